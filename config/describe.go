@@ -38,6 +38,12 @@ func (c *Config) ProbeDifferences(before *Config, id probe.ID) []Difference {
 	return differences(before.descriptions.probes[id], c.descriptions.probes[id])
 }
 
+// ProbeModuleDifferences returns in which arguments a probe module differs from that of a configuration
+// before. Both must have been parsed with Options.Describe.
+func (c *Config) ProbeModuleDifferences(before *Config, name string) []Difference {
+	return differences(before.descriptions.modules[name], c.descriptions.modules[name])
+}
+
 // EngineDifferences returns the arguments of the engine block that differ, by name.
 func (c *Config) EngineDifferences(before *Config) []Difference {
 	return differences(before.descriptions.engine, c.descriptions.engine)
@@ -48,9 +54,10 @@ type descriptions struct {
 	engine  description
 	targets map[string]description
 	probes  map[probe.ID]description
+	modules map[string]description // probe_module blocks
 }
 
-// description is the arguments of a target or a probe, by their paths.
+// description is the arguments of a target, a probe or a probe module, by their paths.
 type description map[string]described
 
 type described struct {
@@ -144,6 +151,19 @@ func (l *loader) describeProbe(id probe.ID, p *compiledProbe) {
 	d.set("plugin", p.module[:min(len(p.module), 12)], false)
 	d.add(p.name+".", p.block)
 	l.config.descriptions.probes[id] = d
+}
+
+// describeProbeModule describes a probe module that was decoded, with the block of its handler.
+func (l *loader) describeProbeModule(own *decodedBlock, h *handlerBlock, handler *decodedBlock) {
+	if !l.options.Describe {
+		return
+	}
+	d := description{}
+	d.add("", own)
+	d.set("handler", h.name, false)
+	d.set("plugin", h.Revision[:min(len(h.Revision), 12)], false)
+	d.add(h.name+".", handler)
+	l.config.descriptions.modules[own.block.Label(0)] = d
 }
 
 // isSecretRule reports whether an argument of a rule is sensitive where it is set.

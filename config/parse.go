@@ -121,7 +121,7 @@ func newLoader(o Options) *loader {
 		config: &Config{
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
 			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{}, ProbeModules: map[string]ProbeModule{},
-			descriptions: descriptions{description{}, map[string]description{}, map[probe.ID]description{}},
+			descriptions: descriptions{description{}, map[string]description{}, map[probe.ID]description{}, map[string]description{}},
 		},
 		pure:       pure,
 		root:       &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},

@@ -66,7 +66,7 @@ func (l *loader) probeModule(b *tree.Block) (m ProbeModule, ok bool) {
 		l.checkAllow(d, written.Allow, check)
 	}
 	m = ProbeModule{Timeout: written.Timeout, Allow: written.Allow}
-	l.moduleHandler(&m, b, content.Blocks, d.ok && len(problems) == 0)
+	l.moduleHandler(&m, d, content.Blocks, d.ok && len(problems) == 0)
 	return m, l.reports == before
 }
 
@@ -91,8 +91,9 @@ func (l *loader) probeModuleSchema() tree.BodySchema {
 	return s
 }
 
-// moduleHandler makes the handler of a probe module.
-func (l *loader) moduleHandler(m *ProbeModule, b *tree.Block, blocks []*tree.Block, complete bool) {
+// moduleHandler makes the handler of a probe module, whose own arguments are decoded.
+func (l *loader) moduleHandler(m *ProbeModule, own *decodedBlock, blocks []*tree.Block, complete bool) {
+	b := own.block
 	name := fmt.Sprintf("probe module %q", b.Label(0))
 	switch {
 	case len(blocks) == 0 && complete:
@@ -122,6 +123,7 @@ func (l *loader) moduleHandler(m *ProbeModule, b *tree.Block, blocks []*tree.Blo
 	}
 	m.Settings = d.shown(&h.schema.schema)
 	m.Port, _ = d.values["port"].(string)
+	l.describeProbeModule(own, h, d)
 	d.values["port"] = RequestPort
 	made := l.make(h, d)
 	if made.err != nil {

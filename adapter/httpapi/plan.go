@@ -28,6 +28,8 @@ type Plan struct {
 	Groups   []string         `json:"groups,omitempty"`  // those that are added, changed or removed
 	Gateways []string         `json:"gateways,omitempty"`
 	Settings []ArgumentChange `json:"settings,omitempty"` // of the engine block
+
+	ProbeModules []ProbeModuleChange `json:"probeModules,omitempty"` // sorted by name
 }
 
 // TargetChanges counts what would become of targets.
@@ -52,6 +54,13 @@ type TargetChange struct {
 	Instance  string           `json:"instance,omitempty"` // start, restart or end; empty if its process goes on, or there is none
 	Arguments []ArgumentChange `json:"arguments,omitempty"`
 	Probes    []ProbeChange    `json:"probes,omitempty"`
+}
+
+// ProbeModuleChange is what would become of a probe_module block.
+type ProbeModuleChange struct {
+	Name      string           `json:"name"`
+	Action    string           `json:"action"` // added, changed or removed
+	Arguments []ArgumentChange `json:"arguments,omitempty"`
 }
 
 // ProbeChange is what would become of a probe.

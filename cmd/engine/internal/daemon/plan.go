@@ -40,7 +40,8 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 	}
 	changes.finish(effect.Units)
 	p.Gateways, p.Settings = gatewayChanges(r.before, r.config), settingChanges(r.before, r.config)
-	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Gateways)+len(p.Settings) > 0
+	p.ProbeModules = moduleChanges(r.before, r.config)
+	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Gateways)+len(p.Settings)+len(p.ProbeModules) > 0
 	if err := guard(r.config)(effect); err != nil {
 		p.Guarded = true
 		return reject(err)
@@ -166,6 +167,32 @@ func gatewayChanges(before, after *config.Config) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// moduleChanges returns what becomes of the probe modules, sorted by name.
+func moduleChanges(before, after *config.Config) (changes []httpapi.ProbeModuleChange) {
+	if before == nil {
+		return nil
+	}
+	all := maps.Clone(before.ProbeModules)
+	maps.Copy(all, after.ProbeModules)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		_, had := before.ProbeModules[name]
+		_, has := after.ProbeModules[name]
+		change := httpapi.ProbeModuleChange{Name: name, Action: "changed"}
+		switch {
+		case !had:
+			change.Action = "added"
+		case !has:
+			change.Action = "removed"
+		default:
+			change.Arguments = argumentChanges(after.ProbeModuleDifferences(before, name))
+		}
+		if had != has || len(change.Arguments) > 0 {
+			changes = append(changes, change)
+		}
+	}
+	return changes
 }
 
 // settingChanges returns the arguments of the engine block that differ.

@@ -162,6 +162,10 @@ func planText(p httpapi.Plan) string {
 	for _, name := range p.Gateways {
 		line(0, "~", "gateway "+name, "")
 	}
+	for _, m := range p.ProbeModules {
+		line(0, signs[m.Action], "probe_module "+m.Name, "")
+		writeArguments(&s, 4, m.Arguments)
+	}
 	if len(p.Settings) > 0 {
 		line(0, "~", "engine", "")
 		writeArguments(&s, 4, p.Settings)

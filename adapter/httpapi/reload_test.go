@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/internal/listener"
 )
 
 // reloading returns a configuration whose reloads are counted. They succeed, unless forced.
@@ -112,7 +113,7 @@ func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
 	config.TLS, _, _ = certificates(t)
 	s := server(t, config)
 	path := filepath.Join(t.TempDir(), "socket")
-	l, err := net.Listen("unix", path)
+	l, err := listener.Listen(t.Context(), "unix:"+path, listener.ForUser)
 	if err != nil {
 		t.Fatal(err)
 	}

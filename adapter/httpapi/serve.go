@@ -26,7 +26,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 // Whoever can connect to a unix socket is taken for the user of the engine, and may do everything:
 // nobody else may have permission to write to it. Its clients use neither TLS nor a token.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	_, own := l.(*net.UnixListener)
+	own := l.Addr().Network() == "unix"
 	if own {
 		ctx = context.WithValue(ctx, ownerKey{}, true)
 	} else if err := CheckListen(l.Addr().String(), s.config.guarded()); err != nil {

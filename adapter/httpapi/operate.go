@@ -24,7 +24,7 @@ const (
 
 var operations = [...]Operation{OperationRestart, OperationStop, OperationStart}
 
-// MaxOperator is how long the name of an operator may be, in bytes.
+// MaxOperator is how long the name of an operator may be that a client gives, in bytes.
 const MaxOperator = 64
 
 // ErrNoTarget is the error of Config.Operate if there is no such target.

@@ -92,6 +92,8 @@ type Target struct {
 
 	StartAfter []string `json:",omitempty"` // targets that must be up before this one is started
 
+	DependsOn []string `json:",omitempty"` // targets without which this one cannot work
+
 	Labels map[string]string `json:",omitempty"` // of a target without probes; those of others are in Config.Set
 }
 

@@ -187,6 +187,7 @@ func (l *loader) describeTarget(b *tree.Block, c tree.Content, t probe.Target, l
 	d.set("ports", t.Ports, l.isSecretArgument(b, c, "ports"))
 	d.set("labels", t.Labels, false)
 	d.set(startAfterField.Name, l.config.Targets[t.Name].StartAfter, false)
+	d.set(dependsOnField.Name, l.config.Targets[t.Name].DependsOn, false)
 	d.add("", lifecycle)
 	l.config.descriptions.targets[t.Name] = d
 }

@@ -65,7 +65,7 @@ type digester struct {
 	probes    []probeName // of the target that is being decoded
 	labels    map[string]string
 	ports     map[string]uint16
-	hasDriver bool        // that target says how it is started
+	hasDriver bool        // that target says how it is started, or on what it depends
 	spare     []probeName // of the target before it: most targets have the same
 }
 
@@ -79,7 +79,7 @@ type comparedBlock struct {
 	next      *loop // previous itself if nothing has changed
 	compared  int   // elements of previous that were compared
 	reports   int   // of the loader, before the block was decoded
-	hasDriver bool  // it says how its targets are started, so that they are decoded each time
+	hasDriver bool  // it says how its targets are started or on what they depend, so that they are decoded each time
 }
 
 // newDigester compares the blocks of a configuration whose variables are evaluated.

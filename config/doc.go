@@ -122,7 +122,7 @@
 //	foreach.go     the elements of for_each
 //	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
-//	startafter.go  after which other targets it is started
+//	targetlists.go after which other targets it is started, and on which it depends
 //	ports.go       the ports of a target
 //	probe.go       probe blocks and their handlers
 //	shown.go       the settings of a handler as text, without what is secret

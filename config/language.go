@@ -34,6 +34,7 @@ var (
 		{Name: "ports", Type: Any, Unset: "none", Doc: "map of names to port numbers, at most 1000; probes can refer to a port by its name"},
 		labelsField,
 		startAfterField,
+		dependsOnField,
 	}}
 	labelsField = Field{Name: "labels", Type: Any, Unset: "none", Doc: "map of strings, at most 32, by which targets are selected and grouped; names as in Prometheus. Those of a target come beside those of the defaults block, and an empty one removes one of these"}
 )

@@ -52,7 +52,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.plugins()
 	l.defaults()
 	l.targets()
-	l.checkStartAfter()
+	l.checkTargetLists()
 	l.groups()
 	l.gateways()
 	l.probeModules()
@@ -94,7 +94,7 @@ type loader struct {
 	defaultLabels map[string]string // of the defaults block for all kinds
 
 	emptyLoops   []Note // the arguments for_each without elements
-	startAfters  []startAfter
+	targetLists  []targetList
 	blockReports []report // about target blocks: see reportLater
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting

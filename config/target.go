@@ -154,6 +154,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
 	target, inherited, lifecycle := l.lifecycle(b, content, blocks)
 	l.readStartAfter(b, tree.Content{Arguments: content.Arguments, Blocks: blocks}, spec, &target)
+	l.readDependsOn(b, content, spec, &target)
 	address, validAddress := l.address(b, content)
 	ports, validPorts := l.portMap(b, content)
 	labels, validLabels := l.labels(b, content)

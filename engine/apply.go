@@ -178,6 +178,7 @@ func (sc *scheduler) remove(s *slot) {
 	sc.slots[s.key] = nil
 	if sc.registry.remove(s) {
 		sc.notifyTarget(s.target.name, probeRemoved)
+		sc.updateDependents(s.target.name)
 	}
 	s.mu.Lock()
 	s.removed, s.next = true, 0

@@ -29,6 +29,7 @@
 //	index.go        the targets in the order of their names
 //	idle.go         the instances of targets that have lost their probes
 //	states.go       the states of the targets, and which are in trouble
+//	depend.go       which targets depend on others
 //	slot.go         one probe: its published status and its attempt in flight
 //	scheduler.go    what is due, and what follows from events: status, subscribers, log
 //	start.go        starts attempts, and takes their results

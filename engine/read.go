@@ -46,7 +46,8 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	var st TargetStatus
 	t.fill(&st, slots, &e.scheduler.clock)
 	st.Labels = e.registry.labelsOf(t, slots)
-	if since := e.registry.inTroubleSince(t); since != 0 && st.State.InTrouble() {
+	st.explain(e.registry.troubledDependency(t))
+	if since := e.registry.stateSince(t); since != 0 && verdict.ExplainsDependents(st.State) {
 		st.Since = e.scheduler.clock.time(since)
 	}
 	return st, true

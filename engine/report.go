@@ -50,6 +50,7 @@ func (sc *scheduler) report(in probe.Instance) {
 		return
 	case t == nil:
 		sc.notifyTarget(in.Target, probeRemoved)
+		sc.updateDependents(in.Target)
 		return
 	case isNew:
 		sc.notifyTarget(in.Target, probeAdded)

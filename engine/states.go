@@ -11,7 +11,9 @@ type targetStates struct {
 	count   TargetStates
 	ejected int               // how many targets are ejected
 	trouble index             // the targets in trouble
-	since   map[*target]int64 // when those got into their state
+	since   map[*target]int64 // when those, and those that are unreachable, got into their state
+
+	explained map[*target]string // the dependencies that explain the failures of those that are unreachable
 }
 
 // set changes the state of a target that exists.
@@ -23,12 +25,13 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 	s.count[before]--
 	s.count[state]++
 	switch {
-	case !state.InTrouble():
-		s.forget(t, before)
-	case !before.InTrouble():
+	case before.InTrouble() && !state.InTrouble():
+		s.trouble.remove(t.name)
+	case !before.InTrouble() && state.InTrouble():
 		s.trouble.insert(t)
 	}
-	if state.InTrouble() {
+	delete(s.since, t)
+	if verdict.ExplainsDependents(state) {
 		if s.since == nil {
 			s.since = map[*target]int64{}
 		}
@@ -41,15 +44,11 @@ func (s *targetStates) remove(t *target) {
 	before := t.currentState()
 	s.count[before]--
 	s.ejected -= one(t.gauge.summary().ejected)
-	s.forget(t, before)
-}
-
-// forget removes a target that was in a state from those in trouble.
-func (s *targetStates) forget(t *target, before probe.TargetState) {
 	if before.InTrouble() {
 		s.trouble.remove(t.name)
-		delete(s.since, t)
 	}
+	delete(s.since, t)
+	delete(s.explained, t)
 }
 
 // setSummary changes the summary of a target, and reports whether it had another one. It does
@@ -70,8 +69,9 @@ func (r *registry) setSummary(t *target, sum summary, now int64) bool {
 	return true
 }
 
-// inTroubleSince returns when a target got into its state; 0 if it is not in trouble.
-func (r *registry) inTroubleSince(t *target) int64 {
+// stateSince returns when a target got into its state, if that is one of trouble or unreachable, or
+// else 0.
+func (r *registry) stateSince(t *target) int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.states.since[t]
@@ -106,10 +106,16 @@ func (sc *scheduler) updateState(t *target) {
 		warned = warned || s.kind == probe.Readiness && s.hasWarned()
 		sum.ejected = sum.ejected || s.isEjected()
 	}
+	before := t.currentState()
+	state, on := sc.stateAmongDependencies(t, state)
 	sum.state, sum.decided = state, sum.ready || t.isDecided(slots)
 	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
-	if sc.registry.setSummary(t, sum, sc.clock.now()) {
+	isExplained := sc.registry.setTroubledDependency(t, on)
+	if sc.registry.setSummary(t, sum, sc.clock.now()) || isExplained {
 		sc.notifyTarget(t.name, probeChanged)
+	}
+	if verdict.ExplainsDependents(before) != verdict.ExplainsDependents(state) {
+		sc.updateDependents(t.name)
 	}
 }
 

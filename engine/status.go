@@ -58,6 +58,10 @@ type TargetStatus struct {
 	Since time.Time         // when State began
 	Cause Cause             // of State
 
+	// TroubledDependency is the target that this one depends on and that is in trouble or
+	// unreachable, while State is probe.StateUnreachable. See Engine.SetDependencies.
+	TroubledDependency string
+
 	Started bool // the instance runs, and its startup probes passed or there are none
 	Ready   bool // it has started, and its readiness probes pass or there are none
 	Live    bool // none of its startup and liveness probes fails

@@ -30,10 +30,11 @@
 //	cannot_start     an instance cannot be started
 //	crash_looping    its instances exit, or are ended, one after another
 //	exited           its last instance has exited with an error, and no other follows
-//	restart_blocked  a startup or liveness probe fails, and the restart waits for the budget or the engine
+//	restart_blocked  a startup or liveness probe fails, and the restart waits for the budget, the engine or a target that it depends on
 //	failing          a startup or liveness probe fails
 //	not_ready        a readiness probe fails
 //	blind            the attempts of a probe cannot be made (severity warning; those above are critical)
+//	unreachable      it fails, and a target that it depends on is in trouble (not in trouble itself)
 //	absent           no driver has reported an instance
 //	stopped          it is terminating or has ended, as was asked for
 //	restarting       its instance has ended, and the next one starts at once
@@ -41,7 +42,7 @@
 //	completed        its last instance has exited with status 0, and no other follows
 //	ready            it has started, and its readiness probes pass
 //
-// A target that is crash_looping, restart_blocked, failing or blind may be ready at the same
+// A target that is crash_looping, restart_blocked, failing, blind or unreachable may be ready at the same
 // time: the field ready says so. The counts of /v1/targets are of all targets. With
 // ?sort=trouble those in trouble come first, and the value of next is no name of a target.
 //

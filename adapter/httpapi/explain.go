@@ -43,6 +43,7 @@ var meanings = map[probe.TargetState]string{
 	probe.StateFailing:        "a startup or liveness probe fails",
 	probe.StateNotReady:       "a readiness probe fails",
 	probe.StateBlind:          "the attempts of a probe cannot be made",
+	probe.StateUnreachable:    "it fails, and a target that it depends on is in trouble",
 	probe.StateStopped:        "it was terminated, as was asked for",
 	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
 	probe.StateStarting:       "not all of its startup and readiness probes have a verdict yet, or there is no instance yet",
@@ -66,7 +67,11 @@ func (t Target) explainState(now time.Time) string {
 	if len(more) > 0 {
 		is += " (" + strings.Join(more, ", ") + ")"
 	}
-	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meanings[t.State])
+	meaning := meanings[t.State]
+	if t.TroubledDependency != "" {
+		meaning = fmt.Sprintf("it fails while %s, on which it depends, is in trouble", t.TroubledDependency)
+	}
+	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meaning)
 }
 
 // explainGateway says what gateways are to do with the target, unless that is as its state says.
@@ -95,6 +100,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonOperatorRestart: "An operator has asked for its restart",
 	probe.ReasonCrashLoop:       "Those before it exited one after another, and it has not run for longer than the last back-off yet",
 	probe.ReasonDegraded:        "It fails, and is not restarted before the engine itself is well",
+	probe.ReasonDependency:      "It fails, and is not restarted while a target that it depends on is in trouble",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
 	probe.ReasonEnding:          "It fails and is being terminated",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",

@@ -16,7 +16,7 @@ func newTarget(t engine.TargetStatus, text int) Target {
 	return Target{
 		Name: t.Target, Address: t.Address, Labels: t.Labels, Started: t.Started, Ready: t.Ready, Live: t.Live,
 		State: t.State, InTrouble: t.State.InTrouble(), Severity: t.State.Severity(), Since: utc(t.Since), Cause: newCause(t.Cause, text),
-		Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
+		TroubledDependency: t.TroubledDependency, Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
 		Instance: Instance{
 			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,
 			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text),

@@ -40,6 +40,10 @@ type Target struct {
 	Since     time.Time         `json:"since,omitzero"`  // when State began
 	Cause     *Cause            `json:"cause,omitempty"` // of State; nil if the target is ready
 
+	// TroubledDependency is the target on which this one depends and which is in trouble or
+	// unreachable, while State is "unreachable".
+	TroubledDependency string `json:"troubledDependency,omitempty"`
+
 	Gateway  probe.GatewayState `json:"gateway"`            // what gateways are to do with the target
 	Ejection *Ejection          `json:"ejection,omitempty"` // nil unless gateways send it no requests because theirs have failed
 

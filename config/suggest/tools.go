@@ -90,7 +90,6 @@ type absence struct {
 var absences = []absence{
 	{"image", "ports", `images are not run; a program of this machine is: process { command = ["…"] }`},
 	{"containers", "ports", `write each container as a target of its own: target "web" { process { … } }`},
-	{"depends_on", "ports", `to start a target after others, and terminate it before them: start_after = ["db"]`},
 	{"lifecycle", "ports", "there are no hooks: write what must run before or after the program into its command"},
 	{"resources", "lines_per_second", "limits are set outside: by systemd, or by the command"},
 	{"stop_signal", "lines_per_second", "stop_signal stands beside the process block, in the target block"},

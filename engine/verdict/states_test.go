@@ -204,3 +204,23 @@ the test takes away one row after the other, and fails if that makes no differen
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", d.k, d.kubelet, d.sonde, d.reason, compatible)
 	}
 }
+
+// What a dependency explains is what probes and exits have found: not that a program cannot be
+// started, and nothing of a target that is well.
+func TestADependencyExplainsFailures(t *testing.T) {
+	for s := range probe.TargetState(probe.TargetStates) {
+		explained := map[probe.TargetState]bool{
+			probe.StateCrashLooping: true, probe.StateRestartBlocked: true, probe.StateFailing: true, probe.StateNotReady: true, probe.StateBlind: true,
+		}[s]
+		want := s
+		if explained {
+			want = probe.StateUnreachable
+		}
+		if got := verdict.OfDependent(s); got != want || got.InTrouble() != (s.InTrouble() && !explained) {
+			t.Errorf("of a dependent %v is %v, want %v", s, got, want)
+		}
+		if got := verdict.ExplainsDependents(verdict.OfDependent(s)); got != verdict.ExplainsDependents(s) {
+			t.Errorf("%v explains dependents: %v, and as that of a dependent: not", s, !got)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	switch in.Reason {
 	case probe.ReasonCrashLoop, probe.ReasonBackOff:
 		return probe.StateCrashLooping, true
-	case probe.ReasonBudget, probe.ReasonDegraded:
+	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency:
 		return probe.StateRestartBlocked, true
 	}
 	return probe.StateReady, true
@@ -70,6 +70,23 @@ func ProbeState(k probe.Kind, v probe.Verdict, decided, blind, started bool) pro
 		return probe.StateStarting
 	}
 	return probe.StateReady
+}
+
+// OfDependent returns the state of a target of which the instance and the probes give it one,
+// while a target that it depends on is in trouble: what fails, or cannot be attempted, is
+// unreachable. A target that cannot be started, or has exited for good, is in trouble itself.
+func OfDependent(own probe.TargetState) probe.TargetState {
+	switch own {
+	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind:
+		return probe.StateUnreachable
+	}
+	return own
+}
+
+// ExplainsDependents reports whether a target in a state explains the failures of those that
+// depend on it: it is in trouble, or unreachable itself.
+func ExplainsDependents(s probe.TargetState) bool {
+	return s.InTrouble() || s == probe.StateUnreachable
 }
 
 // GatewayState returns what a target with that instance is to gateways. Decided says that it

@@ -56,6 +56,7 @@ function showTarget(target) {
   fact("Address", target.address);
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Groups", (target.groups || []).join(", "), showGroups);
+  fact("Depends on", target.troubledDependency && target.troubledDependency + ", which is in trouble");
   fact("For gateways", (target.ejection ? "ejected, " : "") + words(target.gateway));
   fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
   fact("Instance since", instance.since, showTime);

@@ -38,11 +38,6 @@ target "list" {
   start_after = "db"
 }
 
-target "depends" {
-  process { command = ["/bin/true"] }
-  depends_on = ["db"]
-}
-
 target "restarted" {
   address = "192.0.2.1"
   restart { command = ["/bin/true"] }

@@ -202,7 +202,7 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 		if err != nil {
 			return changes, err
 		}
-		return changes, d.label(all.Targets)
+		return changes, errors.Join(d.label(all.Targets), d.engine.SetDependencies(dependencies(all)))
 	})
 	if err != nil {
 		return changes, err
@@ -238,6 +238,18 @@ func (d *daemon) label(targets map[string]config.Target) (err error) {
 		err = errors.Join(err, d.engine.Label(name, t.Labels))
 	}
 	return err
+}
+
+// dependencies returns which targets depend on which others. A configuration that has only what has
+// changed has all of them.
+func dependencies(c *config.Config) map[string][]string {
+	all := map[string][]string{}
+	for name, t := range c.Targets {
+		if len(t.DependsOn) > 0 {
+			all[name] = t.DependsOn
+		}
+	}
+	return all
 }
 
 // groupRules returns the groups of a configuration.

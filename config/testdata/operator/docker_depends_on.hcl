@@ -1,4 +1,0 @@
-target "web" {
-  process { command = ["true"] }
-  depends_on = ["db"]
-}

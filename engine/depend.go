@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// MaxDependencies bounds how many targets one depends on.
+const MaxDependencies = 100
+
+// dependencies are the targets that others depend on. scheduler.mu guards them.
+type dependencies struct {
+	of         map[string][]string // by target: those that it depends on
+	dependents map[string][]string // by target: those that depend on it
+}
+
+func newDependencies(of map[string][]string) dependencies {
+	d := dependencies{of: map[string][]string{}, dependents: map[string][]string{}}
+	for _, target := range slices.Sorted(maps.Keys(of)) {
+		on := slices.Compact(slices.Sorted(slices.Values(of[target])))
+		if len(on) == 0 {
+			continue
+		}
+		d.of[target] = on
+		for _, name := range on {
+			d.dependents[name] = append(d.dependents[name], target)
+		}
+	}
+	return d
+}
+
+// SetDependencies sets which targets depend on which others, by name: all of them or, if it
+// returns an error, none. A target that fails while one that it depends on is in trouble, or
+// is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is.
+// That changes no verdict, and neither readiness nor what gateways are to do. A name need not
+// be that of a target: one that does not exist is not in trouble. An error names targets that
+// depend on themselves, or on more than MaxDependencies others.
+func (e *Engine) SetDependencies(of map[string][]string) error {
+	d := newDependencies(of)
+	if err := d.check(); err != nil {
+		return err
+	}
+	sc := e.scheduler
+	sc.mu.Lock()
+	defer sc.unlock()
+	before := sc.dependencies
+	sc.dependencies = d
+	for target := range before.of {
+		if len(d.of[target]) == 0 {
+			sc.updateDependent(target)
+		}
+	}
+	for target, on := range d.of {
+		if !slices.Equal(before.of[target], on) {
+			sc.updateDependent(target)
+		}
+	}
+	return nil
+}
+
+// check returns an error about a target that depends on itself or on too many.
+func (d *dependencies) check() error {
+	done := map[string]bool{}
+	var path []string
+	var visit func(target string) error
+	visit = func(target string) error {
+		if i := slices.Index(path, target); i >= 0 {
+			return fmt.Errorf("target %q depends on itself: %s", target, strings.Join(append(path[i:], target), " on "))
+		}
+		if done[target] {
+			return nil
+		}
+		if n := len(d.of[target]); n > MaxDependencies {
+			return fmt.Errorf("target %q depends on %d targets, at most %d are allowed", target, n, MaxDependencies)
+		}
+		path = append(path, target)
+		for _, on := range d.of[target] {
+			if err := visit(on); err != nil {
+				return err
+			}
+		}
+		path, done[target] = path[:len(path)-1], true
+		return nil
+	}
+	for _, target := range slices.Sorted(maps.Keys(d.of)) {
+		if err := visit(target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// troubledDependency returns the first target that one depends on and that explains its failures,
+// or "".
+func (sc *scheduler) troubledDependency(target string) string {
+	for _, on := range sc.dependencies.of[target] {
+		if t, _ := sc.registry.target(on); t != nil && verdict.ExplainsDependents(t.currentState()) {
+			return on
+		}
+	}
+	return ""
+}
+
+// updateDependent brings the state of a target that depends on others up to date, if it exists.
+func (sc *scheduler) updateDependent(target string) {
+	if t, _ := sc.registry.target(target); t != nil {
+		sc.updateState(t)
+	}
+}
+
+// updateDependents does that for those that depend on a target.
+func (sc *scheduler) updateDependents(target string) {
+	for _, dependent := range sc.dependencies.dependents[target] {
+		sc.updateDependent(dependent)
+	}
+}
+
+// setTroubledDependency sets which dependency explains the failures of a target; "" for none. It
+// reports whether that was another one.
+func (r *registry) setTroubledDependency(t *target, on string) (changed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.targets[t.name] != t || r.states.explained[t] == on {
+		return false
+	}
+	if on == "" {
+		delete(r.states.explained, t)
+		return true
+	}
+	if r.states.explained == nil {
+		r.states.explained = map[*target]string{}
+	}
+	r.states.explained[t] = on
+	return true
+}
+
+// troubledDependency returns which dependency explains the failures of a target, or "".
+func (r *registry) troubledDependency(t *target) string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.states.explained[t]
+}
+
+// explain changes the status of a target that fails because of one that it depends on.
+func (st *TargetStatus) explain(on string) {
+	if own := st.State; on != "" {
+		if st.State = verdict.OfDependent(own); st.State != own {
+			st.TroubledDependency = on
+		}
+	}
+}
+
+// stateAmongDependencies returns the state of a target, whose own instance and probes give it one,
+// and which dependency explains it, or "".
+func (sc *scheduler) stateAmongDependencies(t *target, own probe.TargetState) (state probe.TargetState, on string) {
+	if state = verdict.OfDependent(own); state == own {
+		return own, ""
+	}
+	if on = sc.troubledDependency(t.name); on == "" {
+		return own, ""
+	}
+	return state, on
+}

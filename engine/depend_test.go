@@ -1,0 +1,201 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// chain is an engine with targets whose readiness each test sets. It fails and passes at the first
+// attempt, and is attempted each second.
+type chain struct {
+	t       *testing.T
+	engine  *engine.Engine
+	set     probe.Set
+	answers map[string]*script
+}
+
+func chained(t *testing.T, names string, f func(c *chain)) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		c := &chain{t, e, probe.Set{}, map[string]*script{}}
+		for _, name := range strings.Fields(names) {
+			c.answers[name] = says(probe.Success)
+			p := every(time.Second, 1, c.answers[name])
+			p.Target.Static = true
+			c.set[probe.ID{Target: name, Kind: probe.Readiness}] = p
+		}
+		apply(t, e, c.set)
+		pass(2 * time.Second)
+		f(c)
+	})
+}
+
+func (c *chain) say(o probe.Outcome, names ...string) {
+	for _, name := range names {
+		c.answers[name].say(o)
+	}
+	pass(2 * time.Second)
+}
+
+func (c *chain) depend(of map[string][]string) {
+	c.t.Helper()
+	if err := c.engine.SetDependencies(of); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// is checks the states of all targets: "a=ready b=unreachable(a)".
+func (c *chain) is(want string) {
+	c.t.Helper()
+	var got []string
+	counts := engine.TargetStates{}
+	for st := range c.engine.Targets() {
+		text := st.Target + "=" + st.State.String()
+		if st.TroubledDependency != "" {
+			text += "(" + st.TroubledDependency + ")"
+		}
+		got = append(got, text)
+		counts[st.State]++
+		checkGauge(c.t, c.engine, st.Target, nil)
+	}
+	if text := strings.Join(got, " "); text != want || counts != c.engine.States() {
+		c.t.Errorf("the states are %s, want %s; counted %v, and the engine says %v", text, want, counts, c.engine.States())
+	}
+}
+
+func TestFailuresOfATargetWhoseDependencyIsInTroubleAreUnreachable(t *testing.T) {
+	chained(t, "cache db other web", func(c *chain) {
+		c.depend(map[string][]string{"web": {"db", "cache", "db", "not there"}})
+		c.is("cache=ready db=ready other=ready web=ready")
+		c.say(probe.Failure, "web", "other")
+		c.is("cache=ready db=ready other=not_ready web=not_ready")
+		changes := c.engine.SubscribeTargets()
+		defer changes.Close()
+		known := polled{}
+		known.poll(changes)
+		c.say(probe.Failure, "db")
+		c.is("cache=ready db=not_ready other=not_ready web=unreachable(db)")
+		st, _ := c.engine.Target("web")
+		if since := time.Since(st.Since); since > 2*time.Second {
+			t.Errorf("web is unreachable for %v", since)
+		}
+		if known.poll(changes); known["web"].TroubledDependency != "db" || st.Ready || st.Gateway != probe.GatewayDown || st.Cause.Probe.Target != "web" {
+			t.Errorf("subscribers know %+v; the status is %+v", known["web"], st)
+		}
+		c.say(probe.Failure, "cache")
+		c.is("cache=not_ready db=not_ready other=not_ready web=unreachable(cache)")
+		if known.poll(changes); known["web"].TroubledDependency != "cache" {
+			t.Errorf("subscribers know %+v", known["web"])
+		}
+		c.say(probe.Success, "cache", "other")
+		c.is("cache=ready db=not_ready other=ready web=unreachable(db)")
+		c.say(probe.Success, "web") // a recovery is never blocked
+		c.is("cache=ready db=not_ready other=ready web=ready")
+		c.say(probe.Failure, "web")
+		c.say(probe.Success, "db")
+		c.is("cache=ready db=ready other=ready web=not_ready")
+	})
+}
+
+func TestDependenciesAreTransitiveAndChange(t *testing.T) {
+	chained(t, "a b c d", func(c *chain) {
+		c.depend(map[string][]string{"b": {"a"}, "c": {"b"}, "d": {"c"}})
+		c.say(probe.Failure, "a", "b", "c", "d")
+		c.is("a=not_ready b=unreachable(a) c=unreachable(b) d=unreachable(c)")
+		c.say(probe.Success, "b") // c fails for another reason
+		c.is("a=not_ready b=ready c=not_ready d=unreachable(c)")
+		c.say(probe.Failure, "b")
+		c.depend(map[string][]string{"b": {"a"}, "d": {"a"}})
+		c.is("a=not_ready b=unreachable(a) c=not_ready d=unreachable(a)")
+		delete(c.set, probe.ID{Target: "a", Kind: probe.Readiness})
+		apply(t, c.engine, c.set)
+		c.is("b=not_ready c=not_ready d=not_ready")
+		p := every(time.Second, 1, says(probe.Failure))
+		p.Target.Static = true
+		c.set[probe.ID{Target: "a", Kind: probe.Readiness}] = p
+		apply(t, c.engine, c.set)
+		pass(2 * time.Second)
+		c.is("a=not_ready b=unreachable(a) c=not_ready d=unreachable(a)")
+		c.depend(nil)
+		c.is("a=not_ready b=not_ready c=not_ready d=not_ready")
+	})
+}
+
+func TestDependenciesThatCannotBeAreRefused(t *testing.T) {
+	many := make([]string, engine.MaxDependencies+1)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	chained(t, "a b", func(c *chain) {
+		c.depend(map[string][]string{"a": {"b"}})
+		c.say(probe.Failure, "a", "b")
+		for want, of := range map[string]map[string][]string{
+			`target "a" depends on itself: a on a`:                   {"a": {"a"}},
+			`target "a" depends on itself: a on b on c on a`:         {"a": {"b"}, "b": {"c"}, "c": {"a"}},
+			`target "b" depends on itself: b on c on b`:              {"a": {"b"}, "b": {"c"}, "c": {"b"}},
+			`target "a" depends on 101 targets, at most 100 are all`: {"a": many},
+		} {
+			if err := c.engine.SetDependencies(of); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the error is %v, want %s", err, want)
+			}
+		}
+		c.is("a=unreachable(b) b=not_ready")
+	})
+}
+
+// After each of many random changes a target is unreachable if and only if it fails and one that it
+// depends on is in trouble or unreachable.
+func TestUnreachableTargetsAreThoseThatFailBelowOneInTrouble(t *testing.T) {
+	const names = "a b c d e f g"
+	for seed := range uint64(10) {
+		chained(t, names, func(c *chain) {
+			r := rand.New(rand.NewPCG(seed, 5))
+			all, of := strings.Fields(names), map[string][]string{}
+			for range 60 {
+				name := all[r.IntN(len(all))]
+				switch r.IntN(3) {
+				case 0: // only earlier names: no cycles
+					of = map[string][]string{}
+					for i, name := range all {
+						for _, on := range all[:i] {
+							if r.IntN(3) == 0 {
+								of[name] = append(of[name], on)
+							}
+						}
+					}
+					c.depend(of)
+				default:
+					c.answers[name].say([]probe.Outcome{probe.Success, probe.Failure}[r.IntN(2)])
+				}
+				pass(time.Second)
+				var want []string
+				states := map[string]probe.TargetState{}
+				for _, name := range all {
+					st, _ := c.engine.Status(probe.ID{Target: name, Kind: probe.Readiness})
+					text := name + "="
+					states[name] = probe.StateReady
+					if st.Verdict == probe.Failing {
+						states[name] = probe.StateNotReady
+					}
+					for _, on := range of[name] {
+						if states[name] == probe.StateNotReady && verdict.ExplainsDependents(states[on]) {
+							states[name], text = probe.StateUnreachable, text+"unreachable("+on+")"
+							break
+						}
+					}
+					if states[name] != probe.StateUnreachable {
+						text += states[name].String()
+					}
+					want = append(want, text)
+				}
+				c.is(strings.Join(want, " "))
+			}
+		})
+	}
+}

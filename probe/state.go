@@ -19,11 +19,11 @@ const (
 
 	// Not in trouble.
 	StateUnreachable // it fails, or cannot be attempted, and a target that it depends on is in trouble: that one is to be looked after
-	StateStopped    // it is terminating or has ended, as was asked for
-	StateRestarting // its instance has ended, and the next one starts at once
-	StateStarting   // not all its startup and readiness probes have a verdict yet, or there is no instance yet
-	StateCompleted  // its last instance has exited with status 0, and no other follows
-	StateReady      // it has started, and its readiness probes pass or there are none
+	StateStopped     // it is terminating or has ended, as was asked for
+	StateRestarting  // its instance has ended, and the next one starts at once
+	StateStarting    // not all its startup and readiness probes have a verdict yet, or there is no instance yet
+	StateCompleted   // its last instance has exited with status 0, and no other follows
+	StateReady       // it has started, and its readiness probes pass or there are none
 )
 
 // TargetStates is the number of states. They are the numbers below it.

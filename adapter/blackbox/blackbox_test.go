@@ -3,9 +3,7 @@ package blackbox_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -412,23 +410,5 @@ func TestATargetOfTCPIsProbed(t *testing.T) {
 	}
 	if err := testsync.Receive(t, "the end of the connection", ended); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection ended with %v", err)
-	}
-}
-
-func TestTheExpiryOfACertificateThatIsNotTrustedIsShown(t *testing.T) {
-	server := httptest.NewUnstartedServer(nil)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	defer server.Close()
-	want := fmt.Sprintf("\nprobe_ssl_earliest_cert_expiry %v\n", float64(server.Certificate().NotAfter.Unix()))
-	s := serverOf(t, &fakeEngine{}, map[string]blackbox.Module{
-		"http": httpModule(t, httpprobe.Config{Scheme: "https"}, "127.0.0.1"),
-		"tcp":  tcpModule(t, tcpprobe.Config{TLS: &tcpprobe.TLS{}}, "127.0.0.1"),
-	})
-	for _, module := range []string{"http", "tcp"} {
-		status, body := ask(s, "module="+module+"&target="+server.Listener.Addr().String())
-		if status != 200 || !strings.Contains(body, "\nprobe_success 0\n") || !strings.Contains(body, want) {
-			t.Errorf("%s: %d, want %s in %s", module, status, want, body)
-		}
 	}
 }

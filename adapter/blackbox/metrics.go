@@ -92,9 +92,7 @@ func families(m *module, r *probe.Result, t *probe.Trace) []*family {
 		g.http(r, t)
 	case "tcp":
 		g.add("probe_failed_due_to_regex", number(r.Reason == probe.ReasonTCPExpect || r.Reason == probe.ReasonTCPClosed))
-		if g.tls(t.TLS); t.TLS == nil {
-			g.unverified(r)
-		}
+		g.tls(t.TLS)
 	default:
 		g.plugin(r, t)
 	}
@@ -125,16 +123,6 @@ func (g gauges) http(r *probe.Result, t *probe.Trace) {
 	g.add("probe_http_ssl", number(t.TLS != nil && r.HTTPStatus != 0))
 	if r.HTTPStatus != 0 {
 		g.tls(t.TLS)
-	} else {
-		g.unverified(r)
-	}
-}
-
-// unverified adds when the certificates expire of a handshake that has failed, which
-// blackbox_exporter does not have.
-func (g gauges) unverified(r *probe.Result) {
-	if r.CertificateExpiry != 0 {
-		g.add("probe_ssl_earliest_cert_expiry", float64(r.CertificateExpiry))
 	}
 }
 

@@ -264,6 +264,35 @@ func TestIncrementalClientsFollow(t *testing.T) {
 	testsync.Until(t, "no error", func() bool { return o.Gateways.Statuses()[0].Error == "" })
 }
 
+// An incremental client that reconnects has endpoints from an earlier life of the server. No answer
+// removes them while nothing is known about their group.
+func TestIncrementalClientsKeepTheirEndpointsOverARestart(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
+	address, _ := serve(s, xds.Config{})
+	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, address)).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*discoveryv3.DeltaDiscoveryRequest{
+		{TypeUrl: resourcev3.EndpointType, ResourceNamesSubscribe: []string{"web"}, InitialResourceVersions: map[string]string{"web": "earlier"}},
+		{TypeUrl: resourcev3.ClusterType, ResourceNamesSubscribe: []string{"web"}},
+	} {
+		if err := stream.Send(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive := func(typeURL string) {
+		t.Helper()
+		answer, err := stream.Recv()
+		if err != nil || answer.TypeUrl != typeURL || len(answer.Resources) != 1 || len(answer.RemovedResources) > 0 {
+			t.Fatalf("the answer is %v, %v; want one resource of the type %s", answer, err, typeURL)
+		}
+	}
+	receive(resourcev3.ClusterType) // the server has read the request for endpoints before
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	receive(resourcev3.EndpointType)
+}
+
 // endpoints describes endpoints: "a 10.0.0.1:80 HEALTHY 100 100", with the weights of the
 // endpoint and of its locality.
 func endpoints(t *testing.T, resource *anypb.Any) (text string) {

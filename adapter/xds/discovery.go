@@ -73,7 +73,7 @@ func newDiscovery(s *gateway.Session, c Config) (*discovery, error) {
 		Classify:      func(r *cachev3.Request) string { return classify(r.GetTypeUrl()) },
 		ClassifyDelta: func(r *cachev3.DeltaRequest) string { return classify(r.GetTypeUrl()) },
 		Caches: map[string]cachev3.Cache{
-			resourcev3.EndpointType: withoutEmpty{d.endpoints, life},
+			resourcev3.EndpointType: onlyKnown{d.endpoints, life},
 			resourcev3.ClusterType:  cache(resourcev3.ClusterType, clusters),
 			resourcev3.ListenerType: cache(resourcev3.ListenerType, listeners),
 			"":                      none{},
@@ -112,23 +112,41 @@ func (d *discovery) follow(ctx context.Context) {
 	}
 }
 
-// withoutEmpty is a cache of endpoints that never answers without any: a client that knows
-// endpoints from another life of this program, or waits for the first ones, is answered when
-// there are some.
-type withoutEmpty struct {
+// onlyKnown is a cache of endpoints that says nothing of a group before something is known about
+// it: a client that has its endpoints from another life of this program keeps them until there are
+// some, and no answer removes them.
+type onlyKnown struct {
 	*cachev3.LinearCache
 	life string // prefix of versions
 }
 
 // CreateWatch implements cachev3.ConfigWatcher. The cache answers at once, also without
 // resources, if the version is none of its own.
-func (c withoutEmpty) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, to chan cachev3.Response) (func(), error) {
+func (c onlyKnown) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, to chan cachev3.Response) (func(), error) {
 	if r.GetVersionInfo() == "" || !strings.HasPrefix(r.GetVersionInfo(), c.life) {
 		r = proto.CloneOf(r)
 		r.VersionInfo = c.life + "0"
 	}
 	return c.LinearCache.CreateWatch(r, sub, to)
 }
+
+// CreateDeltaWatch implements cachev3.ConfigWatcher. The cache removes what a client has and it has
+// not, so it does not see such names: it has never had them, as it loses none. A client that asks for
+// all groups has an answer at once, also an empty one, which removes nothing.
+func (c onlyKnown) CreateDeltaWatch(r *cachev3.DeltaRequest, sub cachev3.Subscription, to chan cachev3.DeltaResponse) (func(), error) {
+	known, returned := c.GetResources(), maps.Clone(sub.ReturnedResources())
+	maps.DeleteFunc(returned, func(name, _ string) bool { return known[name] == nil })
+	return c.LinearCache.CreateDeltaWatch(r, subscription{sub, returned}, to)
+}
+
+// subscription is what a client asks for, and has of that by what the server says.
+type subscription struct {
+	cachev3.Subscription
+	returned map[string]string // versions by name
+}
+
+// ReturnedResources implements cachev3.Subscription.
+func (s subscription) ReturnedResources() map[string]string { return s.returned }
 
 // none is a cache of types of which there are no resources, such as secrets. It does not answer,
 // so that the stream goes on.

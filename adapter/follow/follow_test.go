@@ -168,7 +168,7 @@ func TestTheTokenIsNeeded(t *testing.T) {
 
 func TestGroupsHaveSeveralPages(t *testing.T) {
 	pages := map[string]string{
-		"":   `{"name":"web","state":"ready","last":"ready","version":5,"minReady":"1","members":[` + member("t1") + `,` + member("t2") + `],"next":"t2"}`,
+		"":   `{"name":"web","state":"ready","last":"ready","version":6,"minReady":"1","members":[` + member("t1") + `,` + member("t2") + `],"next":"t2"}`,
 		"t2": `{"name":"web","state":"ready","last":"ready","version":6,"minReady":"1","members":[` + member("t3") + `],"next":"t3"}`,
 		"t3": `{"name":"web","state":"ready","last":"ready","version":6,"minReady":"1","members":[` + member("t4") + `]}`,
 	}
@@ -176,12 +176,51 @@ func TestGroupsHaveSeveralPages(t *testing.T) {
 		if r.URL.Query().Get("version") == "6" { // nothing has changed
 			<-r.Context().Done()
 		}
-		if r.URL.Query().Get("version") == "5" {
-			return strings.Replace(pages[""], `"version":5`, `"version":6`, 1)
-		}
 		return pages[r.URL.Query().Get("after")]
 	})})
 	await(t, f, "t1 10.0.0.1:80 ready 100, t2 10.0.0.1:80 ready 100, t3 10.0.0.1:80 ready 100, t4 10.0.0.1:80 ready 100")
+}
+
+// A group that changes between two of its pages is read again: a View has the members of one
+// version. The third reading counts also if the group has changed during it.
+func TestAGroupThatChangesBetweenPagesIsReadAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		changes int64 // of the group, between the pages
+		reads   int64
+		want    string
+	}{
+		"never":  {0, 1, "t1 10.0.0.1:80 ready 100, t2 10.0.0.1:80 down 0"},
+		"once":   {1, 2, "t1 10.0.0.1:80 down 0, t2 10.0.0.1:80 ready 100"},
+		"always": {100, 3, "t1 10.0.0.1:80 ready 100, t2 10.0.0.1:80 ready 100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var version, reads atomic.Int64
+			version.Store(5)
+			down := strings.NewReplacer(`"ready"`, `"down"`, "true", "false", "100", "0")
+			f := start(t, follow.Config{Client: fake(func(r *http.Request) string {
+				first := r.URL.Query().Get("after") == ""
+				if v := r.URL.Query().Get("version"); v != "" && v != "0" {
+					<-r.Context().Done() // the first View stays
+				}
+				one, two := member("t1"), down.Replace(member("t2"))
+				if version.Load()%2 == 0 { // they have swapped
+					one, two = down.Replace(one), member("t2")
+				}
+				page := fmt.Sprintf(`{"name":"web","state":"ready","last":"ready","version":%d,"minReady":"1","members":[`, version.Load())
+				if !first {
+					return page + two + `]}`
+				}
+				if reads.Add(1) <= c.changes {
+					version.Add(1)
+				}
+				return page + one + `],"next":"t1"}`
+			})})
+			await(t, f, c.want)
+			if got := reads.Load(); got != c.reads {
+				t.Errorf("the group was read %d times, want %d", got, c.reads)
+			}
+		})
+	}
 }
 
 func member(name string) string {

@@ -23,28 +23,52 @@ type answer struct {
 	members []*group.Member
 }
 
-// ask waits until a group has another version than one, or for a time, and reads it. A large
-// group has several pages: if it changes meanwhile, it has another version than the first page,
-// and the next request is answered at once.
+// maxReads bounds how often a group of several pages is read at once while it changes from one page
+// to the next.
+const maxReads = 3
+
+// errChanged ends a reading of a group whose pages have several versions.
+var errChanged = errors.New("the group has changed while it was read")
+
+// ask waits until a group has another version than one, or for a time, and reads it. If it changes
+// with each reading, the last one counts: the next request is answered at once then, since the
+// version is that of the first page.
 func (f *Follower) ask(ctx context.Context, name string, version uint64) (a answer, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.config.Wait+answerTime, errors.New("there was no answer in time"))
 	defer cancel()
-	page, err := f.config.Client.AwaitGroup(ctx, name, version, f.config.Wait)
-	if err == nil {
-		a.version = page.Version
-		a.view, err = newView(page, name)
-	}
-	for err == nil {
-		if err = a.add(page); err != nil || page.Next == "" {
+	first, err := f.config.Client.AwaitGroup(ctx, name, version, f.config.Wait)
+	for reads := 1; err == nil; reads++ {
+		a, err = f.read(ctx, name, first, reads == maxReads)
+		if !errors.Is(err, errChanged) {
 			break
 		}
-		page, err = f.config.Client.Group(ctx, name, page.Next)
-		a.view.Frozen = a.view.Frozen || page.Frozen
+		first, err = f.config.Client.Group(ctx, name, "")
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	return a, err
+}
+
+// read reads the pages of a group after the first one. It ends with errChanged if one has another
+// version, unless mixed says that they may.
+func (f *Follower) read(ctx context.Context, name string, first httpapi.Group, mixed bool) (a answer, err error) {
+	a.version = first.Version
+	if a.view, err = newView(first, name); err != nil {
+		return a, err
+	}
+	for page := first; ; {
+		if err := a.add(page); err != nil || page.Next == "" {
+			return a, err
+		}
+		if page, err = f.config.Client.Group(ctx, name, page.Next); err != nil {
+			return a, err
+		}
+		if page.Version != first.Version && !mixed {
+			return a, errChanged
+		}
+		a.view.Frozen = a.view.Frozen || page.Frozen
+	}
 }
 
 // newView returns the View of a group, which has no members yet.

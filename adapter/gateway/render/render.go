@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
-	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
@@ -107,12 +106,12 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 		}
 	}()
 	for ctx.Err() == nil {
-		views := s.Views()
-		if slices.ContainsFunc(views, func(v *group.View) bool { return v.Frozen }) {
+		views, kept := s.Views(), s.Kept()
+		if slices.Contains(kept, nil) {
 			s.Wait(ctx, views, nil)
 			continue
 		}
-		text, err := execute(r.template, dataOf(views))
+		text, err := execute(r.template, dataOf(kept))
 		if err == nil && r.applied != nil && bytes.Equal(text, r.applied) {
 			s.Wait(ctx, views, nil)
 			continue

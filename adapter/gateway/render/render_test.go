@@ -20,11 +20,17 @@ import (
 // run runs a renderer for the group of a scene.
 func run(t *testing.T, s *gatewaytest.Scene, c Config) (status func() group.GatewayStatus, stop func()) {
 	t.Helper()
+	return runFor(t, s, c, "web")
+}
+
+// runFor runs a renderer for groups.
+func runFor(t *testing.T, s *gatewaytest.Scene, c Config, groups ...string) (status func() group.GatewayStatus, stop func()) {
+	t.Helper()
 	if err := c.Check(); err != nil {
 		t.Fatal(err)
 	}
 	all := gateway.New(gateway.Config{Groups: s.Groups})
-	if err := all.Apply(map[string]gateway.Spec{"edge": {Groups: []string{"web"}, New: func() gateway.Output { return New(c) }}}); err != nil {
+	if err := all.Apply(map[string]gateway.Spec{"edge": {Groups: groups, New: func() gateway.Output { return New(c) }}}); err != nil {
 		t.Fatal(err)
 	}
 	stop = gatewaytest.Run(t, all)
@@ -77,6 +83,33 @@ func TestAFileFollowsItsMembers(t *testing.T) {
 	if err != nil || len(names) != 2 {
 		t.Errorf("the folder has %v, %v", names, err)
 	}
+}
+
+// A group of which nothing is known any more stays in the file as it was, and the others go on.
+func TestAFrozenGroupHoldsUpNoOther(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1:80", "b": "10.0.0.2:80", "x": "10.0.0.3:80"})
+	groups := func(other string) {
+		t.Helper()
+		rules := map[string]group.Rule{}
+		for name, members := range map[string][]string{"web": {"a", "b"}, "other": {other}} {
+			selector, err := probe.NewSelector(members, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rules[name] = group.Rule{Members: selector}
+		}
+		if err := s.Groups.Apply(rules); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success, "x": probe.Success})
+	groups("x")
+	path := filepath.Join(t.TempDir(), "out")
+	runFor(t, s, Config{Template: list, Path: path, Interval: minInterval}, "web", "other")
+	has(t, path, "a 10.0.0.1 ready 100 \nb 10.0.0.2 ready 100 \nx 10.0.0.3 ready 100 \n")
+	groups("none*")
+	s.Say(map[string]probe.Outcome{"a": probe.Failure})
+	has(t, path, "a 10.0.0.1 down 0 exec.exit\nb 10.0.0.2 ready 100 \nx 10.0.0.3 ready 100 \n")
 }
 
 func TestACommandThatFailsIsRunAgain(t *testing.T) {

@@ -10,7 +10,6 @@ package haproxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -108,13 +107,19 @@ func (p *Pusher) update(ctx context.Context, views []*group.View, now time.Time)
 		if !slices.ContainsFunc(b.views, func(v *group.View) bool { return !v.Frozen }) {
 			continue
 		}
-		problems, err := p.updateBackend(ctx, b, now)
-		if results[sourceSocket] = err; err != nil {
-			return results
+		var found problems
+		if backendName.MatchString(b.name) {
+			var err error
+			found, err = p.updateBackend(ctx, b, now)
+			if results[sourceSocket] = err; err != nil {
+				return results
+			}
+		} else {
+			found.backend = fmt.Errorf("HAProxy cannot have a backend %q: set backend", b.name)
 		}
 		for _, v := range b.views {
 			if !v.Frozen {
-				results[gateway.SourceGroup(v.Group)] = problems.of(b.name, v.Group)
+				results[gateway.SourceGroup(v.Group)] = found.of(b.name, v.Group)
 			}
 		}
 	}
@@ -138,51 +143,72 @@ func (p *Pusher) backends(views []*group.View) (all []backend) {
 // updateBackend makes the servers of a backend what the members of its groups are. An error is of
 // the socket, and problems are those of the groups.
 func (p *Pusher) updateBackend(ctx context.Context, b backend, now time.Time) (found problems, err error) {
-	if !backendName.MatchString(b.name) {
-		found.backend = fmt.Errorf("HAProxy cannot have a backend %q: set backend", b.name)
-		return found, nil
-	}
 	servers, err := p.socket.servers(ctx, b.name)
 	if err == nil {
 		claims, lacking := b.assign(servers)
 		found = lacking
-		commands, kept := p.compare(b, servers, claims, now)
-		if err = p.socket.run(ctx, commands); err == nil {
-			p.kept[b.name] = kept
+		c := p.compare(b, servers, claims, now)
+		err = p.socket.run(ctx, c.commands)
+		if !isSocketError(err) {
+			p.sent(b.name, c, err != nil)
 		}
 	}
-	if socket := (socketError{}); errors.As(err, &socket) {
+	if isSocketError(err) {
 		return problems{}, fmt.Errorf("HAProxy, backend %s: %w", b.name, err)
 	}
 	found.backend = err
 	return found, nil
 }
 
-// compare returns the commands that make the servers what the members are, and the servers that
-// are members. One that was a member's, and is no longer, goes into maintenance, once.
-func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) (commands []string, kept map[string]bool) {
-	kept = map[string]bool{}
+// changes are what compare finds in a backend.
+type changes struct {
+	commands []string
+	kept     map[string]bool // names of the servers that are members
+	left     []string        // names of the servers that were members, and are to go into maintenance
+	ended    []string        // keys of ending: the servers whose sessions end
+}
+
+// compare returns the commands that make the servers what the members are. A server that was a
+// member's, and is no longer, goes into maintenance, once.
+func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) changes {
+	found := changes{kept: map[string]bool{}}
 	for i := range servers {
 		s := &servers[i]
 		name := b.name + "/" + s.name
 		c, claimed := claims[s.name]
 		switch {
 		case claimed && c.member == nil, claimed && c.view.Frozen, !claimed && b.isFrozen():
-			kept[s.name] = p.kept[b.name][s.name]
+			found.kept[s.name] = p.kept[b.name][s.name]
 		case claimed:
-			kept[s.name] = true
-			commands = append(commands, s.become(c.member, name)...)
+			found.kept[s.name] = true
+			found.commands = append(found.commands, s.become(c.member, name)...)
 			if p.endsSessions(name, isDown(c.member), s.admin&forcedMaint != 0, now) {
-				commands = append(commands, "shutdown sessions server "+name)
+				found.commands = append(found.commands, "shutdown sessions server "+name)
+				found.ended = append(found.ended, name)
 			}
 		case p.kept[b.name][s.name]:
 			delete(p.ending, name)
 			if s.admin&forcedMaint == 0 {
-				commands = append(commands, "set server "+name+" state maint")
+				found.commands = append(found.commands, "set server "+name+" state maint")
+				found.left = append(found.left, s.name)
 			}
 		}
 	}
-	return commands, kept
+	return found
+}
+
+// sent notes that HAProxy has got the commands of changes. If it has refused one, which may be any,
+// the servers that are to go into maintenance are compared again.
+func (p *Pusher) sent(backend string, c changes, refused bool) {
+	if refused {
+		for _, name := range c.left {
+			c.kept[name] = true
+		}
+	}
+	p.kept[backend] = c.kept
+	for _, name := range c.ended {
+		delete(p.ending, name)
+	}
 }
 
 // isDown reports whether a member's server goes into maintenance. One that drains, or is without
@@ -191,23 +217,19 @@ func isDown(m *group.Member) bool {
 	return !m.InRotation && !m.State.TakesRequests() && m.State != group.Draining
 }
 
-// endsSessions reports whether the sessions of a server end now, once: it has been down for
-// endSessionsAfter. Before says that it was in maintenance already, by an earlier engine or by
-// hand: its sessions go on.
+// endsSessions reports whether the sessions of a server end now: it has been down for
+// endSessionsAfter, and HAProxy has not got the command yet. Before says that it was in maintenance
+// already, by an earlier engine or by hand: its sessions go on.
 func (p *Pusher) endsSessions(name string, down, before bool, now time.Time) bool {
 	if !down {
 		delete(p.ending, name)
 		return false
 	}
 	end, known := p.ending[name]
-	switch {
-	case !known && !before:
+	if !known && !before {
 		p.ending[name] = now.Add(endSessionsAfter)
-	case known && !now.Before(end):
-		delete(p.ending, name)
-		return true
 	}
-	return false
+	return known && !now.Before(end)
 }
 
 // become returns the commands that make a server what a member is.

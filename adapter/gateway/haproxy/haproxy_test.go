@@ -179,6 +179,69 @@ func TestWhatIsMissingIsShown(t *testing.T) {
 	testsync.Until(t, "commands", func() bool { return slices.Contains(r.take(), "set server web/a state maint") })
 }
 
+// A server that refuses its commands for ever does not keep another one, whose member leaves, in use.
+func TestARefusedCommandDoesNotKeepAMemberThatLeaves(t *testing.T) {
+	servers := row("a", "10.0.0.7", 0, 1, 80)
+	r := record(t, servers+row("b", "10.0.0.8", 0, 100, 80))
+	r.refusal = "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'."
+	p := New(Config{Socket: r.path})
+	weight, maint := "set server g1/a weight 100", "set server g1/b state maint"
+	for i, c := range []struct {
+		members []*group.Member
+		b       int // administrative state
+		want    []string
+	}{
+		{[]*group.Member{up("a"), up("b")}, 0, []string{weight}},
+		{[]*group.Member{up("a")}, 0, []string{weight, maint}},
+		{[]*group.Member{up("a")}, 0, []string{weight, maint}}, // it may have been the one that was refused
+		{[]*group.Member{up("a")}, forcedMaint, []string{weight}},
+		{[]*group.Member{up("a")}, 0, []string{weight}}, // by hand
+	} {
+		r.answers = header + servers + row("b", "10.0.0.8", c.b, 100, 80) + "\n"
+		results := p.update(t.Context(), views(c.members), time.Now())
+		if got := r.take(); !slices.Equal(got, c.want) || results["group g1"] == nil || results[sourceSocket] != nil {
+			t.Errorf("update %d: the commands are %q, want %q; %v", i, got, c.want, results)
+		}
+	}
+}
+
+// The command that ends sessions is sent again if HAProxy has not answered it, and not otherwise.
+func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
+	r := record(t, row("a", "10.0.0.7", 0, 100, 80))
+	p := New(Config{Socket: r.path})
+	now, down := time.Now(), views([]*group.Member{down("a")})
+	p.update(t.Context(), down, now)
+	if got := r.take(); !slices.Equal(got, []string{"set server g1/a state maint"}) {
+		t.Fatalf("the commands are %q", got)
+	}
+	r.answers = header + row("a", "10.0.0.7", forcedMaint, 100, 80) + "\n"
+	for i, c := range []struct {
+		refusal string
+		fails   bool
+		want    []string
+	}{
+		{strings.Repeat(" ", maxAnswer), true, []string{"shutdown sessions server g1/a"}}, // too long
+		{"", false, []string{"shutdown sessions server g1/a"}},
+		{"", false, nil},
+	} {
+		r.refusal = c.refusal
+		results := p.update(t.Context(), down, now.Add(endSessionsAfter+time.Duration(i)*interval))
+		if got := r.take(); !slices.Equal(got, c.want) || (results[sourceSocket] != nil) != c.fails {
+			t.Errorf("update %d: the commands are %q, want %q; %v", i, got, c.want, results)
+		}
+	}
+}
+
+// A group whose name no backend can have says nothing about the socket.
+func TestAnInvalidBackendDoesNotCureTheSocket(t *testing.T) {
+	v := group.NewMirror("web shop")
+	v.Publish(&group.View{}, []*group.Member{up("a")})
+	results := New(Config{Socket: filepath.Join(gatewaytest.Dir(t), "none")}).update(t.Context(), []*group.View{v.Group().View()}, time.Now())
+	if _, reported := results[sourceSocket]; reported || results["group web shop"] == nil {
+		t.Errorf("the results are %v", results)
+	}
+}
+
 func TestManyCommandsAreSentInParts(t *testing.T) {
 	r := record(t, "")
 	var commands []string

@@ -42,6 +42,11 @@ type socketError struct{ error }
 
 func (e socketError) Unwrap() error { return e.error }
 
+func isSocketError(err error) bool {
+	socket := socketError{}
+	return errors.As(err, &socket)
+}
+
 // ask sends commands in one line, and returns the answer, or a socketError.
 func (s socket) ask(ctx context.Context, line string) (string, error) {
 	answer, err := s.exchange(ctx, line)

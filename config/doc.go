@@ -36,6 +36,8 @@
 //	    http { port = "http" }      # one handler block
 //	    initial_delay     = "0s"    # these are the defaults
 //	    period            = "10s"
+//	    starting_period   = "200ms" # that of period: until the first verdict
+//	    failing_period    = "1s"    # that of period: while the probe fails, or may
 //	    timeout           = "1s"
 //	    warn_after        = "200ms" # no limit: an attempt that takes longer is a warning
 //	    fail_after        = "500ms" # no limit: likewise, and a failure

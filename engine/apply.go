@@ -191,7 +191,7 @@ func (sc *scheduler) remove(s *slot) {
 
 // adjust gives a probe another rule.
 func (sc *scheduler) adjust(s *slot, sp *spec) {
-	moved := s.spec.Load().rule.Period != sp.rule.Period
+	before := sc.schedule.Times(s.key).Period
 	s.mu.Lock()
 	s.spec.Store(sp)
 	s.mu.Unlock()
@@ -199,7 +199,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 	times, now := sc.schedule.Times(s.key), sc.clock.now()
 	if s.inflight != nil {
 		s.inflight.next = times.From(now)
-	} else if moved && sc.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
+	} else if times.Period != before && sc.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
 		sc.at(s, times.From(now))
 	}
 }
@@ -240,5 +240,15 @@ func (sc *scheduler) replace(c change) {
 // configure makes the schedule and the statistics of a probe those of another spec.
 func (sc *scheduler) configure(s *slot, sp *spec) {
 	s.keepDurations(sp.rule.Compatibility)
-	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), sp.rule.Period), sp.stepper != nil)
+	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), s.period(&sp.rule)), sp.stepper != nil)
+}
+
+// adaptPeriod gives a probe the regular times of its state, and reports whether it had others.
+func (sc *scheduler) adaptPeriod(s *slot, sp *spec) bool {
+	period := s.period(&sp.rule)
+	if sc.schedule.Times(s.key).Period == int64(period) {
+		return false
+	}
+	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), period), sp.stepper != nil)
+	return true
 }

@@ -254,11 +254,12 @@ func (sc *scheduler) judgementOf(a *attempt, res *probe.Result, missing responde
 		return health.Counts
 	}
 	_, silent := i.silentSince[s]
+	_, longest := rule.Periods()
 	silence := health.Silence{
 		Began: a.start, Ended: a.start + int64(res.Took), Timeout: int64(rule.Timeout),
 		WasAnswered: s.answered&missing != 0,
 		Repeated:    a.othersAnswered&missing != 0 || silent && res.Timings.Connected,
-		CutOffFor:   min(2*int64(rule.Period)+int64(res.Took), maxCutOff),
+		CutOffFor:   min(2*int64(longest)+int64(res.Took), maxCutOff),
 	}
 	if missing == theTarget {
 		return i.judgeTarget(silence, now)

@@ -147,11 +147,12 @@ func (s *slot) eject(o *probe.Observation, c *clock, now int64) (until int64) {
 // ejectionTime returns how long an ejection lasts at most: by then, attempts have found out
 // whether the target fails.
 func ejectionTime(r *probe.Rule) time.Duration {
+	_, period := r.Periods()
 	failures := time.Duration(r.FailuresToFail())
-	if failures > MaxEjection/r.Period {
+	if failures > MaxEjection/period {
 		return MaxEjection
 	}
-	return min(failures*r.Period+min(r.Timeout, MaxEjection), MaxEjection)
+	return min(failures*period+min(r.Timeout, MaxEjection), MaxEjection)
 }
 
 // readmit ends the ejection of a probe's target if it began at a time or before.

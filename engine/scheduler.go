@@ -147,6 +147,7 @@ type folded struct {
 	decided  bool               // they have now
 	wasBlind bool
 	blind    bool
+	adapted  bool // the state has another period than before
 	warning  bool // the probe warns now, and has not before, or the other way round
 }
 
@@ -179,6 +180,7 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		s.publish(now)
 	}
 	s.mu.Unlock()
+	f.adapted = sc.adaptPeriod(s, s.spec.Load())
 	sc.tell(s, &f, res, now)
 	return f
 }

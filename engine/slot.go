@@ -3,6 +3,7 @@ package engine
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/verdict"
@@ -168,6 +169,16 @@ func (s *slot) keepDurations(c probe.Compatibility) {
 }
 
 func (s *slot) id() probe.ID { return probe.ID{Target: s.target.name, Kind: s.kind, Name: s.name} }
+
+// period returns the time between two attempts by a rule in the present state.
+func (s *slot) period(r *probe.Rule) time.Duration {
+	if r.StartingPeriod == 0 && r.FailingPeriod == 0 {
+		return r.Period
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return verdict.Period(*r, s.state, s.decided)
+}
 
 // setNext publishes when the next attempt is due.
 func (s *slot) setNext(at int64) {

@@ -227,7 +227,11 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome, Extra: !a.counts}
 	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
-		s.setNext(sc.schedule.Next(s.key, a.next, now))
+		planned := a.next
+		if next.adapted {
+			planned = sc.schedule.Replan(s.key, a.start, next.state.Last == probe.Failure)
+		}
+		s.setNext(sc.schedule.Next(s.key, planned, now))
 	}
 	if passed(res) {
 		sc.readmit(s, a.start, now)

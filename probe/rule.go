@@ -16,6 +16,8 @@ type Rule struct {
 
 	InitialDelay           time.Duration `hcl:"initial_delay,optional" doc:"time from the start of the instance to the first attempt" min:"0s" max:"8784h"`
 	Period                 time.Duration `hcl:"period,optional,nonzero" doc:"time from one attempt to the next" min:"10ms" max:"8784h"`
+	StartingPeriod         time.Duration `hcl:"starting_period,optional,nonzero" doc:"time between attempts until a run of them has decided whether the instance passes or fails" default:"period" min:"10ms" max:"8784h"`
+	FailingPeriod          time.Duration `hcl:"failing_period,optional,nonzero" doc:"time between attempts while the probe fails, and after a failure of one that passes, until it has been decided which it is. The first of them comes one to two of these periods after that failure" default:"period" min:"10ms" max:"8784h"`
 	Timeout                time.Duration `hcl:"timeout,optional,nonzero" doc:"time that each try of an attempt may take; an attempt whose outcome is unknown is tried up to three times" min:"1ms" max:"8784h"`
 	WarnAfter              time.Duration `hcl:"warn_after,optional" doc:"an attempt that passes, but takes longer, is a warning with the reason target.slow; less than timeout. Time that the engine itself has lost does not count" default:"no limit"`
 	FailAfter              time.Duration `hcl:"fail_after,optional" doc:"an attempt that passes, but takes longer, is a failure with the reason target.too_slow; less than timeout. Up to 40ms more are a warning: so late can an engine be that counts as on time" default:"no limit"`
@@ -50,6 +52,12 @@ func (r Rule) WithDefaults() Rule {
 	r.SuccessThreshold = cmp.Or(r.SuccessThreshold, DefaultSuccessThreshold)
 	r.FailureThreshold = cmp.Or(r.FailureThreshold, DefaultFailureThreshold)
 	return r
+}
+
+// Periods returns the shortest and the longest time between two attempts.
+func (r Rule) Periods() (shortest, longest time.Duration) {
+	starting, failing := cmp.Or(r.StartingPeriod, r.Period), cmp.Or(r.FailingPeriod, r.Period)
+	return min(r.Period, starting, failing), max(r.Period, starting, failing)
 }
 
 // Threshold returns how long a run of equal outcomes has to be for a verdict; last is
@@ -92,6 +100,8 @@ func (r Rule) Check() error {
 	}
 	duration("initial_delay", r.InitialDelay, 0)
 	duration("period", r.Period, MinPeriod)
+	duration("starting_period", cmp.Or(r.StartingPeriod, MinPeriod), MinPeriod)
+	duration("failing_period", cmp.Or(r.FailingPeriod, MinPeriod), MinPeriod)
 	duration("timeout", r.Timeout, time.Millisecond)
 	r.checkLatency(&wrong)
 	duration("termination_grace_period", r.TerminationGracePeriod, 0)

@@ -198,14 +198,16 @@ type Attempts struct {
 
 // Rule is the timing and the thresholds of a probe.
 type Rule struct {
-	InitialDelaySeconds float64      `json:"initialDelaySeconds"`
-	PeriodSeconds       float64      `json:"periodSeconds"`
-	TimeoutSeconds      float64      `json:"timeoutSeconds"`
-	WarnAfterSeconds    float64      `json:"warnAfterSeconds,omitempty"` // of an attempt that passes; absent without a limit
-	FailAfterSeconds    float64      `json:"failAfterSeconds,omitempty"` // likewise
-	Policy              probe.Policy `json:"policy"`
-	SuccessThreshold    int32        `json:"successThreshold"` // 0 with the policy evidence
-	FailureThreshold    int32        `json:"failureThreshold"` // 0 with the policy evidence
+	InitialDelaySeconds   float64      `json:"initialDelaySeconds"`
+	PeriodSeconds         float64      `json:"periodSeconds"`
+	StartingPeriodSeconds float64      `json:"startingPeriodSeconds,omitempty"` // until attempts have decided; absent if as otherwise
+	FailingPeriodSeconds  float64      `json:"failingPeriodSeconds,omitempty"`  // while the probe fails, or may; likewise
+	TimeoutSeconds        float64      `json:"timeoutSeconds"`
+	WarnAfterSeconds      float64      `json:"warnAfterSeconds,omitempty"` // of an attempt that passes; absent without a limit
+	FailAfterSeconds      float64      `json:"failAfterSeconds,omitempty"` // likewise
+	Policy                probe.Policy `json:"policy"`
+	SuccessThreshold      int32        `json:"successThreshold"` // 0 with the policy evidence
+	FailureThreshold      int32        `json:"failureThreshold"` // 0 with the policy evidence
 }
 
 // Event is one event of /v1/events.

@@ -158,13 +158,18 @@ func (m *model) attempt(at attempt, now time.Time, res *probe.Result, excused bo
 		}
 	case failed && !excused:
 		const enough = 64
-		if l.fails = append(l.fails, failure{at.from, l.rule.Period}); len(l.fails) > enough {
+		if l.fails = append(l.fails, failure{at.from, shortestPeriod(l.rule)}); len(l.fails) > enough {
 			l.fails = slices.Delete(l.fails, 0, enough/2)
 		}
 		if res.Reason == no.Reason || res.Reason == refused.Reason {
 			l.good = 0
 		}
 	}
+}
+
+func shortestPeriod(r probe.Rule) time.Duration {
+	shortest, _ := r.Periods()
+	return shortest
 }
 
 // failures returns how many failures in a row may have counted: those that are half a

@@ -96,6 +96,12 @@ func text(specs []*spec) []byte {
 func writeProbe(b *strings.Builder, p *probeSpec) {
 	r := &p.rule
 	fmt.Fprintf(b, "  probe %q {\n    initial_delay = %q\n    period = %q\n    timeout = %q\n", r.Kind, r.InitialDelay, r.Period, r.Timeout)
+	if r.StartingPeriod != 0 {
+		fmt.Fprintf(b, "    starting_period = %q\n", r.StartingPeriod)
+	}
+	if r.FailingPeriod != 0 {
+		fmt.Fprintf(b, "    failing_period = %q\n", r.FailingPeriod)
+	}
 	fmt.Fprintf(b, "    success_threshold = %d\n    failure_threshold = %d\n    on_error = %q\n", r.SuccessThreshold, r.FailureThreshold, r.OnError)
 	block := "quick"
 	if p.worker {
@@ -188,6 +194,12 @@ func (r random) rule(k probe.Kind) probe.Rule {
 		rule.Period, rule.FailureThreshold = choose(r, 10*time.Second, 20*time.Second), 3+int32(r.IntN(10))
 	case probe.Readiness:
 		rule.SuccessThreshold = choose(r, int32(1), 1, 1, 2, 3)
+	}
+	if r.chance(0.2) {
+		rule.StartingPeriod = choose(r, 10*time.Second, 20*time.Second, time.Minute)
+	}
+	if r.chance(0.2) {
+		rule.FailingPeriod = choose(r, 10*time.Second, 30*time.Second, time.Minute, 10*time.Minute)
 	}
 	if r.chance(0.15) {
 		rule.OnError = probe.ErrorFails

@@ -183,6 +183,14 @@ func (m *model) regular(at int64, times Times) int64 {
 	return t
 }
 
+func (p *modelProbe) replan(began int64, failed bool) int64 {
+	if failed {
+		p.isClose = false
+		return new(model).regular(began+p.times.Period, p.times)
+	}
+	return new(model).regular(began+p.times.Period/2, p.times)
+}
+
 func (m *model) start(p *modelProbe, now int64, mayShed, failing bool) (st Started, ok bool) {
 	late := max(0, now-p.due)
 	if mayShed && late > int64(100*time.Millisecond) && late > p.times.Period/50 && !p.shed && !p.isExtra {

@@ -169,6 +169,18 @@ func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 	e.set(nonBlocking, withoutBlocking)
 }
 
+// Replan returns the regular time of the attempt after one that began at a time, if Configure has
+// changed the period because of how that ended. After a failure it is a whole period away, so
+// that another one counts.
+func (s *Schedule[A]) Replan(key uint32, began int64, failed bool) (planned int64) {
+	e := &s.entries[key]
+	if !failed {
+		return e.times.After(began)
+	}
+	e.set(close, false)
+	return e.times.From(began + e.times.Period)
+}
+
 // Times returns a probe's regular times.
 func (s *Schedule[A]) Times(key uint32) Times { return s.entries[key].times }
 

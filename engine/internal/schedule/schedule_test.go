@@ -50,8 +50,6 @@ func (p *pair) same(call string, got, want any) {
 // key returns a random probe's.
 func (p *pair) key() uint32 { return p.keys[p.rng.IntN(len(p.keys))] }
 
-func (p *pair) times(key uint32) Times { return p.m.find(key).times }
-
 func (p *pair) params() (times Times, nonBlocking bool) {
 	id := probe.ID{Target: fmt.Sprint(p.rng.IntN(1000))}
 	return TimesOf(id, time.Duration(1+p.rng.IntN(50))*50*time.Millisecond), p.rng.IntN(2) == 0
@@ -224,7 +222,9 @@ func (p *pair) call() {
 		}
 		for i := range p.attempts {
 			if f := &p.attempts[i]; f.counts && f.key == key {
-				f.next = p.times(key).After(p.now)
+				failed := p.rng.IntN(2) == 0
+				f.next = p.s.Replan(key, p.now, failed)
+				p.same("Replan", f.next, m.replan(p.now, failed))
 			}
 		}
 	case 3:

@@ -103,7 +103,7 @@ const (
 	ReasonHTTPTimeout  Reason = "http.timeout"  // no response header before the deadline
 	ReasonHTTPProtocol Reason = "http.protocol" // the response is not HTTP
 	ReasonHTTPBody     Reason = "http.body"     // the body could not be read to its end
-	ReasonHTTPAssert   Reason = "http.assert"   // the body is not what was expected
+	ReasonHTTPAssert   Reason = "http.assert"   // the body, or a header, is not what was expected
 
 	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
 

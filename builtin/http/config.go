@@ -23,8 +23,17 @@ type Config struct {
 	Headers         map[string][]string `hcl:"headers,optional" doc:"headers of the request; a value is a text or a list of texts. Host replaces the host of the request, not the one to connect to. The defaults of User-Agent and Accept are sonde-probe and */*; an empty text omits them" default:"none"`
 	Body            string              `hcl:"body,optional" doc:"body of the request" default:"none"`
 	Status          []string            `hcl:"status,optional" doc:"statuses to accept: single ones (\"204\") or ranges (\"200-399\"), from 100 to 599" default:"200-399"`
-	BodyContains    string              `hcl:"body_contains,optional" doc:"text that must be in the first 10 KiB of the body" default:"any body"`
-	BodyRegex       string              `hcl:"body_regex,optional" doc:"regular expression (syntax of Go, RE2) that must match in the first 10 KiB of the body" default:"any body"`
+	BodyContains    string              `hcl:"body_contains,optional" doc:"text that must be in the body" default:"any body"`
+	BodyNotContains string              `hcl:"body_not_contains,optional" doc:"text that must not be in the body" default:"any body"`
+	BodyRegex       string              `hcl:"body_regex,optional" doc:"regular expression (syntax of Go, RE2) that must match in the body" default:"any body"`
+	BodyNotRegex    string              `hcl:"body_not_regex,optional" doc:"regular expression that must not match in the body" default:"any body"`
+	JSONEquals      map[string]string   `hcl:"json_equals,optional" doc:"what values of the body, a JSON document, must be, by their paths: { \"status\" = \"ok\", \"checks[*].up\" = \"true\" }. Each path must lead to a value; with [*], all elements must be as said. Numbers are compared as numbers" default:"any body"`
+	JSONRegex       map[string]string   `hcl:"json_regex,optional" doc:"regular expressions that must match values of the body, a JSON document, by their paths" default:"any body"`
+	MaxBody         int64               `hcl:"max_body,optional,nonzero,bytes" doc:"how much of the body is read and checked; JSON must be complete within it" default:"10KiB" min:"1KiB" max:"1MiB"`
+	HeaderEquals    map[string]string   `hcl:"header_equals,optional" doc:"what headers of the response must be: { Content-Type = \"text/plain\" }. If there are several of a name, one must be" default:"any headers"`
+	HeaderRegex     map[string]string   `hcl:"header_regex,optional" doc:"regular expressions that must match headers of the response, one of several of a name" default:"any headers"`
+	HeaderNotRegex  map[string]string   `hcl:"header_not_regex,optional" doc:"regular expressions that must not match headers of the response, none of several of a name" default:"any headers"`
+	HeaderAbsent    []string            `hcl:"header_absent,optional" doc:"headers that the response must not have" default:"any headers"`
 	Redirects       string              `hcl:"redirects,optional" oneof:"local none all" doc:"which redirects are followed, up to 10: local (to the same host, with any port and scheme), none, or all. The status of a redirect that is not followed decides; if the range that accepts it starts below 300, the outcome is a warning" default:"local"`
 	TLS             *TLS                `hcl:"tls,block" doc:"how to verify the server of https, and which client certificate to present; HTTP/2 is used if the server offers it"`
 	UnixSocket      string              `hcl:"unix_socket,optional" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
@@ -69,10 +78,6 @@ func (c Config) check() error {
 		return probe.FieldErrorf("scheme", `must be set: "https", since there is a tls block`)
 	case c.UnixSocket != "" && c.Redirects == "all":
 		return probe.FieldErrorf("redirects", "must be local or none with unix_socket")
-	case c.BodyContains+c.BodyRegex != "" && strings.EqualFold(c.Method, "HEAD"):
-		return probe.FieldErrorf("method", "must not be HEAD when body_contains or body_regex is set")
-	case len(c.BodyContains) > probe.MaxDetail:
-		return probe.FieldErrorf("body_contains", "is %d bytes long, but only the first %d bytes of a body are searched", len(c.BodyContains), probe.MaxDetail)
 	case c.Compatibility > probe.Kubelet:
 		return probe.FieldErrorf("compatibility", "must be none or kubelet")
 	case c.ReuseConnection:

@@ -15,6 +15,8 @@
 //	redirect.go    which redirects are followed
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
+//	assert.go      what headers and bodies must be like
+//	json.go        values of a JSON document by their paths
 //	attempt.go     the course of one attempt by net/http, and the result of its error
 //	trace.go       what a probe.Trace has of the response
 //	url.go         a handler for another URL

@@ -1,7 +1,6 @@
 package httpprobe
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,10 +19,13 @@ func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 	if !p.checksBody(r.StatusCode) {
 		return p.wrongStatus(r.StatusCode, description)
 	}
+	if problem := p.asserts.headersProblem(r.Header); problem != "" && p.isAccepted(r.StatusCode) {
+		return withStatus(probe.Fail(probe.ReasonHTTPAssert, "%s, but %s", description, problem), r.StatusCode)
+	}
 	var body []byte
 	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
 		var err error
-		if body, err = io.ReadAll(io.LimitReader(r.Body, probe.MaxDetail)); err != nil {
+		if body, err = io.ReadAll(io.LimitReader(r.Body, int64(p.asserts.maxBody))); err != nil {
 			return p.incompleteBody(ctx, r.StatusCode, err)
 		}
 	}
@@ -32,8 +34,12 @@ func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 
 // checksBody reports whether the body is read of a response with a status.
 func (p *plan) checksBody(status int) bool {
+	return p.isAccepted(status) || p.kubelet
+}
+
+func (p *plan) isAccepted(status int) bool {
 	accepted, _ := p.accept.has(status)
-	return accepted || p.kubelet
+	return accepted
 }
 
 // check returns the result of a response whose body, up to its maximum, is complete.
@@ -47,14 +53,14 @@ func withStatus(r probe.Result, status int) probe.Result {
 }
 
 func (p *plan) checkBody(status int, description string, body []byte) probe.Result {
-	switch accepted, explicit := p.accept.has(status); {
-	case !accepted:
+	accepted, explicit := p.accept.has(status)
+	if !accepted {
 		return p.wrongStatus(status, description)
-	case !bytes.Contains(body, p.contains):
-		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but the body's first %d bytes do not contain the expected text", status, len(body))
-	case p.regex != nil && !p.regex.Match(body):
-		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but body_regex does not match in the body's first %d bytes", status, len(body))
-	case isRedirect(status) && !explicit:
+	}
+	if problem := p.asserts.bodyProblem(body); problem != "" {
+		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but %s", status, problem)
+	}
+	if isRedirect(status) && !explicit {
 		return probe.Warn(probe.ReasonHTTPRedirect, "%s: redirect not followed", description)
 	}
 	return probe.Succeed(description)

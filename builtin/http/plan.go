@@ -3,12 +3,10 @@ package httpprobe
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,8 +25,7 @@ type plan struct {
 	private    []string // headers that are not sent to another host
 	body       string
 	accept     statuses
-	contains   []byte
-	regex      *regexp.Regexp // nil: none
+	asserts    assertions
 	redirects  redirects
 	validity   dial.Validity
 	kubelet    bool
@@ -41,7 +38,6 @@ func newPlan(c Config) (p *plan, err error) {
 	p = &plan{
 		host:     cmp.Or(c.Host, "localhost"),
 		body:     c.Body,
-		contains: []byte(c.BodyContains),
 		validity: c.TLS.Validity(),
 		kubelet:  c.Compatibility == probe.Kubelet,
 	}
@@ -68,11 +64,8 @@ func newPlan(c Config) (p *plan, err error) {
 	if p.redirects, err = parseRedirects(c.Redirects); err != nil {
 		return nil, err
 	}
-	if c.BodyRegex == "" {
-		return p, nil
-	}
-	if p.regex, err = regexp.Compile(c.BodyRegex); err != nil {
-		return nil, &probe.FieldError{Field: "body_regex", Problem: fmt.Sprintf("cannot be parsed: %v", err), Hint: "the syntax is that of Go (RE2), which has no lookaround and no backreferences"}
+	if p.asserts, err = c.assertions(); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

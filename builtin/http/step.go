@@ -57,7 +57,7 @@ func (h protocol) parse(b []byte, eof bool) response {
 // decide returns the result of a response, and what has to happen next.
 func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 	switch {
-	case r.unsupported, isRedirect(r.status), p.regex != nil && len(r.body) > maxSlow:
+	case r.unsupported, isRedirect(r.status), p.asserts.slow(len(r.body)):
 		return probe.Result{}, nonblock.StepBlock
 	case r.status != 0 && !p.checksBody(r.status):
 		return p.wrongStatus(r.status, describeStatus(r.status)), nonblock.StepDone

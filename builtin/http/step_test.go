@@ -38,6 +38,7 @@ func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 		"no body to wait for":  TestAnUnacceptedStatusDoesNotWaitForTheBody,
 		"large bodies":         TestTheBodyIsReadUpToItsMaximum,
 		"assertions":           TestAssertionsSearchTheBodyUpToItsMaximum,
+		"more assertions":      TestHeadersAndBodiesMustBeAsConfigured,
 		"secret":               TestNoResultContainsTheBody,
 		"cancelled":            TestACancelledAttemptIsUnknown,
 		"trouble":              TestInvalidResponsesHaveReasons,

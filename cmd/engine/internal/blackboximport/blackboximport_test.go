@@ -69,6 +69,10 @@ func TestEachFieldIsImportedOrTold(t *testing.T) {
 		"{prober: icmp, icmp: {ttl: 5}}": "there is no handler for ICMP",
 		"{prober: http, timeout: 1m}":    `timeout = "1m0s"`,
 		"{}":                             `there is no prober ""`,
+		"{prober: http, http: {fail_if_body_matches_regexp: [a]}}":                                         `body_not_regex = "a"`,
+		"{prober: http, http: {fail_if_body_matches_regexp: [a, b]}}":                                      `body_not_regex = "(?:a)|(?:b)"`,
+		"{prober: http, http: {fail_if_header_not_matches: [{header: a-b, regexp: c}]}}":                   `A-B = "c"`,
+		"{prober: http, http: {fail_if_header_matches: [{header: a, regexp: c}, {header: A, regexp: d}]}}": `A = "(?:c)|(?:d)"`,
 	} {
 		doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}})
 		if err != nil {
@@ -95,11 +99,9 @@ func TestAModuleThatWouldBeLaxerIsLeftOut(t *testing.T) {
 		"{prober: http, http: {valid_http_versions: [HTTP/2.0]}}":                                                                   "http.valid_http_versions",
 		"{prober: http, http: {fail_if_ssl: true}}":                                                                                 "http.fail_if_ssl",
 		"{prober: http, http: {fail_if_not_ssl: true}}":                                                                             "http.fail_if_not_ssl",
-		"{prober: http, http: {fail_if_body_matches_regexp: [a]}}":                                                                  "http.fail_if_body_matches_regexp",
 		"{prober: http, http: {fail_if_body_not_matches_regexp: [a, b]}}":                                                           "http.fail_if_body_not_matches_regexp[1]",
 		"{prober: http, http: {fail_if_body_json_matches_cel: a}}":                                                                  "http.fail_if_body_json_matches_cel",
-		"{prober: http, http: {fail_if_header_matches: [{header: a, regexp: b}]}}":                                                  "http.fail_if_header_matches",
-		"{prober: http, http: {fail_if_header_not_matches: [{header: a, regexp: b}]}}":                                              "http.fail_if_header_not_matches",
+		"{prober: http, http: {fail_if_header_not_matches: [{header: a, regexp: b, allow_missing: true}]}}":                         "http.fail_if_header_not_matches[0]",
 		"{prober: http, http: {body_size_limit: 1MB}}":                                                                              "http.body_size_limit",
 		"{prober: http, http: {body_file: a}}":                                                                                      "http.body_file",
 		"{prober: http, http: {compression: gzip}}":                                                                                 "http.compression",

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -46,12 +47,16 @@ func (im *importer) http(name string, module *document.Body, f *fields) (read []
 			f.lose(fmt.Sprintf("fail_if_body_not_matches_regexp[%d]", i+1)) // there is one body_regex
 		}
 	}
+	if all := f.texts("fail_if_body_matches_regexp"); len(all) > 0 {
+		body.Set("body_not_regex", anyOf(all))
+	}
+	conditions := responseHeaders(body, f)
 	tls := f.object("tls_config")
 	if len(tls.values) > 0 {
 		body.SetWithComment("scheme", "http", "of targets without one")
 		im.tls(name, body, tls)
 	}
-	return append(credentials, f, tls), ""
+	return append(append(credentials, conditions...), f, tls), ""
 }
 
 // headers takes the headers of requests, with what blackbox_exporter adds to them.
@@ -78,6 +83,46 @@ func (im *importer) headers(f *fields) (headers map[string]string, read []*field
 		headers["Authorization"] = authorization
 	}
 	return headers, []*fields{basic, other}
+}
+
+// anyOf returns a regular expression that matches where one of several does.
+func anyOf(all []string) string {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return "(?:" + strings.Join(all, ")|(?:") + ")"
+}
+
+// responseHeaders writes what headers of the response must be like.
+func responseHeaders(body *document.Body, f *fields) (read []*fields) {
+	matches, forbidden := map[string]string{}, map[string]string{}
+	for i, one := range f.objects("fail_if_header_not_matches") {
+		read = append(read, one)
+		header, regex, optional := http.CanonicalHeaderKey(one.text("header")), one.text("regexp"), one.flag("allow_missing", false)
+		if _, twice := matches[header]; twice || optional {
+			f.lose(fmt.Sprintf("fail_if_header_not_matches[%d]", i))
+			continue
+		}
+		matches[header] = regex
+	}
+	for _, one := range f.objects("fail_if_header_matches") {
+		read = append(read, one)
+		header, regex, optional := http.CanonicalHeaderKey(one.text("header")), one.text("regexp"), one.flag("allow_missing", false)
+		if before, twice := forbidden[header]; twice {
+			regex = anyOf([]string{before, regex})
+		}
+		forbidden[header] = regex
+		if _, given := matches[header]; !given && !optional {
+			matches[header] = "" // it must be there
+		}
+	}
+	if len(matches) > 0 {
+		body.Set("header_regex", matches)
+	}
+	if len(forbidden) > 0 {
+		body.Set("header_not_regex", forbidden)
+	}
+	return read
 }
 
 // tlsVersions are the names of versions in blackbox_exporter.

@@ -1,0 +1,198 @@
+package httpprobe
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// jsonAssertion says what the values at a path of a JSON document must be. There must be one
+// at least.
+type jsonAssertion struct {
+	text  string // of the path
+	field string // of Config
+	path  []jsonStep
+	holds func(value string) bool
+}
+
+// jsonStep is one step of a path: a member of an object or, if name is empty, an element of an
+// array.
+type jsonStep struct {
+	name  string
+	index int // every for all elements
+}
+
+// every is the index of all elements of an array.
+const every = -1
+
+// maxJSONDepth bounds how deep the values of a document are nested, maxJSONSteps the steps of a
+// path.
+const (
+	maxJSONDepth = 1000
+	maxJSONSteps = 32
+)
+
+// parseJSONPath parses a path such as "checks[0].status". It returns what is wrong with it, or "".
+// A name that has dots or brackets is written in brackets and quotes: `["a.b"]`.
+func parseJSONPath(s string) (path []jsonStep, problem string) {
+	for rest := s; rest != "" || len(path) == 0; {
+		var step jsonStep
+		switch {
+		case strings.HasPrefix(rest, "["):
+			inside, after, problem := cutBrackets(rest)
+			if problem != "" {
+				return nil, problem
+			}
+			step, rest = inside, after
+		default:
+			if len(path) > 0 && !strings.HasPrefix(rest, ".") {
+				return nil, "lacks a dot after a bracket"
+			}
+			if len(path) > 0 {
+				rest = rest[1:]
+			}
+			end := strings.IndexAny(rest, ".[]")
+			if end < 0 {
+				end = len(rest)
+			}
+			if end == 0 {
+				return nil, "lacks a name"
+			}
+			step, rest = jsonStep{name: rest[:end]}, rest[end:]
+		}
+		if path = append(path, step); len(path) > maxJSONSteps {
+			return nil, fmt.Sprintf("has more than %d steps", maxJSONSteps)
+		}
+	}
+	return path, ""
+}
+
+// cutBrackets parses the brackets that s begins with: [0], [*] or ["name"].
+func cutBrackets(s string) (step jsonStep, after, problem string) {
+	if strings.HasPrefix(s, `["`) {
+		quoted, err := strconv.QuotedPrefix(s[1:])
+		if err != nil || !strings.HasPrefix(s[1+len(quoted):], "]") {
+			return jsonStep{}, "", `lacks "] after a name`
+		}
+		name, err := strconv.Unquote(quoted)
+		if err != nil || name == "" {
+			return jsonStep{}, "", "has an empty name"
+		}
+		return jsonStep{name: name}, s[1+len(quoted)+1:], ""
+	}
+	inside, after, ok := strings.Cut(s[1:], "]")
+	if !ok {
+		return jsonStep{}, "", "lacks a closing bracket"
+	}
+	if inside == "*" {
+		return jsonStep{index: every}, after, ""
+	}
+	n, err := strconv.ParseUint(inside, 10, 31)
+	if err != nil {
+		return jsonStep{}, "", "has something else than a number, * or a quoted name in brackets"
+	}
+	return jsonStep{index: int(n)}, after, ""
+}
+
+// has reports whether the step leads to a member with a name, or to an element with an index.
+func (s jsonStep) has(name string, index int) bool {
+	return s.name == name && (s.index == index || s.name != "" || s.index == every)
+}
+
+// problem returns why the assertion does not hold for a document, or "". It has nothing of the
+// document.
+func (a *jsonAssertion) problem(document []byte) string {
+	values, wrong := 0, false
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	err := visitJSON(d, a.path, 0, func(value string) {
+		values++
+		wrong = wrong || !a.holds(value)
+	})
+	if err == nil {
+		if _, err = d.Token(); err == nil {
+			err = errors.New("something follows it")
+		} else if err == io.EOF {
+			err = nil
+		}
+	}
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the body's first %d bytes are not a JSON document", len(document))
+	case values == 0:
+		return fmt.Sprintf("%s finds no value at %s", a.field, a.text)
+	case wrong:
+		return fmt.Sprintf("the value at %s is not as %s says", a.text, a.field)
+	}
+	return ""
+}
+
+var errTooDeep = errors.New("too deep")
+
+// visitJSON reads the next value of d, and calls f for each value at the path below it. That is the
+// text of a string, a number, true, false or null; an object or an array is "object" or "array".
+// It keeps nothing of the document, so that a large one needs no more memory than a small one.
+func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(value string)) error {
+	token, err := d.Token()
+	if err != nil {
+		return err
+	}
+	delim, nested := token.(json.Delim)
+	if len(path) == 0 {
+		f(jsonText(token))
+	}
+	if !nested {
+		return nil
+	}
+	if depth == maxJSONDepth {
+		return errTooDeep
+	}
+	for i := 0; d.More(); i++ {
+		name, inner, visit := "", []jsonStep{{}}, func(string) {}
+		if delim == '{' {
+			key, err := d.Token()
+			if err != nil {
+				return err
+			}
+			name = key.(string)
+		}
+		if len(path) > 0 && path[0].has(name, i) && (path[0].name != "") == (delim == '{') {
+			inner, visit = path[1:], f
+		}
+		if err := visitJSON(d, inner, depth+1, visit); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
+}
+
+func jsonText(token json.Token) string {
+	switch token {
+	case json.Delim('{'):
+		return "object"
+	case json.Delim('['):
+		return "array"
+	case nil:
+		return "null"
+	}
+	return fmt.Sprint(token)
+}
+
+// sameValue reports whether the text of a value is the expected one. Numbers can be written in
+// several ways: 1 is 1.0.
+func sameValue(value, want string) bool {
+	if value == want {
+		return true
+	}
+	a, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return false
+	}
+	b, err := strconv.ParseFloat(want, 64)
+	return err == nil && a == b
+}

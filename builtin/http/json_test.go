@@ -1,0 +1,117 @@
+package httpprobe
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestJSONPathsAreParsed(t *testing.T) {
+	for text, want := range map[string][]jsonStep{
+		"a":                  {{name: "a"}},
+		"a.b-c":              {{name: "a"}, {name: "b-c"}},
+		"a[0].b":             {{name: "a"}, {}, {name: "b"}},
+		"[*]":                {{index: every}},
+		"[12][0]":            {{index: 12}, {}},
+		`a["b.c"]["[d]"]`:    {{name: "a"}, {name: "b.c"}, {name: "[d]"}},
+		`["a \\"quoted\\""]`: {{name: `a "quoted"`}},
+		"ä.$ref":             {{name: "ä"}, {name: "$ref"}},
+	} {
+		text = strings.ReplaceAll(text, `\\`, `\`)
+		if got, problem := parseJSONPath(text); problem != "" || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v %s, want %v", text, got, problem, want)
+		}
+	}
+	for _, text := range []string{"", ".", "a.", ".a", "a..b", "a[", "a[]", "a[-1]", "a[x]", "a[99999999999]", `a["`, `a[""]`, `a["b"`, "a]", "a[0]b", strings.Repeat("a.", maxJSONSteps) + "a"} {
+		if got, problem := parseJSONPath(text); problem == "" {
+			t.Errorf("%s: got %v, want an error", text, got)
+		}
+	}
+}
+
+func TestNumbersAreComparedAsNumbers(t *testing.T) {
+	for _, test := range []struct {
+		value, want string
+		same        bool
+	}{{"1", "1.0", true}, {"1e2", "100", true}, {"1", "2", false}, {"true", "1", false}, {"a", "a", true}, {"1", "one", false}} {
+		if sameValue(test.value, test.want) != test.same {
+			t.Errorf("%s and %s", test.value, test.want)
+		}
+	}
+}
+
+func TestADocumentMustBeWholeAndAlone(t *testing.T) {
+	path, _ := parseJSONPath("a")
+	is := jsonAssertion{"a", "json_equals", path, func(v string) bool { return v == "1" }}
+	deep := strings.Repeat("[", maxJSONDepth+1) + strings.Repeat("]", maxJSONDepth+1)
+	for document, holds := range map[string]bool{
+		`{"a": 1}`: true, ` {"a":1} ` + "\n": true, `{"a": 1, "b": [{"a": 2}]}`: true, `{"a": 1} 2`: false, `{"a": 1`: false, ``: false, `[1]`: false,
+		`{"a": 1, "b": ` + deep + `}`: false, `{"a": 1, "a": 2}`: false, `a: 1`: false,
+	} {
+		if problem := is.problem([]byte(document)); (problem == "") != holds {
+			t.Errorf("%.40s: %s", document, problem)
+		}
+	}
+}
+
+// slowJSON returns the texts of the values at a path in the obvious way.
+func slowJSON(v any, path []jsonStep) (all []string) {
+	if len(path) == 0 {
+		switch v := v.(type) {
+		case map[string]any:
+			return []string{"object"}
+		case []any:
+			return []string{"array"}
+		case nil:
+			return []string{"null"}
+		default:
+			return []string{fmt.Sprint(v)}
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if inner, ok := v[path[0].name]; ok && path[0].name != "" {
+			return slowJSON(inner, path[1:])
+		}
+	case []any:
+		for i, inner := range v {
+			if path[0].name == "" && (path[0].index == i || path[0].index == every) {
+				all = append(all, slowJSON(inner, path[1:])...)
+			}
+		}
+	}
+	return all
+}
+
+func FuzzJSONPath(f *testing.F) {
+	f.Add(`a[0]["b.c"].d`, `{"a": [{"b.c": {"d": 1}}]}`)
+	f.Add(`[*].x`, `[{"x": "y"}, {"x": null}, 3]`)
+	f.Add(`a`, `{"": 1, "a": {}}`)
+	f.Fuzz(func(t *testing.T, text, document string) {
+		path, problem := parseJSONPath(text)
+		if problem != "" {
+			return
+		}
+		var got []string
+		a := jsonAssertion{text, "json_equals", path, func(v string) bool { got = append(got, v); return true }}
+		found := a.problem([]byte(document)) == ""
+		var v any
+		d := json.NewDecoder(strings.NewReader(document))
+		d.UseNumber()
+		if d.Decode(&v) != nil || json.Unmarshal([]byte(document), new(any)) != nil {
+			if found {
+				t.Errorf("%q holds in %q, which is no JSON", text, document)
+			}
+			return
+		}
+		want := slowJSON(v, path)
+		if len(got) == len(want) && !slices.Equal(got, want) { // with a name twice there are more
+			t.Errorf("%q in %q: got %q, want %q", text, document, got, want)
+		}
+		if len(got) < len(want) && !strings.Contains(document, strings.Repeat("[", maxJSONDepth)) {
+			t.Errorf("%q in %q: got %q, want %q", text, document, got, want)
+		}
+	})
+}

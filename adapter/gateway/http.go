@@ -159,7 +159,7 @@ func (s *Session) Respond(w http.ResponseWriter, query string, views []*group.Vi
 	if !Write(w, answer.Text) {
 		return
 	}
-	results := s.unreachable()
+	results := s.Unreachable()
 	results[SourceAnswer] = nil
 	s.Report(results)
 }

@@ -221,9 +221,10 @@ func (s *Session) Kept() []*group.View {
 	return slices.Clone(s.kept)
 }
 
-// unreachable returns the results for Report of an answer from the Views of Kept: for each group
-// an error that names the members that have no address, or nil.
-func (s *Session) unreachable() map[string]error {
+// Unreachable returns the results for Report of what is made of the Views of Kept, without the
+// members that have no address: for each group an error that names those, or nil. A member that does
+// not exist yet is not named.
+func (s *Session) Unreachable() map[string]error {
 	s.keptMu.Lock()
 	defer s.keptMu.Unlock()
 	results := make(map[string]error, len(s.Groups))

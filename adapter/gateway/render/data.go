@@ -2,6 +2,7 @@ package render
 
 import (
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -77,10 +78,17 @@ var example = Data{Groups: []Group{{Name: "web", State: "ready", Members: []Memb
 // maxReason bounds Member.Reason, in bytes.
 const maxReason = 120
 
-func dataOf(views []*group.View) (d Data) {
+// addressField matches the text of a template that has addresses of members.
+var addressField = regexp.MustCompile(`\.(Address|HostPort)\b`)
+
+// dataOf returns the members of views, or only those that have an address.
+func dataOf(views []*group.View, addressed bool) (d Data) {
 	for _, v := range views {
 		g := Group{Name: v.Group, State: v.Last.String(), Panicking: v.Panicking}
 		for m := range v.Members() {
+			if addressed && m.Address == "" {
+				continue
+			}
 			g.Members = append(g.Members, Member{
 				Target: m.Target, Name: strings.Map(plain, m.Target), Address: m.Address, Port: int(m.Port), State: m.State.String(),
 				InRotation: m.InRotation, Weight: m.Weight, Labels: m.Labels,

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ import (
 
 // Config configures a Renderer.
 type Config struct {
-	Template string        `hcl:"template" doc:"text of the template, in the language of Go's text/template; file(\"upstream.tmpl\") reads it from a file. It sees .Members and .InRotation of all groups, and .Groups with .Name, .State, .Panicking, .Members and .InRotation; a member has .Target, .Name, .Address, .Port, .HostPort, .State, .InRotation, .Weight, .Labels and .Reason"`
+	Template string        `hcl:"template" doc:"text of the template, in the language of Go's text/template; file(\"upstream.tmpl\") reads it from a file. It sees .Members and .InRotation of all groups, and .Groups with .Name, .State, .Panicking, .Members and .InRotation; a member has .Target, .Name, .Address, .Port, .HostPort, .State, .InRotation, .Weight, .Labels and .Reason. If the text has .Address or .HostPort, members without an address are left out, and the gateway fails for their group"`
 	Path     string        `hcl:"path" doc:"file that is written, beside itself first and then renamed, so that readers see the old text or the new one; a relative path starts at the working directory"`
 	Command  []string      `hcl:"command,optional" doc:"program and its arguments that run after each change of the file, and once when the engine has started. There is no shell unless the command names one. It has failed unless its exit status is 0, and is run again then" default:"none"`
 	Interval time.Duration `hcl:"interval,optional,nonzero" doc:"least time from one run of the command to the next; what has changed meanwhile is in the next one" default:"1s" min:"10ms" max:"1h"`
@@ -82,17 +83,19 @@ func parse(text string) (*template.Template, error) { return template.New("templ
 type Renderer struct {
 	config   Config
 	template *template.Template
+	address  bool // the template has addresses of members: those without one are left out
 
-	applied []byte          // the text with which all has succeeded; nil before
-	ran     time.Time       // when the latest attempt began
-	retry   time.Duration   // how long the next attempt after a failure waits; 0 after a success
-	stuck   <-chan struct{} // closed when a killed command has ended; nil without one
+	left    map[string]error // what was last reported about members that are left out, by source
+	applied []byte           // the text with which all has succeeded; nil before
+	ran     time.Time        // when the latest attempt began
+	retry   time.Duration    // how long the next attempt after a failure waits; 0 after a success
+	stuck   <-chan struct{}  // closed when a killed command has ended; nil without one
 }
 
 // New returns a Renderer. The configuration must have passed Check.
 func New(c Config) *Renderer {
 	c.Interval, c.Timeout = cmp.Or(c.Interval, DefaultInterval), cmp.Or(c.Timeout, DefaultTimeout)
-	r := &Renderer{config: c}
+	r := &Renderer{config: c, address: addressField.MatchString(c.Template)}
 	r.template, _ = parse(c.Template)
 	return r
 }
@@ -111,8 +114,9 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 			s.Wait(ctx, views, nil)
 			continue
 		}
-		text, err := execute(r.template, dataOf(kept))
+		text, err := execute(r.template, dataOf(kept, r.address))
 		if err == nil && r.applied != nil && bytes.Equal(text, r.applied) {
+			r.reportLeftOut(s)
 			s.Wait(ctx, views, nil)
 			continue
 		}
@@ -129,7 +133,10 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 			return
 		case err == nil:
 			r.applied, r.retry = text, 0
-			s.Succeeded(source)
+			r.left = r.leftOut(s)
+			results := maps.Clone(r.left)
+			results[source] = nil
+			s.Report(results)
 			continue
 		}
 		s.Failed(source, err)
@@ -138,6 +145,23 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 		again := time.NewTimer(r.retry)
 		s.Wait(ctx, views, again.C)
 		again.Stop()
+	}
+}
+
+// leftOut returns the results for groups: an error that names the members that are left out, or nil.
+func (r *Renderer) leftOut(s *gateway.Session) map[string]error {
+	if !r.address {
+		return map[string]error{}
+	}
+	return s.Unreachable()
+}
+
+// reportLeftOut reports which members are left out, if others were before.
+func (r *Renderer) reportLeftOut(s *gateway.Session) {
+	now := r.leftOut(s)
+	if !maps.EqualFunc(now, r.left, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
+		r.left = now
+		s.Report(now)
 	}
 }
 

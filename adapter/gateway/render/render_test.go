@@ -60,14 +60,14 @@ func TestAFileFollowsItsMembers(t *testing.T) {
 		t.Error("the file is written before all members are decided")
 	}
 	s.Say(map[string]probe.Outcome{`x["é"]`: probe.Warning})
-	want := "bare  down 0 exec.exit\nweb_1 10.0.0.7:80 ready 100 \nx_____ [fd00::1]:8080 degraded 25 \n"
+	want := "web_1 10.0.0.7:80 ready 100 \nx_____ [fd00::1]:8080 degraded 25 \n"
 	has(t, path, want)
 	has(t, ran, want)
 	if err := os.Chmod(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.Say(map[string]probe.Outcome{"web-1": probe.Failure, `x["é"]`: probe.Success})
-	second := "bare  down 0 exec.exit\nweb_1 10.0.0.7:80 down 0 exec.exit\nx_____ [fd00::1]:8080 ready 100 \n"
+	second := "web_1 10.0.0.7:80 down 0 exec.exit\nx_____ [fd00::1]:8080 ready 100 \n"
 	has(t, path, second)
 	testsync.Until(t, "the command", func() bool { text, _ := os.ReadFile(ran); return strings.HasSuffix(string(text), second) })
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -112,10 +112,42 @@ func TestAFrozenGroupHoldsUpNoOther(t *testing.T) {
 	has(t, path, "a 10.0.0.1 down 0 exec.exit\nb 10.0.0.2 ready 100 \nx 10.0.0.3 ready 100 \n")
 }
 
+// A member without an address is left out of a file that has addresses, and reported, until it leaves
+// the group. A file of names has it.
+func TestAMemberWithoutAnAddressIsLeftOut(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1", "bare": ""})
+	members := func(names ...string) {
+		t.Helper()
+		selector, err := probe.NewSelector(names, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Groups.Apply(map[string]group.Rule{"web": {Members: selector}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "bare": probe.Failure})
+	members("a", "bare", "ghost")
+	addresses, names := filepath.Join(t.TempDir(), "addresses"), filepath.Join(t.TempDir(), "names")
+	status, _ := run(t, s, Config{Template: list, Path: addresses, Interval: minInterval})
+	ofNames, _ := run(t, s, Config{Template: "{{range .Members}}{{.Name}} {{end}}", Path: names, Interval: minInterval})
+	has(t, names, "a bare ghost ")
+	has(t, addresses, "a 10.0.0.1 ready 100 \n")
+	testsync.Until(t, "an error", func() bool { return status().Failing == 1 })
+	if st := status(); st.Failures[0].Source != "group web" || !strings.Contains(st.Error, "members without an address are left out: bare:") {
+		t.Errorf("the status is %+v", st)
+	}
+	members("a", "ghost")
+	testsync.Until(t, "its end", func() bool { return status().Failing == 0 })
+	if st := ofNames(); st.Errors > 0 {
+		t.Errorf("the status of names is %+v", st)
+	}
+}
+
 func TestACommandThatFailsIsRunAgain(t *testing.T) {
 	dir := t.TempDir()
 	path, ran, ok := filepath.Join(dir, "out"), filepath.Join(dir, "ran"), filepath.Join(dir, "ok")
-	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	status, _ := run(t, s, Config{
 		Template: list, Path: path, Interval: minInterval, Command: []string{"sh", "-c", "echo x >> " + ran + "; echo no '\n' luck; test -e " + ok},
@@ -137,7 +169,7 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	path, hang := filepath.Join(dir, "out"), filepath.Join(dir, "hang")
 	gatewaytest.WriteFile(t, dir, "hang", "")
-	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	status, stop := run(t, s, Config{
 		Template: list, Path: path, Interval: minInterval, Timeout: 50 * time.Millisecond, Command: []string{"sh", "-c", "test ! -e " + hang + " || exec sleep 1000"},
@@ -148,7 +180,7 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 	}
 	s.Say(map[string]probe.Outcome{"a": probe.Failure})
 	testsync.Until(t, "success", func() bool { return status().Error == "" && status().Outputs > 0 })
-	has(t, path, "a  down 0 exec.exit\n")
+	has(t, path, "a 10.0.0.1 down 0 exec.exit\n")
 	stop()
 }
 
@@ -156,7 +188,7 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 func TestRunsAreApart(t *testing.T) {
 	dir := t.TempDir()
 	ran := filepath.Join(dir, "ran")
-	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	status, _ := run(t, s, Config{Template: list, Path: filepath.Join(dir, "out"), Interval: time.Hour, Command: []string{"sh", "-c", "echo x >> " + ran}})
 	testsync.Until(t, "the first run", func() bool { return status().Outputs == 1 })
@@ -170,7 +202,7 @@ func TestRunsAreApart(t *testing.T) {
 }
 
 func TestAFileThatCannotBeWrittenIsShown(t *testing.T) {
-	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	dir := t.TempDir()
 	status, _ := run(t, s, Config{Template: list, Path: filepath.Join(dir, "none", "out"), Interval: minInterval})

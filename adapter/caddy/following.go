@@ -52,7 +52,7 @@ func (u *Upstreams) following() (key string, construct caddy.Constructor, err er
 		return "", nil, fmt.Errorf("follow has %q, write the address of an API, such as http://127.0.0.1:9650", u.Follow.URL)
 	}
 	f, err := follow.New(follow.Config{
-		Client: &httpapi.Client{Base: address, Token: token, HTTP: &http.Client{}},
+		Client: &httpapi.Client{Base: address, Token: token, HTTP: &http.Client{Transport: follow.NewTransport(nil)}},
 		Groups: []string{u.Follow.Group},
 		Logger: slog.New(currentLog{}),
 	})

@@ -48,13 +48,19 @@ func (o *other) start() {
 // probe starts the engine. Nothing is known about the servers.
 func (o *other) probe(rule group.Rule, servers []*gatewaytest.Server) *gatewaytest.Scene {
 	o.t.Helper()
+	return o.probeWithToken(rule, servers, "")
+}
+
+// probeWithToken is probe with a token that clients must send.
+func (o *other) probeWithToken(rule group.Rule, servers []*gatewaytest.Server, token string) *gatewaytest.Scene {
+	o.t.Helper()
 	addresses := map[string]string{}
 	for _, s := range servers {
 		addresses[s.Name] = s.Address
 	}
 	rule.Port = "http"
 	scene := gatewaytest.New(o.t, rule, addresses)
-	api, err := httpapi.New(httpapi.Config{Engine: scene.Engine, Groups: scene.Groups})
+	api, err := httpapi.New(httpapi.Config{Engine: scene.Engine, Groups: scene.Groups, Token: token})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -126,16 +132,18 @@ func TestATokenMayBeAPlaceholder(t *testing.T) {
 	o := newOther(t)
 	t.Setenv("SONDE_TOKEN", "0123456789abcdef")
 	e := documented(t, following, "127.0.0.1:9650 web", o.address+" web\ntoken {env.SONDE_TOKEN}")
-	s := gatewaytest.New(t, group.Rule{Port: "http"}, map[string]string{"web-1": e.Servers[0].Address})
-	api, err := httpapi.New(httpapi.Config{Engine: s.Engine, Groups: s.Groups, Token: "0123456789abcdef"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := http.Handler(api)
-	o.handler.Store(&h)
-	s.Say(map[string]probe.Outcome{"web-1": probe.Success})
+	o.probeWithToken(group.Rule{}, e.Servers[:1], "0123456789abcdef").Say(map[string]probe.Outcome{e.Servers[0].Name: probe.Success})
 	testsync.Until(t, "the group", func() bool { return e.view().Counts[group.Ready] == 1 })
 	e.Without(e.Servers[1], e.Servers[2])
+}
+
+// The token of the other Sonde is for no proxy.
+func TestCaddyFollowsWithoutTheProxyOfTheEnvironment(t *testing.T) {
+	const token = "0123456789abcdef"
+	o := newOther(t)
+	e := documented(t, following, "127.0.0.1:9650 web", strings.Replace(o.address, "127.0.0.1", "0.0.0.0", 1)+" web\ntoken "+token)
+	o.probeWithToken(group.Rule{}, e.Servers[:1], token).Say(map[string]probe.Outcome{e.Servers[0].Name: probe.Success})
+	testsync.Until(t, "the group", func() bool { return e.view().Counts[group.Ready] == 1 })
 }
 
 // A group whose members have no ports is an error, and Caddy uses its own upstreams.

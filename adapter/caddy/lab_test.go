@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,7 +23,14 @@ import (
 
 const page = "../../docs/gateways/caddy.md"
 
-func TestMain(m *testing.M) { gatewaytest.Main(m) }
+// The environment of the tests has a proxy at which nothing listens. Go's transports use it for all
+// but loopback addresses, of which 0.0.0.0 is none.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("HTTP_PROXY", "http://127.0.0.1:1"); err != nil {
+		panic(err)
+	}
+	gatewaytest.Main(m)
+}
 
 // edge is Caddy with a configuration, in front of three servers, with clients.
 type edge struct {

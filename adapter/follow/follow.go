@@ -8,10 +8,12 @@ package follow
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -35,11 +37,13 @@ const (
 	answerTime = 10 * time.Second      // for an answer, beyond the wait
 	leastGap   = 10 * time.Millisecond // from an answer to the next request: many changes become one
 	firstRetry = 100 * time.Millisecond
+
+	idleTimeout = time.Minute // of a connection without a request
 )
 
 // Config configures a Follower.
 type Config struct {
-	Client *httpapi.Client // of the API; required. Its HTTP client must have no Timeout
+	Client *httpapi.Client // of the API; required. Its HTTP client must have no Timeout; see NewTransport
 	Groups []string        // names of the groups; at least one
 
 	// Wait is how long a request waits for a change. When the other machine has gone without a
@@ -52,6 +56,13 @@ type Config struct {
 	MaxRetry time.Duration
 
 	Logger *slog.Logger // gets a line when requests for a group begin to fail, and when they succeed again; default: no log
+}
+
+// NewTransport returns a transport for the HTTP client of Config.Client, with settings of TLS or nil
+// for Go's own. It uses no proxy, also none of the environment: the other engine is known by its
+// address, and its token is for it alone.
+func NewTransport(c *tls.Config) *http.Transport {
+	return &http.Transport{TLSClientConfig: c, MaxIdleConnsPerHost: MaxGroups, IdleConnTimeout: idleTimeout}
 }
 
 // Follower follows groups. Create it with New, and call Run once. The other methods may be

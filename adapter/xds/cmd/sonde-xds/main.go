@@ -113,8 +113,7 @@ func build(a arguments, log *slog.Logger) (*follow.Follower, *gateway.Gateways, 
 	})
 }
 
-// newClient returns the client of the API to follow. It uses no proxy: what it follows is known
-// by its address.
+// newClient returns the client of the API to follow.
 func newClient(a arguments) (*httpapi.Client, error) {
 	if u, err := url.Parse(a.follow); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("-follow is %q: it must be a URL such as http://%s", a.follow, httpapi.DefaultListen)
@@ -123,7 +122,7 @@ func newClient(a arguments) (*httpapi.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, MaxIdleConnsPerHost: follow.MaxGroups}
+	transport := follow.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12})
 	if a.followCA != "" {
 		if transport.TLSClientConfig.RootCAs, err = readCertificates(a.followCA); err != nil {
 			return nil, err

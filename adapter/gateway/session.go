@@ -20,9 +20,11 @@ type Session struct {
 	Groups []*group.Group // at least one
 	Logger *slog.Logger   // with the name of the gateway
 
-	statusMu sync.Mutex // guards status and failures
+	statusMu sync.Mutex // guards status, failures, asked and expired
 	status   group.GatewayStatus
 	failures map[string]group.GatewayFailure // by source
+	asked    map[string]time.Time            // when a source of failures that is a name was last asked about
+	expired  time.Time                       // when expire last looked at all of asked
 
 	answers answers // of outputs by HTTP
 
@@ -45,18 +47,26 @@ func SourceGroup(name string) string { return "group " + name }
 // maxFailures bounds the sources that fail at once: further ones are only counted.
 const maxFailures = 2 * group.MaxGroups
 
+// A failure of a name ends nameTimeout after the gateway has last asked about it, as one does that is
+// configured to ask by another name. All are looked at every expireInterval.
+const (
+	nameTimeout    = 10 * time.Minute
+	expireInterval = time.Minute
+)
+
 func newSession(name string, spec Spec, log *slog.Logger) *Session {
 	return &Session{
 		Logger:   log.With("gateway", name),
 		status:   group.GatewayStatus{Gateway: name, Output: spec.Output, Groups: spec.Groups},
 		failures: map[string]group.GatewayFailure{},
+		asked:    map[string]time.Time{},
 	}
 }
 
 // Status returns how the gateway fares.
 func (s *Session) Status() group.GatewayStatus {
 	s.statusMu.Lock()
-	defer s.statusMu.Unlock()
+	lines := s.fold(nil)
 	st := s.status
 	st.Failing = len(s.failures)
 	for _, source := range slices.Sorted(maps.Keys(s.failures)) {
@@ -66,6 +76,8 @@ func (s *Session) Status() group.GatewayStatus {
 		st.Failures = append(st.Failures, s.failures[source])
 	}
 	st.Error = errorText(s.failures)
+	s.statusMu.Unlock()
+	s.log(lines)
 	return st
 }
 
@@ -133,30 +145,54 @@ type changes struct {
 	since   time.Time                       // when the first failure of the series was
 }
 
-// fold replaces the failures of the sources of results. It needs statusMu.
+// fold replaces the failures of the sources of results, and ends those of names that the gateway
+// does not ask about any more. It needs statusMu.
 func (s *Session) fold(results map[string]error) changes {
 	c := changes{began: map[string]group.GatewayFailure{}, since: s.status.ErrorSince}
+	now := time.Now()
+	c.ended = s.expire(now)
 	for source, err := range results {
 		before, fails := s.failures[source]
 		switch {
 		case err == nil && fails:
 			delete(s.failures, source)
+			delete(s.asked, source)
 			c.ended = append(c.ended, source)
 		case err != nil && fails:
 			before.Error = err.Error()
 			s.failures[source] = before
 		case err != nil && len(s.failures) < maxFailures:
-			s.failures[source] = group.GatewayFailure{Source: source, Error: err.Error(), Since: time.Now()}
+			s.failures[source] = group.GatewayFailure{Source: source, Error: err.Error(), Since: now}
 			c.began[source] = s.failures[source]
+		}
+		if _, fails := s.failures[source]; fails && strings.HasPrefix(source, namePrefix) {
+			s.asked[source] = now
 		}
 	}
 	switch c.failing = len(s.failures); {
 	case c.failing == 0:
 		s.status.ErrorSince = time.Time{}
 	case s.status.ErrorSince.IsZero():
-		s.status.ErrorSince = time.Now()
+		s.status.ErrorSince = now
 	}
 	return c
+}
+
+// expire ends the failures of names that the gateway has not asked about for nameTimeout, and returns
+// their sources. It needs statusMu.
+func (s *Session) expire(now time.Time) (ended []string) {
+	if now.Sub(s.expired) < expireInterval {
+		return nil
+	}
+	s.expired = now
+	for source, asked := range s.asked {
+		if now.Sub(asked) >= nameTimeout {
+			delete(s.asked, source)
+			delete(s.failures, source)
+			ended = append(ended, source)
+		}
+	}
+	return ended
 }
 
 // log logs which sources have begun to fail, and which do not fail any more.
@@ -271,8 +307,11 @@ func ByAddress(groups []*group.Group, address string) (view *group.View, member 
 	return view, member, nil
 }
 
-// SourceName is the source of what fails for a name or an address that a gateway asks about.
-func SourceName(name string) string { return "name " + name }
+// SourceName is the source of what fails for a name or an address that a gateway asks about. It fails
+// until the gateway has not asked about it for ten minutes, at the latest.
+func SourceName(name string) string { return namePrefix + name }
+
+const namePrefix = "name "
 
 // maxNamed bounds the members that an error names, and the errors that a status does.
 const maxNamed = 5

@@ -145,6 +145,7 @@ func (a *Agent) answer(ctx context.Context, conn net.Conn) {
 	switch {
 	case errors.Is(err, errUnknown):
 		a.session.Refused()
+		a.session.Cured(gateway.SourceName(name))
 		a.warn(name)
 	case err != nil:
 		a.session.Failed(gateway.SourceName(name), err)

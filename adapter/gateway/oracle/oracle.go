@@ -50,6 +50,7 @@ func (o *Oracle) ready(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case m == nil:
 		o.session.Refused()
+		o.session.Cured(gateway.SourceName(name))
 		http.Error(w, "no group of this gateway has the target "+strconv.QuoteToASCII(probe.CleanText(name, probe.MaxTargetName)), http.StatusNotFound)
 		return
 	case !m.InRotation:

@@ -70,8 +70,8 @@ func TestAnAnswerSaysWhetherAServerIsInRotation(t *testing.T) {
 
 // Of two targets with one address the first one decides, and the error names both.
 func TestAnAddressOfTwoTargetsIsAnError(t *testing.T) {
-	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.7", "b": "10.0.0.7"})
-	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.7", "b": "10.0.0.7", "c": "10.0.0.8"})
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure, "c": probe.Success})
 	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
 	for name, want := range map[string]int{"10.0.0.7": 200, "a": 200, "b": 503} {
 		if status, body := gatewaytest.Get(t, o.URL+"/v1/ready/"+name); status != want {
@@ -79,6 +79,20 @@ func TestAnAddressOfTwoTargetsIsAnError(t *testing.T) {
 		}
 	}
 	if st := o.Gateways.Statuses()[0]; st.Failing != 1 || st.Error != `members "a" of web and "b" of web both have the address 10.0.0.7: ask by the names of the targets` {
+		t.Errorf("the status is %+v", st)
+	}
+	selector, err := probe.NewSelector([]string{"c"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Groups.Apply(map[string]group.Rule{"web": {Members: selector}}); err != nil {
+		t.Fatal(err)
+	}
+	s.Await(func(v *group.View) bool { return v.Member("a") == nil })
+	if status, _ := gatewaytest.Get(t, o.URL+"/v1/ready/10.0.0.7"); status != 404 {
+		t.Errorf("the answer about an address that has left is %d", status)
+	}
+	if st := o.Gateways.Statuses()[0]; st.Failing != 0 || !st.ErrorSince.IsZero() {
 		t.Errorf("the status is %+v", st)
 	}
 }

@@ -35,6 +35,11 @@ type Spec struct {
 	Groups   []string // that it follows
 	Settings any      // of the output; a gateway goes on as it is while they are deeply equal
 
+	// Resources are what only one output may use at once, in any form that is equal for the same one,
+	// such as "path /run/web.json". Until an output that was replaced or removed has ended, those that
+	// share one with it wait.
+	Resources []string
+
 	New func() Output // makes the output
 }
 
@@ -85,7 +90,7 @@ func New(c Config) *Gateways {
 // nothing. One that has not changed goes on as it is; another one has ended when Apply
 // returns, and its successor runs. An output that has not ended after three seconds, since a disk
 // hangs, for example, is logged, and Apply returns: the gateway that succeeds it, by its name or
-// by its settings, fails until the output has ended, and runs then.
+// by one of its resources, fails until the output has ended, and runs then.
 func (g *Gateways) Apply(specs map[string]Spec) error {
 	next := make(map[string]*running, len(specs))
 	for name, spec := range specs {
@@ -125,12 +130,12 @@ func (g *Gateways) replace(next map[string]*running) (ending []*running) {
 
 // isAs reports whether an output need not be replaced by another one.
 func (r *running) isAs(o *running) bool {
-	return slices.Equal(r.session.Groups, o.session.Groups) && r.hasSettings(o)
+	return slices.Equal(r.session.Groups, o.session.Groups) && r.spec.Output == o.spec.Output && reflect.DeepEqual(r.spec.Settings, o.spec.Settings)
 }
 
-// hasSettings reports whether an output may use the same files and sockets as another one.
-func (r *running) hasSettings(o *running) bool {
-	return r.spec.Output == o.spec.Output && reflect.DeepEqual(r.spec.Settings, o.spec.Settings)
+// excludes reports whether an output must have ended before another one begins.
+func (r *running) excludes(o *running) bool {
+	return r.name == o.name || slices.ContainsFunc(r.spec.Resources, func(shared string) bool { return slices.Contains(o.spec.Resources, shared) })
 }
 
 // start starts the outputs that do not run, once there is Run. It needs allMu.
@@ -147,7 +152,7 @@ func (g *Gateways) start() {
 	for _, r := range starting {
 		var before []*running
 		for o := range g.unended {
-			if g.all[o.name] != o && (o.name == r.name || o.hasSettings(r)) {
+			if g.all[o.name] != o && o.excludes(r) {
 				before = append(before, o)
 			}
 		}

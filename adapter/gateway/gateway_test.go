@@ -235,14 +235,15 @@ type hanging chan struct{}
 func (h hanging) Run(context.Context, *gateway.Session) { <-h }
 
 // An output that hangs keeps neither a reload nor the end from returning, nor those who ask for
-// statuses. Its successor waits for it, also under another name, and says so.
+// statuses. Its successor waits for it, also under another name and with
+// other settings, and says so.
 func TestAnOutputThatHangsBlocksNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &testsync.Buffer{}
 		all := gateway.New(gateway.Config{Groups: web{group.NewMirror("web")}, Logger: slog.New(slog.NewTextHandler(log, nil))})
 		s := &stage{runs: map[string]bool{}}
 		release := make(hanging)
-		hung := gateway.Spec{Output: "render", Groups: []string{"web"}, Settings: "1", New: func() gateway.Output { return release }}
+		hung := gateway.Spec{Output: "render", Groups: []string{"web"}, Settings: "1", Resources: []string{"path out"}, New: func() gateway.Output { return release }}
 		apply := func(specs map[string]gateway.Spec) (took time.Duration) {
 			t.Helper()
 			began, asked := time.Now(), make(chan struct{})
@@ -278,7 +279,7 @@ func TestAnOutputThatHangsBlocksNoOther(t *testing.T) {
 		synctest.Wait()
 
 		next := s.spec("renamed", "1")
-		next.Output = "render"
+		next.Output, next.Settings, next.Resources = "render", "another", []string{"listen :80", "path out"}
 		if took := apply(map[string]gateway.Spec{"a": s.spec("a", "2"), "c": s.spec("c", "2"), "d": next}); took != 3*time.Second {
 			t.Errorf("the reload took %v", took)
 		}

@@ -2,6 +2,10 @@ package handlers
 
 import (
 	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/gateway/agent"
@@ -54,7 +58,32 @@ func GatewaySpecs(gateways map[string]config.Gateway) map[string]gateway.Spec {
 		if !ok {
 			panic(fmt.Sprintf("handlers: gateway %q has the output %q, which Options does not have", name, g.Output))
 		}
-		specs[name] = gateway.Spec{Output: g.Output, Groups: g.Groups, Settings: g.Settings, New: func() gateway.Output { return o.make(g.Settings) }}
+		specs[name] = gateway.Spec{Output: g.Output, Groups: g.Groups, Settings: g.Settings, Resources: resources(g.Settings), New: func() gateway.Output { return o.make(g.Settings) }}
 	}
 	return specs
+}
+
+// exclusive are the arguments of outputs that name what only one of them may use at once.
+var exclusive = []string{"directory", "listen", "path", "socket"}
+
+// resources returns what only one output may use at once, as gateway.Spec has it.
+func resources(settings any) (all []string) {
+	v := reflect.ValueOf(settings)
+	for i := range v.NumField() {
+		argument, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ",")
+		if !slices.Contains(exclusive, argument) {
+			continue
+		}
+		value := v.Field(i).String()
+		switch {
+		case value == "", argument == "listen" && strings.HasSuffix(value, ":0"): // the system chooses another port each time
+			continue
+		case argument == "path", argument == "directory", strings.Contains(value, "/"):
+			if absolute, err := filepath.Abs(value); err == nil {
+				value = absolute
+			}
+		}
+		all = append(all, argument+" "+value)
+	}
+	return all
 }

@@ -12,6 +12,12 @@ import (
 // however many clients are given it; one more is made while they are less.
 const maxHeld = 64 << 20
 
+// Bounds on answers that are kept for the next client.
+const (
+	maxLatest      = group.MaxGroups // queries
+	maxLatestBytes = 16 << 20        // of texts, unless there is only one
+)
+
 // errTooManyAnswers rejects a request while clients read too many texts.
 var errTooManyAnswers = errors.New("clients read too many different answers at once: ask again")
 
@@ -22,15 +28,15 @@ type Answer struct {
 	Problems map[string]error // by source: which members of a group Text lacks, or nil
 }
 
-// answers holds the answers that are being given to clients, and the latest one: one for each query
-// and state of groups, however many clients ask.
+// answers holds the answers that are being given to clients, one for each query and state of groups,
+// however many clients ask, and the latest ones of some queries.
 type answers struct {
 	makingMu sync.Mutex // one text is made at a time: it takes several times the memory of the text
 
 	heldMu sync.Mutex // guards what follows
 	shared map[string]*sharedAnswer
-	latest *sharedAnswer
-	held   int // bytes of texts
+	latest []*sharedAnswer // one for each query at most, oldest first; each counts as used
+	held   int             // bytes of texts
 }
 
 // sharedAnswer is an Answer with the number of those who use it.
@@ -71,11 +77,11 @@ func (a *answers) join(query string, views []*group.View, of func() (Answer, err
 	return s
 }
 
-// make makes an answer, and keeps it as the latest.
+// make makes an answer, and keeps it as the latest of its query.
 func (a *answers) make(s *sharedAnswer, of func() (Answer, error)) (Answer, error) {
 	a.makingMu.Lock()
 	defer a.makingMu.Unlock()
-	if !a.hasRoom() {
+	if !a.hasRoom(s.query) {
 		return Answer{}, errTooManyAnswers
 	}
 	answer, err := of()
@@ -87,19 +93,41 @@ func (a *answers) make(s *sharedAnswer, of func() (Answer, error)) (Answer, erro
 	s.size = len(answer.Text)
 	a.held += s.size
 	s.users++
-	a.latest = s
+	a.latest = append(a.latest, s)
+	sum := 0
+	for _, kept := range a.latest {
+		sum += kept.size
+	}
+	for len(a.latest) > maxLatest || sum > maxLatestBytes && len(a.latest) > 1 {
+		sum -= a.latest[0].size
+		a.dropLatest(func(kept *sharedAnswer) bool { return kept == a.latest[0] })
+	}
 	return answer, nil
 }
 
-// hasRoom drops the latest answer, and reports whether another one may be made.
-func (a *answers) hasRoom() bool {
+// hasRoom drops the latest answer to a query, and all latest ones if clients need their room. It
+// reports whether another one may be made.
+func (a *answers) hasRoom(query string) bool {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
-	if a.latest != nil {
-		a.drop(a.latest)
-		a.latest = nil
+	a.dropLatest(func(kept *sharedAnswer) bool { return kept.query == query })
+	if a.held >= maxHeld {
+		a.dropLatest(func(*sharedAnswer) bool { return true })
 	}
 	return a.held < maxHeld
+}
+
+// dropLatest drops some of the latest answers. It needs heldMu.
+func (a *answers) dropLatest(which func(*sharedAnswer) bool) {
+	var others []*sharedAnswer
+	for _, s := range a.latest {
+		if which(s) {
+			a.drop(s)
+		} else {
+			others = append(others, s)
+		}
+	}
+	a.latest = others
 }
 
 func (a *answers) leave(s *sharedAnswer) {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,7 +44,7 @@ func TestAnAnswerIsMadeOnceForAllWhoAsk(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if made.Load() != 2 || s.answers.held != 1 || len(s.answers.shared) != 1 {
+	if made.Load() != 2 || s.answers.held != 2 || len(s.answers.shared) != 2 {
 		t.Errorf("answers to two queries were made %d times; %d bytes are held for %d queries", made.Load(), s.answers.held, len(s.answers.shared))
 	}
 	for _, want := range []int64{3, 3, 4} { // the latest one is kept
@@ -53,6 +54,38 @@ func TestAnAnswerIsMadeOnceForAllWhoAsk(t *testing.T) {
 		} else {
 			release()
 		}
+	}
+}
+
+// A change of one group makes no other answer again, and what is kept is bounded.
+func TestTheLatestAnswersToSeveralQueriesAreKept(t *testing.T) {
+	var s Session
+	var made atomic.Int64
+	ask := func(query string, views []*group.View, size int) {
+		t.Helper()
+		_, release, err := s.Share(query, views, makes(size, &made))
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+	}
+	a, b, changed := []*group.View{{}}, []*group.View{{}}, []*group.View{{}}
+	ask("a", a, 1)
+	ask("b", b, 1)
+	ask("a", changed, 1)
+	if ask("b", b, 1); made.Load() != 3 {
+		t.Errorf("answers were made %d times, want 3", made.Load())
+	}
+	for i := range 2 * maxLatest {
+		ask("small "+strconv.Itoa(i), a, 1)
+	}
+	if s.answers.held != maxLatest || len(s.answers.shared) != maxLatest {
+		t.Errorf("%d bytes are held for %d queries, want %d", s.answers.held, len(s.answers.shared), maxLatest)
+	}
+	ask("large", a, maxLatestBytes)
+	ask("larger", a, maxLatestBytes+1)
+	if s.answers.held != maxLatestBytes+1 || len(s.answers.shared) != 1 {
+		t.Errorf("%d bytes are held for %d queries, want those of the latest", s.answers.held, len(s.answers.shared))
 	}
 }
 
@@ -85,7 +118,7 @@ func TestTextsThatClientsReadAreBounded(t *testing.T) {
 		release()
 	}
 	failed := errors.New("no answer")
-	if _, _, err := s.Share("y", nil, func() (Answer, error) { return Answer{}, failed }); !errors.Is(err, failed) || s.answers.held != 0 || len(s.answers.shared) != 0 {
+	if _, _, err := s.Share("y", nil, func() (Answer, error) { return Answer{}, failed }); !errors.Is(err, failed) || s.answers.held != 1 || len(s.answers.shared) != 1 {
 		t.Errorf("an error is %v; %d bytes are held for %d queries", err, s.answers.held, len(s.answers.shared))
 	}
 }

@@ -227,8 +227,7 @@ func (s *Session) Views() []*group.View {
 	return views
 }
 
-// Wait waits until one of the groups has another View than one of views, in the order of
-// Groups, or can be received from end, or ctx is done.
+// Wait waits until one of views is replaced, or can be received from end, or ctx is done.
 func (s *Session) Wait(ctx context.Context, views []*group.View, end <-chan time.Time) {
 	cases := []reflect.SelectCase{
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},

@@ -164,7 +164,10 @@ func (d *Discovery) groupsOf(asked request) (groups []int) {
 // await waits until ctx is done for an answer about groups with another version.
 func (d *Discovery) await(ctx context.Context, groups []int, version string) {
 	for {
-		before := d.session.Views()
+		before := make([]*group.View, len(groups))
+		for i, g := range groups {
+			before[i] = d.session.Groups[g].View()
+		}
 		if !d.has(groups, version) || ctx.Err() != nil {
 			return
 		}

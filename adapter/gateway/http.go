@@ -62,7 +62,7 @@ func (h HTTP) Serve(ctx context.Context, s *Session, handler http.Handler) {
 		handler.ServeHTTP(w, r)
 	})}
 	s.Listen(ctx, h.Listen, listener.ForUser, func(ctx context.Context, l net.Listener) error {
-		return server.Serve(ctx, acceptor{l, s})
+		return server.Serve(ctx, s.Acceptor(l))
 	})
 }
 
@@ -86,7 +86,10 @@ func isLocal(host string) bool {
 	return dial.IsLoopback(name) || !strings.ContainsAny(name, ".:")
 }
 
-// acceptor reports to the session that connections cannot be accepted. The server tries again.
+// Acceptor returns a listener that reports that connections cannot be accepted for now, for a server
+// that tries again, as those of net/http and gRPC do.
+func (s *Session) Acceptor(l net.Listener) net.Listener { return acceptor{l, s} }
+
 type acceptor struct {
 	net.Listener
 	session *Session

@@ -24,13 +24,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/adapter/gateway/envoy"
 	"github.com/sonde-probe/sonde/group"
 )
 
 // Bounds on what a stream may ask for.
 const (
-	maxTypes = 32     // of resources
-	maxNames = 10_000 // of resources, of all types together
+	maxTypes = 32             // of resources
+	maxNames = envoy.MaxNames // of resources, of all types together
 )
 
 // discovery has the resources that clients get.

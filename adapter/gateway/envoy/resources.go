@@ -10,6 +10,9 @@ import (
 	"github.com/sonde-probe/sonde/group"
 )
 
+// MaxNames bounds the names of resources that a request, or a stream of xDS, asks for.
+const MaxNames = 10_000
+
 // resourceType is the type of the endpoints of a cluster.
 const resourceType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
@@ -45,6 +48,9 @@ func parseRequest(text []byte) (r request, err error) {
 	r.version = written.Version + written.VersionCamel
 	if written.Rejected != nil || written.RejectedCamel != nil { // version_info is what it has accepted before
 		r.version = written.Nonce + written.NonceCamel
+	}
+	if n := len(written.Names) + len(written.NamesCamel); n > MaxNames {
+		return request{}, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)
 	}
 	r.names = make(map[string]bool, len(written.Names)+len(written.NamesCamel))
 	for _, names := range [][]string{written.Names, written.NamesCamel} {

@@ -57,6 +57,15 @@ func TestMembersThatEnvoyCannotHaveAreLeftOut(t *testing.T) {
 	}
 }
 
+func TestTheNamesOfARequestAreBounded(t *testing.T) {
+	for names, ok := range map[int]bool{MaxNames: true, MaxNames + 1: false} {
+		text := `{"resource_names":["web"` + strings.Repeat(`,"web"`, names-1) + `]}`
+		if _, err := parseRequest([]byte(text)); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "at most 10000") {
+			t.Errorf("a request with %d names: %v", names, err)
+		}
+	}
+}
+
 func FuzzRequests(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `{"resource_names":["web"],"version_info":"1"}`, `{"resourceNames":["a","a"],"typeUrl":"` + resourceType + `"}`,

@@ -175,7 +175,7 @@ func TestExamplesOfFiles(t *testing.T) {
 		"keepalived": {"files.md", "ready\n"},
 		"hosts":      {"files.md", "10.0.0.7 web.internal web-1.internal\n10.0.0.9 web.internal web-3.internal\n"},
 	} {
-		parsed, err := parse(templateOf(t, "../../../docs/gateways/"+c.page, name))
+		parsed, err := parseTemplate(templateOf(t, "../../../docs/gateways/"+c.page, name))
 		if err != nil {
 			t.Fatal(err)
 		}

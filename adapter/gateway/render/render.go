@@ -3,6 +3,7 @@
 //
 //	render.go  Renderer: when it writes and runs
 //	data.go    what templates see
+//	steps.go   bounds how long a template executes
 package render
 
 import (
@@ -65,9 +66,9 @@ func (c Config) Check() error {
 			wrong.Add(d.name, "is %v; it must be from %v to %v", d.value, minInterval, maxInterval)
 		}
 	}
-	if t, err := parse(c.Template); err != nil {
+	if t, err := parseTemplate(c.Template); err != nil {
 		wrong.Add("template", "is not valid: %s", strings.TrimPrefix(err.Error(), "template: "))
-	} else if _, err := execute(t, example); err != nil && strings.Contains(err.Error(), "can't evaluate field") {
+	} else if _, err := execute(t, example); errors.As(err, new(stepError)) || err != nil && strings.Contains(err.Error(), "can't evaluate field") {
 		wrong.Add("template", "is not valid: %s", strings.TrimPrefix(err.Error(), "template: "))
 	}
 	err := wrong.Err()
@@ -77,7 +78,13 @@ func (c Config) Check() error {
 	return err
 }
 
-func parse(text string) (*template.Template, error) { return template.New("template").Parse(text) }
+func parseTemplate(text string) (*template.Template, error) {
+	t, err := template.New("template").Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return t, countSteps(t)
+}
 
 // Renderer is an output that renders a template.
 type Renderer struct {
@@ -96,7 +103,7 @@ type Renderer struct {
 func New(c Config) *Renderer {
 	c.Interval, c.Timeout = cmp.Or(c.Interval, DefaultInterval), cmp.Or(c.Timeout, DefaultTimeout)
 	r := &Renderer{config: c, address: addressField.MatchString(c.Template)}
-	r.template, _ = parse(c.Template)
+	r.template, _ = parseTemplate(c.Template)
 	return r
 }
 
@@ -175,7 +182,14 @@ func pause(ctx context.Context, d time.Duration) {
 // execute returns what a template makes of data.
 func execute(t *template.Template, d Data) ([]byte, error) {
 	var text bounded
-	if err := t.Execute(&text, d); err != nil {
+	t, err := t.Clone()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.Funcs(steps()).Execute(&text, d); err != nil {
+		if tooMany, ok := errors.AsType[stepError](err); ok {
+			return nil, tooMany
+		}
 		return nil, err
 	}
 	return text.Bytes(), nil
@@ -204,6 +218,9 @@ func (r *Renderer) apply(ctx context.Context, text []byte) error {
 	if there, err := files.ReadRegular(r.config.Path, maxText); err != nil || !bytes.Equal(there, text) {
 		mode := fs.FileMode(fileMode)
 		if info, err := os.Stat(r.config.Path); err == nil {
+			if !info.Mode().IsRegular() {
+				return fmt.Errorf("%s is not a regular file and is not replaced; remove it, or give another path", r.config.Path)
+			}
 			mode = info.Mode().Perm()
 		}
 		if err := files.Replace(r.config.Path, text, mode); err != nil {

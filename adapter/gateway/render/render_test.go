@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,6 +219,9 @@ func TestTemplatesAreChecked(t *testing.T) {
 		"": "", list: "", "{{index .Members 7}}": "", "{{len .InRotation}}": "", "{{(index .Groups 0).Name}}": "",
 		"{{range .Members}}": "unexpected EOF", "{{range .Member}}{{end}}": "can't evaluate field Member",
 		"{{range .Members}}{{.Adress}}{{end}}": "can't evaluate field Adress", "{{nothing}}": `function "nothing" not defined`,
+		"{{_step}}": `function "_step" not defined`, "{{range 1000}}{{if .}}{{else}}{{end}}{{end}}": "",
+		"{{with 1}}{{if .}}{{range 1000000000000}}{{continue}}{{end}}{{end}}{{end}}": "steps",
+		doubling(40): "steps",
 	} {
 		err := Config{Template: text, Path: "x"}.Check()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -229,12 +233,37 @@ func TestTemplatesAreChecked(t *testing.T) {
 			t.Errorf("%+v is valid", c)
 		}
 	}
-	huge, err := parse(strings.Repeat(`{{printf "%1000000d" 1}}`, 17))
+	huge, err := parseTemplate(strings.Repeat(`{{printf "%1000000d" 1}}`, 17))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := execute(huge, example); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("a huge text gives %v", err)
+	}
+}
+
+// doubling returns a template of which each part calls the next one twice, n times, and that
+// writes nothing.
+func doubling(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `{{define "%d"}}{{template "%d"}}{{template "%d"}}{{end}}`, i, i+1, i+1)
+	}
+	fmt.Fprintf(&b, `{{define "%d"}}{{end}}{{template "0"}}`, n)
+	return b.String()
+}
+
+func TestOnlyARegularFileIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	status, _ := run(t, s, Config{Template: list, Path: path, Interval: minInterval})
+	testsync.Until(t, "a failure", func() bool { return strings.Contains(status().Error, "is not a regular file") })
+	if info, err := os.Lstat(path); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the pipe was replaced: %v %v", info, err)
 	}
 }
 

@@ -62,6 +62,7 @@ wasm: ## build the example plugins, in each language whose compiler is installed
 .PHONY: test
 # go test caches results without noticing the files that ./tests reads: -count=1.
 test: lint ## run all checks and tests, with the race detector
+	@GO=$(GO) $(WASM)/build.sh dns # for the comparison with blackbox_exporter
 	$(GO) test -race $$($(GO) list ./... | grep -v -e '/tests$$' -e '/tests/years$$')
 	$(GO) test -run 'TestScripts/(script|plugin_new_starlark)$$' ./cmd/engine # skipped above: see [starlark]
 	$(GO) test ./cmd/engine/internal/starlark # likewise

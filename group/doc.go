@@ -14,14 +14,16 @@
 // gateway that follows it obeys View.Frozen: as long as it is true, it keeps what it has. A
 // Go program picks a member for each request with Group.Pick.
 //
-//	state.go    the decision about a group, as a pure function, and the states
-//	wait.go     when a group waits for its members before gateways act
-//	rotation.go the decisions about its members: pure functions
-//	members.go  the list of members, of which each change makes another list
-//	view.go     View: what is published
-//	pick.go     Pick: one member for one request
-//	group.go    Group: one group, and its readers
-//	observed.go what the engine says about a target
-//	groups.go   Groups: follows an engine, and logs
-//	mirror.go   Mirror: a Group whose Views come from another process
+//	state.go     the decision about a group, as a pure function, and the states
+//	wait.go      when a group waits for its members before gateways act
+//	rotation.go  the decisions about its members: pure functions
+//	members.go   the list of members, of which each change makes another list
+//	view.go      View: what is published
+//	pick.go      Pick: one member for one request
+//	addresses.go View.MembersAt: members by address
+//	group.go     Group: one group, and its readers
+//	observed.go  what the engine says about a target
+//	groups.go    Groups: follows an engine, and logs
+//	mirror.go    Mirror: a Group whose Views come from another process
+//	gateway.go   what a gateway says about itself
 package group

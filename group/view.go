@@ -35,9 +35,10 @@ type View struct {
 
 	Removed bool // Apply has removed the group: there is no further View
 
-	members  members
-	picked   atomic.Pointer[shares] // nil until the first Pick
-	replaced chan struct{}          // closed when there is a newer View
+	members   members
+	picked    atomic.Pointer[shares]               // nil until the first Pick
+	byAddress atomic.Pointer[map[string][]*Member] // nil until the first MembersAt
+	replaced  chan struct{}                        // closed when there is a newer View
 }
 
 // Total returns how many members there are.

@@ -293,9 +293,8 @@ func leftOut(v *group.View) error {
 func ByAddress(groups []*group.Group, address string) (view *group.View, member *group.Member, err error) {
 	for _, g := range groups {
 		v := g.View()
-		for m := range v.Members() {
+		for _, m := range v.MembersAt(address) {
 			switch {
-			case m.Address == "" || address != m.Address && address != m.HostPort():
 			case member == nil:
 				view, member = v, m
 			case m.Target != member.Target:

@@ -106,6 +106,16 @@ func (sc *scheduler) troubledDependency(target string) string {
 	return ""
 }
 
+// TroubledDependency returns the first target that one depends on and that is in trouble, or
+// unreachable itself, so that it explains failures of the one; "" if there is none. That holds
+// whether or not the one fails. It is up to date when a failing verdict is published, unlike
+// TargetStatus.TroubledDependency, which follows the verdict. Several goroutines may call it at once.
+func (e *Engine) TroubledDependency(target string) string {
+	e.scheduler.mu.Lock()
+	defer e.scheduler.mu.Unlock()
+	return e.scheduler.troubledDependency(target)
+}
+
 // updateDependent brings the state of a target that depends on others up to date, if it exists.
 func (sc *scheduler) updateDependent(target string) {
 	if t, _ := sc.registry.target(target); t != nil {

@@ -97,9 +97,15 @@ func TestFailuresOfATargetWhoseDependencyIsInTroubleAreUnreachable(t *testing.T)
 		c.is("cache=ready db=not_ready other=ready web=unreachable(db)")
 		c.say(probe.Success, "web") // a recovery is never blocked
 		c.is("cache=ready db=not_ready other=ready web=ready")
+		if on := c.engine.TroubledDependency("web"); on != "db" { // which explains the next failure
+			t.Errorf("failures of web would be explained by %q, want db", on)
+		}
 		c.say(probe.Failure, "web")
 		c.say(probe.Success, "db")
 		c.is("cache=ready db=ready other=ready web=not_ready")
+		if on := c.engine.TroubledDependency("web"); on != "" {
+			t.Errorf("failures of web are explained by %q", on)
+		}
 	})
 }
 

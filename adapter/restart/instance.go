@@ -175,9 +175,9 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 // depends on, has recovered.
 const healthInterval = time.Second
 
-// checkProbes asks the driver to terminate the instance when a probe fails, the engine
-// does not doubt that, no target that it depends on explains it, and back-off and budget allow it. Until they do the instance is reported as not
-// managed, so that its probes go on and may recover.
+// checkProbes asks the driver to terminate the instance when a probe fails, the engine does not
+// doubt that, no target that it depends on explains it, and back-off and budget allow it. Until they
+// do the instance is reported as not managed, so that its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
 	switch {
@@ -195,7 +195,7 @@ func (i *instance) checkProbes(now time.Time) {
 			reason = probe.ReasonEnding
 		}
 		i.postpone(now, i.notBefore, reason, failing)
-	case i.isUnreachable():
+	case i.control.config.Engine.TroubledDependency(i.target) != "": // a restart would not help
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDependency, failing)
 	case i.control.config.Engine.Doubts(failing.ID):
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
@@ -216,13 +216,6 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 		}
 	}
 	return engine.Status{}, false
-}
-
-// isUnreachable reports whether a target that this one depends on explains the failure: a restart
-// would not help.
-func (i *instance) isUnreachable() bool {
-	target, _ := i.control.config.Engine.Target(i.target)
-	return target.State == probe.StateUnreachable
 }
 
 // reasonOf returns why a probe fails, for the log. Of a verdict of an earlier engine that is not

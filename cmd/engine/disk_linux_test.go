@@ -190,9 +190,9 @@ func TestWithoutRoomInTheRuntimeDirectoryProcessesEndWithTheEngine(t *testing.T)
 			e.awaitReady(t)
 			refuse()
 			e.killTarget(t)
-			if log := e.text("log"); !strings.Contains(log, "process will end with the engine, although adopt is set") {
-				t.Errorf("the log is %s", log)
-			}
+			testsync.Until(t, "a warning", func() bool {
+				return strings.Contains(e.text("log"), "process will end with the engine, although adopt is set")
+			})
 			if code := e.end(t, syscall.SIGTERM); code != 0 {
 				t.Errorf("exit code %d", code)
 			}

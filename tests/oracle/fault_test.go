@@ -40,7 +40,7 @@ func faults() []fault {
 	)
 	return []fault{
 		{name: "one failure too many", file: "probe/rule.go", main: true,
-			old: "return r.FailureThreshold", new: "return r.FailureThreshold + 1"},
+			old: "if last == Failure {\n\t\treturn r.FailureThreshold", new: "if last == Failure {\n\t\treturn r.FailureThreshold + 1"},
 		{name: "a hold that is never lifted", file: judge, main: true,
 			old: "*s = State{Instance: in.ID, Verdict: Initial(r.Kind)}",
 			new: "*s = State{Instance: in.ID, Verdict: Initial(r.Kind), OnHold: old.OnHold}"},
@@ -49,7 +49,7 @@ func faults() []fault {
 		{name: "readiness that begins as passing", file: judge, main: true,
 			old: "case probe.Readiness:\n\t\treturn probe.Failing", new: "case probe.Readiness:\n\t\treturn probe.Passing"},
 		{name: "one failure too few", file: "probe/rule.go",
-			old: "return r.FailureThreshold", new: "return r.FailureThreshold - 1"},
+			old: "if last == Failure {\n\t\treturn r.FailureThreshold", new: "if last == Failure {\n\t\treturn r.FailureThreshold - 1"},
 		{name: "one success too many", file: "probe/rule.go",
 			old: "return r.SuccessThreshold", new: "return r.SuccessThreshold + 1"},
 		{name: "no hold", file: judge,
@@ -57,7 +57,7 @@ func faults() []fault {
 		{name: "a run that another outcome does not end", file: judge,
 			old: "s.Last, s.Run = o, 0", new: "s.Last = o"},
 		{name: "a run that ends with the instance", file: judge,
-			old: "s.Last, s.Run, s.Errors = old.Last, old.Run, old.Errors", new: "_ = old"},
+			old: "s.Last, s.Policy, s.Run, s.Errors = old.Last, old.Policy, old.Run, old.Errors", new: "_ = old"},
 		{name: "a run that goes on in the next instance by default", file: judge,
 			old: "if r.Compatibility == probe.Kubelet {\n\t\ts.Last", new: "{\n\t\ts.Last"},
 		{name: "liveness that begins as undecided", file: judge,

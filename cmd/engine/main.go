@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -32,9 +33,16 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 )
 
+// The first thread stays with the goroutine of main, which only waits. The kernel gives a signal of
+// the process to its first thread, and to that one alone, also while it waits for a disk that hangs:
+// then SIGTERM would not be noticed.
+func init() { runtime.LockOSThread() }
+
 func main() {
 	closeInheritedOnExec()
-	os.Exit(execute(os.Args[1:], os.Stderr))
+	code := make(chan int)
+	go func() { code <- execute(os.Args[1:], os.Stderr) }()
+	os.Exit(<-code)
 }
 
 // execute runs the command that the arguments name and returns its exit code.

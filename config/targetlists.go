@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // The arguments of a target block that name other targets.
@@ -51,16 +52,13 @@ func (l *loader) readDependsOn(b *tree.Block, c tree.Content, spec targetSpec, t
 		return
 	}
 	l.digest.hasDriver = true
-	if t.DependsOn = list; len(list) > MaxDependencies {
+	if t.DependsOn = list; len(list) > probe.MaxDependencies {
 		l.add(report{
 			at: c.Arguments[dependsOnField.Name].Expr.Range(), body: &b.Body,
-			summary: fmt.Sprintf("depends_on has %d names, at most %d are allowed", len(list), MaxDependencies),
+			summary: fmt.Sprintf("depends_on has %d names, at most %d are allowed", len(list), probe.MaxDependencies),
 		})
 	}
 }
-
-// MaxDependencies is how many targets depends_on may name.
-const MaxDependencies = 100
 
 // readTargetList decodes an argument that names other targets, and notes the names, to be checked
 // when all targets are known. An element of a block that is decoded for its errors only has its names

@@ -10,9 +10,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxDependencies bounds how many targets one depends on.
-const MaxDependencies = 100
-
 // dependencies are the targets that others depend on. scheduler.mu guards them.
 type dependencies struct {
 	of         map[string][]string // by target: those that it depends on
@@ -39,7 +36,7 @@ func newDependencies(of map[string][]string) dependencies {
 // is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is.
 // That changes no verdict, and neither readiness nor what gateways are to do. A name need not
 // be that of a target: one that does not exist is not in trouble. An error names targets that
-// depend on themselves, or on more than MaxDependencies others.
+// depend on themselves, or on more than probe.MaxDependencies others.
 func (e *Engine) SetDependencies(of map[string][]string) error {
 	d := newDependencies(of)
 	if err := d.check(); err != nil {
@@ -75,8 +72,8 @@ func (d *dependencies) check() error {
 		if done[target] {
 			return nil
 		}
-		if n := len(d.of[target]); n > MaxDependencies {
-			return fmt.Errorf("target %q depends on %d targets, at most %d are allowed", target, n, MaxDependencies)
+		if n := len(d.of[target]); n > probe.MaxDependencies {
+			return fmt.Errorf("target %q depends on %d targets, at most %d are allowed", target, n, probe.MaxDependencies)
 		}
 		path = append(path, target)
 		for _, on := range d.of[target] {

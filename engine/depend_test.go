@@ -134,7 +134,7 @@ func TestDependenciesAreTransitiveAndChange(t *testing.T) {
 }
 
 func TestDependenciesThatCannotBeAreRefused(t *testing.T) {
-	many := make([]string, engine.MaxDependencies+1)
+	many := make([]string, probe.MaxDependencies+1)
 	for i := range many {
 		many[i] = fmt.Sprint(i)
 	}

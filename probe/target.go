@@ -118,3 +118,7 @@ func (p *Phase) UnmarshalText(b []byte) (err error) {
 
 // PortNames returns the names of t.Ports, sorted.
 func (t Target) PortNames() []string { return slices.Sorted(maps.Keys(t.Ports)) }
+
+// MaxDependencies bounds how many targets one may depend on: depends_on in a configuration, and
+// Engine.SetDependencies.
+const MaxDependencies = 100

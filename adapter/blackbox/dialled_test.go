@@ -119,7 +119,7 @@ func portNumber(address string) string {
 	return number
 }
 
-// A name that is allowed is one of another host: whoever answers for it does not lead to this machine
+// A name that is allowed is one of another host: the server that answers for it does not lead to this machine
 // and its neighbours on the link, where metadata of clouds is.
 func TestANameThatIsAllowedDoesNotLeadToThisMachine(t *testing.T) {
 	for _, c := range []struct {

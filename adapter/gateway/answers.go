@@ -23,7 +23,7 @@ var errTooManyAnswers = errors.New("clients read too many different answers at o
 
 // Answer is what clients are given that ask for the same.
 type Answer struct {
-	Text     []byte           // which nobody changes
+	Text     []byte           // must not be changed
 	Version  string           // for outputs that compare it with what a client has
 	Problems map[string]error // by source: which members of a group Text lacks, or nil
 }
@@ -49,7 +49,7 @@ type sharedAnswer struct {
 	size  int
 }
 
-// get returns the answer to a query about some views, which of makes unless somebody has it, and a
+// get returns the answer to a query about some views, which of makes unless a client has it, and a
 // function to call when it is no longer used.
 func (a *answers) get(query string, views []*group.View, of func() (Answer, error)) (Answer, func(), error) {
 	s := a.join(query, views, of)

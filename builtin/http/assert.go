@@ -172,7 +172,7 @@ func (c Config) jsonAssertions() (all []jsonAssertion, err error) {
 			return nil, jsonPathError("json_equals", text, problem)
 		}
 		want := c.JSONEquals[text]
-		all = append(all, jsonAssertion{text, "json_equals", path, func(value string) bool { return sameValue(value, want) }})
+		all = append(all, jsonAssertion{text, "json_equals", path, func(v jsonValue) bool { return v.equals(want) }})
 	}
 	for _, text := range slices.Sorted(maps.Keys(c.JSONRegex)) {
 		path, problem := parseJSONPath(text)
@@ -183,7 +183,7 @@ func (c Config) jsonAssertions() (all []jsonAssertion, err error) {
 		if err != nil {
 			return nil, probe.FieldErrorf("json_regex", "of %s cannot be parsed: %v", text, err)
 		}
-		all = append(all, jsonAssertion{text, "json_regex", path, re.MatchString})
+		all = append(all, jsonAssertion{text, "json_regex", path, func(v jsonValue) bool { return re.MatchString(v.text) }})
 	}
 	return all, nil
 }

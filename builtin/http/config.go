@@ -27,7 +27,7 @@ type Config struct {
 	BodyNotContains string              `hcl:"body_not_contains,optional" doc:"text that must not be in the body" default:"any body"`
 	BodyRegex       string              `hcl:"body_regex,optional" doc:"regular expression (syntax of Go, RE2) that must match in the body" default:"any body"`
 	BodyNotRegex    string              `hcl:"body_not_regex,optional" doc:"regular expression that must not match in the body" default:"any body"`
-	JSONEquals      map[string]string   `hcl:"json_equals,optional" doc:"what values of the body, a JSON document, must be, by their paths: { \"status\" = \"ok\", \"checks[*].up\" = \"true\" }. Each path must lead to a value; with [*], all elements must be as said. Numbers are compared as numbers" default:"any body"`
+	JSONEquals      map[string]string   `hcl:"json_equals,optional" doc:"what values of the body, a JSON document, must be, by their paths: { \"status\" = \"ok\", \"checks[*].up\" = \"true\" }. Each path must lead to a value; with [*], all elements must be as said. A number of the document is compared as a number, a text as a text: 1.0 equals \"1\", and the text \"007\" does not equal \"7\"" default:"any body"`
 	JSONRegex       map[string]string   `hcl:"json_regex,optional" doc:"regular expressions that must match values of the body, a JSON document, by their paths" default:"any body"`
 	MaxBody         int64               `hcl:"max_body,optional,nonzero,bytes" doc:"how much of the body is read and checked; JSON must be complete within it" default:"10KiB" min:"1KiB" max:"1MiB"`
 	HeaderEquals    map[string]string   `hcl:"header_equals,optional" doc:"what headers of the response must be: { Content-Type = \"text/plain\" }. If there are several of a name, one must be" default:"any headers"`

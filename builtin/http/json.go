@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -16,7 +17,14 @@ type jsonAssertion struct {
 	text  string // of the path
 	field string // of Config
 	path  []jsonStep
-	holds func(value string) bool
+	holds func(jsonValue) bool
+}
+
+// jsonValue is a value of a document: the text of a string, a number, true, false or null, and
+// "object" or "array" for others.
+type jsonValue struct {
+	text   string
+	number bool
 }
 
 // jsonStep is one step of a path: a member of an object or, if name is empty, an element of an
@@ -109,7 +117,7 @@ func (a *jsonAssertion) problem(document []byte) string {
 	values, wrong := 0, false
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
-	err := visitJSON(d, a.path, 0, func(value string) {
+	err := visitJSON(d, a.path, 0, func(value jsonValue) {
 		values++
 		wrong = wrong || !a.holds(value)
 	})
@@ -133,17 +141,15 @@ func (a *jsonAssertion) problem(document []byte) string {
 
 var errTooDeep = errors.New("too deep")
 
-// visitJSON reads the next value of d, and calls f for each value at the path below it. That is the
-// text of a string, a number, true, false or null; an object or an array is "object" or "array".
-// It keeps nothing of the document, so that a large one needs no more memory than a small one.
-func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(value string)) error {
+// visitJSON reads the next value of d, and calls f for each value at the path below it. It keeps nothing of the document, so that a large one needs no more memory than a small one.
+func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(jsonValue)) error {
 	token, err := d.Token()
 	if err != nil {
 		return err
 	}
 	delim, nested := token.(json.Delim)
 	if len(path) == 0 {
-		f(jsonText(token))
+		f(valueOf(token))
 	}
 	if !nested {
 		return nil
@@ -152,7 +158,7 @@ func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(value string)
 		return errTooDeep
 	}
 	for i := 0; d.More(); i++ {
-		name, inner, visit := "", []jsonStep{{}}, func(string) {}
+		name, inner, visit := "", []jsonStep{{}}, func(jsonValue) {}
 		if delim == '{' {
 			key, err := d.Token()
 			if err != nil {
@@ -171,28 +177,56 @@ func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(value string)
 	return err
 }
 
-func jsonText(token json.Token) string {
+func valueOf(token json.Token) jsonValue {
 	switch token {
 	case json.Delim('{'):
-		return "object"
+		return jsonValue{text: "object"}
 	case json.Delim('['):
-		return "array"
+		return jsonValue{text: "array"}
 	case nil:
-		return "null"
+		return jsonValue{text: "null"}
 	}
-	return fmt.Sprint(token)
+	_, number := token.(json.Number)
+	return jsonValue{fmt.Sprint(token), number}
 }
 
-// sameValue reports whether the text of a value is the expected one. Numbers can be written in
-// several ways: 1 is 1.0.
-func sameValue(value, want string) bool {
-	if value == want {
+// equals reports whether a value is the expected one. Numbers can be written in several ways: 1 is
+// 1.0. The text of a string must be the same: "007" is not 7.
+func (v jsonValue) equals(want string) bool {
+	if v.text == want {
 		return true
 	}
-	a, err := strconv.ParseFloat(value, 64)
-	if err != nil {
+	if !v.number {
 		return false
 	}
-	b, err := strconv.ParseFloat(want, 64)
-	return err == nil && a == b
+	a, isDecimal := parseDecimal(v.text)
+	b, isNumber := parseDecimal(want)
+	return isDecimal && isNumber && a == b
+}
+
+// decimal is a number, 0.digits times a power of ten, that equals another one only if both have
+// the same value, however many digits they have.
+type decimal struct {
+	negative bool
+	digits   string // without zeros at either end; empty for zero
+	exponent int
+}
+
+var decimalSyntax = regexp.MustCompile(`^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?$`)
+
+// parseDecimal parses a number in the syntax of JSON, with an exponent of at most nine digits.
+func parseDecimal(s string) (d decimal, ok bool) {
+	parts := decimalSyntax.FindStringSubmatch(s)
+	if parts == nil {
+		return decimal{}, false
+	}
+	sign, whole, fraction, exponent := parts[1], parts[2], parts[3], parts[4]
+	all := strings.TrimLeft(whole+fraction, "0")
+	if d.digits = strings.TrimRight(all, "0"); d.digits == "" {
+		return decimal{}, true
+	}
+	d.negative = sign == "-"
+	d.exponent, _ = strconv.Atoi(exponent) // 0 without one
+	d.exponent += len(all) - len(fraction)
+	return d, true
 }

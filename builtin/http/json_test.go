@@ -31,20 +31,31 @@ func TestJSONPathsAreParsed(t *testing.T) {
 	}
 }
 
-func TestNumbersAreComparedAsNumbers(t *testing.T) {
+func TestNumbersAreComparedAsNumbersAndTextsAsTexts(t *testing.T) {
 	for _, test := range []struct {
 		value, want string
 		same        bool
-	}{{"1", "1.0", true}, {"1e2", "100", true}, {"1", "2", false}, {"true", "1", false}, {"a", "a", true}, {"1", "one", false}} {
-		if sameValue(test.value, test.want) != test.same {
-			t.Errorf("%s and %s", test.value, test.want)
+	}{
+		{`1`, "1.0", true}, {`1e2`, "100", true}, {`1`, "2", false}, {`true`, "1", false}, {`"a"`, "a", true}, {`1`, "one", false},
+		{`0.05`, "5e-2", true}, {`0.5`, "5e-2", false}, {`-0.0`, "0", true}, {`-1`, "1", false}, {`1200`, "1.2E+3", true}, {`null`, "null", true},
+		{`9007199254740993`, "9007199254740992", false}, {`0.1`, "0.1000000000000000055", false}, {`1e400`, "2e400", false}, {`1e400`, "10e399", true},
+		{`1e9999999999`, "1e9999999999", true}, {`1e9999999999`, "10e9999999998", false},
+		{`7`, "007", false}, {`16`, "0x10", false}, {`7`, "+7", false}, {`1000`, "1_000", false}, {`0.5`, ".5", false},
+		{`"7"`, "7", true}, {`"007"`, "7", false}, {`"7.0"`, "7", false}, {`"0x10"`, "16", false}, {`"1e2"`, "100", false}, {`"inf"`, "Infinity", false}, {`" 7"`, "7", false},
+	} {
+		all, err := Config{JSONEquals: map[string]string{"[0]": test.want}}.jsonAssertions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if problem := all[0].problem([]byte("[" + test.value + "]")); (problem == "") != test.same {
+			t.Errorf("%s and %q: %q", test.value, test.want, problem)
 		}
 	}
 }
 
 func TestADocumentMustBeWholeAndAlone(t *testing.T) {
 	path, _ := parseJSONPath("a")
-	is := jsonAssertion{"a", "json_equals", path, func(v string) bool { return v == "1" }}
+	is := jsonAssertion{"a", "json_equals", path, func(v jsonValue) bool { return v.text == "1" }}
 	deep := strings.Repeat("[", maxJSONDepth+1) + strings.Repeat("]", maxJSONDepth+1)
 	for document, holds := range map[string]bool{
 		`{"a": 1}`: true, ` {"a":1} ` + "\n": true, `{"a": 1, "b": [{"a": 2}]}`: true, `{"a": 1} 2`: false, `{"a": 1`: false, ``: false, `[1]`: false,
@@ -95,7 +106,7 @@ func FuzzJSONPath(f *testing.F) {
 			return
 		}
 		var got []string
-		a := jsonAssertion{text, "json_equals", path, func(v string) bool { got = append(got, v); return true }}
+		a := jsonAssertion{text, "json_equals", path, func(v jsonValue) bool { got = append(got, v.text); return true }}
 		found := a.problem([]byte(document)) == ""
 		var v any
 		d := json.NewDecoder(strings.NewReader(document))

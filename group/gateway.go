@@ -13,7 +13,9 @@ type GatewayStatus struct {
 	Outputs uint64    // how many times it was given what it needs
 	Last    time.Time // the last of them
 
-	Errors     uint64           // how many attempts to do so have failed, at least in part
+	Refused uint64 // how many requests of its clients were refused, such as those without the token or for an unknown name
+
+	Errors     uint64           // how many attempts to give it what it needs have failed, at least in part
 	Error      string           // of the first few sources that fail; empty if none does
 	ErrorSince time.Time        // when the unbroken series of failures began, of whatever sources
 	Failing    int              // how many sources fail

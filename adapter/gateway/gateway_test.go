@@ -117,7 +117,7 @@ func TestASeriesOfFailuresIsLoggedOnce(t *testing.T) {
 	}
 	report <- func(*gateway.Session) {} // the one before has been reported
 	st := all.Statuses()[0]
-	if st.Outputs != 3 || st.Errors != 9 || st.Error != "still refused" || st.ErrorSince.Before(st.Last) || st.Gateway != "edge" || st.Output != "test" {
+	if st.Outputs != 3 || st.Errors != 6 || st.Refused != 3 || st.Error != "still refused" || st.ErrorSince.Before(st.Last) || st.Gateway != "edge" || st.Output != "test" {
 		t.Errorf("the status is %+v", st)
 	}
 	text := log.String()

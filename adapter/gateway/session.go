@@ -210,11 +210,12 @@ func (s *Session) log(c changes) {
 	}
 }
 
-// Refused notes that the gateway has asked for something that there is not. It is counted,
-// and not logged: whether the gateway is up to date does not depend on it.
+// Refused notes that a request of a client was refused: without the token, for an unknown name,
+// malformed, or beyond a limit. It is counted apart from errors, and not logged: whether the gateway
+// is up to date does not depend on it.
 func (s *Session) Refused() {
 	s.statusMu.Lock()
-	s.status.Errors++
+	s.status.Refused++
 	s.statusMu.Unlock()
 }
 

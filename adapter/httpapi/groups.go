@@ -80,7 +80,9 @@ type Gateway struct {
 	Outputs uint64    `json:"outputs"`           // how many times it was given what it needs
 	Last    time.Time `json:"last,omitzero"`     // the last of them
 
-	Errors     uint64           `json:"errors"`              // how many attempts to do so have failed, at least in part
+	Refused uint64 `json:"refused"` // how many requests of its clients were refused, such as those without the token or for an unknown name
+
+	Errors     uint64           `json:"errors"`              // how many attempts to give it what it needs have failed, at least in part
 	Error      string           `json:"error,omitempty"`     // of the first few sources that fail; empty if none does
 	ErrorSince time.Time        `json:"errorSince,omitzero"` // when the unbroken series of failures began, of whatever sources
 	Failing    int              `json:"failing"`             // how many sources fail
@@ -102,7 +104,7 @@ func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
 		for _, g := range s.config.Gateways() {
 			one := Gateway{
 				Name: g.Gateway, Output: g.Output, Groups: g.Groups, State: gatewayState(g), Address: g.Address,
-				Outputs: g.Outputs, Errors: g.Errors, Error: g.Error, Failing: g.Failing,
+				Outputs: g.Outputs, Refused: g.Refused, Errors: g.Errors, Error: g.Error, Failing: g.Failing,
 			}
 			for _, f := range g.Failures {
 				one.Failures = append(one.Failures, GatewayFailure{f.Source, f.Error, utc(f.Since)})

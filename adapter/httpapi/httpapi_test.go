@@ -170,7 +170,7 @@ func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 				return []group.GatewayStatus{
 					{Gateway: "edge", Output: "agent", Groups: []string{"db", "web"}, Address: "127.0.0.1:9777"},
 					{Gateway: "lb", Output: "haproxy", Groups: []string{"web"}, Outputs: 3, Last: noon},
-					{Gateway: "old", Output: "render", Groups: []string{"web"}, Outputs: 3, Last: noon, Errors: 2, Error: "no space left on device", ErrorSince: noon,
+					{Gateway: "old", Output: "render", Groups: []string{"web"}, Outputs: 3, Last: noon, Refused: 7, Errors: 2, Error: "no space left on device", ErrorSince: noon,
 						Failing: 1, Failures: []group.GatewayFailure{{Source: "file", Error: "no space left on device", Since: noon}}},
 				}
 			},

@@ -71,7 +71,8 @@ var (
 // Metrics of each gateway.
 var gatewayMetrics = []metric[group.GatewayStatus]{
 	counter("sonde_gateway_outputs_total", "Total number of times that the gateway was given what it needs: answers, commands or files.", func(g group.GatewayStatus) float64 { return float64(g.Outputs) }, "gateway", "output"),
-	counter("sonde_gateway_errors_total", "Total number of failed attempts to bring the gateway up to date, and of requests for what there is not.", func(g group.GatewayStatus) float64 { return float64(g.Errors) }, "gateway", "output"),
+	counter("sonde_gateway_errors_total", "Total number of failed attempts to bring the gateway up to date.", func(g group.GatewayStatus) float64 { return float64(g.Errors) }, "gateway", "output"),
+	counter("sonde_gateway_refused_total", "Total number of refused requests of the gateway: without the token, for an unknown name, malformed, or beyond a limit.", func(g group.GatewayStatus) float64 { return float64(g.Refused) }, "gateway", "output"),
 	gauge("sonde_gateway_failing", "1 while the latest attempt to bring the gateway up to date has failed, for at least one source, otherwise 0.", func(g group.GatewayStatus) float64 { return number(g.Error != "") }, "gateway", "output"),
 	gauge("sonde_gateway_failing_sources", "Number of sources for which the latest attempt to bring the gateway up to date has failed: groups, files, the listener and others that can fail while the rest does not.", func(g group.GatewayStatus) float64 { return float64(g.Failing) }, "gateway", "output"),
 	gauge("sonde_gateway_last_output_timestamp_seconds", "When the gateway was last given what it needs, in seconds since 1970; 0 for never.", func(g group.GatewayStatus) float64 {

@@ -37,6 +37,10 @@
 //	sonde_target_restarts_total{target}                      counter
 //	sonde_group_ready{group}                                 gauge, 1 or 0; left out until it is known
 //	sonde_group_members{group,state="ready"|"down"|"undecided"} gauge
+//	sonde_gateway_outputs_total{gateway,output}              counter
+//	sonde_gateway_errors_total, sonde_gateway_refused_total  counters, with the same labels
+//	sonde_gateway_failing, sonde_gateway_failing_sources     gauges, with the same labels
+//	sonde_gateway_last_output_timestamp_seconds              gauge, with the same labels
 //	sonde_target_labels{target,…}                            gauge, always 1, with Config.Labels only
 //
 // The labels of targets are in sonde_target_labels only, and of these only Config.Labels:

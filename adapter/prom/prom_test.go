@@ -235,6 +235,29 @@ sonde_group_ready{group="zone"} 1
 	compare(t, prom.Config{Engine: &fake{}, Groups: func() []*group.View { return views }}, "", names...)
 }
 
+func TestGatewayMetrics(t *testing.T) {
+	gateways := []group.GatewayStatus{
+		{Gateway: "edge", Output: "agent", Outputs: 5, Last: time.UnixMilli(1_790_000_000_250), Refused: 7},
+		{Gateway: "lb", Output: "haproxy", Refused: 1, Errors: 2, Error: "no socket", Failing: 1},
+	}
+	want := `
+# HELP sonde_gateway_errors_total Total number of failed attempts to bring the gateway up to date.
+# TYPE sonde_gateway_errors_total counter
+sonde_gateway_errors_total{gateway="edge",output="agent"} 0
+sonde_gateway_errors_total{gateway="lb",output="haproxy"} 2
+# HELP sonde_gateway_outputs_total Total number of times that the gateway was given what it needs: answers, commands or files.
+# TYPE sonde_gateway_outputs_total counter
+sonde_gateway_outputs_total{gateway="edge",output="agent"} 5
+sonde_gateway_outputs_total{gateway="lb",output="haproxy"} 0
+# HELP sonde_gateway_refused_total Total number of refused requests of the gateway: without the token, for an unknown name, malformed, or beyond a limit.
+# TYPE sonde_gateway_refused_total counter
+sonde_gateway_refused_total{gateway="edge",output="agent"} 7
+sonde_gateway_refused_total{gateway="lb",output="haproxy"} 1
+`
+	compare(t, prom.Config{Engine: &fake{}, Gateways: func() []group.GatewayStatus { return gateways }}, want,
+		"sonde_gateway_outputs_total", "sonde_gateway_errors_total", "sonde_gateway_refused_total")
+}
+
 func TestStateMetrics(t *testing.T) {
 	state := prom.State{Written: time.UnixMilli(1_790_000_000_250), Size: 4096, Errors: 3}
 	text, _ := scrape(prom.New(prom.Config{Engine: shop(), State: func() prom.State { return state }}).Handler())

@@ -72,8 +72,8 @@ func TestTheTokenIsNeeded(t *testing.T) {
 			t.Errorf("with %q the answers are %v and %v, want %v", c.metadata, health, endpoints, c.want)
 		}
 	}
-	if n := o.Gateways.Statuses()[0].Errors; n != 8 {
-		t.Errorf("%d calls were refused, want 8", n)
+	if st := o.Gateways.Statuses()[0]; st.Refused != 8 || st.Errors != 0 {
+		t.Errorf("%d calls were refused, and %d errors counted, want 8 and none", st.Refused, st.Errors)
 	}
 }
 
@@ -248,8 +248,8 @@ func TestIncrementalClientsFollow(t *testing.T) {
 	send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: receive("a 10.0.0.1:80 HEALTHY 100 100, b 10.0.0.2:80 UNHEALTHY 1 0")})
 	s.Say(map[string]probe.Outcome{"b": probe.Warning})
 	nonce := receive("a 10.0.0.1:80 HEALTHY 100 100, b 10.0.0.2:80 DEGRADED 100 100")
-	if n := o.Gateways.Statuses()[0].Errors; n > 0 {
-		t.Errorf("there were %d errors", n)
+	if st := o.Gateways.Statuses()[0]; st.Errors > 0 || st.Refused > 0 {
+		t.Errorf("there were %d errors, and %d refused requests", st.Errors, st.Refused)
 	}
 	send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: nonce, ErrorDetail: &rpcstatus.Status{Message: "odd"}})
 	testsync.Until(t, "the rejection", func() bool {

@@ -78,7 +78,7 @@ func TestAnAnswerIsTheWholeStateOfAServer(t *testing.T) {
 	if n := strings.Count(log.String(), "name=none"); n != 1 {
 		t.Errorf("an unknown name is logged %d times:\n%s", n, log)
 	}
-	if st := all.Statuses()[0]; st.Error != "" || st.Errors == 0 || st.Outputs < 12 || st.Last.IsZero() {
+	if st := all.Statuses()[0]; st.Error != "" || st.Errors != 0 || st.Refused != 8 || st.Outputs < 12 || st.Last.IsZero() {
 		t.Errorf("the status is %+v", st)
 	}
 }

@@ -128,7 +128,7 @@ func TestServicesAreGroups(t *testing.T) {
 			t.Errorf("the answer has no %s: %s", want, a.body)
 		}
 	}
-	if st := o.Gateways.Statuses()[0]; st.Error != "" || st.Errors < 6 || st.Outputs < 10 {
+	if st := o.Gateways.Statuses()[0]; st.Error != "" || st.Errors != 0 || st.Refused != 7 || st.Outputs < 10 {
 		t.Errorf("the status is %+v", st)
 	}
 }

@@ -122,7 +122,7 @@ func TestMembersAreEndpoints(t *testing.T) {
 	if a := post(t, o, `{"node":"`+strings.Repeat("x", 1<<20)+`"}`); a.status != 400 || !strings.Contains(a.body, "too large") {
 		t.Errorf("a large request has the status %d %s", a.status, a.body)
 	}
-	if st := o.Gateways.Statuses()[0]; st.Error != "" || st.Errors != 6 || st.Outputs < 5 {
+	if st := o.Gateways.Statuses()[0]; st.Error != "" || st.Errors != 0 || st.Refused != 6 || st.Outputs < 5 {
 		t.Errorf("the status is %+v", st)
 	}
 }

@@ -63,7 +63,7 @@ func TestAnAnswerSaysWhetherAServerIsInRotation(t *testing.T) {
 	if status, _ := gatewaytest.Do(t, http.MethodPost, o.URL+"/v1/ready/a", ""); status != 405 {
 		t.Errorf("POST gets %d", status)
 	}
-	if st := o.Gateways.Statuses()[0]; st.Error != "" || st.Errors != 4 || st.Outputs < 12 {
+	if st := o.Gateways.Statuses()[0]; st.Error != "" || st.Errors != 0 || st.Refused != 4 || st.Outputs < 12 {
 		t.Errorf("the status is %+v", st)
 	}
 }

@@ -33,7 +33,8 @@ func newDependencies(of map[string][]string) dependencies {
 
 // SetDependencies sets which targets depend on which others, by name: all of them or, if it
 // returns an error, none. A target that fails while one that it depends on is in trouble, or
-// is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is.
+// is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is. That one may
+// be paused (see Engine.Pause), and would be in trouble otherwise.
 // That changes no verdict, and neither readiness nor what gateways are to do. A name need not
 // be that of a target: one that does not exist is not in trouble. An error names targets that
 // depend on themselves, or on more than probe.MaxDependencies others.
@@ -96,7 +97,7 @@ func (d *dependencies) check() error {
 // or "".
 func (sc *scheduler) troubledDependency(target string) string {
 	for _, on := range sc.dependencies.of[target] {
-		if t, _ := sc.registry.target(on); t != nil && verdict.ExplainsDependents(t.currentState()) {
+		if t, _ := sc.registry.target(on); t != nil && t.gauge.summary().explains {
 			return on
 		}
 	}

@@ -30,6 +30,7 @@
 //	idle.go         the instances of targets that have lost their probes
 //	states.go       the states of the targets, and which are in trouble
 //	depend.go       which targets depend on others
+//	pause.go        Pause: which targets nothing is to be done about
 //	slot.go         one probe: its published status and its attempt in flight
 //	scheduler.go    what is due, and what follows from events: status, subscribers, log
 //	start.go        starts attempts, and takes their results

@@ -68,6 +68,7 @@ type summary struct {
 	gateway        probe.GatewayState
 	ready, decided bool
 	ejected        bool
+	explains       bool // failures of the targets that depend on it
 }
 
 // The bits of a summary: the state is in the lowest byte.
@@ -76,10 +77,12 @@ const (
 	readyBit     = 1 << 16
 	decidedBit   = 1 << 17
 	ejectedBit   = 1 << 18
+	explainsBit  = 1 << 19
 )
 
 func (g *TargetGauge) summary() summary {
-	return summary{g.State(), g.Gateway(), g.Ready(), g.Decided(), g.bits.Load()&ejectedBit != 0}
+	b := g.bits.Load()
+	return summary{g.State(), g.Gateway(), g.Ready(), g.Decided(), b&ejectedBit != 0, b&explainsBit != 0}
 }
 
 func (g *TargetGauge) set(s summary) {
@@ -92,6 +95,9 @@ func (g *TargetGauge) set(s summary) {
 	}
 	if s.ejected {
 		b |= ejectedBit
+	}
+	if s.explains {
+		b |= explainsBit
 	}
 	g.bits.Store(b)
 }

@@ -21,9 +21,9 @@ const (
 )
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its
-// attempts could not be made or can again; the target was ejected, or no longer is; or an instance
-// has started or ended, or changed in a way that the state of the target shows. It can be written
-// as JSON.
+// attempts could not be made or can again; the target was ejected or paused, or no longer is; or an
+// instance has started or ended, or changed in a way that the state of the target shows. It can be
+// written as JSON.
 type Transition struct {
 	At    time.Time         `json:"at"`
 	State probe.TargetState `json:"state"` // of the target, afterwards
@@ -42,6 +42,9 @@ type Transition struct {
 
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
+
+	Paused   bool `json:"paused,omitempty"`   // the target was paused: see Engine.Pause
+	Unpaused bool `json:"unpaused,omitempty"` // that has ended
 
 	Instance string      `json:"instance,omitempty"`
 	Phase    probe.Phase `json:"phase,omitempty"`    // of the instance

@@ -22,6 +22,7 @@ type registry struct {
 	idle    idleInstances
 	states  targetStates
 	labels  map[string]map[string]string // by name, of targets without probes: see Engine.Label
+	pauses  map[string]*Pause            // by name, of targets that may not exist yet; nil while there are none
 }
 
 // target is a target that has probes, or an instance that a driver has reported.

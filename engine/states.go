@@ -11,7 +11,7 @@ type targetStates struct {
 	count   TargetStates
 	ejected int               // how many targets are ejected
 	trouble index             // the targets in trouble
-	since   map[*target]int64 // when those, and those that are unreachable, got into their state
+	since   map[*target]int64 // when those that dates reports got into their state
 
 	explained map[*target]string // the dependencies that explain the failures of those that are unreachable
 }
@@ -31,13 +31,17 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 		s.trouble.insert(t)
 	}
 	delete(s.since, t)
-	if verdict.ExplainsDependents(state) {
+	if dates(state) {
 		if s.since == nil {
 			s.since = map[*target]int64{}
 		}
 		s.since[t] = now
 	}
 }
+
+// dates reports whether it is kept since when a target is in a state: one of trouble, unreachable or
+// paused. Since when it is in another one follows from its instance and its probes.
+func dates(s probe.TargetState) bool { return verdict.ExplainsDependents(s) || s == probe.StatePaused }
 
 // remove forgets a target.
 func (s *targetStates) remove(t *target) {
@@ -69,8 +73,7 @@ func (r *registry) setSummary(t *target, sum summary, now int64) bool {
 	return true
 }
 
-// stateSince returns when a target got into its state, if that is one of trouble or unreachable, or
-// else 0.
+// stateSince returns when a target got into its state, if dates reports that, or else 0.
 func (r *registry) stateSince(t *target) int64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -106,15 +109,18 @@ func (sc *scheduler) updateState(t *target) {
 		warned = warned || s.kind == probe.Readiness && s.hasWarned()
 		sum.ejected = sum.ejected || s.isEjected()
 	}
-	before := t.currentState()
+	explained := t.gauge.summary().explains
 	state, on := sc.stateAmongDependencies(t, state)
-	sum.state, sum.decided = state, sum.ready || t.isDecided(slots)
+	sum.state, sum.decided, sum.explains = state, sum.ready || t.isDecided(slots), verdict.ExplainsDependents(state)
 	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
+	if sc.registry.pauseOf(t.name) != nil {
+		sum.state, sum.gateway = verdict.OfPaused(state), verdict.GatewayStateOfPaused(in.phase, sum.gateway)
+	}
 	isExplained := sc.registry.setTroubledDependency(t, on)
 	if sc.registry.setSummary(t, sum, sc.clock.now()) || isExplained {
 		sc.notifyTarget(t.name, probeChanged)
 	}
-	if verdict.ExplainsDependents(before) != verdict.ExplainsDependents(state) {
+	if explained != sum.explains {
 		sc.updateDependents(t.name)
 	}
 }

@@ -59,15 +59,19 @@ type TargetStatus struct {
 	Cause Cause             // of State
 
 	// TroubledDependency is the target that this one depends on and that is in trouble or
-	// unreachable, while State is probe.StateUnreachable. See Engine.SetDependencies.
+	// unreachable, while State is probe.StateUnreachable, or would be without a Pause. See Engine.SetDependencies.
 	TroubledDependency string
+
+	// Pause is nil unless the target is paused: then State is probe.StatePaused if it would be
+	// another one than absent, stopped or completed. Shared, do not write. See Engine.Pause.
+	Pause *Pause
 
 	Started bool // the instance runs, and its startup probes passed or there are none
 	Ready   bool // it has started, and its readiness probes pass or there are none
 	Live    bool // none of its startup and liveness probes fails
 
 	// Gateway is what a gateway is to do with the target. It follows from Instance, Ready,
-	// Decided and Ejection, and from the warnings of its readiness probes.
+	// Decided, Ejection and Pause, and from the warnings of its readiness probes.
 	Gateway probe.GatewayState
 
 	Ejection *Ejection // the first one of its probes, or nil; shared, do not write

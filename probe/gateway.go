@@ -10,7 +10,7 @@ const (
 	GatewayUndecided GatewayState = iota // it is not known yet: keep what was decided last
 	GatewayReady                         // it takes requests
 	GatewayDegraded                      // it takes requests, and a readiness probe warns: send it fewer
-	GatewayDraining                      // its instance is terminating: no new requests, those under way may end
+	GatewayDraining                      // its instance is terminating, or the target is paused: no new requests, those under way may end
 	GatewayDown                          // it takes no requests
 )
 

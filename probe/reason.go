@@ -122,6 +122,8 @@ const (
 	ReasonCrashLoop       Reason = "restart.crash_loop"       // previous instances exited one after another; this one has not run for as long yet as the back-off before it
 	ReasonDegraded        Reason = "restart.engine_degraded"  // the instance fails, and waits until the engine is well: see engine.Engine.Doubts
 	ReasonDependency      Reason = "restart.dependency"       // the instance fails, and waits until no target that it depends on is in trouble
+	ReasonPaused          Reason = "restart.paused"           // the instance fails, and waits until the target is not paused any more: an operator has paused it
+	ReasonMaintenance     Reason = "restart.maintenance"      // the instance fails, and waits until the maintenance of the target ends
 	ReasonBudget          Reason = "restart.budget"           // the instance fails, and waits until the restart budget allows a restart
 	ReasonEnding          Reason = "restart.ending"           // the instance fails and is being terminated
 	ReasonEnded           Reason = "restart.ended"            // the instance was terminated because it failed or was no longer configured

@@ -35,6 +35,7 @@
 //	not_ready        a readiness probe fails
 //	blind            the attempts of a probe cannot be made (severity warning; those above are critical)
 //	unreachable      it fails, and a target that it depends on is in trouble (not in trouble itself)
+//	paused           an operator has paused it, or it is under maintenance: nothing is done about it, whether it is well or not
 //	absent           no driver has reported an instance
 //	stopped          it is terminating or has ended, as was asked for
 //	restarting       its instance has ended, and the next one starts at once
@@ -42,7 +43,7 @@
 //	completed        its last instance has exited with status 0, and no other follows
 //	ready            it has started, and its readiness probes pass
 //
-// A target that is crash_looping, restart_blocked, failing, blind or unreachable may be ready at the same
+// A target that is crash_looping, restart_blocked, failing, blind, unreachable or paused may be ready at the same
 // time: the field ready says so. The counts of /v1/targets are of all targets. With
 // ?sort=trouble those in trouble come first, and the value of next is no name of a target.
 //

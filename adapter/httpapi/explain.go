@@ -16,6 +16,9 @@ import (
 // and reckons with times before and after now.
 func (t Target) Explain(now time.Time) []string {
 	all := []string{t.explainState(now)}
+	if text := t.explainPause(now); text != "" {
+		all = append(all, text)
+	}
 	if text := t.explainGateway(now); text != "" {
 		all = append(all, text)
 	}
@@ -44,6 +47,7 @@ var meanings = map[probe.TargetState]string{
 	probe.StateNotReady:       "a readiness probe fails",
 	probe.StateBlind:          "the attempts of a probe cannot be made",
 	probe.StateUnreachable:    "it fails, and a target that it depends on is in trouble",
+	probe.StatePaused:         "nothing is done about it",
 	probe.StateStopped:        "it was terminated, as was asked for",
 	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
 	probe.StateStarting:       "not all of its startup and readiness probes have a verdict yet, or there is no instance yet",
@@ -68,10 +72,32 @@ func (t Target) explainState(now time.Time) string {
 		is += " (" + strings.Join(more, ", ") + ")"
 	}
 	meaning := meanings[t.State]
-	if t.TroubledDependency != "" {
+	if t.TroubledDependency != "" && t.State == probe.StateUnreachable {
 		meaning = fmt.Sprintf("it fails while %s, on which it depends, is in trouble", t.TroubledDependency)
 	}
 	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meaning)
+}
+
+// explainPause says who has paused the target, and until when.
+func (t Target) explainPause(now time.Time) string {
+	p := t.Pause
+	if p == nil {
+		return ""
+	}
+	text := "An operator has paused it"
+	if p.Reason == probe.ReasonMaintenance {
+		text = "It is under maintenance"
+	}
+	text += before(p.Since, now)
+	if p.Until.IsZero() {
+		text += ", until sonde unpause"
+	} else {
+		text += ", for another " + brief(p.Until.Sub(now))
+	}
+	if text += ": its probes go on, and it is not restarted because they fail"; p.Detail != "" {
+		text += " (" + p.Detail + ")"
+	}
+	return text + "."
 }
 
 // explainGateway says what gateways are to do with the target, unless that is as its state says.
@@ -86,6 +112,8 @@ func (t Target) explainGateway(now time.Time) string {
 		return strings.TrimRight(text, ". \n") + "."
 	case t.Gateway == probe.GatewayDegraded:
 		return "For gateways it is degraded: a readiness probe warns."
+	case t.Gateway == probe.GatewayDraining && t.Pause != nil:
+		return "For gateways it is draining, and gets no new requests."
 	case t.Gateway == probe.GatewayDraining:
 		return "For gateways it is draining: its instance terminates, and gets no new requests."
 	}
@@ -101,6 +129,8 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonCrashLoop:       "Those before it exited one after another, and it has not run for longer than the last back-off yet",
 	probe.ReasonDegraded:        "It fails, and is not restarted before the engine itself is well",
 	probe.ReasonDependency:      "It fails, and is not restarted while a target that it depends on is in trouble",
+	probe.ReasonPaused:          "It fails, and is not restarted while the target is paused",
+	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
 	probe.ReasonEnding:          "It fails and is being terminated",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",

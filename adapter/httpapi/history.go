@@ -18,7 +18,7 @@ func newHistory(name string, past []engine.Transition) History {
 func newTransition(target string, t engine.Transition) Transition {
 	j := Transition{
 		At: utc(t.At), Text: sentence(t), State: t.State, Reason: t.Reason, Detail: t.Detail,
-		Attempts: t.Attempts, Policy: t.Policy, Blind: t.Blind, Ejected: t.Ejected, Readmitted: t.Readmitted, Instance: t.Instance, Restarts: t.Restarts,
+		Attempts: t.Attempts, Policy: t.Policy, Blind: t.Blind, Ejected: t.Ejected, Readmitted: t.Readmitted, Paused: t.Paused, Unpaused: t.Unpaused, Instance: t.Instance, Restarts: t.Restarts,
 	}
 	if t.Kind == 0 {
 		j.Phase = &t.Phase
@@ -80,6 +80,14 @@ func attempts(n int32) string {
 
 func instanceSentence(t engine.Transition) string {
 	state := words(t.State)
+	switch {
+	case t.Paused && t.Reason == probe.ReasonMaintenance:
+		return "maintenance has begun"
+	case t.Paused:
+		return "paused"
+	case t.Unpaused:
+		return "no longer paused, the target is " + state
+	}
 	switch t.Phase {
 	case probe.Absent, probe.Waiting:
 		return "no instance runs, the target is " + state

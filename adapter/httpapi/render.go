@@ -16,7 +16,7 @@ func newTarget(t engine.TargetStatus, text int) Target {
 	return Target{
 		Name: t.Target, Address: t.Address, Labels: t.Labels, Started: t.Started, Ready: t.Ready, Live: t.Live,
 		State: t.State, InTrouble: t.State.InTrouble(), Severity: t.State.Severity(), Since: utc(t.Since), Cause: newCause(t.Cause, text),
-		TroubledDependency: t.TroubledDependency, Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
+		TroubledDependency: t.TroubledDependency, Pause: newPause(t.Pause, text), Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
 		Instance: Instance{
 			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,
 			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text),
@@ -41,6 +41,13 @@ func newEjection(e *engine.Ejection, text int) *Ejection {
 		return nil
 	}
 	return &Ejection{Probe: e.Probe.String(), Since: utc(e.Since), Until: utc(e.Until), Reason: e.Reason, Detail: probe.CleanText(e.Detail, text)}
+}
+
+func newPause(p *engine.Pause, text int) *Pause {
+	if p == nil {
+		return nil
+	}
+	return &Pause{Reason: p.Reason, Detail: probe.CleanText(p.Detail, text), Since: utc(p.Since), Until: utc(p.Until)}
 }
 
 func newCounts(states engine.TargetStates) Counts {

@@ -41,8 +41,11 @@ type Target struct {
 	Cause     *Cause            `json:"cause,omitempty"` // of State; nil if the target is ready
 
 	// TroubledDependency is the target on which this one depends and which is in trouble or
-	// unreachable, while State is "unreachable".
+	// unreachable, while State is "unreachable", or would be without a Pause.
 	TroubledDependency string `json:"troubledDependency,omitempty"`
+
+	// Pause is nil unless an operator has paused the target, or it is under maintenance.
+	Pause *Pause `json:"pause,omitempty"`
 
 	Gateway  probe.GatewayState `json:"gateway"`            // what gateways are to do with the target
 	Ejection *Ejection          `json:"ejection,omitempty"` // nil unless gateways send it no requests because theirs have failed
@@ -62,6 +65,15 @@ type Cause struct {
 	Probe  string       `json:"probe,omitempty"`  // ID of the worst probe; empty if the probes are well, or do not matter
 	Reason probe.Reason `json:"reason,omitempty"` // of the instance, or of the probe's latest attempt
 	Detail string       `json:"detail,omitempty"`
+}
+
+// Pause says that nothing is done about a target, whatever its probes find out: it is not restarted
+// because a probe fails, and gateways are to drain it.
+type Pause struct {
+	Reason probe.Reason `json:"reason"`           // restart.paused, or restart.maintenance
+	Detail string       `json:"detail,omitempty"` // who has paused it, and why
+	Since  time.Time    `json:"since"`
+	Until  time.Time    `json:"until,omitzero"` // when it ends; without it an operator has to end it
 }
 
 // Ejection says that gateways send a target no requests, though it may be ready, since those that
@@ -92,8 +104,8 @@ type History struct {
 }
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its
-// attempts could not be made or can again; the target was ejected, or no longer is; or an instance
-// has started, ended or changed.
+// attempts could not be made or can again; the target was ejected or paused, or no longer is; or an
+// instance has started, ended or changed.
 type Transition struct {
 	At     time.Time         `json:"at"`
 	Text   string            `json:"text"`  // the transition as a sentence
@@ -110,6 +122,9 @@ type Transition struct {
 
 	Ejected    bool `json:"ejected,omitempty"`    // see Target.Ejection; without a verdict
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
+
+	Paused   bool `json:"paused,omitempty"`   // see Target.Pause
+	Unpaused bool `json:"unpaused,omitempty"` // the pause has ended
 
 	Instance string       `json:"instance,omitempty"`
 	Phase    *probe.Phase `json:"phase,omitempty"` // of the instance, if it is about that

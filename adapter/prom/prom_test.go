@@ -537,6 +537,7 @@ sonde_target_states{state="restarting"} 0
 sonde_target_states{state="starting"} 0
 sonde_target_states{state="stopped"} 0
 sonde_target_states{state="unreachable"} 0
+sonde_target_states{state="paused"} 0
 # HELP sonde_targets_in_trouble Number of targets in trouble: failing, not ready, crash-looping, cannot start, exited, restart blocked or blind.
 # TYPE sonde_targets_in_trouble gauge
 sonde_targets_in_trouble 3

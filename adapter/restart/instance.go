@@ -172,12 +172,12 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 }
 
 // healthInterval is the time between two checks whether the engine, or a target that this one
-// depends on, has recovered.
+// depends on, has recovered, or a pause has ended.
 const healthInterval = time.Second
 
 // checkProbes asks the driver to terminate the instance when a probe fails, the engine does not
-// doubt that, no target that it depends on explains it, and back-off and budget allow it. Until they
-// do the instance is reported as not managed, so that its probes go on and may recover.
+// doubt that, nothing suppresses it (see Engine.Suppressed), and back-off and budget allow it. Until
+// they do the instance is reported as not managed, so that its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
 	switch {
@@ -195,8 +195,7 @@ func (i *instance) checkProbes(now time.Time) {
 			reason = probe.ReasonEnding
 		}
 		i.postpone(now, i.notBefore, reason, failing)
-	case i.control.config.Engine.TroubledDependency(i.target) != "": // a restart would not help
-		i.postpone(now, now.Add(healthInterval), probe.ReasonDependency, failing)
+	case i.isSuppressed(now, failing):
 	case i.control.config.Engine.Doubts(failing.ID):
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
 	case !i.takeBudget(now, failing):
@@ -222,6 +221,16 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 // known.
 func reasonOf(failing engine.Status) probe.Reason {
 	return cmp.Or(failing.Result.Reason, probe.ReasonRestored)
+}
+
+// isSuppressed reports whether a restart is not wanted now, or would not help: see engine.Suppressed.
+// Then it is postponed.
+func (i *instance) isSuppressed(now time.Time, failing engine.Status) bool {
+	reason := i.control.config.Engine.Suppressed(i.target)
+	if reason != "" {
+		i.postpone(now, now.Add(healthInterval), reason, failing)
+	}
+	return reason != ""
 }
 
 // takeBudget takes the restart from the budget, once, or postpones it.

@@ -38,6 +38,29 @@ func TestDocumentShowsTheStatesThatExist(t *testing.T) {
 	}
 }
 
+// A paused target is never in trouble and gets no requests while its instance runs; one that is not
+// there, or has ended, stays so.
+func TestAPausedTargetIsNotInTroubleAndDrains(t *testing.T) {
+	for s := range probe.TargetState(probe.TargetStates) {
+		got := verdict.OfPaused(s)
+		kept := s == probe.StateAbsent || s == probe.StateStopped || s == probe.StateCompleted
+		if got.InTrouble() || kept != (got == s && s != probe.StatePaused) || !kept && got != probe.StatePaused {
+			t.Errorf("of a paused target %v is %v", s, got)
+		}
+	}
+	for g := range probe.GatewayState(probe.GatewayStates) {
+		for p := probe.Absent; p <= probe.Gone; p++ {
+			want := g
+			if p == probe.Running {
+				want = probe.GatewayDraining
+			}
+			if got := verdict.GatewayStateOfPaused(p, g); got != want {
+				t.Errorf("to gateways a paused target that is %v, and is %v, is %v, want %v", p, g, got, want)
+			}
+		}
+	}
+}
+
 const statesIntroduction = `<!-- Written by make docs from the code of engine/verdict. Do not edit. -->
 
 # The states of a probe

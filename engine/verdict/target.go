@@ -20,7 +20,7 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	switch in.Reason {
 	case probe.ReasonCrashLoop, probe.ReasonBackOff:
 		return probe.StateCrashLooping, true
-	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency:
+	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency, probe.ReasonPaused, probe.ReasonMaintenance:
 		return probe.StateRestartBlocked, true
 	}
 	return probe.StateReady, true
@@ -79,6 +79,26 @@ func OfDependent(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind:
 		return probe.StateUnreachable
+	}
+	return own
+}
+
+// OfPaused returns the state of a paused target that would be in another one: paused, unless it is
+// not there, or has ended as was asked for.
+func OfPaused(own probe.TargetState) probe.TargetState {
+	switch own {
+	case probe.StateAbsent, probe.StateStopped, probe.StateCompleted:
+		return own
+	}
+	return probe.StatePaused
+}
+
+// GatewayStateOfPaused returns what a paused target with an instance in a phase is to gateways, to
+// which it would be another one: it drains while its instance runs, whether or not it is ready, so
+// that neither a group in panic nor the end of a failure brings it requests.
+func GatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewayState {
+	if p == probe.Running {
+		return probe.GatewayDraining
 	}
 	return own
 }

@@ -57,6 +57,8 @@ function showTarget(target) {
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Groups", (target.groups || []).join(", "), showGroups);
   fact("Depends on", target.troubledDependency && target.troubledDependency + ", which is in trouble");
+  fact("Paused until", target.pause && target.pause.until, showTime);
+  fact("Paused", target.pause && words(target.pause.reason) + (target.pause.detail ? ": " + target.pause.detail : ""));
   fact("For gateways", (target.ejection ? "ejected, " : "") + words(target.gateway));
   fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
   fact("Instance since", instance.since, showTime);

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Pause says that nothing is to be done about a target for a while, whatever its probes find out:
+// an operator works on it, or it is under maintenance.
+type Pause struct {
+	Reason probe.Reason // probe.ReasonPaused or probe.ReasonMaintenance
+	Detail string       // who has paused it, and why, for people
+	Since  time.Time
+	Until  time.Time // when it is to end, for people: the engine ends no Pause; zero if that is not known
+}
+
+// Pause pauses a target, or replaces the Pause that it has. While a target is paused its probes go
+// on, and so do their verdicts and its history. But its state is probe.StatePaused, which is not one
+// of trouble, gateways are to drain it, and Suppressed says that nothing is to be done about it.
+// The target need not exist yet, and stays paused when it is removed, until Unpause. Several
+// goroutines may call Pause at once.
+func (e *Engine) Pause(target string, p Pause) {
+	p.Detail = e.conf.Redact(probe.CleanText(p.Detail, maxInstanceText))
+	e.scheduler.setPause(target, &p)
+}
+
+// Unpause ends the Pause of a target, if it has one. Several goroutines may call it at once.
+func (e *Engine) Unpause(target string) { e.scheduler.setPause(target, nil) }
+
+// Suppressed returns why nothing is to be done about a target now, whatever its probes find out: it
+// is not to be restarted because a probe fails, and nobody is to be notified of its transitions. The
+// reason is probe.ReasonPaused, probe.ReasonMaintenance, or probe.ReasonDependency if the target
+// depends on another one that is in trouble; it is "" if nothing is suppressed. Whoever acts on
+// verdicts asks here right before each act, and again a little later if that was suppressed.
+// Several goroutines may call it at once.
+func (e *Engine) Suppressed(target string) probe.Reason {
+	if p := e.registry.pauseOf(target); p != nil {
+		return p.Reason
+	}
+	if e.TroubledDependency(target) != "" {
+		return probe.ReasonDependency
+	}
+	return ""
+}
+
+// setPause sets the Pause of a target, nil for none. It locks mu.
+func (sc *scheduler) setPause(name string, p *Pause) {
+	sc.mu.Lock()
+	defer sc.unlock()
+	before := sc.registry.setPause(name, p)
+	t, _ := sc.registry.target(name)
+	if t == nil || before == nil && p == nil || before != nil && p != nil && *before == *p {
+		return
+	}
+	sc.updateState(t)
+	sc.notifyTarget(name, probeChanged)
+	in := t.current()
+	tr := Transition{Paused: p != nil, Unpaused: p == nil, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
+	if p == nil {
+		p = before
+	}
+	tr.Reason, tr.Detail = p.Reason, p.Detail
+	sc.recordTransition(t, tr, sc.clock.now())
+}
+
+// setPause sets the Pause of a target, and returns the one that it had. Both may be nil.
+func (r *registry) setPause(target string, p *Pause) (before *Pause) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before = r.pauses[target]
+	if delete(r.pauses, target); p == nil {
+		return before
+	}
+	if r.pauses == nil {
+		r.pauses = map[string]*Pause{}
+	}
+	r.pauses[target] = p
+	return before
+}
+
+// pauseOf returns the Pause of a target, or nil. Do not change it.
+func (r *registry) pauseOf(target string) *Pause {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.pauses[target]
+}
+
+// pause changes the status of a target that is paused. P may be nil.
+func (st *TargetStatus) pause(p *Pause) {
+	if st.Pause = p; p == nil {
+		return
+	}
+	st.State = verdict.OfPaused(st.State)
+	st.Gateway = verdict.GatewayStateOfPaused(st.Instance.Phase, st.Gateway)
+}

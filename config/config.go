@@ -138,6 +138,10 @@ type Options struct {
 
 	Gateways map[string]Settings // blocks of a gateway that say what keeps it up to date, by name
 
+	// GatewayConflict returns what is wrong with the block inside of gateway b beside gateway a, since
+	// only one of them can have a file or a listener, for example; nil if nothing is. Default: nothing.
+	GatewayConflict func(a, b Gateway) *probe.FieldError
+
 	CheckAllowed func(string) error // says what is wrong with an element of allow of a probe_module block; default: nothing
 
 	EngineSettings Settings // further arguments and blocks of the engine block

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -264,6 +265,12 @@ func testOptions() Options {
 			"render": SettingsOf[struct {
 				Path string `hcl:"path"`
 			}](nil),
+		},
+		GatewayConflict: func(a, b Gateway) *probe.FieldError {
+			if a.Output == "render" && reflect.DeepEqual(a.Settings, b.Settings) {
+				return &probe.FieldError{Field: "path", Problem: "is that of another gateway, too", Hint: "write another path"}
+			}
+			return nil
 		},
 		EngineSettings: SettingsOf(budgetConfig.check),
 		TargetSettings: SettingsOf(unitConfig.check),

@@ -27,37 +27,64 @@ const MaxGateways = 100
 
 // gateways decodes the gateway blocks: the groups are known.
 func (l *loader) gateways() {
+	var valid []decodedGateway
 	l.namedBlocks("gateway", "gateway", MaxGateways, func(name string, b *tree.Block) {
-		if g, ok := l.gateway(b); ok {
-			l.config.Gateways[name] = g
+		g, ok := l.gateway(b)
+		if !ok {
+			return
 		}
+		for _, other := range valid {
+			l.gatewayConflict(other, g)
+		}
+		valid = append(valid, g)
+		l.config.Gateways[name] = g.Gateway
 	})
 }
 
+// decodedGateway is a valid gateway with its blocks.
+type decodedGateway struct {
+	Gateway
+	block  *tree.Block
+	inside *decodedBlock // that of the output
+}
+
+// gatewayConflict reports what only one of two gateways can have.
+func (l *loader) gatewayConflict(a, b decodedGateway) {
+	if l.options.GatewayConflict == nil {
+		return
+	}
+	if conflict := l.options.GatewayConflict(a.Gateway, b.Gateway); conflict != nil {
+		r := l.fieldReport(b.inside, conflict)
+		r.notes = []Note{l.note(fmt.Sprintf("gateway %q is here", a.block.Label(0)), a.block.Header)}
+		l.add(r)
+	}
+}
+
 // gateway decodes a gateway, and reports whether it is valid.
-func (l *loader) gateway(b *tree.Block) (g Gateway, ok bool) {
+func (l *loader) gateway(b *tree.Block) (g decodedGateway, ok bool) {
+	g.block = b
 	before := l.reports
 	d := l.decodeBlock(b, l.schemas.gateway)
 	var written gatewayBlock
 	l.fill(d, &written)
 	g.Groups = l.gatewayGroups(d, &written)
-	var first *tree.Block
 	for _, name := range names(l.options.Gateways) {
 		inside := d.blocks[name]
 		switch {
 		case inside == nil:
 			continue
-		case first != nil:
+		case g.inside != nil:
+			first := g.inside.block
 			l.add(report{
 				at: inside.block.Header, body: &b.Body, summary: fmt.Sprintf("a gateway cannot have both %s and %s", first.Type, name),
 				hint: "write another gateway block for it", notes: []Note{l.note(first.Type+" is here", first.Header)},
 			})
 			continue
 		}
-		first = inside.block
+		g.inside = inside
 		g.Output, g.Settings = name, l.settings(inside, l.options.Gateways[name])
 	}
-	if first == nil && d.ok {
+	if g.inside == nil && d.ok {
 		l.add(report{
 			at: b.Header, body: b.Parent, summary: fmt.Sprintf("gateway %q has no block that says how it is kept up to date", b.Label(0)),
 			hint: fmt.Sprintf("add one of %s", strings.Join(names(l.options.Gateways), ", ")),

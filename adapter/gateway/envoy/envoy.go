@@ -68,6 +68,11 @@ func (c Config) Check() error {
 	return gateway.HTTP{Listen: c.Listen, Token: c.Token}.Check()
 }
 
+// FileOf returns the path of the file of a group, with a Directory.
+func (c Config) FileOf(group string) string {
+	return filepath.Join(c.Directory, url.PathEscape(group)+".json")
+}
+
 // Discovery is an output for Envoy's endpoint discovery.
 type Discovery struct {
 	config  Config
@@ -228,7 +233,7 @@ func (d *Discovery) writeChanged(written []string) (all bool) {
 		if errors.Is(err, errUndecided) {
 			continue
 		}
-		name := filepath.Join(d.config.Directory, url.PathEscape(g.View().Group)+".json")
+		name := d.config.FileOf(g.View().Group)
 		results := map[string]error{"file " + name: err}
 		if err == nil {
 			if answer.Version == written[i] {

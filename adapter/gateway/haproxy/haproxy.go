@@ -30,6 +30,9 @@ type Config struct {
 	Backend string `hcl:"backend,optional" doc:"name of the backend in HAProxy whose servers are the members of the group; with groups each has the name of its group" default:"the name of the group"`
 }
 
+// BackendOf returns the name of the backend whose servers are the members of a group.
+func (c Config) BackendOf(group string) string { return cmp.Or(c.Backend, group) }
+
 // endSessionsAfter is how long after a server went down its sessions end. HAProxy tries a
 // request again that waits for an answer then, but fails one that is connecting: those have
 // connected by then, or gone to another server, by HAProxy's timeout connect.
@@ -60,15 +63,15 @@ func (c Config) Check() error {
 
 // Pusher is an output for HAProxy's runtime socket.
 type Pusher struct {
-	socket  socket
-	backend string
-	ending  map[string]time.Time       // when the sessions of a server that is down end, by backend, slash and name
-	kept    map[string]map[string]bool // names of the servers that are members, or were and are to get no requests any more, by backend
+	config Config
+	socket socket
+	ending map[string]time.Time       // when the sessions of a server that is down end, by backend, slash and name
+	kept   map[string]map[string]bool // names of the servers that are members, or were and are to get no requests any more, by backend
 }
 
 // New returns a Pusher. The configuration must have passed Check.
 func New(c Config) *Pusher {
-	return &Pusher{socket: socket(c.Socket), backend: c.Backend, ending: map[string]time.Time{}, kept: map[string]map[string]bool{}}
+	return &Pusher{config: c, socket: socket(c.Socket), ending: map[string]time.Time{}, kept: map[string]map[string]bool{}}
 }
 
 // sourceSocket is the source of failures of the socket, beside those of groups.
@@ -129,7 +132,7 @@ func (p *Pusher) update(ctx context.Context, views []*group.View, now time.Time)
 // backends returns the backends of groups, in the order of their first groups.
 func (p *Pusher) backends(views []*group.View) (all []backend) {
 	for _, v := range views {
-		name := cmp.Or(p.backend, v.Group)
+		name := p.config.BackendOf(v.Group)
 		at := slices.IndexFunc(all, func(b backend) bool { return b.name == name })
 		if at < 0 {
 			at = len(all)

@@ -86,3 +86,20 @@ gateway "block" {
   listen = "127.0.0.1:9777"
   nginx { path = "x" }
 }
+
+gateway "first" {
+  group = "web"
+  render { path = "/run/web" }
+}
+
+gateway "second" {
+  group = "web"
+  render { path = "/run/api" }
+}
+
+gateway "third" {
+  group = "web"
+  render {
+    path = "/run/web"
+  }
+}

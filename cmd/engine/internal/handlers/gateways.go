@@ -2,9 +2,12 @@ package handlers
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
@@ -17,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/gateway/render"
 	"github.com/sonde-probe/sonde/adapter/gateway/traefik"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // output is a block of a gateway that says what keeps it up to date.
@@ -58,32 +62,102 @@ func GatewaySpecs(gateways map[string]config.Gateway) map[string]gateway.Spec {
 		if !ok {
 			panic(fmt.Sprintf("handlers: gateway %q has the output %q, which Options does not have", name, g.Output))
 		}
-		specs[name] = gateway.Spec{Output: g.Output, Groups: g.Groups, Settings: g.Settings, Resources: resources(g.Settings), New: func() gateway.Output { return o.make(g.Settings) }}
+		var exclusive []string
+		for _, r := range resources(g) {
+			exclusive = append(exclusive, r.name)
+		}
+		specs[name] = gateway.Spec{Output: g.Output, Groups: g.Groups, Settings: g.Settings, Resources: exclusive, New: func() gateway.Output { return o.make(g.Settings) }}
 	}
 	return specs
 }
 
-// exclusive are the arguments of outputs that name what only one of them may use at once.
-var exclusive = []string{"directory", "listen", "path", "socket"}
+// resource is what only one gateway can have at once.
+type resource struct {
+	argument string // of the gateway's block, which says it
+	name     string // for errors; equal for the same resource
+	anyHost  bool   // of a listener, which has its port at all addresses of this machine
+	port     uint16 // of a listener; otherwise 0
+}
 
-// resources returns what only one output may use at once, as gateway.Spec has it.
-func resources(settings any) (all []string) {
-	v := reflect.ValueOf(settings)
-	for i := range v.NumField() {
-		argument, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ",")
-		if !slices.Contains(exclusive, argument) {
-			continue
+// overlaps reports whether only one gateway can have both resources.
+func (r resource) overlaps(o resource) bool {
+	return r.name == o.name || r.port != 0 && r.port == o.port && (r.anyHost || o.anyHost)
+}
+
+// remedies says what to write instead of an argument whose resource another gateway has.
+var remedies = map[string]string{
+	"directory": "write another directory, or leave the group out of one of the gateways",
+	"listen":    "write another address or port, or one gateway with groups instead of both",
+	"path":      "write another path, or one gateway with groups instead of both",
+	"socket":    "write the backend of this gateway's servers, or one gateway with groups instead of both",
+}
+
+// gatewayConflict is config.Options.GatewayConflict.
+func gatewayConflict(a, b config.Gateway) *probe.FieldError {
+	others := resources(a)
+	for _, r := range resources(b) {
+		if slices.ContainsFunc(others, r.overlaps) {
+			return &probe.FieldError{Field: r.argument, Problem: "is that of another gateway, too: only one can have the " + r.name, Hint: remedies[r.argument]}
 		}
-		value := v.Field(i).String()
-		switch {
-		case value == "", argument == "listen" && strings.HasSuffix(value, ":0"): // the system chooses another port each time
-			continue
-		case argument == "path", argument == "directory", strings.Contains(value, "/"):
-			if absolute, err := filepath.Abs(value); err == nil {
-				value = absolute
+	}
+	return nil
+}
+
+// resources returns what no other gateway can have at once.
+func resources(g config.Gateway) (all []resource) {
+	switch settings := g.Settings.(type) {
+	case envoy.Config:
+		if settings.Directory != "" {
+			for _, of := range g.Groups {
+				all = append(all, resource{argument: "directory", name: "file " + absolute(settings.FileOf(of))})
 			}
 		}
-		all = append(all, argument+" "+value)
+	case haproxy.Config:
+		socket := settings.Socket
+		if strings.Contains(socket, "/") {
+			socket = absolute(socket)
+		}
+		for _, of := range g.Groups {
+			all = append(all, resource{argument: "socket", name: "backend " + settings.BackendOf(of) + " of the HAProxy at " + socket})
+		}
+	case render.Config:
+		all = append(all, resource{argument: "path", name: "file " + absolute(settings.Path)})
+	}
+	if l, ok := listenerOf(g.Settings); ok {
+		all = append(all, l)
 	}
 	return all
+}
+
+// listenerOf returns the listener of an output with the argument listen, unless the system chooses
+// its port.
+func listenerOf(settings any) (l resource, ok bool) {
+	v := reflect.ValueOf(settings)
+	for i := range v.NumField() {
+		if argument, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ","); argument != "listen" {
+			continue
+		}
+		host, port, err := net.SplitHostPort(v.Field(i).String())
+		n, portErr := strconv.ParseUint(port, 10, 16)
+		if err != nil || portErr != nil || n == 0 {
+			return resource{}, false
+		}
+		if strings.EqualFold(host, "localhost") {
+			host = "127.0.0.1" // where Go listens then
+		}
+		address, err := netip.ParseAddr(host)
+		return resource{
+			argument: "listen", name: "listener at " + net.JoinHostPort(host, strconv.Itoa(int(n))),
+			anyHost: host == "" || err == nil && address.IsUnspecified(), port: uint16(n),
+		}, true
+	}
+	return resource{}, false
+}
+
+// absolute returns a path as another one to the same file is likely to be written, too.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
 }

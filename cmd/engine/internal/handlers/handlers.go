@@ -34,12 +34,13 @@ func Options() config.Options {
 			"process": processDriver(),
 			"restart": restartDriver(),
 		},
-		Gateways:       gatewaySettings(),
-		CheckAllowed:   blackbox.CheckAllowed,
-		Listen:         httpapi.DefaultListen,
-		EngineSettings: config.SettingsOf(restart.Config.Check),
-		TargetSettings: config.SettingsOf(restart.Unit.Check),
-		PluginSettings: config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them
+		Gateways:        gatewaySettings(),
+		GatewayConflict: gatewayConflict,
+		CheckAllowed:    blackbox.CheckAllowed,
+		Listen:          httpapi.DefaultListen,
+		EngineSettings:  config.SettingsOf(restart.Config.Check),
+		TargetSettings:  config.SettingsOf(restart.Unit.Check),
+		PluginSettings:  config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them
 	}
 }
 

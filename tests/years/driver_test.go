@@ -215,4 +215,5 @@ func (t *target) finish(in *instance, code int) {
 var _ restart.Outliving = outliving{}
 var _ restart.External = outside{}
 var _ restart.Resumer = outside{}
+var _ probe.EndpointHandler = (*quick)(nil)
 var _ probe.StatefulHandler = (*slow)(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -277,6 +278,15 @@ func (h *quick) Probe(ctx context.Context, target probe.Target) probe.Result {
 	return got.result
 }
 
+// Endpoint implements probe.EndpointHandler: an engine that starts expects answers of the
+// probes that passed.
+func (h *quick) Endpoint(target probe.Target) string {
+	if target.Address == "" {
+		return ""
+	}
+	return net.JoinHostPort(target.Address, "80")
+}
+
 // wait reports whether an answer arrives in time.
 func (h *quick) wait(ctx context.Context, latency time.Duration) bool {
 	if latency == never {
@@ -292,6 +302,9 @@ func (h *quick) wait(ctx context.Context, latency time.Duration) bool {
 		return false
 	}
 }
+
+// Endpoint implements probe.EndpointHandler.
+func (h *slow) Endpoint(target probe.Target) string { return h.quick.Endpoint(target) }
 
 // Probe implements probe.Handler.
 func (h *slow) Probe(ctx context.Context, target probe.Target) probe.Result {

@@ -403,7 +403,7 @@ func (w *world) end(at attempt, res *probe.Result, excused bool) {
 		excused = excused || w.silence.isOurs(w, at, now)
 	}
 	if res.Outcome != probe.Unknown {
-		w.silence.end(at.id, !silent)
+		w.silence.end(at.id, !silent, now)
 	}
 	w.story.model.attempt(at, now, res, excused)
 }
@@ -411,10 +411,11 @@ func (w *world) end(at attempt, res *probe.Result, excused bool) {
 // silence knows whether a silence is certainly the engine's: by what engine.Config says
 // about NoIsolationCheck, with a margin.
 type silence struct {
-	answered  map[probe.ID]bool // the latest attempt
-	last      time.Time         // that an attempt was answered
-	attempts  int               // since then, of probes that were answered before
-	addresses map[string]bool   // of these
+	answered  map[probe.ID]bool      // the latest attempt
+	since     map[probe.ID]time.Time // when the first attempt ended after the latest answer
+	last      time.Time              // that an attempt was answered
+	attempts  int                    // since then, of probes that were answered before
+	addresses map[string]bool        // of these
 }
 
 const (
@@ -429,16 +430,24 @@ func (s *silence) begin(w *world, id probe.ID, address string) {
 	}
 }
 
-func (s *silence) end(id probe.ID, answered bool) {
+func (s *silence) end(id probe.ID, answered bool, now time.Time) {
 	s.answered[id] = answered
-	if answered {
-		s.last, s.attempts = time.Now(), 0
+	switch {
+	case answered:
+		delete(s.since, id)
+		s.last, s.attempts = now, 0
 		clear(s.addresses)
+	case s.since[id].IsZero():
+		s.since[id] = now
 	}
 }
 
-// isOurs reports whether the engine must know that it is cut off.
+// isOurs reports whether the engine must know that it is cut off. A second failure of the
+// same probe counts if another probe was answered between the two.
 func (s *silence) isOurs(w *world, at attempt, now time.Time) bool {
+	if since, silent := s.since[at.id]; silent && s.last.After(since) {
+		return false
+	}
 	return w.cutOff.has(at.from) && w.cutOff.has(now) && s.last.Before(at.from) && s.attempts >= certainAttempts && len(s.addresses) >= certainAddresses
 }
 
@@ -449,7 +458,7 @@ func newSilence() (s silence) {
 
 // reset begins again, with an engine that knows which probes were answered.
 func (s *silence) reset(answered map[probe.ID]bool) {
-	*s = silence{answered: answered, addresses: map[string]bool{}}
+	*s = silence{answered: answered, since: map[probe.ID]time.Time{}, addresses: map[string]bool{}}
 }
 
 // set begins a window.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -402,7 +403,9 @@ func (w *world) end(at attempt, res *probe.Result, excused bool) {
 	case silent:
 		excused = excused || w.silence.isOurs(w, at, now)
 	}
-	if res.Outcome != probe.Unknown {
+	if res.Outcome == probe.Unknown {
+		w.silence.withdraw(at.address)
+	} else {
 		w.silence.end(at.id, !silent, now)
 	}
 	w.story.model.attempt(at, now, res, excused)
@@ -411,11 +414,10 @@ func (w *world) end(at attempt, res *probe.Result, excused bool) {
 // silence knows whether a silence is certainly the engine's: by what engine.Config says
 // about NoIsolationCheck, with a margin.
 type silence struct {
-	answered  map[probe.ID]bool      // the latest attempt
-	since     map[probe.ID]time.Time // when the first attempt ended after the latest answer
-	last      time.Time              // that an attempt was answered
-	attempts  int                    // since then, of probes that were answered before
-	addresses map[string]bool        // of these
+	answered map[probe.ID]bool      // the latest attempt
+	since    map[probe.ID]time.Time // when the first attempt ended after the latest answer
+	last     time.Time              // that an attempt was answered
+	awaited  []string               // the addresses of attempts since then, of probes that were answered before
 }
 
 const (
@@ -425,8 +427,14 @@ const (
 
 func (s *silence) begin(w *world, id probe.ID, address string) {
 	if s.answered[id] && w.cutOff.has(time.Now()) {
-		s.attempts++
-		s.addresses[address] = true
+		s.awaited = append(s.awaited, address)
+	}
+}
+
+// withdraw says that an attempt has ended without a sign whether an answer came.
+func (s *silence) withdraw(address string) {
+	if k := slices.Index(s.awaited, address); k >= 0 {
+		s.awaited = slices.Delete(s.awaited, k, k+1)
 	}
 }
 
@@ -435,8 +443,7 @@ func (s *silence) end(id probe.ID, answered bool, now time.Time) {
 	switch {
 	case answered:
 		delete(s.since, id)
-		s.last, s.attempts = now, 0
-		clear(s.addresses)
+		s.last, s.awaited = now, nil
 	case s.since[id].IsZero():
 		s.since[id] = now
 	}
@@ -448,7 +455,13 @@ func (s *silence) isOurs(w *world, at attempt, now time.Time) bool {
 	if since, silent := s.since[at.id]; silent && s.last.After(since) {
 		return false
 	}
-	return w.cutOff.has(at.from) && w.cutOff.has(now) && s.last.Before(at.from) && s.attempts >= certainAttempts && len(s.addresses) >= certainAddresses
+	return w.cutOff.has(at.from) && w.cutOff.has(now) && s.last.Before(at.from) && s.areMany()
+}
+
+// areMany reports whether answers to enough attempts are awaited, of enough addresses.
+func (s *silence) areMany() bool {
+	addresses := slices.Compact(slices.Sorted(slices.Values(s.awaited)))
+	return len(s.awaited) >= certainAttempts && len(addresses) >= certainAddresses
 }
 
 func newSilence() (s silence) {
@@ -458,7 +471,7 @@ func newSilence() (s silence) {
 
 // reset begins again, with an engine that knows which probes were answered.
 func (s *silence) reset(answered map[probe.ID]bool) {
-	*s = silence{answered: answered, since: map[probe.ID]time.Time{}, addresses: map[string]bool{}}
+	*s = silence{answered: answered, since: map[probe.ID]time.Time{}}
 }
 
 // set begins a window.
@@ -466,8 +479,7 @@ func (w *world) set(which *window, d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	*which = window{time.Now(), time.Now().Add(d)}
-	w.silence.attempts = 0
-	clear(w.silence.addresses)
+	w.silence.awaited = nil
 }
 
 // calmDown ends all faults: from now on each target answers what it always will.

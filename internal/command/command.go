@@ -12,6 +12,7 @@
 //	wait_linux.go         for the exit, the output and the context of a command
 //	pipes_linux.go        opens the descriptors of a command
 //	cancel_linux.go       turns the end of a context into a descriptor
+//	tree_linux.go         kills a command with its descendants
 //	delay_linux.go        how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process
@@ -75,6 +76,11 @@ type Plan struct {
 	Env        []string // the complete environment, NAME=value, sorted by name
 	Dir        string
 	Credential *syscall.Credential // nil: the engine's user
+
+	// WholeTree says that at the end of Run's context its descendants are killed which have left the
+	// process group (setsid), too. It has an effect on Linux only, and finds none whose parent has
+	// exited.
+	WholeTree bool
 }
 
 // Plan expands the words, builds the environment, and looks up the program, the

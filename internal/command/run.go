@@ -51,7 +51,7 @@ func (e End) String() string {
 // Run starts the command in its own process group, copies its output to stdout and
 // stderr, and returns when the command has exited or ctx is done, at most 2*WaitDelay
 // later. In both cases it kills the rest of the group. Descendants that have left the
-// group (setsid) go on, but Run does not wait for them.
+// group (setsid) go on, unless WholeTree says otherwise, but Run does not wait for them.
 //
 // A command is not started, and waits, while it would exceed what pids.max of a cgroup or
 // RLIMIT_NPROC leave to this process, for half of ctx's time at most.

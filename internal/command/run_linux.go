@@ -42,7 +42,7 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 		return End{}, err
 	}
 	defer w.close()
-	w.delays = delays
+	w.delays, w.wholeTree = delays, p.WholeTree
 	started(nil)
 	end, err = w.wait(cancel)
 	if ctx.Err() != nil {

@@ -27,6 +27,7 @@ type waiter struct {
 	outputs   [numFDs]io.Writer
 	exited    bool // the command can be reaped
 	cancelled bool // the context is done
+	wholeTree bool // see Plan
 	delays    delayReader
 	delay     time.Duration // how long the command had waited for a processor when the context was done
 	err       error         // why poll(2) has failed
@@ -52,7 +53,10 @@ func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 		w.delay = w.delays.treeDelay(w.pid)
 	}
 	killed, deadline := !w.exited, time.Now().Add(2*WaitDelay)
-	if killed {
+	switch {
+	case killed && w.wholeTree:
+		killTree(w.pid)
+	case killed:
 		KillGroup(w.pid)
 	}
 	if !w.pollUntil(deadline, func() bool { return w.exited }) {

@@ -32,7 +32,7 @@ type Config struct {
 	Path     string        `hcl:"path" doc:"file that is written, beside itself first and then renamed, so that readers see the old text or the new one; a relative path starts at the working directory"`
 	Command  []string      `hcl:"command,optional" doc:"program and its arguments that run after each change of the file, and once when the engine has started. There is no shell unless the command names one. It has failed unless its exit status is 0, and is run again then" default:"none"`
 	Interval time.Duration `hcl:"interval,optional,nonzero" doc:"least time from one run of the command to the next; what has changed meanwhile is in the next one" default:"1s" min:"10ms" max:"1h"`
-	Timeout  time.Duration `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed, and has failed" default:"10s" min:"10ms" max:"1h"`
+	Timeout  time.Duration `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed with its descendants, and has failed" default:"10s" min:"10ms" max:"1h"`
 }
 
 // Defaults and bounds of a Config.
@@ -234,6 +234,7 @@ func (r *Renderer) apply(ctx context.Context, text []byte) error {
 	if err != nil {
 		return err
 	}
+	plan.WholeTree = true // or the next run would be beside what this one has left
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
 	tail := &command.Tail{Max: maxOutput}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -183,6 +185,33 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 	testsync.Until(t, "success", func() bool { return status().Error == "" && status().Outputs > 0 })
 	has(t, path, "a 10.0.0.1 down 0 exec.exit\n")
 	stop()
+}
+
+// A command is killed with its descendants, also with those in a session of their own.
+func TestACommandIsKilledWithItsDescendants(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {
+		t.Skip("setsid is missing, or this is not Linux")
+	}
+	dir := t.TempDir()
+	pids := filepath.Join(dir, "pids")
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	inner := filepath.Join(dir, "inner")
+	gatewaytest.WriteFile(t, dir, "inner", "setsid sleep 1000 & echo $$ $! >> "+pids+"\nwait\n")
+	_, stop := run(t, s, Config{Template: list, Path: filepath.Join(dir, "out"), Timeout: time.Hour, Command: []string{"sh", "-c", "setsid sh " + inner + " & echo $! >> " + pids + "; wait"}})
+	var all []string
+	testsync.Until(t, "three descendants", func() bool {
+		text, _ := os.ReadFile(pids)
+		all = strings.Fields(string(text))
+		return len(all) == 3
+	})
+	stop()
+	for _, pid := range all {
+		testsync.Until(t, "the end of process "+pid, func() bool {
+			stat, err := os.ReadFile("/proc/" + pid + "/stat")
+			return err != nil || strings.Contains(string(stat), ") Z ") // init may be slow to reap it
+		})
+	}
 }
 
 // However often members change, the command runs at most once per interval.

@@ -178,8 +178,13 @@ func parseGroupQuery(text string) (q groupQuery, err error) {
 	return q, nil
 }
 
-// afterChange passes requests of /v1/groups/{name} to next: with a version in the query after
-// the group has another one, or the wait is over.
+// turnTimeout is how long a request with a version waits for its turn. A change ends the waits of many
+// at once.
+const turnTimeout = 10 * time.Second
+
+// afterChange passes requests of /v1/groups/{name} to next, as many at once as s.requests has room
+// for. With a version in the query it does so after the group has another one, or the wait is over,
+// and the request waits for its turn.
 func (s *Server) afterChange(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := parseGroupQuery(r.URL.RawQuery)
@@ -199,6 +204,11 @@ func (s *Server) afterChange(next http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 		}
+		if q.waits && !s.requests.acquireInTurn(r.Context()) || !q.waits && !s.requests.acquire() {
+			s.requests.refuse(w)
+			return
+		}
+		defer s.requests.release()
 		next(w, r)
 	}
 }

@@ -159,6 +159,51 @@ func TestWaitingRequestsAreBounded(t *testing.T) {
 	}
 }
 
+// gatedGroups are groups that are read for an answer once a gate is open. The first read of a
+// request decides whether it waits, the second one is for its answer.
+type gatedGroups struct {
+	*group.Groups
+	requests int64
+	reads    *atomic.Int64
+	gate     chan struct{}
+}
+
+func (g gatedGroups) Get(name string) *group.Group {
+	if g.reads.Add(1) > g.requests {
+		<-g.gate
+	}
+	return g.Groups.Get(name)
+}
+
+// A change ends all waits at once: requests take turns then, and none is refused.
+func TestAllThatWaitForAChangeAreAnswered(t *testing.T) {
+	e, _ := labeledEngine(t)
+	groups := group.New(group.Config{Engine: e})
+	if err := groups.Apply(map[string]group.Rule{"all": {}}); err != nil {
+		t.Fatal(err)
+	}
+	version := groups.Get("all").View().Version
+	gated := gatedGroups{groups, httpapi.MaxWaiters, new(atomic.Int64), make(chan struct{})}
+	address, end := serve(t, server(t, httpapi.Config{Engine: e, Groups: gated}))
+	client := &httpapi.Client{Base: "http://" + address, HTTP: &http.Client{Transport: &http.Transport{}}}
+	var asking sync.WaitGroup
+	for range httpapi.MaxWaiters {
+		asking.Go(func() {
+			if g, err := client.AwaitGroup(t.Context(), "all", version, time.Hour); err != nil || g.Version == version {
+				t.Errorf("the answer has version %d, %v", g.Version, err)
+			}
+		})
+	}
+	testsync.Until(t, "all to wait", func() bool { return gated.reads.Load() == httpapi.MaxWaiters })
+	if err := groups.Apply(map[string]group.Rule{"all": {Panic: 0.5}}); err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "the first answers", func() bool { return gated.reads.Load() == httpapi.MaxWaiters+httpapi.MaxRequests })
+	close(gated.gate)
+	asking.Wait()
+	_ = end()
+}
+
 // The members are those of the group's present rule, and the stream ends with the group.
 func TestEventsCanBeLimitedToAGroup(t *testing.T) {
 	e, _ := labeledEngine(t)

@@ -21,7 +21,7 @@ const DefaultListen = "127.0.0.1:9650"
 // Limits of a Server.
 const (
 	MaxConnections  = 256                     // open at once; a new one then takes the place of the one that is idle the longest
-	MaxRequests     = 16                      // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503
+	MaxRequests     = 16                      // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503, those for changes of a group after ten seconds
 	MaxSubscribers  = 32                      // event streams at once; any more get status 503
 	MaxWaiters      = 96                      // requests at once that wait for a change of a group; any more get status 503
 	MaxGroupWait    = time.Minute             // of such a request
@@ -149,7 +149,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("/v1/events", s.events)
 	mux.HandleFunc("POST /v1/plan", s.changes.limit(s.plan))
 	mux.HandleFunc("POST /v1/reload", s.changes.limit(s.reload))
-	mux.HandleFunc("/v1/groups/{name...}", s.afterChange(paced(s.requests.limit(s.group))))
+	mux.HandleFunc("/v1/groups/{name...}", s.afterChange(paced(http.HandlerFunc(s.group))))
 	handle := func(pattern string, h http.Handler) { mux.HandleFunc(pattern, paced(h)) }
 	handle("/v1/targets", s.lists.limit(s.targets))
 	handle("/v1/targets/{name...}", s.requests.limit(s.target))
@@ -199,15 +199,32 @@ func (s semaphore) acquire() bool {
 
 func (s semaphore) release() { <-s }
 
+// acquireInTurn waits for room, for turnTimeout at most, and returns false if there is none then.
+func (s semaphore) acquireInTurn(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	select {
+	case s <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // limit serves as many requests at once as the semaphore has room for.
 func (s semaphore) limit(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.acquire() {
-			w.Header().Set("Retry-After", "1")
-			respondError(w, http.StatusServiceUnavailable, "too many requests: the limit is %d at once", cap(s))
+			s.refuse(w)
 			return
 		}
 		defer s.release()
 		serve(w, r)
 	}
+}
+
+// refuse responds to a request for which there is no room.
+func (s semaphore) refuse(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	respondError(w, http.StatusServiceUnavailable, "too many requests: the limit is %d at once", cap(s))
 }

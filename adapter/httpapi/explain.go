@@ -25,6 +25,9 @@ func (t Target) Explain(now time.Time) []string {
 	if text := t.Instance.explain(now); text != "" {
 		all = append(all, text)
 	}
+	if t.DroppedLines > 0 {
+		all = append(all, fmt.Sprintf("Of its output %s were dropped: they came too fast, or could not be written.", counted(int64(t.DroppedLines), "line")))
+	}
 	probes := slices.Clone(t.Probes)
 	slices.SortStableFunc(probes, func(a, b Probe) int { return cmp.Compare(a.importance(), b.importance()) })
 	for _, p := range probes {

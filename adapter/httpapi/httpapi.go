@@ -67,6 +67,11 @@ type Config struct {
 	// Gateways returns how the gateways fare, sorted by name. Default: there are none.
 	Gateways func() []group.GatewayStatus
 
+	// DroppedLines returns how many lines of the output of a target's processes were dropped, and
+	// whether it has any. It must not block, and must be safe for concurrent use by multiple
+	// goroutines. Default: there are none.
+	DroppedLines func(target string) (lines uint64, isProcess bool)
+
 	// Alive returns an error while the engine does not run, Ready while it does not
 	// make attempts, or its verdicts are not to be trusted (engine.Health). They must not block, and must be safe for concurrent
 	// use by multiple goroutines. Default: never an error.

@@ -55,6 +55,7 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 		}
 		last = after
 		target := newTarget(t, MaxListText)
+		target.DroppedLines = s.droppedLines(t.Target)
 		if q.Probes {
 			target.Probes = newProbes(t.Probes, MaxListText)
 		}
@@ -112,8 +113,17 @@ func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 	for i := range t.Probes {
 		target.Probes[i].Settings = t.Probes[i].Settings
 	}
+	target.DroppedLines = s.droppedLines(name)
 	target.Explanation, target.Groups = target.Explain(time.Now()), s.groupsOf(t)
 	respond(w, target)
+}
+
+// droppedLines returns how many lines of the output of a target's processes were dropped.
+func (s *Server) droppedLines(target string) (lines uint64) {
+	if s.config.DroppedLines != nil {
+		lines, _ = s.config.DroppedLines(target)
+	}
+	return lines
 }
 
 // historySuffix is the end of the path of a target's history.

@@ -52,6 +52,8 @@ type Target struct {
 
 	Summary Summary `json:"summary"`
 
+	DroppedLines uint64 `json:"droppedLines,omitempty"` // of the output of its processes, since the engine started
+
 	// Probes are sorted by kind and name. /v1/targets has them only with
 	// ?probes=true, and truncates each detail to MaxListText bytes.
 	Probes []Probe `json:"probes,omitempty"`

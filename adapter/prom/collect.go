@@ -67,6 +67,11 @@ func (c *Collector) targets(ctx context.Context, s scrape) {
 	for t := range c.config.Engine.Select(ctx, engine.Filter{}) {
 		s.target(t)
 		c.targetLabels(s, t)
+		if c.config.DroppedLines != nil {
+			if lines, isProcess := c.config.DroppedLines(t.Target); isProcess {
+				s.counter(droppedLinesDesc, float64(lines), t.Target)
+			}
+		}
 		if c.config.Compatibility == probe.Kubelet {
 			kubelet.add(t, c.config.Engine.SuccessDurations)
 		}

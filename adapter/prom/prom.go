@@ -54,6 +54,10 @@ type Config struct {
 	// Gateways returns how the gateways fare. Each scrape calls it. Default: no gateways.
 	Gateways func() []group.GatewayStatus
 
+	// DroppedLines returns how many lines of the output of a target's processes were dropped, and
+	// whether it has any. Each scrape calls it for each target. Default: the metric is left out.
+	DroppedLines func(target string) (lines uint64, isProcess bool)
+
 	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
 	// calls it. Default: no plugins.
 	Plugins func() []stats.Plugin

@@ -122,6 +122,18 @@ sonde_target_started{target="shop/web/nginx"} 1
 	compare(t, prom.Config{Engine: shop()}, want, "sonde_target_live", "sonde_target_ready", "sonde_target_restarts_total", "sonde_target_started")
 }
 
+func TestDroppedLinesOfProcesses(t *testing.T) {
+	want := `
+# HELP sonde_process_log_lines_dropped_total Total number of lines of the output of the target's processes that were dropped because they came too fast or could not be written.
+# TYPE sonde_process_log_lines_dropped_total counter
+sonde_process_log_lines_dropped_total{target="shop/web/nginx"} 7
+`
+	const name = "sonde_process_log_lines_dropped_total"
+	dropped := func(target string) (uint64, bool) { return 7, target == "shop/web/nginx" }
+	compare(t, prom.Config{Engine: shop(), DroppedLines: dropped}, want, name)
+	compare(t, prom.Config{Engine: shop()}, "", name)
+}
+
 func TestAttemptMetricsByOutcome(t *testing.T) {
 	want := `
 # HELP sonde_attempt_duration_seconds Duration of attempts in seconds, including retries.

@@ -212,7 +212,7 @@ func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted 
 	ending, release := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer release(nil)
 	defer context.AfterFunc(ctx, func() { release(restart.ErrReleased) })()
-	return newDriver(Config{Target: now.Target, AdoptDir: dir, Log: log}).end(ending, now, nil)
+	return newDriver(Config{Target: now.Target, AdoptDir: dir, Logger: log}).end(ending, now, nil)
 }
 
 // end ends an instance that an earlier engine has left running. Requests can only shorten
@@ -254,6 +254,7 @@ func (d *Driver) adopt(workDir string, stop restart.StopSettings) (*guard.Adopt,
 	return &guard.Adopt{
 		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest, WorkDir: workDir,
 		Interval: d.findInterval, Linger: d.linger, Grace: stop.GracePeriod, StopSignal: syscall.Signal(stop.Signal),
+		Log: d.output.guardLog,
 	}, nil
 }
 

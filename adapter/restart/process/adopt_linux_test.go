@@ -34,7 +34,7 @@ func adoptable(t *testing.T, dir, script string, log *testsync.Buffer) *Driver {
 	survivor, _ := survivors(t, guards).Of("web")
 	d, err := New(Config{
 		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: guards, Survivor: survivor, Dir: dir,
-		Log: slog.New(slog.NewTextHandler(log, nil)), LinesPerSecond: 1000,
+		Logger: slog.New(slog.NewTextHandler(log, nil)), LinesPerSecond: 1000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -835,7 +835,7 @@ func killedGuard(t *testing.T, log *testsync.Buffer) *instance {
 	dir := t.TempDir()
 	setPopulated(t, dir, "1")
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	d := newDriver(Config{Target: "web", Log: logger})
+	d := newDriver(Config{Target: "web", Logger: logger})
 	i := d.newInstance()
 	i.guardConn = &guardConn{}
 	i.tree = guard.Tree{Pid: os.Getpid(), Cgroup: guard.Cgroup(dir)}

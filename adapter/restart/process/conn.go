@@ -33,7 +33,7 @@ type guardConn struct {
 var unreaped sync.Map
 
 // startGuard starts a guard, and has it start a command.
-func startGuard(target string, start guard.Start, streams [2]*lineLogger) (_ *guardConn, err error) {
+func startGuard(target string, start guard.Start, streams [2]stream) (_ *guardConn, err error) {
 	socket, guardSocket, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 }
 
 // run reads the reports and the outputs until the guard has ended, or close is called.
-func (c *guardConn) run(streams [2]*lineLogger, reports io.Reader) {
+func (c *guardConn) run(streams [2]stream, reports io.Reader) {
 	c.orders, c.reports = json.NewEncoder(c.socket), readReports(reports)
 	for n, output := range c.outputs {
 		c.copying.Go(func() { _, _ = streams[n].ReadFrom(output) })

@@ -54,7 +54,8 @@ type instance struct {
 	*guardConn
 	log     *slog.Logger
 	tail    *command.Tail
-	streams [2]*lineLogger
+	output  output
+	streams [2]stream
 
 	releaseRoom func()           // that a guard and its command need, and have once they run
 	tree        guard.Tree       // zero before the command runs
@@ -127,11 +128,26 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 var removeLeftCgroups = sync.OnceFunc(guard.RemoveLeftCgroups)
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Log, tail: &command.Tail{Max: maxOutput}, stops: d.stops, releaseRoom: func() {}}
+	i := &instance{log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, stops: d.stops, releaseRoom: func() {}}
 	for n, name := range []string{"stdout", "stderr"} {
-		i.streams[n] = &lineLogger{log: d.config.Log.With("stream", name), tail: i.tail, perSecond: d.config.LinesPerSecond}
+		i.streams[n] = d.output.stream(name, i.tail)
 	}
 	return i
+}
+
+// close lets the instance go. The next reader of its output goes on where this one stops.
+func (i *instance) close() {
+	i.finishOutputs(0)
+	i.endStreams()
+	i.guardConn.close()
+}
+
+// endStreams writes what was read of the outputs.
+func (i *instance) endStreams() {
+	for _, s := range i.streams {
+		s.end()
+	}
+	i.output.flush()
 }
 
 func (i *instance) watch(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
@@ -194,6 +210,7 @@ func (i *instance) hasStarted(r guard.Report) {
 	i.tree, i.notAdopted = r.Tree, r.NotAdopted != ""
 	i.closeStderr()
 	i.releaseRoom()
+	i.output.droppedWithoutEngine(r.Dropped)
 	if i.notAdopted {
 		i.log.Warn("process will end with the engine, although adopt is set: the directory of its guard takes no files", "pid", r.Pid, "error", r.NotAdopted)
 	}
@@ -228,9 +245,7 @@ func (i *instance) order(o guard.Order) {
 // exit waits for a guard that ends.
 func (i *instance) exit(code int, err error) restart.Exit {
 	i.wait() // its reports say more than its status
-	for _, stream := range i.streams {
-		stream.end()
-	}
+	i.endStreams()
 	return restart.Exit{Code: code, Err: err, Output: probe.CleanText(i.tail.String(), maxOutput)}
 }
 

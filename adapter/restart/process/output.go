@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
@@ -21,6 +22,7 @@ type lineLogger struct {
 	log       *slog.Logger
 	tail      *command.Tail // gets everything
 	perSecond int
+	total     *atomic.Uint64 // lines that were dropped, of all streams of the target
 
 	lineMu  sync.Mutex  // guards the fields below
 	line    []byte      // the current line so far, at most maxLine
@@ -72,7 +74,7 @@ func (l *lineLogger) add(p []byte) {
 
 // flush logs the current line, or counts it as dropped.
 func (l *lineLogger) flush() {
-	text, cut := probe.CleanText(string(l.line), maxLine), l.cut
+	line, cut := l.line, l.cut
 	l.line, l.cut = l.line[:0], 0
 	if l.ended {
 		return
@@ -86,6 +88,7 @@ func (l *lineLogger) flush() {
 		return
 	}
 	l.records++
+	text := probe.CleanText(string(line), maxLine)
 	if cut > 0 {
 		l.log.Info(text, "truncated_bytes", cut)
 		return
@@ -95,6 +98,7 @@ func (l *lineLogger) flush() {
 
 func (l *lineLogger) drop() {
 	l.dropped++
+	l.total.Add(1)
 	if l.timer == nil {
 		l.timer = time.AfterFunc(time.Second-time.Since(l.window), func() {
 			l.lineMu.Lock()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,13 +40,13 @@ func (s *said) all() string {
 	return strings.Join(s.lines, "|")
 }
 
-func stream(perSecond int) (*lineLogger, *said) {
+func lineStream(perSecond int) (*lineLogger, *said) {
 	s := new(said)
-	return &lineLogger{log: slog.New(s), tail: &command.Tail{Max: maxOutput}, perSecond: perSecond}, s
+	return &lineLogger{log: slog.New(s), tail: &command.Tail{Max: maxOutput}, perSecond: perSecond, total: new(atomic.Uint64)}, s
 }
 
 func TestLinesAreLoggedOneByOne(t *testing.T) {
-	l, log := stream(10)
+	l, log := lineStream(10)
 	for _, piece := range []string{"one\ntw", "o", "\n\nbell\a\r\nlast"} {
 		if n, err := l.Write([]byte(piece)); n != len(piece) || err != nil {
 			t.Errorf("Write(%q) = %d, %v", piece, n, err)
@@ -62,7 +63,7 @@ func TestLinesAreLoggedOneByOne(t *testing.T) {
 }
 
 func TestLongLineIsTruncatedAndLogged(t *testing.T) {
-	l, log := stream(10)
+	l, log := lineStream(10)
 	for range 100 {
 		_, _ = l.Write([]byte(strings.Repeat("x", 1000)))
 	}
@@ -78,7 +79,7 @@ func TestLongLineIsTruncatedAndLogged(t *testing.T) {
 
 func TestDroppedLinesAreCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, log := stream(2)
+		l, log := lineStream(2)
 		_, _ = l.Write([]byte(strings.Repeat("x\n", 10)))
 		if got := log.all(); got != "INFO x|INFO x" {
 			t.Errorf("in the first second: %q", got)
@@ -97,7 +98,7 @@ func TestDroppedLinesAreCountedAndLogged(t *testing.T) {
 
 func TestNothingIsLoggedAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, log := stream(1)
+		l, log := lineStream(1)
 		_, _ = l.Write([]byte("a\nb\n"))
 		l.end()
 		before := log.all()

@@ -13,7 +13,8 @@
 // With Config.Adopt the guard outlives the engine, however it ends, and so does the
 // command. The guard then holds the command's outputs, and listens on a socket in a
 // private directory: the next engine attaches to it, and goes on with the same instance.
-// While there is no engine the outputs are discarded, and the guard keeps the exit status.
+// While there is no engine the guard writes the outputs to the log file, or counts the lines that it
+// discards, and keeps the exit status.
 //
 // Other systems than Linux have no subreapers: there, only the command's process
 // group is killed.
@@ -23,7 +24,8 @@
 //
 // Files: instance.go runs an instance by its guard, conn.go is the connection to the guard,
 // adopt_linux.go finds the guards that have outlived their engine, directory_linux.go the
-// directory where they are found, and output.go logs the command's output. The guard is package guard.
+// directory where they are found; log.go says where the command's output goes, and output.go writes it
+// there. The guard is package guard.
 package process
 
 import (
@@ -79,11 +81,16 @@ type Config struct {
 	// starts none. Default: none.
 	Elsewhere func() error `json:"-"`
 
-	// Log gets a record for each line of output: the line, with the attributes
-	// target and stream (stdout or stderr). Default: none.
-	Log *slog.Logger
+	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log"`
 
-	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero" doc:"lines of each output stream that are logged in a second; the log counts those that were dropped" default:"100" min:"1"`
+	// Logger gets a record for each line of output without Log: the line, with the attributes
+	// target and stream (stdout or stderr). Default: none.
+	Logger *slog.Logger `json:"-"`
+
+	// Outputs counts the lines of the output that were dropped. Default: they are only logged.
+	Outputs *Outputs `json:"-"`
+
+	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero" doc:"lines of each output stream that are records of the engine's log in a second; the log counts those that were dropped" default:"100" min:"1"`
 }
 
 // DefaultLinesPerSecond is the default of Config.LinesPerSecond.
@@ -96,6 +103,7 @@ type Driver struct {
 	config  Config
 	command command.Command
 	digest  string
+	output  output
 
 	findInterval time.Duration             // see guard.Adopt
 	linger       time.Duration             // see guard.Adopt
@@ -115,6 +123,7 @@ func (c Config) Check() error {
 	if c.LinesPerSecond < 0 {
 		wrong.Add("lines_per_second", "must be 1 or more")
 	}
+	c.Log.check(&wrong)
 	if c.Adopt && !guard.IsSubreaper {
 		wrong.Add("adopt", "needs Linux")
 	}
@@ -136,13 +145,17 @@ func New(c Config) (*Driver, error) {
 func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest(), findInterval: findInterval, linger: linger, stops: make(chan restart.StopSettings, 1)}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler)).With("target", c.Target)
+	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, stops: make(chan restart.StopSettings, 1)}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.
 func (c Config) digest() string {
-	text, _ := json.Marshal([]any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup}) // no value of these types is without
+	parts := []any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup}
+	if c.Log != nil { // or else the digest is that of older releases
+		parts = append(parts, c.Log)
+	}
+	text, _ := json.Marshal(parts) // no value of these types is without
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

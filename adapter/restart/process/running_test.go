@@ -43,8 +43,8 @@ type running struct {
 func begin(t *testing.T, c Config) *running {
 	t.Helper()
 	log := new(testsync.Buffer)
-	if c.Log == nil {
-		c.Log = slog.New(slog.NewTextHandler(log, nil))
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}
 	l := run(t, driver(t, c))
 	l.log = log

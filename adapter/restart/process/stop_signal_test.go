@@ -25,7 +25,7 @@ import (
 func beginWith(t *testing.T, c Config, s syscall.Signal) *running {
 	t.Helper()
 	log := new(testsync.Buffer)
-	c.Log, c.LinesPerSecond = slog.New(slog.NewTextHandler(log, nil)), 1000
+	c.Logger, c.LinesPerSecond = slog.New(slog.NewTextHandler(log, nil)), 1000
 	d := driver(t, c)
 	d.SetStop(restart.StopSettings{GracePeriod: testsync.Timeout, Signal: restart.StopSignal(s)})
 	l := run(t, d)
@@ -100,7 +100,7 @@ func TestTheStopSignalComesFirst(t *testing.T) {
 func TestAChangeOfTheStopSignalNeedsNoRestart(t *testing.T) {
 	log := new(testsync.Buffer)
 	c := sh(`trap "echo got int; exit 9" INT; echo ready; while :; do sleep 0.01; done`)
-	c.Log = slog.New(slog.NewTextHandler(log, nil))
+	c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	d := driver(t, c)
 	l := run(t, d)
 	l.log = log

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -65,6 +66,7 @@ type daemon struct {
 	statePath  string                         // absolute, of the file that a symbolic link names
 	left       store.Restored                 // by the previous engine, until it is applied
 	processes  *process.Directory             // of those that outlive the engine; nil for none
+	outputs    process.Outputs                // lines of processes that were dropped
 	located    atomic.Pointer[[]byte]         // the location of processes, for the state file
 	opening    chan openedDir                 // will have processes, once the disk responds; nil if nothing is opened
 	survivors  process.Survivors              // processes that the previous engine has left running
@@ -155,6 +157,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engi
 		if err != nil {
 			return changes, err
 		}
+		d.outputs.Keep(func(target string) bool { _, kept := units[target]; return kept })
 		return changes, d.restarts.Apply(units)
 	})
 }
@@ -171,6 +174,7 @@ func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (eng
 			return changes, err
 		}
 		countKept(&changes, c)
+		d.outputs.Keep(func(target string) bool { return !slices.Contains(c.Removed.Targets, target) })
 		return changes, d.restarts.Change(units, c.Removed.Targets)
 	})
 }
@@ -270,19 +274,20 @@ func (d *daemon) listen() (err error) {
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses,
+			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, DroppedLines: d.outputs.Dropped,
 		}).Handler(),
-		Probe:      d.probes,
-		Groups:     d.groups,
-		Gateways:   d.gateways.Statuses,
-		Alive:      d.alive,
-		Ready:      d.ready,
-		Reload:     d.requestReload,
-		Plan:       d.requestPlan,
-		LastReload: d.reloads,
-		Operate:    d.operate,
-		Listen:     d.settings.Listen,
-		Logger:     d.log,
+		Probe:        d.probes,
+		Groups:       d.groups,
+		Gateways:     d.gateways.Statuses,
+		Alive:        d.alive,
+		Ready:        d.ready,
+		Reload:       d.requestReload,
+		Plan:         d.requestPlan,
+		LastReload:   d.reloads,
+		Operate:      d.operate,
+		DroppedLines: d.outputs.Dropped,
+		Listen:       d.settings.Listen,
+		Logger:       d.log,
 	}
 	scheme := "http"
 	if d.settings.Listen != "" {

@@ -114,8 +114,9 @@ func (d *daemon) driver(name string, t config.Target, plan bool) (restart.Driver
 				return nil, err
 			}
 		}
-		c.Target, c.Log, c.AdoptDir = name, d.log, d.processes.Path()
+		c.Target, c.Logger, c.Outputs, c.AdoptDir = name, d.log, &d.outputs, d.processes.Path()
 		if plan {
+			c.Outputs = nil
 			c.AdoptDir = cmp.Or(c.AdoptDir, handlers.ProcessDir(d.settings.State))
 		}
 		c.Survivor, _ = d.survivors.Of(name)

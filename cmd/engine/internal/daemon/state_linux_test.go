@@ -64,7 +64,7 @@ func (d *daemon) process(t *testing.T, script string) *process.Driver {
 	t.Helper()
 	survivor, _ := d.survivors.Of("web")
 	driver, err := process.New(process.Config{
-		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: d.processes.Path(), Survivor: survivor, Log: d.log,
+		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: d.processes.Path(), Survivor: survivor, Logger: d.log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,8 +30,15 @@ func lookUp(o *config.Options) {
 }
 
 // warnOfDriver returns a warning about each of the program, the directory and the user
-// of a process or restart block that this machine does not have.
-func warnOfDriver(v config.Values) error { return missing(commandOf(v)) }
+// of a process or restart block that this machine does not have. It also warns of a limit of the
+// engine's log, to which no lines go.
+func warnOfDriver(v config.Values) error {
+	err := missing(commandOf(v))
+	if v["log"] != nil && v["lines_per_second"] != nil {
+		err = errors.Join(err, &probe.FieldError{Field: "lines_per_second", Problem: "has no effect, since log keeps the lines out of the engine's log", Hint: "remove it, or the log block"})
+	}
+	return err
+}
 
 // warnOfNoRestart warns of a restart block whose command restart_policy forbids: probes are
 // all that would run it. It also warns of a signal that the command would have to send.

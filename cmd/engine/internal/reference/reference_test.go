@@ -260,6 +260,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"target.termination_grace_period": restart.DefaultTerminationGracePeriod,
 		"target.back_off.initial":         restart.DefaultInitialBackOff, "target.back_off.max": restart.DefaultMaxBackOff,
 		"target.back_off.reset": restart.DefaultBackOffReset, "restart.timeout": command.DefaultTimeout,
+		"process.log.max_size": size * process.DefaultLogSize, "process.log.max_files": process.DefaultLogFiles,
 		"process.lines_per_second": process.DefaultLinesPerSecond, "tcp.keepalive.count": tcpprobe.DefaultKeepAliveCount,
 		"tcp.keepalive.idle": tcpprobe.DefaultKeepAliveIdle, "tcp.keepalive.interval": tcpprobe.DefaultKeepAliveInterval,
 	} {

@@ -10,10 +10,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/logfile"
 )
 
 // adoption lets engines attach to a guard whose command outlives its engine, one after
@@ -23,13 +26,18 @@ type adoption struct {
 	dir         *os.File
 	description *os.File // locked
 	listener    *os.File
-	outputs     [2]*os.File // the read ends
-	started     time.Time   // when the command was started; zero before
+	outputs     [2]*os.File   // the read ends
+	log         *logfile.File // nil to discard the outputs
+	dropped     atomic.Uint64 // lines of the outputs, since the last engine
+	started     time.Time     // when the command was started; zero before
 }
 
 // openAdoption makes this guard the only one that has the name, and opens its socket.
 func openAdoption(a Adopt) (_ *adoption, err error) {
 	o := &adoption{adopt: a, outputs: [2]*os.File{os.NewFile(stdoutFile, "stdout"), os.NewFile(stderrFile, "stderr")}}
+	if a.Log != nil {
+		o.log = logfile.New(*a.Log, &o.dropped, func(error) {}) // the next engine says how many lines were dropped
+	}
 	if o.dir, err = os.Open(a.Dir); err != nil {
 		return nil, err
 	}
@@ -235,7 +243,7 @@ func (a *adoption) accept(hello Report, ended func() bool) (e engine, ok bool) {
 
 // nextEngine waits for a connection. It returns nil where accept gives up.
 func (a *adoption) nextEngine(ended func() bool) *os.File {
-	defer a.discard()()
+	defer a.readOutputs()()
 	var since time.Time // when the command was found to have ended
 	for !a.isLost() {
 		if now := time.Now(); !ended() {
@@ -278,23 +286,46 @@ func acceptFrom(listener *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "engine"), nil
 }
 
-// discard reads the outputs until stop is called.
-func (a *adoption) discard() (stop func()) {
+// flushTimeout is how long a new engine waits for the lines that the guard has read.
+const flushTimeout = 500 * time.Millisecond
+
+// readOutputs reads the outputs until stop is called: into the log file, or else it counts their
+// lines and discards them.
+func (a *adoption) readOutputs() (stop func()) {
 	var readers sync.WaitGroup
 	for _, output := range a.outputs {
 		_ = output.SetReadDeadline(time.Time{})
-		readers.Go(func() { _, _ = io.Copy(io.Discard, output) })
+		readers.Go(func() { a.readOutput(output) })
 	}
 	return func() {
 		for _, output := range a.outputs {
 			_ = output.SetReadDeadline(time.Now())
 		}
 		readers.Wait()
+		if a.log != nil {
+			a.log.Flush(flushTimeout)
+		}
 	}
 }
 
+func (a *adoption) readOutput(output *os.File) {
+	if a.log == nil {
+		_, _ = io.Copy(logfile.Counter{Dropped: &a.dropped}, output)
+		return
+	}
+	lines := logfile.Lines{File: a.log}
+	_, _ = io.Copy(&lines, output)
+	lines.End()
+}
+
 // greet sends an engine of the same user the first report and the outputs.
-func (a *adoption) greet(engine *os.File, hello Report) error {
+func (a *adoption) greet(engine *os.File, hello Report) (err error) {
+	hello.Dropped = a.dropped.Swap(0)
+	defer func() {
+		if err != nil {
+			a.dropped.Add(hello.Dropped)
+		}
+	}()
 	text, err := json.Marshal(hello)
 	if err != nil {
 		return err

@@ -16,4 +16,4 @@ func (a *adoption) abandon()                    {}
 
 func (a *adoption) accept(Report, func() bool) (engine, bool) { return engine{}, false }
 
-func (a *adoption) discard() (stop func()) { return func() {} }
+func (a *adoption) readOutputs() (stop func()) { return func() {} }

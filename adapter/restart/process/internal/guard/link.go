@@ -39,7 +39,7 @@ func (l *link) attend(e engine) {
 // endUnfound ends the command of a guard that no engine can find.
 func (l *link) endUnfound() {
 	defer l.adoption.remove()
-	defer l.adoption.discard()()
+	defer l.adoption.readOutputs()()
 	select {
 	case l.orders <- Order{Signal: Terminate, Grace: l.adoption.adopt.Grace, StopSignal: l.adoption.adopt.StopSignal}:
 		<-l.last

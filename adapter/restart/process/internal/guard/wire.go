@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/logfile"
 )
 
 // The engine and a guard exchange JSON over a socket: the engine sends orders, the guard
@@ -49,6 +50,8 @@ type Adopt struct {
 	// command and does not want it. StopSignal is by which the command is asked to exit then.
 	Grace      time.Duration
 	StopSignal syscall.Signal `json:",omitempty"`
+
+	Log *logfile.Config `json:",omitempty"` // of the output while no engine is attached; nil to discard it
 }
 
 // The endings of the two files of a guard that outlives its engine.
@@ -99,6 +102,7 @@ type Report struct {
 	Shortage bool   `json:",omitempty"` // of Error: this machine lacks resources, the command is not at fault
 	ID       string `json:",omitempty"` // of the instance: Pid and Start.Suffix
 	Tree
+	Dropped    uint64 `json:",omitempty"` // lines of the output, since the last engine
 	NotAdopted string `json:",omitempty"` // why it ends with the engine although Start.Adopt is set: its directory takes no files
 
 	Ended  bool `json:",omitempty"`

@@ -1,0 +1,215 @@
+package process
+
+import (
+	"cmp"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/bytesize"
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/logfile"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Log says where the lines of a process's output go, as they are. Either File or Stdout is set.
+type Log struct {
+	File     string `hcl:"file,optional" doc:"absolute path of a file that lines are appended to, of both output streams; created with mode 0640. When it is full it becomes file.1, and file.1 becomes file.2. Several targets may have the same file" default:"none" json:",omitempty"`
+	MaxSize  int64  `hcl:"max_size,optional,nonzero,bytes" doc:"size at which a new file begins" default:"10MiB" min:"64KiB" json:",omitempty"`
+	MaxFiles int    `hcl:"max_files,optional,nonzero" doc:"how many files are kept, with the one that is written" default:"5" min:"1" max:"1000" json:",omitempty"`
+	Stdout   bool   `hcl:"stdout,optional" doc:"writes the lines to the standard output of the engine, for a container or systemd's journal; the engine's log is on standard error" default:"false" json:",omitempty"`
+}
+
+// Defaults and limits of a Log.
+const (
+	DefaultLogSize  = 10 << 20
+	DefaultLogFiles = 5
+	MinLogSize      = 64 << 10
+	MaxLogFiles     = 1000
+)
+
+// check adds what is wrong with a log block. The nil Log is valid.
+func (l *Log) check(wrong *probe.FieldErrors) {
+	if l == nil {
+		return
+	}
+	switch {
+	case l.File == "" && !l.Stdout:
+		wrong.Add("log", `needs a file or stdout; write file = "/var/log/….log"`)
+	case l.File != "" && l.Stdout:
+		wrong.Add("log.stdout", "must not be set with file: the lines go to one of them")
+	case l.File != "" && !filepath.IsAbs(l.File):
+		wrong.Add("log.file", `is %q; it must be an absolute path, such as "/var/log/%s"`, l.File, filepath.Base(l.File))
+	}
+	if l.MaxSize != 0 && l.MaxSize < MinLogSize {
+		wrong.Add("log.max_size", "is %v; it must be at least %v", bytesize.Size(l.MaxSize), bytesize.Size(MinLogSize))
+	}
+	if l.MaxFiles < 0 || l.MaxFiles > MaxLogFiles {
+		wrong.Add("log.max_files", "is %d; it must be from 1 to %d", l.MaxFiles, MaxLogFiles)
+	}
+}
+
+// Outputs counts, for each target, the lines of its processes' output that were dropped: they came
+// too fast, or the disk was full or did not respond. The zero value is ready. Its methods may be
+// called concurrently.
+type Outputs struct {
+	countersMu sync.Mutex
+	dropped    map[string]*atomic.Uint64
+}
+
+// Dropped returns how many lines of a target were dropped since the start of the program, and whether
+// the target has a process.
+func (o *Outputs) Dropped(target string) (lines uint64, isProcess bool) {
+	o.countersMu.Lock()
+	defer o.countersMu.Unlock()
+	if n := o.dropped[target]; n != nil {
+		return n.Load(), true
+	}
+	return 0, false
+}
+
+// Keep forgets the targets that are not wanted.
+func (o *Outputs) Keep(wanted func(target string) bool) {
+	o.countersMu.Lock()
+	defer o.countersMu.Unlock()
+	maps.DeleteFunc(o.dropped, func(target string, _ *atomic.Uint64) bool { return !wanted(target) })
+}
+
+// of returns the counter of a target. The nil Outputs has one that nobody reads.
+func (o *Outputs) of(target string) *atomic.Uint64 {
+	if o == nil {
+		return new(atomic.Uint64)
+	}
+	o.countersMu.Lock()
+	defer o.countersMu.Unlock()
+	n := o.dropped[target]
+	if n == nil {
+		n = new(atomic.Uint64)
+		if o.dropped == nil {
+			o.dropped = map[string]*atomic.Uint64{}
+		}
+		o.dropped[target] = n
+	}
+	return n
+}
+
+// output is where the lines of all instances of a driver go.
+type output struct {
+	log       *slog.Logger
+	perSecond int
+	file      *logfile.File   // nil for the log of the engine
+	guardLog  *logfile.Config // of the guard while no engine is attached; nil if it discards the output
+	dropped   *atomic.Uint64  // lines
+	notes     *dropNotes
+}
+
+func newOutput(c Config) output {
+	o := output{log: c.Logger, perSecond: c.LinesPerSecond, dropped: c.Outputs.of(c.Target)}
+	if c.Log == nil {
+		return o
+	}
+	to := logfile.Config{Path: c.Log.File, MaxSize: cmp.Or(c.Log.MaxSize, DefaultLogSize), MaxFiles: cmp.Or(c.Log.MaxFiles, DefaultLogFiles)}
+	if to.Path != "" {
+		o.guardLog = &to
+	}
+	log := c.Logger.With("file", cmp.Or(c.Log.File, "stdout"))
+	o.notes = &dropNotes{log: log, dropped: o.dropped}
+	o.notes.noted.Store(o.dropped.Load())
+	o.file = logfile.New(to, o.dropped, func(err error) {
+		if err != nil {
+			log.Error("log file of the process cannot be written, trying again", "error", err)
+			return
+		}
+		log.Info("log file of the process is written again")
+	})
+	return o
+}
+
+// stream returns the writer of one of the two output streams of an instance.
+func (o output) stream(name string, tail *command.Tail) stream {
+	if o.file == nil {
+		return &lineLogger{log: o.log.With("stream", name), tail: tail, perSecond: o.perSecond, total: o.dropped}
+	}
+	return &fileStream{lines: logfile.Lines{File: o.file}, tail: tail, notes: o.notes}
+}
+
+// flushTimeout is how long the end of an instance waits for lines that are not written yet.
+const flushTimeout = 500 * time.Millisecond
+
+// flush waits until the lines are in the file, for flushTimeout at most.
+func (o output) flush() {
+	if o.file != nil {
+		o.file.Flush(flushTimeout)
+		o.notes.note(true)
+	}
+}
+
+// droppedWithoutEngine counts lines that were dropped while no engine was attached to the guard.
+func (o output) droppedWithoutEngine(lines uint64) {
+	if lines > 0 {
+		o.dropped.Add(lines)
+		if o.notes != nil {
+			o.notes.noted.Add(lines)
+		}
+		o.log.Warn("output lines dropped while no engine ran", "dropped", lines)
+	}
+}
+
+// stream takes one of the output streams of an instance.
+type stream interface {
+	io.ReaderFrom
+	end() // writes what ReadFrom has kept, such as an unfinished line
+}
+
+// fileStream writes a stream to a log file.
+type fileStream struct {
+	lines logfile.Lines
+	tail  *command.Tail // gets everything
+	notes *dropNotes
+}
+
+// ReadFrom copies r until it ends.
+func (s *fileStream) ReadFrom(r io.Reader) (int64, error) {
+	return command.CopySmall(s, r, 4<<10)
+}
+
+// Write takes the next bytes of the stream. It never returns an error.
+func (s *fileStream) Write(p []byte) (int, error) {
+	_, _ = s.tail.Write(p)
+	_, _ = s.lines.Write(p)
+	s.notes.note(false)
+	return len(p), nil
+}
+
+func (s *fileStream) end() { s.lines.End() }
+
+// dropNotePeriod is the time between two log records about dropped lines.
+const dropNotePeriod = 10 * time.Second
+
+// dropNotes logs how many lines were dropped.
+type dropNotes struct {
+	log     *slog.Logger
+	dropped *atomic.Uint64
+	noted   atomic.Uint64 // of dropped
+
+	noteMu sync.Mutex
+	last   time.Time // when a record was written
+}
+
+// note logs the lines that were dropped since the last record, if it is due or the last one.
+func (n *dropNotes) note(last bool) {
+	if n.dropped.Load() == n.noted.Load() {
+		return
+	}
+	n.noteMu.Lock()
+	defer n.noteMu.Unlock()
+	if now := time.Now(); last || now.Sub(n.last) >= dropNotePeriod {
+		dropped := n.dropped.Load()
+		n.log.Warn("log file of the process cannot keep up, lines dropped", "dropped", dropped-n.noted.Swap(dropped))
+		n.last = now
+	}
+}

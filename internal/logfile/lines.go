@@ -1,0 +1,39 @@
+package logfile
+
+import "bytes"
+
+// maxUnfinished bounds a line that is kept until its end arrives, in bytes. A longer one is written
+// in pieces, between which lines of another stream may come.
+const maxUnfinished = 16 << 10
+
+// Lines passes a stream on to a File by whole lines, so that those of several streams do not mix.
+// One goroutine uses it.
+type Lines struct {
+	File *File
+
+	unfinished []byte
+}
+
+// Write takes the next bytes of the stream. It returns len(p) and no error.
+func (l *Lines) Write(p []byte) (int, error) {
+	whole := bytes.LastIndexByte(p, '\n') + 1
+	if whole > 0 {
+		lines := p[:whole]
+		if len(l.unfinished) > 0 {
+			lines = append(l.unfinished, lines...)
+		}
+		_, _ = l.File.Write(lines)
+		l.unfinished = l.unfinished[:0]
+	}
+	l.unfinished = append(l.unfinished, p[whole:]...)
+	if len(l.unfinished) > maxUnfinished {
+		l.End()
+	}
+	return len(p), nil
+}
+
+// End writes the unfinished line as it is.
+func (l *Lines) End() {
+	_, _ = l.File.Write(l.unfinished)
+	l.unfinished = l.unfinished[:0]
+}

@@ -181,6 +181,7 @@ func (sc *scheduler) remove(s *slot) {
 		sc.updateDependents(s.target.name)
 	}
 	s.mu.Lock()
+	sc.outcomesSize -= s.outcomesSize()
 	s.removed, s.next = true, 0
 	if s.rare != nil {
 		s.rare.gauge.set(probe.Undecided)
@@ -228,6 +229,7 @@ func (sc *scheduler) replace(c change) {
 		s.publish(sc.clock.now())
 	}
 	s.mu.Unlock()
+	sc.forgetOutcomes(s)
 	sc.setHost(s, c.host)
 	if changed || c.labels {
 		sc.notify(c.id, probeChanged)

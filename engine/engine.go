@@ -40,6 +40,7 @@
 //	attempt.go      one attempt, and Once
 //	read.go         Status, Target: what readers get
 //	gauge.go        Watch and WatchTarget: what the fastest readers get
+//	outcomes.go     Outcomes: the outcomes of the latest attempts of each probe
 //	history.go      History: the latest transitions of each target
 //	subscribe.go    Subscribe and SubscribeTargets: what subscribers get
 //	status.go       the types Status, TargetStatus and Changes
@@ -128,6 +129,10 @@ type Config struct {
 	// HistoryChanged is called when a target has another Transition (see Engine.History). It
 	// must not block, and must be safe for concurrent use by multiple goroutines. Default: none.
 	HistoryChanged func(target string)
+
+	// OutcomesChanged is called when Engine.Outcomes of a target has another run, or a run that has
+	// become twice as long: often enough to write them to a disk. It is called as HistoryChanged is.
+	OutcomesChanged func(target string)
 }
 
 // Defaults of a Config.

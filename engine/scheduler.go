@@ -54,7 +54,12 @@ type scheduler struct {
 
 	history        history
 	historyChanged func(target string) // nil: no one follows histories
-	redact         func(text string) string
+
+	outcomesSize    int                 // bytes of the outcomes of all probes
+	recorded        []string            // targets of whose probes outcomes were recorded, to be told by unlock
+	outcomesChanged func(target string) // nil: no one follows outcomes
+
+	redact func(text string) string
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
@@ -80,8 +85,9 @@ func newScheduler(c Config, r *registry) *scheduler {
 		targetSubs: map[*Subscription]struct{}{},
 		closers:    closers{handlers: map[io.Closer]*closable{}},
 
-		historyChanged: c.HistoryChanged,
-		redact:         c.Redact,
+		historyChanged:  c.HistoryChanged,
+		outcomesChanged: c.OutcomesChanged,
+		redact:          c.Redact,
 	}
 }
 
@@ -103,13 +109,16 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 }
 
 // unlock unlocks mu. Then it closes the handlers that were released while it was held, writes
-// the log lines of what happened, and tells whose history has changed: all may block.
+// the log lines of what happened, and tells whose history or outcomes have changed: all may block.
 func (sc *scheduler) unlock() {
-	lines, unused, pasts := sc.lines, sc.closers.unused, sc.pasts
-	sc.lines, sc.closers.unused, sc.pasts = nil, nil, nil
+	lines, unused, pasts, recorded := sc.lines, sc.closers.unused, sc.pasts, sc.recorded
+	sc.lines, sc.closers.unused, sc.pasts, sc.recorded = nil, nil, nil, nil
 	sc.mu.Unlock()
 	for _, target := range pasts {
 		sc.historyChanged(target)
+	}
+	for _, target := range recorded {
+		sc.outcomesChanged(target)
 	}
 	for _, h := range unused {
 		_ = h.Close() // the handler's own problem: its probes are gone
@@ -161,6 +170,8 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	s.mu.Lock()
 	marked := s.marks
 	if res != nil {
+		uncounted := ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.BlamesEngine()
+		sc.recordOutcome(s, res.Outcome, !uncounted)
 		s.record(res, now)
 	}
 	f := folded{previous: s.state, before: s.waitReason, warning: s.marks != marked}

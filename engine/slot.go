@@ -106,6 +106,7 @@ type rare struct {
 	lost  int64      // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
 
 	observed *observed // by gateways; nil before the first failure
+	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
 	waived uint8 // how many failures in a row, up to maxWaived, were waived
 }

@@ -7,8 +7,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func newHistory(name string, past []engine.Transition) History {
-	h := History{Target: name, Transitions: make([]Transition, 0, len(past))}
+func newHistory(name string, past []engine.Transition, outcomes []engine.ProbeOutcomes) History {
+	h := History{Target: name, Transitions: make([]Transition, 0, len(past)), Outcomes: make([]Outcomes, 0, len(outcomes))}
+	for _, of := range outcomes {
+		h.Outcomes = append(h.Outcomes, Outcomes{of.ID.String(), probe.FormatOutcomes(of.Runs)})
+	}
 	for _, t := range past {
 		h.Transitions = append(h.Transitions, newTransition(name, t))
 	}

@@ -46,6 +46,7 @@ type Engine interface {
 	Target(name string) (engine.TargetStatus, bool)
 	States() engine.TargetStates
 	History(target string) []engine.Transition
+	Outcomes(target string) []engine.ProbeOutcomes
 	Stats() engine.Stats
 	Subscribe() *engine.Subscription
 	SubscribeTargets() *engine.TargetSubscription

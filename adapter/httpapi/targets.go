@@ -136,7 +136,7 @@ func (s *Server) history(w http.ResponseWriter, name string) {
 		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 		return
 	}
-	respond(w, newHistory(name, past))
+	respond(w, newHistory(name, past, s.config.Engine.Outcomes(name)))
 }
 
 // stats serves /v1/stats.

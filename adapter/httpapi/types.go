@@ -103,6 +103,18 @@ type Instance struct {
 type History struct {
 	Target      string       `json:"target"`
 	Transitions []Transition `json:"transitions"`
+
+	Outcomes []Outcomes `json:"outcomes"` // of the target's probes that have made attempts, sorted by ID
+}
+
+// Outcomes are the outcomes of the latest attempts of a probe that have counted for its verdict. The
+// oldest ones are forgotten.
+type Outcomes struct {
+	Probe string `json:"probe"` // ID of the probe
+
+	// Outcomes are letters, S for success, W warning, F failure, U unknown, each with a number: S1440
+	// F2 S10. Two in a row have different letters. The oldest come first.
+	Outcomes string `json:"outcomes"`
 }
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its

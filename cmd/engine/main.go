@@ -7,6 +7,7 @@
 //	fmt.go        sonde fmt
 //	probe.go      sonde probe
 //	simulate.go   sonde simulate
+//	tune.go       sonde tune
 //	version.go    sonde version
 //	man.go        sonde man, hidden: the manual pages
 //
@@ -97,7 +98,7 @@ func newRoot() *cobra.Command {
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(), simulateCommand(),
+	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(), simulateCommand(), tuneCommand(),
 		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
 	return root
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -14,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -25,6 +27,10 @@ type simulation struct {
 	file     string
 	noise    string
 	burst    float64
+	within   string
+	outside  string
+	history  bool
+	engine   status.Recorded
 	partial  []string
 	output   string
 }
@@ -39,18 +45,25 @@ func simulateCommand() *cobra.Command {
 			"each transition and restart: S is a success, W a warning, F a failure, U an attempt that could not be made.\n\n" +
 			"With --noise it shows how good the rule of the probe is at a target that is well, but for that share of\n" +
 			"attempts that fail: when an outage is found, how often a mistake is made and for how long, and the share\n" +
-			"of time in which the target passes. --burst makes failures come in a row, with that mean length. The\n" +
-			"figures are exact means.\n\n" +
+			"of time in which the target passes. --burst makes failures come in a row, with that mean length; with\n" +
+			"--within only a part of the attempts within a burst fails, with --outside also some of the others\n" +
+			"(Gilbert and Elliott's model). The figures are exact means.\n\n" +
+			"With --history it plays the outcomes that a running engine remembers of its probe, by the rule in\n" +
+			"CONFIG.\n\n" +
 			"Both are shown beside failure thresholds of 1, 2, 3 and 5 and the policy \"evidence\".",
-		Example: "  sonde simulate config.hcl shop/web readiness --noise 0.5%\n  sonde simulate config.hcl shop/web readiness --noise 0.5% --burst 3 -o json\n  sonde simulate config.hcl shop/web liveness --outcomes SSSFFSFFF",
+		Example: "  sonde simulate config.hcl shop/web readiness --noise 0.5%\n  sonde simulate config.hcl shop/web readiness --noise 0.5% --burst 3 -o json\n  sonde simulate config.hcl shop/web liveness --outcomes SSSFFSFFF\n  sonde simulate config.hcl shop/web readiness --history",
 		Args:    cli.Args(3, 3, "CONFIG, TARGET and KIND are required"),
 		RunE:    func(c *cobra.Command, args []string) error { return f.run(c, args) },
 	}
 	f.inputs.Register(c)
-	c.Flags().StringVar(&f.outcomes, "outcomes", "", "play these `outcomes`, letters S, W, F and U")
+	c.Flags().StringVar(&f.outcomes, "outcomes", "", "play these `outcomes`, letters S, W, F and U; S3 is SSS")
 	c.Flags().StringVar(&f.file, "outcomes-file", "", "play the outcomes in a `file`, with comments after #")
 	c.Flags().StringVar(&f.noise, "noise", "", "the `share` of attempts that fail at a target that is well: 0.5%")
 	c.Flags().Float64Var(&f.burst, "burst", 0, "mean `number` of failures in a row of the noise (default: each attempt fails independently)")
+	c.Flags().StringVar(&f.within, "within", "", "the `share` of attempts that fail within a burst (default 100%)")
+	c.Flags().StringVar(&f.outside, "outside", "", "the `share` of attempts that fail outside of bursts (default 0%)")
+	c.Flags().BoolVar(&f.history, "history", false, "play the outcomes that the running engine at --address remembers")
+	f.engine.Register(c)
 	c.Flags().StringSliceVar(&f.partial, "partial", []string{"30%", "20%"}, "find targets of which this `share` of attempts fails; may be given several times")
 	c.Flags().StringVarP(&f.output, "output", "o", "text", "`format`: text or json")
 	return c
@@ -66,8 +79,11 @@ func (f *simulation) run(c *cobra.Command, args []string) error {
 			given++
 		}
 	}
+	if f.history {
+		given++
+	}
 	if given != 1 {
-		return cli.UsageError("give one of --outcomes, --outcomes-file and --noise")
+		return cli.UsageError("give one of --outcomes, --outcomes-file, --history and --noise")
 	}
 	p, managed, err := f.probe(c, args)
 	if err != nil {
@@ -76,7 +92,11 @@ func (f *simulation) run(c *cobra.Command, args []string) error {
 	if f.noise != "" {
 		return f.compare(c.OutOrStdout(), p, managed)
 	}
-	return f.play(c.OutOrStdout(), p, managed)
+	outcomes, err := f.given(c.Context(), args)
+	if err != nil {
+		return err
+	}
+	return f.play(c.OutOrStdout(), p, managed, outcomes)
 }
 
 // probe returns the rule of the probe that the arguments name, and whether the engine restarts its
@@ -106,20 +126,28 @@ func (f *simulation) probe(c *cobra.Command, args []string) (r probe.Rule, manag
 // maxOutcomesFile bounds the file of --outcomes-file, in bytes.
 const maxOutcomesFile = 4 << 20
 
-// play shows what the probe, and others beside it, make of outcomes.
-func (f *simulation) play(w io.Writer, r probe.Rule, managed bool) error {
+// given returns the outcomes to play.
+func (f *simulation) given(ctx context.Context, args []string) ([]probe.Outcome, error) {
 	text := f.outcomes
-	if f.file != "" {
+	switch {
+	case f.history:
+		recorded, err := f.engine.Probe(ctx, args[1], args[2])
+		if err != nil {
+			return nil, err
+		}
+		text = probe.FormatOutcomes(recorded.Outcomes)
+	case f.file != "":
 		b, err := files.Read(f.file, maxOutcomesFile)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		text = string(b)
 	}
-	outcomes, err := simulate.ParseOutcomes(text)
-	if err != nil {
-		return err
-	}
+	return simulate.ParseOutcomes(text)
+}
+
+// play shows what the probe, and others beside it, make of outcomes.
+func (f *simulation) play(w io.Writer, r probe.Rule, managed bool, outcomes []probe.Outcome) error {
 	all := simulate.PlayAll(r, managed, outcomes)
 	if f.output == "json" {
 		return cli.WriteJSON(w, all)
@@ -146,6 +174,17 @@ func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
 	var err error
 	if noise.Failures, err = share("--noise", f.noise); err != nil {
 		return err
+	}
+	for flag, one := range map[string]struct {
+		text string
+		to   *float64
+	}{"--within": {f.within, &noise.Within}, "--outside": {f.outside, &noise.Outside}} {
+		if one.text == "" || flag == "--within" && one.text == "100%" {
+			continue
+		}
+		if *one.to, err = share(flag, one.text); err != nil {
+			return err
+		}
 	}
 	if err := noise.Check(); err != nil {
 		return cli.UsageError("%w", err)

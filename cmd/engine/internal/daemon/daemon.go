@@ -104,6 +104,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		NoIsolationCheck: c.Engine.NoIsolationCheck,
 		Logger:           d.log,
 		HistoryChanged:   d.markHistory,
+		OutcomesChanged:  d.markOutcomes,
 		Redact:           d.queue.Secrets.Text,
 	})
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})

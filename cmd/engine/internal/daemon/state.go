@@ -155,10 +155,11 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 	if d.state == nil {
 		return d.engine.Apply(set)
 	}
-	state := d.left
+	left := d.left
 	d.left = store.Restored{}
-	d.restoreHistories(state)
-	d.restoreStopped(state)
+	d.restoreHistories(left)
+	d.restoreStopped(left)
+	state := left
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
 	}
@@ -179,7 +180,11 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 		}
 		memories[id] = m
 	}
-	return d.engine.Change(engine.Change{Set: set, Memories: memories})
+	changes, err := d.engine.Change(engine.Change{Set: set, Memories: memories})
+	if err == nil {
+		d.restoreOutcomes(left)
+	}
+	return changes, err
 }
 
 // The keys of values in the state file.
@@ -187,6 +192,7 @@ const (
 	keyRestarts = "restarts/" // and a target: a restart.Memory
 	keySpent    = "spent"     // the times of restarts that count for the budget
 	keyHistory  = "history/"  // and a target: its []engine.Transition
+	keyOutcomes = "outcomes/" // and a target: the outcomes of its probes, by ID
 
 	keyProcesses = "processes" // a location
 	keyStopped   = "stopped"   // by target: a restart.Stopped
@@ -235,6 +241,56 @@ func (d *daemon) restoreHistories(state store.Restored) {
 		}
 		d.engine.RestoreHistory(target, past)
 	}
+}
+
+// restoreOutcomes gives the engine, which has its probes, the outcomes that the previous one has
+// remembered of those that are as they were.
+func (d *daemon) restoreOutcomes(state store.Restored) {
+	for key, value := range state.Values {
+		target, ok := strings.CutPrefix(key, keyOutcomes)
+		if !ok {
+			continue
+		}
+		var texts map[string]string
+		if err := json.Unmarshal(value, &texts); err != nil {
+			d.log.Warn("outcomes of a target discarded", "target", target, "error", err)
+			continue
+		}
+		t, _ := d.engine.Target(target)
+		for _, p := range t.Probes {
+			before, now := state.Memories[p.ID], engine.Memory{}
+			if now, ok = d.engine.Snapshot(p.ID); !ok || before.Endpoint != now.Endpoint || before.Handler != now.Handler {
+				continue
+			}
+			runs, err := probe.ParseOutcomes(texts[p.ID.String()])
+			if err != nil {
+				d.log.Warn("outcomes of a probe discarded", "probe", p.ID.String(), "error", err)
+			} else if len(runs) > 0 {
+				d.engine.RestoreOutcomes(p.ID, runs)
+			}
+		}
+	}
+}
+
+// markOutcomes says that the outcomes of a target have changed.
+func (d *daemon) markOutcomes(target string) {
+	if d.state != nil {
+		d.state.Mark(keyOutcomes + target)
+	}
+}
+
+// outcomes returns the outcomes of a target for the state file, or nil if none of its probes has had
+// different ones.
+func outcomes(all []engine.ProbeOutcomes) map[string]string {
+	differ := func(of engine.ProbeOutcomes) bool { return len(of.Runs) > 1 }
+	if !slices.ContainsFunc(all, differ) {
+		return nil
+	}
+	texts := make(map[string]string, len(all))
+	for _, of := range all {
+		texts[of.ID.String()] = probe.FormatOutcomes(of.Runs)
+	}
+	return texts
 }
 
 // markHistory says that a target has another transition.
@@ -315,6 +371,10 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 		past := v.engine.History(target)
 		return marshal(past), len(past) > 0
 	}
+	if target, ok := strings.CutPrefix(key, keyOutcomes); ok {
+		texts := outcomes(v.engine.Outcomes(target))
+		return marshal(texts), len(texts) > 0
+	}
 	m, ok := v.restarts.Memory(strings.TrimPrefix(key, keyRestarts))
 	return marshal(m), ok
 }
@@ -332,6 +392,11 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 				return
 			}
 		}
+		for target, all := range v.engine.AllOutcomes() {
+			if !yield(keyOutcomes+target, marshal(outcomes(all))) {
+				return
+			}
+		}
 		for _, key := range []string{keySpent, keyStopped, keyProcesses} {
 			if value, ok := v.Value(key); ok && !yield(key, value) {
 				return
@@ -341,7 +406,7 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 }
 
 // marshal returns v as JSON. No value of these types is without.
-func marshal[T restart.Memory | []time.Time | []engine.Transition | map[string]restart.Stopped](v T) []byte {
+func marshal[T restart.Memory | []time.Time | []engine.Transition | map[string]restart.Stopped | map[string]string](v T) []byte {
 	b, _ := json.Marshal(v)
 	return b
 }

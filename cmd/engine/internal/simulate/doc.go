@@ -5,4 +5,6 @@
 //	play.go    given outcomes
 //	chain.go   mean times under noise, exact
 //	quality.go the measures, for a rule and others
+//	estimate.go the noise that recorded outcomes have, and how certain that is
+//	tune.go    the thresholds that keep false alarms and detection within bounds
 package simulate

@@ -12,25 +12,18 @@ import (
 // MaxOutcomes bounds the outcomes that are played.
 const MaxOutcomes = 1_000_000
 
-// ParseOutcomes reads outcomes, each as a letter: S for success, W warning, F failure, U unknown.
-// White space has no meaning, and a comment goes from # to the end of the line.
+// ParseOutcomes reads outcomes as probe.ParseOutcomes does.
 func ParseOutcomes(text string) (all []probe.Outcome, err error) {
-	letters := map[rune]probe.Outcome{'S': probe.Success, 'W': probe.Warning, 'F': probe.Failure, 'U': probe.Unknown}
-	comment := false
-	for _, letter := range text {
-		outcome, known := letters[letter]
-		switch {
-		case letter == '\n':
-			comment = false
-		case comment || letter == ' ' || letter == '\t' || letter == '\r':
-		case letter == '#':
-			comment = true
-		case !known:
-			return nil, fmt.Errorf("unknown outcome %q: write S for success, W for warning, F for failure, U for unknown", letter)
-		case len(all) == MaxOutcomes:
+	runs, err := probe.ParseOutcomes(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range runs {
+		if run.Attempts > uint64(MaxOutcomes-len(all)) {
 			return nil, fmt.Errorf("there are more than %d outcomes", MaxOutcomes)
-		default:
-			all = append(all, outcome)
+		}
+		for range run.Attempts {
+			all = append(all, run.Outcome)
 		}
 	}
 	return all, nil

@@ -85,7 +85,7 @@ func settings(r probe.Rule) []probe.Rule {
 
 func qualityOf(r probe.Rule, n Noise, partial []float64) Quality {
 	period := r.Period.Seconds()
-	good, mistake := MeanAttempts(r, probe.Passing, n), MeanAttempts(r, probe.Failing, n)
+	good, mistake := cycle(r, n)
 	q := Quality{
 		Setting: Name(r), Policy: r.Policy, SuccessThreshold: r.SuccessThreshold, FailureThreshold: r.FailureThreshold,
 		DetectAttempts: r.FailuresToFail(),
@@ -96,7 +96,8 @@ func qualityOf(r probe.Rule, n Noise, partial []float64) Quality {
 	}
 	for _, share := range partial {
 		of := Noise{Failures: share}
-		q.Partial = append(q.Partial, Partial{share, MeanAttempts(r, probe.Passing, of), MeanAttempts(r, probe.Failing, of)})
+		found, passes := cycle(r, of)
+		q.Partial = append(q.Partial, Partial{share, found, passes})
 	}
 	return q
 }

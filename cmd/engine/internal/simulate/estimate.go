@@ -1,0 +1,199 @@
+package simulate
+
+import (
+	"math"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// confidence is that of intervals: the true value is below one, and above one, with half of the rest.
+const confidence = 0.95
+
+// Interval is an estimate and between which values the true one is, with a confidence of 95 %.
+type Interval struct {
+	Estimate float64 `json:"estimate"`
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
+}
+
+// Estimate is what recorded outcomes say about the noise of a target: which attempts fail although
+// it is well.
+type Estimate struct {
+	Attempts int `json:"attempts"` // that were recorded, without those that could not be made
+	Failures int `json:"failures"` // of these, without those of outages
+	Outages  int `json:"outages"`  // runs of failures that are long enough to be found
+
+	Share  Interval  `json:"share"`           // of attempts that fail
+	Follow Interval  `json:"follow"`          // share of failures that another one follows
+	Bursts bool      `json:"bursts"`          // failures follow failures more often than by chance
+	Burst  *Interval `json:"burst,omitempty"` // mean number of failures in a row; nil unless Bursts
+	likely Noise     // by the estimates
+	worst  Noise     // by the upper ends of the intervals
+}
+
+// counts are what an Estimate is made of: pairs of attempts that follow each other.
+type counts struct {
+	successes, begins float64 // attempts after a success, and how many of them fail
+	failures, goOn    float64 // attempts after a failure, and how many of them fail
+	outages           int
+}
+
+// countPairs counts the pairs of attempts. An outage is a run of failures at least that long. It is
+// left out, with the attempt after it.
+func countPairs(outcomes []probe.OutcomeRun, outage uint64) counts {
+	var runs []probe.OutcomeRun
+	for _, run := range outcomes {
+		switch run.Outcome {
+		case probe.Warning:
+			run.Outcome = probe.Success
+		case probe.Unknown:
+			continue
+		}
+		runs = probe.AppendOutcomes(runs, run)
+	}
+	var c counts
+	for i, run := range runs {
+		n := float64(run.Attempts)
+		afterOutage := i > 0 && runs[i-1].Attempts >= outage
+		switch {
+		case run.Outcome == probe.Success && i > 0 && !afterOutage:
+			c.failures++ // the first success comes after a failure
+			c.successes += n - 1
+		case run.Outcome == probe.Success:
+			c.successes += n - 1
+		case run.Attempts >= outage:
+			c.outages++
+		default:
+			if i > 0 {
+				c.successes++
+				c.begins++
+			}
+			c.failures += n - 1
+			c.goOn += n - 1
+		}
+	}
+	return c
+}
+
+// NewEstimate returns what outcomes say about noise. A run of failures that is as long as outage, a
+// number of attempts, is not noise: the target was not well.
+func NewEstimate(outcomes []probe.OutcomeRun, outage int) Estimate {
+	return countPairs(outcomes, uint64(outage)).estimate()
+}
+
+// maxShare bounds probabilities: with 1 a burst has no end, and a probe never passes again.
+const maxShare = 0.999
+
+// burstDoubt is how improbable it must be that independent failures follow each other so often.
+const burstDoubt = 0.01
+
+func (c counts) estimate() Estimate {
+	attempts, failures := c.successes+c.failures, c.begins+c.goOn
+	e := Estimate{Attempts: int(attempts), Failures: int(failures), Outages: c.outages, Share: share(failures, attempts), Follow: share(c.goOn, c.failures)}
+	e.likely.Failures, e.worst.Failures = e.Share.Estimate, e.Share.High
+	if c.goOn == 0 || tail(c.goOn, c.failures, e.Share.Estimate) > burstDoubt {
+		return e
+	}
+	begins, goOn := share(c.begins, c.successes), e.Follow
+	noise := func(begin, goOn float64) Noise {
+		goOn = min(goOn, maxShare)
+		return Noise{Failures: begin / (begin + 1 - goOn), Burst: 1 / (1 - goOn)}
+	}
+	e.likely, e.worst = noise(begins.Estimate, goOn.Estimate), noise(begins.High, goOn.High)
+	least := noise(begins.Low, goOn.Low)
+	e.Bursts = true
+	e.Share = Interval{e.likely.Failures, least.Failures, e.worst.Failures}
+	e.Burst = &Interval{e.likely.Burst, least.Burst, e.worst.Burst}
+	return e
+}
+
+// scaled returns the counts of a history that is as many times as long.
+func (c counts) scaled(times float64) counts {
+	c.successes, c.begins, c.failures, c.goOn = c.successes*times, c.begins*times, c.failures*times, c.goOn*times
+	return c
+}
+
+// share estimates a probability of which k of n were seen, with the interval of Clopper and Pearson
+// (1934).
+func share(k, n float64) Interval {
+	i := Interval{High: 1}
+	if n == 0 {
+		return i
+	}
+	i.Estimate = k / n
+	const outside = (1 - confidence) / 2
+	if k > 0 {
+		i.Low = bisect(func(p float64) bool { return tail(k, n, p) < outside })
+	}
+	if k < n {
+		i.High = bisect(func(p float64) bool { return tail(k+1, n, p) < 1-outside })
+	}
+	return i
+}
+
+// bisect returns up to which p, from 0 to 1, below holds.
+func bisect(below func(p float64) bool) float64 {
+	low, high := 0.0, 1.0
+	for range 200 {
+		middle := (low + high) / 2
+		if low > 0 {
+			middle = math.Sqrt(low * high) // small ones need the digits
+		}
+		if below(middle) {
+			low = middle
+		} else {
+			high = middle
+		}
+		if high-low <= 1e-13*high {
+			break
+		}
+	}
+	return (low + high) / 2
+}
+
+// tail returns the probability of k or more successes of n, each with probability p: the regularized
+// incomplete beta function I_p(k, n-k+1).
+func tail(k, n, p float64) float64 {
+	a, b := k, n-k+1
+	switch {
+	case k <= 0 || p >= 1:
+		return 1
+	case p <= 0 || k > n:
+		return 0
+	case p > (a+1)/(a+b+2):
+		return 1 - betaFraction(b, a, 1-p)
+	}
+	return betaFraction(a, b, p)
+}
+
+// betaFraction returns I_x(a, b) by its continued fraction, with the method of Lentz (DLMF 8.17.22).
+func betaFraction(a, b, x float64) float64 {
+	const tiny = 1e-300
+	lgamma := func(x float64) float64 { l, _ := math.Lgamma(x); return l }
+	front := math.Exp(lgamma(a+b)-lgamma(a)-lgamma(b)+a*math.Log(x)+b*math.Log1p(-x)) / a
+	nonzero := func(x float64) float64 {
+		if math.Abs(x) < tiny {
+			return tiny
+		}
+		return x
+	}
+	f, c, d := 1.0, 1.0, 0.0
+	for i := range 10_000 {
+		m := float64(i / 2)
+		numerator := 1.0
+		switch {
+		case i == 0:
+		case i%2 == 0:
+			numerator = m * (b - m) * x / ((a + 2*m - 1) * (a + 2*m))
+		default:
+			numerator = -(a + m) * (a + b + m) * x / ((a + 2*m) * (a + 2*m + 1))
+		}
+		d = 1 / nonzero(1+numerator*d)
+		c = nonzero(1 + numerator/c)
+		f *= c * d
+		if i > 0 && math.Abs(1-c*d) < 1e-14 {
+			break
+		}
+	}
+	return front * (f - 1)
+}

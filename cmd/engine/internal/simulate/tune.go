@@ -1,0 +1,186 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Goal is what the thresholds of a probe are to keep.
+type Goal struct {
+	FalseAlarms float64       // at most, per second: the probe fails although the target is well
+	Detect      time.Duration // within which an outage is found at the latest
+}
+
+// Tuning is what recorded outcomes say about the thresholds of a probe. Times are in seconds.
+type Tuning struct {
+	Noise    Estimate    `json:"noise"`
+	Settings []Candidate `json:"settings"`
+
+	// Proposals are the settings that keep the goal, of each policy that has one, also with the
+	// upper end of the interval of the noise.
+	Proposals []string `json:"proposals"`
+
+	// AttemptsNeeded is about how many attempts have to be recorded until there is a proposal, if the
+	// noise goes on as it is; 0 if there is one, or if the noise is too high for any.
+	AttemptsNeeded int `json:"attemptsNeeded,omitempty"`
+}
+
+// Candidate is a setting with its figures.
+type Candidate struct {
+	Setting       string  `json:"setting"` // Name of the rule
+	Configured    bool    `json:"configured"`
+	DetectSeconds float64 `json:"detectSeconds"` // until an outage is found, at the latest
+
+	// Mean times for which the probe passes until a false alarm, by the estimates of the noise, 0 if no
+	// failure was recorded, and by the upper ends of its interval.
+	FalseAlarmSeconds float64 `json:"falseAlarmSeconds,omitempty"`
+	AtLeastSeconds    float64 `json:"atLeastSeconds"`
+
+	Alarms int  `json:"alarms"` // that the recorded outcomes would have raised, with those of outages
+	Keeps  bool `json:"keeps"`  // the goal, also at the upper end of the interval
+
+	likely bool // it keeps the goal by the estimates
+}
+
+// maxTuned bounds the failure thresholds that are tried.
+const maxTuned = 50
+
+// Tune returns which failure thresholds, and whether the policy "evidence", keep a goal at a probe
+// with rule r and with those outcomes. A run of failures that lasts for Goal.Detect is an outage, and
+// shorter ones are noise. It returns an error for a startup probe, and if no threshold can find an
+// outage in time.
+func Tune(r probe.Rule, outcomes []probe.OutcomeRun, g Goal) (Tuning, error) {
+	switch {
+	case r.Kind == probe.Startup:
+		return Tuning{}, errors.New("a startup probe ends when it has passed: it has no false alarms after that")
+	case max(r.SuccessThreshold, r.FailureThreshold) > MaxThreshold:
+		return Tuning{}, fmt.Errorf("a threshold is above %d: that takes too long to solve", MaxThreshold)
+	case r.Period+r.Timeout > g.Detect:
+		return Tuning{}, fmt.Errorf("with a period of %v and a timeout of %v no outage is found within %v: make both of them shorter, such as a period of %v", r.Period, r.Timeout, g.Detect, (g.Detect / 4).Round(time.Millisecond))
+	}
+	outage := uint64((g.Detect + r.Period - 1) / r.Period)
+	c := countPairs(outcomes, outage)
+	t := Tuning{Noise: c.estimate(), Settings: []Candidate{}, Proposals: []string{}}
+	likely := false
+	for _, rule := range candidates(r, g, t.Noise) {
+		one := newCandidate(rule, t.Noise, g)
+		one.Configured, one.Alarms = rule == r, alarms(rule, outcomes)
+		t.Settings = append(t.Settings, one)
+		likely = likely || one.likely
+	}
+	for _, rule := range proposals(r, g, t.Noise) {
+		t.Proposals = append(t.Proposals, Name(rule))
+	}
+	if len(t.Proposals) == 0 && likely {
+		t.AttemptsNeeded = needed(r, g, c)
+	}
+	return t, nil
+}
+
+// candidates returns the settings to be shown: that of the probe, the failure thresholds up to the first
+// that keeps the goal, and evidence.
+func candidates(r probe.Rule, g Goal, e Estimate) []probe.Rule {
+	all := []probe.Rule{r}
+	for _, rule := range append(tried(r, g, e), evidenceRule(r)) {
+		if rule != r {
+			all = append(all, rule)
+		}
+	}
+	return all
+}
+
+// tried returns rules with the failure thresholds from 1 that find an outage in time, up to the first
+// that keeps the goal.
+func tried(r probe.Rule, g Goal, e Estimate) (all []probe.Rule) {
+	for k := int32(1); k <= maxTuned; k++ {
+		rule := runsRule(r, k)
+		if detectSeconds(rule) > g.Detect.Seconds() {
+			break
+		}
+		all = append(all, rule)
+		if newCandidate(rule, e, g).Keeps {
+			break
+		}
+	}
+	return all
+}
+
+// proposals returns the setting of each policy that keeps the goal: of the failure thresholds the lowest.
+func proposals(r probe.Rule, g Goal, e Estimate) (all []probe.Rule) {
+	if runs := tried(r, g, e); len(runs) > 0 && newCandidate(runs[len(runs)-1], e, g).Keeps {
+		all = append(all, runs[len(runs)-1])
+	}
+	if rule := evidenceRule(r); newCandidate(rule, e, g).Keeps {
+		all = append(all, rule)
+	}
+	return all
+}
+
+// needed returns about how many attempts must be recorded for a proposal, if there is one with any
+// number of attempts like those that were counted; otherwise 0.
+func needed(r probe.Rule, g Goal, c counts) int {
+	if c.successes+c.failures == 0 {
+		c.successes = 1
+	}
+	for times := 1.0; times < 1e9; times *= 1.25 {
+		longer := c.scaled(times)
+		if len(proposals(r, g, longer.estimate())) > 0 {
+			return int(math.Ceil(longer.successes + longer.failures))
+		}
+	}
+	return 0
+}
+
+func runsRule(r probe.Rule, failures int32) probe.Rule {
+	r.Policy, r.FailureThreshold = probe.PolicyRuns, failures
+	r.SuccessThreshold = max(r.SuccessThreshold, probe.DefaultSuccessThreshold)
+	return r
+}
+
+func evidenceRule(r probe.Rule) probe.Rule {
+	r.Policy, r.FailureThreshold, r.SuccessThreshold = probe.PolicyEvidence, 0, 0
+	return r
+}
+
+func detectSeconds(r probe.Rule) float64 {
+	return float64(r.FailuresToFail())*r.Period.Seconds() + r.Timeout.Seconds()
+}
+
+func newCandidate(r probe.Rule, e Estimate, g Goal) Candidate {
+	every := func(n Noise) float64 {
+		n.Failures = min(n.Failures, maxShare)
+		return MeanAttempts(r, probe.Passing, n) * r.Period.Seconds()
+	}
+	one := Candidate{Setting: Name(r), DetectSeconds: detectSeconds(r), AtLeastSeconds: every(e.worst)}
+	inTime := one.DetectSeconds <= g.Detect.Seconds()
+	one.likely = inTime
+	if e.likely.Failures > 0 {
+		one.FalseAlarmSeconds = every(e.likely)
+		one.likely = inTime && one.FalseAlarmSeconds*g.FalseAlarms >= 1
+	}
+	one.Keeps = inTime && one.AtLeastSeconds*g.FalseAlarms >= 1
+	return one
+}
+
+// alarms returns how often a rule turns to failing, from passing, with those outcomes. Runs beyond twice
+// the greatest threshold change nothing more.
+func alarms(r probe.Rule, outcomes []probe.OutcomeRun) (n int) {
+	var all []probe.Outcome
+	for _, run := range outcomes {
+		for range min(run.Attempts, 2*MaxThreshold) {
+			all = append(all, run.Outcome)
+		}
+	}
+	passed := false
+	for _, t := range Play(r, false, all).Transitions {
+		if t.Verdict == probe.Failing && passed {
+			n++
+		}
+		passed = passed || t.Verdict == probe.Passing
+	}
+	return n
+}

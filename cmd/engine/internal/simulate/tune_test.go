@@ -1,0 +1,245 @@
+package simulate
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+func near(t *testing.T, what string, got, want, part float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= part*math.Abs(want)) {
+		t.Errorf("%s: got %.12g, want %.12g", what, got, want)
+	}
+}
+
+func TestTailIsTheSumOfTheBinomialDistribution(t *testing.T) {
+	for _, n := range []int{1, 2, 7, 60} {
+		for _, p := range []float64{1e-6, 0.01, 0.3, 0.5, 0.97} {
+			sum, choose := 0.0, 1.0
+			terms := make([]float64, n+1)
+			for k := range n + 1 {
+				terms[k] = choose * math.Pow(p, float64(k)) * math.Pow(1-p, float64(n-k))
+				choose *= float64(n-k) / float64(k+1)
+			}
+			for k := n; k > 0; k-- {
+				if sum += terms[k]; sum > 1e-250 {
+					near(t, "tail", tail(float64(k), float64(n), p), sum, 1e-9)
+				}
+			}
+		}
+	}
+	if tail(0, 5, 0.1) != 1 || tail(6, 5, 0.1) != 0 || tail(3, 5, 0) != 0 || tail(3, 5, 1) != 1 {
+		t.Error("the ends are wrong")
+	}
+}
+
+func TestIntervalsAreThoseOfClopperAndPearson(t *testing.T) {
+	for _, n := range []float64{1, 10, 1e6} {
+		none := share(0, n)
+		near(t, "no failure", none.High, -math.Expm1(math.Log(0.025)/n), 1e-9)
+		if all := share(n, n); none.Low != 0 || all.High != 1 {
+			t.Errorf("got %v and %v", none, all)
+		}
+	}
+	some := share(5, 50) // as R's binom.test(5, 50) has it
+	near(t, "low", some.Low, 0.03327509, 1e-6)
+	near(t, "high", some.High, 0.21813537, 1e-6)
+	if nothing := share(0, 0); nothing != (Interval{High: 1}) {
+		t.Errorf("nothing says %v", nothing)
+	}
+}
+
+func TestTheFiguresOfTheDocumentsAboutTuning(t *testing.T) {
+	some := share(14, 17265)
+	near(t, "share", some.Estimate, 0.00081, 0.005)
+	near(t, "low", some.Low, 0.00044, 0.02)
+	near(t, "high", some.High, 0.0014, 0.04)
+	n := Noise{Failures: 0.005, Burst: 6, Within: 0.5, Outside: 0.001}
+	for threshold, want := range map[int32]float64{3: 2462, 5: 14179} {
+		passing, failing := cycle(runsRule(tuned, threshold), n)
+		near(t, "partial bursts", passing+failing, want, 1e-3)
+	}
+	passing, failing := cycle(evidenceRule(tuned), n)
+	near(t, "partial bursts, evidence", passing+failing, 3214, 1e-3)
+}
+
+func TestPairsAreCountedWithoutOutages(t *testing.T) {
+	for text, want := range map[string]counts{
+		"":               {},
+		"S5":             {successes: 4},
+		"S5 F1 S3":       {successes: 4 + 1 + 2, begins: 1, failures: 1},
+		"S5 F2 S3":       {successes: 4 + 1 + 2, begins: 1, failures: 2, goOn: 1},
+		"S5 F3 S3":       {successes: 4 + 2, outages: 1},
+		"F2 S3 F1":       {successes: 2 + 1, begins: 1, failures: 2, goOn: 1},
+		"S2 W3 U9 F1 S1": {successes: 4 + 1, begins: 1, failures: 1},
+		"F1 U4 F1 S1":    {failures: 2, goOn: 1},
+	} {
+		runs, err := probe.ParseOutcomes(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := countPairs(runs, 3); got != want {
+			t.Errorf("%q: got %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+// play returns outcomes under noise.
+func played(n Noise, attempts int, seed uint64) (runs []probe.OutcomeRun) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	inBurst := false
+	for range attempts {
+		inBurst = rng.Float64() < n.attempt(inBurst)
+		run := probe.OutcomeRun{Outcome: probe.Success, Attempts: 1}
+		if rng.Float64() < n.failure(inBurst) {
+			run.Outcome = probe.Failure
+		}
+		runs = probe.AppendOutcomes(runs, run)
+	}
+	return runs
+}
+
+func TestNoiseIsEstimatedFromItsOutcomes(t *testing.T) {
+	const unbounded = 1 << 30
+	independent, bursts := Noise{Failures: 0.02}, Noise{Failures: 0.02, Burst: 4}
+	falseBursts, missed := 0, 0
+	for seed := range uint64(60) {
+		if e := NewEstimate(played(independent, 20_000, seed), unbounded); e.Bursts {
+			falseBursts++
+		} else if e.Share.Low > 0.02 || e.Share.High < 0.02 {
+			missed++
+		}
+	}
+	if falseBursts > 5 || missed > 10 { // expected: 0.6 at most, and 3
+		t.Errorf("%d of 60 have bursts that are none, %d intervals miss", falseBursts, missed)
+	}
+	missed = 0
+	for seed := range uint64(60) {
+		e := NewEstimate(played(bursts, 20_000, seed), unbounded)
+		if !e.Bursts {
+			t.Fatalf("no bursts were found: %+v", e)
+		}
+		if e.Burst.Low > 4 || e.Burst.High < 4 || e.Share.Low > 0.02 || e.Share.High < 0.02 {
+			missed++
+		}
+	}
+	if missed > 10 {
+		t.Errorf("%d intervals of 60 miss", missed)
+	}
+}
+
+var tuned = probe.Rule{Kind: probe.Readiness, FailureThreshold: 3, SuccessThreshold: 1, Period: 5 * time.Second, Timeout: time.Second}
+
+const year = 365.25 * 86400
+
+func TestProposalsKeepTheGoal(t *testing.T) {
+	n := Noise{Failures: 0.005}
+	recorded := played(n, 200_000, 1)
+	got, err := Tune(tuned, recorded, Goal{FalseAlarms: 1 / year, Detect: 30 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// By the closed form three failures in a row come once in 8 million attempts, or 1.3 years, and at
+	// 0.58 %, the upper end, in 5 million: that is too often.
+	if !slices.Equal(got.Proposals, []string{"runs 4/1", "evidence"}) || got.AttemptsNeeded != 0 || got.Noise.Bursts {
+		t.Errorf("got %+v", got)
+	}
+	for i, want := range []string{"runs 3/1", "runs 1/1", "runs 2/1", "runs 4/1", "evidence"} {
+		if one := got.Settings[i]; one.Setting != want || one.Configured != (i == 0) || one.Keeps != slices.Contains(got.Proposals, want) {
+			t.Errorf("setting %d: %+v, want %s", i, one, want)
+		}
+	}
+	p := got.Noise.Share
+	inARow := func(p float64, k int) float64 {
+		all := math.Pow(p, float64(k))
+		return (1 - all) / (all * (1 - p))
+	}
+	three := got.Settings[0]
+	near(t, "false alarms", three.FalseAlarmSeconds, 5*inARow(p.Estimate, 3), 1e-9)
+	near(t, "false alarms at most", three.AtLeastSeconds, 5*inARow(p.High, 3), 1e-9)
+	near(t, "detection", three.DetectSeconds, 16, 1e-12)
+	near(t, "alarms of one failure", float64(got.Settings[1].Alarms), 200_000/(inARow(p.Estimate, 1)+1/(1-p.Estimate)), 0.02)
+}
+
+func TestAHistoryThatIsTooShortSaysHowLongItMustBe(t *testing.T) {
+	goal := Goal{FalseAlarms: 1 / year, Detect: 30 * time.Second}
+	for _, recorded := range [][]probe.OutcomeRun{nil, {{Outcome: probe.Success, Attempts: 50}}, {{Outcome: probe.Success, Attempts: 60}, {Outcome: probe.Failure, Attempts: 1}, {Outcome: probe.Success, Attempts: 50}}} {
+		short, err := Tune(tuned, recorded, goal)
+		if err != nil || len(short.Proposals) > 0 || short.AttemptsNeeded <= short.Noise.Attempts {
+			t.Fatalf("got %+v, %v", short, err)
+		}
+		if short.Noise.Failures == 0 {
+			long, err := Tune(tuned, []probe.OutcomeRun{{Outcome: probe.Success, Attempts: uint64(short.AttemptsNeeded + 1)}}, goal)
+			if err != nil || len(long.Proposals) == 0 {
+				t.Errorf("after %d attempts: %+v, %v", short.AttemptsNeeded, long, err)
+			}
+			if half, err := Tune(tuned, []probe.OutcomeRun{{Outcome: probe.Success, Attempts: uint64(short.AttemptsNeeded / 2)}}, goal); err != nil || len(half.Proposals) > 0 {
+				t.Errorf("half of %d are enough: %+v, %v", short.AttemptsNeeded, half, err)
+			}
+		}
+	}
+}
+
+func TestNoiseThatIsTooHighHasNoProposal(t *testing.T) {
+	for _, n := range []Noise{{Failures: 0.1}, {Failures: 0.01, Burst: 3}} {
+		got, err := Tune(tuned, played(n, 100_000, 5), Goal{FalseAlarms: 1 / year, Detect: 30 * time.Second})
+		if err != nil || len(got.Proposals) > 0 || got.AttemptsNeeded != 0 || got.Noise.Bursts != (n.Burst > 0) {
+			t.Errorf("%+v: got %+v, %v", n, got, err)
+		}
+	}
+}
+
+func TestWhatCannotBeTunedIsAnError(t *testing.T) {
+	startup := tuned
+	startup.Kind = probe.Startup
+	for _, r := range []probe.Rule{startup, {Kind: probe.Readiness, FailureThreshold: 501, Period: time.Second, Timeout: time.Second}, {Kind: probe.Liveness, FailureThreshold: 3, Period: time.Minute, Timeout: time.Second}} {
+		if got, err := Tune(r, nil, Goal{FalseAlarms: 1, Detect: 30 * time.Second}); err == nil {
+			t.Errorf("%+v: got %+v", r, got)
+		}
+	}
+}
+
+// With bursts that begin and end as by chance, the conditions are independent of each other, and so are
+// the failures.
+func TestBurstsWithoutMemoryAreIndependentNoise(t *testing.T) {
+	const inBurst, within, outside = 0.1, 0.6, 0.05
+	bursts := Noise{Failures: inBurst*within + (1-inBurst)*outside, Burst: 1 / (1 - inBurst), Within: within, Outside: outside}
+	if err := bursts.Check(); err != nil {
+		t.Fatal(err)
+	}
+	independent := Noise{Failures: bursts.Failures}
+	for _, r := range []probe.Rule{tuned, evidenceRule(tuned), runsRule(tuned, 1)} {
+		for _, from := range []probe.Verdict{probe.Passing, probe.Failing} {
+			near(t, Name(r), MeanAttempts(r, from, bursts), MeanAttempts(r, from, independent), 1e-9)
+		}
+	}
+}
+
+func TestPartialBurstsHaveTheMeansThatArePlayed(t *testing.T) {
+	n := Noise{Failures: 0.08, Burst: 8, Within: 0.6, Outside: 0.01}
+	if err := n.Check(); err != nil {
+		t.Fatal(err)
+	}
+	var outcomes []probe.Outcome
+	for _, run := range played(n, 2_000_000, 11) {
+		for range run.Attempts {
+			outcomes = append(outcomes, run.Outcome)
+		}
+	}
+	for _, r := range []probe.Rule{tuned, runsRule(tuned, 1), evidenceRule(tuned)} {
+		p := Play(r, false, outcomes)
+		passing, failing := cycle(r, n)
+		near(t, Name(r)+" mistakes", float64(len(outcomes))/float64(len(p.Transitions)/2), passing+failing, 0.03)
+		near(t, Name(r)+" share", float64(p.Failing)/float64(len(outcomes)), failing/(passing+failing), 0.03)
+	}
+	for _, wrong := range []Noise{{Failures: 0.1, Within: 0.5}, {Failures: 0.6, Burst: 3, Within: 0.5}, {Failures: 0.1, Burst: 3, Outside: 0.2}, {Failures: 0.1, Burst: 3, Within: math.NaN()}, {Failures: 0.1, Burst: 3, Within: 1.5}} {
+		if wrong.Check() == nil {
+			t.Errorf("%+v is accepted", wrong)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Recorded asks a running engine for the outcomes that it remembers. Register completes it.
+type Recorded struct{ flags flags }
+
+// Register adds the flags that say how to reach the engine.
+func (r *Recorded) Register(c *cobra.Command) { r.flags.connection(c) }
+
+// RecordedProbe is a probe of a running engine with its outcomes.
+type RecordedProbe struct {
+	ID       string
+	Rule     probe.Rule // without the initial delay
+	Outcomes []probe.OutcomeRun
+}
+
+// Probe returns the probe of a target that a KIND or KIND/NAME selects. Without one, the target must have
+// only one probe that is not a startup probe.
+func (r *Recorded) Probe(ctx context.Context, target, selected string) (p RecordedProbe, err error) {
+	client, err := r.flags.client()
+	if err != nil {
+		return p, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	t, err := client.Target(ctx, target)
+	if err != nil {
+		return p, viewer{client: client}.advise(err)
+	}
+	chosen, err := chooseProbe(t, selected)
+	if err != nil {
+		return p, err
+	}
+	h, err := client.History(ctx, target)
+	if err != nil {
+		return p, viewer{client: client}.advise(err)
+	}
+	p.ID, p.Rule = chosen.ID, ruleOf(chosen)
+	for _, of := range h.Outcomes {
+		if of.Probe == chosen.ID {
+			if p.Outcomes, err = probe.ParseOutcomes(of.Outcomes); err != nil {
+				return p, fmt.Errorf("outcomes of probe %s: %w", of.Probe, err)
+			}
+		}
+	}
+	return p, nil
+}
+
+// chooseProbe returns the probe of a target that is selected.
+func chooseProbe(t httpapi.Target, selected string) (httpapi.Probe, error) {
+	var fit []httpapi.Probe
+	var names []string
+	for _, p := range t.Probes {
+		name := strings.TrimPrefix(p.ID, t.Name+":")
+		names = append(names, name)
+		if selected == name || selected == p.Kind.String() || selected == "" && p.Kind != probe.Startup {
+			fit = append(fit, p)
+		}
+	}
+	switch {
+	case len(fit) == 1:
+		return fit[0], nil
+	case len(names) == 0:
+		return httpapi.Probe{}, errors.New("the target has no probes")
+	case len(fit) == 0:
+		return httpapi.Probe{}, fmt.Errorf("the target has no probe %q; it has %s", selected, strings.Join(names, ", "))
+	}
+	return httpapi.Probe{}, fmt.Errorf("several probes match; name one of them: %s", strings.Join(names, ", "))
+}
+
+// ruleOf returns the rule of a probe of the API.
+func ruleOf(p httpapi.Probe) probe.Rule {
+	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Microsecond) }
+	return probe.Rule{
+		Kind: p.Kind, Policy: p.Rule.Policy, SuccessThreshold: p.Rule.SuccessThreshold, FailureThreshold: p.Rule.FailureThreshold,
+		Period: seconds(p.Rule.PeriodSeconds), Timeout: seconds(p.Rule.TimeoutSeconds),
+	}
+}

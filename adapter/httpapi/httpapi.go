@@ -93,6 +93,11 @@ type Config struct {
 	// must not block, and must be safe for concurrent use by multiple goroutines. Default: 404.
 	Operate func(target string, o Operation, by string) (changed bool, err error)
 
+	// Pause pauses targets for an operator, or ends that, and returns when that is in the state file,
+	// or cannot be. An error is ErrNoTarget or ErrNoGroup, or says why that is not possible. It must be
+	// safe for concurrent use by multiple goroutines. Default: 404.
+	Pause func(context.Context, PauseRequest) (Paused, error)
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
 	TLS    TLS    // default: plain HTTP
@@ -163,6 +168,10 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /v1/targets/{name}/restart", s.changes.limit(s.operate(OperationRestart)))
 	mux.HandleFunc("POST /v1/targets/{name}/stop", s.changes.limit(s.operate(OperationStop)))
 	mux.HandleFunc("POST /v1/targets/{name}/start", s.changes.limit(s.operate(OperationStart)))
+	mux.HandleFunc("POST /v1/targets/{name}/pause", s.changes.limit(s.pause(OperationPause, false)))
+	mux.HandleFunc("POST /v1/targets/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, false)))
+	mux.HandleFunc("POST /v1/groups/{name}/pause", s.changes.limit(s.pause(OperationPause, true)))
+	mux.HandleFunc("POST /v1/groups/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, true)))
 	handle("/v1/groups", s.requests.limit(s.groups))
 	handle("/v1/gateways", s.requests.limit(s.gateways))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,14 +16,17 @@ import (
 // Operation is what an operator asks for a target.
 type Operation string
 
-// The operations, which are the last elements of their paths.
+// The operations on targets alone, which are the last elements of their paths.
 const (
 	OperationRestart Operation = "restart" // terminate the instance, and start the next one at once
 	OperationStop    Operation = "stop"    // terminate the instance, and start none until OperationStart or OperationRestart
 	OperationStart   Operation = "start"   // end what OperationStop has begun
 )
 
-var operations = [...]Operation{OperationRestart, OperationStop, OperationStart}
+var (
+	operations      = [...]Operation{OperationRestart, OperationStop, OperationStart, OperationPause, OperationUnpause}
+	groupOperations = [...]Operation{OperationPause, OperationUnpause}
+)
 
 // MaxOperator is how long the name of an operator may be that a client gives, in bytes.
 const MaxOperator = 64
@@ -42,16 +46,16 @@ type Operated struct {
 
 // isOperation reports whether a path is that of an operation.
 func isOperation(path string) bool {
-	rest, ok := strings.CutPrefix(path, "/v1/targets/")
-	if !ok {
-		return false
-	}
-	for _, o := range operations {
-		if name, ok := strings.CutSuffix(rest, "/"+string(o)); ok && name != "" {
-			return true
-		}
-	}
-	return false
+	return isOf(path, "/v1/targets/", operations[:]) || isOf(path, "/v1/groups/", groupOperations[:])
+}
+
+// isOf reports whether a path is that of one of some operations, below a prefix.
+func isOf(path, prefix string, some []Operation) bool {
+	rest, ok := strings.CutPrefix(path, prefix)
+	return ok && slices.ContainsFunc(some, func(o Operation) bool {
+		name, ok := strings.CutSuffix(rest, "/"+string(o))
+		return ok && name != ""
+	})
 }
 
 // operate serves POST /v1/targets/{name}/restart and the like.
@@ -91,10 +95,15 @@ func operator(r *http.Request, name string) string {
 			way += " from " + host
 		}
 	}
-	if name = strings.Join(strings.Fields(probe.CleanText(name, MaxOperator)), " "); name == "" {
+	if name = oneLine(name, MaxOperator); name == "" {
 		return way
 	}
 	return name + " (" + way + ")"
+}
+
+// oneLine returns a text of a client as one line of at most some bytes.
+func oneLine(text string, most int) string {
+	return strings.Join(strings.Fields(probe.CleanText(text, most)), " ")
 }
 
 // rejectionPause is the time between two log records about rejected requests.

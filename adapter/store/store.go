@@ -13,6 +13,7 @@ package store
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -67,10 +68,12 @@ type Restored struct {
 type Store struct {
 	config  Config
 	journal *journal.Journal // nil if it could not be opened; the writer's alone
+	flush   chan struct{}    // capacity 1: flushes is not empty
 
 	mu       sync.Mutex          // guards all below
 	restored Restored            // until it is returned
 	marked   map[string]struct{} // keys of values that have changed
+	flushes  []chan<- error      // of capacity 1: calls of Flush that the writer has not begun with
 	stats    Stats
 	progress time.Time // when the write that is going on has written something last; zero for none
 	hangs    bool      // it was counted as an error, since it makes no progress
@@ -90,7 +93,7 @@ type Stats struct {
 func Open(c Config) (*Store, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	s := &Store{config: c, marked: map[string]struct{}{}}
+	s := &Store{config: c, marked: map[string]struct{}{}, flush: make(chan struct{}, 1)}
 	in, err := s.open()
 	switch {
 	case err == nil:
@@ -152,7 +155,7 @@ func (s *Store) restore(in *content) {
 	if !known || age > s.config.MaxAge {
 		log.Warn("state too old, forgotten", "age", ageText(age, known), "max_age", s.config.MaxAge)
 		maps.DeleteFunc(in.values, func(key string, _ []byte) bool { return !slices.Contains(s.config.Lasting, key) })
-		s.restored.Values = in.values
+		s.restored.Values, s.restored.Shift = in.values, shift
 		return
 	}
 	s.restored = in.restored(time.Now().Add(-age), shift)
@@ -184,13 +187,32 @@ func (s *Store) Mark(key string) {
 	s.marked[key] = struct{}{}
 }
 
-// takeMarked returns the keys that were marked.
-func (s *Store) takeMarked() map[string]struct{} {
+// Flush writes now what was marked before the call, and returns when it is on the disk: nil, the error
+// of the write, which is tried again later, or that of ctx. It waits for Run.
+func (s *Store) Flush(ctx context.Context) error {
+	ended := make(chan error, 1)
+	s.mu.Lock()
+	s.flushes = append(s.flushes, ended)
+	s.mu.Unlock()
+	select {
+	case s.flush <- struct{}{}:
+	default:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// takeMarked returns the keys that were marked, and the calls of Flush that wait for them.
+func (s *Store) takeMarked() (marked map[string]struct{}, flushes []chan<- error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	marked := s.marked
-	s.marked = map[string]struct{}{}
-	return marked
+	marked, flushes = s.marked, s.flushes
+	s.marked, s.flushes = map[string]struct{}{}, nil
+	return marked, flushes
 }
 
 // Stats returns a copy of the counters.

@@ -192,6 +192,50 @@ func TestLastingValuesAreRestoredWhateverTheirAge(t *testing.T) {
 	}
 }
 
+// What was flushed is in the file at once: a kill does not lose it.
+func TestWhatWasFlushedIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state")
+		v := values{}
+		l := live(t, path, set(3, newHandler(probe.Success)), v)
+		defer l.stop()
+		pass(3 * time.Second)
+		v["pauses"] = "web" // the writer reads it after Mark only
+		l.store.Mark("pauses")
+		before := time.Now()
+		if err := l.store.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		copied, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+".copy", copied, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, restored := open(t, path+".copy")
+		defer s.Close()
+		if took := time.Since(before); string(restored.Values["pauses"]) != "web" || took > 0 {
+			t.Errorf("the file has %q after %v", restored.Values, took)
+		}
+		if err := l.store.Flush(t.Context()); err != nil {
+			t.Errorf("without a change: %v", err)
+		}
+	})
+}
+
+func TestAFlushEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t, filepath.Join(t.TempDir(), "state"))
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) { // Run was not called
+			t.Errorf("the error is %v", err)
+		}
+	})
+}
+
 func TestAKillLosesAboutASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")

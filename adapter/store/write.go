@@ -117,6 +117,7 @@ type writer struct {
 
 	probes  map[probe.ID]struct{} // have changed and are not written
 	keys    map[string]struct{}   // of values that have
+	waiting []chan<- error        // calls of Flush that wait for these
 	rewrite bool                  // the whole file has to be written
 	base    int64                 // the size of the file after it was rewritten
 	last    time.Time             // when it was written
@@ -146,6 +147,9 @@ func (w *writer) run(ctx context.Context) {
 			if time.Now().Before(w.retryAt) {
 				continue
 			}
+			w.write()
+		case <-w.flush:
+			w.collect()
 			w.write()
 		case <-ctx.Done():
 		}
@@ -187,7 +191,9 @@ func (w *writer) collect() {
 			w.probes[id] = struct{}{}
 		}
 	}
-	for key := range w.takeMarked() {
+	marked, flushes := w.takeMarked()
+	w.waiting = append(w.waiting, flushes...)
+	for key := range marked {
 		w.keys[key] = struct{}{}
 	}
 	if len(w.probes) > 0 && len(w.probes) > 2*w.engine.Stats().Probes {
@@ -223,13 +229,23 @@ func (w *writer) write() {
 		err = w.journal.Append(func(yield func([]byte) bool) { yield(appendTime(nil, present())) }, false)
 		w.rewrite = w.journal.Broken()
 	default:
+		w.answer(nil)
 		return
 	}
 	w.finish(err)
 }
 
+// answer ends the calls of Flush that have waited for a write.
+func (w *writer) answer(err error) {
+	for _, ended := range w.waiting {
+		ended <- err
+	}
+	w.waiting = nil
+}
+
 // finish notes how a write has ended.
 func (w *writer) finish(err error) {
+	defer w.answer(err)
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
 	hung := w.hangs

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/blackbox"
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
@@ -59,6 +59,7 @@ type daemon struct {
 	settings   config.Engine // those in use
 	engine     *engine.Engine
 	restarts   *restart.Controller
+	pauses     *pause.Keeper
 	groups     *group.Groups
 	gateways   *gateway.Gateways
 	probes     *blackbox.Server
@@ -110,6 +111,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
 	d.probes = blackbox.New(d.engine)
+	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
@@ -158,7 +160,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engi
 		if err != nil {
 			return changes, err
 		}
-		d.outputs.Keep(func(target string) bool { _, kept := units[target]; return kept })
+		d.keepTargets(func(target string) bool { _, kept := units[target]; return kept })
 		return changes, d.restarts.Apply(units)
 	})
 }
@@ -175,9 +177,27 @@ func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (eng
 			return changes, err
 		}
 		countKept(&changes, c)
-		d.outputs.Keep(func(target string) bool { return !slices.Contains(c.Removed.Targets, target) })
+		d.forgetTargets(c.Removed.Targets)
 		return changes, d.restarts.Change(units, c.Removed.Targets)
 	})
+}
+
+// keepTargets forgets what is known of targets that are no longer configured.
+func (d *daemon) keepTargets(isKept func(target string) bool) {
+	d.outputs.Keep(isKept)
+	d.pauses.Keep(isKept)
+}
+
+// forgetTargets forgets what is known of targets that are removed.
+func (d *daemon) forgetTargets(removed []string) {
+	if len(removed) == 0 {
+		return
+	}
+	gone := make(map[string]bool, len(removed))
+	for _, target := range removed {
+		gone[target] = true
+	}
+	d.keepTargets(func(target string) bool { return !gone[target] })
 }
 
 // desired returns a configuration with the pods, and its units. For a plan it makes nothing.
@@ -286,6 +306,7 @@ func (d *daemon) listen() (err error) {
 		Plan:         d.requestPlan,
 		LastReload:   d.reloads,
 		Operate:      d.operate,
+		Pause:        d.pause,
 		DroppedLines: d.outputs.Dropped,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
@@ -327,7 +348,7 @@ func (d *daemon) openControl(address string) {
 	var err error
 	d.control, err = control.Listen(address)
 	if err != nil && !errors.Is(err, control.ErrNone) {
-		d.log.Warn("control socket not opened: sonde reload, stop, start and restart need a token", "error", err)
+		d.log.Warn("control socket not opened: sonde reload, stop, start, restart, pause and unpause need a token", "error", err)
 	}
 }
 
@@ -370,13 +391,14 @@ func (d *daemon) run(ctx context.Context) error {
 		return d.engine.Run(serving)
 	})
 	parts.Go(func() error { return d.groups.Run(serving) })
+	parts.Go(func() error { return d.pauses.Run(serving) })
 	parts.Go(func() error { return d.gateways.Run(serving) })
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	parts.Go(func() error { d.warnOfAbandoned(running); return nil })
 	if d.state != nil {
 		parts.Go(func() error {
-			d.state.Run(serving, d.engine, stateValues{d.restarts, d.engine, &d.located})
+			d.state.Run(serving, d.engine, stateValues{d.restarts, d.pauses, d.engine, &d.located})
 			return nil
 		})
 		parts.Go(func() error { d.endSurvivors(running); return nil })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
@@ -35,6 +36,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 		defer d.queue.Close(flushTimeout)
 		d.signals = &signals{stop: make(chan os.Signal, 2)}
 		d.groups = group.New(group.Config{Engine: d.engine})
+		d.pauses = pause.New(pause.Config{Engine: d.engine})
 		d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
 		var err error
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
@@ -37,7 +38,7 @@ func (d *daemon) openState() (err error) {
 			return err
 		}
 	}
-	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: []string{keyProcesses, keyStopped}, Logger: d.log})
+	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: []string{keyProcesses, keyStopped, keyPauses}, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -159,6 +160,7 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 	d.left = store.Restored{}
 	d.restoreHistories(left)
 	d.restoreStopped(left)
+	d.restorePauses(left, units)
 	state := left
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
@@ -196,6 +198,7 @@ const (
 
 	keyProcesses = "processes" // a location
 	keyStopped   = "stopped"   // by target: a restart.Stopped
+	keyPauses    = "pauses"    // by target: a pause.Pause
 )
 
 // restored returns what the previous engine's controller has remembered. Targets that
@@ -346,9 +349,10 @@ func (d *daemon) stateStats() func() prom.State {
 	}
 }
 
-// stateValues are the values of the state file: about restarts, the histories, and where processes are.
+// stateValues are the values of the state file: about restarts, pauses, the histories, and where processes are.
 type stateValues struct {
 	restarts *restart.Controller
+	pauses   *pause.Keeper
 	engine   *engine.Engine
 	located  *atomic.Pointer[[]byte] // the location of the directory of processes; nil without one
 }
@@ -361,6 +365,9 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 	case keyStopped:
 		stopped := v.restarts.Stopped()
 		return marshal(stopped), len(stopped) > 0
+	case keyPauses:
+		pauses := v.pauses.Pauses()
+		return marshal(pauses), len(pauses) > 0
 	case keyProcesses:
 		if text := v.located.Load(); text != nil {
 			return *text, true
@@ -397,7 +404,7 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 				return
 			}
 		}
-		for _, key := range []string{keySpent, keyStopped, keyProcesses} {
+		for _, key := range []string{keySpent, keyStopped, keyPauses, keyProcesses} {
 			if value, ok := v.Value(key); ok && !yield(key, value) {
 				return
 			}
@@ -406,7 +413,7 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 }
 
 // marshal returns v as JSON. No value of these types is without.
-func marshal[T restart.Memory | []time.Time | []engine.Transition | map[string]restart.Stopped | map[string]string](v T) []byte {
+func marshal[T restart.Memory | []time.Time | []engine.Transition | map[string]restart.Stopped | map[string]pause.Pause | map[string]string](v T) []byte {
 	b, _ := json.Marshal(v)
 	return b
 }

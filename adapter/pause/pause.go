@@ -1,0 +1,267 @@
+// Package pause keeps which targets are paused, by whom and until when, and tells the engine, which
+// does nothing about them meanwhile: see engine.Engine.Pause.
+package pause
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Pause says who has paused a target, when, why, and until when. It can be written as JSON.
+type Pause struct {
+	At    time.Time `json:"at"`
+	By    string    `json:"by"`
+	Why   string    `json:"why,omitempty"`
+	Until time.Time `json:"until,omitzero"` // zero: until Unpause
+}
+
+// Shifted returns p with its times moved by d, after the wall clock was set.
+func (p Pause) Shifted(d time.Duration) Pause {
+	for _, t := range []*time.Time{&p.At, &p.Until} {
+		if !t.IsZero() {
+			*t = t.Add(d)
+		}
+	}
+	return p
+}
+
+// hasEnded reports whether the pause has ended by itself.
+func (p Pause) hasEnded(now time.Time) bool { return !p.Until.IsZero() && !now.Before(p.Until) }
+
+// detail says who has paused a target, and why.
+func (p Pause) detail() string {
+	if p.Why == "" {
+		return "by " + p.By
+	}
+	return "by " + p.By + ": " + p.Why
+}
+
+// Config configures a Keeper.
+type Config struct {
+	Engine *engine.Engine // required
+	Logger *slog.Logger   // one Info line when a target is paused, and when that ends; default: none
+
+	// Changed is called when what Pauses returns may have changed. It must not block. Default: none.
+	Changed func()
+}
+
+// Keeper keeps which targets are paused. Create it with New, and call Run once. Its methods are safe
+// for concurrent use by multiple goroutines.
+type Keeper struct {
+	config Config
+	wake   chan struct{} // capacity 1: there is another next end
+
+	pausesMu sync.Mutex // guards all below; the engine is told while it is held
+	paused   map[string]Pause
+}
+
+// ErrNoTarget is the error of Keeper.Pause and Unpause if there is no such target.
+var ErrNoTarget = errors.New("there is no such target")
+
+// New returns a Keeper by which no target is paused.
+func New(c Config) *Keeper {
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Changed == nil {
+		c.Changed = func() {}
+	}
+	return &Keeper{config: c, wake: make(chan struct{}, 1), paused: map[string]Pause{}}
+}
+
+// Pause pauses a target of the engine, or replaces the Pause that it has. It returns false if that
+// was the same until the same time. The error is ErrNoTarget.
+func (k *Keeper) Pause(target string, p Pause) (changed bool, err error) {
+	k.pausesMu.Lock()
+	_, exists := k.config.Engine.Target(target)
+	before, was := k.paused[target]
+	changed = exists && (!was || !before.Until.Equal(p.Until) || before.Why != p.Why)
+	if changed {
+		k.paused[target] = p
+		k.config.Engine.Pause(target, p.forEngine())
+	}
+	k.pausesMu.Unlock()
+	if !exists {
+		return false, ErrNoTarget
+	}
+	if changed {
+		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
+		k.notify()
+	}
+	return changed, nil
+}
+
+// Unpause ends the Pause of a target. It returns false if the target was not paused. The error is
+// ErrNoTarget.
+func (k *Keeper) Unpause(target, by string) (changed bool, err error) {
+	k.pausesMu.Lock()
+	before, changed := k.paused[target]
+	k.end(target)
+	k.pausesMu.Unlock()
+	if _, exists := k.config.Engine.Target(target); !exists && !changed {
+		return false, ErrNoTarget
+	}
+	if changed {
+		k.config.Logger.Info("target no longer paused", "target", target, "by", by, "paused_by", before.By, "paused_at", before.At)
+		k.notify()
+	}
+	return changed, nil
+}
+
+// end ends the Pause of a target, if it has one. It needs pausesMu.
+func (k *Keeper) end(target string) {
+	if _, paused := k.paused[target]; paused {
+		delete(k.paused, target)
+		k.config.Engine.Unpause(target)
+	}
+}
+
+// notify reports that the pauses have changed, and wakes Run.
+func (k *Keeper) notify() {
+	k.config.Changed()
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// forEngine returns the pause as the engine has it.
+func (p Pause) forEngine() engine.Pause {
+	return engine.Pause{Reason: probe.ReasonPaused, Detail: p.detail(), Since: p.At, Until: p.Until}
+}
+
+func untilText(until time.Time) string {
+	if until.IsZero() {
+		return "unpaused"
+	}
+	return until.UTC().Format(time.RFC3339)
+}
+
+// Keep forgets the pauses of targets for which exists returns false: one that is removed and added
+// again is not paused any more. Call it when targets may have been removed.
+func (k *Keeper) Keep(exists func(target string) bool) {
+	k.pausesMu.Lock()
+	n := len(k.paused)
+	for target := range k.paused {
+		if !exists(target) {
+			k.end(target)
+		}
+	}
+	changed := n != len(k.paused)
+	k.pausesMu.Unlock()
+	if changed {
+		k.notify()
+	}
+}
+
+// Pauses returns the pauses by target. Their times are on the wall clock as it is now.
+func (k *Keeper) Pauses() map[string]Pause {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	now := time.Now()
+	all := maps.Clone(k.paused)
+	for target, p := range all {
+		all[target] = p.onWallClock(now)
+	}
+	return all
+}
+
+// onWallClock returns p with the times that a wall clock shows which may have been set since: the
+// time until then is what counts.
+func (p Pause) onWallClock(now time.Time) Pause {
+	wall := now.Round(0)
+	p.At = wall.Add(p.At.Sub(now))
+	if !p.Until.IsZero() {
+		p.Until = wall.Add(p.Until.Sub(now))
+	}
+	return p
+}
+
+// Restore pauses the targets that were paused when an earlier engine ended, unless that has ended by
+// itself meanwhile. Call it before the targets exist, so that nobody ever sees them without it, and
+// Keep afterwards.
+func (k *Keeper) Restore(pauses map[string]Pause) {
+	now := time.Now()
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	for target, p := range pauses {
+		if p.hasEnded(now) {
+			k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
+			continue
+		}
+		p.At = now.Add(p.At.Sub(now)) // goes on by the monotonic clock, whatever the wall clock is set to
+		if !p.Until.IsZero() {
+			p.Until = now.Add(p.Until.Sub(now))
+		}
+		k.paused[target] = p
+		k.config.Engine.Pause(target, p.forEngine())
+	}
+}
+
+// clockInterval is how often Run looks whether the wall clock was set.
+const clockInterval = 30 * time.Second
+
+// Run ends the pauses whose time has come, until ctx is done, and returns nil. How long a pause lasts
+// does not depend on the wall clock, which may be set meanwhile: then Changed is called.
+func (k *Keeper) Run(ctx context.Context) error {
+	wait := time.NewTimer(0)
+	defer wait.Stop()
+	last := time.Now()
+	for {
+		now := time.Now()
+		ended := k.endDue(now)
+		if ended || wallShift(last, now).Abs() > time.Second {
+			k.config.Changed()
+		}
+		last = now
+		if next, any := k.next(now); any {
+			wait.Reset(next)
+		} else {
+			wait.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-k.wake:
+		case <-wait.C:
+		}
+	}
+}
+
+// wallShift returns by how much the wall clock was set between two times.
+func wallShift(from, to time.Time) time.Duration {
+	return to.Round(0).Sub(from.Round(0)) - to.Sub(from)
+}
+
+// endDue ends the pauses whose time has come, and reports whether there were any.
+func (k *Keeper) endDue(now time.Time) (ended bool) {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	for target, p := range k.paused {
+		if p.hasEnded(now) {
+			k.end(target)
+			k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
+			ended = true
+		}
+	}
+	return ended
+}
+
+// next returns how long Run may wait, and whether anything is paused.
+func (k *Keeper) next(now time.Time) (wait time.Duration, any bool) {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	wait = clockInterval
+	for _, p := range k.paused {
+		if !p.Until.IsZero() {
+			wait = min(wait, p.Until.Sub(now))
+		}
+	}
+	return max(wait, 0), len(k.paused) > 0
+}

@@ -1,0 +1,97 @@
+package status
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+)
+
+// Pause returns sonde pause.
+func Pause() *cobra.Command {
+	return pausing(httpapi.OperationPause, &cobra.Command{
+		Use:   "pause TARGET",
+		Short: "Pause a target of a running engine, so that nothing is done about it",
+		Long: "Pause makes the engine do nothing about a target because of its probes, which go on: it is not restarted\n" +
+			"when they fail, it is not in trouble, and gateways drain it. A process that exits is started again; sonde\n" +
+			"stop is for what is to stay down. The pause ends after --for, or by sonde unpause. It lasts over reloads and,\n" +
+			"if the engine block sets state, over restarts of the engine. Removing the target from the configuration\n" +
+			"ends it. What fails when it ends is acted on then.\n\n" +
+			"With --group it pauses the targets that are members of a group now.\n\n" + controlHelp,
+		Example: "  sonde pause shop/web --for 1h --reason 'new disk'\n  sonde pause --group shop --for 30m",
+	})
+}
+
+// Unpause returns sonde unpause.
+func Unpause() *cobra.Command {
+	return pausing(httpapi.OperationUnpause, &cobra.Command{
+		Use:     "unpause TARGET",
+		Short:   "End the pause of a target",
+		Long:    "Unpause ends what sonde pause has begun. With --group it does so for the members of a group.\n\n" + controlHelp,
+		Example: "  sonde unpause shop/web\n  sonde unpause --group shop",
+	})
+}
+
+// pausing completes a command that pauses targets, or ends that.
+func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
+	var f flags
+	p := httpapi.PauseRequest{Operation: o}
+	c.Args = cli.Args(0, 1, "one TARGET or --group is required")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if (len(args) == 1) == (p.Group != "") {
+			return cli.UsageError("one TARGET or --group is required")
+		}
+		if c.Flags().Changed("for") && (p.For < time.Second || p.For > httpapi.MaxPause) {
+			return cli.UsageError("--for is %v: write how long, from 1s to %gh", p.For, httpapi.MaxPause.Hours())
+		}
+		if len(args) == 1 {
+			p.Target = args[0]
+		}
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		client, err := f.controller(c)
+		if err != nil {
+			return err
+		}
+		p.By = userName()
+		done, err := client.Pause(ctx, p)
+		if err != nil {
+			return f.adviseControl(ctx, client, err)
+		}
+		if !done.Saved {
+			fmt.Fprintln(c.ErrOrStderr(), "warning: not in a state file: the next engine will not know of it")
+		}
+		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))
+		return err
+	}
+	f.connection(c)
+	c.Flags().StringVar(&p.Group, "group", "", "all members of a `group`, instead of one TARGET")
+	if o == httpapi.OperationPause {
+		c.Flags().DurationVar(&p.For, "for", 0, "`how long`, such as 1h or 30m; without it until sonde unpause")
+		c.Flags().StringVar(&p.Reason, "reason", "", "`why`, for people: sonde status, the history and the log show it")
+	}
+	return c
+}
+
+// pausedText says what has become of a request.
+func pausedText(done httpapi.Paused) string {
+	what := done.Target
+	if done.Group != "" {
+		what = fmt.Sprintf("group %s, %s", done.Group, cli.Plural(done.Targets, "target"))
+	}
+	switch {
+	case done.Operation == httpapi.OperationUnpause && done.Changed == 0:
+		return what + ": was not paused"
+	case done.Operation == httpapi.OperationUnpause:
+		return what + ": no longer paused"
+	case done.Until.IsZero():
+		return what + ": paused until sonde unpause"
+	}
+	return fmt.Sprintf("%s: paused until %s", what, done.Until.Local().Format(time.DateTime))
+}

@@ -89,9 +89,10 @@ type Config struct {
 	LastReload func() Reload
 
 	// Operate carries out an operation on a target, or begins to, for an operator. It reports whether
-	// that changes anything. An error is ErrNoTarget, or says why the target cannot be operated. It
-	// must not block, and must be safe for concurrent use by multiple goroutines. Default: 404.
-	Operate func(target string, o Operation, by string) (changed bool, err error)
+	// that changes anything, and whether it is in the state file, for which it waits, within limits. An
+	// error is ErrNoTarget, or says why the target cannot be operated. It must be safe for concurrent use
+	// by multiple goroutines. Default: 404.
+	Operate func(ctx context.Context, target string, o Operation, by string) (changed, saved bool, err error)
 
 	// Pause pauses targets for an operator, or ends that, and returns when that is in the state file,
 	// or cannot be. An error is ErrNoTarget or ErrNoGroup, or says why that is not possible. It must be

@@ -42,6 +42,7 @@ type Operated struct {
 	At        time.Time `json:"at"`
 	By        string    `json:"by"`      // the operator, as the engine logs it
 	Changed   bool      `json:"changed"` // false if the target was stopped, or was not, already
+	Saved     bool      `json:"saved"`   // it is in the state file; otherwise the next engine forgets it
 }
 
 // isOperation reports whether a path is that of an operation.
@@ -74,7 +75,7 @@ func (s *Server) operate(o Operation) http.HandlerFunc {
 			return
 		}
 		done := Operated{Target: r.PathValue("name"), Operation: o, At: time.Now(), By: operator(r, query.Get("by"))}
-		done.Changed, err = s.config.Operate(done.Target, o, done.By)
+		done.Changed, done.Saved, err = s.config.Operate(r.Context(), done.Target, o, done.By)
 		switch {
 		case errors.Is(err, ErrNoTarget):
 			respondError(w, http.StatusNotFound, "there is no target %q", done.Target)

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,15 +21,17 @@ func operating(token string) (c httpapi.Config, done *[]string, log *testsync.Bu
 	return httpapi.Config{
 		Token:  token,
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Operate: func(target string, o httpapi.Operation, by string) (bool, error) {
+		Operate: func(_ context.Context, target string, o httpapi.Operation, by string) (changed, saved bool, err error) {
 			switch target {
 			case "missing":
-				return false, httpapi.ErrNoTarget
+				return false, false, httpapi.ErrNoTarget
 			case "probed":
-				return false, errors.New("the engine does not start it")
+				return false, false, errors.New("the engine does not start it")
+			case "unsaved":
+				return true, false, nil
 			}
 			*done = append(*done, fmt.Sprintf("%s %s by %s", o, target, by))
-			return true, nil
+			return true, true, nil
 		},
 	}, done, log
 }
@@ -87,6 +90,15 @@ func TestTheTokenOperatesATarget(t *testing.T) {
 		if !strings.HasPrefix((*done)[i], text) || strings.Contains((*done)[i], "\n") {
 			t.Errorf("operation %d is %q, want %q", i, (*done)[i], text)
 		}
+	}
+}
+
+func TestAnOperationThatIsNotSavedSaysSo(t *testing.T) {
+	config, _, _ := operating(token)
+	stop := request{method: http.MethodPost, path: "/v1/targets/unsaved/stop", headers: map[string]string{"Authorization": "Bearer " + token}}
+	w := stop.do(server(t, config))
+	if text := w.Body.String(); w.Code != 200 || !strings.Contains(text, `"changed":true,"saved":false`) {
+		t.Errorf("status %d: %s", w.Code, text)
 	}
 }
 

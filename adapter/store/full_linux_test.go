@@ -31,6 +31,9 @@ func TestAStoreStartsOnAFullDisk(t *testing.T) {
 	}
 	onSmallDisk(t, "nr_inodes=3", hogs, func(t *testing.T, disk string, s *Store, _ *handler, log *testsync.Buffer) {
 		pass(30 * time.Second)
+		if err := s.Flush(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Flush has returned %v", err)
+		}
 		if st := s.Stats(); !st.Failing || st.Errors == 0 || !strings.Contains(log.String(), "cannot be opened, trying again") {
 			t.Errorf("got %+v and the log\n%s", st, log)
 		}

@@ -649,6 +649,20 @@ func TestTheEndDoesNotWaitForADiskThatHangs(t *testing.T) {
 	})
 }
 
+func TestAFlushDoesNotWaitForADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := hangingDisk{values{}, make(chan struct{})}
+		l := live(t, filepath.Join(t.TempDir(), "state"), nil, disk)
+		defer l.stop()
+		defer close(disk.release)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := l.store.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Flush has returned %v", err)
+		}
+	})
+}
+
 // slowDisk are values each of which takes a time, and fills a frame: as on a slow disk.
 type slowDisk struct {
 	count int

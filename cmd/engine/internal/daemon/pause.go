@@ -66,7 +66,7 @@ func (d *daemon) saved(ctx context.Context) bool {
 	defer cancel()
 	err := d.state.Flush(ctx)
 	if err != nil {
-		d.log.Warn("pauses are not in the state file yet", "error", err)
+		d.log.Warn("what an operator asked for is not in the state file yet, trying again", "error", err)
 	}
 	return err == nil
 }

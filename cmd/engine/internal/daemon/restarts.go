@@ -88,8 +88,9 @@ func (d *daemon) warnOfAbandoned(ctx context.Context) {
 	}
 }
 
-// operate carries out an operation for an operator.
-func (d *daemon) operate(target string, o httpapi.Operation, by string) (changed bool, err error) {
+// operate carries out an operation for an operator. It returns when the state file has it, so that an
+// engine that is killed afterwards does not forget it.
+func (d *daemon) operate(ctx context.Context, target string, o httpapi.Operation, by string) (changed, saved bool, err error) {
 	switch o {
 	case httpapi.OperationStop:
 		changed, err = d.restarts.Stop(target, by)
@@ -98,10 +99,13 @@ func (d *daemon) operate(target string, o httpapi.Operation, by string) (changed
 	default:
 		changed, err = d.restarts.Restart(target, by)
 	}
-	if errors.Is(err, restart.ErrNoTarget) {
-		return false, httpapi.ErrNoTarget
+	switch {
+	case errors.Is(err, restart.ErrNoTarget):
+		return false, false, httpapi.ErrNoTarget
+	case err != nil:
+		return false, false, err
 	}
-	return changed, err
+	return changed, d.saved(ctx), nil
 }
 
 // driver returns what starts and ends the instances of a target, or nil for a target

@@ -72,6 +72,9 @@ func operation(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		if err != nil {
 			return f.adviseControl(ctx, client, err)
 		}
+		if o != httpapi.OperationRestart { // of which the next engine need not know
+			warnUnlessSaved(c, done.Saved)
+		}
 		text := fmt.Sprintf("%s requested", o)
 		switch {
 		case !done.Changed:

@@ -64,9 +64,7 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		if err != nil {
 			return f.adviseControl(ctx, client, err)
 		}
-		if !done.Saved {
-			fmt.Fprintln(c.ErrOrStderr(), "warning: not in a state file: the next engine will not know of it")
-		}
+		warnUnlessSaved(c, done.Saved)
 		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))
 		return err
 	}
@@ -77,6 +75,13 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		c.Flags().StringVar(&p.Reason, "reason", "", "`why`, for people: sonde status, the history and the log show it")
 	}
 	return c
+}
+
+// warnUnlessSaved warns an operator if what was asked for is not in the state file.
+func warnUnlessSaved(c *cobra.Command, saved bool) {
+	if !saved {
+		fmt.Fprintln(c.ErrOrStderr(), "warning: not in a state file: the next engine will not know of it")
+	}
 }
 
 // pausedText says what has become of a request.

@@ -55,10 +55,11 @@ type instance struct {
 	note        *note // nil if it is empty
 }
 
-// note is the reason and detail that the driver reported.
+// note is the reason, the detail and the last exit that the driver reported.
 type note struct {
 	reason probe.Reason
 	detail string
+	exit   probe.Exit
 }
 
 func newInstance(in probe.Instance, c *clock) *instance {
@@ -66,8 +67,8 @@ func newInstance(in probe.Instance, c *clock) *instance {
 		id: in.ID, since: c.at(in.Since), restarts: in.Restarts,
 		phase: in.Phase, managed: in.Managed, terminating: in.Terminating, retained: in.Retained,
 	}
-	if in.Reason != "" || in.Detail != "" {
-		i.note = &note{in.Reason, in.Detail}
+	if n := (note{in.Reason, in.Detail, in.LastExit}); n != (note{}) {
+		i.note = &n
 	}
 	return i
 }
@@ -115,7 +116,7 @@ func (t *target) public(i *instance, c *clock) probe.Instance {
 		Since: c.time(i.since),
 	}
 	if i.note != nil {
-		in.Reason, in.Detail = i.note.reason, i.note.detail
+		in.Reason, in.Detail, in.LastExit = i.note.reason, i.note.detail, i.note.exit
 	}
 	return in
 }

@@ -88,6 +88,15 @@ type Instance struct {
 	Restarts int32  // how many instances the driver has seen before this one
 	Reason   Reason // the cause of Phase, such as ReasonBackOff; may be empty
 	Detail   string // the cause in words: how the previous instance exited, and its last output
+
+	// LastExit is of the latest instance that has exited: this one, if it no longer runs.
+	LastExit Exit
+}
+
+// Exit is how an instance has exited. The zero value is that of none, or of one whose status is unknown.
+type Exit struct {
+	Known  bool
+	Status int // of a process, from 0 to 255: 128 plus the signal's number if a signal has ended it
 }
 
 // Phase says whether an Instance runs.

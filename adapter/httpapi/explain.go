@@ -157,9 +157,9 @@ func (in Instance) explain(now time.Time) string {
 	case probe.Running:
 		text += continuing("running", in.Since, now)
 	case probe.Ended:
-		text += " ended" + before(in.Since, now) + ", another one follows"
+		text += " ended" + before(in.Since, now) + in.explainExit() + ", another one follows"
 	default:
-		text += " ended" + before(in.Since, now) + ", no other follows"
+		text += " ended" + before(in.Since, now) + in.explainExit() + ", no other follows"
 	}
 	text += "."
 	if in.Reason != "" {
@@ -174,6 +174,14 @@ func (in Instance) explain(now time.Time) string {
 		return text + "."
 	}
 	return text
+}
+
+// explainExit returns the exit status of an instance that has ended, unless its detail begins with it.
+func (in Instance) explainExit() string {
+	if in.ExitStatus == nil || strings.HasPrefix(in.Detail, "exit status ") {
+		return ""
+	}
+	return fmt.Sprintf(" with exit status %d", *in.ExitStatus)
 }
 
 // importance is smaller for probes of which people want to read first.

@@ -49,6 +49,10 @@ func TestAnExplanationSaysWhatBecomesOfTheInstance(t *testing.T) {
 		want     []string
 	}{
 		{httpapi.Instance{}, nil},
+		{httpapi.Instance{ID: "4711", Phase: probe.Gone, Reason: probe.ReasonOperatorStop, Detail: "stopped by alice", ExitStatus: new(143)},
+			[]string{"Instance 4711 ended with exit status 143, no other follows. An operator has stopped the target, until sonde start starts it: stopped by alice"}},
+		{httpapi.Instance{ID: "4711", Phase: probe.Gone, Reason: probe.ReasonExited, Detail: "exit status 3: out of memory", ExitStatus: new(3)},
+			[]string{"Instance 4711 ended, no other follows. It exited on its own: exit status 3: out of memory"}},
 		{httpapi.Instance{ID: "static", Phase: probe.Running}, nil},
 		{httpapi.Instance{ID: "web-1", Phase: probe.Waiting}, []string{"Instance web-1 does not run yet."}},
 		{httpapi.Instance{ID: "web-1", Phase: probe.Running, Since: ago(time.Minute)}, []string{"Instance web-1 has been running for 1m0s."}},

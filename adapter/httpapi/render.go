@@ -19,10 +19,17 @@ func newTarget(t engine.TargetStatus, text int) Target {
 		TroubledDependency: t.TroubledDependency, Pause: newPause(t.Pause, text), Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
 		Instance: Instance{
 			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,
-			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text),
+			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text), ExitStatus: exitStatus(in.LastExit),
 		},
 		Summary: newSummary(t.Probes),
 	}
+}
+
+func exitStatus(e probe.Exit) *int {
+	if !e.Known {
+		return nil
+	}
+	return &e.Status
 }
 
 func newCause(c engine.Cause, text int) *Cause {

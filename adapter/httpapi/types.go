@@ -96,6 +96,10 @@ type Instance struct {
 	Restarts int32        `json:"restarts"`
 	Reason   probe.Reason `json:"reason,omitempty"` // why Phase is what it is
 	Detail   string       `json:"detail,omitempty"` // how the previous instance exited, with the end of its output
+
+	// ExitStatus is that of the latest instance that has exited: this one, if it no longer runs. It is
+	// 128 plus the signal's number if a signal has ended the process; absent if none has exited.
+	ExitStatus *int `json:"exitStatus,omitempty"`
 }
 
 // History is the response of /v1/targets/{name}/history: the latest transitions of a target, the

@@ -106,7 +106,7 @@ func (i *instance) reportStarted(id string) {
 	in := probe.Instance{
 		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
 		Managed: i.unit.restartsOnFailure() && !i.released, Terminating: i.terminating && !i.released,
-		Restarts: i.started, Detail: i.lastExit,
+		Restarts: i.started, Detail: i.lastExit, LastExit: i.lastStatus,
 	}
 	if i.lastReason != probe.ReasonNoStart {
 		i.provenAt = i.since.Add(i.unit.BackOff.wait(i.exits))

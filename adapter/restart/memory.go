@@ -29,6 +29,14 @@ type Memory struct {
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
 }
 
+// status returns how the latest instance has exited that a driver has run to its end.
+func (m Memory) status(external bool) probe.Exit {
+	if external || m.LastExit == "" || m.Code < 0 {
+		return probe.Exit{}
+	}
+	return probe.Exit{Known: true, Status: m.Code}
+}
+
 // Shifted returns m with its times moved by d, after the wall clock was set.
 func (m Memory) Shifted(d time.Duration) Memory {
 	for _, t := range []*time.Time{&m.Since, &m.NotBefore} {
@@ -98,6 +106,7 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 			driver, ok := u.Driver.(Resumer)
 			if ok && m.Instance != "" && m.Instance != noID && !m.Exited && driver.Resume(m.Instance) {
 				in.Managed, in.Restarts, in.Detail = u.restartsOnFailure(), max(m.Started-1, 0), m.LastExit
+				in.LastExit = m.status(u.external())
 				instances = append(instances, in)
 			} else {
 				in = probe.Instance{}
@@ -201,7 +210,7 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		return time.Time{}
 	}
 	s.started, s.exits, s.lastExit, s.lastReason = r.Started, r.Exits, r.LastExit, r.LastReason
-	s.since = r.Since
+	s.since, s.lastStatus = r.Since, r.status(s.unit.external())
 	if r.goesOn.ID != "" {
 		s.resumes, s.reported = r.Instance, r.goesOn
 	}

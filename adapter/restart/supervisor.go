@@ -27,6 +27,7 @@ type supervisor struct {
 	exits      int            // number of exits in a row, for the back-off
 	lastExit   string         // how the previous instance exited, and its output; empty without one
 	lastReason probe.Reason   // the same as a code
+	lastStatus probe.Exit     // of the latest instance that has exited
 	alerted    bool           // an error was logged about the present run of exits
 
 	retries    int                    // see setRetries
@@ -277,6 +278,9 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 	now := time.Now()
 	wait := max(notBefore.Sub(now), 0)
 	s.lastExit, s.lastReason = end.detail(""), end.reason()
+	if end.exit.Err == nil && !s.unit.external() {
+		s.lastStatus = probe.Exit{Known: true, Status: end.exit.Code}
+	}
 	in := s.endedInstance(phase)
 	in.Reason, in.Detail = s.lastReason, s.lastExit
 	if end.hasCompleted() && phase == probe.Gone {
@@ -332,7 +336,7 @@ func (s *supervisor) severity(end termination, phase probe.Phase) (slog.Level, s
 func (s *supervisor) endedInstance(phase probe.Phase) probe.Instance {
 	in := s.reported
 	in.Target, in.Phase, in.Since, in.Managed, in.Terminating = s.target, phase, time.Now(), false, false
-	in.Retained = phase == probe.Gone
+	in.Retained, in.LastExit = phase == probe.Gone, s.lastStatus
 	if in.ID == "" || in.ID == noID {
 		if in.ID = noID; phase == probe.Ended {
 			in.Phase = probe.Waiting

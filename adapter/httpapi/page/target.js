@@ -63,6 +63,7 @@ function showTarget(target) {
   fact("Instance", [instance.id, words(instance.phase)].filter(Boolean).join(", "));
   fact("Instance since", instance.since, showTime);
   fact("Restarts", String(instance.restarts));
+  fact("Exit status", instance.exitStatus === undefined ? "" : String(instance.exitStatus));
   fact("Instance says", instance.reason && words(instance.reason));
   fact("Started", target.started ? "yes" : "no");
   fact("Ready", target.ready ? "yes" : "no");

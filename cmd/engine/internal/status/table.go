@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -46,7 +47,7 @@ func size(w io.Writer) (width, height int) {
 //	                         liveness  passing  2/3 failure  400ms http.status: status 503
 //
 // A wide table also says how long the target has been in its state, what it is to gateways, its
-// address and its labels.
+// address and its labels, and the exit status of the latest instance that has exited.
 func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
@@ -57,12 +58,12 @@ func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 		}
 		fmt.Fprintln(w, strings.Join(line, "\t"))
 	}
-	write(header, "FOR", "GATEWAY", "ADDRESS", "LABELS")
+	write(header, "FOR", "EXIT", "GATEWAY", "ADDRESS", "LABELS")
 	for _, t := range all {
-		more := []string{age(t.Since, now), t.Gateway.String(), cli.OneLine(t.Address, probe.MaxTargetName), cli.OneLine(labels(t.Labels), probe.MaxDetail)}
+		more := []string{age(t.Since, now), exitStatus(t.Instance), t.Gateway.String(), cli.OneLine(t.Address, probe.MaxTargetName), cli.OneLine(labels(t.Labels), probe.MaxDetail)}
 		for _, line := range lines(t, now) {
 			write(line, more...)
-			more = []string{"", "", "", ""}
+			more = []string{"", "", "", "", ""}
 		}
 	}
 	_ = w.Flush() // a strings.Builder takes everything
@@ -92,6 +93,14 @@ func age(since, now time.Time) string {
 		return "-"
 	}
 	return max(now.Sub(since), 0).Round(time.Second).String()
+}
+
+// exitStatus returns the exit status of the latest instance that has exited, or "-".
+func exitStatus(in httpapi.Instance) string {
+	if in.ExitStatus == nil {
+		return "-"
+	}
+	return strconv.Itoa(*in.ExitStatus)
 }
 
 // labels returns labels as text, sorted by name: "team=shop,tier=canary".

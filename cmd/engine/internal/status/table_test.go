@@ -164,10 +164,10 @@ func TestWideTableHasAgeGatewayStateAddressAndLabelsOfATarget(t *testing.T) {
 		Probes: []httpapi.Probe{{ID: "web:readiness/a", Target: "web"}, {ID: "web:readiness/b", Target: "web"}},
 	}
 	want := `
-TARGET  STATE           RESTARTS  FOR    GATEWAY  ADDRESS   LABELS                 PROBE        VERDICT    RUN  NEXT  RESULT
-web     ready, ejected  0         1m30s  down     10.0.0.7  team=shop,tier=canary  -                                  ejected: tcp.refused: no
-                                                                                   readiness/a  undecided  -    -
-                                                                                   readiness/b  undecided  -    -
+TARGET  STATE           RESTARTS  FOR    EXIT  GATEWAY  ADDRESS   LABELS                 PROBE        VERDICT    RUN  NEXT  RESULT
+web     ready, ejected  0         1m30s  -     down     10.0.0.7  team=shop,tier=canary  -                                  ejected: tcp.refused: no
+                                                                                         readiness/a  undecided  -    -
+                                                                                         readiness/b  undecided  -    -
 `
 	if got := "\n" + table([]httpapi.Target{target}, now, unlimited, true); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)

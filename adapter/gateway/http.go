@@ -62,7 +62,7 @@ func (h HTTP) Serve(ctx context.Context, s *Session, handler http.Handler) {
 		handler.ServeHTTP(w, r)
 	})}
 	s.Listen(ctx, h.Listen, listener.ForUser, func(ctx context.Context, l net.Listener) error {
-		return server.Serve(ctx, s.Acceptor(l))
+		return server.Serve(ctx, l)
 	})
 }
 
@@ -86,22 +86,20 @@ func isLocal(host string) bool {
 	return dial.IsLoopback(name) || !strings.ContainsAny(name, ".:")
 }
 
-// Acceptor returns a listener that reports that connections cannot be accepted for now, for a server
-// that tries again, as those of net/http and gRPC do.
-func (s *Session) Acceptor(l net.Listener) net.Listener { return acceptor{l, s} }
-
-type acceptor struct {
+// reportingListener reports that connections cannot be accepted for now, and that they can again.
+type reportingListener struct {
 	net.Listener
 	session *Session
 }
 
-func (a acceptor) Accept() (net.Conn, error) {
-	conn, err := a.Listener.Accept()
+// Accept implements net.Listener.
+func (l reportingListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
 	switch {
 	case err == nil:
-		a.session.Cured(SourceListener)
+		l.session.Cured(SourceListener)
 	case IsTemporary(err):
-		a.session.Failed(SourceListener, err)
+		l.session.Failed(SourceListener, err)
 	}
 	return conn, err
 }
@@ -114,13 +112,14 @@ func IsTemporary(err error) bool {
 }
 
 // Listen listens by listener.Listen until ctx is done, and calls serve, which returns an error
-// when the listener fails, or ctx is done. What fails is reported, and tried again.
+// when the listener fails, or ctx is done. What fails is reported, and tried again: that the listener
+// fails for now, too, so serve goes on then, as the servers of net/http and gRPC do.
 func (s *Session) Listen(ctx context.Context, address string, mode fs.FileMode, serve func(context.Context, net.Listener) error) {
 	for ctx.Err() == nil {
 		l, err := listener.Listen(ctx, address, mode)
 		if err == nil {
 			s.Listens(l.Addr().String())
-			err = serve(ctx, l)
+			err = serve(ctx, reportingListener{l, s})
 			l.Close()
 		}
 		if ctx.Err() != nil {

@@ -288,11 +288,29 @@ func leftOut(v *group.View) error {
 	return fmt.Errorf("%s: members without an address are left out: %s: give them an address, or take them out of the group", v.Group, SomeNames(without))
 }
 
-// ByAddress returns the member of some groups that has an address, alone or with the Port of its
-// group, as in 10.0.0.7:80; nil if none has it. An error says that several targets have it: the
-// member is the first one then.
-func ByAddress(groups []*group.Group, address string) (view *group.View, member *group.Member, err error) {
-	for _, g := range groups {
+// Member returns the member that a client means by a name: that of a target, that of a group, a slash
+// and that of a target, for targets with other weights in other groups, or the address of a target,
+// alone or with the Port of its group, as in 10.0.0.7:80. It is nil if there is none. A group whose
+// name comes before the slash is found first. An error says that several targets have the address:
+// the member is the first one then.
+func (s *Session) Member(name string) (*group.View, *group.Member, error) {
+	first, rest, slash := strings.Cut(name, "/")
+	for _, g := range s.Groups {
+		if v := g.View(); slash && v.Group == first && v.Member(rest) != nil {
+			return v, v.Member(rest), nil
+		}
+	}
+	for _, g := range s.Groups {
+		if v := g.View(); v.Member(name) != nil {
+			return v, v.Member(name), nil
+		}
+	}
+	return s.memberAt(name)
+}
+
+// memberAt returns the member that has an address.
+func (s *Session) memberAt(address string) (view *group.View, member *group.Member, err error) {
+	for _, g := range s.Groups {
 		v := g.View()
 		for _, m := range v.MembersAt(address) {
 			switch {

@@ -142,7 +142,7 @@ func (s *Server) Run(ctx context.Context, session *gateway.Session) {
 
 // serve serves the connections of a listener until it fails, or ctx is done.
 func (s *Server) serve(ctx context.Context, l net.Listener, session *gateway.Session, d *discovery) error {
-	limited := limitConnections(session.Acceptor(l))
+	limited := limitConnections(l)
 	options := []grpc.ServerOption{
 		grpc.StatsHandler(limited),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.ConnectionTimeout(connectionTimeout),

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -37,8 +38,9 @@ const (
 	askTimeout     = time.Second            // for agent-send, from its connection on
 	restTimeout    = 100 * time.Millisecond // between its parts; an agent-send without a newline ends so
 	answerTimeout  = time.Second
-	maxUnknown     = 100 // names of which the log says once that there is no such member
-	maxReason      = 120 // bytes of a line's text
+	acceptPause    = 100 * time.Millisecond // while connections cannot be accepted
+	maxWarned      = 100                    // names of which the log says once that there is no such member
+	maxReason      = 120                    // bytes of a line's text
 )
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
@@ -78,14 +80,14 @@ type Agent struct {
 	session *gateway.Session
 	open    connections
 
-	unknownMu sync.Mutex // guards unknown
-	unknown   map[string]bool
+	warnedMu sync.Mutex      // guards warned
+	warned   map[string]bool // what warnOnce has logged
 }
 
 // New returns an Agent. The configuration must have passed Check.
 func New(c Config) *Agent {
 	clients, _ := c.clients()
-	return &Agent{listen: c.Listen, clients: clients, open: connections{limit: maxConnections, open: map[net.Conn]connection{}}, unknown: map[string]bool{}}
+	return &Agent{listen: c.Listen, clients: clients, open: connections{limit: maxConnections, open: map[net.Conn]connection{}}, warned: map[string]bool{}}
 }
 
 // Run implements gateway.Output.
@@ -105,17 +107,15 @@ func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 		conn, err := l.Accept()
 		switch {
 		case gateway.IsTemporary(err):
-			a.session.Failed(gateway.SourceListener, err)
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
-			case <-time.After(restTimeout):
+			case <-time.After(acceptPause):
 			}
 			continue
 		case err != nil:
 			return err
 		}
-		a.session.Cured(gateway.SourceListener)
 		from, ok := a.admits(conn.RemoteAddr())
 		if !ok {
 			conn.Close()
@@ -135,8 +135,13 @@ func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 // answer answers one agent check.
 func (a *Agent) answer(ctx context.Context, conn net.Conn) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	name, ok := readName(conn)
-	if !ok {
+	name, err := readName(conn)
+	switch {
+	case errors.Is(err, net.ErrClosed): // by the agent
+		return
+	case err != nil:
+		a.session.Refused()
+		a.warnOnce(err.Error(), err.Error())
 		return
 	}
 	line, err := a.line(name)
@@ -146,7 +151,7 @@ func (a *Agent) answer(ctx context.Context, conn net.Conn) {
 	case errors.Is(err, errUnknown):
 		a.session.Refused()
 		a.session.Cured(gateway.SourceName(name))
-		a.warn(name)
+		a.warnOnce(name, "HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
 	case err != nil:
 		a.session.Failed(gateway.SourceName(name), err)
 	case writeErr == nil:
@@ -165,9 +170,16 @@ func (a *Agent) admits(from net.Addr) (ip netip.Addr, ok bool) {
 	return ip, ip.IsLoopback() || slices.ContainsFunc(a.clients, inNetwork)
 }
 
+// What is wrong with an agent check. The log says so once.
+var (
+	errNoName = errors.New(`an agent check sends no name: write agent-send "NAME\n" beside each agent-check, with the name of a target`)
+	errSlow   = fmt.Errorf("an agent check has not sent all of its agent-send after %v", askTimeout)
+	errLong   = fmt.Errorf("an agent check sends more than %d bytes: agent-send must be the name of a target", maxName)
+)
+
 // readName reads an agent-send: up to a newline, or up to a pause after its first bytes. One that
-// takes longer than askTimeout is not ok: its end may be missing.
-func readName(conn net.Conn) (name string, ok bool) {
+// takes longer than askTimeout is an error: its end may be missing.
+func readName(conn net.Conn) (name string, err error) {
 	text, end := make([]byte, 0, 256), time.Now().Add(askTimeout)
 	for len(text) < maxName {
 		pause := end
@@ -178,17 +190,23 @@ func readName(conn net.Conn) (name string, ok bool) {
 		n, err := conn.Read(text[len(text):cap(text)])
 		text = text[:len(text)+n]
 		if line, _, ended := bytes.Cut(text, []byte("\n")); ended {
-			return strings.TrimSpace(string(line)), true
+			return strings.TrimSpace(string(line)), nil
 		}
-		if err != nil {
-			late := errors.Is(err, os.ErrDeadlineExceeded) && pause.Equal(end)
-			return strings.TrimSpace(string(text)), len(text) > 0 && !late
+		switch late := errors.Is(err, os.ErrDeadlineExceeded) && pause.Equal(end); {
+		case errors.Is(err, net.ErrClosed):
+			return "", err
+		case err != nil && len(text) == 0:
+			return "", errNoName
+		case late:
+			return "", errSlow
+		case err != nil:
+			return strings.TrimSpace(string(text)), nil
 		}
 		if len(text) == cap(text) {
 			text = append(text, make([]byte, len(text))...)[:len(text)]
 		}
 	}
-	return "", false
+	return "", errLong
 }
 
 // errUnknown says that there is no such member.
@@ -197,7 +215,7 @@ var errUnknown = errors.New("no group of this gateway has the target")
 // line returns the answer for a server, and an error if it is not known which member that is. An
 // empty line changes nothing in HAProxy.
 func (a *Agent) line(name string) (line string, err error) {
-	v, m, err := a.find(name)
+	v, m, err := a.session.Member(name)
 	switch {
 	case m == nil:
 		return "\n", errUnknown
@@ -205,24 +223,6 @@ func (a *Agent) line(name string) (line string, err error) {
 		return "\n", err
 	}
 	return stateLine(m), nil
-}
-
-// find returns the member that a name means: that of a target, that of a group, a slash and
-// that of a target, for targets with other weights in other groups, or an address. An error says
-// that it means several.
-func (a *Agent) find(name string) (*group.View, *group.Member, error) {
-	for _, g := range a.session.Groups {
-		if v := g.View(); v.Member(name) != nil {
-			return v, v.Member(name), nil
-		}
-	}
-	first, rest, slash := strings.Cut(name, "/")
-	for _, g := range a.session.Groups {
-		if v := g.View(); slash && v.Group == first && v.Member(rest) != nil {
-			return v, v.Member(rest), nil
-		}
-	}
-	return gateway.ByAddress(a.session.Groups, name)
 }
 
 // stateLine says all that HAProxy may have heard otherwise before: ready cancels drain and
@@ -241,15 +241,15 @@ func stateLine(m *group.Member) string {
 	return "down ready # " + reason + "\n"
 }
 
-// warn logs once that there is no member of a name.
-func (a *Agent) warn(name string) {
-	a.unknownMu.Lock()
-	isNew := !a.unknown[name] && len(a.unknown) < maxUnknown
+// warnOnce logs a message once for a key, which is a name or the message.
+func (a *Agent) warnOnce(key, message string, attributes ...any) {
+	a.warnedMu.Lock()
+	isNew := !a.warned[key] && len(a.warned) < maxWarned
 	if isNew {
-		a.unknown[name] = true
+		a.warned[key] = true
 	}
-	a.unknownMu.Unlock()
+	a.warnedMu.Unlock()
 	if isNew {
-		a.session.Logger.Warn("HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
+		a.session.Logger.Warn(message, attributes...)
 	}
 }

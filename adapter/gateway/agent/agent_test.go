@@ -233,6 +233,21 @@ func TestAGatewayNeedsItsGroups(t *testing.T) {
 	}
 }
 
+// HAProxy without agent-send connects, and waits for an answer.
+func TestACheckWithoutANameIsLogged(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
+	address, all, log := start(t, s, agent.Config{Listen: "127.0.0.1:0"})
+	for range 3 {
+		if got := ask(t, address, ""); got != "" {
+			t.Errorf("the answer is %q", got)
+		}
+	}
+	testsync.Until(t, "three refused checks", func() bool { return all.Statuses()[0].Refused == 3 })
+	if n := strings.Count(log.String(), "an agent check sends no name: write agent-send"); n != 1 {
+		t.Errorf("it is logged %d times:\n%s", n, log)
+	}
+}
+
 func TestALongNameGetsNoAnswer(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
 	address, _, _ := start(t, s, agent.Config{Listen: "127.0.0.1:0"})

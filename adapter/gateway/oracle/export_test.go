@@ -3,6 +3,7 @@ package oracle
 import (
 	"net/http"
 
+	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/group"
 )
 
@@ -11,6 +12,6 @@ func Find(groups []*group.Group, path, header, state string) (string, *group.Mem
 	r := &http.Request{Header: http.Header{"X-Target": {header}, "X-Haproxy-Server-State": {state}}}
 	r.SetPathValue("target", path)
 	name := target(r)
-	_, m, _ := find(groups, name)
+	_, m, _ := (&Oracle{session: &gateway.Session{Groups: groups}}).member(name)
 	return name, m
 }

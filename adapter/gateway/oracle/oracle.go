@@ -45,7 +45,7 @@ func (o *Oracle) Run(ctx context.Context, s *gateway.Session) {
 // ready answers whether a member is in rotation.
 func (o *Oracle) ready(w http.ResponseWriter, r *http.Request) {
 	name := target(r)
-	v, m, err := find(o.session.Groups, name)
+	v, m, err := o.member(name)
 	w.Header().Set("Cache-Control", "no-store")
 	switch {
 	case m == nil:
@@ -93,26 +93,12 @@ func target(r *http.Request) string {
 	return ""
 }
 
-// find returns the member that a name means: that of a target, that of a group or a backend,
-// a slash and that of a target, or the address of a target, with or without a port. A
-// member of a group whose name comes before the slash is found first. An error says that several
-// targets have the address: the member is the first one then.
-func find(groups []*group.Group, name string) (*group.View, *group.Member, error) {
-	first, rest, slash := strings.Cut(name, "/")
-	for _, g := range groups {
-		if v := g.View(); slash && v.Group == first {
-			if m := v.Member(rest); m != nil {
-				return v, m, nil
-			}
-		}
+// member returns the member that a name means, as gateway.Session.Member does. The part before a slash
+// may also be the name of a backend.
+func (o *Oracle) member(name string) (*group.View, *group.Member, error) {
+	v, m, err := o.session.Member(name)
+	if _, server, ok := strings.Cut(name, "/"); m == nil && ok {
+		return o.session.Member(server)
 	}
-	for _, wanted := range []string{name, rest} {
-		for _, g := range groups {
-			v := g.View()
-			if m := v.Member(wanted); m != nil && wanted != "" {
-				return v, m, nil
-			}
-		}
-	}
-	return gateway.ByAddress(groups, name)
+	return v, m, err
 }

@@ -21,6 +21,7 @@
 //	owner.go        Owner: several that share an engine
 //	plan.go         what Apply and Change have to do: compares the desired set with what exists
 //	memory.go       Memory: what is remembered about a probe, and its binary form
+//	preview.go      Preview: what an Apply or a Change would do
 //	snapshot.go     Snapshot and Memories
 //	spec.go         what probes share: rule, handler, target settings
 //	report.go       Report and Trigger: what drivers and users tell the engine
@@ -38,6 +39,7 @@
 //	nonblocking.go  attempts that the loop makes without blocking
 //	worker.go       attempts that need a goroutine each
 //	attempt.go      one attempt, and Once
+//	latency.go      limits of an attempt's duration
 //	read.go         Status, Target: what readers get
 //	gauge.go        Watch and WatchTarget: what the fastest readers get
 //	outcomes.go     Outcomes: the outcomes of the latest attempts of each probe

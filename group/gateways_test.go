@@ -238,7 +238,7 @@ func TestATargetWithoutProbesMovesWithItsLabels(t *testing.T) {
 			pass(2 * time.Second)
 			for name, want := range map[string]string{"shop": c.shop, "pay": c.pay} {
 				if want == "" {
-					want = "frozen" // nobody is known to be ready
+					want = "frozen" // no member is known to be ready
 				}
 				s.rotates(name, want)
 			}

@@ -94,14 +94,14 @@ func TestMembersOfTheWeight0CountForNothing(t *testing.T) {
 		state  State
 		panics bool
 	}{
-		{"Rx", Rule{}, "0 0", Down, false}, // one is ready, and nobody is sent to it
+		{"Rx", Rule{}, "0 0", Down, false}, // one is ready, and gets no requests
 		{"Rx", Rule{Panic: 0.5}, "0 100", Down, true},
 		{"Xr", Rule{Panic: 1}, "0 100", Ready, false}, // all that can be used are ready
 		{"XXr", Rule{MinReady: half}, "0 0 100", Ready, false},
 		{"RRx", Rule{MinReady: half}, "0 0 0", Down, false},
 		{"Rrx", Rule{Quorum: 2}, "0 100 100", Ready, false},
 		{"Rxd", Rule{Quorum: 1}, "0 0 100", Down, false},
-		{"Ur", Rule{}, "0 100", Ready, false}, // nobody waits for it
+		{"Ur", Rule{}, "0 100", Ready, false}, // the group does not wait for it
 		{"RR", Rule{}, "0 0", Down, false},    // the group is known, and drained
 		{"RX", Rule{Panic: 1, Quorum: 2}, "0 0", Down, false},
 		{"Ru", Rule{}, "0 100", Undecided, false}, // frozen

@@ -30,8 +30,8 @@ func (c Counts) Serving() int { return c[Ready] + c[Degraded] }
 
 // decide returns the state of a group that needs some of its members to take requests, and
 // has others of the weight 0, which cannot: Undecided if it depends on what becomes of the
-// undecided ones, and if there are no members: they are not known yet, or whoever finds them
-// has lost them.
+// undecided ones, and if there are no members: they are not known yet, or were lost by
+// what finds them.
 func decide(c Counts, zeroWeight, need int) State {
 	switch {
 	case c.Total()+zeroWeight == 0:

@@ -14,8 +14,8 @@ type View struct {
 
 	State State // whether enough members take requests
 
-	// Last is State or, while that is Undecided, the last one that was not: what to go by
-	// for whoever has to act. It is Undecided only before the first decision.
+	// Last is State or, while that is Undecided, the last one that was not: what gateways
+	// act on. It is Undecided only before the first decision.
 	Last  State
 	Since time.Time // when Last changed; zero while it is Undecided
 

@@ -15,7 +15,7 @@ type wait struct {
 	over   bool
 	began  time.Time // zero without a member that exists
 	enough int       // how many members were in rotation before; 0 if that is not known
-	absent int       // members that do not exist: nobody waits for them
+	absent int       // members that do not exist, for which the group does not wait
 
 	joined int // members that have begun to take requests since the last View
 	lost   int // members that took requests in the last View, and are no longer there

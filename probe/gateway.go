@@ -1,8 +1,8 @@
 package probe
 
 // GatewayState says what a gateway is to do with a target: what its instance and its probes
-// add up to for whoever sends requests to it. A TargetState says how the target is, and
-// whether somebody has to look after it. The zero GatewayState is GatewayUndecided.
+// add up to for senders of requests. A TargetState says how the target is, and
+// whether it is in trouble. The zero GatewayState is GatewayUndecided.
 type GatewayState uint8
 
 // The states of a target for gateways.

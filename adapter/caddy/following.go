@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -59,7 +60,8 @@ func (u *Upstreams) following() (key string, construct caddy.Constructor, err er
 	if err != nil {
 		return "", nil, err
 	}
-	return string(settings) + token, func() (caddy.Destructor, error) {
+	key = strings.Join([]string{string(settings), address, token}, "\n") // placeholders may have other values after a reload
+	return key, func() (caddy.Destructor, error) {
 		ctx, cancel := context.WithCancel(context.Background())
 		s := &followed{servers: f.Get(u.Follow.Group), end: cancel}
 		s.ended.Go(func() { _ = f.Run(ctx) })

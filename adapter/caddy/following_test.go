@@ -137,6 +137,20 @@ func TestATokenMayBeAPlaceholder(t *testing.T) {
 	e.Without(e.Servers[1], e.Servers[2])
 }
 
+// A reload with another value of a placeholder follows another Sonde.
+func TestTheAddressMayBeAPlaceholder(t *testing.T) {
+	first, second := newOther(t), newOther(t)
+	t.Setenv("SONDE_API", "http://"+first.address)
+	e := documented(t, following, "http://127.0.0.1:9650", "{env.SONDE_API}")
+	first.probe(group.Rule{}, e.Servers[:1]).Say(map[string]probe.Outcome{"web-1": probe.Success})
+	second.probe(group.Rule{}, e.Servers[1:2]).Say(map[string]probe.Outcome{"web-2": probe.Success})
+	e.Await(group.Ready, e.Servers[0])
+	t.Setenv("SONDE_API", "http://"+second.address)
+	e.reload(e.text)
+	e.Await(group.Ready, e.Servers[1])
+	e.Without(e.Servers[0], e.Servers[2])
+}
+
 // The token of the other Sonde is for no proxy.
 func TestCaddyFollowsWithoutTheProxyOfTheEnvironment(t *testing.T) {
 	const token = "0123456789abcdef"

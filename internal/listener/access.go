@@ -5,6 +5,8 @@
 //	socket.go       Listen, also at Unix sockets
 //	http.go         HTTP: serves until a context is done
 //	connections.go  the bound on open connections
+//	pace.go         Paced: disconnects clients that do not read
+//	waiters.go      Waiters: the bound on requests that wait for a change
 package listener
 
 import (
@@ -32,7 +34,7 @@ func Loopback(address string) (loopback, valid bool) {
 // MinToken is the minimum length of a Token in bytes.
 const MinToken = 16
 
-// Token is the text that clients must send. Everybody may ask if it is empty.
+// Token is the text that clients must send. Every client may ask if it is empty.
 type Token string
 
 // Problem says what is wrong with a token, in words that follow its name, or returns "".

@@ -19,8 +19,8 @@ type pacedWriter struct {
 }
 
 // Paced returns a ResponseWriter that disconnects a client which does not read its response: 64 KiB
-// within StallTimeout, and all of it within WriteTimeout from now on. Whoever writes much at once
-// does so by one call of Write.
+// within StallTimeout, and all of it within WriteTimeout from now on. Much is
+// to be written by one call of Write.
 func Paced(w http.ResponseWriter) http.ResponseWriter {
 	return &pacedWriter{w, http.NewResponseController(w), time.Now().Add(WriteTimeout)}
 }

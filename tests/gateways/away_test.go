@@ -16,10 +16,9 @@ import (
 // What Sonde's absence lasts, and how late probes answer the next one, in the long form. In the
 // short form it is a number of requests.
 const (
-	absence     = 5 * time.Second
-	lateAnswer  = 400 * time.Millisecond
-	awayShort   = 100 // requests
-	pollsOfView = 20
+	absence    = 5 * time.Second
+	lateAnswer = 400 * time.Millisecond
+	awayShort  = 100 // requests
 )
 
 // failStatic are the gateways that keep what they have without Sonde.
@@ -101,7 +100,7 @@ func (s *scene) whileAway(lasts time.Duration) {
 	s.t.Helper()
 	switch {
 	case *long || s.load == nil:
-		time.Sleep(min(lasts, lateAnswer*pollsOfView))
+		time.Sleep(lasts)
 	default:
 		s.load.pass(s.t, awayShort)
 	}

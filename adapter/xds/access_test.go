@@ -218,6 +218,48 @@ func TestWhatAStreamAsksForIsBounded(t *testing.T) {
 	}
 }
 
+// Streams that ask for much keep their names together within a bound, and an end makes room.
+func TestWhatAllStreamsAskForIsBounded(t *testing.T) {
+	address, _ := serve(scene(t), xds.Config{})
+	names := []string{"web"}
+	for i := range 9999 {
+		names = append(names, fmt.Sprint(i))
+	}
+	open := func(client discoveryv3.AggregatedDiscoveryServiceClient, want codes.Code) (end func()) {
+		t.Helper()
+		ctx, end := context.WithCancel(t.Context())
+		stream, err := client.StreamAggregatedResources(ctx)
+		if err == nil {
+			_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: resourcev3.EndpointType, ResourceNames: names})
+			_, err = stream.Recv()
+		}
+		if status.Code(err) != want {
+			t.Fatalf("a stream has ended with %v, want %v", err, want)
+		}
+		return end
+	}
+	first := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, address))
+	second := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, address)) // one connection has 64 streams at most
+	end := open(first, codes.OK)
+	for range 49 {
+		open(first, codes.OK)
+	}
+	for range 50 {
+		open(second, codes.OK)
+	}
+	open(second, codes.ResourceExhausted)
+	end()
+	testsync.Until(t, "room", func() bool {
+		stream, err := second.StreamAggregatedResources(t.Context())
+		if err != nil {
+			return false
+		}
+		_ = stream.Send(&discoveryv3.DiscoveryRequest{TypeUrl: resourcev3.EndpointType, ResourceNames: names})
+		_, err = stream.Recv()
+		return err == nil
+	})
+}
+
 // An incremental client gets the endpoints, and each change; what it rejects is reported.
 func TestIncrementalClientsFollow(t *testing.T) {
 	s := scene(t)

@@ -4,17 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"strings"
-	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/stats"
-
-	"github.com/sonde-probe/sonde/adapter/gateway"
-	"github.com/sonde-probe/sonde/group"
-	"github.com/sonde-probe/sonde/tests/gatewaytest"
-	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // from is a listener with one connection from an address.
@@ -37,40 +29,6 @@ type remote struct {
 }
 
 func (r remote) RemoteAddr() net.Addr { return r.address }
-
-// withoutDescriptors is a Server whose listener cannot accept connections for now.
-type withoutDescriptors struct{ *Server }
-
-func (o withoutDescriptors) Run(ctx context.Context, session *gateway.Session) {
-	d, err := newDiscovery(session, o.config)
-	if err == nil {
-		err = o.serve(ctx, exhausted{ctx}, session, d)
-	}
-	if err != nil && ctx.Err() == nil {
-		session.Failed("serve", err)
-	}
-}
-
-type exhausted struct{ ctx context.Context }
-
-func (l exhausted) Accept() (net.Conn, error) {
-	if l.ctx.Err() != nil {
-		return nil, net.ErrClosed
-	}
-	return nil, &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
-}
-
-func (exhausted) Close() error   { return nil }
-func (exhausted) Addr() net.Addr { return &net.TCPAddr{} }
-
-func TestTheStatusShowsThatNoConnectionCanBeAccepted(t *testing.T) {
-	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
-	o := s.RunOutput(func() gateway.Output { return withoutDescriptors{New(Config{})} })
-	testsync.Until(t, "the error", func() bool {
-		failures := o.Gateways.Statuses()[0].Failures
-		return len(failures) == 1 && failures[0].Source == gateway.SourceListener && strings.Contains(failures[0].Error, "too many open files")
-	})
-}
 
 // The connections of an address give way to another one of it, and never those of others.
 func TestAnAddressHasItsShareOfTheConnections(t *testing.T) {

@@ -32,6 +32,8 @@ import (
 const (
 	maxTypes = 32             // of resources
 	maxNames = envoy.MaxNames // of resources, of all types together
+
+	maxNamesOfAll = 1_000_000 // of resources, of all streams
 )
 
 // discovery has the resources that clients get.
@@ -41,8 +43,9 @@ type discovery struct {
 	endpoints      *cachev3.LinearCache
 	all            *cachev3.MuxCache
 
-	streamsMu sync.Mutex                              // guards streams
+	streamsMu sync.Mutex                              // guards streams and names
 	streams   map[streamID]map[string]map[string]bool // the names that they ask for, by type
+	names     int                                     // that all streams ask for
 }
 
 // streamID is the ID of a stream, which is unique among those of its protocol.
@@ -74,9 +77,9 @@ func newDiscovery(s *gateway.Session, c Config) (*discovery, error) {
 		Classify:      func(r *cachev3.Request) string { return classify(r.GetTypeUrl()) },
 		ClassifyDelta: func(r *cachev3.DeltaRequest) string { return classify(r.GetTypeUrl()) },
 		Caches: map[string]cachev3.Cache{
-			resourcev3.EndpointType: onlyKnown{d.endpoints, life},
-			resourcev3.ClusterType:  cache(resourcev3.ClusterType, clusters),
-			resourcev3.ListenerType: cache(resourcev3.ListenerType, listeners),
+			resourcev3.EndpointType: onlyKnown{onlyNew{d.endpoints, life}},
+			resourcev3.ClusterType:  onlyNew{cache(resourcev3.ClusterType, clusters), life},
+			resourcev3.ListenerType: onlyNew{cache(resourcev3.ListenerType, listeners), life},
 			"":                      none{},
 		},
 	}
@@ -113,22 +116,41 @@ func (d *discovery) follow(ctx context.Context) {
 	}
 }
 
-// onlyKnown is a cache of endpoints that says nothing of a group before something is known about
-// it: a client that has its endpoints from another life of this program keeps them until there are
-// some, and no answer removes them.
-type onlyKnown struct {
+// onlyNew is a cache that sends a stream each version of a resource once. A client that rejects the
+// first one has no version of this life, and LinearCache would answer it at once with the same, again
+// and again.
+type onlyNew struct {
 	*cachev3.LinearCache
 	life string // prefix of versions
 }
 
-// CreateWatch implements cachev3.ConfigWatcher. The cache answers at once, also without
-// resources, if the version is none of its own.
-func (c onlyKnown) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, to chan cachev3.Response) (func(), error) {
-	if r.GetVersionInfo() == "" || !strings.HasPrefix(r.GetVersionInfo(), c.life) {
-		r = proto.CloneOf(r)
-		r.VersionInfo = c.life + "0"
+// CreateWatch implements cachev3.ConfigWatcher.
+func (c onlyNew) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, to chan cachev3.Response) (func(), error) {
+	if r.GetResponseNonce() != "" {
+		r = c.ofThisLife(r)
 	}
 	return c.LinearCache.CreateWatch(r, sub, to)
+}
+
+// ofThisLife returns a request with a version of this life. The cache answers others at once, whatever
+// the stream has been sent.
+func (c onlyNew) ofThisLife(r *cachev3.Request) *cachev3.Request {
+	if strings.HasPrefix(r.GetVersionInfo(), c.life) {
+		return r
+	}
+	r = proto.CloneOf(r)
+	r.VersionInfo = c.life + "0"
+	return r
+}
+
+// onlyKnown is a cache of endpoints that says nothing of a group before something is known about
+// it: a client that has its endpoints from another life of this program keeps them until there are
+// some, and no answer removes them.
+type onlyKnown struct{ onlyNew }
+
+// CreateWatch implements cachev3.ConfigWatcher.
+func (c onlyKnown) CreateWatch(r *cachev3.Request, sub cachev3.Subscription, to chan cachev3.Response) (func(), error) {
+	return c.LinearCache.CreateWatch(c.ofThisLife(r), sub, to)
 }
 
 // CreateDeltaWatch implements cachev3.ConfigWatcher. The cache removes what a client has and it has
@@ -235,21 +257,31 @@ func (d *discovery) bound(id streamID, typeURL string, change func(names map[str
 	if byType[typeURL] == nil {
 		byType[typeURL] = map[string]bool{}
 	}
+	before := len(byType[typeURL])
 	change(byType[typeURL])
-	sum := 0
+	d.names += len(byType[typeURL]) - before
+	switch {
+	case len(byType) > maxTypes || namesOf(byType) > maxNames:
+		d.session.Refused()
+		return status.Errorf(codes.ResourceExhausted, "a stream can ask for %d names of %d types", maxNames, maxTypes)
+	case d.names > maxNamesOfAll:
+		d.session.Refused()
+		return status.Errorf(codes.ResourceExhausted, "all streams together can ask for %d names", maxNamesOfAll)
+	}
+	return nil
+}
+
+func namesOf(byType map[string]map[string]bool) (sum int) {
 	for _, names := range byType {
 		sum += len(names)
 	}
-	if len(byType) > maxTypes || sum > maxNames {
-		d.session.Refused()
-		return status.Errorf(codes.ResourceExhausted, "a stream can ask for %d names of %d types", maxNames, maxTypes)
-	}
-	return nil
+	return sum
 }
 
 func (d *discovery) forget(id streamID) {
 	d.streamsMu.Lock()
 	types := slices.Collect(maps.Keys(d.streams[id]))
+	d.names -= namesOf(d.streams[id])
 	delete(d.streams, id)
 	d.streamsMu.Unlock()
 	for _, typeURL := range types {

@@ -70,13 +70,21 @@ const maxDoubt = 5 * time.Minute
 // lacks an answer.
 func (e *Engine) Doubts(id probe.ID) bool {
 	s, h := e.registry.probe(id), e.Health()
-	if s == nil || !h.Degraded() && !h.Isolated && !h.NamesIsolated {
+	if s == nil || !h.isUnwell() {
 		return false
 	}
 	e.scheduler.mu.Lock()
 	defer e.scheduler.mu.Unlock()
-	isCutOff := h.Isolated || h.NamesIsolated && isName(e.scheduler.hostOf(s))
-	isDoubtful := !s.flags.has(failureAnswered) && e.scheduler.clock.now()-s.publishedAt() < int64(maxDoubt)
+	return e.scheduler.doubts(s, h)
+}
+
+// isUnwell reports whether the engine may doubt a failing verdict.
+func (h Health) isUnwell() bool { return h.Degraded() || h.Isolated || h.NamesIsolated }
+
+// doubts is Engine.Doubts for a probe that exists.
+func (sc *scheduler) doubts(s *slot, h Health) bool {
+	isCutOff := h.Isolated || h.NamesIsolated && isName(sc.hostOf(s))
+	isDoubtful := !s.flags.has(failureAnswered) && sc.clock.now()-s.publishedAt() < int64(maxDoubt)
 	return h.Degraded() && isDoubtful || isCutOff && s.peer != 0 && s.missing != 0
 }
 

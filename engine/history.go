@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"container/list"
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -17,7 +17,7 @@ const (
 	MaxTransitions     = 32       // of one target; the oldest are forgotten
 	MaxHistory         = 32 << 20 // bytes of all transitions, after which the oldest of all are forgotten
 	MaxTransitionText  = 400      // bytes of a Detail
-	transitionOverhead = int(unsafe.Sizeof(transition{})+unsafe.Sizeof(list.Element{})) + 3*16
+	transitionOverhead = int(unsafe.Sizeof(transition{})+2*unsafe.Sizeof(entry{})) + 3*16
 )
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its
@@ -25,6 +25,7 @@ const (
 // instance has started or ended, or changed in a way that the state of the target shows. It can be
 // written as JSON.
 type Transition struct {
+	Seq   uint64            `json:"seq,omitempty"` // its number: that of the next transition, of whatever target, is greater; also from one engine to the next
 	At    time.Time         `json:"at"`
 	State probe.TargetState `json:"state"` // of the target, afterwards
 
@@ -39,6 +40,7 @@ type Transition struct {
 	Attempts int32         `json:"attempts,omitempty"` // how many in a row have decided, which is the threshold; 0 if the instance has, or the policy is "evidence"
 	Policy   probe.Policy  `json:"policy,omitempty"`   // by which attempts have decided
 	Blind    bool          `json:"blind,omitempty"`    // the attempts cannot be made: see Status.Blind
+	Doubtful bool          `json:"doubtful,omitempty"` // that may be the fault of the engine: see Engine.Doubts
 
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
@@ -61,16 +63,25 @@ type transition struct {
 // pastOf has the transitions of one target, the oldest first.
 type pastOf struct {
 	target  string
-	entries []*list.Element // of history.all
+	entries []*transition
+}
+
+// entry is a place in the order of all transitions.
+type entry struct {
+	seq         uint64
+	*transition // nil: it was forgotten
 }
 
 // history has the latest transitions of all targets. A target without any takes no memory. It
 // also has those of targets that were removed.
 type history struct {
-	pastMu  sync.Mutex // guards all below
-	targets map[string]*pastOf
-	all     list.List // of *transition, the oldest first
-	size    int       // of all, in bytes
+	pastMu    sync.Mutex // guards all below
+	targets   map[string]*pastOf
+	all       []entry // sorted by seq, less than half of them forgotten
+	first     int     // of all: those before it were forgotten
+	forgotten int     // how many of all were
+	size      int     // of all that are not, in bytes
+	last      uint64  // the greatest Seq so far
 }
 
 // has reports whether a target has transitions.
@@ -80,10 +91,13 @@ func (h *history) has(target string) bool {
 	return h.targets[target] != nil
 }
 
-// add adds a transition of a target, and forgets the oldest ones beyond the limits.
+// add adds a transition of a target, with the next Seq unless it has a greater one, and forgets the
+// oldest ones beyond the limits.
 func (h *history) add(target string, t Transition) {
 	h.pastMu.Lock()
 	defer h.pastMu.Unlock()
+	t.Seq = max(t.Seq, h.last+1)
+	h.last = t.Seq
 	of := h.targets[target]
 	if of == nil {
 		if h.targets == nil {
@@ -92,22 +106,37 @@ func (h *history) add(target string, t Transition) {
 		of = &pastOf{target: target}
 		h.targets[target] = of
 	}
-	size := transitionOverhead + len(t.Detail) + len(t.Reason) + len(t.Instance) + len(target)
-	of.entries = append(of.entries, h.all.PushBack(&transition{t, of, size}))
-	if h.size += size; len(of.entries) > MaxTransitions {
+	added := &transition{t, of, transitionOverhead + len(t.Detail) + len(t.Reason) + len(t.Instance) + len(target)}
+	of.entries = append(of.entries, added)
+	h.all = append(h.all, entry{t.Seq, added})
+	if h.size += added.size; len(of.entries) > MaxTransitions {
 		h.forgetFirst(of)
 	}
 	for h.size > MaxHistory {
-		h.forgetFirst(h.all.Front().Value.(*transition).of)
+		for h.all[h.first].transition == nil {
+			h.first++
+		}
+		h.forgetFirst(h.all[h.first].of)
 	}
 }
 
 // forgetFirst forgets the oldest transition of a target.
 func (h *history) forgetFirst(of *pastOf) {
-	h.size -= h.all.Remove(of.entries[0]).(*transition).size
+	h.size -= of.entries[0].size
+	h.all[h.from(of.entries[0].Seq)].transition = nil
 	if of.entries = slices.Delete(of.entries, 0, 1); len(of.entries) == 0 {
 		delete(h.targets, of.target)
 	}
+	if h.forgotten++; h.forgotten > len(h.all)/2 {
+		h.all = slices.DeleteFunc(h.all, func(e entry) bool { return e.transition == nil })
+		h.first, h.forgotten = 0, 0
+	}
+}
+
+// from returns the place of the first transition whose Seq is not less than one.
+func (h *history) from(seq uint64) int {
+	i, _ := slices.BinarySearchFunc(h.all, seq, func(e entry, seq uint64) int { return cmp.Compare(e.seq, seq) })
+	return i
 }
 
 // of returns the transitions of a target, the oldest first.
@@ -115,11 +144,30 @@ func (h *history) of(target string) (past []Transition) {
 	h.pastMu.Lock()
 	defer h.pastMu.Unlock()
 	if of := h.targets[target]; of != nil {
-		for _, e := range of.entries {
-			past = append(past, e.Value.(*transition).Transition)
+		for _, t := range of.entries {
+			past = append(past, t.Transition)
 		}
 	}
 	return past
+}
+
+// after returns up to limit transitions with a greater Seq, the oldest first, and the last of the
+// numbers that this covers.
+func (h *history) after(seq uint64, limit int) (some []TargetTransition, to uint64) {
+	h.pastMu.Lock()
+	defer h.pastMu.Unlock()
+	for _, e := range h.all[h.from(seq+1):] {
+		switch {
+		case limit == 0:
+			return nil, max(seq, h.last)
+		case e.transition == nil:
+		case len(some) == limit:
+			return some, some[limit-1].Seq
+		default:
+			some = append(some, TargetTransition{e.of.target, e.Transition})
+		}
+	}
+	return some, max(seq, h.last)
 }
 
 // names returns the targets that have transitions.
@@ -150,8 +198,32 @@ func (e *Engine) Histories() iter.Seq2[string, []Transition] {
 	}
 }
 
+// TargetTransition is a Transition, and of which target.
+type TargetTransition struct {
+	Target string
+	Transition
+}
+
+// TransitionsAfter returns up to limit transitions of all targets whose Seq is greater than one, sorted
+// by Seq, and the number after which a later call goes on. What lies between and was forgotten, beyond
+// MaxTransitions or MaxHistory, is missing: that many of the numbers up to the last are. It never
+// waits for the scheduler.
+func (e *Engine) TransitionsAfter(seq uint64, limit int) (some []TargetTransition, last uint64) {
+	return e.scheduler.history.after(seq, limit)
+}
+
+// SkipTransitions makes the Seq of further transitions greater than one: readers of an earlier
+// engine's transitions may have seen more than what was restored.
+func (e *Engine) SkipTransitions(seq uint64) {
+	h := &e.scheduler.history
+	h.pastMu.Lock()
+	defer h.pastMu.Unlock()
+	h.last = max(h.last, seq)
+}
+
 // RestoreHistory puts the transitions that an earlier engine has remembered about a target, the
-// oldest first, before all others. Call it before Run and before the target is reported.
+// oldest first, before all others. Call it before Run and before the target is reported. Transitions
+// keep their Seq if it is greater than those that were restored before.
 func (e *Engine) RestoreHistory(target string, past []Transition) {
 	for _, t := range past[max(0, len(past)-MaxTransitions):] {
 		t.Detail = probe.CleanText(t.Detail, MaxTransitionText)
@@ -178,6 +250,9 @@ func (sc *scheduler) recordVerdict(s *slot, f *folded, res *probe.Result, now in
 		if t.Attempts = rule.DecidingRun(f.state.Last); f.blind && !turned {
 			t.Attempts = f.state.Errors
 		}
+	}
+	if h := healthAt(sc.monitor, now); h.isUnwell() && (f.blind || t.Verdict == probe.Failing) {
+		t.Doubtful = sc.doubts(s, h)
 	}
 	sc.recordTransition(s.target, t, now)
 }

@@ -127,3 +127,49 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%d targets have %d bytes", kept, bytes)
 	}
 }
+
+// A reader that is behind gets all transitions in the order in which they happened, and learns how
+// many of them were forgotten; so does one that goes on with those of an earlier engine.
+func TestTransitionsOfAllTargetsAreReadInOrder(t *testing.T) {
+	e := engine.New(engine.Config{})
+	const targets, each = 3, engine.MaxTransitions + 2
+	for i := range each {
+		for target := range targets {
+			e.RestoreHistory(fmt.Sprint(target), []engine.Transition{{At: time.Unix(int64(i), 0)}})
+		}
+	}
+	for _, limit := range []int{1, 7, 1000} {
+		for _, from := range []uint64{0, 1, 2*targets - 1, 2 * targets, 2*targets + 1, targets*each - 1, targets * each, targets*each + 5} {
+			read, at := 0, from
+			for {
+				some, to := e.TransitionsAfter(at, limit)
+				for _, tr := range some {
+					if tr.Seq <= at || tr.Target != fmt.Sprint((tr.Seq-1)%targets) {
+						t.Fatalf("after %d: got %d of target %s", at, tr.Seq, tr.Target)
+					}
+					at = tr.Seq
+				}
+				if read += len(some); len(some) == 0 {
+					at = to
+					break
+				}
+			}
+			if want := targets*each - max(int(from), 2*targets); read != max(want, 0) || at != max(from, targets*each) {
+				t.Errorf("from %d by %d: read %d, want %d, up to %d", from, limit, read, want, at)
+			}
+		}
+	}
+	next := engine.New(engine.Config{})
+	all, _ := e.TransitionsAfter(0, 1000)
+	for _, tr := range all {
+		next.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
+	}
+	if got, last := next.TransitionsAfter(0, 1000); !slices.Equal(got, all) || last != targets*each {
+		t.Errorf("the next engine has %d transitions up to %d, want %d", len(got), last, len(all))
+	}
+	next.SkipTransitions(1000)
+	next.RestoreHistory("0", []engine.Transition{{}})
+	if got, last := next.TransitionsAfter(1000, 10); len(got) != 1 || got[0].Seq != 1001 || last != 1001 {
+		t.Errorf("after skipping: %+v, %d", got, last)
+	}
+}

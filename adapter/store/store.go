@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -37,7 +38,7 @@ const DefaultMaxAge = 10 * time.Minute
 type Config struct {
 	Path    string        // of the file; required
 	MaxAge  time.Duration // state that was written longer ago is forgotten; default DefaultMaxAge
-	Lasting []string      // keys of values that are restored whatever their age
+	Lasting []string      // keys of values that are restored whatever their age; one that ends with a slash is the beginning of keys
 	Logger  *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
 }
 
@@ -154,12 +155,19 @@ func (s *Store) restore(in *content) {
 	age, shift, known := in.written.age(in.boot, present(), presentBoot())
 	if !known || age > s.config.MaxAge {
 		log.Warn("state too old, forgotten", "age", ageText(age, known), "max_age", s.config.MaxAge)
-		maps.DeleteFunc(in.values, func(key string, _ []byte) bool { return !slices.Contains(s.config.Lasting, key) })
+		maps.DeleteFunc(in.values, func(key string, _ []byte) bool { return !s.config.lasts(key) })
 		s.restored.Values, s.restored.Shift = in.values, shift
 		return
 	}
 	s.restored = in.restored(time.Now().Add(-age), shift)
 	log.Info("state restored", "age", age.Round(time.Millisecond), "probes", len(s.restored.Memories))
+}
+
+// lasts reports whether the value of a key is restored whatever its age.
+func (c *Config) lasts(key string) bool {
+	return slices.ContainsFunc(c.Lasting, func(lasting string) bool {
+		return key == lasting || strings.HasSuffix(lasting, "/") && strings.HasPrefix(key, lasting)
+	})
 }
 
 func ageText(age time.Duration, known bool) string {

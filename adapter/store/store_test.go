@@ -175,19 +175,19 @@ func restoredNow(t *testing.T, path string) Restored {
 func TestLastingValuesAreRestoredWhateverTheirAge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	old := frame(t, 2*time.Hour, 5, probe.Passing)
-	for _, key := range []string{"place", "other"} {
+	for _, key := range []string{"place", "places/web", "other"} {
 		var err error
 		if old, err = appendValue(old, key, []byte("value")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	writeFrames(t, path, old)
-	s, err := Open(Config{Path: path, MaxAge: time.Hour, Lasting: []string{"place", "missing"}})
+	s, err := Open(Config{Path: path, MaxAge: time.Hour, Lasting: []string{"place", "places/", "missing"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if r := s.Restored(); len(r.Values) != 1 || string(r.Values["place"]) != "value" || len(r.Memories) != 0 || !r.Written.IsZero() {
+	if r := s.Restored(); len(r.Values) != 2 || string(r.Values["place"]) != "value" || string(r.Values["places/web"]) != "value" || len(r.Memories) != 0 || !r.Written.IsZero() {
 		t.Errorf("restored %+v", r)
 	}
 }

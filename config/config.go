@@ -18,6 +18,7 @@ type Config struct {
 
 	Gateways     map[string]Gateway     // by name
 	ProbeModules map[string]ProbeModule // by name
+	Notifiers    map[string]Notifier    // by name
 
 	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
 	// of arguments that are, or are made of, sensitive values. With Options.Previous those that
@@ -136,7 +137,8 @@ type Options struct {
 	// groups may name others.
 	MoreTargets bool
 
-	Gateways map[string]Settings // blocks of a gateway that say what keeps it up to date, by name
+	Gateways  map[string]Settings // blocks of a gateway that say what keeps it up to date, by name
+	Notifiers map[string]Settings // blocks of a notify block that say by what it tells, by name
 
 	// GatewayConflict returns what is wrong with the block inside of gateway b beside gateway a, since
 	// only one of them can have a file or a listener, for example; nil if nothing is. Default: nothing.

@@ -272,6 +272,14 @@ func testOptions() Options {
 			}
 			return nil
 		},
+		Notifiers: map[string]Settings{
+			"pager": SettingsOf[struct {
+				URL string `hcl:"url"`
+			}](nil),
+			"siren": SettingsOf[struct {
+				Volume int `hcl:"volume"`
+			}](nil),
+		},
 		EngineSettings: SettingsOf(budgetConfig.check),
 		TargetSettings: SettingsOf(unitConfig.check),
 		PluginSettings: SettingsOf[pluginConfig](nil),

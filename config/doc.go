@@ -23,6 +23,7 @@
 //	target "name" { … }             what is probed
 //	group "name" { … }              what some targets add up to; see Group
 //	gateway "name" { … }            what sends requests to the members of groups; see Gateway
+//	notify "name" { … }             who is told about troubles; see Notifier
 //	probe_module "name" { … }       how a target is probed that a request names; see ProbeModule
 //
 // A target has an address, named ports, and probes:

@@ -68,29 +68,36 @@ func (l *loader) gateway(b *tree.Block) (g decodedGateway, ok bool) {
 	var written gatewayBlock
 	l.fill(d, &written)
 	g.Groups = l.gatewayGroups(d, &written)
-	for _, name := range names(l.options.Gateways) {
-		inside := d.blocks[name]
+	g.inside, g.Output, g.Settings = l.oneInside(d, l.options.Gateways, "gateway", "how it is kept up to date")
+	return g, d.ok && l.reports == before
+}
+
+// oneInside decodes the one block of some that another block must have, and returns it with its name and
+// its settings. An error says which block lacks it, and what for.
+func (l *loader) oneInside(d *decodedBlock, some map[string]Settings, noun, what string) (inside *decodedBlock, name string, settings any) {
+	b := d.block
+	for _, one := range names(some) {
+		next := d.blocks[one]
 		switch {
-		case inside == nil:
+		case next == nil:
 			continue
-		case g.inside != nil:
-			first := g.inside.block
+		case inside != nil:
+			first := inside.block
 			l.add(report{
-				at: inside.block.Header, body: &b.Body, summary: fmt.Sprintf("a gateway cannot have both %s and %s", first.Type, name),
-				hint: "write another gateway block for it", notes: []Note{l.note(first.Type+" is here", first.Header)},
+				at: next.block.Header, body: &b.Body, summary: fmt.Sprintf("a %s cannot have both %s and %s", noun, first.Type, one),
+				hint: fmt.Sprintf("write another %s block for it", b.Type), notes: []Note{l.note(first.Type+" is here", first.Header)},
 			})
 			continue
 		}
-		g.inside = inside
-		g.Output, g.Settings = name, l.settings(inside, l.options.Gateways[name])
+		inside, name, settings = next, one, l.settings(next, some[one])
 	}
-	if g.inside == nil && d.ok {
+	if inside == nil && d.ok {
 		l.add(report{
-			at: b.Header, body: b.Parent, summary: fmt.Sprintf("gateway %q has no block that says how it is kept up to date", b.Label(0)),
-			hint: fmt.Sprintf("add one of %s", strings.Join(names(l.options.Gateways), ", ")),
+			at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s %q has no block that says %s", b.Type, b.Label(0), what),
+			hint: fmt.Sprintf("add one of %s", strings.Join(names(some), ", ")),
 		})
 	}
-	return g, d.ok && l.reports == before
+	return inside, name, settings
 }
 
 // gatewayGroups returns the groups of a gateway, and reports what is wrong with them.

@@ -17,6 +17,7 @@ type schemas struct {
 
 	engine, plugin, script, rule, group *compiledSchema
 	gateway                             *compiledSchema // with the blocks of Options.Gateways
+	notify                              *compiledSchema // with the blocks of Options.Notifiers
 	probeModule                         *compiledSchema // without the handlers
 	lifecycle                           *compiledSchema // of a target block: its settings and drivers
 }
@@ -68,13 +69,9 @@ func (l *loader) compile() {
 		driver := l.options.Drivers[name].schema
 		lifecycle.Fields = append(lifecycle.Fields, Field{Name: name, Type: Block, Block: &driver})
 	}
-	var outputs Schema
-	for _, name := range names(l.options.Gateways) {
-		output := l.options.Gateways[name].schema
-		outputs.Fields = append(outputs.Fields, Field{Name: name, Type: Block, Block: &output})
-	}
 	l.schemas = schemas{
-		gateway:     compileStruct[gatewayBlock](outputs),
+		gateway:     compileStruct[gatewayBlock](blocksOf(l.options.Gateways)),
+		notify:      compileStruct[notifyBlock](blocksOf(l.options.Notifiers)),
 		probeModule: compileStruct[probeModuleBlock](Schema{}),
 		engine:      compileStruct[Engine](l.options.EngineSettings.schema),
 		plugin:      compileStruct[Plugin](l.options.PluginSettings.schema),
@@ -91,6 +88,15 @@ func (l *loader) compile() {
 		l.noLifecycle.Settings, _ = decode(nil, Context{})
 	}
 	l.compileProbeSchemas()
+}
+
+// blocksOf returns the schema of blocks, by name.
+func blocksOf(some map[string]Settings) (all Schema) {
+	for _, name := range names(some) {
+		block := some[name].schema
+		all.Fields = append(all.Fields, Field{Name: name, Type: Block, Block: &block})
+	}
+	return all
 }
 
 // compileProbeSchemas compiles the schemas that depend on which handlers there are.
@@ -129,10 +135,12 @@ func (l *loader) findPlaces() {
 			delete(l.places, name)
 		}
 	}
-	for _, output := range names(s.gateway.inside) { // who writes listen in a target means that of the engine
-		for _, name := range s.gateway.inside[output].body.Names() {
-			if _, elsewhere := several[name]; !elsewhere {
-				several[name], l.places[name] = false, output+" { … }"
+	for _, schema := range []*compiledSchema{s.gateway, s.notify} { // who writes listen in a target means that of the engine
+		for _, output := range names(schema.inside) {
+			for _, name := range schema.inside[output].body.Names() {
+				if _, elsewhere := several[name]; !elsewhere {
+					several[name], l.places[name] = false, output+" { … }"
+				}
 			}
 		}
 	}
@@ -149,6 +157,7 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.defaults.Arguments},
 		{Type: "group", Labels: []string{"name"}, Example: `group "web"`, Inside: s.group.body.Names()},
 		{Type: "gateway", Labels: []string{"name"}, Example: `gateway "edge"`, Inside: s.gateway.body.Names()},
+		{Type: "notify", Labels: []string{"name"}, Example: `notify "oncall"`, Inside: s.notify.body.Names()},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
 		{Type: "probe_module", Labels: []string{"name"}, Example: `probe_module "http_2xx"`, Inside: l.probeModuleSchema().Names()},
 	}}

@@ -76,6 +76,8 @@ var rules = []rule{
 	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
 	{path: "adapter/gateway", floor: 4, group: "gateway"},
 	{path: "adapter/gateway/...", floor: 4, group: "gateway", order: 1},
+	{path: "adapter/notify", floor: 4, group: "notify"},
+	{path: "adapter/notify/...", floor: 4, group: "notify", order: 1},
 	{path: "adapter/kube/internal/validate", floor: 4, group: "kube"},
 	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
 	{path: "adapter/httpapi", floor: 4, group: "follow"},

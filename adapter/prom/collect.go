@@ -49,6 +49,11 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 			send(s, gatewayMetrics, g, g.Gateway, g.Output)
 		}
 	}
+	if c.config.Notifiers != nil {
+		for _, n := range c.config.Notifiers() {
+			send(s, notifyMetrics, n, n.Notifier, n.Output, n.Receiver)
+		}
+	}
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())
 	}

@@ -58,6 +58,10 @@ type Config struct {
 	// whether it has any. Each scrape calls it for each target. Default: the metric is left out.
 	DroppedLines func(target string) (lines uint64, isProcess bool)
 
+	// Notifiers returns the numbers of each receiver of the notifiers. Each scrape calls it. Default:
+	// there are none.
+	Notifiers func() []Notifier
+
 	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
 	// calls it. Default: no plugins.
 	Plugins func() []stats.Plugin

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/blackbox"
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
@@ -62,6 +63,7 @@ type daemon struct {
 	pauses     *pause.Keeper
 	groups     *group.Groups
 	gateways   *gateway.Gateways
+	notifiers  *notify.Notifiers
 	probes     *blackbox.Server
 	state      *store.Store                   // nil for none
 	statePath  string                         // absolute, of the file that a symbolic link names
@@ -110,6 +112,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	})
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
+	d.notifiers = notify.New(notify.Config{Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified})
 	d.probes = blackbox.New(d.engine)
 	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
 	restarts, _ := c.Engine.Settings.(restart.Config)
@@ -235,6 +238,9 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 	if err := d.gateways.Apply(handlers.GatewaySpecs(c.Gateways)); err != nil {
 		return changes, err
 	}
+	if err := d.notifiers.Apply(handlers.NotifySpecs(c.Notifiers)); err != nil {
+		return changes, err
+	}
 	if err := d.probes.Apply(handlers.ProbeModules(c.ProbeModules)); err != nil {
 		return changes, err
 	}
@@ -295,7 +301,8 @@ func (d *daemon) listen() (err error) {
 			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, DroppedLines: d.outputs.Dropped,
+			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
+			DroppedLines: d.outputs.Dropped,
 		}).Handler(),
 		Probe:        d.probes,
 		Groups:       d.groups,
@@ -393,12 +400,13 @@ func (d *daemon) run(ctx context.Context) error {
 	parts.Go(func() error { return d.groups.Run(serving) })
 	parts.Go(func() error { return d.pauses.Run(serving) })
 	parts.Go(func() error { return d.gateways.Run(serving) })
+	parts.Go(func() error { return d.notifiers.Run(serving) })
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	parts.Go(func() error { d.warnOfAbandoned(running); return nil })
 	if d.state != nil {
 		parts.Go(func() error {
-			d.state.Run(serving, d.engine, stateValues{d.restarts, d.pauses, d.engine, &d.located})
+			d.state.Run(serving, d.engine, stateValues{d.restarts, d.pauses, d.engine, d.notifiers, &d.located})
 			return nil
 		})
 		parts.Go(func() error { d.endSurvivors(running); return nil })

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
@@ -38,6 +39,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 		d.groups = group.New(group.Config{Engine: d.engine})
 		d.pauses = pause.New(pause.Config{Engine: d.engine})
 		d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
+		d.notifiers = notify.New(notify.Config{Engine: d.engine, Groups: d.groups, Logger: d.log})
 		var err error
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
@@ -38,7 +40,8 @@ func (d *daemon) openState() (err error) {
 			return err
 		}
 	}
-	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: []string{keyProcesses, keyStopped, keyPauses}, Logger: d.log})
+	lasting := []string{keyProcesses, keyStopped, keyPauses, keyHistory, notify.KeyPrefix}
+	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: lasting, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -161,6 +164,7 @@ func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Ch
 	d.restoreHistories(left)
 	d.restoreStopped(left)
 	d.restorePauses(left, units)
+	d.restoreNotified(left)
 	state := left
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
@@ -227,8 +231,10 @@ func (d *daemon) restored(state store.Restored) restart.Restored {
 	return r
 }
 
-// restoreHistories gives the engine what the previous one has remembered of the past.
+// restoreHistories gives the engine what the previous one has remembered of the past, in the order in
+// which it happened.
 func (d *daemon) restoreHistories(state store.Restored) {
+	var all []engine.TargetTransition
 	for key, value := range state.Values {
 		target, ok := strings.CutPrefix(key, keyHistory)
 		if !ok {
@@ -241,8 +247,12 @@ func (d *daemon) restoreHistories(state store.Restored) {
 		}
 		for i := range past {
 			past[i].At = past[i].At.Add(state.Shift)
+			all = append(all, engine.TargetTransition{Target: target, Transition: past[i]})
 		}
-		d.engine.RestoreHistory(target, past)
+	}
+	slices.SortStableFunc(all, func(a, b engine.TargetTransition) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.At.Compare(b.At)) })
+	for i := range all {
+		d.engine.RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
 	}
 }
 
@@ -298,6 +308,7 @@ func outcomes(all []engine.ProbeOutcomes) map[string]string {
 
 // markHistory says that a target has another transition.
 func (d *daemon) markHistory(target string) {
+	d.notifiers.TransitionsChanged()
 	if d.state != nil {
 		d.state.Mark(keyHistory + target)
 	}
@@ -349,12 +360,14 @@ func (d *daemon) stateStats() func() prom.State {
 	}
 }
 
-// stateValues are the values of the state file: about restarts, pauses, the histories, and where processes are.
+// stateValues are the values of the state file: about restarts, pauses, the histories, who was told, and
+// where processes are.
 type stateValues struct {
-	restarts *restart.Controller
-	pauses   *pause.Keeper
-	engine   *engine.Engine
-	located  *atomic.Pointer[[]byte] // the location of the directory of processes; nil without one
+	restarts  *restart.Controller
+	pauses    *pause.Keeper
+	engine    *engine.Engine
+	notifiers *notify.Notifiers
+	located   *atomic.Pointer[[]byte] // the location of the directory of processes; nil without one
 }
 
 // Value implements store.Values.
@@ -382,6 +395,9 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 		texts := outcomes(v.engine.Outcomes(target))
 		return marshal(texts), len(texts) > 0
 	}
+	if strings.HasPrefix(key, notify.KeyPrefix) {
+		return v.notifiers.Value(key)
+	}
 	m, ok := v.restarts.Memory(strings.TrimPrefix(key, keyRestarts))
 	return marshal(m), ok
 }
@@ -401,6 +417,11 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 		}
 		for target, all := range v.engine.AllOutcomes() {
 			if !yield(keyOutcomes+target, marshal(outcomes(all))) {
+				return
+			}
+		}
+		for key, value := range v.notifiers.Values() {
+			if !yield(key, value) {
 				return
 			}
 		}

@@ -2,6 +2,7 @@
 //
 //	handlers.go the built-in handlers, drivers and settings
 //	gateways.go the outputs of gateways
+//	notifiers.go  the outputs of notifiers
 //	probemodules.go  the modules of /probe
 //	load.go     the flags --var and --var-file, and loading
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
@@ -25,7 +26,7 @@ import (
 )
 
 // Options returns what a configuration can contain without plugins: the handler
-// blocks of a probe, the blocks process and restart of a target, those of a gateway, and the arguments
+// blocks of a probe, the blocks process and restart of a target, those of a gateway and of a notifier, and the arguments
 // that packages restart and wasmhost declare.
 func Options() config.Options {
 	return config.Options{
@@ -36,6 +37,7 @@ func Options() config.Options {
 		},
 		Gateways:        gatewaySettings(),
 		GatewayConflict: gatewayConflict,
+		Notifiers:       notifySettings(),
 		CheckAllowed:    blackbox.CheckAllowed,
 		Listen:          httpapi.DefaultListen,
 		EngineSettings:  config.SettingsOf(restart.Config.Check),

@@ -1,0 +1,253 @@
+package notify
+
+import (
+	"maps"
+	"time"
+)
+
+// feed knows what a receiver was told and decides what it is to be told next. It has neither I/O nor a
+// clock, and is not safe for concurrent use.
+//
+// It goes through the events of each source in their order. Once there is none, it compares the
+// subjects of open with what the receiver was told, and then repeats what is due.
+type feed struct {
+	spec    *Spec
+	sources map[Kind]source
+
+	cursor map[Kind]uint64      // of the last event that the receiver has accepted, or that was not for it
+	told   map[Subject]told     // what the receiver was told is in trouble
+	open   map[Subject]struct{} // to be compared
+	held   map[Subject]struct{} // in trouble, and not to be told now: to be opened again
+	lost   uint64               // events that were forgotten before they were told
+}
+
+// told is a notice that a receiver has accepted.
+type told struct {
+	Notice
+	sent     time.Time // when it was last sent
+	rejected bool      // the receiver has rejected it: it is not repeated
+}
+
+// batch is what a receiver is to be told next, and what the feed is once it has accepted that.
+type batch struct {
+	notices  []Notice
+	cursor   map[Kind]uint64
+	told     map[Subject]*Notice  // nil: that it is no longer in trouble
+	compared map[Subject]struct{} // no longer open
+	opened   map[Subject]struct{} // to be compared next
+	held     map[Subject]struct{} // to be compared later
+	lost     uint64
+	rejected bool // by the receiver
+	more     bool // there are further events or subjects to look at
+}
+
+func newFeed(spec *Spec, sources map[Kind]source) feed {
+	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]struct{}{}, held: map[Subject]struct{}{}}
+}
+
+// maxLook bounds the events and subjects that one call of next looks at.
+const maxLook = 1000
+
+// next returns what to tell next: at most limit notices.
+func (f *feed) next(now time.Time, limit int) batch {
+	b := batch{cursor: maps.Clone(f.cursor), told: map[Subject]*Notice{}, compared: map[Subject]struct{}{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}}
+	for _, kind := range kinds {
+		if f.sources[kind].isHeld() {
+			continue
+		}
+		f.follow(&b, kind, limit)
+		if !b.more {
+			f.compare(&b, kind, now, limit)
+		}
+	}
+	if !b.more {
+		f.repeat(&b, now, limit)
+	}
+	return b
+}
+
+// follow goes through the events of a source. If the notifier coalesces them, it opens their subjects.
+func (f *feed) follow(b *batch, kind Kind, limit int) {
+	from := f.cursor[kind]
+	events, to := f.sources[kind].after(from, maxLook)
+	if f.spec.Coalesce {
+		for i := range events {
+			b.opened[events[i].Subject] = struct{}{}
+		}
+		b.cursor[kind], b.more = to, len(events) > 0
+		return
+	}
+	looked := uint64(0)
+	for i := range events {
+		if len(b.notices) >= limit {
+			b.more, to = true, b.cursor[kind]
+			break
+		}
+		f.step(b, &events[i])
+		b.cursor[kind] = events[i].seq
+		looked++
+	}
+	b.more = b.more || len(events) == maxLook
+	b.cursor[kind] = to
+	b.lost += to - from - looked
+}
+
+// compare compares open subjects of a kind with what the receiver was told.
+func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
+	looked := 0
+	for subject := range f.open {
+		if subject.Kind != kind {
+			continue
+		}
+		if len(b.notices) >= limit || looked == maxLook {
+			b.more = true
+			return
+		}
+		looked++
+		ev, exists := f.sources[kind].current(subject.Name)
+		if !exists {
+			ev = event{level: well, Notice: Notice{Subject: subject, State: "removed"}}
+		}
+		if ev.level == well && !exists || ev.At.IsZero() {
+			ev.At = now
+		}
+		b.compared[subject] = struct{}{}
+		f.step(b, &ev)
+	}
+}
+
+// step tells what an event is for the receiver.
+func (f *feed) step(b *batch, ev *event) {
+	before := f.toldBy(b, ev.Subject)
+	switch {
+	case ev.level == keep:
+	case ev.level == well || !f.spec.Selection.selects(ev):
+		if before != nil {
+			f.end(b, before, ev)
+		}
+	case ev.held:
+		if before == nil {
+			b.held[ev.Subject] = struct{}{} // it is told once nothing holds it any more
+		}
+	default:
+		f.fire(b, before, ev)
+	}
+}
+
+// toldBy returns what the receiver was told about a subject once it has accepted a batch, or nil.
+func (f *feed) toldBy(b *batch, s Subject) *Notice {
+	if n, ok := b.told[s]; ok {
+		return n
+	}
+	if t, ok := f.told[s]; ok {
+		return &t.Notice
+	}
+	return nil
+}
+
+// end tells that a subject is no longer in trouble, under the labels under which it was.
+func (f *feed) end(b *batch, before *Notice, ev *event) {
+	n := *before
+	n.Firing, n.State, n.Reason, n.Detail, n.Probe = false, ev.State, ev.Reason, ev.Detail, ev.Probe
+	n.At, n.EndsAt, n.Before = ev.At, ev.At, nil
+	if !n.EndsAt.After(n.StartsAt) {
+		n.EndsAt = n.StartsAt.Add(time.Millisecond)
+	}
+	b.notices = append(b.notices, n)
+	b.told[n.Subject] = nil
+}
+
+// fire tells that a subject is in trouble, unless the receiver knows that and the state.
+func (f *feed) fire(b *batch, before *Notice, ev *event) {
+	n := ev.Notice
+	n.Firing, n.StartsAt, n.Labels = true, ev.At, f.labels(ev)
+	n.Link = link(f.spec.ExternalURL, n.Subject)
+	if before != nil {
+		n.StartsAt = before.StartsAt
+		if !maps.Equal(n.Labels, before.Labels) || n.Severity != before.Severity {
+			n.Before = &Identity{before.Labels, before.Severity}
+		}
+	}
+	if before == nil || before.State != n.State || n.Before != nil {
+		b.notices = append(b.notices, n)
+	}
+	n.Before = nil
+	b.told[n.Subject] = &n // also another reason: it is repeated with that
+}
+
+// labels returns the labels of an event's subject, and those of the notifier.
+func (f *feed) labels(ev *event) map[string]string {
+	all := make(map[string]string, len(ev.Labels)+len(f.spec.Labels))
+	maps.Copy(all, ev.Labels)
+	maps.Copy(all, f.spec.Labels)
+	return all
+}
+
+// repeat repeats what the receiver was told a time ago and still holds.
+func (f *feed) repeat(b *batch, now time.Time, limit int) {
+	if f.spec.Resend == 0 {
+		return
+	}
+	for subject, t := range f.told {
+		if len(b.notices) >= limit {
+			b.more = true
+			return
+		}
+		if _, fresh := b.told[subject]; fresh || t.rejected || now.Sub(t.sent) < f.spec.Resend {
+			continue
+		}
+		n := t.Notice
+		n.Repeated = true
+		b.notices = append(b.notices, n)
+	}
+}
+
+// accept makes the feed what it is once the receiver has accepted a batch, and returns the subjects
+// about which it was told something else than before.
+func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
+	f.cursor = b.cursor
+	f.lost += b.lost
+	for subject := range b.compared {
+		delete(f.open, subject)
+	}
+	maps.Copy(f.open, b.opened)
+	maps.Copy(f.held, b.held)
+	for subject, n := range b.told {
+		if changed = append(changed, subject); n == nil {
+			delete(f.told, subject)
+			continue
+		}
+		t := f.told[subject]
+		t.Notice = *n
+		f.told[subject] = t
+	}
+	for i := range b.notices {
+		if t, ok := f.told[b.notices[i].Subject]; ok {
+			t.sent, t.rejected = now, b.rejected
+			f.told[b.notices[i].Subject] = t
+		}
+	}
+	if b.lost > 0 {
+		f.compareAll()
+	}
+	return changed
+}
+
+// compareAll opens all subjects that are in trouble, or of which the receiver was told that they are.
+func (f *feed) compareAll() {
+	for subject := range f.told {
+		f.open[subject] = struct{}{}
+	}
+	for kind, s := range f.sources {
+		for name := range s.troubled() {
+			f.open[Subject{kind, name}] = struct{}{}
+		}
+	}
+}
+
+// skip moves the cursors behind the last events.
+func (f *feed) skip() {
+	for kind, s := range f.sources {
+		_, f.cursor[kind] = s.after(f.cursor[kind], 0)
+	}
+}

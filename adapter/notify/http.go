@@ -1,0 +1,193 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// TLS is the tls block of an output that makes requests by HTTPS.
+type TLS struct {
+	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the receiver must be valid, match its name, and be signed by a trusted authority" default:"true"`
+	CAFile     string `hcl:"ca_file,optional" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
+	CertFile   string `hcl:"cert_file,optional" doc:"PEM file with the client certificate, for a receiver that asks for one; needs key_file" default:"none"`
+	KeyFile    string `hcl:"key_file,optional" doc:"PEM file with the private key of the client certificate" default:"none"`
+	ServerName string `hcl:"server_name,optional" doc:"name that is sent to the receiver (SNI) and must match its certificate" default:"the host of the URL"`
+}
+
+// HTTP is how a sender makes requests.
+type HTTP struct {
+	URL     string
+	Token   string              // sent as Authorization: Bearer; empty for none
+	Headers map[string][]string // of each request
+	TLS     *TLS
+}
+
+// Bounds of a request.
+const (
+	maxURL      = 2000
+	maxHeaders  = 50
+	maxResponse = 4 << 10 // bytes of a body that are read
+)
+
+// Check returns what is wrong: a *probe.FieldError, or nil. It reads the files of the tls block. The
+// argument with the URL has a name.
+func (h HTTP) Check(argument string) error {
+	u, err := url.Parse(h.URL)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(h.URL) > maxURL:
+		return &probe.FieldError{Field: argument, Problem: "must be the URL of a receiver, by http or https", Hint: "for example http://127.0.0.1:9093"}
+	case u.User != nil:
+		return &probe.FieldError{Field: argument, Problem: "must not have a user name or a password, which would be shown", Hint: `write headers = { Authorization = sensitive("Basic …") }, or token`}
+	case u.Fragment != "":
+		return &probe.FieldError{Field: argument, Problem: "must not have a fragment"}
+	case h.TLS != nil && u.Scheme != "https":
+		return probe.FieldErrorf("tls", "needs a URL with https")
+	}
+	if problem := dial.HostProblem(u.Hostname()); problem != "" {
+		return probe.FieldErrorf(argument, "has the host %.80q%s", u.Hostname(), problem)
+	}
+	if n, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || n < 1 || n > 65535) {
+		return probe.FieldErrorf(argument, "has the port %.20q; it must be from 1 to 65535", u.Port())
+	}
+	if err := h.checkHeaders(); err != nil {
+		return err
+	}
+	_, err = h.TLS.dial().Load()
+	return err
+}
+
+func (h HTTP) checkHeaders() error {
+	if len(h.Headers) > maxHeaders {
+		return probe.FieldErrorf("headers", "has %d elements, at most %d are allowed", len(h.Headers), maxHeaders)
+	}
+	for name, values := range h.Headers {
+		if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return probe.FieldErrorf("headers", "has the name %.80q; it must have letters, digits and - only", name)
+		}
+		for _, v := range append(values, h.Token) {
+			if strings.ContainsAny(v, "\r\n\x00") {
+				return probe.FieldErrorf("headers", "has a line break in the value of %.80q", name)
+			}
+		}
+	}
+	if strings.ContainsAny(h.Token, "\r\n\x00") {
+		return &probe.FieldError{Field: "token", Problem: "has a line break", Hint: `write trimspace(file("…"))`}
+	}
+	return nil
+}
+
+// dial returns the block for package dial. A nil t means the defaults.
+func (t *TLS) dial() *dial.TLS {
+	if t == nil {
+		return new(dial.TLS)
+	}
+	return &dial.TLS{Verify: t.Verify, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
+}
+
+// Name returns the URL without its query, which may be secret.
+func (h HTTP) Name() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return "?"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
+// Server returns the scheme and the host of the URL: of chats and the like, the path is secret, too.
+func (h HTTP) Server() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return "?"
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// Client makes the requests of an HTTP.
+type Client struct {
+	http   HTTP
+	client *http.Client
+}
+
+// idleTimeout is how long a connection without requests is kept.
+const idleTimeout = 90 * time.Second
+
+// Client returns a client. It goes through no proxy, and follows no redirect.
+func (h HTTP) Client() (*Client, error) {
+	config, err := h.TLS.dial().Load()
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		DialContext: (&net.Dialer{KeepAlive: idleTimeout / 3}).DialContext, TLSClientConfig: config, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 1, MaxConnsPerHost: 2, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: 64 << 10,
+	}
+	return &Client{h, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+}
+
+// Close closes the connections that are kept.
+func (c *Client) Close() { c.client.CloseIdleConnections() }
+
+// Post sends a body of JSON, with more headers, and returns nil if the status is from 200 to 299.
+// Otherwise the error has the status and the beginning of the response. It is ErrRejected if the
+// status says that this body will never be accepted, and a *RetryError if the receiver asks for a
+// pause.
+func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.http.URL, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "sonde")
+	if c.http.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.http.Token)
+	}
+	for name, values := range c.http.Headers {
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	for name, values := range more {
+		request.Header[name] = values
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		if of := (*url.Error)(nil); errors.As(err, &of) { // it repeats the URL
+			err = of.Err
+		}
+		return err
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxResponse))
+	status := response.StatusCode
+	if status/100 == 2 {
+		return nil
+	}
+	err = fmt.Errorf("status %d: %s", status, probe.CleanText(strings.TrimSpace(string(text)), 200))
+	if status/100 == 3 {
+		err = fmt.Errorf("status %d: redirects are not followed, write the address that it leads to", status)
+	}
+	if isRejection(status) {
+		return errors.Join(ErrRejected, err)
+	}
+	if seconds, bad := strconv.Atoi(response.Header.Get("Retry-After")); bad == nil && seconds > 0 {
+		err = &RetryError{err, min(time.Duration(seconds), time.Hour/time.Second) * time.Second}
+	}
+	return err
+}
+
+// isRejection reports whether a status is about what was sent. The others are about the receiver or
+// about how it is configured, such as a wrong token or path, which people can mend meanwhile.
+func isRejection(status int) bool {
+	return status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge || status == http.StatusUnprocessableEntity
+}

@@ -1,0 +1,226 @@
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// KeyPrefix begins the keys of all values.
+const KeyPrefix = "notify/"
+
+// The keys of values.
+const (
+	keyCursor = KeyPrefix + "cursor/" // and a JSON list of notifier and receiver: a cursor
+	keyTold   = KeyPrefix + "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice
+	keyGroup  = KeyPrefix + "group/"  // and a group: its history
+	keyLast   = KeyPrefix + "last"    // the numbers of the last transitions, by kind
+)
+
+// cursor is how far a receiver was told.
+type cursor struct {
+	After map[Kind]uint64 `json:"after"`
+	Lost  uint64          `json:"lost,omitempty"`
+}
+
+// memory is what is remembered about a receiver.
+type memory struct {
+	cursor
+	told map[Subject]Notice
+}
+
+type memories map[receiverKey]*memory
+
+func listKey(prefix string, parts ...string) string {
+	text, _ := json.Marshal(parts) // has no error
+	return prefix + string(text)
+}
+
+func (r *receiver) cursorKey() string {
+	return listKey(keyCursor, r.key.Notifier, r.key.Receiver)
+}
+
+func (r *receiver) toldKey(s Subject) string {
+	return listKey(keyTold, r.key.Notifier, r.key.Receiver, string(s.Kind), s.Name)
+}
+
+// keys returns the keys of all values of the receiver.
+func (r *receiver) keys() []string {
+	r.feedMu.Lock()
+	defer r.feedMu.Unlock()
+	keys := []string{r.cursorKey()}
+	for s := range r.feed.told {
+		keys = append(keys, r.toldKey(s))
+	}
+	return keys
+}
+
+// memory returns what is to be remembered about the receiver.
+func (r *receiver) memory() *memory {
+	r.feedMu.Lock()
+	defer r.feedMu.Unlock()
+	m := &memory{cursor: cursor{maps.Clone(r.feed.cursor), r.feed.lost}, told: make(map[Subject]Notice, len(r.feed.told))}
+	for s, t := range r.feed.told {
+		m.told[s] = t.Notice
+	}
+	return m
+}
+
+// resume makes the receiver go on with what is remembered about it. Without that, it begins with the
+// subjects that are in trouble now.
+func (r *receiver) resume(m *memory) {
+	r.feedMu.Lock()
+	defer r.feedMu.Unlock()
+	r.resumed = true
+	if m == nil {
+		r.feed.skip()
+	} else {
+		r.feed.lost = m.Lost
+		maps.Copy(r.feed.cursor, m.After)
+		for s, n := range m.told {
+			r.feed.told[s] = told{Notice: n}
+		}
+	}
+	r.feed.compareAll()
+}
+
+// Value returns the value of a key that Config.Changed was called with, or false if there is none any
+// more. With all values the next engine goes on where this one was.
+func (n *Notifiers) Value(key string) ([]byte, bool) {
+	if name, ok := strings.CutPrefix(key, keyGroup); ok {
+		return n.groups.value(name)
+	}
+	if key == keyLast {
+		_, targets := n.targets.after(0, 0)
+		_, groups := n.groups.after(0, 0)
+		return encode(map[Kind]uint64{KindTarget: targets, KindGroup: groups}), true
+	}
+	parts := keyParts(key)
+	if len(parts) < 2 {
+		return nil, false
+	}
+	r := n.receiver(receiverKey{parts[0], parts[1]})
+	if r == nil {
+		return nil, false
+	}
+	r.feedMu.Lock()
+	defer r.feedMu.Unlock()
+	if len(parts) == 4 {
+		t, ok := r.feed.told[Subject{Kind(parts[2]), parts[3]}]
+		return encode(t.Notice), ok
+	}
+	return encode(cursor{r.feed.cursor, r.feed.lost}), true
+}
+
+// keyParts returns the list in the key of a cursor or of a notice, or nil.
+func keyParts(key string) (parts []string) {
+	for prefix, n := range map[string]int{keyCursor: 2, keyTold: 4} {
+		if text, ok := strings.CutPrefix(key, prefix); ok && json.Unmarshal([]byte(text), &parts) == nil && len(parts) == n {
+			return parts
+		}
+	}
+	return nil
+}
+
+// encode returns v as JSON. No value of these types is without.
+func encode[T Notice | cursor | map[Kind]uint64](v T) []byte {
+	text, _ := json.Marshal(v)
+	return text
+}
+
+// receiver returns a receiver, or nil.
+func (n *Notifiers) receiver(key receiverKey) *receiver {
+	n.allMu.Lock()
+	defer n.allMu.Unlock()
+	for r := range n.receivers() {
+		if r.key == key {
+			return r
+		}
+	}
+	return nil
+}
+
+// Values yields all values by their keys. There are none without receivers.
+func (n *Notifiers) Values() iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		n.allMu.Lock()
+		all := slices.Collect(n.receivers())
+		n.allMu.Unlock()
+		var keys []string
+		if len(all) > 0 {
+			keys = append(keys, keyLast)
+		}
+		for _, name := range n.groups.names() {
+			keys = append(keys, keyGroup+name)
+		}
+		for _, r := range all {
+			keys = append(keys, r.keys()...)
+		}
+		for _, key := range keys {
+			if value, ok := n.Value(key); ok && !yield(key, value) {
+				return
+			}
+		}
+	}
+}
+
+// TransitionsChanged says that the engine's history has grown: it wakes the receivers, and never
+// waits.
+func (n *Notifiers) TransitionsChanged() {
+	n.config.Changed(keyLast)
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Restore makes the receivers of the first Apply go on with the values of an earlier engine, whose
+// history was restored, or not. It returns what could not be read. Call it before Apply.
+func (n *Notifiers) Restore(values map[string][]byte) (wrong []error) {
+	n.allMu.Lock()
+	defer n.allMu.Unlock()
+	for key, value := range values {
+		if err := n.restore(key, value); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	for _, m := range n.saved { // the engine may have written a cursor that its history is behind
+		n.config.Engine.SkipTransitions(m.After[KindTarget])
+		n.groups.skip(m.After[KindGroup])
+	}
+	return wrong
+}
+
+// restore reads one value. It needs allMu.
+func (n *Notifiers) restore(key string, value []byte) error {
+	if name, ok := strings.CutPrefix(key, keyGroup); ok {
+		return n.groups.restore(name, value)
+	}
+	if key == keyLast {
+		last := map[Kind]uint64{}
+		err := json.Unmarshal(value, &last)
+		n.config.Engine.SkipTransitions(last[KindTarget])
+		n.groups.skip(last[KindGroup])
+		return err
+	}
+	parts := keyParts(key)
+	if parts == nil {
+		return nil // of a later version
+	}
+	of := receiverKey{parts[0], parts[1]}
+	if n.saved[of] == nil {
+		n.saved[of] = &memory{told: map[Subject]Notice{}}
+	}
+	if len(parts) == 2 {
+		return json.Unmarshal(value, &n.saved[of].cursor)
+	}
+	var notice Notice
+	if err := json.Unmarshal(value, &notice); err != nil {
+		return err
+	}
+	n.saved[of].told[Subject{Kind(parts[2]), parts[3]}] = notice
+	return nil
+}

@@ -1,0 +1,99 @@
+package notify
+
+import (
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Kind says what a Subject is.
+type Kind string
+
+// The kinds of subjects.
+const (
+	KindTarget Kind = "target"
+	KindGroup  Kind = "group"
+)
+
+// kinds are all of them, in the order in which they are told.
+var kinds = []Kind{KindTarget, KindGroup}
+
+// Subject is what a Notice is about.
+type Subject struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"`
+}
+
+// String returns "target shop/web", for example.
+func (s Subject) String() string { return string(s.Kind) + " " + s.Name }
+
+// Notice says that a subject is in trouble, or that it no longer is. It can be written as JSON.
+type Notice struct {
+	Subject
+	Firing   bool              `json:"firing"`
+	State    string            `json:"state"` // of the subject, such as "not_ready" or "down"
+	Severity probe.Severity    `json:"severity"`
+	Labels   map[string]string `json:"labels,omitempty"` // of the subject, and those of Spec.Labels
+
+	Probe  string       `json:"probe,omitempty"` // whose verdict has turned, such as "readiness" or "liveness/db"
+	Reason probe.Reason `json:"reason,omitempty"`
+	Detail string       `json:"detail,omitempty"` // at most MaxDetail bytes
+
+	StartsAt time.Time `json:"startsAt"`          // when the trouble began
+	EndsAt   time.Time `json:"endsAt,omitzero"`   // when it ended; zero while Firing
+	At       time.Time `json:"at"`                // of the transition to State
+	Link     string    `json:"link,omitempty"`    // where people see the subject
+	Repeated bool      `json:"repeated,omitzero"` // it was told before: see Spec.Resend
+	Test     bool      `json:"test,omitzero"`     // it is about nothing: see Notifiers.Test
+
+	// Before is under what the same trouble was told before, if that is something else now.
+	Before *Identity `json:"before,omitempty"`
+}
+
+// Summary returns the notice in a line, such as "web is not ready: http.status".
+func (n *Notice) Summary() string {
+	text := n.Name + " is " + strings.ReplaceAll(n.State, "_", " ")
+	if n.Reason != "" {
+		text += ": " + string(n.Reason)
+	}
+	return text
+}
+
+// Identity is what receivers may know a trouble by, beside its Subject.
+type Identity struct {
+	Labels   map[string]string `json:"labels"`
+	Severity probe.Severity    `json:"severity"`
+}
+
+// MaxDetail bounds Notice.Detail, in bytes.
+const MaxDetail = 400
+
+// level is what a state means to those who are told.
+type level uint8
+
+const (
+	keep   level = iota // the state says neither: what was told holds
+	well                // the subject is well, or meant to be away
+	firing              // it is in trouble
+)
+
+// levelOf returns the level of a target's state. One that starts has not been judged yet, one that is
+// unreachable is explained by another target, and of one that is paused nobody is told.
+func levelOf(s probe.TargetState) level {
+	switch {
+	case s.InTrouble():
+		return firing
+	case s == probe.StateReady, s == probe.StateCompleted, s == probe.StateStopped:
+		return well
+	}
+	return keep
+}
+
+// event is that a subject has got into a state.
+type event struct {
+	Notice        // without StartsAt, EndsAt and Labels of the Spec
+	seq    uint64 // of its source; 0 for how the subject is now
+	level  level
+	held   bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
+}

@@ -1,0 +1,462 @@
+package notify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/notify"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// receiver is a Sender that remembers what it has accepted.
+type receiver struct {
+	mu       sync.Mutex
+	fails    error // of all attempts
+	rejects  string
+	hangs    bool
+	accepted []notify.Notice
+}
+
+func (r *receiver) Send(ctx context.Context, notices []notify.Notice) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hangs {
+		r.mu.Unlock()
+		<-ctx.Done()
+		r.mu.Lock()
+		return ctx.Err()
+	}
+	if r.fails != nil {
+		return r.fails
+	}
+	for i := range notices {
+		if notices[i].Name == r.rejects {
+			return errors.Join(notify.ErrRejected, errors.New("status 400"))
+		}
+	}
+	r.accepted = append(r.accepted, notices...)
+	return nil
+}
+
+func (r *receiver) set(change func(*receiver)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(r)
+}
+
+// take returns what was accepted since, as "web not_ready" and "web ready ends".
+func (r *receiver) take() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for _, n := range r.accepted {
+		text := n.Name + " " + n.State
+		if !n.Firing {
+			text += " ends"
+		}
+		if n.Repeated {
+			text += " again"
+		}
+		all = append(all, text)
+	}
+	r.accepted = nil
+	return strings.Join(all, ", ")
+}
+
+// scene is an engine whose targets are as a test says, with one notifier.
+type scene struct {
+	t         *testing.T
+	engine    *engine.Engine
+	groups    *group.Groups
+	notifiers *notify.Notifiers
+	spec      notify.Spec
+	to        *receiver
+	set       probe.Set
+	values    map[string][]byte // as a state file has them
+
+	mu       sync.Mutex
+	outcomes map[string]probe.Outcome
+	attempts []time.Time
+
+	stop func()
+}
+
+// in runs a test in a bubble, with targets that are ready.
+func in(t *testing.T, targets string, test func(s *scene)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scene{t: t, to: &receiver{}, values: map[string][]byte{}, outcomes: map[string]probe.Outcome{}, set: probe.Set{}}
+		s.spec = notify.Spec{
+			Output: "test", Selection: notify.Selection{Targets: &probe.Selector{}, Groups: []string{"*"}}, Batch: 10, Timeout: 5 * time.Second,
+			Receivers: []notify.Receiver{{Name: "a", New: func() (notify.Sender, error) { return s.to, nil }}},
+		}
+		for _, name := range strings.Fields(targets) {
+			s.outcomes[name] = probe.Success
+			s.set[probe.ID{Target: name, Kind: probe.Readiness}] = probe.Probe{
+				Rule: probe.Rule{Period: time.Second, FailureThreshold: 1}, Target: probe.Target{Static: true, Labels: map[string]string{"team": "shop"}},
+				Handler: probe.HandlerFunc(func(_ context.Context, to probe.Target) probe.Result { return s.outcome(to.Name) }),
+			}
+		}
+		s.start(nil, nil)
+		defer func() { s.stop() }()
+		pass(5 * time.Second)
+		if got := s.to.take(); got != "" {
+			t.Fatalf("told at the start: %s", got)
+		}
+		test(s)
+	})
+}
+
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (s *scene) outcome(target string) probe.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.attempts = append(s.attempts, time.Now())
+	o := s.outcomes[target]
+	if o == probe.Failure {
+		return probe.Fail(probe.ReasonHTTPStatus, "status 503")
+	}
+	return probe.Result{Outcome: o}
+}
+
+func (s *scene) say(o probe.Outcome, targets ...string) {
+	s.mu.Lock()
+	for _, name := range targets {
+		s.outcomes[name] = o
+	}
+	s.mu.Unlock()
+	pass(2500 * time.Millisecond)
+}
+
+// start starts an engine that goes on with the histories and memories of another one.
+func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engine.Memory) {
+	s.t.Helper()
+	s.engine = engine.New(engine.Config{HistoryChanged: func(string) { s.notifiers.TransitionsChanged() }})
+	s.groups = group.New(group.Config{Engine: s.engine})
+	s.notifiers = notify.New(notify.Config{Engine: s.engine, Groups: s.groups})
+	for _, tr := range past {
+		s.engine.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
+	}
+	if wrong := s.notifiers.Restore(s.values); wrong != nil {
+		s.t.Fatal(wrong)
+	}
+	if _, err := s.engine.Change(engine.Change{Set: s.set, Memories: memories}); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.groups.Apply(map[string]group.Rule{"all": {MinReady: probe.Minimum{}}}); err != nil {
+		s.t.Fatal(err)
+	}
+	s.apply()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = s.engine.Run(ctx) })
+	running.Go(func() { _ = s.groups.Run(ctx) })
+	running.Go(func() { _ = s.notifiers.Run(ctx) })
+	s.stop = func() { cancel(); running.Wait() }
+}
+
+func (s *scene) apply() {
+	s.t.Helper()
+	if err := s.notifiers.Apply(map[string]notify.Spec{"oncall": s.spec}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// restart ends the engine, and starts another one with what a state file would have.
+func (s *scene) restart(between func()) {
+	s.t.Helper()
+	s.stop()
+	past, _ := s.engine.TransitionsAfter(0, 1<<20)
+	memories := maps.Collect(s.engine.Memories())
+	s.values = maps.Collect(s.notifiers.Values())
+	between()
+	s.start(past, memories)
+	pass(2500 * time.Millisecond)
+}
+
+func (s *scene) expect(want string) {
+	s.t.Helper()
+	if got := s.to.take(); got != want {
+		s.t.Errorf("told: %s; want %s", got, want)
+	}
+}
+
+func (s *scene) status() notify.Status { return s.notifiers.Statuses()[0] }
+
+func TestTroublesAreToldWhenTheyBeginAndEnd(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Failure, "web")
+		began := time.Now()
+		n := s.to.accepted[0]
+		if n.Reason != probe.ReasonHTTPStatus || n.Detail != "status 503" || n.Probe != "readiness" || n.Labels["team"] != "shop" || n.Severity != probe.SeverityCritical || n.StartsAt.After(began) {
+			t.Errorf("the notice is %+v", n)
+		}
+		s.expect("web not_ready")
+		s.say(probe.Failure, "db")
+		s.expect("db not_ready, all down")
+		s.say(probe.Success, "db", "web")
+		if got := strings.Split(s.to.take(), ", "); len(got) != 3 || !slices.Contains(got, "web ready ends") || !slices.Contains(got, "all ready ends") {
+			t.Errorf("told: %v", got)
+		}
+		if st := s.status(); st.Sent != 6 || st.Pending != 0 || st.Firing != 0 || st.Failed != 0 {
+			t.Errorf("the status is %+v", st)
+		}
+	})
+}
+
+// Whatever happens while a receiver is away is told in its order when it is back.
+func TestAReceiverThatWasAwayIsToldEverything(t *testing.T) {
+	for name, away := range map[string]func(*receiver){
+		"it refuses": func(r *receiver) { r.fails = errors.New("status 503") },
+		"it hangs":   func(r *receiver) { r.hangs = true },
+		"it asks for a pause": func(r *receiver) {
+			r.fails = &notify.RetryError{Err: errors.New("status 429"), After: time.Hour}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, "web other", func(s *scene) {
+				s.to.set(away)
+				var want []string
+				for range 12 {
+					s.say(probe.Failure, "web")
+					s.say(probe.Success, "web")
+					want = append(want, "web not_ready", "web ready ends")
+				}
+				if st := s.status(); st.Pending != 24 || st.PendingSince.IsZero() || st.Failed == 0 || st.Error == "" {
+					t.Errorf("the status is %+v", st)
+				}
+				s.to.set(func(r *receiver) { r.fails, r.hangs = nil, false })
+				pass(time.Minute)
+				s.expect(strings.Join(want, ", "))
+				if st := s.status(); st.Pending != 0 || st.Error != "" || st.Lost != 0 {
+					t.Errorf("afterwards the status is %+v", st)
+				}
+			})
+		})
+	}
+}
+
+// A history that is too short for an outage is no reason to tell nothing: the state then is told.
+func TestWhatTheHistoryHasForgottenIsCounted(t *testing.T) {
+	in(t, "web other", func(s *scene) {
+		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
+		for range engine.MaxTransitions {
+			s.say(probe.Failure, "web")
+			s.say(probe.Success, "web")
+		}
+		s.say(probe.Failure, "web")
+		s.to.set(func(r *receiver) { r.fails, r.hangs = nil, false })
+		pass(time.Minute)
+		got := strings.Split(s.to.take(), ", ")
+		if st := s.status(); st.Lost != engine.MaxTransitions+1 || st.Pending != 0 || st.Firing != 1 {
+			t.Errorf("the status is %+v", st)
+		}
+		if len(got) != engine.MaxTransitions-1 || got[len(got)-1] != "web not_ready" {
+			t.Errorf("told %d: %v", len(got), got)
+		}
+	})
+}
+
+func TestANoticeThatIsRejectedDelaysNoOther(t *testing.T) {
+	in(t, "a b c d e f", func(s *scene) {
+		s.to.set(func(r *receiver) { r.rejects = "c" })
+		s.say(probe.Failure, "a", "b", "c", "d", "e")
+		for _, name := range []string{"a", "b", "d", "e"} {
+			if got := s.to.accepted; !slices.ContainsFunc(got, func(n notify.Notice) bool { return n.Name == name }) {
+				t.Errorf("%s was not told", name)
+			}
+		}
+		if st := s.status(); st.Dropped != 1 || st.Failed != 0 {
+			t.Errorf("the status is %+v", st)
+		}
+	})
+}
+
+// What a receiver has rejected is not among what is repeated. How it ended may be accepted.
+func TestANoticeThatIsRejectedIsNotRepeated(t *testing.T) {
+	in(t, "a b c d", func(s *scene) {
+		s.spec.Resend = time.Minute
+		s.apply()
+		s.to.set(func(r *receiver) { r.rejects = "a" })
+		s.say(probe.Failure, "a", "b")
+		pass(time.Minute)
+		if got := s.to.take(); !strings.HasSuffix(got, "b not_ready again") {
+			t.Errorf("told: %s", got)
+		}
+		if st := s.status(); st.Dropped != 1 {
+			t.Errorf("the status is %+v", st)
+		}
+		s.to.set(func(r *receiver) { r.rejects = "" })
+		s.say(probe.Success, "a")
+		s.expect("a ready ends")
+	})
+}
+
+// A notifier that coalesces tells how subjects are once its receiver is back, and not what was between.
+func TestTransitionsAreCoalesced(t *testing.T) {
+	in(t, "a b c d", func(s *scene) {
+		s.spec.Coalesce = true
+		s.apply()
+		s.say(probe.Failure, "a")
+		s.expect("a not_ready")
+		s.to.set(func(r *receiver) { r.fails = errors.New("busy") })
+		for range 5 {
+			s.say(probe.Success, "a")
+			s.say(probe.Failure, "a", "b")
+			s.say(probe.Success, "b")
+		}
+		s.say(probe.Failure, "c")
+		s.to.set(func(r *receiver) { r.fails = nil })
+		pass(time.Minute)
+		s.expect("c not_ready")
+		s.say(probe.Success, "a", "c")
+		if got := s.to.take(); len(got) != len("a ready ends, c ready ends") {
+			t.Errorf("told: %s", got)
+		}
+		if st := s.status(); st.Pending != 0 || st.Lost != 0 || st.Firing != 0 {
+			t.Errorf("the status is %+v", st)
+		}
+	})
+}
+
+// Nobody is told of a target that is paused, or of one that fails because of another one.
+func TestWhatIsSuppressedIsNotTold(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		if err := s.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+			t.Fatal(err)
+		}
+		s.say(probe.Failure, "db")
+		s.expect("db not_ready")
+		s.say(probe.Failure, "web")
+		s.expect("") // and the group would be ready with it
+		s.say(probe.Success, "web")
+		s.say(probe.Failure, "web")
+		s.expect("")
+		s.say(probe.Success, "db")
+		s.expect("db ready ends, web not_ready")
+		s.say(probe.Success, "web")
+		s.expect("web ready ends")
+
+		s.engine.Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+		s.say(probe.Failure, "web")
+		s.say(probe.Success, "web")
+		s.say(probe.Failure, "web")
+		s.expect("")
+		s.engine.Unpause("web")
+		pass(2 * time.Second)
+		s.expect("web not_ready")
+		s.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+		s.say(probe.Success, "web")
+		s.expect("")
+		s.engine.Unpause("web")
+		pass(2 * time.Second)
+		s.expect("web ready ends")
+	})
+}
+
+// The next engine tells what this one has not, and nothing twice.
+func TestTheNextEngineGoesOn(t *testing.T) {
+	in(t, "db web other", func(s *scene) {
+		s.say(probe.Failure, "db")
+		s.expect("db not_ready")
+		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
+		s.say(probe.Failure, "web")
+		s.say(probe.Success, "web")
+		s.restart(func() {})
+		s.say(probe.Failure, "web")
+		s.to.set(func(r *receiver) { r.fails, r.hangs = nil, false })
+		pass(time.Minute)
+		s.expect("web not_ready, web ready ends, web not_ready")
+		s.restart(func() {})
+		s.expect("")
+		s.restart(func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.outcomes["db"], s.outcomes["web"] = probe.Success, probe.Success
+		})
+		if got := s.to.take(); len(got) != len("db ready ends, web ready ends") {
+			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+// An engine that has no history of an earlier one, but knows who was told, tells what has ended.
+func TestWhatHasEndedMeanwhileIsTold(t *testing.T) {
+	in(t, "db web other", func(s *scene) {
+		s.say(probe.Failure, "db", "web")
+		s.to.take()
+		s.stop()
+		s.values = maps.Collect(s.notifiers.Values())
+		delete(s.set, probe.ID{Target: "db", Kind: probe.Readiness})
+		s.outcomes["web"] = probe.Success
+		s.start(nil, nil)
+		pass(3 * time.Second)
+		if got := s.to.take(); got != "db removed ends, web ready ends" && got != "web ready ends, db removed ends" {
+			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+func TestAlertsAreRepeatedWhileTheyLast(t *testing.T) {
+	in(t, "web other", func(s *scene) {
+		s.spec.Resend = time.Minute
+		s.apply()
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		pass(3*time.Minute + time.Second)
+		s.expect("web not_ready again, web not_ready again, web not_ready again")
+		s.engine.Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+		pass(time.Minute)
+		s.expect("web not_ready again")
+		s.engine.Unpause("web")
+		s.say(probe.Success, "web")
+		pass(5 * time.Minute)
+		s.expect("web ready ends")
+	})
+}
+
+// A receiver that hangs, and thousands of transitions for it, delay no attempt.
+func TestNoAttemptIsLateBecauseOfAReceiver(t *testing.T) {
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint("web-", i))
+	}
+	attempts := map[bool][]time.Duration{}
+	for _, hangs := range []bool{false, true} {
+		in(t, strings.Join(names, " "), func(s *scene) {
+			if s.to.set(func(r *receiver) { r.hangs = hangs }); !hangs {
+				s.spec.Selection = notify.Selection{}
+				s.apply()
+			}
+			s.mu.Lock()
+			s.attempts = nil
+			s.mu.Unlock()
+			began := time.Now()
+			for range 5 {
+				s.say(probe.Failure, names...)
+				s.say(probe.Success, names...)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, at := range s.attempts {
+				attempts[hangs] = append(attempts[hangs], at.Sub(began))
+			}
+		})
+	}
+	if len(attempts[true]) < 2000 || !slices.Equal(attempts[true], attempts[false]) {
+		t.Errorf("%d attempts with a receiver that hangs, %d without are at other times", len(attempts[true]), len(attempts[false]))
+	}
+}

@@ -1,0 +1,25 @@
+package notify
+
+import (
+	"slices"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Selection says about whom a notifier tells. The zero Selection is nobody.
+type Selection struct {
+	Targets  *probe.Selector // nil for no target
+	Groups   []string        // names, in which * stands for any text and ? for one character; nil for no group
+	Severity probe.Severity  // the least severe trouble that is told; default: any
+}
+
+// selects reports whether the selection has the subject of an event.
+func (s *Selection) selects(ev *event) bool {
+	if ev.level == firing && ev.Severity < s.Severity {
+		return false
+	}
+	if ev.Kind == KindGroup {
+		return slices.ContainsFunc(s.Groups, func(glob string) bool { return probe.MatchesGlob(glob, ev.Name) })
+	}
+	return s.Targets != nil && s.Targets.Matches(ev.Name, ev.Labels)
+}

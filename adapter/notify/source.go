@@ -1,0 +1,87 @@
+package notify
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// source knows what has happened to the subjects of one kind, and how they are now. Several
+// goroutines may use it at once.
+type source interface {
+	// after returns up to limit events with a greater number, in their order, and the number that a
+	// later call goes on from. Numbers in between that no event has were forgotten.
+	after(seq uint64, limit int) (events []event, last uint64)
+
+	// current returns how a subject is now, and whether it exists.
+	current(name string) (ev event, exists bool)
+
+	troubled() iter.Seq[string] // yields the names of the subjects that are in trouble
+	isHeld() bool               // reports whether nothing is known for certain now about any subject
+}
+
+// targetSource is the source of targets: the history of an engine.
+type targetSource struct {
+	engine *engine.Engine
+	redact func(string) string
+}
+
+func (s *targetSource) isHeld() bool { return s.engine.Health().Isolated }
+
+func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64) {
+	past, last := s.engine.TransitionsAfter(seq, limit)
+	for i := range past {
+		tr := &past[i]
+		ev := s.event(tr.Target, tr.State, tr.At)
+		ev.seq, ev.Reason, ev.Detail = tr.Seq, tr.Reason, s.redact(tr.Detail)
+		if tr.Kind != 0 {
+			ev.Probe = probeName(tr.Kind, tr.Name)
+		}
+		st, exists := s.engine.Target(tr.Target)
+		if ev.Labels = st.Labels; !exists {
+			ev.level = keep // a comparison tells that it was removed
+		}
+		ev.held = ev.level == firing && tr.Doubtful
+		events = append(events, ev)
+	}
+	return events, last
+}
+
+func (s *targetSource) current(name string) (ev event, exists bool) {
+	st, exists := s.engine.Target(name)
+	if !exists {
+		return ev, false
+	}
+	ev = s.event(name, st.State, st.Since)
+	ev.Labels, ev.Reason, ev.Detail = st.Labels, st.Cause.Reason, s.redact(probe.CleanText(st.Cause.Detail, MaxDetail))
+	if st.Cause.Probe.Kind != 0 {
+		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
+	}
+	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Suppressed(name) != "")
+	return ev, true
+}
+
+func (s *targetSource) event(name string, state probe.TargetState, at time.Time) event {
+	return event{level: levelOf(state), Notice: Notice{Subject: Subject{KindTarget, name}, State: state.String(), Severity: state.Severity(), At: at}}
+}
+
+func (s *targetSource) troubled() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for st := range s.engine.Select(context.Background(), engine.Filter{State: probe.TargetState.InTrouble}) {
+			if !yield(st.Target) {
+				return
+			}
+		}
+	}
+}
+
+// probeName returns "readiness" or "readiness/db".
+func probeName(kind probe.Kind, name string) string {
+	if name == "" {
+		return kind.String()
+	}
+	return kind.String() + "/" + name
+}

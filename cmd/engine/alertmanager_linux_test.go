@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+var transitions = flag.Int("transitions", 320, "how many transitions TestNoTransitionIsLost makes")
+
+// flips is how often TestNoTransitionIsLost makes each target fail, and as often pass again. A target
+// has this many transitions twice, which its history has room for.
+const flips = 8
+
+const flippingConfig = `
+engine {
+  listen = "127.0.0.1:0"
+  state  = "sonde.state"
+}
+defaults {
+  period            = "200ms"
+  timeout           = "10s"
+  failure_threshold = 1
+  labels            = { team = "shop" }
+}
+target "web" {
+  for_each = toset([for n in range(%d) : tostring(n)])
+  address  = "127.0.0.1"
+  probe "readiness" {
+    http { port = %s }
+  }
+}
+target "quiet" {
+  address = "127.0.0.1"
+  labels  = { team = "other" }
+  probe "readiness" {
+    http { port = %[2]s }
+  }
+}
+notify "oncall" {
+  match        = ["team=shop"]
+  labels       = { site = "a" }
+  external_url = "http://sonde.example"
+  alertmanager {
+    urls         = ["%s", "%s"]
+    resend_every = "10s"
+  }
+}
+`
+
+// recorder passes requests on to an Alertmanager, and remembers the alerts that it has accepted.
+type recorder struct {
+	*httptest.Server
+	acceptedMu sync.Mutex
+	began      map[string]map[time.Time]bool // by target: when its alerts began that were accepted while they lasted
+	ended      map[string]map[time.Time]bool // likewise, after they had ended
+}
+
+func record(t *testing.T, to string) *recorder {
+	r := &recorder{began: map[string]map[time.Time]bool{}, ended: map[string]map[time.Time]bool{}}
+	address, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(address)
+	proxy.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		answer := httptest.NewRecorder()
+		proxy.ServeHTTP(answer, req)
+		if answer.Code == http.StatusOK {
+			r.accept(t, body)
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *recorder) accept(t *testing.T, body []byte) {
+	var alerts []gatewaytest.Alert
+	if err := json.Unmarshal(body, &alerts); err != nil {
+		t.Error(err)
+	}
+	r.acceptedMu.Lock()
+	defer r.acceptedMu.Unlock()
+	for _, a := range alerts {
+		to := r.began
+		if time.Now().After(a.EndsAt) {
+			to = r.ended
+		}
+		name := a.Labels["target"]
+		if to[name] == nil {
+			to[name] = map[time.Time]bool{}
+		}
+		to[name][a.StartsAt] = true
+	}
+}
+
+// counts returns how often a target's alerts have begun and ended.
+func (r *recorder) counts(target string) (began, ended int) {
+	r.acceptedMu.Lock()
+	defer r.acceptedMu.Unlock()
+	return len(r.began[target]), len(r.ended[target])
+}
+
+// Each time that a target begins to fail, and each time that it passes again, reaches Alertmanager,
+// although that is away for half of them, and the engine is killed meanwhile. Another server of its
+// cluster, which is there all the time, does not wait for it.
+func TestNoTransitionIsLost(t *testing.T) {
+	first, second := gatewaytest.StartAlertmanager(t, ""), gatewaytest.StartAlertmanager(t, "")
+	var down atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	u, _ := url.Parse(server.URL)
+	accepted := record(t, first.URL)
+	targets := *transitions / (2 * flips)
+	l := &lives{T: t, dir: t.TempDir()}
+	text := fmt.Sprintf(flippingConfig, targets, u.Port(), accepted.URL, second.URL)
+	if err := os.WriteFile(l.path("config.hcl"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.start()
+	defer func() { l.kill() }()
+	l.awaitAll(targets, false)
+	for flip := range flips {
+		if flip == flips/4 {
+			first.Kill()
+		}
+		for _, fails := range []bool{true, false} {
+			before := map[bool]probe.Verdict{true: probe.Passing, false: probe.Failing}[fails]
+			killed := flip == flips/2
+			if killed {
+				testsync.Until(t, "the verdicts to be in the file", func() bool { return l.stored("web", before) == targets })
+			}
+			down.Store(fails)
+			if killed {
+				l.kill() // in the middle of the transitions, or before or after them
+				l.start()
+			}
+			l.awaitAll(targets, fails)
+		}
+		if flip == 3*flips/4 {
+			first.Start()
+		}
+	}
+	down.Store(true)
+	l.awaitAll(targets, true)
+	l.awaitNotified(accepted.URL, second.URL)
+	for i := range targets {
+		name := fmt.Sprintf("web[%q]", fmt.Sprint(i))
+		// What a killed engine has told and not saved, the next one finds out and tells again.
+		if began, ended := accepted.counts(name); began < flips+1 || ended < flips || began > flips+3 || ended > flips+2 {
+			t.Errorf("%s: Alertmanager was told %d times that it fails, and %d times that it passes again; want %d and %d", name, began, ended, flips+1, flips)
+		}
+	}
+	for name, a := range map[string]*gatewaytest.Alertmanager{"the one that was away": first, "the other": second} {
+		active := a.Active()
+		one := active[`web["0"]`]
+		if len(active) != targets || one.Labels["site"] != "a" || one.Labels["team"] != "shop" || one.Labels["severity"] != "critical" || one.Labels["alertname"] != "SondeTargetInTrouble" ||
+			one.Annotations["state"] != "not_ready" || one.Annotations["reason"] != "http.status" || one.GeneratorURL != "http://sonde.example/#/target/web%5B%220%22%5D" {
+			t.Errorf("%s has %d alerts, want %d: %+v", name, len(active), targets, one)
+		}
+	}
+	down.Store(false)
+	testsync.Until(t, "no alert to last", func() bool { return len(first.Active())+len(second.Active()) == 0 })
+}
+
+// awaitAll waits until the engine says that all targets with the name web fail, or that none does.
+func (l *lives) awaitAll(targets int, fail bool) {
+	l.Helper()
+	testsync.Until(l, fmt.Sprintf("all targets to be failing (%v)", fail), func() bool {
+		n := 0
+		for _, t := range l.targets()["web"] {
+			n += one(t.Ready != fail)
+		}
+		return n == targets
+	})
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// awaitNotified waits until receivers were told all transitions.
+func (l *lives) awaitNotified(receivers ...string) {
+	l.Helper()
+	testsync.Until(l, "all transitions to be told", func() bool {
+		text, err := get(http.MethodGet, l.client.Base+"/metrics")
+		if err != nil {
+			return false
+		}
+		for _, r := range receivers {
+			if !strings.Contains(text, fmt.Sprintf(`sonde_notify_pending_transitions{notifier="oncall",output="alertmanager",receiver=%q} 0`, r)) {
+				return false
+			}
+		}
+		return true
+	})
+}

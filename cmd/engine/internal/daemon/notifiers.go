@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/notify"
+	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/adapter/store"
+)
+
+// restoreNotified makes the notifiers go on where those of the previous engine were, however long ago.
+// The histories must have been restored.
+func (d *daemon) restoreNotified(state store.Restored) {
+	values := map[string][]byte{}
+	for key, value := range state.Values {
+		if strings.HasPrefix(key, notify.KeyPrefix) {
+			values[key] = value
+		}
+	}
+	for _, err := range d.notifiers.Restore(values) {
+		d.log.Warn("state of a notifier discarded", "error", err)
+	}
+}
+
+// markNotified says that the notifiers remember something else.
+func (d *daemon) markNotified(key string) {
+	if d.state != nil {
+		d.state.Mark(key)
+	}
+}
+
+// notifierMetrics returns the numbers of the receivers of notifiers.
+func (d *daemon) notifierMetrics() (all []prom.Notifier) {
+	for _, st := range d.notifiers.Statuses() {
+		all = append(all, prom.Notifier{
+			Notifier: st.Notifier, Output: st.Output, Receiver: st.Receiver, Sent: st.Sent, Failed: st.Failed, Dropped: st.Dropped, Lost: st.Lost,
+			Pending: st.Pending, PendingSince: st.PendingSince, Firing: st.Firing, Held: st.Held,
+		})
+	}
+	return all
+}

@@ -1,0 +1,80 @@
+package gatewaytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Alertmanager is a real Alertmanager.
+type Alertmanager struct {
+	*Process
+	URL string
+	t   testing.TB
+}
+
+// Alert is an alert as Alertmanager answers with it.
+type Alert struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL"`
+}
+
+// StartAlertmanager starts an Alertmanager on a free port of this machine, which ends with the test,
+// with more of its configuration, such as receivers. It skips the test if it is not installed.
+func StartAlertmanager(t testing.TB, config string) *Alertmanager {
+	t.Helper()
+	Installed(t, "prometheus-alertmanager")
+	dir, address := t.TempDir(), freeAddress(t)
+	if config == "" {
+		config = "route: {receiver: none}\nreceivers: [{name: none}]\n"
+	}
+	file := WriteFile(t, dir, "alertmanager.yml", config)
+	a := &Alertmanager{URL: "http://" + address, t: t}
+	ready := func() bool {
+		response, err := http.Get(a.URL + "/-/ready")
+		if err != nil {
+			return false
+		}
+		response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	}
+	a.Process = Start(t, ready, "prometheus-alertmanager", "--config.file="+file, "--storage.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+address, "--cluster.listen-address=", "--log.level=warn")
+	return a
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Active returns the alerts that last, by the label target or, of a group, group.
+func (a *Alertmanager) Active() map[string]Alert {
+	a.t.Helper()
+	response, err := http.Get(a.URL + "/api/v2/alerts")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var all []Alert
+	if err := json.NewDecoder(response.Body).Decode(&all); err != nil {
+		a.t.Fatal(fmt.Errorf("%s: %w", response.Status, err))
+	}
+	active := map[string]Alert{}
+	for _, one := range all {
+		active[one.Labels["target"]+one.Labels["group"]] = one
+	}
+	return active
+}

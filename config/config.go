@@ -17,6 +17,7 @@ type Config struct {
 	Groups  map[string]Group  // by name
 
 	Gateways     map[string]Gateway     // by name
+	Maintenances map[string]Maintenance // by name
 	ProbeModules map[string]ProbeModule // by name
 	Notifiers    map[string]Notifier    // by name
 

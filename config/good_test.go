@@ -48,6 +48,9 @@ func dump(t *testing.T, c *Config) string {
 		n := c.Notifiers[name]
 		fmt.Fprintf(&s, "\nnotify %s targets %+v, groups %q, from %v on, labels %v, at %q, by %s %+v\n", name, n.Targets, n.Groups, n.Severity, n.Labels, n.ExternalURL, n.Output, n.Settings)
 	}
+	for _, name := range names(c.Maintenances) {
+		fmt.Fprintf(&s, "\nmaintenance %s %+v\n", name, c.Maintenances[name])
+	}
 	for _, name := range names(c.Targets) {
 		fmt.Fprintf(&s, "\ntarget %s %s\n", name, asJSON(t, c.Targets[name]))
 		for _, id := range sortedIDs(c.Set) {

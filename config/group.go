@@ -86,26 +86,15 @@ func (l *loader) groups() {
 func (l *loader) group(g *decodedGroup) bool {
 	before := l.reports
 	l.fill(g.decodedBlock, &g.groupBlock)
-	if len(g.Members) == 0 && len(g.Match) == 0 && g.ok && l.reports == before {
-		l.add(report{
-			at: g.block.Header, body: g.block.Parent, summary: fmt.Sprintf("group %q selects no members", g.block.Label(0)),
-			hint: `write members = ["web-*"], or match = ["team=shop"]; all targets are members = ["*"]`,
-		})
+	if len(g.Members) == 0 && len(g.Match) == 0 && (!g.ok || l.reports != before) {
 		return false
 	}
-	var err error
 	g.group = Group{
 		MinReady: g.MinReady, Port: g.Port, Weight: g.Weight, WeightLabel: g.WeightLabel,
 		Panic: g.Panic, Quorum: g.Quorum, MaxEjected: g.MaxEjected, SlowStart: g.SlowStart, DegradedWeight: g.DegradedWeight,
 	}
 	l.checkRotation(g)
-	g.group.Members, err = probe.NewSelector(g.Members, g.Match)
-	var field *probe.FieldError
-	if errors.As(err, &field) {
-		argument := map[string]string{"names": "members", "labels": "match"}[field.Field]
-		l.add(report{at: g.sources[argument].value, body: &g.block.Body, summary: argument + " " + field.Problem, hint: field.Hint})
-		return false
-	}
+	g.group.Members, _ = l.selector(g.decodedBlock, g.Members, g.Match, "group")
 	return g.ok && l.reports == before
 }
 

@@ -66,7 +66,7 @@ func Language(o Options) Schema {
 	inside := map[string]Schema{
 		"engine": l.schemas.engine.schema, "variable": variableSchema, "plugin": l.schemas.plugin.schema,
 		"script": l.schemas.script.schema, "defaults": {Fields: append(slices.Clone(rule.Fields), labelsField)}, "target": target, "group": l.schemas.group.schema,
-		"gateway": l.schemas.gateway.schema, "notify": l.schemas.notify.schema, "probe_module": module,
+		"gateway": l.schemas.gateway.schema, "notify": l.schemas.notify.schema, "maintenance": l.schemas.maintenance.schema, "probe_module": module,
 	}
 	var file Schema
 	for _, b := range l.schemas.top.Blocks {

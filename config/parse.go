@@ -56,6 +56,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.groups()
 	l.gateways()
 	l.notifiers()
+	l.maintenances()
 	l.probeModules()
 	l.warnOfMetricLabels()
 	l.requireTargets(sources)
@@ -121,7 +122,7 @@ func newLoader(o Options) *loader {
 		options: o,
 		config: &Config{
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
-			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{}, Notifiers: map[string]Notifier{}, ProbeModules: map[string]ProbeModule{},
+			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{}, Notifiers: map[string]Notifier{}, Maintenances: map[string]Maintenance{}, ProbeModules: map[string]ProbeModule{},
 			descriptions: descriptions{description{}, map[string]description{}, map[probe.ID]description{}, map[string]description{}},
 		},
 		pure:       pure,

@@ -16,6 +16,7 @@ type schemas struct {
 	top, variable, validation, defaults, target, probe, dynamic tree.BodySchema
 
 	engine, plugin, script, rule, group *compiledSchema
+	maintenance                         *compiledSchema
 	gateway                             *compiledSchema // with the blocks of Options.Gateways
 	notify                              *compiledSchema // with the blocks of Options.Notifiers
 	probeModule                         *compiledSchema // without the handlers
@@ -78,6 +79,7 @@ func (l *loader) compile() {
 		script:      compileStruct[Script](l.options.PluginSettings.schema),
 		rule:        compileStruct[probe.Rule](Schema{}),
 		group:       compileStruct[groupBlock](Schema{}),
+		maintenance: compileStruct[maintenanceBlock](Schema{}),
 		lifecycle:   compileSchema(lifecycle),
 		variable:    compileSchema(variableSchema).body,
 		validation:  compileSchema(validationSchema).body,
@@ -158,6 +160,7 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "group", Labels: []string{"name"}, Example: `group "web"`, Inside: s.group.body.Names()},
 		{Type: "gateway", Labels: []string{"name"}, Example: `gateway "edge"`, Inside: s.gateway.body.Names()},
 		{Type: "notify", Labels: []string{"name"}, Example: `notify "oncall"`, Inside: s.notify.body.Names()},
+		{Type: "maintenance", Labels: []string{"name"}, Example: `maintenance "nightly"`, Inside: s.maintenance.body.Names()},
 		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
 		{Type: "probe_module", Labels: []string{"name"}, Example: `probe_module "http_2xx"`, Inside: l.probeModuleSchema().Names()},
 	}}

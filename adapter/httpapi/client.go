@@ -131,6 +131,11 @@ func (c *Client) Gateways(ctx context.Context) (GatewayList, error) {
 	return get[GatewayList](ctx, c, "/v1/gateways", nil)
 }
 
+// Maintenances returns when maintenances are.
+func (c *Client) Maintenances(ctx context.Context) (MaintenanceList, error) {
+	return get[MaintenanceList](ctx, c, "/v1/maintenance", nil)
+}
+
 // Group returns a group with its members that come after a name; up to MaxListed.
 func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
 	query := url.Values{}

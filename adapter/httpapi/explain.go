@@ -87,11 +87,10 @@ func (t Target) explainPause(now time.Time) string {
 	if p == nil {
 		return ""
 	}
-	text := "An operator has paused it"
+	text := "An operator has paused it" + before(p.Since, now)
 	if p.Reason == probe.ReasonMaintenance {
-		text = "It is under maintenance"
+		text = "It has been under maintenance for " + brief(now.Sub(p.Since))
 	}
-	text += before(p.Since, now)
 	if p.Until.IsZero() {
 		text += ", until sonde unpause"
 	} else {

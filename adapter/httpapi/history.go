@@ -88,6 +88,8 @@ func instanceSentence(t engine.Transition) string {
 		return "maintenance has begun"
 	case t.Paused:
 		return "paused"
+	case t.Unpaused && t.Reason == probe.ReasonMaintenance:
+		return "maintenance has ended, the target is " + state
 	case t.Unpaused:
 		return "no longer paused, the target is " + state
 	}

@@ -99,6 +99,10 @@ type Config struct {
 	// safe for concurrent use by multiple goroutines. Default: 404.
 	Pause func(context.Context, PauseRequest) (Paused, error)
 
+	// Maintenances returns when maintenances are, sorted by time. It must not block, and must be safe
+	// for concurrent use by multiple goroutines. Default: there are none.
+	Maintenances func() []Maintenance
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
 	TLS    TLS    // default: plain HTTP
@@ -175,6 +179,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("POST /v1/groups/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, true)))
 	handle("/v1/groups", s.requests.limit(s.groups))
 	handle("/v1/gateways", s.requests.limit(s.gateways))
+	handle("/v1/maintenance", s.requests.limit(s.maintenance))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))
 	handle("/v1/stats", s.requests.limit(s.stats))
 	handle("/healthz", health(s.config.Alive))

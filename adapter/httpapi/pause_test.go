@@ -37,6 +37,33 @@ func pausing(token string) (c httpapi.Config, done *[]string, log *testsync.Buff
 	}, done, log
 }
 
+func TestMaintenancesAreListed(t *testing.T) {
+	vienna := time.FixedZone("CET", 3600)
+	from := time.Date(2026, 3, 1, 3, 0, 0, 0, vienna)
+	get := func(c httpapi.Config) (string, httpapi.MaintenanceList) {
+		h := server(t, c)
+		listening := httptest.NewServer(h)
+		defer listening.Close()
+		list, err := (&httpapi.Client{Base: listening.URL}).Maintenances(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRecorder()
+		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "http://127.0.0.1/v1/maintenance", nil))
+		return strings.Join(strings.Fields(r.Body.String()), ""), list
+	}
+	if body, _ := get(httpapi.Config{}); body != `{"maintenances":[]}` {
+		t.Errorf("without a list: %s", body)
+	}
+	body, list := get(httpapi.Config{Maintenances: func() []httpapi.Maintenance {
+		return []httpapi.Maintenance{{Name: "nightly", Active: true, From: from, To: from.Add(time.Hour), Reason: "backup", Targets: 3}}
+	}})
+	want := `{"maintenances":[{"name":"nightly","active":true,"from":"2026-03-01T02:00:00Z","to":"2026-03-01T03:00:00Z","reason":"backup","targets":3}]}`
+	if body != want || len(list.Maintenances) != 1 || !list.Maintenances[0].To.Equal(from.Add(time.Hour)) {
+		t.Errorf("got %s and %+v", body, list)
+	}
+}
+
 func TestNobodyPausesATargetWithoutTheToken(t *testing.T) {
 	bearer := map[string]string{"Authorization": "Bearer " + token}
 	for _, c := range []struct {

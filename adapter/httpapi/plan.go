@@ -23,10 +23,13 @@ type Plan struct {
 	Probes    Changes         `json:"probes"`
 	Instances InstanceChanges `json:"instances"`
 
-	Changes  []TargetChange   `json:"changes"`           // of targets, sorted by name
-	Omitted  int              `json:"omitted,omitempty"` // changes of targets that are not listed
-	Groups   []string         `json:"groups,omitempty"`  // those that are added, changed or removed
-	Gateways []string         `json:"gateways,omitempty"`
+	Changes  []TargetChange `json:"changes"`           // of targets, sorted by name
+	Omitted  int            `json:"omitted,omitempty"` // changes of targets that are not listed
+	Groups   []string       `json:"groups,omitempty"`  // those that are added, changed or removed
+	Gateways []string       `json:"gateways,omitempty"`
+
+	Maintenances []string `json:"maintenances,omitempty"`
+
 	Settings []ArgumentChange `json:"settings,omitempty"` // of the engine block
 
 	ProbeModules []ProbeModuleChange `json:"probeModules,omitempty"` // sorted by name

@@ -1,5 +1,8 @@
-// Package pause keeps which targets are paused, by whom and until when, and tells the engine, which
-// does nothing about them meanwhile: see engine.Engine.Pause.
+// Package pause keeps which targets are paused, by whom and until when, and which are under
+// maintenance, and tells the engine, which does nothing about them meanwhile: see engine.Engine.Pause.
+//
+//	pause.go        pauses by operators
+//	maintenance.go  maintenances by the calendar
 package pause
 
 import (
@@ -53,14 +56,18 @@ type Config struct {
 	Changed func()
 }
 
-// Keeper keeps which targets are paused. Create it with New, and call Run once. Its methods are safe
+// Keeper keeps which targets are paused, and which are under maintenance. A pause goes before the
+// maintenance of the same target. Create it with New, and call Run once. Its methods are safe
 // for concurrent use by multiple goroutines.
 type Keeper struct {
-	config Config
-	wake   chan struct{} // capacity 1: there is another next end
+	config    Config
+	wallClock func() time.Time // what it shows may be set at any time
+	wake      chan struct{}    // capacity 1: Run may have to wait for something else
 
-	pausesMu sync.Mutex // guards all below; the engine is told while it is held
-	paused   map[string]Pause
+	pausesMu   sync.Mutex // guards all below; the engine is told while it is held
+	paused     map[string]Pause
+	maintained []*maintained          // sorted by name
+	under      map[string]*maintained // the maintenance by which each target is under maintenance now
 }
 
 // ErrNoTarget is the error of Keeper.Pause and Unpause if there is no such target.
@@ -72,7 +79,7 @@ func New(c Config) *Keeper {
 	if c.Changed == nil {
 		c.Changed = func() {}
 	}
-	return &Keeper{config: c, wake: make(chan struct{}, 1), paused: map[string]Pause{}}
+	return &Keeper{config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: make(chan struct{}, 1), paused: map[string]Pause{}}
 }
 
 // Pause pauses a target of the engine, or replaces the Pause that it has. It returns false if that
@@ -84,7 +91,7 @@ func (k *Keeper) Pause(target string, p Pause) (changed bool, err error) {
 	changed = exists && (!was || !before.Until.Equal(p.Until) || before.Why != p.Why)
 	if changed {
 		k.paused[target] = p
-		k.config.Engine.Pause(target, p.forEngine())
+		k.tell(target)
 	}
 	k.pausesMu.Unlock()
 	if !exists {
@@ -98,14 +105,21 @@ func (k *Keeper) Pause(target string, p Pause) (changed bool, err error) {
 }
 
 // Unpause ends the Pause of a target. It returns false if the target was not paused. The error is
-// ErrNoTarget.
+// ErrNoTarget, or a *MaintenanceError if the target is not paused, but under maintenance.
 func (k *Keeper) Unpause(target, by string) (changed bool, err error) {
 	k.pausesMu.Lock()
 	before, changed := k.paused[target]
 	k.end(target)
+	var maintained engine.Pause
+	if m := k.under[target]; m != nil {
+		maintained = m.forEngine()
+	}
 	k.pausesMu.Unlock()
 	if _, exists := k.config.Engine.Target(target); !exists && !changed {
 		return false, ErrNoTarget
+	}
+	if !changed && maintained.Reason != "" {
+		return false, &MaintenanceError{maintained.Detail, maintained.Until}
 	}
 	if changed {
 		k.config.Logger.Info("target no longer paused", "target", target, "by", by, "paused_by", before.By, "paused_at", before.At)
@@ -118,13 +132,18 @@ func (k *Keeper) Unpause(target, by string) (changed bool, err error) {
 func (k *Keeper) end(target string) {
 	if _, paused := k.paused[target]; paused {
 		delete(k.paused, target)
-		k.config.Engine.Unpause(target)
+		k.tell(target)
 	}
 }
 
 // notify reports that the pauses have changed, and wakes Run.
 func (k *Keeper) notify() {
 	k.config.Changed()
+	k.wakeUp()
+}
+
+// wakeUp makes Run look again.
+func (k *Keeper) wakeUp() {
 	select {
 	case k.wake <- struct{}{}:
 	default:
@@ -200,15 +219,17 @@ func (k *Keeper) Restore(pauses map[string]Pause) {
 			p.Until = now.Add(p.Until.Sub(now))
 		}
 		k.paused[target] = p
-		k.config.Engine.Pause(target, p.forEngine())
+		k.tell(target)
 	}
 }
 
-// clockInterval is how often Run looks whether the wall clock was set.
+// clockInterval is how often Run looks whether the wall clock was set: a maintenance begins or ends
+// that much later at most.
 const clockInterval = 30 * time.Second
 
-// Run ends the pauses whose time has come, until ctx is done, and returns nil. How long a pause lasts
-// does not depend on the wall clock, which may be set meanwhile: then Changed is called.
+// Run ends the pauses whose time has come, and begins and ends maintenances, until ctx is done, and
+// returns nil. How long a pause lasts does not depend on the wall clock, which may be set meanwhile:
+// then Changed is called. Maintenances are by the wall clock as it is.
 func (k *Keeper) Run(ctx context.Context) error {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
@@ -220,6 +241,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.config.Changed()
 		}
 		last = now
+		k.maintain()
 		if next, any := k.next(now); any {
 			wait.Reset(next)
 		} else {
@@ -253,7 +275,16 @@ func (k *Keeper) endDue(now time.Time) (ended bool) {
 	return ended
 }
 
-// next returns how long Run may wait, and whether anything is paused.
+// maintain begins and ends the maintenances whose time has come.
+func (k *Keeper) maintain() {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	if k.lookAtMaintenances() {
+		k.applyMaintenances(nil)
+	}
+}
+
+// next returns how long Run may wait, and whether it has to: something is paused, or maintained.
 func (k *Keeper) next(now time.Time) (wait time.Duration, any bool) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -263,5 +294,13 @@ func (k *Keeper) next(now time.Time) (wait time.Duration, any bool) {
 			wait = min(wait, p.Until.Sub(now))
 		}
 	}
-	return max(wait, 0), len(k.paused) > 0
+	wall := k.wallClock()
+	for _, m := range k.maintained {
+		edge := m.window.From
+		if m.active {
+			edge = m.window.To
+		}
+		wait = min(wait, edge.Sub(wall))
+	}
+	return max(wait, 0), len(k.paused)+len(k.maintained) > 0
 }

@@ -23,6 +23,7 @@ type harness struct {
 	keeper  *Keeper
 	log     *testsync.Buffer
 	changes atomic.Int32 // reported
+	set     atomic.Int64 // by how much the wall clock was set, in nanoseconds
 }
 
 // inBubble runs a test with the targets web and db, after what begins has done.
@@ -30,6 +31,7 @@ func inBubble(t *testing.T, begin func(*harness), test func(*harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &harness{T: t, engine: engine.New(engine.Config{}), log: new(testsync.Buffer)}
 		h.keeper = New(Config{Engine: h.engine, Logger: slog.New(slog.NewTextHandler(h.log, nil)), Changed: func() { h.changes.Add(1) }})
+		h.keeper.wallClock = func() time.Time { return time.Now().Round(0).Add(time.Duration(h.set.Load())) }
 		begin(h)
 		for _, target := range []string{"web", "db"} {
 			h.engine.Report(probe.Instance{Target: target, ID: "static", Phase: probe.Running, Since: time.Now(), Managed: true})

@@ -54,6 +54,11 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 			send(s, notifyMetrics, n, n.Notifier, n.Output, n.Receiver)
 		}
 	}
+	if c.config.Maintenances != nil {
+		for _, m := range c.config.Maintenances() {
+			send(s, maintenanceMetrics, m, m.Name)
+		}
+	}
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())
 	}

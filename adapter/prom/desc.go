@@ -69,6 +69,19 @@ var (
 	buildInfoDesc     = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
 )
 
+// Maintenance is what metrics show of a maintenance.
+type Maintenance struct {
+	Name    string
+	Active  bool
+	Targets int // under maintenance by it now
+}
+
+// Metrics of each maintenance.
+var maintenanceMetrics = []metric[Maintenance]{
+	gauge("sonde_maintenance_active", "1 during the maintenance, otherwise 0.", func(m Maintenance) float64 { return number(m.Active) }, "maintenance"),
+	gauge("sonde_maintenance_targets", "Number of targets that are under maintenance by it, and not by another one that ends later.", func(m Maintenance) float64 { return float64(m.Targets) }, "maintenance"),
+}
+
 // Metrics of each gateway.
 var gatewayMetrics = []metric[group.GatewayStatus]{
 	counter("sonde_gateway_outputs_total", "Total number of times that the gateway was given what it needs: answers, commands or files.", func(g group.GatewayStatus) float64 { return float64(g.Outputs) }, "gateway", "output"),

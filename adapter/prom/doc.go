@@ -41,6 +41,7 @@
 //	sonde_gateway_errors_total, sonde_gateway_refused_total  counters, with the same labels
 //	sonde_gateway_failing, sonde_gateway_failing_sources     gauges, with the same labels
 //	sonde_gateway_last_output_timestamp_seconds              gauge, with the same labels
+//	sonde_maintenance_active{maintenance}, and _targets      gauges
 //	sonde_target_labels{target,…}                            gauge, always 1, with Config.Labels only
 //
 // The labels of targets are in sonde_target_labels only, and of these only Config.Labels:

@@ -51,6 +51,9 @@ type Config struct {
 	// Groups returns the groups. Each scrape calls it. Default: no groups.
 	Groups func() []*group.View
 
+	// Maintenances returns which maintenances there are. Each scrape calls it. Default: none.
+	Maintenances func() []Maintenance
+
 	// Gateways returns how the gateways fare. Each scrape calls it. Default: no gateways.
 	Gateways func() []group.GatewayStatus
 

@@ -247,6 +247,22 @@ sonde_group_ready{group="zone"} 1
 	compare(t, prom.Config{Engine: &fake{}, Groups: func() []*group.View { return views }}, "", names...)
 }
 
+func TestMaintenanceMetrics(t *testing.T) {
+	all := []prom.Maintenance{{Name: "nightly", Active: true, Targets: 3}, {Name: "weekly"}}
+	want := `
+# HELP sonde_maintenance_active 1 during the maintenance, otherwise 0.
+# TYPE sonde_maintenance_active gauge
+sonde_maintenance_active{maintenance="nightly"} 1
+sonde_maintenance_active{maintenance="weekly"} 0
+# HELP sonde_maintenance_targets Number of targets that are under maintenance by it, and not by another one that ends later.
+# TYPE sonde_maintenance_targets gauge
+sonde_maintenance_targets{maintenance="nightly"} 3
+sonde_maintenance_targets{maintenance="weekly"} 0
+`
+	compare(t, prom.Config{Engine: &fake{}, Maintenances: func() []prom.Maintenance { return all }}, want,
+		"sonde_maintenance_active", "sonde_maintenance_targets")
+}
+
 func TestGatewayMetrics(t *testing.T) {
 	gateways := []group.GatewayStatus{
 		{Gateway: "edge", Output: "agent", Outputs: 5, Last: time.UnixMilli(1_790_000_000_250), Refused: 7},

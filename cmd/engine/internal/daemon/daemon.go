@@ -130,7 +130,9 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}
-	changes, err := d.applyWith(c, d.resume)
+	changes, err := d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+		return d.resume(c, set, units)
+	})
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -209,6 +211,9 @@ func (d *daemon) desired(c *config.Config, plan bool) (all *config.Config, units
 	if units, err = d.units(all, plan); err != nil {
 		return nil, nil, err
 	}
+	if _, err := maintenances(c); err != nil {
+		return nil, nil, err
+	}
 	return all, units, restart.CheckUnits(units)
 }
 
@@ -230,7 +235,7 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 		if err != nil {
 			return changes, err
 		}
-		return changes, errors.Join(d.label(all.Targets), d.engine.SetDependencies(dependencies(all)))
+		return changes, errors.Join(d.label(all.Targets), d.engine.SetDependencies(dependencies(all)), d.maintain(c, nil))
 	})
 	if err != nil {
 		return changes, err
@@ -302,7 +307,7 @@ func (d *daemon) listen() (err error) {
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
 			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
-			DroppedLines: d.outputs.Dropped,
+			DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats,
 		}).Handler(),
 		Probe:        d.probes,
 		Groups:       d.groups,
@@ -314,6 +319,7 @@ func (d *daemon) listen() (err error) {
 		LastReload:   d.reloads,
 		Operate:      d.operate,
 		Pause:        d.pause,
+		Maintenances: d.maintenances,
 		DroppedLines: d.outputs.Dropped,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,

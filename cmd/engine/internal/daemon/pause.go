@@ -34,6 +34,9 @@ func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Pau
 	done.Until = p.Until
 	for _, target := range targets {
 		changed, err := d.pauseTarget(target, r.Operation, p)
+		if _, maintained := errors.AsType[*pause.MaintenanceError](err); maintained && r.Group != "" { // it is not paused
+			err = nil
+		}
 		switch {
 		case errors.Is(err, pause.ErrNoTarget) && r.Group != "": // a group may name targets that do not exist
 			continue

@@ -40,8 +40,8 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 	}
 	changes.finish(effect.Units)
 	p.Gateways, p.Settings = gatewayChanges(r.before, r.config), settingChanges(r.before, r.config)
-	p.ProbeModules = moduleChanges(r.before, r.config)
-	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Gateways)+len(p.Settings)+len(p.ProbeModules) > 0
+	p.ProbeModules, p.Maintenances = moduleChanges(r.before, r.config), maintenanceChanges(r.before, r.config)
+	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Maintenances)+len(p.Gateways)+len(p.Settings)+len(p.ProbeModules) > 0
 	if err := guard(r.config)(effect); err != nil {
 		p.Guarded = true
 		return reject(err)
@@ -156,11 +156,24 @@ func gatewayChanges(before, after *config.Config) (names []string) {
 	if before == nil {
 		return nil
 	}
-	all := maps.Clone(before.Gateways)
-	maps.Copy(all, after.Gateways)
+	return differences(before.Gateways, after.Gateways)
+}
+
+// maintenanceChanges returns the names of the maintenances that are added, changed or removed, sorted.
+func maintenanceChanges(before, after *config.Config) (names []string) {
+	if before == nil {
+		return nil
+	}
+	return differences(before.Maintenances, after.Maintenances)
+}
+
+// differences returns the names of what only one of two maps has, or both have differently, sorted.
+func differences[T any](before, after map[string]T) (names []string) {
+	all := maps.Clone(before)
+	maps.Copy(all, after)
 	for name := range all {
-		was, had := before.Gateways[name]
-		is, has := after.Gateways[name]
+		was, had := before[name]
+		is, has := after[name]
 		if had != has || !reflect.DeepEqual(was, is) {
 			names = append(names, name)
 		}

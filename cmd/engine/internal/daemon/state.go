@@ -152,8 +152,11 @@ func (d *daemon) makeProcessDir() error {
 const diskTimeout = 5 * time.Second
 
 // resume applies the first configuration together with the state of the previous engine.
-func (d *daemon) resume(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+func (d *daemon) resume(c *config.Config, set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
 	if err := d.restarts.Apply(units); err != nil {
+		return engine.Changes{}, err
+	}
+	if err := d.maintain(c, labelsOf(set, units)); err != nil {
 		return engine.Changes{}, err
 	}
 	if d.state == nil {

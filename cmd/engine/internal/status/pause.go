@@ -98,5 +98,5 @@ func pausedText(done httpapi.Paused) string {
 	case done.Until.IsZero():
 		return what + ": paused until sonde unpause"
 	}
-	return fmt.Sprintf("%s: paused until %s", what, done.Until.Local().Format(time.DateTime))
+	return fmt.Sprintf("%s: paused until %s", what, local(done.Until))
 }

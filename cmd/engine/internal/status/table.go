@@ -171,6 +171,39 @@ func gatewayLines(gateways []httpapi.Gateway, of string, most int, now time.Time
 	return s.String()
 }
 
+// upcoming is how long before a maintenance begins there is a line about it.
+const upcoming = 24 * time.Hour
+
+// maintenanceLines returns a line for each of some maintenances up to most that is active, or begins
+// soon.
+//
+//	maintenance nightly: 3 targets, until 2026-01-31 04:00:00 (backup)
+//	maintenance weekly: next from 2026-02-01 03:00:00 to 2026-02-01 05:00:00
+func maintenanceLines(all []httpapi.Maintenance, most int, now time.Time) string {
+	all = slices.DeleteFunc(slices.Clone(all), func(m httpapi.Maintenance) bool { return !m.Active && m.From.Sub(now) > upcoming })
+	var s strings.Builder
+	for i, m := range all {
+		if i == most {
+			fmt.Fprintf(&s, "… and %d more maintenances\n", len(all)-i)
+			break
+		}
+		fmt.Fprintf(&s, "maintenance %s: ", cli.OneLine(m.Name, probe.MaxGroupName))
+		if m.Active {
+			fmt.Fprintf(&s, "%s, until %s", cli.Plural(m.Targets, "target"), local(m.To))
+		} else {
+			fmt.Fprintf(&s, "next from %s to %s", local(m.From), local(m.To))
+		}
+		if m.Reason != "" {
+			fmt.Fprintf(&s, " (%s)", cli.OneLine(m.Reason, probe.MaxDetail))
+		}
+		s.WriteString("\n")
+	}
+	return s.String()
+}
+
+// local returns a time as the clocks here show it.
+func local(t time.Time) string { return t.Local().Format(time.DateTime) }
+
 func one(b bool) int {
 	if b {
 		return 1
@@ -204,6 +237,9 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	if in := t.Instance; in.Reason != "" {
 		all = append(all, []string{"", "", "", "-", "", "", "", join(string(in.Reason), in.Detail)})
 	}
+	if p := t.Pause; p != nil {
+		all = append(all, []string{"", "", "", "-", "", "", "", pausedLine(p)})
+	}
 	if e := t.Ejection; e != nil {
 		all = append(all, []string{"", "", "", "-", "", "", "", "ejected: " + join(string(e.Reason), e.Detail)})
 	}
@@ -216,6 +252,15 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	}
 	copy(all[0], first)
 	return all
+}
+
+// pausedLine says until when nothing is done about a target, and why.
+func pausedLine(p *httpapi.Pause) string {
+	until := "until sonde unpause"
+	if !p.Until.IsZero() {
+		until = "until " + local(p.Until)
+	}
+	return join(string(p.Reason)+" "+until, p.Detail)
 }
 
 // state returns the state of a target in words, and that gateways do not use it for a reason of

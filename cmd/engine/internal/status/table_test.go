@@ -117,6 +117,37 @@ func TestGatewaysThatAreNotUpToDateComeFirst(t *testing.T) {
 	}
 }
 
+func TestMaintenancesThatAreNearAreShown(t *testing.T) {
+	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.Local)
+	all := []httpapi.Maintenance{
+		{Name: "nightly", Active: true, From: now.Add(-time.Hour), To: now.Add(time.Hour), Targets: 1, Reason: "back\nup"},
+		{Name: "daily", From: now.Add(24 * time.Hour), To: now.Add(25 * time.Hour)},
+		{Name: "weekly", From: now.Add(24*time.Hour + 1), To: now.Add(25 * time.Hour)},
+	}
+	nightly := "maintenance nightly: 1 target, until 2026-01-31 04:00:00 (back up)\n"
+	if got, want := maintenanceLines(all, maxGroupLines, now), nightly+"maintenance daily: next from 2026-02-01 03:00:00 to 2026-02-01 04:00:00\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got, want := maintenanceLines(all, 1, now), nightly+"… and 1 more maintenances\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTheTableSaysUntilWhenNothingIsDone(t *testing.T) {
+	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.Local)
+	for _, c := range []struct {
+		pause httpapi.Pause
+		want  string
+	}{
+		{httpapi.Pause{Reason: probe.ReasonMaintenance, Until: now, Detail: "nightly: backup"}, "restart.maintenance until 2026-01-31 03:00:00: nightly: backup\n"},
+		{httpapi.Pause{Reason: probe.ReasonPaused, Detail: "by alice"}, "restart.paused until sonde unpause: by alice\n"},
+	} {
+		if got := table([]httpapi.Target{{Name: "web", State: probe.StatePaused, Pause: &c.pause}}, now, unlimited, false); !strings.HasSuffix(got, c.want) {
+			t.Errorf("the table is\n%s", got)
+		}
+	}
+}
+
 // The screen of --watch has what the table has.
 func TestTheScreenShowsGroupsAndGateways(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

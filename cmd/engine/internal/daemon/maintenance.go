@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/pause"
+	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// maintain puts the maintenance blocks of a configuration into use. Upcoming are the labels of the
+// targets that the engine does not have yet.
+func (d *daemon) maintain(c *config.Config, upcoming map[string]map[string]string) error {
+	all, err := maintenances(c)
+	if err != nil {
+		return err
+	}
+	d.pauses.Maintain(all, upcoming)
+	return nil
+}
+
+// maintenances returns what the maintenance blocks of a configuration say. There is an error if the
+// machine has lost a time zone since they were checked.
+func maintenances(c *config.Config) (map[string]pause.Maintenance, error) {
+	all := make(map[string]pause.Maintenance, len(c.Maintenances))
+	for name, m := range c.Maintenances {
+		windows, err := m.Windows()
+		if err != nil {
+			return nil, fmt.Errorf("maintenance %q: %w", name, err)
+		}
+		all[name] = pause.Maintenance{Members: m.Members, Windows: windows, Why: m.Reason}
+	}
+	return all, nil
+}
+
+// labelsOf returns the labels of all targets, as far as their probes have them.
+func labelsOf(set probe.Set, units map[string]restart.Unit) map[string]map[string]string {
+	labels := make(map[string]map[string]string, len(units))
+	for target := range units {
+		labels[target] = nil
+	}
+	for id, p := range set {
+		labels[id.Target] = p.Target.Labels
+	}
+	return labels
+}
+
+// maintenances returns when maintenances are, for the API.
+func (d *daemon) maintenances() []httpapi.Maintenance {
+	var all []httpapi.Maintenance
+	for _, m := range d.pauses.Maintenances() {
+		all = append(all, httpapi.Maintenance{Name: m.Name, Active: m.Active, From: m.From, To: m.To, Reason: m.Why, Targets: m.Targets})
+	}
+	return all
+}
+
+// maintenanceStats returns what metrics show of them.
+func (d *daemon) maintenanceStats() []prom.Maintenance {
+	var all []prom.Maintenance
+	for _, m := range d.pauses.Maintenances() {
+		all = append(all, prom.Maintenance{Name: m.Name, Active: m.Active, Targets: m.Targets})
+	}
+	return all
+}

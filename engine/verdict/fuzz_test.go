@@ -244,7 +244,7 @@ var laws = map[string]func(step) bool{
 		return !s.after.OnHold || s.rule.Kind == probe.Startup && s.after.Verdict == probe.Passing
 	},
 	"what is on hold has a verdict": func(s step) bool {
-		return !s.after.OnHold || s.after.Verdict != probe.Undecided && s.after.Run == 0
+		return !s.after.OnHold || s.after.Verdict != probe.Undecided && (s.after.Run == 0 || alarmed(s.after))
 	},
 	"what does not run never passes": func(s step) bool {
 		return !s.after.Down || s.after.Verdict != probe.Passing && !s.after.OnHold

@@ -234,7 +234,10 @@ func (w *kubeletWorker) decide(m *model, e *event, passes bool) {
 	w.published = letter(passes)
 	managed := e.managed || !m.does(w, holdsOnlyWithDriver)
 	if m.kind == probe.Startup && passes || m.kind != probe.Readiness && !passes && managed { // K49
-		w.onHold, w.run, w.againstTarget, w.forTarget, w.failed = true, 0, 0, 0, false
+		w.onHold, w.run = true, 0
+		if w.rule.Compatibility == probe.Kubelet {
+			w.againstTarget, w.forTarget, w.failed = 0, 0, false
+		}
 	}
 }
 

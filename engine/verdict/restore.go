@@ -75,7 +75,7 @@ func (s *State) check(k probe.Kind) error {
 		return errors.New("state: run without an outcome")
 	case s.Last != probe.Unknown && s.Run == 0 && k == probe.Readiness && s.Policy == probe.PolicyRuns:
 		return errors.New("state: outcome without a run")
-	case s.OnHold && (!held || s.Run > 0 || s.Down):
+	case s.OnHold && (!held || s.Run > 0 && !s.alarmed() || s.Down):
 		return fmt.Errorf("state: %v probe on hold with verdict %v and a run of %d", k, s.Verdict, s.Run)
 	case s.Down && s.Verdict == probe.Passing:
 		return errors.New("state: passes on an instance that does not run")

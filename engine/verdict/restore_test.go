@@ -120,6 +120,7 @@ func TestImpossibleStatesAreNotRestored(t *testing.T) {
 		"liveness that passes on hold":    {liveness, onHold(after(probe.Passing, probe.Success, 0))},
 		"startup on hold and undecided":   {startup, onHold(after(probe.Undecided, probe.Success, 0))},
 		"a hold with a run":               {liveness, onHold(after(probe.Failing, probe.Failure, 1))},
+		"a hold before 20 points":         {liveness, verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, Policy: probe.PolicyEvidence, Run: 5, OnHold: true}},
 		"a passing probe of what is down": {readiness, down},
 		"an unknown policy":               {readiness, verdict.State{Instance: "a", Verdict: probe.Passing, Last: probe.Success, Policy: 2}},
 		"too high a score":                {readiness, verdict.State{Instance: "a", Verdict: probe.Failing, Last: probe.Failure, Policy: probe.PolicyEvidence, Run: 41}},

@@ -242,7 +242,10 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 	s.Verdict = s.found()
 	next := Next{Do: Continue, Changed: s.Verdict != before}
 	if holds(r, s.Verdict, &e.Instance) {
-		s.OnHold, s.Run = true, 0 // K49
+		s.OnHold = true
+		if s.Policy == probe.PolicyRuns || r.Compatibility == probe.Kubelet {
+			s.Run = 0 // K49; a score stands, for when the driver puts the replacement off
+		}
 		next.Do, next.WaitReason = Wait, Held
 	}
 	return next

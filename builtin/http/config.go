@@ -38,6 +38,8 @@ type Config struct {
 	TLS             *TLS                `hcl:"tls,block" doc:"how to verify the server of https, and which client certificate to present; HTTP/2 is used if the server offers it"`
 	UnixSocket      string              `hcl:"unix_socket,optional" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
 	SourceAddress   string              `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
+	IPFamily        string              `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
+	Addresses       string              `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
 	ReuseConnection bool                `hcl:"reuse_connection,optional" doc:"keeps the connection for the next attempt. That is cheaper, and does not notice a server that accepts no new connections" default:"false"`
 
 	// Compatibility with probe.Kubelet gives a body that stalls or breaks off the
@@ -54,7 +56,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{
-		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, ClientFirst: true,
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, All: c.Addresses == "all", ClientFirst: true,
 	})
 	if err != nil {
 		return nil, err
@@ -80,6 +82,10 @@ func (c Config) check() error {
 		return probe.FieldErrorf("redirects", "must be local or none with unix_socket")
 	case c.Compatibility > probe.Kubelet:
 		return probe.FieldErrorf("compatibility", "must be none or kubelet")
+	case c.Addresses != "" && c.Addresses != "any" && c.Addresses != "all":
+		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
+	case c.Addresses == "all" && c.ReuseConnection:
+		return probe.FieldErrorf("addresses", "must be any with reuse_connection, since a kept connection is to one address")
 	case c.ReuseConnection:
 		return c.TLS.CheckFresh("reuse_connection")
 	}

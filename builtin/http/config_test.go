@@ -2,6 +2,8 @@ package httpprobe_test
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -33,6 +35,10 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"a long host":                    {httpprobe.Config{Port: "80", Host: long}, "host"},
 		"the host of no machine":         {httpprobe.Config{Port: "80", Host: "::"}, "host"},
 		"a source that is a name":        {httpprobe.Config{Port: "80", SourceAddress: "eth0"}, "source_address"},
+		"an unknown family":              {httpprobe.Config{Port: "80", IPFamily: "ip4"}, "ip_family"},
+		"some addresses":                 {httpprobe.Config{Port: "80", Addresses: "some"}, "addresses"},
+		"all addresses, one kept":        {httpprobe.Config{Port: "80", Addresses: "all", ReuseConnection: true}, "addresses"},
+		"all addresses of a unix socket": {httpprobe.Config{UnixSocket: "/s", Addresses: "all"}, "addresses"},
 		"an unknown scheme":              {httpprobe.Config{Port: "80", Scheme: "ftp"}, "scheme"},
 		"tls without a scheme":           {httpprobe.Config{Port: "80", TLS: &httpprobe.TLS{}}, "scheme"},
 		"a method that is none":          {httpprobe.Config{Port: "80", Method: "GET /"}, "method"},
@@ -74,5 +80,19 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 				t.Errorf("got the error %v, want one for the field %s", err, test.field)
 			}
 		})
+	}
+}
+
+func TestAnAttemptIsMadeAtAllAddressesOfAName(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	port := server.URL[strings.LastIndex(server.URL, ":")+1:]
+	h, err := httpprobe.New(httpprobe.Config{Host: "localhost", Port: port, IPFamily: "4", Addresses: "all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := h.Probe(t.Context(), probe.Target{Name: "web"})
+	if want := "127.0.0.1 failure: http.status: "; r.Outcome != probe.Failure || r.Reason != probe.ReasonHTTPStatus || !strings.HasPrefix(r.Detail, want) || r.HTTPStatus != 404 {
+		t.Errorf("got %+v", r)
 	}
 }

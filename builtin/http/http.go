@@ -73,6 +73,11 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return dial.Result(err)
 	}
+	return h.transport.dialer.Attempt(ctx, host, port, func(ctx context.Context) probe.Result { return h.probe(ctx, host, port) })
+}
+
+// probe makes an attempt at a host.
+func (h *Handler) probe(ctx context.Context, host string, port uint16) probe.Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	u := h.plan.url(host, port)

@@ -25,6 +25,8 @@ type Config struct {
 	TLS           *TLS       `hcl:"tls,block" doc:"makes a TLS handshake after the connection is open. A TLS 1.3 server rejects a client certificate after the handshake: expect a response to notice it"`
 	UnixSocket    string     `hcl:"unix_socket,optional" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
 	SourceAddress string     `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
+	IPFamily      string     `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
+	Addresses     string     `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
 	Send          string     `hcl:"send,optional" doc:"text to send first" default:"nothing is sent"`
 	SendHex       string     `hcl:"send_hex,optional" doc:"bytes to send first, as hexadecimal digits in which spaces are ignored; not with send" default:"nothing is sent"`
 	Expect        string     `hcl:"expect,optional" doc:"text that the first 10 KiB of the response must contain" default:"the attempt does not wait for a response"`
@@ -41,7 +43,7 @@ func New(c Config) (probe.Handler, error) {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{
-		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress,
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, All: c.Addresses == "all",
 		HalfOpen: c.HalfOpen, ClientFirst: c.Send+c.SendHex != "",
 	})
 	if err != nil {
@@ -90,6 +92,10 @@ func (c Config) check() error {
 		return probe.FieldErrorf("expect_regex", "cannot be combined with expect")
 	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
+	case c.Addresses != "" && c.Addresses != "any" && c.Addresses != "all":
+		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
+	case c.Addresses == "all" && c.KeepAlive != nil:
+		return probe.FieldErrorf("addresses", "must be any with a keepalive block, since a kept connection is to one address")
 	case c.KeepAlive != nil:
 		return cmp.Or(c.KeepAlive.check(), c.TLS.CheckFresh("a keepalive block"))
 	}

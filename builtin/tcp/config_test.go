@@ -2,6 +2,7 @@ package tcpprobe_test
 
 import (
 	"errors"
+	"net"
 	"strings"
 	"testing"
 
@@ -22,6 +23,9 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"a unix socket's name is unknown": {tcpprobe.Config{UnixSocket: "/s", TLS: &tcpprobe.TLS{}}, "tls.server_name"},
 		"a zero byte in a unix socket":    {tcpprobe.Config{UnixSocket: "/s\x00"}, "unix_socket"},
 		"a host with a port":              {tcpprobe.Config{Port: "1", Host: "shop:1"}, "host"},
+		"an unknown family":               {tcpprobe.Config{Port: "1", IPFamily: "ip4"}, "ip_family"},
+		"some addresses":                  {tcpprobe.Config{Port: "1", Addresses: "some"}, "addresses"},
+		"all addresses, one kept":         {tcpprobe.Config{Port: "1", Addresses: "all", KeepAlive: &tcpprobe.KeepAlive{}}, "addresses"},
 		"two things to send":              {tcpprobe.Config{Port: "1", Send: "x", SendHex: "00"}, "send_hex"},
 		"half a byte to send":             {tcpprobe.Config{Port: "1", SendHex: "0"}, "send_hex"},
 		"text and regex expected":         {tcpprobe.Config{Port: "1", Expect: "x", ExpectRegex: "x"}, "expect_regex"},
@@ -56,5 +60,25 @@ func TestHexErrorsNameTheCharacter(t *testing.T) {
 		if _, err := tcpprobe.New(tcpprobe.Config{Port: "1", SendHex: text}); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+func TestAnAttemptIsMadeAtAllAddressesOfAName(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	h, err := tcpprobe.New(tcpprobe.Config{Host: "localhost", Port: port, IPFamily: "4", Addresses: "all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := h.Probe(t.Context(), probe.Target{Name: "web"}); r.Outcome != probe.Success || r.Detail != "127.0.0.1 success" || r.Facts().Peer.String() != "127.0.0.1" {
+		t.Errorf("got %+v", r)
+	}
+	listener.Close()
+	if r := h.Probe(t.Context(), probe.Target{Name: "web"}); r.Outcome != probe.Failure || r.Reason != probe.ReasonTCPRefused {
+		t.Errorf("got %+v", r)
 	}
 }

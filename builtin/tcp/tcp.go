@@ -53,13 +53,15 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	if err != nil {
 		return dial.Result(err)
 	}
-	var took probe.Timings
-	conn, result := h.open(ctx, host, port, &took)
-	if conn != nil {
-		conn.Close()
-	}
-	result.Timings = took
-	return result
+	return h.dialer.Attempt(ctx, host, port, func(ctx context.Context) probe.Result {
+		var took probe.Timings
+		conn, result := h.open(ctx, host, port, &took)
+		if conn != nil {
+			conn.Close()
+		}
+		result.Timings = took
+		return result
+	})
 }
 
 // open connects, sends the request and waits for the expected response.

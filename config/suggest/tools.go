@@ -48,6 +48,7 @@ var spellings = []spelling{
 
 	{"validStatusCodes", "status", `status = ["200-299"]`, "", "the blackbox exporter"},
 	{"validHTTPStatus", "status", `status = ["200-299"]`, "", several},
+	{"preferredIpProtocol", "ip_family", `ip_family = "prefer_4"`, "an http or tcp block", "the blackbox exporter"},
 	{"failIfBodyNotMatchesRegexp", "body_regex", `body_regex = "ok"`, "", "the blackbox exporter"},
 	{"tlsConfig", "tls", "tls { … }", "", "the blackbox exporter"},
 	{"basicAuth", "headers", `headers = { Authorization = "Basic ${base64encode("…:…")}" }`, "", "the blackbox exporter"},
@@ -97,7 +98,6 @@ var absences = []absence{
 	{"stop_signal", "lines_per_second", "stop_signal stands beside the process block, in the target block"},
 	{"prober", "on_error", "write the handler as a block: http { … }, tcp { … } or exec { … }"},
 	{"icmp", "on_error", `there is no handler for ICMP: tcp { half_open = true } reaches a port without its program, and exec { command = ["ping", "-c1", "…"] } runs ping`},
-	{"preferred_ip_protocol", "redirects", "to choose, write the IP address as host"},
 	{"modules", "variable", "write the settings into each probe, or those of all probes into defaults { … }"},
 	{"terraform", "variable", "only variable, locals, for_each, dynamic and functions are as in Terraform"},
 	{"provider", "variable", `plugins add handlers: plugin "name" { source = "…" }`},

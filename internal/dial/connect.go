@@ -23,16 +23,11 @@ func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe
 	if host == "" {
 		return nil, unknown(probe.ReasonNoAddr, errors.New("there is no host to connect to"))
 	}
-	ips, err := d.Resolve(ctx, host, took)
+	ips, err := d.addresses(ctx, host, port, took)
 	if err != nil {
 		return nil, err
 	}
-	if ips, err = d.usable(host, ips); err != nil {
-		return nil, err
-	}
-	if ips, err = Allowed(ctx, host, ips, port); err != nil {
-		return nil, err
-	}
+	ips = ips[:min(len(ips), MaxAddresses)]
 	return d.Connect(ctx, "tcp", ips, port, took)
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,13 +127,21 @@ func TestARefusedConnectionTakesNoTime(t *testing.T) {
 }
 
 func TestOnlySomeAddressesAreTried(t *testing.T) {
-	var ips []netip.Addr
-	for i := range 100 {
-		ips = append(ips, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}))
-	}
-	got, err := dialer(t, Config{}).usable("shop", ips)
-	if err != nil || !slices.Equal(got, ips[:MaxAddresses]) {
-		t.Errorf("got %v, %v", got, err)
+	port := listen(t, "127.0.1.8")
+	for first, reached := range map[int]bool{1: true, 0: false} {
+		var ips []string
+		for i := range 100 {
+			ips = append(ips, netip.AddrFrom4([4]byte{127, 0, 1, byte(first + i)}).String())
+		}
+		d := dialer(t, Config{})
+		d.lookup = names{"shop": ips}.lookup
+		conn, err := d.Open(t.Context(), "shop", port, new(probe.Timings))
+		if (err == nil) != reached {
+			t.Errorf("from %s: %v", ips[0], err)
+		}
+		if err == nil {
+			conn.Close()
+		}
 	}
 }
 

@@ -26,6 +26,13 @@ type Config struct {
 	// the system chooses.
 	SourceAddress string
 
+	// IPFamily says which addresses of a name are used. Default: all, in the resolver's order.
+	IPFamily string
+
+	// All says that attempts are made at all addresses of a name: see Attempt. Otherwise they are tried
+	// in order until one accepts.
+	All bool
+
 	// HalfOpen withholds the last packet of the handshake: a reset ends the connection
 	// before the server's Accept returns it. Linux only.
 	HalfOpen bool
@@ -57,11 +64,22 @@ func New(c Config) (*Dialer, error) {
 	if err != nil {
 		return nil, probe.FieldErrorf("source_address", "is %q; it must be an IP address of this machine", c.SourceAddress)
 	}
-	d.source = source.Unmap()
+	if d.source = source.Unmap(); !d.family().has(d.source) {
+		return nil, probe.FieldErrorf("source_address", "is %s, which is not of the family of ip_family = %q", c.SourceAddress, c.IPFamily)
+	}
 	return d, nil
 }
 
+// family returns which addresses of a name are used.
+func (d *Dialer) family() Family { return Family(d.config.IPFamily) }
+
 func (c Config) check() error {
+	if err := Family(c.IPFamily).check(); err != nil {
+		return err
+	}
+	if ip, err := netip.ParseAddr(c.Host); err == nil && !Family(c.IPFamily).has(ip) {
+		return probe.FieldErrorf("ip_family", "is %q, but the host is %s", c.IPFamily, c.Host)
+	}
 	if problem := HostProblem(c.Host); c.Host != "" && problem != "" {
 		return probe.FieldErrorf("host", "is %q%s", c.Host, problem)
 	}
@@ -84,6 +102,10 @@ func (c Config) checkUnix() error {
 	switch {
 	case c.HalfOpen:
 		return probe.FieldErrorf("half_open", "cannot be combined with unix_socket")
+	case c.IPFamily != "":
+		return probe.FieldErrorf("ip_family", "cannot be combined with unix_socket")
+	case c.All:
+		return probe.FieldErrorf("addresses", "cannot be combined with unix_socket")
 	case c.Port != "":
 		return probe.FieldErrorf("port", "cannot be combined with unix_socket")
 	case c.SourceAddress != "":
@@ -97,7 +119,7 @@ func (c Config) checkUnix() error {
 }
 
 // Check returns what a target lacks for this dialer to reach it, or nil. An error is a
-// *probe.FieldError for the field "host" or "port".
+// *probe.FieldError for the field "host", "ip_family" or "port".
 func (d *Dialer) Check(t probe.Target) error {
 	_, _, err := d.HostPort(t)
 	if missing := (*Error)(nil); errors.As(err, &missing) {
@@ -118,6 +140,9 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 		host = t.Address
 		if err := checkAddress(t); err != nil {
 			return "", 0, unknown(probe.ReasonNoAddr, err)
+		}
+		if ip, err := netip.ParseAddr(host); err == nil && !d.family().has(ip) {
+			return "", 0, unknown(probe.ReasonNoAddr, probe.FieldErrorf("ip_family", "is %q, but the address of target %s is %s", d.config.IPFamily, t.Name, host))
 		}
 	}
 	if port, err = t.Port(d.config.Port); err != nil {

@@ -11,6 +11,8 @@
 //	dial.go        Config and Dialer: where a handler connects to
 //	hostname.go    which host names are valid
 //	resolve.go     the addresses of a name
+//	family.go      which IP addresses of a name are used
+//	addresses.go   attempts at all addresses of a name
 //	lookup.go      lookups by package net, and what it hides of their errors
 //	hosts.go       that package net has read the hosts file
 //	resolvconf.go  that it asks the name servers of resolv.conf only

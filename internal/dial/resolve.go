@@ -37,26 +37,32 @@ func (d *Dialer) Resolve(ctx context.Context, host string, took *probe.Timings) 
 	return ips, nil
 }
 
-// usable filters the addresses of a host, in place, and returns at most MaxAddresses of
-// them: not 0.0.0.0 and ::, which would be this machine, nor those of another family than
-// the source address.
+// usable filters and sorts the addresses of a host, in place: not 0.0.0.0 and ::, which would be this
+// machine, nor those of another family than the source address or IPFamily.
 func (d *Dialer) usable(host string, ips []netip.Addr) ([]netip.Addr, error) {
 	usable := ips[:0]
-	otherFamily := false
+	otherFamily, unwanted := false, false
 	for _, ip := range ips {
 		switch {
 		case ip.IsUnspecified():
 		case d.source.IsValid() && d.source.Is4() != ip.Is4():
 			otherFamily = true
-		case len(usable) < MaxAddresses:
+		case !d.family().has(ip):
+			unwanted = true
+		default:
 			usable = append(usable, ip)
 		}
 	}
 	switch {
 	case len(usable) > 0:
+		d.family().sort(usable)
 		return usable, nil
 	case otherFamily:
 		return nil, unknown(probe.ReasonTCPSource, errors.New(host+" has no address of the source address's family"))
 	}
-	return nil, failure(probe.ReasonDNSFailed, errors.New(host+" has no address to connect to"))
+	problem := " has no address to connect to"
+	if unwanted {
+		problem = " has no IPv" + d.config.IPFamily + " address"
+	}
+	return nil, failure(probe.ReasonDNSFailed, errors.New(host+problem))
 }

@@ -55,7 +55,7 @@ func isEmpty(v any) bool {
 // lose notes that a field was read and is not supported.
 func (f *fields) lose(name string) { f.im.lost = append(f.im.lost, join(f.short, name)) }
 
-// addresses takes which addresses of a name are tried.
+// addresses takes which addresses of a name are tried, for a handler that tries all.
 func (f *fields) addresses(module string, body *document.Body) {
 	preferred := f.text("preferred_ip_protocol")
 	switch {
@@ -63,6 +63,20 @@ func (f *fields) addresses(module string, body *document.Body) {
 		f.lose("ip_protocol_fallback")
 	case preferred != "":
 		f.im.warn(module, body, "Ignored: %s, since all addresses of a name are tried until one accepts.", join(f.short, "preferred_ip_protocol"))
+	}
+}
+
+// family takes which addresses of a name are used, for a handler with ip_family.
+func (f *fields) family(body *document.Body) {
+	preferred, falls := f.text("preferred_ip_protocol"), f.flag("ip_protocol_fallback", true)
+	version, known := map[string]string{"": "6", "ip4": "4", "ip6": "6"}[preferred] // ip6 is the default
+	switch {
+	case !known:
+		f.wrong("preferred_ip_protocol", "ip4 or ip6")
+	case !falls:
+		body.Set("ip_family", version)
+	case preferred != "":
+		body.Set("ip_family", "prefer_"+version)
 	}
 }
 

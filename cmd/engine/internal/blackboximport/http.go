@@ -23,7 +23,7 @@ func (im *importer) http(name string, module *document.Body, f *fields) (read []
 			f.lose(condition)
 		}
 	}
-	f.addresses(name, body)
+	f.family(body)
 	if source := f.text("source_ip_address"); source != "" {
 		body.Set("source_address", source)
 	}

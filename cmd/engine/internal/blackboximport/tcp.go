@@ -10,7 +10,7 @@ func (im *importer) tcp(name string, module *document.Body, f *fields) (read []*
 	if source := f.text("source_ip_address"); source != "" {
 		body.Set("source_address", source)
 	}
-	f.addresses(name, body)
+	f.family(body)
 	steps := f.objects("query_response")
 	if leftOut = im.conversation(name, body, steps); leftOut != "" {
 		for _, s := range steps {

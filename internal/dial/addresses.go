@@ -1,0 +1,103 @@
+package dial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// pinKey is the key of the address that Open connects to for a host: see Attempt.
+type pinKey struct{}
+
+type pin struct {
+	host string
+	ip   netip.Addr
+}
+
+// Attempt makes an attempt by calling once. With Config.All and a name for a host it calls once for each
+// of its addresses, one after the other, which share the time that is left; once must connect by Open,
+// which then connects to that address alone. Names of other hosts, as of redirects, are not affected. The
+// result is the worst: a failure, or else an unknown one, a warning or a success. Its detail has the outcome
+// at each address. A name with more than MaxAddresses addresses is Unknown.
+func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once func(context.Context) probe.Result) probe.Result {
+	_, err := netip.ParseAddr(host)
+	if isLiteral := err == nil; !d.config.All || isLiteral || d.config.UnixSocket != "" {
+		return once(ctx)
+	}
+	var took probe.Timings
+	ips, err := d.addresses(ctx, host, port, &took)
+	if err != nil {
+		r := Result(err)
+		r.Timings.Resolve = took.Resolve
+		return r
+	}
+	if len(ips) > MaxAddresses {
+		return Result(unknown(probe.ReasonNoAddr, fmt.Errorf("%s has %d addresses, at most %d can be checked: use addresses = \"any\"", host, len(ips), MaxAddresses)))
+	}
+	results := make([]probe.Result, 0, len(ips))
+	for i, ip := range ips {
+		results = append(results, share(context.WithValue(ctx, pinKey{}, pin{host, ip}), len(ips)-i, once))
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return Result(Cancelled())
+		}
+	}
+	r := worst(ips, results)
+	r.Timings.Resolve += took.Resolve
+	return r
+}
+
+// share makes an attempt with one of n even shares of the time that is left.
+func share(ctx context.Context, n int, once func(context.Context) probe.Result) probe.Result {
+	if end, ok := ctx.Deadline(); ok && n > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
+		defer cancel()
+	}
+	return once(ctx)
+}
+
+// addresses returns the addresses of a name that may be used. An error is an *Error.
+func (d *Dialer) addresses(ctx context.Context, host string, port uint16, took *probe.Timings) ([]netip.Addr, error) {
+	if p, ok := ctx.Value(pinKey{}).(pin); ok && strings.EqualFold(p.host, host) {
+		return []netip.Addr{p.ip}, nil
+	}
+	ips, err := d.Resolve(ctx, host, took)
+	if err != nil {
+		return nil, err
+	}
+	if ips, err = d.usable(host, ips); err != nil {
+		return nil, err
+	}
+	return Allowed(ctx, host, ips, port)
+}
+
+// worst returns the worst of the results at several addresses, of which there is one at least.
+func worst(ips []netip.Addr, results []probe.Result) probe.Result {
+	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
+	at, expiry := 0, int64(0)
+	var texts []string
+	for i, r := range results {
+		if slices.Index(order, r.Outcome) > slices.Index(order, results[at].Outcome) {
+			at = i
+		}
+		if expiry == 0 || r.CertificateExpiry != 0 && r.CertificateExpiry < expiry {
+			expiry = r.CertificateExpiry
+		}
+		text := fmt.Sprintf("%v %v", ips[i], r.Outcome)
+		for _, more := range []string{string(r.Reason), r.Detail} {
+			if more != "" {
+				text += ": " + more
+			}
+		}
+		texts = append(texts, probe.CleanText(text, maxText))
+	}
+	r := results[at]
+	r.Detail, r.CertificateExpiry = strings.Join(texts, "; "), expiry
+	return r
+}

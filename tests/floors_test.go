@@ -59,6 +59,7 @@ var rules = []rule{
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "internal/listener", floor: 1, group: "network", order: 2},
 	{path: "wasmhost/internal/binary", floor: 1},
+	{path: "coord/shard", floor: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},
 	{path: "wasmhost/internal/sandbox", floor: 2, group: "wasmhost", order: 1},
@@ -67,6 +68,8 @@ var rules = []rule{
 	{path: "wasmhost", floor: 2, group: "wasmhost", order: 2},
 	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},
 	{path: "group", floor: 3},
+	{path: "coord", floor: 3, group: "coord"},
+	{path: "coord/coordtest", floor: 3, group: "coord", order: 1},
 	{path: "config/suggest", floor: 3, group: "config"},
 	{path: "config/internal/...", floor: 3, group: "config", order: 1},
 	{path: "config", floor: 3, group: "config", order: 2},
@@ -150,7 +153,7 @@ var thirdParty = []struct {
 }
 
 // pure lists the packages without clock, I/O, and concurrency.
-var pure = []string{"engine/verdict", "engine/internal/..."}
+var pure = []string{"coord/shard", "engine/verdict", "engine/internal/..."}
 
 // locking lists the pure packages that may import sync for a lock of their own.
 var locking = []string{"engine/internal/health"}
@@ -185,7 +188,7 @@ func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 
 func TestPurePackagesNeverReadTheClock(t *testing.T) {
 	for _, system := range systems {
-		for _, p := range list(t, system, "./engine/...") {
+		for _, p := range list(t, system, "./coord/...", "./engine/...") {
 			if !matchesAny(pure, local(p.ImportPath)) {
 				continue
 			}

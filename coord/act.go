@@ -1,0 +1,116 @@
+package coord
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// Order names what is done about an instance of a target.
+type Order struct {
+	Name     string // such as "restart"; without a slash
+	Target   string
+	Instance string
+}
+
+func (o Order) key() string {
+	return keyAct + shard.Of(o.Target).String() + "/" + o.Name + "/" + o.Target
+}
+
+// acting is an act that is being done.
+type acting struct{ done chan struct{} }
+
+// record is what the backend has of the latest act of a name for a target.
+type record struct {
+	Instance string   `json:"instance"`
+	Token    Revision `json:"token"`
+	Done     bool     `json:"done,omitempty"`
+}
+
+// Act calls do for an order, if this engine owns the target's shard and its lease lasts. The order is
+// recorded before and after that. If it is recorded as done, the error is ErrDone, and do is not called.
+//
+// The context of do ends with the lease. After an error, or if the engine ends before the second
+// record, this engine or the next owner calls do again with the same order: do must do nothing for an
+// instance for which it was done.
+//
+// ErrNotOwner, ErrNotAllowed and ErrBusy say that do was not called now.
+func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context) error) error {
+	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
+		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
+	}
+	token, end, err := c.begin(o)
+	if err != nil {
+		return err
+	}
+	defer end()
+	r, err := c.recorded(ctx, o)
+	if err != nil {
+		return err
+	}
+	if r.Instance == o.Instance && r.Done {
+		return ErrDone
+	}
+	if err := c.write(ctx, o, record{o.Instance, token, false}); err != nil {
+		return err
+	}
+	left := c.remaining()
+	if left <= 0 {
+		return ErrNotAllowed
+	}
+	acting, cancel := context.WithTimeoutCause(ctx, left, ErrNotAllowed)
+	defer cancel()
+	if err := do(acting); err != nil {
+		return fmt.Errorf("%s of %s: %w", o.Name, o.Target, err)
+	}
+	return c.write(ctx, o, record{o.Instance, token, true})
+}
+
+// begin returns the token of the order's shard, if an act may begin, and what to call after it.
+func (c *Coordinator) begin(o Order) (token Revision, end func(), err error) {
+	id := shard.Of(o.Target)
+	isAllowed := c.Allowed()
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	owned := c.owned[id]
+	switch {
+	case owned.Token == 0 || owned.Leaving || c.released[id] || c.isEnding:
+		return 0, nil, ErrNotOwner
+	case !isAllowed:
+		return 0, nil, ErrNotAllowed
+	case c.acting[o.Target] != nil:
+		return 0, nil, ErrBusy
+	}
+	a := &acting{make(chan struct{})}
+	c.acting[o.Target] = a
+	return owned.Token, func() {
+		c.stateMu.Lock()
+		defer c.stateMu.Unlock()
+		delete(c.acting, o.Target)
+		close(a.done)
+	}, nil
+}
+
+// recorded returns the record of an order's name and target, the zero one if there is none.
+func (c *Coordinator) recorded(ctx context.Context, o Order) (r record, err error) {
+	value, err := c.read(ctx, o.key())
+	if err != nil || value == nil {
+		return r, err
+	}
+	if err := json.Unmarshal(value, &r); err != nil {
+		return r, fmt.Errorf("record of %s of %s: %w", o.Name, o.Target, err)
+	}
+	return r, nil
+}
+
+// write records an order, if this engine still owns its shard.
+func (c *Coordinator) write(ctx context.Context, o Order, r record) error {
+	value, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return c.put(ctx, shard.Of(o.Target), r.Token, o.key(), value)
+}

@@ -1,0 +1,79 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+)
+
+// Backend is what the engines of a fleet share: a small map that is linearizable, with leases. Its
+// methods are safe for concurrent use by multiple goroutines, and return when ctx is done. After an
+// error other than those below, a change may have been made all the same. Package coordtest has tests
+// that each Backend must pass.
+type Backend interface {
+	// Grant makes a lease, which ends a ttl after it was granted or last kept alive, not before.
+	Grant(ctx context.Context, ttl time.Duration) (Lease, error)
+	// KeepAlive renews a lease. The error is ErrLeaseEnded if it has ended.
+	KeepAlive(ctx context.Context, l Lease) error
+	// Revoke ends a lease at once.
+	Revoke(ctx context.Context, l Lease) error
+
+	// Commit makes transactions, each on its own, in one request of at most MaxTransactions, and returns
+	// which of them had their conditions fulfilled. No two of them change the same key.
+	Commit(ctx context.Context, all ...Transaction) ([]bool, error)
+	// Range returns the entries whose keys begin with a prefix, in the order of their keys, and the
+	// revision that shows them so.
+	Range(ctx context.Context, prefix string) ([]Entry, Revision, error)
+	// Watch returns the changes of entries after a revision, in their order, in batches. It ends with an
+	// error, which is ErrCompacted if the changes are no longer known.
+	Watch(ctx context.Context, prefix string, after Revision) iter.Seq2[[]Event, error]
+}
+
+// MaxTransactions bounds the transactions of one Backend.Commit.
+const MaxTransactions = 100
+
+// The errors of a Backend that a caller has to recognize.
+var (
+	ErrLeaseEnded = errors.New("the lease has ended")
+	ErrCompacted  = errors.New("the revision is too old to be watched from")
+)
+
+// Lease names a lease. Entries that were put with one are deleted when it ends. 0 is none.
+type Lease int64
+
+// Revision counts the changes of a Backend. Each change has a higher one than those before it.
+type Revision int64
+
+// Transaction is a change that is made if all its conditions are fulfilled.
+type Transaction struct {
+	If   []Condition
+	Then []Change
+}
+
+// Condition is about one key.
+type Condition struct {
+	Key     string
+	Created Revision // of the entry that must exist; 0: there must be none
+}
+
+// Change puts an entry, or deletes it.
+type Change struct {
+	Key    string
+	Value  []byte
+	Lease  Lease
+	Delete bool
+}
+
+// Entry is a key with its value.
+type Entry struct {
+	Key     string
+	Value   []byte   // do not change it
+	Created Revision // since which the key exists; another value does not change it
+}
+
+// Event is a change of an entry.
+type Event struct {
+	Entry
+	Deleted bool // then there is neither Value nor Created
+}

@@ -1,0 +1,169 @@
+// Package coord divides the targets of a fleet among its engines, and lets only one of them act.
+//
+// Targets are divided into shards (package shard). Each engine is a member of the fleet while its lease
+// lasts, computes which shards are its own without asking others, and claims each by a key. The
+// revision of that key is a token: what an engine does for a shard is recorded in a transaction that
+// requires the key with that token, so that an engine that has lost a shard without noticing changes
+// nothing. An engine also stops to act by its own clock before its lease can have ended.
+//
+//	coord.go    Config, Coordinator and what it owns
+//	session.go  membership by one lease: claims shards, and gives them up
+//	view.go     what the Backend says: members and owners
+//	act.go      Act: does something at most once for an instance
+//	memories.go Load and Store: what the next owner of a shard has to remember
+//	backend.go  Backend: what the engines share
+//	local.go    Local: a Backend in this process
+package coord
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// Config configures a Coordinator.
+type Config struct {
+	Name    string        // of this engine, which no other member has; no slashes, at most MaxName bytes
+	Backend Backend       // default: a Local of its own, for the only engine of a fleet
+	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
+	Margin  time.Duration // how long before the end of its lease this engine stops to act, by its own clock; less than half of TTL; default: a tenth of TTL
+	Logger  *slog.Logger  // a line when this engine joins, loses its lease, or cannot reach the backend; default: none
+}
+
+// The bounds of a Config.
+const (
+	DefaultTTL = 5 * time.Second
+	MinTTL     = 2 * time.Second
+	MaxName    = 253
+)
+
+// Coordinator is the membership of one engine in a fleet. Its methods are safe for concurrent use by
+// multiple goroutines.
+type Coordinator struct {
+	config Config
+	log    *slog.Logger
+	zero   time.Time // from which deadline counts
+
+	stateMu  sync.Mutex // guards all below
+	deadline time.Duration
+	owned    Owned
+	changed  chan struct{} // closed when owned is replaced
+	acting   map[string]*acting
+	released map[shard.ID]bool // no act may begin
+	isEnding bool              // likewise, for all shards
+}
+
+// Owned are the shards of an engine. It is not changed after it was returned.
+type Owned map[shard.ID]Ownership
+
+// Ownership is what an engine has to know of a shard of its own.
+type Ownership struct {
+	// Token proves the ownership. It is 0 after the lease was lost, until the shard is claimed again
+	// or by another: its targets are probed as before, and nothing is done for them.
+	Token Revision
+
+	// Leaving says that another member is to have the shard. The engine then stops what it does for
+	// it, stores its memories, and calls Release.
+	Leaving bool
+}
+
+// The errors of a Coordinator that a caller has to recognize.
+var (
+	ErrNotOwner   = errors.New("this engine does not own the shard")
+	ErrNotAllowed = errors.New("the lease of this engine may have ended")
+	ErrDone       = errors.New("it was done for this instance before")
+	ErrBusy       = errors.New("it is being done for this target")
+)
+
+// New returns a Coordinator, which owns nothing until it runs.
+func New(c Config) (*Coordinator, error) {
+	if c.Name == "" || len(c.Name) > MaxName || strings.Contains(c.Name, "/") {
+		return nil, fmt.Errorf("name is %.100q; it must have 1 to %d bytes, and no slash", c.Name, MaxName)
+	}
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	if c.TTL < MinTTL {
+		return nil, fmt.Errorf("ttl is %v; it must be at least %v", c.TTL, MinTTL)
+	}
+	c.Margin = cmp.Or(c.Margin, c.TTL/10)
+	if c.Margin <= 0 || c.Margin >= c.TTL/2 {
+		return nil, fmt.Errorf("margin is %v; it must be positive, and less than half of ttl, which is %v", c.Margin, c.TTL)
+	}
+	if c.Backend == nil {
+		c.Backend = NewLocal()
+	}
+	return &Coordinator{
+		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), zero: time.Now(),
+		changed: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]bool{},
+	}, nil
+}
+
+// Run is a member of the fleet until ctx is done. Then it waits for the acts that are being done, and
+// leaves, so that others take over at once. It must be called once.
+func (c *Coordinator) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := c.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.log.Warn("not a member of the fleet, joining again", "engine", c.config.Name, "error", err)
+		select {
+		case <-time.After(c.config.TTL / 4):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Owned returns the shards of this engine, and a channel that is closed when they have changed.
+func (c *Coordinator) Owned() (Owned, <-chan struct{}) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.owned, c.changed
+}
+
+// Allowed reports whether this engine may act for its shards: its lease lasts, by the clock of this
+// machine. A machine that was suspended may not notice; Act does.
+func (c *Coordinator) Allowed() bool { return c.remaining() > 0 }
+
+// remaining returns how long this engine may still act.
+func (c *Coordinator) remaining() time.Duration {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.deadline - time.Since(c.zero)
+}
+
+// extend says that the lease was granted or kept alive by a request that was sent at a time.
+func (c *Coordinator) extend(sent time.Time) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	c.deadline = sent.Add(c.config.TTL - c.config.Margin).Sub(c.zero)
+}
+
+// publish replaces what this engine owns.
+func (c *Coordinator) publish(owned Owned) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	if maps.Equal(owned, c.owned) {
+		return
+	}
+	c.owned = owned
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// lose takes all tokens away, since the lease has ended.
+func (c *Coordinator) lose() {
+	owned, _ := c.Owned()
+	without := Owned{}
+	for id := range owned {
+		without[id] = Ownership{}
+	}
+	c.publish(without)
+}

@@ -1,0 +1,219 @@
+package coord
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Local is a Backend for engines of one process: for the only engine of a fleet, and for tests.
+type Local struct {
+	storeMu   sync.Mutex // guards all below
+	entries   map[string]leased
+	leases    map[Lease]*time.Timer
+	ttls      map[Lease]time.Duration
+	revision  Revision
+	lastLease Lease
+	log       []logged
+	forgotten Revision      // of the latest event that is no longer in log
+	changed   chan struct{} // closed with the next event; nil if no one waits
+}
+
+// leased is an entry with its lease.
+type leased struct {
+	Entry
+	lease Lease
+}
+
+// logged is an event with the revision that it was made by.
+type logged struct {
+	Event
+	at Revision
+}
+
+// maxLog bounds Local.log, which is cut to half of it. A watch that lags further ends.
+const maxLog = 1 << 15
+
+// NewLocal returns a Local without entries.
+func NewLocal() *Local {
+	return &Local{entries: map[string]leased{}, leases: map[Lease]*time.Timer{}, ttls: map[Lease]time.Duration{}}
+}
+
+// Grant implements Backend.
+func (b *Local) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	b.lastLease++
+	l := b.lastLease
+	b.ttls[l] = ttl
+	b.leases[l] = time.AfterFunc(ttl, func() { b.expire(l) })
+	return l, nil
+}
+
+// KeepAlive implements Backend.
+func (b *Local) KeepAlive(ctx context.Context, l Lease) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	timer := b.leases[l]
+	if timer == nil || !timer.Stop() {
+		return ErrLeaseEnded
+	}
+	timer.Reset(b.ttls[l])
+	return nil
+}
+
+// Revoke implements Backend.
+func (b *Local) Revoke(ctx context.Context, l Lease) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.expire(l)
+	return nil
+}
+
+// expire ends a lease, and deletes its entries in one revision.
+func (b *Local) expire(l Lease) {
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	if timer := b.leases[l]; timer != nil {
+		timer.Stop()
+	}
+	delete(b.leases, l)
+	delete(b.ttls, l)
+	var keys []string
+	for key, e := range b.entries {
+		if e.lease == l {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	b.revision++
+	for _, key := range keys {
+		b.apply(Change{Key: key, Delete: true})
+	}
+}
+
+// Commit implements Backend.
+func (b *Local) Commit(ctx context.Context, all ...Transaction) ([]bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(all) > MaxTransactions {
+		return nil, fmt.Errorf("%d transactions in one request, at most %d are allowed", len(all), MaxTransactions)
+	}
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	for _, t := range all {
+		for _, c := range t.Then {
+			if c.Lease != 0 && b.leases[c.Lease] == nil {
+				return nil, ErrLeaseEnded
+			}
+		}
+	}
+	b.revision++
+	made := make([]bool, len(all))
+	for i, t := range all {
+		made[i] = !slices.ContainsFunc(t.If, func(c Condition) bool { return b.entries[c.Key].Created != c.Created })
+		if !made[i] {
+			continue
+		}
+		for _, c := range t.Then {
+			b.apply(c)
+		}
+	}
+	return made, nil
+}
+
+// apply makes a change by the present revision. It needs storeMu.
+func (b *Local) apply(c Change) {
+	before, exists := b.entries[c.Key]
+	if c.Delete && !exists {
+		return
+	}
+	event := Event{Entry{Key: c.Key}, c.Delete}
+	if c.Delete {
+		delete(b.entries, c.Key)
+	} else {
+		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
+		b.entries[c.Key] = leased{event.Entry, c.Lease}
+	}
+	b.log = append(b.log, logged{event, b.revision})
+	if len(b.log) > maxLog {
+		b.forgotten = b.log[maxLog/2].at
+		b.log = slices.Clone(b.log[maxLog/2+1:])
+	}
+	if b.changed != nil {
+		close(b.changed)
+		b.changed = nil
+	}
+}
+
+// Range implements Backend.
+func (b *Local) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	var found []Entry
+	for key, e := range b.entries {
+		if strings.HasPrefix(key, prefix) {
+			found = append(found, e.Entry)
+		}
+	}
+	slices.SortFunc(found, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
+	return found, b.revision, nil
+}
+
+// Watch implements Backend.
+func (b *Local) Watch(ctx context.Context, prefix string, after Revision) iter.Seq2[[]Event, error] {
+	return func(yield func([]Event, error) bool) {
+		for {
+			events, last, more, err := b.since(prefix, after)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if after = last; len(events) > 0 && !yield(events, nil) {
+				return
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				yield(nil, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+// since returns the events after a revision, the latest revision, and a channel that is closed when
+// there are more.
+func (b *Local) since(prefix string, after Revision) (events []Event, last Revision, more <-chan struct{}, err error) {
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	if after < b.forgotten {
+		return nil, 0, nil, ErrCompacted
+	}
+	first, _ := slices.BinarySearchFunc(b.log, after+1, func(l logged, r Revision) int { return cmp.Compare(l.at, r) })
+	for _, l := range b.log[first:] {
+		if strings.HasPrefix(l.Key, prefix) {
+			events = append(events, l.Event)
+		}
+	}
+	if b.changed == nil {
+		b.changed = make(chan struct{})
+	}
+	return events, b.revision, b.changed, nil
+}

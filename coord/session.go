@@ -1,0 +1,251 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// session is the membership of an engine by one lease.
+type session struct {
+	*Coordinator
+	view
+	lease Lease
+	stale chan struct{} // capacity 1: the view has changed
+}
+
+// session is a member of the fleet until ctx is done or the lease is lost, and returns why.
+func (c *Coordinator) session(ctx context.Context) error {
+	sent := time.Now()
+	granting, cancel := context.WithTimeout(ctx, c.config.TTL)
+	lease, err := c.config.Backend.Grant(granting, c.config.TTL)
+	cancel()
+	if err != nil {
+		return fmt.Errorf("get a lease: %w", err)
+	}
+	c.extend(sent)
+	s := &session{Coordinator: c, lease: lease, stale: make(chan struct{}, 1)}
+	running, end := context.WithCancelCause(ctx)
+	var parts sync.WaitGroup
+	parts.Go(func() { end(s.keepAlive(running)) })
+	parts.Go(func() {
+		if err := s.join(running); err != nil {
+			end(err)
+			return
+		}
+		s.follow(running)
+	})
+	s.divideOften(running)
+	parts.Wait()
+	if ctx.Err() != nil {
+		s.leave()
+	}
+	c.lose()
+	return context.Cause(running)
+}
+
+// keepAlive keeps the lease alive until ctx is done or the lease has ended. While the backend cannot be
+// reached it tries on: the lease may last longer there than here.
+func (s *session) keepAlive(ctx context.Context) error {
+	ticker := time.NewTicker(s.config.TTL / 4)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		sent := time.Now()
+		trying, cancel := context.WithTimeout(ctx, s.config.TTL/4)
+		err := s.config.Backend.KeepAlive(trying, s.lease)
+		cancel()
+		switch {
+		case err == nil:
+			s.extend(sent)
+		case errors.Is(err, ErrLeaseEnded):
+			return err
+		}
+	}
+}
+
+// join makes this engine a member. It waits while another has its name, which may be an earlier process
+// whose lease has not ended yet.
+func (s *session) join(ctx context.Context) error {
+	key := keyMember + s.config.Name
+	for isLogged := false; ; isLogged = true {
+		joined, err := s.config.Backend.Commit(ctx, Transaction{
+			If:   []Condition{{Key: key}},
+			Then: []Change{{Key: key, Lease: s.lease}},
+		})
+		switch {
+		case err != nil:
+			return fmt.Errorf("join the fleet: %w", err)
+		case joined[0]:
+			s.log.Info("joined the fleet", "engine", s.config.Name)
+			return nil
+		case !isLogged:
+			s.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.config.Name)
+		}
+		select {
+		case <-time.After(s.config.TTL / 4):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// follow keeps the view up to date until ctx is done.
+func (s *session) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		entries, at, err := s.config.Backend.Range(ctx, keyFleet)
+		if err == nil {
+			s.reset(entries)
+			s.mark()
+			for events, failed := range s.config.Backend.Watch(ctx, keyFleet, at) {
+				if err = failed; err != nil {
+					break
+				}
+				s.change(events)
+				s.mark()
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		s.log.Warn("the members of the fleet cannot be followed, trying again", "engine", s.config.Name, "error", err)
+		select {
+		case <-time.After(s.config.TTL / 4):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// mark has the view looked at.
+func (s *session) mark() {
+	select {
+	case s.stale <- struct{}{}:
+	default:
+	}
+}
+
+// divideOften publishes what this engine owns, and claims what it has to, with each change of the view
+// until ctx is done.
+func (s *session) divideOften(ctx context.Context) {
+	for {
+		select {
+		case <-s.stale:
+		case <-ctx.Done():
+			return
+		}
+		before, _ := s.Owned()
+		owned, claims := s.divide(s.config.Name, before)
+		s.publish(owned)
+		for batch := range slices.Chunk(claims, MaxTransactions) {
+			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
+				s.log.Warn("shards cannot be claimed, trying again", "engine", s.config.Name, "error", err)
+				s.retry(ctx)
+				break
+			}
+		}
+	}
+}
+
+// retry looks at the view again after a while.
+func (s *session) retry(ctx context.Context) {
+	select {
+	case <-time.After(s.config.TTL / 10):
+		s.mark()
+	case <-ctx.Done():
+	}
+}
+
+// claim makes this engine the owner of those shards that are free. The view shows which it got.
+func (s *session) claim(ctx context.Context, batch []shard.ID) error {
+	all := make([]Transaction, 0, len(batch))
+	for _, id := range batch {
+		all = append(all, Transaction{
+			If:   []Condition{{Key: shardKey(id)}},
+			Then: []Change{{Key: shardKey(id), Value: []byte(s.config.Name), Lease: s.lease}},
+		})
+	}
+	_, err := s.config.Backend.Commit(ctx, all...)
+	return err
+}
+
+// leave ends the membership after all acts.
+func (s *session) leave() {
+	s.stateMu.Lock()
+	s.isEnding = true
+	doing := slices.Collect(maps.Values(s.acting))
+	s.stateMu.Unlock()
+	for _, a := range doing {
+		<-a.done
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.TTL)
+	defer cancel()
+	if err := s.config.Backend.Revoke(ctx, s.lease); err != nil { // it ends by itself
+		s.log.Warn("the fleet cannot be left at once", "engine", s.config.Name, "error", err)
+	}
+}
+
+// Release gives up shards that are leaving, after the acts for their targets that are being done. Call
+// it when nothing else is done for them, and their memories are stored. After an error, call it again.
+func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
+	defer c.unrelease(ids)
+	tokens, doing := c.release(ids)
+	for _, a := range doing {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
+		all := make([]Transaction, 0, len(batch))
+		for _, id := range batch {
+			all = append(all, Transaction{
+				If:   []Condition{{Key: shardKey(id), Created: tokens[id]}},
+				Then: []Change{{Key: shardKey(id), Delete: true}},
+			})
+		}
+		if _, err := c.config.Backend.Commit(ctx, all...); err != nil {
+			return fmt.Errorf("release %d shards: %w", len(batch), err)
+		}
+	}
+	return nil
+}
+
+// release lets no act begin for shards, and returns their tokens and the acts that are being done.
+func (c *Coordinator) release(ids []shard.ID) (tokens map[shard.ID]Revision, doing []*acting) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	tokens = map[shard.ID]Revision{}
+	for _, id := range ids {
+		c.released[id] = true
+		if o := c.owned[id]; o.Token != 0 && o.Leaving {
+			tokens[id] = o.Token
+		}
+	}
+	for target, a := range c.acting {
+		if _, ok := tokens[shard.Of(target)]; ok {
+			doing = append(doing, a)
+		}
+	}
+	return tokens, doing
+}
+
+// unrelease ends what release has begun. A shard that was given up has another token, if it is claimed
+// again.
+func (c *Coordinator) unrelease(ids []shard.ID) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	for _, id := range ids {
+		delete(c.released, id)
+	}
+}

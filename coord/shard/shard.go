@@ -1,0 +1,78 @@
+// Package shard divides targets into shards, and shards among the engines of a fleet. It has pure
+// functions only: all engines compute the same without asking each other.
+//
+// What the functions return must never change, since engines of several releases share a fleet.
+package shard
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ID is the number of a shard, less than Count.
+type ID uint16
+
+// Count is how many shards there are. With so many, 64 engines differ by a few percent, and a key for
+// each is still little for a store.
+const Count = 4096
+
+// String returns the number with four digits, so that texts sort as numbers do.
+func (id ID) String() string { return fmt.Sprintf("%04d", uint16(id)) }
+
+// Of returns the shard of a target, by its name.
+func Of(target string) ID { return ID(mix(fnv(target)) % Count) }
+
+// Assign returns which member each shard is assigned to, "" without members. Neither the order of
+// members nor their repetition matters.
+//
+// This is rendezvous hashing with bounded loads: each shard, in the order of their numbers, goes to the
+// member with the highest score for it that still has room. A member that joins or leaves moves its own
+// shards, and a few that others have no room for: up to 10 % of its share besides in a fleet of 12, and up
+// to half of it in one of 64, where more members reach the bound.
+func Assign(members []string) *[Count]string {
+	members = slices.Compact(slices.Sorted(slices.Values(members)))
+	assigned := new([Count]string)
+	if len(members) == 0 {
+		return assigned
+	}
+	hashes, room := make([]uint64, len(members)), make([]int, len(members))
+	for i, m := range members {
+		hashes[i], room[i] = fnv(m), Room(len(members))
+	}
+	for id := range assigned {
+		best, bestScore := -1, uint64(0)
+		for i, h := range hashes {
+			if score := mix(h ^ mix(uint64(id))); room[i] > 0 && (best < 0 || score > bestScore) {
+				best, bestScore = i, score
+			}
+		}
+		room[best]--
+		assigned[id] = members[best]
+	}
+	return assigned
+}
+
+// Room returns how many shards each of so many members has at most: 5 % more than the mean, rounded up.
+func Room(members int) int {
+	if members <= 0 {
+		return 0
+	}
+	return (Count*105 + members*100 - 1) / (members * 100)
+}
+
+// fnv is FNV-1a of a text.
+func fnv(text string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
+}
+
+// mix spreads each bit over all others, which FNV does not do for texts that differ at the end only.
+// It is the finalizer of MurmurHash3.
+func mix(h uint64) uint64 {
+	h = (h ^ h>>33) * 0xff51afd7ed558ccd
+	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
+}

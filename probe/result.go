@@ -143,6 +143,12 @@ func CleanText(s string, limit int) string {
 	return strings.TrimRightFunc(s[:limit], unicode.IsSpace)
 }
 
+// OneLine returns untrusted text in one line, made safe by CleanText: each run of white space
+// is one space.
+func OneLine(s string, limit int) string {
+	return CleanText(strings.Join(strings.Fields(s), " "), limit)
+}
+
 func clean(s string, lines bool) string {
 	return strings.Map(func(r rune) rune {
 		if (r == '\n' || r == '\t') && lines {

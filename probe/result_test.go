@@ -70,6 +70,21 @@ func TestTextOfStrangersIsCleaned(t *testing.T) {
 	}
 }
 
+func TestOneLine(t *testing.T) {
+	const most = 8
+	for in, want := range map[string]string{
+		"":                               "",
+		" a\r\n\tb\u2028 c ":             "a b c",
+		"a\x1b[2J\nb":                    "a\uFFFD[2J",
+		strings.Repeat("\n", most) + "a": "a", // white space needs no room
+		"123 567 9":                      "123 567",
+	} {
+		if got := probe.OneLine(in, most); got != want {
+			t.Errorf("the line of %q is %q, want %q", in, got, want)
+		}
+	}
+}
+
 func FuzzCleanText(f *testing.F) {
 	f.Add("a plain line", 5)
 	f.Add("\x1b[31mred\u202e\xff \n", 7)

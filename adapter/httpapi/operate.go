@@ -96,15 +96,10 @@ func operator(r *http.Request, name string) string {
 			way += " from " + host
 		}
 	}
-	if name = oneLine(name, MaxOperator); name == "" {
+	if name = probe.OneLine(name, MaxOperator); name == "" {
 		return way
 	}
 	return name + " (" + way + ")"
-}
-
-// oneLine returns a text of a client as one line of at most some bytes.
-func oneLine(text string, most int) string {
-	return strings.Join(strings.Fields(probe.CleanText(text, most)), " ")
 }
 
 // rejectionPause is the time between two log records about rejected requests.

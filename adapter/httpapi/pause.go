@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // The operations on targets and on groups, which are the last elements of their paths.
@@ -90,7 +92,7 @@ func readPause(r *http.Request, o Operation) (PauseRequest, error) {
 	if len(query.Get("by")) > MaxOperator {
 		return p, fmt.Errorf("by is longer than %d bytes", MaxOperator)
 	}
-	if p.Reason = oneLine(query.Get("reason"), MaxPauseReason); len(query.Get("reason")) > MaxPauseReason {
+	if p.Reason = probe.OneLine(query.Get("reason"), MaxPauseReason); len(query.Get("reason")) > MaxPauseReason {
 		return p, fmt.Errorf("reason is longer than %d bytes", MaxPauseReason)
 	}
 	if text := query.Get("for"); text != "" {

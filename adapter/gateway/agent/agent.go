@@ -234,7 +234,7 @@ func stateLine(m *group.Member) string {
 	case m.State.TakesRequests(), m.State == group.Draining: // without a weight of its own
 		return "up drain\n"
 	}
-	reason := strings.Join(strings.Fields(probe.CleanText(string(m.Reason), maxReason)), " ")
+	reason := probe.OneLine(string(m.Reason), maxReason)
 	if reason == "" {
 		return "down ready\n"
 	}

@@ -97,8 +97,8 @@ func (s socket) run(ctx context.Context, commands []string) (first error) {
 		if err != nil {
 			return err
 		}
-		if text := strings.Join(strings.Fields(answer), " "); text != "" && first == nil {
-			first = fmt.Errorf("HAProxy says: %s", probe.CleanText(text, maxText))
+		if text := probe.OneLine(answer, maxText); text != "" && first == nil {
+			first = fmt.Errorf("HAProxy says: %s", text)
 		}
 		commands = commands[n:]
 	}
@@ -123,7 +123,7 @@ func parseServers(answer string) (all []server, err error) {
 	version, rest, _ := strings.Cut(answer, "\n")
 	header, rows, ok := strings.Cut(rest, "\n")
 	if version != "1" || !ok || !strings.HasPrefix(header, "# ") {
-		return nil, fmt.Errorf("HAProxy says: %s", probe.CleanText(strings.Join(strings.Fields(answer), " "), maxText))
+		return nil, fmt.Errorf("HAProxy says: %s", probe.OneLine(answer, maxText))
 	}
 	at := map[string]int{}
 	for i, name := range strings.Fields(header)[1:] {

@@ -92,7 +92,7 @@ func dataOf(views []*group.View, addressed bool) (d Data) {
 			g.Members = append(g.Members, Member{
 				Target: m.Target, Name: strings.Map(plain, m.Target), Address: m.Address, Port: int(m.Port), State: m.State.String(),
 				InRotation: m.InRotation, Weight: m.Weight, Labels: m.Labels,
-				Reason: strings.Join(strings.Fields(probe.CleanText(string(m.Reason), maxReason)), " "),
+				Reason: probe.OneLine(string(m.Reason), maxReason),
 			})
 		}
 		d.Groups = append(d.Groups, g)

@@ -250,6 +250,6 @@ func (r *Renderer) apply(ctx context.Context, text []byte) error {
 	default:
 		return nil
 	}
-	output := strings.Join(strings.Fields(probe.CleanText(tail.String(), maxOutput)), " ")
+	output := probe.OneLine(tail.String(), maxOutput)
 	return fmt.Errorf("%s: %w: %s", r.config.Command[0], err, cmp.Or(output, "no output"))
 }

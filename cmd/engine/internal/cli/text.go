@@ -4,20 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/config/suggest"
-	"github.com/sonde-probe/sonde/probe"
 )
-
-// OneLine returns untrusted text for one line of a terminal: without control characters
-// and line breaks, and with at most limit bytes.
-func OneLine(s string, limit int) string {
-	return strings.Join(strings.Fields(probe.CleanText(s, limit)), " ")
-}
 
 // Round rounds a duration to microseconds below 1ms, else to tenths of a millisecond.
 func Round(d time.Duration) time.Duration {

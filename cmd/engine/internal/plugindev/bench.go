@@ -127,7 +127,7 @@ func (m *measured) write(w io.Writer) error {
 	fmt.Fprintf(w, "%-10s %d success, %d warning, %d failure, %d unknown\n", "outcomes",
 		m.outcomes[probe.Success], m.outcomes[probe.Warning], m.outcomes[probe.Failure], m.outcomes[probe.Unknown])
 	if m.example.Reason != "" || m.example.Detail != "" {
-		fmt.Fprintf(w, "%-10s %s\n", "", cli.OneLine(string(m.example.Reason)+": "+m.example.Detail, 200))
+		fmt.Fprintf(w, "%-10s %s\n", "", probe.OneLine(string(m.example.Reason)+": "+m.example.Detail, 200))
 	}
 	fmt.Fprintf(w, "%-10s %d units per attempt\n", "fuel", m.stats.Fuel/max(m.stats.Attempts, 1))
 	each := bytesize.Size(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -119,7 +120,7 @@ func (i inspected) head(w io.Writer) {
 		line(w, "sdk", m.SDK)
 		fmt.Fprintf(w, "abi\t%d\n", m.ABI)
 		for _, grant := range wants(m.Grants) {
-			line(w, "wants", grant.Name+" = "+cli.OneLine(document.Expression(grant.Value), maxGrantText))
+			line(w, "wants", grant.Name+" = "+probe.OneLine(document.Expression(grant.Value), maxGrantText))
 		}
 	}
 	fmt.Fprintf(w, "file\t%s, %s\n", i.File, i.Size.Rounded())
@@ -199,7 +200,7 @@ func settingLines(w io.Writer, settings []abi.Setting, indent string) {
 		case s.Default != nil && s.Sensitive:
 			note = "default hidden"
 		case s.Default != nil:
-			note = "default " + cli.OneLine(string(s.Default), 80)
+			note = "default " + probe.OneLine(string(s.Default), 80)
 		}
 		if s.Sensitive {
 			note += ", sensitive"

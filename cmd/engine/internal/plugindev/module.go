@@ -3,7 +3,7 @@ package plugindev
 import (
 	"fmt"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
@@ -32,7 +32,7 @@ func sectionSizes(module []byte) map[string]int {
 }
 
 // clean makes a name of a module fit for a terminal.
-func clean(s string) string { return cli.OneLine(s, abi.MaxName*2) }
+func clean(s string) string { return probe.OneLine(s, abi.MaxName*2) }
 
 func cleanAll(names []string) []string {
 	all := make([]string, len(names))

@@ -149,7 +149,7 @@ func (l *callLog) write(w io.Writer) error {
 		took := "took " + cli.Round(c.Took).String()
 		switch {
 		case c.Detail != "":
-			took += ": " + cli.OneLine(c.Detail, 200)
+			took += ": " + probe.OneLine(c.Detail, 200)
 		case c.times > 1:
 			took += fmt.Sprintf(", %d calls", c.times)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
@@ -69,7 +70,7 @@ func writeCheck(w io.Writer, c tck.Check) {
 	case c.Skipped != "":
 		fmt.Fprintf(w, "skip  %s: %s\n", c.Name, c.Skipped)
 	case c.Err != nil:
-		fmt.Fprintf(w, "FAIL  %s\n      %s\n", c.Name, cli.OneLine(c.Err.Error(), 1000))
+		fmt.Fprintf(w, "FAIL  %s\n      %s\n", c.Name, probe.OneLine(c.Err.Error(), 1000))
 	default:
 		fmt.Fprintf(w, "ok    %s (%v)\n", c.Name, cli.Round(c.Took))
 	}

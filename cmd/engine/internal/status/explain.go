@@ -46,7 +46,7 @@ func explain(ctx context.Context, w io.Writer, f flags, target string, asJSON bo
 func explanation(t httpapi.Target) string {
 	var s strings.Builder
 	for _, text := range t.Explanation {
-		fmt.Fprintln(&s, cli.OneLine(text, 2*probe.MaxDetail))
+		fmt.Fprintln(&s, probe.OneLine(text, 2*probe.MaxDetail))
 	}
 	return s.String()
 }

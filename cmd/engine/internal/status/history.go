@@ -49,7 +49,7 @@ func showHistory(ctx context.Context, w io.Writer, f flags, target string, asJSO
 func sentences(h httpapi.History) string {
 	var s strings.Builder
 	for _, t := range h.Transitions {
-		fmt.Fprintf(&s, "%s  %s\n", t.At.Local().Format(time.DateTime), cli.OneLine(t.Text, probe.MaxDetail))
+		fmt.Fprintf(&s, "%s  %s\n", t.At.Local().Format(time.DateTime), probe.OneLine(t.Text, probe.MaxDetail))
 	}
 	return s.String()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // exitChanges is the exit code of sonde plan if a reload would change something, as that of
@@ -132,7 +133,7 @@ var effects = map[string]string{
 func planText(p httpapi.Plan) string {
 	var s strings.Builder
 	line := func(indent int, sign, name, effect string) {
-		text := strings.Repeat(" ", indent) + sign + " " + cli.OneLine(name, maxID)
+		text := strings.Repeat(" ", indent) + sign + " " + probe.OneLine(name, maxID)
 		if effect != "" {
 			text += "  (" + effect + ")"
 		}
@@ -181,7 +182,7 @@ func planText(p httpapi.Plan) string {
 
 func writeArguments(s *strings.Builder, indent int, all []httpapi.ArgumentChange) {
 	for _, a := range all {
-		fmt.Fprintf(s, "%*s%s: %s → %s", indent, "", cli.OneLine(a.Name, maxID), value(a.Before), value(a.After))
+		fmt.Fprintf(s, "%*s%s: %s → %s", indent, "", probe.OneLine(a.Name, maxID), value(a.Before), value(a.After))
 		if a.Restart {
 			s.WriteString("  (when the engine is started again)")
 		}
@@ -194,7 +195,7 @@ func value(text string) string {
 	if text == "" {
 		return "not set"
 	}
-	return cli.OneLine(text, maxID)
+	return probe.OneLine(text, maxID)
 }
 
 // summary returns the numbers of a plan.

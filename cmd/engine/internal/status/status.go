@@ -379,7 +379,7 @@ func (s viewer) line(e httpapi.Event, asJSON bool) error {
 	if e.Type == httpapi.RemovedEvent {
 		verdict = "removed"
 	}
-	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), cli.OneLine(p.ID, maxID), verdict, result(p))
+	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), probe.OneLine(p.ID, maxID), verdict, result(p))
 	_, err := fmt.Fprintln(s.out, strings.TrimRight(line, " "))
 	return err
 }

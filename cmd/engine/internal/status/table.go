@@ -60,7 +60,7 @@ func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 	}
 	write(header, "FOR", "EXIT", "GATEWAY", "ADDRESS", "LABELS")
 	for _, t := range all {
-		more := []string{age(t.Since, now), exitStatus(t.Instance), t.Gateway.String(), cli.OneLine(t.Address, probe.MaxTargetName), cli.OneLine(labels(t.Labels), probe.MaxDetail)}
+		more := []string{age(t.Since, now), exitStatus(t.Instance), t.Gateway.String(), probe.OneLine(t.Address, probe.MaxTargetName), probe.OneLine(labels(t.Labels), probe.MaxDetail)}
 		for _, line := range lines(t, now) {
 			write(line, more...)
 			more = []string{"", "", "", "", ""}
@@ -82,7 +82,7 @@ func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 func names(all []httpapi.Target) string {
 	var s strings.Builder
 	for _, t := range all {
-		s.WriteString(cli.OneLine(t.Name, probe.MaxTargetName) + "\n")
+		s.WriteString(probe.OneLine(t.Name, probe.MaxTargetName) + "\n")
 	}
 	return s.String()
 }
@@ -130,7 +130,7 @@ func groupLines(groups []httpapi.Group, only string, most int) string {
 			fmt.Fprintf(&s, "… and %d more groups\n", len(groups)-i)
 			break
 		}
-		fmt.Fprintf(&s, "group %s: %s, %d of %d ready, %d needed", cli.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready+g.Counts.Degraded, g.Counts.Total, g.Need)
+		fmt.Fprintf(&s, "group %s: %s, %d of %d ready, %d needed", probe.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready+g.Counts.Degraded, g.Counts.Total, g.Need)
 		if g.Counts.Undecided > 0 {
 			fmt.Fprintf(&s, ", %d not known yet", g.Counts.Undecided)
 		}
@@ -158,10 +158,10 @@ func gatewayLines(gateways []httpapi.Gateway, of string, most int, now time.Time
 			fmt.Fprintf(&s, "… and %d more gateways\n", len(gateways)-i)
 			break
 		}
-		fmt.Fprintf(&s, "gateway %s (%s): ", cli.OneLine(g.Name, probe.MaxGroupName), g.Output)
+		fmt.Fprintf(&s, "gateway %s (%s): ", probe.OneLine(g.Name, probe.MaxGroupName), g.Output)
 		switch g.State {
 		case httpapi.GatewayFailing:
-			fmt.Fprintf(&s, "not up to date for %s: %s\n", age(g.ErrorSince, now), cli.OneLine(g.Error, probe.MaxDetail))
+			fmt.Fprintf(&s, "not up to date for %s: %s\n", age(g.ErrorSince, now), probe.OneLine(g.Error, probe.MaxDetail))
 		case httpapi.GatewayWaiting:
 			s.WriteString("waiting, it was given nothing yet\n")
 		default:
@@ -187,14 +187,14 @@ func maintenanceLines(all []httpapi.Maintenance, most int, now time.Time) string
 			fmt.Fprintf(&s, "… and %d more maintenances\n", len(all)-i)
 			break
 		}
-		fmt.Fprintf(&s, "maintenance %s: ", cli.OneLine(m.Name, probe.MaxGroupName))
+		fmt.Fprintf(&s, "maintenance %s: ", probe.OneLine(m.Name, probe.MaxGroupName))
 		if m.Active {
 			fmt.Fprintf(&s, "%s, until %s", cli.Plural(m.Targets, "target"), local(m.To))
 		} else {
 			fmt.Fprintf(&s, "next from %s to %s", local(m.From), local(m.To))
 		}
 		if m.Reason != "" {
-			fmt.Fprintf(&s, " (%s)", cli.OneLine(m.Reason, probe.MaxDetail))
+			fmt.Fprintf(&s, " (%s)", probe.OneLine(m.Reason, probe.MaxDetail))
 		}
 		s.WriteString("\n")
 	}
@@ -232,7 +232,7 @@ func engineLines(stats httpapi.Stats) string {
 
 // lines returns the cells of one target.
 func lines(t httpapi.Target, now time.Time) [][]string {
-	first := []string{cli.OneLine(t.Name, probe.MaxTargetName), state(t), fmt.Sprint(t.Instance.Restarts)}
+	first := []string{probe.OneLine(t.Name, probe.MaxTargetName), state(t), fmt.Sprint(t.Instance.Restarts)}
 	var all [][]string
 	if in := t.Instance; in.Reason != "" {
 		all = append(all, []string{"", "", "", "-", "", "", "", join(string(in.Reason), in.Detail)})
@@ -245,7 +245,7 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	}
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, p.Target+":")
-		all = append(all, []string{"", "", "", cli.OneLine(name, maxID), p.Verdict.String(), progress(p), due(p, now), result(p)})
+		all = append(all, []string{"", "", "", probe.OneLine(name, maxID), p.Verdict.String(), progress(p), due(p, now), result(p)})
 	}
 	if len(all) == 0 {
 		all = append(all, []string{"", "", "", "-"})
@@ -308,9 +308,9 @@ func result(p httpapi.Probe) string {
 }
 
 func join(reason, detail string) string {
-	text := cli.OneLine(reason, 64)
+	text := probe.OneLine(reason, 64)
 	if detail != "" {
-		text = strings.TrimPrefix(text+": ", ": ") + cli.OneLine(detail, probe.MaxDetail)
+		text = strings.TrimPrefix(text+": ", ": ") + probe.OneLine(detail, probe.MaxDetail)
 	}
 	return text
 }

@@ -46,8 +46,8 @@ type groupBlock struct {
 	Panic          probe.Share   `hcl:"panic,optional" doc:"share of ready members under which gateways use all members that are not draining, since it is likelier then that the probes are wrong; 1% for when none is ready" default:"never"`
 	Quorum         int           `hcl:"quorum,optional,nonzero" doc:"how many members gateways use at least: if fewer are ready, those that are draining and those that were the last to go down stay" default:"none" min:"1" max:"1000000"`
 	MaxEjected     probe.Share   `hcl:"max_ejected,optional" doc:"share of the members that are ready by their probes that may be out of rotation because requests of gateways to them have failed, rounded down; the others stay in rotation. \"100%\" is no bound" default:"50%"`
-	SlowStart      time.Duration `hcl:"slow_start,optional,nonzero" doc:"time within which the weight of a member that becomes ready grows to its full value, in ten steps; not when the engine starts" default:"none" min:"1s" max:"1h"`
-	DegradedWeight probe.Share   `hcl:"degraded_weight,optional" doc:"which part of its weight a degraded member has, one whose readiness probe warns; a percentage" default:"100%"`
+	SlowStart      time.Duration `hcl:"slow_start,optional,nonzero" doc:"time within which the weight of a member that becomes ready grows to its full value, in ten steps; not when the engine starts, and not while panic, quorum or max_ejected keep members in rotation that are down" default:"none" min:"1s" max:"1h"`
+	DegradedWeight probe.Share   `hcl:"degraded_weight,optional" doc:"which part of its weight a degraded member has, one whose readiness probe warns; a percentage, and not while panic, quorum or max_ejected keep members in rotation that are down" default:"100%"`
 }
 
 // Bounds of a group block.

@@ -43,8 +43,12 @@ type Rule struct {
 	// DefaultMaxEjected.
 	MaxEjected probe.Share
 
-	SlowStart      time.Duration // within which the weight of a member grows that comes into rotation; default 0
-	DegradedWeight probe.Share   // which part of its weight a degraded member has; default 100%
+	// SlowStart is the time within which the weight of a member grows that comes into rotation, and
+	// DegradedWeight is which part of its weight a degraded member has. All have their full weights
+	// while Panic, Quorum or MaxEjected keep members in rotation that take no requests, which would
+	// get the most otherwise. Defaults: 0, 100%.
+	SlowStart      time.Duration
+	DegradedWeight probe.Share
 }
 
 // names reports whether the rule names a member whether it exists or not.

@@ -104,6 +104,8 @@ func (r *Rule) place(m *Member, p plan, now time.Time) (inRotation bool, weight 
 		return true, m.full
 	case !m.acting.TakesRequests():
 		return false, 0
+	case len(p.extra) > 0: // those that are down have their full weights, and would get most requests
+		return true, m.full
 	}
 	w := float64(m.full)
 	if m.acting == Degraded && r.DegradedWeight > 0 {

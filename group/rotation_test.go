@@ -68,6 +68,8 @@ func TestWhoIsInRotation(t *testing.T) {
 		{"rxxd", Rule{Quorum: 2}, "100 0 0 100", false}, // what is draining still works
 		{"rxxd", Rule{Quorum: 9}, "100 100 100 100", false},
 		{"rrrx", Rule{Quorum: 3}, "100 100 100 0", false},
+		{"gxx", Rule{Quorum: 2, DegradedWeight: 0.25}, "100 100 0", false}, // one that is down gets no more than it
+		{"ggx", Rule{Quorum: 2, DegradedWeight: 0.25}, "25 25 0", false},
 		{"uuu", Rule{}, "100 100 100", false}, // nothing is known
 		{"uur", Rule{}, "100 100 100", false}, // not all were decided yet
 	} {
@@ -165,7 +167,7 @@ func TestLawsOfARotation(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		now := time.Unix(1000, 0)
 		rule := Rule{
-			WeightLabel: "w", Panic: probe.Share([]float64{0, 0.01, 0.5, 1}[r.IntN(4)]), Quorum: r.IntN(4), Weight: r.IntN(MaxWeight + 1),
+			WeightLabel: "w", MaxEjected: probe.Share(r.IntN(5)) / 4, Panic: probe.Share([]float64{0, 0.01, 0.5, 1}[r.IntN(4)]), Quorum: r.IntN(4), Weight: r.IntN(MaxWeight + 1),
 			DegradedWeight: probe.Share(r.IntN(5)) / 4, SlowStart: time.Duration(r.IntN(2)) * 10 * time.Second,
 		}
 		g := newGroup("g", now)
@@ -177,6 +179,7 @@ func TestLawsOfARotation(t *testing.T) {
 				g.drop(name, now)
 			} else {
 				o := &observed{target: name, state: State(r.IntN(probe.GatewayStates)), since: now, doubtful: r.IntN(5) == 0}
+				o.ejected = o.state == Down && r.IntN(2) == 0
 				if r.IntN(8) == 0 {
 					o.labels = map[string]string{"w": "0"}
 				}
@@ -241,6 +244,8 @@ func checkLaws(t *testing.T, g *Group, now time.Time) {
 			t.Errorf("%+v takes requests since the view %d", *m, m.serves)
 		case m.acting.TakesRequests() && !m.InRotation:
 			t.Errorf("%+v takes requests and is not in rotation", *m)
+		case m.InRotation && m.Weight < full && (fresh.all || len(fresh.extra) > 0):
+			t.Errorf("%+v has less than its weight beside members that take no requests", *m)
 		case m.InRotation && !m.acting.TakesRequests() && !fresh.all && !fresh.extra[m.Target]:
 			t.Errorf("%+v takes no requests and is in rotation", *m)
 		}
@@ -299,6 +304,41 @@ func TestASlowStartGrowsInSteps(t *testing.T) {
 
 // Each member gets its share, and the share of any run of picks is near it: by chance alone
 // the runs would differ by several times as much.
+// A member in its slow start has its full weight beside one that is down, which would get most of the
+// requests otherwise.
+func TestASlowStartPausesBesideMembersThatAreDown(t *testing.T) {
+	for _, c := range []struct {
+		rule       Rule
+		down, well string
+	}{
+		{Rule{}, "0 0 10", "0 10 10"},
+		{Rule{Quorum: 2}, "0 100 100", "0 100 10"}, // it was in rotation all the time
+		{Rule{Panic: 0.5}, "100 100 100", "0 100 10"},
+	} {
+		now := time.Unix(1000, 0)
+		c.rule.SlowStart = 10 * time.Second
+		g := groupOf(c.rule, "rr", now)
+		g.publish(now, false, false)
+		change := func(name string, state State) {
+			now = now.Add(time.Millisecond)
+			g.put(&observed{target: name, state: state, since: now}, g.members.get(name), now, false)
+			g.replan(now, g.slow)
+			g.publish(now, false, false)
+			checkLaws(t, g, now)
+		}
+		change("m002", Ready)
+		change("m000", Down)
+		change("m001", Down)
+		if got := weights(g); got != c.down {
+			t.Errorf("by %+v the weights are %s, want %s", c.rule, got, c.down)
+		}
+		change("m001", Ready)
+		if got := weights(g); got != c.well {
+			t.Errorf("by %+v the weights are %s after one is ready again, want %s", c.rule, got, c.well)
+		}
+	}
+}
+
 func TestPicksAreFair(t *testing.T) {
 	now := time.Unix(1000, 0)
 	g := groupOf(Rule{WeightLabel: "w"}, "x", now)

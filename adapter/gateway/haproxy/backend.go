@@ -3,7 +3,6 @@ package haproxy
 import (
 	"errors"
 	"fmt"
-	"net"
 	"path"
 	"slices"
 
@@ -68,7 +67,7 @@ func (b backend) assign(servers []server) (claims map[string]claim, found proble
 	byTarget, byPlace := map[string]bool{}, map[string]string{}
 	for _, s := range servers {
 		byTarget[s.name] = true
-		byPlace[net.JoinHostPort(s.address, s.port)] = s.name
+		byPlace[s.place()] = s.name
 	}
 	claims = make(map[string]claim, len(servers))
 	first := make(map[string]claim, len(servers)) // the first of those with the lowest rank

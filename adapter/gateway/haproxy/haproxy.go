@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -65,13 +66,13 @@ func (c Config) Check() error {
 type Pusher struct {
 	config Config
 	socket socket
-	ending map[string]time.Time       // when the sessions of a server that is down end, by backend, slash and name
-	kept   map[string]map[string]bool // names of the servers that are members, or were and are to get no requests any more, by backend
+	ending map[string]time.Time         // when the sessions of a server that is down end, by backend, slash and name
+	kept   map[string]map[string]string // places of the servers that are members, or were and are to get no requests any more, by backend and name
 }
 
 // New returns a Pusher. The configuration must have passed Check.
 func New(c Config) *Pusher {
-	return &Pusher{config: c, socket: socket(c.Socket), ending: map[string]time.Time{}, kept: map[string]map[string]bool{}}
+	return &Pusher{config: c, socket: socket(c.Socket), ending: map[string]time.Time{}, kept: map[string]map[string]string{}}
 }
 
 // sourceSocket is the source of failures of the socket, beside those of groups.
@@ -166,15 +167,16 @@ func (p *Pusher) updateBackend(ctx context.Context, b backend, now time.Time) (f
 // changes are what compare finds in a backend.
 type changes struct {
 	commands []string
-	kept     map[string]bool // names of the servers that are members
-	left     []string        // names of the servers that were members, and are to go into maintenance
-	ended    []string        // keys of ending: the servers whose sessions end
+	kept     map[string]string // places of the servers that are members, by name
+	left     map[string]string // likewise, of the servers that were members, and are to go into maintenance
+	ended    []string          // keys of ending: the servers whose sessions end
 }
 
 // compare returns the commands that make the servers what the members are. A server that was a
-// member's, and is no longer, goes into maintenance, once.
+// member's, and is no longer, goes into maintenance, once. One of its name at another place is not that
+// server: HAProxy was replaced by one with another configuration.
 func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) changes {
-	found := changes{kept: map[string]bool{}}
+	found := changes{kept: map[string]string{}, left: map[string]string{}}
 	for i := range servers {
 		s := &servers[i]
 		name := b.name + "/" + s.name
@@ -183,17 +185,17 @@ func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, n
 		case claimed && c.member == nil, claimed && c.view.Frozen, !claimed && b.isFrozen():
 			found.kept[s.name] = p.kept[b.name][s.name]
 		case claimed:
-			found.kept[s.name] = true
+			found.kept[s.name] = s.place()
 			found.commands = append(found.commands, s.become(c.member, name)...)
 			if p.endsSessions(name, isDown(c.member), s.admin&forcedMaint != 0, now) {
 				found.commands = append(found.commands, "shutdown sessions server "+name)
 				found.ended = append(found.ended, name)
 			}
-		case p.kept[b.name][s.name]:
+		case p.kept[b.name][s.name] == s.place():
 			delete(p.ending, name)
 			if s.admin&forcedMaint == 0 {
 				found.commands = append(found.commands, "set server "+name+" state maint")
-				found.left = append(found.left, s.name)
+				found.left[s.name] = s.place()
 			}
 		}
 	}
@@ -204,9 +206,7 @@ func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, n
 // the servers that are to go into maintenance are compared again.
 func (p *Pusher) sent(backend string, c changes, refused bool) {
 	if refused {
-		for _, name := range c.left {
-			c.kept[name] = true
-		}
+		maps.Copy(c.kept, c.left)
 	}
 	p.kept[backend] = c.kept
 	for _, name := range c.ended {

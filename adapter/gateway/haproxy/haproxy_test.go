@@ -205,6 +205,33 @@ func TestARefusedCommandDoesNotKeepAMemberThatLeaves(t *testing.T) {
 	}
 }
 
+// A new HAProxy may give the name of a member's server to another one, of which nothing is known. All
+// would go into maintenance otherwise, before the configuration of Sonde has the new servers.
+func TestAServerElsewhereIsNotTheMembers(t *testing.T) {
+	r := record(t, row("b", "10.0.0.8", 0, 100, 80))
+	p := New(Config{Socket: r.path})
+	member := up("web-2")
+	member.Address, member.Port = "10.0.0.8", 80
+	for i, c := range []struct {
+		server  string
+		members []*group.Member
+		want    []string
+	}{
+		{row("b", "10.0.0.8", 0, 100, 80), []*group.Member{member}, nil},
+		{row("b", "10.0.0.9", 0, 100, 80), []*group.Member{member}, nil},
+		{row("b", "10.0.0.8", 0, 100, 80), []*group.Member{member}, nil},
+		{row("b", "10.0.0.8", 0, 100, 81), nil, nil},
+		{row("b", "10.0.0.8", 0, 100, 80), []*group.Member{member}, nil},
+		{row("b", "10.0.0.8", 0, 100, 80), nil, []string{"set server g1/b state maint"}},
+	} {
+		r.answers = header + c.server + "\n"
+		p.update(t.Context(), views(c.members), time.Now())
+		if got := r.take(); !slices.Equal(got, c.want) {
+			t.Errorf("update %d: the commands are %q, want %q", i, got, c.want)
+		}
+	}
+}
+
 // The command that ends sessions is sent again if HAProxy has not answered it, and not otherwise.
 func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
 	r := record(t, row("a", "10.0.0.7", 0, 100, 80))

@@ -37,6 +37,9 @@ type server struct {
 	weight              int
 }
 
+// place is the server's address and port.
+func (s *server) place() string { return net.JoinHostPort(s.address, s.port) }
+
 // socketError is an error of the socket: HAProxy does not answer, whatever it is asked.
 type socketError struct{ error }
 

@@ -2,23 +2,32 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 )
 
 // Replace writes a file atomically: readers see the old text or the new one.
-// A symbolic link is kept, and the file that it points to is replaced.
-func Replace(name string, text []byte, mode os.FileMode) (err error) {
+// A symbolic link is kept, and the file that it points to is replaced. Errors
+// have the name of the file.
+func Replace(name string, text []byte, mode os.FileMode) error {
+	if err := replace(name, text, mode); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func replace(name string, text []byte, mode os.FileMode) (err error) {
 	if target, linkErr := filepath.EvalSymlinks(name); linkErr == nil {
 		name = target
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
-		return err
+		return fmt.Errorf("create a file in %s: %w", filepath.Dir(name), cause(err))
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
+			err = errors.Join(cause(err), cause(os.Remove(f.Name())))
 		}
 	}()
 	_, err = f.Write(text)
@@ -26,4 +35,15 @@ func Replace(name string, text []byte, mode os.FileMode) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), name)
+}
+
+// cause returns an error without the name of the temporary file, which is another one each time.
+func cause(err error) error {
+	if e, ok := errors.AsType[*os.PathError](err); ok {
+		return e.Err
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return e.Err
+	}
+	return err
 }

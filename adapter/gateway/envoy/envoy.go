@@ -242,7 +242,7 @@ func (d *Discovery) writeChanged(written []string) (all bool) {
 			}
 			maps.Copy(results, answer.Problems)
 			if err = replace(name, answer.Text); err != nil {
-				results["file "+name] = fmt.Errorf("write %s: %w", name, err)
+				results["file "+name] = err
 			} else {
 				written[i] = answer.Version
 			}

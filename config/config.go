@@ -43,6 +43,7 @@ type Engine struct {
 	Compatibility    probe.Compatibility `hcl:"compatibility,optional" doc:"none: the documented behaviour of Kubernetes; kubelet: that of the kubelet with its known bugs, and its metrics prober_probe_total and prober_probe_duration_seconds" default:"none"`
 	TokenFile        string              `hcl:"token_file,optional" doc:"file with the bearer token that clients of the API must send" default:"no token"`
 	TLS              *TLS                `hcl:"tls,block" doc:"serves the page and the API by HTTPS"`
+	Beats            *Beats              `hcl:"beats,block" json:",omitempty" doc:"receives the beats that targets send by UDP, besides those that they send to the API"`
 	LogLevel         slog.Level          `hcl:"log_level,optional" oneof:"debug info warn error" doc:"least important records that are logged" default:"info"`
 	LogFormat        string              `hcl:"log_format,optional" oneof:"auto text json" doc:"form of the log: auto is text on a terminal, and JSON elsewhere" default:"auto"`
 	AllowEmpty       bool                `hcl:"allow_empty,optional" doc:"permits a configuration without targets, which is otherwise an error, since it would end everything that runs" default:"false"`
@@ -85,6 +86,11 @@ type TLS struct {
 	CertFile     string `hcl:"cert_file" doc:"PEM file with the certificate of the server and the intermediate certificates; a relative path starts at the working directory"`
 	KeyFile      string `hcl:"key_file" doc:"PEM file with the private key of the certificate"`
 	ClientCAFile string `hcl:"client_ca_file,optional" doc:"PEM file with the authorities of client certificates: clients need a certificate that one of them has signed" default:"no client certificates"`
+}
+
+// Beats is how beats are received as datagrams.
+type Beats struct {
+	Listen string `hcl:"listen" doc:"address and port for datagrams; port 0 lets the system choose one. Datagrams are signed with the token of their target, and never answered, so that an address that other machines can reach needs no other protection"`
 }
 
 // Target is what a target block says about the lifecycle of its target.

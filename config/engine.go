@@ -39,6 +39,7 @@ func (l *loader) engine() {
 	if w := e.Watchdog; w != nil && *w != 0 && *w < MinWatchdog {
 		l.refuse(d, "watchdog", fmt.Sprintf("is %v, it must be at least %v, or \"0s\" for none", *w, MinWatchdog))
 	}
+	l.beats(d, e.Beats)
 	l.state(d, e)
 	l.metricLabels(d, e)
 	if d.values["listen"] != nil {
@@ -76,6 +77,17 @@ func (l *loader) state(d *decodedBlock, e *Engine) {
 		if d.values[name] != nil && d.values["state"] == nil {
 			l.refuse(d, name, `needs state = "sonde.state"`)
 		}
+	}
+}
+
+// beats checks where datagrams are received.
+func (l *loader) beats(d *decodedBlock, b *Beats) {
+	if b == nil || d.values.at("beats.listen") == nil { // which was reported
+		return
+	}
+	if _, valid := listener.Loopback(b.Listen); !valid {
+		l.add(report{at: d.sources["beats.listen"].value, body: &d.block.Body, summary: "listen must be an address and a port number",
+			hint: `write an IP address and a number, for example listen = "127.0.0.1:9651"`})
 	}
 }
 

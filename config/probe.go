@@ -31,7 +31,8 @@ func (l *loader) probes(blocks []*tree.Block, spec targetSpec) bool {
 		}
 		id := probe.ID{Target: spec.target.Name, Kind: kind, Name: b.Label(1)}
 		if l.validProbeName(b, id) && l.distinct(b, seen.add(id, b)) {
-			l.probe(b, id, spec)
+			p := l.probe(b, id, spec)
+			l.checkSiblings(p, b, &seen)
 		}
 	}
 	return some
@@ -41,6 +42,8 @@ func (l *loader) probes(blocks []*tree.Block, spec targetSpec) bool {
 type siblings struct {
 	byID   map[probe.ID]*tree.Block
 	byKind map[probe.Kind]*tree.Block // the first of each kind
+
+	handlers []probe.Handler // those that are siblingCheckers
 }
 
 // add adds a probe. It returns the probe that it conflicts with, or nil: one of the
@@ -97,19 +100,38 @@ func (l *loader) validProbeName(b *tree.Block, id probe.ID) bool {
 	return false
 }
 
-func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) {
+// probe decodes a probe, which may have errors.
+func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledProbe {
 	p := l.compiledProbe(b, id.Kind)
 	if p.handler == nil || spec.valid && !l.supportsTarget(p, b, spec.target) || spec.dryRun || !p.ok {
-		return
+		return p
 	}
 	l.warnOfHandler(p, b, spec.target)
 	if l.digest.next.Probes+len(l.digest.probes) >= MaxProbes {
 		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
-		return
+		return p
 	}
 	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision, Settings: p.settings}
 	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
 	l.describeProbe(id, p)
+	return p
+}
+
+// checkSiblings reports a handler that does not agree with one of those before it.
+func (l *loader) checkSiblings(p *compiledProbe, b *tree.Block, seen *siblings) {
+	c, ok := p.handler.(siblingChecker)
+	if !ok {
+		return
+	}
+	for _, other := range seen.handlers {
+		if err := c.CheckSibling(other); err != nil {
+			d := *p.block
+			d.block = d.block.Under(&b.Body)
+			l.reportErrors(&d, err)
+			return
+		}
+	}
+	seen.handlers = append(seen.handlers, p.handler)
 }
 
 // compiledProbe is a probe without its target. The probes of a loop share one if all
@@ -168,7 +190,23 @@ func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
 	l.handler(p, b, blocks, whole && len(problems) == 0)
+	l.checkRule(p)
 	return p
+}
+
+// checkRule reports arguments of a probe block that make no sense with its handler.
+func (l *loader) checkRule(p *compiledProbe) {
+	c, ok := p.handler.(ruleChecker)
+	if !ok {
+		return
+	}
+	for _, one := range Separate(c.CheckRule(p.rule)) {
+		var field *probe.FieldError
+		if errors.As(one, &field) && p.own.values[field.Field] != nil {
+			l.reportErrors(p.own, one)
+			p.ok = false
+		}
+	}
 }
 
 // handler decodes the handler block of a probe. Complete says that all blocks of the

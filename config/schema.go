@@ -18,7 +18,9 @@ type Handler struct {
 	// Make must not change Values.
 	//
 	// A handler with a method Check(probe.Target) error is asked whether it can
-	// probe each of its targets; its error is reported in the same way.
+	// probe each of its targets; its error is reported in the same way. So are those of the
+	// methods CheckSibling(other probe.Handler) error, which is asked about another probe of the
+	// target, and CheckRule(probe.Rule) error, about arguments of the probe block.
 	Make func(Values, Context) (probe.Handler, error)
 
 	// Warn returns what is probably not meant in a block from which Make has made a
@@ -31,6 +33,18 @@ type Handler struct {
 // checker is the optional interface of a handler that checks its targets.
 type checker interface {
 	Check(t probe.Target) error
+}
+
+// siblingChecker is the optional interface of a handler that has to agree with the handlers of the
+// other probes of its target.
+type siblingChecker interface {
+	CheckSibling(other probe.Handler) error
+}
+
+// ruleChecker is the optional interface of a handler with which some arguments of a probe block make
+// no sense. Those of defaults blocks are for other handlers, too.
+type ruleChecker interface {
+	CheckRule(r probe.Rule) error
 }
 
 // Settings are arguments and blocks that another package declares, as a struct with

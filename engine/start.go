@@ -79,8 +79,12 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	sp := s.spec.Load()
 	sc.tick = min(sc.tick, tickOf(&sp.rule))
 	a := sc.newAttempt(sp)
-	a.slot, a.instance, a.next, a.lane, a.counts = s, s.target.current().id, st.Next, st.Lane, st.Counts
+	in := s.target.current()
+	a.slot, a.instance, a.next, a.lane, a.counts = s, in.id, st.Next, st.Lane, st.Counts
 	a.Target = sp.targetOf(s.target.name, s.setInflight(a))
+	if in.id != probe.StaticID {
+		a.Target.Since = sc.clock.time(in.since)
+	}
 	if sp.closable != nil {
 		sp.closable.attempts++
 	}
@@ -242,10 +246,10 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	}
 }
 
-// isUnwell reports whether a reason says that the engine lacks time or resources.
+// isUnwell reports whether a reason says that the engine lacks time or resources now.
 func isUnwell(r probe.Reason) bool {
 	switch r {
-	case probe.ReasonIsolated, probe.ReasonResolver, probe.ReasonClock:
+	case probe.ReasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue:
 		return false
 	}
 	return r.BlamesEngine()

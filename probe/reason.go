@@ -26,6 +26,7 @@ const (
 	ReasonResolver   Reason = "engine.resolver"    // the name server to ask is not known, since resolv.conf has changed or could not be read, or none of several answers
 	ReasonResources  Reason = "engine.resources"   // this machine lacked descriptors, ports, memory, processes or threads
 	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now by the clock of this machine, which is in doubt: it was set, or is before this program was written
+	ReasonNoBeatDue  Reason = "engine.no_beat_due" // no beat need have come yet since the engine listens, or since the instance has started
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address
 	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that the request for this attempt may not reach
@@ -106,6 +107,9 @@ const (
 	ReasonHTTPAssert   Reason = "http.assert"   // the body, or a header, is not what was expected
 
 	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
+
+	ReasonBeatMissed Reason = "beat.missed" // the target has sent no beat for too long
+	ReasonBeatFailed Reason = "beat.failed" // the last beat of the target reports a failure
 
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command

@@ -30,6 +30,10 @@ type Target struct {
 	Env  map[string]string // all copies share it, do not write
 	Dir  string
 	User string
+
+	// Since is when the instance began to run that an attempt is made at. The engine sets it for
+	// each attempt; it is zero if the restarts of the target are not observed (StaticID).
+	Since time.Time `json:",omitzero"`
 }
 
 // Port resolves a port as a handler's configuration writes it: a number from 1
@@ -55,7 +59,7 @@ func (t Target) Port(s string) (uint16, error) {
 	return 0, FieldErrorf("port", "is %q, which target %s lacks; %s", s, t.Name, known)
 }
 
-// Equal reports whether two targets are the same in every field.
+// Equal reports whether two targets are the same in every field but Since.
 func (t Target) Equal(u Target) bool {
 	return t.Name == u.Name && t.Address == u.Address && t.Static == u.Static && t.Dir == u.Dir && t.User == u.User &&
 		maps.Equal(t.Ports, u.Ports) && maps.Equal(t.Env, u.Env) && maps.Equal(t.Labels, u.Labels)

@@ -181,6 +181,13 @@ func (c *Client) Operate(ctx context.Context, target string, o Operation, by str
 	return call[Operated](ctx, c, http.MethodPost, "/v1/targets/"+escape(target)+"/"+string(o), url.Values{"by": {by}})
 }
 
+// Beat sends a beat of a target: "ok", "fail", "start" or an exit status. Detail is that of a failure.
+// Token is that of the target's beat block.
+func (c *Client) Beat(ctx context.Context, target, status, detail string) (BeatTaken, error) {
+	response, err := c.send(ctx, http.MethodPost, beatPath+escape(target), url.Values{"status": {status}}, strings.NewReader(detail))
+	return decoded[BeatTaken](beatPath, response, err)
+}
+
 // EventOptions selects the events of a stream.
 type EventOptions struct {
 	Target   string // only events of this target; default: of all targets
@@ -267,6 +274,11 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 
 func call[T any](ctx context.Context, c *Client, method, path string, query url.Values) (v T, err error) {
 	response, err := c.do(ctx, method, path, query)
+	return decoded[T](path, response, err)
+}
+
+// decoded returns the body of a response, and closes it.
+func decoded[T any](path string, response *http.Response, err error) (v T, _ error) {
 	if err != nil {
 		return v, err
 	}
@@ -277,14 +289,19 @@ func call[T any](ctx context.Context, c *Client, method, path string, query url.
 	return v, nil
 }
 
-// do sends a request. The caller closes the response's body. Status 422 is no error of a POST: the
-// body says why the engine has changed nothing.
+// do sends a request without a body.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
+	return c.send(ctx, method, path, query, nil)
+}
+
+// send sends a request. The caller closes the response's body. Status 422 is no error of a POST: the
+// body says why the engine has changed nothing.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
 	address := strings.TrimSuffix(cmp.Or(c.Base, "http://"+DefaultListen), "/") + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()
 	}
-	r, err := http.NewRequestWithContext(ctx, method, address, nil)
+	r, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return nil, err
 	}
@@ -299,12 +316,12 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values) 
 		return response, nil
 	}
 	defer response.Body.Close()
-	var body errorBody
-	if decode(response.Body, &body) != nil || body.Error.Message == "" {
-		body.Error.Message = "not a response of Sonde's API: " + response.Status
+	var failed errorBody
+	if decode(response.Body, &failed) != nil || failed.Error.Message == "" {
+		failed.Error.Message = "not a response of Sonde's API: " + response.Status
 	}
-	body.Error.Status = response.StatusCode
-	return nil, &body.Error
+	failed.Error.Status = response.StatusCode
+	return nil, &failed.Error
 }
 
 // decode reads JSON of at most MaxResponse bytes.

@@ -28,6 +28,9 @@ func (t Target) Explain(now time.Time) []string {
 	if t.DroppedLines > 0 {
 		all = append(all, fmt.Sprintf("Of its output %s were dropped: they came too fast, or could not be written.", counted(int64(t.DroppedLines), "line")))
 	}
+	if text := t.Beat.explain(now); text != "" {
+		all = append(all, text)
+	}
 	probes := slices.Clone(t.Probes)
 	slices.SortStableFunc(probes, func(a, b Probe) int { return cmp.Compare(a.importance(), b.importance()) })
 	for _, p := range probes {

@@ -31,7 +31,7 @@ func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "
 
 // guard passes allowed requests to next, and rejects the others. A POST, which may change the
 // engine, needs the token or comes from the engine's own user: a certificate is not enough, since
-// browsers send it for any page.
+// browsers send it for any page. A beat needs the token of its target only.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
@@ -47,6 +47,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case listener.CrossSite(r):
 			s.logRejection(r, "cross-site request")
 			respondError(w, http.StatusForbidden, "cross-site request rejected")
+		case isBeat(r.URL.Path): // needs the token of its target
+			next.ServeHTTP(w, r)
 		case r.Method == http.MethodPost && s.config.Token == "":
 			s.logRejection(r, "the engine has no token_file")
 			respondError(w, http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")

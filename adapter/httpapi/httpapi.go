@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/listener"
@@ -103,6 +104,10 @@ type Config struct {
 	// for concurrent use by multiple goroutines. Default: there are none.
 	Maintenances func() []Maintenance
 
+	// Beats receives the beats that targets send, and knows the last one of each. Default: none is
+	// accepted.
+	Beats *beatprobe.Registry
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
 	TLS    TLS    // default: plain HTTP
@@ -180,6 +185,7 @@ func (s *Server) routes() http.Handler {
 	handle("/v1/groups", s.requests.limit(s.groups))
 	handle("/v1/gateways", s.requests.limit(s.gateways))
 	handle("/v1/maintenance", s.requests.limit(s.maintenance))
+	handle("POST /v1/beat/{name...}", http.HandlerFunc(s.beat))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))
 	handle("/v1/stats", s.requests.limit(s.stats))
 	handle("/healthz", health(s.config.Alive))

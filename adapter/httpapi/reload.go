@@ -50,6 +50,9 @@ func methods(path string) string {
 	case "/v1/reload":
 		return "GET, HEAD, POST"
 	}
+	if isBeat(path) {
+		return "POST"
+	}
 	if isOperation(path) { // or a target of that name
 		return "GET, HEAD, POST"
 	}

@@ -34,6 +34,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return err
 	}
 	server := listener.HTTP{Handler: s, TLS: s.tls, MaxConnections: MaxConnections, Grace: ShutdownGrace, Logger: s.config.Logger}
+	if s.config.Beats != nil {
+		server.Lost = s.config.Beats.Interrupted
+	}
 	if own {
 		server.TLS = nil
 	}

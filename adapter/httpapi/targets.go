@@ -56,6 +56,7 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 		last = after
 		target := newTarget(t, MaxListText)
 		target.DroppedLines = s.droppedLines(t.Target)
+		target.Beat = s.beatOf(t.Target)
 		if q.Probes {
 			target.Probes = newProbes(t.Probes, MaxListText)
 		}
@@ -109,6 +110,7 @@ func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 		return
 	}
 	target := newTarget(t, probe.MaxDetail)
+	target.Beat = s.beatOf(t.Target)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
 	for i := range t.Probes {
 		target.Probes[i].Settings = t.Probes[i].Settings

@@ -53,6 +53,7 @@ type Target struct {
 	Summary Summary `json:"summary"`
 
 	DroppedLines uint64 `json:"droppedLines,omitempty"` // of the output of its processes, since the engine started
+	Beat         *Beat  `json:"beat,omitempty"`         // the last beat that the target has sent; nil without a beat block, and in events
 
 	// Probes are sorted by kind and name. /v1/targets has them only with
 	// ?probes=true, and truncates each detail to MaxListText bytes.
@@ -60,6 +61,16 @@ type Target struct {
 
 	Explanation []string `json:"explanation,omitempty"` // why the target is in its state, as sentences; only of /v1/targets/{name}
 	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name}
+}
+
+// Beat is the last beat that a target has sent, and the run that goes on if it reports its runs.
+type Beat struct {
+	At              time.Time `json:"at,omitzero"`               // absent if there was none yet
+	Status          string    `json:"status,omitempty"`          // ok or fail
+	ExitStatus      int       `json:"exitStatus,omitempty"`      // of a run that has failed
+	Detail          string    `json:"detail,omitempty"`          // of a failure
+	DurationSeconds float64   `json:"durationSeconds,omitempty"` // of the run that has ended, if its start was reported
+	Begun           time.Time `json:"begun,omitzero"`            // when the run began that goes on
 }
 
 // Cause is why a target is in its state: its instance, or the worst of its probes.
@@ -305,6 +316,13 @@ type Histogram struct {
 	BoundsSeconds []float64 `json:"boundsSeconds"` // inclusive upper bounds in ascending order
 	Counts        []uint64  `json:"counts"`        // one for each bound, and one for durations above the last
 	SumSeconds    float64   `json:"sumSeconds"`
+}
+
+// BeatTaken is the response to a beat.
+type BeatTaken struct {
+	Target string    `json:"target"`
+	Status string    `json:"status"` // ok, fail or start
+	At     time.Time `json:"at"`
 }
 
 // Error is the body of a response whose status is not 200. A Client returns it as an

@@ -65,6 +65,9 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	if c.config.Reload != nil {
 		send(s, reloadMetrics, c.config.Reload())
 	}
+	if c.config.Beats != nil {
+		s.beats(c.config.Beats.Stats())
+	}
 	omit := stats.Probes > c.config.MaxProbes
 	if s.gauge(omittedDesc, number(omit)); !omit {
 		c.targets(ctx, s)
@@ -82,6 +85,7 @@ func (c *Collector) targets(ctx context.Context, s scrape) {
 				s.counter(droppedLinesDesc, float64(lines), t.Target)
 			}
 		}
+		c.lastBeat(s, t.Target)
 		if c.config.Compatibility == probe.Kubelet {
 			kubelet.add(t, c.config.Engine.SuccessDurations)
 		}

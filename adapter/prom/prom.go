@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
@@ -84,6 +85,9 @@ type Config struct {
 	// Reload returns how the last reload of the configuration ended. Each scrape calls it.
 	// Default: the metrics are left out.
 	Reload func() Reload
+
+	// Beats has the beats of targets. Each scrape reads it. Default: the metrics are left out.
+	Beats *beatprobe.Registry
 
 	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
 	// existing dashboards and alerts. Default: without them.

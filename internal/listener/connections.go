@@ -15,6 +15,7 @@ import (
 // open cannot shut out others, such as a health check.
 type connections struct {
 	limit int
+	lost  func(why string) // see HTTP.Lost
 	group sync.WaitGroup
 
 	openMu sync.Mutex // guards open, and the fields of each connection
@@ -62,6 +63,9 @@ func (c *connections) evict() {
 		}
 	}
 	delete(c.open, victim)
+	if least.state != http.StateIdle {
+		c.lost("there were too many connections, and one was closed before it was served")
+	}
 	if t, ok := victim.(*tls.Conn); ok {
 		victim = t.NetConn() // tls.Conn.Close may wait for the client
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -23,10 +24,11 @@ const (
 // ending.
 type HTTP struct {
 	Handler        http.Handler
-	TLS            *tls.Config   // default: plain HTTP
-	MaxConnections int           // open at once; a new one then takes the place of the one that needs it least
-	Grace          time.Duration // for requests in progress at the end
-	Logger         *slog.Logger  // one Warn line for each failed connection; default: none
+	TLS            *tls.Config      // default: plain HTTP
+	MaxConnections int              // open at once; a new one then takes the place of the one that needs it least
+	Grace          time.Duration    // for requests in progress at the end
+	Lost           func(why string) // called when a request may have been lost for want of descriptors or places; must not block; default: nothing
+	Logger         *slog.Logger     // one Warn line for each failed connection; default: none
 }
 
 // Serve serves the requests that arrive at l until ctx is done, and closes l. The contexts of
@@ -35,7 +37,12 @@ type HTTP struct {
 func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	conns := connections{limit: h.MaxConnections, open: map[net.Conn]*connection{}}
+	lost := h.Lost
+	if lost == nil {
+		lost = func(string) {}
+	}
+	conns := connections{limit: h.MaxConnections, lost: lost, open: map[net.Conn]*connection{}}
+	l = acceptor{l, lost}
 	logger := cmp.Or(h.Logger, slog.New(slog.DiscardHandler))
 	server := &http.Server{
 		Handler:           h.Handler,
@@ -70,6 +77,21 @@ func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	}
 	conns.group.Wait()
 	return err
+}
+
+// acceptor reports connections that could not be accepted. The server tries again.
+type acceptor struct {
+	net.Listener
+	lost func(why string)
+}
+
+// Accept implements net.Listener.
+func (a acceptor) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		a.lost("a connection was not accepted: " + err.Error())
+	}
+	return conn, err
 }
 
 // shutDown stops a server within Grace.

@@ -56,6 +56,10 @@ function showTarget(target) {
   fact("Address", target.address);
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Groups", (target.groups || []).join(", "), showGroups);
+  const { beat } = target;
+  fact("Last beat", beat && beat.at, showTime);
+  fact("Last beat says", beat && beat.status && [words(beat.status), beat.exitStatus && "exit status " + beat.exitStatus, beat.detail].filter(Boolean).join(", "));
+  fact("Run since", beat && beat.begun, showTime);
   fact("Depends on", target.troubledDependency && target.troubledDependency + ", which is in trouble");
   fact("Paused until", target.pause && target.pause.until, showTime);
   fact("Paused", target.pause && words(target.pause.reason) + (target.pause.detail ? ": " + target.pause.detail : ""));

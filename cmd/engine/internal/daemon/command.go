@@ -25,6 +25,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
@@ -89,6 +90,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	signals.exitOnQuit(queue)
 	level := &slog.LevelVar{}
 	logger := f.logger(queue, level)
+	f.inputs.Beats = beatprobe.NewRegistry()
 	first := make(chan loadResult, 1)
 	start := &starter{flags: f, paths: paths, hung: previous.Restarts > 0, plugins: func() *handlers.Plugins {
 		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
@@ -110,7 +112,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, jobs: make(chan *job)}
+	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, jobs: make(chan *job)}
 	d.logRestart()
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is told nothing", "error", err)

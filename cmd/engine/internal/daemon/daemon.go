@@ -22,6 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
@@ -65,6 +66,8 @@ type daemon struct {
 	gateways   *gateway.Gateways
 	notifiers  *notify.Notifiers
 	probes     *blackbox.Server
+	beats      *beatprobe.Registry
+	datagrams  *beatprobe.Receiver            // of beats; nil for none
 	state      *store.Store                   // nil for none
 	statePath  string                         // absolute, of the file that a symbolic link names
 	left       store.Restored                 // by the previous engine, until it is applied
@@ -115,6 +118,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	d.notifiers = notify.New(notify.Config{Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified})
 	d.probes = blackbox.New(d.engine)
 	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
+	d.beats.Configure(beatprobe.RegistryConfig{Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, Changed: d.markBeat})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
@@ -147,6 +151,9 @@ func (d *daemon) close() (err error) {
 		err = d.listener.Close()
 	}
 	d.control.Close()
+	if d.datagrams != nil {
+		err = errors.Join(err, d.datagrams.Close())
+	}
 	if d.state != nil {
 		err = errors.Join(err, d.state.Close())
 	}
@@ -166,6 +173,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engi
 			return changes, err
 		}
 		d.keepTargets(func(target string) bool { _, kept := units[target]; return kept })
+		d.beats.Apply(set)
 		return changes, d.restarts.Apply(units)
 	})
 }
@@ -183,6 +191,7 @@ func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (eng
 		}
 		countKept(&changes, c)
 		d.forgetTargets(c.Removed.Targets)
+		d.beats.Change(set, c.Removed.Probes)
 		return changes, d.restarts.Change(units, c.Removed.Targets)
 	})
 }
@@ -300,6 +309,12 @@ func groupRules(c *config.Config) map[string]group.Rule {
 // listen makes the API, opens its listener, if one is configured, and writes --address-file. Then
 // it opens the control socket.
 func (d *daemon) listen() (err error) {
+	if d.settings.Beats != nil {
+		if d.datagrams, err = d.beats.Listen(context.Background(), d.settings.Beats.Listen); err != nil {
+			return err
+		}
+		d.log.Info("listening for beats", "udp", d.datagrams.Addr().String())
+	}
 	c := httpapi.Config{
 		Engine: d.engine,
 		Metrics: prom.New(prom.Config{
@@ -307,7 +322,7 @@ func (d *daemon) listen() (err error) {
 			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
 			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
-			DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats,
+			DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats, Beats: d.beats,
 		}).Handler(),
 		Probe:        d.probes,
 		Groups:       d.groups,
@@ -321,6 +336,7 @@ func (d *daemon) listen() (err error) {
 		Pause:        d.pause,
 		Maintenances: d.maintenances,
 		DroppedLines: d.outputs.Dropped,
+		Beats:        d.beats,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
 	}
@@ -405,6 +421,10 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	parts.Go(func() error { return d.groups.Run(serving) })
 	parts.Go(func() error { return d.pauses.Run(serving) })
+	parts.Go(func() error { d.beats.Run(serving); return nil })
+	if d.datagrams != nil {
+		parts.Go(func() error { d.datagrams.Run(serving); return nil })
+	}
 	parts.Go(func() error { return d.gateways.Run(serving) })
 	parts.Go(func() error { return d.notifiers.Run(serving) })
 	d.manager.notify(isReady)
@@ -412,7 +432,7 @@ func (d *daemon) run(ctx context.Context) error {
 	parts.Go(func() error { d.warnOfAbandoned(running); return nil })
 	if d.state != nil {
 		parts.Go(func() error {
-			d.state.Run(serving, d.engine, stateValues{d.restarts, d.pauses, d.engine, d.notifiers, &d.located})
+			d.state.Run(serving, d.engine, stateValues{d.restarts, d.pauses, d.engine, d.notifiers, d.beats, &d.located})
 			return nil
 		})
 		parts.Go(func() error { d.endSurvivors(running); return nil })

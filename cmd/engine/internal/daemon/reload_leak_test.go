@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
@@ -43,7 +44,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 		}
 	}
 	write("steady.wasm", module)
-	d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
+	d := &daemon{flags: &flags{}, beats: beatprobe.NewRegistry(), paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
 	defer d.queue.Close(time.Minute)
 	load := func(n int) (r loadResult) {
 		write("sonde.hcl", fmt.Appendf(nil, `

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/restart"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/engine"
@@ -36,6 +37,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 		d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard)}
 		defer d.queue.Close(flushTimeout)
 		d.signals = &signals{stop: make(chan os.Signal, 2)}
+		d.beats = beatprobe.NewRegistry()
 		d.groups = group.New(group.Config{Engine: d.engine})
 		d.pauses = pause.New(pause.Config{Engine: d.engine})
 		d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})

@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
@@ -159,6 +160,7 @@ func (d *daemon) resume(c *config.Config, set probe.Set, units map[string]restar
 	if err := d.maintain(c, labelsOf(set, units)); err != nil {
 		return engine.Changes{}, err
 	}
+	defer func() { d.beats.Apply(set); d.beats.ForgetRestored() }()
 	if d.state == nil {
 		return d.engine.Apply(set)
 	}
@@ -172,6 +174,7 @@ func (d *daemon) resume(c *config.Config, set probe.Set, units map[string]restar
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
 	}
+	d.restoreBeats(state)
 	restored := d.restored(state)
 	d.addSurvivors(restored, units)
 	instances := d.restarts.Restore(restored)
@@ -202,6 +205,7 @@ const (
 	keySpent    = "spent"     // the times of restarts that count for the budget
 	keyHistory  = "history/"  // and a target: its []engine.Transition
 	keyOutcomes = "outcomes/" // and a target: the outcomes of its probes, by ID
+	keyBeat     = "beat/"     // and a target: its value of a beatprobe.Registry
 
 	keyProcesses = "processes" // a location
 	keyStopped   = "stopped"   // by target: a restart.Stopped
@@ -370,6 +374,7 @@ type stateValues struct {
 	pauses    *pause.Keeper
 	engine    *engine.Engine
 	notifiers *notify.Notifiers
+	beats     *beatprobe.Registry
 	located   *atomic.Pointer[[]byte] // the location of the directory of processes; nil without one
 }
 
@@ -401,6 +406,9 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 	if strings.HasPrefix(key, notify.KeyPrefix) {
 		return v.notifiers.Value(key)
 	}
+	if target, ok := strings.CutPrefix(key, keyBeat); ok {
+		return v.beats.Value(target)
+	}
 	m, ok := v.restarts.Memory(strings.TrimPrefix(key, keyRestarts))
 	return marshal(m), ok
 }
@@ -425,6 +433,11 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 		}
 		for key, value := range v.notifiers.Values() {
 			if !yield(key, value) {
+				return
+			}
+		}
+		for _, target := range v.beats.Targets() {
+			if value, ok := v.beats.Value(target); ok && !yield(keyBeat+target, value) {
 				return
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
@@ -30,7 +31,7 @@ import (
 // that packages restart and wasmhost declare.
 func Options() config.Options {
 	return config.Options{
-		Handlers: Builtin(),
+		Handlers: Builtin(nil),
 		Drivers: map[string]config.Driver{
 			"process": processDriver(),
 			"restart": restartDriver(),
@@ -69,9 +70,10 @@ func checkProcess(c process.Config, engine config.Context) error {
 	return probe.FieldErrorf("adopt", "needs a state file: set state in the engine block")
 }
 
-// Builtin returns the built-in handler blocks by name.
-func Builtin() map[string]config.Handler {
+// Builtin returns the built-in handler blocks by name. Beats receives the beats of their targets; nil
+// without an engine.
+func Builtin(beats *beatprobe.Registry) map[string]config.Handler {
 	exec, http, tcp := config.Of(execprobe.New), config.Of(httpprobe.New), config.Of(tcpprobe.New)
 	http.Warn, tcp.Warn = warnOfHTTP, warnOfTCP
-	return map[string]config.Handler{"exec": exec, "http": http, "tcp": tcp}
+	return map[string]config.Handler{"beat": config.Of(beats.New), "exec": exec, "http": http, "tcp": tcp}
 }

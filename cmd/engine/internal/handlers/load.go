@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -20,6 +21,9 @@ type Inputs struct {
 
 	// AllowEmpty permits a configuration without targets.
 	AllowEmpty bool
+
+	// Beats receives the beats of targets; nil without an engine.
+	Beats *beatprobe.Registry
 
 	// LookUp has programs, directories and users looked up on this machine: one that does not
 	// exist is a warning. An engine does not wait for that, since a disk or a directory of
@@ -65,6 +69,7 @@ func (in *Inputs) Given() []string {
 // Parse parses sources that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
 	o := Options()
+	o.Handlers = Builtin(in.Beats)
 	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
 	o.Describe = p.Describe
 	if p.Inputs != nil {

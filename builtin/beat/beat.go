@@ -1,0 +1,136 @@
+// Package beatprobe is the beat handler: a target says itself that it works, by beats that it
+// sends over HTTP or UDP, and an attempt looks at the last one.
+//
+// A Registry receives the beats of all targets. What the engine may have missed itself is never
+// held against a target: see judge.go.
+//
+//	beat.go         Config, New and Handler
+//	judge.go        what an attempt makes of the last beat
+//	report.go       Report: what a beat says
+//	registry.go     Registry: the last beat of each target, and who may send it
+//	interruption.go times in which the engine may have missed beats
+//	saved.go        what is kept for the next engine
+//	datagram.go     the form of a beat in a datagram
+//	receiver.go     Receiver: datagrams
+//	drops_linux.go  how many datagrams the system has dropped
+package beatprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config is a beat block.
+type Config struct {
+	Every time.Duration `hcl:"every" doc:"time between two beats" min:"1s" max:"8784h"`
+	Grace time.Duration `hcl:"grace,optional,nonzero" doc:"how much later than every a beat may come. If the engine was interrupted, beats that were due up to grace earlier may have been missed" default:"a quarter of every" min:"1ms" max:"8784h"`
+	Token string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
+}
+
+// MinEvery is the smallest Config.Every: an engine may be late by a second itself.
+const MinEvery = time.Second
+
+// withDefaults returns c with the default of grace.
+func (c Config) withDefaults() Config {
+	if c.Grace == 0 {
+		c.Grace = c.Every / 4
+	}
+	return c
+}
+
+// check returns what is wrong with a Config whose defaults are set.
+func (c Config) check() error {
+	var wrong probe.FieldErrors
+	if c.Every < MinEvery || c.Every > probe.MaxDuration {
+		wrong.Add("every", "is %v; it must be from %v to %v", c.Every, MinEvery, probe.MaxDuration)
+	}
+	if c.Grace < time.Millisecond || c.Grace > probe.MaxDuration {
+		wrong.Add("grace", "is %v; it must be from %v to %v", c.Grace, time.Millisecond, probe.MaxDuration)
+	}
+	return errors.Join(wrong.Err(), checkToken(c.Token))
+}
+
+// checkToken returns what is wrong with a token. It is not a probe.FieldError, since what is wrong
+// with a sensitive field is not shown.
+func checkToken(token string) error {
+	switch problem := listener.Token(token).Problem(); {
+	case token == "":
+		return errors.New("token must not be empty")
+	case problem != "":
+		return errors.New("token " + problem)
+	}
+	return nil
+}
+
+// Handler looks at the last beat of a target. It is safe for concurrent use by multiple
+// goroutines.
+type Handler struct {
+	config   Config
+	registry *Registry // nil: there is no engine
+}
+
+// New returns a handler whose beats the registry receives; without one (nil) the outcome of each
+// attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields, or about the
+// token.
+func (r *Registry) New(c Config) (*Handler, error) {
+	c = c.withDefaults()
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return &Handler{config: c, registry: r}, nil
+}
+
+// CheckSibling returns what is wrong with two beat probes of the same target.
+func (h *Handler) CheckSibling(other probe.Handler) error {
+	if o, ok := other.(*Handler); ok && o.config.Token != h.config.Token {
+		return errors.New("token differs from that of another beat block of the target: beats are those of a target, write another target for another sender")
+	}
+	return nil
+}
+
+// CheckRule returns which arguments of a probe have no effect with a beat block, as errors of
+// fields.
+func (h *Handler) CheckRule(r probe.Rule) error {
+	var wrong probe.FieldErrors
+	if r.WarnAfter != 0 {
+		wrong.Add("warn_after", "has no effect on a beat, since an attempt only looks at the last one")
+	}
+	if r.FailAfter != 0 {
+		wrong.Add("fail_after", "has no effect on a beat, since an attempt only looks at the last one")
+	}
+	if r.Policy == probe.PolicyEvidence {
+		wrong.Add("policy", "must be runs for a beat: attempts that look at the same beat are not independent")
+	}
+	return wrong.Err()
+}
+
+// Probe looks at the last beat. It does not wait.
+func (h *Handler) Probe(_ context.Context, t probe.Target) probe.Result { return h.look(t) }
+
+// Step implements nonblock.Stepper: an attempt needs no goroutine.
+func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
+	a.Result = h.look(a.Target)
+	return nonblock.StepDone
+}
+
+func (h *Handler) look(t probe.Target) probe.Result {
+	if h.registry == nil {
+		return unheard("only a running engine receives beats: ask it with sonde explain")
+	}
+	s, ok := h.registry.sighting(t)
+	if !ok {
+		return unheard("the engine does not receive the beats of the target yet")
+	}
+	return s.judge(h.config.Every, h.config.Grace)
+}
+
+// unheard is the result of an attempt at a time when no beat need have come.
+func unheard(format string, a ...any) probe.Result {
+	return probe.Result{Reason: probe.ReasonNoBeatDue, Detail: fmt.Sprintf(format, a...), NoRetry: true}
+}

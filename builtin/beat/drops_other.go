@@ -1,0 +1,6 @@
+//go:build !linux || 386 || s390x
+
+package beatprobe
+
+// drops is not known on this system.
+func drops(uintptr) (n uint64, ok bool) { return 0, false }

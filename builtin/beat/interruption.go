@@ -1,0 +1,150 @@
+package beatprobe
+
+import (
+	"fmt"
+	"time"
+)
+
+const (
+	lookPeriod = margin / 2 // how often the registry looks for interruptions
+	logPause   = 10 * time.Second
+)
+
+// listening knows since when the engine has heard all beats. The zero listening has heard none.
+type listening struct {
+	looked  int64 // when it was last looked for interruptions; 0: nobody has listened yet
+	all     int64 // since when no beat was missed
+	udp     int64 // since when no datagram was missed
+	latest  int64 // the latest time that the wall clock has shown, in nanoseconds since 1970
+	dropped uint64
+
+	isSetBack  bool // the wall clock was set back, and has not caught up yet
+	isIsolated bool
+
+	interruptions uint64
+	lastLog       int64
+}
+
+// look finds out whether the process was stopped or short of processor time, or the wall clock was
+// set back. Nobody was served in such a time, and a datagram with a time that was used before
+// is taken for a replayed one until the clock has caught up. It returns what was found.
+func (l *listening) look(now, wall int64) (why string) {
+	switch gap := now - l.looked; {
+	case l.looked == 0:
+		l.all = now
+	case gap > int64(margin):
+		l.all = now
+		why = "the engine was stopped, or short of processor time, for " + brief(time.Duration(gap))
+	}
+	l.looked = now
+	wasSetBack := l.isSetBack
+	if l.isSetBack = wall < l.latest-int64(margin); l.isSetBack {
+		l.udp = now
+	}
+	if l.isSetBack && !wasSetBack {
+		why = "the clock of this machine was set back by " + brief(time.Duration(l.latest-wall))
+	}
+	l.latest = max(l.latest, wall)
+	if why != "" {
+		l.interruptions++
+	}
+	return why
+}
+
+// since returns since when the beats of a target were heard, by the way that it uses.
+func (l *listening) since(byUDP bool) int64 {
+	if byUDP {
+		return max(l.all, l.udp)
+	}
+	return l.all
+}
+
+// mayLog reports whether a log line about an interruption may be written. There may be many.
+func (l *listening) mayLog(now int64) bool {
+	if l.lastLog != 0 && now-l.lastLog < int64(logPause) {
+		return false
+	}
+	l.lastLog = now
+	return true
+}
+
+// Interrupted says that beats of any target may have been missed until now, and why: a listener
+// has lacked descriptors, for example. It does not block.
+func (r *Registry) Interrupted(why string) {
+	r.interrupted(why, func(l *listening, now int64) { l.all = now })
+}
+
+// interruptedUDP is Interrupted for datagrams.
+func (r *Registry) interruptedUDP(why string) {
+	r.interrupted(why, func(l *listening, now int64) { l.udp = now })
+}
+
+func (r *Registry) interrupted(why string, note func(*listening, int64)) {
+	r.recordsMu.Lock()
+	now := r.clock.now()
+	note(&r.listening, now)
+	r.listening.interruptions++
+	mayLog := r.listening.mayLog(now)
+	r.recordsMu.Unlock()
+	if mayLog {
+		r.logInterruption(why)
+	}
+}
+
+func (r *Registry) logInterruption(why string) {
+	r.log.Warn("beats may have been missed: a beat that is missing for that time is not held against its target", "reason", why)
+}
+
+// startUDP says that datagrams are received from now on.
+func (r *Registry) startUDP() {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	r.listening.udp = r.clock.now()
+}
+
+// setDropped says how many datagrams the system has dropped so far. One goroutine calls it.
+func (r *Registry) setDropped(n uint64) {
+	r.recordsMu.Lock()
+	before := r.listening.dropped
+	r.recordsMu.Unlock()
+	if n > before {
+		r.interrupted(fmt.Sprintf("the system has dropped %d datagrams, since they came faster than they were read", n-before), func(l *listening, now int64) { l.udp, l.dropped = now, n })
+	}
+}
+
+// setIsolated says whether the engine is cut off from its targets now.
+func (r *Registry) setIsolated(isIsolated bool) {
+	r.recordsMu.Lock()
+	was := r.listening.isIsolated
+	r.listening.isIsolated = isIsolated
+	if isIsolated {
+		r.listening.all = r.clock.now()
+	}
+	r.recordsMu.Unlock()
+	if isIsolated && !was {
+		r.Interrupted("the engine is isolated: no target answers it")
+	}
+}
+
+// look looks for interruptions, and logs what it finds.
+func (r *Registry) look() {
+	if r.config.Isolated != nil {
+		r.setIsolated(r.config.Isolated())
+	}
+	r.recordsMu.Lock()
+	why := r.observe()
+	r.recordsMu.Unlock()
+	if why != "" {
+		r.logInterruption(why)
+	}
+}
+
+// observe looks at the clocks, and returns what is to be logged. It needs recordsMu.
+func (r *Registry) observe() (log string) {
+	now := r.clock.now()
+	why := r.listening.look(now, time.Now().UnixNano())
+	if why != "" && r.listening.mayLog(now) {
+		return why
+	}
+	return ""
+}

@@ -1,0 +1,90 @@
+package beatprobe
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// margin is how late the engine may be itself, to read a beat or to notice that it was stopped.
+// Each deadline is so much later.
+const margin = time.Second
+
+// sighting is what is known of the beats of a target at one time. Times are those of a clock; 0
+// stands for none.
+type sighting struct {
+	now      int64
+	expected int64 // since when there should be beats: of this instance, by this configuration
+	heard    int64 // since when the engine has listened without an interruption
+	last     int64 // when the last beat came that is not Started
+	report   Report
+}
+
+// judge returns the result of an attempt. It depends on nothing but its arguments.
+//
+// The next beat is due every and grace after the last one, or after the instance has started. An
+// interruption excuses a target from that if a beat may have been due in it: then it has the same
+// time again from the end of the interruption. A beat is due grace before every at the earliest,
+// so that an interruption in the midst of a long wait for the next beat excuses nothing.
+func (s sighting) judge(every, grace time.Duration) probe.Result {
+	has := s.last > 0 && s.last >= s.expected
+	from := s.expected
+	if has {
+		from = s.last
+	}
+	excused := s.heard > from && (!has || s.heard >= from+int64(every-grace))
+	limit := int64(every + grace + margin)
+	ago := time.Duration(s.now - s.last)
+	switch {
+	case has && s.report.Status == Failed && !excused:
+		return s.failed(ago)
+	case has && s.report.Status == OK && s.now <= s.last+limit:
+		return probe.Succeed("last beat " + brief(ago) + " ago")
+	case excused:
+		from = s.heard
+	}
+	if left := from + limit - s.now; left >= 0 {
+		return s.awaited(has, excused, time.Duration(left))
+	}
+	return s.missed(has, ago, every, grace)
+}
+
+// failed is the result after a beat that reports a failure.
+func (s sighting) failed(ago time.Duration) probe.Result {
+	text := "the target has reported a failure " + brief(ago) + " ago"
+	if s.report.Exit != 0 {
+		text += fmt.Sprintf(", exit status %d", s.report.Exit)
+	}
+	if s.report.Detail != "" {
+		text += ": " + s.report.Detail
+	}
+	return probe.Fail(probe.ReasonBeatFailed, "%s", text)
+}
+
+// awaited is the result while no beat need have come.
+func (s sighting) awaited(has, excused bool, left time.Duration) probe.Result {
+	switch {
+	case excused && has:
+		return unheard("last beat %s ago; the engine may have missed one since, and waits for another %s", brief(time.Duration(s.now-s.last)), brief(left))
+	case excused:
+		return unheard("no beat since the engine listens; it waits for another %s", brief(left))
+	}
+	return unheard("no beat yet; the first one is due in %s", brief(left))
+}
+
+func (s sighting) missed(has bool, ago, every, grace time.Duration) probe.Result {
+	expected := fmt.Sprintf("one is expected every %s, %s later at most", brief(every), brief(grace))
+	if !has {
+		return probe.Fail(probe.ReasonBeatMissed, "no beat for %s, since they are expected; %s", brief(time.Duration(s.now-s.expected)), expected)
+	}
+	return probe.Fail(probe.ReasonBeatMissed, "last beat %s ago; %s", brief(ago), expected)
+}
+
+// brief returns a duration for people: to the second if it is longer.
+func brief(d time.Duration) string {
+	if d = max(d, 0); d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

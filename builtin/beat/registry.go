@@ -1,0 +1,448 @@
+package beatprobe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// RegistryConfig configures a Registry. The zero value is valid.
+type RegistryConfig struct {
+	Logger *slog.Logger // a Warn line when beats may have been missed, and for beats that are rejected, each every ten seconds at most; default: none
+
+	// Isolated reports whether the engine is cut off from its targets: then beats are missed too.
+	// It must not block. Default: it never is.
+	Isolated func() bool
+
+	// Changed is called when the value of a target in the state file has changed: see Value. It
+	// must not block. Default: nothing.
+	Changed func(target string)
+}
+
+// Registry has the last beat of each target with a beat block. Its methods are safe for
+// concurrent use by multiple goroutines.
+type Registry struct {
+	config RegistryConfig
+	log    *slog.Logger
+	clock  clock
+	woken  chan struct{} // capacity 1: there may be records now
+
+	recordsMu  sync.Mutex // guards all below
+	records    map[string]*record
+	restored   map[string]saved // of targets without a record yet
+	listening  listening
+	stats      Stats
+	rejectedAt int64 // when a line about rejected beats was logged
+}
+
+// Stats is a copy of a Registry's counters.
+type Stats struct {
+	Targets       int    // that beats are expected of
+	HTTP, UDP     uint64 // beats that were accepted
+	Denied        uint64 // beats that were rejected: not of this form, without the token of a target, or not signed with it
+	Replayed      uint64 // datagrams with a time that is not after that of an earlier one
+	TooMany       uint64 // beats that came too soon after another one of the target
+	Dropped       uint64 // datagrams that the system has dropped
+	Interruptions uint64 // how often beats may have been missed
+}
+
+// record is what is known of the beats of a target. There may be many: it is small.
+type record struct {
+	token    string
+	probes   []binding
+	every    time.Duration // the shortest of all probes
+	added    int64         // when the target was added, or this engine has started, if the target is restored
+	expected int64         // since when there should be beats, by the configuration
+
+	last      int64 // when the last beat came that is not Started; 0 for none
+	lastWall  int64 // the same, in nanoseconds since 1970
+	started   int64 // when the run began that goes on; 0 for none
+	took      time.Duration
+	any       int64  // when the last beat of any status came
+	sent      uint64 // time in the last datagram
+	saved     int64  // when the value in the state file was last changed
+	detail    string
+	status    Status
+	anyStatus Status // of the beat at any
+	exit      uint8
+	byUDP     bool // the last beat was a datagram
+	fromFile  bool // the last beat came before this engine has started
+}
+
+// binding is a probe that goes by the beats of a target.
+type binding struct {
+	kind   probe.Kind
+	name   string
+	config Config
+}
+
+// NewRegistry returns a Registry without targets.
+func NewRegistry() *Registry {
+	r := &Registry{clock: newClock(), woken: make(chan struct{}, 1), records: map[string]*record{}, restored: map[string]saved{}}
+	r.Configure(RegistryConfig{})
+	return r
+}
+
+// Configure sets the configuration, whose parts may be known only after handlers were made. It must
+// not be called concurrently with other methods, apart from New.
+func (r *Registry) Configure(c RegistryConfig) {
+	if c.Changed == nil {
+		c.Changed = func(string) {}
+	}
+	r.config, r.log = c, cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+}
+
+// Run looks for times in which beats may have been missed, until ctx is done.
+func (r *Registry) Run(ctx context.Context) {
+	ticker := time.NewTicker(lookPeriod)
+	defer ticker.Stop()
+	for {
+		var tick <-chan time.Time
+		if r.Stats().Targets > 0 {
+			tick = ticker.C
+		}
+		select {
+		case <-tick:
+			r.look()
+		case <-r.woken:
+		case <-ctx.Done():
+			r.markUnsaved()
+			return
+		}
+	}
+}
+
+// Apply makes the targets of a set those whose beats are received.
+func (r *Registry) Apply(set probe.Set) {
+	r.recordsMu.Lock()
+	var gone []probe.ID
+	for target, rec := range r.records {
+		for _, b := range rec.probes {
+			if id := (probe.ID{Target: target, Kind: b.kind, Name: b.name}); !isBeat(set[id]) {
+				gone = append(gone, id)
+			}
+		}
+	}
+	r.recordsMu.Unlock()
+	r.Change(set, gone)
+}
+
+func isBeat(p probe.Probe) bool { _, ok := p.Handler.(*Handler); return ok }
+
+// Change removes probes, and adds those of a set or replaces them.
+func (r *Registry) Change(set probe.Set, removed []probe.ID) {
+	for _, target := range r.change(set, removed) {
+		r.config.Changed(target)
+	}
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
+}
+
+// change is Change, and returns the targets that have no probe left. Records without probes are
+// deleted in the end only: a target whose probe is replaced by another keeps the time of its last
+// datagram.
+func (r *Registry) change(set probe.Set, removed []probe.ID) (gone []string) {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	if len(r.records) == 0 {
+		r.listening.looked = 0 // Run does not look without targets
+	}
+	touched := map[string]*record{}
+	unbind := func(id probe.ID) {
+		if rec := r.records[id.Target]; rec != nil {
+			rec.probes = slices.DeleteFunc(rec.probes, binding{kind: id.Kind, name: id.Name}.isSame)
+			touched[id.Target] = rec
+		}
+	}
+	for _, id := range removed {
+		unbind(id)
+	}
+	for id, p := range set {
+		if h, ok := p.Handler.(*Handler); ok {
+			r.bind(id, h.config)
+		} else {
+			unbind(id)
+		}
+	}
+	for target, rec := range touched {
+		if rec.update(); len(rec.probes) == 0 {
+			delete(r.records, target)
+			gone = append(gone, target)
+		}
+	}
+	return gone
+}
+
+// bind has a probe go by the beats of its target. With other settings the target has as much time
+// for the next beat as at first. It needs recordsMu.
+func (r *Registry) bind(id probe.ID, c Config) {
+	rec := r.records[id.Target]
+	if rec == nil {
+		rec = &record{added: r.clock.now()}
+		r.records[id.Target] = rec
+		if s, ok := r.restored[id.Target]; ok {
+			s.restore(rec, &r.clock)
+			delete(r.restored, id.Target)
+		}
+	}
+	b := binding{id.Kind, id.Name, c}
+	i := slices.IndexFunc(rec.probes, b.isSame)
+	switch {
+	case i < 0:
+		rec.probes = append(rec.probes, b)
+	case rec.probes[i].config == c:
+		return
+	default:
+		rec.probes[i] = b
+	}
+	if !rec.fromFile || i >= 0 {
+		rec.expected = r.clock.now()
+	}
+	rec.token = c.Token
+	rec.update()
+}
+
+func (b binding) isSame(other binding) bool { return b.kind == other.kind && b.name == other.name }
+
+// update computes what follows from the probes.
+func (rec *record) update() {
+	rec.every = probe.MaxDuration
+	for _, b := range rec.probes {
+		rec.every = min(rec.every, b.config.Every)
+	}
+}
+
+// The errors of Registry.Beat.
+var (
+	ErrDenied  = errors.New("there is no target of this name that expects beats with this token")
+	ErrTooMany = errors.New("the target sends more than ten beats a second")
+)
+
+// minDistance is the time between two beats of a target with the same status.
+const minDistance = 100 * time.Millisecond
+
+// noToken is compared where there is no record, so that its absence takes as long as a wrong token.
+const noToken = "no target has this token"
+
+// Allows reports whether a token is that of a target, and counts a token that is not. How long that
+// takes depends neither on how much of the token is right nor on whether there is such a target.
+func (r *Registry) Allows(target, token string) bool {
+	r.recordsMu.Lock()
+	rec, want := r.records[target], noToken
+	if rec != nil {
+		want = rec.token
+	}
+	r.recordsMu.Unlock()
+	if listener.Token(want).Matches(token) && rec != nil {
+		return true
+	}
+	r.recordsMu.Lock()
+	r.stats.Denied++
+	r.recordsMu.Unlock()
+	return false
+}
+
+// Beat takes a beat of a target that was sent with a token, as over HTTP. An error is ErrDenied or
+// ErrTooMany; then the beat changes nothing.
+func (r *Registry) Beat(target, token string, report Report) error {
+	if !r.Allows(target, token) {
+		return ErrDenied
+	}
+	r.recordsMu.Lock()
+	rec := r.records[target]
+	if rec == nil || rec.token != token { // a reload came in between
+		r.recordsMu.Unlock()
+		return ErrDenied
+	}
+	now := r.clock.now()
+	if rec.isTooSoon(report, now) {
+		r.stats.TooMany++
+		r.recordsMu.Unlock()
+		return ErrTooMany
+	}
+	r.stats.HTTP++
+	isChanged := rec.take(report, now)
+	rec.byUDP = false
+	r.recordsMu.Unlock()
+	if isChanged {
+		r.config.Changed(target)
+	}
+	return nil
+}
+
+// receive takes a datagram.
+func (r *Registry) receive(packet []byte) {
+	d, err := parseDatagram(packet)
+	if err != nil {
+		r.reject(func(s *Stats) { s.Denied++ }, err.Error(), "")
+		return
+	}
+	r.recordsMu.Lock()
+	rec, token := r.records[d.target], noToken
+	if rec != nil {
+		token = rec.token
+	}
+	r.recordsMu.Unlock()
+	if !d.isSignedWith(token) || rec == nil {
+		r.reject(func(s *Stats) { s.Denied++ }, "not signed with the token of a target", "")
+		return
+	}
+	r.recordsMu.Lock()
+	now := r.clock.now()
+	if rec = r.records[d.target]; rec == nil || rec.token != token { // a reload came in between
+		r.recordsMu.Unlock()
+		return
+	}
+	if wall := time.Now().UnixNano(); d.time <= max(rec.sent, rec.floor(now, wall)) {
+		r.recordsMu.Unlock()
+		r.reject(func(s *Stats) { s.Replayed++ }, "replayed, or made before the target was added or the engine has started, by the clock of the sender", d.target)
+		return
+	}
+	rec.sent = d.time
+	if rec.isTooSoon(d.report, now) {
+		r.stats.TooMany++
+		r.recordsMu.Unlock()
+		return
+	}
+	r.stats.UDP++
+	isChanged := rec.take(d.report, now)
+	rec.byUDP = true
+	isChanged = isChanged || int64(rec.sent) > time.Now().UnixNano() // the next engine would take it for a new one
+	r.recordsMu.Unlock()
+	if isChanged {
+		r.config.Changed(d.target)
+	}
+}
+
+// floor returns when the target was added, by the wall clock as it is set now. Datagrams that were made
+// before may have counted already: for the target before it was removed, or in an engine before this
+// one, which could not save that.
+func (rec *record) floor(now, wall int64) uint64 { return uint64(max(wall-(now-rec.added), 0)) }
+
+// reject counts a beat that changes nothing, and logs it, unless one was logged shortly before.
+// Strangers can send any number of them.
+func (r *Registry) reject(count func(*Stats), why, target string) {
+	r.recordsMu.Lock()
+	count(&r.stats)
+	now := r.clock.now()
+	mayLog := r.rejectedAt == 0 || now-r.rejectedAt >= int64(logPause)
+	if mayLog {
+		r.rejectedAt = now
+	}
+	denied, replayed := r.stats.Denied, r.stats.Replayed
+	r.recordsMu.Unlock()
+	if mayLog {
+		r.log.Warn("beat rejected", "reason", why, "target", target, "denied_so_far", denied, "replayed_so_far", replayed)
+	}
+}
+
+// isTooSoon reports whether a beat says nothing new, so soon after the last one.
+func (rec *record) isTooSoon(report Report, now int64) bool {
+	return rec.any != 0 && now-rec.any < int64(minDistance) && rec.anyStatus == report.Status
+}
+
+// take takes a beat, and reports whether it has to be saved.
+func (rec *record) take(report Report, now int64) (isChanged bool) {
+	report = report.cleaned()
+	rec.any, rec.anyStatus = now, report.Status
+	if report.Status == Started {
+		rec.started = now
+		return false
+	}
+	isChanged = rec.status != report.Status || rec.every >= savePeriod || now-rec.saved >= int64(savePeriod)
+	rec.took = 0
+	if rec.started != 0 {
+		rec.took = time.Duration(now - rec.started)
+	}
+	rec.last, rec.lastWall, rec.started, rec.fromFile = now, time.Now().UnixNano(), 0, false
+	rec.status, rec.exit, rec.detail = report.Status, report.Exit, report.Detail
+	if isChanged {
+		rec.saved = now
+	}
+	return isChanged
+}
+
+// Last is what people may see of the last beat of a target.
+type Last struct {
+	At     time.Time // zero: there was none
+	Report Report
+	Took   time.Duration // of the run that it has ended; 0 if its start is not known
+	Begun  time.Time     // when the run began that goes on; zero: none does, or its start is not known
+}
+
+// Last returns the last beat of a target, and false for a target without a beat block.
+func (r *Registry) Last(target string) (l Last, ok bool) {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	rec := r.records[target]
+	if rec == nil {
+		return Last{}, false
+	}
+	if rec.last != 0 {
+		l = Last{At: time.Unix(0, rec.lastWall), Report: Report{rec.status, rec.exit, rec.detail}, Took: rec.took}
+	}
+	if rec.started != 0 {
+		l.Begun = r.clock.time(rec.started)
+	}
+	return l, true
+}
+
+// Stats returns a copy of the counters.
+func (r *Registry) Stats() Stats {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	s := r.stats
+	s.Targets, s.Dropped, s.Interruptions = len(r.records), r.listening.dropped, r.listening.interruptions
+	return s
+}
+
+// sighting returns what is known for an attempt at a target now.
+func (r *Registry) sighting(t probe.Target) (s sighting, ok bool) {
+	r.recordsMu.Lock()
+	why := r.observe()
+	rec := r.records[t.Name]
+	if ok = rec != nil; ok {
+		now := r.clock.now()
+		s = sighting{now: now, expected: max(rec.expected, min(r.clock.at(t.Since), now)), heard: r.listening.since(rec.byUDP || rec.last == 0)}
+		if !rec.fromFile || rec.every >= savePeriod { // otherwise the file may lack the last one
+			s.last, s.report = rec.last, Report{rec.status, rec.exit, rec.detail}
+		}
+	}
+	r.recordsMu.Unlock()
+	if why != "" {
+		r.logInterruption(why)
+	}
+	return s, ok
+}
+
+// clock counts nanoseconds since 1970 as the wall clock showed them when it was made, and goes on by
+// the monotonic clock. 0 stands for no time.
+type clock struct {
+	zero time.Time
+	nano int64
+}
+
+func newClock() clock {
+	now := time.Now()
+	return clock{now, now.UnixNano()}
+}
+
+func (c *clock) now() int64 { return c.nano + int64(time.Since(c.zero)) }
+
+func (c *clock) at(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return c.nano + int64(t.Sub(c.zero))
+}
+
+func (c *clock) time(at int64) time.Time { return c.zero.Add(time.Duration(at - c.nano)) }

@@ -1,0 +1,95 @@
+package beatprobe
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// savePeriod is how often the value of a target that sends beats more often is saved: what is lost
+// matters little to it, since after a restart it has the time for another beat.
+const savePeriod = 10 * time.Minute
+
+// saved is what the next engine has to know of a target: when its last beat came, so that a job that
+// runs once a day is missed in time, and the time in its last datagram.
+type saved struct {
+	At     int64         `json:"at"` // in nanoseconds since 1970
+	Status Status        `json:"status"`
+	Exit   uint8         `json:"exit,omitempty"`
+	Detail string        `json:"detail,omitempty"`
+	Took   time.Duration `json:"took,omitempty"`
+	Sent   uint64        `json:"sent,omitempty"`
+	ByUDP  bool          `json:"udp,omitempty"`
+}
+
+// Value returns the value of a target for the state file, and false if there is none.
+func (r *Registry) Value(target string) ([]byte, bool) {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	rec := r.records[target]
+	if rec == nil || rec.last == 0 {
+		return nil, false
+	}
+	text, _ := json.Marshal(saved{rec.lastWall, rec.status, rec.exit, rec.detail, rec.took, rec.sent, rec.byUDP}) // has no error
+	return text, true
+}
+
+// Targets returns the names of all targets that have a Value.
+func (r *Registry) Targets() []string {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	all := make([]string, 0, len(r.records))
+	for target, rec := range r.records {
+		if rec.last != 0 {
+			all = append(all, target)
+		}
+	}
+	return all
+}
+
+// Restore takes a Value of an earlier engine, before the target is added. Shift is by how much the
+// wall clock was set since then.
+func (r *Registry) Restore(target string, value []byte, shift time.Duration) error {
+	var s saved
+	if err := json.Unmarshal(value, &s); err != nil {
+		return err
+	}
+	s.At += int64(shift)
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	r.restored[target] = s
+	return nil
+}
+
+// ForgetRestored forgets what was restored for targets that do not exist.
+func (r *Registry) ForgetRestored() {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	clear(r.restored)
+}
+
+func (s saved) restore(rec *record, c *clock) {
+	if s.At <= 0 || s.Status != OK && s.Status != Failed {
+		return
+	}
+	age := max(time.Since(time.Unix(0, s.At)), 0)
+	rec.added = c.nano
+	rec.last, rec.lastWall, rec.fromFile = c.now()-int64(age), s.At, true
+	rec.status, rec.exit, rec.detail, rec.took, rec.sent, rec.byUDP = s.Status, s.Exit, s.Detail, s.Took, s.Sent, s.ByUDP
+	rec.saved = rec.last
+}
+
+// markUnsaved has everything saved that is newer than in the state file.
+func (r *Registry) markUnsaved() {
+	r.recordsMu.Lock()
+	var all []string
+	for target, rec := range r.records {
+		if rec.last > rec.saved {
+			rec.saved = rec.last
+			all = append(all, target)
+		}
+	}
+	r.recordsMu.Unlock()
+	for _, target := range all {
+		r.config.Changed(target)
+	}
+}

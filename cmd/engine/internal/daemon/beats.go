@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"strings"
+
+	"github.com/sonde-probe/sonde/adapter/store"
+)
+
+// restoreBeats gives the beats that the previous engine has received.
+func (d *daemon) restoreBeats(state store.Restored) {
+	for key, value := range state.Values {
+		target, ok := strings.CutPrefix(key, keyBeat)
+		if !ok {
+			continue
+		}
+		if err := d.beats.Restore(target, value, state.Shift); err != nil {
+			d.log.Warn("last beat of a target discarded", "target", target, "error", err)
+		}
+	}
+}
+
+// markBeat says that a target has sent a beat.
+func (d *daemon) markBeat(target string) {
+	if d.state != nil {
+		d.state.Mark(keyBeat + target)
+	}
+}

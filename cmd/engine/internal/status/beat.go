@@ -1,0 +1,201 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+)
+
+// beatTokenVariable is the environment variable with the token of a target.
+const beatTokenVariable = "SONDE_BEAT_TOKEN"
+
+// beat is what sonde beat is asked for.
+type beat struct {
+	flags
+	udp    string
+	status string
+	target string
+	token  string
+	client *httpapi.Client // nil with udp
+}
+
+// Beat returns sonde beat.
+func Beat() *cobra.Command {
+	var b beat
+	c := &cobra.Command{
+		Use:   "beat TARGET [-- COMMAND [ARGUMENT...]]",
+		Short: "Send a beat of a target to a running engine, or run a command and report how it ended",
+		Long: "Beat says that a target works, for its probes with a beat block: by HTTP, or with --udp by one signed\n" +
+			"datagram, which is not answered. The token of the beat block is in the file of --token-file, or in the\n" +
+			"environment variable " + beatTokenVariable + ".\n\n" +
+			"With a COMMAND, as in a line of a crontab, it says that a run begins, runs the command, and reports its\n" +
+			"exit status: 0 is a beat, and any other a failure. The exit code is that of the command, also if the\n" +
+			"engine cannot be reached, which is written to standard error.",
+		Example: "  sonde beat worker --token-file /etc/sonde/worker.token\n  sonde beat backup --token-file /etc/sonde/backup.token -- /usr/local/bin/backup --full\n  SONDE_BEAT_TOKEN=… sonde beat worker --udp 127.0.0.1:9651 --status fail",
+		RunE:    func(c *cobra.Command, args []string) error { return b.run(c, args) },
+	}
+	b.connection(c)
+	c.Flags().StringVar(&b.udp, "udp", "", "send a datagram to this `host:port`, that of beats in the engine block")
+	c.Flags().StringVar(&b.status, "status", "ok", "`status` to report without a command: ok, fail, start or an exit status")
+	return c
+}
+
+func (b *beat) run(c *cobra.Command, args []string) error {
+	dash := c.ArgsLenAtDash()
+	switch {
+	case len(args) == 0 || dash == 0:
+		return cli.UsageError("TARGET is required")
+	case dash < 0 && len(args) > 1 || dash > 1:
+		return cli.UsageError("only one TARGET is allowed, and a command after --")
+	case dash == 1 && len(args) == 1:
+		return cli.UsageError("a command is required after --")
+	case dash == 1 && c.Flags().Changed("status"):
+		return cli.UsageError("--status is that of the command")
+	}
+	b.target = args[0]
+	report, err := beatprobe.ParseReport(b.status)
+	if err != nil {
+		return cli.UsageError("--%w", err)
+	}
+	if err := b.prepare(); err != nil {
+		return err
+	}
+	if dash < 0 {
+		return b.send(c.Context(), report)
+	}
+	return b.runCommand(c, args[1:])
+}
+
+// prepare reads the token.
+func (b *beat) prepare() (err error) {
+	if b.tokenFile == "" {
+		b.token = os.Getenv(beatTokenVariable)
+	} else if b.token, err = cli.ReadToken(b.tokenFile); err != nil {
+		return err
+	}
+	if b.token == "" {
+		return cli.UsageError("the token of the target is required: give --token-file, or set %s", beatTokenVariable)
+	}
+	if b.udp != "" {
+		return nil
+	}
+	if b.client, err = b.flags.client(); err == nil {
+		b.client.Token = b.token
+	}
+	return err
+}
+
+const (
+	beatTries   = 3
+	beatTimeout = 10 * time.Second // of each try
+	beatPause   = time.Second      // between two
+)
+
+// send sends a beat. A datagram is sent once: that it was received is not known.
+func (b *beat) send(ctx context.Context, report beatprobe.Report) (err error) {
+	if b.udp != "" {
+		conn, err := new(net.Dialer).DialContext(ctx, "udp", b.udp)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		_, err = conn.Write(beatprobe.AppendDatagram(nil, b.target, b.token, time.Now(), report))
+		return err
+	}
+	for try := 1; ; try++ {
+		if err = b.request(ctx, report); err == nil || isFinal(err) || try == beatTries {
+			return err
+		}
+		select {
+		case <-time.After(beatPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (b *beat) request(ctx context.Context, report beatprobe.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	status := report.Status.String()
+	if report.Exit != 0 {
+		status = strconv.Itoa(int(report.Exit))
+	}
+	_, err := b.client.Beat(ctx, b.target, status, report.Detail)
+	return err
+}
+
+// isFinal reports whether the engine has refused a beat, and would do so again.
+func isFinal(err error) bool {
+	var refused *httpapi.Error
+	return errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429
+}
+
+// runCommand runs a command between two beats. The first of them does not delay it.
+func (b *beat) runCommand(c *cobra.Command, command []string) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	started := make(chan error, 1)
+	go func() { started <- b.send(c.Context(), beatprobe.Report{Status: beatprobe.Started}) }()
+	code, detail := execute(command, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr(), signals)
+	report := beatprobe.Report{Status: beatprobe.OK}
+	if code != 0 {
+		report = beatprobe.Report{Status: beatprobe.Failed, Exit: uint8(code), Detail: detail}
+	}
+	if err := errors.Join(<-started, b.send(c.Context(), report)); err != nil {
+		fmt.Fprintf(c.ErrOrStderr(), "sonde: beat of %s not sent: %v\n", b.target, err)
+	}
+	if code != 0 {
+		return &cli.ExitError{Code: code}
+	}
+	return nil
+}
+
+// The exit codes of shells for commands that do not exit themselves.
+const (
+	exitNotFound = 127
+	exitSignal   = 128 // and the number of the signal
+)
+
+// execute runs a command, which gets the signals of this program, and returns its exit code as a
+// shell would, and why that is not 0 if the command does not say so.
+func execute(command []string, stdin io.Reader, stdout, stderr io.Writer, signals <-chan os.Signal) (code int, why string) {
+	process := exec.Command(command[0], command[1:]...)
+	process.Stdin, process.Stdout, process.Stderr = stdin, stdout, stderr
+	if err := process.Start(); err != nil {
+		fmt.Fprintf(stderr, "sonde: %v\n", err)
+		return exitNotFound, err.Error()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- process.Wait() }()
+	for {
+		select {
+		case s := <-signals:
+			_ = process.Process.Signal(s) // an error means that it has ended
+			continue
+		case err := <-ended:
+			if status, ok := process.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+				return exitSignal + int(status.Signal()), "killed by the signal " + status.Signal().String()
+			}
+			if code = process.ProcessState.ExitCode(); code == 0 && err != nil { // its output could not be copied
+				return 1, err.Error()
+			}
+			return code, ""
+		}
+	}
+}

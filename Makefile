@@ -116,6 +116,10 @@ oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other sc
 caddy: ## test the module for Caddy, and build Caddy for that
 	cd adapter/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
 
+.PHONY: etcd
+etcd: ## test what fleets keep in etcd, with three nodes, a minute
+	cd adapter/etcd && $(GO) vet ./... && $(GO) test -race -count=1 ./...
+
 .PHONY: gateways
 gateways: ## take backends away behind real gateways, and print how fast each follows, 35 minutes (root)
 	cd tests/gateways && $(GO) test -count=1 -v -timeout 0 . -long -requests $(REQUESTS) -rate $(RATE)

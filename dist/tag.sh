@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 GO=${GO:-go}
 main=github.com/sonde-probe/sonde
-modules=(adapter/caddy adapter/xds)
+modules=(adapter/caddy adapter/etcd adapter/xds)
 version=${1:?usage: dist/tag.sh v1.2.3}
 [ -z "$(git status --porcelain)" ] || { echo "there are changes that are not committed" >&2; exit 1; }
 

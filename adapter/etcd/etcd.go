@@ -1,0 +1,180 @@
+// Package etcd keeps what the engines of a fleet share in etcd, version 3.4 or newer.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+	"go.uber.org/zap"
+
+	"github.com/sonde-probe/sonde/coord"
+)
+
+// Config configures a Backend.
+type Config struct {
+	Endpoints []string    // of all members of the cluster, as "https://10.0.0.1:2379"; at least one
+	Prefix    string      // of all keys, which engines of one fleet share; ends with a slash; default DefaultPrefix
+	TLS       *tls.Config // default: the system's authorities for https, and no certificate of this engine
+	Username  string      // default: no authentication
+	Password  string
+}
+
+// DefaultPrefix is the default of Config.Prefix.
+const DefaultPrefix = "/sonde/"
+
+// dialTimeout is how long one connection may take to be made.
+const dialTimeout = 2 * time.Second
+
+// Backend is a coord.Backend in etcd. Its methods are safe for concurrent use by multiple goroutines.
+type Backend struct{ client *clientv3.Client }
+
+// Open returns a Backend. It does not wait for a connection, unless there is a Username.
+func Open(c Config) (*Backend, error) {
+	if len(c.Endpoints) == 0 {
+		return nil, errors.New("endpoints are missing: write the addresses of all members of the etcd cluster")
+	}
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if !strings.HasSuffix(c.Prefix, "/") {
+		return nil, fmt.Errorf("prefix is %q; it must end with a slash", c.Prefix)
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password,
+		DialTimeout: dialTimeout, DialKeepAliveTime: dialTimeout, DialKeepAliveTimeout: dialTimeout,
+		Logger: zap.NewNop(), // a Coordinator logs what fails
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	client.KV = namespace.NewKV(client.KV, c.Prefix)
+	client.Watcher = namespace.NewWatcher(client.Watcher, c.Prefix)
+	return &Backend{client}, nil
+}
+
+// Close closes all connections.
+func (b *Backend) Close() error { return b.client.Close() }
+
+// Grant implements coord.Backend. The ttl is rounded up to seconds.
+func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	granted, err := b.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	if err != nil {
+		return 0, known(err)
+	}
+	return coord.Lease(granted.ID), nil
+}
+
+// KeepAlive implements coord.Backend.
+func (b *Backend) KeepAlive(ctx context.Context, l coord.Lease) error {
+	_, err := b.client.KeepAliveOnce(ctx, clientv3.LeaseID(l))
+	return known(err)
+}
+
+// Revoke implements coord.Backend.
+func (b *Backend) Revoke(ctx context.Context, l coord.Lease) error {
+	_, err := b.client.Revoke(ctx, clientv3.LeaseID(l))
+	if err = known(err); errors.Is(err, coord.ErrLeaseEnded) {
+		return nil
+	}
+	return err
+}
+
+// Commit implements coord.Backend: several transactions are one of etcd, in which they are nested.
+func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if len(all) > coord.MaxTransactions {
+		return nil, fmt.Errorf("%d transactions in one request, at most %d are allowed", len(all), coord.MaxTransactions)
+	}
+	nested := make([]clientv3.Op, 0, len(all))
+	for _, t := range all {
+		nested = append(nested, transaction(t))
+	}
+	response, err := b.client.Txn(ctx).Then(nested...).Commit()
+	if err != nil {
+		return nil, known(err)
+	}
+	made := make([]bool, len(all))
+	for i, r := range response.Responses {
+		made[i] = r.GetResponseTxn().Succeeded
+	}
+	return made, nil
+}
+
+// transaction returns a transaction as an operation of etcd.
+func transaction(t coord.Transaction) clientv3.Op {
+	conditions := make([]clientv3.Cmp, 0, len(t.If))
+	for _, c := range t.If {
+		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(c.Key), "=", int64(c.Created)))
+	}
+	changes := make([]clientv3.Op, 0, len(t.Then))
+	for _, c := range t.Then {
+		if c.Delete {
+			changes = append(changes, clientv3.OpDelete(c.Key))
+		} else {
+			changes = append(changes, clientv3.OpPut(c.Key, string(c.Value), clientv3.WithLease(clientv3.LeaseID(c.Lease))))
+		}
+	}
+	return clientv3.OpTxn(conditions, changes, nil)
+}
+
+// Range implements coord.Backend.
+func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	response, err := b.client.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, 0, known(err)
+	}
+	found := make([]coord.Entry, 0, len(response.Kvs))
+	for _, kv := range response.Kvs {
+		found = append(found, entry(kv))
+	}
+	return found, coord.Revision(response.Header.Revision), nil
+}
+
+func entry(kv *mvccpb.KeyValue) coord.Entry {
+	return coord.Entry{Key: string(kv.Key), Value: kv.Value, Created: coord.Revision(kv.CreateRevision)}
+}
+
+// Watch implements coord.Backend. It ends if the member that it asks has no leader.
+func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		defer stop()
+		for response := range b.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1), clientv3.WithFragment()) {
+			if err := response.Err(); err != nil {
+				yield(nil, known(err))
+				return
+			}
+			events := make([]coord.Event, 0, len(response.Events))
+			for _, e := range response.Events {
+				events = append(events, coord.Event{Entry: entry(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete})
+			}
+			if len(events) > 0 && !yield(events, nil) {
+				return
+			}
+		}
+		err := ctx.Err()
+		if err == nil {
+			err = errors.New("etcd has ended the watch")
+		}
+		yield(nil, err)
+	}
+}
+
+// known returns an error as package coord knows it.
+func known(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return coord.ErrLeaseEnded
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return coord.ErrCompacted
+	}
+	return err
+}

@@ -1,0 +1,285 @@
+package etcd_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sonde-probe/sonde/adapter/etcd"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/coordtest"
+	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
+)
+
+// node is a process of etcd.
+type node struct {
+	name, client, peer string
+	process            *exec.Cmd
+	log                bytes.Buffer
+}
+
+// cluster starts etcd with so many nodes, and waits until it answers. Args are more arguments of each.
+func cluster(t *testing.T, scheme string, nodes int, args ...string) []*node {
+	t.Helper()
+	gatewaytest.Installed(t, "etcd")
+	all := make([]*node, nodes)
+	var peers []string
+	for i, ports := range freePorts(t, nodes) {
+		all[i] = &node{name: fmt.Sprint("n", i), client: scheme + "://127.0.0.1:" + ports[0], peer: "http://127.0.0.1:" + ports[1]}
+		peers = append(peers, all[i].name+"="+all[i].peer)
+	}
+	for _, n := range all {
+		n.process = exec.Command("etcd", append([]string{
+			"--name", n.name, "--data-dir", filepath.Join(t.TempDir(), n.name), "--log-level", "warn",
+			"--listen-client-urls", n.client, "--advertise-client-urls", n.client,
+			"--listen-peer-urls", n.peer, "--initial-advertise-peer-urls", n.peer, "--initial-cluster", strings.Join(peers, ","),
+		}, args...)...)
+		n.process.Stdout, n.process.Stderr = &n.log, &n.log
+		if err := n.process.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = n.process.Process.Signal(syscall.SIGCONT)
+			_ = n.process.Process.Kill()
+			_ = n.process.Wait() // it was killed
+			if t.Failed() {
+				t.Logf("%s: %s", n.name, n.log.Bytes()[max(0, n.log.Len()-2000):])
+			}
+		})
+	}
+	return all
+}
+
+// freePorts returns ports of loopback, two for each node.
+func freePorts(t *testing.T, nodes int) (all [][2]string) {
+	t.Helper()
+	for range nodes {
+		var ports [2]string
+		for i := range ports {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			_, ports[i], _ = net.SplitHostPort(l.Addr().String())
+		}
+		all = append(all, ports)
+	}
+	return all
+}
+
+func endpoints(nodes []*node) (all []string) {
+	for _, n := range nodes {
+		all = append(all, n.client)
+	}
+	return all
+}
+
+// patience is how long a test waits for what has to come.
+const patience = time.Minute
+
+// open opens a backend, and waits until it answers.
+func open(t *testing.T, c etcd.Config) *etcd.Backend {
+	t.Helper()
+	b, err := etcd.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "etcd answers", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, _, err := b.Range(ctx, "")
+		return err == nil
+	})
+	return b
+}
+
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after %v still not: %s", patience, what)
+		}
+	}
+}
+
+// ttl is longer than a loaded machine stalls.
+const ttl = 4 * time.Second
+
+func TestEtcdConforms(t *testing.T) {
+	nodes, tests := cluster(t, "http", 3), 0
+	coordtest.Run(t, coordtest.Config{TTL: ttl, New: func(t *testing.T) coord.Backend {
+		tests++
+		return open(t, etcd.Config{Endpoints: endpoints(nodes), Prefix: fmt.Sprintf("/fleet-%d/", tests)})
+	}})
+}
+
+// run runs a coordinator, and waits until it owns all shards.
+func run(t *testing.T, b coord.Backend) *coord.Coordinator {
+	t.Helper()
+	co, err := coord.New(coord.Config{Name: "a", Backend: b, TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { co.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	until(t, "it owns all shards", func() bool { owned, _ := co.Owned(); return len(owned) == shard.Count && owned[0].Token != 0 })
+	return co
+}
+
+// leader returns the node that leads.
+func leader(t *testing.T, nodes []*node) (found *node) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints(nodes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	until(t, "a leader", func() bool {
+		for _, n := range nodes {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			s, err := client.Status(ctx, n.client)
+			cancel()
+			if err == nil && s.Leader == s.Header.MemberId {
+				found = n
+			}
+		}
+		return found != nil
+	})
+	return found
+}
+
+func act(t *testing.T, co *coord.Coordinator, instance int) error {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	return co.Act(ctx, coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, func(context.Context) error { return nil })
+}
+
+func TestNothingMovesWhileEtcdElectsALeaderOrIsStopped(t *testing.T) {
+	nodes := cluster(t, "http", 3)
+	co := run(t, open(t, etcd.Config{Endpoints: endpoints(nodes)}))
+	before, changed := co.Owned()
+	n := leader(t, nodes)
+	if err := n.process.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	instance := 0
+	until(t, "it acts without the former leader", func() bool { instance++; return act(t, co, instance) == nil })
+	select {
+	case <-changed:
+		owned, _ := co.Owned()
+		t.Errorf("shards have moved: %d are owned, %d were", len(owned), len(before))
+	default:
+	}
+
+	for _, other := range nodes {
+		if other != n {
+			if err := other.process.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	until(t, "it may not act", func() bool { return !co.Allowed() })
+	if err := act(t, co, 1_000_000); !errors.Is(err, coord.ErrNotAllowed) {
+		t.Errorf("it acts without etcd: %v", err)
+	}
+	if owned, _ := co.Owned(); len(owned) != shard.Count {
+		t.Errorf("it probes %d shards", len(owned))
+	}
+	for _, other := range nodes {
+		if other != n {
+			if err := other.process.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	until(t, "it acts again", func() bool { return act(t, co, 1_000_000) == nil })
+}
+
+func TestTLSAndAPassword(t *testing.T) {
+	authority := dialtest.NewAuthority(t)
+	certificate := authority.Sign(t, time.Hour, "127.0.0.1")
+	certFile, keyFile := dialtest.Files(t, certificate)
+	nodes := cluster(t, "https", 1, "--cert-file", certFile, "--key-file", keyFile)
+	config := etcd.Config{Endpoints: endpoints(nodes), TLS: &tls.Config{RootCAs: authority.Pool()}}
+	b := open(t, config)
+	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "secret", Value: []byte("x")}}}); err != nil {
+		t.Fatal(err)
+	}
+	requirePassword(t, config)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, _, err := b.Range(ctx, ""); err == nil {
+		t.Error("it needs no password")
+	}
+	config.Username, config.Password = "sonde", "wrong"
+	if wrong, err := etcd.Open(config); err == nil {
+		wrong.Close()
+		t.Error("any password is right")
+	}
+	config.Password = "correct"
+	if entries, _, err := open(t, config).Range(t.Context(), "secret"); err != nil || len(entries) != 1 {
+		t.Errorf("found %v, %v", entries, err)
+	}
+	run(t, open(t, config))
+}
+
+// requirePassword adds the user sonde, who may use the default prefix, and has etcd require passwords.
+func requirePassword(t *testing.T, c etcd.Config) {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: c.Endpoints, TLS: c.TLS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx := t.Context()
+	for _, do := range []func() error{
+		func() error { _, err := client.UserAdd(ctx, "root", "root"); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := client.RoleAdd(ctx, "engine"); return err },
+		func() error {
+			_, err := client.RoleGrantPermission(ctx, "engine", etcd.DefaultPrefix, clientv3.GetPrefixRangeEnd(etcd.DefaultPrefix), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := client.UserAdd(ctx, "sonde", "correct"); return err },
+		func() error { _, err := client.UserGrantRole(ctx, "sonde", "engine"); return err },
+		func() error { _, err := client.AuthEnable(ctx); return err },
+	} {
+		if err := do(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestConfigsAreChecked(t *testing.T) {
+	for want, c := range map[string]etcd.Config{
+		"endpoints are missing":       {},
+		`prefix is "/x"; it must end`: {Endpoints: []string{"http://127.0.0.1:1"}, Prefix: "/x"},
+	} {
+		if _, err := etcd.Open(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

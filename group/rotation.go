@@ -54,7 +54,7 @@ func (r *Rule) panics(acting Counts) bool {
 // ejected beyond Rule.MaxEjected and then, up to the quorum, those that are draining and those
 // that were the last to go down.
 func (r *Rule) fill(acting Counts, ejected int, l members) map[string]bool {
-	most := int(float64(cmp.Or(r.MaxEjected, DefaultMaxEjected)) * float64(acting.Serving()+ejected))
+	most := cmp.Or(r.MaxEjected, DefaultMaxEjected).Of(acting.Serving() + ejected)
 	beyond := max(ejected-most, 0)
 	missing := max(r.Quorum-acting.Serving(), beyond)
 	if missing <= 0 {

@@ -25,6 +25,13 @@ func (s *Share) UnmarshalText(b []byte) error {
 // String returns the percentage, such as "10%".
 func (s Share) String() string { return strconv.FormatFloat(float64(s)*100, 'g', 6, 64) + "%" }
 
+// rounding is how much the product of a share and a number may be wrong: 29% of 100 are 29, and 10% of 30
+// are 3.
+const rounding = 1e-9
+
+// Of returns how many of n the share is, rounded down.
+func (s Share) Of(n int) int { return int(math.Floor(float64(s)*float64(n) + rounding)) }
+
 // Minimum says how many of several are enough: a number, or a share of them. Its text is
 // "2" or "50%". The zero Minimum is 1.
 type Minimum struct {
@@ -41,7 +48,6 @@ func (m Minimum) Of(n int) int {
 	if m.Share == 0 {
 		return max(m.Count, 1)
 	}
-	const rounding = 1e-9 // of the multiplication: 10% of 30 is 3
 	return max(int(math.Ceil(float64(m.Share)*float64(n)-rounding)), 1)
 }
 

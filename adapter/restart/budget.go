@@ -39,7 +39,7 @@ func (b Budget) limit(units int) int {
 	if b.Share <= 0 {
 		return b.Max
 	}
-	share := max(1, int(float64(b.Share)*float64(units)))
+	share := max(1, b.Share.Of(units))
 	if b.Max > 0 {
 		return min(share, b.Max)
 	}

@@ -62,24 +62,24 @@ type digester struct {
 	demanded map[string]bool                // the locals that must be evaluated
 	dropped  []digested                     // previous elements that are not equal to the present ones
 
-	probes    []probeName // of the target that is being decoded
-	labels    map[string]string
-	ports     map[string]uint16
-	hasDriver bool        // that target says how it is started, or on what it depends
-	spare     []probeName // of the target before it: most targets have the same
+	probes        []probeName // of the target that is being decoded
+	labels        map[string]string
+	ports         map[string]uint16
+	decodedAlways bool        // that target is decoded each time: it says how it is started, or on what it depends
+	spare         []probeName // of the target before it: most targets have the same
 }
 
 // comparedBlock is a target block with for_each, and what the previous configuration had
 // with the same text.
 type comparedBlock struct {
-	block     *tree.Block
-	key       fingerprint
-	pure      bool  // its targets depend on nothing but their elements, its text and what that refers to
-	previous  *loop // nil if there was none
-	next      *loop // previous itself if nothing has changed
-	compared  int   // elements of previous that were compared
-	reports   int   // of the loader, before the block was decoded
-	hasDriver bool  // it says how its targets are started or on what they depend, so that they are decoded each time
+	block         *tree.Block
+	key           fingerprint
+	pure          bool  // its targets depend on nothing but their elements, its text and what that refers to
+	previous      *loop // nil if there was none
+	next          *loop // previous itself if nothing has changed
+	compared      int   // elements of previous that were compared
+	reports       int   // of the loader, before the block was decoded
+	decodedAlways bool  // its targets are decoded each time: it says how they are started, or on what they depend
 }
 
 // newDigester compares the blocks of a configuration whose variables are evaluated.
@@ -222,7 +222,7 @@ func (d *digester) reuseElement(n *comparedBlock, name string, hash uint64) bool
 
 // startTarget starts a target that is decoded.
 func (d *digester) startTarget() {
-	d.probes, d.labels, d.ports, d.hasDriver = d.probes[:0], nil, nil, false
+	d.probes, d.labels, d.ports, d.decodedAlways = d.probes[:0], nil, nil, false
 }
 
 // addDecoded adds a target that was decoded; block is nil if it has no for_each.
@@ -232,7 +232,7 @@ func (d *digester) addDecoded(n *comparedBlock, name string, hash uint64) {
 	}
 	e := digested{name, hash, d.spare, d.labels, d.ports}
 	if n != nil {
-		n.hasDriver = n.hasDriver || d.hasDriver
+		n.decodedAlways = n.decodedAlways || d.decodedAlways
 		d.addElement(n, e)
 		return
 	}
@@ -252,7 +252,7 @@ func (d *digester) endBlock(n *comparedBlock) {
 	if n.previous != nil {
 		d.dropped = append(d.dropped, n.previous.elements[n.compared:]...)
 	}
-	if !n.pure || n.hasDriver || d.loader.reports != n.reports || len(n.next.elements) == 0 {
+	if !n.pure || n.decodedAlways || d.loader.reports != n.reports || len(n.next.elements) == 0 {
 		d.next.others = append(d.next.others, n.next.elements...)
 		return
 	}

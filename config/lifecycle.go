@@ -17,7 +17,7 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 		!slices.ContainsFunc(blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
 		return l.noLifecycle, probe.Target{}, nil
 	}
-	l.digest.hasDriver = true
+	l.digest.decodedAlways = true
 	d := l.decodeContent(b, content, schema)
 	t.Settings = l.settings(d, l.options.TargetSettings)
 	var first *tree.Block

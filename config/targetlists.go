@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/internal/cycle"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -51,7 +51,7 @@ func (l *loader) readDependsOn(b *tree.Block, c tree.Content, spec targetSpec, t
 	if !ok {
 		return
 	}
-	l.digest.hasDriver = true
+	l.digest.decodedAlways = true
 	if t.DependsOn = list; len(list) > probe.MaxDependencies {
 		l.add(report{
 			at: c.Arguments[dependsOnField.Name].Expr.Range(), body: &b.Body,
@@ -143,17 +143,13 @@ func (l *loader) checkListedTarget(t targetList, i int, name string, known []str
 // checkCycles reports targets that come after themselves by an argument. Problem says what is wrong
 // with one, and and stands between two of them.
 func (l *loader) checkCycles(f *Field, problem, and string) {
-	cycles, first := cycleFinder{after: map[string][]string{}, done: map[string]bool{}}, map[string]targetList{}
+	after, first := map[string][]string{}, map[string]targetList{}
 	for _, t := range l.targetLists {
 		if t.field == f {
-			cycles.after[t.target], first[t.target] = t.names, t
+			after[t.target], first[t.target] = t.names, t
 		}
 	}
-	for _, target := range slices.Sorted(maps.Keys(cycles.after)) {
-		cycle := cycles.find(target)
-		if cycle == nil {
-			continue
-		}
+	for _, cycle := range cycle.Find(after) {
 		t := first[cycle[0]]
 		r := report{at: t.at, body: &t.block.Body, summary: fmt.Sprintf("target %s %s", quoted(t.target), problem), hint: "remove one of these from " + f.Name}
 		if len(cycle) > 2 {
@@ -161,30 +157,4 @@ func (l *loader) checkCycles(f *Field, problem, and string) {
 		}
 		l.add(r)
 	}
-}
-
-// cycleFinder finds cycles in the order of targets.
-type cycleFinder struct {
-	after map[string][]string
-	done  map[string]bool // targets from which no other cycle is to be found
-	path  []string
-}
-
-// find returns the first cycle that is found from a target, which ends with its first element, or nil.
-func (f *cycleFinder) find(target string) (cycle []string) {
-	if i := slices.Index(f.path, target); i >= 0 {
-		return append(slices.Clone(f.path[i:]), target)
-	}
-	if f.done[target] {
-		return nil
-	}
-	f.path = append(f.path, target)
-	for _, next := range f.after[target] {
-		if cycle = f.find(next); cycle != nil {
-			break
-		}
-	}
-	f.path = f.path[:len(f.path)-1]
-	f.done[target] = true
-	return cycle
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/cycle"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -63,32 +64,13 @@ func (e *Engine) SetDependencies(of map[string][]string) error {
 
 // check returns an error about a target that depends on itself or on too many.
 func (d *dependencies) check() error {
-	done := map[string]bool{}
-	var path []string
-	var visit func(target string) error
-	visit = func(target string) error {
-		if i := slices.Index(path, target); i >= 0 {
-			return fmt.Errorf("target %q depends on itself: %s", target, strings.Join(append(path[i:], target), " on "))
-		}
-		if done[target] {
-			return nil
-		}
+	for _, target := range slices.Sorted(maps.Keys(d.of)) {
 		if n := len(d.of[target]); n > probe.MaxDependencies {
 			return fmt.Errorf("target %q depends on %d targets, at most %d are allowed", target, n, probe.MaxDependencies)
 		}
-		path = append(path, target)
-		for _, on := range d.of[target] {
-			if err := visit(on); err != nil {
-				return err
-			}
-		}
-		path, done[target] = path[:len(path)-1], true
-		return nil
 	}
-	for _, target := range slices.Sorted(maps.Keys(d.of)) {
-		if err := visit(target); err != nil {
-			return err
-		}
+	if cycles := cycle.Find(d.of); len(cycles) > 0 {
+		return fmt.Errorf("target %q depends on itself: %s", cycles[0][0], strings.Join(cycles[0], " on "))
 	}
 	return nil
 }

@@ -96,6 +96,14 @@ func (e *Engine) TroubledDependency(target string) string {
 	return e.scheduler.troubledDependency(target)
 }
 
+// Dependencies returns the targets that one depends on, sorted by name. They need not exist. Several
+// goroutines may call it at once.
+func (e *Engine) Dependencies(target string) []string {
+	e.scheduler.mu.Lock()
+	defer e.scheduler.mu.Unlock()
+	return slices.Clone(e.scheduler.dependencies.of[target])
+}
+
 // updateDependent brings the state of a target that depends on others up to date, if it exists.
 func (sc *scheduler) updateDependent(target string) {
 	if t, _ := sc.registry.target(target); t != nil {

@@ -1,7 +1,9 @@
 package restart_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/probe"
@@ -37,6 +39,92 @@ func TestATargetIsNotRestartedWhileItsDependencyIsInTrouble(t *testing.T) {
 				}
 				if recovers {
 					h.expect("web", "web-0", probe.Running, "")
+				}
+			})
+		})
+	}
+}
+
+// slowly gives db a liveness probe that takes three failures in 30 seconds to fail, and web one that
+// fails at once.
+func (h *harness) slowly(db, web probe.Handler) {
+	h.Helper()
+	_, err := h.engine.Apply(probe.Set{
+		liveness("db"):  {Rule: probe.Rule{Period: 10 * time.Second, FailureThreshold: 3}, Handler: db, HandlerName: "test"},
+		liveness("web"): {Rule: probe.Rule{Period: time.Second, FailureThreshold: 1}, Handler: web, HandlerName: "test"},
+	})
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+// A target often fails before the one that it depends on is found failing. It asks that one first.
+func TestATargetIsNotRestartedBeforeItsDependencyIsFoundFailing(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails, recovers bool // the dependency: with the target, and a little later
+		restarts        bool
+	}{
+		"it fails too":          {fails: true},
+		"it fails for a moment": {fails: true, recovers: true, restarts: true},
+		"it does not fail":      {restarts: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				db, web, d := new(fakeHandler), new(fakeHandler), newDriver("web", healthy)
+				h.slowly(db, web)
+				h.apply(map[string]restart.Unit{"web": {Driver: d}, "db": {}})
+				if err := h.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+					t.Fatal(err)
+				}
+				h.sleep(45 * s)
+				db.setFailing(c.fails)
+				web.setFailing(true)
+				h.sleep(4 * s)
+				if c.fails && len(d.graces()) > 0 {
+					t.Fatalf("web was restarted after %v, before db was found failing\n%s", d.graces(), h.log)
+				}
+				db.setFailing(c.fails && !c.recovers)
+				h.sleep(60 * s)
+				if got := len(d.graces()) > 0; got != c.restarts {
+					t.Errorf("restarted: %v, want %v\n%s", got, c.restarts, h.log)
+				}
+				if !c.restarts {
+					h.expect("web", "web-0", probe.Running, probe.ReasonDependency)
+				}
+			})
+		})
+	}
+}
+
+// A dependency that does not answer, or whose attempts fail now and then and never often enough, does
+// not keep a target from its restart for ever.
+func TestARestartWaitsForADependencyForABoundedTime(t *testing.T) {
+	for name, outcome := range map[string]probe.Outcome{"hangs": probe.Unknown, "flaps": probe.Failure} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				web, d := new(fakeHandler), newDriver("web", healthy)
+				attempts := 0
+				db := probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
+					attempts++
+					switch {
+					case outcome == probe.Unknown && attempts > 3:
+						<-ctx.Done()
+						return probe.Broken("test.hangs", "")
+					case outcome == probe.Failure && attempts%3 != 0:
+						return probe.Fail("test.flaps", "")
+					}
+					return probe.Succeed("")
+				})
+				h.slowly(db, web)
+				h.apply(map[string]restart.Unit{"web": {Driver: d}, "db": {}})
+				if err := h.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+					t.Fatal(err)
+				}
+				h.sleep(45 * s)
+				web.setFailing(true)
+				h.sleep(90 * s)
+				if len(d.graces()) == 0 {
+					t.Errorf("web was not restarted\n%s", h.log)
 				}
 			})
 		})

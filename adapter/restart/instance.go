@@ -32,6 +32,7 @@ type instance struct {
 	released    bool      // it keeps running without the engine
 	terminating bool      // it is terminating because the unit was removed, its driver has changed, or an operator has stopped the target
 	replacing   bool      // the driver was asked to terminate it, since an operator has asked for a restart
+	inquiry     inquiry   // whether its dependencies fail, since a probe fails
 }
 
 // runInstance starts an instance and returns how it exited. An External instance
@@ -176,8 +177,8 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 const healthInterval = time.Second
 
 // checkProbes asks the driver to terminate the instance when a probe fails, the engine does not
-// doubt that, nothing suppresses it (see Engine.Suppressed), and back-off and budget allow it. Until
-// they do the instance is reported as not managed, so that its probes go on and may recover.
+// doubt that, nothing suppresses it (see Engine.Suppressed), its dependencies have been asked (see
+// inquiry), and back-off and budget allow it. Until they do the instance is reported as not managed, so that its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
 	switch {
@@ -198,6 +199,7 @@ func (i *instance) checkProbes(now time.Time) {
 	case i.isSuppressed(now, failing):
 	case i.control.config.Engine.Doubts(failing.ID):
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
+	case i.inquires(now, failing):
 	case !i.takeBudget(now, failing):
 	default:
 		i.requestEnd(now, failing)
@@ -284,6 +286,7 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 
 // clearFailure withdraws what was reported while a probe failed.
 func (i *instance) clearFailure(now time.Time) {
+	i.inquiry = inquiry{}
 	i.setRetries(0)
 	if i.budgeted {
 		i.budgeted = false

@@ -1,0 +1,90 @@
+package restart
+
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// inquiry asks the targets that one depends on whether they fail too, before that one is restarted:
+// what it fails for may not have been found there yet. The zero inquiry has not begun.
+type inquiry struct {
+	began time.Time
+	until time.Time // when it ends at the latest
+}
+
+// Times of an inquiry.
+const (
+	inquiryInterval = 100 * time.Millisecond // between two looks at the answers
+	maxInquiry      = time.Minute            // until a dependency that fails is found failing, or recovers
+)
+
+// begin triggers the probes of the dependencies. It ends at once if there are none.
+func (q *inquiry) begin(e *engine.Engine, dependencies []string, now time.Time) {
+	q.began, q.until = now, now
+	for p := range probesOf(e, dependencies) {
+		e.Trigger(p.ID)
+		if until := now.Add(timeToFail(p.Rule)); until.After(q.until) {
+			q.until = until
+		}
+	}
+}
+
+// timeToFail returns how long a probe takes at most until it fails, from a first attempt that fails
+// on; bounded by maxInquiry.
+func timeToFail(r probe.Rule) time.Duration {
+	_, period := r.Periods()
+	failures := time.Duration(r.FailuresToFail())
+	if failures > maxInquiry/period {
+		return maxInquiry
+	}
+	return min(failures*period+min(r.Timeout, maxInquiry), maxInquiry)
+}
+
+// isOpen reports whether a dependency has not answered yet, or has failed to and may soon be found
+// failing. The latter is fails.
+func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time) (open, fails bool) {
+	if !now.Before(q.until) {
+		return false, false
+	}
+	for p := range probesOf(e, dependencies) {
+		answered := p.ResultAt.After(q.began)
+		fails = fails || answered && p.Result.Outcome == probe.Failure
+		open = open || !answered || fails
+	}
+	return open, fails
+}
+
+// probesOf yields the probes of some targets that are attempted now.
+func probesOf(e *engine.Engine, targets []string) func(yield func(engine.Status) bool) {
+	return func(yield func(engine.Status) bool) {
+		for _, name := range targets {
+			st, _ := e.Target(name)
+			for _, p := range st.Probes {
+				if p.WaitReason == verdict.NotWaiting && !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// inquires reports whether the instance is not restarted yet, since a target that it depends on may
+// fail too, which is not known yet: see inquiry.
+func (i *instance) inquires(now time.Time, failing engine.Status) bool {
+	e := i.control.config.Engine
+	dependencies := e.Dependencies(i.target)
+	if i.inquiry == (inquiry{}) {
+		i.inquiry.begin(e, dependencies, now)
+	}
+	open, fails := i.inquiry.isOpen(e, dependencies, now)
+	switch {
+	case fails:
+		i.postpone(now, now.Add(min(healthInterval, i.inquiry.until.Sub(now))), probe.ReasonDependency, failing)
+	case open:
+		i.recheck.Reset(inquiryInterval)
+	}
+	return open
+}

@@ -45,9 +45,9 @@ func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
 	}
 	own.probes += p.counts.Added - p.counts.Removed
 	p.retain()
-	for rest := p.changes; len(rest) > 0; {
+	for rest, d := p.changes, p.dependencies; len(rest) > 0 || d != nil; d = nil {
 		n := chunkOf(rest)
-		e.scheduler.apply(rest[:n])
+		e.scheduler.apply(rest[:n], d)
 		rest = rest[n:]
 	}
 	p.release()
@@ -68,10 +68,13 @@ func chunkOf(changes []change) int {
 }
 
 // apply makes changes, which are sorted, and reconciles each target when all its
-// probes have changed. It locks mu.
-func (sc *scheduler) apply(changes []change) {
+// probes have changed. It sets the dependencies, unless they are nil. It locks mu.
+func (sc *scheduler) apply(changes []change, d *dependencies) {
 	sc.mu.Lock()
 	defer sc.unlock()
+	if d != nil {
+		sc.setDependencies(*d)
+	}
 	for i, c := range changes {
 		switch c.action {
 		case ProbeAdded:

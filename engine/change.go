@@ -1,18 +1,21 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Change is a partial change of an engine's probes.
+// Change is a change of an engine's probes.
 type Change struct {
-	// Set has the probes to add or to change. All others stay as they are.
+	// Set has the probes to add or to change. All others stay as they are, or are removed if All is
+	// set.
 	Set probe.Set
+	All bool
 
-	// Remove has the probes to remove. Probes that do not exist are ignored.
+	// Remove has the probes to remove. Probes that do not exist are ignored. With All it must be empty.
 	Remove []probe.ID
 
 	// Memories has the memories of some probes of Set. A probe that the change adds
@@ -25,9 +28,13 @@ type Change struct {
 	// starts again, as for any new instance. One about another endpoint does not know
 	// the verdict, and one about another handler starts a new run: see Apply.
 	Memories map[probe.ID]Memory
+
+	// Dependencies are all dependencies of targets, as for SetDependencies: the probes are never seen
+	// with others. Default: nil, those that there are.
+	Dependencies map[string][]string
 }
 
-// Change makes a partial change: all of it or, if it returns an error, which names the
+// Change makes a change: all of it or, if it returns an error, which names the
 // probe and the field that are wrong, none. The result is that of an Apply of all the probes
 // that there are afterwards, and its cost that of the probes in c. What it says about added, changed and
 // removed probes is what Apply does; Changes.Kept counts probes of Set only.
@@ -47,6 +54,9 @@ func (p *plan) checkMemories(c *Change) error {
 
 // removeListed plans the removal of the probes in c.Remove.
 func (p *plan) removeListed(c *Change) error {
+	if c.All && len(c.Remove) > 0 {
+		return errors.New("a change of all probes lists probes to remove")
+	}
 	listed := make(map[probe.ID]bool, len(c.Remove))
 	for _, id := range c.Remove {
 		if _, ok := c.Set[id]; ok {

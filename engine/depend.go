@@ -44,9 +44,15 @@ func (e *Engine) SetDependencies(of map[string][]string) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	sc := e.scheduler
-	sc.mu.Lock()
-	defer sc.unlock()
+	e.scheduler.mu.Lock()
+	defer e.scheduler.unlock()
+	e.scheduler.setDependencies(d)
+	return nil
+}
+
+// setDependencies replaces the dependencies, and brings the states of the targets up to date whose
+// are other ones.
+func (sc *scheduler) setDependencies(d dependencies) {
 	before := sc.dependencies
 	sc.dependencies = d
 	for target := range before.of {
@@ -59,7 +65,6 @@ func (e *Engine) SetDependencies(of map[string][]string) error {
 			sc.updateDependent(target)
 		}
 	}
-	return nil
 }
 
 // check returns an error about a target that depends on itself or on too many.

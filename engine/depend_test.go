@@ -205,3 +205,74 @@ func TestUnreachableTargetsAreThoseThatFailBelowOneInTrouble(t *testing.T) {
 		})
 	}
 }
+
+// Who subscribes never sees a target without the dependencies that come with it, and a change with an
+// invalid one changes nothing.
+func TestDependenciesChangeTogetherWithProbes(t *testing.T) {
+	chained(t, "other", func(c *chain) {
+		failed := func(target string) (probe.ID, engine.Memory) {
+			return probe.ID{Target: target, Kind: probe.Readiness}, engine.Memory{
+				State: verdict.State{Verdict: probe.Failing, Last: probe.Failure, Run: 1, Instance: probe.StaticID}, Since: time.Now(),
+			}
+		}
+		change := engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}}
+		for _, target := range []string{"db", "web"} {
+			id, m := failed(target)
+			c.answers[target] = says(probe.Failure)
+			p := every(time.Second, 1, c.answers[target])
+			p.Target.Static = true
+			change.Set[id], change.Memories[id] = p, m
+		}
+		changes := c.engine.SubscribeTargets()
+		defer changes.Close()
+		change.Dependencies = map[string][]string{"web": {"db"}, "db": {"web"}}
+		if _, err := c.engine.Change(change); err == nil || !strings.Contains(err.Error(), `target "db" depends on itself: db on web on db`) {
+			t.Errorf("the error is %v", err)
+		}
+		c.is("other=ready")
+		if _, err := c.engine.PreviewChange(change); err == nil {
+			t.Error("a preview has no error")
+		}
+		change.Dependencies = map[string][]string{"web": {"db"}}
+		if _, err := c.engine.Change(change); err != nil {
+			t.Fatal(err)
+		}
+		for st, ok := changes.Poll(); ok; st, ok = changes.Poll() {
+			if st.Target == "web" && st.State != probe.StateUnreachable {
+				t.Errorf("web is seen %v", st.State)
+			}
+		}
+		c.is("db=not_ready other=ready web=unreachable(db)")
+		if _, err := c.engine.Change(engine.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		c.is("db=not_ready other=ready web=unreachable(db)")
+		if _, err := c.engine.Change(engine.Change{Dependencies: map[string][]string{}}); err != nil {
+			t.Fatal(err)
+		}
+		c.is("db=not_ready other=ready web=not_ready")
+	})
+}
+
+// With All a change is an Apply: what is not in the set is removed.
+func TestAChangeOfAllProbesRemovesTheOthers(t *testing.T) {
+	chained(t, "a b", func(c *chain) {
+		delete(c.set, probe.ID{Target: "b", Kind: probe.Readiness})
+		c.set[probe.ID{Target: "a", Kind: probe.Liveness}] = c.set[probe.ID{Target: "a", Kind: probe.Readiness}]
+		preview, err := c.engine.PreviewChange(engine.Change{Set: c.set, All: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes, err := c.engine.Change(engine.Change{Set: c.set, All: true})
+		if want := (engine.Changes{Added: 1, Removed: 1, Kept: 1}); err != nil || changes != want || preview.Changes != want {
+			t.Errorf("the changes are %+v, by the preview %+v, %v", changes, preview.Changes, err)
+		}
+		if _, exists := c.engine.Target("b"); exists {
+			t.Error("b is still there")
+		}
+		id := probe.ID{Target: "a", Kind: probe.Liveness}
+		if _, err := c.engine.Change(engine.Change{Set: c.set, All: true, Remove: []probe.ID{{Target: "c", Kind: id.Kind}}}); err == nil {
+			t.Error("probes are removed twice")
+		}
+	})
+}

@@ -32,9 +32,12 @@ type plan struct {
 	engine   *Engine
 	owner    *owner // whose probes change
 	memories map[probe.ID]Memory
-	changes  []change
-	counts   Changes
-	invalid  invalidProbes
+
+	dependencies *dependencies // the new ones; nil if they stay as they are
+
+	changes []change
+	counts  Changes
+	invalid invalidProbes
 }
 
 // draw draws a plan, and sorts its changes by target and ID. Removals come last: a target whose
@@ -63,10 +66,21 @@ func (p *plan) change(c *Change) error {
 		return err
 	}
 	p.memories = c.Memories
+	if c.Dependencies != nil {
+		d := newDependencies(c.Dependencies)
+		if err := d.check(); err != nil {
+			return err
+		}
+		p.dependencies = &d
+	}
 	if err := p.compareSet(c.Set); err != nil {
 		return err
 	}
-	return p.removeListed(c)
+	if err := p.removeListed(c); err != nil || !c.All {
+		return err
+	}
+	p.removeUnwanted(c.Set)
+	return nil
 }
 
 // wish is one desired probe, and its slot if it exists already.

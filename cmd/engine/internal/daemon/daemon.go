@@ -34,7 +34,6 @@ import (
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/redact"
-	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
@@ -134,8 +133,8 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}
-	changes, err := d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
-		return d.resume(c, set, units)
+	changes, err := d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
+		return d.resume(c, change, units)
 	})
 	if err != nil {
 		return errors.Join(err, d.close())
@@ -164,16 +163,17 @@ func (d *daemon) close() (err error) {
 // apply puts a configuration into use, with the pods: all of it, or nothing, if check has
 // an error about what would happen to the targets in use.
 func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
-	return d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+	return d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
 		if err := check(d.restarts.EffectOfApply(units)); err != nil {
 			return engine.Changes{}, err
 		}
-		changes, err := d.engine.Apply(set)
+		change.All = true
+		changes, err := d.engine.Change(change)
 		if err != nil {
 			return changes, err
 		}
 		d.keepTargets(func(target string) bool { _, kept := units[target]; return kept })
-		d.beats.Apply(set)
+		d.beats.Apply(change.Set)
 		return changes, d.restarts.Apply(units)
 	})
 }
@@ -181,17 +181,18 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engi
 // change is apply for a configuration that has only what has changed (see
 // config.Options.Previous).
 func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
-	return d.applyWith(c, func(set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+	return d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
 		if err := check(d.restarts.EffectOfChange(units, c.Removed.Targets)); err != nil {
 			return engine.Changes{}, err
 		}
-		changes, err := d.engine.Change(engine.Change{Set: set, Remove: c.Removed.Probes})
+		change.Remove = c.Removed.Probes
+		changes, err := d.engine.Change(change)
 		if err != nil {
 			return changes, err
 		}
 		countKept(&changes, c)
 		d.forgetTargets(c.Removed.Targets)
-		d.beats.Change(set, c.Removed.Probes)
+		d.beats.Change(change.Set, c.Removed.Probes)
 		return changes, d.restarts.Change(units, c.Removed.Targets)
 	})
 }
@@ -231,7 +232,9 @@ func countKept(n *engine.Changes, c *config.Config) {
 	n.Kept = c.Digest().Probes - n.Added - n.Updated - n.Replaced
 }
 
-func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
+// applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies and the
+// units into use.
+func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
 	all, units, err := d.desired(c, false)
 	if err != nil {
 		return engine.Changes{}, err
@@ -240,11 +243,11 @@ func (d *daemon) applyWith(c *config.Config, use func(probe.Set, map[string]rest
 		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
 	changes, err := d.useWithGroups(c, func() (engine.Changes, error) {
-		changes, err := use(all.Set, units)
+		changes, err := use(engine.Change{Set: all.Set, Dependencies: dependencies(all)}, units)
 		if err != nil {
 			return changes, err
 		}
-		return changes, errors.Join(d.label(all.Targets), d.engine.SetDependencies(dependencies(all)), d.maintain(c, nil))
+		return changes, errors.Join(d.label(all.Targets), d.maintain(c, nil))
 	})
 	if err != nil {
 		return changes, err

@@ -153,16 +153,16 @@ func (d *daemon) makeProcessDir() error {
 const diskTimeout = 5 * time.Second
 
 // resume applies the first configuration together with the state of the previous engine.
-func (d *daemon) resume(c *config.Config, set probe.Set, units map[string]restart.Unit) (engine.Changes, error) {
+func (d *daemon) resume(c *config.Config, change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
 	if err := d.restarts.Apply(units); err != nil {
 		return engine.Changes{}, err
 	}
-	if err := d.maintain(c, labelsOf(set, units)); err != nil {
+	if err := d.maintain(c, labelsOf(change.Set, units)); err != nil {
 		return engine.Changes{}, err
 	}
-	defer func() { d.beats.Apply(set); d.beats.ForgetRestored() }()
+	defer func() { d.beats.Apply(change.Set); d.beats.ForgetRestored() }()
 	if d.state == nil {
-		return d.engine.Apply(set)
+		return d.engine.Change(change)
 	}
 	left := d.left
 	d.left = store.Restored{}
@@ -178,9 +178,9 @@ func (d *daemon) resume(c *config.Config, set probe.Set, units map[string]restar
 	restored := d.restored(state)
 	d.addSurvivors(restored, units)
 	instances := d.restarts.Restore(restored)
-	memories := make(map[probe.ID]engine.Memory, len(state.Memories))
+	change.Memories = make(map[probe.ID]engine.Memory, len(state.Memories))
 	for id, m := range state.Memories {
-		if _, ok := set[id]; !ok || instances[id.Target] != m.State.Instance {
+		if _, ok := change.Set[id]; !ok || instances[id.Target] != m.State.Instance {
 			continue // the probe is gone, or the instance that the memory is about
 		}
 		if d.settings.Resume == config.Verify {
@@ -190,9 +190,9 @@ func (d *daemon) resume(c *config.Config, set probe.Set, units map[string]restar
 			d.log.Warn("state of a probe discarded", "probe", id.String(), "error", err)
 			continue
 		}
-		memories[id] = m
+		change.Memories[id] = m
 	}
-	changes, err := d.engine.Change(engine.Change{Set: set, Memories: memories})
+	changes, err := d.engine.Change(change)
 	if err == nil {
 		d.restoreOutcomes(left)
 	}

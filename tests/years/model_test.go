@@ -52,6 +52,12 @@ type ledger struct {
 	reset    time.Time // when that was
 	good     int32     // successes since the target has answered that it is not well
 
+	// By the policy "evidence", of the attempts on an instance since it has failed or recovered.
+	weighed   []failure // all failures
+	successes int32     // since it has failed
+	unsure    bool      // there may have been others, and by another policy
+	alarmed   bool      // it has failed by attempts on this instance
+
 	// What is published.
 	verdict probe.Verdict
 	of      string // the instance
@@ -115,7 +121,7 @@ func (m *model) edit(specs []*spec, running bool) (n engine.Changes) {
 			continue
 		case l.address != f.address || l.variant != f.variant || l.worker != f.worker:
 			n.Replaced++
-			if running { // otherwise an engine only knows its address
+			if l.unsure = true; running { // otherwise an engine only knows its address
 				l.since, l.fails, l.before, l.good = now, nil, nil, 0
 			}
 			if l.address != f.address {
@@ -123,6 +129,7 @@ func (m *model) edit(specs []*spec, running bool) (n engine.Changes) {
 			}
 		case l.rule != f.rule:
 			n.Updated++
+			l.unsure = l.unsure || l.rule.Policy != f.rule.Policy
 		}
 		l.flat = f
 	}
@@ -149,15 +156,20 @@ func (m *model) attempt(at attempt, now time.Time, res *probe.Result, excused bo
 	m.story.trace.add(at.id.Target, at.id.Kind.String(), word+" "+string(res.Reason), int64(at.from.Sub(m.story.zero)))
 	if at.instance != "" && at.instance != l.instance {
 		l.instance, l.fails, l.before, l.good = at.instance, nil, nil, 0
+		l.weighed, l.successes = nil, 0
 	}
 	switch {
 	case res.Outcome == probe.Success || res.Outcome == probe.Warning:
 		l.good++
+		l.successes++
 		if len(l.fails) > 0 {
 			l.before, l.reset, l.fails = l.fails, now, nil
 		}
 	case failed && !excused:
 		const enough = 64
+		if l.weighed = append(l.weighed, failure{at.from, shortestPeriod(l.rule)}); len(l.weighed) > enough {
+			l.weighed = slices.Delete(l.weighed, 0, enough/2)
+		}
 		if l.fails = append(l.fails, failure{at.from, shortestPeriod(l.rule)}); len(l.fails) > enough {
 			l.fails = slices.Delete(l.fails, 0, enough/2)
 		}
@@ -172,14 +184,39 @@ func shortestPeriod(r probe.Rule) time.Duration {
 	return shortest
 }
 
-// failures returns how many failures in a row may have counted: those that are half a
-// period apart at least.
-func (l *ledger) failures(instance string) (n int32) {
+// failures returns how many failures in a row may have counted.
+func (l *ledger) failures(instance string) int32 {
 	if l.instance != instance {
 		return 0
 	}
+	return apart(l.fails)
+}
+
+// mayFail reports whether the attempts on an instance may have failed the probe.
+func (l *ledger) mayFail(instance string) bool {
+	if l.rule.Policy != probe.PolicyEvidence {
+		return l.failures(instance) >= l.rule.FailureThreshold
+	}
+	const least = (probe.MaxScore + probe.FailureWeight - 1) / probe.FailureWeight
+	return l.unsure || l.instance == instance && apart(l.weighed) >= least
+}
+
+// mayPass reports whether the attempts on an instance may have passed the probe. By the policy
+// "evidence", one that attempts have failed takes as many successes as its score has points.
+func (l *ledger) mayPass(instance string) bool {
+	switch {
+	case l.instance != instance:
+		return false
+	case l.rule.Policy != probe.PolicyEvidence:
+		return l.good >= l.rule.SuccessThreshold
+	}
+	return l.unsure || l.successes >= probe.MaxScore || l.successes > 0 && !(l.alarmed && l.of == instance)
+}
+
+// apart returns how many of some failures may have counted: those that are half a period apart at least.
+func apart(all []failure) (n int32) {
 	var last failure
-	for _, f := range l.fails {
+	for _, f := range all {
 		if n == 0 || f.at.Sub(last.at) >= min(f.period, last.period)/2 {
 			last = f
 			n++
@@ -216,9 +253,9 @@ func (m *model) publish(st *engine.Status, in probe.Instance) {
 	allowed := true
 	switch st.Verdict {
 	case probe.Failing:
-		allowed = l.failures(st.Instance) >= l.rule.FailureThreshold || !running || st.ID.Kind == probe.Readiness && !same
+		allowed = l.mayFail(st.Instance) || !running || st.ID.Kind == probe.Readiness && !same
 	case probe.Passing:
-		allowed = l.instance == st.Instance && l.good >= l.rule.SuccessThreshold ||
+		allowed = l.mayPass(st.Instance) ||
 			st.ID.Kind == probe.Liveness && (!same || l.verdict != probe.Failing || l.moved)
 	default:
 		allowed = !same || l.moved || !running
@@ -226,6 +263,12 @@ func (m *model) publish(st *engine.Status, in probe.Instance) {
 	if !allowed {
 		m.brokenLocked("verdict", st.ID.Target, "%v is %v on %s after %d failures, and %d successes; its rule is %+v; before it was %v on %s",
 			st.ID, st.Verdict, st.Instance, l.failures(st.Instance), l.good, l.rule, l.verdict, l.of)
+	}
+	if st.Verdict != probe.Passing || l.alarmed { // the first success passes, and the score of the failures before it stays
+		l.weighed, l.unsure = nil, false
+	}
+	if l.alarmed = st.Verdict == probe.Failing && same && running && st.Decided; l.alarmed {
+		l.successes = 0
 	}
 	l.verdict, l.of, l.changed, l.moved = st.Verdict, st.Instance, time.Now(), false
 }
@@ -246,7 +289,7 @@ func (m *model) ends(d *driver, in *instance) {
 	in.ending = d.life
 	for _, k := range []probe.Kind{probe.Startup, probe.Liveness} {
 		l := m.probes[probe.ID{Target: name, Kind: k}]
-		if l != nil && (l.failures(in.id) >= l.rule.FailureThreshold || l.verdict == probe.Failing && l.of == in.id) {
+		if l != nil && (l.mayFail(in.id) || l.verdict == probe.Failing && l.of == in.id) {
 			return
 		}
 	}
@@ -300,6 +343,7 @@ func (m *model) resumed(l *life, instances map[string]string) {
 		default:
 			m.counts.resumed++
 			answered[id] = w.silence.answered[id] && lg.verdict == probe.Passing
+			lg.alarmed = lg.alarmed && s.resume != config.Verify // which starts scores again
 			if st, _ := l.engine.Status(id); st.Verdict != lg.verdict || st.Instance != lg.of {
 				m.brokenLocked("flap", id.Target, "%v was %v on %s, and is %v on %s when the engine starts again", id, lg.verdict, lg.of, st.Verdict, st.Instance)
 			}
@@ -328,7 +372,7 @@ func (m *model) accept(l *life, id probe.ID, lg *ledger) {
 	if lg.relocated.Equal(time.Now()) && id.Kind == probe.Readiness && st.Verdict == probe.Passing {
 		m.brokenLocked("change", id.Target, "%v was moved to %s while the engine did not run, and is passing there", id, lg.address)
 	}
-	lg.verdict, lg.of, lg.changed, lg.moved = st.Verdict, st.Instance, time.Now(), false
+	lg.verdict, lg.of, lg.changed, lg.moved, lg.unsure = st.Verdict, st.Instance, time.Now(), false, true
 }
 
 // Bounds.

@@ -102,7 +102,12 @@ func writeProbe(b *strings.Builder, p *probeSpec) {
 	if r.FailingPeriod != 0 {
 		fmt.Fprintf(b, "    failing_period = %q\n", r.FailingPeriod)
 	}
-	fmt.Fprintf(b, "    success_threshold = %d\n    failure_threshold = %d\n    on_error = %q\n", r.SuccessThreshold, r.FailureThreshold, r.OnError)
+	if r.Policy == probe.PolicyEvidence {
+		b.WriteString("    policy = \"evidence\"\n")
+	} else {
+		fmt.Fprintf(b, "    success_threshold = %d\n    failure_threshold = %d\n", r.SuccessThreshold, r.FailureThreshold)
+	}
+	fmt.Fprintf(b, "    on_error = %q\n", r.OnError)
 	block := "quick"
 	if p.worker {
 		block = "slow"
@@ -203,6 +208,9 @@ func (r random) rule(k probe.Kind) probe.Rule {
 	}
 	if r.chance(0.15) {
 		rule.OnError = probe.ErrorFails
+	}
+	if k != probe.Startup && r.chance(0.25) {
+		rule.Policy, rule.SuccessThreshold, rule.FailureThreshold = probe.PolicyEvidence, 0, 0
 	}
 	return rule
 }

@@ -63,9 +63,9 @@ func (s *story) newAddress() string {
 // settle returns when nothing more happens at this time.
 func (s *story) settle() { synctest.Wait() }
 
-// quiet is how long all must be well before the verdicts are true: five periods of an
-// hour, a restart with the longest back-off, and the probes of the next instance.
-const quiet = 12 * time.Hour
+// quiet is how long all must be well before the verdicts are true: twenty periods of an hour, by which
+// evidence recovers, a restart with the longest back-off, and the probes of the next instance.
+const quiet = 28 * time.Hour
 
 // play plays the story.
 func (s *story) play() {

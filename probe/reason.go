@@ -105,6 +105,7 @@ const (
 	ReasonHTTPProtocol Reason = "http.protocol" // the response is not HTTP
 	ReasonHTTPBody     Reason = "http.body"     // the body could not be read to its end
 	ReasonHTTPAssert   Reason = "http.assert"   // the body, or a header, is not what was expected
+	ReasonHTTPProxy    Reason = "http.proxy"    // the proxy failed or refused; or, of a failure, it could not connect to the target
 
 	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
 

@@ -40,6 +40,7 @@ type Config struct {
 	SourceAddress   string              `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
 	IPFamily        string              `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
 	Addresses       string              `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
+	Proxy           *Proxy              `hcl:"proxy,block" doc:"connects through a proxy, which looks names up. A failure of the proxy itself makes the attempt unknown, with the reason http.proxy; one of the target that the proxy reports is a failure. Proxies of the environment are not used"`
 	ReuseConnection bool                `hcl:"reuse_connection,optional" doc:"keeps the connection for the next attempt. That is cheaper, and does not notice a server that accepts no new connections" default:"false"`
 
 	// Compatibility with probe.Kubelet gives a body that stalls or breaks off the
@@ -69,7 +70,11 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTransport(dialer, config, p, c.ReuseConnection)
+	via, err := c.Proxy.load()
+	if err != nil {
+		return nil, err
+	}
+	t := newTransport(dialer, config, p, via, c.ReuseConnection)
 	return newHandler(p, Handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}), nil
 }
 
@@ -82,6 +87,12 @@ func (c Config) check() error {
 		return probe.FieldErrorf("redirects", "must be local or none with unix_socket")
 	case c.Compatibility > probe.Kubelet:
 		return probe.FieldErrorf("compatibility", "must be none or kubelet")
+	case c.Proxy != nil && c.UnixSocket != "":
+		return probe.FieldErrorf("unix_socket", "cannot be combined with a proxy block")
+	case c.Proxy != nil && c.IPFamily != "":
+		return probe.FieldErrorf("ip_family", "cannot be combined with a proxy block, since the proxy looks names up")
+	case c.Proxy != nil && c.Addresses != "":
+		return probe.FieldErrorf("addresses", "cannot be combined with a proxy block, since the proxy looks names up")
 	case c.Addresses != "" && c.Addresses != "any" && c.Addresses != "all":
 		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
 	case c.Addresses == "all" && c.ReuseConnection:

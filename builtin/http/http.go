@@ -21,6 +21,7 @@
 //	trace.go       what a probe.Trace has of the response
 //	url.go         a handler for another URL
 //	transport.go   an http.RoundTripper over the connections of package dial
+//	proxy.go       connections through a proxy
 //	writefirst.go  a connection that is read from only after the request is sent
 //	step.go        attempts without a goroutine: what is sent and how it is judged
 //	template.go    the bytes of the request

@@ -29,14 +29,15 @@ type transport struct {
 	foreign *tls.Config // for the host of a redirect, which does not get our certificate
 	http    *http.Transport
 	reuse   bool
+	proxy   *proxy // nil: none
 }
 
-func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, reuse bool) *transport {
+func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, reuse bool) *transport {
 	config.NextProtos = []string{"h2", "http/1.1"}
 	if p.header.Get("Upgrade") != "" || p.header.Get("Connection") != "" {
 		config.NextProtos = []string{"http/1.1"} // HTTP/2 has no such headers
 	}
-	t := &transport{dialer: dialer, own: config, foreign: config.Clone(), reuse: reuse}
+	t := &transport{dialer: dialer, own: config, foreign: config.Clone(), reuse: reuse, proxy: via}
 	t.foreign.ServerName, t.foreign.Certificates = "", nil
 	t.http = &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -64,7 +65,15 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.reuse && !dial.IsRestricted(r.Context()) {
 		send = t.http.RoundTrip
 	}
-	response, err := send(r)
+	isRead := t.proxy != nil && !t.proxy.tunnels(r.URL.Scheme == "https") // by the proxy
+	sent := r
+	if isRead {
+		sent = t.proxy.request(r)
+	}
+	response, err := send(sent)
+	if err == nil && isRead {
+		response, err = t.proxy.response(response, r)
+	}
 	if err == nil {
 		a.got(response)
 	}
@@ -120,7 +129,12 @@ func (t *transport) open(ctx context.Context, addr string, secure bool, own stri
 	if err != nil {
 		return nil, err
 	}
-	conn, err := t.dialer.Open(ctx, host, uint16(port), took)
+	var conn net.Conn
+	if t.proxy != nil {
+		conn, err = t.proxy.open(ctx, t.dialer, host, uint16(port), secure, took)
+	} else {
+		conn, err = t.dialer.Open(ctx, host, uint16(port), took)
+	}
 	if err != nil || !secure {
 		return conn, err
 	}

@@ -11,7 +11,7 @@ import (
 // newHandler returns a handler for a plan.
 func newHandler(p *plan, of Handler) *Handler {
 	h := &Handler{plan: p, transport: of.transport, client: of.client}
-	if !h.transport.reuse {
+	if !h.transport.reuse && h.transport.proxy == nil {
 		h.template = p.template()
 	}
 	h.exchange = &nonblock.Exchange{

@@ -48,6 +48,7 @@ var spellings = []spelling{
 
 	{"validStatusCodes", "status", `status = ["200-299"]`, "", "the blackbox exporter"},
 	{"validHTTPStatus", "status", `status = ["200-299"]`, "", several},
+	{"proxyUrl", "proxy", `proxy { url = "http://proxy:3128" }`, "an http block", "the blackbox exporter"},
 	{"preferredIpProtocol", "ip_family", `ip_family = "prefer_4"`, "an http or tcp block", "the blackbox exporter"},
 	{"failIfBodyNotMatchesRegexp", "body_regex", `body_regex = "ok"`, "", "the blackbox exporter"},
 	{"tlsConfig", "tls", "tls { … }", "", "the blackbox exporter"},

@@ -150,6 +150,8 @@ func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panic
 		switch {
 		case stalled(lostByTry, end-begin, timeout, rule):
 			late, res = false, excuse(res, lostByTry, timeout)
+		case notable(lostByTry, timeout) && passed(&res) && end-begin-lostByTry <= int64(timeout): // late by the stall only
+			late = false
 		case a.mayWaive() && stalled(lostByHandler, end-begin, timeout, rule):
 			before := res.Outcome
 			late, res = false, excuse(res, lostByHandler, timeout)

@@ -101,6 +101,23 @@ func TestAnAttemptThatOverlapsAStallMaySucceedAfterItsTimeout(t *testing.T) {
 	})
 }
 
+// The engine was stopped at the deadline. Without what it lost, the answer came in time.
+func TestASuccessThatIsLateByAStallOnlyCounts(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		p := with(deaf{5905 * time.Millisecond, probe.Succeed("")})
+		p.Rule = probe.Rule{Period: time.Minute, Timeout: time.Second, FailureThreshold: 1}
+		set, s := stallable(readiness, p)
+		apply(t, e, set)
+		e.Report(instance("a"))
+		pass(900 * time.Millisecond) // of the timeout no notable part is left
+		s.stall(t, e, 5*time.Second)
+		pass(time.Second)
+		if st := status(t, e, readiness); st.Attempts != [4]uint64{probe.Success: 1} {
+			t.Errorf("got %v by %+v", st.Attempts, st.Result)
+		}
+	})
+}
+
 func TestTimeThatAHandlerKnowsToBeLostCounts(t *testing.T) {
 	lost := func(r probe.Result, d time.Duration) probe.Result {
 		r.Lost = d

@@ -274,9 +274,15 @@ func (n *Notifiers) Test(ctx context.Context, name string) (results map[string]e
 	if one == nil {
 		return nil, false
 	}
+	errs := make([]error, len(one.receivers))
+	var tests sync.WaitGroup
+	for i, r := range one.receivers {
+		tests.Go(func() { errs[i] = r.test(ctx, time.Now()) })
+	}
+	tests.Wait()
 	results = make(map[string]error, len(one.receivers))
-	for _, r := range one.receivers {
-		results[r.key.Receiver] = r.test(ctx, time.Now())
+	for i, r := range one.receivers {
+		results[r.key.Receiver] = errs[i]
 	}
 	return results, true
 }

@@ -11,12 +11,16 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -222,4 +226,250 @@ func (l *lives) awaitNotified(receivers ...string) {
 		}
 		return true
 	})
+}
+
+const lateConfig = `
+engine {
+  listen = "127.0.0.1:0"
+  state  = "sonde.state"
+}
+defaults {
+  period            = "100ms"
+  timeout           = "10s"
+  failure_threshold = 1
+}
+target "web" {
+  for_each = toset([for n in range(%d) : tostring(n)])
+  address  = "127.0.0.1"
+  probe "readiness" {
+    http { port = %s }
+  }
+}
+`
+
+// Two engines probe the same targets at the same time, which fail and pass again. One has receivers, of
+// which one hangs and one is away: its attempts are no later than those of the other.
+func TestReceiversMakeNoAttemptLate(t *testing.T) {
+	const targets, flips = 100, 10
+	var down atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	defer hangs.Close()
+	away := httptest.NewServer(http.NotFoundHandler())
+	away.Close()
+	u, _ := url.Parse(server.URL)
+	quiet, told := &lives{T: t, dir: t.TempDir()}, &lives{T: t, dir: t.TempDir()}
+	quiet.write("config.hcl", fmt.Sprintf(lateConfig, targets, u.Port()))
+	told.write("config.hcl", fmt.Sprintf(lateConfig+"notify \"oncall\" {\n  alertmanager {\n    urls = [%q, %q]\n  }\n}\n", targets, u.Port(), hangs.URL, away.URL))
+	for _, l := range []*lives{quiet, told} {
+		l.start()
+		defer l.kill()
+		l.awaitAll(targets, false)
+	}
+	for range flips {
+		for _, fails := range []bool{true, false} {
+			down.Store(fails)
+			quiet.awaitAll(targets, fails)
+			told.awaitAll(targets, fails)
+		}
+	}
+	if pending := told.metric(`sonde_notify_pending_transitions{notifier="oncall",output="alertmanager",receiver="` + hangs.URL + `"}`); pending != 2*flips*targets {
+		t.Errorf("%v transitions are pending, want %d", pending, 2*flips*targets)
+	}
+	late := func(l *lives) (mean, attempts float64) {
+		attempts = l.metric("sonde_attempt_lateness_seconds_count")
+		return l.metric("sonde_attempt_lateness_seconds_sum") / attempts, attempts
+	}
+	with, attempts := late(told)
+	without, _ := late(quiet)
+	t.Logf("attempts are late by %.6f s on average with receivers, and by %.6f s without", with, without)
+	if attempts < 2*flips*targets || with > 2*without+0.005 {
+		t.Errorf("%v attempts are late by %v s on average with receivers, and by %v s without", attempts, with, without)
+	}
+}
+
+// metric returns the value of a series.
+func (l *lives) metric(series string) float64 {
+	l.Helper()
+	text, err := get(http.MethodGet, l.client.Base+"/metrics")
+	if err != nil {
+		l.Fatal(err)
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if err != nil {
+				l.Fatal(err)
+			}
+			return v
+		}
+	}
+	l.Fatalf("there is no %s", series)
+	return 0
+}
+
+const suppressedConfig = `
+engine {
+  listen = "127.0.0.1:0"
+  state  = "sonde.state"
+}
+defaults {
+  period            = "50ms"
+  timeout           = "10s"
+  failure_threshold = 1
+}
+target "db" {
+  probe "readiness" {
+    exec { command = ["test", "-e", "db.ready"] }
+  }
+}
+target "child" {
+  process { command = ["sleep", "600"] }
+  depends_on               = ["db"]
+  termination_grace_period = "1s"
+  probe "liveness" {
+    exec { command = ["test", "-e", "child.live"] }
+  }
+}
+target "paused" {
+  process { command = ["sleep", "600"] }
+  termination_grace_period = "1s"
+  probe "liveness" {
+    exec { command = ["test", "-e", "paused.live"] }
+  }
+}
+target "served" {
+  process { command = ["sleep", "600"] }
+  termination_grace_period = "1s"
+  probe "liveness" {
+    exec { command = ["test", "-e", "served.live"] }
+  }
+}
+notify "oncall" {
+  alertmanager {
+    urls = ["%s"]
+  }
+}
+`
+
+// servedConfig has the day of the month on which the maintenance begins.
+const servedConfig = `
+maintenance "week" {
+  members  = ["served"]
+  cron     = "0 0 %d * *"
+  timezone = "UTC"
+  duration = "168h"
+}
+`
+
+// Nobody is told of a target that is paused or under maintenance, or of one that fails because of another
+// one, and none of them is restarted, also after a kill of the engine. When that ends, both is done.
+func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
+	am := gatewaytest.StartAlertmanager(t, "")
+	accepted := record(t, am.URL)
+	l := &lives{T: t, dir: t.TempDir()}
+	files := []string{"db.ready", "child.live", "paused.live", "served.live"}
+	for _, name := range files {
+		l.write(name, "")
+	}
+	l.write("config.hcl", fmt.Sprintf(suppressedConfig, accepted.URL)+fmt.Sprintf(servedConfig, time.Now().UTC().Day()))
+	l.start()
+	defer func() { l.kill() }()
+	l.awaitStates("child ready, db ready, paused ready, served paused")
+	l.sonde("pause", "paused")
+	l.awaitStates("child ready, db ready, paused paused, served paused")
+	l.remove("db.ready", "paused.live", "served.live")
+	l.awaitStates("child ready, db not_ready, paused paused, served paused")
+	l.remove("child.live")
+	l.awaitStates("child unreachable, db not_ready, paused paused, served paused")
+	l.awaitNotified(accepted.URL)
+	l.kill()
+	l.start()
+	l.awaitStates("child unreachable, db not_ready, paused paused, served paused")
+	testsync.Until(t, "an attempt at each", func() bool { return attemptedAll(l.targets()) })
+	l.awaitNotified(accepted.URL)
+	if active := am.Active(); len(active) != 1 || active["db"].Labels["target"] != "db" {
+		t.Errorf("the alerts are %v", active)
+	}
+	for name, some := range l.targets() {
+		if some[0].Instance.Restarts != 0 {
+			t.Errorf("%s was restarted %d times", name, some[0].Instance.Restarts)
+		}
+		if began, _ := accepted.counts(name); (began > 0) != (name == "db") {
+			t.Errorf("%s: Alertmanager was told %d times that it fails", name, began)
+		}
+	}
+
+	l.write("db.ready", "")
+	l.sonde("unpause", "paused")
+	l.write("config.hcl", fmt.Sprintf(suppressedConfig, accepted.URL))
+	l.sonde("reload")
+	testsync.Until(t, "all to be told and restarted", func() bool {
+		all := l.targets()
+		for _, name := range []string{"child", "paused", "served"} {
+			if began, _ := accepted.counts(name); began == 0 || all[name][0].Instance.Restarts == 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// sonde runs a command that operates the engine.
+func (l *lives) sonde(command string, args ...string) {
+	l.Helper()
+	c := exec.Command("sonde", append([]string{command, "--address", strings.TrimPrefix(l.client.Base, "http://")}, args...)...)
+	c.Dir, c.Env = l.dir, environ()
+	if out, err := c.CombinedOutput(); err != nil {
+		l.Fatalf("sonde %s: %v: %s", command, err, out)
+	}
+}
+
+func (l *lives) write(name, text string) {
+	l.Helper()
+	if err := os.WriteFile(l.path(name), []byte(text), 0o600); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *lives) remove(names ...string) {
+	l.Helper()
+	for _, name := range names {
+		if err := os.Remove(l.path(name)); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// awaitStates waits until the targets have states, written as "db ready, web failing".
+func (l *lives) awaitStates(want string) {
+	l.Helper()
+	testsync.Until(l, want, func() bool {
+		var states []string
+		for name, some := range l.targets() {
+			states = append(states, name+" "+some[0].State.String())
+		}
+		slices.Sort(states)
+		return strings.Join(states, ", ") == want
+	})
+}
+
+// attemptedAll reports whether each probe was attempted since the engine started.
+func attemptedAll(targets map[string][]httpapi.Target) bool {
+	for _, some := range targets {
+		for _, p := range some[0].Probes {
+			if p.Result == nil {
+				return false
+			}
+		}
+	}
+	return true
 }

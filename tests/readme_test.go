@@ -23,7 +23,7 @@ import (
 // guides are the documents whose console blocks are run, line by line, and whose
 // configurations are checked.
 var guides = []string{
-	"../README.md", "../docs/plugins.md", "../docs/scripts.md", "../docs/tutorial.md",
+	"../README.md", "../docs/plugins.md", "../docs/scripts.md", "../docs/tutorial.md", "../docs/notify.md",
 	"../docs/coming-from/kubelet.md", "../docs/coming-from/docker.md", "../docs/coming-from/blackbox.md",
 	"../docs/coming-from/haproxy.md", "../docs/coming-from/monit.md", "../docs/coming-from/supervisord.md",
 }

@@ -69,6 +69,13 @@ type Config struct {
 	// Gateways returns how the gateways fare, sorted by name. Default: there are none.
 	Gateways func() []group.GatewayStatus
 
+	// Notifiers returns how the receivers of notifiers fare, sorted by name and receiver; States need not
+	// be set. TestNotifier sends a test notice to each receiver of a notifier, and returns the errors by
+	// their names, and whether there is such a notifier. They must be safe for concurrent use by multiple
+	// goroutines. Default: there are none.
+	Notifiers    func() []Notifier
+	TestNotifier func(ctx context.Context, name string) (results map[string]error, ok bool)
+
 	// DroppedLines returns how many lines of the output of a target's processes were dropped, and
 	// whether it has any. It must not block, and must be safe for concurrent use by multiple
 	// goroutines. Default: there are none.
@@ -186,6 +193,8 @@ func (s *Server) routes() http.Handler {
 	handle("/v1/gateways", s.requests.limit(s.gateways))
 	handle("/v1/maintenance", s.requests.limit(s.maintenance))
 	handle("POST /v1/beat/{name...}", http.HandlerFunc(s.beat))
+	handle("/v1/notifiers", s.requests.limit(s.notifiers))
+	mux.HandleFunc("POST /v1/notifiers/{name}/test", s.changes.limit(s.testNotifier))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))
 	handle("/v1/stats", s.requests.limit(s.stats))
 	handle("/healthz", health(s.config.Alive))

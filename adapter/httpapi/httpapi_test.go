@@ -166,6 +166,13 @@ func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 		s := server(t, httpapi.Config{
 			Engine: e,
 			Ready:  func() error { return errors.New("the configuration is being read") },
+			Notifiers: func() []httpapi.Notifier {
+				return []httpapi.Notifier{
+					{Name: "mail", Output: "run", Receiver: "sh", Sent: 3, Last: noon},
+					{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", Firing: 2, Held: 1, Pending: 7, PendingSince: noon, Sent: 5, Last: noon},
+					{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", Pending: 7, PendingSince: noon, Dropped: 1, Lost: 2, Errors: 3, Error: "connection refused", ErrorSince: noon},
+				}
+			},
 			Gateways: func() []group.GatewayStatus {
 				return []group.GatewayStatus{
 					{Gateway: "edge", Output: "agent", Groups: []string{"db", "web"}, Address: "127.0.0.1:9777"},
@@ -181,6 +188,7 @@ func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 			"target":         "/v1/targets/shop/web",
 			"stats":          "/v1/stats",
 			"gateways":       "/v1/gateways",
+			"notifiers":      "/v1/notifiers",
 			"history":        "/v1/targets/shop/web/history",
 			"healthz":        "/healthz",
 			"readyz":         "/readyz",

@@ -50,7 +50,7 @@ func methods(path string) string {
 	case "/v1/reload":
 		return "GET, HEAD, POST"
 	}
-	if isBeat(path) {
+	if isBeat(path) || isOf(path, notifiersPath, []Operation{operationTest}) {
 		return "POST"
 	}
 	if isOperation(path) { // or a target of that name

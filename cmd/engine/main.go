@@ -99,6 +99,6 @@ func newRoot() *cobra.Command {
 	root.Version = version()
 	root.SetVersionTemplate(versionLine())
 	root.AddCommand(daemon.Command(version()), validateCommand(), fmtCommand(), probeCommand(), simulateCommand(), tuneCommand(),
-		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.Beat(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
+		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), kubeimport.Command(), reference.Command(), versionCommand(), manCommand(root))
 	return root
 }

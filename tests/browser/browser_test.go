@@ -46,6 +46,7 @@ type site struct {
 	mu       sync.Mutex
 	faults   map[string]probe.Result // of targets that do not succeed
 	gateways []group.GatewayStatus
+	told     []httpapi.Notifier
 	set      probe.Set
 }
 
@@ -66,7 +67,12 @@ func newSite(t *testing.T, token string, names ...string) *site {
 		defer s.mu.Unlock()
 		return s.gateways
 	}
-	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Groups: s.groups, Gateways: gateways, Listen: "127.0.0.1:0", Token: token})
+	notifiers := func() []httpapi.Notifier {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.told
+	}
+	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Groups: s.groups, Gateways: gateways, Notifiers: notifiers, Listen: "127.0.0.1:0", Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +146,13 @@ func (s *site) setGateways(all ...group.GatewayStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gateways = all
+}
+
+// setNotifiers says how the receivers of notifiers fare.
+func (s *site) setNotifiers(all ...httpapi.Notifier) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = all
 }
 
 // eject lets gateways observe that requests to a target that is ready fail.
@@ -333,6 +346,18 @@ func TestGroupsAreShown(t *testing.T) {
 	b.until(rows + `.map((r) => r.querySelector("th a").textContent).join() === "web-2,web-1,web-3"`)
 	b.run(chromedp.Click(".group", chromedp.ByQuery))
 	b.until(rows + `.length === 4`)
+}
+
+func TestNotifiersAreShown(t *testing.T) {
+	s := newSite(t, "", "web-1").start()
+	first := httpapi.Notifier{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", Sent: 3, Last: time.Now()}
+	second := httpapi.Notifier{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", Pending: 1700, Error: "connection refused", ErrorSince: time.Now()}
+	s.setNotifiers(first, second)
+	b := s.open(1440)
+	b.until(`[...document.querySelectorAll("#notifiers li")].map((e) => e.querySelector(".state").innerText).join() === "failing,up to date"`)
+	b.until(`["http://am-2:9093", "1,700 transitions to tell", "connection refused"].every((text) => document.querySelector("#notifiers li").innerText.includes(text))`)
+	s.setNotifiers(first)
+	b.until(`document.querySelectorAll("#notifiers li").length === 1`)
 }
 
 func TestGatewaysAreShown(t *testing.T) {

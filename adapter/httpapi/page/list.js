@@ -21,10 +21,12 @@ const tiles = [
 const fields = ["trouble", "state", "kind", "name", "label", "group"]; // of a query of /v1/targets
 const maxGroups = 60; // shown at once, those that are not ready first
 const maxGateways = 20; // likewise, those that are not up to date
+const maxNotifiers = 20; // likewise
 
 const rows = new Map(); // by target
 const groups = new Map(); // by name
 const gateways = new Map(); // by name
+const notifiers = new Map(); // by name and receiver
 let query = {};
 let wanted = pageSize;
 let choose; // shows the targets of another query
@@ -81,11 +83,12 @@ export function show(next) {
 
 // load reads what is shown, with the probes' latest attempts if asked for, and shows it.
 export async function load(withProbes, signal) {
-  const [{ groups: all }, { gateways: followers }, { targets, total, counts }] =
-    await Promise.all([read("/v1/groups", signal), read("/v1/gateways", signal), loadTargets(withProbes, signal)]);
+  const [{ groups: all }, { gateways: followers }, { notifiers: receivers }, { targets, total, counts }] =
+    await Promise.all([read("/v1/groups", signal), read("/v1/gateways", signal), read("/v1/notifiers", signal), loadTargets(withProbes, signal)]);
   showCounts(counts);
   showGroups(all);
   showGateways(followers);
+  showNotifiers(receivers);
   showTargets(targets);
   showTotal(targets.length, total, counts.targets);
 }
@@ -169,6 +172,25 @@ function showGateways(all) {
     setAttribute(state, "data-state", g.state);
     showTime(since, g.state === "failing" ? g.errorSince : g.last);
     setText(error, g.error || "");
+    return item;
+  }));
+}
+
+// showNotifiers shows whether the receivers of notifiers were told everything.
+function showNotifiers(all) {
+  const order = { failing: 0, behind: 1, up_to_date: 2 };
+  const key = (n) => JSON.stringify([n.name, n.receiver]);
+  const shown = all.toSorted((a, b) => order[a.state] - order[b.state]).slice(0, maxNotifiers);
+  const keys = new Set(shown.map(key));
+  for (const known of notifiers.keys()) if (!keys.has(known)) notifiers.delete(known);
+  arrange(at("notifiers"), shown.map((n) => {
+    if (!notifiers.has(key(n))) notifiers.set(key(n), makeGateway(n.name));
+    const { item, state, text, since, error } = notifiers.get(key(n));
+    setText(text, `notify (${n.output}) ${n.receiver}` + (n.pending > 0 ? `, ${n.pending.toLocaleString()} transitions to tell` : ""));
+    setText(state, words(n.state));
+    setAttribute(state, "data-state", n.state);
+    showTime(since, n.state === "failing" ? n.errorSince : n.last);
+    setText(error, n.error || "");
     return item;
   }));
 }

@@ -330,6 +330,8 @@ func (d *daemon) listen() (err error) {
 		Probe:        d.probes,
 		Groups:       d.groups,
 		Gateways:     d.gateways.Statuses,
+		Notifiers:    d.notifierStatuses,
+		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
 		Ready:        d.ready,
 		Reload:       d.requestReload,

@@ -3,6 +3,7 @@ package daemon
 import (
 	"strings"
 
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/store"
@@ -27,6 +28,17 @@ func (d *daemon) markNotified(key string) {
 	if d.state != nil {
 		d.state.Mark(key)
 	}
+}
+
+// notifierStatuses returns how the receivers of notifiers fare.
+func (d *daemon) notifierStatuses() (all []httpapi.Notifier) {
+	for _, st := range d.notifiers.Statuses() {
+		all = append(all, httpapi.Notifier{
+			Name: st.Notifier, Output: st.Output, Receiver: st.Receiver, Firing: st.Firing, Held: st.Held, Pending: st.Pending, PendingSince: st.PendingSince,
+			Sent: st.Sent, Last: st.Last, Dropped: st.Dropped, Lost: st.Lost, Errors: st.Failed, Error: st.Error, ErrorSince: st.ErrorSince,
+		})
+	}
+	return all
 }
 
 // notifierMetrics returns the numbers of the receivers of notifiers.

@@ -199,7 +199,7 @@ func (s viewer) write(ctx context.Context, all httpapi.Targets, output string) e
 		return err
 	case output == "table" || output == "wide":
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.gatewayLines(ctx, maxGroupLines)+s.maintenanceLines(ctx, maxGroupLines)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.gatewayLines(ctx, maxGroupLines)+s.maintenanceLines(ctx, maxGroupLines)+s.notifierLines(ctx, maxGroupLines)+s.trouble(ctx))
 		return err
 	case s.target != "":
 		return cli.WriteJSON(s.out, all.Targets[0])
@@ -290,7 +290,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 		return "", err
 	}
 	most := min(height/4, maxGroupLines)
-	foot := s.groupLines(ctx, most) + s.gatewayLines(ctx, most) + s.maintenanceLines(ctx, most) + s.trouble(ctx)
+	foot := s.groupLines(ctx, most) + s.gatewayLines(ctx, most) + s.maintenanceLines(ctx, most) + s.notifierLines(ctx, most) + s.trouble(ctx)
 	if page.Next != "" {
 		foot = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets)) + foot
 	}
@@ -348,6 +348,19 @@ func (s viewer) maintenanceLines(ctx context.Context, most int) string {
 		return ""
 	}
 	return maintenanceLines(all.Maintenances, most, time.Now())
+}
+
+// notifierLines returns a line for each receiver of a notifier that was not told everything, up to most;
+// "" if only one target or group is shown.
+func (s viewer) notifierLines(ctx context.Context, most int) string {
+	if s.target != "" || s.group != "" {
+		return ""
+	}
+	all, err := s.client.Notifiers(ctx)
+	if err != nil {
+		return ""
+	}
+	return notifierLines(all.Notifiers, most, time.Now())
 }
 
 // trouble returns lines about the engine itself, or "" if it is well.

@@ -201,6 +201,34 @@ func maintenanceLines(all []httpapi.Maintenance, most int, now time.Time) string
 	return s.String()
 }
 
+// notifierLines returns a line for each receiver of a notifier that was not told everything, up to most,
+// those first that fail.
+//
+//	notify oncall (alertmanager), http://am-1:9093: failing for 3m12s, 17 transitions to tell: connection refused
+func notifierLines(notifiers []httpapi.Notifier, most int, now time.Time) string {
+	notifiers = slices.DeleteFunc(slices.Clone(notifiers), func(n httpapi.Notifier) bool { return n.State == httpapi.NotifierUpToDate })
+	slices.SortStableFunc(notifiers, func(a, b httpapi.Notifier) int {
+		return cmp.Compare(one(a.State != httpapi.NotifierFailing), one(b.State != httpapi.NotifierFailing))
+	})
+	var s strings.Builder
+	for i, n := range notifiers {
+		if i == most {
+			fmt.Fprintf(&s, "… and %d more receivers of notifiers\n", len(notifiers)-i)
+			break
+		}
+		fmt.Fprintf(&s, "notify %s (%s), %s: ", probe.OneLine(n.Name, probe.MaxGroupName), n.Output, probe.OneLine(n.Receiver, probe.MaxDetail))
+		if n.State == httpapi.NotifierFailing {
+			fmt.Fprintf(&s, "failing for %s, ", age(n.ErrorSince, now))
+		}
+		fmt.Fprintf(&s, "%d transitions to tell", n.Pending)
+		if n.Error != "" {
+			s.WriteString(": " + probe.OneLine(n.Error, probe.MaxDetail))
+		}
+		s.WriteString("\n")
+	}
+	return s.String()
+}
+
 // local returns a time as the clocks here show it.
 func local(t time.Time) string { return t.Local().Format(time.DateTime) }
 

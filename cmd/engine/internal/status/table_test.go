@@ -148,6 +148,24 @@ func TestTheTableSaysUntilWhenNothingIsDone(t *testing.T) {
 	}
 }
 
+func TestReceiversThatWereNotToldEverythingAreShown(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	notifiers := []httpapi.Notifier{
+		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", State: httpapi.NotifierUpToDate},
+		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", State: httpapi.NotifierBehind, Pending: 2},
+		{Name: "mail", Output: "run", Receiver: "sh", State: httpapi.NotifierFailing, Pending: 17, Error: "exit status 1:\nbusy", ErrorSince: now.Add(-192 * time.Second)},
+	}
+	mail := "notify mail (run), sh: failing for 3m12s, 17 transitions to tell: exit status 1: busy\n"
+	for most, want := range map[int]string{
+		9: mail + "notify oncall (alertmanager), http://am-2:9093: 2 transitions to tell\n",
+		1: mail + "… and 1 more receivers of notifiers\n",
+	} {
+		if got := notifierLines(notifiers, most, now); got != want {
+			t.Errorf("%d at most:\n%s\nwant\n%s", most, got, want)
+		}
+	}
+}
+
 // The screen of --watch has what the table has.
 func TestTheScreenShowsGroupsAndGateways(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -21,7 +22,10 @@ const Mark = "(sensitive)"
 
 // Redactor replaces known values. The zero Redactor knows none. It is safe for concurrent use by
 // multiple goroutines.
-type Redactor struct{ known atomic.Pointer[known] }
+type Redactor struct {
+	addMu sync.Mutex // one Add at a time
+	known atomic.Pointer[known]
+}
 
 type known struct {
 	values   map[string]bool
@@ -33,6 +37,8 @@ type known struct {
 // value, and values shorter than MinValue, are ignored. The lines of a value with several are
 // values, too.
 func (r *Redactor) Add(values []string) bool {
+	r.addMu.Lock()
+	defer r.addMu.Unlock()
 	now, before := &known{values: map[string]bool{}}, r.known.Load()
 	if before != nil {
 		for v := range before.values {

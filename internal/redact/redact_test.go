@@ -3,6 +3,7 @@ package redact_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sonde-probe/sonde/internal/redact"
@@ -43,5 +44,19 @@ func TestValuesAreBounded(t *testing.T) {
 	}
 	if !new(redact.Redactor).Add(many[:10]) || new(redact.Redactor).Add([]string{strings.Repeat("x", redact.MaxText+1)}) {
 		t.Error("the size of the values is not bounded")
+	}
+}
+
+func TestValuesThatAreAddedAtATimeAreAllKnown(t *testing.T) {
+	var r redact.Redactor
+	var adders sync.WaitGroup
+	for i := range 100 {
+		adders.Go(func() { r.Add([]string{fmt.Sprintf("secret-%03d", i)}) })
+	}
+	adders.Wait()
+	for i := range 100 {
+		if got := r.Text(fmt.Sprintf("secret-%03d", i)); got != redact.Mark {
+			t.Errorf("got %q", got)
+		}
 	}
 }

@@ -111,17 +111,19 @@ func New(c Config) (*Controller, error) {
 // starts as soon as it has terminated. Any other change takes effect at once, and
 // the instance keeps running.
 //
-// The errors are *probe.FieldErrors that name the target, joined. Once Run has
-// returned Apply has no effect.
+// The errors are *probe.FieldErrors that name the target, joined. One of them is a target that would be
+// started after itself, by way of others. Once Run has returned Apply has no effect.
 func (c *Controller) Apply(units map[string]Unit) error {
 	if err := CheckUnits(units); err != nil {
 		return err
 	}
 	c.unitsMu.Lock()
-	c.change(units, c.missing(units))
+	err := c.checkedChange(units, c.missing(units))
 	c.unitsMu.Unlock()
-	notify(c.changed)
-	return nil
+	if err == nil {
+		notify(c.changed)
+	}
+	return err
 }
 
 // missing returns the targets whose units are not among others. It needs unitsMu.
@@ -146,9 +148,26 @@ func (c *Controller) Change(units map[string]Unit, remove []string) error {
 		return err
 	}
 	c.unitsMu.Lock()
-	c.change(units, remove)
+	err := c.checkedChange(units, remove)
 	c.unitsMu.Unlock()
-	notify(c.changed)
+	if err == nil {
+		notify(c.changed)
+	}
+	return err
+}
+
+// checkedChange is change, unless a target would be started after itself. It needs unitsMu.
+func (c *Controller) checkedChange(units map[string]Unit, remove []string) error {
+	for _, u := range units {
+		if len(u.StartAfter) == 0 {
+			continue // most controllers have no order, and many units
+		}
+		if err := c.checkOrder(units, remove); err != nil {
+			return err
+		}
+		break
+	}
+	c.change(units, remove)
 	return nil
 }
 
@@ -179,7 +198,8 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 	}
 }
 
-// CheckUnits returns the errors for which Apply and Change refuse units, sorted, or nil.
+// CheckUnits returns the errors for which Apply and Change refuse units, sorted, or nil. It does not
+// look for cycles of Unit.StartAfter, which may go through other units.
 func CheckUnits(units map[string]Unit) error {
 	var wrong []string
 	for target, u := range units {

@@ -1,11 +1,13 @@
 package restart
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/cycle"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -18,6 +20,27 @@ type startOrder struct {
 
 func newStartOrder() startOrder {
 	return startOrder{after: map[string][]string{}, dependents: map[string]map[string]bool{}}
+}
+
+// checkOrder returns an error for targets that would be started after themselves once units are changed
+// and removed: they would never be started. It needs unitsMu.
+func (c *Controller) checkOrder(units map[string]Unit, remove []string) error {
+	after := map[string][]string{}
+	for target, u := range c.units {
+		after[target] = u.StartAfter
+	}
+	for _, target := range remove {
+		delete(after, target)
+	}
+	for target, u := range units {
+		after[target] = u.StartAfter
+	}
+	var errs []error
+	for _, found := range cycle.Find(after) {
+		err := probe.FieldErrorf("start_after", "has a cycle: %s; remove one of these", strings.Join(found, " after "))
+		errs = append(errs, fmt.Errorf("target %q: %w", found[0], err))
+	}
+	return errors.Join(errs...)
 }
 
 // add notes that a target was started, after others.

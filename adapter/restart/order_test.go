@@ -1,6 +1,8 @@
 package restart_test
 
 import (
+	"errors"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +173,37 @@ func TestAStopWaitsForNoTargetThatHasNotStarted(t *testing.T) {
 		h.sleep(time.Second)
 		if len(db.graces()) != 1 {
 			t.Error("db was not asked to end")
+		}
+	})
+}
+
+func TestACycleIsRejectedWithAllUnits(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		units, db, _, _ := stack(healthy)
+		cyclic := maps.Clone(units)
+		cyclic["db"] = restart.Unit{Driver: db, Revision: "1", StartAfter: []string{"web", "none"}}
+		err := h.control.Apply(cyclic)
+		var field *probe.FieldError
+		if !errors.As(err, &field) || field.Field != "start_after" {
+			t.Errorf("Apply has returned %v", err)
+		}
+		h.expectText(err.Error(), `target "app": start_after has a cycle: app after db after web after app; remove one of these`)
+		h.sleep(time.Minute)
+		h.expectTimes("db starts at", db.starts())
+
+		// A cycle by way of units that a Change leaves as they are.
+		h.apply(units)
+		err = h.control.Change(map[string]restart.Unit{"db": cyclic["db"]}, nil)
+		if err == nil || !strings.Contains(err.Error(), `target "app": start_after has a cycle: app after db after web after app`) {
+			t.Errorf("Change has returned %v", err)
+		}
+		h.sleep(time.Minute)
+		h.expectTimes("db starts at", db.starts(), time.Minute)
+		if err := h.control.Change(map[string]restart.Unit{"db": cyclic["db"]}, []string{"web"}); err != nil {
+			t.Errorf("without web there is no cycle: %v", err)
+		}
+		if err := h.control.Change(map[string]restart.Unit{"self": {Driver: newDriver("self", healthy), StartAfter: []string{"self"}}}, nil); err == nil {
+			t.Error("a target is started after itself")
 		}
 	})
 }

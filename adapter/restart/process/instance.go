@@ -75,6 +75,7 @@ type instance struct {
 // instance of the target running, start takes it over, or ends it first. A request to end
 // that is received meanwhile is an error, and no command is started.
 func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance, error) {
+	env, envErr := d.environment() // also for an instance that goes on, so that its secrets are known
 	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
 		return i, err
 	}
@@ -92,7 +93,12 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 		}
 	default:
 	}
-	plan, err := d.command.Plan()
+	run := d.command
+	run.Env = env
+	plan, err := command.Plan{}, envErr
+	if err == nil {
+		plan, err = run.Plan()
+	}
 	if shortage.Is(err) || errors.Is(err, command.ErrLookup) {
 		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
@@ -103,7 +109,10 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 		return nil, err
 	}
 	stop := d.stopSettings()
-	start := guard.Start{Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup}
+	start := guard.Start{
+		Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup,
+		Umask: d.config.Umask.mask(), Nice: d.config.Nice, Rlimits: d.config.rlimits(),
+	}
 	if d.config.Adopt {
 		if start.Adopt, err = d.adopt(plan.Dir, stop); err != nil {
 			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)

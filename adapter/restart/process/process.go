@@ -37,6 +37,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
@@ -58,6 +59,10 @@ type Config struct {
 	Env      map[string]string `hcl:"env,optional" doc:"environment variables of the process, beside PATH, LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user. Probes by exec have them too" default:"empty"`
 	Dir      string            `hcl:"dir,optional" doc:"working directory" default:"that of the engine"`
 	User     string            `hcl:"user,optional" doc:"user who runs the process: a name, a number, or user:group" default:"that of the engine"`
+	EnvFile  string            `hcl:"env_file,optional" doc:"file with more environment variables, as lines NAME=value, of 64 KiB at most; a relative path starts at the working directory of the engine; env overrides them. It is read when the process starts, which fails without it: a change of the file needs sonde restart. All of its values are sensitive. Probes by exec do not have them" default:"none" json:",omitempty"`
+	Umask    Umask             `hcl:"umask,optional" doc:"permissions that files do not get which the process creates, in octal: \"0027\"" default:"that of the engine" json:",omitzero"`
+	Nice     *int              `hcl:"nice,optional" doc:"scheduling priority of the process, as nice(1) shows it. Only root may set one below that of the engine. Linux only" default:"that of the engine" min:"-20" max:"19" json:",omitempty"`
+	Rlimits  map[string]string `hcl:"rlimits,optional" doc:"resource limits of the process, by their names in limits.conf(5): as, core, cpu, data, fsize, memlock, nofile, nproc and stack, in bytes (\"64MiB\"), seconds or numbers, or \"unlimited\". One value is the soft and the hard limit; \"1024:4096\" has both. Only root may raise a hard limit. Linux only" default:"those of the engine" json:",omitempty"`
 	NoCgroup bool              `hcl:"no_cgroup,optional" doc:"does not give each instance a control group below that of the engine" default:"false"`
 
 	// Adopt makes instances outlive the engine: they go on when it stops or is killed,
@@ -86,6 +91,10 @@ type Config struct {
 	// Logger gets a record for each line of output without Log: the line, with the attributes
 	// target and stream (stdout or stderr). Default: none.
 	Logger *slog.Logger `json:"-"`
+
+	// Sensitive is called with the values of EnvFile before the command is started, so that they can
+	// be replaced in what it prints. Default: they are not.
+	Sensitive func(values []string) `json:"-"`
 
 	// Outputs counts the lines of the output that were dropped. Default: they are only logged.
 	Outputs *Outputs `json:"-"`
@@ -124,6 +133,10 @@ func (c Config) Check() error {
 		wrong.Add("lines_per_second", "must be 1 or more")
 	}
 	c.Log.check(&wrong)
+	if strings.Contains(c.EnvFile, "\x00") {
+		wrong.Add("env_file", "has a NUL byte")
+	}
+	c.checkAttributes(&wrong)
 	if c.Adopt && !guard.IsSubreaper {
 		wrong.Add("adopt", "needs Linux")
 	}
@@ -154,6 +167,18 @@ func (c Config) digest() string {
 	parts := []any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup}
 	if c.Log != nil { // or else the digest is that of older releases
 		parts = append(parts, c.Log)
+	}
+	if c.EnvFile != "" {
+		parts = append(parts, "env_file", c.EnvFile)
+	}
+	if c.Umask.Set {
+		parts = append(parts, "umask", c.Umask)
+	}
+	if c.Nice != nil {
+		parts = append(parts, "nice", *c.Nice)
+	}
+	if len(c.Rlimits) > 0 {
+		parts = append(parts, "rlimits", c.Rlimits)
 	}
 	text, _ := json.Marshal(parts) // no value of these types is without
 	sum := sha256.Sum256(text)

@@ -239,9 +239,7 @@ func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]
 	if err != nil {
 		return engine.Changes{}, err
 	}
-	if !d.queue.Secrets.Add(c.Secrets) { // those of an earlier configuration stay known
-		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
-	}
+	d.addSecrets(c.Secrets)
 	changes, err := d.useWithGroups(c, func() (engine.Changes, error) {
 		changes, err := use(engine.Change{Set: all.Set, Dependencies: dependencies(all)}, units)
 		if err != nil {
@@ -267,6 +265,13 @@ func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]
 		d.digest, d.targets = c.Digest(), c.Digest().Targets
 	}
 	return changes, nil
+}
+
+// addSecrets has values replaced in outputs. Those of an earlier configuration stay known.
+func (d *daemon) addSecrets(values []string) {
+	if !d.queue.Secrets.Add(values) {
+		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
+	}
 }
 
 // useWithGroups puts the probes of a configuration into use together with its groups: those

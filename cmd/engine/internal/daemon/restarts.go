@@ -119,6 +119,7 @@ func (d *daemon) driver(name string, t config.Target, plan bool) (restart.Driver
 			}
 		}
 		c.Target, c.Logger, c.Outputs, c.AdoptDir = name, d.log, &d.outputs, d.processes.Path()
+		c.Sensitive = d.addSecrets
 		if plan {
 			c.Outputs = nil
 			c.AdoptDir = cmp.Or(c.AdoptDir, handlers.ProcessDir(d.settings.State))

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/internal/command"
@@ -36,6 +37,12 @@ func warnOfDriver(v config.Values) error {
 	err := missing(commandOf(v))
 	if v["log"] != nil && v["lines_per_second"] != nil {
 		err = errors.Join(err, &probe.FieldError{Field: "lines_per_second", Problem: "has no effect, since log keeps the lines out of the engine's log", Hint: "remove it, or the log block"})
+	}
+	if path, _ := v["env_file"].(string); path != "" {
+		if _, wrong := process.ReadEnvFile(path); wrong != nil {
+			problem := strings.TrimPrefix(wrong.Error(), "env_file: ")
+			err = errors.Join(err, &probe.FieldError{Field: "env_file", Problem: "cannot be used: " + problem, Hint: fmt.Sprintf("correct it, or ignore this if the engine runs elsewhere: it was read on %s", machine())})
+		}
 	}
 	return err
 }

@@ -7,7 +7,8 @@
 //
 // Files: guard.go starts and ends the command, and link.go talks to the engine about it.
 // wire.go is what they send each other; adoption_linux.go lets the engines after this one
-// attach; cgroup_linux.go and tree_linux.go find and kill descendants.
+// attach; launcher_linux.go starts a command with limits; cgroup_linux.go and tree_linux.go find
+// and kill descendants.
 package guard
 
 import (
@@ -140,10 +141,13 @@ func (g *guard) start(s Start) (hello Report, err error) {
 	if err := g.unlessRefused(err); err != nil {
 		return Report{}, err
 	}
-	if g.tree.Pid, err = spawn(s.Plan, g.tree.Cgroup); err != nil && g.tree.Cgroup != "" {
+	if s.Umask != nil {
+		defer syscall.Umask(syscall.Umask(*s.Umask)) // the guard creates its own files before and after
+	}
+	if g.tree.Pid, err = spawn(s, g.tree.Cgroup); err != nil && g.tree.Cgroup != "" {
 		g.tree.Cgroup.Remove()
 		g.tree.Cgroup = ""
-		g.tree.Pid, err = spawn(s.Plan, "")
+		g.tree.Pid, err = spawn(s, "")
 	}
 	if err != nil {
 		g.faulty = !shortage.IsFork(err)
@@ -169,13 +173,17 @@ func (g *guard) unlessRefused(err error) error {
 }
 
 // spawn starts a command.
-func spawn(p command.Plan, in Cgroup) (pid int, err error) {
+func spawn(s Start, in Cgroup) (pid int, err error) {
+	p := s.Plan
 	attr := command.Attr(p.Credential)
 	entered, err := in.enter(attr)
 	if err != nil {
 		return 0, err
 	}
 	defer entered()
+	if s.Nice != nil || len(s.Rlimits) > 0 {
+		return launch(s, attr)
+	}
 	pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: []uintptr{0, stdoutEnd, stderrEnd}, Sys: attr})
 	if err != nil {
 		return 0, fmt.Errorf("start %s: %w", p.Path, err)

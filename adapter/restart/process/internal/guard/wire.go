@@ -28,6 +28,25 @@ type Start struct {
 	Suffix string // of the instance's ID
 	Cgroup bool   // create a cgroup for it, if possible
 	Adopt  *Adopt `json:",omitempty"` // outlive the engine
+
+	Umask   *int     `json:",omitempty"` // of the command; nil for that of the engine
+	Nice    *int     `json:",omitempty"` // likewise; Linux only
+	Rlimits []Rlimit `json:",omitempty"` // those that are not the engine's; Linux only
+}
+
+// Rlimit is a limit of the resources of a command, as setrlimit(2) sets it.
+type Rlimit struct {
+	Name       string // in Resources
+	Soft, Hard uint64 // Unlimited for none
+}
+
+// Unlimited is the Rlimit that is none, RLIM_INFINITY.
+const Unlimited = ^uint64(0)
+
+// Resource is what can be limited.
+type Resource struct {
+	number int // the kernel's
+	Bytes  bool
 }
 
 // Adopt says where the next engine finds a guard that outlives this one.

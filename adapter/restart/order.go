@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/cycle"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -130,15 +131,32 @@ func (c *Controller) started(target string) {
 // missing returns which of the targets that this one is started after are not up, with their states.
 func (s *supervisor) missing() (missing []string) {
 	for _, target := range s.unit.StartAfter {
-		state := probe.StateAbsent
+		state, ready := probe.StateAbsent, false
 		if gauge, ok := s.control.config.Engine.WatchTarget(target); ok {
-			if state = gauge.State(); gauge.Ready() || state == probe.StateCompleted {
-				continue
-			}
+			state, ready = gauge.State(), gauge.Ready()
 		}
-		missing = append(missing, fmt.Sprintf("%s (%v)", target, state))
+		switch {
+		case state == probe.StateCompleted:
+		case !ready:
+			missing = append(missing, fmt.Sprintf("%s (%v)", target, state))
+		case s.control.runsOnce(target):
+			missing = append(missing, target+" (not completed)")
+		}
 	}
 	return missing
+}
+
+// runsOnce reports whether others wait until a target has exited: it is not started again, and no probe
+// says that it is ready before.
+func (c *Controller) runsOnce(target string) bool {
+	c.unitsMu.Lock()
+	u, driven := c.units[target]
+	c.unitsMu.Unlock()
+	if !driven || u.Policy != Never || u.external() {
+		return false
+	}
+	status, _ := c.config.Engine.Target(target)
+	return !slices.ContainsFunc(status.Probes, func(p engine.Status) bool { return p.ID.Kind != probe.Liveness })
 }
 
 // reportWaiting reports that the first instance waits for other targets.

@@ -81,6 +81,28 @@ func TestATargetIsStartedOnceAOneShotBeforeItHasCompleted(t *testing.T) {
 	}
 }
 
+// A one-shot runs for its five seconds, and would count as ready: it has no probe that says otherwise.
+func TestATargetIsStartedOnceAOneShotWithoutProbesHasCompleted(t *testing.T) {
+	for policy, want := range map[restart.Policy][]time.Duration{restart.Never: {5 * time.Second}, restart.OnFailure: {0}, restart.Always: {0}} {
+		t.Run(policy.String(), func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				once := newDriver("once", func(int) behavior { return behavior{exitsAfter: 5 * time.Second} })
+				app := newDriver("app", healthy)
+				h.apply(map[string]restart.Unit{
+					"once": {Driver: once, Policy: policy},
+					"app":  {Driver: app, StartAfter: []string{"once"}},
+				})
+				h.sleep(time.Second)
+				if policy == restart.Never {
+					h.expectText(h.instance("app").Detail, "waiting for once (not completed)")
+				}
+				h.sleep(time.Minute)
+				h.expectTimes("app starts at", app.starts(), want...)
+			})
+		})
+	}
+}
+
 func TestARestartWaitsForNoOtherTarget(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		db := newDriver("db", func(n int) behavior { return behavior{exitsAfter: 10 * time.Second} })

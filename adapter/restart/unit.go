@@ -25,7 +25,7 @@ type Unit struct {
 	BackOff                BackOff       `hcl:"back_off,block" doc:"how long to wait before a restart"`
 
 	// StartAfter are the targets that must be up before the first instance is started: ready, or
-	// completed. When the controller stops, or both units are removed, the instance of this unit
+	// completed. One with the policy Never and without startup and readiness probes must be completed. When the controller stops, or both units are removed, the instance of this unit
 	// terminates before theirs. A cycle is an error of Apply and Change. It has no effect with an External driver.
 	StartAfter []string
 

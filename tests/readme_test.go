@@ -23,7 +23,7 @@ import (
 // guides are the documents whose console blocks are run, line by line, and whose
 // configurations are checked.
 var guides = []string{
-	"../README.md", "../docs/plugins.md", "../docs/scripts.md", "../docs/tutorial.md", "../docs/notify.md",
+	"../README.md", "../docs/plugins.md", "../docs/scripts.md", "../docs/tutorial.md", stackGuide, "../docs/notify.md",
 	"../docs/coming-from/kubelet.md", "../docs/coming-from/docker.md", "../docs/coming-from/blackbox.md",
 	"../docs/coming-from/haproxy.md", "../docs/coming-from/monit.md", "../docs/coming-from/supervisord.md",
 }
@@ -32,7 +32,7 @@ var guides = []string{
 const interpreter = "../cmd/engine/internal/starlark/module/starlark.wasm"
 
 // notRunnable are beginnings of commands that need more than this repository.
-var notRunnable = []string{"kubectl ", "sonde run --pods /etc/", "export PATH="}
+var notRunnable = []string{"apt-get ", "systemctl ", "kubectl ", "sonde run --pods /etc/", "export PATH="}
 
 // block is a fenced block of a document.
 type block struct {
@@ -50,6 +50,9 @@ func TestTheGuidesCommandsWorkAsTheyStand(t *testing.T) {
 			if _, err := os.Stat(interpreter); err != nil && strings.Contains(readText(t, guide), "\nscript \"") {
 				t.Skip("the interpreter of scripts has not been built: make build")
 			}
+			if guide == stackGuide {
+				needStack(t)
+			}
 			r := newReader(t)
 			for _, b := range blocksOf(readText(t, guide)) {
 				switch b.lang {
@@ -57,6 +60,8 @@ func TestTheGuidesCommandsWorkAsTheyStand(t *testing.T) {
 					r.configuration(b)
 				case "console":
 					r.console(b)
+				default:
+					r.file(b)
 				}
 			}
 		})
@@ -120,17 +125,17 @@ func blocksOf(text string) []block {
 }
 
 // reader does what a document says, in a folder of its own. Ports that the document names
-// are replaced by free ones.
+// are replaced by free ones, and the folder of the stack by its own.
 type reader struct {
-	t     *testing.T
-	dir   string
-	env   []string
-	ports *strings.Replacer
+	t      *testing.T
+	dir    string
+	env    []string
+	places *strings.Replacer
 }
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	dir, bin := t.TempDir(), t.TempDir()
+	dir, bin := openDir(t), t.TempDir()
 	for name, pkg := range map[string]string{"sonde": "../cmd/engine", "demo": "../examples/demo"} {
 		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), pkg).CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", name, err, out)
@@ -145,11 +150,29 @@ func newReader(t *testing.T) *reader {
 	if err := os.WriteFile(deployment, []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	places := []string{"9651", demo, "9660", listen, "7777", startPong(t), "/srv/shop", dir}
+	for _, port := range stackPorts {
+		places = append(places, port, freePort(t))
+	}
 	return &reader{
 		t: t, dir: dir,
-		env:   append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH")),
-		ports: strings.NewReplacer("9651", demo, "9660", listen, "7777", startPong(t)),
+		env:    append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH")),
+		places: strings.NewReplacer(places...),
 	}
+}
+
+// openDir returns a folder that other users may enter, and whose path is short enough for sockets.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "guide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 const manifest = `apiVersion: v1
@@ -164,10 +187,10 @@ spec:
 // A plugin that has just been built has no known hash.
 func (r *reader) configuration(b block) {
 	r.t.Helper()
-	text := r.ports.Replace(strings.Join(b.lines, "\n") + "\n")
+	text := r.places.Replace(strings.Join(b.lines, "\n") + "\n")
 	text = regexp.MustCompile(`sha256 = "[0-9a-f]*…"`).ReplaceAllString(text, "allow_unpinned = true")
 	name, isFile := "block.hcl", false
-	if m := regexp.MustCompile("[Ss]ave this as `([a-z.]+)`").FindStringSubmatch(b.before); m != nil {
+	if m := savedAs.FindStringSubmatch(b.before); m != nil {
 		name, isFile = m[1], true
 	}
 	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644); err != nil {
@@ -180,6 +203,20 @@ func (r *reader) configuration(b block) {
 		r.t.Fatal(err)
 	}
 	r.run("sonde validate "+name+" rest.hcl", nil)
+}
+
+// savedAs is what a document says before a file.
+var savedAs = regexp.MustCompile("[Ss]ave this as `([a-z.]+)`")
+
+// file saves a block in another language, if the text before it gives a name.
+func (r *reader) file(b block) {
+	r.t.Helper()
+	if m := savedAs.FindStringSubmatch(b.before); m != nil {
+		text := r.places.Replace(strings.Join(b.lines, "\n") + "\n")
+		if err := os.WriteFile(filepath.Join(r.dir, m[1]), []byte(text), 0o644); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 }
 
 // rest is a target, since a block alone may be a configuration without one.
@@ -205,15 +242,17 @@ func (r *reader) console(b block) {
 			rest = rest[:end]
 		}
 		switch dir, isCD := strings.CutPrefix(command, "cd "); {
+		case isCD && filepath.IsAbs(dir):
+			r.dir = r.places.Replace(dir)
 		case isCD:
 			r.dir = filepath.Join(r.dir, dir)
 		case slices.ContainsFunc(notRunnable, func(s string) bool { return strings.HasPrefix(command, s) }):
 		case strings.HasPrefix(command, "sonde run ") && strings.HasSuffix(command, " &"):
-			r.runInBackground(r.ports.Replace(strings.TrimSuffix(command, " &")))
+			r.runInBackground(r.places.Replace(strings.TrimSuffix(command, " &")))
 		case strings.HasPrefix(command, "sonde run "):
-			r.runUntilApplied(r.ports.Replace(command))
+			r.runUntilApplied(r.places.Replace(command))
 		default:
-			r.run(r.ports.Replace(command), rest)
+			r.run(r.places.Replace(command), rest)
 		}
 	}
 }
@@ -254,7 +293,7 @@ func (r *reader) run(line string, shown []string) {
 		if len(shown) > 0 && strings.HasPrefix(shown[0], "error:") {
 			got = stderr.String()
 		}
-		matches := len(shown) == 0 || matchesShown(r.ports.Replace(strings.Join(shown, "\n")), got)
+		matches := len(shown) == 0 || matchesShown(r.places.Replace(strings.Join(shown, "\n")), got)
 		switch ended := c.ProcessState.ExitCode() == code; {
 		case ended && matches:
 			return
@@ -313,7 +352,7 @@ func (r *reader) startEngine(line string) (stop func()) {
 }
 
 // variable are the parts of an output that differ from run to run.
-var variable = regexp.MustCompile(`[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}|[0-9][0-9.]*(ns|µs|ms|s| MiB)\b|\b[0-9a-f]{8}[0-9a-f]*…?`)
+var variable = regexp.MustCompile(`\b[0-9]+-[a-z0-9]{10}\b|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8}|[0-9][0-9.]*(ns|µs|ms|s| MiB)\b|\b[0-9a-f]{8}[0-9a-f]*…?`)
 
 // columns are what is between the columns of a table, whose width may differ.
 var columns = regexp.MustCompile(` {2,}`)

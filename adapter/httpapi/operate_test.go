@@ -73,6 +73,41 @@ func TestNobodyOperatesATargetWithoutTheToken(t *testing.T) {
 	}
 }
 
+func TestEveryChangeNeedsTheTokenOrTheUserOfTheEngine(t *testing.T) {
+	paths := []string{"/v1/plan", "/v1/reload", "/v1/groups/web/pause", "/v1/groups/web/unpause"}
+	for _, operation := range []string{"restart", "stop", "start", "pause", "unpause"} {
+		paths = append(paths, "/v1/targets/web/"+operation)
+	}
+	for _, path := range paths {
+		for _, c := range []struct {
+			configured, sent string
+			want             int
+		}{{"", "", 403}, {"", token, 403}, {token, "", 401}, {token, token[1:], 401}} {
+			config, done, log := operating(c.configured)
+			config.Pause = func(context.Context, httpapi.PauseRequest) (httpapi.Paused, error) {
+				*done = append(*done, "pause")
+				return httpapi.Paused{}, nil
+			}
+			config.Reload = func(context.Context, bool) (httpapi.Reload, error) {
+				*done = append(*done, "reload")
+				return httpapi.Reload{}, nil
+			}
+			config.Plan = func(context.Context, []string) (httpapi.Plan, error) {
+				*done = append(*done, "plan")
+				return httpapi.Plan{}, nil
+			}
+			r := request{method: http.MethodPost, path: path}
+			if c.sent != "" {
+				r.headers = map[string]string{"Authorization": "Bearer " + c.sent}
+			}
+			w := r.do(server(t, config))
+			if w.Code != c.want || len(*done) != 0 || !strings.Contains(log.String(), "request rejected") || !strings.Contains(log.String(), "path="+path) {
+				t.Errorf("%s with %q of %q: status %d, want %d, after %q; the log is %q", path, c.sent, c.configured, w.Code, c.want, *done, log)
+			}
+		}
+	}
+}
+
 func TestTheTokenOperatesATarget(t *testing.T) {
 	config, done, _ := operating(token)
 	s := server(t, config)

@@ -2,10 +2,13 @@ package control
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -53,6 +56,35 @@ func TestOnlyTheUserOfAnEngineCanReachItsSocket(t *testing.T) {
 	}
 	if _, err := os.Stat(s.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory is left: %v", err)
+	}
+}
+
+// dialer is the variable by which this test program only connects to a socket.
+const dialer = "SONDE_TEST_DIAL"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(dialer); path != "" {
+		if _, err := net.Dial("unix", path); err != nil {
+			fmt.Println(err)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func TestAnotherUserCannotConnect(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become another user")
+	}
+	s := listen(t, address(t))
+	for uid, want := range map[uint32]string{0: "", 65534: "permission denied"} {
+		other := exec.Command("/proc/self/exe")
+		other.Env = []string{dialer + "=" + filepath.Join(s.dir, socketName)}
+		other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		out, err := other.CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || (got == "") != (want == "") || !strings.HasSuffix(got, want) {
+			t.Errorf("user %d: %q, %v, want %q", uid, got, err, want)
+		}
 	}
 }
 

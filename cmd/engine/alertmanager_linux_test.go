@@ -21,7 +21,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -149,16 +150,17 @@ func TestNoTransitionIsLost(t *testing.T) {
 	l.start()
 	defer func() { l.kill() }()
 	l.awaitAll(targets, false)
+	made := 0
 	for flip := range flips {
 		if flip == flips/4 {
 			first.Kill()
 		}
 		for _, fails := range []bool{true, false} {
-			before := map[bool]probe.Verdict{true: probe.Passing, false: probe.Failing}[fails]
 			killed := flip == flips/2
-			if killed {
-				testsync.Until(t, "the verdicts to be in the file", func() bool { return l.stored("web", before) == targets })
+			if killed { // what has ended before it is in the file is lost
+				testsync.Until(t, "the transitions to be in the file", func() bool { return l.storedHistories("web", made) == targets })
 			}
+			made++
 			down.Store(fails)
 			if killed {
 				l.kill() // in the middle of the transitions, or before or after them
@@ -190,6 +192,36 @@ func TestNoTransitionIsLost(t *testing.T) {
 	}
 	down.Store(false)
 	testsync.Until(t, "no alert to last", func() bool { return len(first.Active())+len(second.Active()) == 0 })
+}
+
+// storedHistories returns how many targets with a name have so many transitions, or more, in the file.
+func (l *lives) storedHistories(name string, transitions int) (n int) {
+	l.Helper()
+	b, err := os.ReadFile(l.path("sonde.state"))
+	if err == nil {
+		err = os.WriteFile(l.path("copy"), b, 0o600)
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+	s, err := store.Open(store.Config{Path: l.path("copy")})
+	if err != nil {
+		l.Fatal(err)
+	}
+	for key, value := range s.Restored().Values {
+		var past []engine.Transition
+		if !strings.HasPrefix(key, "history/"+name) {
+			continue
+		}
+		if err := json.Unmarshal(value, &past); err != nil {
+			l.Fatal(err)
+		}
+		n += one(len(past) >= transitions)
+	}
+	if err := s.Close(); err != nil {
+		l.Fatal(err)
+	}
+	return n
 }
 
 // awaitAll waits until the engine says that all targets with the name web fail, or that none does.

@@ -65,7 +65,7 @@ func share(ctx context.Context, n int, once func(context.Context) probe.Result) 
 // addresses returns the addresses of a name that may be used. An error is an *Error.
 func (d *Dialer) addresses(ctx context.Context, host string, port uint16, took *probe.Timings) ([]netip.Addr, error) {
 	if p, ok := ctx.Value(pinKey{}).(pin); ok && strings.EqualFold(p.host, host) {
-		return []netip.Addr{p.ip}, nil
+		return Allowed(ctx, host, []netip.Addr{p.ip}, port) // a redirect may lead to another port
 	}
 	ips, err := d.Resolve(ctx, host, took)
 	if err != nil {

@@ -2,6 +2,7 @@ package dial
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -125,5 +126,28 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 	}
 	if r := d.Attempt(t.Context(), "10.0.0.9", 80, func(context.Context) probe.Result { return probe.Succeed("once") }); r.Detail != "once" {
 		t.Errorf("an address: got %+v", r)
+	}
+}
+
+func TestAnAddressOfAnAttemptAtAllIsCheckedForEachPort(t *testing.T) {
+	d := dialer(t, Config{All: true})
+	d.lookup = names{"shop": {"10.0.0.1", "10.0.0.2"}}.lookup
+	ctx := WithAllow(t.Context(), func(_ string, to netip.AddrPort) error {
+		if to.Port() != 80 {
+			return errors.New("is not allowed")
+		}
+		return nil
+	})
+	r := d.Attempt(ctx, "shop", 80, func(ctx context.Context) probe.Result {
+		if _, err := d.addresses(ctx, "shop", 80, new(probe.Timings)); err != nil {
+			return Result(err)
+		}
+		if _, err := d.addresses(ctx, "shop", 22, new(probe.Timings)); err != nil { // as after a redirect
+			return Result(err)
+		}
+		return probe.Succeed("")
+	})
+	if r.Outcome != probe.Failure || r.Reason != probe.ReasonNotAllowed {
+		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
 }

@@ -145,6 +145,42 @@ func TestTwoFilesOfOnePathLoseNothing(t *testing.T) {
 	}
 }
 
+func TestFilesOfOnePathThatRotateAtTheSameTimeLoseNothing(t *testing.T) {
+	const size, lines, writers = 50, 200, 4
+	a, path, failed := newFile(t, size, 1000)
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			f := New(a.config, a.dropped, failed.note)
+			for line := range lines {
+				flushed(t, f, fmt.Sprintf("%d-%07d\n", writer, line))
+			}
+		})
+	}
+	all.Wait()
+	names, err := filepath.Glob(path + "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for _, name := range names {
+		one, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != path && len(one) < size/2 {
+			t.Errorf("%s was rotated with %d bytes", filepath.Base(name), len(one))
+		}
+		text = append(text, one...)
+	}
+	if got := bytes.Count(text, []byte{'\n'}); got != writers*lines || a.dropped.Load() > 0 {
+		t.Errorf("%d lines of %d are in the files, %d were dropped", got, writers*lines, a.dropped.Load())
+	}
+	if got := failed.get(); len(got) > 0 {
+		t.Errorf("failed with %v", got)
+	}
+}
+
 func TestLinesWaitWhileTheFileCannotBeWritten(t *testing.T) {
 	f, path, failed := newFile(t, 1<<30, 2)
 	if err := os.Mkdir(path, 0o700); err != nil {

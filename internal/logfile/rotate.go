@@ -45,7 +45,7 @@ func (f *File) appendOnce(lines []byte) (rest []byte, err error) {
 	size := info.Size()
 	fits := firstLines(lines, f.config.MaxSize-size)
 	if len(fits) == 0 && size > 0 {
-		return lines, rotate(f.config.Path, f.config.MaxFiles)
+		return lines, f.rotateOnce(file, info)
 	}
 	if len(fits) == 0 {
 		fits = firstLine(lines)
@@ -79,6 +79,34 @@ func firstLines(text []byte, size int64) []byte {
 func firstLine(text []byte) []byte {
 	line, _, _ := bytes.Cut(text, []byte{'\n'})
 	return text[:min(len(line)+1, len(text))]
+}
+
+// rotateOnce rotates, unless another File of the path has done so since this one has opened it: in this
+// program, or in another one such as the guard of a process. Each of them locks the file that is full,
+// which a rotation renames last. The lock ends when the file is closed.
+func (f *File) rotateOnce(full *os.File, opened os.FileInfo) error {
+	if err := lock(full); err != nil {
+		return err
+	}
+	switch now, err := os.Lstat(f.config.Path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !os.SameFile(opened, now):
+		return nil
+	}
+	return rotate(f.config.Path, f.config.MaxFiles)
+}
+
+// lock waits until no other process, and no other goroutine, has locked the file.
+func lock(file *os.File) error {
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+		if err != syscall.EINTR {
+			return os.NewSyscallError("flock", err)
+		}
+	}
 }
 
 // rotate makes room for a new file: app.log becomes app.log.1, app.log.1 becomes app.log.2, and so

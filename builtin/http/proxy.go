@@ -87,6 +87,9 @@ func (p *proxy) tunnels(https bool) bool { return https || p.scheme == "socks5" 
 // open makes a connection to a host through the proxy, or to the proxy if it reads the request. Every error is
 // a *dial.Error.
 func (p *proxy) open(ctx context.Context, d *dial.Dialer, host string, port uint16, https bool, took *probe.Timings) (net.Conn, error) {
+	if problem := dial.HostProblem(host); problem != "" { // of a redirect: that of the configuration was checked
+		return nil, &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonDNSFailed, Err: fmt.Errorf("the host is %.80q%s", host, problem)}
+	}
 	if err := checkAllowed(ctx, host, port); err != nil {
 		return nil, err
 	}
@@ -102,23 +105,35 @@ func (p *proxy) open(ctx context.Context, d *dial.Dialer, host string, port uint
 	if !p.tunnels(https) {
 		return conn, nil
 	}
-	tunnel := p.connect
-	if p.scheme == "socks5" {
-		tunnel = p.socks
-	}
 	stop := dial.Bind(ctx, conn)
-	err = tunnel(conn, host, port)
-	if stop(); err == nil {
-		return conn, nil
+	err = p.tunnel(ctx, conn, host, port)
+	if stop(); err != nil {
+		dial.Close(conn)
+		return nil, err
 	}
-	dial.Close(conn)
+	return conn, nil
+}
+
+// tunnel asks the proxy to connect to a host. Every error is a *dial.Error.
+func (p *proxy) tunnel(ctx context.Context, conn net.Conn, host string, port uint16) error {
+	ask := p.connect
+	if p.scheme == "socks5" {
+		if err := p.authenticate(conn); err != nil { // the proxy does not know the target yet
+			return p.unknown(ctx, err)
+		}
+		ask = p.connectSocks
+	}
+	err := ask(conn, host, port)
+	if err == nil {
+		return nil
+	}
 	if answered, ok := errors.AsType[*dial.Error](err); ok {
-		return nil, answered
+		return answered
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the proxy is there: it is the target that is silent
-		return nil, &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Err: errors.New("the proxy has not connected to the target in time")}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // the proxy was asked for the target: that is silent
+		return &dial.Error{Outcome: probe.Failure, Reason: probe.ReasonTCPTimeout, Err: errors.New("the proxy has not connected to the target in time")}
 	}
-	return nil, p.unknown(ctx, err)
+	return p.unknown(ctx, err)
 }
 
 // checkAllowed returns an error if the attempt may not connect to a host. The proxy looks names up, so
@@ -217,14 +232,14 @@ const (
 	socksIPv6        = 4
 )
 
-// socks asks for a tunnel by SOCKS.
-func (p *proxy) socks(conn net.Conn, host string, port uint16) error {
+// authenticate begins with SOCKS.
+func (p *proxy) authenticate(conn net.Conn) error {
 	method := byte(socksNoAuth)
 	if p.user != "" {
 		method = socksPassword
 	}
-	var answer [4]byte
-	if err := exchange(conn, []byte{socksVersion, 1, method}, answer[:2]); err != nil {
+	var answer [2]byte
+	if err := exchange(conn, []byte{socksVersion, 1, method}, answer[:]); err != nil {
 		return err
 	}
 	if answer[0] != socksVersion || answer[1] != method {
@@ -233,13 +248,19 @@ func (p *proxy) socks(conn net.Conn, host string, port uint16) error {
 	if method == socksPassword {
 		login := append([]byte{socksAuthVersion, byte(len(p.user))}, p.user...)
 		login = append(append(login, byte(len(p.password))), p.password...)
-		if err := exchange(conn, login, answer[:2]); err != nil {
+		if err := exchange(conn, login, answer[:]); err != nil {
 			return err
 		}
 		if answer[1] != 0 {
 			return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it refuses the user or the password")
 		}
 	}
+	return nil
+}
+
+// connectSocks asks for a tunnel by SOCKS.
+func (p *proxy) connectSocks(conn net.Conn, host string, port uint16) error {
+	var answer [4]byte
 	request := appendSocksHost([]byte{socksVersion, socksConnect, 0}, host)
 	if err := exchange(conn, append(request, byte(port>>8), byte(port)), answer[:]); err != nil {
 		return err

@@ -255,6 +255,11 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 	socks := "socks5://" + f.serveSocks(t)
 	closed := listenRaw(t, func(net.Conn) {})
 	silent := listenRaw(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
+	greeting := listenRaw(t, func(conn net.Conn) {
+		io.ReadFull(conn, make([]byte, 3))
+		conn.Write([]byte{5, 0})
+		io.Copy(io.Discard, conn)
+	})
 	talkative := listenRaw(t, func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nmore") })
 	refused := listenRaw(t, func(net.Conn) {})
 	if listener, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
@@ -282,10 +287,11 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 		{"the target is unreachable", socks, "http", "unreachable.example", probe.Failure, probe.ReasonTCPUnreachable},
 		{"general failure", socks, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the target is silent", "http://" + silent, "https", "shop.example", probe.Failure, probe.ReasonTCPTimeout},
-		{"the target is silent, SOCKS", "socks5://" + silent, "https", "shop.example", probe.Failure, probe.ReasonTCPTimeout},
+		{"the target is silent, SOCKS", "socks5://" + greeting, "https", "shop.example", probe.Failure, probe.ReasonTCPTimeout},
+		{"the proxy is silent, SOCKS", "socks5://" + silent, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 	} {
 		timeout := plenty
-		if test.reason == probe.ReasonTCPTimeout {
+		if strings.Contains(test.name, "is silent") {
 			timeout = short
 		}
 		c := httpprobe.Config{Host: test.host, Port: "9", Scheme: test.scheme, Proxy: &httpprobe.Proxy{URL: test.proxy, User: ""}}
@@ -324,6 +330,20 @@ func TestARestrictedAttemptThroughAProxyIsChecked(t *testing.T) {
 		named := target
 		named.Address = "shop.example"
 		wantResult(t, h.Probe(ctx, named), probe.Failure, probe.ReasonNotAllowed)
+	}
+}
+
+func TestAHostThatIsTooLongForSOCKSIsNotAskedFor(t *testing.T) {
+	// The length of a name has one byte: the proxy would take the rest for the port, and for what the target gets.
+	long := strings.Repeat("a.", 150) + "example"
+	f := &forwarder{}
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://"+long+"/", http.StatusFound)
+	})
+	c := httpprobe.Config{Port: "web", Redirects: "all", Proxy: &httpprobe.Proxy{URL: "socks5://" + f.serveSocks(t)}}
+	r := attempt(t, c, target, plenty)
+	if got := f.requests(); r.Outcome != probe.Failure || r.Reason != probe.ReasonDNSFailed || strings.Contains(got, "\n") {
+		t.Errorf("got %v %q %q; the proxy got %.80q", r.Outcome, r.Reason, r.Detail, got)
 	}
 }
 

@@ -264,6 +264,19 @@ func TestWindowsAreLookedUpOnce(t *testing.T) {
 	}
 }
 
+// A calendar may have no day left within the years that are looked ahead: February 29 on a Sunday.
+func TestAMaintenanceWithoutAWindowLetsRunWait(t *testing.T) {
+	inBubble(t, nothing, func(h *harness) {
+		m := daily(t, "0 3", time.Hour, "web")
+		m.Windows.Begin = cron.Schedule{}
+		h.keeper.Maintain(map[string]Maintenance{"never": m}, nil)
+		if wait, waits := h.keeper.next(time.Now()); wait != clockInterval || !waits {
+			t.Errorf("Run waits for %v, %t", wait, waits)
+		}
+		h.keeper.Maintain(nil, nil)
+	})
+}
+
 func TestMaintenanceIsToldToTheEngineInUTC(t *testing.T) {
 	vienna := time.FixedZone("Vienna", 3600)
 	m := maintained{name: "a", window: cron.Window{From: time.Date(2026, 1, 1, 0, 0, 0, 0, vienna), To: time.Date(2026, 1, 1, 1, 0, 0, 0, vienna)}}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/cron"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -296,6 +297,9 @@ func (k *Keeper) next(now time.Time) (wait time.Duration, any bool) {
 	}
 	wall := k.wallClock()
 	for _, m := range k.maintained {
+		if m.window == (cron.Window{}) { // none in the next years
+			continue
+		}
 		edge := m.window.From
 		if m.active {
 			edge = m.window.To

@@ -16,7 +16,8 @@ type feed struct {
 
 	cursor map[Kind]uint64      // of the last event that the receiver has accepted, or that was not for it
 	told   map[Subject]told     // what the receiver was told is in trouble
-	open   map[Subject]struct{} // to be compared
+	open   map[Subject]uint64   // to be compared, each with the number of its mark
+	marks  uint64               // so far
 	held   map[Subject]struct{} // in trouble, and not to be told now: to be opened again
 	lost   uint64               // events that were forgotten before they were told
 }
@@ -33,7 +34,7 @@ type batch struct {
 	notices  []Notice
 	cursor   map[Kind]uint64
 	told     map[Subject]*Notice  // nil: that it is no longer in trouble
-	compared map[Subject]struct{} // no longer open
+	compared map[Subject]uint64   // no longer open, unless they were marked again meanwhile
 	opened   map[Subject]struct{} // to be compared next
 	held     map[Subject]struct{} // to be compared later
 	lost     uint64
@@ -42,7 +43,7 @@ type batch struct {
 }
 
 func newFeed(spec *Spec, sources map[Kind]source) feed {
-	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]struct{}{}, held: map[Subject]struct{}{}}
+	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}}
 }
 
 // maxLook bounds the events and subjects that one call of next looks at.
@@ -50,7 +51,7 @@ const maxLook = 1000
 
 // next returns what to tell next: at most limit notices.
 func (f *feed) next(now time.Time, limit int) batch {
-	b := batch{cursor: maps.Clone(f.cursor), told: map[Subject]*Notice{}, compared: map[Subject]struct{}{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}}
+	b := batch{cursor: maps.Clone(f.cursor), told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}}
 	for _, kind := range kinds {
 		if f.sources[kind].isHeld() {
 			continue
@@ -74,7 +75,7 @@ func (f *feed) follow(b *batch, kind Kind, limit int) {
 		for i := range events {
 			b.opened[events[i].Subject] = struct{}{}
 		}
-		b.cursor[kind], b.more = to, len(events) > 0
+		b.cursor[kind], b.more = to, b.more || len(events) > 0
 		return
 	}
 	looked := uint64(0)
@@ -95,7 +96,7 @@ func (f *feed) follow(b *batch, kind Kind, limit int) {
 // compare compares open subjects of a kind with what the receiver was told.
 func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 	looked := 0
-	for subject := range f.open {
+	for subject, mark := range f.open {
 		if subject.Kind != kind {
 			continue
 		}
@@ -111,7 +112,7 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 		if ev.level == well && !exists || ev.At.IsZero() {
 			ev.At = now
 		}
-		b.compared[subject] = struct{}{}
+		b.compared[subject] = mark
 		f.step(b, &ev)
 	}
 }
@@ -207,10 +208,14 @@ func (f *feed) repeat(b *batch, now time.Time, limit int) {
 func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
 	f.cursor = b.cursor
 	f.lost += b.lost
-	for subject := range b.compared {
-		delete(f.open, subject)
+	for subject, mark := range b.compared {
+		if f.open[subject] == mark {
+			delete(f.open, subject)
+		}
 	}
-	maps.Copy(f.open, b.opened)
+	for subject := range b.opened {
+		f.mark(subject)
+	}
 	maps.Copy(f.held, b.held)
 	for subject, n := range b.told {
 		if changed = append(changed, subject); n == nil {
@@ -233,14 +238,28 @@ func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
 	return changed
 }
 
+// mark opens a subject: it is compared after this, also if it is being compared now.
+func (f *feed) mark(s Subject) {
+	f.marks++
+	f.open[s] = f.marks
+}
+
+// release opens the subjects that were not to be told: it is looked again whether they are now.
+func (f *feed) release() {
+	for subject := range f.held {
+		f.mark(subject)
+	}
+	clear(f.held)
+}
+
 // compareAll opens all subjects that are in trouble, or of which the receiver was told that they are.
 func (f *feed) compareAll() {
 	for subject := range f.told {
-		f.open[subject] = struct{}{}
+		f.mark(subject)
 	}
 	for kind, s := range f.sources {
 		for name := range s.troubled() {
-			f.open[Subject{kind, name}] = struct{}{}
+			f.mark(Subject{kind, name})
 		}
 	}
 }

@@ -54,18 +54,44 @@ func newGroupSource(g *group.Groups, e *engine.Engine, changed func(key string))
 	return &groupSource{groups: g, engine: e, changed: changed, of: map[string]groupCount{}, explained: map[string]time.Time{}}
 }
 
-// follow remembers which groups have got into another state, and returns them.
-func (s *groupSource) follow(now time.Time) (changed []Subject) {
+// follow remembers which groups have got into another state, and forgets those that were removed. It
+// returns both.
+func (s *groupSource) follow(views []*group.View, now time.Time) (changed []Subject) {
 	if s.isHeld() {
 		return nil
 	}
-	for _, v := range s.groups.Views() {
+	names := s.forgetOthers(views)
+	for _, v := range views {
 		if s.add(v, now) {
-			s.changed(keyGroup + v.Group)
-			changed = append(changed, Subject{KindGroup, v.Group})
+			names = append(names, v.Group)
 		}
 	}
+	for _, name := range names {
+		s.changed(keyGroup + name)
+		changed = append(changed, Subject{KindGroup, name})
+	}
 	return changed
+}
+
+// forgetOthers forgets the groups that have no view, and returns those of them that had a history.
+func (s *groupSource) forgetOthers(views []*group.View) (removed []string) {
+	exist := make(map[string]bool, len(views))
+	for _, v := range views {
+		exist[v.Group] = true
+	}
+	s.pastMu.Lock()
+	defer s.pastMu.Unlock()
+	for name := range s.of {
+		if !exist[name] {
+			removed = append(removed, name)
+			delete(s.of, name)
+		}
+	}
+	if len(removed) > 0 {
+		s.past = slices.DeleteFunc(s.past, func(t groupTransition) bool { return !exist[t.Group] })
+	}
+	maps.DeleteFunc(s.explained, func(name string, _ time.Time) bool { return !exist[name] })
+	return removed
 }
 
 // add adds the state of a group to its history, and reports whether that is another one than the
@@ -92,15 +118,15 @@ func (s *groupSource) add(v *group.View, now time.Time) bool {
 	return true
 }
 
-// wait waits until ctx is done, a group has changed, woken can be received from, or ticks: then it
+// wait waits until ctx is done, a group has changed since its view, woken can be received from, or ticks: then it
 // returns true.
-func (s *groupSource) wait(ctx context.Context, woken <-chan struct{}, ticks <-chan time.Time) (ticked bool) {
+func (s *groupSource) wait(ctx context.Context, views []*group.View, woken <-chan struct{}, ticks <-chan time.Time) (ticked bool) {
 	cases := []reflect.SelectCase{
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ticks)},
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(woken)},
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
 	}
-	for _, v := range s.groups.Views() {
+	for _, v := range views {
 		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(v.Replaced())})
 	}
 	chosen, _, _ := reflect.Select(cases)

@@ -76,7 +76,7 @@ func (h HTTP) checkHeaders() error {
 		if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 			return probe.FieldErrorf("headers", "has the name %.80q; it must have letters, digits and - only", name)
 		}
-		for _, v := range append(values, h.Token) {
+		for _, v := range values {
 			if strings.ContainsAny(v, "\r\n\x00") {
 				return probe.FieldErrorf("headers", "has a line break in the value of %.80q", name)
 			}

@@ -42,7 +42,7 @@ import (
 type Sender interface {
 	// Send returns nil once the receiver has accepted all notices, which are in the order in which
 	// they are to be told. After an error they are sent again, also those that were accepted: later,
-	// not before RetryError.After if that is in the error; in smaller batches, and a single one never
+	// not before RetryError.After, or half a minute, if that is in the error; in smaller batches, and a single one never
 	// again, if the error is ErrRejected. Several goroutines may call it at once.
 	Send(ctx context.Context, notices []Notice) error
 }
@@ -150,17 +150,17 @@ func (n *Notifiers) Apply(specs map[string]Spec) error {
 		}
 		next[name] = made
 	}
-	for _, r := range n.replace(next) {
+	ending := n.changedBy(next)
+	for _, r := range ending {
 		r.end()
-		n.keep(r)
 	}
-	n.start()
+	n.replace(next, ending)
 	return nil
 }
 
-// replace makes the notifiers those of next, but for those that have not changed, and returns the
-// receivers that are to end.
-func (n *Notifiers) replace(next map[string]*notifier) (ending []*receiver) {
+// changedBy puts the notifiers that have not changed into next, and returns the receivers of the others,
+// which are to end. Their values are those to be saved until they are replaced.
+func (n *Notifiers) changedBy(next map[string]*notifier) (ending []*receiver) {
 	n.allMu.Lock()
 	defer n.allMu.Unlock()
 	for name, before := range n.notifiers {
@@ -168,25 +168,30 @@ func (n *Notifiers) replace(next map[string]*notifier) (ending []*receiver) {
 			next[name] = before
 			continue
 		}
-		ending = append(ending, before.receivers...)
+		for _, r := range before.receivers {
+			r.ending = true
+			ending = append(ending, r)
+		}
 	}
-	n.notifiers = next
 	return ending
 }
 
-// keep saves what a receiver was told for the one that succeeds it.
-func (n *Notifiers) keep(r *receiver) {
+// replace makes the notifiers those of next, which go on with what the receivers were told that have
+// ended.
+func (n *Notifiers) replace(next map[string]*notifier, ended []*receiver) {
 	n.allMu.Lock()
 	defer n.allMu.Unlock()
-	n.saved[r.key] = r.memory()
-	r.changed(r.keys())
+	for _, r := range ended {
+		n.saved[r.key] = r.memory()
+		r.changed(r.keys())
+	}
+	n.notifiers = next
+	n.start()
 }
 
 // start starts the receivers that have not begun, once there is Run. Those that succeed others go on
-// as they did.
+// as they did. It needs allMu.
 func (n *Notifiers) start() {
-	n.allMu.Lock()
-	defer n.allMu.Unlock()
 	for r := range n.receivers() {
 		if r.resumed {
 			continue
@@ -215,11 +220,14 @@ func (n *notifier) isAs(o *notifier) bool {
 func (n *Notifiers) Run(ctx context.Context) error {
 	n.allMu.Lock()
 	n.ctx = ctx
-	n.allMu.Unlock()
 	n.start()
+	n.allMu.Unlock()
 	n.follow(ctx)
 	n.allMu.Lock()
 	all := slices.Collect(n.receivers())
+	for _, r := range all {
+		r.ending = true
+	}
 	n.allMu.Unlock()
 	for _, r := range all {
 		r.end()
@@ -237,8 +245,9 @@ func (n *Notifiers) follow(ctx context.Context) {
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		changed := n.groups.follow(time.Now())
-		ticked := n.groups.wait(ctx, n.wake, ticks.C)
+		views := n.config.Groups.Views()
+		changed := n.groups.follow(views, time.Now())
+		ticked := n.groups.wait(ctx, views, n.wake, ticks.C)
 		if ticked {
 			for st, ok := changes.Poll(); ok; st, ok = changes.Poll() {
 				changed = append(changed, Subject{KindTarget, st.Target})

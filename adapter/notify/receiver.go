@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net/url"
 	"strings"
@@ -61,6 +60,7 @@ type receiver struct {
 	stop    context.CancelFunc // nil until it is started
 	ended   chan struct{}      // closed when run has returned
 	resumed bool
+	ending  bool // it must not be started any more
 
 	feedMu sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
 	feed   feed
@@ -81,9 +81,9 @@ func newReceiver(n *Notifiers, key receiverKey, spec *Spec, sender Sender) *rece
 	}
 }
 
-// start starts the goroutine, unless it has begun.
+// start starts the goroutine, unless it has begun or is to end. It needs Notifiers.allMu.
 func (r *receiver) start(ctx context.Context) {
-	if r.stop != nil {
+	if r.stop != nil || r.ending {
 		return
 	}
 	ctx, r.stop = context.WithCancel(ctx)
@@ -93,7 +93,7 @@ func (r *receiver) start(ctx context.Context) {
 	}()
 }
 
-// end ends the goroutine, and waits until it has.
+// end ends the goroutine of a receiver that is ending, and waits until it has.
 func (r *receiver) end() {
 	if r.stop != nil {
 		r.stop()
@@ -106,11 +106,10 @@ func (r *receiver) end() {
 func (r *receiver) wakeUp(changed []Subject, ticked bool) {
 	r.feedMu.Lock()
 	if ticked {
-		maps.Copy(r.feed.open, r.feed.held)
-		clear(r.feed.held)
+		r.feed.release()
 	}
 	for _, s := range changed {
-		r.feed.open[s] = struct{}{}
+		r.feed.mark(s)
 	}
 	r.feedMu.Unlock()
 	select {
@@ -237,7 +236,7 @@ func (r *receiver) failed(err error) {
 	}
 }
 
-func (r *receiver) text(err error) string { return r.redact(probe.CleanText(err.Error(), maxError)) }
+func (r *receiver) text(err error) string { return probe.CleanText(r.redact(err.Error()), maxError) }
 
 // test sends a notice that is about nothing.
 func (r *receiver) test(ctx context.Context, now time.Time) error {

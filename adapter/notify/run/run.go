@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/notify"
@@ -65,21 +64,25 @@ func (c Config) plan(env map[string]string) command.Command {
 // Fill sets what the output decides of a notifier. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch, spec.Coalesce = c.ResendEvery, cmp.Or(c.Timeout, defaultTimeout), 1, c.Coalesce
-	spec.Receivers = []notify.Receiver{{Name: filepath.Base(c.Command[0]), New: func() (notify.Sender, error) { return &sender{config: c}, nil }}}
+	spec.Receivers = []notify.Receiver{{Name: filepath.Base(c.Command[0]), New: func() (notify.Sender, error) { return &sender{config: c, running: make(chan struct{}, 1)}, nil }}}
 }
 
 // sender runs the command, once at a time.
 type sender struct {
 	config Config
 
-	runMu sync.Mutex      // guards stuck; held while the command runs
-	stuck <-chan struct{} // closed when a killed command has ended; nil without one
+	running chan struct{}   // capacity 1: has an element while the command runs
+	stuck   <-chan struct{} // closed when a killed command has ended; nil without one. Who put the element in running has it
 }
 
 // Send implements notify.Sender.
 func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {
-	s.runMu.Lock()
-	defer s.runMu.Unlock()
+	select {
+	case s.running <- struct{}{}:
+		defer func() { <-s.running }()
+	case <-ctx.Done():
+		return errors.New("the command still runs for another notice")
+	}
 	for i := range notices {
 		if s.stuck != nil {
 			select {
@@ -96,7 +99,7 @@ func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {
 	return nil
 }
 
-// run runs the command for one notice. It needs runMu.
+// run runs the command for one notice. It needs running.
 func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	plan, err := s.config.plan(environment(n)).Plan()
 	if err != nil {

@@ -98,6 +98,24 @@ func TestTheProcessGroupIsKilled(t *testing.T) {
 	}
 }
 
+// One that is not needed any more does not wait for a command that runs for another notice.
+func TestANoticeThatIsNotNeededDoesNotWaitForAnother(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "alive")
+	s := senderOf(t, run.Config{Command: []string{"sh", "-c", `mkfifo "$0"; exec sleep 1000`, fifo}})
+	ctx, cancel := context.WithCancel(t.Context())
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- s.Send(ctx, []notify.Notice{notice()}) }()
+	testsync.Until(t, "the FIFO", func() bool { _, err := os.Stat(fifo); return err == nil })
+	ended, end := context.WithCancel(t.Context())
+	go func() { second <- s.Send(ended, []notify.Notice{notice()}) }()
+	end()
+	if err := testsync.Receive(t, "the end of the second", second); err == nil || !strings.Contains(err.Error(), "still runs") {
+		t.Errorf("the error is %v", err)
+	}
+	cancel()
+	testsync.Receive(t, "the end of the first", first)
+}
+
 func TestConfigurationsAreChecked(t *testing.T) {
 	for text, c := range map[string]run.Config{
 		"command must begin with the name of a program": {},

@@ -132,23 +132,34 @@ const lifetimes = 4
 
 // alertsOf returns the alert of a notice, after the end of the one that had the labels before.
 func alertsOf(n *notify.Notice, now time.Time, resend time.Duration) (all []alert) {
-	a := alert{Labels: labelsOf(n, notify.Identity{Labels: n.Labels, Severity: n.Severity}), Annotations: annotationsOf(n), StartsAt: n.StartsAt, EndsAt: n.EndsAt, GeneratorURL: n.Link}
+	a := alert{Labels: labelsOf(n, notify.Identity{Labels: n.Labels, Severity: n.Severity}), Annotations: annotationsOf(n), StartsAt: n.StartsAt, GeneratorURL: n.Link}
 	if n.Firing {
 		a.EndsAt = now.Add(lifetimes * resend)
-		if a.StartsAt.After(now) { // the clock was set back
-			a.StartsAt = now
-		}
+		a.StartsAt = earlier(a.StartsAt, now)
+	} else {
+		a.end(n.EndsAt, now)
 	}
 	if n.Before != nil {
 		before := a
-		before.Labels, before.EndsAt = labelsOf(n, *n.Before), maxTime(n.At, n.StartsAt.Add(time.Millisecond))
+		before.Labels = labelsOf(n, *n.Before)
+		before.end(n.At, now)
 		all = append(all, before)
 	}
 	return append(all, a)
 }
 
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
+// end ends an alert at a time, after its start. If the clock was set back, so that the time is still to
+// come, it ends now: Alertmanager takes it for one that lasts until then.
+func (a *alert) end(at, now time.Time) {
+	if least := a.StartsAt.Add(time.Millisecond); at.Before(least) {
+		at = least
+	}
+	a.EndsAt = earlier(at, now)
+	a.StartsAt = earlier(a.StartsAt, a.EndsAt.Add(-time.Millisecond))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b

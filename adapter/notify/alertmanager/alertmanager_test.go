@@ -93,6 +93,25 @@ func TestAlertmanagerHasTheAlertsThatLast(t *testing.T) {
 	}
 }
 
+// A clock that was set back leaves times that are still to come.
+func TestAnAlertEndsAtOnceAlthoughTheClockWasSetBack(t *testing.T) {
+	am := gatewaytest.StartAlertmanager(t, "")
+	s := senderTo(t, alertmanager.Config{URLs: []string{am.URL}})
+	web := notice("web")
+	web.StartsAt, web.At = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+	send(t, s, web)
+	web.Severity, web.Before = probe.SeverityWarning, &notify.Identity{Labels: web.Labels, Severity: web.Severity}
+	send(t, s, web)
+	if active := am.Active(); len(active) != 1 || active["web"].Labels["severity"] != "warning" {
+		t.Errorf("with another severity the alerts are %+v", active)
+	}
+	web.Firing, web.Before, web.EndsAt = false, nil, web.StartsAt.Add(time.Second)
+	send(t, s, web)
+	if active := am.Active(); len(active) != 0 {
+		t.Errorf("the alerts are %+v", active)
+	}
+}
+
 func TestAnswersThatAreNoSuccess(t *testing.T) {
 	for name, c := range map[string]struct {
 		status   int

@@ -136,12 +136,12 @@ func (s *sender) headers(n *notify.Notice, body []byte, now time.Time) http.Head
 }
 
 // noticeID returns what is the same each time that a request is made again, and differs from all
-// others: also from those by which the notice was told before, if it is repeated.
+// others: also from those by which the notice was told before, if it is repeated, or has other labels.
 func (s *sender) noticeID(n *notify.Notice, now time.Time) string {
 	var repetition int64
 	if n.Repeated {
 		repetition = now.Truncate(s.resend).Unix()
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q %s %v %d %d %v %d", n.Kind, n.Name, n.State, n.Firing, n.StartsAt.UnixNano(), n.At.UnixNano(), n.Test, repetition))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q %s %v %d %d %v %d %v %q", n.Kind, n.Name, n.State, n.Firing, n.StartsAt.UnixNano(), n.At.UnixNano(), n.Test, repetition, n.Severity, n.Labels))
 	return "msg_" + hex.EncodeToString(sum[:16])
 }

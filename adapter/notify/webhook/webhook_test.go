@@ -97,7 +97,9 @@ func TestRequestsAreSigned(t *testing.T) {
 		other.At = other.At.Add(time.Second)
 		again := notice()
 		again.Repeated = true
-		for _, n := range []notify.Notice{notice(), notice(), other, again} {
+		moved := notice() // of a target whose labels have changed since
+		moved.Labels = map[string]string{"team": "other"}
+		for _, n := range []notify.Notice{notice(), notice(), other, again, moved} {
 			if err := s.Send(t.Context(), []notify.Notice{n}); err != nil {
 				t.Fatal(err)
 			}
@@ -112,8 +114,8 @@ func TestRequestsAreSigned(t *testing.T) {
 				t.Errorf("the timestamp is %s", r.Get("webhook-timestamp"))
 			}
 		}
-		ids := []string{(*got)[0].Get("webhook-id"), (*got)[1].Get("webhook-id"), (*got)[2].Get("webhook-id"), (*got)[3].Get("webhook-id")}
-		if ids[0] != ids[1] || ids[1] == ids[2] || ids[0] == ids[3] || !strings.HasPrefix(ids[0], "msg_") {
+		ids := []string{(*got)[0].Get("webhook-id"), (*got)[1].Get("webhook-id"), (*got)[2].Get("webhook-id"), (*got)[3].Get("webhook-id"), (*got)[4].Get("webhook-id")}
+		if ids[0] != ids[1] || ids[1] == ids[2] || ids[0] == ids[3] || ids[0] == ids[4] || !strings.HasPrefix(ids[0], "msg_") {
 			t.Errorf("the IDs are %v", ids)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/coord/shard"
 )
@@ -21,7 +22,11 @@ func (o Order) key() string {
 }
 
 // acting is an act that is being done.
-type acting struct{ done chan struct{} }
+type acting struct {
+	done     chan struct{} // closed afterwards
+	cancel   context.CancelCauseFunc
+	deadline *time.Timer // calls expire
+}
 
 // record is what the backend has of the latest act of a name for a target.
 type record struct {
@@ -33,7 +38,7 @@ type record struct {
 // Act calls do for an order, if this engine owns the target's shard and its lease lasts. The order is
 // recorded before and after that. If it is recorded as done, the error is ErrDone, and do is not called.
 //
-// The context of do ends with the lease. After an error, or if the engine ends before the second
+// The context of do ends before the lease does, and lasts while it is kept alive. After an error, or if the engine ends before the second
 // record, this engine or the next owner calls do again with the same order: do must do nothing for an
 // instance for which it was done.
 //
@@ -42,7 +47,7 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
 	}
-	token, end, err := c.begin(o)
+	token, acting, end, err := c.begin(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -57,41 +62,54 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 	if err := c.write(ctx, o, record{o.Instance, token, false}); err != nil {
 		return err
 	}
-	left := c.remaining()
-	if left <= 0 {
+	if !c.Allowed() {
 		return ErrNotAllowed
 	}
-	acting, cancel := context.WithTimeoutCause(ctx, left, ErrNotAllowed)
-	defer cancel()
 	if err := do(acting); err != nil {
 		return fmt.Errorf("%s of %s: %w", o.Name, o.Target, err)
 	}
 	return c.write(ctx, o, record{o.Instance, token, true})
 }
 
-// begin returns the token of the order's shard, if an act may begin, and what to call after it.
-func (c *Coordinator) begin(o Order) (token Revision, end func(), err error) {
+// begin returns the token of the order's shard, if an act may begin, a context that ends before the
+// lease, and what to call after the act.
+func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ context.Context, end func(), err error) {
 	id := shard.Of(o.Target)
 	isAllowed := c.Allowed()
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	owned := c.owned[id]
 	switch {
-	case owned.Token == 0 || owned.Leaving || c.released[id] || c.isEnding:
-		return 0, nil, ErrNotOwner
+	case owned.Token == 0 || owned.Leaving || c.released[id] > 0 || c.isEnding:
+		return 0, nil, nil, ErrNotOwner
 	case !isAllowed:
-		return 0, nil, ErrNotAllowed
+		return 0, nil, nil, ErrNotAllowed
 	case c.acting[o.Target] != nil:
-		return 0, nil, ErrBusy
+		return 0, nil, nil, ErrBusy
 	}
-	a := &acting{make(chan struct{})}
+	ctx, cancel := context.WithCancelCause(ctx)
+	a := &acting{done: make(chan struct{}), cancel: cancel}
 	c.acting[o.Target] = a
-	return owned.Token, func() {
+	a.deadline = time.AfterFunc(c.deadline-time.Since(c.zero), func() { c.expire(a) })
+	return owned.Token, ctx, func() {
 		c.stateMu.Lock()
 		defer c.stateMu.Unlock()
+		a.deadline.Stop()
+		cancel(nil)
 		delete(c.acting, o.Target)
 		close(a.done)
 	}, nil
+}
+
+// expire cancels an act if the lease may have ended, or else looks again when it may have.
+func (c *Coordinator) expire(a *acting) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	if left := c.deadline - time.Since(c.zero); left > 0 {
+		a.deadline.Reset(left)
+		return
+	}
+	a.cancel(ErrNotAllowed)
 }
 
 // recorded returns the record of an order's name and target, the zero one if there is none.

@@ -57,8 +57,8 @@ type Coordinator struct {
 	owned    Owned
 	changed  chan struct{} // closed when owned is replaced
 	acting   map[string]*acting
-	released map[shard.ID]bool // no act may begin
-	isEnding bool              // likewise, for all shards
+	released map[shard.ID]int // no act may begin: how many calls of Release give the shard up
+	isEnding bool             // likewise, for all shards
 }
 
 // Owned are the shards of an engine. It is not changed after it was returned.
@@ -101,7 +101,7 @@ func New(c Config) (*Coordinator, error) {
 	}
 	return &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), zero: time.Now(),
-		changed: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]bool{},
+		changed: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]int{},
 	}, nil
 }
 
@@ -130,13 +130,10 @@ func (c *Coordinator) Owned() (Owned, <-chan struct{}) {
 
 // Allowed reports whether this engine may act for its shards: its lease lasts, by the clock of this
 // machine. A machine that was suspended may not notice; Act does.
-func (c *Coordinator) Allowed() bool { return c.remaining() > 0 }
-
-// remaining returns how long this engine may still act.
-func (c *Coordinator) remaining() time.Duration {
+func (c *Coordinator) Allowed() bool {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return c.deadline - time.Since(c.zero)
+	return time.Since(c.zero) < c.deadline
 }
 
 // extend says that the lease was granted or kept alive by a request that was sent at a time.
@@ -158,8 +155,14 @@ func (c *Coordinator) publish(owned Owned) {
 	c.changed = make(chan struct{})
 }
 
-// lose takes all tokens away, since the lease has ended.
+// lose takes all tokens away, since the lease has ended, and cancels the acts that are being done.
 func (c *Coordinator) lose() {
+	c.stateMu.Lock()
+	c.deadline = 0
+	for _, a := range c.acting {
+		a.cancel(ErrNotAllowed)
+	}
+	c.stateMu.Unlock()
 	owned, _ := c.Owned()
 	without := Owned{}
 	for id := range owned {

@@ -20,6 +20,7 @@ type Local struct {
 	revision  Revision
 	lastLease Lease
 	log       []logged
+	logSize   int           // bytes of the values in log
 	forgotten Revision      // of the latest event that is no longer in log
 	changed   chan struct{} // closed with the next event; nil if no one waits
 }
@@ -36,8 +37,12 @@ type logged struct {
 	at Revision
 }
 
-// maxLog bounds Local.log, which is cut to half of it. A watch that lags further ends.
-const maxLog = 1 << 15
+// Bounds of Local.log, of which the first half is forgotten beyond one of them. A watch that lags further
+// ends.
+const (
+	maxLog     = 1 << 15
+	maxLogSize = 16 << 20 // bytes of values
+)
 
 // NewLocal returns a Local without entries.
 func NewLocal() *Local {
@@ -149,14 +154,22 @@ func (b *Local) apply(c Change) {
 		b.entries[c.Key] = leased{event.Entry, c.Lease}
 	}
 	b.log = append(b.log, logged{event, b.revision})
-	if len(b.log) > maxLog {
-		b.forgotten = b.log[maxLog/2].at
-		b.log = slices.Clone(b.log[maxLog/2+1:])
+	if b.logSize += len(event.Value); len(b.log) > maxLog || b.logSize > maxLogSize {
+		b.forget(len(b.log) / 2)
 	}
 	if b.changed != nil {
 		close(b.changed)
 		b.changed = nil
 	}
+}
+
+// forget forgets the event of the log at an index, and those before it. It needs storeMu.
+func (b *Local) forget(i int) {
+	b.forgotten = b.log[i].at
+	for _, l := range b.log[:i+1] {
+		b.logSize -= len(l.Value)
+	}
+	b.log = slices.Clone(b.log[i+1:])
 }
 
 // Range implements Backend.

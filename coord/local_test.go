@@ -1,6 +1,7 @@
 package coord_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -13,4 +14,24 @@ func TestLocalConforms(t *testing.T) {
 		New: func(*testing.T) coord.Backend { return coord.NewLocal() },
 		Run: synctest.Test,
 	})
+}
+
+// What was stored does not stay in memory beside its newest value.
+func TestALocalForgetsOldValues(t *testing.T) {
+	b := coord.NewLocal()
+	put := coord.Transaction{Then: []coord.Change{{Key: "memory/0001", Value: make([]byte, coord.MaxMemories)}}}
+	for range 1000 {
+		if _, err := b.Commit(t.Context(), put); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := b.LogSize(); size > 32<<20 {
+		t.Errorf("its log has %d bytes", size)
+	}
+	for _, err := range b.Watch(t.Context(), "memory/", 1) {
+		if !errors.Is(err, coord.ErrCompacted) {
+			t.Errorf("a watch from the beginning: %v", err)
+		}
+		break
+	}
 }

@@ -32,8 +32,10 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	s := &session{Coordinator: c, lease: lease, stale: make(chan struct{}, 1)}
 	running, end := context.WithCancelCause(ctx)
+	acting, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while the last acts are done
+	defer stop()
 	var parts sync.WaitGroup
-	parts.Go(func() { end(s.keepAlive(running)) })
+	parts.Go(func() { end(s.keepAlive(acting)) })
 	parts.Go(func() {
 		if err := s.join(running); err != nil {
 			end(err)
@@ -42,6 +44,10 @@ func (c *Coordinator) session(ctx context.Context) error {
 		s.follow(running)
 	})
 	s.divideOften(running)
+	if ctx.Err() != nil {
+		s.awaitActs()
+	}
+	stop()
 	parts.Wait()
 	if ctx.Err() != nil {
 		s.leave()
@@ -178,8 +184,9 @@ func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 	return err
 }
 
-// leave ends the membership after all acts.
-func (s *session) leave() {
+// awaitActs lets no act begin, and waits for those that are being done, whose contexts end with the lease
+// at the latest.
+func (s *session) awaitActs() {
 	s.stateMu.Lock()
 	s.isEnding = true
 	doing := slices.Collect(maps.Values(s.acting))
@@ -187,6 +194,10 @@ func (s *session) leave() {
 	for _, a := range doing {
 		<-a.done
 	}
+}
+
+// leave ends the membership.
+func (s *session) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.TTL)
 	defer cancel()
 	if err := s.config.Backend.Revoke(ctx, s.lease); err != nil { // it ends by itself
@@ -227,7 +238,7 @@ func (c *Coordinator) release(ids []shard.ID) (tokens map[shard.ID]Revision, doi
 	defer c.stateMu.Unlock()
 	tokens = map[shard.ID]Revision{}
 	for _, id := range ids {
-		c.released[id] = true
+		c.released[id]++
 		if o := c.owned[id]; o.Token != 0 && o.Leaving {
 			tokens[id] = o.Token
 		}
@@ -246,6 +257,8 @@ func (c *Coordinator) unrelease(ids []shard.ID) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	for _, id := range ids {
-		delete(c.released, id)
+		if c.released[id]--; c.released[id] == 0 {
+			delete(c.released, id)
+		}
 	}
 }

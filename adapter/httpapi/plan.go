@@ -29,6 +29,7 @@ type Plan struct {
 	Gateways []string       `json:"gateways,omitempty"`
 
 	Maintenances []string `json:"maintenances,omitempty"`
+	Notifiers    []string `json:"notifiers,omitempty"`
 
 	Settings []ArgumentChange `json:"settings,omitempty"` // of the engine block
 

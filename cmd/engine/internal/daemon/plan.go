@@ -41,7 +41,8 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 	changes.finish(effect.Units)
 	p.Gateways, p.Settings = gatewayChanges(r.before, r.config), settingChanges(r.before, r.config)
 	p.ProbeModules, p.Maintenances = moduleChanges(r.before, r.config), maintenanceChanges(r.before, r.config)
-	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Maintenances)+len(p.Gateways)+len(p.Settings)+len(p.ProbeModules) > 0
+	p.Notifiers = notifierChanges(r.before, r.config)
+	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Maintenances)+len(p.Notifiers)+len(p.Gateways)+len(p.Settings)+len(p.ProbeModules) > 0
 	if err := guard(r.config)(effect); err != nil {
 		p.Guarded = true
 		return reject(err)
@@ -165,6 +166,14 @@ func maintenanceChanges(before, after *config.Config) (names []string) {
 		return nil
 	}
 	return differences(before.Maintenances, after.Maintenances)
+}
+
+// notifierChanges returns the names of the notifiers that are added, changed or removed, sorted.
+func notifierChanges(before, after *config.Config) (names []string) {
+	if before == nil {
+		return nil
+	}
+	return differences(before.Notifiers, after.Notifiers)
 }
 
 // differences returns the names of what only one of two maps has, or both have differently, sorted.

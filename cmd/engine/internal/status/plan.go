@@ -166,6 +166,9 @@ func planText(p httpapi.Plan) string {
 	for _, name := range p.Maintenances {
 		line(0, "~", "maintenance "+name, "")
 	}
+	for _, name := range p.Notifiers {
+		line(0, "~", "notify "+name, "")
+	}
 	for _, m := range p.ProbeModules {
 		line(0, signs[m.Action], "probe_module "+m.Name, "")
 		writeArguments(&s, 4, m.Arguments)

@@ -178,7 +178,7 @@ func failedCall(d *hcl.Diagnostic, secret bool) report {
 		name, cause = extra.CalledFunctionName()+"()", extra.FunctionCallError()
 	}
 	switch {
-	case secret:
+	case secret && (cause == nil || !readsByName(d.Expression, name)):
 		return report{summary: fmt.Sprintf("%s failed for these arguments", name), hint: hidden}
 	case cause != nil && (name == "jsondecode()" || name == "yamldecode()"):
 		return report{summary: fmt.Sprintf("%s: %s", name, cause), hint: "the text is not in this format, or was cut off"}
@@ -186,4 +186,15 @@ func failedCall(d *hcl.Diagnostic, secret bool) report {
 		return report{summary: fmt.Sprintf("%s: %s", name, cause)}
 	}
 	return report{summary: fmt.Sprintf("%s does not take these arguments", name), hint: lower(strings.TrimSuffix(d.Detail, "."))}
+}
+
+// readsByName reports whether a function reads what its argument names, and the name stands there as
+// text: then its error has the name, and nothing that is sensitive. The expression is the call, or the
+// argument.
+func readsByName(e hcl.Expression, function string) bool {
+	if call, ok := e.(*hclsyntax.FunctionCallExpr); ok && len(call.Args) > 0 {
+		e = call.Args[0]
+	}
+	name, ok := e.(*hclsyntax.TemplateExpr)
+	return ok && name.IsStringLiteral() && (function == "env()" || function == "file()")
 }

@@ -37,22 +37,9 @@ func Plan() *cobra.Command {
 			"the engine cannot be asked, and 64 for wrong usage.\n\n" + controlHelp,
 		Example: "  sonde plan\n  sonde plan /etc/sonde.new -o json",
 		RunE: func(c *cobra.Command, args []string) error {
-			if output != "text" && output != "json" {
-				return wrongUsage(cli.UsageError("unknown output %q: use text or json", output))
-			}
-			paths, err := absolute(args)
+			p, err := f.plan(c, args, output)
 			if err != nil {
-				return wrongUsage(err)
-			}
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			client, err := f.controller(c)
-			if err != nil {
-				return wrongUsage(err)
-			}
-			p, err := client.Plan(ctx, paths)
-			if err != nil {
-				return f.advisePlan(ctx, client, err)
+				return noPlan(err)
 			}
 			return showPlan(c, p, output == "json")
 		},
@@ -63,12 +50,33 @@ func Plan() *cobra.Command {
 	return c
 }
 
-// wrongUsage makes the exit code of wrong usage one that does not mean changes.
-func wrongUsage(err error) error {
+// plan asks the engine for the plan of a reload.
+func (f flags) plan(c *cobra.Command, args []string, output string) (p httpapi.Plan, err error) {
+	if output != "text" && output != "json" {
+		return p, cli.UsageError("unknown output %q: use text or json", output)
+	}
+	paths, err := absolute(args)
+	if err != nil {
+		return p, err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	client, err := f.controller(c)
+	if err != nil {
+		return p, err
+	}
+	if p, err = client.Plan(ctx, paths); err != nil {
+		return p, f.advisePlan(ctx, client, err)
+	}
+	return p, nil
+}
+
+// noPlan gives the error of a plan that was not made its exit code, which must not mean changes.
+func noPlan(err error) error {
 	if usage, ok := errors.AsType[*cli.ExitError](err); ok && usage.Code == cli.ExitUsage {
 		return &cli.ExitError{Code: cli.ExitNoAttempt, Err: usage.Err}
 	}
-	return err
+	return &cli.ExitError{Code: cli.ExitFailed, Err: err}
 }
 
 // absolute returns the paths of files for an engine, whose working directory may be another one.
@@ -113,7 +121,7 @@ func showPlan(c *cobra.Command, p httpapi.Plan, asJSON bool) error {
 	case p.Error != nil && asJSON:
 		return cli.ErrReported(cli.ExitFailed)
 	case p.Error != nil:
-		return fmt.Errorf("a reload would be rejected: %s", p.Error.Message)
+		return &cli.ExitError{Code: cli.ExitFailed, Err: fmt.Errorf("a reload would be rejected: %s", p.Error.Message)}
 	case p.Changed:
 		return cli.ErrReported(exitChanges)
 	}

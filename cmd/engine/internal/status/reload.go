@@ -92,7 +92,7 @@ func (f flags) adviseControl(ctx context.Context, client *httpapi.Client, err er
 	case ctx.Err() != nil:
 		return errors.New("interrupted; the engine goes on with it")
 	case answered && refused.Status == http.StatusForbidden:
-		return fmt.Errorf("%w; run this as the user of the engine, send SIGHUP, or set token_file in its engine block", err)
+		return fmt.Errorf("%w; run this as the user of the engine or as root, or set token_file in its engine block, and give --token-file", err)
 	case answered, errors.Is(err, syscall.ECONNREFUSED):
 		return viewer{client: client}.advise(err)
 	}

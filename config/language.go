@@ -50,7 +50,7 @@ func Language(o Options) Schema {
 	}
 	module := Schema{Fields: slices.Clone(l.schemas.probeModule.schema.Fields)}
 	for _, handler := range probe.Fields[len(rule.Fields):] {
-		if inside, ok := withoutPort(*handler.Block); ok {
+		if inside, ok := requestSchema(*handler.Block, l.handlers[handler.Name].NoPort); ok {
 			handler.Block = &inside
 			module.Fields = append(module.Fields, handler)
 		}

@@ -19,7 +19,8 @@ type ProbeModule struct {
 	Allow       []string      // hosts that requests may name
 	Port        string        // of targets that a request names without one; empty for none
 	HandlerName string
-	Handler     probe.Handler // connects to the port with the name RequestPort
+	Handler     probe.Handler // connects to the port with the name RequestPort, unless NoPort
+	NoPort      bool          // the handler needs no port: see Handler.NoPort
 	Settings    string        // of the handler, to be shown
 }
 
@@ -112,7 +113,7 @@ func (l *loader) moduleHandler(m *ProbeModule, own *decodedBlock, blocks []*tree
 	if h.schema == nil {
 		return // its plugin could not be loaded, which was reported
 	}
-	schema, ok := withoutPort(h.Schema)
+	schema, ok := requestSchema(h.Schema, h.NoPort)
 	if !ok {
 		l.add(report{at: blocks[0].Name, body: &b.Body, summary: fmt.Sprintf("%s cannot be used in a probe module: it has no argument port, so that it does not connect to what a request names", h.name)})
 		return
@@ -124,7 +125,9 @@ func (l *loader) moduleHandler(m *ProbeModule, own *decodedBlock, blocks []*tree
 	m.Settings = d.shown(&h.schema.schema)
 	m.Port, _ = d.values["port"].(string)
 	l.describeProbeModule(own, h, d)
-	d.values["port"] = RequestPort
+	if m.NoPort = h.NoPort; !m.NoPort {
+		d.values["port"] = RequestPort
+	}
 	made := l.make(h, d)
 	if made.err != nil {
 		l.reportErrors(d, made.err)
@@ -136,16 +139,19 @@ func (l *loader) moduleHandler(m *ProbeModule, own *decodedBlock, blocks []*tree
 // connecting returns the names of the handlers that a probe module can have.
 func (l *loader) connecting() (all []string) {
 	for _, name := range names(l.handlers) {
-		if _, ok := withoutPort(l.handlers[name].Schema); ok {
+		if _, ok := requestSchema(l.handlers[name].Schema, l.handlers[name].NoPort); ok {
 			all = append(all, name)
 		}
 	}
 	return all
 }
 
-// withoutPort returns the schema of a handler whose argument port need not be given. It returns
-// false if there is none.
-func withoutPort(s Schema) (Schema, bool) {
+// requestSchema returns the schema of a handler whose argument port need not be given. It returns
+// false if the handler needs a port and has no such argument.
+func requestSchema(s Schema, noPort bool) (Schema, bool) {
+	if noPort {
+		return s, true
+	}
 	i := slices.IndexFunc(s.Fields, func(f Field) bool { return f.Name == "port" && f.Type == String })
 	if i < 0 {
 		return s, false

@@ -23,6 +23,10 @@ type Handler struct {
 	// target, and CheckRule(probe.Rule) error, about arguments of the probe block.
 	Make func(Values, Context) (probe.Handler, error)
 
+	// NoPort says that the handler reaches a host without a port, so that a probe_module
+	// can have it although it has no argument port.
+	NoPort bool
+
 	// Warn returns what is probably not meant in a block from which Make has made a
 	// handler, in the form of Make's errors. They are reported as warnings. Of the target
 	// it may read Env, Dir and User; it is called once for all blocks with equal values

@@ -249,7 +249,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 // isUnwell reports whether a reason says that the engine lacks time or resources now.
 func isUnwell(r probe.Reason) bool {
 	switch r {
-	case probe.ReasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue:
+	case probe.ReasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission:
 		return false
 	}
 	return r.BlamesEngine()

@@ -27,6 +27,7 @@ const (
 	ReasonResources  Reason = "engine.resources"   // this machine lacked descriptors, ports, memory, processes or threads
 	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now by the clock of this machine, which is in doubt: it was set, or is before this program was written
 	ReasonNoBeatDue  Reason = "engine.no_beat_due" // no beat need have come yet since the engine listens, or since the instance has started
+	ReasonPermission Reason = "engine.permission"  // the system does not let the engine make such attempts: send ICMP
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address
 	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that the request for this attempt may not reach
@@ -59,7 +60,8 @@ func (r Reason) Evidence() Evidence {
 		return Answered
 	case ReasonTCPReset, ReasonTCPClosed, ReasonTLSFailed, ReasonHTTPBody:
 		return Interrupted
-	case ReasonTCPTimeout, ReasonTCPUnreachable, ReasonTLSTimeout, ReasonHTTPTimeout, ReasonTimeout:
+	case ReasonTCPTimeout, ReasonTCPUnreachable, ReasonTLSTimeout, ReasonHTTPTimeout, ReasonTimeout,
+		ReasonICMPTimeout, ReasonICMPUnreachable, ReasonICMPTTLExceeded:
 		return Silent
 	case ReasonDNSTimeout, ReasonDNSFailed:
 		return NameUnanswered
@@ -108,6 +110,13 @@ const (
 	ReasonHTTPProxy    Reason = "http.proxy"    // the proxy failed or refused; or, of a failure, it could not connect to the target
 
 	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
+
+	ReasonICMPTimeout     Reason = "icmp.timeout"      // no reply before the deadline
+	ReasonICMPUnreachable Reason = "icmp.unreachable"  // no route to the host or network, or a host on the way said so
+	ReasonICMPTTLExceeded Reason = "icmp.ttl_exceeded" // the request passed more routers than its TTL allows
+	ReasonICMPTooBig      Reason = "icmp.too_big"      // the request does not fit through a network on the way
+	ReasonICMPFailed      Reason = "icmp.failed"       // any other error
+	ReasonICMPSource      Reason = "icmp.source"       // this machine could not send: its source address, routes or firewall, or the address is a broadcast address
 
 	ReasonBeatMissed Reason = "beat.missed" // the target has sent no beat for too long
 	ReasonBeatFailed Reason = "beat.failed" // the last beat of the target reports a failure

@@ -14,6 +14,8 @@ type Trace struct {
 	TLS  *TLSTrace  // of the latest connection; nil without TLS, or if the handshake failed
 	HTTP *HTTPTrace // of the latest response; nil if there was none, or the handler is another one than http
 
+	HopLimit uint8 // of an ICMP echo reply as it arrived: TTL over IPv4; 0 without a reply
+
 	Measured map[string]float64 // what a plugin has measured in the attempt, by name
 }
 

@@ -78,6 +78,9 @@ func normalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, 
 // for, at one of its ports, and to what the module allows.
 func (a *attempt) mayConnect(host string, to netip.AddrPort) error {
 	if a.configured && normalName(host) == normalName(a.target.Address) {
+		if a.module.PortName == "" {
+			return nil
+		}
 		for _, port := range a.target.Ports {
 			if port == to.Port() {
 				return nil

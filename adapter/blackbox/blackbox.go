@@ -35,11 +35,12 @@ const (
 
 // Module says how targets are probed for requests that name it.
 type Module struct {
-	// Handler makes the attempts. It connects to the port PortName of its target. If it has a
+	// Handler makes the attempts. It connects to the port PortName of its target, or needs no port
+	// if that is empty. If it has a
 	// method ForURL(*url.URL) (probe.Handler, *url.URL), targets can be URLs; that returns a
 	// handler for the URL, and the URL with what u lacks.
 	Handler     probe.Handler
-	HandlerName string // metrics of "http" and "tcp" are those of blackbox_exporter's probers with these names
+	HandlerName string // metrics of "http", "icmp" and "tcp" are those of blackbox_exporter's probers with these names
 	PortName    string
 
 	// Port is the port of a target that a request names without one: a number, or the name of a

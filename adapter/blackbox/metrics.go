@@ -45,6 +45,8 @@ var helps = map[string]string{
 	"probe_ssl_last_chain_expiry_timestamp_seconds": "Returns last SSL chain expiry in timestamp",
 	"probe_ssl_last_chain_info":                     "Contains SSL leaf certificate information",
 	"probe_tls_version_info":                        "Returns the TLS version used or NaN when unknown",
+	"probe_icmp_duration_seconds":                   "Duration of icmp request by phase",
+	"probe_icmp_reply_hop_limit":                    "Replied packet hop limit (TTL for ipv4)",
 	"probe_dns_duration_seconds":                    "Duration of DNS request by phase",
 	"probe_dns_answer_rrs":                          "Returns number of entries in the answer resource record list",
 	"probe_dns_authority_rrs":                       "Returns number of entries in the authority resource record list",
@@ -93,6 +95,8 @@ func families(m *module, r *probe.Result, t *probe.Trace) []*family {
 	case "tcp":
 		g.add("probe_failed_due_to_regex", number(r.Reason == probe.ReasonTCPExpect || r.Reason == probe.ReasonTCPClosed))
 		g.tls(t.TLS)
+	case "icmp":
+		g.icmp(r, t)
 	default:
 		g.plugin(r, t)
 	}
@@ -123,6 +127,16 @@ func (g gauges) http(r *probe.Result, t *probe.Trace) {
 	g.add("probe_http_ssl", number(t.TLS != nil && r.HTTPStatus != 0))
 	if r.HTTPStatus != 0 {
 		g.tls(t.TLS)
+	}
+}
+
+func (g gauges) icmp(r *probe.Result, t *probe.Trace) {
+	const durations = "probe_icmp_duration_seconds"
+	g.phase(durations, "resolve", r.Timings.Resolve)
+	g.phase(durations, "rtt", r.Timings.FirstByte)
+	g.phase(durations, "setup", r.Timings.Connect)
+	if t.HopLimit > 0 {
+		g.add("probe_icmp_reply_hop_limit", float64(t.HopLimit))
 	}
 }
 

@@ -107,6 +107,12 @@ func (s *Server) aim(a *attempt, given string) *problem {
 // connectTo sets the port of a target, and the handler if the target is a URL.
 func (a *attempt) connectTo(u *url.URL) *problem {
 	port := u.Port()
+	if a.module.PortName == "" {
+		if u.Scheme != "" || port != "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+			return problemf(http.StatusBadRequest, "the target %q must be a host without a port: %s takes no URL and no port", a.target.Name, a.module.HandlerName)
+		}
+		return nil
+	}
 	if h, ok := a.module.Handler.(urlHandler); ok {
 		var full *url.URL
 		if a.handler, full = h.ForURL(u); port == "" && a.module.Port == "" {

@@ -42,6 +42,7 @@ modules:
   tcp_ask: {prober: tcp, tcp: {query_response: [{send: "PING"}, {expect: "^PONG"}]}}
   tcp_ca: {prober: tcp, tcp: {tls: true, tls_config: {ca_file: CA}}}
   tcp_insecure: {prober: tcp, tcp: {tls: true, tls_config: {insecure_skip_verify: true}}}
+  icmp: {prober: icmp, icmp: {preferred_ip_protocol: ip4}}
   dns_a: {prober: dns, dns: {query_name: www.example.com, query_type: A}}
   dns_soa: {prober: dns, dns: {query_name: www.example.com, query_type: SOA}}
   dns_missing: {prober: dns, dns: {query_name: missing.example.com, query_type: A}}
@@ -105,6 +106,8 @@ func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
 		{"tcp_ca", secure.Listener.Addr().String()},
 		{"tcp_insecure", secure.Listener.Addr().String()},
 		{"tcp_insecure", talk}, // it does not speak TLS
+		{"icmp", "127.0.0.1"},
+		{"icmp", "localhost"},
 		{"dns_a", dns},
 		{"dns_soa", dns},
 		{"dns_missing", dns},

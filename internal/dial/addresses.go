@@ -31,7 +31,7 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 		return once(ctx)
 	}
 	var took probe.Timings
-	ips, err := d.addresses(ctx, host, port, &took)
+	ips, err := d.Addresses(ctx, host, port, &took)
 	if err != nil {
 		r := Result(err)
 		r.Timings.Resolve = took.Resolve
@@ -62,8 +62,9 @@ func share(ctx context.Context, n int, once func(context.Context) probe.Result) 
 	return once(ctx)
 }
 
-// addresses returns the addresses of a name that may be used. An error is an *Error.
-func (d *Dialer) addresses(ctx context.Context, host string, port uint16, took *probe.Timings) ([]netip.Addr, error) {
+// Addresses returns the addresses of a host that may be used, in the order in which to try them: at
+// least one. An error is an *Error.
+func (d *Dialer) Addresses(ctx context.Context, host string, port uint16, took *probe.Timings) ([]netip.Addr, error) {
 	if p, ok := ctx.Value(pinKey{}).(pin); ok && strings.EqualFold(p.host, host) {
 		return Allowed(ctx, host, []netip.Addr{p.ip}, port) // a redirect may lead to another port
 	}

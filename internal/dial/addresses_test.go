@@ -31,7 +31,7 @@ func TestAddressesOfAFamilyAreUsed(t *testing.T) {
 	} {
 		d := dialer(t, Config{IPFamily: test.family})
 		d.lookup = names{"shop": strings.Fields(test.ips)}.lookup
-		ips, err := d.addresses(t.Context(), "shop", 80, new(probe.Timings))
+		ips, err := d.Addresses(t.Context(), "shop", 80, new(probe.Timings))
 		var got []string
 		for _, ip := range ips {
 			got = append(got, ip.String())
@@ -90,7 +90,7 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 		defer cancel()
 		n := len(strings.Fields(ips))
 		r := d.Attempt(ctx, "shop", 80, func(ctx context.Context) probe.Result {
-			pinned, err := d.addresses(ctx, "SHOP", 80, new(probe.Timings))
+			pinned, err := d.Addresses(ctx, "SHOP", 80, new(probe.Timings))
 			if err != nil || len(pinned) != 1 {
 				t.Fatalf("got %v, %v", pinned, err)
 			}
@@ -117,7 +117,7 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 		return nil
 	})
 	d.Attempt(restricted, "shop", 80, func(ctx context.Context) probe.Result {
-		ips, _ := d.addresses(ctx, "shop", 80, new(probe.Timings))
+		ips, _ := d.Addresses(ctx, "shop", 80, new(probe.Timings))
 		tried = append(tried, ips[0].String())
 		return probe.Succeed("")
 	})
@@ -139,10 +139,10 @@ func TestAnAddressOfAnAttemptAtAllIsCheckedForEachPort(t *testing.T) {
 		return nil
 	})
 	r := d.Attempt(ctx, "shop", 80, func(ctx context.Context) probe.Result {
-		if _, err := d.addresses(ctx, "shop", 80, new(probe.Timings)); err != nil {
+		if _, err := d.Addresses(ctx, "shop", 80, new(probe.Timings)); err != nil {
 			return Result(err)
 		}
-		if _, err := d.addresses(ctx, "shop", 22, new(probe.Timings)); err != nil { // as after a redirect
+		if _, err := d.Addresses(ctx, "shop", 22, new(probe.Timings)); err != nil { // as after a redirect
 			return Result(err)
 		}
 		return probe.Succeed("")

@@ -23,7 +23,7 @@ func (d *Dialer) Open(ctx context.Context, host string, port uint16, took *probe
 	if host == "" {
 		return nil, unknown(probe.ReasonNoAddr, errors.New("there is no host to connect to"))
 	}
-	ips, err := d.addresses(ctx, host, port, took)
+	ips, err := d.Addresses(ctx, host, port, took)
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +51,12 @@ func (d *Dialer) ConnectUnix(ctx context.Context, path string, took *probe.Timin
 // adds the time it took to took, unless a host answered that it refuses. The addresses
 // are tried in order, each with an even share of the time that is left.
 //
-// Every error is an *Error: that of the first address, as in package net, or of the
-// first whose outcome is Failure, since an error that is Unknown says nothing about
-// the target. Where ctx has ended it is that of the address tried last.
+// Every error is an *Error: see FirstOf.
 func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, port uint16, took *probe.Timings) (net.Conn, error) {
 	began := time.Now()
-	conn, err := d.connectFirst(ctx, network, ips, port)
+	conn, err := FirstOf(ctx, Connecting, ips, func(ctx context.Context, ip netip.Addr) (net.Conn, error) {
+		return d.connectOne(ctx, network, netip.AddrPortFrom(ip, port))
+	})
 	if err != nil {
 		traceFailure(ctx, ips)
 	} else {
@@ -72,32 +72,45 @@ func (d *Dialer) Connect(ctx context.Context, network string, ips []netip.Addr, 
 	return conn, nil
 }
 
-// connectFirst connects to the first of the addresses that accepts.
-func (d *Dialer) connectFirst(ctx context.Context, network string, ips []netip.Addr, port uint16) (net.Conn, *Error) {
+// FirstOf calls try with the addresses in order, each with an even share of the time that is left,
+// until one has no error. Errors that are not an *Error are classified by the stage. The error is that
+// of the first address, as in package net, or of the first whose outcome is Failure, since an error
+// that is Unknown says nothing about the target. Where ctx has ended it is that of the address tried
+// last.
+func FirstOf[T any](ctx context.Context, s Stage, ips []netip.Addr, try func(context.Context, netip.Addr) (T, error)) (T, *Error) {
 	var first *Error
+	var none T
 	for i, ip := range ips {
-		conn, err := d.connectOne(ctx, network, netip.AddrPortFrom(ip, port), len(ips)-i)
+		found, err := tryShare(ctx, len(ips)-i, ip, try)
 		if err == nil {
-			return conn, nil
+			return found, nil
 		}
-		known := Classify(ctx, Connecting, err)
+		known, ok := errors.AsType[*Error](err)
+		if !ok {
+			known = Classify(ctx, s, err)
+		}
 		if ctx.Err() != nil {
-			return nil, known
+			return none, known
 		}
 		if first == nil || first.Outcome == probe.Unknown && known.Outcome == probe.Failure {
 			first = known
 		}
 	}
-	return nil, first
+	return none, first
 }
 
-// connectOne tries one address with one of n even shares of the time that is left.
-func (d *Dialer) connectOne(ctx context.Context, network string, to netip.AddrPort, n int) (net.Conn, error) {
+// tryShare tries one address with one of n even shares of the time that is left.
+func tryShare[T any](ctx context.Context, n int, ip netip.Addr, try func(context.Context, netip.Addr) (T, error)) (T, error) {
 	if end, ok := ctx.Deadline(); ok && n > 1 {
 		share, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
 		defer cancel()
 		ctx = share
 	}
+	return try(ctx, ip)
+}
+
+// connectOne connects to one address.
+func (d *Dialer) connectOne(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1, Control: d.config.prepare()}
 	if d.source.IsValid() {
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
@@ -108,9 +121,9 @@ func (d *Dialer) connectOne(ctx context.Context, network string, to netip.AddrPo
 // since adds the time since start to a timing.
 func since(start time.Time, timing *time.Duration) { *timing += time.Since(start) }
 
-// Bind makes reads and writes of conn fail as soon as ctx is done, until stop is
-// called.
-func Bind(ctx context.Context, conn net.Conn) (stop func() bool) {
+// Bind makes reads and writes of conn, a net.Conn or a socket as an *os.File, fail as soon as ctx is
+// done, until stop is called.
+func Bind(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		// The only possible error says that conn is closed already.
 		_ = conn.SetDeadline(time.Unix(1, 0))

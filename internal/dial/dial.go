@@ -16,7 +16,10 @@ import (
 // handlers' own configurations.
 type Config struct {
 	Host string // IP address or host name; default: the target's address
-	Port string // 1 to 65535, or the name of one of the target's ports; required without UnixSocket
+	Port string // 1 to 65535, or the name of one of the target's ports; required without UnixSocket and NoPort
+
+	// NoPort says that the protocol has no ports. The port of HostPort is 0 then.
+	NoPort bool
 
 	// UnixSocket is the path of a socket to connect to instead of a host and a
 	// port. A path that begins with @ is in Linux's abstract namespace.
@@ -88,7 +91,7 @@ func (c Config) check() error {
 		return probe.FieldErrorf("half_open", "works on Linux only")
 	case c.UnixSocket != "":
 		return c.checkUnix()
-	case c.Port == "":
+	case c.Port == "" && !c.NoPort:
 		return &probe.FieldError{Field: "port", Problem: "must be set", Hint: "write a number, or the name of one of the target's ports"}
 	}
 	if n, err := strconv.Atoi(c.Port); err == nil && (n < 1 || n > 65535) {
@@ -118,6 +121,9 @@ func (c Config) checkUnix() error {
 	return nil
 }
 
+// Source returns the address to connect from; it is not valid if the system chooses it.
+func (d *Dialer) Source() netip.Addr { return d.source }
+
 // Check returns what a target lacks for this dialer to reach it, or nil. An error is a
 // *probe.FieldError for the field "host", "ip_family" or "port".
 func (d *Dialer) Check(t probe.Target) error {
@@ -145,13 +151,17 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 			return "", 0, unknown(probe.ReasonNoAddr, probe.FieldErrorf("ip_family", "is %q, but the address of target %s is %s", d.config.IPFamily, t.Name, host))
 		}
 	}
+	if d.config.NoPort {
+		return host, 0, nil
+	}
 	if port, err = t.Port(d.config.Port); err != nil {
 		return "", 0, unknown(probe.ReasonNoPort, err)
 	}
 	return host, port, nil
 }
 
-// Endpoint returns host and port for a target, "host:80", or the path of the unix socket.
+// Endpoint returns host and port for a target, "host:80", or the path of the unix socket. The port is 0
+// if there is none.
 // It is empty where HostPort returns an error.
 func (d *Dialer) Endpoint(t probe.Target) string {
 	host, port, err := d.HostPort(t)

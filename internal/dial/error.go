@@ -64,6 +64,7 @@ const (
 	ConnectingUnix              // to a unix socket
 	Handshaking                 // TLS
 	Transferring                // reading and writing
+	Pinging                     // an ICMP echo request is sent, and its reply awaited
 )
 
 // timeout is the reason when the deadline passes in a stage.
@@ -71,6 +72,7 @@ func (s Stage) timeout() probe.Reason {
 	return [...]probe.Reason{
 		Resolving: probe.ReasonDNSTimeout, Connecting: probe.ReasonTCPTimeout, ConnectingUnix: probe.ReasonTCPTimeout,
 		Handshaking: probe.ReasonTLSTimeout, Transferring: probe.ReasonTCPTimeout,
+		Pinging: probe.ReasonICMPTimeout,
 	}[s]
 }
 
@@ -79,6 +81,7 @@ func (s Stage) other() probe.Reason {
 	return [...]probe.Reason{
 		Resolving: probe.ReasonDNSFailed, Connecting: probe.ReasonTCPFailed, ConnectingUnix: probe.ReasonUnixFailed,
 		Handshaking: probe.ReasonTLSFailed, Transferring: probe.ReasonTCPFailed,
+		Pinging: probe.ReasonICMPFailed,
 	}[s]
 }
 
@@ -128,20 +131,56 @@ func classifyErrno(s Stage, number syscall.Errno, bind bool) (probe.Outcome, pro
 	case shortage.IsErrno(number),
 		s == Connecting && !bind && (number == syscall.EADDRNOTAVAIL || number == syscall.EAGAIN): // no port is free, over TCP or UDP
 		return probe.Unknown, probe.ReasonResources
+	case s == Pinging:
+		return classifyPing(number)
 	case s == ConnectingUnix:
 		return probe.Failure, unixReason(number)
 	}
-	switch number {
-	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT, // this machine lacks the address or its family
-		syscall.EINVAL, syscall.EACCES, syscall.EPERM, // the source address cannot reach the peer, or a local firewall forbids it
-		syscall.ENETDOWN: // this machine's interface is down: the network never reports it
+	switch {
+	case isSourceErrno(number):
 		return probe.Unknown, probe.ReasonTCPSource
+	case isNoRoute(number):
+		return probe.Failure, probe.ReasonTCPUnreachable
+	}
+	switch number {
 	case syscall.ECONNREFUSED:
 		return probe.Failure, probe.ReasonTCPRefused
 	case syscall.ECONNRESET, syscall.EPIPE, syscall.ECONNABORTED:
 		return probe.Failure, probe.ReasonTCPReset
-	case syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EHOSTDOWN:
-		return probe.Failure, probe.ReasonTCPUnreachable
+	}
+	return probe.Failure, ""
+}
+
+// isSourceErrno reports whether an error number says that this machine cannot reach anything in the
+// way that was tried.
+func isSourceErrno(number syscall.Errno) bool {
+	switch number {
+	case syscall.EADDRNOTAVAIL, syscall.EADDRINUSE, syscall.EAFNOSUPPORT, syscall.EPROTONOSUPPORT, // this machine lacks the address or its family
+		syscall.EINVAL, syscall.EACCES, syscall.EPERM, // the source address cannot reach the peer, or a local firewall forbids it
+		syscall.ENETDOWN: // this machine's interface is down: the network never reports it
+		return true
+	}
+	return false
+}
+
+// isNoRoute reports whether an error number says that there is no way to the host.
+func isNoRoute(number syscall.Errno) bool {
+	return number == syscall.EHOSTUNREACH || number == syscall.ENETUNREACH || number == syscall.EHOSTDOWN
+}
+
+// classifyPing is classifyErrno for an error of a system call on a socket for ICMP. EAGAIN says that
+// no identifier is free, or that the buffer for sending is full. EMSGSIZE is an answer: the packet
+// does not fit through a network on the way, of which the system may have learned earlier.
+func classifyPing(number syscall.Errno) (probe.Outcome, probe.Reason) {
+	switch {
+	case number == syscall.EAGAIN:
+		return probe.Unknown, probe.ReasonResources
+	case isSourceErrno(number):
+		return probe.Unknown, probe.ReasonICMPSource
+	case isNoRoute(number):
+		return probe.Failure, probe.ReasonICMPUnreachable
+	case number == syscall.EMSGSIZE:
+		return probe.Failure, probe.ReasonICMPTooBig
 	}
 	return probe.Failure, ""
 }

@@ -187,8 +187,7 @@ func (im *importer) handler(name, prober string, body *document.Body, m *fields)
 	case "grpc":
 		return im.grpc(name, body, m.object("grpc"))
 	case "icmp":
-		m.object("icmp").takeAll()
-		return nil, "there is no handler for ICMP; probe a service of the host"
+		return im.icmp(body, m.object("icmp")), ""
 	}
 	return nil, fmt.Sprintf("there is no prober %q", prober)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/blackbox"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/config"
@@ -14,7 +15,9 @@ import (
 
 // parse parses what was written, without plugins.
 func parse(text []byte) (*config.Config, config.Diagnostics) {
-	handlers := map[string]config.Handler{"http": config.Of(httpprobe.New), "tcp": config.Of(tcpprobe.New)}
+	icmp := config.Of(icmpprobe.New)
+	icmp.NoPort = true
+	handlers := map[string]config.Handler{"http": config.Of(httpprobe.New), "icmp": icmp, "tcp": config.Of(tcpprobe.New)}
 	return config.Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, config.Options{Handlers: handlers, CheckAllowed: blackbox.CheckAllowed})
 }
 
@@ -69,9 +72,12 @@ func TestEachFieldIsImportedOrTold(t *testing.T) {
 		"{prober: dns, dns: {query_name: a, query_type: A, valid_rcodes: [NXDOMAIN]}}":     `rcode = "NXDOMAIN"`,
 		"{prober: grpc, grpc: {tls: true, tls_config: {server_name: a}}}":                  `server_name = "a"`,
 		"{prober: grpc}":                 "needs a plugin",
-		"{prober: icmp, icmp: {ttl: 5}}": "there is no handler for ICMP",
-		"{prober: http, timeout: 1m}":    `timeout = "1m0s"`,
-		"{}":                             `there is no prober ""`,
+		"{prober: icmp, icmp: {ttl: 5}}": "icmp { ttl = 5 }",
+		"{prober: icmp, icmp: {payload_size: 4, dont_fragment: true}}":                                     "icmp { payload_size = 16 dont_fragment = true }",
+		"{prober: icmp, icmp: {source_ip_address: 127.0.0.1, ttl: 0}}":                                     `icmp { source_address = "127.0.0.1" }`,
+		"{prober: icmp, icmp: {preferred_ip_protocol: ip4}}":                                               `icmp { ip_family = "prefer_4" }`,
+		"{prober: http, timeout: 1m}":                                                                      `timeout = "1m0s"`,
+		"{}":                                                                                               `there is no prober ""`,
 		"{prober: http, http: {fail_if_body_matches_regexp: [a]}}":                                         `body_not_regex = "a"`,
 		"{prober: http, http: {fail_if_body_matches_regexp: [a, b]}}":                                      `body_not_regex = "(?:a)|(?:b)"`,
 		"{prober: http, http: {fail_if_header_not_matches: [{header: a-b, regexp: c}]}}":                   `A-B = "c"`,

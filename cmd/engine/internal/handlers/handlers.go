@@ -20,6 +20,7 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
@@ -74,6 +75,8 @@ func checkProcess(c process.Config, engine config.Context) error {
 // without an engine.
 func Builtin(beats *beatprobe.Registry) map[string]config.Handler {
 	exec, http, tcp := config.Of(execprobe.New), config.Of(httpprobe.New), config.Of(tcpprobe.New)
-	http.Warn, tcp.Warn = warnOfHTTP, warnOfTCP
-	return map[string]config.Handler{"beat": config.Of(beats.New), "exec": exec, "http": http, "tcp": tcp}
+	http.Warn, tcp.Warn = warnOfHTTP, warnOfHostName
+	icmp := config.Of(icmpprobe.New)
+	icmp.NoPort, icmp.Warn = true, warnOfHostName
+	return map[string]config.Handler{"beat": config.Of(beats.New), "exec": exec, "http": http, "icmp": icmp, "tcp": tcp}
 }

@@ -9,10 +9,14 @@ import (
 func ProbeModules(modules map[string]config.ProbeModule) map[string]blackbox.Module {
 	all := make(map[string]blackbox.Module, len(modules))
 	for name, m := range modules {
-		all[name] = blackbox.Module{
-			Handler: m.Handler, HandlerName: m.HandlerName, PortName: config.RequestPort,
+		of := blackbox.Module{
+			Handler: m.Handler, HandlerName: m.HandlerName,
 			Port: m.Port, Timeout: m.Timeout, Allow: m.Allow, Settings: m.Settings,
 		}
+		if !m.NoPort {
+			of.PortName = config.RequestPort
+		}
+		all[name] = of
 	}
 	return all
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/internal/command"
@@ -19,11 +20,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// lookUp makes options warn of programs, directories and users that this machine lacks.
+// lookUp makes options warn of programs, directories, users and permissions that this machine lacks.
 func lookUp(o *config.Options) {
 	exec := o.Handlers["exec"]
 	exec.Warn = warnOfExec
 	o.Handlers["exec"] = exec
+	icmp := o.Handlers["icmp"]
+	icmp.Warn = warnOfICMP
+	o.Handlers["icmp"] = icmp
 	for name, driver := range o.Drivers {
 		driver.Warn = warnOfDriver
 		o.Drivers[name] = driver
@@ -161,8 +165,17 @@ func warnOfHTTP(v config.Values, _ probe.Target) error {
 	return errors.Join(warnings.Err(), warnOfHost(v))
 }
 
-// warnOfTCP returns warnings about a tcp block.
-func warnOfTCP(v config.Values, _ probe.Target) error { return warnOfHost(v) }
+// warnOfHostName returns warnings about the host of a tcp or icmp block.
+func warnOfHostName(v config.Values, _ probe.Target) error { return warnOfHost(v) }
+
+// warnOfICMP returns warnings about an icmp block: one if this process may not send echo requests.
+func warnOfICMP(v config.Values, _ probe.Target) error {
+	err := icmpprobe.Permission()
+	if err == nil {
+		return warnOfHost(v)
+	}
+	return errors.Join(warnOfHost(v), fmt.Errorf("each attempt would be unknown: %w; ignore this if the engine runs elsewhere, or as another user: it was tried on %s", err, machine()))
+}
 
 func warnOfHost(v config.Values) error {
 	host, _ := v["host"].(string)

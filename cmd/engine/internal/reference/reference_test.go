@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
+	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
@@ -263,7 +264,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"target.back_off.initial":         restart.DefaultInitialBackOff, "target.back_off.max": restart.DefaultMaxBackOff,
 		"target.back_off.reset": restart.DefaultBackOffReset, "restart.timeout": command.DefaultTimeout,
 		"process.log.max_size": size * process.DefaultLogSize, "process.log.max_files": process.DefaultLogFiles,
-		"process.lines_per_second": process.DefaultLinesPerSecond, "tcp.keepalive.count": tcpprobe.DefaultKeepAliveCount,
+		"process.lines_per_second": process.DefaultLinesPerSecond, "icmp.payload_size": icmpprobe.DefaultPayload, "tcp.keepalive.count": tcpprobe.DefaultKeepAliveCount,
 		"tcp.keepalive.idle": tcpprobe.DefaultKeepAliveIdle, "tcp.keepalive.interval": tcpprobe.DefaultKeepAliveInterval,
 	} {
 		f, err := find(pages(), name)

@@ -1,0 +1,160 @@
+// Package icmpprobe is the icmp handler: an attempt succeeds when the target replies to an
+// ICMP echo request, as ping sends it.
+//
+// A reply shows that the host is there, not that a program of it works.
+//
+// Each attempt opens a socket and closes it at once. It is a ping socket, which needs no
+// privileges where net.ipv4.ping_group_range has a group of the process, or else a raw
+// socket, which needs CAP_NET_RAW. An attempt that may open neither is unknown. It works
+// on Linux only.
+//
+// # Files
+//
+//	icmp.go          Config, New and Handler
+//	echo.go          requests, replies and errors as they are on the wire
+//	socket_linux.go  sockets: sending, receiving, and errors that the kernel reports
+package icmpprobe
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// The payload of a request, in bytes.
+const (
+	DefaultPayload = 56 // as that of ping
+	MinPayload     = 16 // random bytes by which a reply is recognized
+	MaxPayload     = 65_507
+)
+
+// Config is an icmp block. The zero value of a field means its default.
+type Config struct {
+	Host          string `hcl:"host,optional" doc:"IP address or host name to send the request to" default:"the address of the target"`
+	SourceAddress string `hcl:"source_address,optional" doc:"IP address of this machine to send from" default:"the system chooses"`
+	IPFamily      string `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
+	Addresses     string `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one replies, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
+	PayloadSize   int    `hcl:"payload_size,optional,nonzero" doc:"bytes of the request behind its header of 8 bytes; the reply must have the same" default:"56" min:"16" max:"65507"`
+	TTL           int    `hcl:"ttl,optional,nonzero" doc:"how many routers may pass the request on, plus one: its time to live, or hop limit over IPv6" default:"that of the system, often 64" min:"1" max:"255"`
+	DontFragment  bool   `hcl:"dont_fragment,optional" doc:"the attempt fails if the request does not fit through a network on the way as a whole" default:"false"`
+}
+
+// Handler makes attempts by ICMP, each with a socket of its own. It is safe for concurrent
+// use by multiple goroutines.
+type Handler struct {
+	dialer       *dial.Dialer
+	payloadSize  int
+	ttl          int // 0: that of the system
+	dontFragment bool
+	onlyRaw      bool // in tests: no ping socket is tried
+}
+
+// New makes a handler. An error is a *probe.FieldError with the HCL name of the field.
+func New(c Config) (*Handler, error) {
+	switch {
+	case c.PayloadSize == 0:
+		c.PayloadSize = DefaultPayload
+	case c.PayloadSize < MinPayload || c.PayloadSize > MaxPayload:
+		return nil, probe.FieldErrorf("payload_size", "is %d; it must be from %d to %d", c.PayloadSize, MinPayload, MaxPayload)
+	}
+	switch {
+	case c.TTL < 0 || c.TTL > 255:
+		return nil, probe.FieldErrorf("ttl", "is %d; it must be from 1 to 255", c.TTL)
+	case c.Addresses != "" && c.Addresses != "any" && c.Addresses != "all":
+		return nil, probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
+	}
+	if err := checkUnicast("is", c.Host); err != nil {
+		return nil, err
+	}
+	dialer, err := dial.New(dial.Config{Host: c.Host, NoPort: true, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, All: c.Addresses == "all"})
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{dialer: dialer, payloadSize: c.PayloadSize, ttl: c.TTL, dontFragment: c.DontFragment}, nil
+}
+
+// Check returns what a target lacks for this handler, or nil. An error is a
+// *probe.FieldError for the field "host" or "ip_family".
+func (h *Handler) Check(t probe.Target) error {
+	if err := h.dialer.Check(t); err != nil {
+		return err
+	}
+	host, _, err := h.dialer.HostPort(t)
+	if err != nil {
+		return err
+	}
+	return checkUnicast("must be set, since the address of target "+t.Name+" is", host)
+}
+
+// Endpoint returns the host that attempts send to, with port 0: "10.0.0.7:0".
+func (h *Handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
+
+// checkUnicast returns an error for a host that is a group of hosts. Problem begins the
+// text of the error.
+func checkUnicast(problem, host string) error {
+	if ip, err := netip.ParseAddr(host); err == nil && isGroup(ip) {
+		return probe.FieldErrorf("host", "%s %s, to which many hosts reply; write the address of one host", problem, host)
+	}
+	return nil
+}
+
+// isGroup reports whether an address is that of many hosts. The broadcast addresses of
+// networks are known to the system only, which refuses to send to them.
+func isGroup(ip netip.Addr) bool {
+	ip = ip.Unmap()
+	return ip.IsMulticast() || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// Probe makes one attempt. Timings.Connect of the result is how long opening the socket
+// took, and Timings.FirstByte the round trip.
+func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+	host, _, err := h.dialer.HostPort(t)
+	if err != nil {
+		return dial.Result(err)
+	}
+	return h.dialer.Attempt(ctx, host, 0, func(ctx context.Context) probe.Result {
+		var took probe.Timings
+		result := h.ping(ctx, host, &took)
+		result.Timings = took
+		return result
+	})
+}
+
+// ping sends a request to the addresses of a host in order until one replies.
+func (h *Handler) ping(ctx context.Context, host string, took *probe.Timings) probe.Result {
+	ips, err := h.dialer.Addresses(ctx, host, 0, took)
+	if err != nil {
+		return dial.Result(err)
+	}
+	ips = ips[:min(len(ips), dial.MaxAddresses)]
+	peer := ips[0]
+	hops, failed := dial.FirstOf(ctx, dial.Pinging, ips, func(ctx context.Context, ip netip.Addr) (hopLimit uint8, err error) {
+		if isGroup(ip) {
+			return 0, &dial.Error{Outcome: probe.Unknown, Reason: probe.ReasonNoAddr, Err: errors.New(ip.String() + " is not the address of one host")}
+		}
+		hopLimit, err = h.exchange(ctx, ip, took)
+		if err == nil {
+			peer = ip
+		}
+		return hopLimit, err
+	})
+	peer = peer.WithZone("")
+	probe.RecordTrace(ctx, func(t *probe.Trace) { t.Peer, t.HopLimit = peer, hops })
+	if failed != nil {
+		result := dial.Result(failed)
+		result.NoRetry = failed.Reason == probe.ReasonPermission
+		return result
+	}
+	result := probe.Succeed("")
+	if ip, err := netip.ParseAddr(host); err != nil || ip.Unmap().WithZone("") != peer {
+		result.SetFacts(probe.Facts{Peer: peer})
+	}
+	return result
+}
+
+// Permission returns why this process may not send echo requests, or nil. The text says
+// what to change.
+func Permission() error { return permission() }

@@ -1,6 +1,0 @@
-target "web" {
-  address = "10.0.0.7"
-  probe "readiness" {
-    icmp {}
-  }
-}

@@ -1,9 +1,13 @@
 package restart
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/engine"
 )
 
 func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
@@ -147,3 +151,38 @@ func seconds(of ...int) []time.Duration {
 }
 
 func second(n int) time.Time { return time.Unix(int64(n), 0) }
+
+// The line that says why a process has ended is the last one, and a transition keeps it.
+func TestADetailKeepsTheLastLinesOfTheOutput(t *testing.T) {
+	var log strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&log, "GET /%d 200\n", i)
+	}
+	log.WriteString("panic: out of cheese\n\n")
+	end := termination{started: true, exit: Exit{Code: 2, Output: log.String()}}
+	detail := end.detail(", restarts in 10s")
+	if !strings.HasPrefix(detail, "exit status 2, restarts in 10s: … GET /") || !strings.HasSuffix(detail, "GET /199 200\npanic: out of cheese") {
+		t.Errorf("detail = %q", detail)
+	}
+	if len(detail) > engine.MaxTransitionText {
+		t.Errorf("detail has %d bytes, a transition keeps %d", len(detail), engine.MaxTransitionText)
+	}
+}
+
+func TestTheEndOfAnOutput(t *testing.T) {
+	long := strings.Repeat("ä", maxDetailOutput)
+	for output, want := range map[string]string{
+		"":                   "",
+		"one\ntwo\n":         "one\ntwo",
+		long:                 "… " + long[:maxDetailOutput],
+		"x" + long:           "… " + long[:maxDetailOutput],
+		long + "y":           "… " + long[:maxDetailOutput-2] + "y",
+		long + "\nlast\n\n":  "… last",
+		long + "\n" + long:   "… " + long[:maxDetailOutput],
+		"first\n" + long[:2]: "first\nä",
+	} {
+		if got := lastLines(output); got != want {
+			t.Errorf("lastLines(%.20q…) = %q, want %q", output, got, want)
+		}
+	}
+}

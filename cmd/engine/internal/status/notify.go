@@ -1,14 +1,13 @@
 package status
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -26,15 +25,11 @@ func TestNotify() *cobra.Command {
 		Args:    cli.Args(1, 1, "the NAME of a notify block is required"),
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		client, err := f.controller(c)
+		test, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (httpapi.NotifierTest, error) {
+			return client.TestNotifier(ctx, args[0])
+		})
 		if err != nil {
 			return err
-		}
-		test, err := client.TestNotifier(ctx, args[0])
-		if err != nil {
-			return f.adviseControl(ctx, client, err)
 		}
 		failed := false
 		for _, r := range test.Receivers {

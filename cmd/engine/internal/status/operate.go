@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"os/user"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,38 +56,44 @@ func operation(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 	noWait := false
 	c.Args = cli.Args(1, 1, "one TARGET is required")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		client, err := f.controller(c)
+		text, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (string, error) {
+			return operate(ctx, c, client, args[0], o, !noWait)
+		})
 		if err != nil {
 			return err
 		}
-		before, err := client.Target(ctx, args[0])
-		if err != nil {
-			return f.adviseControl(ctx, client, err)
-		}
-		done, err := client.Operate(ctx, args[0], o, userName())
-		if err != nil {
-			return f.adviseControl(ctx, client, err)
-		}
-		if o != httpapi.OperationRestart { // of which the next engine need not know
-			warnUnlessSaved(c, done.Saved)
-		}
-		text := fmt.Sprintf("%s requested", o)
-		switch {
-		case !done.Changed:
-			text = map[httpapi.Operation]string{httpapi.OperationStop: "stopped already", httpapi.OperationStart: "was not stopped"}[o]
-		case !noWait:
-			if text, err = awaitOperation(ctx, client, done, before); err != nil {
-				return f.adviseControl(ctx, client, err)
-			}
-		}
-		_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", done.Target, text)
+		_, err = fmt.Fprintln(c.OutOrStdout(), text)
 		return err
 	}
 	f.connection(c)
 	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until the instance has terminated or the next one runs")
 	return c
+}
+
+// operate operates a target, waits until it is as was asked for if wait is true, and returns a line that
+// says how it is.
+func operate(ctx context.Context, c *cobra.Command, client *httpapi.Client, target string, o httpapi.Operation, wait bool) (string, error) {
+	before, err := client.Target(ctx, target)
+	if err != nil {
+		return "", err
+	}
+	done, err := client.Operate(ctx, target, o, userName())
+	if err != nil {
+		return "", err
+	}
+	if o != httpapi.OperationRestart { // of which the next engine need not know
+		warnUnlessSaved(c, done.Saved)
+	}
+	text := fmt.Sprintf("%s requested", o)
+	switch {
+	case !done.Changed:
+		text = map[httpapi.Operation]string{httpapi.OperationStop: "stopped already", httpapi.OperationStart: "was not stopped"}[o]
+	case wait:
+		if text, err = awaitOperation(ctx, client, done, before); err != nil {
+			return "", err
+		}
+	}
+	return done.Target + ": " + text, nil
 }
 
 // userName returns the name of the user who runs this program; with sudo, of the one behind it.

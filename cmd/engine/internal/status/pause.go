@@ -1,10 +1,8 @@
 package status
 
 import (
+	"context"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,16 +51,12 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		if len(args) == 1 {
 			p.Target = args[0]
 		}
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		client, err := f.controller(c)
+		p.By = userName()
+		done, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (httpapi.Paused, error) {
+			return client.Pause(ctx, p)
+		})
 		if err != nil {
 			return err
-		}
-		p.By = userName()
-		done, err := client.Pause(ctx, p)
-		if err != nil {
-			return f.adviseControl(ctx, client, err)
 		}
 		warnUnlessSaved(c, done.Saved)
 		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))

@@ -38,15 +38,11 @@ func Reload() *cobra.Command {
 			if output != "text" && output != "json" {
 				return cli.UsageError("unknown output %q: use text or json", output)
 			}
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			client, err := f.controller(c)
+			r, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (httpapi.Reload, error) {
+				return client.Reload(ctx, force)
+			})
 			if err != nil {
 				return err
-			}
-			r, err := client.Reload(ctx, force)
-			if err != nil {
-				return f.adviseControl(ctx, client, err)
 			}
 			return showReload(c, r, output == "json")
 		},
@@ -60,6 +56,21 @@ func Reload() *cobra.Command {
 // controlHelp says which engine a command reaches, and who may use it.
 const controlHelp = "The engine must be one of this user on this machine, which is reached by its control socket: the\n" +
 	"only one, or the one that listens on --address. Others need --address and --token-file: their token."
+
+// withController returns what request does, which may change an engine: it has a client from f.controller, and
+// a context that ends with an interrupt. An error of request has its cure.
+func withController[T any](c *cobra.Command, f flags, request func(context.Context, *httpapi.Client) (T, error)) (answer T, err error) {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	client, err := f.controller(c)
+	if err != nil {
+		return answer, err
+	}
+	if answer, err = request(ctx, client); err != nil {
+		return answer, f.adviseControl(ctx, client, err)
+	}
+	return answer, nil
+}
 
 // controller returns a client that may change an engine: over its control socket, unless a token is
 // to be shown.

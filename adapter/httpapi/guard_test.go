@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 const token = "correct-horse-battery"
@@ -169,6 +171,30 @@ func TestEveryResponseHasTheSecurityHeaders(t *testing.T) {
 		}
 		if csp := h.Get("Content-Security-Policy"); strings.Contains(csp, "unsafe") || !strings.HasPrefix(csp, "default-src 'none'") {
 			t.Errorf("the policy is too wide: %s", csp)
+		}
+	}
+}
+
+// rejection is a request that the API rejects, and that changes nothing.
+type rejection struct {
+	name, token string // the token is that of the engine; empty for none
+	request
+	log string // what the log says about it
+}
+
+// testRejections makes requests, by POST and to path unless they say otherwise, to servers that
+// record what they do.
+func testRejections(t *testing.T, recording func(token string) (c httpapi.Config, done *[]string, log *testsync.Buffer), path string, all []rejection) {
+	t.Helper()
+	for _, c := range all {
+		config, done, log := recording(c.token)
+		c.path, c.method = cmp.Or(c.path, path), cmp.Or(c.method, http.MethodPost)
+		w := c.do(server(t, config))
+		if w.Code != c.want || len(*done) != 0 {
+			t.Errorf("%s: status %d, want %d, after %q: %s", c.name, w.Code, c.want, *done, w.Body)
+		}
+		if text := log.String(); (text == "") != (c.log == "") || !strings.Contains(text, c.log) {
+			t.Errorf("%s: the log is %q, want %q", c.name, text, c.log)
 		}
 	}
 }

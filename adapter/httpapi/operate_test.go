@@ -38,11 +38,7 @@ func operating(token string) (c httpapi.Config, done *[]string, log *testsync.Bu
 
 func TestNobodyOperatesATargetWithoutTheToken(t *testing.T) {
 	bearer := map[string]string{"Authorization": "Bearer " + token}
-	for _, c := range []struct {
-		name, token string
-		request
-		log string // what the log says about a rejected request
-	}{
+	testRejections(t, operating, "/v1/targets/web/stop", []rejection{
 		{"no token is configured", "", request{want: 403}, "the engine has no token_file"},
 		{"another host's name", "", request{headers: map[string]string{"Host": "evil.example"}, want: 403}, "reason="},
 		{"none is sent", token, request{want: 401}, "missing or wrong token"},
@@ -55,22 +51,7 @@ func TestNobodyOperatesATargetWithoutTheToken(t *testing.T) {
 		{"a long name", token, request{path: "/v1/targets/web/stop?by=" + strings.Repeat("a", 65), headers: bearer, want: 400}, ""},
 		{"a target that does not exist", token, request{path: "/v1/targets/missing/stop", headers: bearer, want: 404}, ""},
 		{"a target that is only probed", token, request{path: "/v1/targets/probed/stop", headers: bearer, want: 409}, ""},
-	} {
-		config, done, log := operating(c.token)
-		if c.path == "" {
-			c.path = "/v1/targets/web/stop"
-		}
-		if c.method == "" {
-			c.method = http.MethodPost
-		}
-		w := c.do(server(t, config))
-		if w.Code != c.want || len(*done) != 0 {
-			t.Errorf("%s: status %d, want %d, after %q: %s", c.name, w.Code, c.want, *done, w.Body)
-		}
-		if text := log.String(); (text == "") != (c.log == "") || !strings.Contains(text, c.log) {
-			t.Errorf("%s: the log is %q, want %q", c.name, text, c.log)
-		}
-	}
+	})
 }
 
 func TestEveryChangeNeedsTheTokenOrTheUserOfTheEngine(t *testing.T) {

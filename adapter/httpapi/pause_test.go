@@ -66,11 +66,7 @@ func TestMaintenancesAreListed(t *testing.T) {
 
 func TestNobodyPausesATargetWithoutTheToken(t *testing.T) {
 	bearer := map[string]string{"Authorization": "Bearer " + token}
-	for _, c := range []struct {
-		name, token string
-		request
-		log string // what the log says about a rejected request
-	}{
+	testRejections(t, pausing, "/v1/targets/web/pause", []rejection{
 		{"no token is configured", "", request{want: 403}, "the engine has no token_file"},
 		{"none is sent", token, request{want: 401}, "missing or wrong token"},
 		{"for a group", token, request{path: "/v1/groups/web/pause", want: 401}, "missing or wrong token"},
@@ -87,22 +83,7 @@ func TestNobodyPausesATargetWithoutTheToken(t *testing.T) {
 		{"a target that does not exist", token, request{path: "/v1/targets/missing/pause", headers: bearer, want: 404}, ""},
 		{"a group that does not exist", token, request{path: "/v1/groups/missing/pause", headers: bearer, want: 404}, ""},
 		{"what cannot be", token, request{path: "/v1/targets/kept/unpause", headers: bearer, want: 409}, ""},
-	} {
-		config, done, log := pausing(c.token)
-		if c.path == "" {
-			c.path = "/v1/targets/web/pause"
-		}
-		if c.method == "" {
-			c.method = http.MethodPost
-		}
-		w := c.do(server(t, config))
-		if w.Code != c.want || len(*done) != 0 {
-			t.Errorf("%s: status %d, want %d, after %q: %s", c.name, w.Code, c.want, *done, w.Body)
-		}
-		if text := log.String(); (text == "") != (c.log == "") || !strings.Contains(text, c.log) {
-			t.Errorf("%s: the log is %q, want %q", c.name, text, c.log)
-		}
-	}
+	})
 }
 
 func TestTheTokenPausesTargetsAndGroups(t *testing.T) {

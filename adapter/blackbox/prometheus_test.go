@@ -3,7 +3,6 @@ package blackbox_test
 import (
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,7 +19,7 @@ import (
 // Prometheus runs the configuration of the documents, with other addresses and a shorter interval.
 func TestPrometheusProbes(t *testing.T) {
 	up := gatewaytest.Backends(t, "up")[0]
-	closed := closedAddress(t)
+	closed := gatewaytest.FreeAddress(t)
 	s := serverOf(t, &fakeEngine{}, map[string]blackbox.Module{"http_2xx": httpModule(t, httpprobe.Config{Status: []string{"200-299"}}, "127.0.0.1")})
 	mux := http.NewServeMux()
 	mux.Handle("/probe", s)
@@ -32,7 +31,7 @@ func TestPrometheusProbes(t *testing.T) {
 	if strings.Contains(replaced, "example.com") || strings.Contains(replaced, "10.0.0.7") || strings.Contains(replaced, "9650") {
 		t.Fatalf("the configuration has other addresses than this test replaces:\n%s", text)
 	}
-	dir, address := gatewaytest.Dir(t), closedAddress(t)
+	dir, address := gatewaytest.Dir(t), gatewaytest.FreeAddress(t)
 	file := gatewaytest.WriteFile(t, dir, "prometheus.yml", "global: {scrape_interval: 1s}\n"+replaced)
 	ready := func() bool {
 		answer, err := http.Get("http://" + address + "/-/ready")
@@ -73,15 +72,4 @@ func query(t *testing.T, prometheus, expression string) string {
 	}
 	value, _ := found.Data.Result[0].Value[1].(string)
 	return value
-}
-
-// closedAddress returns an address of this machine without a listener.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

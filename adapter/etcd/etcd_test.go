@@ -23,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // node is a process of etcd.
@@ -115,11 +116,7 @@ func open(t *testing.T, c etcd.Config) *etcd.Backend {
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after %v still not: %s", patience, what)
-		}
-	}
+	testsync.UntilWithin(t, patience, what, holds)
 }
 
 // ttl is longer than a loaded machine stalls.

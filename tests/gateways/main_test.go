@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/plant"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 var (
@@ -35,11 +36,7 @@ const patience = 3 * time.Minute
 // until calls a condition until it is true. What completes "timed out waiting for".
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	testsync.UntilWithin(t, patience, what, condition)
 }
 
 func TestMain(m *testing.M) {

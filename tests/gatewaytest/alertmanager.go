@@ -3,7 +3,6 @@ package gatewaytest
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -31,7 +30,7 @@ type Alert struct {
 func StartAlertmanager(t testing.TB, config string) *Alertmanager {
 	t.Helper()
 	Installed(t, "prometheus-alertmanager")
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), FreeAddress(t)
 	if config == "" {
 		config = "route: {receiver: none}\nreceivers: [{name: none}]\n"
 	}
@@ -48,16 +47,6 @@ func StartAlertmanager(t testing.TB, config string) *Alertmanager {
 	a.Process = Start(t, ready, "prometheus-alertmanager", "--config.file="+file, "--storage.path="+filepath.Join(dir, "data"),
 		"--web.listen-address="+address, "--cluster.listen-address=", "--log.level=warn")
 	return a
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Active returns the alerts that last, by the label target or, of a group, group.

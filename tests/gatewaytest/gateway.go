@@ -32,6 +32,17 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
+// FreeAddress returns an address of this machine without a listener.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // Process is a gateway's process.
 type Process struct {
 	t     testing.TB

@@ -20,9 +20,15 @@ const interval = time.Millisecond
 // as the end of another process. What completes the sentence "timed out waiting for".
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
+	UntilWithin(t, Timeout, what, condition)
+}
+
+// UntilWithin is Until with another limit than Timeout, for tests of many processes.
+func UntilWithin(t testing.TB, limit time.Duration, what string, condition func() bool) {
+	t.Helper()
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for end := time.Now().Add(Timeout); !condition(); <-ticker.C {
+	for end := time.Now().Add(limit); !condition(); <-ticker.C {
 		if time.Now().After(end) {
 			t.Fatalf("timed out waiting for %s", what)
 		}

@@ -49,7 +49,7 @@ func both(t *testing.T, rule group.Rule, play func(*edge)) {
 			e.spec = gateway.Spec{Output: output, Groups: []string{"web"}}
 			if output == "agent" {
 				containing = "agent-check"
-				listen := freeAddress(t)
+				listen := gatewaytest.FreeAddress(t)
 				_, port, _ := net.SplitHostPort(listen)
 				replace = append(replace, "agent-port 9777", "agent-port "+port)
 				e.spec.New = func() gateway.Output { return agent.New(agent.Config{Listen: listen}) }
@@ -66,16 +66,6 @@ func both(t *testing.T, rule group.Rule, play func(*edge)) {
 			play(e)
 		})
 	}
-}
-
-// freeAddress returns an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // start starts Sonde, which knows nothing yet.

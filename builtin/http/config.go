@@ -57,7 +57,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{
-		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, All: c.Addresses == "all", ClientFirst: true,
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses, ClientFirst: true,
 	})
 	if err != nil {
 		return nil, err
@@ -93,9 +93,7 @@ func (c Config) check() error {
 		return probe.FieldErrorf("ip_family", "cannot be combined with a proxy block, since the proxy looks names up")
 	case c.Proxy != nil && c.Addresses != "":
 		return probe.FieldErrorf("addresses", "cannot be combined with a proxy block, since the proxy looks names up")
-	case c.Addresses != "" && c.Addresses != "any" && c.Addresses != "all":
-		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
-	case c.Addresses == "all" && c.ReuseConnection:
+	case c.Addresses == dial.AllAddresses && c.ReuseConnection:
 		return probe.FieldErrorf("addresses", "must be any with reuse_connection, since a kept connection is to one address")
 	case c.ReuseConnection:
 		return c.TLS.CheckFresh("reuse_connection")

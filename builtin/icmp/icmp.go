@@ -60,16 +60,13 @@ func New(c Config) (*Handler, error) {
 	case c.PayloadSize < MinPayload || c.PayloadSize > MaxPayload:
 		return nil, probe.FieldErrorf("payload_size", "is %d; it must be from %d to %d", c.PayloadSize, MinPayload, MaxPayload)
 	}
-	switch {
-	case c.TTL < 0 || c.TTL > 255:
+	if c.TTL < 0 || c.TTL > 255 {
 		return nil, probe.FieldErrorf("ttl", "is %d; it must be from 1 to 255", c.TTL)
-	case c.Addresses != "" && c.Addresses != "any" && c.Addresses != "all":
-		return nil, probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
 	}
 	if err := checkUnicast("is", c.Host); err != nil {
 		return nil, err
 	}
-	dialer, err := dial.New(dial.Config{Host: c.Host, NoPort: true, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, All: c.Addresses == "all"})
+	dialer, err := dial.New(dial.Config{Host: c.Host, NoPort: true, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses})
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func New(c Config) (probe.Handler, error) {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{
-		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, All: c.Addresses == "all",
+		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses,
 		HalfOpen: c.HalfOpen, ClientFirst: c.Send+c.SendHex != "",
 	})
 	if err != nil {
@@ -92,9 +92,7 @@ func (c Config) check() error {
 		return probe.FieldErrorf("expect_regex", "cannot be combined with expect")
 	case c.ExpectHex != "" && c.Expect+c.ExpectRegex != "":
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
-	case c.Addresses != "" && c.Addresses != "any" && c.Addresses != "all":
-		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
-	case c.Addresses == "all" && c.KeepAlive != nil:
+	case c.Addresses == dial.AllAddresses && c.KeepAlive != nil:
 		return probe.FieldErrorf("addresses", "must be any with a keepalive block, since a kept connection is to one address")
 	case c.KeepAlive != nil:
 		return cmp.Or(c.KeepAlive.check(), c.TLS.CheckFresh("a keepalive block"))

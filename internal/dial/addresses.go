@@ -12,6 +12,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// The values of Config.Addresses.
+const (
+	AnyAddress   = "any"
+	AllAddresses = "all"
+)
+
 // pinKey is the key of the address that Open connects to for a host: see Attempt.
 type pinKey struct{}
 
@@ -20,14 +26,14 @@ type pin struct {
 	ip   netip.Addr
 }
 
-// Attempt makes an attempt by calling once. With Config.All and a name for a host it calls once for each
-// of its addresses, one after the other, which share the time that is left; once must connect by Open,
+// Attempt makes an attempt by calling once. With AllAddresses and a name for a host it calls once for
+// each of its addresses, one after the other, which share the time that is left; once must connect by Open,
 // which then connects to that address alone. Names of other hosts, as of redirects, are not affected. The
 // result is the worst: a failure, or else an unknown one, a warning or a success. Its detail has the outcome
 // at each address. A name with more than MaxAddresses addresses is Unknown.
 func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once func(context.Context) probe.Result) probe.Result {
 	_, err := netip.ParseAddr(host)
-	if isLiteral := err == nil; !d.config.All || isLiteral || d.config.UnixSocket != "" {
+	if isLiteral := err == nil; d.config.Addresses != AllAddresses || isLiteral || d.config.UnixSocket != "" {
 		return once(ctx)
 	}
 	var took probe.Timings

@@ -38,9 +38,9 @@ func TestAttemptsAtTheAddressesOfAHostsFile(t *testing.T) {
 		peer    string
 	}{
 		{"one of them accepts", Config{}, probe.Success, "", "::1"},
-		{"one of them refuses", Config{All: true}, probe.Failure, probe.ReasonTCPRefused, ""},
-		{"all of a family accept", Config{All: true, IPFamily: "6"}, probe.Success, "", "::1"},
-		{"all of a family accept, half open", Config{All: true, IPFamily: "6", HalfOpen: true}, probe.Success, "", "::1"},
+		{"one of them refuses", Config{Addresses: AllAddresses}, probe.Failure, probe.ReasonTCPRefused, ""},
+		{"all of a family accept", Config{Addresses: AllAddresses, IPFamily: "6"}, probe.Success, "", "::1"},
+		{"all of a family accept, half open", Config{Addresses: AllAddresses, IPFamily: "6", HalfOpen: true}, probe.Success, "", "::1"},
 		{"all of a family refuse", Config{IPFamily: "4"}, probe.Failure, probe.ReasonTCPRefused, ""},
 	} {
 		r := attempt(test.config, "shop")
@@ -53,7 +53,7 @@ func TestAttemptsAtTheAddressesOfAHostsFile(t *testing.T) {
 		}
 	}
 	faulttest.NoDescriptors(t)
-	for _, c := range []Config{{}, {All: true}, {All: true, IPFamily: "6"}} {
+	for _, c := range []Config{{}, {Addresses: AllAddresses}, {Addresses: AllAddresses, IPFamily: "6"}} {
 		for _, host := range []string{"shop", "known.example."} { // one needs no name server
 			if r := attempt(c, host); r.Outcome != probe.Unknown || r.Reason != probe.ReasonResources {
 				t.Errorf("without descriptors, %s, %+v: got %v %q %q", host, c, r.Outcome, r.Reason, r.Detail)

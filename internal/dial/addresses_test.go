@@ -50,7 +50,8 @@ func TestAnAddressOfAnotherFamilyIsAnErrorOfTheConfiguration(t *testing.T) {
 		"ip_family":      {Port: "80", IPFamily: "5"},
 		"ip_family ":     {Port: "80", IPFamily: "4", Host: "::1"},
 		"ip_family  ":    {UnixSocket: "/s", IPFamily: "4"},
-		"addresses":      {UnixSocket: "/s", All: true},
+		"addresses":      {UnixSocket: "/s", Addresses: AllAddresses},
+		"addresses ":     {Port: "80", Addresses: "some"},
 		"source_address": {Port: "80", IPFamily: "6", SourceAddress: "127.0.0.1"},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)) {
@@ -84,7 +85,7 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 		"":                           {probe.Failure, "shop has no address to connect to"},
 		"10.0.1.1 10.0.1.2 10.0.1.3 10.0.1.4 10.0.1.5 10.0.1.6 10.0.1.7 10.0.1.8 10.0.1.9": {probe.Unknown, `shop has 9 addresses, at most 8 can be checked: use addresses = "any"`},
 	} {
-		d := dialer(t, Config{All: true})
+		d := dialer(t, Config{Addresses: AllAddresses})
 		d.lookup = names{"shop": strings.Fields(ips)}.lookup
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -108,7 +109,7 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 		}
 	}
 	var tried []string
-	d := dialer(t, Config{All: true})
+	d := dialer(t, Config{Addresses: AllAddresses})
 	d.lookup = names{"shop": {"10.0.0.1", "10.0.0.2"}}.lookup
 	restricted := WithAllow(t.Context(), func(_ string, to netip.AddrPort) error {
 		if to.Addr().String() == "10.0.0.1" {
@@ -130,7 +131,7 @@ func TestAttemptsAtAllAddressesOfAName(t *testing.T) {
 }
 
 func TestAnAddressOfAnAttemptAtAllIsCheckedForEachPort(t *testing.T) {
-	d := dialer(t, Config{All: true})
+	d := dialer(t, Config{Addresses: AllAddresses})
 	d.lookup = names{"shop": {"10.0.0.1", "10.0.0.2"}}.lookup
 	ctx := WithAllow(t.Context(), func(_ string, to netip.AddrPort) error {
 		if to.Port() != 80 {

@@ -32,9 +32,9 @@ type Config struct {
 	// IPFamily says which addresses of a name are used. Default: all, in the resolver's order.
 	IPFamily string
 
-	// All says that attempts are made at all addresses of a name: see Attempt. Otherwise they are tried
-	// in order until one accepts.
-	All bool
+	// Addresses is AllAddresses if attempts are made at all addresses of a name: see Attempt. Otherwise,
+	// also if it is empty, they are tried in order until one accepts.
+	Addresses string
 
 	// HalfOpen withholds the last packet of the handshake: a reset ends the connection
 	// before the server's Accept returns it. Linux only.
@@ -80,6 +80,9 @@ func (c Config) check() error {
 	if err := Family(c.IPFamily).check(); err != nil {
 		return err
 	}
+	if c.Addresses != "" && c.Addresses != AnyAddress && c.Addresses != AllAddresses {
+		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
+	}
 	if ip, err := netip.ParseAddr(c.Host); err == nil && !Family(c.IPFamily).has(ip) {
 		return probe.FieldErrorf("ip_family", "is %q, but the host is %s", c.IPFamily, c.Host)
 	}
@@ -107,7 +110,7 @@ func (c Config) checkUnix() error {
 		return probe.FieldErrorf("half_open", "cannot be combined with unix_socket")
 	case c.IPFamily != "":
 		return probe.FieldErrorf("ip_family", "cannot be combined with unix_socket")
-	case c.All:
+	case c.Addresses == AllAddresses:
 		return probe.FieldErrorf("addresses", "cannot be combined with unix_socket")
 	case c.Port != "":
 		return probe.FieldErrorf("port", "cannot be combined with unix_socket")

@@ -25,8 +25,8 @@ type listening struct {
 	lastLog       int64
 }
 
-// look finds out whether the process was stopped or short of processor time, or the wall clock was
-// set back. Nobody was served in such a time, and a datagram with a time that was used before
+// look finds out whether the process was stopped or short of processor time, the machine suspended, or
+// the wall clock set back. Nobody was served in such a time, and a datagram with a time that was used before
 // is taken for a replayed one until the clock has caught up. It returns what was found.
 func (l *listening) look(now, wall int64) (why string) {
 	switch gap := now - l.looked; {
@@ -34,7 +34,7 @@ func (l *listening) look(now, wall int64) (why string) {
 		l.all = now
 	case gap > int64(margin):
 		l.all = now
-		why = "the engine was stopped, or short of processor time, for " + brief(time.Duration(gap))
+		why = "the engine was stopped or short of processor time, or its machine suspended, for " + brief(time.Duration(gap))
 	}
 	l.looked = now
 	wasSetBack := l.isSetBack

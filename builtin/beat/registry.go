@@ -31,10 +31,10 @@ type RegistryConfig struct {
 type Registry struct {
 	config RegistryConfig
 	log    *slog.Logger
-	clock  clock
 	woken  chan struct{} // capacity 1: there may be records now
 
 	recordsMu  sync.Mutex // guards all below
+	clock      clock
 	records    map[string]*record
 	restored   map[string]saved // of targets without a record yet
 	listening  listening
@@ -423,26 +423,3 @@ func (r *Registry) sighting(t probe.Target) (s sighting, ok bool) {
 	}
 	return s, ok
 }
-
-// clock counts nanoseconds since 1970 as the wall clock showed them when it was made, and goes on by
-// the monotonic clock. 0 stands for no time.
-type clock struct {
-	zero time.Time
-	nano int64
-}
-
-func newClock() clock {
-	now := time.Now()
-	return clock{now, now.UnixNano()}
-}
-
-func (c *clock) now() int64 { return c.nano + int64(time.Since(c.zero)) }
-
-func (c *clock) at(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return c.nano + int64(t.Sub(c.zero))
-}
-
-func (c *clock) time(at int64) time.Time { return c.zero.Add(time.Duration(at - c.nano)) }

@@ -72,7 +72,7 @@ func (s saved) restore(rec *record, c *clock) {
 		return
 	}
 	age := max(time.Since(time.Unix(0, s.At)), 0)
-	rec.added = c.nano
+	rec.added = c.start
 	rec.last, rec.lastWall, rec.fromFile = c.now()-int64(age), s.At, true
 	rec.status, rec.exit, rec.detail, rec.took, rec.sent, rec.byUDP = s.Status, s.Exit, s.Detail, s.Took, s.Sent, s.ByUDP
 	rec.saved = rec.last

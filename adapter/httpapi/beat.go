@@ -39,7 +39,7 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	if report.Status == beatprobe.Failed {
 		report.Detail = beatDetail(w, r)
 	}
-	switch err := s.config.Beats.Beat(target, token, report); {
+	switch err := s.config.Beats.Beat(target, token, listener.Client(r), report); {
 	case errors.Is(err, beatprobe.ErrTooMany):
 		w.Header().Set("Retry-After", "1")
 		respondError(w, http.StatusTooManyRequests, "%v", err)

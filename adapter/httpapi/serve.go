@@ -35,7 +35,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	server := listener.HTTP{Handler: s, TLS: s.tls, MaxConnections: MaxConnections, Grace: ShutdownGrace, Logger: s.config.Logger}
 	if s.config.Beats != nil {
-		server.Lost = s.config.Beats.Interrupted
+		server.Lost = s.config.Beats.InterruptedFor
 	}
 	if own {
 		server.TLS = nil

@@ -1,6 +1,7 @@
 package beatprobe
 
 import (
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ func TestABeatThatCameWhileTheMachineWasSuspendedIsNotMissed(t *testing.T) {
 		var suspended time.Duration
 		r, h := daily(t, &suspended)
 		beat := func() {
-			if err := r.Beat("backup", "correct-horse-battery", Report{Status: OK}); err != nil {
+			if err := r.Beat("backup", "correct-horse-battery", netip.Addr{}, Report{Status: OK}); err != nil {
 				t.Fatal(err)
 			}
 		}

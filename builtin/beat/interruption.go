@@ -2,6 +2,7 @@ package beatprobe
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -17,6 +18,9 @@ type listening struct {
 	udp     int64 // since when no datagram was missed
 	latest  int64 // the latest time that the wall clock has shown, in nanoseconds since 1970
 	dropped uint64
+
+	clients map[netip.Addr]int64 // since when no beat of a client was missed, at most maxClients
+	client  int64                // the latest of them
 
 	isSetBack  bool // the wall clock was set back, and has not caught up yet
 	isIsolated bool
@@ -52,11 +56,32 @@ func (l *listening) look(now, wall int64) (why string) {
 }
 
 // since returns since when the beats of a target were heard, by the way that it uses.
-func (l *listening) since(byUDP bool) int64 {
-	if byUDP {
+func (l *listening) since(rec *record) int64 {
+	switch {
+	case rec.last == 0:
+		return max(l.all, l.udp, l.client)
+	case rec.byUDP:
 		return max(l.all, l.udp)
+	case !rec.client.IsValid():
+		return max(l.all, l.client)
 	}
-	return l.all
+	return max(l.all, l.clients[rec.client])
+}
+
+// maxClients is of how many clients it is known when a beat of theirs was missed.
+const maxClients = 64
+
+// missClient notes that a beat of a client may have been missed now.
+func (l *listening) missClient(client netip.Addr, now int64) {
+	if _, ok := l.clients[client]; !ok && len(l.clients) >= maxClients {
+		clear(l.clients)
+		l.all = now
+		return
+	}
+	if l.clients == nil {
+		l.clients = map[netip.Addr]int64{}
+	}
+	l.clients[client], l.client = now, now
 }
 
 // mayLog reports whether a log line about an interruption may be written. There may be many.
@@ -72,6 +97,18 @@ func (l *listening) mayLog(now int64) bool {
 // has lacked descriptors, for example. It does not block.
 func (r *Registry) Interrupted(why string) {
 	r.interrupted(why, func(l *listening, now int64) { l.all = now })
+}
+
+// InterruptedFor is Interrupted for the targets whose last beat was not that of another client. Clients are
+// known as they are to Beat. One that is not valid stands for all.
+func (r *Registry) InterruptedFor(why string, client netip.Addr) {
+	r.interrupted(why, func(l *listening, now int64) {
+		if client.IsValid() {
+			l.missClient(client, now)
+		} else {
+			l.all = now
+		}
+	})
 }
 
 // interruptedUDP is Interrupted for datagrams.

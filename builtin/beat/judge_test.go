@@ -131,8 +131,8 @@ func TestStopsAndClocksThatAreSetBackAreInterruptions(t *testing.T) {
 	if why := look(3.5, 3.5); why != "" || l.udp != at(3.5) {
 		t.Errorf("while the clock has not caught up: %q, %+v", why, l)
 	}
-	if l.since(true) != at(3.5) || l.since(false) != at(2.1) {
-		t.Errorf("heard since %v by UDP, %v by HTTP", l.since(true), l.since(false))
+	if l.since(&record{last: 1, byUDP: true}) != at(3.5) || l.since(&record{last: 1}) != at(2.1) {
+		t.Errorf("heard since %v by UDP, %v by HTTP", l.since(&record{last: 1, byUDP: true}), l.since(&record{last: 1}))
 	}
 	l.latest = at(3.9)
 	if look(4, 4); l.udp != at(3.5) {

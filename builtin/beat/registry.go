@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -72,8 +73,9 @@ type record struct {
 	status    Status
 	anyStatus Status // of the beat at any
 	exit      uint8
-	byUDP     bool // the last beat was a datagram
-	fromFile  bool // the last beat came before this engine has started
+	client    netip.Addr // that has sent the last beat over HTTP; not valid if it is not known
+	byUDP     bool       // the last beat was a datagram
+	fromFile  bool       // the last beat came before this engine has started
 }
 
 // binding is a probe that goes by the beats of a target.
@@ -251,9 +253,10 @@ func (r *Registry) Allows(target, token string) bool {
 	return false
 }
 
-// Beat takes a beat of a target that was sent with a token, as over HTTP. An error is ErrDenied or
-// ErrTooMany; then the beat changes nothing.
-func (r *Registry) Beat(target, token string, report Report) error {
+// Beat takes a beat of a target that a client has sent with a token, as over HTTP. The client is an
+// address, or not valid if it has none. An error is ErrDenied or ErrTooMany; then the beat changes
+// nothing.
+func (r *Registry) Beat(target, token string, client netip.Addr, report Report) error {
 	if !r.Allows(target, token) {
 		return ErrDenied
 	}
@@ -271,7 +274,7 @@ func (r *Registry) Beat(target, token string, report Report) error {
 	}
 	r.stats.HTTP++
 	isChanged := rec.take(report, now)
-	rec.byUDP = false
+	rec.byUDP, rec.client = false, client
 	r.recordsMu.Unlock()
 	if isChanged {
 		r.config.Changed(target)
@@ -412,7 +415,7 @@ func (r *Registry) sighting(t probe.Target) (s sighting, ok bool) {
 	rec := r.records[t.Name]
 	if ok = rec != nil; ok {
 		now := r.clock.now()
-		s = sighting{now: now, expected: max(rec.expected, min(r.clock.at(t.Since), now)), heard: r.listening.since(rec.byUDP || rec.last == 0)}
+		s = sighting{now: now, expected: max(rec.expected, min(r.clock.at(t.Since), now)), heard: r.listening.since(rec)}
 		if !rec.fromFile || rec.every >= savePeriod { // otherwise the file may lack the last one
 			s.last, s.report = rec.last, Report{rec.status, rec.exit, rec.detail}
 		}

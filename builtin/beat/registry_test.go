@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"runtime"
 	"slices"
 	"strings"
@@ -83,7 +84,7 @@ func (p *play) start(instance string) {
 
 func (p *play) beat(report beatprobe.Report) {
 	p.Helper()
-	if err := p.Beat("job", token, report); err != nil {
+	if err := p.Beat("job", token, netip.Addr{}, report); err != nil {
 		p.Fatal(err)
 	}
 }
@@ -150,7 +151,7 @@ func TestWhatTheEngineMissesIsUnknownAndNeverAFailure(t *testing.T) {
 		running := make(chan struct{})
 		run := func() { r.Run(ctx); running <- struct{}{} }
 		go run()
-		if err := r.Beat("job", token, beatprobe.Report{Status: beatprobe.OK}); err != nil {
+		if err := r.Beat("job", token, netip.Addr{}, beatprobe.Report{Status: beatprobe.OK}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(85 * time.Second)
@@ -195,7 +196,7 @@ func TestOnlyTheTokenOfTheTargetIsTaken(t *testing.T) {
 			{"a", other, beatprobe.ErrDenied}, {"a", "", beatprobe.ErrDenied}, {"c", token, beatprobe.ErrDenied}, {"c", "", beatprobe.ErrDenied},
 			{"c", "no target has this token", beatprobe.ErrDenied}, {"a", token + "x", beatprobe.ErrDenied}, {"a", token, nil}, {"a", token, beatprobe.ErrTooMany}, {"b", other, nil},
 		} {
-			if err := r.Beat(c.target, c.token, beatprobe.Report{Status: beatprobe.OK}); !errors.Is(err, c.want) {
+			if err := r.Beat(c.target, c.token, netip.Addr{}, beatprobe.Report{Status: beatprobe.OK}); !errors.Is(err, c.want) {
 				t.Errorf("a beat of %q with %q: %v, want %v", c.target, c.token, err, c.want)
 			}
 		}
@@ -377,7 +378,7 @@ func TestTheNextEngineKnowsTheLastBeat(t *testing.T) {
 		go func() { first.Run(ctx); close(ended) }()
 		for range 3 {
 			for _, target := range []string{"daily", "often"} {
-				if err := first.Beat(target, token, beatprobe.Report{Status: beatprobe.OK}); err != nil {
+				if err := first.Beat(target, token, netip.Addr{}, beatprobe.Report{Status: beatprobe.OK}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -442,4 +443,47 @@ func TestConfigsAreChecked(t *testing.T) {
 	if res := h.Probe(t.Context(), probe.Target{}); res.Outcome != probe.Unknown {
 		t.Errorf("without an engine: %+v", res)
 	}
+}
+
+func TestAClientWithTooManyConnectionsExcusesNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		here, stranger := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.6.6.6")
+		r := expect(t, map[string]string{"job": token, "new": other})
+		look := func(target string, want probe.Outcome) {
+			t.Helper()
+			h := handler(t, r, time.Minute, 30*time.Second, token)
+			if res := h.Probe(t.Context(), probe.Target{Name: target}); res.Outcome != want {
+				t.Errorf("the outcome of %s is %v: %s, want %v", target, res.Outcome, res.Detail, want)
+			}
+		}
+		wait := func(d time.Duration) { // with a look in time, as Run does
+			for range d / time.Second {
+				time.Sleep(time.Second)
+				look("job", probe.Success)
+			}
+		}
+		if err := r.Beat("job", token, here, beatprobe.Report{Status: beatprobe.OK}); err != nil {
+			t.Fatal(err)
+		}
+		wait(90 * time.Second)
+		r.InterruptedFor("of a stranger", stranger)
+		time.Sleep(time.Second)
+		look("job", probe.Success)
+		time.Sleep(time.Second)
+		look("job", probe.Failure)
+		look("new", probe.Unknown) // its client is not known
+
+		r.InterruptedFor("of its own", here)
+		look("job", probe.Unknown)
+		if err := r.Beat("job", token, here, beatprobe.Report{Status: beatprobe.OK}); err != nil {
+			t.Fatal(err)
+		}
+		wait(90 * time.Second)
+		time.Sleep(time.Second)
+		time.Sleep(time.Second)
+		for i := range 65 { // more than are remembered
+			r.InterruptedFor("of many", netip.AddrFrom4([4]byte{10, 7, 7, byte(i)}))
+		}
+		look("job", probe.Unknown)
+	})
 }

@@ -1,10 +1,12 @@
 package listener
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -15,7 +17,7 @@ import (
 // open cannot shut out others, such as a health check.
 type connections struct {
 	limit int
-	lost  func(why string) // see HTTP.Lost
+	lost  func(why string, from netip.Addr) // see HTTP.Lost
 	group sync.WaitGroup
 
 	openMu sync.Mutex // guards open, and the fields of each connection
@@ -24,52 +26,99 @@ type connections struct {
 
 // connection is an open connection.
 type connection struct {
+	from  netip.Addr // see Client
 	state http.ConnState
 	since time.Time // of the state
 	long  bool      // see KeepOpen
 }
 
+// shares is into how many parts the limit is divided. A client with more connections than one of them
+// loses its own before any other client does.
+const shares = 4
+
 // onState is http.Server.ConnState: it is called with StateNew before a connection
 // has a goroutine, and with StateClosed at the goroutine's end.
 func (c *connections) onState(conn net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		c.add(conn)
+		return
+	}
 	c.openMu.Lock()
 	defer c.openMu.Unlock()
 	switch state {
-	case http.StateNew:
-		c.group.Add(1)
-		if len(c.open) >= c.limit {
-			c.evict()
-		}
-		c.open[conn] = &connection{state: state, since: time.Now()}
 	case http.StateClosed, http.StateHijacked:
 		delete(c.open, conn)
 		c.group.Done()
 	default:
-		if o := c.open[conn]; o != nil { // otherwise it was closed by evict
+		if o := c.open[conn]; o != nil { // otherwise it was closed by add
 			o.state, o.since, o.long = state, time.Now(), false
 		}
 	}
 }
 
-// evict closes the connection that needs its place least: one that waits for a request
-// before one whose client is being answered, and one of KeepOpen last. Among equals it is
-// the one that has waited the longest. The caller holds openMu.
-func (c *connections) evict() {
+// add adds a connection, and closes another one beyond the limit.
+func (c *connections) add(conn net.Conn) {
+	c.group.Add(1)
+	c.openMu.Lock()
 	var victim net.Conn
-	var least *connection
-	for conn, o := range c.open {
-		if least == nil || o.rank() < least.rank() || o.rank() == least.rank() && o.since.Before(least.since) {
-			victim, least = conn, o
-		}
+	var evicted *connection
+	var isGreedy bool
+	if len(c.open) >= c.limit {
+		victim, isGreedy = c.leastNeeded()
+		evicted = c.open[victim]
+		delete(c.open, victim)
 	}
-	delete(c.open, victim)
-	if least.state != http.StateIdle {
-		c.lost("there were too many connections, and one was closed before it was served")
+	c.open[conn] = &connection{from: clientOf(conn.RemoteAddr().String()), state: http.StateNew, since: time.Now()}
+	wasUnserved := evicted != nil && evicted.state != http.StateIdle
+	c.openMu.Unlock()
+
+	if wasUnserved && isGreedy {
+		c.lost("a client had too many connections, and one was closed before it was served", evicted.from)
+	} else if wasUnserved {
+		c.lost("there were too many connections, and one was closed before it was served", netip.Addr{})
 	}
 	if t, ok := victim.(*tls.Conn); ok {
 		victim = t.NetConn() // tls.Conn.Close may wait for the client
 	}
-	victim.Close()
+	if victim != nil {
+		victim.Close()
+	}
+}
+
+// leastNeeded returns the connection that needs its place least, and whether its client has more than
+// its share. The client that has the most beyond its share loses one of its own. If none has, or among
+// its own, one that waits for a request goes before one whose client is being answered, and one of KeepOpen
+// last; among equals the one that has waited the longest. It needs openMu.
+func (c *connections) leastNeeded() (victim net.Conn, isGreedy bool) {
+	counts := map[netip.Addr]int{}
+	for _, o := range c.open {
+		counts[o.from]++
+	}
+	excess := func(o *connection) int { return max(counts[o.from]-max(c.limit/shares, 1), 0) }
+	for conn, o := range c.open {
+		least := c.open[victim]
+		if least == nil || cmp.Or(cmp.Compare(excess(least), excess(o)), cmp.Compare(o.rank(), least.rank()), o.since.Compare(least.since)) < 0 {
+			victim = conn
+		}
+	}
+	return victim, excess(c.open[victim]) > 0
+}
+
+// Client returns what stands for the client of a request: its address, or the first half of it for
+// IPv6, where a client may have many. It is not valid if the client has none, as at a unix socket.
+func Client(r *http.Request) netip.Addr { return clientOf(r.RemoteAddr) }
+
+func clientOf(remote string) netip.Addr {
+	at, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Addr{}
+	}
+	from := at.Addr().Unmap().WithZone("")
+	if from.Is6() {
+		network, _ := from.Prefix(64) // has no error: 64 is in range
+		return network.Masked().Addr()
+	}
+	return from
 }
 
 func (o *connection) rank() int {

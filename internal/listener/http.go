@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -24,11 +25,15 @@ const (
 // ending.
 type HTTP struct {
 	Handler        http.Handler
-	TLS            *tls.Config      // default: plain HTTP
-	MaxConnections int              // open at once; a new one then takes the place of the one that needs it least
-	Grace          time.Duration    // for requests in progress at the end
-	Lost           func(why string) // called when a request may have been lost for want of descriptors or places; must not block; default: nothing
-	Logger         *slog.Logger     // one Warn line for each failed connection; default: none
+	TLS            *tls.Config   // default: plain HTTP
+	MaxConnections int           // open at once; a new one then takes the place of the one that needs it least
+	Grace          time.Duration // for requests in progress at the end
+	Logger         *slog.Logger  // one Warn line for each failed connection; default: none
+
+	// Lost is called when a request may have been lost for want of descriptors or places: of the client
+	// that Client returns for its requests, since that had more than its share of the places, or, if
+	// from is not valid, of any client. It must not block. Default: nothing.
+	Lost func(why string, from netip.Addr)
 }
 
 // Serve serves the requests that arrive at l until ctx is done, and closes l. The contexts of
@@ -39,7 +44,7 @@ func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	lost := h.Lost
 	if lost == nil {
-		lost = func(string) {}
+		lost = func(string, netip.Addr) {}
 	}
 	conns := connections{limit: h.MaxConnections, lost: lost, open: map[net.Conn]*connection{}}
 	l = acceptor{l, lost}
@@ -82,14 +87,14 @@ func (h HTTP) Serve(ctx context.Context, l net.Listener) error {
 // acceptor reports connections that could not be accepted. The server tries again.
 type acceptor struct {
 	net.Listener
-	lost func(why string)
+	lost func(why string, from netip.Addr)
 }
 
 // Accept implements net.Listener.
 func (a acceptor) Accept() (net.Conn, error) {
 	conn, err := a.Listener.Accept()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		a.lost("a connection was not accepted: " + err.Error())
+		a.lost("a connection was not accepted: "+err.Error(), netip.Addr{})
 	}
 	return conn, err
 }

@@ -3,10 +3,13 @@ package listener_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -131,6 +134,91 @@ func TestANewConnectionTakesThePlaceOfTheOneThatNeedsItLeast(t *testing.T) {
 		}
 		if _, err := p.Dial(t.Context(), "", ""); err != net.ErrClosed {
 			t.Errorf("after the end: %v", err)
+		}
+	})
+}
+
+// from is a connection of a client.
+type from struct {
+	net.Conn
+	address string
+}
+
+func (f from) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
+}
+
+// clients gives the connections of a listener addresses, in their order.
+type clients struct {
+	net.Listener
+	addresses chan string
+}
+
+func (c clients) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return from{conn, <-c.addresses}, nil
+}
+
+func TestAClientWithTooManyConnectionsLosesItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, served := testsync.NewPipes(), make(chan error, 1)
+		addresses := make(chan string, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var lost []netip.Addr
+		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			_, _ = io.WriteString(w, listener.Client(r).String())
+		})
+		server := listener.HTTP{Handler: handler, MaxConnections: 8, Grace: time.Second, Lost: func(_ string, client netip.Addr) { lost = append(lost, client) }}
+		go func() { served <- server.Serve(ctx, clients{p, addresses}) }()
+		connect := func(address string) client {
+			addresses <- address
+			time.Sleep(time.Millisecond)
+			return request(t, p, "/")
+		}
+		honest := []client{connect("10.0.0.1:1000"), connect("[2001:db8:0:1::1]:1000")}
+		for _, address := range []string{"[2001:db8:6:6::1]:1", "[2001:db8:6:6:a::2]:1", "[2001:db8:6:6:b::3]:1", "[2001:db8:6:6:c::4]:1", "[2001:db8:6:6:d::5]:1", "[2001:db8:6:6::6]:1"} {
+			connect(address)
+		}
+		for range 20 {
+			connect("[2001:db8:6:6::7]:1")
+		}
+		honest = append(honest, connect("10.0.0.1:1001"))
+		stop()
+		for i, want := range []string{"10.0.0.1", "2001:db8:0:1::", "10.0.0.1"} {
+			if got := honest[i].response(); got != want {
+				t.Errorf("the client gets %q, want %q", got, want)
+			}
+		}
+		if err := <-served; err != nil {
+			t.Errorf("Serve returned %v", err)
+		}
+		if want := slices.Repeat([]netip.Addr{netip.MustParseAddr("2001:db8:6:6::")}, 21); !slices.Equal(lost, want) {
+			t.Errorf("requests were lost of %v, want %v", lost, want)
+		}
+	})
+}
+
+func TestARequestThatIsLostMayBeOfAnyClientIfNoneHasTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, served := testsync.NewPipes(), make(chan error, 1)
+		addresses := make(chan string, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		var lost []netip.Addr
+		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		server := listener.HTTP{Handler: handler, MaxConnections: 4, Grace: time.Second, Lost: func(_ string, client netip.Addr) { lost = append(lost, client) }}
+		go func() { served <- server.Serve(ctx, clients{p, addresses}) }()
+		for i := range 5 {
+			addresses <- fmt.Sprintf("10.0.0.%d:1000", i)
+			request(t, p, "/")
+		}
+		stop()
+		<-served
+		if len(lost) != 1 || lost[0].IsValid() {
+			t.Errorf("requests were lost of %v", lost)
 		}
 	})
 }

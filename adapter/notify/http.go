@@ -3,6 +3,7 @@ package notify
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -96,6 +98,24 @@ func (t *TLS) dial() *dial.TLS {
 	return &dial.TLS{Verify: t.Verify, CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}
 }
 
+// Files returns a digest of the files of the tls block, which changes when a certificate is renewed. A
+// file that cannot be read is as if it were empty.
+func (h HTTP) Files() [sha256.Size]byte {
+	if h.TLS == nil {
+		return [sha256.Size]byte{}
+	}
+	all := sha256.New()
+	for _, name := range []string{h.TLS.CAFile, h.TLS.CertFile, h.TLS.KeyFile} {
+		var text []byte
+		if name != "" {
+			text, _ = files.Read(name, dial.MaxFile) // Client says what is wrong with it
+		}
+		sum := sha256.Sum256(text)
+		all.Write(sum[:])
+	}
+	return [sha256.Size]byte(all.Sum(nil))
+}
+
 // Name returns the URL without its query, which may be secret.
 func (h HTTP) Name() string {
 	u, err := url.Parse(h.URL)
@@ -137,8 +157,11 @@ func (h HTTP) Client() (*Client, error) {
 	return &Client{h, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
 }
 
-// Close closes the connections that are kept.
-func (c *Client) Close() { c.client.CloseIdleConnections() }
+// Close closes the connections that are kept. It returns nil.
+func (c *Client) Close() error {
+	c.client.CloseIdleConnections()
+	return nil
+}
 
 // Post sends a body of JSON, with more headers, and returns nil if the status is from 200 to 299.
 // Otherwise the error has the status and the beginning of the response. It is ErrRejected if the

@@ -25,6 +25,7 @@ package notify
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
@@ -38,7 +39,8 @@ import (
 	"github.com/sonde-probe/sonde/group"
 )
 
-// Sender gives notices to a receiver.
+// Sender gives notices to a receiver. One that is an io.Closer, too, is closed once no more notices are
+// sent by it.
 type Sender interface {
 	// Send returns nil once the receiver has accepted all notices, which are in the order in which
 	// they are to be told. After an error they are sent again, also those that were accepted: later,
@@ -69,6 +71,7 @@ type Spec struct {
 	Labels      map[string]string // of all notices, besides those of their subjects, which they replace
 	ExternalURL string            // where people find the status page; empty for nowhere
 	Settings    any               // of the output; a notifier goes on as it is while all of this is deeply equal
+	Files       [sha256.Size]byte // what the files have in them that Settings name; see HTTP.Files
 
 	Receivers []Receiver    // with names of their own
 	Resend    time.Duration // how often a notice is sent again while its subject is in trouble; 0 for never

@@ -25,6 +25,12 @@ type receiver struct {
 	rejects  string
 	hangs    bool
 	accepted []notify.Notice
+	closed   int
+}
+
+func (r *receiver) Close() error {
+	r.set(func(r *receiver) { r.closed++ })
+	return nil
 }
 
 func (r *receiver) Send(ctx context.Context, notices []notify.Notice) error {
@@ -459,4 +465,23 @@ func TestNoAttemptIsLateBecauseOfAReceiver(t *testing.T) {
 	if len(attempts[true]) < 2000 || !slices.Equal(attempts[true], attempts[false]) {
 		t.Errorf("%d attempts with a receiver that hangs, %d without are at other times", len(attempts[true]), len(attempts[false]))
 	}
+}
+
+func TestANotifierWhoseFilesHaveChangedIsReplacedAndItsSenderClosed(t *testing.T) {
+	in(t, "web", func(s *scene) {
+		before := s.to
+		s.to = &receiver{}
+		s.apply() // as it is
+		s.say(probe.Failure, "web")
+		if got := before.take(); got != "web not_ready, all down" || before.closed != 0 {
+			t.Errorf("told: %s; the sender was closed %d times", got, before.closed)
+		}
+		s.spec.Files[0]++ // a certificate was renewed
+		s.apply()
+		s.say(probe.Success, "web")
+		s.expect("web ready ends, all ready ends")
+		if got := before.take(); got != "" || before.closed != 1 {
+			t.Errorf("afterwards told: %s; the sender was closed %d times", got, before.closed)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/url"
@@ -93,11 +94,17 @@ func (r *receiver) start(ctx context.Context) {
 	}()
 }
 
-// end ends the goroutine of a receiver that is ending, and waits until it has.
+// end ends the goroutine of a receiver that is ending, waits until it has, and closes the sender. Tests
+// by the same sender may go on.
 func (r *receiver) end() {
 	if r.stop != nil {
 		r.stop()
 		<-r.ended
+	}
+	if closer, ok := r.sender.(io.Closer); ok {
+		if err := closer.Close(); err != nil {
+			r.log.Warn("receiver could not be closed", "error", r.redact(err.Error()))
+		}
 	}
 }
 

@@ -29,9 +29,9 @@ type TLS struct {
 	OnShortValidity string        `hcl:"on_short_validity,optional" oneof:"fail warn" doc:"what an attempt is that succeeds with a certificate that expires sooner than min_validity demands: a failure or a warning, with the reason tls.expiring" default:"fail"`
 }
 
-// maxFile bounds a PEM file, in bytes. A system's list of all authorities takes about
+// MaxFile bounds a PEM file, in bytes. A system's list of all authorities takes about
 // 250 KB.
-const maxFile = 4 << 20
+const MaxFile = 4 << 20
 
 // Load reads the files and returns the configuration of a handshake. A nil t means the
 // defaults, for a handler that may never make one. An error is a *probe.FieldError for a field such as "tls.ca_file".
@@ -112,7 +112,7 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 
 // readPEM reads a file that must have a block of a type that ends with kind.
 func readPEM(name, file, kind string) ([]byte, error) {
-	text, err := files.Read(file, maxFile)
+	text, err := files.Read(file, MaxFile)
 	if err != nil {
 		return nil, probe.FieldErrorf(name, "cannot be read: %v", err)
 	}

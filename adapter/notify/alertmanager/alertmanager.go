@@ -77,6 +77,7 @@ func (c Config) http(text string) notify.HTTP {
 // Fill sets what the output decides of a notifier. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch = defaultResend, defaultTimeout, defaultAlerts
+	spec.Files = c.http("").Files() // the same for all URLs
 	if c.ResendEvery != 0 {
 		spec.Resend = c.ResendEvery
 	}
@@ -102,6 +103,9 @@ type sender struct {
 	client *notify.Client
 	resend time.Duration
 }
+
+// Close implements io.Closer.
+func (s *sender) Close() error { return s.client.Close() }
 
 // Send implements notify.Sender.
 func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {

@@ -88,6 +88,7 @@ func (c Config) http() notify.HTTP {
 // Fill sets what the output decides of a notifier. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch = c.ResendEvery, cmp.Or(c.Timeout, defaultTimeout), 1
+	spec.Files = c.http().Files()
 	spec.Receivers = []notify.Receiver{{Name: c.http().Server(), New: func() (notify.Sender, error) {
 		s := &sender{resend: c.ResendEvery}
 		var err error
@@ -108,6 +109,9 @@ type sender struct {
 	key    []byte // nil: requests are not signed
 	body   any    // a JSON value with variables; nil for all of them
 }
+
+// Close implements io.Closer.
+func (s *sender) Close() error { return s.client.Close() }
 
 // Send implements notify.Sender.
 func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {

@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/notify/webhook"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
 // request is what a receiver has got.
@@ -132,6 +135,46 @@ func TestWhichAnswersAreFinal(t *testing.T) {
 	s := senderOf(t, webhook.Config{URL: "http://127.0.0.1:1/?key=s3cret"})
 	if err := s.Send(t.Context(), []notify.Notice{notice()}); err == nil || errors.Is(err, notify.ErrRejected) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("without a server the error is %v", err)
+	}
+}
+
+func TestARenewedCertificateReplacesTheNotifier(t *testing.T) {
+	authority := dialtest.NewAuthority(t)
+	certFile, keyFile := dialtest.Files(t, authority.Sign(t, time.Hour, "sonde"))
+	c := webhook.Config{URL: "https://127.0.0.1/hook", TLS: &notify.TLS{CertFile: certFile, KeyFile: keyFile}}
+	specs := make([]notify.Spec, 3)
+	c.Fill(&specs[0])
+	c.Fill(&specs[1])
+	renewed, _ := dialtest.Files(t, authority.Sign(t, 2*time.Hour, "sonde"))
+	if err := os.Rename(renewed, certFile); err != nil {
+		t.Fatal(err)
+	}
+	c.Fill(&specs[2])
+	if specs[0].Files != specs[1].Files || specs[0].Files == specs[2].Files {
+		t.Errorf("the digests are %x, %x, and after the renewal %x", specs[0].Files, specs[1].Files, specs[2].Files)
+	}
+}
+
+func TestTheConnectionIsClosedWithTheSender(t *testing.T) {
+	states := make(chan http.ConnState, 10)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) { states <- state }
+	server.Start()
+	defer server.Close()
+	s := senderOf(t, webhook.Config{URL: server.URL})
+	if err := s.Send(t.Context(), []notify.Notice{notice()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []http.ConnState{http.StateNew, http.StateActive, http.StateIdle} {
+		if got := <-states; got != want {
+			t.Fatalf("the connection is %v, want %v", got, want)
+		}
+	}
+	if err := s.(io.Closer).Close(); err != nil {
+		t.Error(err)
+	}
+	if got := <-states; got != http.StateClosed {
+		t.Errorf("the connection is %v", got)
 	}
 }
 

@@ -77,6 +77,7 @@ var ErrShortage = errors.New("the engine cannot start it now")
 // Exit describes how an instance exited.
 type Exit struct {
 	Code   int    // exit status; 128 plus the signal's number for a signal; -1 when Err is set
+	Signal string // name of the signal that has killed it, such as "SIGKILL"; empty if none has, or that is not known
 	Err    error  // why the instance failed to start, or could not be watched; nil otherwise
 	Output string // the end of its output, at most 4 KiB; may be empty
 }

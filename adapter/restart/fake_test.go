@@ -72,7 +72,7 @@ func (d *fakeDriver) wait(ctx context.Context, b behavior, end <-chan time.Durat
 				ended = time.After(min(b.endsAfter, grace))
 			}
 		case <-ended:
-			return restart.Exit{Code: 143, Output: "bye"}
+			return restart.Exit{Code: 143, Signal: "SIGTERM", Output: "bye"}
 		case <-exited:
 			return restart.Exit{Code: b.code, Output: "oops"}
 		case <-ctx.Done():

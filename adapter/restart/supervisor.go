@@ -384,6 +384,9 @@ func (t termination) status() string {
 	if t.exit.Err != nil {
 		return t.exit.Err.Error()
 	}
+	if t.exit.Signal != "" {
+		return fmt.Sprintf("killed by %s (exit status %d)", t.exit.Signal, t.exit.Code)
+	}
 	return fmt.Sprintf("exit status %d", t.exit.Code)
 }
 

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process/internal/guard"
 	"github.com/sonde-probe/sonde/internal/command"
@@ -182,7 +184,9 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				if i.released {
 					return i.exit(-1, restart.ErrReleased)
 				}
-				return i.exit(r.Code, nil)
+				exit := i.exit(r.Code, nil)
+				exit.Signal = unix.SignalName(r.Signal)
+				return exit
 			}
 			i.hasStarted(r)
 			began(r.ID)
@@ -258,6 +262,11 @@ func (i *instance) exit(code int, err error) restart.Exit {
 	return restart.Exit{Code: code, Err: err, Output: probe.CleanText(i.tail.String(), maxOutput)}
 }
 
+// killed is how a command has exited that the engine has killed.
+func killed(output string) restart.Exit {
+	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Signal: unix.SignalName(syscall.SIGKILL), Output: output}
+}
+
 // guardKilled kills an instance whose guard was killed before the command exited, and returns
 // when it is dead. The kernel then kills the command; this kills what is left of its process
 // group and its cgroup. When ctx is done it gives up like a guard that lives: at once if the
@@ -281,14 +290,14 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 		time.AfterFunc(killTimeout, giveUp)
 	})()
 	if i.tree.Kill(killing) {
-		return i.exit(128+int(syscall.SIGKILL), nil)
+		return killed(i.exit(0, nil).Output)
 	}
 	if context.Cause(ctx) == restart.ErrReleased {
 		return restart.Exit{Err: restart.ErrReleased}
 	}
 	i.gaveUp = true
 	i.log.Error("process did not exit after SIGKILL, and its guard process was killed: end it by hand", "pid", i.tree.Pid)
-	return i.exit(128+int(syscall.SIGKILL), nil)
+	return killed(i.exit(0, nil).Output)
 }
 
 // giveUp returns before the exit of a command that has not exited after SIGKILL. Its
@@ -297,5 +306,5 @@ func (i *instance) giveUp() restart.Exit {
 	i.gaveUp = true
 	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardPid, "pid", i.tree.Pid)
 	go i.reap() // the one goroutine that may outlive Run
-	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Output: probe.CleanText(i.tail.String(), maxOutput)}
+	return killed(probe.CleanText(i.tail.String(), maxOutput))
 }

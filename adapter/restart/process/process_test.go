@@ -46,19 +46,21 @@ func TestExitHasTheCommandsStatus(t *testing.T) {
 		script string
 		code   int
 		words  string
+		signal string
 	}{
-		"status 0":       {`exit 0`, 0, ""},
-		"status 3":       {`exit 3`, 3, ""},
-		"signal":         {`kill -TERM $$$$`, 143, ""},
-		"killed":         {`kill -KILL $$$$`, 137, ""},
-		"last words":     {`echo one; echo two >&2; exit 1`, 1, "two"},
-		"no newline":     {`printf 'the end'; exit 1`, 1, "the end"},
-		"hostile output": {`printf 'a\033[2Jb'`, 0, "a�[2Jb"},
+		"status 0":       {`exit 0`, 0, "", ""},
+		"status 3":       {`exit 3`, 3, "", ""},
+		"signal":         {`kill -TERM $$$$`, 143, "", "SIGTERM"},
+		"killed":         {`kill -KILL $$$$`, 137, "", "SIGKILL"},
+		"status 137":     {`exit 137`, 137, "", ""},
+		"last words":     {`echo one; echo two >&2; exit 1`, 1, "two", ""},
+		"no newline":     {`printf 'the end'; exit 1`, 1, "the end", ""},
+		"hostile output": {`printf 'a\033[2Jb'`, 0, "a�[2Jb", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			exit := begin(t, sh(c.script)).exit(t)
-			if exit.Code != c.code || exit.Err != nil || !strings.Contains(exit.Output, c.words) {
-				t.Errorf("got %+v, want code %d with %q", exit, c.code, c.words)
+			if exit.Code != c.code || exit.Signal != c.signal || exit.Err != nil || !strings.Contains(exit.Output, c.words) {
+				t.Errorf("got %+v, want code %d %s with %q", exit, c.code, c.signal, c.words)
 			}
 		})
 	}
@@ -124,7 +126,7 @@ func TestCommandThatIgnoresTermIsKilledAfterItsGrace(t *testing.T) {
 	const grace = 200 * time.Millisecond
 	asked := time.Now()
 	l.end <- grace
-	if exit := l.exit(t); exit.Code != 137 || exit.Err != nil {
+	if exit := l.exit(t); exit.Code != 137 || exit.Signal != "SIGKILL" || exit.Err != nil {
 		t.Errorf("got %+v", exit)
 	}
 	if took := time.Since(asked); took < grace {

@@ -101,7 +101,7 @@ func run() error {
 	g.serve(orders)
 	g.killAll()
 	g.tree.Cgroup.Remove()
-	last <- Report{Ended: true, Code: code(g.status), Killed: g.killed}
+	last <- Report{Ended: true, Code: code(g.status), Signal: killer(g.status), Killed: g.killed}
 	<-reported
 	return nil
 }
@@ -277,4 +277,12 @@ func code(s syscall.WaitStatus) int {
 		return 128 + int(s.Signal())
 	}
 	return s.ExitStatus()
+}
+
+// killer returns the signal that has killed a process, or 0.
+func killer(s syscall.WaitStatus) syscall.Signal {
+	if !s.Signaled() {
+		return 0
+	}
+	return s.Signal()
 }

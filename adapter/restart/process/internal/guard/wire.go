@@ -124,9 +124,10 @@ type Report struct {
 	Dropped    uint64 `json:",omitempty"` // lines of the output, since the last engine
 	NotAdopted string `json:",omitempty"` // why it ends with the engine although Start.Adopt is set: its directory takes no files
 
-	Ended  bool `json:",omitempty"`
-	Code   int  `json:",omitempty"` // as in restart.Exit
-	Killed bool `json:",omitempty"` // it had not exited at the end of its grace period
+	Ended  bool           `json:",omitempty"`
+	Code   int            `json:",omitempty"` // as in restart.Exit
+	Signal syscall.Signal `json:",omitempty"` // that has killed it; 0 if none has
+	Killed bool           `json:",omitempty"` // it had not exited at the end of its grace period
 }
 
 // Tasks is how many processes and threads a guard with its command has: five that the Go runtime

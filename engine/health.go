@@ -54,7 +54,7 @@ func (h Health) Err() error {
 	case !h.Degraded():
 		return nil
 	}
-	return fmt.Errorf("the engine is degraded: health score %d of %d (0 is healthy), stalled for %v in all; check its CPU quota, memory and descriptors",
+	return fmt.Errorf("the engine is degraded: health score %d (0 is healthy, %d the worst), stalled for %v in all; check its CPU quota, memory and descriptors",
 		h.Score, MaxHealthScore, h.Stalled.Round(time.Millisecond))
 }
 

@@ -43,6 +43,9 @@ func (t Token) Problem() string {
 	case t != "" && len(t) < MinToken:
 		return fmt.Sprintf("has %d bytes, it needs %d or more", len(t), MinToken)
 	case strings.ContainsFunc(string(t), func(r rune) bool { return r <= ' ' || r > '~' }):
+		if strings.HasSuffix(string(t), "\n") {
+			return "ends with a line feed: write trimspace(file(…))"
+		}
 		return "must be printable ASCII without spaces"
 	}
 	return ""

@@ -75,7 +75,7 @@ func (b *beat) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	if dash < 0 {
-		return b.send(c.Context(), report)
+		return b.advise(b.send(c.Context(), report))
 	}
 	return b.runCommand(c, args[1:])
 }
@@ -128,6 +128,14 @@ func (b *beat) send(ctx context.Context, report beatprobe.Report) (err error) {
 	}
 }
 
+// advise adds the cure to an error of a request.
+func (b *beat) advise(err error) error {
+	if err == nil || b.client == nil {
+		return err
+	}
+	return viewer{client: b.client}.advise(err)
+}
+
 func (b *beat) request(ctx context.Context, report beatprobe.Report) error {
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
@@ -157,8 +165,10 @@ func (b *beat) runCommand(c *cobra.Command, command []string) error {
 	if code != 0 {
 		report = beatprobe.Report{Status: beatprobe.Failed, Exit: uint8(code), Detail: detail}
 	}
-	if err := errors.Join(<-started, b.send(c.Context(), report)); err != nil {
-		fmt.Fprintf(c.ErrOrStderr(), "sonde: beat of %s not sent: %v\n", b.target, err)
+	for _, err := range []error{<-started, b.send(c.Context(), report)} {
+		if err != nil {
+			fmt.Fprintf(c.ErrOrStderr(), "sonde: beat of %s not sent: %v\n", b.target, b.advise(err))
+		}
 	}
 	if code != 0 {
 		return &cli.ExitError{Code: code}

@@ -2,6 +2,7 @@
 // engine, sonde explain and sonde history.
 //
 //	status.go the command, and the three ways to show: once, as a table on a terminal, as events
+//	connect.go  which engine is asked
 //	table.go  the table
 //	explain.go  why a target is in its state
 //	history.go  what has happened to a target
@@ -24,6 +25,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
@@ -44,6 +46,8 @@ type flags struct {
 	exitCode  bool
 	labels    []string
 	group     string
+
+	set *pflag.FlagSet // that they are in
 }
 
 // Command returns sonde status.
@@ -109,7 +113,8 @@ func (f flags) isTable() bool { return f.output == "table" || f.output == "wide"
 
 // connection adds the flags that say how to reach the engine.
 func (f *flags) connection(c *cobra.Command) {
-	c.Flags().StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` or host:port of the engine")
+	f.set = c.Flags()
+	f.set.StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` or host:port of the engine; if none listens on the default, the only one of this user that runs")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
 	f.tls.flags(c)
 }
@@ -139,6 +144,9 @@ func (f flags) client() (*httpapi.Client, error) {
 	token, err := cli.ReadToken(f.tokenFile)
 	if err != nil {
 		return nil, err
+	}
+	if f.set != nil && !f.set.Changed("address") && f.tls == (tlsFlags{}) {
+		return &httpapi.Client{Base: f.url(), Token: token, HTTP: onlyEngine()}, nil
 	}
 	trust, err := f.tls.client()
 	return &httpapi.Client{Base: f.url(), Token: token, HTTP: trust}, err

@@ -247,7 +247,7 @@ func engineLines(stats httpapi.Stats) string {
 		fmt.Fprintf(&s, "overloaded: skipped %d attempts of passing probes\n", stats.Shed)
 	}
 	if h := stats.Health; h.Degraded {
-		fmt.Fprintf(&s, "degraded: health score %d of %d, stalled for %.1fs in all; restarts are paused\n", h.Score, engine.MaxHealthScore, h.StalledSeconds)
+		fmt.Fprintf(&s, "degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score %d, 0 is healthy and %d the worst; stalled for %.1fs in all)\n", h.Score, engine.MaxHealthScore, h.StalledSeconds)
 	}
 	switch {
 	case stats.Health.Isolated:

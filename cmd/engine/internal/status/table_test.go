@@ -197,7 +197,7 @@ func TestTroubleOfTheEngineIsShown(t *testing.T) {
 		{httpapi.Stats{Health: httpapi.Health{Score: 1, Stalls: 3, StalledSeconds: 1}}, ""},
 		{httpapi.Stats{Shed: 7}, "overloaded: skipped 7 attempts of passing probes\n"},
 		{httpapi.Stats{Health: httpapi.Health{Score: 5, Degraded: true, StalledSeconds: 4.96}},
-			"degraded: health score 5 of 8, stalled for 5.0s in all; restarts are paused\n"},
+			"degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score 5, 0 is healthy and 8 the worst; stalled for 5.0s in all)\n"},
 	} {
 		if got := engineLines(c.stats); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

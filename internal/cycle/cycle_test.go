@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 )
 
 func TestCyclesAreFound(t *testing.T) {
@@ -69,5 +70,20 @@ func isCyclic(graph map[string][]string) bool {
 		if !taken {
 			return len(remains) > 0
 		}
+	}
+}
+
+func TestALongChainIsSearchedOnce(t *testing.T) {
+	const names = 200_000 // 20 billion comparisons if each name were compared with all before it
+	graph := make(map[string][]string, names)
+	for i := range names {
+		graph[fmt.Sprintf("target-%06d", i)] = []string{fmt.Sprintf("target-%06d", i+1)}
+	}
+	began := time.Now()
+	if got := Find(graph); got != nil {
+		t.Errorf("got %d cycles", len(got))
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -56,7 +56,7 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 		return ev, false
 	}
 	ev = s.event(name, st.State, st.Since)
-	ev.Labels, ev.Reason, ev.Detail = st.Labels, st.Cause.Reason, s.redact(probe.CleanText(st.Cause.Detail, MaxDetail))
+	ev.Labels, ev.Reason, ev.Detail = st.Labels, st.Cause.Reason, probe.CleanText(s.redact(st.Cause.Detail), MaxDetail)
 	if st.Cause.Probe.Kind != 0 {
 		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
 	}

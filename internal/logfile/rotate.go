@@ -54,8 +54,8 @@ func (f *File) appendOnce(lines []byte) (rest []byte, err error) {
 	return lines[n:], err
 }
 
-// open opens a file to append to it. It follows no symbolic link, since the directory may be another
-// user's, and does not wait for the reader of a pipe.
+// open opens a file to append to it. The file itself may be no symbolic link; the directories above
+// it may, so that they must not be another user's. It does not wait for the reader of a pipe.
 func open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640)
 	switch {

@@ -18,7 +18,7 @@ import (
 
 // Log says where the lines of a process's output go, as they are. Either File or Stdout is set.
 type Log struct {
-	File     string `hcl:"file,optional" doc:"absolute path of a file that lines are appended to, of both output streams; created with mode 0640. When it is full it becomes file.1, and file.1 becomes file.2. Several targets may have the same file" default:"none" json:",omitempty"`
+	File     string `hcl:"file,optional" doc:"absolute path of a file that lines are appended to, of both output streams; created with mode 0640. When it is full it becomes file.1, and file.1 becomes file.2. Several targets may have the same file. Its directory, and those above, must belong to the user of the engine or to root: a user who may replace one of them by a symbolic link decides where the engine writes" default:"none" json:",omitempty"`
 	MaxSize  int64  `hcl:"max_size,optional,nonzero,bytes" doc:"size at which a new file begins" default:"10MiB" min:"64KiB" json:",omitempty"`
 	MaxFiles int    `hcl:"max_files,optional,nonzero" doc:"how many files are kept, with the one that is written" default:"5" min:"1" max:"1000" json:",omitempty"`
 	Stdout   bool   `hcl:"stdout,optional" doc:"writes the lines to the standard output of the engine, for a container or systemd's journal; the engine's log is on standard error" default:"false" json:",omitempty"`

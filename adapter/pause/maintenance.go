@@ -83,6 +83,11 @@ func (k *Keeper) Maintain(all map[string]Maintenance, upcoming map[string]map[st
 		}
 		k.maintained = append(k.maintained, m)
 	}
+	for _, m := range before {
+		if _, goesOn := all[m.name]; m.active && !goesOn {
+			k.config.Logger.Info("maintenance has ended, its block was removed", "maintenance", m.name, "why", m.Why, "from", m.window.From)
+		}
+	}
 	k.lookAtMaintenances()
 	k.applyMaintenances(upcoming)
 	k.wakeUp()

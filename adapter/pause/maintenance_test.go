@@ -284,3 +284,16 @@ func TestMaintenanceIsToldToTheEngineInUTC(t *testing.T) {
 		t.Errorf("got %v, want %v: it would have begun again with each reload", a, b)
 	}
 }
+
+func TestTheLogHasTheEndOfAMaintenanceThatIsRemoved(t *testing.T) {
+	inBubble(t, nothing, func(h *harness) {
+		h.maintain(map[string]Maintenance{"nightly": daily(t, "0 0", time.Hour, "web"), "later": daily(t, "0 12", time.Hour, "web")})
+		h.pass(time.Minute)
+		h.is("db= web=maintenance")
+		h.maintain(nil)
+		h.is("db= web=")
+		if log := h.log.String(); !strings.Contains(log, `"maintenance has ended, its block was removed" maintenance=nightly`) || strings.Contains(log, "maintenance=later") {
+			t.Errorf("the log has:\n%s", log)
+		}
+	})
+}

@@ -16,7 +16,8 @@ const maxTree = 256
 // killTree sends SIGKILL to a process group, and to the descendants of its leader that have left it
 // (setsid). It does not find one whose parent has exited. The leader must not be reaped yet.
 func killTree(leader int) {
-	tree := holdDescendants(leader, nil)
+	room := maxTree
+	tree := holdDescendants(leader, &room)
 	KillGroup(leader)
 	for _, pidfd := range tree {
 		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0) // an error: it has exited
@@ -24,24 +25,27 @@ func killTree(leader int) {
 	}
 }
 
-// holdDescendants adds a pidfd of each descendant of a process to those of others.
-func holdDescendants(pid int, held []int) []int {
+// holdDescendants returns a pidfd of each descendant of a process, of room descendants at most: it
+// takes from room what it holds.
+func holdDescendants(pid int, room *int) (held []int) {
 	found := map[int]int{} // pidfds
 	for _, child := range childrenOf(pid) {
-		if len(held)+len(found) >= maxTree {
+		if *room == 0 {
 			break
 		}
 		if pidfd, err := unix.PidfdOpen(child, 0); err == nil {
 			found[child] = pidfd
+			*room--
 		}
 	}
 	after := childrenOf(pid)
 	for child, pidfd := range found {
 		if !slices.Contains(after, child) { // the pidfd may be of another process, which has got its ID
 			closeFD(pidfd)
+			*room++
 			continue
 		}
-		held = holdDescendants(child, append(held, pidfd))
+		held = append(append(held, pidfd), holdDescendants(child, room)...)
 	}
 	return held
 }

@@ -35,11 +35,14 @@ func (f *failures) get() []error {
 	return append([]error(nil), f.all...)
 }
 
+// newFile returns a File in a directory of its own, which is removed once the lines are written.
 func newFile(t *testing.T, size int64, files int) (*File, string, *failures) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.log")
 	noted := &failures{}
-	return New(Config{Path: path, MaxSize: size, MaxFiles: files}, new(atomic.Uint64), noted.note), path, noted
+	f := New(Config{Path: path, MaxSize: size, MaxFiles: files}, new(atomic.Uint64), noted.note)
+	t.Cleanup(func() { f.Flush(time.Minute) })
+	return f, path, noted
 }
 
 func write(t *testing.T, f *File, text string) {

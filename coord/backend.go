@@ -22,6 +22,8 @@ type Backend interface {
 	// Commit makes transactions, each on its own, in one request of at most MaxTransactions, and returns
 	// which of them had their conditions fulfilled. No two of them change the same key.
 	Commit(ctx context.Context, all ...Transaction) ([]bool, error)
+	// Get returns the entry of a key, one without Created if there is none.
+	Get(ctx context.Context, key string) (Entry, error)
 	// Range returns the entries whose keys begin with a prefix, in the order of their keys, and the
 	// revision that shows them so.
 	Range(ctx context.Context, prefix string) ([]Entry, Revision, error)

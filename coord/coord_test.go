@@ -71,7 +71,7 @@ func TestTheOnlyEngineOwnsAllAndNeverLosesIt(t *testing.T) {
 	})
 }
 
-// frozen is a Backend that does not keep the lease of an engine alive, or shows it nothing.
+// frozen is a Backend that neither grants leases nor keeps them alive, or shows nothing.
 type frozen struct {
 	*coord.Local
 	isEnding, isBlind atomic.Bool
@@ -82,6 +82,13 @@ func (f *frozen) KeepAlive(ctx context.Context, l coord.Lease) error {
 		return errors.New("frozen")
 	}
 	return f.Local.KeepAlive(ctx, l)
+}
+
+func (f *frozen) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if f.isEnding.Load() {
+		return 0, errors.New("frozen")
+	}
+	return f.Local.Grant(ctx, ttl)
 }
 
 func (f *frozen) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {

@@ -172,6 +172,16 @@ func (b *Local) forget(i int) {
 	b.log = slices.Clone(b.log[i+1:])
 }
 
+// Get implements Backend.
+func (b *Local) Get(ctx context.Context, key string) (Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return Entry{}, err
+	}
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	return b.entries[key].Entry, nil
+}
+
 // Range implements Backend.
 func (b *Local) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {
 	if err := ctx.Err(); err != nil {

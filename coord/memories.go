@@ -26,16 +26,11 @@ func (c *Coordinator) Store(ctx context.Context, id shard.ID, token Revision, me
 
 // read returns the value of a key, nil if there is none.
 func (c *Coordinator) read(ctx context.Context, key string) ([]byte, error) {
-	entries, _, err := c.config.Backend.Range(ctx, key)
+	entry, err := c.config.Backend.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	for _, e := range entries {
-		if e.Key == key {
-			return e.Value, nil
-		}
-	}
-	return nil, nil
+	return entry.Value, nil
 }
 
 // put puts an entry that belongs to a shard, if this engine owns it with a token.

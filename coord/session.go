@@ -16,7 +16,7 @@ import (
 type session struct {
 	*Coordinator
 	view
-	lease Lease
+	self  owner
 	stale chan struct{} // capacity 1: the view has changed
 }
 
@@ -30,7 +30,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 		return fmt.Errorf("get a lease: %w", err)
 	}
 	c.extend(sent)
-	s := &session{Coordinator: c, lease: lease, stale: make(chan struct{}, 1)}
+	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, stale: make(chan struct{}, 1)}
 	running, end := context.WithCancelCause(ctx)
 	acting, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while the last acts are done
 	defer stop()
@@ -41,7 +41,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 			end(err)
 			return
 		}
-		s.follow(running)
+		end(s.follow(running))
 	})
 	s.divideOften(running)
 	if ctx.Err() != nil {
@@ -69,7 +69,7 @@ func (s *session) keepAlive(ctx context.Context) error {
 		}
 		sent := time.Now()
 		trying, cancel := context.WithTimeout(ctx, s.config.TTL/4)
-		err := s.config.Backend.KeepAlive(trying, s.lease)
+		err := s.config.Backend.KeepAlive(trying, s.self.lease)
 		cancel()
 		switch {
 		case err == nil:
@@ -87,7 +87,7 @@ func (s *session) join(ctx context.Context) error {
 	for isLogged := false; ; isLogged = true {
 		joined, err := s.config.Backend.Commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
-			Then: []Change{{Key: key, Lease: s.lease}},
+			Then: []Change{{Key: key, Value: []byte(s.self.lease.String()), Lease: s.self.lease}},
 		})
 		switch {
 		case err != nil:
@@ -106,23 +106,33 @@ func (s *session) join(ctx context.Context) error {
 	}
 }
 
-// follow keeps the view up to date until ctx is done.
-func (s *session) follow(ctx context.Context) {
-	for ctx.Err() == nil {
+// errNotMember ends a session. Its lease is not revoked, but ends by itself: acts of this session may
+// still be ending.
+var errNotMember = errors.New("the member key of this engine was deleted, or another engine has its name")
+
+// follow keeps the view up to date until ctx is done, or this engine is no member by it.
+func (s *session) follow(ctx context.Context) error {
+	for {
 		entries, at, err := s.config.Backend.Range(ctx, keyFleet)
 		if err == nil {
 			s.reset(entries)
+			if !s.hasMember(s.self) {
+				return errNotMember
+			}
 			s.mark()
 			for events, failed := range s.config.Backend.Watch(ctx, keyFleet, at) {
 				if err = failed; err != nil {
 					break
 				}
 				s.change(events)
+				if !s.hasMember(s.self) {
+					return errNotMember
+				}
 				s.mark()
 			}
 		}
 		if ctx.Err() != nil {
-			return
+			return ctx.Err()
 		}
 		s.log.Warn("the members of the fleet cannot be followed, trying again", "engine", s.config.Name, "error", err)
 		select {
@@ -150,7 +160,7 @@ func (s *session) divideOften(ctx context.Context) {
 			return
 		}
 		before, _ := s.Owned()
-		owned, claims := s.divide(s.config.Name, before)
+		owned, claims := s.divide(s.self, before)
 		s.publish(owned)
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
@@ -177,7 +187,7 @@ func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 	for _, id := range batch {
 		all = append(all, Transaction{
 			If:   []Condition{{Key: shardKey(id)}},
-			Then: []Change{{Key: shardKey(id), Value: []byte(s.config.Name), Lease: s.lease}},
+			Then: []Change{{Key: shardKey(id), Value: []byte(s.self.String()), Lease: s.self.lease}},
 		})
 	}
 	_, err := s.config.Backend.Commit(ctx, all...)
@@ -200,7 +210,7 @@ func (s *session) awaitActs() {
 func (s *session) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.TTL)
 	defer cancel()
-	if err := s.config.Backend.Revoke(ctx, s.lease); err != nil { // it ends by itself
+	if err := s.config.Backend.Revoke(ctx, s.self.lease); err != nil { // it ends by itself
 		s.log.Warn("the fleet cannot be left at once", "engine", s.config.Name, "error", err)
 	}
 }

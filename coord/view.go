@@ -11,8 +11,8 @@ import (
 // The keys of a Backend.
 const (
 	keyFleet  = "fleet/"       // all that engines watch
-	keyMember = "fleet/m/"     // and the name of an engine: it is a member
-	keyShard  = "fleet/shard/" // and a shard: the name of its owner
+	keyMember = "fleet/m/"     // and the name of an engine: it is a member by the lease that is the value
+	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
 	keyMemory = "memory/"      // and a shard: the memories of its targets
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
 )
@@ -22,21 +22,48 @@ func shardKey(id shard.ID) string { return keyShard + id.String() }
 // view is what a Backend says about a fleet.
 type view struct {
 	viewMu  sync.Mutex // guards all below
-	members map[string]bool
-	owners  map[shard.ID]owner
+	members map[string]Lease
+	owners  map[shard.ID]ownedBy
 }
 
-// owner is the engine that has claimed a shard.
+// owner is an engine by its name and the lease of its session: another process may have the name, too.
 type owner struct {
 	name  string
+	lease Lease
+}
+
+// ownedBy is the owner of a shard, and its token.
+type ownedBy struct {
+	owner
 	token Revision
+}
+
+// String returns the value of the keys of an owner's shards: the name, a slash, and the lease.
+func (o owner) String() string { return o.name + "/" + o.lease.String() }
+
+// parseOwner returns the owner that a value names, without a lease if the value has another form.
+func parseOwner(value string) owner {
+	name, lease, _ := strings.Cut(value, "/")
+	return owner{name, parseLease(lease)}
+}
+
+// String returns the lease in hexadecimal, as etcdctl names it.
+func (l Lease) String() string { return strconv.FormatInt(int64(l), 16) }
+
+// parseLease returns the lease that Lease.String returns as text, 0 for any other text.
+func parseLease(text string) Lease {
+	n, err := strconv.ParseInt(text, 16, 64)
+	if err != nil {
+		return 0
+	}
+	return Lease(n)
 }
 
 // reset replaces the view by entries.
 func (v *view) reset(entries []Entry) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	v.members, v.owners = map[string]bool{}, map[shard.ID]owner{}
+	v.members, v.owners = map[string]Lease{}, map[shard.ID]ownedBy{}
 	for _, e := range entries {
 		v.apply(Event{Entry: e})
 	}
@@ -57,7 +84,7 @@ func (v *view) apply(e Event) {
 		if e.Deleted {
 			delete(v.members, name)
 		} else {
-			v.members[name] = true
+			v.members[name] = parseLease(string(e.Value))
 		}
 		return
 	}
@@ -69,13 +96,21 @@ func (v *view) apply(e Event) {
 	if e.Deleted {
 		delete(v.owners, shard.ID(n))
 	} else {
-		v.owners[shard.ID(n)] = owner{string(e.Value), e.Created}
+		v.owners[shard.ID(n)] = ownedBy{parseOwner(string(e.Value)), e.Created}
 	}
 }
 
+// hasMember reports whether an engine is a member by its lease.
+func (v *view) hasMember(self owner) bool {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	return v.members[self.name] == self.lease
+}
+
 // divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
-// it owned: it keeps a shard that is free without a token, while it is to have it or is no member itself.
-func (v *view) divide(name string, before Owned) (owned Owned, claims []shard.ID) {
+// it owned. It keeps a shard that is free, or claimed by its name and another lease, without a token,
+// while it is to have the shard or is no member itself.
+func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	members := make([]string, 0, len(v.members))
@@ -88,15 +123,15 @@ func (v *view) divide(name string, before Owned) (owned Owned, claims []shard.ID
 		o, isOwned := v.owners[id]
 		_, wasOwned := before[id]
 		switch {
-		case o.name == name && isOwned:
-			owned[id] = Ownership{Token: o.token, Leaving: assigned != name}
-		case isOwned:
-		case assigned == name:
-			claims = append(claims, id)
-			fallthrough
-		case !v.members[name]:
+		case isOwned && o.owner == self:
+			owned[id] = Ownership{Token: o.token, Leaving: assigned != self.name}
+		case isOwned && o.name != self.name:
+		case assigned == self.name || v.members[self.name] != self.lease:
 			if wasOwned {
 				owned[id] = Ownership{}
+			}
+			if !isOwned && assigned == self.name {
+				claims = append(claims, id)
 			}
 		}
 	}

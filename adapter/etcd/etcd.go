@@ -125,6 +125,15 @@ func transaction(t coord.Transaction) clientv3.Op {
 	return clientv3.OpTxn(conditions, changes, nil)
 }
 
+// Get implements coord.Backend.
+func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
+	response, err := b.client.Get(ctx, key)
+	if err != nil || len(response.Kvs) == 0 {
+		return coord.Entry{}, known(err)
+	}
+	return entry(response.Kvs[0]), nil
+}
+
 // Range implements coord.Backend.
 func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	response, err := b.client.Get(ctx, prefix, clientv3.WithPrefix())

@@ -115,6 +115,12 @@ func testTransactions(t *testing.T, c Config) {
 	if made := commit(t, b, deleted, put("c", "", first.Created, 0)); made != "[false false]" {
 		t.Errorf("made with an old token: %s", made)
 	}
+	if e, err := b.Get(t.Context(), "a/1"); err != nil || string(e.Value) != "other" || e.Key != "a/1" || e.Created <= first.Created {
+		t.Errorf("got %+v, %v", e, err)
+	}
+	if e, err := b.Get(t.Context(), "a/"); err != nil || e.Created != 0 || e.Value != nil {
+		t.Errorf("got %+v, %v of no key", e, err)
+	}
 	var most []coord.Transaction
 	for i := range coord.MaxTransactions {
 		most = append(most, put(fmt.Sprintf("many/%03d", i), "", 0, 0))
@@ -382,6 +388,13 @@ func (b *cutOff) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, 
 		return nil, errCut
 	}
 	return b.Backend.Commit(ctx, all...)
+}
+
+func (b *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
+	if b.isCut.Load() {
+		return coord.Entry{}, errCut
+	}
+	return b.Backend.Get(ctx, key)
 }
 
 func (b *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,4 +132,44 @@ func (c *Coordinator) write(ctx context.Context, o Order, r record) error {
 		return err
 	}
 	return c.put(ctx, shard.Of(o.Target), r.Token, o.key(), value)
+}
+
+// Forget deletes the records of acts for targets of one of this engine's shards, except those that are
+// kept. Acts that are being done keep theirs. The error is ErrNotOwner as for Store.
+func (c *Coordinator) Forget(ctx context.Context, id shard.ID, token Revision, isKept func(target string) bool) error {
+	if token == 0 {
+		return ErrNotOwner
+	}
+	prefix := keyAct + id.String() + "/"
+	entries, _, err := c.config.Backend.Range(ctx, prefix)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", prefix, err)
+	}
+	var all []Transaction
+	for _, e := range entries {
+		_, target, ok := strings.Cut(strings.TrimPrefix(e.Key, prefix), "/")
+		if !ok || isKept(target) || c.isActing(target) {
+			continue
+		}
+		all = append(all, Transaction{
+			If:   []Condition{{Key: shardKey(id), Created: token}, {Key: e.Key, Created: e.Created}},
+			Then: []Change{{Key: e.Key, Delete: true}},
+		})
+	}
+	for batch := range slices.Chunk(all, MaxTransactions) {
+		made, err := c.config.Backend.Commit(ctx, batch...)
+		switch {
+		case err != nil:
+			return fmt.Errorf("delete records of shard %v: %w", id, err)
+		case slices.Contains(made, false):
+			return ErrNotOwner
+		}
+	}
+	return nil
+}
+
+func (c *Coordinator) isActing(target string) bool {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.acting[target] != nil
 }

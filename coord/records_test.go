@@ -1,0 +1,78 @@
+package coord_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// inShard returns the names of targets of a shard, which begin with a text.
+func inShard(id shard.ID, begin string, n int) (names []string) {
+	for i := 0; len(names) < n; i++ {
+		if name := fmt.Sprint(begin, i); shard.Of(name) == id {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// records returns the targets of the records in a shard.
+func records(t *testing.T, b coord.Backend, id shard.ID) string {
+	t.Helper()
+	entries, _, err := b.Range(t.Context(), "act/"+id.String()+"/restart/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []string
+	for _, e := range entries {
+		targets = append(targets, strings.TrimPrefix(e.Key, "act/"+id.String()+"/restart/"))
+	}
+	return strings.Join(targets, " ")
+}
+
+func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		const id = 7
+		targets := inShard(id, "shop/web-", coord.MaxTransactions+5)
+		restart := func(target string, do func(context.Context) error) error {
+			return co.Act(t.Context(), coord.Order{Name: "restart", Target: target, Instance: "1"}, do)
+		}
+		for _, target := range targets {
+			if err := restart(target, hold(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		owned, _ := co.Owned()
+		kept, busy := targets[0], targets[1]
+		isKept := func(target string) bool { return target == kept }
+		if err := co.Forget(t.Context(), id, owned[id].Token+1, isKept); !errors.Is(err, coord.ErrNotOwner) {
+			t.Errorf("with another token: %v", err)
+		}
+		if n := len(strings.Fields(records(t, b, id))); n != len(targets) {
+			t.Errorf("%d records are left by who does not own the shard", n)
+		}
+		if err := co.Act(t.Context(), coord.Order{Name: "restart", Target: busy, Instance: "2"}, func(ctx context.Context) error {
+			return co.Forget(ctx, id, owned[id].Token, isKept)
+		}); err != nil {
+			t.Error(err)
+		}
+		if got := records(t, b, id); got != kept+" "+busy && got != busy+" "+kept {
+			t.Errorf("records are left of %s", got)
+		}
+		if err := restart(kept, nil); !errors.Is(err, coord.ErrDone) {
+			t.Errorf("a target that is there is restarted again: %v", err)
+		}
+		if err := restart(busy, hold(0)); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -215,11 +215,15 @@ func (s *session) leave() {
 	}
 }
 
-// Release gives up shards that are leaving, after the acts for their targets that are being done. Call
-// it when nothing else is done for them, and their memories are stored. After an error, call it again.
+// Release gives up shards that are leaving, each after the acts for its targets that are being done. Call
+// it when nothing else is done for them, and their memories are stored. After an error, call it again:
+// some of the shards may have been given up.
 func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
 	defer c.unrelease(ids)
-	tokens, doing := c.release(ids)
+	idle, busy, doing := c.release(ids)
+	if err := c.deleteKeys(ctx, idle); err != nil {
+		return err
+	}
 	for _, a := range doing {
 		select {
 		case <-a.done:
@@ -227,6 +231,11 @@ func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
 			return ctx.Err()
 		}
 	}
+	return c.deleteKeys(ctx, busy)
+}
+
+// deleteKeys deletes the keys of shards that have their tokens.
+func (c *Coordinator) deleteKeys(ctx context.Context, tokens map[shard.ID]Revision) error {
 	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
 		all := make([]Transaction, 0, len(batch))
 		for _, id := range batch {
@@ -242,23 +251,29 @@ func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
 	return nil
 }
 
-// release lets no act begin for shards, and returns their tokens and the acts that are being done.
-func (c *Coordinator) release(ids []shard.ID) (tokens map[shard.ID]Revision, doing []*acting) {
+// release lets no act begin for shards, and returns the tokens of those without and with acts that are
+// being done, and these acts.
+func (c *Coordinator) release(ids []shard.ID) (idle, busy map[shard.ID]Revision, doing []*acting) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	tokens = map[shard.ID]Revision{}
+	idle, busy = map[shard.ID]Revision{}, map[shard.ID]Revision{}
 	for _, id := range ids {
 		c.released[id]++
 		if o := c.owned[id]; o.Token != 0 && o.Leaving {
-			tokens[id] = o.Token
+			idle[id] = o.Token
 		}
 	}
 	for target, a := range c.acting {
-		if _, ok := tokens[shard.Of(target)]; ok {
-			doing = append(doing, a)
+		id := shard.Of(target)
+		token := idle[id] + busy[id] // in one of them
+		if token == 0 {
+			continue
 		}
+		doing = append(doing, a)
+		busy[id] = token
+		delete(idle, id)
 	}
-	return tokens, doing
+	return idle, busy, doing
 }
 
 // unrelease ends what release has begun. A shard that was given up has another token, if it is claimed

@@ -1,0 +1,378 @@
+// Package fleet gives an engine the targets of the shards that it owns in a fleet (package coord).
+//
+// Every engine of the fleet is given the same targets. A shard that is taken over comes with what the
+// owner before has stored of its probes: both are added to the engine in one step, so that no verdict is
+// decided anew. A shard is given up after the acts that are being done for it, and after its memories
+// were stored; until then it is probed. Instances are terminated by coord.Coordinator.Act only.
+//
+//	fleet.go   Fleet: follows what the Coordinator owns
+//	memory.go  the memories of a shard as bytes
+//	act.go     a driver that terminates instances by acts
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config configures a Fleet.
+type Config struct {
+	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
+	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
+	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change, not its Apply
+	Logger      *slog.Logger        // a line when the store cannot be read or written, and when a restart is withheld; default: none
+}
+
+// Targets are the targets of a fleet. They must not be changed after they were passed to Apply.
+type Targets struct {
+	Probes probe.Set
+	Units  map[string]restart.Unit // by target; each driver is nil or a restart.External
+}
+
+// Fleet gives an engine the targets of its shards. Its methods are safe for concurrent use by multiple
+// goroutines.
+type Fleet struct {
+	config Config
+	owner  *engine.Owner
+	wake   chan struct{} // capacity 1: desired or changed were changed
+
+	desiredMu sync.Mutex // guards all below
+	desired   map[shard.ID]*Targets
+	changed   map[shard.ID]bool // whose memories are to be stored
+
+	applied map[shard.ID]*Targets // in the engine; Run's own
+}
+
+// storeDelay is how long the changes of verdicts are collected before they are stored.
+const storeDelay = time.Second
+
+// patience bounds a pass over all shards, while the store does not answer.
+const patience = 10 * time.Second
+
+// New returns a Fleet without targets.
+func New(c Config) (*Fleet, error) {
+	if c.Coordinator == nil || c.Engine == nil || c.Restarts == nil {
+		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
+	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	return &Fleet{
+		config: c, owner: c.Engine.Owner("fleet"), wake: make(chan struct{}, 1),
+		desired: map[shard.ID]*Targets{}, changed: map[shard.ID]bool{}, applied: map[shard.ID]*Targets{},
+	}, nil
+}
+
+// Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run
+// does the work. A target whose driver runs its instances on this host is an error: it is not one of a
+// fleet.
+func (f *Fleet) Apply(t Targets) error {
+	if err := restart.CheckUnits(t.Units); err != nil {
+		return err
+	}
+	for target, u := range t.Units {
+		if _, isExternal := u.Driver.(restart.External); u.Driver != nil && !isExternal {
+			return fmt.Errorf("target %q: its instances run on the host of one engine; apply it to that engine, not to the fleet", target)
+		}
+	}
+	for id, p := range t.Probes {
+		if err := errors.Join(id.Check(), p.Rule.WithDefaults().Check()); err != nil {
+			return fmt.Errorf("probe %q: %w", id, err)
+		}
+	}
+	desired := f.divide(t)
+	f.desiredMu.Lock()
+	f.desired = desired
+	f.desiredMu.Unlock()
+	notify(f.wake)
+	return nil
+}
+
+// divide returns the targets of each shard, whose instances are terminated by acts only.
+func (f *Fleet) divide(t Targets) map[shard.ID]*Targets {
+	all := map[shard.ID]*Targets{}
+	in := func(target string) *Targets {
+		id := shard.Of(target)
+		if all[id] == nil {
+			all[id] = &Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}}
+		}
+		return all[id]
+	}
+	for id, p := range t.Probes {
+		in(id.Target).Probes[id] = p
+	}
+	for target, u := range t.Units {
+		if external, ok := u.Driver.(restart.External); ok {
+			u.Driver = guarded{f, target, external}
+		}
+		in(target).Units[target] = u
+	}
+	return all
+}
+
+// Run follows what the Coordinator owns until ctx is done. Then it stores what has changed. Call it once,
+// and end it before the Coordinator.
+func (f *Fleet) Run(ctx context.Context) {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	parts.Go(func() { f.watch(ctx) })
+	for {
+		owned, changed := f.config.Coordinator.Owned()
+		isDone := f.reconcile(ctx, owned)
+		var again <-chan time.Time
+		if !isDone {
+			again = time.After(storeDelay)
+		}
+		select {
+		case <-changed:
+		case <-f.wake:
+		case <-again:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			f.store(last, owned)
+			return
+		}
+	}
+}
+
+// watch notes the shards whose probes have other verdicts or instances, until ctx is done.
+func (f *Fleet) watch(ctx context.Context) {
+	sub := f.config.Engine.Subscribe()
+	defer sub.Close()
+	for {
+		status, err := sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		f.desiredMu.Lock()
+		isFirst := len(f.changed) == 0
+		f.changed[shard.Of(status.ID.Target)] = true
+		f.desiredMu.Unlock()
+		if isFirst {
+			time.AfterFunc(storeDelay, func() { notify(f.wake) })
+		}
+	}
+}
+
+// reconcile makes the engine probe what is owned, and returns false if it has to be called again.
+func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	isDone = f.take(ctx, owned)
+	isDone = f.store(ctx, owned) && isDone
+	return f.release(ctx, owned) && isDone
+}
+
+// take adds the targets of shards that are owned and removes those of others. Shards whose memories
+// cannot be loaded wait.
+func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
+	f.desiredMu.Lock()
+	desired := f.desired
+	f.desiredMu.Unlock()
+	isDone = true
+	c := newChange()
+	for id := range owned {
+		now, before := desired[id], f.applied[id]
+		if now == before {
+			continue
+		}
+		memories, err := f.load(ctx, id, now, before)
+		if err != nil {
+			f.config.Logger.Warn("memories of shards cannot be loaded, trying again", "shard", id.String(), "error", err)
+			isDone = false
+			break
+		}
+		c.replace(id, before, now, memories)
+	}
+	for id, before := range f.applied {
+		if _, ok := owned[id]; !ok {
+			c.replace(id, before, nil, nil)
+		}
+	}
+	if err := f.change(c); err != nil {
+		f.config.Logger.Error("the targets of the fleet cannot be changed", "error", err)
+		return false
+	}
+	return isDone
+}
+
+// load returns the memories of a shard's probes, if it has any that the engine does not have.
+func (f *Fleet) load(ctx context.Context, id shard.ID, now, before *Targets) (map[probe.ID]engine.Memory, error) {
+	isNew := false
+	for p := range now.probes() {
+		if _, ok := before.probes()[p]; !ok {
+			isNew = true
+			break
+		}
+	}
+	if !isNew {
+		return nil, nil
+	}
+	stored, err := f.config.Coordinator.Load(ctx, id)
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	memories, err := decode(stored)
+	if err != nil { // of another release: its probes begin anew
+		f.config.Logger.Error("the memories of a shard cannot be read", "shard", id.String(), "error", err)
+	}
+	return memories, nil
+}
+
+// change makes a change of the engine and of the controller.
+func (f *Fleet) change(c *change) error {
+	if len(c.shards) == 0 {
+		return nil
+	}
+	if _, err := f.owner.Change(c.Change); err != nil {
+		return err
+	}
+	if err := f.config.Restarts.Change(c.units, c.removedUnits); err != nil {
+		return err
+	}
+	maps.Copy(f.applied, c.shards)
+	maps.DeleteFunc(f.applied, func(_ shard.ID, t *Targets) bool { return t == nil })
+	return nil
+}
+
+// store stores the memories of owned shards that have changed. While the lease is lost they wait.
+func (f *Fleet) store(ctx context.Context, owned coord.Owned) (isDone bool) {
+	f.desiredMu.Lock()
+	changed := f.changed
+	f.changed = map[shard.ID]bool{}
+	f.desiredMu.Unlock()
+	maps.DeleteFunc(changed, func(id shard.ID, _ bool) bool { return f.applied[id] == nil })
+	isDone = true
+	for id := range changed {
+		token := owned[id].Token
+		if token == 0 {
+			continue
+		}
+		if err := f.storeShard(ctx, id, token); err != nil {
+			f.config.Logger.Warn("memories of shards cannot be stored, trying again", "shard", id.String(), "error", err)
+			isDone = false
+			break
+		}
+		delete(changed, id)
+	}
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
+	maps.Copy(f.changed, changed)
+	return isDone
+}
+
+// storeShard stores the memories of a shard's probes, and deletes the records of targets that it no longer
+// has.
+func (f *Fleet) storeShard(ctx context.Context, id shard.ID, token coord.Revision) error {
+	targets := f.applied[id]
+	memories := map[probe.ID]engine.Memory{}
+	has := map[string]bool{}
+	for p := range targets.Probes {
+		has[p.Target] = true
+		if m, ok := f.config.Engine.Snapshot(p); ok {
+			memories[p] = m
+		}
+	}
+	b, err := encode(memories)
+	if err != nil {
+		return err
+	}
+	if err := f.config.Coordinator.Store(ctx, id, token, b); err != nil {
+		return err
+	}
+	return f.config.Coordinator.Forget(ctx, id, token, func(target string) bool { _, ok := targets.Units[target]; return ok || has[target] })
+}
+
+// release gives up the shards that are leaving, with the memories that they have now.
+func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
+	var leaving []shard.ID
+	for id, o := range owned {
+		if !o.Leaving {
+			continue
+		}
+		if f.applied[id] != nil {
+			if err := f.storeShard(ctx, id, o.Token); err != nil {
+				f.config.Logger.Warn("shards cannot be given up, trying again", "shard", id.String(), "error", err)
+				return false
+			}
+		}
+		leaving = append(leaving, id)
+	}
+	if len(leaving) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeDelay) // an act may last minutes
+	defer cancel()
+	slices.Sort(leaving)
+	_ = f.config.Coordinator.Release(ctx, leaving...)
+	return false // the next pass removes them
+}
+
+func (t *Targets) probes() probe.Set {
+	if t == nil {
+		return nil
+	}
+	return t.Probes
+}
+
+func notify(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// change collects what is to be changed for several shards.
+type change struct {
+	engine.Change
+	units        map[string]restart.Unit
+	removedUnits []string
+	shards       map[shard.ID]*Targets // that there are afterwards; nil: none
+}
+
+func newChange() *change {
+	return &change{
+		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}},
+		units:  map[string]restart.Unit{}, shards: map[shard.ID]*Targets{},
+	}
+}
+
+// replace replaces the targets of a shard. Memories that are none of its probes are left out.
+func (c *change) replace(id shard.ID, before, now *Targets, memories map[probe.ID]engine.Memory) {
+	c.shards[id] = now
+	if now == nil {
+		now = &Targets{}
+	}
+	if before == nil {
+		before = &Targets{}
+	}
+	for p, desired := range now.Probes {
+		c.Set[p] = desired
+		if m, ok := memories[p]; ok && m.Check(desired.Rule) == nil {
+			c.Memories[p] = m
+		}
+	}
+	for p := range before.Probes {
+		if _, kept := now.Probes[p]; !kept {
+			c.Remove = append(c.Remove, p)
+		}
+	}
+	maps.Copy(c.units, now.Units)
+	for target := range before.Units {
+		if _, kept := now.Units[target]; !kept {
+			c.removedUnits = append(c.removedUnits, target)
+		}
+	}
+}

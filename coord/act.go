@@ -72,6 +72,21 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 	return c.write(ctx, o, record{o.Instance, token, true})
 }
 
+// MayAct reports whether an act for a target could begin now: this engine owns the target's shard, and its
+// lease lasts.
+func (c *Coordinator) MayAct(target string) bool {
+	isAllowed := c.Allowed()
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return isAllowed && c.owns(shard.Of(target))
+}
+
+// owns reports whether acts may begin for a shard while the lease lasts. It needs stateMu.
+func (c *Coordinator) owns(id shard.ID) bool {
+	o := c.owned[id]
+	return o.Token != 0 && !o.Leaving && c.released[id] == 0 && !c.isEnding
+}
+
 // begin returns the token of the order's shard, if an act may begin, a context that ends before the
 // lease, and what to call after the act.
 func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ context.Context, end func(), err error) {
@@ -79,9 +94,8 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 	isAllowed := c.Allowed()
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	owned := c.owned[id]
 	switch {
-	case owned.Token == 0 || owned.Leaving || c.released[id] > 0 || c.isEnding:
+	case !c.owns(id):
 		return 0, nil, nil, ErrNotOwner
 	case !isAllowed:
 		return 0, nil, nil, ErrNotAllowed
@@ -92,7 +106,7 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 	a := &acting{done: make(chan struct{}), cancel: cancel}
 	c.acting[o.Target] = a
 	a.deadline = time.AfterFunc(c.deadline-time.Since(c.zero), func() { c.expire(a) })
-	return owned.Token, ctx, func() {
+	return c.owned[id].Token, ctx, func() {
 		c.stateMu.Lock()
 		defer c.stateMu.Unlock()
 		a.deadline.Stop()

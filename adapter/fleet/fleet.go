@@ -32,7 +32,7 @@ import (
 type Config struct {
 	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
 	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
-	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change, not its Apply
+	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Coordinator.MayAct
 	Logger      *slog.Logger        // a line when the store cannot be read or written, and when a restart is withheld; default: none
 }
 

@@ -226,11 +226,12 @@ func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *m
 	t.Helper()
 	m := &member{T: t, engine: engine.New(engine.Config{}), backend: &cutOff{Backend: b}}
 	m.failures.Store(new([]string))
-	restarts, err := restart.New(restart.Config{Engine: m.engine})
-	if err != nil {
+	var err error
+	if m.co, err = coord.New(coord.Config{Name: name, Backend: m.backend}); err != nil {
 		t.Fatal(err)
 	}
-	if m.co, err = coord.New(coord.Config{Name: name, Backend: m.backend}); err != nil {
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.co.MayAct})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts}); err != nil {
@@ -361,11 +362,14 @@ func TestAnEngineThatIsCutOffTerminatesNothing(t *testing.T) {
 		if asked, _ := w.counts("shop/web-0#0"); asked != 0 {
 			t.Errorf("it was asked %d times to terminate", asked)
 		}
+		if s, _ := one.engine.Target("shop/web-0"); s.Instance.Reason != probe.ReasonOwnership {
+			t.Errorf("its restart waits because of %q", s.Instance.Reason)
+		}
 		if s, _ := one.engine.Status(probe.ID{Target: "shop/web-0", Kind: probe.Liveness}); s.Verdict != probe.Failing {
 			t.Errorf("it is not probed: %v", s.Verdict)
 		}
 		one.backend.isCut.Store(false)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * coord.DefaultTTL)
 		if asked, ended := w.counts("shop/web-0#0"); asked != 1 || ended != 1 {
 			t.Errorf("it was asked %d times, and ended %d times", asked, ended)
 		}

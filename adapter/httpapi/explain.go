@@ -136,6 +136,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonDependency:      "It fails, and is not restarted while a target that it depends on is in trouble",
 	probe.ReasonPaused:          "It fails, and is not restarted while the target is paused",
 	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
+	probe.ReasonOwnership:       "It fails, and is not restarted before an engine of the fleet owns the target and may act",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
 	probe.ReasonEnding:          "It fails and is being terminated",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",

@@ -29,6 +29,11 @@ type Config struct {
 	Changed       func(target string)
 	BudgetChanged func()
 
+	// MayAct reports whether this engine may terminate the instance of a target because a probe fails: in a
+	// fleet, only the owner of the target may. While it may not, the restart is delayed with the reason
+	// restart.ownership, and asked for again every second. It must not block. Default: always.
+	MayAct func(target string) bool
+
 	// StoppedChanged is called when what Stopped returns may have changed. It must not block.
 	// Default: none.
 	StoppedChanged func()
@@ -80,6 +85,9 @@ func New(c Config) (*Controller, error) {
 	}
 	if c.Changed == nil {
 		c.Changed = func(string) {}
+	}
+	if c.MayAct == nil {
+		c.MayAct = func(string) bool { return true }
 	}
 	if c.StoppedChanged == nil {
 		c.StoppedChanged = func() {}

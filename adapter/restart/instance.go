@@ -177,7 +177,7 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 const healthInterval = time.Second
 
 // checkProbes asks the driver to terminate the instance when a probe fails, the engine does not
-// doubt that, nothing suppresses it (see Engine.Suppressed), its dependencies have been asked (see
+// doubt that, nothing suppresses it (see isSuppressed), its dependencies have been asked (see
 // inquiry), and back-off and budget allow it. Until they do the instance is reported as not managed, so that its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
@@ -225,10 +225,13 @@ func reasonOf(failing engine.Status) probe.Reason {
 	return cmp.Or(failing.Result.Reason, probe.ReasonRestored)
 }
 
-// isSuppressed reports whether a restart is not wanted now, or would not help: see engine.Suppressed.
-// Then it is postponed.
+// isSuppressed reports whether a restart is not wanted now, or would not help (see engine.Suppressed), or
+// is not for this engine. Then it is postponed.
 func (i *instance) isSuppressed(now time.Time, failing engine.Status) bool {
 	reason := i.control.config.Engine.Suppressed(i.target)
+	if reason == "" && !i.control.config.MayAct(i.target) {
+		reason = probe.ReasonOwnership
+	}
 	if reason != "" {
 		i.postpone(now, now.Add(healthInterval), reason, failing)
 	}

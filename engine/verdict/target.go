@@ -20,7 +20,7 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	switch in.Reason {
 	case probe.ReasonCrashLoop, probe.ReasonBackOff:
 		return probe.StateCrashLooping, true
-	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency, probe.ReasonPaused, probe.ReasonMaintenance:
+	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency, probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonOwnership:
 		return probe.StateRestartBlocked, true
 	}
 	return probe.StateReady, true

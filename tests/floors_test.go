@@ -79,6 +79,7 @@ var rules = []rule{
 	{path: "adapter/restart", floor: 4, group: "restart"},
 	{path: "adapter/restart/process/internal/guard", floor: 4, group: "restart"},
 	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
+	{path: "adapter/fleet", floor: 4, group: "restart", order: 2},
 	{path: "adapter/gateway", floor: 4, group: "gateway"},
 	{path: "adapter/gateway/...", floor: 4, group: "gateway", order: 1},
 	{path: "adapter/notify", floor: 4, group: "notify"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +134,8 @@ type harness struct {
 	stop    context.CancelFunc
 	ended   chan error
 	log     *testsync.Buffer
+
+	isOthers atomic.Bool // another engine owns the targets
 }
 
 // inBubble runs a test in a synctest bubble, and stops engine and controller after
@@ -157,7 +160,10 @@ func inBubble(t *testing.T, budget restart.Budget, test func(h *harness)) {
 func newHarness(t *testing.T, budget restart.Budget) *harness {
 	h := &harness{T: t, engine: engine.New(engine.Config{}), ended: make(chan error, 1), log: new(testsync.Buffer)}
 	var err error
-	h.control, err = restart.New(restart.Config{Engine: h.engine, Budget: budget, Logger: slog.New(slog.NewTextHandler(h.log, nil))})
+	h.control, err = restart.New(restart.Config{
+		Engine: h.engine, Budget: budget, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
+		MayAct: func(string) bool { return !h.isOthers.Load() },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

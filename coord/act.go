@@ -39,9 +39,9 @@ type record struct {
 // Act calls do for an order, if this engine owns the target's shard and its lease lasts. The order is
 // recorded before and after that. If it is recorded as done, the error is ErrDone, and do is not called.
 //
-// The context of do ends before the lease does, and lasts while it is kept alive. After an error, or if the engine ends before the second
-// record, this engine or the next owner calls do again with the same order: do must do nothing for an
-// instance for which it was done.
+// The context of do ends before the lease does, and lasts while it is kept alive. After an error, or if
+// the engine ends before the second record, this engine or the next owner calls do again with the same
+// order: do must do nothing for an instance for which it was done.
 //
 // ErrNotOwner, ErrNotAllowed and ErrBusy say that do was not called now.
 func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context) error) error {

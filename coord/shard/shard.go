@@ -42,7 +42,7 @@ func Assign(members []string) *[Count]string {
 	for id := range assigned {
 		best, bestScore := -1, uint64(0)
 		for i, h := range hashes {
-			if score := mix(h ^ mix(uint64(id))); room[i] > 0 && (best < 0 || score > bestScore) {
+			if score := ID(id).score(h); room[i] > 0 && (best < 0 || score > bestScore) {
 				best, bestScore = i, score
 			}
 		}
@@ -59,6 +59,13 @@ func Room(members int) int {
 	}
 	return (Count*105 + members*100 - 1) / (members * 100)
 }
+
+// Score returns how much a member is preferred for a shard, in rendezvous hashing: for each shard, the
+// scores of members are as if drawn at random. Without a bound on loads, Assign would assign a shard to the
+// member with the highest one.
+func (id ID) Score(member string) uint64 { return id.score(fnv(member)) }
+
+func (id ID) score(member uint64) uint64 { return mix(member ^ mix(uint64(id))) }
 
 // fnv is FNV-1a of a text.
 func fnv(text string) uint64 {

@@ -1,0 +1,81 @@
+// Package quorum decides from which engines a target is probed together, and what their verdicts add up to.
+// It has pure functions only: no clock and no I/O.
+//
+// An engine from which a target is probed is a vantage of it. What a vantage says is a vote. Votes that are
+// stale or doubtful do not count; fewer than a minimum decide nothing, so that the last joint verdict stands.
+//
+//	rule.go    Rule: how many vantages, and how many of them must fail
+//	decide.go  Decide: from votes to a joint verdict, and whether they agree
+//	choose.go  Choose: the vantages of a shard's targets
+package quorum
+
+import (
+	"cmp"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Rule says from how many engines a target is probed, and what their votes add up to. Engines of one fleet
+// have the same.
+type Rule struct {
+	Vantages int    // how many engines probe the target, from 2 to MaxVantages; default: DefaultVantages
+	Fail     Fail   // how many of the votes that count must be failing for the joint verdict; default: FailMajority
+	Spread   Spread // how engines are chosen; default: SpreadZone
+	Min      int    // how many votes must count for a decision, from 1 to Vantages; default: more than half of Vantages
+}
+
+// The default and the bound of Rule.Vantages. Three are the fewest of which two can outvote one.
+const (
+	DefaultVantages = 3
+	MaxVantages     = 15
+)
+
+// Fail says how many of the votes that count must be failing for the joint verdict to be failing.
+type Fail string
+
+// How many votes must be failing.
+const (
+	FailMajority Fail = "majority" // more than half; while it is exactly half, the last joint verdict stands
+	FailAny      Fail = "any"      // one
+	FailAll      Fail = "all"      // each
+)
+
+// Spread says how the engines are chosen that probe a target.
+type Spread string
+
+// The ways to choose engines.
+const (
+	SpreadZone Spread = "zone" // from as many zones as possible, and as evenly as possible
+	SpreadNone Spread = "none" // whatever their zones are
+)
+
+// WithDefaults returns the rule with its defaults set.
+func (r Rule) WithDefaults() Rule {
+	r.Vantages = cmp.Or(r.Vantages, DefaultVantages)
+	r.Fail = cmp.Or(r.Fail, FailMajority)
+	r.Spread = cmp.Or(r.Spread, SpreadZone)
+	r.Min = cmp.Or(r.Min, r.Vantages/2+1)
+	return r
+}
+
+// Check returns what is wrong with a rule whose defaults are set: probe.FieldErrors, or nil.
+func (r Rule) Check() error {
+	var wrong probe.FieldErrors
+	if r.Vantages < 2 || r.Vantages > MaxVantages {
+		wrong.Add("vantages", "is %d; it must be from 2 to %d", r.Vantages, MaxVantages)
+	}
+	switch r.Fail {
+	case FailMajority, FailAny, FailAll:
+	default:
+		wrong.Add("fail", "is %.20q; it must be one of majority, any, all", string(r.Fail))
+	}
+	switch r.Spread {
+	case SpreadZone, SpreadNone:
+	default:
+		wrong.Add("spread", "is %.20q; it must be one of zone, none", string(r.Spread))
+	}
+	if r.Min < 1 || r.Min > r.Vantages {
+		wrong.Add("min", "is %d; it must be from 1 to vantages, which is %d", r.Min, r.Vantages)
+	}
+	return wrong.Err()
+}

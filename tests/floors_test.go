@@ -60,6 +60,7 @@ var rules = []rule{
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "internal/listener", floor: 1, group: "network", order: 2},
 	{path: "wasmhost/internal/binary", floor: 1},
+	{path: "coord/doubt", floor: 1},
 	{path: "coord/shard", floor: 1, group: "quorum"},
 	{path: "coord/quorum", floor: 1, group: "quorum", order: 1},
 	{path: "engine", floor: 2},
@@ -156,7 +157,7 @@ var thirdParty = []struct {
 }
 
 // pure lists the packages without clock, I/O, and concurrency.
-var pure = []string{"coord/quorum", "coord/shard", "engine/verdict", "engine/internal/..."}
+var pure = []string{"coord/doubt", "coord/quorum", "coord/shard", "engine/verdict", "engine/internal/..."}
 
 // locking lists the pure packages that may import sync for a lock of their own.
 var locking = []string{"engine/internal/health"}

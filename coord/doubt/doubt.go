@@ -1,0 +1,126 @@
+// Package doubt decides whether an engine of a fleet doubts its own verdicts. It has pure functions only: no
+// clock and no I/O.
+//
+// An engine that doubts marks its votes as doubtful (package quorum), so that they do not count, and it does
+// not act on targets. It doubts if it is not well itself, and if many of its targets fail at once while the
+// targets of others do not: then it is likelier that the fault is with its machine, its network or its
+// configuration than with the targets.
+package doubt
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Rule says when an engine doubts. The zero fields have defaults.
+type Rule struct {
+	Share    probe.Share   // which part of an engine's targets must turn to failing within Window; default: DefaultShare
+	Recovery time.Duration // how long the engine still does not act once the cause is gone; default: DefaultRecovery
+}
+
+// The defaults of a Rule.
+const (
+	// DefaultShare is that of Netflix' Eureka, which removes no instances while it lacks more than 15 % of
+	// the renewals that it expects (renewalPercentThreshold). It is low, since what others see must differ
+	// besides.
+	DefaultShare probe.Share = 0.15
+
+	// DefaultRecovery is the default period of probes: each is attempted once more in that time.
+	DefaultRecovery = 10 * time.Second
+)
+
+// Window is the time within which verdicts turn to failing at once. A target that goes down is found to fail
+// within half of it by a probe with the default period and threshold.
+const Window = time.Minute
+
+const (
+	// minFailing is how many targets must fail at once. Fewer may well do so together. It is as many as
+	// must lack an answer for an engine to count as isolated.
+	minFailing = 10
+
+	// minExpected is how many targets would have to fail for others, if they saw the same as this engine.
+	// If others have as many targets drawn at random, and the fault is with the targets, then a quarter of
+	// that or fewer fail by chance in 1.4 % of cases.
+	minExpected = 8
+
+	// An engine begins to doubt if others see fewer failing targets than one of so many that are expected,
+	// and ends if they see one of so many. Between these it goes on as it is.
+	beginsBelow = 4
+	endsFrom    = 2
+)
+
+// Sample is a number of targets, and how many of them fail. Targets of which nothing is known do not count.
+type Sample struct{ Targets, Failing int }
+
+// Observation is what an engine knows of itself and of others at a time.
+type Observation struct {
+	Unwell bool   // the engine is degraded or isolated: see engine.Health
+	Own    Sample // the targets that this engine probes
+	New    int    // how many of those that fail have turned to failing within Window
+
+	// Others is what the engines say that do not doubt themselves: about the same targets, or about their
+	// own, since shards are drawn at random.
+	Others Sample
+}
+
+// State is what an engine makes of its observations. It is a comparable value. The zero State is that of an
+// engine that has observed nothing, and does not act yet.
+type State struct {
+	Alone    bool // it alone sees many targets fail
+	Doubtful bool // its votes do not count
+	MayAct   bool // it may act on its targets
+
+	UnwellAt time.Time // when it was observed to be unwell last; zero: never
+	AloneAt  time.Time // when Alone was true last; zero: never
+}
+
+// Step returns the state after an observation. Observations should be made every second, and at times that
+// do not go back.
+func Step(r Rule, s State, o Observation, now time.Time) State {
+	r.Share, r.Recovery = cmp.Or(r.Share, DefaultShare), cmp.Or(r.Recovery, DefaultRecovery)
+	if s.Alone {
+		s.Alone = !endsAlone(r, o)
+	} else {
+		s.Alone = beginsAlone(r, o)
+	}
+	if o.Unwell {
+		s.UnwellAt = now
+	}
+	if s.Alone {
+		s.AloneAt = now
+	}
+	wasUnwell := isWithin(r.Recovery, s.UnwellAt, now) // its verdicts may still be from then
+	s.Doubtful = s.Alone || wasUnwell
+	s.MayAct = !s.Doubtful && !isWithin(r.Recovery, s.AloneAt, now)
+	return s
+}
+
+func isWithin(d time.Duration, at, now time.Time) bool { return !at.IsZero() && now.Sub(at) < d }
+
+// beginsAlone reports whether so many targets have failed at once, and so few of others do, that the engine
+// doubts.
+func beginsAlone(r Rule, o Observation) bool {
+	if o.New < minFailing || float64(o.New) < float64(r.Share)*float64(o.Own.Targets) {
+		return false
+	}
+	expected := expectedOf(o.New, o)
+	return expected >= minExpected && float64(o.Others.Failing)*beginsBelow <= expected
+}
+
+// endsAlone reports whether others see about the same, too few of others are left to tell, or too few
+// targets fail. That they have failed for longer than Window ends nothing.
+func endsAlone(r Rule, o Observation) bool {
+	if o.Own.Failing < minFailing/2 || float64(o.Own.Failing) < float64(r.Share)/2*float64(o.Own.Targets) {
+		return true
+	}
+	expected := expectedOf(o.Own.Failing, o)
+	return expected < minExpected/2 || float64(o.Others.Failing)*endsFrom >= expected
+}
+
+// expectedOf returns how many of others' targets would fail if as many of them did as so many of the
+// engine's own.
+func expectedOf(failing int, o Observation) float64 {
+	return float64(failing) / float64(max(o.Own.Targets, 1)) * float64(o.Others.Targets)
+}

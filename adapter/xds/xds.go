@@ -56,8 +56,9 @@ type Config struct {
 	// TLS.
 	TLS *tls.Config
 
-	// Retries is how many times clients of gRPC send a call again that ends with UNAVAILABLE, 0
-	// to MaxRetries. Default 0: not every call may be made twice.
+	// Retries is how many times clients of gRPC send a call again that ends with UNAVAILABLE
+	// before the headers of its response have arrived, 0 to MaxRetries. Default 0: not every call
+	// may be made twice.
 	Retries int
 
 	// DegradedStatus says that degraded members have the status DEGRADED: Envoy sends them

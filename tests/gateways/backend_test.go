@@ -40,6 +40,7 @@ type server struct {
 	lastRequest atomic.Int64 // when one began, in nanoseconds
 	terminating chan struct{}
 	noneIsSlow  chan struct{} // closed by set
+	callsAreCut atomic.Bool   // answers to calls begin, and end with the backend
 
 	heldMu sync.Mutex    // guards held
 	held   chan struct{} // closed when readiness probes get answers again; nil if they do
@@ -103,13 +104,21 @@ func (s *server) begin() (end func()) {
 // callPath is the path of the calls of gRPC that the lab makes.
 const callPath = "/grpc.health.v1.Health/Check"
 
-// answerCall answers a call with an empty message, and with its name as metadata.
+// answerCall answers a call with an empty message, and with its name as metadata. It only begins
+// with that while calls are cut.
 func (s *server) answerCall(w http.ResponseWriter, r *http.Request) {
 	defer s.begin()()
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "application/grpc")
 	w.Header().Set("Trailer", "Grpc-Status")
 	w.Header().Set("Backend", s.name)
+	if s.callsAreCut.Load() {
+		_ = http.NewResponseController(w).Flush()
+		s.slow.Add(1)
+		defer s.slow.Add(-1)
+		<-r.Context().Done()
+		return
+	}
 	_, _ = w.Write(make([]byte, 5)) // not compressed, of no bytes
 	w.Header().Set("Grpc-Status", "0")
 }
@@ -154,7 +163,8 @@ func (s *server) wait(ctx context.Context) {
 }
 
 // set changes how the backend answers: ready and live are the statuses that probes get, which
-// wait for their answers if held is true, and not if it is false; slow=end ends slow answers.
+// wait for their answers if held is true, and not if it is false; slow=end ends slow answers;
+// calls=cut lets calls get the beginning of an answer alone.
 func (s *server) set(_ http.ResponseWriter, r *http.Request) {
 	for name, status := range map[string]*atomic.Int64{"ready": &s.ready, "live": &s.live} {
 		if n, err := strconv.Atoi(r.FormValue(name)); err == nil {
@@ -163,6 +173,9 @@ func (s *server) set(_ http.ResponseWriter, r *http.Request) {
 	}
 	if r.FormValue("slow") == "end" {
 		close(s.noneIsSlow)
+	}
+	if r.FormValue("calls") == "cut" {
+		s.callsAreCut.Store(true)
 	}
 	s.heldMu.Lock()
 	defer s.heldMu.Unlock()

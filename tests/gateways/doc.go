@@ -13,7 +13,7 @@
 //	clients_test.go   clients of service discovery
 //	load_test.go      requests at a steady rate
 //	wire_test.go      what a gateway sends to backends, seen on the network
-//	events_test.go    seven events, and the table
+//	events_test.go    seven events, the table, and answers that are cut
 //	away_test.go      Sonde is away, and knows nothing yet
 //	rotation_test.go  panic, shares, drain, and a new HAProxy
 //	files_test.go     nftables, keepalived, and a file of hosts

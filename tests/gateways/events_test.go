@@ -99,6 +99,27 @@ func TestNoRequestFails(t *testing.T) {
 	}
 }
 
+// A call that has got the headers of its response when its backend is killed does not fail. gRPC
+// itself repeats no such call.
+func TestNoCallFailsWhoseAnswerHasBegun(t *testing.T) {
+	parallel(t)
+	const begun = 5 // calls, at least
+	for _, g := range played(func(g kind) bool { return g.calls }) {
+		t.Run(g.name, func(t *testing.T) {
+			parallel(t)
+			play(t, g, g.engine().build(t), nil, func(s *scene) {
+				b, mark := s.backends[1], s.mark()
+				b.set("calls=cut")
+				until(t, "calls whose answers have begun", func() bool { return b.number("slow") >= begun })
+				b.kill()
+				s.verdict(mark, b, probe.Failing)
+				s.load.pass(t, shortRequests)
+				s.whole("a backend is killed that has begun answers")
+			})
+		})
+	}
+}
+
 // measure plays the events with a gateway, as a test of its own. It returns nil without a result.
 func measure(t *testing.T, g kind, name string) (r *row) {
 	t.Run(name, func(t *testing.T) {

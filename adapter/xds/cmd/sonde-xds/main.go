@@ -65,7 +65,7 @@ func run(ctx context.Context, words []string, out io.Writer) int {
 	flags.StringVar(&a.cert, "cert", "", "`file` with the certificate of the listener")
 	flags.StringVar(&a.key, "key", "", "`file` with its key")
 	flags.StringVar(&a.clientCA, "client-ca", "", "`file` with the certificates that sign those of clients, which need one then")
-	flags.IntVar(&a.retries, "retries", 0, "how many times clients of gRPC send a call again that ends with UNAVAILABLE")
+	flags.IntVar(&a.retries, "retries", 0, "how many times clients of gRPC send a call again that ends with UNAVAILABLE before the headers of its response have arrived")
 	flags.BoolVar(&a.degradedStatus, "degraded-status", false, "degraded members have the status DEGRADED, which clients of gRPC do not use")
 	switch err := flags.Parse(words); {
 	case errors.Is(err, flag.ErrHelp):

@@ -20,21 +20,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
-	"google.golang.org/grpc/status"
 	_ "google.golang.org/grpc/xds" // the scheme xds
 )
 
-// How a call is made: gRPC itself has no limit for a single try, and a server that hangs does not
-// answer.
-const (
-	tryTimeout = 2 * time.Second
-	maxTries   = 3
-)
+// watchPause is the time from the end of a stream of statuses to the next one.
+const watchPause = 20 * time.Millisecond
 
 func main() {
 	log.SetFlags(0)
@@ -56,7 +50,7 @@ func main() {
 // serveCalls makes calls for requests at a socket. The environment variable GRPC_XDS_BOOTSTRAP
 // names the file that says where xds:///web is.
 func serveCalls(socket string) error {
-	conn, err := grpc.NewClient("xds:///web", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStatsHandler(attemptCounter{}))
+	conn, err := dial("xds:///web", grpc.WithUnaryInterceptor(retryUnanswered))
 	if err != nil {
 		return err
 	}
@@ -75,22 +69,19 @@ func serveCalls(socket string) error {
 	}))
 }
 
-// call makes a call, again if it gets no answer in time. It returns who has answered, and how
-// often the call was sent: gRPC itself repeats some.
+// dial returns a connection whose attempts are counted.
+func dial(target string, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStatsHandler(attemptCounter{}))...)
+}
+
+// call makes a call. It returns who has answered, and how often the call was sent: gRPC repeats
+// some, and retryUnanswered others.
 func call(ctx context.Context, conn *grpc.ClientConn) (by string, attempts int64, err error) {
 	var count atomic.Int64
+	var header metadata.MD
 	ctx = context.WithValue(ctx, attemptCounter{}, &count)
-	for range maxTries {
-		var header metadata.MD
-		try, cancel := context.WithTimeout(ctx, tryTimeout)
-		_, err = healthv1.NewHealthClient(conn).Check(try, &healthv1.HealthCheckRequest{}, grpc.Header(&header))
-		cancel()
-		if err == nil {
-			by = header.Get("backend")[0]
-		}
-		if status.Code(err) != codes.DeadlineExceeded {
-			break
-		}
+	if _, err = healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{}, grpc.Header(&header)); err == nil {
+		by = header.Get("backend")[0]
 	}
 	return by, count.Load(), err
 }
@@ -125,7 +116,7 @@ func followHealth(address string, services []string) error {
 	var following sync.WaitGroup
 	for _, service := range services {
 		following.Go(func() {
-			for ; ; time.Sleep(tryTimeout / 100) {
+			for ; ; time.Sleep(watchPause) {
 				stream, err := healthv1.NewHealthClient(conn).Watch(context.Background(), &healthv1.HealthCheckRequest{Service: service}, grpc.WaitForReady(true))
 				for err == nil {
 					var answer *healthv1.HealthCheckResponse

@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"math"
+
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
@@ -60,6 +62,9 @@ func newCluster(name string) *clusterv3.Cluster {
 		EdsClusterConfig:     &clusterv3.Cluster_EdsClusterConfig{EdsConfig: overADS},
 		LbPolicy:             clusterv3.Cluster_ROUND_ROBIN,
 		CommonLbConfig:       &clusterv3.Cluster_CommonLbConfig{HealthyPanicThreshold: &typev3.Percent{}}, // the group decides
+		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{
+			{MaxRequests: wrapperspb.UInt32(math.MaxUint32)}, // by default a client fails calls while 1,024 are under way
+		}},
 	}
 }
 

@@ -87,6 +87,27 @@ func (c *calls) drain(t *testing.T, s *gatewaytest.Scene) {
 	}
 }
 
+// The default of xDS is that a client fails calls while 1,024 others are under way.
+func TestClientsOfGRPCHaveNoLimitOfCalls(t *testing.T) {
+	const calls = 1024 + 100
+	b := newBackends(t, "a", "b")
+	s := gatewaytest.New(t, rule, b.addresses)
+	address, _ := serve(s, xds.Config{})
+	c := newCalls(t, address, b)
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success})
+	c.reach(t, "a", "b")
+	for n := range calls {
+		stream, err := healthv1.NewHealthClient(c.conn).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+		if err == nil {
+			_, err = stream.Recv() // and the call goes on
+		}
+		if err != nil {
+			t.Fatalf("with %d calls under way the next one fails: %v", n, err)
+		}
+	}
+	c.whole(t)
+}
+
 // Without panic calls fail when all members are down; with it none does.
 func TestPanicUsesAllMembers(t *testing.T) {
 	b := newBackends(t, "a", "b")

@@ -143,6 +143,9 @@ func TestTheRecommendedConfigurationIsValid(t *testing.T) {
 	if web.CommonLbConfig.GetHealthyPanicThreshold() == nil || web.CommonLbConfig.HealthyPanicThreshold.Value != 0 || web.OutlierDetection != nil || web.HealthChecks != nil {
 		t.Errorf("the cluster is %v", web)
 	}
+	if limits := web.GetCircuitBreakers().GetThresholds(); len(limits) != 1 || limits[0].GetMaxRetries().GetValue() < 1000 {
+		t.Errorf("the circuit breakers are %v: by default Envoy has 3 retries under way, and fails further requests", limits)
+	}
 	if source.ApiType != corev3.ApiConfigSource_REST || source.ClusterNames[0] != sonde.Name || source.RequestTimeout.AsDuration() <= 30*time.Second {
 		t.Errorf("the source of the endpoints is %v, and waits for 30s", source)
 	}

@@ -45,9 +45,9 @@ func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
 	}
 	own.probes += p.counts.Added - p.counts.Removed
 	p.retain()
-	for rest, d := p.changes, p.dependencies; len(rest) > 0 || d != nil; d = nil {
+	for rest, targets := p.changes, p.targets; len(rest) > 0 || targets != nil; targets = nil {
 		n := chunkOf(rest)
-		e.scheduler.apply(rest[:n], d)
+		e.scheduler.apply(rest[:n], targets)
 		rest = rest[n:]
 	}
 	p.release()
@@ -68,12 +68,15 @@ func chunkOf(changes []change) int {
 }
 
 // apply makes changes, which are sorted, and reconciles each target when all its
-// probes have changed. It sets the dependencies, unless they are nil. It locks mu.
-func (sc *scheduler) apply(changes []change, d *dependencies) {
+// probes have changed. It changes the settings of targets, unless they are nil. It locks mu.
+func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 	sc.mu.Lock()
 	defer sc.unlock()
-	if d != nil {
-		sc.setDependencies(*d)
+	if targets != nil && targets.dependencies != nil {
+		sc.setDependencies(*targets.dependencies)
+	}
+	if targets != nil && targets.dampings != nil {
+		sc.setDampings(targets.dampings, targets.penalties)
 	}
 	for i, c := range changes {
 		switch c.action {

@@ -32,6 +32,13 @@ type Change struct {
 	// Dependencies are all dependencies of targets, as for SetDependencies: the probes are never seen
 	// with others. Default: nil, those that there are.
 	Dependencies map[string][]string
+
+	// Dampings say which targets are damped when they flap, all of them, as for SetDampings. Default:
+	// nil, those that there are.
+	Dampings map[string]probe.Damping
+
+	// Penalties are those with which targets of Dampings go on that have none: see Engine.Penalty.
+	Penalties map[string]verdict.Penalty
 }
 
 // Change makes a change: all of it or, if it returns an error, which names the

@@ -31,6 +31,7 @@
 //	idle.go         the instances of targets that have lost their probes
 //	states.go       the states of the targets, and which are in trouble
 //	depend.go       which targets depend on others
+//	damping.go      SetDampings: which targets are damped, since they flap
 //	pause.go        Pause: which targets nothing is to be done about
 //	slot.go         one probe: its published status and its attempt in flight
 //	scheduler.go    what is due, and what follows from events: status, subscribers, log
@@ -131,6 +132,10 @@ type Config struct {
 	// HistoryChanged is called when a target has another Transition (see Engine.History). It
 	// must not block, and must be safe for concurrent use by multiple goroutines. Default: none.
 	HistoryChanged func(target string)
+
+	// PenaltyChanged is called when Engine.Penalty of a target is another one, apart from its decay. It
+	// is called as HistoryChanged is.
+	PenaltyChanged func(target string)
 
 	// OutcomesChanged is called when Engine.Outcomes of a target has another run, or a run that has
 	// become twice as long: often enough to write them to a disk. It is called as HistoryChanged is.

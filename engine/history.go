@@ -21,7 +21,7 @@ const (
 )
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its
-// attempts could not be made or can again; the target was ejected or paused, or no longer is; or an
+// attempts could not be made or can again; the target was ejected, damped or paused, or no longer is; or an
 // instance has started or ended, or changed in a way that the state of the target shows. It can be
 // written as JSON.
 type Transition struct {
@@ -44,6 +44,9 @@ type Transition struct {
 
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
+
+	Damped   bool `json:"damped,omitempty"`   // the target is damped, since it has flapped: see Engine.SetDampings
+	Undamped bool `json:"undamped,omitempty"` // it is no longer
 
 	Paused   bool `json:"paused,omitempty"`   // the target was paused: see Engine.Pause
 	Unpaused bool `json:"unpaused,omitempty"` // that has ended

@@ -113,6 +113,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	now := sc.clock.now()
 	sc.monitor.Await(now, now)
 	sc.endEjections(now)
+	sc.decayPenalties(now)
 	if line := sc.unreported.check(sc.registry, now); line != nil {
 		sc.lines = append(sc.lines, line)
 	}

@@ -31,8 +31,9 @@ func (e *Engine) Unpause(target string) { e.scheduler.setPause(target, nil) }
 
 // Suppressed returns why nothing is to be done about a target now, whatever its probes find out: it
 // is not to be restarted because a probe fails, and nobody is to be notified of its transitions. The
-// reason is probe.ReasonPaused, probe.ReasonMaintenance, or probe.ReasonDependency if the target
-// depends on another one that is in trouble; it is "" if nothing is suppressed. Whoever acts on
+// reason is probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonDependency if the target
+// depends on another one that is in trouble, or probe.ReasonDamped if its state is probe.StateDamped; it is
+// "" if nothing is suppressed. Whoever acts on
 // verdicts asks here right before each act, and again a little later if that was suppressed.
 // Several goroutines may call it at once.
 func (e *Engine) Suppressed(target string) probe.Reason {
@@ -41,6 +42,9 @@ func (e *Engine) Suppressed(target string) probe.Reason {
 	}
 	if e.TroubledDependency(target) != "" {
 		return probe.ReasonDependency
+	}
+	if t, _ := e.registry.target(target); t != nil && t.currentState() == probe.StateDamped {
+		return probe.ReasonDamped
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -33,7 +34,7 @@ type plan struct {
 	owner    *owner // whose probes change
 	memories map[probe.ID]Memory
 
-	dependencies *dependencies // the new ones; nil if they stay as they are
+	targets *targetSettings // the new ones; nil if they stay as they are
 
 	changes []change
 	counts  Changes
@@ -66,12 +67,8 @@ func (p *plan) change(c *Change) error {
 		return err
 	}
 	p.memories = c.Memories
-	if c.Dependencies != nil {
-		d := newDependencies(c.Dependencies)
-		if err := d.check(); err != nil {
-			return err
-		}
-		p.dependencies = &d
+	if err := p.changeTargets(c); err != nil {
+		return err
 	}
 	if err := p.compareSet(c.Set); err != nil {
 		return err
@@ -81,6 +78,32 @@ func (p *plan) change(c *Change) error {
 	}
 	p.removeUnwanted(c.Set)
 	return nil
+}
+
+// targetSettings are what a change says about targets, apart from their probes.
+type targetSettings struct {
+	dependencies *dependencies            // nil if they stay as they are
+	dampings     map[string]probe.Damping // likewise
+	penalties    map[string]verdict.Penalty
+}
+
+// changeTargets plans what a change says about targets, apart from their probes.
+func (p *plan) changeTargets(c *Change) (err error) {
+	if c.Dependencies == nil && c.Dampings == nil {
+		return nil
+	}
+	p.targets = &targetSettings{penalties: c.Penalties}
+	if c.Dependencies != nil {
+		d := newDependencies(c.Dependencies)
+		if err := d.check(); err != nil {
+			return err
+		}
+		p.targets.dependencies = &d
+	}
+	if c.Dampings != nil {
+		p.targets.dampings, err = checkedDampings(c.Dampings)
+	}
+	return err
 }
 
 // wish is one desired probe, and its slot if it exists already.

@@ -47,6 +47,7 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	t.fill(&st, slots, &e.scheduler.clock)
 	st.Labels = e.registry.labelsOf(t, slots)
 	st.explain(e.registry.troubledDependency(t))
+	st.damp(e.registry.dampingOf(name), &e.scheduler.clock)
 	st.pause(e.registry.pauseOf(name))
 	if since := e.registry.stateSince(t); since != 0 && dates(st.State) {
 		st.Since = e.scheduler.clock.time(since)

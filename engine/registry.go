@@ -15,14 +15,15 @@ import (
 
 // registry finds targets and their probes by name.
 type registry struct {
-	mu      sync.RWMutex // guards all below, and target.slots
-	targets map[string]*target
-	byName  index // the same targets
-	probes  int   // how many there are
-	idle    idleInstances
-	states  targetStates
-	labels  map[string]map[string]string // by name, of targets without probes: see Engine.Label
-	pauses  map[string]*Pause            // by name, of targets that may not exist yet; nil while there are none
+	mu       sync.RWMutex // guards all below, and target.slots
+	targets  map[string]*target
+	byName   index // the same targets
+	probes   int   // how many there are
+	idle     idleInstances
+	states   targetStates
+	labels   map[string]map[string]string // by name, of targets without probes: see Engine.Label
+	dampings map[string]*damping          // by name, of targets that may not exist yet; nil while there are none
+	pauses   map[string]*Pause            // by name, of targets that may not exist yet; nil while there are none
 }
 
 // target is a target that has probes, or an instance that a driver has reported.

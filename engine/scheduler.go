@@ -48,12 +48,16 @@ type scheduler struct {
 	hosts        map[*slot]string // that handlers connect to, other than their targets' addresses: see setHost
 	unreported   unreportedTargets
 	ejections    timeline.Timeline // when they end at the latest, by key of the schedule
+	penalties    penalties
 	firsts       firstVerdicts
 	dependencies dependencies
 	pasts        []string // targets whose history has changed, to be told by unlock
 
 	history        history
 	historyChanged func(target string) // nil: no one follows histories
+
+	flapped        []string            // targets whose penalties have changed, to be told by unlock
+	penaltyChanged func(target string) // nil: no one follows penalties
 
 	outcomesSize    int                 // bytes of the outcomes of all probes
 	recorded        []string            // targets of whose probes outcomes were recorded, to be told by unlock
@@ -86,6 +90,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		closers:    closers{handlers: map[io.Closer]*closable{}},
 
 		historyChanged:  c.HistoryChanged,
+		penaltyChanged:  c.PenaltyChanged,
 		outcomesChanged: c.OutcomesChanged,
 		redact:          c.Redact,
 	}
@@ -109,13 +114,17 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 }
 
 // unlock unlocks mu. Then it closes the handlers that were released while it was held, writes
-// the log lines of what happened, and tells whose history or outcomes have changed: all may block.
+// the log lines of what happened, and tells whose history, penalty or outcomes have changed: all may
+// block.
 func (sc *scheduler) unlock() {
-	lines, unused, pasts, recorded := sc.lines, sc.closers.unused, sc.pasts, sc.recorded
-	sc.lines, sc.closers.unused, sc.pasts, sc.recorded = nil, nil, nil, nil
+	lines, unused, pasts, flapped, recorded := sc.lines, sc.closers.unused, sc.pasts, sc.flapped, sc.recorded
+	sc.lines, sc.closers.unused, sc.pasts, sc.flapped, sc.recorded = nil, nil, nil, nil, nil
 	sc.mu.Unlock()
 	for _, target := range pasts {
 		sc.historyChanged(target)
+	}
+	for _, target := range flapped {
+		sc.penaltyChanged(target)
 	}
 	for _, target := range recorded {
 		sc.outcomesChanged(target)
@@ -341,7 +350,7 @@ func (sc *scheduler) wakeIfEarlier() {
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := min(sc.unreported.next(), sc.firsts.next(), sc.isolation.next(), sc.nextEjection())
+	due := min(sc.unreported.next(), sc.firsts.next(), sc.isolation.next(), sc.nextEjection(), sc.penalties.next())
 	if at, ok := sc.schedule.First(); ok {
 		due = min(due, at)
 	}

@@ -39,9 +39,11 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 	}
 }
 
-// dates reports whether it is kept since when a target is in a state: one of trouble, unreachable or
-// paused. Since when it is in another one follows from its instance and its probes.
-func dates(s probe.TargetState) bool { return verdict.ExplainsDependents(s) || s == probe.StatePaused }
+// dates reports whether it is kept since when a target is in a state: one of trouble, unreachable,
+// damped or paused. Since when it is in another one follows from its instance and its probes.
+func dates(s probe.TargetState) bool {
+	return verdict.ExplainsDependents(s) || s == probe.StateDamped || s == probe.StatePaused
+}
 
 // remove forgets a target.
 func (s *targetStates) remove(t *target) {
@@ -113,12 +115,20 @@ func (sc *scheduler) updateState(t *target) {
 	state, on := sc.stateAmongDependencies(t, state)
 	sum.state, sum.decided, sum.explains = state, sum.ready || t.isDecided(slots), verdict.ExplainsDependents(state)
 	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
-	if sc.registry.pauseOf(t.name) != nil {
-		sum.state, sum.gateway = verdict.OfPaused(state), verdict.GatewayStateOfPaused(in.phase, sum.gateway)
+	isPaused := sc.registry.pauseOf(t.name) != nil
+	begins := !isPaused && sc.countFlap(t, slots, state, &sum)
+	if sc.registry.isDamped(t.name) {
+		sum.state, sum.gateway = verdict.OfDamped(state), verdict.GatewayStateOfDamped(sum.gateway)
+	}
+	if isPaused {
+		sum.state, sum.gateway = verdict.OfPaused(sum.state), verdict.GatewayStateOfPaused(in.phase, sum.gateway)
 	}
 	isExplained := sc.registry.setTroubledDependency(t, on)
 	if sc.registry.setSummary(t, sum, sc.clock.now()) || isExplained {
 		sc.notifyTarget(t.name, probeChanged)
+	}
+	if begins {
+		sc.recordDamping(t)
 	}
 	if explained != sum.explains {
 		sc.updateDependents(t.name)

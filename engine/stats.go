@@ -23,6 +23,9 @@ type Stats struct {
 	Dropped   uint64         // results about an earlier instance or a replaced probe
 	Ejected   int            // targets that are ejected: see Engine.Observe
 	Ejections uint64         // of targets, by what gateways have observed
+	Flaps     uint64         // of targets that are to be damped: see Engine.SetDampings
+	Damped    int            // targets that are damped
+	Dampings  uint64         // how often a target was damped
 	Health    Health         // whether the engine itself is well
 }
 
@@ -59,7 +62,7 @@ func (e *Engine) Stats() Stats {
 	st := Stats{
 		Lateness: c.lateness.copy(), Probes: probes, InFlight: s.InFlight(), Queued: s.Queued(),
 		Overrun: s.Overrun, Late: s.Late, Shed: s.Shed, Busy: c.busy, Panics: c.panics, Dropped: c.dropped,
-		Ejected: ejected, Ejections: c.ejections, Health: h,
+		Ejected: ejected, Ejections: c.ejections, Flaps: c.flaps, Damped: sc.penalties.damped, Dampings: c.dampings, Health: h,
 	}
 	for k, h := range c.attempts {
 		st.Attempts = append(st.Attempts, AttemptStats{k.kind, k.handler, k.outcome, h.copy()})
@@ -91,6 +94,8 @@ type counters struct {
 	panics    uint64
 	dropped   uint64
 	ejections uint64
+	flaps     uint64
+	dampings  uint64
 }
 
 type attemptKey struct {

@@ -62,6 +62,11 @@ type TargetStatus struct {
 	// unreachable, while State is probe.StateUnreachable, or would be without a Pause. See Engine.SetDependencies.
 	TroubledDependency string
 
+	// Damping is nil unless the target has flapped, and is to be damped. While it is damped State is
+	// probe.StateDamped, unless it is paused, unreachable, not there or has ended, and Gateway is
+	// probe.GatewayDown unless the target drains. Shared, do not write. See Engine.SetDampings.
+	Damping *Damping
+
 	// Pause is nil unless the target is paused: then State is probe.StatePaused if it would be
 	// another one than absent, stopped or completed. Shared, do not write. See Engine.Pause.
 	Pause *Pause
@@ -71,7 +76,7 @@ type TargetStatus struct {
 	Live    bool // none of its startup and liveness probes fails
 
 	// Gateway is what a gateway is to do with the target. It follows from Instance, Ready,
-	// Decided, Ejection and Pause, and from the warnings of its readiness probes.
+	// Decided, Ejection, Damping and Pause, and from the warnings of its readiness probes.
 	Gateway probe.GatewayState
 
 	Ejection *Ejection // the first one of its probes, or nil; shared, do not write

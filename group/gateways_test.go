@@ -271,6 +271,50 @@ func TestRotationsGoOnWithAnotherRule(t *testing.T) {
 	})
 }
 
+// A damped member gets no requests, like one that gateways have ejected: if all of them flap, half of those that
+// are ready stay in rotation, and one that is alone stays. Panic brings damped members requests too.
+func TestDampedMembersAreOutOfRotationButNotAllOfThem(t *testing.T) {
+	play(t, func(s *stage) {
+		all := []string{"a", "b", "c", "d"}
+		of := map[string]probe.Damping{}
+		for _, name := range all {
+			s.target(name, probe.Success, nil)
+			of[name] = probe.Damping{}
+		}
+		s.apply()
+		if err := s.engine.SetDampings(of); err != nil {
+			t.Fatal(err)
+		}
+		s.rules(map[string]group.Rule{"g": {}, "alone": rule(t, "1", []string{"c"}, nil), "panic": {Panic: 0.6}})
+		pass(2 * time.Second)
+		flap := func(name string) {
+			for range 3 {
+				s.answers[name].say(probe.Failure)
+				pass(2 * time.Second)
+				s.answers[name].say(probe.Success)
+				pass(2 * time.Second)
+			}
+		}
+		flap("c")
+		s.is("g", "ready 3 1 0")
+		s.rotates("g", "a=100 b=100 c=0 d=100")
+		s.rotates("alone", "c=100")
+		flap("b")
+		s.rotates("g", "a=100 b=0 c=0 d=100")
+		s.rotates("panic", "a=100 b=100 c=100 d=100 panics")
+		flap("a")
+		flap("d")
+		s.rotates("g", "a=100 b=0 c=0 d=100")
+		s.rotates("alone", "c=100")
+		if stats := s.engine.Stats(); stats.Damped != 4 || stats.Dampings != 4 {
+			t.Errorf("%d targets are damped, after %d dampings", stats.Damped, stats.Dampings)
+		}
+		pass(time.Hour)
+		s.is("g", "ready 4 0 0")
+		s.rotates("g", "a=100 b=100 c=100 d=100")
+	})
+}
+
 // Gateways that report failures of all members take half of them out: the probes decide about the
 // others.
 func TestGatewaysCannotEjectAllMembers(t *testing.T) {

@@ -37,7 +37,8 @@ type Rule struct {
 	Quorum int
 
 	// MaxEjected is the share of the members that take requests by their probes that may be out
-	// of rotation because gateways have ejected them (see engine.Engine.Observe), rounded down:
+	// of rotation because gateways have ejected them (see engine.Engine.Observe), or because they are
+	// damped (see engine.Engine.SetDampings), rounded down:
 	// those that were ejected first are, the others stay. So requests that fail, which clients
 	// may send, never take all members out, or nearly all. 100% is no bound. Default:
 	// DefaultMaxEjected.
@@ -66,7 +67,7 @@ type Group struct {
 	counts     Counts // by State, without those of the weight 0
 	acting     Counts // likewise, by the state that decides about rotation
 	zeroWeight int    // members of the weight 0
-	ejected    int    // members in counts that are down only because gateways have ejected them
+	ejected    int    // members in counts that are down only because gateways have ejected them, or they are damped
 	inRotation int
 	plan       plan
 	wait       wait

@@ -32,7 +32,7 @@ type Member struct {
 
 	absent    bool      // there is no such target
 	started   bool      // its instance has
-	ejected   bool      // it is down only because gateways have ejected it
+	ejected   bool      // it is down only because gateways have ejected it, or it is damped
 	full      int       // its weight when it is ready
 	acting    State     // by which it is in rotation: see actingState
 	serves    uint64    // version of the View since which it takes requests; 0 if it does not

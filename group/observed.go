@@ -20,7 +20,7 @@ type observed struct {
 	failing         []probe.ID // its probes that keep it from being ready
 	absent          bool       // there is no such target
 	started         bool       // its instance runs, and its startup probes have passed
-	ejected         bool       // its probes pass, and gateways have ejected it
+	ejected         bool       // its probes pass, and gateways have ejected it, or it is damped
 	doubtful        bool       // it is down only by probes whose failures the engine doubts
 }
 
@@ -34,6 +34,9 @@ func observe(st *engine.TargetStatus, now time.Time) *observed {
 	o.ejected = o.state == Down && st.Ready
 	if o.state != Ready {
 		o.reason = st.Cause.Reason
+	}
+	if o.reason == "" && st.State == probe.StateDamped {
+		o.reason = probe.ReasonDamped
 	}
 	for i := range st.Probes {
 		if p := &st.Probes[i]; st.Instance.Phase == probe.Running && p.ID.Kind != probe.Liveness && p.Verdict == probe.Failing && p.Instance == st.Instance.ID {

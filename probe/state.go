@@ -12,13 +12,14 @@ const (
 	StateCannotStart    // an instance cannot be started
 	StateCrashLooping   // its instances exit, or are ended, one after another; the next one waits for its back-off, or has not run for as long as that
 	StateExited         // its last instance has exited with an error, and no other follows
-	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: for the restart budget, until the engine is well, for a target that it depends on, or for the end of a pause
+	StateRestartBlocked // a startup or liveness probe fails, and the restart waits: for the restart budget, until the engine is well, for a target that it depends on, or for the end of a pause or of damping
 	StateFailing        // a startup or liveness probe fails
 	StateNotReady       // a readiness probe fails
 	StateBlind          // the attempts of a probe cannot be made: as many in a row were unknown as failures would decide
 
 	// Not in trouble.
 	StateUnreachable // it fails, or cannot be attempted, and a target that it depends on is in trouble: that one is to be looked after
+	StateDamped      // it has flapped too often: it is neither reported nor restarted, and gateways send it no requests, until its penalty has decayed
 	StatePaused      // an operator has paused it, or it is under maintenance: nothing is done about it, whether it is well or not
 	StateStopped     // it is terminating or has ended, as was asked for
 	StateRestarting  // its instance has ended, and the next one starts at once
@@ -32,7 +33,7 @@ const TargetStates = int(StateReady) + 1
 
 var targetStateNames = names[TargetState]{
 	"absent", "cannot_start", "crash_looping", "exited", "restart_blocked", "failing", "not_ready", "blind",
-	"unreachable", "paused", "stopped", "restarting", "starting", "completed", "ready",
+	"unreachable", "damped", "paused", "stopped", "restarting", "starting", "completed", "ready",
 }
 
 // InTrouble reports whether somebody should look after the target: it is not well, and does not

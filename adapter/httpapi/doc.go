@@ -38,6 +38,7 @@
 //	not_ready        a readiness probe fails
 //	blind            the attempts of a probe cannot be made (severity warning; those above are critical)
 //	unreachable      it fails, and a target that it depends on is in trouble (not in trouble itself)
+//	damped           it has flapped too often: it is neither reported nor restarted, and gateways send it no requests
 //	paused           an operator has paused it, or it is under maintenance: nothing is done about it, whether it is well or not
 //	absent           no driver has reported an instance
 //	stopped          it is terminating or has ended, as was asked for
@@ -46,7 +47,7 @@
 //	completed        its last instance has exited with status 0, and no other follows
 //	ready            it has started, and its readiness probes pass
 //
-// A target that is crash_looping, restart_blocked, failing, blind, unreachable or paused may be ready at the same
+// A target that is crash_looping, restart_blocked, failing, blind, unreachable, damped or paused may be ready at the same
 // time: the field ready says so. The counts of /v1/targets are of all targets. With
 // ?sort=trouble those in trouble come first, and the value of next is no name of a target.
 //

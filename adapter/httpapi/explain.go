@@ -16,8 +16,10 @@ import (
 // and reckons with times before and after now.
 func (t Target) Explain(now time.Time) []string {
 	all := []string{t.explainState(now)}
-	if text := t.explainPause(now); text != "" {
-		all = append(all, text)
+	for _, text := range []string{t.explainDamping(now), t.explainPause(now)} {
+		if text != "" {
+			all = append(all, text)
+		}
 	}
 	if text := t.explainGateway(now); text != "" {
 		all = append(all, text)
@@ -53,6 +55,7 @@ var meanings = map[probe.TargetState]string{
 	probe.StateNotReady:       "a readiness probe fails",
 	probe.StateBlind:          "the attempts of a probe cannot be made",
 	probe.StateUnreachable:    "it fails, and a target that it depends on is in trouble",
+	probe.StateDamped:         "it has flapped too often",
 	probe.StatePaused:         "nothing is done about it",
 	probe.StateStopped:        "it was terminated, as was asked for",
 	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
@@ -82,6 +85,19 @@ func (t Target) explainState(now time.Time) string {
 		meaning = fmt.Sprintf("it fails while %s, on which it depends, is in trouble", t.TroubledDependency)
 	}
 	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meaning)
+}
+
+// explainDamping says how much the target has flapped, and until when it is damped.
+func (t Target) explainDamping(now time.Time) string {
+	d := t.Damping
+	switch {
+	case d == nil:
+		return ""
+	case d.Since.IsZero():
+		return fmt.Sprintf("It has a penalty of %d, since it has flapped, last%s.", d.Penalty, before(d.Flapped, now))
+	}
+	return fmt.Sprintf("It has been damped for %s, for another %s unless it flaps again (penalty %d, last flap%s): its probes go on, nobody is notified of it, it is not restarted because they fail, and gateways send it no requests.",
+		brief(now.Sub(d.Since)), brief(d.Until.Sub(now)), d.Penalty, before(d.Flapped, now))
 }
 
 // explainPause says who has paused the target, and until when.
@@ -137,6 +153,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonPaused:          "It fails, and is not restarted while the target is paused",
 	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
 	probe.ReasonOwnership:       "It fails, and is not restarted before an engine of the fleet owns the target and may act",
+	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
 	probe.ReasonEnding:          "It fails and is being terminated",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",

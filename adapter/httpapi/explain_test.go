@@ -127,6 +127,23 @@ func TestAnExplanationSaysWhatGatewaysDo(t *testing.T) {
 	}
 }
 
+func TestAnExplanationSaysUntilWhenATargetIsDamped(t *testing.T) {
+	for _, test := range []struct {
+		target httpapi.Target
+		want   []string
+	}{
+		{httpapi.Target{Name: "web", State: probe.StateReady, Ready: true, Damping: &httpapi.Damping{Penalty: 1433, Flapped: ago(5 * time.Minute)}},
+			[]string{"web is ready: it has started, and no readiness probe fails.", "It has a penalty of 1433, since it has flapped, last 5m0s ago."}},
+		{httpapi.Target{Name: "web", State: probe.StateDamped, Gateway: probe.GatewayDown, Damping: &httpapi.Damping{Penalty: 2866, Flapped: ago(time.Minute), Since: ago(2 * time.Minute), Until: explained.Add(29 * time.Minute)}},
+			[]string{"web is not ready (state damped): it has flapped too often.",
+				"It has been damped for 2m0s, for another 29m0s unless it flaps again (penalty 2866, last flap 1m0s ago): its probes go on, nobody is notified of it, it is not restarted because they fail, and gateways send it no requests."}},
+	} {
+		if got := test.target.Explain(explained); !slices.Equal(got, test.want) {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
+
 func TestAnExplanationSaysWithWhomAnAttemptHasSpoken(t *testing.T) {
 	for _, test := range []struct {
 		result httpapi.Result

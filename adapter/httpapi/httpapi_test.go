@@ -115,6 +115,7 @@ func shop() *idleEngine {
 			{
 				Target: "shop/web", Address: "10.0.0.7", Started: true, State: probe.StateRestartBlocked, Since: noon, Gateway: probe.GatewayDown,
 				Ejection: &engine.Ejection{Probe: webID(probe.Readiness, "db"), Since: noon, Until: noon.Add(31 * time.Second), Reason: probe.ReasonTCPRefused, Detail: "connection refused"},
+				Damping:  &engine.Damping{Penalty: 1433.2, Flapped: noon, Since: noon, Until: noon.Add(29 * time.Minute)},
 				Cause:    engine.Cause{Probe: webID(probe.Liveness, ""), Reason: probe.ReasonBudget, Detail: "exit status 1"},
 				Instance: probe.Instance{
 					ID: "7", Phase: probe.Running, Since: noon, Restarts: 4,
@@ -139,7 +140,7 @@ func shop() *idleEngine {
 			{Target: `web["a"]`, Instance: probe.Instance{Phase: probe.Absent}},
 		},
 		stats: engine.Stats{
-			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Ejected: 10, Ejections: 11,
+			Probes: 3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Ejected: 10, Ejections: 11, Flaps: 14, Damped: 12, Dampings: 13,
 			Health:   engine.Health{Score: 2, Stalls: 8, Stalled: 2500 * time.Millisecond},
 			Lateness: engine.Histogram{Bounds: []time.Duration{time.Millisecond}, Counts: []uint64{7, 1}, Sum: 9 * time.Millisecond},
 			Attempts: []engine.AttemptStats{{
@@ -155,6 +156,8 @@ var past = []engine.Transition{
 	{At: noon, State: probe.StateReady, Kind: probe.Readiness, Name: "db", Verdict: probe.Passing, Previous: probe.Failing, Attempts: 1, Instance: "7"},
 	{At: noon.Add(time.Second), State: probe.StateReady, Kind: probe.Readiness, Name: "db", Ejected: true, Reason: probe.ReasonTCPRefused, Detail: "connection refused"},
 	{At: noon.Add(2 * time.Second), State: probe.StateReady, Kind: probe.Readiness, Name: "db", Readmitted: true},
+	{At: noon.Add(2 * time.Second), State: probe.StateDamped, Phase: probe.Running, Instance: "7", Damped: true, Reason: probe.ReasonDamped, Detail: "penalty 2866, suppress 2000"},
+	{At: noon.Add(2 * time.Second), State: probe.StateReady, Phase: probe.Running, Instance: "7", Undamped: true, Reason: probe.ReasonDamped},
 	{At: noon.Add(3 * time.Second), State: probe.StateRestarting, Phase: probe.Ended, Instance: "7", Reason: probe.ReasonExited, Detail: "exit status 1"},
 }
 

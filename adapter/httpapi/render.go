@@ -3,6 +3,7 @@ package httpapi
 import (
 	"crypto/tls"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -16,7 +17,7 @@ func newTarget(t engine.TargetStatus, text int) Target {
 	return Target{
 		Name: t.Target, Address: t.Address, Labels: t.Labels, Started: t.Started, Ready: t.Ready, Live: t.Live,
 		State: t.State, InTrouble: t.State.InTrouble(), Severity: t.State.Severity(), Since: utc(t.Since), Cause: newCause(t.Cause, text),
-		TroubledDependency: t.TroubledDependency, Pause: newPause(t.Pause, text), Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
+		TroubledDependency: t.TroubledDependency, Damping: newDamping(t.Damping), Pause: newPause(t.Pause, text), Gateway: t.Gateway, Ejection: newEjection(t.Ejection, text),
 		Instance: Instance{
 			ID: in.ID, Phase: in.Phase, Since: utc(in.Since), Restarts: in.Restarts,
 			Reason: in.Reason, Detail: probe.CleanText(in.Detail, text), ExitStatus: exitStatus(in.LastExit),
@@ -48,6 +49,13 @@ func newEjection(e *engine.Ejection, text int) *Ejection {
 		return nil
 	}
 	return &Ejection{Probe: e.Probe.String(), Since: utc(e.Since), Until: utc(e.Until), Reason: e.Reason, Detail: probe.CleanText(e.Detail, text)}
+}
+
+func newDamping(d *engine.Damping) *Damping {
+	if d == nil {
+		return nil
+	}
+	return &Damping{Penalty: int(math.Round(d.Penalty)), Flapped: utc(d.Flapped), Since: utc(d.Since), Until: utc(d.Until)}
 }
 
 func newPause(p *engine.Pause, text int) *Pause {
@@ -158,7 +166,7 @@ func newStats(s engine.Stats) Stats {
 	stats := Stats{
 		Probes: s.Probes, InFlight: s.InFlight, Queued: s.Queued, Overrun: s.Overrun, Late: s.Late,
 		Shed: s.Shed, BusySeconds: s.Busy.Seconds(), Panics: s.Panics, Dropped: s.Dropped, Lateness: newHistogram(s.Lateness),
-		Ejected: s.Ejected, Ejections: s.Ejections,
+		Ejected: s.Ejected, Ejections: s.Ejections, Flaps: s.Flaps, Damped: s.Damped, Dampings: s.Dampings,
 		Health:   Health{s.Health.Score, s.Health.Isolated, s.Health.NamesIsolated, s.Health.Degraded(), s.Health.Stalls, s.Health.Stalled.Seconds()},
 		Attempts: make([]AttemptStats, 0, len(s.Attempts)),
 	}

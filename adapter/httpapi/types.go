@@ -44,6 +44,10 @@ type Target struct {
 	// unreachable, while State is "unreachable", or would be without a Pause.
 	TroubledDependency string `json:"troubledDependency,omitempty"`
 
+	// Damping is nil unless the target has a damping block and has flapped. State is "damped" while it is
+	// damped, unless it is paused, unreachable, not there or has ended.
+	Damping *Damping `json:"damping,omitempty"`
+
 	// Pause is nil unless an operator has paused the target, or it is under maintenance.
 	Pause *Pause `json:"pause,omitempty"`
 
@@ -78,6 +82,15 @@ type Cause struct {
 	Probe  string       `json:"probe,omitempty"`  // ID of the worst probe; empty if the probes are well, or do not matter
 	Reason probe.Reason `json:"reason,omitempty"` // of the instance, or of the probe's latest attempt
 	Detail string       `json:"detail,omitempty"`
+}
+
+// Damping is the penalty of a target that flaps. While it is damped, nobody is notified of it, it is not
+// restarted because a probe fails, and gateways send it no requests.
+type Damping struct {
+	Penalty int       `json:"penalty"`        // now: 1000 for each flap, less its decay
+	Flapped time.Time `json:"flapped"`        // when it has flapped last
+	Since   time.Time `json:"since,omitzero"` // since when it is damped; absent if it is not
+	Until   time.Time `json:"until,omitzero"` // when it is no longer damped, unless it flaps again; absent if it is not
 }
 
 // Pause says that nothing is done about a target, whatever its probes find out: it is not restarted
@@ -133,7 +146,7 @@ type Outcomes struct {
 }
 
 // Transition is an entry of the history of a target: the verdict of a probe has turned, or its
-// attempts could not be made or can again; the target was ejected or paused, or no longer is; or an
+// attempts could not be made or can again; the target was ejected, damped or paused, or no longer is; or an
 // instance has started, ended or changed.
 type Transition struct {
 	At     time.Time         `json:"at"`
@@ -151,6 +164,9 @@ type Transition struct {
 
 	Ejected    bool `json:"ejected,omitempty"`    // see Target.Ejection; without a verdict
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
+
+	Damped   bool `json:"damped,omitempty"`   // see Target.Damping
+	Undamped bool `json:"undamped,omitempty"` // the target is no longer damped
 
 	Paused   bool `json:"paused,omitempty"`   // see Target.Pause
 	Unpaused bool `json:"unpaused,omitempty"` // the pause has ended
@@ -288,6 +304,9 @@ type Stats struct {
 	Dropped     uint64         `json:"dropped"`     // results dropped because the instance or the probe was replaced meanwhile
 	Ejected     int            `json:"ejected"`     // targets that are ejected, since requests of gateways have failed
 	Ejections   uint64         `json:"ejections"`   // of targets, so far
+	Flaps       uint64         `json:"flaps"`       // of targets with a damping block, so far
+	Damped      int            `json:"damped"`      // targets that are damped, since they flap
+	Dampings    uint64         `json:"dampings"`    // how often a target was damped, so far
 	Health      Health         `json:"health"`
 	Lateness    Histogram      `json:"lateness"` // from an attempt's due time to its start
 	Attempts    []AttemptStats `json:"attempts"`

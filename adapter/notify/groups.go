@@ -201,7 +201,8 @@ func (s *groupSource) wasExplained(v *group.View) bool {
 const maxExplained = 1000
 
 // isExplained reports whether a group would have enough members if those were ready that nobody is
-// told about: they are paused, or fail because of a target that they depend on. It looks at some members of a
+// told about: they are paused, or fail because of a target that they depend on. A damped member explains
+// nothing: nobody is told of it, nor of what makes it flap. It looks at some members of a
 // very large group only.
 func (s *groupSource) isExplained(v *group.View) bool {
 	enough, looked := v.Counts[group.Ready]+v.Counts[group.Degraded], 0
@@ -212,8 +213,8 @@ func (s *groupSource) isExplained(v *group.View) bool {
 		if m.State == group.Ready || m.State == group.Degraded || m.ZeroWeight {
 			continue
 		}
-		if enough++; s.engine.Suppressed(m.Target) == "" {
-			enough--
+		if reason := s.engine.Suppressed(m.Target); reason != "" && reason != probe.ReasonDamped {
+			enough++
 		}
 		if enough >= v.Need {
 			return true

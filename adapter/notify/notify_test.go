@@ -373,6 +373,43 @@ func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 	})
 }
 
+// Nobody is told of a target that is damped, whether it fails or recovers, until its damping ends; but of
+// its group they are: a damped member does not explain that.
+func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {
+	for name, stays := range map[string]bool{"it recovers": false, "it stays down": true} {
+		t.Run(name, func(t *testing.T) {
+			in(t, "db web", func(s *scene) {
+				if err := s.engine.SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					s.say(probe.Failure, "web")
+					s.say(probe.Success, "web")
+				}
+				s.expect("web not_ready, web ready ends, web not_ready, web ready ends")
+				for range 20 {
+					s.say(probe.Failure, "web")
+					s.say(probe.Success, "web")
+				}
+				s.say(probe.Failure, "web")
+				s.expect("")
+				s.say(probe.Failure, "db")
+				s.expect("db not_ready, all down")
+				s.say(probe.Success, "db")
+				s.expect("db ready ends, all ready ends")
+				if !stays {
+					s.say(probe.Success, "web")
+				}
+				pass(2 * time.Hour)
+				if stays {
+					s.expect("web not_ready")
+				}
+				s.expect("")
+			})
+		})
+	}
+}
+
 // The next engine tells what this one has not, and nothing twice.
 func TestTheNextEngineGoesOn(t *testing.T) {
 	in(t, "db web other", func(s *scene) {

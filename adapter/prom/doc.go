@@ -17,6 +17,8 @@
 //	sonde_handler_panics_total, sonde_results_dropped_total  counters
 //	sonde_log_records_dropped_total                          counter
 //	sonde_targets_ejected, sonde_ejections_total             gauge and counter
+//	sonde_flaps_total, sonde_targets_damped, sonde_dampings_total
+//	                                                         of targets with a damping block; counters, and a gauge
 //	sonde_health_score                                       gauge, 0 is healthy, 8 the worst
 //	sonde_isolated                                           gauge, 1 while no target answers
 //	sonde_names_isolated                                     gauge, 1 while no name server answers

@@ -68,7 +68,7 @@ func shop() *fake {
 				{Kind: probe.Readiness, HandlerName: "tcp", Outcome: probe.Failure, Durations: counted(9*time.Second, 1, 2, 4)},
 			},
 			Lateness: counted(time.Millisecond, 8, 0, 0),
-			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Ejected: 2, Ejections: 9, Health: engine.Health{Score: 2, Isolated: true, NamesIsolated: true, Stalls: 8, Stalled: 2500 * time.Millisecond},
+			Probes:   3, InFlight: 1, Queued: 2, Overrun: 3, Late: 4, Shed: 7, Busy: 1500 * time.Millisecond, Panics: 5, Dropped: 6, Ejected: 2, Ejections: 9, Flaps: 12, Damped: 3, Dampings: 4, Health: engine.Health{Score: 2, Isolated: true, NamesIsolated: true, Stalls: 8, Stalled: 2500 * time.Millisecond},
 		},
 		times: map[probe.ID]engine.Histogram{
 			id(probe.Readiness, "db"):  counted(time.Second, 1, 1, 0),
@@ -164,6 +164,15 @@ sonde_targets_ejected 2
 # HELP sonde_ejections_total Total number of times that a target was ejected because requests of gateways failed.
 # TYPE sonde_ejections_total counter
 sonde_ejections_total 9
+# HELP sonde_flaps_total Total number of times that a target with a damping block was ready and then was not.
+# TYPE sonde_flaps_total counter
+sonde_flaps_total 12
+# HELP sonde_targets_damped Number of targets that are damped because they flap.
+# TYPE sonde_targets_damped gauge
+sonde_targets_damped 3
+# HELP sonde_dampings_total Total number of times that a target was damped because it flapped.
+# TYPE sonde_dampings_total counter
+sonde_dampings_total 4
 # HELP sonde_results_dropped_total Total number of results dropped because the instance or the probe was replaced during the attempt.
 # TYPE sonde_results_dropped_total counter
 sonde_results_dropped_total 6
@@ -207,7 +216,7 @@ sonde_stalls_total 8
 # TYPE sonde_stalled_seconds_total counter
 sonde_stalled_seconds_total 2.5
 `
-	compare(t, prom.Config{Engine: shop()}, want, "sonde_targets_ejected", "sonde_ejections_total", "sonde_results_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
+	compare(t, prom.Config{Engine: shop()}, want, "sonde_targets_ejected", "sonde_ejections_total", "sonde_flaps_total", "sonde_targets_damped", "sonde_dampings_total", "sonde_results_dropped_total", "sonde_attempts_in_flight", "sonde_attempts_queued",
 		"sonde_handler_panics_total", "sonde_attempt_lateness_seconds", "sonde_probes", "sonde_attempts_skipped_total",
 		"sonde_health_score", "sonde_isolated", "sonde_names_isolated", "sonde_stalls_total", "sonde_stalled_seconds_total")
 }
@@ -556,6 +565,7 @@ sonde_target_states{state="blind"} 3
 sonde_target_states{state="cannot_start"} 0
 sonde_target_states{state="completed"} 0
 sonde_target_states{state="crash_looping"} 0
+sonde_target_states{state="damped"} 0
 sonde_target_states{state="exited"} 0
 sonde_target_states{state="failing"} 0
 sonde_target_states{state="not_ready"} 0

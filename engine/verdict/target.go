@@ -20,7 +20,8 @@ func InstanceState(in *probe.Instance) (s probe.TargetState, probed bool) {
 	switch in.Reason {
 	case probe.ReasonCrashLoop, probe.ReasonBackOff:
 		return probe.StateCrashLooping, true
-	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency, probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonOwnership:
+	case probe.ReasonBudget, probe.ReasonDegraded, probe.ReasonDependency, probe.ReasonPaused, probe.ReasonMaintenance,
+		probe.ReasonOwnership, probe.ReasonDamped:
 		return probe.StateRestartBlocked, true
 	}
 	return probe.StateReady, true
@@ -101,6 +102,37 @@ func GatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewaySt
 		return probe.GatewayDraining
 	}
 	return own
+}
+
+// OfDamped returns the state of a damped target that would be in another one: damped, whether it is ready
+// or fails now. It stays unreachable, if another target explains that, and what it is if it is not there
+// or has ended: then it does not flap any more.
+func OfDamped(own probe.TargetState) probe.TargetState {
+	switch own {
+	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind,
+		probe.StateRestarting, probe.StateStarting, probe.StateReady:
+		return probe.StateDamped
+	}
+	return own
+}
+
+// GatewayStateOfDamped returns what a damped target is to gateways, to which it would be another one: it
+// is down, unless it drains.
+func GatewayStateOfDamped(own probe.GatewayState) probe.GatewayState {
+	if own == probe.GatewayDraining {
+		return own
+	}
+	return probe.GatewayDown
+}
+
+// IsFlap reports whether a target has flapped that was ready, no longer is, and would be in a state
+// without damping. It has not if another target explains that, or if its instance was ended, or is
+// restarted, because an operator has asked for that.
+func IsFlap(in *probe.Instance, own probe.TargetState) bool {
+	if in.Reason == probe.ReasonOperatorRestart || in.Reason == probe.ReasonOperatorStop {
+		return false
+	}
+	return OfDamped(own) == probe.StateDamped
 }
 
 // ExplainsDependents reports whether a target in a state explains the failures of those that

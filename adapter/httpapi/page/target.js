@@ -61,6 +61,8 @@ function showTarget(target) {
   fact("Last beat says", beat && beat.status && [words(beat.status), beat.exitStatus && "exit status " + beat.exitStatus, beat.detail].filter(Boolean).join(", "));
   fact("Run since", beat && beat.begun, showTime);
   fact("Depends on", target.troubledDependency && target.troubledDependency + ", which is in trouble");
+  fact("Damped until", target.damping && target.damping.until, showTime);
+  fact("Penalty of flaps", target.damping && String(target.damping.penalty));
   fact("Paused until", target.pause && target.pause.until, showTime);
   fact("Paused", target.pause && words(target.pause.reason) + (target.pause.detail ? ": " + target.pause.detail : ""));
   fact("For gateways", (target.ejection ? "ejected, " : "") + words(target.gateway));

@@ -1,0 +1,297 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/internal/timeline"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Damping is the penalty of a target that has flapped: see Engine.SetDampings.
+type Damping struct {
+	Penalty float64   // now, in the unit of probe.Damping: probe.FlapPenalty for each flap, less its decay
+	Flapped time.Time // when the target has flapped last
+	Since   time.Time // since when it is damped; zero if it is not
+	Until   time.Time // when it is no longer damped, unless it flaps again; zero if it is not damped
+}
+
+// damping is how one target is damped, and its penalty. It is never changed.
+type damping struct {
+	rule    probe.Damping
+	penalty verdict.Penalty
+	key     uint32 // of penalties; 0 while the penalty is zero
+}
+
+// penalties are when the penalties of targets have to be looked at. scheduler.mu guards them.
+type penalties struct {
+	due     timeline.Timeline
+	targets []string // by key; the first one is not used
+	free    []uint32 // keys that no target has
+	damped  int      // how many targets are damped
+}
+
+// next returns when decayPenalties has to be called.
+func (p *penalties) next() int64 {
+	if _, due, ok := p.due.First(); ok {
+		return due
+	}
+	return never
+}
+
+// take returns a key for a target.
+func (p *penalties) take(target string) (key uint32) {
+	if n := len(p.free); n > 0 {
+		key, p.free = p.free[n-1], p.free[:n-1]
+		p.targets[key] = target
+		return key
+	}
+	if len(p.targets) == 0 {
+		p.targets = []string{""}
+	}
+	p.targets = append(p.targets, target)
+	return uint32(len(p.targets) - 1)
+}
+
+// release takes a key back.
+func (p *penalties) release(key uint32) {
+	p.due.Remove(key)
+	p.targets[key] = ""
+	p.free = append(p.free, key)
+}
+
+// SetDampings sets which targets are damped when they flap, by name, and how: all of them or, if it
+// returns an error, none. A target flaps when it was ready and no longer is, unless it is paused, another
+// target explains that, an operator has asked for it, or the engine doubts the probe that fails (see
+// Doubts). While it is damped, its probes and its verdicts go on. But its state is probe.StateDamped, which
+// is not one of trouble, gateways send it no requests, and Suppressed says that nothing is to be done about
+// it. A name need not be that of a target. A target keeps its penalty, as far as its new limits allow, and
+// has none if it is no longer named.
+func (e *Engine) SetDampings(of map[string]probe.Damping) error {
+	checked, err := checkedDampings(of)
+	if err != nil {
+		return err
+	}
+	e.scheduler.mu.Lock()
+	defer e.scheduler.unlock()
+	e.scheduler.setDampings(checked, nil)
+	e.scheduler.wakeIfEarlier()
+	return nil
+}
+
+// checkedDampings returns dampings with their defaults, or an error that names a target.
+func checkedDampings(of map[string]probe.Damping) (map[string]probe.Damping, error) {
+	checked := make(map[string]probe.Damping, len(of))
+	for target, d := range of {
+		d = d.WithDefaults()
+		if err := d.Check(); err != nil {
+			return nil, fmt.Errorf("damping of target %q: %w", target, err)
+		}
+		checked[target] = d
+	}
+	return checked, nil
+}
+
+// Penalty returns the penalty of a target, to be remembered for the next engine: see Change.Penalties.
+// It is zero if the target has none.
+func (e *Engine) Penalty(target string) verdict.Penalty {
+	return e.registry.penaltyOf(target)
+}
+
+// Penalties returns the targets that have a penalty.
+func (e *Engine) Penalties() (targets []string) {
+	e.registry.mu.RLock()
+	defer e.registry.mu.RUnlock()
+	for target, d := range e.registry.dampings {
+		if d.key != 0 {
+			targets = append(targets, target)
+		}
+	}
+	return targets
+}
+
+// setDampings replaces the dampings. Targets without a penalty go on with those of restored.
+func (sc *scheduler) setDampings(of map[string]probe.Damping, restored map[string]verdict.Penalty) {
+	now := sc.clock.now()
+	for target := range sc.registry.dampings { // which only the scheduler writes
+		if _, stays := of[target]; !stays {
+			sc.setPenalty(target, nil, verdict.Penalty{})
+		}
+	}
+	for target, rule := range of {
+		penalty := sc.registry.penaltyOf(target)
+		if penalty == (verdict.Penalty{}) {
+			penalty = restored[target]
+		}
+		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, sc.clock.time(now)))
+	}
+}
+
+// countFlap adds a flap to the penalty of a target that is to be damped, if it was ready, and is not by
+// its own state and its new summary. It reports whether the target is damped now, and was not before.
+func (sc *scheduler) countFlap(t *target, slots []*slot, own probe.TargetState, sum *summary) (begins bool) {
+	if sum.ready || !sum.decided || !t.gauge.Ready() || t.gauge.State() == probe.StateStopped { // whose instance was to end
+		return false
+	}
+	d, now := sc.registry.dampingOf(t.name), sc.clock.now()
+	if d == nil || !verdict.IsFlap(t.current().brief(), own) || sc.doubtsTarget(t, slots, now) {
+		return false
+	}
+	next := verdict.AfterFlap(d.rule, d.penalty, sc.clock.time(now))
+	begins = next.IsDamped() && !d.penalty.IsDamped()
+	sc.counters.flaps++
+	sc.counters.dampings += uint64(one(begins))
+	sc.replacePenalty(t.name, &d.rule, next)
+	return begins
+}
+
+// doubtsTarget reports whether a probe of a target fails whose verdict the engine doubts.
+func (sc *scheduler) doubtsTarget(t *target, slots []*slot, now int64) bool {
+	h := healthAt(sc.monitor, now)
+	if !h.isUnwell() {
+		return false
+	}
+	return slices.ContainsFunc(slots, func(s *slot) bool { return s.hasFailed(t.current().id) && sc.doubts(s, h) })
+}
+
+// setPenalty gives a target another penalty, apart from a flap, and brings its state up to date. Rule is
+// nil for a target that is not to be damped.
+func (sc *scheduler) setPenalty(target string, rule *probe.Damping, next verdict.Penalty) {
+	before := sc.registry.penaltyOf(target)
+	sc.replacePenalty(target, rule, next)
+	t, _ := sc.registry.target(target)
+	if t == nil || next == before {
+		return
+	}
+	sc.updateState(t)
+	sc.notifyTarget(target, probeChanged)
+	if next.IsDamped() != before.IsDamped() {
+		sc.recordDamping(t)
+	}
+}
+
+// replacePenalty replaces how a target is damped, and its penalty, and notes when that has to be looked at.
+func (sc *scheduler) replacePenalty(target string, rule *probe.Damping, next verdict.Penalty) {
+	var before damping
+	if d := sc.registry.dampingOf(target); d != nil {
+		before = *d
+	}
+	key := before.key
+	switch exists := next != (verdict.Penalty{}); {
+	case exists:
+		if key == 0 {
+			key = sc.penalties.take(target)
+		}
+		sc.penalties.due.Set(key, sc.clock.at(next.NextDecay(*rule)))
+	case key != 0:
+		sc.penalties.release(key)
+		key = 0
+	}
+	sc.penalties.damped += one(next.IsDamped()) - one(before.penalty.IsDamped())
+	if rule == nil {
+		sc.registry.setDamping(target, nil)
+	} else {
+		sc.registry.setDamping(target, &damping{*rule, next, key})
+	}
+	if next != before.penalty && sc.penaltyChanged != nil {
+		sc.flapped = append(sc.flapped, target)
+	}
+}
+
+// decayPenalties looks at some of the penalties whose time has come: it ends their damping, or forgets
+// them.
+func (sc *scheduler) decayPenalties(now int64) {
+	for range loopChunk {
+		key, due, ok := sc.penalties.due.First()
+		if !ok || due > now {
+			return
+		}
+		target := sc.penalties.targets[key]
+		d := sc.registry.dampingOf(target)
+		sc.setPenalty(target, &d.rule, verdict.Decayed(d.rule, d.penalty, sc.clock.time(now)))
+	}
+}
+
+// recordDamping adds to the history and the log that a target is damped now, or that it is no longer.
+func (sc *scheduler) recordDamping(t *target) {
+	d, in, now := sc.registry.dampingOf(t.name), t.current(), sc.clock.now()
+	tr := Transition{Undamped: true, Reason: probe.ReasonDamped, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
+	line := dampingLine{target: t.name}
+	if d != nil && d.penalty.IsDamped() {
+		tr.Damped, tr.Undamped = true, false
+		line.damped, line.penalty, line.until = true, d.penalty.Value, d.penalty.NextDecay(d.rule)
+		tr.Detail = fmt.Sprintf("penalty %.0f, suppress %d", d.penalty.Value, d.rule.Suppress)
+	}
+	sc.recordTransition(t, tr, now)
+	if sc.firsts.allow(probe.Undecided, now) {
+		sc.lines = append(sc.lines, line)
+	}
+}
+
+// dampingLine says that a target is damped, or that it is no longer.
+type dampingLine struct {
+	target  string
+	damped  bool
+	penalty float64
+	until   time.Time
+}
+
+func (l dampingLine) write(to *slog.Logger) {
+	if !l.damped {
+		to.Info("target is no longer damped", "target", l.target)
+		return
+	}
+	to.Warn("target damped: it has flapped too often", "target", l.target, "penalty", math.Round(l.penalty), "until", l.until)
+}
+
+// setDamping sets how a target is damped, with its penalty; nil for one that is not to be damped.
+func (r *registry) setDamping(target string, d *damping) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d == nil {
+		delete(r.dampings, target)
+		return
+	}
+	if r.dampings == nil {
+		r.dampings = map[string]*damping{}
+	}
+	r.dampings[target] = d
+}
+
+// dampingOf returns how a target is damped, with its penalty, or nil. Do not change it.
+func (r *registry) dampingOf(target string) *damping {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.dampings[target]
+}
+
+// penaltyOf returns the penalty of a target, or zero.
+func (r *registry) penaltyOf(target string) (p verdict.Penalty) {
+	if d := r.dampingOf(target); d != nil {
+		p = d.penalty
+	}
+	return p
+}
+
+// isDamped reports whether a target is damped.
+func (r *registry) isDamped(target string) bool {
+	p := r.penaltyOf(target)
+	return p.IsDamped()
+}
+
+// damp changes the status of a target that has a penalty. D may be nil.
+func (st *TargetStatus) damp(d *damping, c *clock) {
+	if d == nil || d.key == 0 {
+		return
+	}
+	p := d.penalty
+	st.Damping = &Damping{Penalty: p.ValueAt(d.rule, c.time(c.now())), Flapped: p.At, Since: p.Since}
+	if p.IsDamped() {
+		st.Damping.Until = p.NextDecay(d.rule)
+		st.State, st.Gateway = verdict.OfDamped(st.State), verdict.GatewayStateOfDamped(st.Gateway)
+	}
+}

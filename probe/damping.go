@@ -1,0 +1,89 @@
+package probe
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+)
+
+// FlapPenalty is what each flap adds to the penalty of a target: it was ready, and no longer is. The
+// limits of a Damping are in the same unit, in which those of routers are.
+const FlapPenalty = 1000
+
+// Damping says when a target that flaps is damped, by the method that RFC 2439 has for routes: each flap
+// adds FlapPenalty to a penalty, which decays, to half of it in each HalfLife. The target is damped once
+// the penalty is greater than Suppress, until it has decayed to Reuse. The zero Damping damps nothing;
+// else the zero value of a field means its default.
+//
+// The hcl tags name the arguments of the damping block of a target.
+type Damping struct {
+	HalfLife time.Duration `hcl:"half_life,optional,nonzero" doc:"time in which the penalty decays to half of it" default:"15m" min:"1s" max:"24h"`
+	Suppress int32         `hcl:"suppress,optional,nonzero" doc:"the target is damped once its penalty is greater; a flap adds 1000" default:"2000" min:"2" max:"100000"`
+	Reuse    int32         `hcl:"reuse,optional,nonzero" doc:"the target is no longer damped once its penalty has decayed to this; less than suppress" default:"750" min:"1" max:"99999"`
+	Max      time.Duration `hcl:"max,optional,nonzero" doc:"how long the target stays damped after its last flap, at most: the penalty is never greater than what decays to reuse in that time" default:"60m" min:"1s" max:"168h"`
+}
+
+// Defaults and bounds of a Damping. The defaults are those of most routers.
+const (
+	DefaultHalfLife  = 15 * time.Minute
+	DefaultSuppress  = 2000
+	DefaultReuse     = 750
+	DefaultMaxDamped = time.Hour
+
+	MinDampingTime = time.Second        // of HalfLife and Max
+	MaxHalfLife    = 24 * time.Hour     // of HalfLife
+	MaxDampingTime = 7 * 24 * time.Hour // of Max
+	MaxSuppress    = 100_000            // of Suppress; Reuse is less
+)
+
+// WithDefaults returns d with every zero field set to its default.
+func (d Damping) WithDefaults() Damping {
+	d.HalfLife = cmp.Or(d.HalfLife, DefaultHalfLife)
+	d.Suppress = cmp.Or(d.Suppress, DefaultSuppress)
+	d.Reuse = cmp.Or(d.Reuse, DefaultReuse)
+	d.Max = cmp.Or(d.Max, DefaultMaxDamped)
+	return d
+}
+
+// Ceiling returns the greatest penalty: what decays to Reuse in Max. It may be infinite.
+func (d Damping) Ceiling() float64 {
+	return float64(d.Reuse) * math.Exp2(float64(d.Max)/float64(d.HalfLife))
+}
+
+// Check returns what is wrong with a Damping whose defaults are set: FieldErrors with every wrong
+// field under its HCL name, or nil.
+func (d Damping) Check() error {
+	var wrong FieldErrors
+	duration := func(field string, is, most time.Duration) {
+		if is < MinDampingTime || is > most {
+			wrong.Add(field, "is %v; it must be from %v to %v", is, MinDampingTime, most)
+		}
+	}
+	limit := func(field string, is, least, most int32) {
+		if is < least || is > most {
+			wrong.Add(field, "is %d; it must be from %d to %d", is, least, most)
+		}
+	}
+	duration("half_life", d.HalfLife, MaxHalfLife)
+	limit("suppress", d.Suppress, 2, MaxSuppress)
+	limit("reuse", d.Reuse, 1, MaxSuppress-1)
+	duration("max", d.Max, MaxDampingTime)
+	switch {
+	case len(wrong) > 0:
+	case d.Reuse >= d.Suppress:
+		wrong.Add("reuse", "is %d; it must be less than suppress, which is %d", d.Reuse, d.Suppress)
+	case d.Ceiling() <= float64(d.Suppress):
+		wrong = append(wrong, &FieldError{
+			Field:   "max",
+			Problem: fmt.Sprintf("is %v, with which the target is never damped: the penalty cannot exceed %.0f, and suppress is %d", d.Max, d.Ceiling(), d.Suppress),
+			Hint:    fmt.Sprintf("write more than %v, a shorter half_life, or a lower suppress", d.DecayTime(float64(d.Suppress), float64(d.Reuse)).Round(time.Second)),
+		})
+	}
+	return wrong.Err()
+}
+
+// DecayTime returns how long a penalty takes to decay to a smaller one, which is greater than 0.
+func (d Damping) DecayTime(from, to float64) time.Duration {
+	return time.Duration(math.Ceil(float64(d.HalfLife) * math.Log2(from/to)))
+}

@@ -57,7 +57,7 @@ type Engine struct {
 	PluginMemory     int64               `hcl:"plugin_memory,optional,nonzero,bytes" doc:"how much memory the instances of all plugins may use together" default:"1GiB" min:"1MiB"`
 	State            string              `hcl:"state,optional" doc:"file that keeps verdicts, runs and restarts for the next start; a relative path starts at the working directory" default:"none"`
 	StateMaxAge      time.Duration       `hcl:"state_max_age,optional,nonzero" doc:"age at which state is forgotten at the start; needs state" default:"10m" min:"10s"`
-	Resume           string              `hcl:"resume,optional" oneof:"trust verify forget" doc:"what the engine does with the state at its start: trust goes on with it, verify keeps verdicts, starts runs again and attempts each probe at once, forget starts without verdicts, runs, restart counts and back-offs, and keeps histories, stops, pauses and processes with adopt. Needs state" default:"trust"`
+	Resume           string              `hcl:"resume,optional" oneof:"trust verify forget" doc:"what the engine does with the state at its start: trust goes on with it, verify keeps verdicts, starts runs again and attempts each probe at once, forget starts without verdicts, runs, penalties of flaps, restart counts and back-offs, and keeps histories, stops, pauses and processes with adopt. Needs state" default:"trust"`
 
 	Settings any // what Options.EngineSettings made of the block's other arguments
 }
@@ -101,6 +101,8 @@ type Target struct {
 	StartAfter []string `json:",omitempty"` // targets that must be up before this one is started
 
 	DependsOn []string `json:",omitempty"` // targets without which this one cannot work
+
+	Damping probe.Damping `json:",omitzero"` // when it is damped; zero without a damping block, and otherwise with its defaults
 
 	Labels map[string]string `json:",omitempty"` // of a target without probes; those of others are in Config.Set
 }

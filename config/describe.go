@@ -177,7 +177,7 @@ func (l *loader) isSecretRule(kind probe.Kind, own *decodedBlock, name string) b
 }
 
 // describeTarget describes a target that was decoded. Lifecycle is what its block says about
-// starting and restarting, or nil.
+// starting, restarting and damping, or nil.
 func (l *loader) describeTarget(b *tree.Block, c tree.Content, t probe.Target, lifecycle *decodedBlock) {
 	if !l.options.Describe {
 		return
@@ -189,6 +189,14 @@ func (l *loader) describeTarget(b *tree.Block, c tree.Content, t probe.Target, l
 	d.set(startAfterField.Name, l.config.Targets[t.Name].StartAfter, false)
 	d.set(dependsOnField.Name, l.config.Targets[t.Name].DependsOn, false)
 	d.add("", lifecycle)
+	damping := reflect.ValueOf(l.config.Targets[t.Name].Damping)
+	for f := range damping.Type().Fields() {
+		if tag, ok := tagOf(f); ok && !damping.IsZero() {
+			path := dampingBlock + "." + tag.name
+			source, _ := lifecycle.source(path)
+			d.set(path, damping.FieldByIndex(f.Index).Interface(), source.secret)
+		}
+	}
 	l.config.descriptions.targets[t.Name] = d
 }
 

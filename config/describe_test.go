@@ -69,6 +69,14 @@ target "db" {
 		{name: "a sensitive address", token: "a", target: `address = "h${var.token}"`, want: `address:  -> (sensitive)`},
 		{name: "sensitive ports", token: "a", target: `ports = { http = sensitive(80) }`, want: `ports:  -> (sensitive)`},
 		{name: "labels", token: "a", target: `labels = { team = "shop" }`, want: `labels:  -> {"team":"shop"}`},
+		{name: "damping by its defaults", token: "a", target: "damping {}", want: `damping.half_life:  -> "15m0s"
+damping.max:  -> "1h0m0s"
+damping.reuse:  -> 750
+damping.suppress:  -> 2000`},
+		{name: "a sensitive limit of damping", token: "a", target: "damping {\n suppress = sensitive(3000)\n}", want: `damping.half_life:  -> "15m0s"
+damping.max:  -> "1h0m0s"
+damping.reuse:  -> 750
+damping.suppress:  -> (sensitive)`},
 		{name: "an argument", token: "a", handler: `hosts = ["a", "b<"]`, want: `sql.hosts:  -> ["a","b<"]`},
 		{name: "a nested block", token: "a", handler: "tls {\n verify = false\n}", want: `sql.tls.verify:  -> false`},
 		{name: "a short sensitive value", token: "a", handler: `limit = sensitive(7)`, want: `sql.limit: 10 -> (sensitive)`},

@@ -65,7 +65,7 @@ type digester struct {
 	probes        []probeName // of the target that is being decoded
 	labels        map[string]string
 	ports         map[string]uint16
-	decodedAlways bool        // that target is decoded each time: it says how it is started, or on what it depends
+	decodedAlways bool        // that target is decoded each time: it says how it is started or damped, or on what it depends
 	spare         []probeName // of the target before it: most targets have the same
 }
 
@@ -79,7 +79,7 @@ type comparedBlock struct {
 	next          *loop // previous itself if nothing has changed
 	compared      int   // elements of previous that were compared
 	reports       int   // of the loader, before the block was decoded
-	decodedAlways bool  // its targets are decoded each time: it says how they are started, or on what they depend
+	decodedAlways bool  // its targets are decoded each time: it says how they are started or damped, or on what they depend
 }
 
 // newDigester compares the blocks of a configuration whose variables are evaluated.

@@ -8,7 +8,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// lifecycle decodes what a target block says about starting and restarting its
+// dampingBlock is the block of a target that says when the target is damped.
+const dampingBlock = "damping"
+
+// lifecycle decodes what a target block says about starting, restarting and damping its
 // target, and what its probes take from that. Decoded is nil if it says nothing.
 func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (t Target, inherited probe.Target, decoded *decodedBlock) {
 	content := tree.Content{Arguments: c.Arguments, Blocks: blocks}
@@ -19,7 +22,7 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 	}
 	l.digest.decodedAlways = true
 	d := l.decodeContent(b, content, schema)
-	t.Settings = l.settings(d, l.options.TargetSettings)
+	t.Settings, t.Damping = l.settings(d, l.options.TargetSettings), l.damping(d.blocks[dampingBlock])
 	var first *tree.Block
 	for _, name := range names(l.options.Drivers) {
 		block := d.blocks[name]
@@ -56,6 +59,20 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 		}
 	}
 	return t, inherited, d
+}
+
+// damping returns what a damping block says, with its defaults; nothing without one.
+func (l *loader) damping(block *decodedBlock) (d probe.Damping) {
+	if block == nil {
+		return d
+	}
+	before := l.reports
+	if l.fill(block, &d); !block.ok || l.reports != before {
+		return d
+	}
+	d = d.WithDefaults()
+	l.reportErrors(block, d.Check())
+	return d
 }
 
 // warnOfRestarts warns of a liveness probe of a target that nothing restarts, and of a

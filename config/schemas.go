@@ -20,7 +20,7 @@ type schemas struct {
 	gateway                             *compiledSchema // with the blocks of Options.Gateways
 	notify                              *compiledSchema // with the blocks of Options.Notifiers
 	probeModule                         *compiledSchema // without the handlers
-	lifecycle                           *compiledSchema // of a target block: its settings and drivers
+	lifecycle                           *compiledSchema // of a target block: its settings and drivers, and its damping
 }
 
 // compiledSchema is a Schema, prepared to decode many blocks.
@@ -70,6 +70,8 @@ func (l *loader) compile() {
 		driver := l.options.Drivers[name].schema
 		lifecycle.Fields = append(lifecycle.Fields, Field{Name: name, Type: Block, Block: &driver})
 	}
+	damping := schemaOf(reflect.TypeFor[probe.Damping]())
+	lifecycle.Fields = append(lifecycle.Fields, Field{Name: dampingBlock, Type: Block, Block: &damping})
 	l.schemas = schemas{
 		gateway:     compileStruct[gatewayBlock](blocksOf(l.options.Gateways)),
 		notify:      compileStruct[notifyBlock](blocksOf(l.options.Notifiers)),

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -197,18 +197,7 @@ func TestNoTransitionIsLost(t *testing.T) {
 // storedHistories returns how many targets with a name have so many transitions, or more, in the file.
 func (l *lives) storedHistories(name string, transitions int) (n int) {
 	l.Helper()
-	b, err := os.ReadFile(l.path("sonde.state"))
-	if err == nil {
-		err = os.WriteFile(l.path("copy"), b, 0o600)
-	}
-	if err != nil {
-		l.Fatal(err)
-	}
-	s, err := store.Open(store.Config{Path: l.path("copy")})
-	if err != nil {
-		l.Fatal(err)
-	}
-	for key, value := range s.Restored().Values {
+	for key, value := range l.restored().Values {
 		var past []engine.Transition
 		if !strings.HasPrefix(key, "history/"+name) {
 			continue
@@ -217,9 +206,6 @@ func (l *lives) storedHistories(name string, transitions int) (n int) {
 			l.Fatal(err)
 		}
 		n += one(len(past) >= transitions)
-	}
-	if err := s.Close(); err != nil {
-		l.Fatal(err)
 	}
 	return n
 }
@@ -371,6 +357,17 @@ target "child" {
     exec { command = ["test", "-e", "child.live"] }
   }
 }
+target "flapper" {
+  process { command = ["sleep", "600"] }
+  termination_grace_period = "1s"
+  %s
+  probe "readiness" {
+    exec { command = ["test", "-e", "flapper.ready"] }
+  }
+  probe "liveness" {
+    exec { command = ["test", "-e", "flapper.live"] }
+  }
+}
 target "paused" {
   process { command = ["sleep", "600"] }
   termination_grace_period = "1s"
@@ -392,6 +389,13 @@ notify "oncall" {
 }
 `
 
+// damped is the block of a target that is damped from its second flap on.
+const damped = `damping {
+    half_life = "1h"
+    suppress  = 1500
+    max       = "24h"
+  }`
+
 // servedConfig has the day of the month on which the maintenance begins.
 const servedConfig = `
 maintenance "week" {
@@ -402,30 +406,48 @@ maintenance "week" {
 }
 `
 
-// Nobody is told of a target that is paused or under maintenance, or of one that fails because of another
-// one, and none of them is restarted, also after a kill of the engine. When that ends, both is done.
+// Nobody is told of a target that is paused, under maintenance or damped, or of one that fails because of
+// another one, and none of them is restarted, also after a kill of the engine. When that ends, both is done.
 func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
 	am := gatewaytest.StartAlertmanager(t, "")
 	accepted := record(t, am.URL)
 	l := &lives{T: t, dir: t.TempDir()}
-	files := []string{"db.ready", "child.live", "paused.live", "served.live"}
+	files := []string{"db.ready", "child.live", "flapper.live", "flapper.ready", "paused.live", "served.live"}
 	for _, name := range files {
 		l.write(name, "")
 	}
-	l.write("config.hcl", fmt.Sprintf(suppressedConfig, accepted.URL)+fmt.Sprintf(servedConfig, time.Now().UTC().Day()))
+	l.write("config.hcl", fmt.Sprintf(suppressedConfig, damped, accepted.URL)+fmt.Sprintf(servedConfig, time.Now().UTC().Day()))
 	l.start()
 	defer func() { l.kill() }()
-	l.awaitStates("child ready, db ready, paused ready, served paused")
+	l.awaitStates("child ready, db ready, flapper ready, paused ready, served paused")
 	l.sonde("pause", "paused")
-	l.awaitStates("child ready, db ready, paused paused, served paused")
-	l.remove("db.ready", "paused.live", "served.live")
-	l.awaitStates("child ready, db not_ready, paused paused, served paused")
-	l.remove("child.live")
-	l.awaitStates("child unreachable, db not_ready, paused paused, served paused")
+	l.awaitStates("child ready, db ready, flapper ready, paused paused, served paused")
+	l.remove("flapper.ready")
+	l.awaitStates("child ready, db ready, flapper not_ready, paused paused, served paused")
+	l.write("flapper.ready", "")
+	l.awaitStates("child ready, db ready, flapper ready, paused paused, served paused")
 	l.awaitNotified(accepted.URL)
+	flaps, _ := accepted.counts("flapper") // that are told, since it is not damped yet
+	for range 3 {
+		l.remove("flapper.ready")
+		l.awaitReady("flapper", false)
+		l.write("flapper.ready", "")
+		l.awaitReady("flapper", true)
+	}
+	l.remove("flapper.ready")
+	l.awaitReady("flapper", false)
+	l.remove("db.ready", "flapper.live", "paused.live", "served.live")
+	l.awaitStates("child ready, db not_ready, flapper damped, paused paused, served paused")
+	l.remove("child.live")
+	l.awaitStates("child unreachable, db not_ready, flapper damped, paused paused, served paused")
+	l.awaitNotified(accepted.URL)
+	testsync.Until(t, "the penalty to be in the state file", func() bool {
+		var p verdict.Penalty
+		return json.Unmarshal(l.restored().Values["penalty/flapper"], &p) == nil && p.IsDamped()
+	})
 	l.kill()
 	l.start()
-	l.awaitStates("child unreachable, db not_ready, paused paused, served paused")
+	l.awaitStates("child unreachable, db not_ready, flapper damped, paused paused, served paused")
 	testsync.Until(t, "an attempt at each", func() bool { return attemptedAll(l.targets()) })
 	l.awaitNotified(accepted.URL)
 	if active := am.Active(); len(active) != 1 || active["db"].Labels["target"] != "db" {
@@ -435,19 +457,23 @@ func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
 		if some[0].Instance.Restarts != 0 {
 			t.Errorf("%s was restarted %d times", name, some[0].Instance.Restarts)
 		}
-		if began, _ := accepted.counts(name); (began > 0) != (name == "db") {
+		if began, _ := accepted.counts(name); name == "flapper" {
+			if began != flaps || flaps == 0 {
+				t.Errorf("Alertmanager was told %d times that the flapper fails, and %d times before it was damped", began, flaps)
+			}
+		} else if (began > 0) != (name == "db") {
 			t.Errorf("%s: Alertmanager was told %d times that it fails", name, began)
 		}
 	}
 
 	l.write("db.ready", "")
 	l.sonde("unpause", "paused")
-	l.write("config.hcl", fmt.Sprintf(suppressedConfig, accepted.URL))
+	l.write("config.hcl", fmt.Sprintf(suppressedConfig, "", accepted.URL))
 	l.sonde("reload")
 	testsync.Until(t, "all to be told and restarted", func() bool {
 		all := l.targets()
-		for _, name := range []string{"child", "paused", "served"} {
-			if began, _ := accepted.counts(name); began == 0 || all[name][0].Instance.Restarts == 0 {
+		for _, name := range []string{"child", "flapper", "paused", "served"} {
+			if began, _ := accepted.counts(name); began == 0 || name == "flapper" && began == flaps || all[name][0].Instance.Restarts == 0 {
 				return false
 			}
 		}
@@ -491,6 +517,15 @@ func (l *lives) awaitStates(want string) {
 		}
 		slices.Sort(states)
 		return strings.Join(states, ", ") == want
+	})
+}
+
+// awaitReady waits until the probes of a target say that it is ready, or that it is not.
+func (l *lives) awaitReady(name string, want bool) {
+	l.Helper()
+	testsync.Until(l, fmt.Sprintf("%s to be ready: %v", name, want), func() bool {
+		some := l.targets()[name]
+		return len(some) > 0 && some[0].Ready == want
 	})
 }
 

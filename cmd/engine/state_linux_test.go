@@ -128,9 +128,8 @@ func (l *lives) targets() map[string][]httpapi.Target {
 	return byName
 }
 
-// stored returns how many readiness probes of targets with a name the file has with a
-// verdict.
-func (l *lives) stored(name string, v probe.Verdict) (n int) {
+// restored returns what an engine would restore from the state file as it is now.
+func (l *lives) restored() store.Restored {
 	l.Helper()
 	b, err := os.ReadFile(l.path("sonde.state"))
 	if err == nil {
@@ -143,13 +142,21 @@ func (l *lives) stored(name string, v probe.Verdict) (n int) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	for id, m := range s.Restored().Memories {
+	restored := s.Restored()
+	if err := s.Close(); err != nil {
+		l.Fatal(err)
+	}
+	return restored
+}
+
+// stored returns how many readiness probes of targets with a name the file has with a
+// verdict.
+func (l *lives) stored(name string, v probe.Verdict) (n int) {
+	l.Helper()
+	for id, m := range l.restored().Memories {
 		if strings.HasPrefix(id.Target, name) && id.Kind == probe.Readiness && m.State.Verdict == v {
 			n++
 		}
-	}
-	if err := s.Close(); err != nil {
-		l.Fatal(err)
 	}
 	return n
 }

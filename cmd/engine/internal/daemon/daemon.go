@@ -34,6 +34,7 @@ import (
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/redact"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
@@ -110,6 +111,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Logger:           d.log,
 		HistoryChanged:   d.markHistory,
 		OutcomesChanged:  d.markOutcomes,
+		PenaltyChanged:   d.markPenalty,
 		Redact:           d.queue.Secrets.Text,
 	})
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
@@ -232,8 +234,8 @@ func countKept(n *engine.Changes, c *config.Config) {
 	n.Kept = c.Digest().Probes - n.Added - n.Updated - n.Replaced
 }
 
-// applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies and the
-// units into use.
+// applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies,
+// the dampings and the units into use.
 func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
 	all, units, err := d.desired(c, false)
 	if err != nil {
@@ -241,7 +243,7 @@ func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]
 	}
 	d.addSecrets(c.Secrets)
 	changes, err := d.useWithGroups(c, func() (engine.Changes, error) {
-		changes, err := use(engine.Change{Set: all.Set, Dependencies: dependencies(all)}, units)
+		changes, err := use(engine.Change{Set: all.Set, Dependencies: dependencies(all), Dampings: dampings(all)}, units)
 		if err != nil {
 			return changes, err
 		}
@@ -300,6 +302,18 @@ func dependencies(c *config.Config) map[string][]string {
 	for name, t := range c.Targets {
 		if len(t.DependsOn) > 0 {
 			all[name] = t.DependsOn
+		}
+	}
+	return all
+}
+
+// dampings returns which targets are damped when they flap. A configuration that has only what has
+// changed has all of them.
+func dampings(c *config.Config) map[string]probe.Damping {
+	all := map[string]probe.Damping{}
+	for name, t := range c.Targets {
+		if t.Damping != (probe.Damping{}) {
+			all[name] = t.Damping
 		}
 	}
 	return all

@@ -24,6 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/boot"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -41,7 +42,7 @@ func (d *daemon) openState() (err error) {
 			return err
 		}
 	}
-	lasting := []string{keyProcesses, keyStopped, keyPauses, keyHistory, notify.KeyPrefix}
+	lasting := []string{keyProcesses, keyStopped, keyPauses, keyHistory, keyPenalty, notify.KeyPrefix}
 	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: lasting, Logger: d.log})
 	if err != nil {
 		return err
@@ -192,6 +193,7 @@ func (d *daemon) resume(c *config.Config, change engine.Change, units map[string
 		}
 		change.Memories[id] = m
 	}
+	change.Penalties = d.penalties(state)
 	changes, err := d.engine.Change(change)
 	if err == nil {
 		d.restoreOutcomes(left)
@@ -204,6 +206,7 @@ const (
 	keyRestarts = "restarts/" // and a target: a restart.Memory
 	keySpent    = "spent"     // the times of restarts that count for the budget
 	keyHistory  = "history/"  // and a target: its []engine.Transition
+	keyPenalty  = "penalty/"  // and a target: its verdict.Penalty
 	keyOutcomes = "outcomes/" // and a target: the outcomes of its probes, by ID
 	keyBeat     = "beat/"     // and a target: its value of a beatprobe.Registry
 
@@ -260,6 +263,32 @@ func (d *daemon) restoreHistories(state store.Restored) {
 	slices.SortStableFunc(all, func(a, b engine.TargetTransition) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.At.Compare(b.At)) })
 	for i := range all {
 		d.engine.RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
+	}
+}
+
+// penalties returns what the flaps of targets had added up to in the previous engine, however long ago:
+// they have decayed since.
+func (d *daemon) penalties(state store.Restored) map[string]verdict.Penalty {
+	all := map[string]verdict.Penalty{}
+	for key, value := range state.Values {
+		target, ok := strings.CutPrefix(key, keyPenalty)
+		if !ok {
+			continue
+		}
+		var p verdict.Penalty
+		if err := json.Unmarshal(value, &p); err != nil {
+			d.log.Warn("penalty of a target discarded", "target", target, "error", err)
+			continue
+		}
+		all[target] = p.Shifted(state.Shift)
+	}
+	return all
+}
+
+// markPenalty says that a target has another penalty.
+func (d *daemon) markPenalty(target string) {
+	if d.state != nil {
+		d.state.Mark(keyPenalty + target)
 	}
 }
 
@@ -367,7 +396,7 @@ func (d *daemon) stateStats() func() prom.State {
 	}
 }
 
-// stateValues are the values of the state file: about restarts, pauses, the histories, who was told, and
+// stateValues are the values of the state file: about restarts, pauses, the histories, the penalties of flaps, who was told, and
 // where processes are.
 type stateValues struct {
 	restarts  *restart.Controller
@@ -403,6 +432,10 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 		texts := outcomes(v.engine.Outcomes(target))
 		return marshal(texts), len(texts) > 0
 	}
+	if target, ok := strings.CutPrefix(key, keyPenalty); ok {
+		p := v.engine.Penalty(target)
+		return marshal(p), p != verdict.Penalty{}
+	}
 	if strings.HasPrefix(key, notify.KeyPrefix) {
 		return v.notifiers.Value(key)
 	}
@@ -423,6 +456,11 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 		}
 		for target, past := range v.engine.Histories() {
 			if !yield(keyHistory+target, marshal(past)) {
+				return
+			}
+		}
+		for _, target := range v.engine.Penalties() {
+			if value, ok := v.Value(keyPenalty + target); ok && !yield(keyPenalty+target, value) {
 				return
 			}
 		}
@@ -450,7 +488,7 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 }
 
 // marshal returns v as JSON. No value of these types is without.
-func marshal[T restart.Memory | []time.Time | []engine.Transition | map[string]restart.Stopped | map[string]pause.Pause | map[string]string](v T) []byte {
+func marshal[T restart.Memory | []time.Time | []engine.Transition | verdict.Penalty | map[string]restart.Stopped | map[string]pause.Pause | map[string]string](v T) []byte {
 	b, _ := json.Marshal(v)
 	return b
 }

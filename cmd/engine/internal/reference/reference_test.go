@@ -153,6 +153,16 @@ func examplesOf(text string) (all []string) {
 	return all
 }
 
+// beside has the arguments that a limit needs beside it: limits of damping depend on each other.
+var beside = map[string]map[string]string{
+	`damping.half_life = "24h0m0s"`: {"max": `"168h"`},
+	`damping.suppress = 2`:          {"reuse": "1"},
+	`damping.suppress = 100000`:     {"half_life": `"1m"`},
+	`damping.reuse = 1`:             {"half_life": `"1m"`},
+	`damping.reuse = 99999`:         {"suppress": "100000"},
+	`damping.max = "1s"`:            {"half_life": `"1s"`, "suppress": "1000"},
+}
+
 func TestLimitsAreThoseThatAreChecked(t *testing.T) {
 	t.Setenv("BACKUP_TOKEN", "correct-horse-battery")
 	checked := 0
@@ -170,7 +180,11 @@ func TestLimitsAreThoseThatAreChecked(t *testing.T) {
 				}
 				checked++
 				inside, beyond := value(t, e.field, limit.text, 0), value(t, e.field, limit.text, limit.step)
-				if err := parse(with(t, p, e, inside)); err != nil {
+				text := with(t, p, e, inside)
+				for path, value := range beside[fmt.Sprintf("%s.%s = %s", p.name, e.path, inside)] {
+					text = set(text, p, entry{path: path}, value)
+				}
+				if err := parse(text); err != nil {
 					t.Errorf("%s.%s: the limit %s is rejected: %v", p.name, e.path, inside, err)
 				}
 				if err := parse(with(t, p, e, beyond)); err == nil || !strings.Contains(err.Error(), e.field.Name) {
@@ -214,14 +228,18 @@ func value(t *testing.T, f config.Field, limit string, step int64) string {
 // with returns the first example of a page with an argument set.
 func with(t *testing.T, p *page, e entry, value string) string {
 	t.Helper()
-	text := examplesOf(p.text)[0]
+	return set(examplesOf(p.text)[0], p, e, value)
+}
+
+// set returns an example of a page with an argument set.
+func set(text string, p *page, e entry, value string) string {
 	names := append([]string{p.name}, strings.Split(e.path, ".")...)
-	set := fmt.Sprintf("%s = %s\n", names[len(names)-1], value)
+	line := fmt.Sprintf("%s = %s\n", names[len(names)-1], value)
 	if i := slices.IndexFunc(p.entries(), func(outer entry) bool {
 		return outer.path+"."+e.field.Name == e.path && outer.field.Type == config.Object
 	}); i >= 0 {
 		names = names[:len(names)-1]
-		set = fmt.Sprintf("%s = { %s = %s, per = \"1m\" }\n", names[len(names)-1], e.field.Name, value)
+		line = fmt.Sprintf("%s = { %s = %s, per = \"1m\" }\n", names[len(names)-1], e.field.Name, value)
 	}
 	opening := func(name string) []int {
 		return regexp.MustCompile(`(?m)^ *` + name + `( ".*")? \{\n`).FindStringIndex(text)
@@ -233,7 +251,7 @@ func with(t *testing.T, p *page, e entry, value string) string {
 			continue
 		}
 		for _, inner := range slices.Backward(names[i : len(names)-1]) {
-			set = inner + " {\n" + set + "}\n"
+			line = inner + " {\n" + line + "}\n"
 		}
 		break
 	}
@@ -242,7 +260,7 @@ func with(t *testing.T, p *page, e entry, value string) string {
 	if end := regexp.MustCompile(`(?m)^ *\}$`).FindStringIndex(rest); end != nil {
 		rest = argument.ReplaceAllString(rest[:end[0]], "") + rest[end[0]:]
 	}
-	return text[:at] + set + rest
+	return text[:at] + line + rest
 }
 
 func TestDefaultsAreThoseOfTheCode(t *testing.T) {
@@ -265,6 +283,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"target.back_off.reset": restart.DefaultBackOffReset, "restart.timeout": command.DefaultTimeout,
 		"process.log.max_size": size * process.DefaultLogSize, "process.log.max_files": process.DefaultLogFiles,
 		"process.lines_per_second": process.DefaultLinesPerSecond, "icmp.payload_size": icmpprobe.DefaultPayload, "tcp.keepalive.count": tcpprobe.DefaultKeepAliveCount,
+		"damping.half_life": probe.DefaultHalfLife, "damping.suppress": probe.DefaultSuppress, "damping.reuse": probe.DefaultReuse, "damping.max": probe.DefaultMaxDamped,
 		"tcp.keepalive.idle": tcpprobe.DefaultKeepAliveIdle, "tcp.keepalive.interval": tcpprobe.DefaultKeepAliveInterval,
 	} {
 		f, err := find(pages(), name)

@@ -265,6 +265,9 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	if in := t.Instance; in.Reason != "" {
 		all = append(all, []string{"", "", "", "-", "", "", "", join(string(in.Reason), in.Detail)})
 	}
+	if d := t.Damping; d != nil && !d.Since.IsZero() {
+		all = append(all, []string{"", "", "", "-", "", "", "", fmt.Sprintf("damped until %s: it has flapped, penalty %d", local(d.Until), d.Penalty)})
+	}
 	if p := t.Pause; p != nil {
 		all = append(all, []string{"", "", "", "-", "", "", "", pausedLine(p)})
 	}

@@ -133,6 +133,18 @@ func TestMaintenancesThatAreNearAreShown(t *testing.T) {
 	}
 }
 
+func TestTheTableSaysUntilWhenATargetIsDamped(t *testing.T) {
+	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.Local)
+	for want, d := range map[string]httpapi.Damping{
+		"damped until 2026-01-31 03:30:00: it has flapped, penalty 2866\n": {Penalty: 2866, Flapped: now, Since: now, Until: now.Add(30 * time.Minute)},
+		"-\n": {Penalty: 1000, Flapped: now},
+	} {
+		if got := table([]httpapi.Target{{Name: "web", State: probe.StateDamped, Damping: &d}}, now, unlimited, false); !strings.HasSuffix(got, want) {
+			t.Errorf("the table is\n%s", got)
+		}
+	}
+}
+
 func TestTheTableSaysUntilWhenNothingIsDone(t *testing.T) {
 	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.Local)
 	for _, c := range []struct {

@@ -79,7 +79,7 @@ const (
 )
 
 // levelOf returns the level of a target's state. One that starts has not been judged yet, one that is
-// unreachable is explained by another target, and of one that is paused nobody is told.
+// unreachable is explained by another target, and of one that is paused or damped nobody is told.
 func levelOf(s probe.TargetState) level {
 	switch {
 	case s.InTrouble():

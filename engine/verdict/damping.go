@@ -45,8 +45,8 @@ func AfterFlap(d probe.Damping, p Penalty, at time.Time) Penalty {
 }
 
 // Decayed returns a penalty at a time without another flap: the target is no longer damped once it has
-// decayed to d.Reuse, and it is forgotten once it has decayed to half of that, and of a flap. One from another Damping, another
-// engine or another clock gets within the limits of d.
+// decayed to d.Reuse, and it is forgotten once it has decayed to half of that, and of a flap. One from
+// another Damping, another engine or another clock gets within the limits of d.
 func Decayed(d probe.Damping, p Penalty, at time.Time) Penalty {
 	if !(p.Value > 0) {
 		return Penalty{}

@@ -396,8 +396,8 @@ func (d *daemon) stateStats() func() prom.State {
 	}
 }
 
-// stateValues are the values of the state file: about restarts, pauses, the histories, the penalties of flaps, who was told, and
-// where processes are.
+// stateValues are the values of the state file: about restarts, pauses, the histories, the penalties of
+// flaps, who was told, and where processes are.
 type stateValues struct {
 	restarts  *restart.Controller
 	pauses    *pause.Keeper

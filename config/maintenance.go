@@ -106,11 +106,13 @@ func (l *loader) maintenance(d *decodedBlock) (m decodedMaintenance, ok bool) {
 
 // checkWindows reports a maintenance that never begins, and one that never ends.
 func (l *loader) checkWindows(d *decodedBlock, w cron.Windows) {
-	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // any time
-	if _, begins := w.At(from); !begins {
+	switch w.Fault(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) { // any time
+	case cron.NoWindow:
 		l.refuse(d, "cron", "has no day that is in a calendar: the maintenance never begins")
-	} else if w.IsEndless(from) {
+	case cron.Endless:
 		l.refuse(d, "duration", fmt.Sprintf("is %v, so that the next maintenance begins before one has ended: the targets would be under maintenance for longer than %v days in a row", w.Duration, cron.MaxWindow.Hours()/24))
+	case cron.TooJoined:
+		l.refuse(d, "duration", fmt.Sprintf("is %v, so that each maintenance begins before the one before has ended, more than %d times in a row: write when the first one begins in cron, and how long all of them take here", w.Duration, cron.MaxJoined))
 	}
 }
 

@@ -267,24 +267,36 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-func TestEndlessWindowsAreRecognized(t *testing.T) {
+func TestFaultsOfWindowsAreRecognized(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for text, durations := range map[string]map[time.Duration]bool{
-		"* * 1-7 * *": {time.Minute: false},
-		"* * * * *":   {time.Minute: true, time.Hour: true},
-		"0 0 * * *":   {23 * time.Hour: false, 24 * time.Hour: true, 25 * time.Hour: true},
-		"0 3 * * 0":   {time.Hour: false, 7 * 24 * time.Hour: true},
-		"0 0 31 2 *":  {time.Hour: false},
+	for text, durations := range map[string]map[time.Duration]Fault{
+		"* * 1 * *":    {time.Minute: NoFault},
+		"* * 1-2 * *":  {time.Minute: TooJoined},
+		"* * * * *":    {time.Minute: TooJoined, time.Hour: Endless, 7 * 24 * time.Hour: Endless},
+		"*/30 * * * *": {time.Hour: Endless},
+		"0 0 * * *":    {23 * time.Hour: NoFault, 24 * time.Hour: Endless, 25 * time.Hour: Endless},
+		"0 3 * * 0":    {time.Hour: NoFault, 7 * 24 * time.Hour: Endless},
+		"0 0 31 2 *":   {time.Hour: NoWindow},
 	} {
 		s, err := Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for d, want := range durations {
-			if got := (Windows{s, d, time.UTC}).IsEndless(from); got != want {
-				t.Errorf("%q for %v is endless: %v", text, d, got)
+			if got := (Windows{s, d, time.UTC}).Fault(from); got != want {
+				t.Errorf("%q for %v has the fault %v, want %v", text, d, got, want)
 			}
 		}
+	}
+}
+
+func TestWhatIsJoinedIsBounded(t *testing.T) {
+	s, err := Parse("* * * * *")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, joined := (Windows{s, time.Minute, time.UTC}).join(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)); joined != MaxJoined+1 {
+		t.Errorf("%d windows were joined", joined)
 	}
 }
 

@@ -74,3 +74,9 @@ target "web" {
     tcp { port = 80 }
   }
 }
+
+maintenance "each minute" {
+  members  = ["*"]
+  cron     = "* * 1-30 * *"
+  duration = "1m"
+}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ func (p Pause) detail() string {
 // Config configures a Keeper.
 type Config struct {
 	Engine *engine.Engine // required
-	Logger *slog.Logger   // one Info line when a target is paused, and when that ends; default: none
+	Logger *slog.Logger   // an Info line when a target or a group is paused, and when that ends; default: none
 
 	// Changed is called when what Pauses returns may have changed. It must not block. Default: none.
 	Changed func()
@@ -86,47 +87,94 @@ func New(c Config) *Keeper {
 // Pause pauses a target of the engine, or replaces the Pause that it has. It returns false if that
 // was the same until the same time. The error is ErrNoTarget.
 func (k *Keeper) Pause(target string, p Pause) (changed bool, err error) {
-	k.pausesMu.Lock()
-	_, exists := k.config.Engine.Target(target)
-	before, was := k.paused[target]
-	changed = exists && (!was || !before.Until.Equal(p.Until) || before.Why != p.Why)
-	if changed {
-		k.paused[target] = p
-		k.tell(target)
-	}
-	k.pausesMu.Unlock()
-	if !exists {
-		return false, ErrNoTarget
-	}
-	if changed {
+	if changed, err = k.pause(target, p); changed {
 		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
 		k.notify()
 	}
-	return changed, nil
+	return changed, err
+}
+
+// PauseAll is Pause for the targets of a group, with one line in the log. It returns how many of them
+// the engine has, and for how many there was a change.
+func (k *Keeper) PauseAll(group string, targets []string, p Pause) (known, changed int) {
+	for _, target := range targets {
+		isChanged, err := k.pause(target, p)
+		if err == nil {
+			known++
+		}
+		if isChanged {
+			changed++
+		}
+	}
+	if changed > 0 {
+		k.config.Logger.Info("targets of a group paused", "group", group, "targets", changed, "by", p.By, "why", p.Why, "until", untilText(p.Until))
+		k.notify()
+	}
+	return known, changed
+}
+
+// pause is Pause without what follows from it.
+func (k *Keeper) pause(target string, p Pause) (changed bool, err error) {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	if _, exists := k.config.Engine.Target(target); !exists {
+		return false, ErrNoTarget
+	}
+	if before, was := k.paused[target]; was && before.Until.Equal(p.Until) && before.Why == p.Why {
+		return false, nil
+	}
+	k.paused[target] = p
+	k.tell(target)
+	return true, nil
 }
 
 // Unpause ends the Pause of a target. It returns false if the target was not paused. The error is
 // ErrNoTarget, or a *MaintenanceError if the target is not paused, but under maintenance.
 func (k *Keeper) Unpause(target, by string) (changed bool, err error) {
-	k.pausesMu.Lock()
-	before, changed := k.paused[target]
-	k.end(target)
-	var maintained engine.Pause
-	if m := k.under[target]; m != nil {
-		maintained = m.forEngine()
-	}
-	k.pausesMu.Unlock()
-	if _, exists := k.config.Engine.Target(target); !exists && !changed {
-		return false, ErrNoTarget
-	}
-	if !changed && maintained.Reason != "" {
-		return false, &MaintenanceError{maintained.Detail, maintained.Until}
-	}
+	before, changed, err := k.unpause(target)
 	if changed {
 		k.config.Logger.Info("target no longer paused", "target", target, "by", by, "paused_by", before.By, "paused_at", before.At)
 		k.notify()
 	}
-	return changed, nil
+	return changed, err
+}
+
+// UnpauseAll is Unpause for the targets of a group, with one line in the log. It returns how many of
+// them the engine has, and how many were paused.
+func (k *Keeper) UnpauseAll(group string, targets []string, by string) (known, changed int) {
+	for _, target := range targets {
+		_, isChanged, err := k.unpause(target)
+		if !errors.Is(err, ErrNoTarget) {
+			known++
+		}
+		if isChanged {
+			changed++
+		}
+	}
+	if changed > 0 {
+		k.config.Logger.Info("targets of a group no longer paused", "group", group, "targets", changed, "by", by)
+		k.notify()
+	}
+	return known, changed
+}
+
+// unpause is Unpause without what follows from it. Before is the Pause that has ended.
+func (k *Keeper) unpause(target string) (before Pause, changed bool, err error) {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	before, changed = k.paused[target]
+	k.end(target)
+	if changed {
+		return before, true, nil
+	}
+	if _, exists := k.config.Engine.Target(target); !exists {
+		return before, false, ErrNoTarget
+	}
+	if m := k.under[target]; m != nil {
+		maintained := m.forEngine()
+		return before, false, &MaintenanceError{maintained.Detail, maintained.Until}
+	}
+	return before, false, nil
 }
 
 // end ends the Pause of a target, if it has one. It needs pausesMu.
@@ -208,11 +256,13 @@ func (p Pause) onWallClock(now time.Time) Pause {
 // Keep afterwards.
 func (k *Keeper) Restore(pauses map[string]Pause) {
 	now := time.Now()
+	ended := map[string]Pause{}
+	defer func() { k.logEnded(ended) }()
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
 	for target, p := range pauses {
 		if p.hasEnded(now) {
-			k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
+			ended[target] = p
 			continue
 		}
 		p.At = now.Add(p.At.Sub(now)) // goes on by the monotonic clock, whatever the wall clock is set to
@@ -264,16 +314,33 @@ func wallShift(from, to time.Time) time.Duration {
 
 // endDue ends the pauses whose time has come, and reports whether there were any.
 func (k *Keeper) endDue(now time.Time) (ended bool) {
+	due := map[string]Pause{}
 	k.pausesMu.Lock()
-	defer k.pausesMu.Unlock()
 	for target, p := range k.paused {
 		if p.hasEnded(now) {
 			k.end(target)
-			k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
-			ended = true
+			due[target] = p
 		}
 	}
-	return ended
+	k.pausesMu.Unlock()
+	k.logEnded(due)
+	return len(due) > 0
+}
+
+// maxEndLines is how many lines the log gets of pauses that end at the same time, such as those of a
+// group.
+const maxEndLines = 10
+
+// logEnded logs pauses that have ended by themselves, by target.
+func (k *Keeper) logEnded(pauses map[string]Pause) {
+	targets := slices.Sorted(maps.Keys(pauses))
+	if more := len(targets) - maxEndLines; more > 0 {
+		k.config.Logger.Info("targets no longer paused", "targets", len(targets), "not_named", more)
+		targets = targets[:maxEndLines]
+	}
+	for _, target := range targets {
+		k.config.Logger.Info("target no longer paused", "target", target, "paused_by", pauses[target].By, "until", untilText(pauses[target].Until))
+	}
 }
 
 // maintain begins and ends the maintenances whose time has come.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -182,5 +183,49 @@ func TestNothingIsDoneWhileNothingIsPaused(t *testing.T) {
 		if wait, any := h.keeper.next(time.Now()); !any || wait != time.Second {
 			t.Errorf("Run waits for %v, %v", wait, any)
 		}
+	})
+}
+
+func TestAGroupIsPausedWithOneLineInTheLog(t *testing.T) {
+	const targets = 30
+	set := probe.Set{}
+	var names []string
+	for i := range targets {
+		names = append(names, fmt.Sprintf("member-%02d", i))
+		set[probe.ID{Target: names[i], Kind: probe.Readiness}] = probe.Probe{Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Succeed("") })}
+	}
+	begin := func(h *harness) {
+		if _, err := h.engine.Apply(set); err != nil {
+			h.Fatal(err)
+		}
+	}
+	inBubble(t, begin, func(h *harness) {
+		lines := func(text string, want int) {
+			h.Helper()
+			if got := strings.Count(h.log.String(), text); got != want {
+				h.Errorf("%q is %d times in the log, want %d:\n%s", text, got, want, h.log)
+			}
+		}
+		all := append([]string{"missing"}, names...)
+		now := time.Now()
+		p := Pause{At: now, By: "alice", Why: "disk", Until: now.Add(time.Hour)}
+		if known, changed := h.keeper.PauseAll("shop", all, p); known != targets || changed != targets {
+			h.Errorf("%d known, %d changed", known, changed)
+		}
+		if known, changed := h.keeper.PauseAll("shop", all, p); known != targets || changed != 0 {
+			h.Errorf("again: %d known, %d changed", known, changed)
+		}
+		lines("paused", 1)
+		lines(`"targets of a group paused" group=shop targets=30 by=alice why=disk`, 1)
+		h.pass(2 * time.Hour)
+		lines(`"target no longer paused"`, maxEndLines)
+		lines(`"targets no longer paused" targets=30 not_named=20`, 1)
+		p.Until = time.Time{}
+		h.keeper.PauseAll("shop", names, p)
+		if known, changed := h.keeper.UnpauseAll("shop", all, "bob"); known != targets || changed != targets {
+			h.Errorf("at the end %d known, %d changed", known, changed)
+		}
+		lines(`"targets of a group no longer paused" group=shop targets=30 by=bob`, 1)
+		h.isPaused(names[0], false)
 	})
 }

@@ -15,49 +15,58 @@ import (
 
 // pause pauses targets for an operator, or ends that, and waits until the state file has it.
 func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Paused, error) {
-	targets := []string{r.Target}
-	if r.Group != "" {
-		g := d.groups.Get(r.Group)
-		if g == nil {
-			return httpapi.Paused{}, httpapi.ErrNoGroup
-		}
-		targets = nil
-		for m := range g.View().Members() {
-			targets = append(targets, m.Target)
-		}
-	}
 	done := httpapi.Paused{Target: r.Target, Group: r.Group, Operation: r.Operation, At: time.Now(), By: r.By}
 	p := pause.Pause{At: done.At, By: r.By, Why: r.Reason}
 	if r.For > 0 {
 		p.Until = done.At.Add(r.For)
 	}
 	done.Until = p.Until
-	for _, target := range targets {
-		changed, err := d.pauseTarget(target, r.Operation, p)
-		if _, maintained := errors.AsType[*pause.MaintenanceError](err); maintained && r.Group != "" { // it is not paused
-			err = nil
-		}
-		switch {
-		case errors.Is(err, pause.ErrNoTarget) && r.Group != "": // a group may name targets that do not exist
-			continue
-		case errors.Is(err, pause.ErrNoTarget):
-			return httpapi.Paused{}, httpapi.ErrNoTarget
-		case err != nil:
-			return httpapi.Paused{}, err
-		}
-		if done.Targets++; changed {
-			done.Changed++
-		}
+	var err error
+	if r.Group != "" {
+		done.Targets, done.Changed, err = d.pauseGroup(r.Group, r.Operation, p)
+	} else {
+		done.Targets = 1
+		done.Changed, err = d.pauseTarget(r.Target, r.Operation, p)
+	}
+	if err != nil {
+		return httpapi.Paused{}, err
 	}
 	done.Saved = d.saved(ctx)
 	return done, nil
 }
 
-func (d *daemon) pauseTarget(target string, o httpapi.Operation, p pause.Pause) (changed bool, err error) {
+func (d *daemon) pauseTarget(target string, o httpapi.Operation, p pause.Pause) (changed int, err error) {
+	isChanged := false
 	if o == httpapi.OperationUnpause {
-		return d.pauses.Unpause(target, p.By)
+		isChanged, err = d.pauses.Unpause(target, p.By)
+	} else {
+		isChanged, err = d.pauses.Pause(target, p)
 	}
-	return d.pauses.Pause(target, p)
+	if errors.Is(err, pause.ErrNoTarget) {
+		err = httpapi.ErrNoTarget
+	}
+	if isChanged {
+		changed = 1
+	}
+	return changed, err
+}
+
+// pauseGroup pauses the members that a group has now. It may name targets that do not exist.
+func (d *daemon) pauseGroup(group string, o httpapi.Operation, p pause.Pause) (known, changed int, err error) {
+	g := d.groups.Get(group)
+	if g == nil {
+		return 0, 0, httpapi.ErrNoGroup
+	}
+	var targets []string
+	for m := range g.View().Members() {
+		targets = append(targets, m.Target)
+	}
+	if o == httpapi.OperationUnpause {
+		known, changed = d.pauses.UnpauseAll(group, targets, p.By)
+	} else {
+		known, changed = d.pauses.PauseAll(group, targets, p)
+	}
+	return known, changed, nil
 }
 
 // saved waits until the state file has what was marked, and reports whether it does.

@@ -144,7 +144,7 @@ func (g *guard) start(s Start) (hello Report, err error) {
 	if s.Umask != nil {
 		defer syscall.Umask(syscall.Umask(*s.Umask)) // the guard creates its own files before and after
 	}
-	if g.tree.Pid, err = spawn(s, g.tree.Cgroup); err != nil && g.tree.Cgroup != "" {
+	if g.tree.Pid, err = spawn(s, g.tree.Cgroup); g.tree.Cgroup != "" && mayBlameCgroup(err) {
 		g.tree.Cgroup.Remove()
 		g.tree.Cgroup = ""
 		g.tree.Pid, err = spawn(s, "")
@@ -170,6 +170,28 @@ func (g *guard) unlessRefused(err error) error {
 		}
 	}
 	return err
+}
+
+// launchError is an error of a launcher, which was started.
+type launchError struct {
+	text   string
+	number syscall.Errno // 0 for none
+}
+
+func (e launchError) Error() string { return e.text }
+
+func (e launchError) Unwrap() error {
+	if e.number == 0 {
+		return nil
+	}
+	return e.number
+}
+
+// mayBlameCgroup reports whether a command that was not started may be without its cgroup: unless a
+// process was started in it.
+func mayBlameCgroup(err error) bool {
+	_, started := errors.AsType[launchError](err)
+	return err != nil && !started
 }
 
 // spawn starts a command.

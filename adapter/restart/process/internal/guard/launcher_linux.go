@@ -96,7 +96,7 @@ func launch(s Start, attr *syscall.SysProcAttr) (pid int, err error) {
 }
 
 // errLauncher is the error of launch when the launcher was killed: the command is not at fault.
-var errLauncher = fmt.Errorf("the process that sets its limits was killed: %w", syscall.EAGAIN)
+var errLauncher = launchError{"the process that sets its limits was killed", syscall.EAGAIN}
 
 // awaitLaunch returns nil when a launcher has become the command, or why it has not.
 func awaitLaunch(reports *json.Decoder) error {
@@ -108,23 +108,12 @@ func awaitLaunch(reports *json.Decoder) error {
 			return errLauncher
 		case err != nil:
 			return nil
-		case r.Errno != 0:
-			return launchError{r.Error, r.Errno}
 		case r.Error != "":
-			return errors.New(r.Error)
+			return launchError{r.Error, r.Errno}
 		}
 		ready = true
 	}
 }
-
-// launchError is an error of a launcher.
-type launchError struct {
-	text   string
-	number syscall.Errno
-}
-
-func (e launchError) Error() string { return e.text }
-func (e launchError) Unwrap() error { return e.number }
 
 // becomeCommand becomes the command of the Start that this launcher reads, or returns an error.
 func becomeCommand(ready func() error) error {

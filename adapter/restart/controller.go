@@ -166,14 +166,8 @@ func (c *Controller) Change(units map[string]Unit, remove []string) error {
 
 // checkedChange is change, unless a target would be started after itself. It needs unitsMu.
 func (c *Controller) checkedChange(units map[string]Unit, remove []string) error {
-	for _, u := range units {
-		if len(u.StartAfter) == 0 {
-			continue // most controllers have no order, and many units
-		}
-		if err := c.checkOrder(units, remove); err != nil {
-			return err
-		}
-		break
+	if err := c.checkOrder(units, remove); err != nil {
+		return err
 	}
 	c.change(units, remove)
 	return nil
@@ -206,8 +200,22 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 	}
 }
 
+// CheckApply returns the error that Apply would return now, and changes nothing.
+func (c *Controller) CheckApply(units map[string]Unit) error {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	return errors.Join(CheckUnits(units), c.checkOrder(units, c.missing(units)))
+}
+
+// CheckChange returns the error that Change would return now, and changes nothing.
+func (c *Controller) CheckChange(units map[string]Unit, remove []string) error {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	return errors.Join(CheckUnits(units), c.checkOrder(units, remove))
+}
+
 // CheckUnits returns the errors for which Apply and Change refuse units, sorted, or nil. It does not
-// look for cycles of Unit.StartAfter, which may go through other units.
+// look for cycles of Unit.StartAfter, which may go through other units: CheckApply and CheckChange do.
 func CheckUnits(units map[string]Unit) error {
 	var wrong []string
 	for target, u := range units {

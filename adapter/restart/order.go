@@ -26,6 +26,9 @@ func newStartOrder() startOrder {
 // checkOrder returns an error for targets that would be started after themselves once units are changed
 // and removed: they would never be started. It needs unitsMu.
 func (c *Controller) checkOrder(units map[string]Unit, remove []string) error {
+	if !areOrdered(units) { // most controllers have no order, and many units
+		return nil
+	}
 	after := map[string][]string{}
 	for target, u := range c.units {
 		after[target] = u.StartAfter
@@ -42,6 +45,16 @@ func (c *Controller) checkOrder(units map[string]Unit, remove []string) error {
 		errs = append(errs, fmt.Errorf("target %q: %w", found[0], err))
 	}
 	return errors.Join(errs...)
+}
+
+// areOrdered reports whether any unit is started after others.
+func areOrdered(units map[string]Unit) bool {
+	for _, u := range units {
+		if len(u.StartAfter) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // add notes that a target was started, after others.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,8 +76,14 @@ func (o *Outputs) Dropped(target string) (lines uint64, isProcess bool) {
 // Keep forgets the targets that are not wanted.
 func (o *Outputs) Keep(wanted func(target string) bool) {
 	o.countersMu.Lock()
+	targets := slices.Collect(maps.Keys(o.dropped))
+	o.countersMu.Unlock()
+	gone := slices.DeleteFunc(targets, wanted)
+	o.countersMu.Lock()
 	defer o.countersMu.Unlock()
-	maps.DeleteFunc(o.dropped, func(target string, _ *atomic.Uint64) bool { return !wanted(target) })
+	for _, target := range gone {
+		delete(o.dropped, target)
+	}
 }
 
 // of returns the counter of a target. The nil Outputs has one that nobody reads.

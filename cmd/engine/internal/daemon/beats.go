@@ -1,10 +1,23 @@
 package daemon
 
 import (
+	"context"
 	"strings"
 
 	"github.com/sonde-probe/sonde/adapter/store"
 )
+
+// listenForBeats opens the socket for beats by UDP, if one is configured.
+func (d *daemon) listenForBeats() (err error) {
+	if d.settings.Beats == nil {
+		return nil
+	}
+	if d.datagrams, err = d.beats.Listen(context.Background(), d.settings.Beats.Listen); err != nil {
+		return err
+	}
+	d.log.Info("listening for beats", "udp", d.datagrams.Addr().String())
+	return nil
+}
 
 // restoreBeats gives the beats that the previous engine has received.
 func (d *daemon) restoreBeats(state store.Restored) {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"net"
 	"runtime/debug"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,7 +18,6 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
@@ -32,10 +31,8 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
-	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 // daemon is a running sonde: an engine, the controller that restarts its targets,
@@ -166,7 +163,7 @@ func (d *daemon) close() (err error) {
 // an error about what would happen to the targets in use.
 func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
 	return d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
-		if err := check(d.restarts.EffectOfApply(units)); err != nil {
+		if err := cmp.Or(d.restarts.CheckApply(units), check(d.restarts.EffectOfApply(units))); err != nil {
 			return engine.Changes{}, err
 		}
 		change.All = true
@@ -174,7 +171,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engi
 		if err != nil {
 			return changes, err
 		}
-		d.keepTargets(func(target string) bool { _, kept := units[target]; return kept })
+		d.pauses.Keep(func(target string) bool { _, kept := units[target]; return kept })
 		d.beats.Apply(change.Set)
 		return changes, d.restarts.Apply(units)
 	})
@@ -184,7 +181,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engi
 // config.Options.Previous).
 func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
 	return d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
-		if err := check(d.restarts.EffectOfChange(units, c.Removed.Targets)); err != nil {
+		if err := cmp.Or(d.restarts.CheckChange(units, c.Removed.Targets), check(d.restarts.EffectOfChange(units, c.Removed.Targets))); err != nil {
 			return engine.Changes{}, err
 		}
 		change.Remove = c.Removed.Probes
@@ -193,20 +190,17 @@ func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (eng
 			return changes, err
 		}
 		countKept(&changes, c)
-		d.forgetTargets(c.Removed.Targets)
+		d.forgetPauses(c.Removed.Targets)
 		d.beats.Change(change.Set, c.Removed.Probes)
 		return changes, d.restarts.Change(units, c.Removed.Targets)
 	})
 }
 
-// keepTargets forgets what is known of targets that are no longer configured.
-func (d *daemon) keepTargets(isKept func(target string) bool) {
-	d.outputs.Keep(isKept)
-	d.pauses.Keep(isKept)
-}
+// isConfigured reports whether a target has a driver now.
+func (d *daemon) isConfigured(target string) bool { return d.restarts.Driver(target) != nil }
 
-// forgetTargets forgets what is known of targets that are removed.
-func (d *daemon) forgetTargets(removed []string) {
+// forgetPauses forgets the pauses of targets that are removed.
+func (d *daemon) forgetPauses(removed []string) {
 	if len(removed) == 0 {
 		return
 	}
@@ -214,7 +208,7 @@ func (d *daemon) forgetTargets(removed []string) {
 	for _, target := range removed {
 		gone[target] = true
 	}
-	d.keepTargets(func(target string) bool { return !gone[target] })
+	d.pauses.Keep(func(target string) bool { return !gone[target] })
 }
 
 // desired returns a configuration with the pods, and its units. For a plan it makes nothing.
@@ -237,6 +231,7 @@ func countKept(n *engine.Changes, c *config.Config) {
 // applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies,
 // the dampings and the units into use.
 func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
+	defer d.outputs.Keep(d.isConfigured) // drivers of a configuration that is rejected have counters, too
 	all, units, err := d.desired(c, false)
 	if err != nil {
 		return engine.Changes{}, err
@@ -328,83 +323,6 @@ func groupRules(c *config.Config) map[string]group.Rule {
 	return rules
 }
 
-// listen makes the API, opens its listener, if one is configured, and writes --address-file. Then
-// it opens the control socket.
-func (d *daemon) listen() (err error) {
-	if d.settings.Beats != nil {
-		if d.datagrams, err = d.beats.Listen(context.Background(), d.settings.Beats.Listen); err != nil {
-			return err
-		}
-		d.log.Info("listening for beats", "udp", d.datagrams.Addr().String())
-	}
-	c := httpapi.Config{
-		Engine: d.engine,
-		Metrics: prom.New(prom.Config{
-			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
-			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
-			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
-			DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats, Beats: d.beats,
-		}).Handler(),
-		Probe:        d.probes,
-		Groups:       d.groups,
-		Gateways:     d.gateways.Statuses,
-		Notifiers:    d.notifierStatuses,
-		TestNotifier: d.notifiers.Test,
-		Alive:        d.alive,
-		Ready:        d.ready,
-		Reload:       d.requestReload,
-		Plan:         d.requestPlan,
-		LastReload:   d.reloads,
-		Operate:      d.operate,
-		Pause:        d.pause,
-		Maintenances: d.maintenances,
-		DroppedLines: d.outputs.Dropped,
-		Beats:        d.beats,
-		Listen:       d.settings.Listen,
-		Logger:       d.log,
-	}
-	scheme := "http"
-	if d.settings.Listen != "" {
-		if c.Token, err = cli.ReadToken(d.settings.TokenFile); err != nil {
-			return err
-		}
-		if t := d.settings.TLS; t != nil {
-			scheme, c.TLS = "https", httpapi.TLS(*t)
-		}
-	}
-	if d.api, err = httpapi.New(c); err != nil {
-		return err
-	}
-	if d.settings.Listen == "" {
-		d.openControl("")
-		return nil
-	}
-	d.listener, err = d.api.Listen(context.Background())
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%w; choose another address with --listen", err)
-	}
-	if err != nil {
-		return err
-	}
-	address := d.listener.Addr().String()
-	d.log.Info("listening", "url", scheme+"://"+address+"/")
-	d.openControl(address)
-	if d.flags.addressFile == "" {
-		return nil
-	}
-	return files.Replace(d.flags.addressFile, []byte(address+"\n"), 0o644)
-}
-
-// openControl opens the control socket of the engine. An engine runs without one, too.
-func (d *daemon) openControl(address string) {
-	var err error
-	d.control, err = control.Listen(address)
-	if err != nil && !errors.Is(err, control.ErrNone) {
-		d.log.Warn("control socket not opened: sonde reload, stop, start, restart, pause and unpause need a token", "error", err)
-	}
-}
-
 // maxLoopDelay is how late the engine's loop may be before /healthz says that the engine
 // hangs. A reload of a million probes keeps it from running for seconds.
 const maxLoopDelay = 15 * time.Second
@@ -443,14 +361,7 @@ func (d *daemon) run(ctx context.Context) error {
 		defer d.running.Store(false)
 		return d.engine.Run(serving)
 	})
-	parts.Go(func() error { return d.groups.Run(serving) })
-	parts.Go(func() error { return d.pauses.Run(serving) })
-	parts.Go(func() error { d.beats.Run(serving); return nil })
-	if d.datagrams != nil {
-		parts.Go(func() error { d.datagrams.Run(serving); return nil })
-	}
-	parts.Go(func() error { return d.gateways.Run(serving) })
-	parts.Go(func() error { return d.notifiers.Run(serving) })
+	d.runFollowers(parts, serving)
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.previous.Reap(serving); return nil })
 	parts.Go(func() error { d.warnOfAbandoned(running); return nil })
@@ -460,15 +371,6 @@ func (d *daemon) run(ctx context.Context) error {
 			return nil
 		})
 		parts.Go(func() error { d.endSurvivors(running); return nil })
-	}
-	if d.listener != nil {
-		parts.Go(func() error { return d.api.Serve(serving, d.listener) })
-	}
-	if d.control != nil {
-		parts.Go(func() error {
-			defer d.control.Close()
-			return d.api.Serve(serving, d.control.Listener)
-		})
 	}
 	go d.watch.run(serving, func() { // the end does not wait for it, since a disk may hang
 		select {
@@ -488,4 +390,25 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	d.log.Info("engine stopped")
 	return err
+}
+
+// runFollowers runs the parts that follow the engine, or listen for others, until serving is done.
+func (d *daemon) runFollowers(parts *errgroup.Group, serving context.Context) {
+	parts.Go(func() error { return d.groups.Run(serving) })
+	parts.Go(func() error { return d.pauses.Run(serving) })
+	parts.Go(func() error { d.beats.Run(serving); return nil })
+	parts.Go(func() error { return d.gateways.Run(serving) })
+	parts.Go(func() error { return d.notifiers.Run(serving) })
+	if d.datagrams != nil {
+		parts.Go(func() error { d.datagrams.Run(serving); return nil })
+	}
+	if d.listener != nil {
+		parts.Go(func() error { return d.api.Serve(serving, d.listener) })
+	}
+	if d.control != nil {
+		parts.Go(func() error {
+			defer d.control.Close()
+			return d.api.Serve(serving, d.control.Listener)
+		})
+	}
 }

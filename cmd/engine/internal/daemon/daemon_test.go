@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,8 +11,11 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
@@ -82,22 +87,49 @@ func TestADegradedEngineIsAliveAndNotReady(t *testing.T) {
 	})
 }
 
-func TestARefusedUnitChangesNothing(t *testing.T) {
-	d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler)}
+// idle returns a daemon that does not run.
+func idle(t *testing.T) *daemon {
+	d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard)}
+	t.Cleanup(func() { d.queue.Close(time.Minute) })
+	d.groups = group.New(group.Config{Engine: d.engine})
 	var err error
 	if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
 		t.Fatal(err)
 	}
-	c := &config.Config{
-		Set: probe.Set{{Target: "web", Kind: probe.Readiness}: {Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
-			return probe.Succeed("")
-		})}},
-		Targets: map[string]config.Target{"web": {Settings: restart.Unit{Policy: restart.Never + 1}}},
+	return d
+}
+
+func TestARefusedUnitChangesNothing(t *testing.T) {
+	d := idle(t)
+	for want, targets := range map[string]map[string]config.Target{
+		"restart_policy":          {"web": {Settings: restart.Unit{Policy: restart.Never + 1}}},
+		"start_after has a cycle": {"web": {StartAfter: []string{"db"}}, "db": {StartAfter: []string{"web"}}}, // which package config refuses before
+	} {
+		c := &config.Config{
+			Set: probe.Set{{Target: "web", Kind: probe.Readiness}: {Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+				return probe.Succeed("")
+			})}},
+			Targets: targets,
+		}
+		for _, use := range []func(*config.Config, func(restart.Effect) error) (engine.Changes, error){d.apply, d.change} {
+			if _, err := use(c, anyEffect); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the error is %v, want %s", err, want)
+			}
+			if _, there := d.engine.Target("web"); there || d.config != nil {
+				t.Errorf("%s: the engine has the probes of a configuration that was refused", want)
+			}
+		}
 	}
-	if _, err := d.apply(c, anyEffect); err == nil || !strings.Contains(err.Error(), "restart_policy") {
-		t.Errorf("the error is %v", err)
+}
+
+func TestARejectedConfigurationLeavesNoCountersOfOutputs(t *testing.T) {
+	d := idle(t)
+	c := &config.Config{Targets: map[string]config.Target{"app": {Driver: process.Config{Command: []string{"true"}}}}}
+	refused := errors.New("too many targets")
+	if _, err := d.apply(c, func(restart.Effect) error { return refused }); !errors.Is(err, refused) {
+		t.Fatalf("the error is %v", err)
 	}
-	if _, there := d.engine.Target("web"); there || d.config != nil {
-		t.Error("the engine has the probes of a configuration that was refused")
+	if _, counted := d.outputs.Dropped("app"); counted {
+		t.Error("the lines of a process are counted that was never configured")
 	}
 }

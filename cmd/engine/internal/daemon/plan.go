@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"maps"
 	"net/http"
 	"reflect"
@@ -54,11 +55,11 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 func (d *daemon) preview(r loadResult, set probe.Set, units map[string]restart.Unit) (restart.Effect, engine.Preview, error) {
 	if !r.partial {
 		preview, err := d.engine.PreviewApply(set)
-		return d.restarts.EffectOfApply(units), preview, err
+		return d.restarts.EffectOfApply(units), preview, errors.Join(err, d.restarts.CheckApply(units))
 	}
 	preview, err := d.engine.PreviewChange(engine.Change{Set: set, Remove: r.config.Removed.Probes})
 	countKept(&preview.Changes, r.config)
-	return d.restarts.EffectOfChange(units, r.config.Removed.Targets), preview, err
+	return d.restarts.EffectOfChange(units, r.config.Removed.Targets), preview, errors.Join(err, d.restarts.CheckChange(units, r.config.Removed.Targets))
 }
 
 // planned collects the changes of targets for a plan.

@@ -115,6 +115,13 @@ func (a *attempt) responding() {
 	a.timings.FirstByte += a.firstByte.Sub(a.asked)
 }
 
+// hasResponded reports whether a byte of the response to the latest request was received.
+func (a *attempt) hasResponded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.responded
+}
+
 func (a *attempt) got(r *http.Response) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -220,6 +220,17 @@ func (p *proxy) response(r *http.Response, to *http.Request) (*http.Response, er
 	return r, nil
 }
 
+// unanswered returns the error of a request that the proxy has read, and to which no byte of a response
+// came. A proxy whose target fails says so, with status 502, or waits for it: one that closes the
+// connection has failed itself.
+func (p *proxy) unanswered(ctx context.Context, err error) error {
+	_, known := errors.AsType[*dial.Error](err)
+	if timeout := net.Error(nil); known || ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
+		return err
+	}
+	return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it closed the connection without a response")
+}
+
 // The protocol of SOCKS (RFC 1928 and 1929).
 const (
 	socksVersion     = 5

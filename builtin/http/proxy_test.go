@@ -1,6 +1,7 @@
 package httpprobe_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -261,6 +262,9 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 		io.Copy(io.Discard, conn)
 	})
 	talkative := listenRaw(t, func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nmore") })
+	request := func(conn net.Conn) { http.ReadRequest(bufio.NewReader(conn)) }
+	dying := listenRaw(t, request)
+	halting := listenRaw(t, func(conn net.Conn) { request(conn); io.WriteString(conn, "HTTP/1.1 20") })
 	refused := listenRaw(t, func(net.Conn) {})
 	if listener, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		refused = listener.Addr().String()
@@ -277,6 +281,10 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 		{"the proxy is not trusted", untrusted.URL, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the proxy closes the tunnel", "http://" + closed, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the proxy closes, SOCKS", "socks5://" + closed, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"the proxy closes, not a tunnel", "http://" + closed, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"the proxy dies, not a tunnel", "http://" + dying, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"the response breaks off, not a tunnel", "http://" + halting, "http", "shop.example", probe.Failure, probe.ReasonHTTPProtocol},
+		{"the target is silent, not a tunnel", "http://" + silent, "http", "shop.example", probe.Failure, probe.ReasonHTTPTimeout},
 		{"the proxy says too much", "http://" + talkative, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"another protocol", "socks5://" + talkative, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"forbidden", web.URL, "https", "denied.example", probe.Unknown, probe.ReasonHTTPProxy},

@@ -71,8 +71,11 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		sent = t.proxy.request(r)
 	}
 	response, err := send(sent)
-	if err == nil && isRead {
+	switch {
+	case isRead && err == nil:
 		response, err = t.proxy.response(response, r)
+	case isRead && !a.hasResponded():
+		err = t.proxy.unanswered(a.ctx, err)
 	}
 	if err == nil {
 		a.got(response)

@@ -32,7 +32,7 @@ func (r slow) Send(ctx context.Context, notices []notify.Notice) error {
 func TestATargetThatChangesWhileItIsToldIsComparedAgain(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.spec.Timeout, s.spec.Settings = time.Minute, "slow"
-		s.spec.Receivers[0].New = func() (notify.Sender, error) { return slow{s.to, 10 * time.Second}, nil }
+		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return slow{s.to, 10 * time.Second}, nil }
 		s.apply()
 		if err := s.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestTheValuesStayWhileAReceiverIsReplaced(t *testing.T) {
 		s.say(probe.Failure, "web")
 		s.expect("web not_ready")
 		s.spec.Settings = "stays"
-		s.spec.Receivers[0].New = func() (notify.Sender, error) { return staying{s.to}, nil }
+		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return staying{s.to}, nil }
 		s.apply()
 		s.say(probe.Failure, "other") // it is being told
 		before := maps.Collect(s.notifiers.Values())

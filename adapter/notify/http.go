@@ -41,6 +41,7 @@ const (
 	maxURL      = 2000
 	maxHeaders  = 50
 	maxResponse = 4 << 10 // bytes of a body that are read
+	maxText     = 200     // bytes of it that an error has
 )
 
 // Check returns what is wrong: a *probe.FieldError, or nil. It reads the files of the tls block. The
@@ -139,13 +140,14 @@ func (h HTTP) Server() string {
 type Client struct {
 	http   HTTP
 	client *http.Client
+	redact func(text string) string
 }
 
 // idleTimeout is how long a connection without requests is kept.
 const idleTimeout = 90 * time.Second
 
-// Client returns a client. It goes through no proxy, and follows no redirect.
-func (h HTTP) Client() (*Client, error) {
+// Client returns a client. It goes through no proxy, and follows no redirect. See Receiver.New for redact.
+func (h HTTP) Client(redact func(text string) string) (*Client, error) {
 	config, err := h.TLS.dial().Load()
 	if err != nil {
 		return nil, err
@@ -154,7 +156,8 @@ func (h HTTP) Client() (*Client, error) {
 		DialContext: (&net.Dialer{KeepAlive: idleTimeout / 3}).DialContext, TLSClientConfig: config, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 1, MaxConnsPerHost: 2, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &Client{h, &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}, nil
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &Client{h, client, redact}, nil
 }
 
 // Close closes the connections that are kept. It returns nil.
@@ -196,7 +199,7 @@ func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error 
 	if status/100 == 2 {
 		return nil
 	}
-	err = fmt.Errorf("status %d: %s", status, probe.CleanText(strings.TrimSpace(string(text)), 200))
+	err = fmt.Errorf("status %d: %s", status, probe.CleanText(strings.TrimSpace(c.redact(string(text))), maxText))
 	if status/100 == 3 {
 		err = fmt.Errorf("status %d: redirects are not followed, write the address that it leads to", status)
 	}

@@ -83,7 +83,10 @@ type Spec struct {
 // Receiver is one of those that a notifier tells.
 type Receiver struct {
 	Name string // shown, such as http://am1:9093; no password in it
-	New  func() (Sender, error)
+
+	// New makes the sender. In texts that its errors repeat, such as responses, redact replaces what must not
+	// be shown, before they are cut.
+	New func(redact func(text string) string) (Sender, error)
 }
 
 // Config configures Notifiers.
@@ -145,7 +148,7 @@ func (n *Notifiers) Apply(specs map[string]Spec) error {
 	for name, spec := range specs {
 		made := &notifier{name: name, spec: spec}
 		for _, to := range spec.Receivers {
-			sender, err := to.New()
+			sender, err := to.New(n.config.Redact)
 			if err != nil {
 				return fmt.Errorf("notify %q: %w", name, err)
 			}

@@ -103,7 +103,7 @@ func in(t *testing.T, targets string, test func(s *scene)) {
 		s := &scene{t: t, to: &receiver{}, values: map[string][]byte{}, outcomes: map[string]probe.Outcome{}, set: probe.Set{}}
 		s.spec = notify.Spec{
 			Output: "test", Selection: notify.Selection{Targets: &probe.Selector{}, Groups: []string{"*"}}, Batch: 10, Timeout: 5 * time.Second,
-			Receivers: []notify.Receiver{{Name: "a", New: func() (notify.Sender, error) { return s.to, nil }}},
+			Receivers: []notify.Receiver{{Name: "a", New: func(func(string) string) (notify.Sender, error) { return s.to, nil }}},
 		}
 		for _, name := range strings.Fields(targets) {
 			s.outcomes[name] = probe.Success

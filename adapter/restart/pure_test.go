@@ -168,21 +168,3 @@ func TestADetailKeepsTheLastLinesOfTheOutput(t *testing.T) {
 		t.Errorf("detail has %d bytes, a transition keeps %d", len(detail), engine.MaxTransitionText)
 	}
 }
-
-func TestTheEndOfAnOutput(t *testing.T) {
-	long := strings.Repeat("ä", maxDetailOutput)
-	for output, want := range map[string]string{
-		"":                   "",
-		"one\ntwo\n":         "one\ntwo",
-		long:                 "… " + long[:maxDetailOutput],
-		"x" + long:           "… " + long[:maxDetailOutput],
-		long + "y":           "… " + long[:maxDetailOutput-2] + "y",
-		long + "\nlast\n\n":  "… last",
-		long + "\n" + long:   "… " + long[:maxDetailOutput],
-		"first\n" + long[:2]: "first\nä",
-	} {
-		if got := lastLines(output); got != want {
-			t.Errorf("lastLines(%.20q…) = %q, want %q", output, got, want)
-		}
-	}
-}

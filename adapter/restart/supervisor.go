@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode"
 
+	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -395,22 +394,9 @@ func (t termination) detail(next string) string {
 	if t.exit.Output == "" {
 		return t.status() + next
 	}
-	return t.status() + next + ": " + lastLines(t.exit.Output)
+	return t.status() + next + ": " + command.LastLines(t.exit.Output, maxDetailOutput)
 }
 
 // maxDetailOutput bounds the output in a detail, in bytes: a transition of the history, which has at most
 // engine.MaxTransitionText, keeps what was written last, and so why the instance has ended.
 const maxDetailOutput = 300
-
-// lastLines returns the end of an output: its last lines, or the end of the last one if that is too long.
-func lastLines(output string) string {
-	output = strings.TrimRightFunc(output, unicode.IsSpace)
-	if len(output) <= maxDetailOutput {
-		return output
-	}
-	end := output[len(output)-maxDetailOutput:]
-	if _, lines, found := strings.Cut(end, "\n"); found {
-		end = lines
-	}
-	return "… " + strings.ToValidUTF8(end, "")
-}

@@ -2,7 +2,9 @@ package command
 
 import (
 	"io"
+	"strings"
 	"sync"
+	"unicode"
 )
 
 // Head keeps the first Max bytes that are written to it and drops the rest. Write never
@@ -67,6 +69,20 @@ func (t *Tail) String() string {
 }
 
 func (t *Tail) last() []byte { return t.kept[max(len(t.kept)-t.Max, 0):] }
+
+// LastLines returns the end of an output, of limit bytes and "… " at most: its last lines, or the end of the
+// last one if that is too long. Replace what must not be shown before.
+func LastLines(output string, limit int) string {
+	output = strings.TrimRightFunc(output, unicode.IsSpace)
+	if len(output) <= limit {
+		return output
+	}
+	end := output[len(output)-limit:]
+	if _, lines, found := strings.Cut(end, "\n"); found {
+		end = lines
+	}
+	return "… " + strings.ToValidUTF8(end, "")
+}
 
 // CopySmall copies r to w until r ends, with a buffer of size bytes. It calls neither
 // w.ReadFrom nor r.WriteTo.

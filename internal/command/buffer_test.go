@@ -50,3 +50,22 @@ func TestZeroBuffersKeepNothing(t *testing.T) {
 		t.Errorf("kept %q and %q", head.String(), tail.String())
 	}
 }
+
+func TestTheEndOfAnOutput(t *testing.T) {
+	const limit = 300
+	long := strings.Repeat("ä", limit)
+	for output, want := range map[string]string{
+		"":                   "",
+		"one\ntwo\n":         "one\ntwo",
+		long:                 "… " + long[:limit],
+		"x" + long:           "… " + long[:limit],
+		long + "y":           "… " + long[:limit-2] + "y",
+		long + "\nlast\n\n":  "… last",
+		long + "\n" + long:   "… " + long[:limit],
+		"first\n" + long[:2]: "first\nä",
+	} {
+		if got := LastLines(output, limit); got != want {
+			t.Errorf("LastLines(%.20q…) = %q, want %q", output, got, want)
+		}
+	}
+}

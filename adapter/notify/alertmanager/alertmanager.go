@@ -89,10 +89,10 @@ func (c Config) Fill(spec *notify.Spec) {
 	}
 	for _, text := range c.URLs {
 		h, resend := c.http(text), spec.Resend
-		spec.Receivers = append(spec.Receivers, notify.Receiver{Name: h.Name(), New: func() (notify.Sender, error) {
+		spec.Receivers = append(spec.Receivers, notify.Receiver{Name: h.Name(), New: func(redact func(string) string) (notify.Sender, error) {
 			h := h
 			h.URL += path
-			client, err := h.Client()
+			client, err := h.Client(redact)
 			return &sender{client, resend}, err
 		}})
 	}

@@ -37,8 +37,10 @@ const (
 // exitRejected is the exit status by which a command rejects a notice: EX_DATAERR of sysexits.h.
 const exitRejected = 65
 
-// maxOutput is how much of the command's output an error has, in bytes.
-const maxOutput = 200
+const (
+	maxOutput = 4 << 10 // bytes of the end of the command's output that are kept
+	maxText   = 200     // bytes of it that an error has
+)
 
 // Check returns what is wrong with the configuration: an error with *probe.FieldErrors, or nil.
 func (c Config) Check() error {
@@ -64,12 +66,15 @@ func (c Config) plan(env map[string]string) command.Command {
 // Fill sets what the output decides of a notifier. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch, spec.Coalesce = c.ResendEvery, cmp.Or(c.Timeout, defaultTimeout), 1, c.Coalesce
-	spec.Receivers = []notify.Receiver{{Name: filepath.Base(c.Command[0]), New: func() (notify.Sender, error) { return &sender{config: c, running: make(chan struct{}, 1)}, nil }}}
+	spec.Receivers = []notify.Receiver{{Name: filepath.Base(c.Command[0]), New: func(redact func(string) string) (notify.Sender, error) {
+		return &sender{config: c, redact: redact, running: make(chan struct{}, 1)}, nil
+	}}}
 }
 
 // sender runs the command, once at a time.
 type sender struct {
 	config Config
+	redact func(text string) string
 
 	running chan struct{}   // capacity 1: has an element while the command runs
 	stuck   <-chan struct{} // closed when a killed command has ended; nil without one. Who put the element in running has it
@@ -109,7 +114,7 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	output := &command.Tail{Max: maxOutput}
 	end, err := plan.Run(ctx, output, output)
 	s.stuck = end.Stuck
-	text := strings.TrimSpace(probe.CleanText(output.String(), maxOutput))
+	text := command.LastLines(probe.CleanText(s.redact(output.String()), 3*maxOutput), maxText) // a byte may become a rune of three
 	switch {
 	case err != nil:
 		return err

@@ -23,7 +23,7 @@ func senderOf(t *testing.T, c run.Config) notify.Sender {
 	}
 	var spec notify.Spec
 	c.Fill(&spec)
-	s, err := spec.Receivers[0].New()
+	s, err := spec.Receivers[0].New(func(text string) string { return strings.ReplaceAll(text, "hunter22hunter22", "(sensitive)") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +72,15 @@ func TestTheExitStatusDecides(t *testing.T) {
 	}
 	if err := senderOf(t, run.Config{Command: []string{"/none/at/all"}}).Send(t.Context(), []notify.Notice{notice()}); err == nil || errors.Is(err, notify.ErrRejected) {
 		t.Errorf("without a program: %v", err)
+	}
+}
+
+// What must not be shown is replaced before the text is cut, whose end is kept.
+func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
+	script := `printf 'first\nhunter22hunter22'; printf 'x%.0s' $(seq 192); exit 1`
+	err := senderOf(t, run.Config{Command: []string{"sh", "-c", script}}).Send(t.Context(), []notify.Notice{notice()})
+	if err == nil || !strings.HasPrefix(err.Error(), "exit status 1: … nsitive)xxx") || !strings.HasSuffix(err.Error(), "xxx") {
+		t.Errorf("got %v", err)
 	}
 }
 

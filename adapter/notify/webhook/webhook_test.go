@@ -54,7 +54,7 @@ func senderOf(t testing.TB, c webhook.Config) notify.Sender {
 	if name := spec.Receivers[0].Name; strings.Contains(name, "s3cret") || strings.HasSuffix(name, "hook") {
 		t.Errorf("the receiver's name is %s", name)
 	}
-	s, err := spec.Receivers[0].New()
+	s, err := spec.Receivers[0].New(func(text string) string { return strings.ReplaceAll(text, "hunter22hunter22", "(sensitive)") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,6 +135,18 @@ func TestWhichAnswersAreFinal(t *testing.T) {
 	s := senderOf(t, webhook.Config{URL: "http://127.0.0.1:1/?key=s3cret"})
 	if err := s.Send(t.Context(), []notify.Notice{notice()}); err == nil || errors.Is(err, notify.ErrRejected) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("without a server the error is %v", err)
+	}
+}
+
+func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, strings.Repeat("x", 192)+"hunter22hunter22")
+	}))
+	defer server.Close()
+	err := senderOf(t, webhook.Config{URL: server.URL}).Send(t.Context(), []notify.Notice{notice()})
+	if err == nil || !strings.HasSuffix(err.Error(), "xxx(sensiti") {
+		t.Errorf("got %v", err)
 	}
 }
 

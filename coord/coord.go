@@ -11,6 +11,7 @@
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
 //	memories.go Load and Store: what the next owner of a shard has to remember
+//	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
 //	local.go    Local: a Backend in this process
 package coord
@@ -59,6 +60,8 @@ type Coordinator struct {
 	acting   map[string]*acting
 	released map[shard.ID]int // no act may begin: how many calls of Release give the shard up
 	isEnding bool             // likewise, for all shards
+	lease    Lease            // of the membership; 0 while there is none
+	joined   chan struct{}    // closed when lease is replaced
 }
 
 // Owned are the shards of an engine. It is not changed after it was returned.
@@ -101,7 +104,7 @@ func New(c Config) (*Coordinator, error) {
 	}
 	return &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), zero: time.Now(),
-		changed: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]int{},
+		changed: make(chan struct{}), joined: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]int{},
 	}, nil
 }
 
@@ -163,6 +166,7 @@ func (c *Coordinator) lose() {
 		a.cancel(ErrNotAllowed)
 	}
 	c.stateMu.Unlock()
+	c.setLease(0)
 	owned, _ := c.Owned()
 	without := Owned{}
 	for id := range owned {

@@ -35,18 +35,5 @@ func (c *Coordinator) read(ctx context.Context, key string) ([]byte, error) {
 
 // put puts an entry that belongs to a shard, if this engine owns it with a token.
 func (c *Coordinator) put(ctx context.Context, id shard.ID, token Revision, key string, value []byte) error {
-	if token == 0 {
-		return ErrNotOwner
-	}
-	made, err := c.config.Backend.Commit(ctx, Transaction{
-		If:   []Condition{{Key: shardKey(id), Created: token}},
-		Then: []Change{{Key: key, Value: value}},
-	})
-	switch {
-	case err != nil:
-		return fmt.Errorf("write %s: %w", key, err)
-	case !made[0]:
-		return ErrNotOwner
-	}
-	return nil
+	return c.Write(ctx, id, token, Change{Key: key, Value: value})
 }

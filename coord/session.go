@@ -94,6 +94,7 @@ func (s *session) join(ctx context.Context) error {
 			return fmt.Errorf("join the fleet: %w", err)
 		case joined[0]:
 			s.log.Info("joined the fleet", "engine", s.config.Name)
+			s.setLease(s.self.lease)
 			return nil
 		case !isLogged:
 			s.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.config.Name)

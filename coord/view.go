@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 )
 
-// The keys of a Backend.
+// The keys of a Backend. Package vote has others.
 const (
 	keyFleet  = "fleet/"       // all that engines watch
 	keyMember = "fleet/m/"     // and the name of an engine: it is a member by the lease that is the value

@@ -72,6 +72,7 @@ var rules = []rule{
 	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},
 	{path: "group", floor: 3},
 	{path: "coord", floor: 3, group: "coord"},
+	{path: "coord/vote", floor: 3, group: "coord", order: 1},
 	{path: "coord/coordtest", floor: 3, group: "coord", order: 1},
 	{path: "config/suggest", floor: 3, group: "config"},
 	{path: "config/internal/...", floor: 3, group: "config", order: 1},

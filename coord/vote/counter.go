@@ -1,0 +1,165 @@
+package vote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// CounterConfig configures a Counter.
+type CounterConfig struct {
+	Coordinator *coord.Coordinator // required; runs as long as Counter.Run
+	Voter       *Voter             // required; of the same Coordinator
+
+	// Decided is called with each joint verdict of a probe whose shard this engine owns: with the last one
+	// when the shard is taken over, and with each that is put. It is called by one goroutine at a time for
+	// the probes of one shard, and must return soon. Default: nothing.
+	Decided func(probe.ID, Joint)
+
+	Logger *slog.Logger // a line when the store cannot be read or written; default: none
+}
+
+// Ballot is what votes about a probe are counted by.
+type Ballot struct {
+	Rule     quorum.Rule // zero fields have their defaults
+	Instance string      // of the target, that now runs; votes about others do not count
+}
+
+// Counter puts the joint verdicts of the shards that this engine owns. Its methods are safe for concurrent use
+// by multiple goroutines.
+type Counter struct {
+	config CounterConfig
+	wake   chan struct{} // capacity 1: ballots were changed
+
+	ballotsMu sync.Mutex // guards all below
+	ballots   map[shard.ID]*ballots
+
+	counting map[shard.ID]*counting // Run's own
+}
+
+// ballots are those of a shard. They are not changed, but replaced.
+type ballots map[probe.ID]Ballot
+
+// counting is a tally that runs.
+type counting struct {
+	tally *tally
+	end   context.CancelFunc
+	done  chan struct{} // closed when it has ended
+}
+
+// NewCounter returns a Counter without ballots.
+func NewCounter(c CounterConfig) (*Counter, error) {
+	if c.Coordinator == nil || c.Voter == nil {
+		return nil, errors.New("vote: CounterConfig.Coordinator and CounterConfig.Voter are required")
+	}
+	if c.Decided == nil {
+		c.Decided = func(probe.ID, Joint) {}
+	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	return &Counter{config: c, wake: make(chan struct{}, 1), ballots: map[shard.ID]*ballots{}, counting: map[shard.ID]*counting{}}, nil
+}
+
+// Apply replaces all ballots, or none if it returns an error: the probes of the fleet that have a quorum,
+// whichever engine owns them. Joint verdicts of other probes are deleted. It returns at once.
+func (c *Counter) Apply(all map[probe.ID]Ballot) error {
+	now := map[shard.ID]*ballots{}
+	for id, b := range all {
+		b.Rule = b.Rule.WithDefaults()
+		if err := errors.Join(id.Check(), b.Rule.Check()); err != nil {
+			return fmt.Errorf("quorum of probe %q: %w", id, err)
+		}
+		in := shard.Of(id.Target)
+		if now[in] == nil {
+			now[in] = &ballots{}
+		}
+		(*now[in])[id] = b
+	}
+	c.ballotsMu.Lock()
+	defer c.ballotsMu.Unlock()
+	for in, before := range c.ballots {
+		switch {
+		case now[in] == nil:
+			now[in] = &ballots{} // their joint verdicts are to be deleted
+		case maps.Equal(*now[in], *before):
+			now[in] = before
+		}
+	}
+	c.ballots = now
+	notify(c.wake)
+	return nil
+}
+
+// SetInstance says which instance of a target now runs. It returns at once.
+func (c *Counter) SetInstance(target, instance string) {
+	c.ballotsMu.Lock()
+	defer c.ballotsMu.Unlock()
+	before := c.ballots[shard.Of(target)]
+	if before == nil {
+		return
+	}
+	now := maps.Clone(*before)
+	for id, b := range now {
+		if id.Target == target {
+			b.Instance = instance
+			now[id] = b
+		}
+	}
+	if !maps.Equal(now, *before) {
+		c.ballots[shard.Of(target)] = &now
+		notify(c.wake)
+	}
+}
+
+// Run counts votes until ctx is done. It must be called once.
+func (c *Counter) Run(ctx context.Context) {
+	defer c.reconcile(ctx, nil)
+	for {
+		owned, changed := c.config.Coordinator.Owned()
+		c.reconcile(ctx, owned)
+		select {
+		case <-changed:
+		case <-c.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reconcile counts the votes of the shards that are owned, and of no others.
+func (c *Counter) reconcile(ctx context.Context, owned coord.Owned) {
+	c.ballotsMu.Lock()
+	all := maps.Clone(c.ballots)
+	c.ballotsMu.Unlock()
+	var ending []*counting
+	for in, n := range c.counting {
+		if n.tally.token != owned[in].Token || n.tally.ballots != all[in] {
+			n.end()
+			ending = append(ending, n)
+			delete(c.counting, in)
+		}
+	}
+	for _, n := range ending {
+		<-n.done
+	}
+	for in, o := range owned {
+		if c.counting[in] != nil || o.Token == 0 || all[in] == nil {
+			continue
+		}
+		running, end := context.WithCancel(ctx)
+		n := &counting{newTally(&c.config, in, o.Token, all[in]), end, make(chan struct{})}
+		c.counting[in] = n
+		go func() {
+			defer close(n.done)
+			n.tally.run(running)
+		}()
+	}
+}

@@ -1,0 +1,226 @@
+package vote
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// tally counts the votes of one shard, by one goroutine.
+type tally struct {
+	config  *CounterConfig
+	shard   shard.ID
+	token   coord.Revision
+	ballots *ballots
+
+	votes   map[probe.ID]map[string]Vote // by vantage
+	joints  map[probe.ID]Joint           // as decided last
+	stored  map[probe.ID]Joint           // as the store has them
+	awaited map[probe.ID][]byte          // what was put, and not watched yet: older values may be watched before
+	touched map[probe.ID]bool            // what is to be decided again
+}
+
+func newTally(c *CounterConfig, id shard.ID, token coord.Revision, b *ballots) *tally {
+	return &tally{config: c, shard: id, token: token, ballots: b}
+}
+
+// run counts until ctx is done. While the store returns errors, or another engine owns the shard, it tries
+// again.
+func (t *tally) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := t.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		t.config.Logger.Warn("votes cannot be counted, trying again", "shard", t.shard.String(), "error", err)
+		select {
+		case <-time.After(retryAfter):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// batch is what a watch returns.
+type batch struct {
+	events []coord.Event
+	err    error
+}
+
+// follow reads all votes and joint verdicts of the shard, and follows them until ctx is done or the store
+// returns an error.
+func (t *tally) follow(ctx context.Context) error {
+	prefix := prefixOf(t.shard) + "/"
+	entries, at, err := rangeOf(ctx, t.config.Coordinator.Backend(), prefix)
+	if err != nil {
+		return err
+	}
+	t.reset(entries)
+	ctx, end := context.WithCancel(ctx)
+	batches := make(chan batch)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer end()
+	watching.Go(func() {
+		for events, err := range t.config.Coordinator.Backend().Watch(ctx, prefix, at) {
+			select {
+			case batches <- batch{events, err}:
+			case <-ctx.Done():
+			}
+			if err != nil || ctx.Err() != nil {
+				return
+			}
+		}
+	})
+	vantages, changed := t.config.Voter.directory.get()
+	for {
+		if err := t.put(ctx, vantages); err != nil {
+			return err
+		}
+		select {
+		case b := <-batches:
+			if b.err != nil {
+				return b.err
+			}
+			for _, e := range b.events {
+				t.apply(e)
+			}
+		case <-changed:
+			vantages, changed = t.config.Voter.directory.get()
+			t.touchAll()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// reset replaces what is known by entries.
+func (t *tally) reset(entries []coord.Entry) {
+	before := t.joints
+	t.votes, t.stored, t.awaited, t.touched = map[probe.ID]map[string]Vote{}, map[probe.ID]Joint{}, map[probe.ID][]byte{}, map[probe.ID]bool{}
+	for _, e := range entries {
+		t.apply(coord.Event{Entry: e})
+	}
+	t.joints = maps.Clone(t.stored)
+	for id, j := range t.joints {
+		if _, isOurs := (*t.ballots)[id]; isOurs && !before[id].equal(j) {
+			t.config.Decided(id, j)
+		}
+	}
+	t.touchAll()
+}
+
+// touchAll has all probes decided again.
+func (t *tally) touchAll() {
+	for id := range *t.ballots {
+		t.touched[id] = true
+	}
+}
+
+// apply applies an event. Values that cannot be read are as none.
+func (t *tally) apply(e coord.Event) {
+	if id, j, ok := ParseJoint(e); ok {
+		t.applyJoint(id, j, e)
+		return
+	}
+	vantage, id, ok := parseVoteKey(t.shard, e.Key)
+	if !ok {
+		return
+	}
+	t.touched[id] = true
+	var v Vote
+	if e.Deleted || !decode(e.Value, &v) {
+		if delete(t.votes[id], vantage); len(t.votes[id]) == 0 {
+			delete(t.votes, id)
+		}
+		return
+	}
+	if t.votes[id] == nil {
+		t.votes[id] = map[string]Vote{}
+	}
+	t.votes[id][vantage] = v
+}
+
+// applyJoint applies a joint verdict as the store has it: only this engine can have put it since it owns the
+// shard. If it is not the one that was decided last, a request came late, and it is put again.
+func (t *tally) applyJoint(id probe.ID, j Joint, e coord.Event) {
+	if awaited, ok := t.awaited[id]; ok {
+		if bytes.Equal(awaited, e.Value) {
+			delete(t.awaited, id)
+		}
+		return
+	}
+	t.touched[id] = true
+	if e.Deleted {
+		delete(t.stored, id)
+	} else {
+		t.stored[id] = j
+	}
+}
+
+// put decides the probes that are touched, and puts the joint verdicts that the store has not. It deletes
+// those of probes without a ballot.
+func (t *tally) put(ctx context.Context, vantages map[string]Vantage) error {
+	now := time.Now()
+	next := map[probe.ID]Joint{}
+	var changes []coord.Change
+	for id := range t.touched {
+		b, hasBallot := (*t.ballots)[id]
+		stored, isStored := t.stored[id]
+		if !hasBallot {
+			if isStored {
+				changes = append(changes, coord.Change{Key: jointKey(id), Delete: true})
+			}
+			continue
+		}
+		isKnown := isStored || len(t.votes[id]) > 0
+		if j := t.decide(id, b, vantages, now); isKnown && !j.equal(stored) {
+			next[id] = j
+			changes = append(changes, coord.Change{Key: jointKey(id), Value: encode(j)})
+		}
+	}
+	clear(t.touched)
+	if len(changes) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := t.config.Coordinator.Write(ctx, t.shard, t.token, changes...); err != nil {
+		return err
+	}
+	for id, j := range next {
+		t.awaited[id] = encode(j)
+		t.config.Decided(id, j)
+	}
+	maps.Copy(t.joints, next)
+	maps.Copy(t.stored, next)
+	return nil
+}
+
+// decide returns the joint verdict of a probe. Of another instance there was none before.
+func (t *tally) decide(id probe.ID, b Ballot, vantages map[string]Vantage, now time.Time) Joint {
+	votes := make([]quorum.Vote, 0, len(t.votes[id]))
+	for vantage, v := range t.votes[id] {
+		votes = append(votes, quorum.Vote{Vantage: vantage, Instance: v.Instance, Verdict: v.Verdict, Doubtful: v.Doubtful || vantages[vantage].Doubtful})
+	}
+	last, isKnown := t.joints[id]
+	isOther := !isKnown || last.Instance != b.Instance
+	if isOther {
+		last = Joint{}
+	}
+	d := quorum.Decide(b.Rule, votes, b.Instance, last.Verdict, now)
+	j := Joint{
+		Instance: b.Instance, Verdict: d.Verdict, Since: last.Since, Agreement: d.Agreement, Token: t.token,
+		Passing: d.Passing, Failing: d.Failing, Ignored: d.Ignored,
+	}
+	if isOther || d.Verdict != last.Verdict {
+		j.Since = now.UTC()
+	}
+	return j
+}

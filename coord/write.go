@@ -1,0 +1,57 @@
+package coord
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// Name returns the name of this engine.
+func (c *Coordinator) Name() string { return c.config.Name }
+
+// Backend returns what the engines share. Its keys are those that view.go lists, and those of package vote.
+func (c *Coordinator) Backend() Backend { return c.config.Backend }
+
+// Lease returns the lease of this engine's membership, 0 while it is not a member, and a channel that is
+// closed when that has changed. What is put with it is deleted once the engine is no longer a member.
+func (c *Coordinator) Lease() (Lease, <-chan struct{}) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.lease, c.joined
+}
+
+// setLease says by which lease this engine is a member, 0 for none.
+func (c *Coordinator) setLease(l Lease) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	if l == c.lease {
+		return
+	}
+	c.lease = l
+	close(c.joined)
+	c.joined = make(chan struct{})
+}
+
+// Write makes changes that belong to one of this engine's shards, each on its own. The error is ErrNotOwner
+// if the shard is another's, or has another token. After an error, some changes may have been made.
+func (c *Coordinator) Write(ctx context.Context, id shard.ID, token Revision, changes ...Change) error {
+	if token == 0 {
+		return ErrNotOwner
+	}
+	for batch := range slices.Chunk(changes, MaxTransactions) {
+		all := make([]Transaction, 0, len(batch))
+		for _, change := range batch {
+			all = append(all, Transaction{If: []Condition{{Key: shardKey(id), Created: token}}, Then: []Change{change}})
+		}
+		made, err := c.config.Backend.Commit(ctx, all...)
+		switch {
+		case err != nil:
+			return fmt.Errorf("write %s: %w", batch[0].Key, err)
+		case slices.Contains(made, false):
+			return ErrNotOwner
+		}
+	}
+	return nil
+}

@@ -21,7 +21,7 @@ func newHistory(name string, past []engine.Transition, outcomes []engine.ProbeOu
 func newTransition(target string, t engine.Transition) Transition {
 	j := Transition{
 		At: utc(t.At), Text: sentence(t), State: t.State, Reason: t.Reason, Detail: t.Detail,
-		Attempts: t.Attempts, Policy: t.Policy, Blind: t.Blind, Ejected: t.Ejected, Readmitted: t.Readmitted, Damped: t.Damped, Undamped: t.Undamped, Paused: t.Paused, Unpaused: t.Unpaused, Instance: t.Instance, Restarts: t.Restarts,
+		Attempts: t.Attempts, Policy: t.Policy, Blind: t.Blind, Doubtful: t.Doubtful, Ejected: t.Ejected, Readmitted: t.Readmitted, Damped: t.Damped, Undamped: t.Undamped, Paused: t.Paused, Unpaused: t.Unpaused, Instance: t.Instance, Restarts: t.Restarts,
 	}
 	if t.Kind == 0 {
 		j.Phase = &t.Phase

@@ -161,6 +161,7 @@ type Transition struct {
 	Attempts int32          `json:"attempts,omitempty"` // how many in a row have decided: the threshold
 	Policy   probe.Policy   `json:"policy,omitempty"`   // evidence: attempts have decided by their score, and not in a row
 	Blind    bool           `json:"blind,omitempty"`    // the attempts cannot be made
+	Doubtful bool           `json:"doubtful,omitempty"` // that may be the fault of the engine, which was degraded or cut off: nobody is notified of it
 
 	Ejected    bool `json:"ejected,omitempty"`    // see Target.Ejection; without a verdict
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended

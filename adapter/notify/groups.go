@@ -67,7 +67,7 @@ func (s *groupSource) follow(views []*group.View, now time.Time) (changed []Subj
 		}
 	}
 	for _, name := range names {
-		s.changed(keyGroup + name)
+		s.changed(KeyGroup + name)
 		changed = append(changed, Subject{KindGroup, name})
 	}
 	return changed

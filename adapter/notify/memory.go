@@ -9,14 +9,17 @@ import (
 	"strings"
 )
 
-// KeyPrefix begins the keys of all values.
-const KeyPrefix = "notify/"
+// KeyPrefix begins the keys of all values, and KeyGroup those of the histories of groups. Whoever keeps
+// the values keeps these at once: if one is lost, nothing else has the transitions.
+const (
+	KeyPrefix = "notify/"
+	KeyGroup  = KeyPrefix + "group/" // and a group
+)
 
 // The keys of values.
 const (
 	keyCursor = KeyPrefix + "cursor/" // and a JSON list of notifier and receiver: a cursor
 	keyTold   = KeyPrefix + "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice
-	keyGroup  = KeyPrefix + "group/"  // and a group: its history
 	keyLast   = KeyPrefix + "last"    // the numbers of the last transitions, by kind
 )
 
@@ -90,7 +93,7 @@ func (r *receiver) resume(m *memory) {
 // Value returns the value of a key that Config.Changed was called with, or false if there is none any
 // more. With all values the next engine goes on where this one was.
 func (n *Notifiers) Value(key string) ([]byte, bool) {
-	if name, ok := strings.CutPrefix(key, keyGroup); ok {
+	if name, ok := strings.CutPrefix(key, KeyGroup); ok {
 		return n.groups.value(name)
 	}
 	if key == keyLast {
@@ -154,7 +157,7 @@ func (n *Notifiers) Values() iter.Seq2[string, []byte] {
 			keys = append(keys, keyLast)
 		}
 		for _, name := range n.groups.names() {
-			keys = append(keys, keyGroup+name)
+			keys = append(keys, KeyGroup+name)
 		}
 		for _, r := range all {
 			keys = append(keys, r.keys()...)
@@ -196,7 +199,7 @@ func (n *Notifiers) Restore(values map[string][]byte) (wrong []error) {
 
 // restore reads one value. It needs allMu.
 func (n *Notifiers) restore(key string, value []byte) error {
-	if name, ok := strings.CutPrefix(key, keyGroup); ok {
+	if name, ok := strings.CutPrefix(key, KeyGroup); ok {
 		return n.groups.restore(name, value)
 	}
 	if key == keyLast {

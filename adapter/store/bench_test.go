@@ -32,7 +32,7 @@ func BenchmarkWrite(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				prepare()
-				if w.write(); w.fails > 0 {
+				if w.write(w.syncNow); w.fails > 0 {
 					b.Fatal("writing has failed")
 				}
 			}

@@ -3,10 +3,11 @@
 //
 // Open reads the file, which is checked before anything of it is trusted. Restored returns
 // what it contains, for engine.Change. Run then follows the engine, and writes what has
-// changed at most once a second. The engine never waits for it.
+// changed once a second, and at once if a value was marked as urgent. The engine never waits for it.
 //
 //	store.go    Store: opens the file, and what it contained
 //	write.go    Run: writes what changes
+//	sync.go     waits for the disk, while further changes are written
 //	record.go   the records of the file
 //	clock.go    how long ago the file was written
 package store
@@ -70,6 +71,7 @@ type Store struct {
 	config  Config
 	journal *journal.Journal // nil if it could not be opened; the writer's alone
 	flush   chan struct{}    // capacity 1: flushes is not empty
+	urgent  chan struct{}    // capacity 1: a value was marked by MarkUrgent
 
 	mu       sync.Mutex          // guards all below
 	restored Restored            // until it is returned
@@ -94,7 +96,7 @@ type Stats struct {
 func Open(c Config) (*Store, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	s := &Store{config: c, marked: map[string]struct{}{}, flush: make(chan struct{}, 1)}
+	s := &Store{config: c, marked: map[string]struct{}{}, flush: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
 	in, err := s.open()
 	switch {
 	case err == nil:
@@ -193,6 +195,17 @@ func (s *Store) Mark(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marked[key] = struct{}{}
+}
+
+// MarkUrgent is Mark for a value that has to outlive SIGKILL: Run writes it at once, together with all
+// that has changed, and syncs the file within the second. It never waits. A write may be under way
+// already, for which it waits then, and after an error of the disk it waits as Mark does.
+func (s *Store) MarkUrgent(key string) {
+	s.Mark(key)
+	select {
+	case s.urgent <- struct{}{}:
+	default:
+	}
 }
 
 // Flush writes now what was marked before the call, and returns when it is on the disk: nil, the error

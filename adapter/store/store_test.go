@@ -224,6 +224,88 @@ func TestWhatWasFlushedIsWritten(t *testing.T) {
 	})
 }
 
+// What is urgent is in the file before any time has passed, and so is what else has changed.
+func TestWhatIsUrgentIsWrittenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state")
+		v := values{"a": "1", "b": "1"}
+		l := live(t, path, set(3, newHandler(probe.Success)), v)
+		defer l.stop()
+		for n, want := range []string{"1", "2", "3"} { // first before the file was written at all
+			v["a"], v["b"] = want, want
+			l.store.Mark("a")
+			if n > 0 {
+				synctest.Wait()
+				if got := restoredNow(t, path).Values; string(got["a"]) == want {
+					t.Errorf("what was marked is written at once: %q", got)
+				}
+			}
+			l.store.MarkUrgent("b")
+			synctest.Wait()
+			if got := restoredNow(t, path).Values; string(got["a"]) != want || string(got["b"]) != want {
+				t.Errorf("the file has %q, want %s", got, want)
+			}
+		}
+		pass(2 * writePeriod)
+		if st := l.store.Stats(); time.Since(st.Written) > writePeriod || st.Failing {
+			t.Errorf("it was not synced: %+v", st)
+		}
+	})
+}
+
+// A disk that takes its time, or hangs, delays nothing that is urgent.
+func TestWhatIsUrgentDoesNotWaitForASync(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	s, _ := open(t, path)
+	defer s.Close()
+	v := values{}
+	w := newWriter(s, engine.New(engine.Config{}), v)
+	w.write(w.syncNow)
+	w.synced, w.syncSince = make(chan error, 1), time.Now().Add(-slowWrite) // it hangs
+	for _, want := range []string{"1", "2"} {
+		v["a"] = want
+		s.MarkUrgent("a")
+		w.collect()
+		w.write(w.syncLater)
+		if got := restoredNow(t, path).Values; string(got["a"]) != want || !w.unsynced {
+			t.Errorf("the file has %q, want %s", got, want)
+		}
+		w.write(w.beginSync) // which is not asked twice
+	}
+	s.checkProgress()
+	if st := s.Stats(); !st.Failing || st.Errors != 1 {
+		t.Errorf("while it hangs: %+v", st)
+	}
+	w.endSync(nil)
+	w.write(w.beginSync)
+	w.awaitSync()
+	if st := s.Stats(); st.Failing || st.Errors != 1 || w.unsynced {
+		t.Errorf("afterwards: %+v", st)
+	}
+}
+
+// What the disk has after a sync that has failed is not known: the file is written anew.
+func TestTheFileIsRewrittenAfterASyncHasFailed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	s, _ := open(t, path)
+	defer s.Close()
+	w := newWriter(s, engine.New(engine.Config{}), values{"a": "1"})
+	w.write(w.syncNow)
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.endSync(errors.New("input/output error"))
+	if st := s.Stats(); !st.Failing || st.Errors != 1 || w.retryAt.IsZero() {
+		t.Errorf("after the error: %+v", st)
+	}
+	w.write(w.beginSync)
+	after, err := os.Stat(path)
+	if st := s.Stats(); err != nil || os.SameFile(before, after) || st.Failing || string(restoredNow(t, path).Values["a"]) != "1" {
+		t.Errorf("the file is the same one, or has failed: %v, %+v", err, st)
+	}
+}
+
 func TestAFlushEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := open(t, filepath.Join(t.TempDir(), "state"))
@@ -338,10 +420,10 @@ func TestAProbeThatIsRemovedSoonAfterItWasWrittenIsForgotten(t *testing.T) {
 	w := newWriter(s, e, values{})
 	w.collect()
 	add(2) // and the whole file is written, before the subscription returns it
-	w.write()
+	w.write(w.syncNow)
 	change(engine.Change{Remove: []probe.ID{id(2)}})
 	w.collect()
-	w.write()
+	w.write(w.syncNow)
 	if got := restoredNow(t, path).Memories; len(got) != 1 || got[id(1)].State.Instance == "" {
 		t.Errorf("the file has %v, want only probe 1", got)
 	}

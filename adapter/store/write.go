@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// writePeriod is how often changes are written.
+	// writePeriod is how often changes are written that are not urgent, and synced.
 	writePeriod = time.Second
 
 	// maxHeartbeat bounds how long a file goes without a frame that says when its
@@ -124,6 +124,10 @@ type writer struct {
 	fails   int                   // writes in a row that failed
 	retryAt time.Time             // when to write again after an error
 
+	unsynced  bool       // the disk may not have what was appended
+	synced    chan error // of capacity 1: gets the error of the sync that is going on; nil without one
+	syncSince time.Time  // when that has begun; zero without one
+
 	scratch []byte
 }
 
@@ -147,19 +151,28 @@ func (w *writer) run(ctx context.Context) {
 			if time.Now().Before(w.retryAt) {
 				continue
 			}
-			w.write()
+			w.write(w.beginSync)
+		case <-w.urgent:
+			w.collect()
+			if time.Now().Before(w.retryAt) {
+				continue
+			}
+			w.write(w.syncLater)
 		case <-w.flush:
 			w.collect()
-			w.write()
+			w.write(w.syncNow)
+		case err := <-w.synced:
+			w.endSync(err)
 		case <-ctx.Done():
 		}
 	}
 	w.collect()
 	w.last = time.Time{} // say when the engine stopped
-	w.write()
+	w.write(w.syncNow)
 	if w.fails > 0 && w.rewrite { // the file was moved, or its end is damaged
-		w.write()
+		w.write(w.syncNow)
 	}
+	w.awaitSync()
 	if err := w.Close(); err != nil {
 		w.config.Logger.Error("closing the state file failed", "file", w.config.Path, "error", err)
 	}
@@ -201,10 +214,11 @@ func (w *writer) collect() {
 	}
 }
 
-// write brings the file up to date, unless nothing has changed.
-func (w *writer) write() {
+// write brings the file up to date, unless nothing has changed. Sync is called after something was
+// appended.
+func (w *writer) write(sync func()) {
 	w.setProgress(time.Now())
-	defer w.setProgress(time.Time{})
+	defer func() { w.setProgress(w.syncSince) }()
 	if w.journal == nil {
 		in, err := w.open()
 		if err != nil {
@@ -215,24 +229,48 @@ func (w *writer) write() {
 			w.config.Logger.Warn("state not restored: the file could not be opened before the engine started", "file", w.config.Path)
 		}
 	}
-	var err error
-	w.rewrite = w.rewrite || w.journal.Size() > 2*w.base+slack
-	switch now := time.Now(); {
-	case w.rewrite:
-		if err = w.journal.Rewrite(w.everything()); err == nil {
-			w.base = w.journal.Size()
-		}
-	case len(w.probes)+len(w.keys) > 0:
-		err = w.journal.Append(w.changed(), true)
-		w.rewrite = w.journal.Broken()
-	case now.Sub(w.last) >= w.heartbeat:
-		err = w.journal.Append(func(yield func([]byte) bool) { yield(appendTime(nil, present())) }, false)
-		w.rewrite = w.journal.Broken()
-	default:
-		w.answer(nil)
-		return
+	if len(w.waiting) > 0 {
+		sync = w.syncNow
 	}
-	w.finish(err)
+	w.rewrite = w.rewrite || w.journal.Size() > 2*w.base+slack
+	switch {
+	case w.rewrite:
+		w.finish(w.writeEverything())
+	case len(w.probes)+len(w.keys)+len(w.waiting) > 0 || w.unsynced && w.synced == nil:
+		if err := w.append(w.changed()); err != nil {
+			w.finish(err)
+			return
+		}
+		w.written()
+		w.unsynced = true
+		sync()
+	case time.Since(w.last) >= w.heartbeat:
+		w.finish(w.append(func(yield func([]byte) bool) { yield(appendTime(nil, present())) }))
+	}
+}
+
+// append appends frames, and does not wait for the disk.
+func (w *writer) append(frames iter.Seq[[]byte]) error {
+	err := w.journal.Append(frames, false)
+	w.rewrite = w.journal.Broken()
+	return err
+}
+
+// writeEverything replaces the file by one with the present state.
+func (w *writer) writeEverything() error {
+	w.awaitSync() // which is about the file that is replaced
+	if err := w.journal.Rewrite(w.everything()); err != nil {
+		return err
+	}
+	w.written()
+	w.base, w.rewrite, w.unsynced = w.journal.Size(), false, false
+	return nil
+}
+
+// written notes that the file has all that was collected.
+func (w *writer) written() {
+	clear(w.probes)
+	clear(w.keys)
 }
 
 // answer ends the calls of Flush that have waited for a write.
@@ -243,13 +281,18 @@ func (w *writer) answer(err error) {
 	w.waiting = nil
 }
 
-// finish notes how a write has ended.
+// finish notes how a write has ended that the disk has, or that has failed.
 func (w *writer) finish(err error) {
-	defer w.answer(err)
+	w.note(err)
+	w.answer(err)
+}
+
+// note counts and logs how a write or a sync has ended.
+func (w *writer) note(err error) {
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
 	hung := w.hangs
-	w.progress = time.Time{} // or checkProgress would count the write once more
+	w.progress = w.syncSince // or checkProgress would count the write once more
 	if w.hangs, w.stats.Failing = false, err != nil; w.journal != nil {
 		w.stats.Size = w.journal.Size()
 	}
@@ -269,9 +312,7 @@ func (w *writer) finish(err error) {
 	if w.fails > 0 || hung {
 		log.Info("state file is written again", "failed_writes", w.fails)
 	}
-	w.fails, w.rewrite, w.last = 0, false, now
-	clear(w.probes)
-	clear(w.keys)
+	w.fails, w.last = 0, now
 }
 
 // everything yields the frames of a whole file. It begins with a new Subscription, which

@@ -109,6 +109,11 @@ func (j *Journal) Append(frames iter.Seq[[]byte], sync bool) error {
 	return nil
 }
 
+// Syncer returns a function that waits until the disk has what was appended before it is called. Another
+// goroutine may call it, and what is appended meanwhile does not wait for it. After an error what the
+// disk has is not known: only Rewrite helps.
+func (j *Journal) Syncer() func() error { return j.file.Sync }
+
 // Rewrite replaces the file by one with only these frames. The old file stays until the
 // disk has the new one. After an error the old one stays in use. If another file has its
 // name, which may be in use by another process, that file stays, and ErrReplaced is the

@@ -23,9 +23,14 @@ func (d *daemon) restoreNotified(state store.Restored) {
 	}
 }
 
-// markNotified says that the notifiers remember something else.
+// markNotified says that the notifiers remember something else. The history of a group is urgent, as
+// that of a target is. A cursor is not: what lies behind an old one is told again.
 func (d *daemon) markNotified(key string) {
-	if d.state != nil {
+	switch {
+	case d.state == nil:
+	case strings.HasPrefix(key, notify.KeyGroup):
+		d.state.MarkUrgent(key)
+	default:
 		d.state.Mark(key)
 	}
 }

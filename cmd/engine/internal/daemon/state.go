@@ -342,11 +342,12 @@ func outcomes(all []engine.ProbeOutcomes) map[string]string {
 	return texts
 }
 
-// markHistory says that a target has another transition.
+// markHistory says that a target has another transition. Nothing else has it if the engine is killed and
+// the next one finds the target as it was before.
 func (d *daemon) markHistory(target string) {
 	d.notifiers.TransitionsChanged()
 	if d.state != nil {
-		d.state.Mark(keyHistory + target)
+		d.state.MarkUrgent(keyHistory + target)
 	}
 }
 

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+const shortTroubleConfig = `
+engine {
+  listen = "127.0.0.1:0"
+  state  = "sonde.state"
+}
+defaults {
+  period            = "100ms"
+  timeout           = "10s"
+  failure_threshold = 1
+}
+target "web" {
+  for_each = toset([for n in range(%d) : tostring(n)])
+  address  = "127.0.0.1"
+  probe "readiness" {
+    http { port = %s }
+  }
+}
+notify "hook" {
+  webhook {
+    url = "%s"
+  }
+}
+`
+
+// hook is a webhook that remembers the troubles of which it was told.
+type hook struct {
+	*httptest.Server
+	toldMu   sync.Mutex
+	began    map[string]map[time.Time]bool // by target: when its troubles began that it was told of, in milliseconds
+	resolved map[string]map[time.Time]bool // likewise of those that have ended
+}
+
+func startHook(t *testing.T) *hook {
+	h := &hook{began: map[string]map[time.Time]bool{}, resolved: map[string]map[time.Time]bool{}}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var n struct {
+			Name, Status string
+			StartsAt     time.Time
+		}
+		if err := json.Unmarshal(body, &n); err != nil {
+			t.Error(err)
+		}
+		h.toldMu.Lock()
+		defer h.toldMu.Unlock()
+		to := h.began
+		if n.Status == "resolved" {
+			to = h.resolved
+		}
+		if to[n.Name] == nil {
+			to[n.Name] = map[time.Time]bool{}
+		}
+		to[n.Name][n.StartsAt.Truncate(time.Millisecond)] = true
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+// wasTold reports whether the hook was told of a trouble, and that it has ended.
+func (h *hook) wasTold(target string, startsAt time.Time) bool {
+	h.toldMu.Lock()
+	defer h.toldMu.Unlock()
+	return h.began[target][startsAt] && h.resolved[target][startsAt]
+}
+
+// publishedTroubles returns when troubles of targets began, as their histories have it, by target. Nobody is to be
+// told of those that the engine doubted, which it does on a machine that is too slow.
+func (l *lives) publishedTroubles(targets int) map[string][]time.Time {
+	l.Helper()
+	began := map[string][]time.Time{}
+	for i := range targets {
+		name := fmt.Sprintf("web[%q]", fmt.Sprint(i))
+		past, err := l.client.History(l.Context(), name)
+		if err != nil {
+			l.Fatal(err)
+		}
+		for _, tr := range past.Transitions {
+			if tr.State == probe.StateNotReady && !tr.Doubtful {
+				began[name] = append(began[name], tr.At.UTC().Truncate(time.Millisecond))
+			}
+		}
+	}
+	return began
+}
+
+// An engine that is killed within milliseconds after it has published a verdict has lost none, although
+// the trouble is over before the next engine looks: also one that has begun and ended in the same second.
+// What the API has published is the reference.
+func TestAKillRightAfterATransitionLosesNothing(t *testing.T) {
+	const targets, kills = 5, 8
+	var down atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	u, _ := url.Parse(server.URL)
+	told := startHook(t)
+	l := &lives{T: t, dir: t.TempDir()}
+	l.write("config.hcl", fmt.Sprintf(shortTroubleConfig, targets, u.Port(), told.URL))
+	l.start()
+	defer func() { l.kill() }()
+	l.awaitAll(targets, false)
+	published := map[string]bool{}
+	for n := range kills {
+		down.Store(true)
+		l.awaitAll(targets, true)
+		down.Store(false)
+		if n%2 == 1 {
+			l.awaitAll(targets, false)
+		}
+		troubles := l.publishedTroubles(targets)
+		l.kill()
+		l.start()
+		l.awaitAll(targets, false)
+		for target, began := range troubles {
+			for _, at := range began {
+				published[target] = true
+				testsync.Until(t, fmt.Sprintf("kill %d: the hook to be told of the trouble of %s at %s", n+1, target, at), func() bool { return told.wasTold(target, at) })
+			}
+		}
+	}
+	if len(published) == 0 {
+		t.Skip("the machine is too slow: the engine doubted all of its verdicts")
+	}
+}

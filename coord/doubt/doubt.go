@@ -1,10 +1,13 @@
-// Package doubt decides whether an engine of a fleet doubts its own verdicts. It has pure functions only: no
-// clock and no I/O.
+// Package doubt decides whether an engine of a fleet doubts its own verdicts. It has no clock, no I/O and no
+// lock: what it returns depends on what it is given only.
 //
 // An engine that doubts marks its votes as doubtful (package quorum), so that they do not count, and it does
 // not act on targets. It doubts if it is not well itself, and if many of its targets fail at once while the
 // targets of others do not: then it is likelier that the fault is with its machine, its network or its
 // configuration than with the targets.
+//
+//	doubt.go    Step: from observations to doubts
+//	targets.go  Targets: counts the engine's own targets for that
 package doubt
 
 import (

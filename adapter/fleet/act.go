@@ -24,7 +24,10 @@ type guarded struct {
 	driver restart.External
 }
 
-var errRuns = errors.New("the instance still runs after its grace period")
+var (
+	errRuns       = errors.New("the instance still runs after its grace period")
+	errTerminated = errors.New("another engine has terminated the instance")
+)
 
 // External implements restart.External.
 func (guarded) External() {}
@@ -35,25 +38,34 @@ func (g guarded) Resume(id string) bool {
 	return ok && r.Resume(id)
 }
 
-// Run implements restart.Driver.
+// Run implements restart.Driver. An instance that another engine has terminated has ended, whether the driver
+// notices or not.
 func (g guarded) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	allowed, started, exited := make(chan time.Duration, 1), make(chan string, 1), make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		select {
 		case id := <-started:
-			g.ask(ctx, id, end, allowed, exited)
+			if err := g.ask(ctx, id, end, allowed, exited); err != nil {
+				stop(err)
+			}
 		case <-exited:
 		}
 	})
 	defer asking.Wait()
 	defer close(exited)
-	return g.driver.Run(ctx, func(id string) { started <- id; began(id) }, allowed)
+	exit := g.driver.Run(running, func(id string) { started <- id; began(id) }, allowed)
+	if ctx.Err() == nil && errors.Is(context.Cause(running), errTerminated) {
+		return restart.Exit{Output: errTerminated.Error()}
+	}
+	return exit
 }
 
 // ask forwards requests to terminate an instance until it has exited, each as an act. One that this engine
-// may not do now is dropped: the controller asks again.
-func (g guarded) ask(ctx context.Context, id string, end <-chan time.Duration, allowed chan time.Duration, exited <-chan struct{}) {
+// may not do now is dropped: the controller asks again. The error is errTerminated if it was done before.
+func (g guarded) ask(ctx context.Context, id string, end <-chan time.Duration, allowed chan time.Duration, exited <-chan struct{}) error {
 	for {
 		select {
 		case grace := <-end:
@@ -61,11 +73,14 @@ func (g guarded) ask(ctx context.Context, id string, end <-chan time.Duration, a
 			err := g.fleet.config.Coordinator.Act(ctx, order, func(acting context.Context) error {
 				return terminate(acting, grace, end, allowed, exited)
 			})
-			if err != nil && ctx.Err() == nil {
+			switch {
+			case errors.Is(err, coord.ErrDone):
+				return errTerminated
+			case err != nil && ctx.Err() == nil:
 				g.fleet.config.Logger.Warn("restart withheld", "target", g.target, "instance", id, "error", err)
 			}
 		case <-exited:
-			return
+			return nil
 		}
 	}
 }
@@ -89,6 +104,10 @@ func terminate(ctx context.Context, grace time.Duration, end <-chan time.Duratio
 			return errRuns
 		case <-ctx.Done():
 			late.Stop()
+			select {
+			case <-allowed: // the driver has not received it, and must not any more
+			default:
+			}
 			return context.Cause(ctx)
 		}
 	}

@@ -2,11 +2,11 @@
 //
 // Every engine of the fleet is given the same targets. A shard that is taken over comes with what the
 // owner before has stored of its probes: both are added to the engine in one step, so that no verdict is
-// decided anew. A shard is given up after the acts that are being done for it, and after its memories
+// decided anew, and no restart is made twice or too early. A shard is given up after the acts that are being done for it, and after its memories
 // were stored; until then it is probed. Instances are terminated by coord.Coordinator.Act only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
-//	memory.go  the memories of a shard as bytes
+//	memory.go  the memories of a shard, of its probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
 package fleet
 
@@ -198,7 +198,7 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	}
 	for id, before := range f.applied {
 		if _, ok := owned[id]; !ok {
-			c.replace(id, before, nil, nil)
+			c.replace(id, before, nil, memories{})
 		}
 	}
 	if err := f.change(c); err != nil {
@@ -208,8 +208,8 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return isDone
 }
 
-// load returns the memories of a shard's probes, if it has any that the engine does not have.
-func (f *Fleet) load(ctx context.Context, id shard.ID, now, before *Targets) (map[probe.ID]engine.Memory, error) {
+// load returns the memories of a shard, if it has probes that the engine does not have.
+func (f *Fleet) load(ctx context.Context, id shard.ID, now, before *Targets) (m memories, err error) {
 	isNew := false
 	for p := range now.probes() {
 		if _, ok := before.probes()[p]; !ok {
@@ -218,17 +218,17 @@ func (f *Fleet) load(ctx context.Context, id shard.ID, now, before *Targets) (ma
 		}
 	}
 	if !isNew {
-		return nil, nil
+		return m, nil
 	}
 	stored, err := f.config.Coordinator.Load(ctx, id)
 	if err != nil || stored == nil {
-		return nil, err
+		return m, err
 	}
-	memories, err := decode(stored)
+	m, err = decode(stored)
 	if err != nil { // of another release: its probes begin anew
-		f.config.Logger.Error("the memories of a shard cannot be read", "shard", id.String(), "error", err)
+		f.config.Logger.Error("the memories of a shard cannot be read, its probes begin anew", "shard", id.String(), "error", err)
 	}
-	return memories, nil
+	return m, nil
 }
 
 // change makes a change of the engine and of the controller.
@@ -239,7 +239,7 @@ func (f *Fleet) change(c *change) error {
 	if _, err := f.owner.Change(c.Change); err != nil {
 		return err
 	}
-	if err := f.config.Restarts.Change(c.units, c.removedUnits); err != nil {
+	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
 	maps.Copy(f.applied, c.shards)
@@ -277,15 +277,11 @@ func (f *Fleet) store(ctx context.Context, owned coord.Owned) (isDone bool) {
 // has.
 func (f *Fleet) storeShard(ctx context.Context, id shard.ID, token coord.Revision) error {
 	targets := f.applied[id]
-	memories := map[probe.ID]engine.Memory{}
 	has := map[string]bool{}
 	for p := range targets.Probes {
 		has[p.Target] = true
-		if m, ok := f.config.Engine.Snapshot(p); ok {
-			memories[p] = m
-		}
 	}
-	b, err := encode(memories)
+	b, err := f.snapshot(targets).encode()
 	if err != nil {
 		return err
 	}
@@ -293,6 +289,22 @@ func (f *Fleet) storeShard(ctx context.Context, id shard.ID, token coord.Revisio
 		return err
 	}
 	return f.config.Coordinator.Forget(ctx, id, token, func(target string) bool { _, ok := targets.Units[target]; return ok || has[target] })
+}
+
+// snapshot returns what this engine remembers about targets.
+func (f *Fleet) snapshot(targets *Targets) memories {
+	all := memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}}
+	for id := range targets.Probes {
+		if m, ok := f.config.Engine.Snapshot(id); ok {
+			all.probes[id] = m
+		}
+	}
+	for target := range targets.Units {
+		if m, ok := f.config.Restarts.Memory(target); ok {
+			all.restarts[target] = m
+		}
+	}
+	return all
 }
 
 // release gives up the shards that are leaving, with the memories that they have now.
@@ -339,18 +351,20 @@ type change struct {
 	engine.Change
 	units        map[string]restart.Unit
 	removedUnits []string
-	shards       map[shard.ID]*Targets // that there are afterwards; nil: none
+	restarts     map[string]restart.Memory // of units
+	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
 }
 
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}},
-		units:  map[string]restart.Unit{}, shards: map[shard.ID]*Targets{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shards: map[shard.ID]*Targets{},
 	}
 }
 
-// replace replaces the targets of a shard. Memories that are none of its probes are left out.
-func (c *change) replace(id shard.ID, before, now *Targets, memories map[probe.ID]engine.Memory) {
+// replace replaces the targets of a shard. Memories that are none of its probes and units are left out, and
+// so are those of units that there were before.
+func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	c.shards[id] = now
 	if now == nil {
 		now = &Targets{}
@@ -360,8 +374,13 @@ func (c *change) replace(id shard.ID, before, now *Targets, memories map[probe.I
 	}
 	for p, desired := range now.Probes {
 		c.Set[p] = desired
-		if m, ok := memories[p]; ok && m.Check(desired.Rule) == nil {
-			c.Memories[p] = m
+		memory, ok := m.probes[p]
+		if !ok || memory.Check(desired.Rule) != nil {
+			continue
+		}
+		c.Memories[p] = memory
+		if now.Units[p.Target].Driver == nil { // its instance is known by its probes only
+			c.restarts[p.Target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
 		}
 	}
 	for p := range before.Probes {
@@ -370,6 +389,12 @@ func (c *change) replace(id shard.ID, before, now *Targets, memories map[probe.I
 		}
 	}
 	maps.Copy(c.units, now.Units)
+	for target := range now.Units {
+		memory, ok := m.restarts[target]
+		if _, had := before.Units[target]; ok && !had {
+			c.restarts[target] = memory
+		}
+	}
 	for target := range before.Units {
 		if _, kept := now.Units[target]; !kept {
 			c.removedUnits = append(c.removedUnits, target)

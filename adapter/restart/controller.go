@@ -181,6 +181,7 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 		delete(c.units, target)
 		delete(c.stopped, target)
 		delete(c.requested, target)
+		delete(c.restored, target)
 		c.static.remove(target)
 		c.pending = append(c.pending, target)
 	}
@@ -399,6 +400,14 @@ func (c *Controller) unit(target string) (Unit, bool) {
 	defer c.unitsMu.Unlock()
 	u, driven := c.units[target]
 	return u, driven && !c.stopping
+}
+
+// isTakenOver reports whether TakeOver has brought a memory of a target that its supervisor has not taken.
+func (c *Controller) isTakenOver(target string) bool {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	_, ok := c.restored[target]
+	return ok
 }
 
 // isStopping reports whether Run is about to return.

@@ -102,6 +102,7 @@ func (i *instance) reportStarted(id string) {
 		i.resumeRequest()
 	} else {
 		i.setRetries(0)
+		i.countUnobserved()
 	}
 	i.resumes = ""
 	in := probe.Instance{
@@ -123,6 +124,19 @@ func (i *instance) reportStarted(id string) {
 	if i.logsRetry() {
 		i.log.Info(message, "instance", id, "restarts", in.Restarts)
 	}
+}
+
+// countUnobserved counts the exit of the instance of an earlier engine that has ended before this one has
+// seen it, maybe at the request of that engine, and begins the back-off now. Without a Resumer such an instance
+// is not known from the next one.
+func (i *instance) countUnobserved() {
+	m, _ := i.memory()
+	if _, ok := i.driver.(Resumer); !ok || !i.unit.external() || m.Exited || m.Instance == "" || m.Instance == noID {
+		return
+	}
+	i.exits = i.unit.BackOff.count(i.exits, i.since.Sub(m.Since))
+	i.notBefore = i.since.Add(i.unit.BackOff.wait(i.exits))
+	i.remember(func(m *Memory) { m.NotBefore = i.notBefore })
 }
 
 // resumeRequest goes on with a request to terminate that an earlier engine has made, and

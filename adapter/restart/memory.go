@@ -82,6 +82,28 @@ func (c *Controller) Restore(r Restored) map[string]string {
 	return goOn
 }
 
+// TakeOver is Change for targets that another controller has supervised until now: it goes on with what that
+// one has remembered about units, as after Restore. If the controller supervises such a target already,
+// the memory replaces its own.
+func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories map[string]Memory) error {
+	if err := CheckUnits(units); err != nil {
+		return err
+	}
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	if err := c.checkedChange(units, remove); err != nil {
+		return err
+	}
+	now := time.Now()
+	for target, m := range memories {
+		if in := c.restoreTarget(target, m, now); in.ID != "" && c.supervisors[target] == nil {
+			c.config.Engine.Report(in) // before a supervisor is started, which needs the lock
+		}
+	}
+	notify(c.changed)
+	return nil
+}
+
 // restored is the memory of a target until its supervisor takes it.
 type restored struct {
 	Memory
@@ -93,25 +115,8 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	for target, m := range r.Targets {
-		u, driven := c.units[target]
-		_, static := c.static.since[target]
-		m.Since, m.Started, m.Exits = earlier(m.Since, now), max(m.Started, 0), max(m.Exits, 0)
-		in := probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
-		switch {
-		case static && m.Instance == probe.StaticID:
-			c.static.since[target] = m.Since
+		if in := c.restoreTarget(target, m, now); in.ID != "" {
 			instances = append(instances, in)
-		case driven && m.Revision != "" && m.Revision == u.RevisionID():
-			m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
-			driver, ok := u.Driver.(Resumer)
-			if ok && m.Instance != "" && m.Instance != noID && !m.Exited && driver.Resume(m.Instance) {
-				in.Managed, in.Restarts, in.Detail = u.restartsOnFailure(), max(m.Started-1, 0), m.LastExit
-				in.LastExit = m.status(u.external())
-				instances = append(instances, in)
-			} else {
-				in = probe.Instance{}
-			}
-			c.restored[target] = restored{m, in}
 		}
 	}
 	for _, at := range r.Spent {
@@ -119,6 +124,46 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 	}
 	slices.SortFunc(c.spent, time.Time.Compare)
 	return instances
+}
+
+// restoreTarget keeps the memory of a target if it belongs to its unit, and returns the instance that
+// goes on, if there is one. It needs unitsMu.
+func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in probe.Instance) {
+	u, driven := c.units[target]
+	_, static := c.static.since[target]
+	m.Since, m.Started, m.Exits = earlier(m.Since, now), max(m.Started, 0), max(m.Exits, 0)
+	switch {
+	case static && m.Instance == probe.StaticID:
+		c.static.since[target] = m.Since
+		return probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
+	case driven && m.Revision != "" && m.Revision == u.RevisionID():
+		m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
+		if c.supervisors[target] == nil { // or else its driver may run
+			in = u.resume(target, m)
+		}
+		c.restored[target] = restored{m, in}
+	}
+	return in
+}
+
+// resume asks the unit's driver to go on with the instance that is remembered, and returns it, if the
+// driver does.
+func (u Unit) resume(target string, m Memory) (in probe.Instance) {
+	driver, ok := u.Driver.(Resumer)
+	if !ok || m.Instance == "" || m.Instance == noID || m.Exited || !driver.Resume(m.Instance) {
+		return in
+	}
+	return probe.Instance{
+		Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since,
+		Managed: u.restartsOnFailure(), Restarts: max(m.Started-1, 0), Detail: m.LastExit, LastExit: m.status(u.external()),
+	}
+}
+
+// takeRestored returns the memory that a supervisor of a target has not taken yet. It needs unitsMu.
+func (c *Controller) takeRestored(target string) (restored, bool) {
+	r, ok := c.restored[target]
+	delete(c.restored, target)
+	return r, ok
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -143,11 +188,13 @@ func (u Unit) RevisionID() string {
 func (c *Controller) Memory(target string) (Memory, bool) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
+	if m, ok := c.restored[target]; ok {
+		return m.Memory, true
+	}
 	if s := c.supervisors[target]; s != nil {
 		return s.memory()
 	}
-	m, ok := c.restored[target]
-	return m.Memory, ok
+	return Memory{}, false
 }
 
 // Memories yields what is remembered about every target with a driver. It holds no lock
@@ -171,7 +218,9 @@ func (c *Controller) targets() []string {
 		targets = append(targets, target)
 	}
 	for target := range c.restored {
-		targets = append(targets, target)
+		if c.supervisors[target] == nil {
+			targets = append(targets, target)
+		}
 	}
 	return targets
 }

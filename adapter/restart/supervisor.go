@@ -41,8 +41,7 @@ type supervisor struct {
 // newSupervisor needs unitsMu.
 func (c *Controller) newSupervisor(target string) *supervisor {
 	s := &supervisor{control: c, target: target, log: c.config.Logger.With("target", target), wake: make(chan struct{}, 1)}
-	if r, ok := c.restored[target]; ok {
-		delete(c.restored, target)
+	if r, ok := c.takeRestored(target); ok {
 		s.restored = r
 		s.remembered.Store(&r.Memory)
 	}
@@ -61,11 +60,20 @@ func (s *supervisor) run() {
 	s.control.config.Changed(s.target)
 }
 
-// reset starts over with the target's current unit, if it has one.
+// reset starts over with the target's current unit, if it has one, and with a memory that was taken over
+// meanwhile.
 func (s *supervisor) reset() (wanted bool) {
 	s.unit, wanted = s.control.unit(s.target)
 	s.started, s.exits, s.alerted = 0, 0, false
 	s.setRetries(0)
+	s.control.unitsMu.Lock()
+	r, isTakenOver := s.control.takeRestored(s.target)
+	s.control.unitsMu.Unlock()
+	if isTakenOver {
+		r.goesOn = s.unit.resume(s.target, r.Memory)
+		s.restored = r
+		s.remembered.Store(&r.Memory)
+	}
 	return wanted
 }
 
@@ -84,11 +92,11 @@ func (s *supervisor) reportGone() {
 }
 
 // refresh takes over settings that Apply has changed. It returns false when the
-// unit was removed, its driver has changed, or an operator has stopped the target, so that
-// the instance must be terminated.
+// unit was removed, its driver has changed, an operator has stopped the target, or another memory of it was
+// taken over, so that the instance must be terminated or released.
 func (s *supervisor) refresh() (same bool) {
 	u, wanted := s.control.unit(s.target)
-	if !wanted || !u.continues(s.unit) {
+	if !wanted || !u.continues(s.unit) || s.control.isTakenOver(s.target) {
 		return false
 	}
 	s.unit = u

@@ -1,0 +1,176 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// cutOff is a coord.Backend that one engine can be cut off from.
+type cutOff struct {
+	coord.Backend
+	isCut       atomic.Bool
+	isForgetful atomic.Bool // no memories are stored
+}
+
+var errCut = errors.New("cut off")
+
+func (c *cutOff) err() error {
+	if c.isCut.Load() {
+		return errCut
+	}
+	return nil
+}
+
+func (c *cutOff) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if err := c.err(); err != nil {
+		return 0, err
+	}
+	return c.Backend.Grant(ctx, ttl)
+}
+
+func (c *cutOff) KeepAlive(ctx context.Context, l coord.Lease) error {
+	if err := c.err(); err != nil {
+		return err
+	}
+	return c.Backend.KeepAlive(ctx, l)
+}
+
+func (c *cutOff) Revoke(ctx context.Context, l coord.Lease) error {
+	if err := c.err(); err != nil {
+		return err
+	}
+	return c.Backend.Revoke(ctx, l)
+}
+
+func (c *cutOff) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	if c.isForgetful.Load() && strings.HasPrefix(all[0].Then[0].Key, "memory/") {
+		return nil, errCut
+	}
+	return c.Backend.Commit(ctx, all...)
+}
+
+func (c *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
+	if err := c.err(); err != nil {
+		return coord.Entry{}, err
+	}
+	return c.Backend.Get(ctx, key)
+}
+
+func (c *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if err := c.err(); err != nil {
+		return nil, 0, err
+	}
+	return c.Backend.Range(ctx, prefix)
+}
+
+func (c *cutOff) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		for events, err := range c.Backend.Watch(ctx, prefix, after) {
+			if c.isCut.Load() {
+				err = errCut
+			}
+			if !yield(events, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// member is an engine of a fleet, as a program runs it.
+type member struct {
+	*testing.T
+	engine   *engine.Engine
+	co       *coord.Coordinator
+	fleet    *fleet.Fleet
+	backend  *cutOff
+	stop     func() // leaves the fleet, and waits for that
+	failures atomic.Pointer[[]string]
+}
+
+func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
+	t.Helper()
+	m := &member{T: t, engine: engine.New(engine.Config{}), backend: &cutOff{Backend: b}}
+	m.failures.Store(new([]string))
+	var err error
+	if m.co, err = coord.New(coord.Config{Name: name, Backend: m.backend}); err != nil {
+		t.Fatal(err)
+	}
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.co.MayAct})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.fleet.Apply(targets); err != nil {
+		t.Fatal(err)
+	}
+	runs := []func(context.Context){
+		m.record, m.fleet.Run, m.co.Run, // ends in this order
+		func(ctx context.Context) { _ = restarts.Run(ctx) },
+		func(ctx context.Context) { _ = m.engine.Run(ctx) },
+	}
+	var ends []func()
+	for _, run := range runs {
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { run(ctx) })
+		ends = append(ends, func() { cancel(); running.Wait() })
+	}
+	m.stop = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	t.Cleanup(m.stop)
+	return m
+}
+
+// record notes the probes that are published as not passing.
+func (m *member) record(ctx context.Context) {
+	sub := m.engine.Subscribe()
+	defer sub.Close()
+	for {
+		s, err := sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		if !s.Removed && s.Verdict != probe.Passing {
+			all := append(*m.failures.Load(), fmt.Sprintf("%v %v of %s", s.ID, s.Verdict, s.Instance))
+			m.failures.Store(&all)
+		}
+	}
+}
+
+// forget forgets the failures until now.
+func (m *member) forget() { m.failures.Store(new([]string)) }
+
+// kill ends the engine without a word to the others.
+func (m *member) kill() {
+	m.backend.isCut.Store(true)
+	m.stop()
+}
+
+// probes counts the probes of an engine.
+func (m *member) probes() (n int) {
+	for range m.engine.Memories() {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,156 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// world is what engines probe and restart: each target runs one instance at a time.
+type world struct {
+	worldMu   sync.Mutex // guards all below
+	instances map[string]*instance
+	ended     map[string]int         // by instance: how often it was terminated
+	asked     map[string]int         // by instance: how often an engine asked for that
+	log       map[string][]time.Time // by target: when its instances have ended
+}
+
+type instance struct {
+	id        string
+	n         int
+	sick      bool
+	isChronic bool // those after it are sick, too
+	gone      chan struct{}
+	lag       time.Duration // how long it takes to terminate
+}
+
+func newWorld() *world {
+	return &world{instances: map[string]*instance{}, ended: map[string]int{}, asked: map[string]int{}, log: map[string][]time.Time{}}
+}
+
+func (w *world) running(target string) *instance {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	return w.get(target)
+}
+
+func (w *world) get(target string) *instance {
+	if w.instances[target] == nil {
+		w.instances[target] = &instance{id: target + "#0", gone: make(chan struct{})}
+	}
+	return w.instances[target]
+}
+
+func (w *world) infect(target string, lag time.Duration) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.get(target).sick, w.get(target).lag = true, lag
+}
+
+// cripple makes all instances of a target sick, which take a lag to terminate.
+func (w *world) cripple(target string, lag time.Duration) {
+	w.infect(target, lag)
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.get(target).isChronic = true
+}
+
+// restarts returns when the instances of a target have ended.
+func (w *world) restarts(target string) []time.Time {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	return slices.Clone(w.log[target])
+}
+
+func (w *world) isSick(target string) bool {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	return w.get(target).sick
+}
+
+func (w *world) counts(id string) (asked, ended int) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	return w.asked[id], w.ended[id]
+}
+
+// end terminates an instance if it runs.
+func (w *world) end(target, id string) {
+	w.worldMu.Lock()
+	w.asked[id]++
+	lag := w.get(target).lag
+	w.worldMu.Unlock()
+	time.AfterFunc(lag, func() {
+		w.worldMu.Lock()
+		defer w.worldMu.Unlock()
+		in := w.get(target)
+		if in.id != id {
+			return
+		}
+		w.ended[id]++
+		w.log[target] = append(w.log[target], time.Now())
+		close(in.gone)
+		next := &instance{id: fmt.Sprintf("%s#%d", target, in.n+1), n: in.n + 1, gone: make(chan struct{})}
+		if in.isChronic {
+			next.sick, next.isChronic, next.lag = true, true, in.lag
+		}
+		w.instances[target] = next
+	})
+}
+
+// driver is how one engine terminates the instances of a target.
+type driver struct {
+	world  *world
+	target string
+}
+
+func (driver) External() {}
+
+func (d driver) Resume(id string) bool { return d.world.running(d.target).id == id }
+
+func (d driver) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	in := d.world.running(d.target)
+	began(in.id)
+	for {
+		select {
+		case <-end:
+			d.world.end(d.target, in.id)
+		case <-in.gone:
+			return restart.Exit{Code: 143}
+		case <-ctx.Done():
+			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+		}
+	}
+}
+
+// targets are n targets of a fleet: every other has a driver and a liveness probe, all have a readiness
+// probe that fails while the target is sick.
+func (w *world) targets(n int) fleet.Targets {
+	t := fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}}
+	for i := range n {
+		target := fmt.Sprintf("shop/web-%d", i)
+		p := probe.Probe{
+			Rule: probe.Rule{Period: time.Second, FailureThreshold: 2}, HandlerName: "test", Revision: "1",
+			Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+				if w.isSick(target) {
+					return probe.Result{Outcome: probe.Failure, Reason: "test.sick"}
+				}
+				return probe.Result{Outcome: probe.Success}
+			}),
+		}
+		t.Probes[probe.ID{Target: target, Kind: probe.Readiness}] = p
+		var u restart.Unit
+		if i%2 == 0 {
+			u = restart.Unit{Driver: driver{w, target}, Revision: "1"}
+			t.Probes[probe.ID{Target: target, Kind: probe.Liveness}] = p
+		}
+		t.Units[target] = u
+	}
+	return t
+}

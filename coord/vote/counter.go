@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
@@ -25,7 +26,7 @@ type CounterConfig struct {
 	// the probes of one shard, and must return soon. Default: nothing.
 	Decided func(probe.ID, Joint)
 
-	Logger *slog.Logger // a line when the store cannot be read or written; default: none
+	Logger *slog.Logger // a line every ten seconds while the store cannot be read or written; default: none
 }
 
 // Ballot is what votes about a probe are counted by.
@@ -39,12 +40,23 @@ type Ballot struct {
 type Counter struct {
 	config CounterConfig
 	wake   chan struct{} // capacity 1: ballots were changed
+	reads  chan struct{} // capacity maxReads: has an element for each shard that is being read
 
 	ballotsMu sync.Mutex // guards all below
 	ballots   map[shard.ID]*ballots
 
+	loggedMu sync.Mutex // guards logged
+	logged   time.Time  // when an error was logged last
+
 	counting map[shard.ID]*counting // Run's own
 }
+
+// maxReads is how many shards are read at the same time: after a takeover, and when a store is back, there are
+// many.
+const maxReads = 16
+
+// logEvery is how often errors are logged at most: a store that is away is an error of each shard.
+const logEvery = 10 * time.Second
 
 // ballots are those of a shard. They are not changed, but replaced.
 type ballots map[probe.ID]Ballot
@@ -65,7 +77,10 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 		c.Decided = func(probe.ID, Joint) {}
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	return &Counter{config: c, wake: make(chan struct{}, 1), ballots: map[shard.ID]*ballots{}, counting: map[shard.ID]*counting{}}, nil
+	return &Counter{
+		config: c, wake: make(chan struct{}, 1), reads: make(chan struct{}, maxReads),
+		ballots: map[shard.ID]*ballots{}, counting: map[shard.ID]*counting{},
+	}, nil
 }
 
 // Apply replaces all ballots, or none if it returns an error: the probes of the fleet that have a quorum,
@@ -155,11 +170,35 @@ func (c *Counter) reconcile(ctx context.Context, owned coord.Owned) {
 			continue
 		}
 		running, end := context.WithCancel(ctx)
-		n := &counting{newTally(&c.config, in, o.Token, all[in]), end, make(chan struct{})}
+		n := &counting{newTally(c, in, o.Token, all[in]), end, make(chan struct{})}
 		c.counting[in] = n
 		go func() {
 			defer close(n.done)
 			n.tally.run(running)
 		}()
+	}
+}
+
+// read returns the entries of a prefix, once fewer than maxReads others are being read.
+func (c *Counter) read(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	select {
+	case c.reads <- struct{}{}:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
+	defer func() { <-c.reads }()
+	return rangeOf(ctx, c.config.Coordinator.Backend(), prefix)
+}
+
+// log logs an error of the store, if none was logged lately.
+func (c *Counter) log(in shard.ID, err error) {
+	c.loggedMu.Lock()
+	isLate := c.logged.IsZero() || time.Since(c.logged) >= logEvery
+	if isLate {
+		c.logged = time.Now()
+	}
+	c.loggedMu.Unlock()
+	if isLate {
+		c.config.Logger.Warn("votes cannot be counted, trying again", "engine", c.config.Coordinator.Name(), "shard", in.String(), "error", err)
 	}
 }

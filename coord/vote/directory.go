@@ -13,10 +13,14 @@ import (
 type directory struct {
 	vantagesMu sync.Mutex // guards all below
 	vantages   map[string]Vantage
-	replaced   chan struct{} // closed when vantages is replaced
+	replaced   chan struct{}   // closed when vantages is replaced
+	doubtful   map[string]bool // which of them doubt their verdicts
+	doubts     chan struct{}   // closed when doubtful is replaced, which is rare
 }
 
-func newDirectory() *directory { return &directory{replaced: make(chan struct{})} }
+func newDirectory() *directory {
+	return &directory{replaced: make(chan struct{}), doubts: make(chan struct{})}
+}
 
 // get returns the engines that vote, which must not be changed, and a channel that is closed when there are
 // others.
@@ -26,16 +30,34 @@ func (d *directory) get() (map[string]Vantage, <-chan struct{}) {
 	return d.vantages, d.replaced
 }
 
-// set replaces the engines that vote.
-func (d *directory) set(vantages map[string]Vantage) {
+// getDoubtful returns the engines that doubt their verdicts, which must not be changed, and a channel that is
+// closed when there are others.
+func (d *directory) getDoubtful() (map[string]bool, <-chan struct{}) {
 	d.vantagesMu.Lock()
 	defer d.vantagesMu.Unlock()
-	if maps.Equal(vantages, d.vantages) {
-		return
+	return d.doubtful, d.doubts
+}
+
+// set replaces the engines that vote.
+func (d *directory) set(vantages map[string]Vantage) {
+	doubtful := map[string]bool{}
+	for name, v := range vantages {
+		if v.Doubtful {
+			doubtful[name] = true
+		}
 	}
-	d.vantages = vantages
-	close(d.replaced)
-	d.replaced = make(chan struct{})
+	d.vantagesMu.Lock()
+	defer d.vantagesMu.Unlock()
+	if !maps.Equal(vantages, d.vantages) {
+		d.vantages = vantages
+		close(d.replaced)
+		d.replaced = make(chan struct{})
+	}
+	if !maps.Equal(doubtful, d.doubtful) {
+		d.doubtful = doubtful
+		close(d.doubts)
+		d.doubts = make(chan struct{})
+	}
 }
 
 // follow keeps the directory up to date until ctx is done or the store returns an error.

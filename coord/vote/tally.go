@@ -15,7 +15,7 @@ import (
 
 // tally counts the votes of one shard, by one goroutine.
 type tally struct {
-	config  *CounterConfig
+	counter *Counter
 	shard   shard.ID
 	token   coord.Revision
 	ballots *ballots
@@ -27,8 +27,8 @@ type tally struct {
 	touched map[probe.ID]bool            // what is to be decided again
 }
 
-func newTally(c *CounterConfig, id shard.ID, token coord.Revision, b *ballots) *tally {
-	return &tally{config: c, shard: id, token: token, ballots: b}
+func newTally(c *Counter, id shard.ID, token coord.Revision, b *ballots) *tally {
+	return &tally{counter: c, shard: id, token: token, ballots: b}
 }
 
 // run counts until ctx is done. While the store returns errors, or another engine owns the shard, it tries
@@ -39,7 +39,7 @@ func (t *tally) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		t.config.Logger.Warn("votes cannot be counted, trying again", "shard", t.shard.String(), "error", err)
+		t.counter.log(t.shard, err)
 		select {
 		case <-time.After(retryAfter):
 		case <-ctx.Done():
@@ -57,7 +57,7 @@ type batch struct {
 // returns an error.
 func (t *tally) follow(ctx context.Context) error {
 	prefix := prefixOf(t.shard) + "/"
-	entries, at, err := rangeOf(ctx, t.config.Coordinator.Backend(), prefix)
+	entries, at, err := t.counter.read(ctx, prefix)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (t *tally) follow(ctx context.Context) error {
 	defer watching.Wait()
 	defer end()
 	watching.Go(func() {
-		for events, err := range t.config.Coordinator.Backend().Watch(ctx, prefix, at) {
+		for events, err := range t.counter.config.Coordinator.Backend().Watch(ctx, prefix, at) {
 			select {
 			case batches <- batch{events, err}:
 			case <-ctx.Done():
@@ -78,9 +78,9 @@ func (t *tally) follow(ctx context.Context) error {
 			}
 		}
 	})
-	vantages, changed := t.config.Voter.directory.get()
+	doubtful, changed := t.counter.config.Voter.directory.getDoubtful()
 	for {
-		if err := t.put(ctx, vantages); err != nil {
+		if err := t.put(ctx, doubtful); err != nil {
 			return err
 		}
 		select {
@@ -92,7 +92,7 @@ func (t *tally) follow(ctx context.Context) error {
 				t.apply(e)
 			}
 		case <-changed:
-			vantages, changed = t.config.Voter.directory.get()
+			doubtful, changed = t.counter.config.Voter.directory.getDoubtful()
 			t.touchAll()
 		case <-ctx.Done():
 			return ctx.Err()
@@ -110,7 +110,7 @@ func (t *tally) reset(entries []coord.Entry) {
 	t.joints = maps.Clone(t.stored)
 	for id, j := range t.joints {
 		if _, isOurs := (*t.ballots)[id]; isOurs && !before[id].equal(j) {
-			t.config.Decided(id, j)
+			t.counter.config.Decided(id, j)
 		}
 	}
 	t.touchAll()
@@ -166,7 +166,7 @@ func (t *tally) applyJoint(id probe.ID, j Joint, e coord.Event) {
 
 // put decides the probes that are touched, and puts the joint verdicts that the store has not. It deletes
 // those of probes without a ballot.
-func (t *tally) put(ctx context.Context, vantages map[string]Vantage) error {
+func (t *tally) put(ctx context.Context, doubtful map[string]bool) error {
 	now := time.Now()
 	next := map[probe.ID]Joint{}
 	var changes []coord.Change
@@ -180,7 +180,7 @@ func (t *tally) put(ctx context.Context, vantages map[string]Vantage) error {
 			continue
 		}
 		isKnown := isStored || len(t.votes[id]) > 0
-		if j := t.decide(id, b, vantages, now); isKnown && !j.equal(stored) {
+		if j := t.decide(id, b, doubtful, now); isKnown && !j.equal(stored) {
 			next[id] = j
 			changes = append(changes, coord.Change{Key: jointKey(id), Value: encode(j)})
 		}
@@ -191,12 +191,12 @@ func (t *tally) put(ctx context.Context, vantages map[string]Vantage) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := t.config.Coordinator.Write(ctx, t.shard, t.token, changes...); err != nil {
+	if err := t.counter.config.Coordinator.Write(ctx, t.shard, t.token, changes...); err != nil {
 		return err
 	}
 	for id, j := range next {
 		t.awaited[id] = encode(j)
-		t.config.Decided(id, j)
+		t.counter.config.Decided(id, j)
 	}
 	maps.Copy(t.joints, next)
 	maps.Copy(t.stored, next)
@@ -204,10 +204,10 @@ func (t *tally) put(ctx context.Context, vantages map[string]Vantage) error {
 }
 
 // decide returns the joint verdict of a probe. Of another instance there was none before.
-func (t *tally) decide(id probe.ID, b Ballot, vantages map[string]Vantage, now time.Time) Joint {
+func (t *tally) decide(id probe.ID, b Ballot, doubtful map[string]bool, now time.Time) Joint {
 	votes := make([]quorum.Vote, 0, len(t.votes[id]))
 	for vantage, v := range t.votes[id] {
-		votes = append(votes, quorum.Vote{Vantage: vantage, Instance: v.Instance, Verdict: v.Verdict, Doubtful: v.Doubtful || vantages[vantage].Doubtful})
+		votes = append(votes, quorum.Vote{Vantage: vantage, Instance: v.Instance, Verdict: v.Verdict, Doubtful: v.Doubtful || doubtful[vantage]})
 	}
 	last, isKnown := t.joints[id]
 	isOther := !isKnown || last.Instance != b.Instance

@@ -3,10 +3,12 @@ package vote_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -500,6 +502,70 @@ func TestWhatCannotBeReadIsAsNone(t *testing.T) {
 		settle()
 		expect(t, b, "after values of a later release", "web", "passing unanimous of 1: pass [a b] fail [] ignored []")
 	})
+}
+
+func TestAStoreThatIsAwayFillsNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &unreadable{Local: coord.NewLocal()}
+		co, err := coord.New(coord.Config{Name: "a", Backend: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		voter, err := vote.NewVoter(vote.VoterConfig{Coordinator: co})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lines lineCount
+		counter, err := vote.NewCounter(vote.CounterConfig{Coordinator: co, Voter: voter, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ballots := map[probe.ID]vote.Ballot{}
+		for i := range 300 {
+			ballots[readiness(fmt.Sprint("web-", i))] = vote.Ballot{Instance: "1"}
+		}
+		if err := counter.Apply(ballots); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		for _, run := range []func(context.Context){co.Run, voter.Run, counter.Run} {
+			running.Go(func() { run(ctx) })
+		}
+		time.Sleep(time.Minute)
+		stop()
+		running.Wait()
+		if n := lines.Load(); n < 2 || n > 8 {
+			t.Errorf("%d lines in a minute", n)
+		}
+		if n := b.most.Load(); n < 2 || n > 16 {
+			t.Errorf("%d shards were read at the same time", n)
+		}
+	})
+}
+
+// unreadable is a Backend that does not return what is said about quorums.
+type unreadable struct {
+	*coord.Local
+	reading, most atomic.Int32
+}
+
+func (u *unreadable) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if !strings.HasPrefix(prefix, vote.JointPrefix) {
+		return u.Local.Range(ctx, prefix)
+	}
+	u.most.Store(max(u.most.Load(), u.reading.Add(1)))
+	defer u.reading.Add(-1)
+	time.Sleep(time.Second)
+	return nil, 0, errCut
+}
+
+// lineCount counts what is written to a log.
+type lineCount struct{ atomic.Int32 }
+
+func (l *lineCount) Write(b []byte) (int, error) {
+	l.Add(1)
+	return len(b), nil
 }
 
 func TestWhatIsWrongIsRejected(t *testing.T) {

@@ -143,6 +143,7 @@ const (
 	ReasonBudget          Reason = "restart.budget"           // the instance fails, and waits until the restart budget allows a restart
 	ReasonEnding          Reason = "restart.ending"           // the instance fails and is being terminated
 	ReasonEnded           Reason = "restart.ended"            // the instance was terminated because it failed or was no longer configured
+	ReasonShutdown        Reason = "restart.shutdown"         // the instance is, or was, terminated since the engine ends; the next engine starts another
 	ReasonExited          Reason = "restart.exited"           // the instance exited on its own
 	ReasonCompleted       Reason = "restart.completed"        // the instance exited with status 0, and no other follows
 	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started

@@ -156,6 +156,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
 	probe.ReasonEnding:          "It fails and is being terminated",
+	probe.ReasonShutdown:        "It is, or was, terminated since the engine ends",
 	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",
 	probe.ReasonExited:          "It exited on its own",
 	probe.ReasonCompleted:       "It exited with status 0",

@@ -122,6 +122,10 @@ func (f *feed) step(b *batch, ev *event) {
 	before := f.toldBy(b, ev.Subject)
 	switch {
 	case ev.level == keep:
+	case ev.level == unknown:
+		if before != nil {
+			b.held[ev.Subject] = struct{}{}
+		}
 	case ev.level == well || !f.spec.Selection.selects(ev):
 		if before != nil {
 			f.end(b, before, ev)

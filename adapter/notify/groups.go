@@ -38,9 +38,10 @@ type groupCount struct {
 
 // groupSource is the source of groups, with their history: groups have none of their own.
 type groupSource struct {
-	groups  *group.Groups
-	engine  *engine.Engine
-	changed func(key string)
+	groups   *group.Groups
+	engine   *engine.Engine
+	changed  func(key string)
+	isEnding func() bool
 
 	pastMu sync.Mutex            // guards all below
 	past   []groupTransition     // sorted by Seq
@@ -50,8 +51,8 @@ type groupSource struct {
 	explained map[string]time.Time // when groups were found to be down for a reason that explains it
 }
 
-func newGroupSource(g *group.Groups, e *engine.Engine, changed func(key string)) *groupSource {
-	return &groupSource{groups: g, engine: e, changed: changed, of: map[string]groupCount{}, explained: map[string]time.Time{}}
+func newGroupSource(c *Config) *groupSource {
+	return &groupSource{groups: c.Groups, engine: c.Engine, changed: c.Changed, isEnding: c.IsEnding, of: map[string]groupCount{}, explained: map[string]time.Time{}}
 }
 
 // follow remembers which groups have got into another state, and forgets those that were removed. It
@@ -133,8 +134,9 @@ func (s *groupSource) wait(ctx context.Context, views []*group.View, woken <-cha
 	return chosen == 0
 }
 
-// isHeld implements source. While the engine is cut off, the members of groups do not count.
-func (s *groupSource) isHeld() bool { return s.engine.Health().Isolated }
+// isHeld implements source. While the engine is cut off, or ends and stops targets, the members of groups do not
+// count.
+func (s *groupSource) isHeld() bool { return s.engine.Health().Isolated || s.isEnding() }
 
 func (s *groupSource) after(seq uint64, limit int) (events []event, last uint64) {
 	s.pastMu.Lock()

@@ -73,15 +73,19 @@ const MaxDetail = 400
 type level uint8
 
 const (
-	keep   level = iota // the state says neither: what was told holds
-	well                // the subject is well, or meant to be away
-	firing              // it is in trouble
+	keep    level = iota // the state says neither: what was told holds
+	well                 // the subject is well, or meant to be away
+	firing               // it is in trouble
+	unknown              // the subject exists, and will have a state: it is looked at again
 )
 
 // levelOf returns the level of a target's state. One that starts has not been judged yet, one that is
-// unreachable is explained by another target, and of one that is paused or damped nobody is told.
-func levelOf(s probe.TargetState) level {
+// unreachable is explained by another target, and of one that is paused or damped nobody is told. One that is
+// stopped since the engine ends has not been mended by that.
+func levelOf(s probe.TargetState, r probe.Reason) level {
 	switch {
+	case s == probe.StateStopped && r == probe.ReasonShutdown:
+		return keep
 	case s.InTrouble():
 		return firing
 	case s == probe.StateReady, s == probe.StateCompleted, s == probe.StateStopped:

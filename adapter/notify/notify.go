@@ -96,6 +96,14 @@ type Config struct {
 	Logger *slog.Logger        // gets a line when a series of failures of a receiver begins, and when it ends; default: no log
 	Redact func(string) string // replaces what must not be shown; default: nothing
 
+	// IsConfigured reports whether a target exists which the engine may not know: it has no probes, and its
+	// instance was not reported yet, or is not any more since the program ends. Default: no such target does.
+	IsConfigured func(target string) bool
+
+	// IsEnding reports whether the program ends, and stops targets: groups are not down for that. Default: it does
+	// not.
+	IsEnding func() bool
+
 	// Changed is called with the key of a value that has changed: see Notifiers.Value. It must not
 	// block, and must not call Notifiers. Default: nobody keeps the values.
 	Changed func(key string)
@@ -133,9 +141,15 @@ func New(c Config) *Notifiers {
 	if c.Changed == nil {
 		c.Changed = func(string) {}
 	}
-	targets := &targetSource{engine: c.Engine, redact: c.Redact}
+	if c.IsConfigured == nil {
+		c.IsConfigured = func(string) bool { return false }
+	}
+	if c.IsEnding == nil {
+		c.IsEnding = func() bool { return false }
+	}
+	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured}
 	return &Notifiers{
-		config: c, targets: targets, groups: newGroupSource(c.Groups, c.Engine, c.Changed),
+		config: c, targets: targets, groups: newGroupSource(&c),
 		wake: make(chan struct{}, 1), notifiers: map[string]*notifier{}, saved: memories{},
 	}
 }

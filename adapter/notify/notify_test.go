@@ -291,6 +291,21 @@ func TestANoticeThatIsRejectedDelaysNoOther(t *testing.T) {
 	})
 }
 
+// A receiver that rejects what it is told was not told, which is seen until it accepts something.
+func TestARejectionIsTheErrorOfTheLatestAttempt(t *testing.T) {
+	in(t, "a b c d", func(s *scene) {
+		s.to.set(func(r *receiver) { r.rejects = "a" })
+		s.say(probe.Failure, "a")
+		if st := s.status(); !strings.Contains(st.Error, "rejected") || st.ErrorSince.IsZero() || st.Failed != 0 {
+			t.Errorf("the status is %+v", st)
+		}
+		s.say(probe.Failure, "b")
+		if st := s.status(); st.Error != "" || !st.ErrorSince.IsZero() {
+			t.Errorf("the status is %+v after a notice was accepted", st)
+		}
+	})
+}
+
 // What a receiver has rejected is not among what is repeated. How it ended may be accepted.
 func TestANoticeThatIsRejectedIsNotRepeated(t *testing.T) {
 	in(t, "a b c d", func(s *scene) {

@@ -32,7 +32,7 @@ type Status struct {
 	Dropped uint64    // notices that it has rejected, and will not get again
 	Lost    uint64    // transitions that the history has forgotten before they were told, of all targets and groups; by engines before, too
 
-	Error      string    // of the latest attempt; empty if it has succeeded
+	Error      string    // of the latest attempt, also if the receiver has rejected a notice; empty if it has succeeded
 	ErrorSince time.Time // when the unbroken series of failures began
 }
 
@@ -225,6 +225,7 @@ func (r *receiver) rejected(b *batch, err error) {
 	r.accept(b)
 	r.feedMu.Lock()
 	r.status.Dropped += uint64(len(b.notices))
+	r.fail(err)
 	r.feedMu.Unlock()
 	r.log.Error("notice rejected, it is not sent again", "about", b.notices[0].Subject.String(), "state", b.notices[0].State, "error", r.text(err))
 }
@@ -232,15 +233,21 @@ func (r *receiver) rejected(b *batch, err error) {
 // failed notes an attempt that has failed. The first of a series is logged.
 func (r *receiver) failed(err error) {
 	r.feedMu.Lock()
-	first := r.status.ErrorSince.IsZero()
 	r.status.Failed++
-	if r.status.Error = r.text(err); first {
-		r.status.ErrorSince = time.Now()
-	}
+	first := r.fail(err)
 	r.feedMu.Unlock()
 	if first {
 		r.log.Warn("notices are not accepted, trying again", "error", r.text(err))
 	}
+}
+
+// fail notes the error of the latest attempt, and reports whether it begins a series. It needs feedMu.
+func (r *receiver) fail(err error) (first bool) {
+	first = r.status.ErrorSince.IsZero()
+	if r.status.Error = r.text(err); first {
+		r.status.ErrorSince = time.Now()
+	}
+	return first
 }
 
 func (r *receiver) text(err error) string { return probe.CleanText(r.redact(err.Error()), maxError) }

@@ -25,8 +25,9 @@ type source interface {
 
 // targetSource is the source of targets: the history of an engine.
 type targetSource struct {
-	engine *engine.Engine
-	redact func(string) string
+	engine       *engine.Engine
+	redact       func(string) string
+	isConfigured func(target string) bool
 }
 
 func (s *targetSource) isHeld() bool { return s.engine.Health().Isolated }
@@ -35,8 +36,8 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 	past, last := s.engine.TransitionsAfter(seq, limit)
 	for i := range past {
 		tr := &past[i]
-		ev := s.event(tr.Target, tr.State, tr.At)
-		ev.seq, ev.Reason, ev.Detail = tr.Seq, tr.Reason, s.redact(tr.Detail)
+		ev := s.event(tr.Target, tr.State, tr.Reason, tr.At)
+		ev.seq, ev.Detail = tr.Seq, s.redact(tr.Detail)
 		if tr.Kind != 0 {
 			ev.Probe = probeName(tr.Kind, tr.Name)
 		}
@@ -52,11 +53,14 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 
 func (s *targetSource) current(name string) (ev event, exists bool) {
 	st, exists := s.engine.Target(name)
-	if !exists {
+	switch {
+	case !exists && s.isConfigured(name):
+		return event{level: unknown, Notice: Notice{Subject: Subject{KindTarget, name}}}, true
+	case !exists:
 		return ev, false
 	}
-	ev = s.event(name, st.State, st.Since)
-	ev.Labels, ev.Reason, ev.Detail = st.Labels, st.Cause.Reason, probe.CleanText(s.redact(st.Cause.Detail), MaxDetail)
+	ev = s.event(name, st.State, st.Cause.Reason, st.Since)
+	ev.Labels, ev.Detail = st.Labels, probe.CleanText(s.redact(st.Cause.Detail), MaxDetail)
 	if st.Cause.Probe.Kind != 0 {
 		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
 	}
@@ -64,8 +68,8 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 	return ev, true
 }
 
-func (s *targetSource) event(name string, state probe.TargetState, at time.Time) event {
-	return event{level: levelOf(state), Notice: Notice{Subject: Subject{KindTarget, name}, State: state.String(), Severity: state.Severity(), At: at}}
+func (s *targetSource) event(name string, state probe.TargetState, reason probe.Reason, at time.Time) event {
+	return event{level: levelOf(state, reason), Notice: Notice{Subject: Subject{KindTarget, name}, State: state.String(), Reason: reason, Severity: state.Severity(), At: at}}
 }
 
 func (s *targetSource) troubled() iter.Seq[string] {

@@ -410,8 +410,8 @@ func (c *Controller) isTakenOver(target string) bool {
 	return ok
 }
 
-// isStopping reports whether Run is about to return.
-func (c *Controller) isStopping() bool {
+// IsStopping reports whether Run is about to return, and ends instances for that.
+func (c *Controller) IsStopping() bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	return c.stopping

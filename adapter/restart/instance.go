@@ -31,6 +31,7 @@ type instance struct {
 	budgeted    bool      // the budget has allowed the restart
 	released    bool      // it keeps running without the engine
 	terminating bool      // it is terminating because the unit was removed, its driver has changed, or an operator has stopped the target
+	shutdown    bool      // it is terminating because the engine ends
 	replacing   bool      // the driver was asked to terminate it, since an operator has asked for a restart
 	inquiry     inquiry   // whether its dependencies fail, since a probe fails
 }
@@ -353,6 +354,8 @@ func (i *instance) terminate(now time.Time) {
 		in.Terminating = true
 		if _, stopped := i.control.stoppedBy(i.target); stopped {
 			message = "terminating instance, an operator has stopped the target"
+		} else if i.control.IsStopping() {
+			message, in.Reason, i.shutdown = "terminating instance, the engine ends", probe.ReasonShutdown, true
 		} else if _, wanted := i.control.unit(i.target); wanted {
 			message = "terminating instance, its configuration has changed"
 		}
@@ -371,7 +374,7 @@ func (i *instance) terminate(now time.Time) {
 // of a target without probes is started and ready.
 func (i *instance) isForgotten() bool {
 	_, wanted := i.control.unit(i.target)
-	return i.released && !wanted && !i.control.isStopping()
+	return i.released && !wanted && !i.control.IsStopping()
 }
 
 // sendGrace asks the driver to terminate the instance. It replaces a grace
@@ -396,7 +399,7 @@ func (i *instance) finish(exit Exit) termination {
 		i.terminate(time.Now())
 	}
 	exit.Output = i.control.config.Redact(exit.Output)
-	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating, replaced: i.replacing}
+	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating, shutdown: i.shutdown, replaced: i.replacing}
 	if i.released && end.started && !i.unit.external() && i.control.releases() && !errors.Is(exit.Err, ErrReleased) {
 		end.terminating = false
 	}
@@ -414,7 +417,7 @@ func (i *instance) finish(exit Exit) termination {
 // not reported was reported all the same if it is that of an earlier engine.
 func (i *instance) reportTerminated(end termination) {
 	switch {
-	case i.released && i.control.isStopping():
+	case i.released && i.control.IsStopping():
 	case i.id == "" && (i.resumes == "" || errors.Is(end.exit.Err, ErrNotTakenOver)):
 	default:
 		i.reportEnd(end, probe.Ended, time.Time{})

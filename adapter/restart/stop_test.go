@@ -61,10 +61,14 @@ func TestRemovedUnitEndsInEachState(t *testing.T) {
 					default:
 						h.sleep(c.ends)
 					}
+					want := c.gone
+					if want == probe.ReasonEnded && how != "removed" {
+						want = probe.ReasonShutdown
+					}
 					if in := h.instance("web"); in.Phase != probe.Gone {
 						t.Errorf("got %+v\n%s", in, h.log)
-					} else if c.gone != "" && (in.Reason != c.gone || strings.Contains(in.Detail, "restarting")) {
-						t.Errorf("got %+v, want it gone for %s", in, c.gone)
+					} else if want != "" && (in.Reason != want || strings.Contains(in.Detail, "restarting")) {
+						t.Errorf("got %+v, want it gone for %s", in, want)
 					}
 					h.expectEnd(how != "removed")
 				})

@@ -117,7 +117,7 @@ func (s *supervisor) supervise() {
 	notBefore, pause := s.resume(), takeOverPause
 	s.waitWhileStopped()
 	s.waitForOthers()
-	for s.refresh() || s.resumes != "" && !s.control.isStopping() {
+	for s.refresh() || s.resumes != "" && !s.control.IsStopping() {
 		end := s.runInstance(notBefore)
 		if s.resumes != "" && errors.Is(end.exit.Err, ErrNotTakenOver) {
 			s.log.Warn("instance not taken over, retrying", "instance", s.resumes, "error", end.exit.Err, "retry_in", pause)
@@ -164,7 +164,7 @@ func (s *supervisor) supervise() {
 func (s *supervisor) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	for !s.control.isStopping() {
+	for !s.control.IsStopping() {
 		select {
 		case <-t.C:
 			return
@@ -365,6 +365,7 @@ type termination struct {
 	started     bool
 	requested   bool          // because a probe failed
 	terminating bool          // because the unit was removed, its driver has changed, or an operator has stopped the target
+	shutdown    bool          // because the engine ends
 	replaced    bool          // because an operator has asked for a restart
 	lasted      time.Duration // 0 when it failed to start
 }
@@ -378,6 +379,8 @@ func (t termination) reason() probe.Reason {
 	switch {
 	case t.replaced && !t.terminating:
 		return probe.ReasonOperatorRestart
+	case t.shutdown:
+		return probe.ReasonShutdown
 	case t.requested || t.terminating:
 		return probe.ReasonEnded
 	case !t.started && t.exit.Err != nil:

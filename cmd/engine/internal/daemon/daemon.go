@@ -113,7 +113,10 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	})
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
-	d.notifiers = notify.New(notify.Config{Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified})
+	d.notifiers = notify.New(notify.Config{
+		Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified,
+		IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
+	})
 	d.probes = blackbox.New(d.engine)
 	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
 	d.beats.Configure(beatprobe.RegistryConfig{Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, Changed: d.markBeat})

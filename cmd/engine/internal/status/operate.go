@@ -108,16 +108,28 @@ func userName() string {
 	return cmp.Or(u.Username, u.Uid)
 }
 
-// operationInterval is the time between two looks at a target that is operated.
-const operationInterval = 100 * time.Millisecond
+// operationInterval is the time between two looks at a target that is operated. An instance of a target
+// that is being stopped which is seen for undoneLooks of them was started by somebody else: one that was
+// about to start is terminated sooner.
+const (
+	operationInterval = 100 * time.Millisecond
+	undoneLooks       = 20
+)
 
 // awaitOperation waits until a target is as was asked for, and returns how it is. Before is how it
 // was.
 func awaitOperation(ctx context.Context, client *httpapi.Client, done httpapi.Operated, before httpapi.Target) (string, error) {
+	undone := 0
 	for {
 		now, err := client.Target(ctx, done.Target)
 		if err != nil {
 			return "", err
+		}
+		if undone++; !isUndone(done, now.Instance, before.Instance) {
+			undone = 0
+		}
+		if undone == undoneLooks {
+			return "", fmt.Errorf("instance %s has started meanwhile: somebody has started the target again", now.Instance.ID)
 		}
 		if text, err := outcome(done.Operation, now.Instance, before.Instance); text != "" || err != nil {
 			return text, err
@@ -128,6 +140,11 @@ func awaitOperation(ctx context.Context, client *httpapi.Client, done httpapi.Op
 		case <-time.After(operationInterval):
 		}
 	}
+}
+
+// isUndone reports whether an instance runs that has started after the target was stopped.
+func isUndone(done httpapi.Operated, now, before httpapi.Instance) bool {
+	return done.Operation == httpapi.OperationStop && now.Phase == probe.Running && now.ID != before.ID && now.Since.After(done.At)
 }
 
 // outcome returns what has become of an operation, "" if that is not known yet, or an error if no
@@ -141,6 +158,8 @@ func outcome(o httpapi.Operation, now, before httpapi.Instance) (string, error) 
 	}
 	switch {
 	case now.Since.Equal(before.Since):
+	case now.Reason == probe.ReasonOperatorStop:
+		return "", fmt.Errorf("the target was stopped meanwhile: %s", now.Detail)
 	case now.Reason == probe.ReasonStartAfter:
 		return now.Detail, nil
 	case now.Reason == probe.ReasonNoStart:

@@ -1,5 +1,5 @@
-// Package coordtest tests implementations of coord.Backend: by themselves, and with Coordinators that
-// share one.
+// Package coordtest tests implementations of coord.Backend: by themselves, with Coordinators that share
+// one, and with a configuration that is pushed to engines.
 package coordtest
 
 import (
@@ -48,6 +48,11 @@ func Run(t *testing.T, c Config) {
 		"AShardIsGivenUpAfterItsActsAndWithItsMemories": testRelease,
 		"AnOwnerWhoseLeaseHasEndedChangesNothing":       testStale,
 		"TwoEnginesOfTheSameNameAreNotMembersTogether":  testNames,
+		"ARevisionIsCurrentWhenAllEnginesAcceptIt":      testRevisions,
+		"ALargeRevisionIsLoadedAsItWasPushed":           testLargeRevisions,
+		"OfPushesAtOnceOneIsMade":                       testPushesAtOnce,
+		"APushThatIsTornLeavesNothing":                  testTornPushes,
+		"AnEngineThatDoesNotAnswerIsNotIgnoredUnasked":  testSilentEngines,
 	} {
 		t.Run(name, func(t *testing.T) { c.Run(t, func(t *testing.T) { test(t, c) }) })
 	}

@@ -1,0 +1,111 @@
+package revision
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a Bundle.
+const (
+	MaxFiles    = 4096
+	MaxFileName = 512      // bytes
+	MaxContent  = 64 << 20 // bytes of all files together
+	MaxSize     = 16 << 20 // bytes of the bundle, compressed
+)
+
+// Bundle is the files of a configuration, under one folder. Their names are relative to it, with slashes.
+type Bundle struct {
+	Sources []string          `json:"sources"` // the names of those files that are texts of the configuration, in the order in which they are read
+	Files   map[string][]byte `json:"files"`   // all files, by name
+}
+
+// check returns what is wrong with the bundle.
+func (b *Bundle) check() error {
+	switch {
+	case len(b.Sources) == 0:
+		return errors.New("it has no configuration file")
+	case len(b.Files) > MaxFiles:
+		return fmt.Errorf("it has %d files, at most %d are allowed", len(b.Files), MaxFiles)
+	}
+	for i, name := range b.Sources {
+		if _, found := b.Files[name]; !found {
+			return fmt.Errorf("configuration file %.200q is missing", name)
+		}
+		if slices.Contains(b.Sources[:i], name) {
+			return fmt.Errorf("it has configuration file %.200q twice", name)
+		}
+	}
+	size := 0
+	for name, content := range b.Files {
+		if !fs.ValidPath(name) || name == "." || !utf8.ValidString(name) || strings.Contains(name, `\`) || len(name) > MaxFileName {
+			return fmt.Errorf("file name %.200q must be relative to the folder of the configuration, without dots, in UTF-8, and of at most %d bytes", name, MaxFileName)
+		}
+		size += len(content)
+	}
+	if size > MaxContent {
+		return fmt.Errorf("its files have %d bytes together, at most %d are allowed", size, MaxContent)
+	}
+	return nil
+}
+
+// encode returns the bundle as compressed JSON, and its digest, which is that of the JSON: the same files
+// have the same.
+func (b *Bundle) encode() (compressed []byte, digest string, err error) {
+	if err := b.check(); err != nil {
+		return nil, "", err
+	}
+	text, err := json.Marshal(b)
+	if err != nil {
+		return nil, "", err
+	}
+	var to bytes.Buffer
+	z := gzip.NewWriter(&to)
+	if _, err := z.Write(text); err != nil {
+		return nil, "", err
+	}
+	if err := z.Close(); err != nil {
+		return nil, "", err
+	}
+	if to.Len() > MaxSize {
+		return nil, "", fmt.Errorf("it has %d bytes when compressed, at most %d are allowed: have engines read large files, such as plugins, from their own disks", to.Len(), MaxSize)
+	}
+	return to.Bytes(), digestOf(text), nil
+}
+
+// maxText bounds the JSON of a bundle: files in base64, names, and syntax.
+const maxText = MaxContent/3*4 + MaxFiles*2*(6*MaxFileName+16)
+
+// decode returns the bundle that encode has made, if it has a digest.
+func decode(compressed []byte, digest string) (*Bundle, error) {
+	z, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(z, maxText))
+	switch {
+	case err != nil:
+		return nil, err
+	case digestOf(text) != digest:
+		return nil, errors.New("wrong digest")
+	}
+	b := &Bundle{}
+	if err := json.Unmarshal(text, b); err != nil {
+		return nil, err
+	}
+	return b, b.check()
+}
+
+func digestOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,220 @@
+package revision
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config configures a Follower.
+type Config struct {
+	Name    string        // of this engine, which no other one has; no slashes, at most coord.MaxName bytes
+	Backend coord.Backend // where the revisions are
+	TTL     time.Duration // how long after its last sign of life a push no longer waits for this engine; default coord.DefaultTTL
+	Running Ref           // the revision that the engine uses already, such as after a restart; the zero Ref for none
+
+	// Check says whether the engine could use files: the error is why it could not. Use puts those of the
+	// current revision into use; after an error the engine goes on as before. They are called one after
+	// the other, and end soon after ctx is done. Use is not called twice for a revision, unless by Again.
+	Check func(context.Context, Revision, *Bundle) error
+	Use   func(context.Context, Revision, *Bundle) error
+
+	Redact func(string) string // removes sensitive values from errors, which operators see; default: it removes none
+	Logger *slog.Logger        // a line when a revision is used, or refused, and when the backend cannot be reached; default: none
+}
+
+// Follower has an engine follow the configuration of its fleet. While the backend cannot be reached, or
+// what it has cannot be used, the engine goes on with what it has. The methods are safe for concurrent use
+// by multiple goroutines.
+type Follower struct {
+	config Config
+	log    *slog.Logger
+	again  chan struct{} // capacity 1: a revision that was refused is to be tried
+
+	seen observed[view]   // what the backend has shown last
+	told observed[Engine] // what the engine says of itself
+}
+
+// New returns a Follower.
+func New(c Config) (*Follower, error) {
+	switch {
+	case c.Name == "" || len(c.Name) > coord.MaxName || strings.Contains(c.Name, "/"):
+		return nil, fmt.Errorf("name is %.100q; it must have 1 to %d bytes, and no slash", c.Name, coord.MaxName)
+	case c.Backend == nil || c.Check == nil || c.Use == nil:
+		return nil, errors.New("a follower needs a backend, and functions that check and use a configuration")
+	}
+	c.Backend = bounded{c.Backend}
+	c.TTL = cmp.Or(c.TTL, coord.DefaultTTL)
+	if c.TTL < coord.MinTTL {
+		return nil, fmt.Errorf("ttl is %v; it must be at least %v", c.TTL, coord.MinTTL)
+	}
+	if c.Redact == nil {
+		c.Redact = func(text string) string { return text }
+	}
+	f := &Follower{config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), again: make(chan struct{}, 1)}
+	f.told.set(Engine{Format: format, Name: c.Name, Running: c.Running, Since: time.Now().UTC()})
+	f.seen.set(view{})
+	return f, nil
+}
+
+// Run follows the configuration until ctx is done, and a call of Check or Use has ended. It must be called
+// once.
+func (f *Follower) Run(ctx context.Context) {
+	var parts sync.WaitGroup
+	parts.Go(func() { f.handleOften(ctx) })
+	for ctx.Err() == nil {
+		if err := f.session(ctx); ctx.Err() == nil {
+			f.log.Warn("the store of the configuration cannot be reached, keeping the present configuration", "error", err)
+			_ = sleep(ctx, f.config.TTL/4) // then ctx is done
+		}
+	}
+	parts.Wait()
+	if seen, _ := f.seen.get(); seen.proposal != nil {
+		seen.proposal.withdraw()
+	}
+}
+
+// Again has the current revision tried again, if this engine has refused it: what it lacked may be there
+// now.
+func (f *Follower) Again() {
+	select {
+	case f.again <- struct{}{}:
+	default:
+	}
+}
+
+// Status returns what this engine says of itself, and the current revision that it has seen, one without
+// Number if it has seen none.
+func (f *Follower) Status() (Engine, Revision) {
+	told, _ := f.told.get()
+	seen, _ := f.seen.get()
+	return told, seen.current
+}
+
+// handleOften uses the current revision and answers proposals, as they change, until ctx is done.
+func (f *Follower) handleOften(ctx context.Context) {
+	isAgain := false
+	for ctx.Err() == nil {
+		seen, changed := f.seen.get()
+		isUsed := f.use(ctx, seen.current, isAgain)
+		isAnswered := f.answer(ctx, seen.proposal)
+		var retry <-chan time.Time
+		if !isUsed || !isAnswered {
+			retry = time.After(f.config.TTL / 4)
+		}
+		isAgain = false
+		select {
+		case <-changed:
+		case <-f.again:
+			isAgain = true
+		case <-retry:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// use puts the current revision into use, unless it is, or was refused. It reports whether that is done:
+// its files could be loaded, or are damaged.
+func (f *Follower) use(ctx context.Context, r Revision, isAgain bool) bool {
+	told, _ := f.told.get()
+	switch {
+	case r.Number == 0:
+		return true
+	case told.Running == r.Ref():
+		if told.Refused != nil { // a later one, which is no longer current
+			told.Refused = nil
+			f.told.set(told)
+		}
+		return true
+	case told.Refused != nil && told.Refused.Ref == r.Ref() && !isAgain:
+		return true
+	}
+	bundle, err := Load(ctx, f.config.Backend, r)
+	if isTransient(err) {
+		return false
+	}
+	if err == nil {
+		err = f.config.Use(ctx, r, bundle)
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	if err != nil {
+		told.Refused = &Refusal{r.Ref(), f.text(err)}
+		f.log.Error("configuration revision cannot be used, keeping the present configuration", "revision", r.Number, "error", told.Refused.Error)
+	} else {
+		told.Running, told.Since, told.Refused = r.Ref(), time.Now().UTC(), nil
+		f.log.Info("configuration revision in use", "revision", r.Number, "author", r.Author, "message", r.Message)
+	}
+	f.told.set(told)
+	return true
+}
+
+// answer answers a proposal, unless it is answered. It reports whether that is done, or no longer needed.
+func (f *Follower) answer(ctx context.Context, p *seenProposal) bool {
+	told, _ := f.told.get()
+	if p == nil || told.Answer != nil && told.Answer.ID == p.ID {
+		return true
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.withdrawn, cancel)()
+	bundle, err := Load(ctx, f.config.Backend, p.Revision)
+	if isTransient(err) {
+		return ctx.Err() != nil
+	}
+	if err == nil {
+		err = f.config.Check(ctx, p.Revision, bundle)
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	told.Answer = &Answer{ID: p.ID}
+	if err != nil {
+		told.Answer.Error = cmp.Or(f.text(err), "it cannot be used")
+		f.log.Warn("proposed configuration refused", "revision", p.Number, "author", p.Author, "error", told.Answer.Error)
+	}
+	f.told.set(told)
+	return true
+}
+
+// isTransient reports whether files may be loaded later that could not be now.
+func isTransient(err error) bool {
+	return err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrLater)
+}
+
+// text returns an error as operators see it.
+func (f *Follower) text(err error) string {
+	return probe.CleanText(f.config.Redact(err.Error()), MaxError)
+}
+
+// observed is a value, and a channel that is closed when it is replaced.
+type observed[T any] struct {
+	valueMu sync.Mutex // guards all below
+	value   T
+	changed chan struct{}
+}
+
+func (o *observed[T]) get() (T, <-chan struct{}) {
+	o.valueMu.Lock()
+	defer o.valueMu.Unlock()
+	return o.value, o.changed
+}
+
+func (o *observed[T]) set(value T) {
+	o.valueMu.Lock()
+	defer o.valueMu.Unlock()
+	o.value = value
+	if o.changed != nil {
+		close(o.changed)
+	}
+	o.changed = make(chan struct{})
+}

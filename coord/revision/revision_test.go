@@ -1,0 +1,457 @@
+package revision_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/revision"
+)
+
+// files returns a bundle of one file.
+func files(text string) *revision.Bundle {
+	return &revision.Bundle{Sources: []string{"config.hcl"}, Files: map[string][]byte{"config.hcl": []byte(text)}}
+}
+
+func push(t *testing.T, b coord.Backend, base int64, text string) revision.Revision {
+	t.Helper()
+	r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files(text), Base: base, IgnoreSilent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func commit(t *testing.T, b coord.Backend, change coord.Change) {
+	t.Helper()
+	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{change}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// engine is what a follower was asked.
+type engine struct {
+	*revision.Follower
+	end func()
+
+	mu     sync.Mutex // guards all below
+	wrong  error      // what Check and Use return
+	events []string
+}
+
+// follow starts a follower that runs a revision already, and has an error with each other.
+func follow(t *testing.T, b coord.Backend, running revision.Ref, wrong error) *engine {
+	t.Helper()
+	e := &engine{wrong: wrong}
+	note := func(what string, r revision.Revision, files *revision.Bundle) error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.events = append(e.events, fmt.Sprintf("%s %d: %s", what, r.Number, files.Files["config.hcl"]))
+		return e.wrong
+	}
+	f, err := revision.New(revision.Config{
+		Name: "a", Backend: b, Running: running,
+		Redact: func(text string) string { return strings.ReplaceAll(text, "hunter22", "(sensitive)") },
+		Check:  func(_ context.Context, r revision.Revision, b *revision.Bundle) error { return note("check", r, b) },
+		Use:    func(_ context.Context, r revision.Revision, b *revision.Bundle) error { return note("use", r, b) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Follower = f
+	ctx, stop := context.WithCancel(t.Context())
+	var following sync.WaitGroup
+	following.Go(func() { f.Run(ctx) })
+	e.end = func() { stop(); following.Wait() }
+	t.Cleanup(e.end)
+	synctest.Wait()
+	return e
+}
+
+// since returns what was asked since it was called before.
+func (e *engine) since() (events []string) {
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	events, e.events = e.events, nil
+	return events
+}
+
+func (e *engine) fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.wrong = err
+}
+
+// says returns what the engine says of itself in the backend, with the age of that left out.
+func says(t *testing.T, b coord.Backend) string {
+	t.Helper()
+	synctest.Wait()
+	all, err := revision.Engines(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, e := range all {
+		text := fmt.Sprintf("%s runs %d", e.Name, e.Running.Number)
+		if e.Refused != nil {
+			text += fmt.Sprintf(", not %d: %s", e.Refused.Number, e.Refused.Error)
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func wantEvents(t *testing.T, e *engine, want ...string) {
+	t.Helper()
+	if got := e.since(); !slices.Equal(got, want) {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+}
+
+func wantSays(t *testing.T, b coord.Backend, want string) {
+	t.Helper()
+	if got := says(t, b); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+func TestBundlesAreChecked(t *testing.T) {
+	large := make([]byte, revision.MaxContent/2+1)
+	many := files("x")
+	for i := range revision.MaxFiles {
+		many.Files[fmt.Sprint(i)] = nil
+	}
+	for want, bundle := range map[string]*revision.Bundle{
+		"it has no configuration file":                    {},
+		`configuration file "a.hcl" is missing`:           {Sources: []string{"a.hcl"}},
+		`it has configuration file "a.hcl" twice`:         {Sources: []string{"a.hcl", "a.hcl"}, Files: map[string][]byte{"a.hcl": nil}},
+		`file name "../a.hcl" must be relative`:           {Sources: []string{"../a.hcl"}, Files: map[string][]byte{"../a.hcl": nil}},
+		`file name "/etc/passwd" must be relative`:        {Sources: []string{"/etc/passwd"}, Files: map[string][]byte{"/etc/passwd": nil}},
+		`file name "a\\b" must be relative`:               {Sources: []string{`a\b`}, Files: map[string][]byte{`a\b`: nil}},
+		"it has 4097 files, at most 4096 are allowed":     many,
+		"its files have 67108866 bytes together, at most": {Sources: []string{"a"}, Files: map[string][]byte{"a": large, "b": large}},
+	} {
+		b := coord.NewLocal()
+		_, err := revision.Push(t.Context(), b, revision.Request{Bundle: bundle})
+		if err == nil || !strings.Contains(err.Error(), "the configuration cannot be pushed: "+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if left, _, _ := b.Range(t.Context(), ""); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+	}
+}
+
+func TestRequestsAreChecked(t *testing.T) {
+	b := coord.NewLocal()
+	push(t, b, 0, "first")
+	for want, r := range map[string]revision.Request{
+		"a push needs either files, or the number":                                               {},
+		"either files, or the number of a":                                                       {Bundle: files("x"), Restore: 1},
+		"there is no revision 7: the latest 20":                                                  {Base: 1, Restore: 7},
+		"revision 1 is current, and the push was planned with revision 0: someone pushed it at ": {Bundle: files("x")},
+		"revision 1 is current, and the push was planned with revision 3: someone":               {Bundle: files("x"), Base: 3},
+	} {
+		if _, err := revision.Push(t.Context(), b, r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", r, err, want)
+		}
+	}
+	if _, err := revision.Push(t.Context(), coord.NewLocal(), revision.Request{Bundle: files("x"), Base: 3}); err == nil || !strings.Contains(err.Error(), "there is no revision, and the push was planned with revision 3") {
+		t.Errorf("a store that was emptied: %v", err)
+	}
+}
+
+func TestHistoryIsBounded(t *testing.T) {
+	b := coord.NewLocal()
+	for i := range revision.MaxHistory + 5 {
+		push(t, b, int64(i), fmt.Sprint("text ", i+1))
+	}
+	all, err := revision.History(t.Context(), b)
+	if err != nil || len(all) != revision.MaxHistory || all[0].Number != 6 {
+		t.Fatalf("%d revisions from %d, %v", len(all), all[0].Number, err)
+	}
+	if parts, _, err := b.Range(t.Context(), "config/part/"); err != nil || len(parts) != revision.MaxHistory {
+		t.Errorf("%d parts, %v", len(parts), err)
+	}
+	if _, err := revision.Push(t.Context(), b, revision.Request{Restore: 5, Base: 25}); err == nil {
+		t.Error("a revision is restored that is no longer there")
+	}
+	back, err := revision.Push(t.Context(), b, revision.Request{Restore: 6, Base: 25, IgnoreSilent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range revision.MaxHistory - 1 { // revision 6 itself is forgotten, and its files are not
+		push(t, b, back.Number+int64(i), "more")
+	}
+	if loaded, err := revision.Load(t.Context(), b, back); err != nil || string(loaded.Files["config.hcl"]) != "text 6" {
+		t.Errorf("restored %v, %v", loaded, err)
+	}
+}
+
+// An engine goes on with what it has while the store has nothing that it can use.
+func TestAnEngineKeepsWhatItRuns(t *testing.T) {
+	broken := map[string]func(t *testing.T, b coord.Backend, r revision.Revision){
+		"part 1 is missing": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			commit(t, b, coord.Change{Key: "config/part/" + r.Bundle.ID + "/0000", Delete: true})
+		},
+		"part 1 is missing, or has another size": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			commit(t, b, coord.Change{Key: "config/part/" + r.Bundle.ID + "/0000", Value: make([]byte, r.Bundle.Size+1)})
+		},
+		"gzip: invalid header": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			commit(t, b, coord.Change{Key: "config/part/" + r.Bundle.ID + "/0000", Value: make([]byte, r.Bundle.Size)})
+		},
+		"wrong digest": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			r.Bundle.Digest = strings.Repeat("0", 64)
+			replace(t, b, r)
+		},
+		"it has 16777217 bytes, at most 16777216 are allowed": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			r.Bundle.Size = revision.MaxSize + 1
+			replace(t, b, r)
+		},
+		"it says that it is revision 9": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			value, _ := json.Marshal(revision.Revision{Format: 1, Number: 9})
+			commit(t, b, coord.Change{Key: "config/shared/revision/0000000002", Value: value})
+		},
+		"invalid character": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			commit(t, b, coord.Change{Key: "config/shared/revision/0000000002", Value: []byte("?")})
+		},
+		"the revision was written by a later version of this program: update this one": func(t *testing.T, b coord.Backend, r revision.Revision) {
+			r.Format = 2
+			replace(t, b, r)
+		},
+	}
+	for want, damage := range broken {
+		synctest.Test(t, func(t *testing.T) {
+			b := coord.NewLocal()
+			first := push(t, b, 0, "first")
+			second := push(t, b, 1, "second")
+			damage(t, b, second)
+			e := follow(t, b, first.Ref(), nil)
+			wantEvents(t, e)
+			if got := says(t, b); !strings.HasPrefix(got, "a runs 1, not 2: revision 2: ") || !strings.Contains(got, want) {
+				t.Errorf("it says %q, want %q", got, want)
+			}
+			third, err := revision.Push(t.Context(), b, revision.Request{Restore: 1, Base: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantEvents(t, e, "check 3: first", "use 3: first")
+			wantSays(t, b, "a runs 3")
+			if third.Ref() == first.Ref() {
+				t.Error("a rollback is the same revision")
+			}
+		})
+	}
+}
+
+func replace(t *testing.T, b coord.Backend, r revision.Revision) {
+	t.Helper()
+	value, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit(t, b, coord.Change{Key: fmt.Sprintf("config/shared/revision/%010d", r.Number), Value: value})
+}
+
+func TestWhatAnEngineSaysIsRedactedAndBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		first := push(t, b, 0, "first")
+		push(t, b, 1, "second")
+		wrong := errors.New("no plugin with hunter22\x1b" + strings.Repeat("x", 2*revision.MaxError))
+		e := follow(t, b, first.Ref(), wrong)
+		wantEvents(t, e, "use 2: second")
+		const want = "no plugin with (sensitive)\uFFFDxx"
+		if got := says(t, b); !strings.HasPrefix(got, "a runs 1, not 2: "+want) || len(got) > revision.MaxError+100 {
+			t.Errorf("it says %q", got)
+		}
+		_, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("third"), Base: 2})
+		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > revision.MaxError+100 {
+			t.Errorf("pushed: %v", err)
+		}
+		wantEvents(t, e, "check 3: third")
+	})
+}
+
+func TestARefusedRevisionIsTriedAgainWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		e := follow(t, b, revision.Ref{}, nil)
+		wantSays(t, b, "a runs 0")
+		push(t, b, 0, "first")
+		wantEvents(t, e, "check 1: first", "use 1: first")
+		e.fail(errors.New("no plugin"))
+		second := unseen(t, b)
+		wantEvents(t, e, "use 2: second")
+		wantSays(t, b, "a runs 1, not 2: no plugin")
+		time.Sleep(time.Hour)
+		wantEvents(t, e)
+		e.Again()
+		wantEvents(t, e, "use 2: second")
+		e.fail(nil)
+		e.Again()
+		wantEvents(t, e, "use 2: second")
+		wantSays(t, b, "a runs 2")
+		if told, current := e.Status(); told.Running != second.Ref() || current.Number != 2 {
+			t.Errorf("its status is %+v, %+v", told, current)
+		}
+	})
+}
+
+// unseen makes a second revision that the engine is not asked about, as if it had been pushed before the
+// engine joined.
+func unseen(t *testing.T, b coord.Backend) revision.Revision {
+	t.Helper()
+	elsewhere := coord.NewLocal()
+	push(t, elsewhere, 0, "first")
+	r := push(t, elsewhere, 1, "second")
+	entries, _, err := elsewhere.Range(t.Context(), "config/part/"+r.Bundle.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		commit(t, b, coord.Change{Key: e.Key, Value: e.Value})
+	}
+	replace(t, b, r)
+	return r
+}
+
+// away is a Backend that can be away.
+type away struct {
+	*coord.Local
+	isAway atomic.Bool
+}
+
+var errAway = errors.New("away")
+
+func (b *away) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if b.isAway.Load() {
+		return nil, errAway
+	}
+	return b.Local.Commit(ctx, all...)
+}
+
+func (b *away) Get(ctx context.Context, key string) (coord.Entry, error) {
+	if b.isAway.Load() {
+		return coord.Entry{}, errAway
+	}
+	return b.Local.Get(ctx, key)
+}
+
+func (b *away) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if b.isAway.Load() {
+		return nil, 0, errAway
+	}
+	return b.Local.Range(ctx, prefix)
+}
+
+func (b *away) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if b.isAway.Load() {
+		return 0, errAway
+	}
+	return b.Local.Grant(ctx, ttl)
+}
+
+func (b *away) KeepAlive(ctx context.Context, l coord.Lease) error {
+	if b.isAway.Load() {
+		return errAway
+	}
+	return b.Local.KeepAlive(ctx, l)
+}
+
+func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &away{Local: coord.NewLocal()}
+		first := push(t, b, 0, "first")
+		b.isAway.Store(true)
+		e := follow(t, b, first.Ref(), nil) // it was started again with its copy of the first
+		time.Sleep(time.Minute)
+		wantEvents(t, e)
+		b.isAway.Store(false)
+		time.Sleep(coord.DefaultTTL)
+		wantEvents(t, e)
+		wantSays(t, b.Local, "a runs 1")
+
+		b.isAway.Store(true)
+		time.Sleep(time.Minute)
+		wantSays(t, b.Local, "") // its lease has ended
+		push(t, b.Local, 1, "second")
+		time.Sleep(time.Minute)
+		if told, _ := e.Status(); told.Running != first.Ref() {
+			t.Errorf("it runs %+v", told.Running)
+		}
+		b.isAway.Store(false)
+		time.Sleep(coord.DefaultTTL)
+		wantEvents(t, e, "use 2: second")
+		wantSays(t, b.Local, "a runs 2")
+
+		entries, _, err := b.Range(t.Context(), "config/shared/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries { // the store is emptied
+			commit(t, b, coord.Change{Key: entry.Key, Delete: true})
+		}
+		wantEvents(t, e)
+		wantSays(t, b, "a runs 2")
+	})
+}
+
+// lossy is a Backend that loses the replies to transactions that make a revision current.
+type lossy struct {
+	*coord.Local
+	isBefore bool // the transaction is lost, too
+	lost     int
+}
+
+func (b *lossy) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if b.lost > 3 || !strings.HasPrefix(all[0].Then[0].Key, "config/shared/revision/") || all[0].Then[0].Delete {
+		return b.Local.Commit(ctx, all...)
+	}
+	b.lost++
+	if !b.isBefore {
+		_, _ = b.Local.Commit(ctx, all...)
+	}
+	return nil, context.DeadlineExceeded
+}
+
+func TestARevisionWhoseReplyWasLostIsPushedOnce(t *testing.T) {
+	for _, isBefore := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &lossy{Local: coord.NewLocal(), isBefore: isBefore}
+			r := push(t, b, 0, "first")
+			all, err := revision.History(t.Context(), b)
+			if err != nil || len(all) != 1 || all[0].ID != r.ID || b.lost == 0 {
+				t.Errorf("there are %+v, %v, and %d replies were lost", all, err, b.lost)
+			}
+			if _, err := revision.Load(t.Context(), b, r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestConfigsAreChecked(t *testing.T) {
+	check := func(context.Context, revision.Revision, *revision.Bundle) error { return nil }
+	for want, c := range map[string]revision.Config{
+		`name is ""; it must have`:       {},
+		`name is "a/b"; it must have`:    {Name: "a/b"},
+		"a follower needs a backend":     {Name: "a"},
+		"a backend, and functions that":  {Name: "a", Backend: coord.NewLocal(), Use: check},
+		"ttl is 1s; it must be at least": {Name: "a", Backend: coord.NewLocal(), Use: check, Check: check, TTL: time.Second},
+	} {
+		if _, err := revision.New(c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", c, err, want)
+		}
+	}
+}

@@ -97,7 +97,7 @@ func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 			sc.reportStatic(c.slot.target)
 			sc.markStarted(c.slot.target)
 			sc.reconcileAll(c.slot.target)
-			sc.updateState(c.slot.target)
+			sc.updateStateOf(c.slot.target, false)
 			if len(sc.targetSubs) > 0 && sc.registry.has(c.slot.target) { // its address or its labels may be other ones
 				sc.notifyTarget(c.id.Target, probeChanged)
 			}

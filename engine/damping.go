@@ -125,7 +125,8 @@ func (sc *scheduler) setDampings(of map[string]probe.Damping, restored map[strin
 	for target, rule := range of {
 		penalty := sc.registry.penaltyOf(target)
 		if penalty == (verdict.Penalty{}) {
-			penalty = restored[target]
+			sc.changePenalty(target, &rule, verdict.Decayed(rule, restored[target], sc.clock.time(now)))
+			continue // the history has it from the earlier engine
 		}
 		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, sc.clock.time(now)))
 	}
@@ -158,20 +159,27 @@ func (sc *scheduler) doubtsTarget(t *target, slots []*slot, now int64) bool {
 	return slices.ContainsFunc(slots, func(s *slot) bool { return s.hasFailed(t.current().id) && sc.doubts(s, h) })
 }
 
-// setPenalty gives a target another penalty, apart from a flap, and brings its state up to date. Rule is
-// nil for a target that is not to be damped.
+// setPenalty gives a target another penalty, apart from a flap, brings its state up to date, and records
+// whether its damping begins or ends. Rule is nil for a target that is not to be damped.
 func (sc *scheduler) setPenalty(target string, rule *probe.Damping, next verdict.Penalty) {
-	before := sc.registry.penaltyOf(target)
-	sc.replacePenalty(target, rule, next)
-	t, _ := sc.registry.target(target)
-	if t == nil || next == before {
-		return
-	}
-	sc.updateState(t)
-	sc.notifyTarget(target, probeChanged)
-	if next.IsDamped() != before.IsDamped() {
+	wasDamped := sc.registry.isDamped(target)
+	if t := sc.changePenalty(target, rule, next); t != nil && next.IsDamped() != wasDamped {
 		sc.recordDamping(t)
 	}
+}
+
+// changePenalty is setPenalty without a record. It returns the target if there is one, and its penalty was
+// another one.
+func (sc *scheduler) changePenalty(name string, rule *probe.Damping, next verdict.Penalty) *target {
+	before := sc.registry.penaltyOf(name)
+	sc.replacePenalty(name, rule, next)
+	t, _ := sc.registry.target(name)
+	if t == nil || next == before {
+		return nil
+	}
+	sc.updateState(t)
+	sc.notifyTarget(name, probeChanged)
+	return t
 }
 
 // replacePenalty replaces how a target is damped, and its penalty, and notes when that has to be looked at.

@@ -352,3 +352,37 @@ func TestDampedTargetsAreThoseThatTheModelDamps(t *testing.T) {
 		t.Error("the model has damped nothing")
 	}
 }
+
+// The start of an engine is no flap of what fails since before, nor the begin of a damping.
+func TestATargetThatFailsSinceAnEarlierEngineHasNotFlapped(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, first *engine.Engine) {
+		set := probe.Set{}
+		for _, kind := range []probe.Kind{probe.Readiness, probe.Liveness} {
+			p := every(time.Second, 1, says(probe.Failure))
+			p.Target.Static = true
+			set[probe.ID{Target: "web", Kind: kind}] = p
+		}
+		if _, err := first.Change(engine.Change{Set: set}); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		second := engine.New(engine.Config{})
+		now := time.Now()
+		change := engine.Change{
+			Set: set, Memories: memories(first), Dampings: map[string]probe.Damping{"web": {}, "damped": {}},
+			Penalties: map[string]verdict.Penalty{"damped": {Value: 3000, At: now, Since: now}},
+		}
+		for _, name := range []string{"web", "damped"} { // a driver may report it before
+			second.Report(probe.Instance{Target: name, ID: probe.StaticID, Phase: probe.Running, Since: now})
+		}
+		if _, err := second.Change(change); err != nil {
+			t.Fatal(err)
+		}
+		if p := second.Penalty("web"); p != (verdict.Penalty{}) {
+			t.Errorf("the penalty is %+v", p)
+		}
+		if past := second.History("damped"); len(past) > 0 {
+			t.Errorf("the history has %+v of a target that was damped before", past)
+		}
+	})
+}

@@ -100,7 +100,11 @@ func (t *target) currentState() probe.TargetState { return t.gauge.State() }
 
 // updateState makes the summary of a target what its instance and its probes add up to now, and
 // tells the subscribers to targets if it is another one.
-func (sc *scheduler) updateState(t *target) {
+func (sc *scheduler) updateState(t *target) { sc.updateStateOf(t, true) }
+
+// updateStateOf is updateState. The target may flap if it has the probes that it had: other ones may say
+// something else about it, which it did not do itself.
+func (sc *scheduler) updateStateOf(t *target, mayFlap bool) {
 	in, slots := t.current(), sc.registry.probesOf(t)
 	state, probed := in.state(len(slots) > 0)
 	sum, warned := summary{ready: t.isReady(slots)}, false
@@ -116,7 +120,7 @@ func (sc *scheduler) updateState(t *target) {
 	sum.state, sum.decided, sum.explains = state, sum.ready || t.isDecided(slots), verdict.ExplainsDependents(state)
 	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
 	isPaused := sc.registry.pauseOf(t.name) != nil
-	begins := !isPaused && sc.countFlap(t, slots, state, &sum)
+	begins := mayFlap && !isPaused && sc.countFlap(t, slots, state, &sum)
 	if sc.registry.isDamped(t.name) {
 		sum.state, sum.gateway = verdict.OfDamped(state), verdict.GatewayStateOfDamped(sum.gateway)
 	}

@@ -129,11 +129,14 @@ func (c *Coordinator) expire(a *acting) {
 
 // recorded returns the record of an order's name and target, the zero one if there is none.
 func (c *Coordinator) recorded(ctx context.Context, o Order) (r record, err error) {
-	value, err := c.read(ctx, o.key())
-	if err != nil || value == nil {
-		return r, err
+	entry, err := c.config.Backend.Get(ctx, o.key())
+	switch {
+	case err != nil:
+		return r, fmt.Errorf("read the record of %s of %s: %w", o.Name, o.Target, err)
+	case entry.Created == 0:
+		return r, nil
 	}
-	if err := json.Unmarshal(value, &r); err != nil {
+	if err := json.Unmarshal(entry.Value, &r); err != nil {
 		return r, fmt.Errorf("record of %s of %s: %w", o.Name, o.Target, err)
 	}
 	return r, nil
@@ -145,7 +148,7 @@ func (c *Coordinator) write(ctx context.Context, o Order, r record) error {
 	if err != nil {
 		return err
 	}
-	return c.put(ctx, shard.Of(o.Target), r.Token, o.key(), value)
+	return c.Write(ctx, shard.Of(o.Target), r.Token, Change{Key: o.key(), Value: value})
 }
 
 // Forget deletes the records of acts for targets of one of this engine's shards, except those that are

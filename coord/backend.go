@@ -24,6 +24,8 @@ type Backend interface {
 	Commit(ctx context.Context, all ...Transaction) ([]bool, error)
 	// Get returns the entry of a key, one without Created if there is none.
 	Get(ctx context.Context, key string) (Entry, error)
+	// GetAll returns the entries of at most MaxTransactions keys, in their order, in one request.
+	GetAll(ctx context.Context, keys ...string) ([]Entry, error)
 	// Range returns the entries whose keys begin with a prefix, in the order of their keys, and the
 	// revision that shows them so.
 	Range(ctx context.Context, prefix string) ([]Entry, Revision, error)
@@ -32,8 +34,11 @@ type Backend interface {
 	Watch(ctx context.Context, prefix string, after Revision) iter.Seq2[[]Event, error]
 }
 
-// MaxTransactions bounds the transactions of one Backend.Commit.
+// MaxTransactions bounds the transactions of one Backend.Commit, and the keys of one Backend.GetAll.
 const MaxTransactions = 100
+
+// MaxRequest bounds the values of one Backend.Commit together, in bytes: etcd allows requests of 1.5 MiB.
+const MaxRequest = 1 << 20
 
 // The errors of a Backend that a caller has to recognize.
 var (

@@ -182,6 +182,23 @@ func (b *Local) Get(ctx context.Context, key string) (Entry, error) {
 	return b.entries[key].Entry, nil
 }
 
+// GetAll implements Backend.
+func (b *Local) GetAll(ctx context.Context, keys ...string) ([]Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(keys) > MaxTransactions {
+		return nil, fmt.Errorf("%d keys in one request, at most %d are allowed", len(keys), MaxTransactions)
+	}
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	all := make([]Entry, len(keys))
+	for i, key := range keys {
+		all[i] = b.entries[key].Entry
+	}
+	return all, nil
+}
+
 // Range implements Backend.
 func (b *Local) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {
 	if err := ctx.Err(); err != nil {

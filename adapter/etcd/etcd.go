@@ -1,4 +1,7 @@
 // Package etcd keeps what the engines of a fleet share in etcd, version 3.4 or newer.
+//
+// etcd must compact old revisions on its own, by --auto-compaction-mode=periodic and
+// --auto-compaction-retention=5m for example: the engines do not.
 package etcd
 
 import (
@@ -132,6 +135,28 @@ func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
 		return coord.Entry{}, known(err)
 	}
 	return entry(response.Kvs[0]), nil
+}
+
+// GetAll implements coord.Backend.
+func (b *Backend) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
+	if len(keys) > coord.MaxTransactions {
+		return nil, fmt.Errorf("%d keys in one request, at most %d are allowed", len(keys), coord.MaxTransactions)
+	}
+	gets := make([]clientv3.Op, 0, len(keys))
+	for _, key := range keys {
+		gets = append(gets, clientv3.OpGet(key))
+	}
+	response, err := b.client.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		return nil, known(err)
+	}
+	all := make([]coord.Entry, len(keys))
+	for i, r := range response.Responses {
+		if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
+			all[i] = entry(kvs[0])
+		}
+	}
+	return all, nil
 }
 
 // Range implements coord.Backend.

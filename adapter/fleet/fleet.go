@@ -13,6 +13,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,15 +50,32 @@ type Fleet struct {
 	owner  *engine.Owner
 	wake   chan struct{} // capacity 1: desired or changed were changed
 
-	desiredMu sync.Mutex // guards all below
-	desired   map[shard.ID]*Targets
-	changed   map[shard.ID]bool // whose memories are to be stored
+	desiredMu    sync.Mutex // guards all below
+	desired      map[shard.ID]*Targets
+	changed      map[shard.ID]bool // whose memories are to be stored
+	isCollecting bool              // wake is sent to after collectDelay
 
-	applied map[shard.ID]*Targets // in the engine; Run's own
+	applied map[shard.ID]*Targets // in the engine; this and all below are Run's own
+	stored  map[shard.ID]stored   // of applied
+	unswept map[shard.ID]bool     // may have records of acts for targets that are gone
 }
 
-// storeDelay is how long the changes of verdicts are collected before they are stored.
-const storeDelay = time.Second
+// stored is what is known about the memories of a shard in the store.
+type stored struct {
+	sum   [sha256.Size]byte
+	token coord.Revision // with which they were loaded or stored: under another one, another engine may have stored others
+	at    time.Time      // when this engine has stored them last
+}
+
+// Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
+// storeInterval after it was stored. What failed is tried again after storeInterval.
+const (
+	collectDelay  = 20 * time.Millisecond
+	storeInterval = time.Second
+)
+
+// maxSwept bounds for how many shards one pass looks for records of acts: that is not urgent.
+const maxSwept = 16
 
 // patience bounds a pass over all shards, while the store does not answer.
 const patience = 10 * time.Second
@@ -71,6 +89,7 @@ func New(c Config) (*Fleet, error) {
 	return &Fleet{
 		config: c, owner: c.Engine.Owner("fleet"), wake: make(chan struct{}, 1),
 		desired: map[shard.ID]*Targets{}, changed: map[shard.ID]bool{}, applied: map[shard.ID]*Targets{},
+		stored: map[shard.ID]stored{}, unswept: map[shard.ID]bool{},
 	}, nil
 }
 
@@ -132,7 +151,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		isDone := f.reconcile(ctx, owned)
 		var again <-chan time.Time
 		if !isDone {
-			again = time.After(storeDelay)
+			again = time.After(storeInterval)
 		}
 		select {
 		case <-changed:
@@ -141,7 +160,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 			defer cancel()
-			f.store(last, owned)
+			f.store(last, owned, 0)
 			return
 		}
 	}
@@ -157,11 +176,12 @@ func (f *Fleet) watch(ctx context.Context) {
 			return
 		}
 		f.desiredMu.Lock()
-		isFirst := len(f.changed) == 0
 		f.changed[shard.Of(status.ID.Target)] = true
+		wasCollecting := f.isCollecting
+		f.isCollecting = true
 		f.desiredMu.Unlock()
-		if isFirst {
-			time.AfterFunc(storeDelay, func() { notify(f.wake) })
+		if !wasCollecting {
+			time.AfterFunc(collectDelay, func() { notify(f.wake) })
 		}
 	}
 }
@@ -171,8 +191,9 @@ func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	isDone = f.take(ctx, owned)
-	isDone = f.store(ctx, owned) && isDone
-	return f.release(ctx, owned) && isDone
+	isDone = f.store(ctx, owned, storeInterval) && isDone
+	isDone = f.release(ctx, owned) && isDone
+	return f.sweep(ctx, owned) && isDone
 }
 
 // take adds the targets of shards that are owned and removes those of others. Shards whose memories
@@ -181,54 +202,82 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	f.desiredMu.Lock()
 	desired := f.desired
 	f.desiredMu.Unlock()
-	isDone = true
-	c := newChange()
+	var loading, ready []shard.ID
 	for id := range owned {
-		now, before := desired[id], f.applied[id]
-		if now == before {
-			continue
+		switch now, before := desired[id], f.applied[id]; {
+		case now == before:
+		case hasOthers(now, before):
+			loading = append(loading, id)
+		default:
+			ready = append(ready, id)
 		}
-		memories, err := f.load(ctx, id, now, before)
-		if err != nil {
-			f.config.Logger.Warn("memories of shards cannot be loaded, trying again", "shard", id.String(), "error", err)
-			isDone = false
-			break
-		}
-		c.replace(id, before, now, memories)
 	}
-	for id, before := range f.applied {
+	for id := range f.applied {
 		if _, ok := owned[id]; !ok {
-			c.replace(id, before, nil, memories{})
+			ready = append(ready, id)
 		}
 	}
-	if err := f.change(c); err != nil {
-		f.config.Logger.Error("the targets of the fleet cannot be changed", "error", err)
-		return false
+	slices.Sort(loading)
+	isDone = f.replace(ready, owned, desired, nil)
+	for batch := range slices.Chunk(loading, coord.MaxTransactions) {
+		loaded, err := f.config.Coordinator.Load(ctx, batch...)
+		if err != nil {
+			f.config.Logger.Warn("memories of shards cannot be loaded, trying again", "shards", len(loading), "error", err)
+			return false
+		}
+		isDone = f.replace(batch, owned, desired, loaded) && isDone
 	}
 	return isDone
 }
 
-// load returns the memories of a shard, if it has probes that the engine does not have.
-func (f *Fleet) load(ctx context.Context, id shard.ID, now, before *Targets) (m memories, err error) {
-	isNew := false
+// hasOthers reports whether there are probes now that there were not before.
+func hasOthers(now, before *Targets) bool {
 	for p := range now.probes() {
 		if _, ok := before.probes()[p]; !ok {
-			isNew = true
-			break
+			return true
 		}
 	}
-	if !isNew {
-		return m, nil
+	return false
+}
+
+// replace replaces the targets of shards in the engine by those that are desired, or removes them from it if
+// they are not owned. If that cannot be done at once, it is done for each shard alone.
+func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]*Targets, loaded map[shard.ID][]byte) (isDone bool) {
+	c := newChange()
+	for _, id := range ids {
+		if _, ok := owned[id]; !ok {
+			c.replace(id, f.applied[id], nil, memories{})
+			continue
+		}
+		m := f.decode(id, owned[id].Token, loaded[id])
+		c.replace(id, f.applied[id], desired[id], m)
 	}
-	stored, err := f.config.Coordinator.Load(ctx, id)
-	if err != nil || stored == nil {
-		return m, err
+	err := f.change(c)
+	if err == nil {
+		return true
 	}
-	m, err = decode(stored)
-	if err != nil { // of another release: its probes begin anew
+	if len(ids) > 1 {
+		isDone = true
+		for i := range ids {
+			isDone = f.replace(ids[i:i+1], owned, desired, loaded) && isDone
+		}
+		return isDone
+	}
+	f.config.Logger.Error("the targets of a shard cannot be changed, trying again", "shard", ids[0].String(), "error", err)
+	return false
+}
+
+// decode returns the memories of a shard from what was loaded, and notes that.
+func (f *Fleet) decode(id shard.ID, token coord.Revision, loaded []byte) memories {
+	if loaded == nil {
+		return memories{}
+	}
+	f.stored[id] = stored{sum: sha256.Sum256(loaded), token: token}
+	m, err := decode(loaded)
+	if err != nil { // of another release
 		f.config.Logger.Error("the memories of a shard cannot be read, its probes begin anew", "shard", id.String(), "error", err)
 	}
-	return m, nil
+	return m
 }
 
 // change makes a change of the engine and of the controller.
@@ -242,53 +291,89 @@ func (f *Fleet) change(c *change) error {
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
-	maps.Copy(f.applied, c.shards)
-	maps.DeleteFunc(f.applied, func(_ shard.ID, t *Targets) bool { return t == nil })
+	for id, targets := range c.shards {
+		if targets == nil {
+			delete(f.applied, id)
+			delete(f.stored, id)
+			delete(f.unswept, id)
+			continue
+		}
+		f.applied[id] = targets
+		f.unswept[id] = true
+	}
 	return nil
 }
 
-// store stores the memories of owned shards that have changed. While the lease is lost they wait.
-func (f *Fleet) store(ctx context.Context, owned coord.Owned) (isDone bool) {
+// store stores the memories of owned shards that have changed, except those that were stored within an
+// interval. While the lease is lost they wait.
+func (f *Fleet) store(ctx context.Context, owned coord.Owned, interval time.Duration) (isDone bool) {
 	f.desiredMu.Lock()
 	changed := f.changed
-	f.changed = map[shard.ID]bool{}
+	f.changed, f.isCollecting = map[shard.ID]bool{}, false
 	f.desiredMu.Unlock()
 	maps.DeleteFunc(changed, func(id shard.ID, _ bool) bool { return f.applied[id] == nil })
+	for id := range f.applied {
+		if f.stored[id].token != owned[id].Token {
+			changed[id] = true
+		}
+	}
 	isDone = true
+	var due []shard.ID
 	for id := range changed {
-		token := owned[id].Token
-		if token == 0 {
-			continue
-		}
-		if err := f.storeShard(ctx, id, token); err != nil {
-			f.config.Logger.Warn("memories of shards cannot be stored, trying again", "shard", id.String(), "error", err)
+		switch {
+		case owned[id].Token == 0:
+		case time.Since(f.stored[id].at) < interval:
 			isDone = false
-			break
+		default:
+			due = append(due, id)
 		}
+	}
+	for _, id := range f.storeShards(ctx, owned, due) {
 		delete(changed, id)
 	}
 	f.desiredMu.Lock()
 	defer f.desiredMu.Unlock()
-	maps.Copy(f.changed, changed)
+	for id := range changed {
+		f.changed[id] = true
+		isDone = isDone && owned[id].Token == 0
+	}
 	return isDone
 }
 
-// storeShard stores the memories of a shard's probes, and deletes the records of targets that it no longer
-// has.
-func (f *Fleet) storeShard(ctx context.Context, id shard.ID, token coord.Revision) error {
-	targets := f.applied[id]
-	has := map[string]bool{}
-	for p := range targets.Probes {
-		has[p.Target] = true
+// storeShards stores the memories of shards, unless they are as they were stored last, and returns those
+// that are up to date then.
+func (f *Fleet) storeShards(ctx context.Context, owned coord.Owned, ids []shard.ID) (upToDate []shard.ID) {
+	var all []coord.Memories
+	var sums []stored
+	for _, id := range ids {
+		value, err := f.snapshot(f.applied[id]).encode()
+		if err != nil {
+			f.config.Logger.Error("the memories of a shard cannot be encoded", "shard", id.String(), "error", err)
+			continue
+		}
+		now := stored{sha256.Sum256(value), owned[id].Token, time.Now()}
+		if last := f.stored[id]; last.sum == now.sum && last.token == now.token {
+			upToDate = append(upToDate, id)
+			continue
+		}
+		all = append(all, coord.Memories{Shard: id, Token: owned[id].Token, Value: value})
+		sums = append(sums, now)
 	}
-	b, err := f.snapshot(targets).encode()
-	if err != nil {
-		return err
+	failed := 0
+	var last error
+	for i, err := range f.config.Coordinator.Store(ctx, all...) {
+		if err != nil {
+			failed, last = failed+1, err
+			delete(f.stored, all[i].Shard) // it may have been stored all the same
+			continue
+		}
+		f.stored[all[i].Shard] = sums[i]
+		upToDate = append(upToDate, all[i].Shard)
 	}
-	if err := f.config.Coordinator.Store(ctx, id, token, b); err != nil {
-		return err
+	if failed > 0 {
+		f.config.Logger.Warn("memories of shards cannot be stored, trying again", "shards", failed, "error", last)
 	}
-	return f.config.Coordinator.Forget(ctx, id, token, func(target string) bool { _, ok := targets.Units[target]; return ok || has[target] })
+	return upToDate
 }
 
 // snapshot returns what this engine remembers about targets.
@@ -309,27 +394,51 @@ func (f *Fleet) snapshot(targets *Targets) memories {
 
 // release gives up the shards that are leaving, with the memories that they have now.
 func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
-	var leaving []shard.ID
+	var leaving, probed []shard.ID
 	for id, o := range owned {
-		if !o.Leaving {
-			continue
+		switch {
+		case !o.Leaving:
+		case f.applied[id] == nil:
+			leaving = append(leaving, id)
+		default:
+			probed = append(probed, id)
 		}
-		if f.applied[id] != nil {
-			if err := f.storeShard(ctx, id, o.Token); err != nil {
-				f.config.Logger.Warn("shards cannot be given up, trying again", "shard", id.String(), "error", err)
-				return false
-			}
-		}
-		leaving = append(leaving, id)
 	}
-	if len(leaving) == 0 {
+	if len(leaving)+len(probed) == 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeDelay) // an act may last minutes
+	leaving = append(leaving, f.storeShards(ctx, owned, probed)...)
+	ctx, cancel := context.WithTimeout(ctx, storeInterval) // an act may last minutes
 	defer cancel()
 	slices.Sort(leaving)
 	_ = f.config.Coordinator.Release(ctx, leaving...)
 	return false // the next pass removes them
+}
+
+// sweep deletes the records of acts for targets that are gone from some of the shards that may have any.
+func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
+	n := 0
+	for id := range f.unswept {
+		token := owned[id].Token
+		if token == 0 {
+			continue
+		}
+		if n++; n > maxSwept {
+			return false
+		}
+		targets := f.applied[id]
+		has := map[string]bool{}
+		for p := range targets.Probes {
+			has[p.Target] = true
+		}
+		err := f.config.Coordinator.Forget(ctx, id, token, func(target string) bool { _, ok := targets.Units[target]; return ok || has[target] })
+		if err != nil {
+			f.config.Logger.Warn("records of a shard cannot be deleted, trying again", "shard", id.String(), "error", err)
+			return false
+		}
+		delete(f.unswept, id)
+	}
+	return true
 }
 
 func (t *Targets) probes() probe.Set {

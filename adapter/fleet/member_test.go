@@ -23,6 +23,8 @@ type cutOff struct {
 	coord.Backend
 	isCut       atomic.Bool
 	isForgetful atomic.Bool // no memories are stored
+
+	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
 }
 
 var errCut = errors.New("cut off")
@@ -62,6 +64,12 @@ func (c *cutOff) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, 
 	if c.isForgetful.Load() && strings.HasPrefix(all[0].Then[0].Key, "memory/") {
 		return nil, errCut
 	}
+	c.writes.Add(1)
+	for _, t := range all {
+		for _, change := range t.Then {
+			c.written.Add(int64(len(change.Value)))
+		}
+	}
 	return c.Backend.Commit(ctx, all...)
 }
 
@@ -69,13 +77,23 @@ func (c *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
 	if err := c.err(); err != nil {
 		return coord.Entry{}, err
 	}
+	c.reads.Add(1)
 	return c.Backend.Get(ctx, key)
+}
+
+func (c *cutOff) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	c.reads.Add(1)
+	return c.Backend.GetAll(ctx, keys...)
 }
 
 func (c *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	if err := c.err(); err != nil {
 		return nil, 0, err
 	}
+	c.reads.Add(1)
 	return c.Backend.Range(ctx, prefix)
 }
 
@@ -105,10 +123,17 @@ type member struct {
 
 func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
 	t.Helper()
-	m := &member{T: t, engine: engine.New(engine.Config{}), backend: &cutOff{Backend: b}}
+	cut := &cutOff{Backend: b}
+	return startWith(t, coord.Config{Name: name, Backend: cut}, cut, targets)
+}
+
+// startWith starts an engine whose store can be cut off.
+func startWith(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets) *member {
+	t.Helper()
+	m := &member{T: t, engine: engine.New(engine.Config{}), backend: cut}
 	m.failures.Store(new([]string))
 	var err error
-	if m.co, err = coord.New(coord.Config{Name: name, Backend: m.backend}); err != nil {
+	if m.co, err = coord.New(c); err != nil {
 		t.Fatal(err)
 	}
 	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.co.MayAct})
@@ -138,7 +163,7 @@ func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *m
 			end()
 		}
 	}
-	t.Cleanup(m.stop)
+	t.Cleanup(func() { m.stop() })
 	return m
 }
 

@@ -98,7 +98,7 @@ func TestAnActThatIsDoneEndsTheInstanceForTheNextOwner(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		targets := func() fleet.Targets {
 			all := w.targets(1)
-			all.Units[crippled] = restart.Unit{Driver: blind{driver{w, crippled}, new(string)}, Revision: "1"}
+			all.Units[crippled] = restart.Unit{Driver: blind{driver{world: w, target: crippled}, new(string)}, Revision: "1"}
 			return all
 		}
 		one := start(t, "one", b, targets())

@@ -108,6 +108,7 @@ func (w *world) end(target, id string) {
 type driver struct {
 	world  *world
 	target string
+	asks   func(id string) // is called before an instance is terminated, if it is set
 }
 
 func (driver) External() {}
@@ -120,6 +121,9 @@ func (d driver) Run(ctx context.Context, began func(string), end <-chan time.Dur
 	for {
 		select {
 		case <-end:
+			if d.asks != nil {
+				d.asks(in.id)
+			}
 			d.world.end(d.target, in.id)
 		case <-in.gone:
 			return restart.Exit{Code: 143}
@@ -147,7 +151,7 @@ func (w *world) targets(n int) fleet.Targets {
 		t.Probes[probe.ID{Target: target, Kind: probe.Readiness}] = p
 		var u restart.Unit
 		if i%2 == 0 {
-			u = restart.Unit{Driver: driver{w, target}, Revision: "1"}
+			u = restart.Unit{Driver: driver{world: w, target: target}, Revision: "1"}
 			t.Probes[probe.ID{Target: target, Kind: probe.Liveness}] = p
 		}
 		t.Units[target] = u

@@ -123,6 +123,10 @@ func testTransactions(t *testing.T, c Config) {
 	if e, err := b.Get(t.Context(), "a/1"); err != nil || string(e.Value) != "other" || e.Key != "a/1" || e.Created <= first.Created {
 		t.Errorf("got %+v, %v", e, err)
 	}
+	all, err := b.GetAll(t.Context(), "a/1", "a/", "a/1")
+	if err != nil || len(all) != 3 || string(all[0].Value) != "other" || all[1].Created != 0 || all[2].Key != "a/1" {
+		t.Errorf("several keys: %v, %v", all, err)
+	}
 	if e, err := b.Get(t.Context(), "a/"); err != nil || e.Created != 0 || e.Value != nil {
 		t.Errorf("got %+v, %v of no key", e, err)
 	}
@@ -402,6 +406,13 @@ func (b *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
 	return b.Backend.Get(ctx, key)
 }
 
+func (b *cutOff) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
+	if b.isCut.Load() {
+		return nil, errCut
+	}
+	return b.Backend.GetAll(ctx, keys...)
+}
+
 func (b *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	if b.isCut.Load() {
 		return nil, 0, errCut
@@ -511,7 +522,7 @@ func testRelease(t *testing.T, c Config) {
 		o.Target = fmt.Sprintf("worker-%d", i)
 	}
 	id := shard.Of(o.Target)
-	if err := a.Store(t.Context(), id, owned[id].Token, []byte("memories")); err != nil {
+	if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: owned[id].Token, Value: []byte("memories")})[0]; err != nil {
 		t.Fatal(err)
 	}
 	acting, finish, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -540,7 +551,7 @@ func testRelease(t *testing.T, c Config) {
 	if theirs, _ := other.Owned(); theirs[id].Token != 0 {
 		t.Error("another engine owns a shard while an act is done for it")
 	}
-	if err := a.Store(t.Context(), id, now[id].Token, []byte("last memories")); err != nil {
+	if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: now[id].Token, Value: []byte("last memories")})[0]; err != nil {
 		t.Errorf("the last memories: %v", err)
 	}
 	close(finish)
@@ -551,10 +562,10 @@ func testRelease(t *testing.T, c Config) {
 		t.Fatal(err)
 	}
 	settled(t, a, other)
-	if memories, err := other.Load(t.Context(), id); err != nil || string(memories) != "last memories" {
+	if memories, err := other.Load(t.Context(), id); err != nil || string(memories[id]) != "last memories" {
 		t.Errorf("the next owner has %q, %v", memories, err)
 	}
-	if err := a.Store(t.Context(), id, now[id].Token, []byte("stale")); !errors.Is(err, coord.ErrNotOwner) {
+	if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: now[id].Token, Value: []byte("stale")})[0]; !errors.Is(err, coord.ErrNotOwner) {
 		t.Errorf("the former owner writes: %v", err)
 	}
 	if err := other.Act(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
@@ -589,10 +600,10 @@ func testStale(t *testing.T, c Config) {
 		t.Fatal("an act goes on without the lease of its engine")
 	}
 	for id, o := range before {
-		if err := a.Store(t.Context(), id, o.Token, []byte("stale")); !errors.Is(err, coord.ErrNotOwner) {
+		if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: o.Token, Value: []byte("stale")})[0]; !errors.Is(err, coord.ErrNotOwner) {
 			t.Fatalf("shard %v: an owner without a lease writes: %v", id, err)
 		}
-		if memories, err := other.Load(t.Context(), id); err != nil || memories != nil {
+		if memories, err := other.Load(t.Context(), id); err != nil || memories[id] != nil {
 			t.Fatalf("shard %v has %q, %v", id, memories, err)
 		}
 		break

@@ -441,6 +441,75 @@ func TestARevisionWhoseReplyWasLostIsPushedOnce(t *testing.T) {
 	}
 }
 
+// interrupted is a Backend in which something else comes before the transaction that first puts a key.
+type interrupted struct {
+	*coord.Local
+	key   string
+	first func()
+}
+
+func (b *interrupted) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if change := all[0].Then[0]; change.Key == b.key && !change.Delete && b.first != nil {
+		first := b.first
+		b.first = nil
+		first()
+	}
+	return b.Local.Commit(ctx, all...)
+}
+
+const proposalKey, firstKey = "config/shared/proposal", "config/shared/revision/0000000001"
+
+func TestARevisionIsNotMadeWithoutItsProposal(t *testing.T) {
+	for want, first := range map[string]func(t *testing.T, b coord.Backend){
+		"revision 1 is not made current: what was proposed is gone": func(t *testing.T, b coord.Backend) {
+			commit(t, b, coord.Change{Key: proposalKey, Delete: true})
+		},
+		"revision 1 is current, and the push was planned with revision 0: intruder pushed it": func(t *testing.T, b coord.Backend) {
+			replace(t, b, revision.Revision{Format: 1, ID: "other", Number: 1, Author: "intruder"})
+		},
+	} {
+		b := &interrupted{Local: coord.NewLocal(), key: firstKey}
+		b.first = func() { first(t, b.Local) }
+		r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("first"), Author: "ops"})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("pushed %+v, %v, want %q", r, err, want)
+		}
+		if all, err := revision.History(t.Context(), b); err != nil || len(all) > 0 && all[0].Author != "intruder" {
+			t.Errorf("there are %+v, %v", all, err)
+		}
+	}
+}
+
+func TestEnginesAreNotAskedAboutAPushThatIsTooLate(t *testing.T) {
+	b := &interrupted{Local: coord.NewLocal(), key: proposalKey}
+	b.first = func() { push(t, b, 0, "first") }
+	asked := func(revision.Revision, []revision.Engine) { t.Error("their answers are awaited") }
+	_, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("late"), Report: asked})
+	if conflict := (*revision.ConflictError)(nil); !errors.As(err, &conflict) || conflict.Current.Number != 1 {
+		t.Errorf("pushed: %v", err)
+	}
+}
+
+// A push that is refused deletes what nothing refers to, and not what another is proposing.
+func TestFilesThatAreProposedAreNotDeleted(t *testing.T) {
+	b := coord.NewLocal()
+	other := func(revision.Revision, []revision.Engine) {
+		if r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("other")}); err == nil {
+			t.Errorf("pushed %+v beside another", r)
+		}
+	}
+	r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("first"), Report: other})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if loaded, err := revision.Load(t.Context(), b, r); err != nil || string(loaded.Files["config.hcl"]) != "first" {
+		t.Errorf("loaded %v, %v", loaded, err)
+	}
+	if bundles, _, err := b.Range(t.Context(), "config/bundle/"); err != nil || len(bundles) != 1 {
+		t.Errorf("%d bundles, %v", len(bundles), err)
+	}
+}
+
 func TestConfigsAreChecked(t *testing.T) {
 	check := func(context.Context, revision.Revision, *revision.Bundle) error { return nil }
 	for want, c := range map[string]revision.Config{

@@ -490,19 +490,40 @@ func TestEnginesAreNotAskedAboutAPushThatIsTooLate(t *testing.T) {
 	}
 }
 
-// A push that is refused deletes what nothing refers to, and not what another is proposing.
+// deleter is a Backend in which something else comes before the first transaction that deletes a bundle.
+type deleter struct {
+	*coord.Local
+	first func()
+}
+
+func (b *deleter) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if change := all[0].Then[0]; strings.HasPrefix(change.Key, "config/bundle/") && change.Delete && all[0].If[0].Created > 0 {
+		b.first()
+	}
+	return b.Local.Commit(ctx, all...)
+}
+
+// A push that is refused deletes what nothing refers to, and not what another is proposing, even if that
+// is made current meanwhile.
 func TestFilesThatAreProposedAreNotDeleted(t *testing.T) {
 	b := coord.NewLocal()
-	other := func(revision.Revision, []revision.Engine) {
-		if r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("other")}); err == nil {
-			t.Errorf("pushed %+v beside another", r)
+	proposed, finish, made := make(chan struct{}), make(chan struct{}), make(chan revision.Revision, 1)
+	report := func(revision.Revision, []revision.Engine) { close(proposed); <-finish }
+	var pushing sync.WaitGroup
+	pushing.Go(func() {
+		r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("first"), Report: report})
+		if err != nil {
+			t.Error(err)
 		}
+		made <- r
+	})
+	<-proposed
+	end := sync.OnceFunc(func() { close(finish); pushing.Wait() })
+	if r, err := revision.Push(t.Context(), &deleter{b, end}, revision.Request{Bundle: files("other")}); err == nil {
+		t.Errorf("pushed %+v beside another", r)
 	}
-	r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("first"), Report: other})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if loaded, err := revision.Load(t.Context(), b, r); err != nil || string(loaded.Files["config.hcl"]) != "first" {
+	end()
+	if loaded, err := revision.Load(t.Context(), b, <-made); err != nil || string(loaded.Files["config.hcl"]) != "first" {
 		t.Errorf("loaded %v, %v", loaded, err)
 	}
 	if bundles, _, err := b.Range(t.Context(), "config/bundle/"); err != nil || len(bundles) != 1 {

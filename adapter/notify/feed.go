@@ -106,7 +106,12 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 		}
 		looked++
 		ev, exists := f.sources[kind].current(subject.Name)
-		if !exists {
+		switch {
+		case !exists && ev.level == others:
+			b.compared[subject] = mark
+			b.told[subject] = nil
+			continue
+		case !exists:
 			ev = event{level: well, Notice: Notice{Subject: subject, State: "removed"}}
 		}
 		if ev.level == well && !exists || ev.At.IsZero() {
@@ -126,6 +131,8 @@ func (f *feed) step(b *batch, ev *event) {
 		if before != nil {
 			b.held[ev.Subject] = struct{}{}
 		}
+	case ev.level == others:
+		b.held[ev.Subject] = struct{}{} // it is compared once this engine may tell
 	case ev.level == well || !f.spec.Selection.selects(ev):
 		if before != nil {
 			f.end(b, before, ev)

@@ -77,6 +77,7 @@ const (
 	well                 // the subject is well, or meant to be away
 	firing               // it is in trouble
 	unknown              // the subject exists, and will have a state: it is looked at again
+	others               // another engine tells about it, or will: see Config.MayTell
 )
 
 // levelOf returns the level of a target's state. One that starts has not been judged yet, one that is

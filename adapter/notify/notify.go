@@ -104,6 +104,11 @@ type Config struct {
 	// not.
 	IsEnding func() bool
 
+	// MayTell reports whether this engine tells about a target now. Among engines that share targets it
+	// is the owner that does: another one tells nothing until it may, and forgets what it has told about
+	// targets that it no longer has. It must not block. Default: always.
+	MayTell func(target string) bool
+
 	// Changed is called with the key of a value that has changed: see Notifiers.Value. It must not
 	// block, and must not call Notifiers. Default: nobody keeps the values.
 	Changed func(key string)
@@ -147,7 +152,10 @@ func New(c Config) *Notifiers {
 	if c.IsEnding == nil {
 		c.IsEnding = func() bool { return false }
 	}
-	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured}
+	if c.MayTell == nil {
+		c.MayTell = func(string) bool { return true }
+	}
+	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured, mayTell: c.MayTell}
 	return &Notifiers{
 		config: c, targets: targets, groups: newGroupSource(&c),
 		wake: make(chan struct{}, 1), notifiers: map[string]*notifier{}, saved: memories{},

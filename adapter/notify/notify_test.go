@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,6 +91,8 @@ type scene struct {
 	set       probe.Set
 	values    map[string][]byte // as a state file has them
 
+	isOthers atomic.Bool // another engine owns the targets
+
 	mu       sync.Mutex
 	outcomes map[string]probe.Outcome
 	attempts []time.Time
@@ -152,7 +155,7 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 	s.t.Helper()
 	s.engine = engine.New(engine.Config{HistoryChanged: func(string) { s.notifiers.TransitionsChanged() }})
 	s.groups = group.New(group.Config{Engine: s.engine})
-	s.notifiers = notify.New(notify.Config{Engine: s.engine, Groups: s.groups})
+	s.notifiers = notify.New(notify.Config{Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() }})
 	for _, tr := range past {
 		s.engine.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
 	}
@@ -534,6 +537,36 @@ func TestANotifierWhoseFilesHaveChangedIsReplacedAndItsSenderClosed(t *testing.T
 		s.expect("web ready ends, all ready ends")
 		if got := before.take(); got != "" || before.closed != 1 {
 			t.Errorf("afterwards told: %s; the sender was closed %d times", got, before.closed)
+		}
+	})
+}
+
+// Of engines that share targets one tells about each. Another one that has the target, too, or has had
+// it, tells nothing: neither that it is in trouble, nor that this has ended, nor that it was removed.
+func TestOnlyTheOwnerTells(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Failure, "db")
+		s.expect("db not_ready")
+		s.isOthers.Store(true)
+		s.say(probe.Success, "db")
+		s.say(probe.Failure, "web")
+		s.expect("")
+		s.isOthers.Store(false)
+		pass(2 * time.Second)
+		if got := s.to.take(); got != "db ready ends, web not_ready" && got != "web not_ready, db ready ends" {
+			t.Errorf("told once it may: %s", got)
+		}
+
+		s.isOthers.Store(true)
+		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{{Target: "web", Kind: probe.Readiness}}}); err != nil {
+			t.Fatal(err)
+		}
+		pass(5 * time.Second)
+		s.isOthers.Store(false)
+		pass(5 * time.Second)
+		s.expect("")
+		if st := s.status(); st.Firing != 0 {
+			t.Errorf("%d subjects are said to be in trouble", st.Firing)
 		}
 	})
 }

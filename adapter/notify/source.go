@@ -28,6 +28,7 @@ type targetSource struct {
 	engine       *engine.Engine
 	redact       func(string) string
 	isConfigured func(target string) bool
+	mayTell      func(target string) bool
 }
 
 func (s *targetSource) isHeld() bool { return s.engine.Health().Isolated }
@@ -46,6 +47,9 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 			ev.level = keep // a comparison tells that it was removed
 		}
 		ev.held = ev.level == firing && tr.Doubtful
+		if !s.mayTell(tr.Target) {
+			ev.level = others
+		}
 		events = append(events, ev)
 	}
 	return events, last
@@ -54,6 +58,8 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 func (s *targetSource) current(name string) (ev event, exists bool) {
 	st, exists := s.engine.Target(name)
 	switch {
+	case !s.mayTell(name):
+		return event{level: others, Notice: Notice{Subject: Subject{KindTarget, name}}}, exists
 	case !exists && s.isConfigured(name):
 		return event{level: unknown, Notice: Notice{Subject: Subject{KindTarget, name}}}, true
 	case !exists:

@@ -68,9 +68,9 @@ func (m *maintained) forEngine() engine.Pause {
 	return engine.Pause{Reason: probe.ReasonMaintenance, Detail: detail, Since: m.window.From.UTC(), Until: m.window.To.UTC()}
 }
 
-// Maintain replaces what is maintained, by name, at once. Upcoming are the labels of the targets that
-// the engine is about to have: nobody ever sees them without their maintenance. Call it again when
-// targets, or their labels, have changed.
+// Maintain replaces what is maintained, by name, at once. Upcoming are the labels of targets that the
+// engine does not have, and may get at any time until the next call: nobody ever sees them without their
+// maintenance. Call it again when targets, or their labels, have changed.
 func (k *Keeper) Maintain(all map[string]Maintenance, upcoming map[string]map[string]string) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -88,8 +88,9 @@ func (k *Keeper) Maintain(all map[string]Maintenance, upcoming map[string]map[st
 			k.config.Logger.Info("maintenance has ended, its block was removed", "maintenance", m.name, "why", m.Why, "from", m.window.From)
 		}
 	}
+	k.upcoming = upcoming
 	k.lookAtMaintenances()
-	k.applyMaintenances(upcoming)
+	k.applyMaintenances()
 	k.wakeUp()
 }
 
@@ -116,7 +117,7 @@ func (k *Keeper) lookAtMaintenances() (changed bool) {
 
 // applyMaintenances tells the engine which targets are under maintenance now. Of several maintenances
 // the one counts that ends last. It needs pausesMu.
-func (k *Keeper) applyMaintenances(upcoming map[string]map[string]string) {
+func (k *Keeper) applyMaintenances() {
 	active := slices.DeleteFunc(slices.Clone(k.maintained), func(m *maintained) bool { return !m.active })
 	slices.SortStableFunc(active, func(a, b *maintained) int { return b.window.To.Compare(a.window.To) })
 	under := map[string]*maintained{}
@@ -129,7 +130,7 @@ func (k *Keeper) applyMaintenances(upcoming map[string]map[string]string) {
 		for t := range k.config.Engine.Select(context.Background(), engine.Filter{Selectors: []probe.Selector{m.Members}}) {
 			add(t.Target, m)
 		}
-		for target, labels := range upcoming {
+		for target, labels := range k.upcoming {
 			if m.Members.Matches(target, labels) {
 				add(target, m)
 			}

@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -295,5 +296,22 @@ func TestTheLogHasTheEndOfAMaintenanceThatIsRemoved(t *testing.T) {
 		if log := h.log.String(); !strings.Contains(log, `"maintenance has ended, its block was removed" maintenance=nightly`) || strings.Contains(log, "maintenance=later") {
 			t.Errorf("the log has:\n%s", log)
 		}
+	})
+}
+
+// In a fleet an engine takes over targets at any time, also inside a window that began before.
+func TestATargetThatIsTakenOverInsideAWindowIsUnderMaintenance(t *testing.T) {
+	inBubble(t, nothing, func(h *harness) {
+		upcoming := map[string]map[string]string{"taken": {"team": "shop"}}
+		h.keeper.Maintain(map[string]Maintenance{"nightly": daily(t, "0 3", time.Hour, "*")}, upcoming)
+		h.pass(3*time.Hour + time.Minute)
+		id := probe.ID{Target: "taken", Kind: probe.Readiness}
+		taken := probe.Probe{Target: probe.Target{Static: true}, Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Result{Outcome: probe.Success} })}
+		if _, err := h.engine.Change(engine.Change{Set: probe.Set{id: taken}}); err != nil {
+			t.Fatal(err)
+		}
+		h.is("db=maintenance taken=maintenance web=maintenance")
+		h.pass(time.Hour)
+		h.is("db= taken= web=")
 	})
 }

@@ -68,8 +68,9 @@ type Keeper struct {
 
 	pausesMu   sync.Mutex // guards all below; the engine is told while it is held
 	paused     map[string]Pause
-	maintained []*maintained          // sorted by name
-	under      map[string]*maintained // the maintenance by which each target is under maintenance now
+	maintained []*maintained                // sorted by name
+	upcoming   map[string]map[string]string // the labels of targets that the engine may get at any time
+	under      map[string]*maintained       // the maintenance by which each target is under maintenance now
 }
 
 // ErrNoTarget is the error of Keeper.Pause and Unpause if there is no such target.
@@ -348,7 +349,7 @@ func (k *Keeper) maintain() {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
 	if k.lookAtMaintenances() {
-		k.applyMaintenances(nil)
+		k.applyMaintenances()
 	}
 }
 

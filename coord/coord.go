@@ -8,6 +8,7 @@
 //
 //	coord.go    Config, Coordinator and what it owns
 //	session.go  membership by one lease: claims shards, and gives them up
+//	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
 //	memories.go Load and Store: what the next owner of a shard has to remember
@@ -62,6 +63,7 @@ type Coordinator struct {
 	isEnding bool             // likewise, for all shards
 	lease    Lease            // of the membership; 0 while there is none
 	joined   chan struct{}    // closed when lease is replaced
+	current  *session         // the latest; nil before the first
 }
 
 // Owned are the shards of an engine. It is not changed after it was returned.

@@ -31,6 +31,9 @@ func (c *Coordinator) session(ctx context.Context) error {
 	}
 	c.extend(sent)
 	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, stale: make(chan struct{}, 1)}
+	c.stateMu.Lock()
+	c.current = s
+	c.stateMu.Unlock()
 	running, end := context.WithCancelCause(ctx)
 	acting, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while the last acts are done
 	defer stop()

@@ -10,6 +10,7 @@ import (
 // Config is what a configuration asks for.
 type Config struct {
 	Engine  Engine
+	Cluster *Cluster // nil: the engine shares no targets
 	Set     probe.Set
 	Targets map[string]Target // by name: web, or web["a"] for an element of for_each
 	Plugins map[string]Plugin // by name
@@ -137,6 +138,9 @@ type Options struct {
 	Drivers  map[string]Driver  // blocks of a target that say what starts or restarts it, by name
 
 	Listen string // default of the engine block's listen
+
+	// NoCluster makes a cluster block an error: the program cannot share targets.
+	NoCluster bool
 
 	// RequireTargets makes a configuration without targets an error, unless its engine
 	// block has allow_empty.

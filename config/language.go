@@ -64,7 +64,7 @@ func Language(o Options) Schema {
 	}
 	target.Fields = append(target.Fields, dynamic)
 	inside := map[string]Schema{
-		"engine": l.schemas.engine.schema, "variable": variableSchema, "plugin": l.schemas.plugin.schema,
+		"engine": l.schemas.engine.schema, "cluster": l.schemas.cluster.schema, "variable": variableSchema, "plugin": l.schemas.plugin.schema,
 		"script": l.schemas.script.schema, "defaults": {Fields: append(slices.Clone(rule.Fields), labelsField)}, "target": target, "group": l.schemas.group.schema,
 		"gateway": l.schemas.gateway.schema, "notify": l.schemas.notify.schema, "maintenance": l.schemas.maintenance.schema, "probe_module": module,
 	}

@@ -233,6 +233,7 @@ func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, 
 	if h.schema == nil {
 		return // its plugin could not be loaded, which was reported
 	}
+	l.checkClusterHandler(h, blocks[0], &b.Body)
 	d := l.decodeBlock(blocks[0], h.schema)
 	if !d.ok || len(blocks) > 1 {
 		return

@@ -23,6 +23,9 @@ type Handler struct {
 	// target, and CheckRule(probe.Rule) error, about arguments of the probe block.
 	Make func(Values, Context) (probe.Handler, error)
 
+	// NoCluster says why no target of an engine with a cluster block can have the handler; empty: it can.
+	NoCluster string
+
 	// NoPort says that the handler reaches a host without a port, so that a probe_module
 	// can have it although it has no argument port.
 	NoPort bool

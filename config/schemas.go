@@ -15,12 +15,12 @@ import (
 type schemas struct {
 	top, variable, validation, defaults, target, probe, dynamic tree.BodySchema
 
-	engine, plugin, script, rule, group *compiledSchema
-	maintenance                         *compiledSchema
-	gateway                             *compiledSchema // with the blocks of Options.Gateways
-	notify                              *compiledSchema // with the blocks of Options.Notifiers
-	probeModule                         *compiledSchema // without the handlers
-	lifecycle                           *compiledSchema // of a target block: its settings and drivers, and its damping
+	engine, cluster, plugin, script, rule, group *compiledSchema
+	maintenance                                  *compiledSchema
+	gateway                                      *compiledSchema // with the blocks of Options.Gateways
+	notify                                       *compiledSchema // with the blocks of Options.Notifiers
+	probeModule                                  *compiledSchema // without the handlers
+	lifecycle                                    *compiledSchema // of a target block: its settings and drivers, and its damping
 }
 
 // compiledSchema is a Schema, prepared to decode many blocks.
@@ -77,6 +77,7 @@ func (l *loader) compile() {
 		notify:      compileStruct[notifyBlock](blocksOf(l.options.Notifiers)),
 		probeModule: compileStruct[probeModuleBlock](Schema{}),
 		engine:      compileStruct[Engine](l.options.EngineSettings.schema),
+		cluster:     compileStruct[Cluster](Schema{}),
 		plugin:      compileStruct[Plugin](l.options.PluginSettings.schema),
 		script:      compileStruct[Script](l.options.PluginSettings.schema),
 		rule:        compileStruct[probe.Rule](Schema{}),
@@ -154,6 +155,7 @@ func (l *loader) topSchema() tree.BodySchema {
 	s := l.schemas
 	return tree.BodySchema{Blocks: []tree.BlockSchema{
 		{Type: "engine", Inside: s.engine.body.Names()},
+		{Type: "cluster", Inside: s.cluster.body.Names()},
 		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
 		{Type: "locals"},
 		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: s.plugin.body.Names()},

@@ -1,0 +1,191 @@
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Cluster is the cluster block of a configuration: with which other engines an engine shares its targets.
+type Cluster struct {
+	Name      string        `hcl:"name,optional" doc:"name of this engine, which no other member has; sonde run --cluster-name goes before it. Engines that read the same files write name = env(\"…\"), or leave it out" default:"the host name"`
+	Endpoints []string      `hcl:"endpoints" doc:"URLs of the members of the etcd cluster, such as https://10.0.0.1:2379; all of them with https, or all with http"`
+	Prefix    string        `hcl:"prefix,optional" doc:"beginning of all keys in etcd, which all engines of this cluster share and no others; it ends with a slash" default:"/sonde/"`
+	TTL       time.Duration `hcl:"ttl,optional,nonzero" doc:"how long after its last sign of life an engine loses its targets to the others" default:"5s" min:"2s" max:"5m"`
+	Username  string        `hcl:"username,optional" doc:"user of etcd; needs password" default:"no authentication"`
+	Password  string        `hcl:"password,optional,sensitive" doc:"password of the user" default:"none"`
+	TLS       *ClusterTLS   `hcl:"tls,block" doc:"how the engine trusts etcd, and proves who it is; needs endpoints with https"`
+}
+
+// ClusterTLS is the tls block of a cluster block.
+type ClusterTLS struct {
+	CAFile     string `hcl:"ca_file,optional" doc:"PEM file with the authorities to trust" default:"those of the system"`
+	CertFile   string `hcl:"cert_file,optional" doc:"PEM file with the client certificate of this engine; needs key_file" default:"none"`
+	KeyFile    string `hcl:"key_file,optional" doc:"PEM file with the private key of the client certificate" default:"none"`
+	ServerName string `hcl:"server_name,optional" doc:"name that must match the certificates of etcd" default:"the host of the endpoint"`
+}
+
+// Bounds of a cluster block.
+const (
+	MinClusterTTL       = 2 * time.Second
+	MaxClusterTTL       = 5 * time.Minute
+	MaxClusterEndpoints = 20
+)
+
+// The defaults of a cluster block.
+const (
+	DefaultClusterPrefix = "/sonde/"
+	DefaultClusterTTL    = 5 * time.Second
+)
+
+// LoadTLS reads the files of the tls block. It returns nil if the endpoints have http. An error is a
+// *probe.FieldError.
+func (c Cluster) LoadTLS() (*tls.Config, error) {
+	if !c.isHTTPS() {
+		return nil, nil
+	}
+	t := ClusterTLS{}
+	if c.TLS != nil {
+		t = *c.TLS
+	}
+	return (&dial.TLS{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile, ServerName: t.ServerName}).Load()
+}
+
+func (c Cluster) isHTTPS() bool {
+	return len(c.Endpoints) > 0 && strings.HasPrefix(c.Endpoints[0], "https://")
+}
+
+// cluster decodes the cluster block. It connects to nothing.
+func (l *loader) cluster() {
+	blocks := l.blocks["cluster"]
+	if len(blocks) == 0 {
+		return
+	}
+	for _, b := range blocks[1:] {
+		l.addTwice(report{at: b.Header, summary: "there are two cluster blocks"}, blocks[0].Header)
+	}
+	if l.options.NoCluster {
+		l.add(report{
+			at: blocks[0].Header, summary: "this program cannot share targets with other engines: it has no client of etcd",
+			hint: "run sonde-fleet, which has the same commands, or remove the cluster block",
+		})
+	}
+	d := l.decodeBlock(blocks[0], l.schemas.cluster)
+	c := &Cluster{Prefix: DefaultClusterPrefix, TTL: DefaultClusterTTL}
+	l.fill(d, c)
+	l.reportErrors(d, c.check(d.values))
+	if !d.ok {
+		return
+	}
+	if _, err := c.LoadTLS(); err != nil {
+		l.reportErrors(d, err)
+	}
+	l.config.Cluster = c
+}
+
+// check returns what is wrong with the values that are given.
+func (c *Cluster) check(given Values) error {
+	var wrong probe.FieldErrors
+	if problem := ClusterNameProblem(c.Name); given["name"] != nil && problem != "" {
+		wrong.Add("name", "%s", problem)
+	}
+	if given["endpoints"] != nil {
+		c.checkEndpoints(&wrong)
+	}
+	if c.Prefix == "" || !strings.HasSuffix(c.Prefix, "/") {
+		wrong.Add("prefix", "is %q; it must end with a slash", c.Prefix)
+	}
+	if c.TTL < MinClusterTTL || c.TTL > MaxClusterTTL {
+		wrong.Add("ttl", "is %v; it must be from %v to %v", c.TTL, MinClusterTTL, MaxClusterTTL)
+	}
+	switch {
+	case c.Username != "" && c.Password == "":
+		wrong.Add("username", "needs password")
+	case c.Username == "" && c.Password != "":
+		wrong.Add("username", "is missing, since there is a password")
+	}
+	if c.TLS != nil && given["endpoints"] != nil && !c.isHTTPS() {
+		wrong.Add("tls", "needs endpoints with https")
+	}
+	return wrong.Err()
+}
+
+// checkEndpoints adds what is wrong with the first endpoint that cannot be used.
+func (c *Cluster) checkEndpoints(wrong *probe.FieldErrors) {
+	if n := len(c.Endpoints); n == 0 || n > MaxClusterEndpoints {
+		wrong.Add("endpoints", "has %d URLs; it must have from 1 to %d", n, MaxClusterEndpoints)
+		return
+	}
+	scheme := ""
+	for i, text := range c.Endpoints {
+		u, err := url.Parse(text)
+		switch {
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Port() == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "":
+			wrong.Add("endpoints", "has %.80q, which is not a URL such as https://10.0.0.1:2379", text)
+		case u.User != nil:
+			wrong.Add("endpoints", "has a user name, which would be shown; write username and password instead")
+		case scheme != "" && u.Scheme != scheme:
+			wrong.Add("endpoints", "has URLs with http and with https; use one of them for all")
+		case slices.Contains(c.Endpoints[:i], text):
+			wrong.Add("endpoints", "has %.80q twice", text)
+		default:
+			scheme = u.Scheme
+			continue
+		}
+		return
+	}
+}
+
+// ClusterNameProblem returns what is wrong with the name of an engine in a cluster, or "".
+func ClusterNameProblem(name string) string {
+	err := probe.CheckGroupName(name)
+	var field *probe.FieldError
+	switch {
+	case errors.As(err, &field):
+		return field.Problem
+	case strings.Contains(name, "/"):
+		return "must not have a slash"
+	}
+	return ""
+}
+
+// checkCluster reports what needs the verdicts of all targets in one engine: those of a cluster have their
+// own targets only.
+func (l *loader) checkCluster() {
+	if len(l.blocks["cluster"]) == 0 {
+		return
+	}
+	const hint = "move it, with the targets, to an engine without a cluster block"
+	for _, b := range l.blocks["group"] {
+		l.add(report{
+			at: b.Header, body: b.Parent, summary: fmt.Sprintf("group %q needs the verdicts of all its members, and each engine of a cluster has those of its own targets only", b.Label(0)),
+			hint: hint,
+		})
+	}
+	for _, t := range l.targetLists {
+		if t.field == &dependsOnField {
+			l.add(report{
+				at: t.at, body: &t.block.Body, summary: "depends_on has no effect in a cluster: another engine may have the verdicts of the targets that it names",
+				hint: "remove it; failures of this target then restart it, and are told, also while such a target is in trouble",
+			})
+		}
+	}
+}
+
+// checkClusterHandler reports a handler that works in one engine only.
+func (l *loader) checkClusterHandler(h *handlerBlock, b *tree.Block, parent *tree.Body) {
+	if h.NoCluster != "" && len(l.blocks["cluster"]) > 0 {
+		l.add(report{
+			at: b.Name, body: parent, summary: fmt.Sprintf("%s cannot be in a configuration with a cluster block: %s", h.name, h.NoCluster),
+			hint: "move the target to an engine without a cluster block",
+		})
+	}
+}

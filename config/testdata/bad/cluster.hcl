@@ -1,0 +1,31 @@
+cluster {
+  name      = "rack/1"
+  endpoints = ["10.0.0.1:2379", "http://10.0.0.2:2379"]
+  prefix    = "/sonde"
+  ttl       = "1s"
+  username  = "sonde"
+  tls {
+    ca_file = "ca.pem"
+  }
+}
+
+cluster {}
+
+target "db" {
+  address = "10.0.0.3"
+  probe "readiness" {
+    tcp { port = 5432 }
+  }
+}
+
+target "web" {
+  address    = "10.0.0.4"
+  depends_on = ["db"]
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+}
+
+group "web" {
+  members = ["web"]
+}

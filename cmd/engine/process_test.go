@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/root"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -139,10 +140,10 @@ func mainWithHold() {
 // processor of Go, and asyncpreemptoff, nothing runs beside the write of that log line.
 func mainWithHoldAtItsEnd() {
 	watchdog.Shorten(time.Second)
-	root := newRoot()
-	root.SetArgs(os.Args[1:])
-	root.SetErr(holdAtTheEnd{})
-	if root.Execute() != nil {
+	c := root.New(options)
+	c.SetArgs(os.Args[1:])
+	c.SetErr(holdAtTheEnd{})
+	if c.Execute() != nil {
 		os.Exit(2)
 	}
 }

@@ -12,6 +12,7 @@
 //	state.go    what the engine remembers over a restart
 //	survivors.go takes over and ends the processes of the previous engine
 //	restarts.go the drivers of targets
+//	cluster.go  the targets that engines share
 //	watchdog.go starts the engine again when it hangs
 package daemon
 
@@ -42,13 +43,16 @@ type flags struct {
 	level       string
 	format      string
 	addressFile string
+	clusterName string
 	force       bool
 	pods        staticpods.Flags
 }
 
-// Command returns sonde run. The version is shown in /metrics.
-func Command(version string) *cobra.Command {
+// Command returns sonde run. The version is shown in /metrics. Without openStore a cluster block is an
+// error.
+func Command(version string, openStore OpenStore) *cobra.Command {
 	var f flags
+	f.inputs.NoCluster = openStore == nil
 	c := &cobra.Command{
 		Use:   "run [CONFIG...]",
 		Short: "Run the probes of a configuration, and restart targets that fail",
@@ -66,13 +70,16 @@ func Command(version string) *cobra.Command {
 			"On Linux an engine that hangs for longer than the setting watchdog of the engine block, a minute by\n" +
 			"default, is started again in the same process.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
-		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version) },
+		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version, openStore) },
 	}
 	f.inputs.Register(c)
 	c.Flags().Func("listen", "`address` of the status page, the API and /metrics, or \"\" for none", func(s string) error { f.listen = &s; return nil })
 	c.Flags().Func("log-level", "lowest `level` to log: debug, info, warn or error", word(&f.level, "debug", "info", "warn", "error"))
 	c.Flags().Func("log-format", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", word(&f.format, "auto", "text", "json"))
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
+	if openStore != nil {
+		c.Flags().StringVar(&f.clusterName, "cluster-name", "", "`name` of this engine in its cluster, instead of name in the cluster block")
+	}
 	c.Flags().BoolVar(&f.force, "force", false, "start with the files or not at all, not with the configuration that was accepted last")
 	f.pods.Register(c)
 	return c
@@ -82,7 +89,7 @@ func Command(version string) *cobra.Command {
 const flushTimeout = time.Second
 
 // run runs the engine until a signal stops it.
-func run(c *cobra.Command, f *flags, paths []string, version string) (err error) {
+func run(c *cobra.Command, f *flags, paths []string, version string, openStore OpenStore) (err error) {
 	previous := watchdog.Inherited()
 	signals := catchSignals()
 	queue := cli.NewLogQueue(c.ErrOrStderr())
@@ -112,7 +119,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string) (err error)
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, jobs: make(chan *job)}
+	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, jobs: make(chan *job)}
 	d.logRestart()
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is told nothing", "error", err)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sonde-probe/sonde/adapter/blackbox"
+	"github.com/sonde-probe/sonde/adapter/fleet"
 	"github.com/sonde-probe/sonde/adapter/gateway"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/notify"
@@ -58,6 +59,8 @@ type daemon struct {
 	settings   config.Engine // those in use
 	engine     *engine.Engine
 	restarts   *restart.Controller
+	openStore  OpenStore
+	cluster    *cluster // nil for none
 	pauses     *pause.Keeper
 	groups     *group.Groups
 	gateways   *gateway.Gateways
@@ -111,11 +114,14 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		PenaltyChanged:   d.markPenalty,
 		Redact:           d.queue.Secrets.Text,
 	})
+	if d.cluster, err = d.openCluster(c.Cluster); err != nil {
+		return err
+	}
 	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
 	d.notifiers = notify.New(notify.Config{
 		Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified,
-		IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
+		MayTell: d.cluster.mayAct, IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
 	})
 	d.probes = blackbox.New(d.engine)
 	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
@@ -123,9 +129,13 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
+	restarts.MayAct = d.cluster.mayAct
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
-		return err
+		return errors.Join(err, d.close())
+	}
+	if err := d.cluster.makeFleet(d.engine, d.restarts, d.log); err != nil {
+		return errors.Join(err, d.close())
 	}
 	d.abandonedStates = handlers.FindAbandonedStates(c.Engine.State)
 	if err := d.openState(); err != nil {
@@ -135,9 +145,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}
-	changes, err := d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
-		return d.resume(c, change, units)
-	})
+	changes, err := d.applyWith(c, func(next *desired) (engine.Changes, error) { return d.resume(c, next) })
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -159,43 +167,44 @@ func (d *daemon) close() (err error) {
 		err = errors.Join(err, d.state.Close())
 	}
 	d.processes.Close()
-	return err
+	return errors.Join(err, d.cluster.close())
 }
 
 // apply puts a configuration into use, with the pods: all of it, or nothing, if check has
 // an error about what would happen to the targets in use.
 func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
-	return d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
-		if err := cmp.Or(d.restarts.CheckApply(units), check(d.restarts.EffectOfApply(units))); err != nil {
+	return d.applyWith(c, func(next *desired) (engine.Changes, error) {
+		if err := cmp.Or(d.checkApply(next), check(d.effectOfApply(next))); err != nil {
 			return engine.Changes{}, err
 		}
-		change.All = true
-		changes, err := d.engine.Change(change)
+		changes, err := d.engine.Change(engine.Change{Set: next.set, All: true, Dependencies: dependencies(next.config), Dampings: dampings(next.config)})
 		if err != nil {
 			return changes, err
 		}
-		d.pauses.Keep(func(target string) bool { _, kept := units[target]; return kept })
-		d.beats.Apply(change.Set)
-		return changes, d.restarts.Apply(units)
+		d.pauses.Keep(next.has)
+		d.beats.Apply(next.set)
+		if d.cluster != nil {
+			return d.cluster.apply(next, changes)
+		}
+		return changes, d.restarts.Apply(next.units)
 	})
 }
 
 // change is apply for a configuration that has only what has changed (see
 // config.Options.Previous).
 func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
-	return d.applyWith(c, func(change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
-		if err := cmp.Or(d.restarts.CheckChange(units, c.Removed.Targets), check(d.restarts.EffectOfChange(units, c.Removed.Targets))); err != nil {
+	return d.applyWith(c, func(next *desired) (engine.Changes, error) {
+		if err := cmp.Or(d.restarts.CheckChange(next.units, c.Removed.Targets), check(d.restarts.EffectOfChange(next.units, c.Removed.Targets))); err != nil {
 			return engine.Changes{}, err
 		}
-		change.Remove = c.Removed.Probes
-		changes, err := d.engine.Change(change)
+		changes, err := d.engine.Change(engine.Change{Set: next.set, Remove: c.Removed.Probes, Dependencies: dependencies(next.config), Dampings: dampings(next.config)})
 		if err != nil {
 			return changes, err
 		}
 		countKept(&changes, c)
 		d.forgetPauses(c.Removed.Targets)
-		d.beats.Change(change.Set, c.Removed.Probes)
-		return changes, d.restarts.Change(units, c.Removed.Targets)
+		d.beats.Change(next.set, c.Removed.Probes)
+		return changes, d.restarts.Change(next.units, c.Removed.Targets)
 	})
 }
 
@@ -214,16 +223,35 @@ func (d *daemon) forgetPauses(removed []string) {
 	d.pauses.Keep(func(target string) bool { return !gone[target] })
 }
 
-// desired returns a configuration with the pods, and its units. For a plan it makes nothing.
-func (d *daemon) desired(c *config.Config, plan bool) (all *config.Config, units map[string]restart.Unit, err error) {
-	all = d.pods.Add(c)
-	if units, err = d.units(all, plan); err != nil {
-		return nil, nil, err
+// desired is what a configuration asks for, with the pods.
+type desired struct {
+	config *config.Config
+	set    probe.Set               // the probes that only this engine makes
+	units  map[string]restart.Unit // of the targets that are not shared
+	shared fleet.Targets           // by the engines of the cluster; empty without one
+}
+
+// has reports whether there is a target.
+func (n *desired) has(target string) bool {
+	_, isOwn := n.units[target]
+	_, isShared := n.shared.Units[target]
+	return isOwn || isShared
+}
+
+// desired returns what a configuration asks for. For a plan it makes nothing.
+func (d *daemon) desired(c *config.Config, plan bool) (*desired, error) {
+	all := d.pods.Add(c)
+	units, err := d.units(all, plan)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := maintenances(c); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return all, units, restart.CheckUnits(units)
+	if err := restart.CheckUnits(units); err != nil {
+		return nil, err
+	}
+	return d.divide(c, &desired{config: all, set: all.Set, units: units})
 }
 
 // countKept counts the probes that a configuration with only what has changed leaves out, too.
@@ -233,19 +261,19 @@ func countKept(n *engine.Changes, c *config.Config) {
 
 // applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies,
 // the dampings and the units into use.
-func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]restart.Unit) (engine.Changes, error)) (engine.Changes, error) {
+func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes, error)) (engine.Changes, error) {
 	defer d.outputs.Keep(d.isConfigured) // drivers of a configuration that is rejected have counters, too
-	all, units, err := d.desired(c, false)
+	next, err := d.desired(c, false)
 	if err != nil {
 		return engine.Changes{}, err
 	}
 	d.addSecrets(c.Secrets)
 	changes, err := d.useWithGroups(c, func() (engine.Changes, error) {
-		changes, err := use(engine.Change{Set: all.Set, Dependencies: dependencies(all), Dampings: dampings(all)}, units)
+		changes, err := use(next)
 		if err != nil {
 			return changes, err
 		}
-		return changes, errors.Join(d.label(all.Targets), d.maintain(c, nil))
+		return changes, errors.Join(d.label(next), d.maintain(c, labelsOf(next.shared.Probes, next.shared.Units)))
 	})
 	if err != nil {
 		return changes, err
@@ -259,9 +287,12 @@ func (d *daemon) applyWith(c *config.Config, use func(engine.Change, map[string]
 	if err := d.probes.Apply(handlers.ProbeModules(c.ProbeModules)); err != nil {
 		return changes, err
 	}
-	if d.pods != nil {
-		d.config, d.targets = c, len(all.Targets)
-	} else {
+	switch {
+	case d.pods != nil:
+		d.config, d.targets = c, len(next.config.Targets)
+	case d.cluster != nil:
+		d.targets = c.Digest().Targets // each reload has all of the configuration
+	default:
 		d.digest, d.targets = c.Digest(), c.Digest().Targets
 	}
 	return changes, nil
@@ -286,9 +317,9 @@ func (d *daemon) useWithGroups(c *config.Config, use func() (engine.Changes, err
 }
 
 // label gives the engine the labels of targets without probes.
-func (d *daemon) label(targets map[string]config.Target) (err error) {
-	for name, t := range targets {
-		err = errors.Join(err, d.engine.Label(name, t.Labels))
+func (d *daemon) label(n *desired) (err error) {
+	for name := range n.units {
+		err = errors.Join(err, d.engine.Label(name, n.config.Targets[name].Labels))
 	}
 	return err
 }
@@ -353,11 +384,18 @@ func (d *daemon) run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	running, shutdown := context.WithCancel(ctx)
 	defer shutdown()
+	acting, stopActing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopActing()
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	parts.Go(func() error {
+		defer stopActing()
+		d.cluster.run(running)
+		return nil
+	})
+	parts.Go(func() error {
 		defer stopServing()
-		return d.restarts.Run(running)
+		return d.restarts.Run(acting)
 	})
 	parts.Go(func() error {
 		d.running.Store(true)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/store"
 )
 
@@ -83,9 +82,8 @@ func (d *daemon) saved(ctx context.Context) bool {
 	return err == nil
 }
 
-// restorePauses pauses the targets that operators had paused, however long ago, if they still have
-// units.
-func (d *daemon) restorePauses(state store.Restored, units map[string]restart.Unit) {
+// restorePauses pauses the targets that operators had paused, however long ago, if there still are any.
+func (d *daemon) restorePauses(state store.Restored, exists func(target string) bool) {
 	value, ok := state.Values[keyPauses]
 	if !ok {
 		return
@@ -95,7 +93,7 @@ func (d *daemon) restorePauses(state store.Restored, units map[string]restart.Un
 		d.log.Warn("state of paused targets discarded", "error", err)
 		return
 	}
-	maps.DeleteFunc(pauses, func(target string, _ pause.Pause) bool { _, configured := units[target]; return !configured })
+	maps.DeleteFunc(pauses, func(target string, _ pause.Pause) bool { return !exists(target) })
 	for target, p := range pauses {
 		pauses[target] = p.Shifted(state.Shift)
 	}

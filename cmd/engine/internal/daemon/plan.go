@@ -25,17 +25,17 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 	if errs, _ := r.diags.Count(); errs > 0 {
 		return reject(errorCount(errs))
 	}
-	all, units, err := d.desired(r.config, true)
+	next, err := d.desired(r.config, true)
 	if err != nil {
 		return reject(err)
 	}
-	effect, preview, err := d.preview(r, all.Set, units)
+	effect, preview, err := d.preview(r, next)
 	if err != nil {
 		return reject(err)
 	}
 	p.Probes, p.Groups = httpapi.Changes(preview.Changes), d.groups.Differences(groupRules(r.config))
 	changes := planned{plan: &p, targets: map[string]*httpapi.TargetChange{}, before: r.before, after: r.config}
-	changes.addTargets(d.restarts, effect, units)
+	changes.addTargets(d.restarts, effect, next.units)
 	for _, change := range preview.Probes {
 		changes.addProbe(change)
 	}
@@ -52,14 +52,17 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 }
 
 // preview returns what apply or change would do, without the groups.
-func (d *daemon) preview(r loadResult, set probe.Set, units map[string]restart.Unit) (restart.Effect, engine.Preview, error) {
+func (d *daemon) preview(r loadResult, next *desired) (restart.Effect, engine.Preview, error) {
 	if !r.partial {
-		preview, err := d.engine.PreviewApply(set)
-		return d.restarts.EffectOfApply(units), preview, errors.Join(err, d.restarts.CheckApply(units))
+		preview, err := d.engine.PreviewApply(next.set)
+		if err == nil {
+			err = d.cluster.addPreview(&preview, next)
+		}
+		return d.effectOfApply(next), preview, errors.Join(err, d.checkApply(next))
 	}
-	preview, err := d.engine.PreviewChange(engine.Change{Set: set, Remove: r.config.Removed.Probes})
+	preview, err := d.engine.PreviewChange(engine.Change{Set: next.set, Remove: r.config.Removed.Probes})
 	countKept(&preview.Changes, r.config)
-	return d.restarts.EffectOfChange(units, r.config.Removed.Targets), preview, errors.Join(err, d.restarts.CheckChange(units, r.config.Removed.Targets))
+	return d.restarts.EffectOfChange(next.units, r.config.Removed.Targets), preview, errors.Join(err, d.restarts.CheckChange(next.units, r.config.Removed.Targets))
 }
 
 // planned collects the changes of targets for a plan.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -154,34 +155,53 @@ func (d *daemon) makeProcessDir() error {
 const diskTimeout = 5 * time.Second
 
 // resume applies the first configuration together with the state of the previous engine.
-func (d *daemon) resume(c *config.Config, change engine.Change, units map[string]restart.Unit) (engine.Changes, error) {
-	if err := d.restarts.Apply(units); err != nil {
+func (d *daemon) resume(c *config.Config, next *desired) (engine.Changes, error) {
+	if err := d.restarts.Apply(next.units); err != nil {
 		return engine.Changes{}, err
 	}
-	if err := d.maintain(c, labelsOf(change.Set, units)); err != nil {
+	upcoming := labelsOf(next.set, next.units)
+	maps.Copy(upcoming, labelsOf(next.shared.Probes, next.shared.Units))
+	if err := d.maintain(c, upcoming); err != nil {
 		return engine.Changes{}, err
 	}
-	defer func() { d.beats.Apply(change.Set); d.beats.ForgetRestored() }()
-	if d.state == nil {
-		return d.engine.Change(change)
+	defer func() { d.beats.Apply(next.set); d.beats.ForgetRestored() }()
+	change := engine.Change{Set: next.set, Dependencies: dependencies(next.config), Dampings: dampings(next.config)}
+	if d.state != nil {
+		change.Memories, change.Penalties = d.restore(next)
 	}
-	left := d.left
+	changes, err := d.engine.Change(change)
+	if err != nil {
+		return changes, err
+	}
+	if d.state != nil {
+		d.restoreOutcomes(d.left)
+	}
 	d.left = store.Restored{}
-	d.restoreHistories(left)
-	d.restoreStopped(left)
-	d.restorePauses(left, units)
-	d.restoreNotified(left)
-	state := left
+	return d.cluster.apply(next, changes)
+}
+
+// restore restores the state of the previous engine, and returns the memories of the probes that are as
+// they were, and the penalties. What the engines of a cluster share is not among them: the cluster has that.
+func (d *daemon) restore(next *desired) (map[probe.ID]engine.Memory, map[string]verdict.Penalty) {
+	d.restoreHistories(d.left)
+	d.restoreStopped(d.left)
+	d.restorePauses(d.left, next.has)
+	d.restoreNotified(d.left)
+	state := d.left
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
 	}
 	d.restoreBeats(state)
 	restored := d.restored(state)
-	d.addSurvivors(restored, units)
+	maps.DeleteFunc(restored.Targets, func(target string, _ restart.Memory) bool {
+		_, shared := next.shared.Units[target]
+		return shared
+	})
+	d.addSurvivors(restored, next.units)
 	instances := d.restarts.Restore(restored)
-	change.Memories = make(map[probe.ID]engine.Memory, len(state.Memories))
+	memories := make(map[probe.ID]engine.Memory, len(state.Memories))
 	for id, m := range state.Memories {
-		if _, ok := change.Set[id]; !ok || instances[id.Target] != m.State.Instance {
+		if _, ok := next.set[id]; !ok || instances[id.Target] != m.State.Instance {
 			continue // the probe is gone, or the instance that the memory is about
 		}
 		if d.settings.Resume == config.Verify {
@@ -191,14 +211,9 @@ func (d *daemon) resume(c *config.Config, change engine.Change, units map[string
 			d.log.Warn("state of a probe discarded", "probe", id.String(), "error", err)
 			continue
 		}
-		change.Memories[id] = m
+		memories[id] = m
 	}
-	change.Penalties = d.penalties(state)
-	changes, err := d.engine.Change(change)
-	if err == nil {
-		d.restoreOutcomes(left)
-	}
-	return changes, err
+	return memories, d.penalties(state)
 }
 
 // The keys of values in the state file.

@@ -78,5 +78,7 @@ func Builtin(beats *beatprobe.Registry) map[string]config.Handler {
 	http.Warn, tcp.Warn = warnOfHTTP, warnOfHostName
 	icmp := config.Of(icmpprobe.New)
 	icmp.NoPort, icmp.Warn = true, warnOfHostName
-	return map[string]config.Handler{"beat": config.Of(beats.New), "exec": exec, "http": http, "icmp": icmp, "tcp": tcp}
+	beat := config.Of(beats.New)
+	beat.NoCluster = "a beat reaches one engine, and another may own the target"
+	return map[string]config.Handler{"beat": beat, "exec": exec, "http": http, "icmp": icmp, "tcp": tcp}
 }

@@ -25,6 +25,9 @@ type Inputs struct {
 	// Beats receives the beats of targets; nil without an engine.
 	Beats *beatprobe.Registry
 
+	// NoCluster makes a cluster block an error: the engine of this program cannot be a member of one.
+	NoCluster bool
+
 	// LookUp has programs, directories and users looked up on this machine: one that does not
 	// exist is a warning. An engine does not wait for that, since a disk or a directory of
 	// users may hang, and with it only the targets that need it may fail.
@@ -71,7 +74,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *co
 	o := Options()
 	o.Handlers = Builtin(in.Beats)
 	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
-	o.Describe = p.Describe
+	o.Describe, o.NoCluster = p.Describe, in.NoCluster
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile

@@ -1,4 +1,4 @@
-package main
+package root
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 )
 
 // validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
-// and 1 for any other.
-func validateCommand() *cobra.Command {
-	in := handlers.Inputs{LookUp: true}
+// and 1 for any other. Without a store, one with a cluster block is not valid.
+func validateCommand(hasStore bool) *cobra.Command {
+	in := handlers.Inputs{LookUp: true, NoCluster: !hasStore}
 	var asJSON, strict bool
 	c := &cobra.Command{
 		Use:   "validate [CONFIG...]",

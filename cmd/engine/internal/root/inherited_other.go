@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package root
 
 // closeInheritedOnExec does nothing: there is no portable way.
 func closeInheritedOnExec() {}

@@ -1,4 +1,4 @@
-package main
+package root
 
 import (
 	"fmt"
@@ -10,21 +10,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func versionCommand() *cobra.Command {
+func versionCommand(program string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of this build",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := io.WriteString(c.OutOrStdout(), versionLine())
+			_, err := io.WriteString(c.OutOrStdout(), versionLine(program))
 			return err
 		},
 	}
 }
 
 // versionLine returns what sonde version and sonde --version show.
-func versionLine() string {
-	return fmt.Sprintf("sonde %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+func versionLine(program string) string {
+	return fmt.Sprintf("%s %s %s %s/%s\n", program, version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version returns the module's version, with the commit of a build from a

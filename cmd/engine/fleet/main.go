@@ -1,0 +1,25 @@
+// Command fleet is the binary sonde-fleet: the commands of sonde, whose engines can share their targets over
+// etcd. It is a Go module of its own, since it links the client of etcd.
+package main
+
+import (
+	"runtime"
+
+	"github.com/sonde-probe/sonde/adapter/etcd"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/root"
+	"github.com/sonde-probe/sonde/config"
+)
+
+func init() { runtime.LockOSThread() } // see root.Main
+
+func main() { root.Main(root.Options{Program: "sonde-fleet", OpenStore: openStore}) }
+
+// openStore is a daemon.OpenStore.
+func openStore(c config.Cluster) (daemon.Store, error) {
+	tls, err := c.LoadTLS()
+	if err != nil {
+		return nil, err
+	}
+	return etcd.Open(etcd.Config{Endpoints: c.Endpoints, Prefix: c.Prefix, TLS: tls, Username: c.Username, Password: c.Password})
+}

@@ -1,0 +1,253 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Store is what the engines of a cluster share.
+type Store interface {
+	coord.Backend
+	Close() error
+}
+
+// OpenStore opens the store that a cluster block names. It does not wait for it.
+type OpenStore func(config.Cluster) (Store, error)
+
+// cluster is the membership of the engine in a cluster. All methods of nil do nothing, as for an engine
+// that shares no targets.
+type cluster struct {
+	config      config.Cluster // that it was opened with
+	store       Store
+	coordinator *coord.Coordinator
+	fleet       *fleet.Fleet
+	restarts    *restart.Controller
+
+	own    map[string]bool               // the targets that are not shared
+	shared atomic.Pointer[fleet.Targets] // the others, of the configuration in use
+}
+
+// openCluster returns the cluster of a configuration, which it does not join yet, or nil for none.
+func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
+	if c == nil {
+		if d.flags.clusterName != "" {
+			return nil, errors.New("--cluster-name needs a cluster block in the configuration")
+		}
+		return nil, nil
+	}
+	name := cmp.Or(d.flags.clusterName, c.Name)
+	if name == "" {
+		var err error
+		if name, err = os.Hostname(); err != nil {
+			return nil, fmt.Errorf("the host name is not known (%w): write --cluster-name, or name in the cluster block", err)
+		}
+	}
+	if problem := config.ClusterNameProblem(name); problem != "" {
+		return nil, fmt.Errorf("the name of this engine in the cluster %s: write another --cluster-name", problem)
+	}
+	store, err := d.openStore(*c)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	coordinator, err := coord.New(coord.Config{Name: name, Backend: store, TTL: c.TTL, Logger: d.log})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cluster: %w", err), store.Close())
+	}
+	opened := &cluster{config: *c, store: store, coordinator: coordinator}
+	opened.shared.Store(&fleet.Targets{})
+	return opened, nil
+}
+
+// makeFleet makes what gives the engine its share of the targets.
+func (c *cluster) makeFleet(e *engine.Engine, r *restart.Controller, log *slog.Logger) (err error) {
+	if c == nil {
+		return nil
+	}
+	c.restarts = r
+	c.fleet, err = fleet.New(fleet.Config{Coordinator: c.coordinator, Engine: e, Restarts: r, Logger: log})
+	return err
+}
+
+// run is a member of the cluster until ctx is done. Then it stores what has changed, and leaves. The engine
+// and the controller of restarts must run until it returns: acts that are being done need them.
+func (c *cluster) run(ctx context.Context) {
+	if c == nil {
+		<-ctx.Done()
+		return
+	}
+	member, leave := context.WithCancel(context.WithoutCancel(ctx))
+	defer leave()
+	var parts sync.WaitGroup
+	parts.Go(func() { c.coordinator.Run(member) })
+	c.fleet.Run(ctx)
+	leave()
+	parts.Wait()
+	_ = c.close() // there is nothing left to be lost
+}
+
+func (c *cluster) close() error {
+	if c == nil {
+		return nil
+	}
+	return c.store.Close()
+}
+
+// isShared reports whether a target is one of those that the engines share.
+func (c *cluster) isShared(target string) bool {
+	if c == nil {
+		return false
+	}
+	_, shared := c.shared.Load().Units[target]
+	return shared
+}
+
+// mayAct reports whether this engine may restart a target, and tell about it: for a target that is shared,
+// if it owns it. Any goroutine may call it.
+func (c *cluster) mayAct(target string) bool {
+	return !c.isShared(target) || c.coordinator.MayAct(target)
+}
+
+// divide sets which of the targets are shared: those of the configuration's files that have probes, and
+// whose instances the engine does not run. It returns an error about what a reload cannot change.
+func (d *daemon) divide(c *config.Config, n *desired) (*desired, error) {
+	if err := d.cluster.checkUnchanged(c.Cluster); err != nil || d.cluster == nil {
+		return n, err
+	}
+	own := &desired{config: n.config, set: probe.Set{}, units: map[string]restart.Unit{}}
+	own.shared = fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}}
+	for id, p := range n.set {
+		if _, ofFiles := c.Targets[id.Target]; ofFiles && !runs(n.units[id.Target].Driver) {
+			own.shared.Probes[id] = p
+			own.shared.Units[id.Target] = n.units[id.Target]
+		} else {
+			own.set[id] = p
+		}
+	}
+	before := d.cluster.shared.Load()
+	for target, u := range n.units {
+		if _, shared := own.shared.Units[target]; shared {
+			continue
+		}
+		if _, wasShared := before.Units[target]; wasShared {
+			return nil, fmt.Errorf("target %q was shared in the cluster, and is now for this engine alone: restart the engine to apply that", target)
+		}
+		own.units[target] = u
+	}
+	return own, nil
+}
+
+// checkUnchanged returns an error if a configuration has another cluster block than the one in use.
+func (c *cluster) checkUnchanged(next *config.Cluster) error {
+	switch {
+	case c == nil && next == nil:
+		return nil
+	case c == nil:
+		return errors.New("a cluster block was added: restart the engine to apply that")
+	case next == nil:
+		return errors.New("the cluster block was removed: restart the engine to apply that")
+	case !reflect.DeepEqual(c.config, *next):
+		return errors.New("the cluster block was changed: restart the engine to apply that")
+	}
+	return nil
+}
+
+// apply puts the units and the shared targets of a configuration into use, and returns what changes with
+// those of its own probes.
+func (c *cluster) apply(n *desired, own engine.Changes) (engine.Changes, error) {
+	if c == nil {
+		return own, nil
+	}
+	p := engine.Preview{Changes: own}
+	if err := c.addPreview(&p, n); err != nil {
+		return own, err
+	}
+	if err := c.restarts.Change(n.units, c.removed(n)); err != nil {
+		return own, err
+	}
+	c.own = make(map[string]bool, len(n.units))
+	for target := range n.units {
+		c.own[target] = true
+	}
+	c.shared.Store(&n.shared)
+	return p.Changes, c.fleet.Apply(n.shared)
+}
+
+// removed returns the targets that are not shared and that a configuration no longer has.
+func (c *cluster) removed(n *desired) (removed []string) {
+	for target := range c.own {
+		if _, kept := n.units[target]; !kept {
+			removed = append(removed, target)
+		}
+	}
+	slices.Sort(removed)
+	return removed
+}
+
+// checkApply returns the error for which the units of a configuration cannot be put into use.
+func (d *daemon) checkApply(n *desired) error {
+	if d.cluster == nil {
+		return d.restarts.CheckApply(n.units)
+	}
+	return d.restarts.CheckChange(n.units, d.cluster.removed(n))
+}
+
+// effectOfApply returns what apply would do now. In a cluster it counts all targets that are shared, so that
+// all engines accept the same configuration.
+func (d *daemon) effectOfApply(n *desired) restart.Effect {
+	c := d.cluster
+	if c == nil {
+		return d.restarts.EffectOfApply(n.units)
+	}
+	before := c.shared.Load().Units
+	e := d.restarts.EffectOfChange(n.units, c.removed(n))
+	e.Units = len(c.own) + len(before)
+	for target := range before {
+		if _, kept := n.shared.Units[target]; !kept {
+			e.Removed = append(e.Removed, target)
+		}
+	}
+	for target := range n.shared.Units {
+		if _, was := before[target]; !was && !c.own[target] {
+			e.Added = append(e.Added, target)
+		}
+	}
+	return e
+}
+
+// addPreview adds what becomes of the probes that are shared, whichever engine has them.
+func (c *cluster) addPreview(to *engine.Preview, n *desired) error {
+	if c == nil {
+		return nil
+	}
+	scratch := engine.New(engine.Config{}) // never runs
+	if _, err := scratch.Apply(c.shared.Load().Probes); err != nil {
+		return err
+	}
+	shared, err := scratch.PreviewApply(n.shared.Probes)
+	if err != nil {
+		return err
+	}
+	to.Probes = append(to.Probes, shared.Probes...)
+	slices.SortFunc(to.Probes, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) })
+	to.Changes.Added += shared.Changes.Added
+	to.Changes.Updated += shared.Changes.Updated
+	to.Changes.Replaced += shared.Changes.Replaced
+	to.Changes.Removed += shared.Changes.Removed
+	to.Changes.Kept += shared.Changes.Kept
+	return nil
+}

@@ -1,0 +1,108 @@
+// Package root is the command sonde with all its subcommands, which several programs are.
+//
+//	root.go       the root command and exit codes
+//	inherited_*.go  descriptors of the parent
+//	validate.go   sonde validate
+//	fmt.go        sonde fmt
+//	probe.go      sonde probe
+//	simulate.go   sonde simulate
+//	tune.go       sonde tune
+//	version.go    sonde version
+//	man.go        sonde man, hidden: the manual pages
+//
+// The other commands are packages beside it: daemon is sonde run, status is
+// sonde status, explain, history, plan and reload, kubeimport is sonde import, reference is sonde docs, and plugindev is
+// sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
+// configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
+package root
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/reference"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
+)
+
+// Options are what programs with these commands differ in.
+type Options struct {
+	Program   string           // its name
+	OpenStore daemon.OpenStore // opens what the engines of a cluster share; nil: the program's engines cannot be members of one
+}
+
+// Main runs the command that the arguments of the program name, and exits with its code. It is to be
+// called by main, whose goroutine an init function has locked to the first thread: it only waits. The
+// kernel gives a signal of the process to its first thread, and to that one alone, also while it waits
+// for a disk that hangs: then SIGTERM would not be noticed.
+func Main(o Options) {
+	closeInheritedOnExec()
+	code := make(chan int)
+	go func() { code <- execute(os.Args[1:], os.Stderr, o) }()
+	os.Exit(<-code)
+}
+
+// execute runs the command that the arguments name and returns its exit code.
+func execute(args []string, stderr io.Writer, o Options) int {
+	running := false
+	root := New(o)
+	root.SetArgs(args)
+	root.PersistentPreRun = func(*cobra.Command, []string) { running = true }
+	command, err := root.ExecuteC()
+	if err == nil {
+		return 0
+	}
+	if !running {
+		err = fmt.Errorf("%w\nRun '%s --help' for usage", err, command.CommandPath())
+	}
+	var exit *cli.ExitError
+	if !errors.As(err, &exit) || exit.Err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", o.Program, err)
+	}
+	return cli.ExitCode(command, err, running)
+}
+
+// helpCommand returns sonde help COMMAND, for people who do not write sonde COMMAND --help.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:    "help [COMMAND]",
+		Short:  "Show the help of a command",
+		Hidden: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && c.HasSubCommands() {
+				err = c.ValidateArgs(rest)
+			}
+			if err != nil {
+				return cli.UsageError("%w", err)
+			}
+			return c.Help()
+		},
+	}
+}
+
+// New returns the root command.
+func New(o Options) *cobra.Command {
+	root := &cobra.Command{
+		Use:           o.Program,
+		Short:         "Probe services as the kubelet probes containers, anywhere",
+		Long:          "Sonde probes services as the kubelet probes containers, restarts those that fail,\nand shows their status.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cli.MakeGroup(root)
+	root.CompletionOptions.HiddenDefaultCmd = true // packages have its output
+	root.SetHelpCommand(helpCommand(root))
+	root.Version = version()
+	root.SetVersionTemplate(versionLine(o.Program))
+	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulateCommand(), tuneCommand(),
+		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+	return root
+}

@@ -43,6 +43,10 @@ interpreter: $(STARLARK) # what dist/release.sh embeds
 sonde-xds: ## build bin/sonde-xds, which serves groups to Envoy and to clients of gRPC
 	$(GO) build -C adapter/xds -o ../../bin/sonde-xds ./cmd/sonde-xds
 
+.PHONY: sonde-fleet
+sonde-fleet: $(STARLARK) ## build bin/sonde-fleet, whose engines share targets over etcd
+	$(GO) build -C cmd/engine/fleet -o ../../../bin/sonde-fleet .
+
 .PHONY: caddy-build
 caddy-build: ## build bin/caddy: Caddy with the module for Sonde
 	$(GO) build -C adapter/caddy -o ../../bin/caddy ./cmd/caddy
@@ -119,6 +123,10 @@ caddy: ## test the module for Caddy, and build Caddy for that
 .PHONY: etcd
 etcd: ## test what fleets keep in etcd, with three nodes, a minute
 	cd adapter/etcd && $(GO) vet ./... && $(GO) test -race -count=1 ./...
+
+.PHONY: fleet
+fleet: ## test engines that share targets over a real etcd, a minute
+	cd cmd/engine/fleet && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: gateways
 gateways: ## take backends away behind real gateways, and print how fast each follows, 35 minutes (root)

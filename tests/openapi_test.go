@@ -41,7 +41,7 @@ const (
 )
 
 // bodies are the types of the API's responses and events. Types in them follow.
-var bodies = []any{httpapi.GroupList{}, httpapi.Group{}, httpapi.GatewayList{}, httpapi.MaintenanceList{}, httpapi.NotifierList{}, httpapi.NotifierTest{}, httpapi.Targets{}, httpapi.History{}, httpapi.Reload{}, httpapi.Plan{}, httpapi.Operated{}, httpapi.Paused{}, httpapi.BeatTaken{}, httpapi.Probe{}, httpapi.Stats{}, httpapi.Error{}}
+var bodies = []any{httpapi.GroupList{}, httpapi.Group{}, httpapi.GatewayList{}, httpapi.MaintenanceList{}, httpapi.Cluster{}, httpapi.NotifierList{}, httpapi.NotifierTest{}, httpapi.Targets{}, httpapi.History{}, httpapi.Reload{}, httpapi.Plan{}, httpapi.Operated{}, httpapi.Paused{}, httpapi.BeatTaken{}, httpapi.Probe{}, httpapi.Stats{}, httpapi.Error{}}
 
 func TestTheSchemasOfTheAPIAreThoseOfItsTypes(t *testing.T) {
 	written := readText(t, openapi)

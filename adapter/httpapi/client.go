@@ -136,6 +136,12 @@ func (c *Client) Maintenances(ctx context.Context) (MaintenanceList, error) {
 	return get[MaintenanceList](ctx, c, "/v1/maintenance", nil)
 }
 
+// Cluster returns what the engine knows of its cluster. The error is an *Error with status 404 if it is in
+// none.
+func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
+	return get[Cluster](ctx, c, "/v1/cluster", nil)
+}
+
 // Group returns a group with its members that come after a name; up to MaxListed.
 func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
 	query := url.Values{}

@@ -11,6 +11,7 @@
 //	GET /v1/groups/{name}    a Group with its members; ?after= ?version= ?wait=
 //	GET /v1/gateways         a GatewayList
 //	GET /v1/maintenance      a MaintenanceList
+//	GET /v1/cluster          a Cluster; 404 without one
 //	GET /v1/notifiers        a NotifierList
 //	POST /v1/notifiers/{name}/test  sends a test notice to the receivers of a notifier: a NotifierTest
 //	GET /v1/reload           a Reload: how the last reload of the configuration has ended

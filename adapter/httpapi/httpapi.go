@@ -111,6 +111,10 @@ type Config struct {
 	// for concurrent use by multiple goroutines. Default: there are none.
 	Maintenances func() []Maintenance
 
+	// Cluster returns what is known of the engines that share targets with this one. It must not block, and
+	// must be safe for concurrent use by multiple goroutines. Default: 404.
+	Cluster func() Cluster
+
 	// Beats receives the beats that targets send, and knows the last one of each. Default: none is
 	// accepted.
 	Beats *beatprobe.Registry
@@ -192,6 +196,7 @@ func (s *Server) routes() http.Handler {
 	handle("/v1/groups", s.requests.limit(s.groups))
 	handle("/v1/gateways", s.requests.limit(s.gateways))
 	handle("/v1/maintenance", s.requests.limit(s.maintenance))
+	handle("/v1/cluster", s.requests.limit(s.cluster))
 	handle("POST /v1/beat/{name...}", http.HandlerFunc(s.beat))
 	handle("/v1/notifiers", s.requests.limit(s.notifiers))
 	mux.HandleFunc("POST /v1/notifiers/{name}/test", s.changes.limit(s.testNotifier))

@@ -59,6 +59,9 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 			send(s, maintenanceMetrics, m, m.Name)
 		}
 	}
+	if c.config.Cluster != nil {
+		send(s, clusterMetrics, c.config.Cluster())
+	}
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())
 	}

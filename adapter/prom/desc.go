@@ -1,6 +1,8 @@
 package prom
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -83,6 +85,22 @@ type Maintenance struct {
 var maintenanceMetrics = []metric[Maintenance]{
 	gauge("sonde_maintenance_active", "1 during the maintenance, otherwise 0.", func(m Maintenance) float64 { return number(m.Active) }, "maintenance"),
 	gauge("sonde_maintenance_targets", "Number of targets that are under maintenance by it, and not by another one that ends later.", func(m Maintenance) float64 { return float64(m.Targets) }, "maintenance"),
+}
+
+// Cluster is what metrics show of the engines that share targets.
+type Cluster struct {
+	Members int
+	Shards  int           // that this engine owns
+	Lease   time.Duration // until its lease may have ended
+	Allowed bool
+}
+
+// Metrics of the cluster.
+var clusterMetrics = []metric[Cluster]{
+	gauge("sonde_cluster_members", "Number of engines that share targets with this one, and this one, by what etcd has said last.", func(c Cluster) float64 { return float64(c.Members) }),
+	gauge("sonde_cluster_shards_owned", "Number of shards whose targets this engine probes.", func(c Cluster) float64 { return float64(c.Shards) }),
+	gauge("sonde_cluster_lease_seconds", "Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.", func(c Cluster) float64 { return c.Lease.Seconds() }),
+	gauge("sonde_cluster_allowed", "1 while the lease of this engine lasts, otherwise 0.", func(c Cluster) float64 { return number(c.Allowed) }),
 }
 
 // Metrics of each gateway.

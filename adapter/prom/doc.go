@@ -44,6 +44,8 @@
 //	sonde_gateway_failing, sonde_gateway_failing_sources     gauges, with the same labels
 //	sonde_gateway_last_output_timestamp_seconds              gauge, with the same labels
 //	sonde_maintenance_active{maintenance}, and _targets      gauges
+//	sonde_cluster_members, sonde_cluster_shards_owned        gauges, with a cluster only
+//	sonde_cluster_lease_seconds, sonde_cluster_allowed       gauges, with a cluster only
 //	sonde_target_labels{target,…}                            gauge, always 1, with Config.Labels only
 //
 // The labels of targets are in sonde_target_labels only, and of these only Config.Labels:

@@ -55,6 +55,10 @@ type Config struct {
 	// Maintenances returns which maintenances there are. Each scrape calls it. Default: none.
 	Maintenances func() []Maintenance
 
+	// Cluster returns what is known of the engines that share targets. Each scrape calls it. Default: the
+	// metrics are left out.
+	Cluster func() Cluster
+
 	// Gateways returns how the gateways fare. Each scrape calls it. Default: no gateways.
 	Gateways func() []group.GatewayStatus
 

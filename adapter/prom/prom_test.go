@@ -272,6 +272,27 @@ sonde_maintenance_targets{maintenance="weekly"} 0
 		"sonde_maintenance_active", "sonde_maintenance_targets")
 }
 
+func TestClusterMetrics(t *testing.T) {
+	want := `
+# HELP sonde_cluster_allowed 1 while the lease of this engine lasts, otherwise 0.
+# TYPE sonde_cluster_allowed gauge
+sonde_cluster_allowed 1
+# HELP sonde_cluster_lease_seconds Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.
+# TYPE sonde_cluster_lease_seconds gauge
+sonde_cluster_lease_seconds 4.25
+# HELP sonde_cluster_members Number of engines that share targets with this one, and this one, by what etcd has said last.
+# TYPE sonde_cluster_members gauge
+sonde_cluster_members 3
+# HELP sonde_cluster_shards_owned Number of shards whose targets this engine probes.
+# TYPE sonde_cluster_shards_owned gauge
+sonde_cluster_shards_owned 1362
+`
+	names := []string{"sonde_cluster_allowed", "sonde_cluster_lease_seconds", "sonde_cluster_members", "sonde_cluster_shards_owned"}
+	known := prom.Cluster{Members: 3, Shards: 1362, Lease: 4250 * time.Millisecond, Allowed: true}
+	compare(t, prom.Config{Engine: &fake{}, Cluster: func() prom.Cluster { return known }}, want, names...)
+	compare(t, prom.Config{Engine: &fake{}}, "", names...)
+}
+
 func TestGatewayMetrics(t *testing.T) {
 	gateways := []group.GatewayStatus{
 		{Gateway: "edge", Output: "agent", Outputs: 5, Last: time.UnixMilli(1_790_000_000_250), Refused: 7},

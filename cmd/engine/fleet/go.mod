@@ -3,6 +3,7 @@ module github.com/sonde-probe/sonde/cmd/engine/fleet
 go 1.26.0
 
 require (
+	github.com/rogpeppe/go-internal v1.16.0
 	github.com/sonde-probe/sonde v0.0.0
 	github.com/sonde-probe/sonde/adapter/etcd v0.0.0
 )

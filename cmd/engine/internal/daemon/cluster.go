@@ -13,9 +13,12 @@ import (
 	"sync/atomic"
 
 	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -250,4 +253,30 @@ func (c *cluster) addPreview(to *engine.Preview, n *desired) error {
 	to.Changes.Removed += shared.Changes.Removed
 	to.Changes.Kept += shared.Changes.Kept
 	return nil
+}
+
+// status returns what is known of the cluster, for the API.
+func (c *cluster) status() httpapi.Cluster {
+	st := c.coordinator.Status()
+	shared := c.shared.Load().Units
+	known := httpapi.Cluster{
+		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(),
+		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]httpapi.ClusterMember, 0, len(st.Members)),
+	}
+	owned, _ := c.coordinator.Owned()
+	for target := range shared {
+		if _, ok := owned[shard.Of(target)]; ok {
+			known.Owned++
+		}
+	}
+	for _, m := range st.Members {
+		known.Members = append(known.Members, httpapi.ClusterMember(m))
+	}
+	return known
+}
+
+// stats returns what metrics show of it.
+func (c *cluster) stats() prom.Cluster {
+	st := c.coordinator.Status()
+	return prom.Cluster{Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Allowed}
 }

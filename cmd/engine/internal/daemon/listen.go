@@ -55,15 +55,15 @@ func (d *daemon) listen() (err error) {
 
 // apiConfig returns what the API shows and does, without how it is reached.
 func (d *daemon) apiConfig() httpapi.Config {
-	return httpapi.Config{
-		Engine: d.engine,
-		Metrics: prom.New(prom.Config{
-			Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
-			Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
-			LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
-			Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
-			DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats, Beats: d.beats,
-		}).Handler(),
+	metrics := prom.Config{
+		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
+		Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
+		LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
+		Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
+		DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats, Beats: d.beats,
+	}
+	c := httpapi.Config{
+		Engine:       d.engine,
 		Probe:        d.probes,
 		Groups:       d.groups,
 		Gateways:     d.gateways.Statuses,
@@ -82,6 +82,11 @@ func (d *daemon) apiConfig() httpapi.Config {
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
 	}
+	if d.cluster != nil {
+		metrics.Cluster, c.Cluster = d.cluster.stats, d.cluster.status
+	}
+	c.Metrics = prom.New(metrics).Handler()
+	return c
 }
 
 // openControl opens the control socket of the engine. An engine runs without one, too.

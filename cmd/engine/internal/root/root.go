@@ -103,6 +103,6 @@ func New(o Options) *cobra.Command {
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
 	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulateCommand(), tuneCommand(),
-		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), status.Cluster(), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	return root
 }

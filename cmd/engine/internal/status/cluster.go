@@ -1,0 +1,127 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Cluster returns sonde cluster.
+func Cluster() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "cluster",
+		Short: "Show the engines that share targets over etcd",
+		Long: "Engines with the same cluster block share the targets of their configuration. Each of these commands asks one\n" +
+			"engine what it knows of all.",
+	}
+	cli.MakeGroup(c)
+	c.AddCommand(
+		clusterCommand(&cobra.Command{
+			Use:     "status",
+			Short:   "Show what an engine owns, and whether its lease lasts",
+			Example: "  sonde-fleet cluster status --address 10.0.0.7:9650",
+		}, writeClusterStatus),
+		clusterCommand(&cobra.Command{
+			Use:     "members",
+			Short:   "Show the engines of a cluster, and how many shards each owns",
+			Example: "  sonde-fleet cluster members",
+		}, writeMembers),
+	)
+	return c
+}
+
+// clusterCommand completes a command that asks an engine for its cluster.
+func clusterCommand(c *cobra.Command, show func(io.Writer, httpapi.Cluster) error) *cobra.Command {
+	var f flags
+	asJSON := false
+	c.Args = cli.Args(0, 0, "no arguments are allowed")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		client, err := f.client()
+		if err != nil {
+			return err
+		}
+		known, err := client.Cluster(c.Context())
+		switch {
+		case err != nil:
+			return viewer{client: client}.advise(err)
+		case asJSON:
+			return cli.WriteJSON(c.OutOrStdout(), known)
+		}
+		return show(c.OutOrStdout(), known)
+	}
+	f.connection(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "write JSON, as the API does")
+	return c
+}
+
+func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
+	lease := "ended: it restarts none of its targets, and tells nothing about them"
+	if c.Allowed {
+		lease = fmt.Sprintf("lasts at least %v more", leaseLeft(c))
+	}
+	member := "yes"
+	if !c.Member {
+		member = "no"
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "engine:\t%s\n", probe.OneLine(c.Name, probe.MaxGroupName))
+	fmt.Fprintf(table, "member:\t%s, of %s\n", member, cli.Plural(len(c.Members), "engine"))
+	fmt.Fprintf(table, "lease:\t%s\n", lease)
+	fmt.Fprintf(table, "shards:\t%d of %d\n", c.Shards, c.ShardCount)
+	fmt.Fprintf(table, "targets:\t%d of %d that are shared\n", c.Owned, c.Targets)
+	return table.Flush()
+}
+
+func leaseLeft(c httpapi.Cluster) time.Duration {
+	return time.Duration(c.LeaseSeconds * float64(time.Second)).Round(100 * time.Millisecond)
+}
+
+func writeMembers(w io.Writer, c httpapi.Cluster) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ENGINE\tSHARDS\t")
+	for _, m := range c.Members {
+		this := ""
+		if m.Name == c.Name {
+			this = "this engine"
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\n", probe.OneLine(m.Name, probe.MaxGroupName), m.Shards, this)
+	}
+	return table.Flush()
+}
+
+// clusterLine returns a line about the cluster of the engine; "" for none, or if only one target or group is
+// shown.
+func (s viewer) clusterLine(ctx context.Context) string {
+	if s.target != "" || s.group != "" {
+		return ""
+	}
+	c, err := s.client.Cluster(ctx)
+	if refused, ok := errors.AsType[*httpapi.Error](err); err != nil || ok && refused.Status == http.StatusNotFound {
+		return ""
+	}
+	return clusterLine(c)
+}
+
+// clusterLine returns a line such as
+//
+//	cluster: engine-1 of 3 engines has 10 of 30 shared targets
+func clusterLine(c httpapi.Cluster) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "cluster: %s of %s has %d of %s", probe.OneLine(c.Name, probe.MaxGroupName), cli.Plural(len(c.Members), "engine"), c.Owned, cli.Plural(c.Targets, "shared target"))
+	if !c.Allowed {
+		s.WriteString(", and restarts none of them, since its lease has ended: etcd cannot be reached, or the engine was suspended")
+	}
+	s.WriteString("\n")
+	return s.String()
+}

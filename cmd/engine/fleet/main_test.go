@@ -27,8 +27,8 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"sonde": main,
-		"plain": func() { root.Main(root.Options{Program: "sonde"}) },
+		"sonde-fleet": main,
+		"plain":       func() { root.Main(root.Options{Program: "sonde"}) },
 	})
 }
 
@@ -153,7 +153,7 @@ func startEngine(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "engine NAME")
 	name, f := args[0], fleetOf(ts)
 	ts.Check(os.RemoveAll(ts.MkAbs(name + ".address")))
-	f.engines[name] = start(ts, name, "sonde", "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name+".address", "--log-format", "text")
+	f.engines[name] = start(ts, name, "sonde-fleet", "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name+".address", "--log-format", "text")
 	wait(ts, name+" to listen", func() bool {
 		b, err := os.ReadFile(ts.MkAbs(name + ".address"))
 		ts.Setenv(variable(name), strings.TrimSpace(string(b)))

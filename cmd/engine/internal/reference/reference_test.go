@@ -344,7 +344,7 @@ func TestNamesAreFound(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"htpp": `did you mean "http"?`, "listn": `did you mean "listen"?`, "http.pth": `did you mean "http.path"?`,
-		"tls": "in several blocks: write engine.tls, alertmanager.tls, webhook.tls, http.tls, tcp.tls", "zzzzzzzzzz": "sonde docs lists the blocks",
+		"tls": "in several blocks: write engine.tls, cluster.tls, alertmanager.tls, webhook.tls, http.tls, tcp.tls", "zzzzzzzzzz": "sonde docs lists the blocks",
 	} {
 		if _, err := find(pages(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", name, err)

@@ -2,10 +2,8 @@ package status
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -107,7 +105,7 @@ func (s viewer) clusterLine(ctx context.Context) string {
 		return ""
 	}
 	c, err := s.client.Cluster(ctx)
-	if refused, ok := errors.AsType[*httpapi.Error](err); err != nil || ok && refused.Status == http.StatusNotFound {
+	if err != nil || c.Name == "" { // it is in none
 		return ""
 	}
 	return clusterLine(c)

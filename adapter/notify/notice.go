@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 
@@ -58,6 +59,35 @@ func (n *Notice) Summary() string {
 		text += ": " + string(n.Reason)
 	}
 	return text
+}
+
+// Texts returns what the notice says, without labels, by the names that bodies and variables have. What is
+// not known is empty.
+func (n *Notice) Texts() map[string]string {
+	status, test, endsAt := "firing", "", ""
+	if !n.Firing {
+		status, endsAt = "resolved", n.EndsAt.UTC().Format(time.RFC3339Nano)
+	}
+	if n.Test {
+		test = "true"
+	}
+	return map[string]string{
+		"summary": n.Summary(), "kind": string(n.Kind), "name": n.Name, "status": status, "state": n.State, "severity": n.Severity.String(),
+		"reason": string(n.Reason), "detail": n.Detail, "probe": n.Probe, "startsAt": n.StartsAt.UTC().Format(time.RFC3339Nano), "endsAt": endsAt,
+		"link": n.Link, "test": test,
+	}
+}
+
+// Body returns the notice as a JSON object of those Texts that are not empty, and labels.
+func (n *Notice) Body() []byte {
+	all := map[string]any{"labels": n.Labels}
+	for name, text := range n.Texts() {
+		if text != "" {
+			all[name] = text
+		}
+	}
+	body, _ := json.Marshal(all) // has no error
+	return body
 }
 
 // Identity is what receivers may know a trouble by, beside its Subject.

@@ -81,6 +81,10 @@ type Plan struct {
 	// process group (setsid), too. It has an effect on Linux only, and finds none whose parent has
 	// exited.
 	WholeTree bool
+
+	// Stdin is what the command can read from its standard input, which ends after it. It is no failure
+	// if the command does not. Default: nothing.
+	Stdin []byte
 }
 
 // Plan expands the words, builds the environment, and looks up the program, the

@@ -10,24 +10,24 @@ import (
 // not registered with Go's poller, which would cost more than the pipes themselves. A
 // descriptor that is not open is -1.
 type pipes struct {
-	command [3]int // /dev/null and the write ends; the last two may be equal
+	command [3]int // the input and the write ends; the last two may be equal
 	engine  [2]int // the read ends; the second is -1 when one pipe serves both outputs
 }
 
 // openPipes opens one pipe for both outputs if they are joined, which keeps their order,
-// else two.
-func openPipes(joined bool) (pipes, error) {
+// else two, and a file with the input.
+func openPipes(input []byte, joined bool) (pipes, error) {
 	p := pipes{command: [3]int{-1, -1, -1}, engine: [2]int{-1, -1}}
-	err := p.open(joined)
+	err := p.open(input, joined)
 	if err != nil {
 		p.close()
 	}
 	return p, err
 }
 
-func (p *pipes) open(joined bool) (err error) {
-	if p.command[0], err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+func (p *pipes) open(input []byte, joined bool) (err error) {
+	if p.command[0], err = openInput(input); err != nil {
+		return err
 	}
 	if p.engine[0], p.command[1], err = pipe(); err != nil {
 		return err
@@ -38,6 +38,32 @@ func (p *pipes) open(joined bool) (err error) {
 	}
 	p.engine[1], p.command[2], err = pipe()
 	return err
+}
+
+// openInput opens a file with the input of a command: one in memory, or /dev/null. A command that does not read
+// a file, or reads it slowly, keeps nobody waiting, as it would at the other end of a pipe.
+func openInput(input []byte) (fd int, err error) {
+	if len(input) == 0 {
+		if fd, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return -1, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+		}
+		return fd, nil
+	}
+	if fd, err = unix.MemfdCreate("stdin", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL); err == unix.EINVAL { // before Linux 6.3
+		fd, err = unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return -1, os.NewSyscallError("memfd_create", err)
+	}
+	for at := 0; at < len(input); {
+		n, err := unix.Pwrite(fd, input[at:], int64(at)) // and the offset stays at the beginning
+		if err != nil && err != unix.EINTR {
+			closeFD(fd)
+			return -1, os.NewSyscallError("pwrite", err)
+		}
+		at += max(n, 0)
+	}
+	return fd, nil
 }
 
 // pipe opens a pipe with a read end that never blocks, not even when the command opens

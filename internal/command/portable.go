@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os/exec"
@@ -39,11 +40,16 @@ func (p Plan) RunPortably(ctx context.Context, stdout, stderr io.Writer) (End, e
 }
 
 func (p Plan) cmd(stdout, stderr io.Writer) *exec.Cmd {
+	var stdin io.Reader // nil is /dev/null
+	if len(p.Stdin) > 0 {
+		stdin = bytes.NewReader(p.Stdin)
+	}
 	return &exec.Cmd{
 		Path:        p.Path,
 		Args:        p.Words,
 		Env:         p.Env,
 		Dir:         p.Dir,
+		Stdin:       stdin,
 		Stdout:      stdout,
 		Stderr:      stderr,
 		SysProcAttr: Attr(p.Credential),

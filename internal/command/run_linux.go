@@ -67,7 +67,7 @@ func pidfdsWork() (bool, error) {
 // disk that hangs blocks start beyond any deadline, and other goroutines too:
 // syscall.StartProcess keeps its P until the new program runs.
 func (p Plan) start(stdout, stderr io.Writer) (*waiter, error) {
-	pipes, err := openPipes(stdout == stderr)
+	pipes, err := openPipes(p.Stdin, stdout == stderr)
 	if err != nil {
 		return nil, err
 	}

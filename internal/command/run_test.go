@@ -44,6 +44,24 @@ func TestOutputsOfOneWriterKeepTheirOrder(t *testing.T) {
 	})
 }
 
+// A command reads all of its input, and then its end; one that reads none of it is well.
+func TestTheInputIsThere(t *testing.T) {
+	runBoth(t, func(t *testing.T, run runFunc) {
+		for text, want := range map[string]string{`wc -c`: "300000\n", `head -c 2; exit 0`: "xx", `true`: "", `exec <&-`: ""} {
+			p := script(t, text)
+			p.Stdin = []byte(strings.Repeat("x", 300_000)) // more than a pipe takes
+			stdout := &Head{Max: 100}
+			if end, err := run(p, t.Context(), stdout, new(Head)); err != nil || end.Status != 0 || end.Killed || strings.TrimLeft(stdout.String(), " ") != want {
+				t.Errorf("%s: got %q, %+v, %v", text, stdout.String(), end, err)
+			}
+		}
+		stdout := &Head{Max: 100}
+		if _, err := run(script(t, `wc -c`), t.Context(), stdout, new(Head)); err != nil || strings.TrimSpace(stdout.String()) != "0" {
+			t.Errorf("without an input: %q, %v", stdout.String(), err)
+		}
+	})
+}
+
 func TestCommandThatClosesItsOutputsIsWaitedFor(t *testing.T) {
 	runBoth(t, func(t *testing.T, run runFunc) {
 		end, err := run(script(t, `exec >&- 2>&-; sleep 0.1; exit 7`), t.Context(), new(Head), new(Head))

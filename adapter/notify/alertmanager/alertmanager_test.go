@@ -15,22 +15,8 @@ import (
 	"github.com/sonde-probe/sonde/adapter/notify/alertmanager"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/notifytest"
 )
-
-// senderTo returns the sender for the first URL of a configuration.
-func senderTo(t *testing.T, c alertmanager.Config) notify.Sender {
-	t.Helper()
-	if err := c.Check(); err != nil {
-		t.Fatal(err)
-	}
-	var spec notify.Spec
-	c.Fill(&spec)
-	s, err := spec.Receivers[0].New(func(text string) string { return strings.ReplaceAll(text, "hunter22hunter22", "(sensitive)") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 func notice(name string) notify.Notice {
 	began := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
@@ -50,7 +36,7 @@ func send(t *testing.T, s notify.Sender, notices ...notify.Notice) {
 
 func TestAlertmanagerHasTheAlertsThatLast(t *testing.T) {
 	am := gatewaytest.StartAlertmanager(t, "")
-	s := senderTo(t, alertmanager.Config{URLs: []string{am.URL + "/"}})
+	s, _ := notifytest.SenderOf(t, alertmanager.Config{URLs: []string{am.URL + "/"}})
 	web, group := notice("web"), notice("shop")
 	group.Kind, group.Reason, group.Labels = notify.KindGroup, "", nil
 	send(t, s, web, group)
@@ -96,7 +82,7 @@ func TestAlertmanagerHasTheAlertsThatLast(t *testing.T) {
 // A clock that was set back leaves times that are still to come.
 func TestAnAlertEndsAtOnceAlthoughTheClockWasSetBack(t *testing.T) {
 	am := gatewaytest.StartAlertmanager(t, "")
-	s := senderTo(t, alertmanager.Config{URLs: []string{am.URL}})
+	s, _ := notifytest.SenderOf(t, alertmanager.Config{URLs: []string{am.URL}})
 	web := notice("web")
 	web.StartsAt, web.At = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 	send(t, s, web)
@@ -146,7 +132,7 @@ func TestAnswersThatAreNoSuccess(t *testing.T) {
 				_, _ = io.WriteString(w, "it is broken\n"+strings.Repeat("x", 1<<20))
 			}))
 			defer server.Close()
-			s := senderTo(t, alertmanager.Config{URLs: []string{server.URL + "/am"}, Token: "s3cret", Headers: map[string][]string{"X-Scope-OrgID": {"shop"}}})
+			s, _ := notifytest.SenderOf(t, alertmanager.Config{URLs: []string{server.URL + "/am"}, Token: "s3cret", Headers: map[string][]string{"X-Scope-OrgID": {"shop"}}})
 			err := s.Send(t.Context(), []notify.Notice{notice("web")})
 			var retry *notify.RetryError
 			switch {
@@ -164,7 +150,7 @@ func TestAnswersThatAreNoSuccess(t *testing.T) {
 func TestAServerThatDoesNotAnswerIsGivenUp(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer server.Close()
-	s := senderTo(t, alertmanager.Config{URLs: []string{server.URL}})
+	s, _ := notifytest.SenderOf(t, alertmanager.Config{URLs: []string{server.URL}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Send(ctx, []notify.Notice{notice("web")}); !errors.Is(err, context.Canceled) {

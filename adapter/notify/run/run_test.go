@@ -13,22 +13,9 @@ import (
 	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/notify/run"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/notifytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
-
-func senderOf(t *testing.T, c run.Config) notify.Sender {
-	t.Helper()
-	if err := c.Check(); err != nil {
-		t.Fatal(err)
-	}
-	var spec notify.Spec
-	c.Fill(&spec)
-	s, err := spec.Receivers[0].New(func(text string) string { return strings.ReplaceAll(text, "hunter22hunter22", "(sensitive)") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 func notice() notify.Notice {
 	return notify.Notice{
@@ -37,12 +24,27 @@ func notice() notify.Notice {
 	}
 }
 
+// The command reads what a webhook would get. One that reads nothing, or a part, is well.
+func TestTheCommandReadsTheNotice(t *testing.T) {
+	dir, n := t.TempDir(), notice()
+	n.Labels["long"] = strings.Repeat("x", 100<<10) // more than a pipe takes
+	for _, script := range []string{`cat > "$0/in"`, `true`, `exec <&-`, `head -c 1`} {
+		s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", script, dir}})
+		if err := s.Send(t.Context(), []notify.Notice{n}); err != nil {
+			t.Errorf("%s: %v", script, err)
+		}
+		if text, err := os.ReadFile(filepath.Join(dir, "in")); err != nil || string(text) != string(n.Body()) {
+			t.Errorf("%s: the command has read %d bytes, want %d: %v", script, len(text), len(n.Body()), err)
+		}
+	}
+}
+
 // The command learns what is told by its environment. Nothing that a target has answered becomes an
 // argument.
 func TestTheCommandHasTheNoticeInItsEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	script := `printf '%s\n' "$SONDE_NAME $SONDE_STATUS $SONDE_STATE $SONDE_DETAIL" "$1" > "$0/out"; printf %s "$SONDE_NOTICE" > "$0/notice"`
-	s := senderOf(t, run.Config{Command: []string{"sh", "-c", script, dir, "$(SONDE_DETAIL)"}})
+	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", script, dir, "$(SONDE_DETAIL)"}})
 	if err := s.Send(t.Context(), []notify.Notice{notice()}); err != nil {
 		t.Fatal(err)
 	}
@@ -65,20 +67,23 @@ func TestTheExitStatusDecides(t *testing.T) {
 		"kill -9 $$":                   "killed by signal",
 		"exec this-program-is-missing": "exit status 127",
 	} {
-		err := senderOf(t, run.Config{Command: []string{"sh", "-c", script}}).Send(t.Context(), []notify.Notice{notice()})
+		s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", script}})
+		err := s.Send(t.Context(), []notify.Notice{notice()})
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) || errors.Is(err, notify.ErrRejected) != strings.Contains(script, "65") {
 			t.Errorf("%s: got %v, want %s", script, err, want)
 		}
 	}
-	if err := senderOf(t, run.Config{Command: []string{"/none/at/all"}}).Send(t.Context(), []notify.Notice{notice()}); err == nil || errors.Is(err, notify.ErrRejected) {
+	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"/none/at/all"}})
+	if err := s.Send(t.Context(), []notify.Notice{notice()}); err == nil || errors.Is(err, notify.ErrRejected) {
 		t.Errorf("without a program: %v", err)
 	}
 }
 
 // What must not be shown is replaced before the text is cut, whose end is kept.
 func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
-	script := `printf 'first\nhunter22hunter22'; printf 'x%.0s' $(seq 192); exit 1`
-	err := senderOf(t, run.Config{Command: []string{"sh", "-c", script}}).Send(t.Context(), []notify.Notice{notice()})
+	script := `printf 'first\n` + notifytest.Sensitive + `'; printf 'x%.0s' $(seq 192); exit 1`
+	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", script}})
+	err := s.Send(t.Context(), []notify.Notice{notice()})
 	if err == nil || !strings.HasPrefix(err.Error(), "exit status 1: … nsitive)xxx") || !strings.HasSuffix(err.Error(), "xxx") {
 		t.Errorf("got %v", err)
 	}
@@ -88,7 +93,7 @@ func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
 func TestTheProcessGroupIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "alive")
-	s := senderOf(t, run.Config{Command: []string{"sh", "-c", `mkfifo "$0"; sleep 1000 > "$0" & exec sleep 1000 > "$0"`, fifo}})
+	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", `mkfifo "$0"; sleep 1000 > "$0" & exec sleep 1000 > "$0"`, fifo}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Send(ctx, []notify.Notice{notice()}) }()
@@ -110,7 +115,7 @@ func TestTheProcessGroupIsKilled(t *testing.T) {
 // One that is not needed any more does not wait for a command that runs for another notice.
 func TestANoticeThatIsNotNeededDoesNotWaitForAnother(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "alive")
-	s := senderOf(t, run.Config{Command: []string{"sh", "-c", `mkfifo "$0"; exec sleep 1000`, fifo}})
+	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", `mkfifo "$0"; exec sleep 1000`, fifo}})
 	ctx, cancel := context.WithCancel(t.Context())
 	first, second := make(chan error, 1), make(chan error, 1)
 	go func() { first <- s.Send(ctx, []notify.Notice{notice()}) }()

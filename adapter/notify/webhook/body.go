@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/internal/command"
@@ -75,34 +74,12 @@ func walk(v any, of func(string) string) any {
 // names are the variables of a body.
 var names = []string{"summary", "kind", "name", "status", "state", "severity", "reason", "detail", "probe", "startsAt", "endsAt", "link", "test"}
 
-// variables returns the values of the variables, without labels.
-func variables(n *notify.Notice) map[string]string {
-	status, test, endsAt := "firing", "", ""
-	if !n.Firing {
-		status, endsAt = "resolved", n.EndsAt.UTC().Format(time.RFC3339Nano)
-	}
-	if n.Test {
-		test = "true"
-	}
-	return map[string]string{
-		"summary": n.Summary(), "kind": string(n.Kind), "name": n.Name, "status": status, "state": n.State, "severity": n.Severity.String(),
-		"reason": string(n.Reason), "detail": n.Detail, "probe": n.Probe, "startsAt": n.StartsAt.UTC().Format(time.RFC3339Nano), "endsAt": endsAt,
-		"link": n.Link, "test": test,
-	}
-}
-
 // render returns the body of a request.
 func render(body any, n *notify.Notice) ([]byte, error) {
-	values := variables(n)
 	if body == nil {
-		all := map[string]any{"labels": n.Labels}
-		for name, value := range values {
-			if value != "" {
-				all[name] = value
-			}
-		}
-		return json.Marshal(all)
+		return n.Body(), nil
 	}
+	values := n.Texts()
 	for name, value := range n.Labels {
 		values["labels."+name] = value
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/notify/webhook"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/notifytest"
 )
 
 // request is what a receiver has got.
@@ -41,24 +42,11 @@ func receiver(t testing.TB, status int, c webhook.Config) (notify.Sender, *[]req
 	}))
 	t.Cleanup(server.Close)
 	c.URL = server.URL + "/hook?key=s3cret"
-	return senderOf(t, c), &got
-}
-
-func senderOf(t testing.TB, c webhook.Config) notify.Sender {
-	t.Helper()
-	if err := c.Check(); err != nil {
-		t.Fatal(err)
-	}
-	var spec notify.Spec
-	c.Fill(&spec)
-	if name := spec.Receivers[0].Name; strings.Contains(name, "s3cret") || strings.HasSuffix(name, "hook") {
+	s, name := notifytest.SenderOf(t, c)
+	if strings.Contains(name, "s3cret") || strings.HasSuffix(name, "hook") {
 		t.Errorf("the receiver's name is %s", name)
 	}
-	s, err := spec.Receivers[0].New(func(text string) string { return strings.ReplaceAll(text, "hunter22hunter22", "(sensitive)") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return s, &got
 }
 
 func notice() notify.Notice {
@@ -132,7 +120,7 @@ func TestWhichAnswersAreFinal(t *testing.T) {
 			t.Errorf("status %d: rejected should be %v: %v, after %d requests", status, rejected, err, len(*got))
 		}
 	}
-	s := senderOf(t, webhook.Config{URL: "http://127.0.0.1:1/?key=s3cret"})
+	s, _ := notifytest.SenderOf(t, webhook.Config{URL: "http://127.0.0.1:1/?key=s3cret"})
 	if err := s.Send(t.Context(), []notify.Notice{notice()}); err == nil || errors.Is(err, notify.ErrRejected) || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("without a server the error is %v", err)
 	}
@@ -141,10 +129,11 @@ func TestWhichAnswersAreFinal(t *testing.T) {
 func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(w, strings.Repeat("x", 192)+"hunter22hunter22")
+		_, _ = io.WriteString(w, strings.Repeat("x", 192)+notifytest.Sensitive)
 	}))
 	defer server.Close()
-	err := senderOf(t, webhook.Config{URL: server.URL}).Send(t.Context(), []notify.Notice{notice()})
+	s, _ := notifytest.SenderOf(t, webhook.Config{URL: server.URL})
+	err := s.Send(t.Context(), []notify.Notice{notice()})
 	if err == nil || !strings.HasSuffix(err.Error(), "xxx(sensiti") {
 		t.Errorf("got %v", err)
 	}
@@ -173,7 +162,7 @@ func TestTheConnectionIsClosedWithTheSender(t *testing.T) {
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) { states <- state }
 	server.Start()
 	defer server.Close()
-	s := senderOf(t, webhook.Config{URL: server.URL})
+	s, _ := notifytest.SenderOf(t, webhook.Config{URL: server.URL})
 	if err := s.Send(t.Context(), []notify.Notice{notice()}); err != nil {
 		t.Fatal(err)
 	}

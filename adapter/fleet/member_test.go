@@ -117,7 +117,8 @@ type member struct {
 	co       *coord.Coordinator
 	fleet    *fleet.Fleet
 	backend  *cutOff
-	stop     func() // leaves the fleet, and waits for that
+	faults   *faulty // of a run with random faults
+	stop     func()  // leaves the fleet, and waits for that
 	failures atomic.Pointer[[]string]
 }
 

@@ -1,0 +1,303 @@
+package fleet_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+var runs = flag.Int("runs", 10, "runs of random faults; 200 take minutes")
+
+// safeguards says which of the safeguards against stale acts are in force.
+type safeguards struct {
+	deadline bool // engines stop to act by their own clock before their leases can have ended
+	guard    bool // what an owner writes requires that it still is the owner
+}
+
+// faulty is a coord.Backend with latency, as one engine has it, which can be cut off or paused with that engine.
+type faulty struct {
+	cutOff
+	with     safeguards
+	random   *dice
+	clock    bool          // it goes on while the engine is paused; otherwise the machine is suspended
+	lease    atomic.Int64  // of an engine without a clock
+	pausesMu sync.Mutex    // guards the fields below
+	paused   chan struct{} // closed when the pause is over; nil without one
+}
+
+// dice is a source of random numbers for several goroutines.
+type dice struct {
+	isCalm atomic.Bool // no engine is paused any more
+
+	diceMu sync.Mutex // guards all below
+	r      *rand.Rand
+}
+
+func (d *dice) upTo(limit time.Duration) time.Duration {
+	d.diceMu.Lock()
+	defer d.diceMu.Unlock()
+	return time.Duration(d.r.Int64N(int64(limit)))
+}
+
+// in reports true once in so many times.
+func (d *dice) in(n int64) bool { return d.upTo(time.Duration(n)) == 0 }
+
+// pause pauses the engine for a time, unless it is paused.
+func (f *faulty) pause(d time.Duration) {
+	f.pausesMu.Lock()
+	defer f.pausesMu.Unlock()
+	if f.paused != nil || f.random.isCalm.Load() {
+		return
+	}
+	over := make(chan struct{})
+	f.paused = over
+	time.AfterFunc(d, func() {
+		f.pausesMu.Lock()
+		defer f.pausesMu.Unlock()
+		f.paused = nil
+		close(over)
+	})
+}
+
+// wait returns after some latency, and not while the engine is paused. It ignores that the caller's time is over,
+// as a process does that was stopped.
+func (f *faulty) wait() {
+	time.Sleep(f.random.upTo(30 * time.Millisecond))
+	for {
+		f.pausesMu.Lock()
+		paused := f.paused
+		f.pausesMu.Unlock()
+		if paused == nil {
+			return
+		}
+		<-paused
+		time.Sleep(f.random.upTo(30 * time.Millisecond)) // what goes on first is up to chance
+	}
+}
+
+// waitAfter is wait after the store has done something. A suspended machine is taken to be suspended before that: a
+// driver that begins within the same moment cannot be stopped by any engine.
+func (f *faulty) waitAfter() {
+	if f.clock || !f.with.deadline {
+		f.wait()
+	}
+}
+
+func (f *faulty) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	f.wait()
+	defer f.waitAfter()
+	l, err := f.cutOff.Grant(ctx, min(ttl, coord.DefaultTTL))
+	f.lease.Store(int64(l))
+	return l, err
+}
+
+// keepAlive keeps the lease of an engine without a clock alive, which believes that it lasts for an hour.
+func (f *faulty) keepAlive(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.wait()
+		_ = f.cutOff.KeepAlive(ctx, coord.Lease(f.lease.Load()))
+		select {
+		case <-time.After(coord.DefaultTTL / 4):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (f *faulty) KeepAlive(ctx context.Context, l coord.Lease) error {
+	f.wait()
+	defer f.waitAfter()
+	return f.cutOff.KeepAlive(ctx, l)
+}
+
+func (f *faulty) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	isAct := strings.HasPrefix(all[0].Then[0].Key, "act/")
+	if isAct && f.random.in(12) {
+		f.pause(f.random.upTo(20 * time.Second))
+	}
+	f.wait()
+	if !f.with.guard && !strings.HasPrefix(all[0].Then[0].Key, "fleet/") {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i].If = nil
+		}
+	}
+	made, err := f.cutOff.Commit(ctx, all...)
+	if isAct && (f.clock || !f.with.deadline) && f.random.in(12) {
+		f.pause(f.random.upTo(20 * time.Second))
+	}
+	f.waitAfter()
+	return made, err
+}
+
+func (f *faulty) Get(ctx context.Context, key string) (coord.Entry, error) {
+	f.wait()
+	defer f.waitAfter()
+	return f.cutOff.Get(ctx, key)
+}
+
+func (f *faulty) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
+	f.wait()
+	defer f.waitAfter()
+	return f.cutOff.GetAll(ctx, keys...)
+}
+
+func (f *faulty) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	f.wait()
+	defer f.waitAfter()
+	return f.cutOff.Range(ctx, prefix)
+}
+
+func (f *faulty) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		for events, err := range f.cutOff.Watch(ctx, prefix, after) {
+			f.wait()
+			if !yield(events, err) {
+				return
+			}
+		}
+	}
+}
+
+// observer notes what engines ask drivers to terminate that they must not.
+type observer struct {
+	*world
+	backend *coord.Local
+	wrongMu sync.Mutex // guards wrong
+	wrong   []string
+}
+
+// observe is called when an engine asks for the end of an instance.
+func (o *observer) observe(engine, target, id string) {
+	e, err := o.backend.Get(context.Background(), "fleet/shard/"+shard.Of(target).String())
+	_, ended := o.counts(id)
+	o.wrongMu.Lock()
+	defer o.wrongMu.Unlock()
+	if owner, _, _ := strings.Cut(string(e.Value), "/"); owner != engine || err != nil {
+		o.wrong = append(o.wrong, fmt.Sprintf("%s asked for the end of %s, whose owner is %q", engine, id, owner))
+	}
+	if ended > 0 {
+		o.wrong = append(o.wrong, fmt.Sprintf("%s asked for the end of %s, which had been restarted", engine, id))
+	}
+}
+
+const sickest = 24 // targets of a run
+
+// runFaults runs three engines with random faults while targets fail, and returns what an observer of the drivers
+// saw that must not be.
+func runFaults(t *testing.T, seed uint64, with safeguards) []string {
+	random := &dice{r: rand.New(rand.NewPCG(seed, 1))}
+	o := &observer{world: newWorld(), backend: coord.NewLocal()}
+	n := 0
+	launch := func() *member {
+		n++
+		return o.start(t, fmt.Sprintf("engine-%d", n), random, with, with.deadline && random.in(2))
+	}
+	engines := []*member{launch(), launch(), launch()}
+	time.Sleep(20 * time.Second)
+	for range 12 {
+		for range 1 + random.upTo(4) {
+			o.infect(fmt.Sprintf("shop/web-%d", 2*random.upTo(sickest/2)), random.upTo(2*time.Second))
+		}
+		time.Sleep(random.upTo(6 * time.Second))
+		at := int(random.upTo(3))
+		switch victim := engines[at]; random.upTo(4) {
+		case 0:
+			victim.faults.pause(random.upTo(20 * time.Second))
+		case 1:
+			if victim.faults.clock {
+				victim.backend.isCut.Store(true)
+				time.AfterFunc(random.upTo(20*time.Second), func() { victim.backend.isCut.Store(false) })
+			}
+		case 2:
+			victim.kill()
+			engines[at] = launch()
+		}
+	}
+	random.isCalm.Store(true)
+	time.Sleep(30 * time.Second)
+	for _, m := range engines {
+		if !m.faults.clock { // it may wait for an hour, as it believes its lease to last
+			m.kill()
+		}
+	}
+	o.start(t, "last", random, with, true)
+	time.Sleep(2 * time.Minute)
+	o.wrongMu.Lock()
+	defer o.wrongMu.Unlock()
+	for i := 0; i < sickest; i += 2 {
+		if in := o.running(fmt.Sprintf("shop/web-%d", i)); o.isSick(fmt.Sprintf("shop/web-%d", i)) {
+			e, _ := o.backend.Get(context.Background(), "fleet/shard/"+shard.Of(fmt.Sprintf("shop/web-%d", i)).String())
+			o.wrong = append(o.wrong, fmt.Sprintf("%s was not restarted by %q", in.id, e.Value))
+		}
+	}
+	return o.wrong
+}
+
+// start starts an engine that has faults.
+func (o *observer) start(t *testing.T, name string, random *dice, with safeguards, clock bool) *member {
+	f := &faulty{with: with, random: random, clock: clock}
+	f.Backend = o.backend
+	c := coord.Config{Name: name, Backend: f}
+	if !f.clock {
+		c.TTL = time.Hour
+	}
+	targets := o.targets(sickest)
+	for target, u := range targets.Units {
+		if d, ok := u.Driver.(driver); ok {
+			u.BackOff = restart.BackOff{Initial: time.Second, Max: 5 * time.Second}
+			d.asks = func(id string) { o.observe(name, target, id) }
+			u.Driver = d
+			targets.Units[target] = u
+		}
+	}
+	m := startWith(t, c, &f.cutOff, targets)
+	m.faults = f
+	if !f.clock {
+		ctx, stop := context.WithCancel(context.Background())
+		var keeping sync.WaitGroup
+		keeping.Go(func() { f.keepAlive(ctx) })
+		end := m.stop
+		m.stop = func() { stop(); keeping.Wait(); end() }
+	}
+	return m
+}
+
+func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
+	for seed := range uint64(*runs) {
+		var wrong []string
+		synctest.Test(t, func(t *testing.T) { wrong = runFaults(t, seed, safeguards{deadline: true, guard: true}) })
+		if len(wrong) > 0 {
+			t.Errorf("seed %d:\n%s", seed, strings.Join(wrong, "\n"))
+		}
+	}
+}
+
+// Without one of the safeguards the same runs must fail.
+func TestRandomFaultsLeadToStaleActsWithoutASafeguard(t *testing.T) {
+	for name, with := range map[string]safeguards{"no deadline": {guard: true}, "no guard": {deadline: true}} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(10 * *runs) {
+				var wrong []string
+				synctest.Test(t, func(t *testing.T) { wrong = runFaults(t, seed, with) })
+				if slices.ContainsFunc(wrong, func(text string) bool { return strings.Contains(text, " asked for the end of ") }) {
+					t.Logf("seed %d: %s", seed, strings.Join(wrong, "\n"))
+					return
+				}
+			}
+			t.Error("no run shows that the safeguard is needed")
+		})
+	}
+}

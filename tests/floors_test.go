@@ -42,7 +42,7 @@ var rules = []rule{
 	{path: "internal/cgroup", floor: 0},
 	{path: "internal/cron", floor: 0},
 	{path: "internal/cycle", floor: 0},
-	{path: "internal/files", floor: 0},
+	{path: "internal/files", floor: 0, group: "private", order: 1},
 	{path: "internal/journal", floor: 0, group: "private", order: 1},
 	{path: "internal/logfile", floor: 0},
 	{path: "internal/private", floor: 0, group: "private"},

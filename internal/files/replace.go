@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/sonde-probe/sonde/internal/private"
 )
 
 // Replace writes a file atomically: readers see the old text or the new one.
-// A symbolic link is kept, and the file that it points to is replaced. Errors
+// A symbolic link is kept, and the file that it points to is replaced: unless users besides this
+// one, root, and this process's groups could have put it there, which is an error. Errors
 // have the name of the file.
 func Replace(name string, text []byte, mode os.FileMode) error {
 	if err := replace(name, text, mode); err != nil {
@@ -19,6 +22,9 @@ func Replace(name string, text []byte, mode os.FileMode) error {
 
 func replace(name string, text []byte, mode os.FileMode) (err error) {
 	if target, linkErr := filepath.EvalSymlinks(name); linkErr == nil {
+		if err := checkLinks(name); err != nil {
+			return err
+		}
 		name = target
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
@@ -35,6 +41,28 @@ func replace(name string, text []byte, mode os.FileMode) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), name)
+}
+
+// maxLinks bounds how many symbolic links are followed, as Linux does.
+const maxLinks = 40
+
+// checkLinks returns an error if another user could have put the symbolic link there that a file is,
+// or one of those that it leads to.
+func checkLinks(name string) error {
+	for range maxLinks {
+		to, err := os.Readlink(name)
+		if err != nil { // no link, or one that has gone meanwhile
+			return nil
+		}
+		if err := private.CheckParent(name); err != nil {
+			return fmt.Errorf("symbolic link %w", err)
+		}
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(name)); err == nil && !filepath.IsAbs(to) {
+			to = filepath.Join(dir, to)
+		}
+		name = to
+	}
+	return fmt.Errorf("%s leads to more than %d symbolic links", name, maxLinks)
 }
 
 // cause returns an error without the name of the temporary file, which is another one each time.

@@ -56,9 +56,9 @@ type Journal struct {
 // identifies what the file contains, and its version. Read has to be called before
 // anything is appended.
 //
-// The directory must not be writable for all users, and the file must not be writable
-// for other users than its owner. A symbolic link stays one: the file that it names is
-// opened.
+// The directory must belong to this user or root, and must not be writable for all users; the file
+// must not be writable for other users than its owner. A symbolic link stays one: the file that it
+// names is opened.
 func Open(name, magic string) (*Journal, error) {
 	if err := private.CheckParent(name); err != nil {
 		return nil, err
@@ -154,9 +154,14 @@ func (j *Journal) isInPlace() (bool, error) {
 	return true, nil
 }
 
-// create writes a file beside the journal's own.
+// create writes a file beside the journal's own. It removes one that was left by a program that was
+// killed, and writes through no symbolic link.
 func (j *Journal) create(frames iter.Seq[[]byte]) (f *os.File, size int64, err error) {
-	f, err = os.OpenFile(j.name+".new", os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	name := j.name + ".new"
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, 0, err
+	}
+	f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -319,6 +319,33 @@ func TestFilesThatOthersCanWriteAreRejected(t *testing.T) {
 	}
 }
 
+// A program that was killed leaves a file beside the journal's own, and so may other users.
+func TestAFileBesideTheJournalIsReplacedAndNeverWrittenTo(t *testing.T) {
+	for kind, leave := range map[string]func(precious, name string) error{
+		"file":          func(_, name string) error { return os.WriteFile(name, []byte("left"), 0o600) },
+		"symbolic link": os.Symlink,
+		"hard link":     os.Link,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			name := path(t)
+			precious := filepath.Join(t.TempDir(), "precious")
+			if err := errors.Join(os.WriteFile(precious, []byte("precious"), 0o600), leave(precious, name+".new")); err != nil {
+				t.Fatal(err)
+			}
+			write(t, name, "one")
+			if b, err := os.ReadFile(precious); err != nil || string(b) != "precious" {
+				t.Errorf("the file of somebody else has %q: %v", b, err)
+			}
+			if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
+				t.Errorf("the journal is %v: %v", info, err)
+			}
+			if _, frames, _ := open(t, name); !slices.Equal(frames, []string{"one"}) {
+				t.Errorf("got %q", frames)
+			}
+		})
+	}
+}
+
 func TestAFileWithTwoNamesIsRejected(t *testing.T) {
 	name := path(t)
 	write(t, name, "one")

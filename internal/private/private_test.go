@@ -36,17 +36,19 @@ func TestOnlyThisUserMayUseWhatIsPrivate(t *testing.T) {
 func TestOtherUsersMayNotReplaceAFile(t *testing.T) {
 	for _, test := range []struct {
 		mode  os.FileMode
+		owner int
 		group int
 		want  string
 	}{
-		{0o755, os.Getegid(), ""},
-		{0o775, os.Getegid(), ""}, // as with umask 002
-		{0o757, os.Getegid(), "is writable for all users"},
-		{0o777 | os.ModeSticky, os.Getegid(), "is writable for all users"},
-		{0o755, otherID, ""},
-		{0o775, otherID, "is writable for group 65534, to which this process does not belong"},
+		{0o755, os.Geteuid(), os.Getegid(), ""},
+		{0o775, os.Geteuid(), os.Getegid(), ""}, // as with umask 002
+		{0o757, os.Geteuid(), os.Getegid(), "is writable for all users"},
+		{0o777 | os.ModeSticky, os.Geteuid(), os.Getegid(), "is writable for all users"},
+		{0o755, os.Geteuid(), otherID, ""},
+		{0o775, os.Geteuid(), otherID, "is writable for group 65534, to which this process does not belong"},
+		{0o755, otherID, os.Getegid(), "belongs to user 65534, who decides what its files are, use another one or: chown"},
 	} {
-		dir := newDir(t, test.mode, os.Geteuid(), test.group)
+		dir := newDir(t, test.mode, test.owner, test.group)
 		wantError(t, CheckParent(filepath.Join(dir, "file")), test.want)
 	}
 }

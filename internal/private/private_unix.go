@@ -36,17 +36,20 @@ func Check(info fs.FileInfo) error {
 	return nil
 }
 
-// CheckParent returns an error if users besides the owner of a file's directory, root, and members
-// of this process's groups could put another file in its place. A user's own group often has write
-// permission (umask in login.defs(5)), and so has the group of a volume (fsGroup in Kubernetes).
+// CheckParent returns an error if users besides this one, root, and members of this process's
+// groups could put another file in a file's place, such as a symbolic link to one that only this
+// user can write to. A user's own group often has write permission (umask in login.defs(5)), and so
+// has the group of a volume (fsGroup in Kubernetes). It does not check the directories above.
 func CheckParent(name string) error {
 	dir := filepath.Dir(name)
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
 	}
-	mode := info.Mode().Perm()
+	mode, owner := info.Mode().Perm(), statOf(info).Uid
 	switch {
+	case owner != 0 && int(owner) != os.Geteuid():
+		return fmt.Errorf("%s: directory %s belongs to user %d, who decides what its files are, use another one or: chown %d %[2]s", name, dir, owner, os.Geteuid())
 	case mode&anybodyWrite != 0:
 		return fmt.Errorf("%s: directory %s is writable for all users, use another one or: chmod o-w %[2]s", name, dir)
 	case mode&groupWrites != 0 && !isOurs(statOf(info).Gid):

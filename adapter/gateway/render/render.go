@@ -29,7 +29,7 @@ import (
 // Config configures a Renderer.
 type Config struct {
 	Template string        `hcl:"template" doc:"text of the template, in the language of Go's text/template; file(\"upstream.tmpl\") reads it from a file. It sees .Members and .InRotation of all groups, and .Groups with .Name, .State, .Panicking, .Members and .InRotation; a member has .Target, .Name, .Address, .Port, .HostPort, .State, .InRotation, .Weight, .Labels and .Reason. If the text has .Address or .HostPort, members without an address are left out, and the gateway fails for their group"`
-	Path     string        `hcl:"path" doc:"file that is written, beside itself first and then renamed, so that readers see the old text or the new one; a relative path starts at the working directory"`
+	Path     string        `hcl:"path" doc:"file that is written, beside itself first and then renamed, so that readers see the old text or the new one; a relative path starts at the working directory. In a directory of another user, or one that others can write to, a symbolic link is not followed"`
 	Command  []string      `hcl:"command,optional" doc:"program and its arguments that run after each change of the file, and once when the engine has started. There is no shell unless the command names one. It has failed unless its exit status is 0, and is run again then" default:"none"`
 	Interval time.Duration `hcl:"interval,optional,nonzero" doc:"least time from one run of the command to the next; what has changed meanwhile is in the next one" default:"1s" min:"10ms" max:"1h"`
 	Timeout  time.Duration `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed with its descendants, and has failed" default:"10s" min:"10ms" max:"1h"`

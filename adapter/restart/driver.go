@@ -35,6 +35,15 @@ type External interface {
 	External() // marks the driver, does nothing
 }
 
+// Reporting is a Driver that says so when it could not terminate an instance, which keeps running.
+type Reporting interface {
+	Driver
+
+	// SetFailed sets the function that Run calls with the reason. It is called before Run, never
+	// concurrently with it; the function never blocks.
+	SetFailed(failed func(reason error))
+}
+
 // Outliving is a Driver whose instances may outlive the engine. When the controller stops,
 // and Outlives returns true, the instance is released: ctx is done with the cause
 // ErrReleased, and Run returns that error without touching it, whether it has called began or

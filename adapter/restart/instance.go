@@ -21,6 +21,7 @@ type instance struct {
 	began   chan string        // capacity 1
 	end     chan time.Duration // capacity 1
 	exit    chan Exit          // capacity 1
+	failed  chan error         // capacity 1: why the driver could not terminate it
 	recheck *time.Timer        // when to check the probes again
 
 	id          string    // empty until it has started
@@ -44,11 +45,14 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	i := &instance{
 		supervisor: s, driver: s.unit.Driver, cancel: cancel, notBefore: notBefore,
 		began: make(chan string, 1), end: make(chan time.Duration, 1), exit: make(chan Exit, 1),
-		recheck: time.NewTimer(0),
+		failed: make(chan error, 1), recheck: time.NewTimer(0),
 	}
 	defer i.recheck.Stop()
 	i.control.takeRequest(i.target) // a new instance is what it asks for
 	i.setStop()
+	if d, ok := i.driver.(Reporting); ok {
+		d.SetFailed(i.onFailed)
+	}
 	go i.run(ctx)
 	for {
 		select {
@@ -56,6 +60,8 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 			i.reportStarted(id)
 		case exit := <-i.exit:
 			return i.finish(exit)
+		case reason := <-i.failed:
+			i.giveUpReplacing(reason)
 		case <-i.wake:
 		case <-i.recheck.C:
 		}
@@ -89,6 +95,14 @@ func (i *instance) onBegan(id string) {
 	select {
 	case i.began <- id:
 	default: // the driver has called it before
+	}
+}
+
+// onFailed is the function that a Reporting driver calls when it could not terminate the instance.
+func (i *instance) onFailed(reason error) {
+	select {
+	case i.failed <- reason:
+	default: // an earlier reason has not been read yet
 	}
 }
 

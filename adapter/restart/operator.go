@@ -163,6 +163,10 @@ func (s *supervisor) waitWhileStopped() {
 func (i *instance) requestRestart(now time.Time) {
 	grace := i.unit.TerminationGracePeriod
 	i.replacing = true
+	select {
+	case <-i.failed: // which is about an earlier request
+	default:
+	}
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
 	i.setManaged(true, probe.ReasonOperatorRestart)
@@ -177,10 +181,28 @@ func (i *instance) checkReplaced(now time.Time) {
 		i.recheck.Reset(i.notBefore.Sub(now))
 		return
 	}
-	i.replacing = false
-	i.log.Warn("instance not restarted as requested: it was not terminated in time", "instance", i.id)
-	i.setManaged(i.unit.restartsOnFailure(), i.runningReason(now))
+	i.giveUpReplacing(errors.New("it was not terminated in time"))
 }
+
+// giveUpReplacing gives up the restart that an operator wants, if there is one: the driver could not
+// terminate the instance. Its detail says so, and when, from then on: an operator who waits for the
+// next instance sees by its change that there is none.
+func (i *instance) giveUpReplacing(reason error) {
+	if !i.replacing || i.terminating {
+		return
+	}
+	i.replacing = false
+	now := time.Now()
+	text := i.control.config.Redact(reason.Error())
+	i.log.Warn("instance not restarted as requested", "instance", i.id, "error", text)
+	in := i.reported
+	in.Managed, in.Reason = i.unit.restartsOnFailure(), i.runningReason(now)
+	in.Detail = fmt.Sprintf("not restarted as requested at %s: %s", now.UTC().Format(millisecondsRFC3339), text)
+	i.report(in)
+}
+
+// millisecondsRFC3339 is a time.RFC3339 that tells restarts of the same second apart.
+const millisecondsRFC3339 = "2006-01-02T15:04:05.000Z07:00"
 
 // restarted goes on after an instance that has exited since its restart was requested.
 func (s *supervisor) restarted(end termination) {

@@ -1,6 +1,7 @@
 package restart_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -205,8 +206,47 @@ func TestAnInstanceThatDoesNotEndIsNotReplaced(t *testing.T) {
 		h.operate(h.control.Restart, "web")
 		h.expect("web", "web-0", probe.Running, probe.ReasonOperatorRestart)
 		h.sleep(time.Minute)
-		h.expect("web", "web-0", probe.Running, "")
+		in := h.expect("web", "web-0", probe.Running, "")
+		h.expectText(in.Detail, "not restarted as requested at 2000-01-01T00:00:35.000Z: it was not terminated in time")
 		h.expectText(h.log.String(), "instance not restarted as requested")
+	})
+}
+
+// refusing is an External driver that never terminates its instance, and says so.
+type refusing struct {
+	external
+	failed func(error)
+}
+
+func (d *refusing) SetFailed(failed func(error)) { d.failed = failed }
+
+func (d *refusing) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	began("web-0")
+	for {
+		select {
+		case <-end:
+			d.failed(errors.New("exit status 3"))
+		case <-ctx.Done():
+			return restart.Exit{}
+		}
+	}
+}
+
+func TestARestartThatFailsIsGivenUpAtOnce(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		h.apply(map[string]restart.Unit{"web": {Driver: &refusing{external: external{newDriver("web", healthy)}}}})
+		var details []string
+		for range 2 {
+			h.sleep(20 * time.Millisecond)
+			h.operate(h.control.Restart, "web")
+			in := h.expect("web", "web-0", probe.Running, "")
+			h.expectText(in.Detail, "not restarted as requested at 2000-01-01T00:00:00.0")
+			h.expectText(in.Detail, "Z: exit status 3")
+			details = append(details, in.Detail)
+		}
+		if details[0] == details[1] {
+			t.Errorf("two failures cannot be told apart: %s", details[0])
+		}
 	})
 }
 

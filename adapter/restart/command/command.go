@@ -41,6 +41,9 @@ const DefaultTimeout = 90 * time.Second
 // maxOutput limits the part of a command's output that is kept, in bytes.
 const maxOutput = 4 << 10
 
+// maxReason limits the part of it that is in the reason of a failure, in bytes.
+const maxReason = 300
+
 // Driver restarts one target by a command. It is a restart.External. While the
 // command does not run it costs one goroutine.
 type Driver struct {
@@ -48,6 +51,7 @@ type Driver struct {
 	timeout time.Duration
 	log     *slog.Logger
 	resumed string // the ID for the next Run; empty for a new one
+	failed  func(reason error)
 }
 
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or
@@ -68,7 +72,7 @@ func New(c Config) (*Driver, error) {
 	}
 	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log}, nil
+	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log, failed: func(error) {}}, nil
 }
 
 // External marks the driver: its instances run outside the engine.
@@ -81,10 +85,13 @@ func (d *Driver) Resume(id string) bool {
 	return true
 }
 
+// SetFailed sets the function that Run calls when the command has failed.
+func (d *Driver) SetFailed(failed func(reason error)) { d.failed = failed }
+
 // Run takes the target as an instance that runs already, and runs the command when
 // it is asked to terminate it. When the command exits with status 0 the instance has
-// terminated, with the command's output. Any other status is logged, and the
-// instance keeps running. The grace period is not used: the command itself decides
+// terminated, with the command's output. Any other status is logged, and told as
+// SetFailed says, and the instance keeps running. The grace period is not used: the command itself decides
 // how to stop the service. If the command cannot be started for a shortage of this machine's,
 // the error is a restart.ErrShortage.
 //
@@ -107,6 +114,7 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 				continue
 			case undead != nil:
 				d.log.Warn("restart skipped: the previous restart command was killed but has not exited yet")
+				d.failed(errors.New("the previous restart command was killed but has not exited yet"))
 				continue
 			}
 			r := d.restart(ctx)
@@ -119,6 +127,7 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 			undead = r.undead
 			d.log.Warn("restart command failed, instance not restarted", "error", r.err, "output", r.output)
 			drain(end)
+			d.failed(r.reason())
 		}
 	}
 }
@@ -141,6 +150,14 @@ type result struct {
 	output string
 	err    error // nil for exit status 0
 	undead <-chan struct{}
+}
+
+// reason returns why the command has failed, with the end of its output.
+func (r result) reason() error {
+	if r.output == "" {
+		return fmt.Errorf("restart command failed: %w", r.err)
+	}
+	return fmt.Errorf("restart command failed: %w: %s", r.err, run.LastLines(r.output, maxReason))
 }
 
 func (d *Driver) restart(ctx context.Context) result {

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -23,7 +24,7 @@ func Restart() *cobra.Command {
 		Long: "Restart terminates the instance of a target within its grace period, and starts the next one at once,\n" +
 			"whatever back-off, restart_policy and restart_budget say. For a target with a restart block it runs the\n" +
 			"command. It starts a target that was stopped, that waits for its back-off or for other targets, or that\n" +
-			"has ended. Restart waits until another instance runs.\n\n" + controlHelp,
+			"has ended. Restart waits until another instance runs, or cannot.\n\n" + controlHelp,
 		Example: "  sonde restart shop/web",
 	})
 }
@@ -157,6 +158,8 @@ func outcome(o httpapi.Operation, now, before httpapi.Instance) (string, error) 
 		return "", nil
 	}
 	switch {
+	case now.Since.Equal(before.Since) && now.ID == before.ID && now.Detail != before.Detail && now.Reason != probe.ReasonOperatorRestart:
+		return "", errors.New(now.Detail) // it keeps running, since it could not be terminated
 	case now.Since.Equal(before.Since):
 	case now.Reason == probe.ReasonOperatorStop:
 		return "", fmt.Errorf("the target was stopped meanwhile: %s", now.Detail)

@@ -112,10 +112,14 @@ const (
 
 // levelOf returns the level of a target's state. One that starts has not been judged yet, one that is
 // unreachable is explained by another target, and of one that is paused or damped nobody is told. One that is
-// stopped since the engine ends has not been mended by that.
+// stopped since the engine ends has not been mended by that. One whose restart is blocked by what is
+// suppressed (see engine.Suppressed) has got there because that has just ended, or may be about to begin:
+// within a second the engine restarts it, or knows that it is not to be told.
 func levelOf(s probe.TargetState, r probe.Reason) level {
 	switch {
 	case s == probe.StateStopped && r == probe.ReasonShutdown:
+		return keep
+	case s == probe.StateRestartBlocked && suppresses(r):
 		return keep
 	case s.InTrouble():
 		return firing
@@ -123,6 +127,15 @@ func levelOf(s probe.TargetState, r probe.Reason) level {
 		return well
 	}
 	return keep
+}
+
+// suppresses reports whether a reason is one of those of engine.Suppressed.
+func suppresses(r probe.Reason) bool {
+	switch r {
+	case probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonDependency, probe.ReasonDamped:
+		return true
+	}
+	return false
 }
 
 // event is that a subject has got into a state.

@@ -391,6 +391,88 @@ func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 	})
 }
 
+// What is told when a pause, a maintenance or damping ends is the trouble of the target, with its own
+// reason: not the engine's for having been silent.
+func TestWhatIsToldAfterASuppressionIsTheTroubleOfTheTarget(t *testing.T) {
+	expectReason := func(s *scene, want probe.Reason, state string) {
+		t.Helper()
+		s.to.set(func(r *receiver) {
+			if n := len(r.accepted); n != 1 || r.accepted[0].Reason != want || r.accepted[0].State != state {
+				t.Errorf("told %+v, want one notice, %s: %s", r.accepted, state, want)
+			}
+			r.accepted = nil
+		})
+	}
+	for _, reason := range []probe.Reason{probe.ReasonPaused, probe.ReasonMaintenance} {
+		t.Run(string(reason), func(t *testing.T) {
+			in(t, "web", func(s *scene) {
+				s.spec.Selection.Groups = nil
+				s.apply()
+				s.engine.Pause("web", engine.Pause{Reason: reason, Since: time.Now()})
+				s.say(probe.Failure, "web")
+				s.engine.Unpause("web")
+				pass(2 * time.Second)
+				expectReason(s, probe.ReasonHTTPStatus, "not_ready")
+				s.engine.Pause("web", engine.Pause{Reason: reason, Since: time.Now()})
+				s.say(probe.Success, "web")
+				s.engine.Unpause("web")
+				pass(2 * time.Second)
+				expectReason(s, "", "ready")
+			})
+		})
+	}
+	t.Run("damping", func(t *testing.T) {
+		in(t, "web", func(s *scene) {
+			s.spec.Selection.Groups = nil
+			s.apply()
+			if err := s.engine.SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+				t.Fatal(err)
+			}
+			for range 4 {
+				s.say(probe.Failure, "web")
+				s.say(probe.Success, "web")
+			}
+			s.say(probe.Failure, "web")
+			s.to.take()
+			pass(2 * time.Hour)
+			expectReason(s, probe.ReasonHTTPStatus, "not_ready")
+		})
+	})
+}
+
+// A restart that was suppressed follows within a second: that it was is no trouble to be told.
+func TestARestartThatIsBlockedBySuppressionIsNotTold(t *testing.T) {
+	for _, reason := range []probe.Reason{probe.ReasonPaused, probe.ReasonMaintenance, probe.ReasonDependency, probe.ReasonDamped, probe.ReasonBudget} {
+		t.Run(string(reason), func(t *testing.T) {
+			in(t, "web", func(s *scene) {
+				s.spec.Selection.Groups = nil
+				s.apply()
+				report := func(phase probe.Phase, why probe.Reason) {
+					s.engine.Report(probe.Instance{Target: "web", ID: "1", Phase: phase, Since: time.Now(), Reason: why})
+					pass(2 * time.Second)
+				}
+				s.set[probe.ID{Target: "web", Kind: probe.Readiness}] = probe.Probe{
+					Rule: probe.Rule{Period: time.Second, FailureThreshold: 1}, Target: probe.Target{Name: "web"},
+					Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Result{Outcome: probe.Success} }),
+				}
+				if _, err := s.engine.Change(engine.Change{Set: s.set}); err != nil {
+					t.Fatal(err)
+				}
+				report(probe.Running, "")
+				s.to.take()
+				report(probe.Running, reason)
+				if reason == probe.ReasonBudget {
+					s.expect("web restart_blocked")
+				} else {
+					s.expect("")
+				}
+				report(probe.Gone, probe.ReasonExited)
+				s.expect("web exited")
+			})
+		})
+	}
+}
+
 // Nobody is told of a target that is damped, whether it fails or recovers, until its damping ends; but of
 // its group they are: a damped member does not explain that.
 func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {

@@ -37,12 +37,13 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 	past, last := s.engine.TransitionsAfter(seq, limit)
 	for i := range past {
 		tr := &past[i]
-		ev := s.event(tr.Target, tr.State, tr.Reason, tr.At)
-		ev.seq, ev.Detail = tr.Seq, s.redact(tr.Detail)
-		if tr.Kind != 0 {
-			ev.Probe = probeName(tr.Kind, tr.Name)
-		}
 		st, exists := s.engine.Target(tr.Target)
+		ev := s.event(tr.Target, tr.State, tr.Reason, tr.At)
+		cause := causeOf(&tr.Transition, &st)
+		ev.seq, ev.Reason, ev.Detail = tr.Seq, cause.Reason, probe.CleanText(s.redact(cause.Detail), MaxDetail)
+		if cause.Probe.Kind != 0 {
+			ev.Probe = probeName(cause.Probe.Kind, cause.Probe.Name)
+		}
 		if ev.Labels = st.Labels; !exists {
 			ev.level = keep // a comparison tells that it was removed
 		}
@@ -53,6 +54,22 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 		events = append(events, ev)
 	}
 	return events, last
+}
+
+// causeOf returns why a target is in the state that a transition has brought. A transition of a probe says
+// so. That of the instance, or that a pause or damping has ended, may have a reason of its own, while a
+// probe fails all along: as long as the target stays in the state, that is its cause. Afterwards it is no
+// longer known, unless the reason is why the instance itself is in trouble.
+func causeOf(tr *engine.Transition, now *engine.TargetStatus) engine.Cause {
+	switch {
+	case tr.Kind != 0:
+		return engine.Cause{Probe: probe.ID{Kind: tr.Kind, Name: tr.Name}, Reason: tr.Reason, Detail: tr.Detail}
+	case now.State == tr.State:
+		return now.Cause
+	case suppresses(tr.Reason), tr.Damped, tr.Undamped, tr.Paused, tr.Unpaused, tr.Reason == probe.ReasonEnding:
+		return engine.Cause{}
+	}
+	return engine.Cause{Reason: tr.Reason, Detail: tr.Detail}
 }
 
 func (s *targetSource) current(name string) (ev event, exists bool) {

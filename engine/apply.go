@@ -103,7 +103,7 @@ func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 			}
 		}
 	}
-	sc.publishIsolation(sc.clock.now())
+	sc.publishIsolation(sc.clock.Now())
 	sc.wakeIfEarlier()
 }
 
@@ -116,17 +116,17 @@ func (sc *scheduler) add(c change) *slot {
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
-		s.restore(c.memory, &sc.clock)
+		s.restore(c.memory, sc.clock)
 		sc.isolation.restore(s, c.host)
 	}
 	if int(s.key) == len(sc.slots) {
 		sc.slots = append(sc.slots, nil)
 	}
 	sc.slots[s.key] = s
-	if sc.registry.add(s, c.id, c.memory, &sc.clock) {
+	if sc.registry.add(s, c.id, c.memory, sc.clock) {
 		sc.notifyTarget(c.id.Target, probeAdded)
 		if sc.ctx != nil {
-			sc.unreported.add(s.target, sc.clock.now())
+			sc.unreported.add(s.target, sc.clock.Now())
 		}
 	}
 	sc.notify(c.id, probeAdded)
@@ -139,11 +139,11 @@ func (sc *scheduler) reportStatic(t *target) {
 	if t.isReported() || !slices.ContainsFunc(sc.registry.probesOf(t), func(s *slot) bool { return s.spec.Load().target.Static }) {
 		return
 	}
-	since := sc.clock.now()
+	since := sc.clock.Now()
 	if in := t.current(); in.id == probe.StaticID && in.since != 0 {
 		since = min(since, in.since)
 	}
-	sc.setInstance(t, probe.Instance{Target: t.name, ID: probe.StaticID, Phase: probe.Running, Since: sc.clock.time(since)})
+	sc.setInstance(t, probe.Instance{Target: t.name, ID: probe.StaticID, Phase: probe.Running, Since: sc.clock.Time(since)})
 }
 
 // keepSummary keeps whether a target that loses a probe has started and is ready. If it
@@ -203,7 +203,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 	s.spec.Store(sp)
 	s.mu.Unlock()
 	sc.configure(s, sp)
-	times, now := sc.schedule.Times(s.key), sc.clock.now()
+	times, now := sc.schedule.Times(s.key), sc.clock.Now()
 	if s.inflight != nil {
 		s.inflight.next = times.From(now)
 	} else if times.Period != before && sc.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
@@ -215,7 +215,7 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 func (sc *scheduler) replace(c change) {
 	s := c.slot
 	sc.drop(s)
-	sc.readmit(s, never, sc.clock.now())
+	sc.readmit(s, never, sc.clock.Now())
 	sc.configure(s, c.spec)
 	sc.schedule.Forget(s.key)
 	if c.moved {
@@ -232,7 +232,7 @@ func (sc *scheduler) replace(c change) {
 	s.result, s.resultAt, s.waitReason = nil, 0, verdict.NoInstance
 	changed := s.state.Verdict != before.Verdict
 	if changed {
-		s.publish(sc.clock.now())
+		s.publish(sc.clock.Now())
 	}
 	s.mu.Unlock()
 	sc.forgetOutcomes(s)

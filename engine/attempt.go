@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -79,21 +80,21 @@ const maxTries = 3
 // has returned. A probe.StatefulHandler makes the attempt without state from
 // earlier ones.
 func Once(ctx context.Context, p probe.Probe) probe.Result {
-	clock := newClock()
-	return once(ctx, p, &clock, new(health.Monitor))
+	clock := clock.New()
+	return once(ctx, p, clock, new(health.Monitor))
 }
 
 // OnceWatched is Once for attempts on which more depends than what somebody reads: a failure
 // because this process was stopped or short of processor time meanwhile is unknown, as in a
 // running Engine.
 func OnceWatched(ctx context.Context, p probe.Probe) probe.Result {
-	clock, m := newClock(), new(health.Monitor)
+	clock, m := clock.New(), new(health.Monitor)
 	rule := p.Rule.WithDefaults()
-	defer watch(m, &clock, tickOf(&rule))()
-	return once(ctx, p, &clock, m)
+	defer watch(m, clock, tickOf(&rule))()
+	return once(ctx, p, clock, m)
 }
 
-func once(ctx context.Context, p probe.Probe, clock *clock, m *health.Monitor) probe.Result {
+func once(ctx context.Context, p probe.Probe, clock *clock.Clock, m *health.Monitor) probe.Result {
 	p.Rule = p.Rule.WithDefaults()
 	if h, ok := p.Handler.(probe.StatefulHandler); ok {
 		p.Handler = h.ForProbe()
@@ -109,8 +110,8 @@ func once(ctx context.Context, p probe.Probe, clock *clock, m *health.Monitor) p
 
 // watch looks at the clock at each tick, as the loop of an engine does, so that the monitor finds
 // stalls. It does so until stop is called.
-func watch(m *health.Monitor, c *clock, tick time.Duration) (stop func()) {
-	look := func() { now := c.now(); m.Await(now, now+int64(tick)) }
+func watch(m *health.Monitor, c *clock.Clock, tick time.Duration) (stop func()) {
+	look := func() { now := c.Now(); m.Await(now, now+int64(tick)) }
 	look()
 	ticker := time.NewTicker(tick)
 	var ended sync.WaitGroup
@@ -133,20 +134,24 @@ func watch(m *health.Monitor, c *clock, tick time.Duration) (stop func()) {
 }
 
 // make makes an attempt of a handler that may block, and returns how many tries panicked.
-func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panics int) {
-	a.start = clock.now()
-	lostAtBegin := m.Observe(a.start)
+func (a *attempt) make(clock *clock.Clock, m *health.Monitor) (res probe.Result, panics int) {
+	a.start = clock.Now()
+	lostAtBegin, suspendedBefore := m.Observe(a.start), clock.Suspended()
 	rule := &a.spec.rule
 	begin, timeout := a.start, timeoutOf(rule, m, a.start, int(a.waivedBefore))
 	for n := uint8(1); n <= maxTries; n++ {
 		late, hasPanicked := false, false
 		res, late, hasPanicked = a.call(timeout)
 		a.late = late
-		end := clock.now()
+		end := clock.Now()
 		lost := m.Observe(end)
 		lostByTry, lostByHandler := lost-lostAtBegin, int64(res.Lost)
 		a.claims, a.waived = res.Denied || notable(lostByHandler, timeout), false
 		res.Lost = 0
+		suspended := clock.Suspended()
+		if suspended > suspendedBefore {
+			late, res = false, excuseSuspended(res, suspended-suspendedBefore)
+		}
 		switch {
 		case stalled(lostByTry, end-begin, timeout, rule):
 			late, res = false, excuse(res, lostByTry, timeout)
@@ -171,9 +176,9 @@ func (a *attempt) make(clock *clock, m *health.Monitor) (res probe.Result, panic
 		if res.Outcome != probe.Unknown || a.waived || a.ctx.Err() != nil || !maySucceedNow(&res, m, end) { // what was lacking is lacking
 			break
 		}
-		begin, lostAtBegin = end, lost
+		begin, lostAtBegin, suspendedBefore = end, lost, suspended
 	}
-	res.Took = time.Duration(clock.now() - a.start)
+	res.Took = time.Duration(clock.Now() - a.start)
 	res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
 	return res, panics
 }

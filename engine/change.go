@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -97,10 +98,10 @@ func (p *plan) memory(id probe.ID, desired *probe.Probe) (*Memory, error) {
 }
 
 // restore makes a new probe go on with its memory. No reader has the probe yet.
-func (s *slot) restore(m *Memory, c *clock) {
-	now := c.now()
+func (s *slot) restore(m *Memory, c *clock.Clock) {
+	now := c.Now()
 	s.state, s.changes = m.State, m.Changes
-	if s.since = c.at(m.Since); s.since == 0 || s.since > now {
+	if s.since = c.At(m.Since); s.since == 0 || s.since > now {
 		s.since = now
 	}
 	if s.rare != nil {
@@ -112,11 +113,11 @@ func (s *slot) restore(m *Memory, c *clock) {
 
 // restore makes an instance started that had started according to a memory, whether its
 // driver has reported it yet or not.
-func (t *target) restore(m *Memory, c *clock) {
+func (t *target) restore(m *Memory, c *clock.Clock) {
 	in := t.current()
 	switch {
 	case in == &noInstance:
-		t.instance.Store(&instance{id: m.State.Instance, since: c.at(m.InstanceSince), started: m.Started, restored: true})
+		t.instance.Store(&instance{id: m.State.Instance, since: c.At(m.InstanceSince), started: m.Started, restored: true})
 	case m.Started && in.id == m.State.Instance && !in.started:
 		started := *in
 		started.started = true

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/timeline"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -116,7 +117,7 @@ func (e *Engine) Penalties() (targets []string) {
 
 // setDampings replaces the dampings. Targets without a penalty go on with those of restored.
 func (sc *scheduler) setDampings(of map[string]probe.Damping, restored map[string]verdict.Penalty) {
-	now := sc.clock.now()
+	now := sc.clock.Now()
 	for target := range sc.registry.dampings { // which only the scheduler writes
 		if _, stays := of[target]; !stays {
 			sc.setPenalty(target, nil, verdict.Penalty{})
@@ -125,10 +126,10 @@ func (sc *scheduler) setDampings(of map[string]probe.Damping, restored map[strin
 	for target, rule := range of {
 		penalty := sc.registry.penaltyOf(target)
 		if penalty == (verdict.Penalty{}) {
-			sc.changePenalty(target, &rule, verdict.Decayed(rule, restored[target], sc.clock.time(now)))
+			sc.changePenalty(target, &rule, verdict.Decayed(rule, restored[target], sc.clock.Time(now)))
 			continue // the history has it from the earlier engine
 		}
-		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, sc.clock.time(now)))
+		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, sc.clock.Time(now)))
 	}
 }
 
@@ -138,11 +139,11 @@ func (sc *scheduler) countFlap(t *target, slots []*slot, own probe.TargetState, 
 	if sum.ready || !sum.decided || !t.gauge.Ready() || t.gauge.State() == probe.StateStopped { // whose instance was to end
 		return false
 	}
-	d, now := sc.registry.dampingOf(t.name), sc.clock.now()
+	d, now := sc.registry.dampingOf(t.name), sc.clock.Now()
 	if d == nil || !verdict.IsFlap(t.current().brief(), own) || sc.doubtsTarget(t, slots, now) {
 		return false
 	}
-	next := verdict.AfterFlap(d.rule, d.penalty, sc.clock.time(now))
+	next := verdict.AfterFlap(d.rule, d.penalty, sc.clock.Time(now))
 	begins = next.IsDamped() && !d.penalty.IsDamped()
 	sc.counters.flaps++
 	sc.counters.dampings += uint64(one(begins))
@@ -194,7 +195,7 @@ func (sc *scheduler) replacePenalty(target string, rule *probe.Damping, next ver
 		if key == 0 {
 			key = sc.penalties.take(target)
 		}
-		sc.penalties.due.Set(key, sc.clock.at(next.NextDecay(*rule)))
+		sc.penalties.due.Set(key, sc.clock.At(next.NextDecay(*rule)))
 	case key != 0:
 		sc.penalties.release(key)
 		key = 0
@@ -220,13 +221,13 @@ func (sc *scheduler) decayPenalties(now int64) {
 		}
 		target := sc.penalties.targets[key]
 		d := sc.registry.dampingOf(target)
-		sc.setPenalty(target, &d.rule, verdict.Decayed(d.rule, d.penalty, sc.clock.time(now)))
+		sc.setPenalty(target, &d.rule, verdict.Decayed(d.rule, d.penalty, sc.clock.Time(now)))
 	}
 }
 
 // recordDamping adds to the history and the log that a target is damped now, or that it is no longer.
 func (sc *scheduler) recordDamping(t *target) {
-	d, in, now := sc.registry.dampingOf(t.name), t.current(), sc.clock.now()
+	d, in, now := sc.registry.dampingOf(t.name), t.current(), sc.clock.Now()
 	tr := Transition{Undamped: true, Reason: probe.ReasonDamped, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
 	line := dampingLine{target: t.name}
 	if d != nil && d.penalty.IsDamped() {
@@ -292,12 +293,12 @@ func (r *registry) isDamped(target string) bool {
 }
 
 // damp changes the status of a target that has a penalty. D may be nil.
-func (st *TargetStatus) damp(d *damping, c *clock) {
+func (st *TargetStatus) damp(d *damping, c *clock.Clock) {
 	if d == nil || d.key == 0 {
 		return
 	}
 	p := d.penalty
-	st.Damping = &Damping{Penalty: p.ValueAt(d.rule, c.time(c.now())), Flapped: p.At, Since: p.Since}
+	st.Damping = &Damping{Penalty: p.ValueAt(d.rule, c.Time(c.Now())), Flapped: p.At, Since: p.Since}
 	if p.IsDamped() {
 		st.Damping.Until = p.NextDecay(d.rule)
 		st.State, st.Gateway = verdict.OfDamped(st.State), verdict.GatewayStateOfDamped(st.Gateway)

@@ -197,7 +197,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		background.Go(func() { sc.followMachine(ctx) })
 	}
 	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{
-		clock: &sc.clock, monitor: sc.monitor, redact: sc.redact, limit: e.conf.Concurrency * schedule.NonBlockingPerWorker,
+		clock: sc.clock, monitor: sc.monitor, redact: sc.redact, limit: e.conf.Concurrency * schedule.NonBlockingPerWorker,
 	}}
 	l.run(ctx)
 	background.Wait()

@@ -49,6 +49,19 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 	return r
 }
 
+// excuseSuspended returns the result of a try during which the machine was suspended for a time. It may
+// have succeeded. Whatever else came of it is not the target's: it may have given up meanwhile, and have
+// answered that.
+func excuseSuspended(res probe.Result, suspended time.Duration) probe.Result {
+	if res.Outcome != probe.Failure {
+		return res
+	}
+	r := probe.Broken(probe.ReasonStalled, "the machine of the engine was suspended for %v during the attempt, which ended with %s: %s",
+		suspended.Round(time.Millisecond), res.Reason, res.Detail)
+	r.Timings = res.Timings
+	return r
+}
+
 // isAnswer reports whether a failure is what the target answered, which does not depend
 // on the time that the engine has lost. The answer to a plugin does if much was lost: the
 // target may have given up waiting for the plugin.

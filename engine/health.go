@@ -84,13 +84,13 @@ func (h Health) isUnwell() bool { return h.Degraded() || h.Isolated || h.NamesIs
 // doubts is Engine.Doubts for a probe that exists.
 func (sc *scheduler) doubts(s *slot, h Health) bool {
 	isCutOff := h.Isolated || h.NamesIsolated && isName(sc.hostOf(s))
-	isDoubtful := !s.flags.has(failureAnswered) && sc.clock.now()-s.publishedAt() < int64(maxDoubt)
+	isDoubtful := !s.flags.has(failureAnswered) && sc.clock.Now()-s.publishedAt() < int64(maxDoubt)
 	return h.Degraded() && isDoubtful || isCutOff && s.peer != 0 && s.missing != 0
 }
 
 // Health returns how well the engine is.
 func (e *Engine) Health() Health {
-	return healthAt(e.scheduler.monitor, e.scheduler.clock.now())
+	return healthAt(e.scheduler.monitor, e.scheduler.clock.Now())
 }
 
 func healthAt(m *health.Monitor, now int64) Health {

@@ -271,7 +271,7 @@ func (sc *scheduler) recordInstance(t *target, before *instance, state probe.Tar
 	if in.phase <= probe.Running && in.restarts == 0 && !t.currentState().InTrouble() && !sc.history.has(t.name) {
 		return
 	}
-	if before.phase == probe.Absent && in.phase == probe.Running && (before.id == in.id || before.id == "" && 0 < in.since && in.since < sc.clock.nano) {
+	if before.phase == probe.Absent && in.phase == probe.Running && (before.id == in.id || before.id == "" && 0 < in.since && in.since < sc.clock.Start()) {
 		return
 	}
 	tr := Transition{Instance: in.id, Phase: in.phase, Restarts: in.restarts}
@@ -282,7 +282,7 @@ func (sc *scheduler) recordInstance(t *target, before *instance, state probe.Tar
 }
 
 func (sc *scheduler) recordTransition(t *target, tr Transition, now int64) {
-	tr.At, tr.State = sc.clock.time(now), t.currentState()
+	tr.At, tr.State = sc.clock.Time(now), t.currentState()
 	tr.Detail = strings.Clone(probe.CleanText(tr.Detail, MaxTransitionText)) // not the whole of a result's
 	sc.history.add(t.name, tr)
 	if sc.historyChanged != nil {

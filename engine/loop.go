@@ -28,6 +28,10 @@ const (
 
 	// never is when the loop wakes up if nothing is due.
 	never = 1<<63 - 1
+
+	// maxSleep is how long the loop sleeps at most while something is due later: timers stand still while
+	// the machine is suspended, so that it is late by as much when the machine goes on.
+	maxSleep = int64(time.Minute)
 )
 
 // run returns when ctx is done and the workers have ended.
@@ -37,9 +41,9 @@ func (l *loop) run(ctx context.Context) {
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, l.stopSleeping)()
 	m := l.scheduler.monitor
-	defer func() { m.Await(l.scheduler.clock.now(), never) }()
+	defer func() { m.Await(l.scheduler.clock.Now(), never) }()
 	for ctx.Err() == nil {
-		l.awakeSince = l.scheduler.clock.now()
+		l.awakeSince = l.scheduler.clock.Now()
 		m.Await(l.awakeSince, l.awakeSince)
 		due := l.poll(ctx)
 		if ctx.Err() != nil {
@@ -49,7 +53,7 @@ func (l *loop) run(ctx context.Context) {
 			l.nonBlocking.wait(l.awakeSince, due)
 			continue
 		}
-		now := l.scheduler.clock.now()
+		now := l.scheduler.clock.Now()
 		m.Await(now, due)
 		timer.Stop()
 		if due != never {
@@ -102,15 +106,15 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	sc.mu.Lock()
 	defer sc.unlock()
 	sc.sleep.until, sc.sleep.set = 0, nil
-	sc.passDue.Store(sc.clock.now())
+	sc.setPassDue(sc.clock.Now())
 	l.completeDone()
-	sc.settle(sc.clock.now())
+	sc.settle(sc.clock.Now())
 	all := l.startDue()
 	canceled, sc.canceled = sc.canceled, nil
 	if !all || len(l.started)+len(canceled) > 0 || sc.ctx.Err() != nil { // stopSleeping may have come already
 		return canceled, 0
 	}
-	now := sc.clock.now()
+	now := sc.clock.Now()
 	sc.monitor.Await(now, now)
 	sc.endEjections(now)
 	sc.decayPenalties(now)
@@ -121,14 +125,16 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 		sc.lines = append(sc.lines, line)
 	}
 	sc.counters.busy += time.Duration(now - l.awakeSince)
-	due = sc.nextDue()
+	if due = sc.nextDue(); due != never {
+		due = min(due, now+maxSleep)
+	}
 	if sc.schedule.InFlight() > 0 {
 		due = min(due, now+int64(sc.tick))
 	} else {
 		sc.tick = maxTick
 	}
 	sc.sleep.until = due
-	sc.passDue.Store(due)
+	sc.setPassDue(due)
 	if l.nonBlocking.waiting > 0 {
 		sc.sleep.set = l.nonBlocking.set
 	}
@@ -138,7 +144,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 // startDue starts some of what is due, and reports whether it was all.
 func (l *loop) startDue() bool {
 	sc := l.scheduler
-	now := sc.clock.now()
+	now := sc.clock.Now()
 	sc.monitor.Await(now, now)
 	for range loopChunk {
 		key, due, ok := sc.schedule.Pop(now)
@@ -156,7 +162,7 @@ func (l *loop) startDue() bool {
 // that have waited for them.
 func (l *loop) completeDone() {
 	sc := l.scheduler
-	now := sc.clock.now()
+	now := sc.clock.Now()
 	for _, a := range l.nonBlocking.done {
 		sc.complete(a, &a.Result, a.panics, now)
 		if !a.canceled && len(sc.recycled) < maxRecycled { // sc.canceled may still hold a canceled one

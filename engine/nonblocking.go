@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/internal/timeline"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -14,7 +15,7 @@ import (
 // nonBlocking makes the attempts of nonblock.Steppers. The loop owns it: only its
 // goroutine uses it.
 type nonBlocking struct {
-	clock     *clock
+	clock     *clock.Clock
 	monitor   *health.Monitor
 	redact    func(string) string
 	set       *nonblock.Set     // nil until the first attempt waits, and after a failure
@@ -35,21 +36,22 @@ type nonBlocking struct {
 // exchange is the part of an attempt that only the loop uses.
 type exchange struct {
 	nonblock.Attempt
-	timeout time.Duration // of each try
-	since   int64         // when this try began, or started over
-	lost    int64         // the monitor's, when this try began
-	steps   int64         // since it began or started over
-	again   bool          // this try has started over
-	key     uint32
-	waits   bool // it has a key
-	tries   uint8
-	panics  int
-	watched int // the descriptor that it waits for
+	timeout   time.Duration // of each try
+	since     int64         // when this try began, or started over
+	lost      int64         // the monitor's, when this try began
+	suspended time.Duration // for how long the machine had been suspended then
+	steps     int64         // since it began or started over
+	again     bool          // this try has started over
+	key       uint32
+	waits     bool // it has a key
+	tries     uint8
+	panics    int
+	watched   int // the descriptor that it waits for
 }
 
 // start starts an attempt.
 func (n *nonBlocking) start(a *attempt) {
-	a.start, a.tries, a.panics = n.clock.now(), 0, 0
+	a.start, a.tries, a.panics = n.clock.Now(), 0, 0
 	a.timeout = n.timeout(&a.spec.rule, a.start)
 	n.try(a, a.start)
 }
@@ -66,7 +68,7 @@ func (n *nonBlocking) timeout(r *probe.Rule, now int64) time.Duration {
 func (n *nonBlocking) try(a *attempt, now int64) {
 	a.tries++
 	a.since, a.steps, a.again = now, 0, false
-	a.lost = n.monitor.Await(now, now)
+	a.lost, a.suspended = n.monitor.Await(now, now), n.clock.Suspended()
 	a.Attempt = nonblock.Attempt{Target: a.Target, Buffer: a.Buffer, Spares: &n.spares}
 	n.step(a, nonblock.StepBegin)
 }
@@ -129,7 +131,7 @@ func (n *nonBlocking) open() bool {
 	if n.set != nil {
 		return true
 	}
-	now := n.clock.now()
+	now := n.clock.Now()
 	if now < n.retryAt {
 		return false
 	}
@@ -183,9 +185,12 @@ func (n *nonBlocking) unregister(a *attempt) {
 // endTry ends a try, and the attempt unless it is tried again. What was ready at the
 // deadline was not late: the loop handles it before it expires attempts.
 func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
-	res, now := &a.Result, n.clock.now()
+	res, now := &a.Result, n.clock.Now()
 	lost := n.monitor.Await(now, now) - a.lost
 	*res = checked(*res, a.timeout, false)
+	if suspended := n.clock.Suspended() - a.suspended; suspended > 0 {
+		*res = excuseSuspended(*res, suspended)
+	}
 	switch {
 	case ev == nonblock.StepLate:
 		if delay, deadline := n.fairDeadline(a); deadline > now {
@@ -221,7 +226,7 @@ func (n *nonBlocking) wait(awakeSince, until int64) {
 	if _, deadline, ok := n.deadlines.First(); ok {
 		until = min(until, deadline)
 	}
-	begin := n.clock.now()
+	begin := n.clock.Now()
 	n.monitor.Await(begin, until)
 	n.woke, n.events = 0, 0
 	if err := n.set.Wait(max(0, time.Duration(until-begin)), n.ready); err != nil {
@@ -235,7 +240,7 @@ func (n *nonBlocking) wait(awakeSince, until int64) {
 
 // readClock reads the clock while the loop works.
 func (n *nonBlocking) readClock() (now int64) {
-	now = n.clock.now()
+	now = n.clock.Now()
 	n.monitor.Await(now, now)
 	if n.woke == 0 {
 		n.woke = now
@@ -305,7 +310,7 @@ func (n *nonBlocking) delayed(a *attempt) int64 {
 // fallBack gives all attempts to workers for a while, since the system cannot wait for
 // descriptors.
 func (n *nonBlocking) fallBack() {
-	n.failed, n.set, n.retryAt = n.set, nil, n.clock.now()+retrySet
+	n.failed, n.set, n.retryAt = n.set, nil, n.clock.Now()+retrySet
 	for _, a := range n.attempts {
 		if a != nil {
 			a.step(nonblock.StepStop)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -66,7 +67,7 @@ func (e *Engine) Observe(id probe.ID, o probe.Observation) bool {
 	case probe.Success, probe.Warning:
 		s.observeSuccess()
 	case probe.Failure:
-		if now := e.scheduler.clock.now(); s.observeFailure(now) {
+		if now := e.scheduler.clock.Now(); s.observeFailure(now) {
 			o.Reason = cmp.Or(probe.Reason(probe.CleanText(string(o.Reason), maxObservedReason)), probe.ReasonEjected)
 			o.Detail = e.conf.Redact(probe.CleanText(o.Detail, maxInstanceText))
 			e.scheduler.observeFailure(s, &o, now)
@@ -116,7 +117,7 @@ func (sc *scheduler) observeFailure(s *slot, o *probe.Observation, now int64) {
 	if sc.slots[s.key] != s {
 		return // it was removed meanwhile
 	}
-	if until := s.eject(o, &sc.clock, now); until != 0 {
+	if until := s.eject(o, sc.clock, now); until != 0 {
 		sc.ejections.Set(s.key, until)
 		sc.counters.ejections++
 		sc.updateState(s.target)
@@ -129,7 +130,7 @@ func (sc *scheduler) observeFailure(s *slot, o *probe.Observation, now int64) {
 
 // eject ejects the target of a probe for which enough failures were observed, and returns until
 // when; 0 if there is nothing to do.
-func (s *slot) eject(o *probe.Observation, c *clock, now int64) (until int64) {
+func (s *slot) eject(o *probe.Observation, c *clock.Clock, now int64) (until int64) {
 	r := &s.spec.Load().rule
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *slot) eject(o *probe.Observation, c *clock, now int64) (until int64) {
 	if of := s.rare.observed; of.failures == EjectAfter && of.ejection == nil {
 		until = now + int64(ejectionTime(r))
 		of.failures, of.since = 0, now
-		of.ejection = &Ejection{s.id(), c.time(now), c.time(until), o.Reason, o.Detail}
+		of.ejection = &Ejection{s.id(), c.Time(now), c.Time(until), o.Reason, o.Detail}
 	}
 	return until
 }

@@ -66,7 +66,7 @@ func (sc *scheduler) setPause(name string, p *Pause) {
 		p = before
 	}
 	tr.Reason, tr.Detail = p.Reason, p.Detail
-	sc.recordTransition(t, tr, sc.clock.now())
+	sc.recordTransition(t, tr, sc.clock.Now())
 }
 
 // setPause sets the Pause of a target, and returns the one that it had. Both may be nil.

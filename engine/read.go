@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -18,7 +19,7 @@ func (e *Engine) Status(id probe.ID) (st Status, ok bool) {
 	if s == nil {
 		return st, false
 	}
-	s.fill(&st, &e.scheduler.clock)
+	s.fill(&st, e.scheduler.clock)
 	return st, true
 }
 
@@ -44,13 +45,13 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 		return TargetStatus{}, false
 	}
 	var st TargetStatus
-	t.fill(&st, slots, &e.scheduler.clock)
+	t.fill(&st, slots, e.scheduler.clock)
 	st.Labels = e.registry.labelsOf(t, slots)
 	st.explain(e.registry.troubledDependency(t))
-	st.damp(e.registry.dampingOf(name), &e.scheduler.clock)
+	st.damp(e.registry.dampingOf(name), e.scheduler.clock)
 	st.pause(e.registry.pauseOf(name))
 	if since := e.registry.stateSince(t); since != 0 && dates(st.State) {
-		st.Since = e.scheduler.clock.time(since)
+		st.Since = e.scheduler.clock.Time(since)
 	}
 	return st, true
 }
@@ -150,14 +151,14 @@ func (e *Engine) Summary(ctx context.Context) Summary {
 	sum := Summary{Verdicts: map[KindVerdict]int{}, States: e.States()}
 	var st TargetStatus
 	for t := range e.registry.walk(ctx, "") {
-		t.target.fill(&st, t.slots, &e.scheduler.clock)
+		t.target.fill(&st, t.slots, e.scheduler.clock)
 		sum.add(&st)
 	}
 	return sum
 }
 
 // fill summarizes the target's probes, but for its labels. It reuses the memory of st.Probes.
-func (t *target) fill(st *TargetStatus, slots []*slot, c *clock) {
+func (t *target) fill(st *TargetStatus, slots []*slot, c *clock.Clock) {
 	in := t.current()
 	*st = TargetStatus{Target: t.name, Instance: t.public(in, c), Started: in.hasStarted(), Live: true, Probes: st.Probes[:0]}
 	st.Ready = st.Started

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -63,9 +64,9 @@ type note struct {
 	exit   probe.Exit
 }
 
-func newInstance(in probe.Instance, c *clock) *instance {
+func newInstance(in probe.Instance, c *clock.Clock) *instance {
 	i := &instance{
-		id: in.ID, since: c.at(in.Since), restarts: in.Restarts,
+		id: in.ID, since: c.At(in.Since), restarts: in.Restarts,
 		phase: in.Phase, managed: in.Managed, terminating: in.Terminating, retained: in.Retained,
 	}
 	if n := (note{in.Reason, in.Detail, in.LastExit}); n != (note{}) {
@@ -111,10 +112,10 @@ func (t *target) current() *instance {
 }
 
 // public returns an instance of the target as drivers report it.
-func (t *target) public(i *instance, c *clock) probe.Instance {
+func (t *target) public(i *instance, c *clock.Clock) probe.Instance {
 	in := probe.Instance{
 		Target: t.name, ID: i.id, Phase: i.phase, Managed: i.managed, Terminating: i.terminating, Retained: i.retained, Restarts: i.restarts,
-		Since: c.time(i.since),
+		Since: c.Time(i.since),
 	}
 	if i.note != nil {
 		in.Reason, in.Detail, in.LastExit = i.note.reason, i.note.detail, i.note.exit
@@ -285,7 +286,7 @@ func (r *registry) labelsOf(t *target, slots []*slot) map[string]string {
 
 // add adds a probe, with its memory if it has one, and reports whether it is its
 // target's first.
-func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock) (first bool) {
+func (r *registry) add(s *slot, id probe.ID, m *Memory, c *clock.Clock) (first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.probes++

@@ -77,7 +77,7 @@ func (e *Engine) Label(target string, labels map[string]string) error {
 
 // setInstance makes in the instance of a target.
 func (sc *scheduler) setInstance(t *target, in probe.Instance) {
-	before, now, state := t.current(), newInstance(in, &sc.clock), t.currentState()
+	before, now, state := t.current(), newInstance(in, sc.clock), t.currentState()
 	// An instance that has started stays so, whatever probes it gets later.
 	started := before.started
 	if now.terminating && len(sc.registry.probesOf(t)) == 0 {
@@ -88,7 +88,7 @@ func (sc *scheduler) setInstance(t *target, in probe.Instance) {
 	t.instance.Store(now)
 	sc.reconcileAll(t)
 	sc.updateState(t)
-	sc.recordInstance(t, before, state, sc.clock.now())
+	sc.recordInstance(t, before, state, sc.clock.Now())
 	if before.id != now.id || before.phase != now.phase || before.restarts != now.restarts {
 		sc.notifyTarget(in.Target, probeChanged)
 	}

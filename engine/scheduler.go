@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/internal/timeline"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -20,11 +21,11 @@ import (
 // verdicts. Apply, Report, Trigger, the loop and the workers call it. Its methods need
 // mu, except for those whose comments say that they lock it.
 type scheduler struct {
-	clock    clock
+	clock    *clock.Clock
 	registry *registry
 	logger   *slog.Logger
 	monitor  *health.Monitor
-	passDue  atomic.Int64 // when the loop has to make its next pass; 0 before and after Run
+	passDue  atomic.Int64 // when the loop has to make its next pass, by the monotonic clock; 0 before and after Run
 
 	noIsolationCheck bool
 	debug            bool // the log has a line for each attempt
@@ -69,7 +70,7 @@ type scheduler struct {
 func newScheduler(c Config, r *registry) *scheduler {
 	m, _ := readMachine(machine{}) // followMachine reads again
 	return &scheduler{
-		clock:    newClock(),
+		clock:    clock.New(),
 		registry: r,
 		logger:   c.Logger,
 		monitor:  new(health.Monitor),
@@ -105,7 +106,7 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 		return false
 	}
 	sc.ctx = ctx
-	now := sc.clock.now()
+	now := sc.clock.Now()
 	sc.schedule.Begin(now)
 	for t := range sc.registry.walk(ctx, "") {
 		sc.unreported.add(t.target, now)
@@ -172,7 +173,7 @@ type folded struct {
 // step folds an event into a probe's state and publishes what has changed. Res is
 // the attempt's result, if the event is one.
 func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int64) folded {
-	rule, at := s.spec.Load().rule, sc.clock.time(now)
+	rule, at := s.spec.Load().rule, sc.clock.Time(now)
 	if res != nil && res.Reason.BlamesEngine() {
 		rule.OnError = probe.ErrorIgnored
 	}
@@ -233,7 +234,7 @@ func (sc *scheduler) tell(s *slot, f *folded, res *probe.Result, now int64) {
 // now?
 func (sc *scheduler) look(s *slot, now int64) folded {
 	in := s.target.current()
-	ev := verdict.Event{Type: verdict.Looked, Instance: s.target.public(in, &sc.clock), Started: in.hasStarted()}
+	ev := verdict.Event{Type: verdict.Looked, Instance: s.target.public(in, sc.clock), Started: in.hasStarted()}
 	return sc.step(s, ev, nil, now)
 }
 
@@ -241,7 +242,7 @@ func (sc *scheduler) look(s *slot, now int64) folded {
 // has waited and need not wait any more gets a first attempt; another one, and one that
 // goes on with a run from before, keeps its regular times.
 func (sc *scheduler) reconcile(s *slot) {
-	now := sc.clock.now()
+	now := sc.clock.Now()
 	next := sc.look(s, now)
 	waited := next.before != verdict.NotWaiting
 	if a := s.inflight; a != nil && (next.Do != verdict.Attempt || a.instance != s.target.current().id) {
@@ -275,7 +276,7 @@ func (sc *scheduler) wait(s *slot, until time.Time) {
 	if until.IsZero() {
 		sc.idle(s)
 	} else {
-		sc.first(s, sc.clock.at(until))
+		sc.first(s, sc.clock.At(until))
 	}
 }
 
@@ -326,7 +327,7 @@ func (sc *scheduler) trigger(s *slot, byHandler bool) {
 	if sc.slots[s.key] != s || s.currentWaitReason() != verdict.NotWaiting {
 		return
 	}
-	if at := sc.schedule.Trigger(s.key, sc.clock.now(), byHandler); at != 0 {
+	if at := sc.schedule.Trigger(s.key, sc.clock.Now(), byHandler); at != 0 {
 		s.setNext(at)
 		sc.wakeIfEarlier()
 	}
@@ -343,10 +344,13 @@ func (sc *scheduler) wakeProbe(s *slot) {
 // wakeIfEarlier wakes the loop if there is something to do before it would wake up.
 func (sc *scheduler) wakeIfEarlier() {
 	if due := sc.nextDue(); due < sc.sleep.until {
-		sc.passDue.Store(max(due, sc.clock.now()))
+		sc.setPassDue(max(due, sc.clock.Now()))
 		sc.sleep.wakeNow()
 	}
 }
+
+// setPassDue sets when the loop has to make its next pass. While the machine is suspended it is not late.
+func (sc *scheduler) setPassDue(at int64) { sc.passDue.Store(at - int64(sc.clock.Suspended())) }
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {

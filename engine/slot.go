@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -286,7 +287,7 @@ func passed(res *probe.Result) bool {
 }
 
 // fill copies what is known about a probe to the zero Status.
-func (s *slot) fill(st *Status, c *clock) {
+func (s *slot) fill(st *Status, c *clock.Clock) {
 	st.ID.Target, st.ID.Kind, st.ID.Name = s.target.name, s.kind, s.name
 	sp := s.spec.Load()
 	st.Rule, st.HandlerName, st.Settings, st.Labels = sp.rule, sp.handlerName, sp.settings, sp.target.Labels
@@ -310,5 +311,5 @@ func (s *slot) fill(st *Status, c *clock) {
 	}
 	since, next, resultAt := s.since, s.next, s.resultAt
 	s.mu.Unlock()
-	st.Since, st.Next, st.ResultAt = c.time(since), c.time(next), c.time(resultAt)
+	st.Since, st.Next, st.ResultAt = c.Time(since), c.Time(next), c.Time(resultAt)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -14,7 +15,7 @@ func (e *Engine) Snapshot(id probe.ID) (Memory, bool) {
 	if s == nil {
 		return Memory{}, false
 	}
-	return s.memory(&e.scheduler.clock), true
+	return s.memory(e.scheduler.clock), true
 }
 
 // Memories yields what the engine remembers about every probe, sorted by ID. It holds no
@@ -23,7 +24,7 @@ func (e *Engine) Memories() iter.Seq2[probe.ID, Memory] {
 	return func(yield func(probe.ID, Memory) bool) {
 		for t := range e.registry.walk(context.Background(), "") {
 			for _, s := range t.slots {
-				if !yield(s.id(), s.memory(&e.scheduler.clock)) {
+				if !yield(s.id(), s.memory(e.scheduler.clock)) {
 					return
 				}
 			}
@@ -31,16 +32,16 @@ func (e *Engine) Memories() iter.Seq2[probe.ID, Memory] {
 	}
 }
 
-func (s *slot) memory(c *clock) Memory {
+func (s *slot) memory(c *clock.Clock) Memory {
 	in := s.target.current()
 	s.mu.Lock()
-	m := Memory{State: s.state, Since: c.time(s.since), Changes: s.changes}
+	m := Memory{State: s.state, Since: c.Time(s.since), Changes: s.changes}
 	address, sp := s.address, s.spec.Load()
 	s.mu.Unlock()
 	m.Endpoint = endpointOf(sp.configured, sp.targetOf(s.target.name, address))
 	m.Handler = handlerOf(sp.handlerName, sp.revision)
 	if in.id == m.State.Instance {
-		m.Started, m.InstanceSince = in.started, c.time(in.since)
+		m.Started, m.InstanceSince = in.started, c.Time(in.since)
 	}
 	return m
 }

@@ -70,7 +70,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		return nil
 	}
 	failing := next.state.Last == probe.Failure && next.state.Run > 0
-	st, ok := sc.schedule.Start(s.key, now, mayShed(s.kind, &next.state), failing)
+	st, ok := sc.schedule.Start(s.key, now, mayShed(s.kind, &next.state) && !sc.isOverdue(s, now), failing)
 	if !ok {
 		s.setNext(st.Next)
 		return nil
@@ -83,7 +83,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	a.slot, a.instance, a.next, a.lane, a.counts = s, in.id, st.Next, st.Lane, st.Counts
 	a.Target = sp.targetOf(s.target.name, s.setInflight(a))
 	if in.id != probe.StaticID {
-		a.Target.Since = sc.clock.time(in.since)
+		a.Target.Since = sc.clock.Time(in.since)
 	}
 	if sp.closable != nil {
 		sp.closable.attempts++
@@ -93,6 +93,13 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		sc.attachContext(a)
 	}
 	return a
+}
+
+// isOverdue reports whether an attempt should not wait for the next regular time of its probe, since the
+// machine was suspended: one that has few would miss those of each night.
+func (sc *scheduler) isOverdue(s *slot, now int64) bool {
+	resumed := sc.clock.Resumed()
+	return resumed != 0 && now-resumed <= 2*maxSleep && int64(s.spec.Load().rule.Period) > maxSleep
 }
 
 // mayShed reports whether an overloaded engine may skip an attempt of a probe: if it
@@ -192,7 +199,7 @@ func (sc *scheduler) nextQueued(lane schedule.Lane, now int64) *attempt {
 func (sc *scheduler) completeOnWorker(a *attempt, res *probe.Result, panics int) *attempt {
 	sc.mu.Lock()
 	defer sc.unlock()
-	now := sc.clock.now()
+	now := sc.clock.Now()
 	if sc.complete(a, res, panics, now); sc.ctx.Err() != nil {
 		return nil
 	}
@@ -229,7 +236,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 		sc.monitor.Blame(now)
 	}
 	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
-	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), &sc.clock), Outcome: res.Outcome, Extra: !a.counts}
+	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
 	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
 		planned := a.next
 		if next.adapted {

@@ -128,7 +128,7 @@ func (sc *scheduler) updateStateOf(t *target, mayFlap bool) {
 		sum.state, sum.gateway = verdict.OfPaused(sum.state), verdict.GatewayStateOfPaused(in.phase, sum.gateway)
 	}
 	isExplained := sc.registry.setTroubledDependency(t, on)
-	if sc.registry.setSummary(t, sum, sc.clock.now()) || isExplained {
+	if sc.registry.setSummary(t, sum, sc.clock.Now()) || isExplained {
 		sc.notifyTarget(t.name, probeChanged)
 	}
 	if begins {

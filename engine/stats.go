@@ -83,7 +83,7 @@ func (e *Engine) LoopDelay() time.Duration {
 	if due == 0 {
 		return 0
 	}
-	return max(time.Duration(sc.clock.now()-due), 0)
+	return max(time.Duration(sc.clock.Now()-due)-sc.clock.Suspended(), 0)
 }
 
 // counters are what Stats shows, beside the schedule's own.

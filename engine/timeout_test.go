@@ -5,17 +5,18 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // TestTimeoutsAreNotLongerWhileManyAttemptsWait: a degraded engine gives attempts more
 // time, but those of targets that hang must not fill the places of all others.
 func TestTimeoutsAreNotLongerWhileManyAttemptsWait(t *testing.T) {
-	c := newClock()
+	c := clock.New()
 	m := new(health.Monitor)
-	n := nonBlocking{clock: &c, monitor: m, limit: 16}
+	n := nonBlocking{clock: c, monitor: m, limit: 16}
 	rule := &probe.Rule{Period: time.Minute, Timeout: time.Second}
-	now := c.now()
+	now := c.Now()
 	for range 3 {
 		now += int64(time.Second)
 		m.Blame(now)

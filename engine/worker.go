@@ -25,7 +25,7 @@ func (w *workers) run(a *attempt) {
 		}
 	}()
 	for a != nil {
-		res, panics := a.make(&w.scheduler.clock, w.scheduler.monitor)
+		res, panics := a.make(w.scheduler.clock, w.scheduler.monitor)
 		a.cancel()
 		if res.Detail != "" {
 			res.Detail = w.scheduler.redact(res.Detail)

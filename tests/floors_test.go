@@ -40,6 +40,7 @@ var rules = []rule{
 	{path: "internal/boot", floor: 0},
 	{path: "internal/bytesize", floor: 0},
 	{path: "internal/cgroup", floor: 0},
+	{path: "internal/clock", floor: 0},
 	{path: "internal/cron", floor: 0},
 	{path: "internal/cycle", floor: 0},
 	{path: "internal/files", floor: 0, group: "private", order: 1},
@@ -154,7 +155,7 @@ var thirdParty = []struct {
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "github.com/spf13/pflag", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "builtin/beat", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{
 		"engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},

@@ -9,7 +9,6 @@
 //	report.go       Report: what a beat says
 //	registry.go     Registry: the last beat of each target, and who may send it
 //	interruption.go times in which the engine may have missed beats
-//	clock.go        the clock, which goes on while the machine is suspended
 //	saved.go        what is kept for the next engine
 //	datagram.go     the form of a beat in a datagram
 //	receiver.go     Receiver: datagrams

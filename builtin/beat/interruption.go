@@ -118,7 +118,7 @@ func (r *Registry) interruptedUDP(why string) {
 
 func (r *Registry) interrupted(why string, note func(*listening, int64)) {
 	r.recordsMu.Lock()
-	now := r.clock.now()
+	now := r.clock.Now()
 	note(&r.listening, now)
 	r.listening.interruptions++
 	mayLog := r.listening.mayLog(now)
@@ -136,7 +136,7 @@ func (r *Registry) logInterruption(why string) {
 func (r *Registry) startUDP() {
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()
-	r.listening.udp = r.clock.now()
+	r.listening.udp = r.clock.Now()
 }
 
 // setDropped says how many datagrams the system has dropped so far. One goroutine calls it.
@@ -155,7 +155,7 @@ func (r *Registry) setIsolated(isIsolated bool) {
 	was := r.listening.isIsolated
 	r.listening.isIsolated = isIsolated
 	if isIsolated {
-		r.listening.all = r.clock.now()
+		r.listening.all = r.clock.Now()
 	}
 	r.recordsMu.Unlock()
 	if isIsolated && !was {
@@ -178,7 +178,7 @@ func (r *Registry) look() {
 
 // observe looks at the clocks, and returns what is to be logged. It needs recordsMu.
 func (r *Registry) observe() (log string) {
-	now := r.clock.now()
+	now := r.clock.Now()
 	why := r.listening.look(now, time.Now().UnixNano())
 	if why != "" && r.listening.mayLog(now) {
 		return why

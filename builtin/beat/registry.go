@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -32,10 +33,10 @@ type RegistryConfig struct {
 type Registry struct {
 	config RegistryConfig
 	log    *slog.Logger
+	clock  *clock.Clock
 	woken  chan struct{} // capacity 1: there may be records now
 
 	recordsMu  sync.Mutex // guards all below
-	clock      clock
 	records    map[string]*record
 	restored   map[string]saved // of targets without a record yet
 	listening  listening
@@ -87,7 +88,7 @@ type binding struct {
 
 // NewRegistry returns a Registry without targets.
 func NewRegistry() *Registry {
-	r := &Registry{clock: newClock(), woken: make(chan struct{}, 1), records: map[string]*record{}, restored: map[string]saved{}}
+	r := &Registry{clock: clock.New(), woken: make(chan struct{}, 1), records: map[string]*record{}, restored: map[string]saved{}}
 	r.Configure(RegistryConfig{})
 	return r
 }
@@ -189,10 +190,10 @@ func (r *Registry) change(set probe.Set, removed []probe.ID) (gone []string) {
 func (r *Registry) bind(id probe.ID, c Config) {
 	rec := r.records[id.Target]
 	if rec == nil {
-		rec = &record{added: r.clock.now()}
+		rec = &record{added: r.clock.Now()}
 		r.records[id.Target] = rec
 		if s, ok := r.restored[id.Target]; ok {
-			s.restore(rec, &r.clock)
+			s.restore(rec, r.clock)
 			delete(r.restored, id.Target)
 		}
 	}
@@ -207,7 +208,7 @@ func (r *Registry) bind(id probe.ID, c Config) {
 		rec.probes[i] = b
 	}
 	if !rec.fromFile || i >= 0 {
-		rec.expected = r.clock.now()
+		rec.expected = r.clock.Now()
 	}
 	rec.token = c.Token
 	rec.update()
@@ -266,7 +267,7 @@ func (r *Registry) Beat(target, token string, client netip.Addr, report Report) 
 		r.recordsMu.Unlock()
 		return ErrDenied
 	}
-	now := r.clock.now()
+	now := r.clock.Now()
 	if rec.isTooSoon(report, now) {
 		r.stats.TooMany++
 		r.recordsMu.Unlock()
@@ -300,7 +301,7 @@ func (r *Registry) receive(packet []byte) {
 		return
 	}
 	r.recordsMu.Lock()
-	now := r.clock.now()
+	now := r.clock.Now()
 	if rec = r.records[d.target]; rec == nil || rec.token != token { // a reload came in between
 		r.recordsMu.Unlock()
 		return
@@ -336,7 +337,7 @@ func (rec *record) floor(now, wall int64) uint64 { return uint64(max(wall-(now-r
 func (r *Registry) reject(count func(*Stats), why, target string) {
 	r.recordsMu.Lock()
 	count(&r.stats)
-	now := r.clock.now()
+	now := r.clock.Now()
 	mayLog := r.rejectedAt == 0 || now-r.rejectedAt >= int64(logPause)
 	if mayLog {
 		r.rejectedAt = now
@@ -394,7 +395,7 @@ func (r *Registry) Last(target string) (l Last, ok bool) {
 		l = Last{At: time.Unix(0, rec.lastWall), Report: Report{rec.status, rec.exit, rec.detail}, Took: rec.took}
 	}
 	if rec.started != 0 {
-		l.Begun = r.clock.time(rec.started)
+		l.Begun = r.clock.Time(rec.started)
 	}
 	return l, true
 }
@@ -414,8 +415,8 @@ func (r *Registry) sighting(t probe.Target) (s sighting, ok bool) {
 	why := r.observe()
 	rec := r.records[t.Name]
 	if ok = rec != nil; ok {
-		now := r.clock.now()
-		s = sighting{now: now, expected: max(rec.expected, min(r.clock.at(t.Since), now)), heard: r.listening.since(rec)}
+		now := r.clock.Now()
+		s = sighting{now: now, expected: max(rec.expected, min(r.clock.At(t.Since), now)), heard: r.listening.since(rec)}
 		if !rec.fromFile || rec.every >= savePeriod { // otherwise the file may lack the last one
 			s.last, s.report = rec.last, Report{rec.status, rec.exit, rec.detail}
 		}

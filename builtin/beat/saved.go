@@ -3,6 +3,8 @@ package beatprobe
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/sonde-probe/sonde/internal/clock"
 )
 
 // savePeriod is how often the value of a target that sends beats more often is saved: what is lost
@@ -67,13 +69,13 @@ func (r *Registry) ForgetRestored() {
 	clear(r.restored)
 }
 
-func (s saved) restore(rec *record, c *clock) {
+func (s saved) restore(rec *record, c *clock.Clock) {
 	if s.At <= 0 || s.Status != OK && s.Status != Failed {
 		return
 	}
 	age := max(time.Since(time.Unix(0, s.At)), 0)
-	rec.added = c.start
-	rec.last, rec.lastWall, rec.fromFile = c.now()-int64(age), s.At, true
+	rec.added = c.Start()
+	rec.last, rec.lastWall, rec.fromFile = c.Now()-int64(age), s.At, true
 	rec.status, rec.exit, rec.detail, rec.took, rec.sent, rec.byUDP = s.Status, s.Exit, s.Detail, s.Took, s.Sent, s.ByUDP
 	rec.saved = rec.last
 }

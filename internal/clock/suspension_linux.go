@@ -1,4 +1,4 @@
-package beatprobe
+package clock
 
 import (
 	"time"
@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended returns how long the machine has been suspended since it has booted: the monotonic clock
+// sinceBoot returns for how long the machine has been suspended since it has booted: the monotonic clock
 // stands still meanwhile, and that of the boot goes on. In a time namespace the difference is another
 // one, but grows by as much.
-func suspended() time.Duration {
+func sinceBoot() time.Duration {
 	const attempts = 8
 	var best, shortest int64
 	for i := range attempts {
@@ -21,7 +21,7 @@ func suspended() time.Duration {
 		if i == 0 || took < shortest {
 			best, shortest = boot.Nano()-before.Nano(), took
 		}
-		if took < int64(suspensionTolerance)/10 {
+		if took < int64(tolerance)/10 {
 			break
 		}
 	}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/clock"
+	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// lid suspends the machine of an engine.
+type lid struct {
+	engine *Engine
+	closed atomic.Int64 // for how long in all, in nanoseconds
+}
+
+// suspend suspends the machine for a time, in which no timer goes on.
+func (l *lid) suspend(d time.Duration) { l.closed.Add(int64(d)) }
+
+// suspendable runs a test with an engine, a running target and one probe.
+func suspendable(t *testing.T, p probe.Probe, test func(t *testing.T, l *lid, id probe.ID)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lid{engine: New(Config{})}
+		l.engine.scheduler.clock = clock.NewSuspended(func() time.Duration { return time.Duration(l.closed.Load()) })
+		id := probe.ID{Target: "web", Kind: probe.Liveness}
+		if _, err := l.engine.Apply(probe.Set{id: p}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- l.engine.Run(ctx) }()
+		l.engine.Report(probe.Instance{Target: "web", ID: "1", Phase: probe.Running, Since: time.Now()})
+		test(t, l, id)
+		cancel()
+		<-ended
+	})
+}
+
+// slow is a handler whose attempts take a while, as long as the machine is not suspended.
+type slow struct {
+	result atomic.Pointer[probe.Result]
+	began  atomic.Int64
+}
+
+const slowness = 500 * time.Millisecond
+
+func (s *slow) Probe(context.Context, probe.Target) probe.Result {
+	s.began.Add(1)
+	time.Sleep(slowness)
+	return *s.result.Load()
+}
+
+func (s *slow) says(r probe.Result) { s.result.Store(&r) }
+
+// slowStepper is slow, and the loop makes its attempts: it waits for a descriptor in time.
+type slowStepper struct{ slow }
+
+func (s *slowStepper) Step(a *nonblock.Attempt) nonblock.Progress {
+	a.Result = s.Probe(context.Background(), a.Target)
+	return nonblock.StepDone
+}
+
+func TestAnAttemptDuringWhichTheMachineWasSuspendedDoesNotFail(t *testing.T) {
+	worker, stepper := new(slow), new(slowStepper)
+	for name, c := range map[string]struct {
+		handler probe.Handler
+		says    func(probe.Result)
+		with    probe.Result
+		want    probe.Outcome
+	}{
+		"silent":               {worker, worker.says, probe.Fail(probe.ReasonTCPTimeout, ""), probe.Unknown},
+		"reset":                {worker, worker.says, probe.Fail(probe.ReasonTCPReset, ""), probe.Unknown},
+		"an answer":            {worker, worker.says, probe.Fail(probe.ReasonHTTPStatus, "503"), probe.Unknown},
+		"a success":            {worker, worker.says, probe.Succeed(""), probe.Success},
+		"by the loop, reset":   {stepper, stepper.says, probe.Fail(probe.ReasonTCPReset, ""), probe.Unknown},
+		"by the loop, success": {stepper, stepper.says, probe.Succeed(""), probe.Success},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.says(probe.Succeed(""))
+			p := probe.Probe{Handler: c.handler, Rule: probe.Rule{Period: 10 * time.Second, Timeout: 5 * time.Second, FailureThreshold: 1, OnError: probe.ErrorFails}}
+			suspendable(t, p, func(t *testing.T, l *lid, id probe.ID) {
+				time.Sleep(time.Minute)
+				c.says(c.with)
+				l.engine.Trigger(id)
+				time.Sleep(slowness / 2)
+				l.suspend(8 * time.Hour)
+				time.Sleep(slowness)
+				st, _ := l.engine.Status(id)
+				if st.Verdict != probe.Passing || st.Result.Outcome != c.want {
+					t.Errorf("the verdict is %v by %+v, want %v", st.Verdict, st.Result, c.want)
+				}
+				if c.want == probe.Unknown && (st.Result.Reason != probe.ReasonStalled || !strings.Contains(st.Result.Detail, "was suspended for 8h0m0s during the attempt, which ended with "+string(c.with.Reason))) {
+					t.Errorf("the result is %+v", st.Result)
+				}
+				time.Sleep(time.Minute)
+				st, _ = l.engine.Status(id)
+				if want := c.with.Outcome == probe.Success; (st.Verdict == probe.Passing) != want {
+					t.Errorf("a minute later the verdict is %v", st.Verdict)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatIsDueWhileTheMachineIsSuspendedIsAttemptedSoonAfterwards(t *testing.T) {
+	handler := new(slow)
+	handler.says(probe.Succeed(""))
+	p := probe.Probe{Handler: handler, Rule: probe.Rule{Period: time.Hour, Timeout: 5 * time.Second, FailureThreshold: 1}}
+	suspendable(t, p, func(t *testing.T, l *lid, id probe.ID) {
+		time.Sleep(2*time.Hour + time.Minute)
+		before := handler.began.Load()
+		handler.says(probe.Fail(probe.ReasonTCPRefused, ""))
+		l.suspend(8 * time.Hour)
+		if late := l.engine.LoopDelay(); late > 0 {
+			t.Errorf("the loop is late by %v", late)
+		}
+		time.Sleep(time.Duration(maxSleep) + time.Second)
+		if got := handler.began.Load() - before; got != 1 {
+			t.Errorf("%d attempts were made", got)
+		}
+		st, _ := l.engine.Status(id)
+		if st.Verdict != probe.Failing {
+			t.Errorf("the verdict is %v by %+v", st.Verdict, st.Result)
+		}
+		if age := time.Since(st.Since); age < 0 || age > time.Minute {
+			t.Errorf("the verdict is %v old", age)
+		}
+		if h := l.engine.Health(); h.Stalled < 8*time.Hour-time.Duration(maxSleep) || !h.Degraded() {
+			t.Errorf("the engine's health is %+v", h)
+		}
+	})
+}

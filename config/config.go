@@ -92,7 +92,12 @@ type TLS struct {
 // Beats is how beats are received as datagrams.
 type Beats struct {
 	Listen string `hcl:"listen" doc:"address and port for datagrams; port 0 lets the system choose one. Datagrams are signed with the token of their target, and never answered, so that an address that other machines can reach needs no other protection"`
+
+	MaxAge time.Duration `hcl:"max_age,optional,nonzero" doc:"how old a datagram may be, by the clocks of its sender and of this machine: an older one changes nothing, since someone may have held it back" default:"5m" min:"1s" json:",omitempty"`
 }
+
+// DefaultBeatAge is the default of Beats.MaxAge.
+const DefaultBeatAge = 5 * time.Minute
 
 // Target is what a target block says about the lifecycle of its target.
 type Target struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/listener"
@@ -84,6 +85,9 @@ func (l *loader) state(d *decodedBlock, e *Engine) {
 func (l *loader) beats(d *decodedBlock, b *Beats) {
 	if b == nil || d.values.at("beats.listen") == nil { // which was reported
 		return
+	}
+	if b.MaxAge != 0 && b.MaxAge < time.Second {
+		l.refuse(d, "beats.max_age", fmt.Sprintf("is %v; it must be at least 1s", b.MaxAge))
 	}
 	if _, valid := listener.Loopback(b.Listen); !valid {
 		l.add(report{at: d.sources["beats.listen"].value, body: &d.block.Body, summary: "listen must be an address and a port number",

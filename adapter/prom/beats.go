@@ -6,7 +6,7 @@ import beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 var beatsDesc = describe("sonde_beats_total", "Total number of beats of targets that were accepted.", "transport")
 
 // beatsRejectedDesc has the series of beats that have changed nothing.
-var beatsRejectedDesc = describe("sonde_beats_rejected_total", "Total number of beats that have changed nothing: without the token of a target, or not of the right form (denied); with a time that was used before (replayed); or too soon after another one (too_many).", "reason")
+var beatsRejectedDesc = describe("sonde_beats_rejected_total", "Total number of beats that have changed nothing: without the token of a target, or not of the right form (denied); with a time that was used before (replayed); made too long ago (old); or too soon after another one (too_many).", "reason")
 
 var lastBeatDesc = describe("sonde_target_last_beat_timestamp_seconds", "Time of the last beat of the target, in seconds since 1970.", "target")
 
@@ -23,6 +23,7 @@ func (s scrape) beats(st beatprobe.Stats) {
 	s.counter(beatsDesc, float64(st.UDP), "udp")
 	s.counter(beatsRejectedDesc, float64(st.Denied), "denied")
 	s.counter(beatsRejectedDesc, float64(st.Replayed), "replayed")
+	s.counter(beatsRejectedDesc, float64(st.Old), "old")
 	s.counter(beatsRejectedDesc, float64(st.TooMany), "too_many")
 	send(s, beatMetrics, st)
 }

@@ -23,6 +23,10 @@ type RegistryConfig struct {
 	// It must not block. Default: it never is.
 	Isolated func() bool
 
+	// MaxAge is how old a datagram may be, by the clocks of its sender and of this machine; an older one is
+	// rejected. Default: any age.
+	MaxAge time.Duration
+
 	// Changed is called when the value of a target in the state file has changed: see Value. It
 	// must not block. Default: nothing.
 	Changed func(target string)
@@ -50,6 +54,7 @@ type Stats struct {
 	HTTP, UDP     uint64 // beats that were accepted
 	Denied        uint64 // beats that were rejected: not of this form, without the token of a target, or not signed with it
 	Replayed      uint64 // datagrams with a time that is not after that of an earlier one
+	Old           uint64 // datagrams that were made too long ago
 	TooMany       uint64 // beats that came too soon after another one of the target
 	Dropped       uint64 // datagrams that the system has dropped
 	Interruptions uint64 // how often beats may have been missed
@@ -306,9 +311,15 @@ func (r *Registry) receive(packet []byte) {
 		r.recordsMu.Unlock()
 		return
 	}
-	if wall := time.Now().UnixNano(); d.time <= max(rec.sent, rec.floor(now, wall)) {
+	wall := time.Now().UnixNano()
+	if d.time <= max(rec.sent, rec.floor(now, wall)) {
 		r.recordsMu.Unlock()
 		r.reject(func(s *Stats) { s.Replayed++ }, "replayed, or made before the target was added or the engine has started, by the clock of the sender", d.target)
+		return
+	}
+	if oldest := min(now, wall) - int64(r.config.MaxAge); r.config.MaxAge > 0 && int64(d.time) < oldest { // a wall clock that was set ahead makes nothing old
+		r.recordsMu.Unlock()
+		r.reject(func(s *Stats) { s.Old++ }, "older than max_age: it was held back, or the clock of the sender is behind that of this machine", d.target)
 		return
 	}
 	rec.sent = d.time

@@ -291,6 +291,30 @@ func TestForgedAndReplayedDatagramsChangeNothing(t *testing.T) {
 	testsync.Until(t, "a later beat", func() bool { last, _ := r.Last("a"); return last.Report.Exit == 7 })
 }
 
+func TestADatagramThatWasHeldBackDoesNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := expect(t, map[string]string{"a": token})
+		r.Configure(beatprobe.RegistryConfig{MaxAge: 5 * time.Minute})
+		var supply [][]byte
+		for range 10 { // a minute each, held back by somebody on the way
+			time.Sleep(time.Minute)
+			supply = append(supply, beatprobe.AppendDatagram(nil, "a", token, time.Now(), beatprobe.Report{Status: beatprobe.OK}))
+		}
+		for age := range 10 {
+			time.Sleep(100 * time.Millisecond)
+			r.Receive(supply[age])
+			if s, want := r.Stats(), uint64(max(age-4, 0)); s.UDP != want || s.Old != min(uint64(age)+1, 5) {
+				t.Errorf("after those of %d minutes and more: %+v", 9-age, s)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		ahead := beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(time.Hour), beatprobe.Report{Status: beatprobe.OK})
+		if r.Receive(ahead); r.Stats().UDP != 6 {
+			t.Errorf("from a sender whose clock is ahead: %+v", r.Stats())
+		}
+	})
+}
+
 func TestAReplayedDatagramCountsNeitherAfterAReloadNorInTheNextEngine(t *testing.T) {
 	saved := make(chan []byte, 1)
 	probes := func(r *beatprobe.Registry, kind probe.Kind) probe.Set {

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/config"
 )
 
 // listenForBeats opens the socket for beats by UDP, if one is configured.
@@ -17,6 +20,14 @@ func (d *daemon) listenForBeats() (err error) {
 	}
 	d.log.Info("listening for beats", "udp", d.datagrams.Addr().String())
 	return nil
+}
+
+// maxBeatAge returns how old a datagram may be.
+func (d *daemon) maxBeatAge() time.Duration {
+	if d.settings.Beats == nil {
+		return 0
+	}
+	return cmp.Or(d.settings.Beats.MaxAge, config.DefaultBeatAge)
 }
 
 // restoreBeats gives the beats that the previous engine has received.

@@ -141,6 +141,7 @@ func (f *feed) step(b *batch, ev *event) {
 		if before == nil {
 			b.held[ev.Subject] = struct{}{} // it is told once nothing holds it any more
 		}
+	case ev.restarted && before != nil: // what was told holds: the cure is under way
 	default:
 		f.fire(b, before, ev)
 	}

@@ -144,4 +144,6 @@ type event struct {
 	seq    uint64 // of its source; 0 for how the subject is now
 	level  level
 	held   bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
+
+	restarted bool // its instance is being terminated, so that another one starts
 }

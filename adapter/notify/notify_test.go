@@ -652,3 +652,41 @@ func TestOnlyTheOwnerTells(t *testing.T) {
 		}
 	})
 }
+
+func TestARestartUnderWayIsNotToldAgain(t *testing.T) {
+	for _, reason := range []probe.Reason{probe.ReasonEnding, probe.ReasonOperatorRestart} {
+		in(t, "web", func(s *scene) {
+			s.set[probe.ID{Target: "app", Kind: probe.Readiness}] = probe.Probe{
+				Rule:    probe.Rule{Period: time.Second, FailureThreshold: 1},
+				Handler: probe.HandlerFunc(func(_ context.Context, to probe.Target) probe.Result { return s.outcome(to.Name) }),
+			}
+			s.set[probe.ID{Target: "app", Kind: probe.Liveness}] = probe.Probe{
+				Rule:    probe.Rule{Period: time.Second, FailureThreshold: 1},
+				Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return s.outcome("liveness of app") }),
+			}
+			s.outcomes["liveness of app"] = probe.Success
+			if _, err := s.engine.Apply(s.set); err != nil {
+				t.Fatal(err)
+			}
+			instance := probe.Instance{Target: "app", ID: "1", Phase: probe.Running, Managed: true, Since: time.Now()}
+			s.engine.Report(instance)
+			s.say(probe.Success, "app")
+			s.say(probe.Failure, "app")
+			s.expect("app not_ready")
+			instance.Reason = reason
+			s.engine.Report(instance)
+			s.say(probe.Failure, "liveness of app")
+			if st, _ := s.engine.Target("app"); st.State != probe.StateFailing {
+				t.Errorf("the target is %v", st.State)
+			}
+			s.expect("")
+			s.say(probe.Success, "liveness of app")
+			instance = probe.Instance{Target: "app", ID: "2", Phase: probe.Running, Managed: true, Since: time.Now()}
+			s.engine.Report(instance)
+			pass(5 * time.Second)
+			s.expect("") // it is not ready, as it was
+			s.say(probe.Success, "app")
+			s.expect("app ready ends")
+		})
+	}
+}

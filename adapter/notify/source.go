@@ -47,7 +47,7 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 		if ev.Labels = st.Labels; !exists {
 			ev.level = keep // a comparison tells that it was removed
 		}
-		ev.held = ev.level == firing && tr.Doubtful
+		ev.held, ev.restarted = ev.level == firing && tr.Doubtful, isRestarted(&st)
 		if !s.mayTell(tr.Target) {
 			ev.level = others
 		}
@@ -88,7 +88,14 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
 	}
 	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Suppressed(name) != "")
+	ev.restarted = isRestarted(&st)
 	return ev, true
+}
+
+// isRestarted reports whether the instance of a target is being terminated, because a probe fails or an
+// operator has asked for that, so that another one starts.
+func isRestarted(st *engine.TargetStatus) bool {
+	return st.Instance.Reason == probe.ReasonEnding || st.Instance.Reason == probe.ReasonOperatorRestart
 }
 
 func (s *targetSource) event(name string, state probe.TargetState, reason probe.Reason, at time.Time) event {

@@ -27,6 +27,7 @@ type decodedBlock struct {
 type fieldSource struct {
 	name, value hcl.Range
 	secret      bool // its value must not be shown
+	isSize      bool // its value is in bytes
 }
 
 // decodeBlock decodes a block.
@@ -63,7 +64,7 @@ func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 	arg, there := c.Arguments[f.Name]
 	if there {
 		v, secret, state := l.value(&d.block.Body, f, arg)
-		d.sources[f.Name] = fieldSource{arg.Range, arg.Expr.Range(), secret || f.Sensitive}
+		d.sources[f.Name] = fieldSource{arg.Range, arg.Expr.Range(), secret || f.Sensitive, f.Type == Size}
 		switch state {
 		case wrong:
 			d.ok = false

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -114,6 +115,9 @@ func (d description) addValues(path string, values Values, b *decodedBlock, with
 			continue
 		}
 		source, _ := b.source(at)
+		if n, ok := v.(int64); ok && source.isSize {
+			v = bytesize.Size(n)
+		}
 		d[path+at] = described{valueText(v), source.secret}
 	}
 }

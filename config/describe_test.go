@@ -100,3 +100,16 @@ damping.suppress:  -> (sensitive)`},
 		}
 	}
 }
+
+func TestDifferencesShowSizesAsTheyAreWritten(t *testing.T) {
+	const frame = `
+engine { plugin_memory = %q }
+target "db" {
+  probe "readiness" {
+    sql { query = "x" }
+  }
+}`
+	if got, want := differencesOf(t, fmt.Sprintf(frame, "64MiB"), fmt.Sprintf(frame, "1536MiB")), `plugin_memory: "64MiB" -> "1536MiB"`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

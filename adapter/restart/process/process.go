@@ -86,7 +86,7 @@ type Config struct {
 	// starts none. Default: none.
 	Elsewhere func() error `json:"-"`
 
-	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log"`
+	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log. A change of this block restarts the process: the guard of one with adopt writes to the file, too"`
 
 	// Logger gets a record for each line of output without Log: the line, with the attributes
 	// target and stream (stdout or stderr). Default: none.

@@ -23,13 +23,9 @@ type Plan struct {
 	Probes    Changes         `json:"probes"`
 	Instances InstanceChanges `json:"instances"`
 
-	Changes  []TargetChange `json:"changes"`           // of targets, sorted by name
-	Omitted  int            `json:"omitted,omitempty"` // changes of targets that are not listed
-	Groups   []string       `json:"groups,omitempty"`  // those that are added, changed or removed
-	Gateways []string       `json:"gateways,omitempty"`
-
-	Maintenances []string `json:"maintenances,omitempty"`
-	Notifiers    []string `json:"notifiers,omitempty"`
+	Changes []TargetChange `json:"changes"`           // of targets, sorted by name
+	Omitted int            `json:"omitted,omitempty"` // changes of targets that are not listed
+	Blocks  []BlockChange  `json:"blocks,omitempty"`  // groups, gateways, maintenances and notify blocks, sorted by type and name
 
 	Settings []ArgumentChange `json:"settings,omitempty"` // of the engine block
 
@@ -44,7 +40,7 @@ type TargetChanges struct {
 	Kept    int `json:"kept"`
 }
 
-// InstanceChanges counts the processes that a reload would start or end.
+// InstanceChanges counts the processes that a reload starts or ends.
 type InstanceChanges struct {
 	Started   int `json:"started"`
 	Restarted int `json:"restarted"`
@@ -58,6 +54,13 @@ type TargetChange struct {
 	Instance  string           `json:"instance,omitempty"` // start, restart or end; empty if its process goes on, or there is none
 	Arguments []ArgumentChange `json:"arguments,omitempty"`
 	Probes    []ProbeChange    `json:"probes,omitempty"`
+}
+
+// BlockChange is what becomes of a block beside those of targets.
+type BlockChange struct {
+	Type   string `json:"type"` // gateway, group, maintenance or notify
+	Name   string `json:"name"`
+	Action string `json:"action"` // added, changed or removed
 }
 
 // ProbeModuleChange is what would become of a probe_module block.

@@ -15,16 +15,21 @@ const (
 
 // Reload is how a reload of the configuration has ended.
 type Reload struct {
-	At       time.Time `json:"at"`                 // when it ended
-	Trigger  string    `json:"trigger"`            // what asked for it: start, signal, request or watch
-	Applied  bool      `json:"applied"`            // the configuration was put into use; otherwise the engine goes on with the one before
-	Forced   bool      `json:"forced"`             // reload_guard was not asked
-	Guarded  bool      `json:"guarded"`            // reload_guard has rejected the configuration
-	Accepted time.Time `json:"accepted,omitzero"`  // when the configuration in use was applied
-	Targets  int       `json:"targets"`            // in use
-	Probes   *Changes  `json:"probes,omitempty"`   // what has changed, if the configuration was applied
-	Error    *Error    `json:"error,omitempty"`    // why the configuration was not applied
-	Problems string    `json:"problems,omitempty"` // errors and warnings in the configuration with their lines, as sonde validate shows them; only in the response to POST
+	At       time.Time `json:"at"`                // when it ended
+	Trigger  string    `json:"trigger"`           // what asked for it: start, signal, request or watch
+	Applied  bool      `json:"applied"`           // the configuration was put into use; otherwise the engine goes on with the one before
+	Forced   bool      `json:"forced"`            // reload_guard was not asked
+	Guarded  bool      `json:"guarded"`           // reload_guard has rejected the configuration
+	Accepted time.Time `json:"accepted,omitzero"` // when the configuration in use was applied
+	Targets  int       `json:"targets"`           // in use
+	Probes   *Changes  `json:"probes,omitempty"`  // what has changed, if the configuration was applied
+
+	Instances *InstanceChanges `json:"instances,omitempty"` // likewise
+	Blocks    []BlockChange    `json:"blocks,omitempty"`    // likewise: groups, gateways, maintenances and notify blocks, sorted by type and name; none at the start
+	Settings  []string         `json:"settings,omitempty"`  // of the engine block, that take effect when the engine is started again
+
+	Error    *Error `json:"error,omitempty"`    // why the configuration was not applied
+	Problems string `json:"problems,omitempty"` // errors and warnings in the configuration with their lines, as sonde validate shows them; only in the response to POST
 }
 
 // Changes counts what becomes of probes.

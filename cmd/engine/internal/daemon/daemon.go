@@ -54,6 +54,7 @@ type daemon struct {
 	pods       *staticpods.Dir // nil for none
 	config     *config.Config  // the configuration in use, without the pods; nil without pods
 	digest     *config.Digest  // that of the configuration in use; nil with pods
+	blocks     *config.Config  // what blockChanges compares of the configuration in use; nil before the first
 	targets    int             // in use, with the pods
 	plugins    atomic.Pointer[handlers.Plugins]
 	settings   config.Engine // those in use
@@ -145,12 +146,12 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}
-	changes, err := d.applyWith(c, func(next *desired) (engine.Changes, error) { return d.resume(c, next) })
+	done, err := d.applyWith(c, func(next *desired) (engine.Changes, error) { return d.resume(c, next) })
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.accepted(&job{trigger: byStart}, changes, nil)
-	d.logChanges("configuration applied", changes)
+	d.accepted(&job{trigger: byStart}, done, c.Engine, nil)
+	d.logChanges("configuration applied", done.Changes)
 	return nil
 }
 
@@ -170,13 +171,23 @@ func (d *daemon) close() (err error) {
 	return errors.Join(err, d.cluster.close())
 }
 
+// applied is what a configuration that was put into use has changed.
+type applied struct {
+	engine.Changes
+	instances httpapi.InstanceChanges
+	blocks    []httpapi.BlockChange
+}
+
 // apply puts a configuration into use, with the pods: all of it, or nothing, if check has
 // an error about what would happen to the targets in use.
-func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
-	return d.applyWith(c, func(next *desired) (engine.Changes, error) {
-		if err := cmp.Or(d.checkApply(next), check(d.effectOfApply(next))); err != nil {
+func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (done applied, err error) {
+	var instances httpapi.InstanceChanges
+	done, err = d.applyWith(c, func(next *desired) (engine.Changes, error) {
+		effect := d.effectOfApply(next)
+		if err := cmp.Or(d.checkApply(next), check(effect)); err != nil {
 			return engine.Changes{}, err
 		}
+		instances = instanceChanges(d.restarts, effect, next.units)
 		changes, err := d.engine.Change(engine.Change{Set: next.set, All: true, Dependencies: dependencies(next.config), Dampings: dampings(next.config)})
 		if err != nil {
 			return changes, err
@@ -188,15 +199,20 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (engi
 		}
 		return changes, d.restarts.Apply(next.units)
 	})
+	done.instances = instances
+	return done, err
 }
 
 // change is apply for a configuration that has only what has changed (see
 // config.Options.Previous).
-func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (engine.Changes, error) {
-	return d.applyWith(c, func(next *desired) (engine.Changes, error) {
-		if err := cmp.Or(d.restarts.CheckChange(next.units, c.Removed.Targets), check(d.restarts.EffectOfChange(next.units, c.Removed.Targets))); err != nil {
+func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (done applied, err error) {
+	var instances httpapi.InstanceChanges
+	done, err = d.applyWith(c, func(next *desired) (engine.Changes, error) {
+		effect := d.restarts.EffectOfChange(next.units, c.Removed.Targets)
+		if err := cmp.Or(d.restarts.CheckChange(next.units, c.Removed.Targets), check(effect)); err != nil {
 			return engine.Changes{}, err
 		}
+		instances = instanceChanges(d.restarts, effect, next.units)
 		changes, err := d.engine.Change(engine.Change{Set: next.set, Remove: c.Removed.Probes, Dependencies: dependencies(next.config), Dampings: dampings(next.config)})
 		if err != nil {
 			return changes, err
@@ -206,6 +222,8 @@ func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (eng
 		d.beats.Change(next.set, c.Removed.Probes)
 		return changes, d.restarts.Change(next.units, c.Removed.Targets)
 	})
+	done.instances = instances
+	return done, err
 }
 
 // isConfigured reports whether a target has a driver now.
@@ -261,14 +279,14 @@ func countKept(n *engine.Changes, c *config.Config) {
 
 // applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies,
 // the dampings and the units into use.
-func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes, error)) (engine.Changes, error) {
+func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes, error)) (done applied, err error) {
 	defer d.outputs.Keep(d.isConfigured) // drivers of a configuration that is rejected have counters, too
 	next, err := d.desired(c, false)
 	if err != nil {
-		return engine.Changes{}, err
+		return applied{}, err
 	}
 	d.addSecrets(c.Secrets)
-	changes, err := d.useWithGroups(c, func() (engine.Changes, error) {
+	done.Changes, err = d.useWithGroups(c, func() (engine.Changes, error) {
 		changes, err := use(next)
 		if err != nil {
 			return changes, err
@@ -276,16 +294,16 @@ func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes,
 		return changes, errors.Join(d.label(next), d.maintain(c, labelsOf(next.shared.Probes, next.shared.Units)))
 	})
 	if err != nil {
-		return changes, err
+		return done, err
 	}
 	if err := d.gateways.Apply(handlers.GatewaySpecs(c.Gateways)); err != nil {
-		return changes, err
+		return done, err
 	}
 	if err := d.notifiers.Apply(handlers.NotifySpecs(c.Notifiers)); err != nil {
-		return changes, err
+		return done, err
 	}
 	if err := d.probes.Apply(handlers.ProbeModules(c.ProbeModules)); err != nil {
-		return changes, err
+		return done, err
 	}
 	switch {
 	case d.pods != nil:
@@ -295,7 +313,8 @@ func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes,
 	default:
 		d.digest, d.targets = c.Digest(), c.Digest().Targets
 	}
-	return changes, nil
+	done.blocks, d.blocks = blockChanges(d.blocks, c), blocksOf(c)
+	return done, nil
 }
 
 // addSecrets has values replaced in outputs. Those of an earlier configuration stay known.

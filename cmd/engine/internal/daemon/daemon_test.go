@@ -111,7 +111,7 @@ func TestARefusedUnitChangesNothing(t *testing.T) {
 			})}},
 			Targets: targets,
 		}
-		for _, use := range []func(*config.Config, func(restart.Effect) error) (engine.Changes, error){d.apply, d.change} {
+		for _, use := range []func(*config.Config, func(restart.Effect) error) (applied, error){d.apply, d.change} {
 			if _, err := use(c, anyEffect); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is %v, want %s", err, want)
 			}

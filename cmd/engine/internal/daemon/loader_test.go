@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"syscall"
 	"testing"
 
@@ -145,7 +146,7 @@ func TestReloadsAreRefusedWhileTheEngineStops(t *testing.T) {
 	if r := s.receive(s.ask(t.Context())); !errors.Is(r.err, errStopping) {
 		t.Errorf("afterwards: %+v", r)
 	}
-	if got := s.reloads(); got != (httpapi.Reload{}) {
+	if got := s.reloads(); !reflect.DeepEqual(got, httpapi.Reload{}) {
 		t.Errorf("a reload has ended: %+v", got)
 	}
 }

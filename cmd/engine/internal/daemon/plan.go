@@ -23,7 +23,7 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 		return p
 	}
 	if errs, _ := r.diags.Count(); errs > 0 {
-		return reject(errorCount(errs))
+		return reject(errorsOf(r.diags, errs))
 	}
 	next, err := d.desired(r.config, true)
 	if err != nil {
@@ -33,17 +33,15 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 	if err != nil {
 		return reject(err)
 	}
-	p.Probes, p.Groups = httpapi.Changes(preview.Changes), d.groups.Differences(groupRules(r.config))
+	p.Probes, p.Instances = httpapi.Changes(preview.Changes), instanceChanges(d.restarts, effect, next.units)
+	p.Blocks, p.Settings, p.ProbeModules = blockChanges(d.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
 	changes := planned{plan: &p, targets: map[string]*httpapi.TargetChange{}, before: r.before, after: r.config}
 	changes.addTargets(d.restarts, effect, next.units)
 	for _, change := range preview.Probes {
 		changes.addProbe(change)
 	}
 	changes.finish(effect.Units)
-	p.Gateways, p.Settings = gatewayChanges(r.before, r.config), settingChanges(r.before, r.config)
-	p.ProbeModules, p.Maintenances = moduleChanges(r.before, r.config), maintenanceChanges(r.before, r.config)
-	p.Notifiers = notifierChanges(r.before, r.config)
-	p.Changed = len(changes.targets)+len(p.Groups)+len(p.Maintenances)+len(p.Notifiers)+len(p.Gateways)+len(p.Settings)+len(p.ProbeModules) > 0
+	p.Changed = len(changes.targets)+len(p.Blocks)+len(p.Settings)+len(p.ProbeModules) > 0
 	if err := guard(r.config)(effect); err != nil {
 		p.Guarded = true
 		return reject(err)
@@ -85,7 +83,6 @@ func (p *planned) change(target string) *httpapi.TargetChange {
 // addTargets adds the targets that appear, disappear or have other arguments, and what becomes of
 // their instances.
 func (p *planned) addTargets(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) {
-	n := &p.plan.Instances
 	for _, target := range e.Added {
 		p.change(target).Action = "added"
 	}
@@ -93,22 +90,18 @@ func (p *planned) addTargets(now *restart.Controller, e restart.Effect, units ma
 		c := p.change(target)
 		if c.Action = "removed"; runs(now.Driver(target)) {
 			c.Instance = "end"
-			n.Ended++
 		}
 	}
 	for _, target := range e.Restarted {
 		if runs(units[target].Driver) {
 			p.change(target).Instance = "restart"
-			n.Restarted++
 		} else {
 			p.change(target).Instance = "end"
-			n.Ended++
 		}
 	}
 	for target, u := range units {
 		if runs(u.Driver) && !runs(now.Driver(target)) {
 			p.change(target).Instance = "start"
-			n.Started++
 		}
 		if c := p.targets[target]; p.before == nil || c != nil && c.Action == "added" {
 			continue
@@ -117,6 +110,28 @@ func (p *planned) addTargets(now *restart.Controller, e restart.Effect, units ma
 			p.change(target).Arguments = argumentChanges(differ)
 		}
 	}
+}
+
+// instanceChanges counts the processes that are started or ended with an effect.
+func instanceChanges(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) (n httpapi.InstanceChanges) {
+	for _, target := range e.Removed {
+		if runs(now.Driver(target)) {
+			n.Ended++
+		}
+	}
+	for _, target := range e.Restarted {
+		if runs(units[target].Driver) {
+			n.Restarted++
+		} else {
+			n.Ended++
+		}
+	}
+	for target, u := range units {
+		if runs(u.Driver) && !runs(now.Driver(target)) {
+			n.Started++
+		}
+	}
+	return n
 }
 
 // runs reports whether the engine starts and ends the instances of a driver.
@@ -156,43 +171,43 @@ func (p *planned) finish(now int) {
 	n.Kept = now - n.Removed - n.Changed
 }
 
-// gatewayChanges returns the names of the gateways that are added, changed or removed, sorted.
-func gatewayChanges(before, after *config.Config) (names []string) {
+// blockChanges returns what becomes of groups, gateways, maintenances and notify blocks, sorted by type
+// and name. Before is nil if there was no configuration.
+func blockChanges(before, after *config.Config) (all []httpapi.BlockChange) {
 	if before == nil {
 		return nil
 	}
-	return differences(before.Gateways, after.Gateways)
+	all = addChanges(all, "gateway", before.Gateways, after.Gateways)
+	all = addChanges(all, "group", before.Groups, after.Groups)
+	all = addChanges(all, "maintenance", before.Maintenances, after.Maintenances)
+	return addChanges(all, "notify", before.Notifiers, after.Notifiers)
 }
 
-// maintenanceChanges returns the names of the maintenances that are added, changed or removed, sorted.
-func maintenanceChanges(before, after *config.Config) (names []string) {
-	if before == nil {
-		return nil
+// addChanges adds what only one of two maps has, or both have differently.
+func addChanges[T any](all []httpapi.BlockChange, kind string, before, after map[string]T) []httpapi.BlockChange {
+	both := maps.Clone(before)
+	if both == nil {
+		both = map[string]T{}
 	}
-	return differences(before.Maintenances, after.Maintenances)
-}
-
-// notifierChanges returns the names of the notifiers that are added, changed or removed, sorted.
-func notifierChanges(before, after *config.Config) (names []string) {
-	if before == nil {
-		return nil
-	}
-	return differences(before.Notifiers, after.Notifiers)
-}
-
-// differences returns the names of what only one of two maps has, or both have differently, sorted.
-func differences[T any](before, after map[string]T) (names []string) {
-	all := maps.Clone(before)
-	maps.Copy(all, after)
-	for name := range all {
+	maps.Copy(both, after)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
 		was, had := before[name]
 		is, has := after[name]
-		if had != has || !reflect.DeepEqual(was, is) {
-			names = append(names, name)
+		switch {
+		case !had:
+			all = append(all, httpapi.BlockChange{Type: kind, Name: name, Action: "added"})
+		case !has:
+			all = append(all, httpapi.BlockChange{Type: kind, Name: name, Action: "removed"})
+		case !reflect.DeepEqual(was, is):
+			all = append(all, httpapi.BlockChange{Type: kind, Name: name, Action: "changed"})
 		}
 	}
-	slices.Sort(names)
-	return names
+	return all
+}
+
+// blocksOf returns a configuration that has the blocks which blockChanges compares.
+func blocksOf(c *config.Config) *config.Config {
+	return &config.Config{Gateways: c.Gateways, Groups: c.Groups, Maintenances: c.Maintenances, Notifiers: c.Notifiers}
 }
 
 // moduleChanges returns what becomes of the probe modules, sorted by name.

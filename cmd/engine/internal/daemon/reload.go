@@ -32,7 +32,7 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	if errs, _ := r.diags.Count(); errs > 0 {
 		r.plugins.Release(current)
 		d.log.Error("configuration rejected, keeping the current one", "error_count", errs, "trigger", j.trigger)
-		return d.rejected(j, r.diags, errorCount(errs))
+		return d.rejected(j, r.diags, errorsOf(r.diags, errs))
 	}
 	d.flags.override(&r.config.Engine)
 	check := guard(r.config)
@@ -43,7 +43,7 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	if r.partial {
 		use = d.change
 	}
-	changes, err := use(r.config, check)
+	changed, err := use(r.config, check)
 	if err != nil {
 		r.plugins.Release(current)
 		d.log.Error("configuration rejected, keeping the current one", append(rejectionAttrs(err), "trigger", j.trigger)...)
@@ -52,13 +52,13 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	r.plugins.Previous = nil
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
-	done := d.accepted(j, changes, r.diags)
+	done := d.accepted(j, changed, r.config.Engine, r.diags)
 	d.watch.use(r.config.Engine.Watch, r.plugins.Inputs)
 	d.keep(r.plugins)
 	d.level.Set(r.config.Engine.LogLevel)
 	handlers.LimitMemory(r.config.Engine)
-	d.logChanges("configuration applied", changes, "trigger", j.trigger)
-	for _, name := range restartRequired(d.settings, r.config.Engine) {
+	d.logChanges("configuration applied", changed.Changes, "trigger", j.trigger)
+	for _, name := range done.Settings {
 		if name == "state" && d.processes != nil && len(process.RunningIn(d.processes.Path())) > 0 {
 			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file and the directory of its processes, and start it",
 				"setting", name, "state", d.settings.State, "processes", handlers.ProcessDir(d.settings.State))
@@ -69,20 +69,40 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	return done
 }
 
-// accepted notes that a configuration was put into use, with warnings, and returns how the reload
+// accepted notes that a configuration was put into use, with an engine block and warnings, and returns how the reload
 // has ended.
-func (d *daemon) accepted(j *job, c engine.Changes, diags config.Diagnostics) httpapi.Reload {
+func (d *daemon) accepted(j *job, c applied, e config.Engine, diags config.Diagnostics) httpapi.Reload {
 	now := time.Now()
-	changes := httpapi.Changes(c)
+	changes := httpapi.Changes(c.Changes)
 	done := httpapi.Reload{
 		At: now, Accepted: now, Applied: true, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Probes: &changes, Problems: problems(diags),
+		Instances: &c.instances, Blocks: c.blocks, Settings: restartRequired(d.settings, e),
 	}
 	d.lastReload.Store(&done)
 	return done
 }
 
-// errorCount is the error of a configuration with errors, which its diagnostics show.
-func errorCount(n int) error { return fmt.Errorf("the configuration has %s", cli.Plural(n, "error")) }
+// maxPlaces is how many places an error names.
+const maxPlaces = 3
+
+// errorsOf is the error of a configuration with so many errors, which its diagnostics show. It names places
+// only: who reads it need not be able to read the files.
+func errorsOf(diags config.Diagnostics, n int) error {
+	var places []string
+	for _, one := range diags {
+		if place := one.Range.String(); one.Severity == config.Error && place != "" && len(places) < maxPlaces {
+			places = append(places, place)
+		}
+	}
+	if len(places) == 0 {
+		return fmt.Errorf("the configuration has %s", cli.Plural(n, "error"))
+	}
+	more := ""
+	if n > len(places) {
+		more = ", …"
+	}
+	return fmt.Errorf("the configuration has %s: %s%s", cli.Plural(n, "error"), strings.Join(places, ", "), more)
+}
 
 // rejected notes that a configuration was rejected, and returns how the reload has ended.
 func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) httpapi.Reload {
@@ -187,12 +207,12 @@ func (d *daemon) applyPods(read podsRead) {
 	if !read.changed {
 		return
 	}
-	changes, err := d.apply(d.config, anyEffect)
+	done, err := d.apply(d.config, anyEffect)
 	if err != nil {
 		d.log.Error("pods rejected, keeping the current pods", "error", err)
 		return
 	}
-	d.logChanges("pods applied", changes)
+	d.logChanges("pods applied", done.Changes)
 }
 
 func (d *daemon) logChanges(message string, c engine.Changes, attrs ...any) {

@@ -158,7 +158,7 @@ func (d *daemon) logRejection(r *rejection) {
 	cli.LogDiagnostics(d.log, r.diags)
 	attrs, err := rejectionAttrs(r.err), r.err
 	if errs, _ := r.diags.Count(); errs > 0 {
-		err = errorCount(errs)
+		err = errorsOf(r.diags, errs)
 		attrs = []any{"error_count", errs, "hint", "correct it and reload; sonde run --force starts without the accepted configuration"}
 	}
 	d.lastReload.Store(&httpapi.Reload{Accepted: r.accepted})

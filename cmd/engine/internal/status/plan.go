@@ -165,18 +165,7 @@ func planText(p httpapi.Plan) string {
 	if p.Omitted > 0 {
 		fmt.Fprintf(&s, "… and %s more\n", cli.Plural(p.Omitted, "target"))
 	}
-	for _, name := range p.Groups {
-		line(0, "~", "group "+name, "")
-	}
-	for _, name := range p.Gateways {
-		line(0, "~", "gateway "+name, "")
-	}
-	for _, name := range p.Maintenances {
-		line(0, "~", "maintenance "+name, "")
-	}
-	for _, name := range p.Notifiers {
-		line(0, "~", "notify "+name, "")
-	}
+	s.WriteString(blocksText(p.Blocks))
 	for _, m := range p.ProbeModules {
 		line(0, signs[m.Action], "probe_module "+m.Name, "")
 		writeArguments(&s, 4, m.Arguments)
@@ -218,10 +207,24 @@ func summary(p httpapi.Plan) string {
 		}
 		return text
 	}
-	t, i := p.Targets, p.Instances
+	t := p.Targets
 	text := fmt.Sprintf("targets: %d added, %d changed, %d removed, %d kept\nprobes: %s\n", t.Added, t.Changed, t.Removed, t.Kept, counts(&p.Probes))
-	if i != (httpapi.InstanceChanges{}) {
-		text += fmt.Sprintf("processes: %d started, %d restarted, %d ended\n", i.Started, i.Restarted, i.Ended)
+	return text + instancesText(p.Instances)
+}
+
+// blocksText returns a line for each change of a block.
+func blocksText(changes []httpapi.BlockChange) string {
+	var s strings.Builder
+	for _, c := range changes {
+		fmt.Fprintf(&s, "%s %s %s\n", signs[c.Action], c.Type, probe.OneLine(c.Name, maxID))
 	}
-	return text
+	return s.String()
+}
+
+// instancesText returns a line about processes that are started or ended, or "".
+func instancesText(i httpapi.InstanceChanges) string {
+	if i == (httpapi.InstanceChanges{}) {
+		return ""
+	}
+	return fmt.Sprintf("processes: %d started, %d restarted, %d ended\n", i.Started, i.Restarted, i.Ended)
 }

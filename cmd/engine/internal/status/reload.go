@@ -132,7 +132,15 @@ func showReload(c *cobra.Command, r httpapi.Reload, asJSON bool) error {
 		}
 		return fmt.Errorf("configuration rejected, the engine goes on with the one before: %s%s", r.Error.Message, cure)
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "configuration applied: %s; probes: %s\n", cli.Plural(r.Targets, "target"), counts(r.Probes))
+	text := fmt.Sprintf("configuration applied: %s; probes: %s\n", cli.Plural(r.Targets, "target"), counts(r.Probes))
+	if r.Instances != nil {
+		text += instancesText(*r.Instances)
+	}
+	text += blocksText(r.Blocks)
+	for _, name := range r.Settings {
+		text += fmt.Sprintf("~ engine: %s takes effect when the engine is started again\n", name)
+	}
+	_, err := io.WriteString(c.OutOrStdout(), text)
 	return err
 }
 

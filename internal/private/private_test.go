@@ -53,6 +53,32 @@ func TestOtherUsersMayNotReplaceAFile(t *testing.T) {
 	}
 }
 
+func TestOtherUsersMayNotReplaceADirectoryAboveAFile(t *testing.T) {
+	for _, test := range []struct {
+		mode  os.FileMode
+		owner int
+		want  string
+	}{
+		{0o755, os.Geteuid(), ""},
+		{0o777 | os.ModeSticky, os.Geteuid(), ""},
+		{0o777, os.Geteuid(), "is writable for all users"},
+		{0o755, otherID, "belongs to user 65534"},
+	} {
+		dir := newDir(t, test.mode, test.owner, os.Getegid())
+		own := filepath.Join(t.TempDir(), "own")
+		if err := os.Mkdir(filepath.Join(dir, "logs"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(dir, own); err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range []string{filepath.Join(dir, "app.log"), filepath.Join(dir, "logs", "app.log"), filepath.Join(own, "logs", "app.log")} {
+			wantError(t, CheckDirs(file), test.want)
+		}
+	}
+	wantError(t, CheckDirs("/none/at/all/app.log"), "")
+}
+
 // newDir returns a new directory with a mode, an owner and a group.
 func newDir(t *testing.T, mode os.FileMode, owner, group int) string {
 	t.Helper()

@@ -58,6 +58,34 @@ func CheckParent(name string) error {
 	return nil
 }
 
+// CheckDirs returns an error if users besides this one, root, and members of this process's groups could
+// replace a directory above a file: they would decide which file it is. A directory that does not exist is
+// none.
+func CheckDirs(name string) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
+	if err != nil {
+		return nil
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		owner, mode := int(statOf(info).Uid), info.Mode()
+		switch isSticky := mode&os.ModeSticky != 0; {
+		case owner != 0 && owner != os.Geteuid():
+			return fmt.Errorf("directory %s belongs to user %d", dir, owner)
+		case mode.Perm()&anybodyWrite != 0 && !isSticky:
+			return fmt.Errorf("directory %s is writable for all users", dir)
+		case mode.Perm()&groupWrites != 0 && !isSticky && !isOurs(statOf(info).Gid):
+			return fmt.Errorf("directory %s is writable for group %d", dir, statOf(info).Gid)
+		}
+		if dir == filepath.Dir(dir) {
+			return nil
+		}
+	}
+}
+
 // isOurs reports whether this process belongs to a group.
 func isOurs(gid uint32) bool {
 	supplementary, _ := os.Getgroups()

@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -48,7 +49,40 @@ func warnOfDriver(v config.Values) error {
 			err = errors.Join(err, &probe.FieldError{Field: "env_file", Problem: "cannot be used: " + problem, Hint: fmt.Sprintf("correct it, or ignore this if the engine runs elsewhere: it was read on %s", machine())})
 		}
 	}
-	return err
+	return errors.Join(err, unsafeLog(v), notPermitted(v))
+}
+
+// unsafeLog returns a warning about a log file that another user may replace.
+func unsafeLog(v config.Values) error {
+	log, _ := v["log"].(config.Values)
+	file, _ := log["file"].(string)
+	if file == "" {
+		return nil
+	}
+	unsafe := private.CheckDirs(file)
+	if unsafe == nil {
+		return nil
+	}
+	return &probe.FieldError{Field: "log.file", Problem: "may be replaced by another user, who decides then where the engine writes: " + unsafe.Error(),
+		Hint: fmt.Sprintf("use a directory of root or of the engine's user, or ignore this if the engine runs elsewhere or as that user: it was looked up on %s", machine())}
+}
+
+// notPermitted returns a warning about each of the nice value and the limits of a process that this user may
+// not set.
+func notPermitted(v config.Values) error {
+	var c process.Config
+	if nice, ok := v["nice"].(int64); ok {
+		value := int(nice)
+		c.Nice = &value
+	}
+	c.Rlimits, _ = v["rlimits"].(map[string]string)
+	errs := config.Separate(c.CheckPermitted())
+	for _, one := range errs {
+		if field := (*probe.FieldError)(nil); errors.As(one, &field) {
+			field.Hint = fmt.Sprintf("run the engine as root, raise LimitNICE= or the limit in its systemd unit, or ignore this if it runs elsewhere: it was looked up on %s", machine())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // warnOfNoRestart warns of a restart block whose command restart_policy forbids: probes are

@@ -106,7 +106,7 @@ func (r *reader) document(d document) {
 func (r *reader) object(o any, version, kind string) {
 	fields, ok := o.(map[string]any)
 	if !ok {
-		r.refuse("not an object")
+		r.refuse("not an object of a Kubernetes manifest, in YAML or JSON")
 		return
 	}
 	version, kind = cmp.Or(text(fields, "apiVersion"), version), cmp.Or(text(fields, "kind"), kind)

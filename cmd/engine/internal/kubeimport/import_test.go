@@ -278,7 +278,7 @@ func TestInvalidManifestsWriteNothing(t *testing.T) {
 		{"nothing", "# a\n---\n", "error: there is no manifest in -\n"},
 		{"several errors", pod("{name: A, image: i, livenessProbe: {}}"), "a-z0-9]([-a-z0-9]*[a-z0-9])?')\nerror: -:1: Pod default/a: spec.containers[0].livenessProbe: Required value: must specify a handler type\n\n2 errors"},
 		{"no YAML", "a: [", "error: -:1: line 1: did not find expected node content"},
-		{"no object", "- a", "error: -:1: not an object"},
+		{"no object", "- a", "error: -:1: not an object of a Kubernetes manifest, in YAML or JSON"},
 		{"no kind", "a: b", "error: -:1: kind is missing"},
 		{"another version", strings.Replace(pod("{name: a, image: i}"), "v1", "v2", 1), `error: -:1: Pod a: no matches for kind "Pod" in version "v2": write apiVersion: v1`},
 		{"no image", pod("{name: a, command: [x]}"), "error: -:1: Pod default/a: spec.containers[0].image: Required value"},

@@ -20,6 +20,9 @@ func manCommand(root *cobra.Command) *cobra.Command {
 		Hidden: true,
 		Args:   cli.Args(1, 1, "man takes one argument, a directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
 			return writeManuals(root, args[0])
 		},
 	}

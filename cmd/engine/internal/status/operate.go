@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,12 +21,12 @@ import (
 // Restart returns sonde restart.
 func Restart() *cobra.Command {
 	return operation(httpapi.OperationRestart, &cobra.Command{
-		Use:   "restart TARGET",
-		Short: "Restart a target of a running engine",
+		Use:   "restart TARGET...",
+		Short: "Restart targets of a running engine",
 		Long: "Restart terminates the instance of a target within its grace period, and starts the next one at once,\n" +
 			"whatever back-off, restart_policy and restart_budget say. For a target with a restart block it runs the\n" +
 			"command. It starts a target that was stopped, that waits for its back-off or for other targets, or that\n" +
-			"has ended. Restart waits until another instance runs, or cannot.\n\n" + controlHelp,
+			"has ended. Restart waits until another instance runs, or cannot, and then restarts the next TARGET.\n\n" + controlHelp,
 		Example: "  sonde restart shop/web",
 	})
 }
@@ -32,8 +34,8 @@ func Restart() *cobra.Command {
 // Stop returns sonde stop.
 func Stop() *cobra.Command {
 	return operation(httpapi.OperationStop, &cobra.Command{
-		Use:   "stop TARGET",
-		Short: "Stop a target of a running engine",
+		Use:   "stop TARGET...",
+		Short: "Stop targets of a running engine",
 		Long: "Stop terminates the instance of a target within its grace period, and waits until it has terminated. The\n" +
 			"target stays stopped until sonde start or sonde restart: also over reloads and, if the engine block sets\n" +
 			"state, over restarts of the engine. It is not in trouble then. Removing it from the configuration ends that.\n\n" + controlHelp,
@@ -44,32 +46,50 @@ func Stop() *cobra.Command {
 // Start returns sonde start.
 func Start() *cobra.Command {
 	return operation(httpapi.OperationStart, &cobra.Command{
-		Use:     "start TARGET",
-		Short:   "Start a target that was stopped by sonde stop",
+		Use:     "start TARGET...",
+		Short:   "Start targets that were stopped by sonde stop",
 		Long:    "Start starts a target that was stopped by sonde stop, and waits until it runs.\n\n" + controlHelp,
 		Example: "  sonde start shop/web",
 	})
 }
 
-// operation completes a command that operates a target.
+// operation completes a command that operates targets, one after the other.
 func operation(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 	var f flags
 	noWait := false
-	c.Args = cli.Args(1, 1, "one TARGET is required")
-	c.RunE = func(c *cobra.Command, args []string) error {
-		text, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (string, error) {
-			return operate(ctx, c, client, args[0], o, !noWait)
+	c.Args = cli.Args(1, maxOperated, fmt.Sprintf("a TARGET is required, or up to %d", maxOperated))
+	c.RunE = func(c *cobra.Command, targets []string) error {
+		_, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (struct{}, error) {
+			for _, target := range targets {
+				text, err := operate(ctx, c, client, target, o, !noWait)
+				if err != nil {
+					return struct{}{}, adviseName(err, target)
+				}
+				fmt.Fprintln(c.OutOrStdout(), text)
+			}
+			return struct{}{}, nil
 		})
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(c.OutOrStdout(), text)
 		return err
 	}
 	f.connection(c)
 	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until the instance has terminated or the next one runs")
 	return c
 }
+
+// maxOperated is how many targets a command operates.
+const maxOperated = 1000
+
+// adviseName adds the cure to the error of a target that does not exist, if its name is a pattern.
+func adviseName(err error, target string) error {
+	refused, answered := errors.AsType[*httpapi.Error](err)
+	if !answered || refused.Status != http.StatusNotFound || !strings.ContainsAny(target, "*?") {
+		return err
+	}
+	return fmt.Errorf("%w; name each target, there are no patterns here: sonde status %s lists them", err, quoted(target))
+}
+
+// quoted returns a pattern as a shell takes it.
+func quoted(pattern string) string { return "'" + strings.ReplaceAll(pattern, "'", `'\''`) + "'" }
 
 // operate operates a target, waits until it is as was asked for if wait is true, and returns a line that
 // says how it is.

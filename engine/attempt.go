@@ -104,7 +104,7 @@ func once(ctx context.Context, p probe.Probe, clock *clock.Clock, m *health.Moni
 	}
 	a := &attempt{judged: judged{spec: &spec{rule: p.Rule, handler: p.Handler}}, ctx: ctx, wake: func() {}, lostBefore: -1}
 	a.Target = p.Target
-	res, _ := a.make(clock, m)
+	res, _ := a.make(clock, m, func(detail string) string { return detail })
 	return res
 }
 
@@ -133,8 +133,9 @@ func watch(m *health.Monitor, c *clock.Clock, tick time.Duration) (stop func()) 
 	}
 }
 
-// make makes an attempt of a handler that may block, and returns how many tries panicked.
-func (a *attempt) make(clock *clock.Clock, m *health.Monitor) (res probe.Result, panics int) {
+// make makes an attempt of a handler that may block, and returns how many tries panicked. Redact replaces what
+// must not be shown in the detail, before that is cut.
+func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail string) string) (res probe.Result, panics int) {
 	a.start = clock.Now()
 	lostAtBegin, suspendedBefore := m.Observe(a.start), clock.Suspended()
 	rule := &a.spec.rule
@@ -179,7 +180,9 @@ func (a *attempt) make(clock *clock.Clock, m *health.Monitor) (res probe.Result,
 		begin, lostAtBegin, suspendedBefore = end, lost, suspended
 	}
 	res.Took = time.Duration(clock.Now() - a.start)
-	res.Detail = probe.CleanText(res.Detail, probe.MaxDetail)
+	if res.Detail != "" {
+		res.Detail = probe.CleanText(redact(res.Detail), probe.MaxDetail)
+	}
 	return res, panics
 }
 

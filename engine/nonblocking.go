@@ -208,7 +208,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 	}
 	res.Took, res.Tries = time.Duration(now-a.start), a.tries
 	if res.Detail != "" {
-		res.Detail = n.redact(probe.CleanText(res.Detail, probe.MaxDetail))
+		res.Detail = probe.CleanText(n.redact(res.Detail), probe.MaxDetail)
 	}
 	n.done = append(n.done, a)
 }

@@ -69,7 +69,7 @@ func (e *Engine) Observe(id probe.ID, o probe.Observation) bool {
 	case probe.Failure:
 		if now := e.scheduler.clock.Now(); s.observeFailure(now) {
 			o.Reason = cmp.Or(probe.Reason(probe.CleanText(string(o.Reason), maxObservedReason)), probe.ReasonEjected)
-			o.Detail = e.conf.Redact(probe.CleanText(o.Detail, maxInstanceText))
+			o.Detail = probe.CleanText(e.conf.Redact(o.Detail), maxInstanceText)
 			e.scheduler.observeFailure(s, &o, now)
 		}
 	}

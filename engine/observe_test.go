@@ -328,3 +328,27 @@ func BenchmarkObserve(b *testing.B) {
 		})
 	}
 }
+
+func TestASensitiveValueAcrossTheCutIsNotShown(t *testing.T) {
+	const secret = "correct-horse-battery"
+	config := engine.Config{Redact: func(s string) string { return strings.ReplaceAll(s, secret, "***") }}
+	bubble(t, config, func(t *testing.T, e *engine.Engine) {
+		cut := func(limit int) string { return strings.Repeat("x", limit-5) + secret }
+		isSafe := func(what, detail string) {
+			t.Helper()
+			if detail == "" || strings.Contains(detail, secret[:3]) || !strings.Contains(detail, "***") {
+				t.Errorf("the detail of %s ends with %q", what, detail[max(len(detail)-20, 0):])
+			}
+		}
+		p := with(deaf{time.Millisecond, probe.Fail(probe.ReasonExecExit, "%s", cut(probe.MaxDetail))})
+		p.Rule = probe.Rule{Period: time.Second, FailureThreshold: 1}
+		apply(t, e, probe.Set{readiness: p})
+		in := instance("a")
+		in.Detail = cut(5 << 10)
+		e.Report(in)
+		pass(5 * time.Second)
+		isSafe("an attempt", status(t, e, readiness).Result.Detail)
+		st, _ := e.Target(readiness.Target)
+		isSafe("an instance", st.Instance.Detail)
+	})
+}

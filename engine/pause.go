@@ -22,7 +22,7 @@ type Pause struct {
 // The target need not exist yet, and stays paused when it is removed, until Unpause. Several
 // goroutines may call Pause at once.
 func (e *Engine) Pause(target string, p Pause) {
-	p.Detail = e.conf.Redact(probe.CleanText(p.Detail, maxInstanceText))
+	p.Detail = probe.CleanText(e.conf.Redact(p.Detail), maxInstanceText)
 	e.scheduler.setPause(target, &p)
 }
 

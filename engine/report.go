@@ -36,7 +36,7 @@ func (e *Engine) Report(in probe.Instance) {
 	if in.ID == "" {
 		in.Phase = probe.Absent
 	}
-	in.Detail = e.conf.Redact(probe.CleanText(in.Detail, maxInstanceText))
+	in.Detail = probe.CleanText(e.conf.Redact(in.Detail), maxInstanceText)
 	e.scheduler.report(in)
 }
 

@@ -25,11 +25,8 @@ func (w *workers) run(a *attempt) {
 		}
 	}()
 	for a != nil {
-		res, panics := a.make(w.scheduler.clock, w.scheduler.monitor)
+		res, panics := a.make(w.scheduler.clock, w.scheduler.monitor, w.scheduler.redact)
 		a.cancel()
-		if res.Detail != "" {
-			res.Detail = w.scheduler.redact(res.Detail)
-		}
 		a = w.scheduler.completeOnWorker(a, &res, panics)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func (d *daemon) plan(r loadResult) httpapi.Plan {
 	p := httpapi.Plan{Problems: problems(r.diags), Partial: r.before == nil, Changes: []httpapi.TargetChange{}}
 	reject := func(err error) httpapi.Plan {
-		p.Error = &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: d.queue.Secrets.Text(probe.CleanText(err.Error(), probe.MaxDetail))}
+		p.Error = &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)}
 		return p
 	}
 	if errs, _ := r.diags.Count(); errs > 0 {

@@ -108,7 +108,7 @@ func errorsOf(diags config.Diagnostics, n int) error {
 func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) httpapi.Reload {
 	done := httpapi.Reload{
 		At: time.Now(), Accepted: d.reloads().Accepted, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Problems: problems(diags),
-		Error: &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: d.queue.Secrets.Text(probe.CleanText(err.Error(), probe.MaxDetail))},
+		Error: &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)},
 	}
 	var guarded *guardError
 	done.Guarded = errors.As(err, &guarded)

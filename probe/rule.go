@@ -89,6 +89,17 @@ func (r Rule) FailuresToFail() int32 {
 	return r.FailureThreshold
 }
 
+// DetectionTime returns how long it takes, at the most, until a probe that passes fails after its target has
+// begun to fail all attempts, if the engine is on time. The defaults of the rule must be set.
+func (r Rule) DetectionTime() time.Duration {
+	between := max(cmp.Or(r.FailingPeriod, r.Period), r.Timeout)
+	d := max(r.Period, r.Timeout) + time.Duration(r.FailuresToFail()-1)*between + r.Timeout
+	if r.FailingPeriod != 0 && r.FailuresToFail() > 1 {
+		d += between // the first of them comes one to two periods after the failure
+	}
+	return d
+}
+
 // Check returns what is wrong with a rule whose defaults are set: FieldErrors
 // with every wrong field under its HCL name, or nil.
 func (r Rule) Check() error {

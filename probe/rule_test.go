@@ -131,3 +131,20 @@ func TestRuleCheckKnowsEachField(t *testing.T) {
 		checkField(t, r.Check(), name)
 	}
 }
+
+func TestDetectionTimeBoundsWhatARuleNeeds(t *testing.T) {
+	for _, c := range []struct {
+		rule probe.Rule
+		want time.Duration
+	}{
+		{probe.Rule{}, 31 * time.Second},
+		{probe.Rule{Period: time.Minute, FailureThreshold: 1}, 61 * time.Second},
+		{probe.Rule{Period: 10 * time.Second, FailingPeriod: time.Second, Timeout: 500 * time.Millisecond}, 13500 * time.Millisecond},
+		{probe.Rule{Period: time.Second, Timeout: 4 * time.Second, FailureThreshold: 2}, 12 * time.Second}, // attempts follow each other
+		{probe.Rule{Period: 10 * time.Second, Policy: probe.PolicyEvidence}, 41 * time.Second},
+	} {
+		if got := c.rule.WithDefaults().DetectionTime(); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.rule, got, c.want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -9,7 +10,9 @@ import (
 // clock, and is not safe for concurrent use.
 //
 // It goes through the events of each source in their order. Once there is none, it compares the
-// subjects of open with what the receiver was told, and then repeats what is due.
+// subjects of open with what the receiver was told, and then repeats what is due. A trouble that may turn
+// out to be that of another subject waits until that is decided, with the later events of its subject:
+// others do not wait for it.
 type feed struct {
 	spec    *Spec
 	sources map[Kind]source
@@ -20,6 +23,14 @@ type feed struct {
 	marks  uint64               // so far
 	held   map[Subject]struct{} // in trouble, and not to be told now: to be opened again
 	lost   uint64               // events that were forgotten before they were told
+
+	waiting map[Subject][]waitingEvent // before the cursor, and not told yet; none is empty
+}
+
+// waitingEvent is an event of a subject that waits, or is behind one that does.
+type waitingEvent struct {
+	event
+	until time.Time // zero: it does not wait
 }
 
 // told is a notice that a receiver has accepted.
@@ -38,12 +49,13 @@ type batch struct {
 	opened   map[Subject]struct{} // to be compared next
 	held     map[Subject]struct{} // to be compared later
 	lost     uint64
-	rejected bool // by the receiver
-	more     bool // there are further events or subjects to look at
+	waiting  map[Subject][]waitingEvent // replaces what waits of these subjects
+	rejected bool                       // by the receiver
+	more     bool                       // there are further events or subjects to look at
 }
 
 func newFeed(spec *Spec, sources map[Kind]source) feed {
-	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}}
+	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
 }
 
 // maxLook bounds the events and subjects that one call of next looks at.
@@ -51,12 +63,13 @@ const maxLook = 1000
 
 // next returns what to tell next: at most limit notices.
 func (f *feed) next(now time.Time, limit int) batch {
-	b := batch{cursor: maps.Clone(f.cursor), told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}}
+	b := batch{cursor: maps.Clone(f.cursor), told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
 	for _, kind := range kinds {
 		if f.sources[kind].isHeld() {
 			continue
 		}
-		f.follow(&b, kind, limit)
+		f.decide(&b, kind, now, limit)
+		f.follow(&b, kind, now, limit)
 		if !b.more {
 			f.compare(&b, kind, now, limit)
 		}
@@ -67,8 +80,57 @@ func (f *feed) next(now time.Time, limit int) batch {
 	return b
 }
 
+// decide goes through the subjects that wait, and tells what has been decided.
+func (f *feed) decide(b *batch, kind Kind, now time.Time, limit int) {
+	for subject, queue := range f.waiting {
+		if subject.Kind != kind {
+			continue
+		}
+		for len(queue) > 0 && !now.Before(queue[0].until) {
+			if len(b.notices) >= limit {
+				b.more = true
+				return
+			}
+			if ev := &queue[0]; ev.until.IsZero() || !f.sources[kind].explainedSince(&ev.event, ev.until) {
+				f.step(b, &ev.event)
+			}
+			queue = queue[1:]
+			b.waiting[subject] = queue
+		}
+	}
+}
+
+// queueOf returns what waits of a subject once the receiver has accepted a batch.
+func (f *feed) queueOf(b *batch, s Subject) []waitingEvent {
+	if queue, ok := b.waiting[s]; ok {
+		return queue
+	}
+	return f.waiting[s]
+}
+
+// wait puts an event behind those of its subject that wait, or makes it wait if it is not known yet whose
+// trouble it is. It reports whether the event is not to be told now: it waits, or is explained.
+func (f *feed) wait(b *batch, ev *event, now time.Time) bool {
+	queue := f.queueOf(b, ev.Subject)
+	until := f.undecided(b, ev)
+	if len(queue) == 0 && !now.Before(until) {
+		return !until.IsZero() && f.sources[ev.Kind].explainedSince(ev, until)
+	}
+	b.waiting[ev.Subject] = append(slices.Clip(queue), waitingEvent{*ev, until})
+	return true
+}
+
+// undecided returns until when an event has to wait; zero if the receiver is not to be told of it, or
+// knows already that the subject is in trouble.
+func (f *feed) undecided(b *batch, ev *event) (until time.Time) {
+	if ev.level != firing || ev.held || f.toldBy(b, ev.Subject) != nil || !f.spec.Selection.selects(ev) {
+		return time.Time{}
+	}
+	return f.sources[ev.Kind].undecided(ev)
+}
+
 // follow goes through the events of a source. If the notifier coalesces them, it opens their subjects.
-func (f *feed) follow(b *batch, kind Kind, limit int) {
+func (f *feed) follow(b *batch, kind Kind, now time.Time, limit int) {
 	from := f.cursor[kind]
 	events, to := f.sources[kind].after(from, maxLook)
 	if f.spec.Coalesce {
@@ -84,7 +146,9 @@ func (f *feed) follow(b *batch, kind Kind, limit int) {
 			b.more, to = true, b.cursor[kind]
 			break
 		}
-		f.step(b, &events[i])
+		if !f.wait(b, &events[i], now) {
+			f.step(b, &events[i])
+		}
 		b.cursor[kind] = events[i].seq
 		looked++
 	}
@@ -118,8 +182,22 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 			ev.At = now
 		}
 		b.compared[subject] = mark
+		if len(f.queueOf(b, subject)) > 0 || now.Before(f.undecidedNow(b, &ev)) {
+			b.held[subject] = struct{}{}
+			continue
+		}
 		f.step(b, &ev)
 	}
+}
+
+// undecidedNow is undecided for how a subject is now. If the events of subjects are told, the one waits by which it
+// got there, or it was told: this is right after the event at most, which may not be there yet.
+func (f *feed) undecidedNow(b *batch, ev *event) (until time.Time) {
+	until = f.undecided(b, ev)
+	if soon := ev.At.Add(tick); !f.spec.Coalesce && soon.Before(until) {
+		return soon
+	}
+	return until
 }
 
 // step tells what an event is for the receiver.
@@ -229,6 +307,11 @@ func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
 		f.mark(subject)
 	}
 	maps.Copy(f.held, b.held)
+	for subject, queue := range b.waiting {
+		if f.waiting[subject] = queue; len(queue) == 0 {
+			delete(f.waiting, subject)
+		}
+	}
 	for subject, n := range b.told {
 		if changed = append(changed, subject); n == nil {
 			delete(f.told, subject)
@@ -248,6 +331,15 @@ func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
 		f.compareAll()
 	}
 	return changed
+}
+
+// kept returns the cursors to be remembered: what waits is told by the next engine.
+func (f *feed) kept() map[Kind]uint64 {
+	cursor := maps.Clone(f.cursor)
+	for subject, queue := range f.waiting {
+		cursor[subject.Kind] = min(cursor[subject.Kind], queue[0].seq-1)
+	}
+	return cursor
 }
 
 // mark opens a subject: it is compared after this, also if it is being compared now.

@@ -185,7 +185,8 @@ func (s *groupSource) event(v *group.View) event {
 // wasExplained reports whether a group that is down is explained, or was until a moment ago: members
 // recover with what explains their failures, but not all at once.
 func (s *groupSource) wasExplained(v *group.View) bool {
-	now, isExplained := time.Now(), s.isExplained(v)
+	now := time.Now()
+	isExplained := s.isExplained(v, now)
 	s.pastMu.Lock()
 	defer s.pastMu.Unlock()
 	if isExplained {
@@ -203,10 +204,10 @@ func (s *groupSource) wasExplained(v *group.View) bool {
 const maxExplained = 1000
 
 // isExplained reports whether a group would have enough members if those were ready that nobody is
-// told about: they are paused, or fail because of a target that they depend on. A damped member explains
+// told about: they are paused, or fail because of a target that they depend on, or may do so. A damped member explains
 // nothing: nobody is told of it, nor of what makes it flap. It looks at some members of a
 // very large group only.
-func (s *groupSource) isExplained(v *group.View) bool {
+func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
 	enough, looked := v.Counts[group.Ready]+v.Counts[group.Degraded], 0
 	for m := range v.Members() {
 		if looked++; looked > maxExplained {
@@ -215,7 +216,7 @@ func (s *groupSource) isExplained(v *group.View) bool {
 		if m.State == group.Ready || m.State == group.Degraded || m.ZeroWeight {
 			continue
 		}
-		if reason := s.engine.Suppressed(m.Target); reason != "" && reason != probe.ReasonDamped {
+		if reason := s.engine.Suppressed(m.Target); reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
 			enough++
 		}
 		if enough >= v.Need {

@@ -65,7 +65,7 @@ func (r *receiver) keys() []string {
 func (r *receiver) memory() *memory {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
-	m := &memory{cursor: cursor{maps.Clone(r.feed.cursor), r.feed.lost}, told: make(map[Subject]Notice, len(r.feed.told))}
+	m := &memory{cursor: cursor{r.feed.kept(), r.feed.lost}, told: make(map[Subject]Notice, len(r.feed.told))}
 	for s, t := range r.feed.told {
 		m.told[s] = t.Notice
 	}
@@ -115,7 +115,7 @@ func (n *Notifiers) Value(key string) ([]byte, bool) {
 		t, ok := r.feed.told[Subject{Kind(parts[2]), parts[3]}]
 		return encode(t.Notice), ok
 	}
-	return encode(cursor{r.feed.cursor, r.feed.lost}), true
+	return encode(cursor{r.feed.kept(), r.feed.lost}), true
 }
 
 // keyParts returns the list in the key of a cursor or of a notice, or nil.

@@ -140,10 +140,10 @@ func suppresses(r probe.Reason) bool {
 
 // event is that a subject has got into a state.
 type event struct {
-	Notice        // without StartsAt, EndsAt and Labels of the Spec
-	seq    uint64 // of its source; 0 for how the subject is now
-	level  level
-	held   bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
-
-	restarted bool // its instance is being terminated, so that another one starts
+	Notice            // without StartsAt, EndsAt and Labels of the Spec
+	seq        uint64 // of its source; 0 for how the subject is now
+	level      level
+	explicable bool // the failure of another target may explain it
+	held       bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
+	restarted  bool // its instance is being terminated, so that another one starts
 }

@@ -16,6 +16,7 @@
 //	selection.go Selection: about whom
 //	source.go    what has happened, and how it is now: of targets
 //	groups.go    the same of groups, with their own history
+//	dependency.go  which troubles may be those of other targets, and until when that is decided
 //	feed.go      feed: what a receiver is to be told next; without I/O and clock
 //	receiver.go  receiver: sends, and tries again
 //	memory.go    what the next engine goes on with

@@ -380,7 +380,7 @@ func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 		s.say(probe.Failure, "web")
 		s.expect("")
 		s.engine.Unpause("web")
-		pass(2 * time.Second)
+		pass(4 * time.Second) // db may fail, too
 		s.expect("web not_ready")
 		s.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
 		s.say(probe.Success, "web")

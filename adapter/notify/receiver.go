@@ -21,7 +21,7 @@ type Status struct {
 	Receiver string // its name
 
 	Firing  int    // subjects of which the receiver was told that they are in trouble, and not yet that they no longer are
-	Held    int    // subjects in trouble that it is not told about, since they are paused or the engine doubts itself, or not yet
+	Held    int    // subjects in trouble that it is not told about, since they are paused or the engine doubts itself, or may be explained by another one
 	Pending uint64 // transitions that it was not told, of all targets and groups
 
 	PendingSince time.Time // the first of them; zero if there is none
@@ -187,7 +187,7 @@ func (r *receiver) next(limit int) batch {
 // accept makes the feed what it is after a batch, and tells whose values have changed.
 func (r *receiver) accept(b *batch) {
 	r.feedMu.Lock()
-	moved := false
+	moved := len(b.waiting) > 0
 	for kind, at := range b.cursor {
 		moved = moved || r.feed.cursor[kind] != at
 	}
@@ -270,6 +270,11 @@ func (r *receiver) currentStatus() Status {
 	defer r.feedMu.Unlock()
 	st := r.status
 	st.Firing, st.Held, st.Lost = len(r.feed.told), len(r.feed.held), r.feed.lost
+	for subject := range r.feed.waiting {
+		if _, counted := r.feed.held[subject]; !counted {
+			st.Held++
+		}
+	}
 	for kind, s := range r.feed.sources {
 		first, _ := s.after(r.feed.cursor[kind], 1)
 		_, last := s.after(r.feed.cursor[kind], 0)

@@ -19,6 +19,13 @@ type source interface {
 	// current returns how a subject is now, and whether it exists.
 	current(name string) (ev event, exists bool)
 
+	// undecided returns until when a trouble of a target may turn out to be that of another one, on which it
+	// depends. Zero if it depends on none.
+	undecided(ev *event) (until time.Time)
+
+	// explainedSince reports whether that has turned out since the event, and before a time.
+	explainedSince(ev *event, until time.Time) bool
+
 	troubled() iter.Seq[string] // yields the names of the subjects that are in trouble
 	isHeld() bool               // reports whether nothing is known for certain now about any subject
 }
@@ -99,7 +106,7 @@ func isRestarted(st *engine.TargetStatus) bool {
 }
 
 func (s *targetSource) event(name string, state probe.TargetState, reason probe.Reason, at time.Time) event {
-	return event{level: levelOf(state, reason), Notice: Notice{Subject: Subject{KindTarget, name}, State: state.String(), Reason: reason, Severity: state.Severity(), At: at}}
+	return event{level: levelOf(state, reason), explicable: isExplicable(state), Notice: Notice{Subject: Subject{KindTarget, name}, State: state.String(), Reason: reason, Severity: state.Severity(), At: at}}
 }
 
 func (s *targetSource) troubled() iter.Seq[string] {

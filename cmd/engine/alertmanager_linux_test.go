@@ -447,7 +447,7 @@ func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
 	l.sonde("unpause", "paused")
 	l.write("config.hcl", fmt.Sprintf(suppressedConfig, "", accepted.URL))
 	l.sonde("reload")
-	testsync.Until(t, "all to be told and restarted", func() bool {
+	testsync.UntilWithin(t, time.Minute, "all to be told and restarted", func() bool { // the child 20 s later: twice the timeout of db
 		all := l.targets()
 		for _, name := range []string{"child", "flapper", "paused", "served"} {
 			if began, _ := accepted.counts(name); began == 0 || name == "flapper" && began == flaps || all[name][0].Instance.Restarts == 0 {

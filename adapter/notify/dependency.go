@@ -1,0 +1,79 @@
+package notify
+
+import (
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// maxWait bounds how long nobody is told of a target's trouble, since it may be that of another target.
+const maxWait = time.Minute
+
+// dependencyWait returns how long after a target has begun to fail the verdicts may come of those that it
+// depends on, and that may have failed at the same time: as long as the slowest of their probes takes, at
+// most maxWait. It is 0 for a target that depends on none.
+func dependencyWait(e *engine.Engine, target string) (wait time.Duration) {
+	for _, on := range e.Dependencies(target) {
+		st, exists := e.Target(on)
+		if !exists {
+			continue
+		}
+		for i := range st.Probes {
+			wait = max(wait, st.Probes[i].Rule.DetectionTime())
+		}
+	}
+	return min(wait, maxWait)
+}
+
+// undecided implements source.
+func (s *targetSource) undecided(ev *event) (until time.Time) {
+	if !ev.explicable {
+		return time.Time{}
+	}
+	if wait := dependencyWait(s.engine, ev.Name); wait > 0 {
+		return ev.At.Add(wait)
+	}
+	return time.Time{}
+}
+
+// explainedSince implements source.
+func (s *targetSource) explainedSince(ev *event, until time.Time) bool {
+	for _, on := range s.engine.Dependencies(ev.Name) {
+		for _, tr := range s.engine.History(on) {
+			if tr.Seq > ev.seq && !tr.At.After(until) && explains(&tr) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// explains reports whether a target is, after a transition, in a state that explains failures of those that
+// depend on it. That it is paused or damped does not change that.
+func explains(tr *engine.Transition) bool {
+	hidden := tr.State == probe.StatePaused || tr.State == probe.StateDamped
+	return verdict.ExplainsDependents(tr.State) || hidden && tr.Kind != 0 && tr.Verdict == probe.Failing
+}
+
+// undecided implements source. A group that is down since its members may be explained has no event.
+func (s *groupSource) undecided(*event) (until time.Time) { return time.Time{} }
+
+// explainedSince implements source.
+func (s *groupSource) explainedSince(*event, time.Time) bool { return false }
+
+// mayBeExplained reports whether a target is in trouble, and that may turn out to be that of another one.
+func mayBeExplained(e *engine.Engine, target string, now time.Time) bool {
+	wait := dependencyWait(e, target)
+	if wait == 0 {
+		return false
+	}
+	st, _ := e.Target(target)
+	return isExplicable(st.State) && now.Before(st.Since.Add(wait))
+}
+
+// isExplicable reports whether a target is in a trouble that is none if one on which it depends is in trouble.
+func isExplicable(s probe.TargetState) bool {
+	return s.InTrouble() && verdict.OfDependent(s) != s
+}

@@ -1,0 +1,181 @@
+package notify_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// slowParent makes web depend on db, whose probe finds a failure after 5 to 15 s, and returns how long that takes
+// at the most. The probe of web takes a second at most. The group is not told about.
+func (s *scene) slowParent() (detection time.Duration) {
+	s.t.Helper()
+	s.spec.Selection.Groups = nil
+	s.apply()
+	id := probe.ID{Target: "db", Kind: probe.Readiness}
+	slow := s.set[id]
+	slow.Rule = probe.Rule{Period: 5 * time.Second, FailureThreshold: 3}
+	s.set[id] = slow
+	if _, err := s.engine.Apply(s.set); err != nil {
+		s.t.Fatal(err)
+	}
+	s.depend()
+	pass(15 * time.Second)
+	s.expect("")
+	return slow.Rule.WithDefaults().DetectionTime()
+}
+
+func (s *scene) depend() {
+	s.t.Helper()
+	if err := s.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// answer sets the outcome of targets, without waiting.
+func (s *scene) answer(o probe.Outcome, targets ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range targets {
+		s.outcomes[name] = o
+	}
+}
+
+// Nobody is told of a child that fails with its parent, although its own probe finds that first.
+func TestAChildIsNotToldBeforeItsParentIsDecided(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		detection, rng := s.slowParent(), rand.New(rand.NewPCG(1, 2))
+		for range 50 {
+			pass(time.Duration(rng.Int64N(int64(5 * time.Second)))) // anywhere in the parent's period
+			s.answer(probe.Failure, "db", "web")
+			pass(detection + 2*time.Second)
+			s.expect("db not_ready")
+			if st := s.status(); st.Pending != 0 || st.Held != 0 {
+				t.Errorf("the status is %+v", st)
+			}
+			pass(time.Minute)
+			s.answer(probe.Success, "web", "db")
+			pass(15 * time.Second)
+			s.expect("db ready ends")
+		}
+	})
+}
+
+// A trouble that is the child's own is told in time, also one that has ended by then, and in its order. Others do
+// not wait for it.
+func TestATroubleOfAChildIsToldWhenItsParentIsDecided(t *testing.T) {
+	in(t, "db web other", func(s *scene) {
+		detection, rng := s.slowParent(), rand.New(rand.NewPCG(3, 4))
+		for n := range 30 {
+			pass(time.Duration(rng.Int64N(int64(5 * time.Second))))
+			s.answer(probe.Failure, "web")
+			began := time.Now()
+			pass(1500 * time.Millisecond)
+			if s.expect(""); s.status().Held != 1 {
+				t.Errorf("the status is %+v", s.status())
+			}
+			s.say(probe.Failure, "other")
+			s.expect("other not_ready")
+			s.say(probe.Success, "other")
+			s.expect("other ready ends")
+			want := "web not_ready"
+			if n%2 == 0 { // it is short
+				s.answer(probe.Success, "web")
+				want += ", web ready ends"
+			}
+			pass(time.Until(began.Add(detection + 2*time.Second)))
+			s.expect(want)
+			s.say(probe.Success, "web")
+			_ = s.to.take()
+		}
+	})
+}
+
+// With a receiver that was away it is the same: what the history says of both decides.
+func TestAReceiverThatWasAwayIsNotToldOfAChildThatIsExplained(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		detection := s.slowParent()
+		s.to.set(func(r *receiver) { r.fails = errors.New("status 503") })
+		s.answer(probe.Failure, "db", "web")
+		pass(detection + time.Second)
+		s.answer(probe.Success, "db", "web")
+		pass(time.Minute)
+		s.answer(probe.Failure, "web")
+		pass(time.Minute)
+		s.answer(probe.Success, "web")
+		pass(time.Minute)
+		s.to.set(func(r *receiver) { r.fails = nil })
+		pass(time.Minute)
+		if got := s.to.take(); strings.Count(got, "web not_ready") != 1 || strings.Count(got, "web ready ends") != 1 || !strings.HasPrefix(got, "db not_ready, db ready ends") {
+			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+// An engine that ends while a notice waits has not forgotten it.
+func TestWhatWaitsIsToldByTheNextEngine(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		detection := s.slowParent()
+		s.answer(probe.Failure, "web")
+		pass(1500 * time.Millisecond)
+		s.answer(probe.Success, "web")
+		pass(1500 * time.Millisecond)
+		s.expect("")
+		s.restart(func() {})
+		s.depend()
+		pass(detection)
+		s.expect("web not_ready, web ready ends")
+	})
+}
+
+// A notifier that tells how targets are, and not each transition, waits likewise, and so does a group.
+func TestGroupsAndCoalescedNoticesWaitForParents(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		detection := s.slowParent()
+		s.spec.Coalesce = true
+		s.spec.Selection.Groups = []string{"*"}
+		members, err := probe.NewSelector([]string{"web"}, nil)
+		if err == nil {
+			err = s.groups.Apply(map[string]group.Rule{"webs": {Members: members}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apply()
+		s.answer(probe.Failure, "db", "web")
+		pass(detection + 5*time.Second)
+		s.expect("db not_ready")
+		s.answer(probe.Success, "db", "web")
+		pass(15 * time.Second)
+		s.expect("db ready ends")
+		s.answer(probe.Failure, "web")
+		pass(3 * time.Second)
+		s.expect("")
+		pass(detection + 2*time.Second)
+		s.expect("web not_ready, webs down")
+	})
+}
+
+// However slow a parent is, its child waits for a minute at the most.
+func TestAChildWaitsForAMinuteAtTheMost(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.slowParent()
+		id := probe.ID{Target: "db", Kind: probe.Readiness}
+		slow := s.set[id]
+		slow.Rule.Period = time.Hour
+		s.set[id] = slow
+		if _, err := s.engine.Apply(s.set); err != nil {
+			t.Fatal(err)
+		}
+		s.answer(probe.Failure, "web")
+		pass(58 * time.Second)
+		s.expect("")
+		pass(5 * time.Second)
+		s.expect("web not_ready")
+	})
+}

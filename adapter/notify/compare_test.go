@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,34 @@ func TestWhatIsCoalescedIsToldAtOnce(t *testing.T) {
 		s.expect("web not_ready")
 		if st := s.status(); st.Last.Sub(s.engine.History("web")[0].At) > 100*time.Millisecond {
 			t.Errorf("it is told after %v, %v after it began to fail", st.Last.Sub(s.engine.History("web")[0].At), st.Last.Sub(began))
+		}
+	})
+}
+
+// A receiver that is shown by the same name, and is another one, does not know what that was told.
+func TestAReceiverOfAnotherIdentityIsToldAnew(t *testing.T) {
+	in(t, "web b c d", func(s *scene) {
+		s.spec.Receivers[0].Identity = "https://chat/one"
+		s.spec.Settings = "one"
+		s.apply()
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		s.spec.Settings = "labels"
+		s.apply()
+		pass(time.Second)
+		s.expect("")
+		s.spec.Receivers[0].Identity = "https://chat/two"
+		s.spec.Settings = "two"
+		s.apply()
+		pass(time.Second)
+		s.expect("web not_ready")
+		for key, value := range s.notifiers.Values() {
+			if strings.Contains(key+string(value), "chat") {
+				t.Errorf("the value %s = %s shows the identity, which may be secret", key, value)
+			}
+		}
+		if got := s.status().Receiver; strings.Contains(got, "#") {
+			t.Errorf("it is shown as %q", got)
 		}
 	})
 }

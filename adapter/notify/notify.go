@@ -27,6 +27,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -85,9 +86,22 @@ type Spec struct {
 type Receiver struct {
 	Name string // shown, such as http://am1:9093; no password in it
 
+	// Identity tells the receiver from others of its name, such as a URL whose path is secret: with another
+	// one it is a new receiver, which was told nothing. It is kept as a hash. Empty: its name is enough.
+	Identity string
+
 	// New makes the sender. In texts that its errors repeat, such as responses, redact replaces what must not
 	// be shown, before they are cut.
 	New func(redact func(text string) string) (Sender, error)
+}
+
+// key returns what the receiver is known by to the next engine.
+func (r Receiver) key() string {
+	if r.Identity == "" {
+		return r.Name
+	}
+	sum := sha256.Sum256([]byte(r.Identity))
+	return r.Name + "#" + hex.EncodeToString(sum[:8])
 }
 
 // Config configures Notifiers.
@@ -175,7 +189,7 @@ func (n *Notifiers) Apply(specs map[string]Spec) error {
 			if err != nil {
 				return fmt.Errorf("notify %q: %w", name, err)
 			}
-			made.receivers = append(made.receivers, newReceiver(n, receiverKey{name, to.Name}, &made.spec, sender))
+			made.receivers = append(made.receivers, newReceiver(n, receiverKey{name, to.key()}, to.Name, &made.spec, sender))
 		}
 		next[name] = made
 	}
@@ -320,7 +334,7 @@ func (n *Notifiers) Test(ctx context.Context, name string) (results map[string]e
 	tests.Wait()
 	results = make(map[string]error, len(one.receivers))
 	for i, r := range one.receivers {
-		results[r.key.Receiver] = errs[i]
+		results[r.name] = errs[i]
 	}
 	return results, true
 }

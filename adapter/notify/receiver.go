@@ -45,12 +45,13 @@ const (
 // maxError bounds Status.Error, in bytes.
 const maxError = 400
 
-// receiverKey identifies a receiver, also for the next engine.
+// receiverKey identifies a receiver, also for the next engine: by the name of its notifier, and its key.
 type receiverKey struct{ Notifier, Receiver string }
 
 // receiver tells one receiver.
 type receiver struct {
 	key     receiverKey
+	name    string // shown
 	spec    *Spec
 	sender  Sender
 	log     *slog.Logger
@@ -68,9 +69,9 @@ type receiver struct {
 	status Status // without what follows from feed
 }
 
-func newReceiver(n *Notifiers, key receiverKey, spec *Spec, sender Sender) *receiver {
+func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender Sender) *receiver {
 	return &receiver{
-		key: key, spec: spec, sender: sender, redact: n.config.Redact, log: n.config.Logger.With("notify", key.Notifier, "receiver", key.Receiver),
+		key: key, name: name, spec: spec, sender: sender, redact: n.config.Redact, log: n.config.Logger.With("notify", key.Notifier, "receiver", name),
 		changed: func(keys []string) {
 			for _, key := range keys {
 				n.config.Changed(key)
@@ -78,7 +79,7 @@ func newReceiver(n *Notifiers, key receiverKey, spec *Spec, sender Sender) *rece
 		},
 		woken: make(chan struct{}, 1), ended: make(chan struct{}),
 		feed:   newFeed(spec, map[Kind]source{KindTarget: n.targets, KindGroup: n.groups}),
-		status: Status{Notifier: key.Notifier, Output: spec.Output, Receiver: key.Receiver},
+		status: Status{Notifier: key.Notifier, Output: spec.Output, Receiver: name},
 	}
 }
 

@@ -89,7 +89,7 @@ func (c Config) http() notify.HTTP {
 func (c Config) Fill(spec *notify.Spec) {
 	spec.Resend, spec.Timeout, spec.Batch = c.ResendEvery, cmp.Or(c.Timeout, defaultTimeout), 1
 	spec.Files = c.http().Files()
-	spec.Receivers = []notify.Receiver{{Name: c.http().Server(), New: func(redact func(string) string) (notify.Sender, error) {
+	spec.Receivers = []notify.Receiver{{Name: c.http().Server(), Identity: c.URL, New: func(redact func(string) string) (notify.Sender, error) {
 		s := &sender{resend: c.ResendEvery}
 		var err error
 		if s.key, err = c.key(); err == nil {

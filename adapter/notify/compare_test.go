@@ -116,6 +116,23 @@ func TestAReceiverOfAnotherIdentityIsToldAnew(t *testing.T) {
 	})
 }
 
+// A trouble about which a receiver is not to be told any more ends for it then, and not when it began.
+func TestATroubleThatIsNoLongerSelectedEndsNow(t *testing.T) {
+	in(t, "web b c d", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		pass(time.Minute)
+		s.spec.Selection.Targets = nil
+		s.spec.Settings = "groups only"
+		s.apply()
+		pass(time.Second)
+		if n := s.to.accepted[0]; n.EndsAt.Sub(n.StartsAt) < time.Minute || n.Reason != "" || n.Summary() != "web is unselected" {
+			t.Errorf("told: %+v", n)
+		}
+		s.expect("web unselected ends")
+	})
+}
+
 // What a state file has while a reload waits for a receiver is what the receiver was told.
 func TestTheValuesStayWhileAReceiverIsReplaced(t *testing.T) {
 	in(t, "web other", func(s *scene) {

@@ -178,6 +178,9 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 		case !exists:
 			ev = event{level: well, Notice: Notice{Subject: subject, State: "removed"}}
 		}
+		if ev.level == firing && !f.spec.Selection.selects(&ev) { // any more
+			ev = event{level: well, Notice: Notice{Subject: subject, State: "unselected"}}
+		}
 		if ev.level == well && !exists || ev.At.IsZero() {
 			ev.At = now
 		}

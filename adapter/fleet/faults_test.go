@@ -276,7 +276,11 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 }
 
 func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
-	for seed := range uint64(*runs) {
+	n := *runs
+	if raceDetector {
+		n = max(1, n/3) // each takes seconds
+	}
+	for seed := range uint64(n) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runFaults(t, seed, safeguards{deadline: true, guard: true}) })
 		if len(wrong) > 0 {

@@ -1,0 +1,6 @@
+//go:build race
+
+package fleet_test
+
+// raceDetector says whether the tests run with the race detector.
+const raceDetector = true

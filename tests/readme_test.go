@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -369,12 +370,7 @@ func matchesShown(shown, got string) bool {
 
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, port, _ := net.SplitHostPort(gatewaytest.FreeAddress(t))
 	return port
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -32,15 +33,20 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// FreeAddress returns an address of this machine without a listener.
+// FreeAddress returns an address of this machine without a listener. Its port is none of those that the
+// system gives to others, for connections and for listeners on port 0: it stays free for a while.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.N(20_000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // Process is a gateway's process.

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -39,8 +38,8 @@ func cluster(t *testing.T, scheme string, nodes int, args ...string) []*node {
 	gatewaytest.Installed(t, "etcd")
 	all := make([]*node, nodes)
 	var peers []string
-	for i, ports := range freePorts(t, nodes) {
-		all[i] = &node{name: fmt.Sprint("n", i), client: scheme + "://127.0.0.1:" + ports[0], peer: "http://127.0.0.1:" + ports[1]}
+	for i := range all {
+		all[i] = &node{name: fmt.Sprint("n", i), client: scheme + "://" + gatewaytest.FreeAddress(t), peer: "http://" + gatewaytest.FreeAddress(t)}
 		peers = append(peers, all[i].name+"="+all[i].peer)
 	}
 	for _, n := range all {
@@ -61,24 +60,6 @@ func cluster(t *testing.T, scheme string, nodes int, args ...string) []*node {
 				t.Logf("%s: %s", n.name, n.log.Bytes()[max(0, n.log.Len()-2000):])
 			}
 		})
-	}
-	return all
-}
-
-// freePorts returns ports of loopback, two for each node.
-func freePorts(t *testing.T, nodes int) (all [][2]string) {
-	t.Helper()
-	for range nodes {
-		var ports [2]string
-		for i := range ports {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			_, ports[i], _ = net.SplitHostPort(l.Addr().String())
-		}
-		all = append(all, ports)
 	}
 	return all
 }

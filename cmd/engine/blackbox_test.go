@@ -74,7 +74,7 @@ func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	web, closed := plain.Listener.Addr().String(), closedAddress(t)
+	web, closed := plain.Listener.Addr().String(), gatewaytest.FreeAddress(t)
 	_, webPort, _ := net.SplitHostPort(web)
 	talk := talker(t)
 	dns := dnsServer(t)
@@ -153,7 +153,7 @@ func blackboxed(w http.ResponseWriter, r *http.Request) {
 // startExporter starts blackbox_exporter, and returns its address.
 func startExporter(t *testing.T, file string) (address string) {
 	t.Helper()
-	address = closedAddress(t)
+	address = gatewaytest.FreeAddress(t)
 	ready := func() bool {
 		answer, err := http.Get("http://" + address + "/-/healthy")
 		if err == nil {
@@ -197,22 +197,12 @@ func startImported(t *testing.T, file string) (address string) {
 // is healthy.
 func startDemo(t *testing.T) (address string) {
 	t.Helper()
-	address = closedAddress(t)
+	address = gatewaytest.FreeAddress(t)
 	ready := func() bool {
 		text, err := get(http.MethodGet, "http://"+address+"/ready")
 		return err == nil && strings.HasPrefix(text, "200")
 	}
 	gatewaytest.Start(t, ready, buildDemo(t), "-listen", address, "-slow-start", "0s")
-	return address
-}
-
-// closedAddress returns an address of this machine without a listener.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	address, err := freeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
 	return address
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
 func TestMain(m *testing.M) {
@@ -71,7 +72,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("DEMO", demo)
 			e.Setenv("PLUGINS", plugins)
 			e.Setenv("GORACE", noRaceSleep)
-			closed, err := freeAddress()
+			closed, err := gatewaytest.FindAddress()
 			e.Setenv("CLOSED", closed)
 			return errors.Join(err, pluginEnv(e, cache),
 				os.WriteFile(filepath.Join(e.WorkDir, "cert.pem"), cert, 0o644),
@@ -118,20 +119,10 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, http.StatusText(status))
 }
 
-// freeAddress returns a loopback address without a listener. The system does not reuse
-// its port soon.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
-
 // freePort is the script command that sets a variable to a free port.
 func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "freeport VARIABLE")
-	address, err := freeAddress()
+	address, err := gatewaytest.FindAddress()
 	ts.Check(err)
 	_, port, err := net.SplitHostPort(address)
 	ts.Check(err)

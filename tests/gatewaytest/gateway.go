@@ -33,20 +33,35 @@ func Dir(t testing.TB) string {
 	return dir
 }
 
-// FreeAddress returns an address of this machine without a listener. Its port is none of those that the
-// system gives to others, for connections and for listeners on port 0: it stays free for a while.
+// The ports of FreeAddress: as many as ports, from firstPort, beginning with a random one.
+const firstPort, ports = 10_000, 20_000
+
+var (
+	begin   = rand.Uint32N(ports)
+	claimed atomic.Uint32 // how many were tried
+)
+
+// FreeAddress is FindAddress for a test.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	var err error
+	address, err := FindAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// FindAddress returns an address of this machine without a listener, another one each time. Its port is none of
+// those that the system gives to others, for connections and for listeners on port 0: it stays free for a while.
+func FindAddress() (address string, err error) {
 	for range 100 {
+		address = fmt.Sprint("127.0.0.1:", firstPort+(begin+claimed.Add(1))%ports)
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.N(20_000))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
+		if l, err = net.Listen("tcp", address); err == nil {
+			return address, l.Close()
 		}
 	}
-	t.Fatal(err)
-	return ""
+	return "", err
 }
 
 // Process is a gateway's process.

@@ -16,23 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-const shortTroubleConfig = `
-engine {
-  listen = "127.0.0.1:0"
-  state  = "sonde.state"
-}
-defaults {
-  period            = "100ms"
-  timeout           = "10s"
-  failure_threshold = 1
-}
-target "web" {
-  for_each = toset([for n in range(%d) : tostring(n)])
-  address  = "127.0.0.1"
-  probe "readiness" {
-    http { port = %s }
-  }
-}
+const shortTroubleConfig = lateConfig + `
 notify "hook" {
   webhook {
     url = "%s"

@@ -2,8 +2,9 @@
 //
 // Every engine of the fleet is given the same targets. A shard that is taken over comes with what the
 // owner before has stored of its probes: both are added to the engine in one step, so that no verdict is
-// decided anew, and no restart is made twice or too early. A shard is given up after the acts that are being done for it, and after its memories
-// were stored; until then it is probed. Instances are terminated by coord.Coordinator.Act only.
+// decided anew, and no restart is made twice or too early. A shard is given up after the acts that are being
+// done for it, and after its memories were stored; until then it is probed. Instances are terminated by
+// coord.Coordinator.Act only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
 //	memory.go  the memories of a shard, of its probes and restarts, as bytes

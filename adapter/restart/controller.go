@@ -115,9 +115,9 @@ func New(c Config) (*Controller, error) {
 // before Run.
 //
 // The instance of a removed unit is reported as terminating, and is terminated
-// within its grace period, but after those of removed units that were started after it. So is an instance whose driver has changed; the next one
-// starts as soon as it has terminated. Any other change takes effect at once, and
-// the instance keeps running.
+// within its grace period, but after those of removed units that were started after it.
+// So is an instance whose driver has changed; the next one starts as soon as it has
+// terminated. Any other change takes effect at once, and the instance keeps running.
 //
 // The errors are *probe.FieldErrors that name the target, joined. One of them is a target that would be
 // started after itself, by way of others. Once Run has returned Apply has no effect.

@@ -207,7 +207,8 @@ const healthInterval = time.Second
 
 // checkProbes asks the driver to terminate the instance when a probe fails, the engine does not
 // doubt that, nothing suppresses it (see isSuppressed), its dependencies have been asked (see
-// inquiry), and back-off and budget allow it. Until they do the instance is reported as not managed, so that its probes go on and may recover.
+// inquiry), and back-off and budget allow it. Until they do the instance is reported as not managed, so that
+// its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
 	switch {

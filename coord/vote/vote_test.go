@@ -396,7 +396,7 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 	})
 }
 
-// counted is a Backend that counts requests.
+// counted is a Backend that counts requests, each of which takes a while: in a bubble, none ends before the test waits.
 type counted struct {
 	*coord.Local
 	countMu  sync.Mutex // guards all below
@@ -409,6 +409,7 @@ func (c *counted) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 	c.requests++
 	c.most = max(c.most, len(all))
 	c.countMu.Unlock()
+	time.Sleep(10 * time.Millisecond)
 	return c.Local.Commit(ctx, all...)
 }
 

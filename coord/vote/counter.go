@@ -32,7 +32,7 @@ type CounterConfig struct {
 // Ballot is what votes about a probe are counted by.
 type Ballot struct {
 	Rule     quorum.Rule // zero fields have their defaults
-	Instance string      // of the target, that now runs; votes about others do not count
+	Instance string      // of the target, that now runs: votes about others do not count; empty while it is not known: the last joint verdict stands
 }
 
 // Counter puts the joint verdicts of the shards that this engine owns. Its methods are safe for concurrent use

@@ -7,57 +7,88 @@ import (
 	"sync"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/coord/shard"
 )
 
 // directory knows the engines that vote. Its methods are safe for concurrent use by multiple goroutines.
 type directory struct {
 	vantagesMu sync.Mutex // guards all below
 	vantages   map[string]Vantage
-	replaced   chan struct{}   // closed when vantages is replaced
-	doubtful   map[string]bool // which of them doubt their verdicts
-	doubts     chan struct{}   // closed when doubtful is replaced, which is rare
+	voters     map[string]voter // nil until the vantages were read
+	replaced   chan struct{}    // closed when voters is replaced, which is rare
 }
 
-func newDirectory() *directory {
-	return &directory{replaced: make(chan struct{}), doubts: make(chan struct{})}
+// voter is what of a Vantage decides which votes count.
+type voter struct {
+	zone     string
+	doubtful bool
 }
 
-// get returns the engines that vote, which must not be changed, and a channel that is closed when there are
-// others.
-func (d *directory) get() (map[string]Vantage, <-chan struct{}) {
+func newDirectory() *directory { return &directory{replaced: make(chan struct{})} }
+
+// get returns the engines that vote, which must not be changed.
+func (d *directory) get() map[string]Vantage {
 	d.vantagesMu.Lock()
 	defer d.vantagesMu.Unlock()
-	return d.vantages, d.replaced
+	return d.vantages
 }
 
-// getDoubtful returns the engines that doubt their verdicts, which must not be changed, and a channel that is
-// closed when there are others.
-func (d *directory) getDoubtful() (map[string]bool, <-chan struct{}) {
+// getVoters returns the engines that vote, which must not be changed, nil before they were read, and a channel
+// that is closed when there are others, or they are in other zones, or others of them doubt their verdicts.
+func (d *directory) getVoters() (map[string]voter, <-chan struct{}) {
 	d.vantagesMu.Lock()
 	defer d.vantagesMu.Unlock()
-	return d.doubtful, d.doubts
+	return d.voters, d.replaced
 }
 
 // set replaces the engines that vote.
 func (d *directory) set(vantages map[string]Vantage) {
-	doubtful := map[string]bool{}
+	voters := make(map[string]voter, len(vantages))
 	for name, v := range vantages {
-		if v.Doubtful {
-			doubtful[name] = true
-		}
+		voters[name] = voter{v.Zone, v.Doubtful}
 	}
 	d.vantagesMu.Lock()
 	defer d.vantagesMu.Unlock()
-	if !maps.Equal(vantages, d.vantages) {
-		d.vantages = vantages
+	d.vantages = vantages
+	if d.voters == nil || !maps.Equal(voters, d.voters) {
+		d.voters = voters
 		close(d.replaced)
 		d.replaced = make(chan struct{})
 	}
-	if !maps.Equal(doubtful, d.doubtful) {
-		d.doubtful = doubtful
-		close(d.doubts)
-		d.doubts = make(chan struct{})
+}
+
+// candidates returns the engines that vote as quorum.Choose takes them.
+func candidates(voters map[string]voter) []quorum.Vantage {
+	all := make([]quorum.Vantage, 0, len(voters))
+	for name, v := range voters {
+		all = append(all, quorum.Vantage{Name: name, Zone: v.zone})
 	}
+	return all
+}
+
+// electorate is whose votes about the probes of a shard count. It is used by one goroutine.
+type electorate struct {
+	shard  shard.ID
+	voters map[string]voter
+	chosen map[quorum.Rule]map[string]bool // by the rules that were asked for
+}
+
+func newElectorate(id shard.ID, voters map[string]voter) *electorate {
+	return &electorate{id, voters, map[quorum.Rule]map[string]bool{}}
+}
+
+// has reports whether an engine is one of those that a rule chooses.
+func (e *electorate) has(name string, r quorum.Rule) bool {
+	chosen, ok := e.chosen[r]
+	if !ok {
+		chosen = map[string]bool{}
+		for _, c := range quorum.Choose(e.shard, r, candidates(e.voters)) {
+			chosen[c] = true
+		}
+		e.chosen[r] = chosen
+	}
+	return chosen[name]
 }
 
 // follow keeps the directory up to date until ctx is done or the store returns an error.

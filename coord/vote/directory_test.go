@@ -12,25 +12,28 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// All votes are counted again when other engines doubt, but not whenever one has other numbers.
-func TestNumbersOfOthersChangeNoDoubts(t *testing.T) {
+// All votes are counted again when there are other engines, or when others of them doubt, but not whenever one has
+// other numbers.
+func TestNumbersOfOthersChangeNoVotes(t *testing.T) {
 	d := newDirectory()
-	d.set(map[string]Vantage{"a": {}, "b": {}})
+	if voters, _ := d.getVoters(); voters != nil {
+		t.Errorf("before the engines were read: %v", voters)
+	}
 	for _, c := range []struct {
-		vantages        map[string]Vantage
-		isOther, doubts bool
+		vantages map[string]Vantage
+		isOther  bool
 	}{
-		{map[string]Vantage{"a": {}, "b": {}}, false, false},
-		{map[string]Vantage{"a": {Targets: 10, Failing: 3}, "b": {}}, true, false},
-		{map[string]Vantage{"a": {Targets: 10, Failing: 3}}, true, false},
-		{map[string]Vantage{"a": {Doubtful: true}}, true, true},
-		{map[string]Vantage{"a": {Doubtful: true}, "b": {}}, true, false},
-		{map[string]Vantage{"b": {}}, true, true},
+		{map[string]Vantage{}, true},
+		{map[string]Vantage{"a": {}, "b": {}}, true},
+		{map[string]Vantage{"a": {}, "b": {}}, false},
+		{map[string]Vantage{"a": {Targets: 10, Failing: 3}, "b": {}}, false},
+		{map[string]Vantage{"a": {Zone: "eu"}, "b": {}}, true},
+		{map[string]Vantage{"a": {Zone: "eu", Doubtful: true}, "b": {}}, true},
+		{map[string]Vantage{"a": {Zone: "eu", Doubtful: true}}, true},
 	} {
-		_, replaced := d.get()
-		_, doubts := d.getDoubtful()
-		if d.set(c.vantages); isClosed(replaced) != c.isOther || isClosed(doubts) != c.doubts {
-			t.Errorf("%+v: others %v, doubts %v", c.vantages, isClosed(replaced), isClosed(doubts))
+		_, replaced := d.getVoters()
+		if d.set(c.vantages); isClosed(replaced) != c.isOther {
+			t.Errorf("%+v: others %v", c.vantages, isClosed(replaced))
 		}
 	}
 }

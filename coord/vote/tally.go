@@ -78,10 +78,13 @@ func (t *tally) follow(ctx context.Context) error {
 			}
 		}
 	})
-	doubtful, changed := t.counter.config.Voter.directory.getDoubtful()
+	voters, changed := t.counter.config.Voter.directory.getVoters()
+	electorate := newElectorate(t.shard, voters)
 	for {
-		if err := t.put(ctx, doubtful); err != nil {
-			return err
+		if voters != nil {
+			if err := t.put(ctx, electorate); err != nil {
+				return err
+			}
 		}
 		select {
 		case b := <-batches:
@@ -92,7 +95,8 @@ func (t *tally) follow(ctx context.Context) error {
 				t.apply(e)
 			}
 		case <-changed:
-			doubtful, changed = t.counter.config.Voter.directory.getDoubtful()
+			voters, changed = t.counter.config.Voter.directory.getVoters()
+			electorate = newElectorate(t.shard, voters)
 			t.touchAll()
 		case <-ctx.Done():
 			return ctx.Err()
@@ -165,8 +169,8 @@ func (t *tally) applyJoint(id probe.ID, j Joint, e coord.Event) {
 }
 
 // put decides the probes that are touched, and puts the joint verdicts that the store has not. It deletes
-// those of probes without a ballot.
-func (t *tally) put(ctx context.Context, doubtful map[string]bool) error {
+// those of probes without a ballot. Without a known instance the last joint verdict stands.
+func (t *tally) put(ctx context.Context, e *electorate) error {
 	now := time.Now()
 	next := map[probe.ID]Joint{}
 	var changes []coord.Change
@@ -180,7 +184,10 @@ func (t *tally) put(ctx context.Context, doubtful map[string]bool) error {
 			continue
 		}
 		isKnown := isStored || len(t.votes[id]) > 0
-		if j := t.decide(id, b, doubtful, now); isKnown && !j.equal(stored) {
+		if !isKnown || b.Instance == "" {
+			continue
+		}
+		if j := t.decide(id, b, e, now); !j.equal(stored) {
 			next[id] = j
 			changes = append(changes, coord.Change{Key: jointKey(id), Value: encode(j)})
 		}
@@ -203,11 +210,16 @@ func (t *tally) put(ctx context.Context, doubtful map[string]bool) error {
 	return nil
 }
 
-// decide returns the joint verdict of a probe. Of another instance there was none before.
-func (t *tally) decide(id probe.ID, b Ballot, doubtful map[string]bool, now time.Time) Joint {
+// decide returns the joint verdict of a probe. Of another instance there was none before. Votes of engines that
+// are not chosen, or do not exist, are as none.
+func (t *tally) decide(id probe.ID, b Ballot, e *electorate, now time.Time) Joint {
 	votes := make([]quorum.Vote, 0, len(t.votes[id]))
 	for vantage, v := range t.votes[id] {
-		votes = append(votes, quorum.Vote{Vantage: vantage, Instance: v.Instance, Verdict: v.Verdict, Doubtful: v.Doubtful || doubtful[vantage]})
+		if !e.has(vantage, b.Rule) {
+			continue
+		}
+		isDoubtful := v.Doubtful || e.voters[vantage].doubtful
+		votes = append(votes, quorum.Vote{Vantage: vantage, Instance: v.Instance, Verdict: v.Verdict, Doubtful: isDoubtful})
 	}
 	last, isKnown := t.joints[id]
 	isOther := !isKnown || last.Instance != b.Instance
@@ -216,7 +228,7 @@ func (t *tally) decide(id probe.ID, b Ballot, doubtful map[string]bool, now time
 	}
 	d := quorum.Decide(b.Rule, votes, b.Instance, last.Verdict, now)
 	j := Joint{
-		Instance: b.Instance, Verdict: d.Verdict, Since: last.Since, Agreement: d.Agreement, Token: t.token,
+		Instance: b.Instance, Verdict: d.Verdict, Since: last.Since, Decided: d.Decided, Agreement: d.Agreement, Token: t.token,
 		Passing: d.Passing, Failing: d.Failing, Ignored: d.Ignored,
 	}
 	if isOther || d.Verdict != last.Verdict {

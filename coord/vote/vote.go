@@ -7,7 +7,8 @@
 //
 //	vote.go      Vote, Vantage and Joint, and how they are written
 //	voter.go     Voter: puts what this engine says, and follows which engines vote
-//	directory.go the engines that vote
+//	directory.go the engines that vote, and whose votes count
+//	follow.go    Voter.Follow: the joint verdicts of the fleet
 //	counter.go   Counter: puts the joint verdicts of the shards that this engine owns
 //	tally.go     the votes of one shard
 package vote
@@ -75,7 +76,8 @@ func (v Vantage) check() error {
 type Joint struct {
 	Instance  string           `json:"instance"` // of the target, which the verdict is about
 	Verdict   probe.Verdict    `json:"verdict"`
-	Since     time.Time        `json:"since"` // when Verdict was decided for Instance, by the clock of the owner
+	Since     time.Time        `json:"since"`   // when Verdict was decided for Instance, by the clock of the owner
+	Decided   bool             `json:"decided"` // the votes have decided Verdict; false: the last one stands, since too few count, or as many pass as fail
 	Agreement quorum.Agreement `json:"agreement"`
 	Token     coord.Revision   `json:"token"` // of the owner who has put it
 
@@ -87,7 +89,7 @@ type Joint struct {
 
 // equal reports whether two joint verdicts say the same, whoever has put them.
 func (j Joint) equal(k Joint) bool {
-	return j.Instance == k.Instance && j.Verdict == k.Verdict && j.Agreement == k.Agreement &&
+	return j.Instance == k.Instance && j.Verdict == k.Verdict && j.Decided == k.Decided && j.Agreement == k.Agreement &&
 		slices.Equal(j.Passing, k.Passing) && slices.Equal(j.Failing, k.Failing) && slices.Equal(j.Ignored, k.Ignored)
 }
 

@@ -98,21 +98,16 @@ func (v *Voter) SetHealth(doubtful bool, own doubt.Sample) {
 // differs reports whether two numbers of so many targets differ by more than one percent of these.
 func differs(a, b, targets int) bool { return max(a-b, b-a)*100 > targets }
 
-// Vantages returns the engines that vote, and a channel that is closed when there are others, or when they
-// say something else about themselves.
+// Vantages returns the engines that vote, and a channel that is closed when there are others, or when they are in
+// other zones.
 func (v *Voter) Vantages() ([]quorum.Vantage, <-chan struct{}) {
-	all, changed := v.directory.get()
-	vantages := make([]quorum.Vantage, 0, len(all))
-	for name, a := range all {
-		vantages = append(vantages, quorum.Vantage{Name: name, Zone: a.Zone})
-	}
-	return vantages, changed
+	voters, changed := v.directory.getVoters()
+	return candidates(voters), changed
 }
 
 // Others returns what the other engines that vote see, without those that doubt their verdicts.
 func (v *Voter) Others() (s doubt.Sample) {
-	all, _ := v.directory.get()
-	for name, a := range all {
+	for name, a := range v.directory.get() {
 		if name != v.config.Coordinator.Name() && !a.Doubtful {
 			s.Targets += a.Targets
 			s.Failing += a.Failing
@@ -126,9 +121,9 @@ func (v *Voter) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() {
-		for ctx.Err() == nil {
-			v.rest(ctx, "the vantages of the fleet cannot be followed, trying again", v.directory.follow(ctx, v.backend))
-		}
+		v.follow(ctx, "the vantages of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+			return v.directory.follow(ctx, v.backend)
+		})
 	})
 	for ctx.Err() == nil {
 		lease, changed := v.config.Coordinator.Lease()

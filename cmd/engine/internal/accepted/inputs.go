@@ -2,6 +2,7 @@
 // started again can go on with it when the files have been changed to what a reload would reject.
 //
 //	inputs.go  Inputs: what a configuration is read from; records it, and reads it again
+//	bundle.go  Inputs of a configuration that is pushed to the engines of a fleet
 //	place.go   Place: the file in which they are kept
 package accepted
 
@@ -15,6 +16,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/sonde-probe/sonde/config"
@@ -35,6 +37,7 @@ type Inputs struct {
 	Files    map[string][]byte  `json:"files,omitempty"`   // nil: there is no such file
 	Regular  map[string]bool    `json:"regular,omitempty"` // whether there is a regular file
 
+	folder string          // where files below FleetFolder are; empty: Files has all of them
 	size   int             // of Files
 	failed map[string]bool // files that exist, and cannot be read
 }
@@ -112,7 +115,7 @@ func (in *Inputs) ReadFile(path string, max int64) ([]byte, error) {
 	} else if known {
 		return text, nil
 	}
-	text, err := files.ReadRegular(path, max)
+	text, err := in.readRegular(path, max)
 	if in.size += len(text); in.size > MaxSize || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		if in.failed == nil {
 			in.failed = map[string]bool{}
@@ -127,11 +130,32 @@ func (in *Inputs) ReadFile(path string, max int64) ([]byte, error) {
 	return text, err
 }
 
+func (in *Inputs) readRegular(path string, max int64) ([]byte, error) {
+	disk, err := in.onDisk(path)
+	if err != nil {
+		return nil, err
+	}
+	return files.ReadRegular(disk, max)
+}
+
+// onDisk returns where a file is on the disk. The error is one of a file that does not exist.
+func (in *Inputs) onDisk(path string) (string, error) {
+	name, isOfFleet := inFleet(path)
+	switch {
+	case !isOfFleet:
+		return path, nil
+	case in.folder == "":
+		return "", &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return filepath.Join(in.folder, filepath.FromSlash(name)), nil
+}
+
 // IsFile is config.Options.IsFile.
 func (in *Inputs) IsFile(path string) bool {
 	is, known := in.Regular[path]
 	if !known {
-		is = files.IsRegular(path)
+		disk, err := in.onDisk(path)
+		is = err == nil && files.IsRegular(disk)
 		if in.Regular == nil {
 			in.Regular = map[string]bool{}
 		}

@@ -1,0 +1,96 @@
+package accepted
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/internal/redact"
+)
+
+// FleetFolder is the folder of the configuration of a fleet, where it is pushed and on each engine. No
+// file system has it: relative paths in that configuration are names of files of the revision, whatever
+// the working directory is. Absolute paths name files of the machine that reads them.
+const FleetFolder = "fleet:"
+
+// inFleet returns the name of a file relative to FleetFolder, if it is below it.
+func inFleet(path string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(filepath.ToSlash(path), FleetFolder+"/")
+	return name, ok && name != ""
+}
+
+// ReadFleet reads the texts of a configuration that is to be pushed: a folder, or files of one folder. The
+// Inputs read the other files that the texts name.
+func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
+	sources, diags := config.Read(paths)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	in := &Inputs{folder: filepath.Dir(sources[0].Name)}
+	for _, s := range sources {
+		if filepath.Dir(s.Name) != in.folder {
+			return nil, append(diags, config.Diagnostic{
+				Summary: fmt.Sprintf("%s and %s are in different folders", sources[0].Name, s.Name),
+				Hint:    "push files of one folder: relative paths in them start there",
+			})
+		}
+		in.Sources = append(in.Sources, config.Source{Name: FleetFolder + "/" + filepath.Base(s.Name), Bytes: s.Bytes})
+	}
+	return in, diags
+}
+
+// OfBundle returns Inputs that have the files of a revision, and its texts as their sources.
+func OfBundle(b *revision.Bundle) *Inputs {
+	in := &Inputs{Files: map[string][]byte{}, Regular: map[string]bool{}}
+	for _, name := range b.Sources {
+		in.Sources = append(in.Sources, config.Source{Name: FleetFolder + "/" + name, Bytes: b.Files[name]})
+	}
+	for name, content := range b.Files {
+		if content == nil {
+			content = []byte{} // nil says that there is no such file
+		}
+		in.Files[FleetFolder+"/"+name], in.Regular[FleetFolder+"/"+name] = content, true
+		in.size += len(content)
+	}
+	return in
+}
+
+// Bundle returns the files of the Inputs that are to be pushed: texts, and what they name by relative
+// paths. Local are the absolute paths of the files that each engine reads for itself, sorted. It is an
+// error if a relative path leads out of the folder, or if a file has one of the secrets in it: all who can
+// read the store would see it.
+func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, err error) {
+	b = &revision.Bundle{Files: map[string][]byte{}}
+	for _, s := range in.Sources {
+		name, _ := inFleet(s.Name)
+		b.Sources = append(b.Sources, name)
+		b.Files[name] = s.Bytes
+	}
+	for _, path := range in.Paths() {
+		name, isOfFleet := inFleet(path)
+		switch content := in.Files[path]; {
+		case isOfFleet && content != nil:
+			b.Files[name] = content
+		case isOfFleet: // there is no such file
+		case filepath.IsAbs(path):
+			local = append(local, path)
+		default:
+			return nil, nil, fmt.Errorf("%s is outside of the folder of the configuration: move it there, or write its absolute path on the engines", path)
+		}
+	}
+	var known redact.Redactor
+	if !known.Add(secrets) {
+		return nil, nil, errors.New("it has too many sensitive values to look for them in the files that are pushed: read them from the environment of the engines, or from files with absolute paths, by fewer variables")
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
+		if text := string(b.Files[name]); known.Text(text) != text {
+			return nil, nil, fmt.Errorf("%s has a sensitive value, which all who can read the store would see: read it by env(\"…\"), or by file(\"/…\") with an absolute path, on each engine", name)
+		}
+	}
+	return b, local, nil
+}

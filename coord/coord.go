@@ -8,6 +8,7 @@
 //
 //	coord.go    Config, Coordinator and what it owns
 //	session.go  membership by one lease: claims shards, and gives them up
+//	drain.go    Drain: a member that is to have no shards
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
@@ -54,16 +55,18 @@ type Coordinator struct {
 	log    *slog.Logger
 	zero   time.Time // from which deadline counts
 
-	stateMu  sync.Mutex // guards all below
-	deadline time.Duration
-	owned    Owned
-	changed  chan struct{} // closed when owned is replaced
-	acting   map[string]*acting
-	released map[shard.ID]int // no act may begin: how many calls of Release give the shard up
-	isEnding bool             // likewise, for all shards
-	lease    Lease            // of the membership; 0 while there is none
-	joined   chan struct{}    // closed when lease is replaced
-	current  *session         // the latest; nil before the first
+	stateMu   sync.Mutex // guards all below
+	deadline  time.Duration
+	owned     Owned
+	changed   chan struct{} // closed when owned is replaced
+	acting    map[string]*acting
+	released  map[shard.ID]int // no act may begin: how many calls of Release give the shard up
+	isEnding  bool             // likewise, for all shards
+	lease     Lease            // of the membership; 0 while there is none
+	joined    chan struct{}    // closed when lease is replaced
+	isDrained bool
+	drained   chan struct{} // closed when isDrained is replaced
+	current   *session      // the latest; nil before the first
 }
 
 // Owned are the shards of an engine. It is not changed after it was returned.
@@ -106,7 +109,7 @@ func New(c Config) (*Coordinator, error) {
 	}
 	return &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), zero: time.Now(),
-		changed: make(chan struct{}), joined: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]int{},
+		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]int{},
 	}, nil
 }
 

@@ -44,6 +44,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 			end(err)
 			return
 		}
+		parts.Go(func() { s.showDrained(running) })
 		end(s.follow(running))
 	})
 	s.divideOften(running)
@@ -88,9 +89,10 @@ func (s *session) keepAlive(ctx context.Context) error {
 func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.config.Name
 	for isLogged := false; ; isLogged = true {
+		isDrained, _ := s.isToDrain()
 		joined, err := s.config.Backend.Commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
-			Then: []Change{{Key: key, Value: []byte(s.self.lease.String()), Lease: s.self.lease}},
+			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
 		})
 		switch {
 		case err != nil:

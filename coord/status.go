@@ -18,8 +18,9 @@ type Status struct {
 
 // Member is an engine of a fleet.
 type Member struct {
-	Name   string
-	Shards int // that it owns
+	Name    string
+	Shards  int  // that it owns
+	Drained bool // it is to have none
 }
 
 // Status returns what this engine knows now.
@@ -46,8 +47,8 @@ func (v *view) list() []Member {
 		owns[o.name]++
 	}
 	all := make([]Member, 0, len(v.members))
-	for name := range v.members {
-		all = append(all, Member{name, owns[name]})
+	for name, m := range v.members {
+		all = append(all, Member{name, owns[name], m.isDrained})
 	}
 	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
 	return all

@@ -11,7 +11,7 @@ import (
 // The keys of a Backend. Package vote has others.
 const (
 	keyFleet  = "fleet/"       // all that engines watch
-	keyMember = "fleet/m/"     // and the name of an engine: it is a member by the lease that is the value
+	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
 	keyMemory = "memory/"      // and a shard: the memories of its targets
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
@@ -22,8 +22,30 @@ func shardKey(id shard.ID) string { return keyShard + id.String() }
 // view is what a Backend says about a fleet.
 type view struct {
 	viewMu  sync.Mutex // guards all below
-	members map[string]Lease
+	members map[string]member
 	owners  map[shard.ID]ownedBy
+}
+
+// member is an engine by the lease of its session.
+type member struct {
+	lease     Lease
+	isDrained bool // it is to have no shards
+}
+
+// drainedMark is what the value of a drained member ends with.
+const drainedMark = "/drained"
+
+// String returns the value of the key of a member: its lease, and whether it is drained.
+func (m member) String() string {
+	if m.isDrained {
+		return m.lease.String() + drainedMark
+	}
+	return m.lease.String()
+}
+
+func parseMember(value string) member {
+	lease, isDrained := strings.CutSuffix(value, drainedMark)
+	return member{parseLease(lease), isDrained}
 }
 
 // owner is an engine by its name and the lease of its session: another process may have the name, too.
@@ -63,7 +85,7 @@ func parseLease(text string) Lease {
 func (v *view) reset(entries []Entry) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	v.members, v.owners = map[string]Lease{}, map[shard.ID]ownedBy{}
+	v.members, v.owners = map[string]member{}, map[shard.ID]ownedBy{}
 	for _, e := range entries {
 		v.apply(Event{Entry: e})
 	}
@@ -84,7 +106,7 @@ func (v *view) apply(e Event) {
 		if e.Deleted {
 			delete(v.members, name)
 		} else {
-			v.members[name] = parseLease(string(e.Value))
+			v.members[name] = parseMember(string(e.Value))
 		}
 		return
 	}
@@ -104,7 +126,7 @@ func (v *view) apply(e Event) {
 func (v *view) hasMember(self owner) bool {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	return v.members[self.name] == self.lease
+	return v.members[self.name].lease == self.lease
 }
 
 // divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
@@ -113,12 +135,8 @@ func (v *view) hasMember(self owner) bool {
 func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	members := make([]string, 0, len(v.members))
-	for m := range v.members {
-		members = append(members, m)
-	}
 	owned = Owned{}
-	for i, assigned := range shard.Assign(members) {
+	for i, assigned := range shard.Assign(v.eligible()) {
 		id := shard.ID(i)
 		o, isOwned := v.owners[id]
 		_, wasOwned := before[id]
@@ -126,7 +144,7 @@ func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID)
 		case isOwned && o.owner == self:
 			owned[id] = Ownership{Token: o.token, Leaving: assigned != self.name}
 		case isOwned && o.name != self.name:
-		case assigned == self.name || v.members[self.name] != self.lease:
+		case assigned == self.name || v.members[self.name].lease != self.lease:
 			if wasOwned {
 				owned[id] = Ownership{}
 			}
@@ -136,4 +154,19 @@ func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID)
 		}
 	}
 	return owned, claims
+}
+
+// eligible returns the names of the members that are to have shards: those that are not drained, or all if there
+// are no others. It needs viewMu.
+func (v *view) eligible() []string {
+	all, eligible := make([]string, 0, len(v.members)), make([]string, 0, len(v.members))
+	for name, m := range v.members {
+		if all = append(all, name); !m.isDrained {
+			eligible = append(eligible, name)
+		}
+	}
+	if len(eligible) == 0 {
+		return all
+	}
+	return eligible
 }

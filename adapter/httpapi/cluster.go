@@ -17,8 +17,9 @@ type Cluster struct {
 
 // ClusterMember is an engine of a cluster.
 type ClusterMember struct {
-	Name   string `json:"name"`
-	Shards int    `json:"shards"` // that it owns
+	Name    string `json:"name"`
+	Shards  int    `json:"shards"`  // that it owns
+	Drained bool   `json:"drained"` // it is to have none
 }
 
 // cluster serves /v1/cluster.

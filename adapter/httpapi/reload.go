@@ -16,7 +16,7 @@ const (
 // Reload is how a reload of the configuration has ended.
 type Reload struct {
 	At       time.Time `json:"at"`                // when it ended
-	Trigger  string    `json:"trigger"`           // what asked for it: start, signal, request or watch
+	Trigger  string    `json:"trigger"`           // what asked for it: start, signal, request, watch or push
 	Applied  bool      `json:"applied"`           // the configuration was put into use; otherwise the engine goes on with the one before
 	Forced   bool      `json:"forced"`            // reload_guard was not asked
 	Guarded  bool      `json:"guarded"`           // reload_guard has rejected the configuration

@@ -43,6 +43,7 @@ func Run(t *testing.T, c Config) {
 		"ALeaseThatEndsDeletesItsEntries":               testLeases,
 		"AWatchMissesNothing":                           testWatch,
 		"EachShardHasOneOwner":                          testOwners,
+		"ADrainedMemberHasNoShards":                     testDrain,
 		"AnEngineThatIsCutOffStopsBeforeOthersBegin":    testCutOff,
 		"AnActIsDoneOnceForAnInstance":                  testActs,
 		"AShardIsGivenUpAfterItsActsAndWithItsMemories": testRelease,
@@ -345,6 +346,29 @@ func until(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("after %v still not: %s", patience, what)
 		}
 	}
+}
+
+// testDrain drains members: the others get their shards, and all get them again while all are drained.
+func testDrain(t *testing.T, c Config) {
+	b := c.New(t)
+	first, second := start(t, c, "a", b), start(t, c, "b", b)
+	settled(t, first, second)
+	first.Drain(true)
+	settled(t, second)
+	for _, e := range []*engine{first, second} {
+		until(t, "all know who is drained", func() bool {
+			return slices.Equal(e.Status().Members, []coord.Member{{Name: "a", Drained: true}, {Name: "b", Shards: shard.Count}})
+		})
+	}
+	third := launch(t, c, "c", b)
+	third.Drain(true)
+	settled(t, second)
+	second.Drain(true)
+	settled(t, first, second, third)
+	first.Drain(false)
+	second.end()
+	third.end()
+	settled(t, first)
 }
 
 func testOwners(t *testing.T, c Config) {

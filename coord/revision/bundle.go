@@ -58,9 +58,9 @@ func (b *Bundle) check() error {
 	return nil
 }
 
-// encode returns the bundle as compressed JSON, and its digest, which is that of the JSON: the same files
+// Encode returns the bundle as compressed JSON, and its digest, which is that of the JSON: the same files
 // have the same.
-func (b *Bundle) encode() (compressed []byte, digest string, err error) {
+func (b *Bundle) Encode() (compressed []byte, digest string, err error) {
 	if err := b.check(); err != nil {
 		return nil, "", err
 	}
@@ -85,8 +85,8 @@ func (b *Bundle) encode() (compressed []byte, digest string, err error) {
 // maxText bounds the JSON of a bundle: files in base64, names, and syntax.
 const maxText = MaxContent/3*4 + MaxFiles*2*(6*MaxFileName+16)
 
-// decode returns the bundle that encode has made, if it has a digest.
-func decode(compressed []byte, digest string) (*Bundle, error) {
+// Decode returns the bundle that Encode has made, if it has a digest.
+func Decode(compressed []byte, digest string) (*Bundle, error) {
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +28,11 @@ type Config struct {
 	Check func(context.Context, Revision, *Bundle) error
 	Use   func(context.Context, Revision, *Bundle) error
 
+	// Outdated is called with false when this engine uses the current revision, or when there is none, and with
+	// true when it has refused that and another live engine uses it. Until it is called first the engine does not
+	// know whether what it runs is current. Default: it is not called.
+	Outdated func(bool)
+
 	Redact func(string) string // removes sensitive values from errors, which operators see; default: it removes none
 	Logger *slog.Logger        // a line when a revision is used, or refused, and when the backend cannot be reached; default: none
 }
@@ -41,6 +47,8 @@ type Follower struct {
 
 	seen observed[view]   // what the backend has shown last
 	told observed[Engine] // what the engine says of itself
+
+	warned time.Time // when it was last logged that the backend cannot be reached; one goroutine at a time uses it
 }
 
 // New returns a Follower.
@@ -70,15 +78,27 @@ func New(c Config) (*Follower, error) {
 func (f *Follower) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() { f.handleOften(ctx) })
+	parts.Go(func() { f.compareOften(ctx) })
 	for ctx.Err() == nil {
 		if err := f.session(ctx); ctx.Err() == nil {
-			f.log.Warn("the store of the configuration cannot be reached, keeping the present configuration", "error", err)
+			f.warn("the store of the configuration cannot be reached, keeping the present configuration", err)
 			_ = sleep(ctx, f.config.TTL/4) // then ctx is done
 		}
 	}
 	parts.Wait()
 	if seen, _ := f.seen.get(); seen.proposal != nil {
 		seen.proposal.withdraw()
+	}
+}
+
+// warnPeriod is how often it is logged at most that the backend cannot be reached.
+const warnPeriod = time.Minute
+
+// warn logs an error of the backend, unless one was logged shortly before.
+func (f *Follower) warn(message string, err error) {
+	if now := time.Now(); f.warned.IsZero() || now.Sub(f.warned) >= warnPeriod {
+		f.warned = now
+		f.log.Warn(message, "error", err)
 	}
 }
 
@@ -119,6 +139,51 @@ func (f *Follower) handleOften(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// compareOften calls Outdated with each change of what it says, until ctx is done.
+func (f *Follower) compareOften(ctx context.Context) {
+	if f.config.Outdated == nil {
+		return
+	}
+	for isCalled, before := false, false; ctx.Err() == nil; {
+		seen, isOther := f.seen.get()
+		told, isSaid := f.told.get()
+		isOutdated, isSure := f.compare(ctx, seen, told)
+		if isSure && (!isCalled || isOutdated != before) {
+			isCalled, before = true, isOutdated
+			f.config.Outdated(isOutdated)
+		}
+		var retry <-chan time.Time
+		if !isSure || seen.current.Number != 0 && told.Running != seen.current.Ref() {
+			retry = time.After(f.config.TTL) // another engine may use it, or none any more
+		}
+		select {
+		case <-isOther:
+		case <-isSaid:
+		case <-retry:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// compare reports whether this engine has refused the current revision and another one uses it. It is not sure
+// before the backend was read, and while the current revision is about to be used.
+func (f *Follower) compare(ctx context.Context, seen view, told Engine) (isOutdated, isSure bool) {
+	current := seen.current.Ref()
+	switch {
+	case !seen.isKnown:
+		return false, false
+	case current.Number == 0 || told.Running == current:
+		return false, true
+	case told.Refused == nil || told.Refused.Ref != current:
+		return false, false
+	}
+	engines, err := Engines(ctx, f.config.Backend)
+	if err != nil {
+		return false, false
+	}
+	return slices.ContainsFunc(engines, func(e Engine) bool { return e.Name != told.Name && e.Running == current }), true
 }
 
 // use puts the current revision into use, unless it is, or was refused. It reports whether that is done:

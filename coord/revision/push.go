@@ -169,7 +169,7 @@ func (p *pusher) store(ctx context.Context) error {
 	if p.Restore != 0 {
 		return p.find(ctx)
 	}
-	compressed, digest, err := p.Bundle.encode()
+	compressed, digest, err := p.Bundle.Encode()
 	if err != nil {
 		return fmt.Errorf("the configuration cannot be pushed: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -544,4 +546,105 @@ func TestConfigsAreChecked(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
+}
+
+// A push waits for an engine, however the entry came to be lost that says so.
+func TestAnEngineSaysAgainWhatOthersHaveDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		first := push(t, b, 0, "first")
+		follow(t, b, first.Ref(), nil)
+		wantSays(t, b, "a runs 1")
+		commit(t, b, coord.Change{Key: "config/engine/a", Delete: true})
+		time.Sleep(2 * coord.DefaultTTL)
+		wantSays(t, b, "a runs 1")
+	})
+}
+
+// Two processes have one name for a moment: an engine that is started again before the lease of the one before has
+// ended. The second says nothing in the name of the first, and speaks for itself as soon as that has ended.
+func TestAnEngineWaitsForTheEndOfItsNamesake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		first := push(t, b, 0, "first")
+		old := follow(t, b, first.Ref(), nil)
+		e := follow(t, b, revision.Ref{}, errors.New("cannot be used"))
+		wantEvents(t, e, "use 1: first")
+		time.Sleep(3 * coord.DefaultTTL)
+		wantSays(t, b, "a runs 1")
+		old.end()
+		time.Sleep(coord.DefaultTTL)
+		wantSays(t, b, "a runs 0, not 1: cannot be used")
+	})
+}
+
+// unwatchable is a Backend whose watches end at once.
+type unwatchable struct{ *coord.Local }
+
+func (unwatchable) Watch(context.Context, string, coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) { yield(nil, errAway) }
+}
+
+func TestABackendThatCannotBeWatchedIsLoggedOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		f, err := revision.New(revision.Config{
+			Name: "a", Backend: unwatchable{coord.NewLocal()}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+			Use:   func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer stop()
+		f.Run(ctx)
+		if n := strings.Count(log.String(), "level=WARN"); n < 9 || n > 11 {
+			t.Errorf("%d warnings in ten minutes:\n%s", n, log.String())
+		}
+	})
+}
+
+// An engine that has refused the current revision is outdated once another one uses it.
+func TestAnEngineIsOutdatedWhileAnotherUsesTheCurrentRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		var said []bool
+		f, err := revision.New(revision.Config{
+			Name: "a", Backend: b, Outdated: func(is bool) { said = append(said, is) },
+			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+			Use: func(_ context.Context, r revision.Revision, _ *revision.Bundle) error {
+				if r.Number == 2 {
+					return errors.New("cannot be used")
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		following.Go(func() { f.Run(ctx) })
+		defer following.Wait()
+		defer stop()
+		want := func(when string, want ...bool) {
+			t.Helper()
+			time.Sleep(2 * coord.DefaultTTL)
+			synctest.Wait()
+			if !slices.Equal(said, want) {
+				t.Errorf("%s: it was said %v, want %v", when, said, want)
+			}
+		}
+		want("no revision", false)
+		push(t, b, 0, "first")
+		want("it uses the first", false)
+		second := push(t, b, 1, "second")
+		want("it refuses the second, which no other uses", false)
+		value, _ := json.Marshal(revision.Engine{Format: 1, Running: second.Ref()})
+		commit(t, b, coord.Change{Key: "config/engine/b", Value: value})
+		want("another uses the second", false, true)
+		push(t, b, 2, "third")
+		want("it uses the third", false, true, false)
+	})
 }

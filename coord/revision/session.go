@@ -1,17 +1,20 @@
 package revision
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sonde-probe/sonde/coord"
 )
 
 // view is what the backend shows to engines.
 type view struct {
+	isKnown  bool     // the backend has shown it
 	current  Revision // without Number: none
 	proposal *seenProposal
 }
@@ -38,16 +41,13 @@ func (f *Follower) session(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// tell says what the engine says of itself, with each change of that, until ctx is done.
+// tell says what the engine says of itself, with each change of that, until ctx is done. It looks every TTL whether
+// its entry is still there: a push does not wait for an engine without one.
 func (f *Follower) tell(ctx context.Context, lease *held) {
+	own := coord.Condition{Key: keyEngine + f.config.Name} // Created is that of the entry of this lease
 	for ctx.Err() == nil {
 		told, changed := f.told.get()
-		value, err := json.Marshal(told)
-		if err == nil {
-			_, err = f.config.Backend.Commit(ctx, coord.Transaction{
-				Then: []coord.Change{{Key: keyEngine + f.config.Name, Value: value, Lease: lease.lease}},
-			})
-		}
+		err := f.put(ctx, lease.lease, &own, told)
 		if errors.Is(err, coord.ErrLeaseEnded) {
 			lease.cancel(err)
 		}
@@ -55,17 +55,57 @@ func (f *Follower) tell(ctx context.Context, lease *held) {
 			_ = sleep(ctx, f.config.TTL/10) // then ctx is done
 			continue
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
+		for isThere := true; isThere; {
+			select {
+			case <-changed:
+				isThere = false
+			case <-time.After(f.config.TTL):
+				e, err := f.config.Backend.Get(ctx, own.Key)
+				isThere = err != nil || e.Created == own.Created
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
+}
+
+// errNameInUse is why an engine waits: an earlier process of its name may not have ended for the backend.
+var errNameInUse = errors.New("another engine has this name")
+
+// put puts what the engine says of itself, if the entry is its own, or there is none.
+func (f *Follower) put(ctx context.Context, lease coord.Lease, own *coord.Condition, told Engine) error {
+	value, err := json.Marshal(told)
+	if err != nil {
+		return err
+	}
+	made, err := f.config.Backend.Commit(ctx, coord.Transaction{
+		If: []coord.Condition{*own}, Then: []coord.Change{{Key: own.Key, Value: value, Lease: lease}},
+	})
+	switch {
+	case err != nil:
+		return err
+	case made[0] && own.Created != 0:
+		return nil
+	}
+	now, err := f.config.Backend.Get(ctx, own.Key)
+	switch {
+	case err != nil:
+		return err
+	case made[0], bytes.Equal(now.Value, value): // an earlier try has put it, whose reply was lost
+		own.Created = now.Created
+		return nil
+	case own.Created != 0 && now.Created == 0: // it was deleted
+		own.Created = 0
+		return f.put(ctx, lease, own, told)
+	}
+	own.Created = 0
+	return errNameInUse
 }
 
 // watch keeps the view up to date until ctx is done.
 func (f *Follower) watch(ctx context.Context) {
 	entries := map[string]coord.Entry{}
-	for isLogged := false; ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		all, at, err := f.config.Backend.Range(ctx, keyShared)
 		if err == nil {
 			clear(entries)
@@ -73,7 +113,6 @@ func (f *Follower) watch(ctx context.Context) {
 				entries[e.Key] = e
 			}
 			f.show(entries)
-			isLogged = false
 			for events, failed := range f.config.Backend.Watch(ctx, keyShared, at) {
 				if err = failed; err != nil {
 					break
@@ -86,9 +125,8 @@ func (f *Follower) watch(ctx context.Context) {
 				f.show(entries)
 			}
 		}
-		if ctx.Err() == nil && !isLogged {
-			f.log.Warn("the configuration of the fleet cannot be followed, trying again", "error", err)
-			isLogged = true
+		if ctx.Err() == nil {
+			f.warn("the configuration of the fleet cannot be followed, trying again", err)
 		}
 		_ = sleep(ctx, f.config.TTL/4) // then ctx is done
 	}
@@ -97,7 +135,7 @@ func (f *Follower) watch(ctx context.Context) {
 // show replaces the view by that of entries. A proposal that is gone is withdrawn.
 func (f *Follower) show(entries map[string]coord.Entry) {
 	before, _ := f.seen.get()
-	now := view{}
+	now := view{isKnown: true}
 	for key, e := range entries {
 		if strings.HasPrefix(key, keyRevision) {
 			if r := parseRevision(e); r.Number > now.current.Number {

@@ -75,7 +75,7 @@ func Load(ctx context.Context, b coord.Backend, r Revision) (*Bundle, error) {
 		}
 		compressed = append(compressed, part.Value...)
 	}
-	bundle, err := decode(compressed, r.Bundle.Digest)
+	bundle, err := Decode(compressed, r.Bundle.Digest)
 	if err != nil {
 		return nil, fmt.Errorf("revision %d: %w: %w", r.Number, ErrDamaged, err)
 	}

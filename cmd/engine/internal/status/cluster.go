@@ -93,6 +93,9 @@ func writeMembers(w io.Writer, c httpapi.Cluster) error {
 		if m.Name == c.Name {
 			this = "this engine"
 		}
+		if m.Drained {
+			this = strings.TrimPrefix(this+", drained", ", ")
+		}
 		fmt.Fprintf(table, "%s\t%d\t%s\n", probe.OneLine(m.Name, probe.MaxGroupName), m.Shards, this)
 	}
 	return table.Flush()

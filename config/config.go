@@ -58,7 +58,7 @@ type Engine struct {
 	PluginMemory     int64               `hcl:"plugin_memory,optional,nonzero,bytes" doc:"how much memory the instances of all plugins may use together" default:"1GiB" min:"1MiB"`
 	State            string              `hcl:"state,optional" doc:"file that keeps verdicts, runs and restarts for the next start; a relative path starts at the working directory. Its directory must belong to the user of the engine or to root, and so should those above" default:"none"`
 	StateMaxAge      time.Duration       `hcl:"state_max_age,optional,nonzero" doc:"age at which state is forgotten at the start; needs state" default:"10m" min:"10s"`
-	Resume           string              `hcl:"resume,optional" oneof:"trust verify forget" doc:"what the engine does with the state at its start: trust goes on with it, verify keeps verdicts, starts runs again and attempts each probe at once, forget starts without verdicts, runs, penalties of flaps, restart counts and back-offs, and keeps histories, stops, pauses and processes with adopt. Needs state" default:"trust"`
+	Resume           string              `hcl:"resume,optional" oneof:"trust verify forget" doc:"what the engine does with the state at its start: trust goes on with it, verify keeps verdicts, starts runs again and attempts each probe at once, forget starts without verdicts, runs, penalties of flaps, restart counts and back-offs, and keeps histories, stops, pauses, the latest times in datagrams with beats and processes with adopt. Needs state" default:"trust"`
 
 	Settings any // what Options.EngineSettings made of the block's other arguments
 }

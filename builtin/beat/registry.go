@@ -30,6 +30,11 @@ type RegistryConfig struct {
 	// Changed is called when the value of a target in the state file has changed: see Value. It
 	// must not block. Default: nothing.
 	Changed func(target string)
+
+	// SentChanged is called when a value of Sent has changed. One that lies ahead of the wall clock has to be
+	// saved at once: without it the next engine takes a recorded datagram for a new one. It must not block.
+	// Default: nothing.
+	SentChanged func(key string, isAhead bool)
 }
 
 // Registry has the last beat of each target with a beat block. Its methods are safe for
@@ -42,7 +47,8 @@ type Registry struct {
 
 	recordsMu  sync.Mutex // guards all below
 	records    map[string]*record
-	restored   map[string]saved // of targets without a record yet
+	restored   map[string]saved  // of targets without a record yet
+	removed    map[string]uint64 // by key: the latest times of targets without a record, or with another token, that lie ahead of the wall clock
 	listening  listening
 	stats      Stats
 	rejectedAt int64 // when a line about rejected beats was logged
@@ -93,7 +99,7 @@ type binding struct {
 
 // NewRegistry returns a Registry without targets.
 func NewRegistry() *Registry {
-	r := &Registry{clock: clock.New(), woken: make(chan struct{}, 1), records: map[string]*record{}, restored: map[string]saved{}}
+	r := &Registry{clock: clock.New(), woken: make(chan struct{}, 1), records: map[string]*record{}, restored: map[string]saved{}, removed: map[string]uint64{}}
 	r.Configure(RegistryConfig{})
 	return r
 }
@@ -103,6 +109,9 @@ func NewRegistry() *Registry {
 func (r *Registry) Configure(c RegistryConfig) {
 	if c.Changed == nil {
 		c.Changed = func(string) {}
+	}
+	if c.SentChanged == nil {
+		c.SentChanged = func(string, bool) {}
 	}
 	r.config, r.log = c, cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 }
@@ -146,8 +155,12 @@ func isBeat(p probe.Probe) bool { _, ok := p.Handler.(*Handler); return ok }
 
 // Change removes probes, and adds those of a set or replaces them.
 func (r *Registry) Change(set probe.Set, removed []probe.ID) {
-	for _, target := range r.change(set, removed) {
+	gone, dropped := r.change(set, removed)
+	for _, target := range gone {
 		r.config.Changed(target)
+	}
+	for _, key := range dropped {
+		r.config.SentChanged(key, false)
 	}
 	select {
 	case r.woken <- struct{}{}:
@@ -155,10 +168,10 @@ func (r *Registry) Change(set probe.Set, removed []probe.ID) {
 	}
 }
 
-// change is Change, and returns the targets that have no probe left. Records without probes are
-// deleted in the end only: a target whose probe is replaced by another keeps the time of its last
-// datagram.
-func (r *Registry) change(set probe.Set, removed []probe.ID) (gone []string) {
+// change is Change, and returns the targets that have no probe left, and the keys of Sent that are gone.
+// Records without probes are deleted in the end only: a target whose probe is replaced by another keeps its
+// last beat.
+func (r *Registry) change(set probe.Set, removed []probe.ID) (gone, dropped []string) {
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()
 	if len(r.records) == 0 {
@@ -183,11 +196,12 @@ func (r *Registry) change(set probe.Set, removed []probe.ID) (gone []string) {
 	}
 	for target, rec := range touched {
 		if rec.update(); len(rec.probes) == 0 {
+			r.keepSent(target, rec)
 			delete(r.records, target)
 			gone = append(gone, target)
 		}
 	}
-	return gone
+	return gone, r.dropSent(time.Now().UnixNano())
 }
 
 // bind has a probe go by the beats of its target. With other settings the target has as much time
@@ -215,7 +229,11 @@ func (r *Registry) bind(id probe.ID, c Config) {
 	if !rec.fromFile || i >= 0 {
 		rec.expected = r.clock.Now()
 	}
-	rec.token = c.Token
+	if rec.token != c.Token {
+		r.keepSent(id.Target, rec)
+		rec.token = c.Token
+		r.takeSent(id.Target, rec)
+	}
 	rec.update()
 }
 
@@ -288,12 +306,12 @@ func (r *Registry) Beat(target, token string, client netip.Addr, report Report) 
 	return nil
 }
 
-// receive takes a datagram.
-func (r *Registry) receive(packet []byte) {
+// receive takes a datagram, and reports whether it was rejected.
+func (r *Registry) receive(packet []byte) (isRejected bool) {
 	d, err := parseDatagram(packet)
 	if err != nil {
-		r.reject(func(s *Stats) { s.Denied++ }, err.Error(), "")
-		return
+		r.reject(rejection{countDenied, err.Error()}, "")
+		return true
 	}
 	r.recordsMu.Lock()
 	rec, token := r.records[d.target], noToken
@@ -302,40 +320,49 @@ func (r *Registry) receive(packet []byte) {
 	}
 	r.recordsMu.Unlock()
 	if !d.isSignedWith(token) || rec == nil {
-		r.reject(func(s *Stats) { s.Denied++ }, "not signed with the token of a target", "")
-		return
+		r.reject(rejection{countDenied, "not signed with the token of a target"}, "")
+		return true
 	}
 	r.recordsMu.Lock()
-	now := r.clock.Now()
+	now, wall := r.clock.Now(), time.Now().UnixNano()
 	if rec = r.records[d.target]; rec == nil || rec.token != token { // a reload came in between
 		r.recordsMu.Unlock()
-		return
+		return false
 	}
-	wall := time.Now().UnixNano()
-	if d.time <= max(rec.sent, rec.floor(now, wall)) {
+	if why, ok := rec.rejects(d.time, now, wall, r.config.MaxAge); ok {
 		r.recordsMu.Unlock()
-		r.reject(func(s *Stats) { s.Replayed++ }, "replayed, or made before the target was added or the engine has started, by the clock of the sender", d.target)
-		return
-	}
-	if oldest := min(now, wall) - int64(r.config.MaxAge); r.config.MaxAge > 0 && int64(d.time) < oldest { // a wall clock that was set ahead makes nothing old
-		r.recordsMu.Unlock()
-		r.reject(func(s *Stats) { s.Old++ }, "older than max_age: it was held back, or the clock of the sender is behind that of this machine", d.target)
-		return
+		r.reject(why, d.target)
+		return true
 	}
 	rec.sent = d.time
-	if rec.isTooSoon(d.report, now) {
+	isAhead, isTooSoon, isChanged := int64(d.time) > wall, rec.isTooSoon(d.report, now), false
+	if isTooSoon {
 		r.stats.TooMany++
-		r.recordsMu.Unlock()
-		return
+	} else {
+		r.stats.UDP++
+		isChanged = rec.take(d.report, now)
+		rec.byUDP = true
 	}
-	r.stats.UDP++
-	isChanged := rec.take(d.report, now)
-	rec.byUDP = true
-	isChanged = isChanged || int64(rec.sent) > time.Now().UnixNano() // the next engine would take it for a new one
 	r.recordsMu.Unlock()
 	if isChanged {
 		r.config.Changed(d.target)
 	}
+	if isChanged || isAhead {
+		r.config.SentChanged(sentKey(d.target, token), isAhead)
+	}
+	return isTooSoon
+}
+
+// rejects reports whether the time in a datagram of the target is one that does not count, and why.
+func (rec *record) rejects(sent uint64, now, wall int64, maxAge time.Duration) (rejection, bool) {
+	if sent <= max(rec.sent, rec.floor(now, wall)) {
+		return rejection{countReplayed, "replayed, or made before the target was added or the engine has started, by the clock of the sender"}, true
+	}
+	oldest := min(now, wall) - int64(maxAge) // a wall clock that was set ahead makes nothing old
+	if maxAge > 0 && int64(sent) < oldest {
+		return rejection{countOld, "older than max_age: it was held back, or the clock of the sender is behind that of this machine"}, true
+	}
+	return rejection{}, false
 }
 
 // floor returns when the target was added, by the wall clock as it is set now. Datagrams that were made
@@ -343,11 +370,21 @@ func (r *Registry) receive(packet []byte) {
 // one, which could not save that.
 func (rec *record) floor(now, wall int64) uint64 { return uint64(max(wall-(now-rec.added), 0)) }
 
-// reject counts a beat that changes nothing, and logs it, unless one was logged shortly before.
+// rejection is why a datagram changes nothing.
+type rejection struct {
+	count func(*Stats)
+	why   string
+}
+
+func countDenied(s *Stats)   { s.Denied++ }
+func countReplayed(s *Stats) { s.Replayed++ }
+func countOld(s *Stats)      { s.Old++ }
+
+// reject counts a datagram that changes nothing, and logs it, unless one was logged shortly before.
 // Strangers can send any number of them.
-func (r *Registry) reject(count func(*Stats), why, target string) {
+func (r *Registry) reject(because rejection, target string) {
 	r.recordsMu.Lock()
-	count(&r.stats)
+	because.count(&r.stats)
 	now := r.clock.Now()
 	mayLog := r.rejectedAt == 0 || now-r.rejectedAt >= int64(logPause)
 	if mayLog {
@@ -356,7 +393,7 @@ func (r *Registry) reject(count func(*Stats), why, target string) {
 	denied, replayed := r.stats.Denied, r.stats.Replayed
 	r.recordsMu.Unlock()
 	if mayLog {
-		r.log.Warn("beat rejected", "reason", why, "target", target, "denied_so_far", denied, "replayed_so_far", replayed)
+		r.log.Warn("beat rejected", "reason", because.why, "target", target, "denied_so_far", denied, "replayed_so_far", replayed)
 	}
 }
 

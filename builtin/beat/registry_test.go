@@ -315,52 +315,126 @@ func TestADatagramThatWasHeldBackDoesNotCount(t *testing.T) {
 	})
 }
 
-func TestAReplayedDatagramCountsNeitherAfterAReloadNorInTheNextEngine(t *testing.T) {
-	saved := make(chan []byte, 1)
-	probes := func(r *beatprobe.Registry, kind probe.Kind) probe.Set {
-		return probe.Set{{Target: "a", Kind: kind}: {Handler: handler(t, r, time.Hour, time.Minute, token)}}
-	}
-	first := beatprobe.NewRegistry()
-	first.Configure(beatprobe.RegistryConfig{Changed: func(target string) {
-		if value, ok := first.Value(target); ok {
-			saved <- value
+// series is what an engine has saved of the times in datagrams.
+type series struct {
+	values map[string][]byte
+	urgent int // how often a value had to be saved at once
+}
+
+// record has a registry save what it says, as the engine does.
+func (s *series) record(r *beatprobe.Registry) {
+	s.values = map[string][]byte{}
+	r.Configure(beatprobe.RegistryConfig{SentChanged: func(key string, isAhead bool) {
+		if isAhead {
+			s.urgent++
+		}
+		if value, ok := r.Sent(key); ok {
+			s.values[key] = value
+		} else {
+			delete(s.values, key)
 		}
 	}})
-	first.Apply(probes(first, probe.Liveness))
-	rc, conn := receiver(t, first)
-	run(t, first, rc)
-	replayed := func(r *beatprobe.Registry, conn net.Conn, datagram []byte, after string) {
-		t.Helper()
-		before := r.Stats()
-		send(t, conn, datagram)
-		testsync.Until(t, "a datagram", func() bool { s := r.Stats(); return s.Replayed+s.UDP > before.Replayed+before.UDP })
-		if s := r.Stats(); s.UDP != before.UDP {
-			t.Errorf("a replayed datagram counts after %s", after)
+}
+
+// next returns the registry of the next engine, to which the beats are not restored.
+func (s *series) next(t *testing.T) *beatprobe.Registry {
+	t.Helper()
+	r := beatprobe.NewRegistry()
+	for key, value := range s.values {
+		if err := r.RestoreSent(key, value); err != nil {
+			t.Fatal(err)
 		}
 	}
+	return r
+}
 
-	ahead := time.Now().Add(time.Hour) // by the clock of the sender
-	recorded := beatprobe.AppendDatagram(nil, "a", token, ahead, beatprobe.Report{Status: beatprobe.OK})
-	send(t, conn, recorded)
-	value := <-saved
-	first.Apply(probes(first, probe.Readiness))
-	replayed(first, conn, recorded, "a reload that has replaced the probe")
-	next := beatprobe.NewRegistry()
-	if err := next.Restore("a", value, 0); err != nil {
-		t.Fatal(err)
+func TestAReplayedDatagramCountsNeitherAfterAReloadNorInTheNextEngine(t *testing.T) {
+	probes := func(r *beatprobe.Registry, kind probe.Kind, token string) probe.Set {
+		return probe.Set{{Target: "a", Kind: kind}: {Handler: handler(t, r, time.Hour, time.Minute, token)}}
 	}
-	next.Apply(probes(next, probe.Liveness))
-	nextReceiver, nextConn := receiver(t, next)
-	run(t, next, nextReceiver)
-	replayed(next, nextConn, recorded, "a restart, from a sender whose clock is ahead")
+	counts := func(r *beatprobe.Registry, datagram []byte, want bool, after string) {
+		t.Helper()
+		before := r.Stats()
+		r.Receive(datagram)
+		if s := r.Stats(); s.UDP > before.UDP != want || s.Denied > before.Denied {
+			t.Errorf("a recorded datagram counts after %s: %v", after, !want)
+		}
+		time.Sleep(time.Second) // the target may send another one
+	}
+	for name, ahead := range map[string]time.Duration{"of a sender that is ahead": time.Hour, "of a sender that is right": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var saved series
+				first := beatprobe.NewRegistry()
+				saved.record(first)
+				first.Apply(probes(first, probe.Liveness, token))
+				time.Sleep(time.Second)
+				recorded := beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(ahead), beatprobe.Report{Status: beatprobe.OK})
+				counts(first, recorded, true, "nothing")
+				if isUrgent := saved.urgent > 0; isUrgent != (ahead > 0) {
+					t.Errorf("the time is to be saved at once: %v", isUrgent)
+				}
+				first.Apply(probes(first, probe.Readiness, token))
+				counts(first, recorded, false, "a reload that has replaced the probe")
 
-	first.Change(probe.Set{{Target: "b", Kind: probe.Liveness}: {Handler: handler(t, first, time.Hour, time.Minute, other)}}, nil)
-	recorded = beatprobe.AppendDatagram(nil, "b", other, time.Now(), beatprobe.Report{Status: beatprobe.OK})
-	send(t, conn, recorded)
-	<-saved
-	first.Apply(nil)
-	first.Change(probe.Set{{Target: "b", Kind: probe.Liveness}: {Handler: handler(t, first, time.Hour, time.Minute, other)}}, nil)
-	replayed(first, conn, recorded, "a reload without its target")
+				next := saved.next(t)
+				next.Apply(probes(next, probe.Liveness, token))
+				counts(next, recorded, false, "a restart")
+				next = saved.next(t)
+				next.Apply(nil)
+				next.Apply(probes(next, probe.Liveness, token))
+				counts(next, recorded, false, "a restart without its target")
+
+				first.Apply(nil)
+				next = saved.next(t)
+				next.Apply(probes(next, probe.Liveness, token))
+				counts(next, recorded, false, "a reload without its target, and a restart")
+				first.Apply(probes(first, probe.Liveness, token))
+				counts(first, recorded, false, "a reload without its target")
+
+				first.Apply(probes(first, probe.Liveness, other))
+				now := beatprobe.AppendDatagram(nil, "a", other, time.Now(), beatprobe.Report{Status: beatprobe.OK})
+				counts(first, now, true, "the target has got another token")
+				first.Apply(probes(first, probe.Liveness, token))
+				counts(first, recorded, false, "the target has its first token again")
+
+				first.Apply(nil)
+				time.Sleep(2 * time.Hour)
+				first.Apply(nil)
+				if len(saved.values) > 0 || len(maps.Collect(first.AllSent())) > 0 {
+					t.Errorf("of a target that is removed %v is still saved, which no longer lies ahead", saved.values)
+				}
+			})
+		})
+	}
+}
+
+func TestADatagramThatCameTooSoonIsNotReplayedInTheNextEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var saved series
+		first := expect(t, map[string]string{"a": token})
+		saved.record(first)
+		var recorded []byte
+		for i := range 2 {
+			recorded = beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(time.Hour+time.Duration(i)), beatprobe.Report{Status: beatprobe.OK})
+			first.Receive(recorded)
+		}
+		if s := first.Stats(); s.TooMany != 1 {
+			t.Fatalf("counted %+v", s)
+		}
+		if all := maps.Collect(first.AllSent()); !maps.EqualFunc(all, saved.values, slices.Equal) {
+			t.Errorf("saved is %v, and what is to be saved %v", saved.values, all)
+		}
+		next := saved.next(t)
+		next.Apply(probe.Set{{Target: "a", Kind: probe.Liveness}: {Handler: handler(t, next, time.Minute, time.Second, token)}})
+		next.Receive(recorded)
+		if s := next.Stats(); s.Replayed != 1 || s.UDP != 0 {
+			t.Errorf("the next engine has counted %+v", s)
+		}
+		if err := next.RestoreSent("x/a", []byte("-1")); err == nil {
+			t.Error("what is not a time is restored")
+		}
+	})
 }
 
 func TestDatagramsThatTheSystemDropsAreAnInterruption(t *testing.T) {

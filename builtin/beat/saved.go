@@ -11,15 +11,14 @@ import (
 // matters little to it, since after a restart it has the time for another beat.
 const savePeriod = 10 * time.Minute
 
-// saved is what the next engine has to know of a target: when its last beat came, so that a job that
-// runs once a day is missed in time, and the time in its last datagram.
+// saved is what the next engine has to know of the last beat of a target, so that a job that runs once a day is
+// missed in time.
 type saved struct {
 	At     int64         `json:"at"` // in nanoseconds since 1970
 	Status Status        `json:"status"`
 	Exit   uint8         `json:"exit,omitempty"`
 	Detail string        `json:"detail,omitempty"`
 	Took   time.Duration `json:"took,omitempty"`
-	Sent   uint64        `json:"sent,omitempty"`
 	ByUDP  bool          `json:"udp,omitempty"`
 }
 
@@ -31,7 +30,7 @@ func (r *Registry) Value(target string) ([]byte, bool) {
 	if rec == nil || rec.last == 0 {
 		return nil, false
 	}
-	text, _ := json.Marshal(saved{rec.lastWall, rec.status, rec.exit, rec.detail, rec.took, rec.sent, rec.byUDP}) // has no error
+	text, _ := json.Marshal(saved{rec.lastWall, rec.status, rec.exit, rec.detail, rec.took, rec.byUDP}) // has no error
 	return text, true
 }
 
@@ -76,22 +75,23 @@ func (s saved) restore(rec *record, c *clock.Clock) {
 	age := max(time.Since(time.Unix(0, s.At)), 0)
 	rec.added = c.Start()
 	rec.last, rec.lastWall, rec.fromFile = c.Now()-int64(age), s.At, true
-	rec.status, rec.exit, rec.detail, rec.took, rec.sent, rec.byUDP = s.Status, s.Exit, s.Detail, s.Took, s.Sent, s.ByUDP
+	rec.status, rec.exit, rec.detail, rec.took, rec.byUDP = s.Status, s.Exit, s.Detail, s.Took, s.ByUDP
 	rec.saved = rec.last
 }
 
 // markUnsaved has everything saved that is newer than in the state file.
 func (r *Registry) markUnsaved() {
 	r.recordsMu.Lock()
-	var all []string
+	unsaved := map[string]string{} // the tokens by target
 	for target, rec := range r.records {
 		if rec.last > rec.saved {
 			rec.saved = rec.last
-			all = append(all, target)
+			unsaved[target] = rec.token
 		}
 	}
 	r.recordsMu.Unlock()
-	for _, target := range all {
+	for target, token := range unsaved {
 		r.config.Changed(target)
+		r.config.SentChanged(sentKey(target, token), false)
 	}
 }

@@ -43,9 +43,34 @@ func (d *daemon) restoreBeats(state store.Restored) {
 	}
 }
 
+// restoreSent gives the latest times in datagrams that the previous engine has received, however long ago and
+// whatever resume is: datagrams that were recorded must not count again.
+func (d *daemon) restoreSent(state store.Restored) {
+	for key, value := range state.Values {
+		series, ok := strings.CutPrefix(key, keySent)
+		if !ok {
+			continue
+		}
+		if err := d.beats.RestoreSent(series, value); err != nil {
+			d.log.Warn("latest time in datagrams of a target discarded: those that were recorded may count again", "key", key, "error", err)
+		}
+	}
+}
+
 // markBeat says that a target has sent a beat.
 func (d *daemon) markBeat(target string) {
 	if d.state != nil {
 		d.state.Mark(keyBeat + target)
+	}
+}
+
+// markSent says that a target has sent a datagram with a later time.
+func (d *daemon) markSent(key string, isAhead bool) {
+	switch {
+	case d.state == nil:
+	case isAhead:
+		d.state.MarkUrgent(keySent + key)
+	default:
+		d.state.Mark(keySent + key)
 	}
 }

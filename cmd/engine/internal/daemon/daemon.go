@@ -126,7 +126,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	})
 	d.probes = blackbox.New(d.engine)
 	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
-	d.beats.Configure(beatprobe.RegistryConfig{Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: d.maxBeatAge(), Changed: d.markBeat})
+	d.beats.Configure(beatprobe.RegistryConfig{Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: d.maxBeatAge(), Changed: d.markBeat, SentChanged: d.markSent})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped

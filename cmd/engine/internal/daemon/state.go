@@ -43,7 +43,7 @@ func (d *daemon) openState() (err error) {
 			return err
 		}
 	}
-	lasting := []string{keyProcesses, keyStopped, keyPauses, keyHistory, keyPenalty, notify.KeyPrefix}
+	lasting := []string{keyProcesses, keyStopped, keyPauses, keyHistory, keyPenalty, keySent, notify.KeyPrefix}
 	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: lasting, Logger: d.log})
 	if err != nil {
 		return err
@@ -187,6 +187,7 @@ func (d *daemon) restore(next *desired) (map[probe.ID]engine.Memory, map[string]
 	d.restoreStopped(d.left)
 	d.restorePauses(d.left, next.has)
 	d.restoreNotified(d.left)
+	d.restoreSent(d.left)
 	state := d.left
 	if d.settings.Resume == config.Forget {
 		state = store.Restored{}
@@ -223,7 +224,8 @@ const (
 	keyHistory  = "history/"  // and a target: its []engine.Transition
 	keyPenalty  = "penalty/"  // and a target: its verdict.Penalty
 	keyOutcomes = "outcomes/" // and a target: the outcomes of its probes, by ID
-	keyBeat     = "beat/"     // and a target: its value of a beatprobe.Registry
+	keyBeat     = "beat/"     // and a target: its Value of a beatprobe.Registry
+	keySent     = "sent/"     // and a key of Registry.Sent: its value
 
 	keyProcesses = "processes" // a location
 	keyStopped   = "stopped"   // by target: a restart.Stopped
@@ -413,7 +415,7 @@ func (d *daemon) stateStats() func() prom.State {
 }
 
 // stateValues are the values of the state file: about restarts, pauses, the histories, the penalties of
-// flaps, who was told, and where processes are.
+// flaps, beats, who was told, and where processes are.
 type stateValues struct {
 	restarts  *restart.Controller
 	pauses    *pause.Keeper
@@ -458,6 +460,9 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 	if target, ok := strings.CutPrefix(key, keyBeat); ok {
 		return v.beats.Value(target)
 	}
+	if series, ok := strings.CutPrefix(key, keySent); ok {
+		return v.beats.Sent(series)
+	}
 	m, ok := v.restarts.Memory(strings.TrimPrefix(key, keyRestarts))
 	return marshal(m), ok
 }
@@ -492,6 +497,11 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 		}
 		for _, target := range v.beats.Targets() {
 			if value, ok := v.beats.Value(target); ok && !yield(keyBeat+target, value) {
+				return
+			}
+		}
+		for series, value := range v.beats.AllSent() {
+			if !yield(keySent+series, value) {
 				return
 			}
 		}

@@ -13,6 +13,9 @@ const (
 	meminfoDrops = 8 // index in what SO_MEMINFO returns
 )
 
+// countsDrops is whether the system says how many datagrams it has dropped.
+const countsDrops = true
+
 // drops returns how many datagrams the system has dropped that came to a socket, and false if it
 // does not say so.
 func drops(fd uintptr) (n uint64, ok bool) {

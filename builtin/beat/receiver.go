@@ -51,17 +51,27 @@ func (rc *Receiver) Run(ctx context.Context) {
 		rc.conn.Close()
 	})
 	buffer := make([]byte, MaxDatagram+1)
+	var rejected allowance
 	for {
+		var pause time.Duration
 		n, _, err := rc.conn.ReadFromUDPAddrPort(buffer)
 		switch {
 		case err == nil:
-			rc.registry.receive(buffer[:n])
+			if rc.registry.receive(buffer[:n]) {
+				pause = rejected.spend(time.Now())
+			}
+			if pause > 0 && !countsDrops {
+				rc.registry.interruptedUDP("more datagrams that change nothing have come than are read")
+			}
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
 			rc.registry.interruptedUDP(err.Error())
+			pause = retryPause
+		}
+		if pause > 0 {
 			select {
-			case <-time.After(retryPause):
+			case <-time.After(pause):
 			case <-ctx.Done():
 			}
 		}

@@ -460,6 +460,26 @@ func TestDatagramsThatTheSystemDropsAreAnInterruption(t *testing.T) {
 	}
 }
 
+func TestAFloodOfForgedDatagramsIsNotRead(t *testing.T) {
+	r := expect(t, map[string]string{"a": token})
+	rc, conn := receiver(t, r)
+	begun := time.Now()
+	run(t, r, rc)
+	ok := beatprobe.Report{Status: beatprobe.OK}
+	forged := beatprobe.AppendDatagram(nil, "a", other, begun, ok)
+	for range 40_000 {
+		send(t, conn, forged)
+	}
+	denied, most := r.Stats().Denied, beatprobe.RejectedBurst+uint64(time.Since(begun).Seconds()*beatprobe.RejectedRate)+1
+	if denied > most {
+		t.Errorf("%d forged datagrams were read, which may be %d", denied, most)
+	}
+	testsync.Until(t, "a beat after the flood", func() bool {
+		send(t, conn, beatprobe.AppendDatagram(nil, "a", token, time.Now(), ok))
+		return r.Stats().UDP > 0
+	})
+}
+
 func TestTheNextEngineKnowsTheLastBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		values := map[string][]byte{}

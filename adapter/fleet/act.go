@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -13,102 +15,164 @@ import (
 // actRestart is the name of the acts that terminate instances.
 const actRestart = "restart"
 
-// afterGrace is how long an instance may take to terminate after its grace period.
-const afterGrace = 5 * time.Second
-
 // guarded is a driver that is asked to terminate an instance by an act only: once, by the owner of the
-// target's shard.
+// target's shard. An act lasts until the driver has exited, or has said that it failed; the end of its lease
+// ends the driver.
 type guarded struct {
 	fleet  *Fleet
 	target string
 	driver restart.External
+	failed func(reason error) // see SetFailed
 }
 
 var (
-	errRuns       = errors.New("the instance still runs after its grace period")
 	errTerminated = errors.New("another engine has terminated the instance")
+	errPanicked   = errors.New("the driver has panicked")
 )
 
+// guard returns a driver that asks another by acts only: the one before if that does, so that a unit without a
+// revision keeps its instance.
+func (f *Fleet) guard(before restart.Driver, target string, driver restart.External) *guarded {
+	if g, ok := before.(*guarded); ok && reflect.ValueOf(driver).Comparable() && g.driver == driver {
+		return g
+	}
+	return &guarded{fleet: f, target: target, driver: driver, failed: func(error) {}}
+}
+
 // External implements restart.External.
-func (guarded) External() {}
+func (*guarded) External() {}
 
 // Resume implements restart.Resumer.
-func (g guarded) Resume(id string) bool {
+func (g *guarded) Resume(id string) bool {
 	r, ok := g.driver.(restart.Resumer)
 	return ok && r.Resume(id)
 }
 
+// SetFailed implements restart.Reporting. Failed is also called if the request to terminate was withheld.
+func (g *guarded) SetFailed(failed func(reason error)) { g.failed = failed }
+
+// run is one call of guarded.Run.
+type run struct {
+	*guarded
+	stop     context.CancelCauseFunc // ends the driver
+	end      <-chan time.Duration    // requests to terminate the instance
+	allowed  chan time.Duration      // those that the driver gets, within acts; without capacity: what was sent was received
+	failures chan error              // capacity 1: why the driver could not terminate the instance
+	exited   chan struct{}           // closed when the driver has exited, or panicked
+	exit     restart.Exit            // may be read once exited is closed
+}
+
 // Run implements restart.Driver. An instance that another engine has terminated has ended, whether the driver
-// notices or not.
-func (g guarded) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+// notices or not. If the driver was stopped because its act had ended, the error is a restart.ErrInterrupted.
+func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan time.Duration) (exit restart.Exit) {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	allowed, started, exited := make(chan time.Duration, 1), make(chan string, 1), make(chan struct{})
+	r := &run{
+		guarded: g, stop: stop, end: end,
+		allowed: make(chan time.Duration), failures: make(chan error, 1), exited: make(chan struct{}),
+	}
+	if d, ok := g.driver.(restart.Reporting); ok {
+		d.SetFailed(r.onFailed)
+	}
+	started := make(chan string, 1)
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		select {
 		case id := <-started:
-			if err := g.ask(ctx, id, end, allowed, exited); err != nil {
-				stop(err)
-			}
-		case <-exited:
+			r.ask(ctx, id)
+		case <-r.exited:
 		}
 	})
 	defer asking.Wait()
-	defer close(exited)
-	exit := g.driver.Run(running, func(id string) { started <- id; began(id) }, allowed)
-	if ctx.Err() == nil && errors.Is(context.Cause(running), errTerminated) {
-		return restart.Exit{Output: errTerminated.Error()}
+	exit = restart.Exit{Code: -1, Err: errPanicked}
+	defer func() {
+		r.exit = exit
+		close(r.exited)
+	}()
+	exit = g.driver.Run(running, func(id string) { started <- id; began(id) }, r.allowed)
+	switch cause := context.Cause(running); {
+	case exit.Err == nil || running.Err() == nil || ctx.Err() != nil:
+	case errors.Is(cause, errTerminated):
+		exit = restart.Exit{Output: errTerminated.Error()}
+	default:
+		exit.Err = fmt.Errorf("%w: %w", restart.ErrInterrupted, cause)
 	}
 	return exit
 }
 
-// ask forwards requests to terminate an instance until it has exited, each as an act. One that this engine
-// may not do now is dropped: the controller asks again. The error is errTerminated if it was done before.
-func (g guarded) ask(ctx context.Context, id string, end <-chan time.Duration, allowed chan time.Duration, exited <-chan struct{}) error {
+// onFailed is the function that a Reporting driver calls.
+func (r *run) onFailed(reason error) {
+	select {
+	case r.failures <- reason:
+	default: // an earlier reason has not been read yet
+	}
+}
+
+// failure is why a Reporting driver could not terminate its instance, which goes on.
+type failure struct{ error }
+
+// ask makes an act of each request to terminate the instance, until the driver has exited. A request that this
+// engine may not make now is dropped: the controller repeats it.
+func (r *run) ask(ctx context.Context, id string) {
+	order := coord.Order{Name: actRestart, Target: r.target, Instance: id}
+	log := r.fleet.config.Logger.With("target", r.target, "instance", id)
 	for {
+		var grace time.Duration
 		select {
-		case grace := <-end:
-			order := coord.Order{Name: actRestart, Target: g.target, Instance: id}
-			err := g.fleet.config.Coordinator.Act(ctx, order, func(acting context.Context) error {
-				return terminate(acting, grace, end, allowed, exited)
-			})
-			switch {
-			case errors.Is(err, coord.ErrDone):
-				return errTerminated
-			case err != nil && ctx.Err() == nil:
-				g.fleet.config.Logger.Warn("restart withheld", "target", g.target, "instance", id, "error", err)
-			}
-		case <-exited:
-			return nil
+		case grace = <-r.end:
+		case <-r.exited:
+			return
+		}
+		err := r.fleet.config.Coordinator.Act(ctx, order, func(acting context.Context) error { return r.terminate(acting, grace) })
+		var failed failure
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.Is(err, coord.ErrDone):
+			r.stop(errTerminated)
+		case errors.As(err, &failed):
+			r.failed(failed.error)
+		case !r.hasExited():
+			log.Warn("restart withheld", "error", err)
+			r.failed(fmt.Errorf("restart withheld: %w", err))
+		case r.exit.Err == nil:
+			log.Warn("restart not recorded: the next owner may repeat it", "error", err)
 		}
 	}
 }
 
-// terminate asks for the end of an instance, and waits for it.
-func terminate(ctx context.Context, grace time.Duration, end <-chan time.Duration, allowed chan time.Duration, exited <-chan struct{}) error {
-	for {
+func (r *run) hasExited() bool {
+	select {
+	case <-r.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// terminate asks the driver once to terminate the instance, and returns when it has exited, has failed, or is
+// stopped since acting is done. A driver that has not received the request by then is not stopped.
+func (r *run) terminate(acting context.Context, grace time.Duration) error {
+	select {
+	case <-r.failures: // about an earlier request
+	default:
+	}
+	request, isReceived := r.allowed, false
+	for acting.Err() == nil {
 		select {
-		case <-allowed: // a longer grace period that the driver has not received yet
-		default:
-		}
-		allowed <- grace // never blocks: this goroutine is the only sender
-		late := time.NewTimer(grace + afterGrace)
-		select {
-		case <-exited:
-			late.Stop()
-			return ctx.Err() // released, and not terminated, if it is done
-		case grace = <-end:
-			late.Stop()
-		case <-late.C:
-			return errRuns
-		case <-ctx.Done():
-			late.Stop()
-			select {
-			case <-allowed: // the driver has not received it, and must not any more
-			default:
-			}
-			return context.Cause(ctx)
+		case request <- grace:
+			request, isReceived = nil, true
+		case grace = <-r.end: // has no effect once the driver has received one: it says how that has ended
+		case reason := <-r.failures:
+			return failure{reason}
+		case <-r.exited:
+			return r.exit.Err
+		case <-acting.Done():
 		}
 	}
+	if !isReceived {
+		return context.Cause(acting)
+	}
+	r.stop(context.Cause(acting))
+	<-r.exited
+	return r.exit.Err
 }

@@ -38,7 +38,9 @@ type Config struct {
 	Logger      *slog.Logger        // a line when the store cannot be read or written, and when a restart is withheld; default: none
 }
 
-// Targets are the targets of a fleet. They must not be changed after they were passed to Apply.
+// Targets are the targets of a fleet. They must not be changed after they were passed to Apply. A driver that may
+// fail to terminate an instance must be a restart.Reporting: this engine keeps the shard of a target until its driver
+// has exited or failed.
 type Targets struct {
 	Probes probe.Set
 	Units  map[string]restart.Unit // by target; each driver is nil or a restart.External
@@ -111,7 +113,10 @@ func (f *Fleet) Apply(t Targets) error {
 			return fmt.Errorf("probe %q: %w", id, err)
 		}
 	}
-	desired := f.divide(t)
+	f.desiredMu.Lock()
+	before := f.desired
+	f.desiredMu.Unlock()
+	desired := f.divide(t, before)
 	f.desiredMu.Lock()
 	f.desired = desired
 	f.desiredMu.Unlock()
@@ -120,7 +125,7 @@ func (f *Fleet) Apply(t Targets) error {
 }
 
 // divide returns the targets of each shard, whose instances are terminated by acts only.
-func (f *Fleet) divide(t Targets) map[shard.ID]*Targets {
+func (f *Fleet) divide(t Targets, before map[shard.ID]*Targets) map[shard.ID]*Targets {
 	all := map[shard.ID]*Targets{}
 	in := func(target string) *Targets {
 		id := shard.Of(target)
@@ -134,7 +139,7 @@ func (f *Fleet) divide(t Targets) map[shard.ID]*Targets {
 	}
 	for target, u := range t.Units {
 		if external, ok := u.Driver.(restart.External); ok {
-			u.Driver = guarded{f, target, external}
+			u.Driver = f.guard(before[shard.Of(target)].unit(target).Driver, target, external)
 		}
 		in(target).Units[target] = u
 	}
@@ -447,6 +452,13 @@ func (t *Targets) probes() probe.Set {
 		return nil
 	}
 	return t.Probes
+}
+
+func (t *Targets) unit(target string) restart.Unit {
+	if t == nil {
+		return restart.Unit{}
+	}
+	return t.Units[target]
 }
 
 func notify(wake chan struct{}) {

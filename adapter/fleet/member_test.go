@@ -114,6 +114,7 @@ func (c *cutOff) Watch(ctx context.Context, prefix string, after coord.Revision)
 type member struct {
 	*testing.T
 	engine   *engine.Engine
+	restarts *restart.Controller
 	co       *coord.Coordinator
 	fleet    *fleet.Fleet
 	backend  *cutOff
@@ -141,6 +142,7 @@ func startWith(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.restarts = restarts
 	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,8 @@ type world struct {
 	ended     map[string]int         // by instance: how often it was terminated
 	asked     map[string]int         // by instance: how often an engine asked for that
 	log       map[string][]time.Time // by target: when its instances have ended
+	acting    map[string]int         // by instance: lasting drivers that terminate it now
+	overlaps  []string               // instances that two drivers terminated at the same time
 }
 
 type instance struct {
@@ -31,7 +33,10 @@ type instance struct {
 }
 
 func newWorld() *world {
-	return &world{instances: map[string]*instance{}, ended: map[string]int{}, asked: map[string]int{}, log: map[string][]time.Time{}}
+	return &world{
+		instances: map[string]*instance{}, ended: map[string]int{}, asked: map[string]int{}, log: map[string][]time.Time{},
+		acting: map[string]int{},
+	}
 }
 
 func (w *world) running(target string) *instance {
@@ -86,22 +91,56 @@ func (w *world) end(target, id string) {
 	w.asked[id]++
 	lag := w.get(target).lag
 	w.worldMu.Unlock()
-	time.AfterFunc(lag, func() {
-		w.worldMu.Lock()
-		defer w.worldMu.Unlock()
-		in := w.get(target)
-		if in.id != id {
-			return
-		}
-		w.ended[id]++
-		w.log[target] = append(w.log[target], time.Now())
-		close(in.gone)
-		next := &instance{id: fmt.Sprintf("%s#%d", target, in.n+1), n: in.n + 1, gone: make(chan struct{})}
-		if in.isChronic {
-			next.sick, next.isChronic, next.lag = true, true, in.lag
-		}
-		w.instances[target] = next
-	})
+	time.AfterFunc(lag, func() { w.replace(target, id) })
+}
+
+// replace puts the next instance in the place of one, if that runs.
+func (w *world) replace(target, id string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	in := w.get(target)
+	if in.id != id {
+		return
+	}
+	w.ended[id]++
+	w.log[target] = append(w.log[target], time.Now())
+	close(in.gone)
+	next := &instance{id: fmt.Sprintf("%s#%d", target, in.n+1), n: in.n + 1, gone: make(chan struct{})}
+	if in.isChronic {
+		next.sick, next.isChronic, next.lag = true, true, in.lag
+	}
+	w.instances[target] = next
+}
+
+// enter notes that a driver begins to terminate an instance, and returns how long that takes.
+func (w *world) enter(target, id string) (lag time.Duration) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.asked[id]++
+	if w.acting[id]++; w.acting[id] > 1 {
+		w.overlaps = append(w.overlaps, id)
+	}
+	return w.get(target).lag
+}
+
+func (w *world) exit(id string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.acting[id]--
+}
+
+// isActing reports whether a lasting driver terminates an instance now.
+func (w *world) isActing(id string) bool {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	return w.acting[id] > 0
+}
+
+// overlapping returns the instances that two drivers have terminated at the same time.
+func (w *world) overlapping() []string {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	return slices.Clone(w.overlaps)
 }
 
 // driver is how one engine terminates the instances of a target.
@@ -130,6 +169,43 @@ func (d driver) Run(ctx context.Context, began func(string), end <-chan time.Dur
 		case <-ctx.Done():
 			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
 		}
+	}
+}
+
+// lasting is a driver that terminates instances in its engine, as one that runs a command does: that takes a
+// time, and ends when the driver is stopped.
+type lasting struct {
+	driver
+	lacks func() bool // reports whether it cannot begin now, for a shortage
+}
+
+func (d lasting) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	in := d.world.running(d.target)
+	began(in.id)
+	stopped := func() restart.Exit { return restart.Exit{Code: -1, Err: context.Cause(ctx)} }
+	select {
+	case <-end:
+	case <-in.gone:
+		return restart.Exit{Code: 143}
+	case <-ctx.Done():
+		return stopped()
+	}
+	if d.lacks() {
+		return restart.Exit{Code: -1, Err: restart.ErrShortage}
+	}
+	d.asks(in.id)
+	took := time.NewTimer(d.world.enter(d.target, in.id))
+	defer took.Stop()
+	defer d.world.exit(in.id)
+	select {
+	case <-took.C:
+		d.asks(in.id)
+		d.world.replace(d.target, in.id)
+		return restart.Exit{}
+	case <-in.gone: // at the request of an engine that was suspended afterwards
+		return restart.Exit{Code: 143}
+	case <-ctx.Done():
+		return stopped()
 	}
 }
 

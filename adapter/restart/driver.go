@@ -27,9 +27,10 @@ type Driver interface {
 // External is a Driver whose instances run outside the engine, and outlive it. It
 // is asked to terminate an instance only because a probe fails. When its unit is
 // removed or changed, or the controller stops, the instance is released: ctx is
-// done, and Run returns without touching it. The next instance counts as started
-// as soon as one has terminated; the back-off is kept between requests to
-// terminate.
+// done, and Run returns without touching it, with the cause of ctx as the error of
+// the Exit; a command that terminates it is killed. An Exit without an error says that
+// the instance has terminated. The next instance counts as started as soon as one has
+// terminated; the back-off is kept between requests to terminate.
 type External interface {
 	Driver
 	External() // marks the driver, does nothing
@@ -82,6 +83,11 @@ var ErrNotTakenOver = errors.New("running instance cannot be watched")
 // and neither its back-off nor its restart count changes. An External driver returns it when it
 // could not begin to terminate the instance. A Resumer calls began with the same ID again.
 var ErrShortage = errors.New("the engine cannot start it now")
+
+// ErrInterrupted is in the error of an Exit of an External driver that was stopped while it terminated an
+// instance, because this engine may not do that any more: another one of its fleet may own the target now. The
+// instance goes on: the controller calls Run again as after ErrShortage, and reports restart.ownership until then.
+var ErrInterrupted = errors.New("the restart was interrupted")
 
 // Exit describes how an instance exited.
 type Exit struct {

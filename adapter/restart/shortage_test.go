@@ -101,6 +101,46 @@ func TestAnExternalUnitIsReleasedDuringAShortage(t *testing.T) {
 	})
 }
 
+// interrupted is an External driver whose first restarts are interrupted.
+type interrupted struct {
+	lacking
+	id string
+}
+
+func (d *interrupted) Resume(id string) bool {
+	d.id = id
+	return true
+}
+
+func (d *interrupted) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	began(d.id)
+	select {
+	case <-ctx.Done():
+		return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+	case <-end:
+	}
+	d.callsMu.Lock()
+	defer d.callsMu.Unlock()
+	if d.restarts++; d.restarts < 3 {
+		return restart.Exit{Code: -1, Err: fmt.Errorf("%w: test", restart.ErrInterrupted)}
+	}
+	d.id += "+"
+	return restart.Exit{}
+}
+
+// The instance goes on, and its restart stays taken from the budget.
+func TestARestartThatWasInterruptedIsRetriedAtTheSameInstance(t *testing.T) {
+	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
+		d := &interrupted{lacking: lacking{fakeDriver: newDriver("web", healthy)}, id: "web-0"}
+		failingUnit(h, d)
+		h.expect("web", "web-0", probe.Running, probe.ReasonOwnership)
+		h.sleep(time.Minute)
+		if in := h.instance("web"); in.ID != "web-0+" || in.Restarts != 1 || d.restarts != 3 {
+			t.Errorf("after %d requests: %+v", d.restarts, in)
+		}
+	})
+}
+
 // Many targets that lack something together do not all try again at once.
 func TestTargetsDoNotRetryTogether(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {

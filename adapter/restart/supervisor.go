@@ -128,7 +128,7 @@ func (s *supervisor) supervise() {
 		if s.resumes = ""; end.terminating {
 			return
 		}
-		if errors.Is(end.exit.Err, ErrShortage) && end.started && s.unit.external() {
+		if end.started && s.unit.external() && (errors.Is(end.exit.Err, ErrShortage) || errors.Is(end.exit.Err, ErrInterrupted)) {
 			s.retryRestart(end.exit.Err)
 			continue
 		}
@@ -225,7 +225,7 @@ func (s *supervisor) retryStart(err error) {
 	s.waitUntil(time.Now().Add(s.retryIn()))
 }
 
-// retryRestart reports why the restart of an External instance could not begin, and waits for the
+// retryRestart reports why the restart of an External instance could not begin or end, and waits for the
 // next try. The instance goes on, and its probes may recover.
 func (s *supervisor) retryRestart(err error) {
 	s.setRetries(s.retries + 1)
@@ -235,6 +235,9 @@ func (s *supervisor) retryRestart(err error) {
 	in := s.reported
 	s.resumes, s.since = in.ID, in.Since
 	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying within %v: %v", maxRetryPause*5/4, err)
+	if errors.Is(err, ErrInterrupted) {
+		in.Reason = probe.ReasonOwnership
+	}
 	s.report(in)
 	s.waitUntil(time.Now().Add(s.retryIn()))
 	if d, ok := s.unit.Driver.(Resumer); ok { // after a reload it is another one

@@ -95,7 +95,7 @@ func (d *Driver) SetFailed(failed func(reason error)) { d.failed = failed }
 // how to stop the service. If the command cannot be started for a shortage of this machine's,
 // the error is a restart.ErrShortage.
 //
-// When ctx is done a running command is killed, and Run returns.
+// When ctx is done a running command is killed, and Run returns the cause of ctx as the error.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
 	id := cmp.Or(d.resumed, newID(time.Now()))
 	d.resumed = ""
@@ -104,7 +104,7 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 	for {
 		select {
 		case <-ctx.Done():
-			return restart.Exit{}
+			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
 		case <-undead:
 			undead = nil
 		case _, open := <-end:
@@ -118,10 +118,12 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 				continue
 			}
 			r := d.restart(ctx)
-			if r.err == nil || ctx.Err() != nil {
+			switch {
+			case r.err == nil:
 				return restart.Exit{Output: r.output}
-			}
-			if errors.Is(r.err, restart.ErrShortage) {
+			case ctx.Err() != nil:
+				return restart.Exit{Code: -1, Err: context.Cause(ctx), Output: r.output}
+			case errors.Is(r.err, restart.ErrShortage):
 				return restart.Exit{Code: -1, Err: r.err}
 			}
 			undead = r.undead

@@ -189,6 +189,9 @@ func (l *loader) settings(d *decodedBlock, s Settings) any {
 	}
 	settings, err := s.decode(d.values, l.context())
 	l.reportErrors(d, err)
+	if d.ok && s.Warn != nil {
+		l.reportWarnings(d, s.Warn(d.values))
+	}
 	return settings
 }
 

@@ -40,9 +40,6 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 		first = block.block
 		driver := l.options.Drivers[name]
 		t.Driver = l.settings(block, driver.Settings)
-		if block.ok && driver.Warn != nil {
-			l.reportWarnings(block, driver.Warn(block.values))
-		}
 		if d.ok && driver.WarnOfTarget != nil {
 			l.reportWarnings(d, driver.WarnOfTarget(d.values))
 		}

@@ -59,6 +59,10 @@ type ruleChecker interface {
 type Settings struct {
 	schema Schema
 	decode func(Values, Context) (any, error)
+
+	// Warn returns what is probably not meant in a block without errors, as Handler.Warn
+	// does. Nil: there are no warnings.
+	Warn func(Values) error
 }
 
 // Driver is a block of a target that says what starts or restarts it, such as
@@ -69,10 +73,6 @@ type Driver struct {
 	// ByProbes says that nothing but a failing startup or liveness probe restarts the
 	// target, so that the block has no effect without one.
 	ByProbes bool
-
-	// Warn returns what is probably not meant in a block without errors, as Handler.Warn
-	// does. Nil: there are no warnings.
-	Warn func(Values) error
 
 	// WarnOfTarget is Warn for what Options.TargetSettings declares of a target that has
 	// the block: restart_policy and the like.

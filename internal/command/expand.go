@@ -62,3 +62,6 @@ func Escape(s string, known func(name string) bool) string {
 		}
 	}
 }
+
+// Literal returns a word that Expand turns into a text.
+func Literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }

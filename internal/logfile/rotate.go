@@ -3,7 +3,6 @@ package logfile
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"strconv"
@@ -40,7 +39,7 @@ func (f *File) appendOnce(lines []byte) (rest []byte, err error) {
 		return lines, err
 	}
 	if !info.Mode().IsRegular() {
-		return lines, fmt.Errorf("%s is not a regular file", f.config.Path)
+		return lines, irregularError(f.config.Path)
 	}
 	size := info.Size()
 	fits := firstLines(lines, f.config.MaxSize-size)
@@ -60,9 +59,9 @@ func open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640)
 	switch {
 	case errors.Is(err, syscall.ELOOP):
-		err = fmt.Errorf("%s is a symbolic link: write the path of the file itself", path)
+		err = symlinkError(path)
 	case errors.Is(err, syscall.ENXIO):
-		err = fmt.Errorf("%s is not a regular file", path)
+		err = irregularError(path)
 	}
 	return file, err
 }

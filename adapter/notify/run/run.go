@@ -58,7 +58,7 @@ func (c Config) Check() error {
 func (c Config) plan(env map[string]string) command.Command {
 	words := make([]string, len(c.Command))
 	for i, word := range c.Command {
-		words[i] = strings.ReplaceAll(word, "$", "$$")
+		words[i] = command.Literal(word)
 	}
 	return command.Command{Words: words, Env: env, User: c.User}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,11 +18,12 @@ import (
 	"github.com/sonde-probe/sonde/config/suggest"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/logfile"
 	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// lookUp makes options warn of programs, directories, users and permissions that this machine lacks.
+// lookUp makes options warn of programs, directories, users, log files and permissions that this machine lacks.
 func lookUp(o *config.Options) {
 	exec := o.Handlers["exec"]
 	exec.Warn = warnOfExec
@@ -33,6 +35,26 @@ func lookUp(o *config.Options) {
 		driver.Warn = warnOfDriver
 		o.Drivers[name] = driver
 	}
+	run, render := o.Notifiers["run"], o.Gateways["render"]
+	run.Warn, render.Warn = warnOfNotifyRun, warnOfRender
+	o.Notifiers["run"], o.Gateways["render"] = run, render
+}
+
+// warnOfNotifyRun returns a warning about each of the program and the user of a notifier's command that this machine
+// does not have.
+func warnOfNotifyRun(v config.Values) error {
+	c := commandOf(v)
+	c.Words = []string{command.Literal(c.Words[0])} // it is not expanded
+	return missing(c)
+}
+
+// warnOfRender returns a warning about the program of a gateway's command if this machine does not have it.
+func warnOfRender(v config.Values) error {
+	c := commandOf(v)
+	if len(c.Words) == 0 {
+		return nil
+	}
+	return missing(c)
 }
 
 // warnOfDriver returns a warning about each of the program, the directory and the user
@@ -49,22 +71,25 @@ func warnOfDriver(v config.Values) error {
 			err = errors.Join(err, &probe.FieldError{Field: "env_file", Problem: "cannot be used: " + problem, Hint: fmt.Sprintf("correct it, or ignore this if the engine runs elsewhere: it was read on %s", machine())})
 		}
 	}
-	return errors.Join(err, unsafeLog(v), notPermitted(v))
+	return errors.Join(err, warnOfLog(v), notPermitted(v))
 }
 
-// unsafeLog returns a warning about a log file that another user may replace.
-func unsafeLog(v config.Values) error {
+// warnOfLog returns a warning about a log file that could not be written, or that another user may replace.
+func warnOfLog(v config.Values) error {
 	log, _ := v["log"].(config.Values)
 	file, _ := log["file"].(string)
-	if file == "" {
+	if !filepath.IsAbs(file) { // which is an error
 		return nil
 	}
-	unsafe := private.CheckDirs(file)
-	if unsafe == nil {
-		return nil
+	if wrong := logfile.Check(file); wrong != nil {
+		return &probe.FieldError{Field: "log.file", Problem: "cannot be written, so that its lines would be dropped: " + wrong.Error(),
+			Hint: fmt.Sprintf("correct it, or ignore this if the engine runs elsewhere, or as another user: it was looked up on %s", machine())}
 	}
-	return &probe.FieldError{Field: "log.file", Problem: "may be replaced by another user, who decides then where the engine writes: " + unsafe.Error(),
-		Hint: fmt.Sprintf("use a directory of root or of the engine's user, or ignore this if the engine runs elsewhere or as that user: it was looked up on %s", machine())}
+	if unsafe := private.CheckDirs(file); unsafe != nil {
+		return &probe.FieldError{Field: "log.file", Problem: "may be replaced by another user, who decides then where the engine writes: " + unsafe.Error(),
+			Hint: fmt.Sprintf("use a directory of root or of the engine's user, or ignore this if the engine runs elsewhere or as that user: it was looked up on %s", machine())}
+	}
+	return nil
 }
 
 // notPermitted returns a warning about each of the nice value and the limits of a process that this user may

@@ -1,0 +1,59 @@
+package logfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Check returns why lines could not be appended to a file as things are now, or why it could not be rotated. It creates
+// nothing.
+func Check(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return checkDir(filepath.Dir(path))
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return symlinkError(path)
+	case !info.Mode().IsRegular():
+		return irregularError(path)
+	}
+	if err := syscall.Access(path, modeWrite); err != nil {
+		return fmt.Errorf("%s is not writable for this user: %w", path, err)
+	}
+	return checkDir(filepath.Dir(path))
+}
+
+// checkDir returns why no file can be created in a directory, or renamed.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no directory %s", dir)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dir)
+	}
+	if err := syscall.Access(dir, modeWrite|modeSearch); err != nil {
+		return fmt.Errorf("directory %s is not writable for this user: %w", dir, err)
+	}
+	return nil
+}
+
+// Modes of access(2), from unistd.h.
+const (
+	modeSearch = 1
+	modeWrite  = 2
+)
+
+func symlinkError(path string) error {
+	return fmt.Errorf("%s is a symbolic link: write the path of the file itself", path)
+}
+
+func irregularError(path string) error { return fmt.Errorf("%s is not a regular file", path) }

@@ -145,10 +145,11 @@ func startStack(t *testing.T) *stack {
 func (s *stack) target(name string) (t struct {
 	State    string
 	Instance struct {
-		ExitStatus   *int
+		ExitStatus *int
+	}
+	Process struct {
 		DroppedLines uint64
 	}
-	DroppedLines uint64
 }) {
 	response, err := http.Get(s.api + "/v1/targets/" + strings.ReplaceAll(name, "/", "%2F"))
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *stack) await(target, state string) {
 	s.t.Helper()
 	testsync.Until(s.t, target+" to be "+state, func() bool { return s.target(target).State == state })
 	if target == "spam" {
-		s.lost = s.target(target).DroppedLines
+		s.lost = s.target(target).Process.DroppedLines
 	}
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,9 +28,7 @@ func (t Target) Explain(now time.Time) []string {
 	if text := t.Instance.explain(now); text != "" {
 		all = append(all, text)
 	}
-	if t.DroppedLines > 0 {
-		all = append(all, fmt.Sprintf("Of its output %s were dropped: they came too fast, or could not be written.", counted(int64(t.DroppedLines), "line")))
-	}
+	all = append(all, t.Process.explain()...)
 	if text := t.Beat.explain(now); text != "" {
 		all = append(all, text)
 	}
@@ -40,6 +39,32 @@ func (t Target) Explain(now time.Time) []string {
 	}
 	for i, text := range all {
 		all[i] = strings.Join(strings.Fields(text), " ")
+	}
+	return all
+}
+
+// explain says what is noticeable of the processes. The nil Process has nothing.
+func (p *Process) explain() (all []string) {
+	if p == nil {
+		return nil
+	}
+	var with []string
+	if p.Nice != nil {
+		with = append(with, fmt.Sprintf("nice %d", *p.Nice))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Rlimits)) {
+		with = append(with, fmt.Sprintf("limit %s %s", name, p.Rlimits[name]))
+	}
+	if len(with) > 0 {
+		all = append(all, "Its process is started with "+strings.Join(with, ", ")+".")
+	}
+	switch dropped := counted(int64(p.DroppedLines), "line"); {
+	case p.LogError != "" && p.DroppedLines > 0:
+		all = append(all, fmt.Sprintf("Its log file cannot be written: %s. Of its output %s were dropped.", p.LogError, dropped))
+	case p.LogError != "":
+		all = append(all, fmt.Sprintf("Its log file cannot be written: %s. The latest lines wait.", p.LogError))
+	case p.DroppedLines > 0:
+		all = append(all, fmt.Sprintf("Of its output %s were dropped: they came too fast, or could not be written.", dropped))
 	}
 	return all
 }

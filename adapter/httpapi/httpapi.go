@@ -76,10 +76,10 @@ type Config struct {
 	Notifiers    func() []Notifier
 	TestNotifier func(ctx context.Context, name string) (results map[string]error, ok bool)
 
-	// DroppedLines returns how many lines of the output of a target's processes were dropped, and
-	// whether it has any. It must not block, and must be safe for concurrent use by multiple
-	// goroutines. Default: there are none.
-	DroppedLines func(target string) (lines uint64, isProcess bool)
+	// Process returns what is known of the processes of a target besides its instance, and whether it has
+	// any. It must not block, and must be safe for concurrent use by multiple goroutines. Default: there are
+	// none.
+	Process func(target string) (p Process, isProcess bool)
 
 	// Alive returns an error while the engine does not run, Ready while it does not
 	// make attempts, or its verdicts are not to be trusted (engine.Health). They must not block, and must be safe for concurrent

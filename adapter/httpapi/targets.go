@@ -55,7 +55,9 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 		}
 		last = after
 		target := newTarget(t, MaxListText)
-		target.DroppedLines = s.droppedLines(t.Target)
+		if target.Process = s.process(t.Target); target.Process != nil {
+			target.Process.Nice, target.Process.Rlimits = nil, nil
+		}
 		target.Beat = s.beatOf(t.Target)
 		if q.Probes {
 			target.Probes = newProbes(t.Probes, MaxListText)
@@ -115,17 +117,21 @@ func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 	for i := range t.Probes {
 		target.Probes[i].Settings = t.Probes[i].Settings
 	}
-	target.DroppedLines = s.droppedLines(name)
+	target.Process = s.process(name)
 	target.Explanation, target.Groups = target.Explain(time.Now()), s.groupsOf(t)
 	respond(w, target)
 }
 
-// droppedLines returns how many lines of the output of a target's processes were dropped.
-func (s *Server) droppedLines(target string) (lines uint64) {
-	if s.config.DroppedLines != nil {
-		lines, _ = s.config.DroppedLines(target)
+// process returns what is known of the processes of a target, or nil if it has none.
+func (s *Server) process(target string) *Process {
+	if s.config.Process == nil {
+		return nil
 	}
-	return lines
+	p, isProcess := s.config.Process(target)
+	if !isProcess {
+		return nil
+	}
+	return &p
 }
 
 // historySuffix is the end of the path of a target's history.

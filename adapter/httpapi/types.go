@@ -56,8 +56,8 @@ type Target struct {
 
 	Summary Summary `json:"summary"`
 
-	DroppedLines uint64 `json:"droppedLines,omitempty"` // of the output of its processes, since the engine started
-	Beat         *Beat  `json:"beat,omitempty"`         // the last beat that the target has sent; nil without a beat block, and in events
+	Process *Process `json:"process,omitempty"` // nil unless the engine starts it, and in events
+	Beat    *Beat    `json:"beat,omitempty"`    // the last beat that the target has sent; nil without a beat block, and in events
 
 	// Probes are sorted by kind and name. /v1/targets has them only with
 	// ?probes=true, and truncates each detail to MaxListText bytes.
@@ -65,6 +65,15 @@ type Target struct {
 
 	Explanation []string `json:"explanation,omitempty"` // why the target is in its state, as sentences; only of /v1/targets/{name}
 	Groups      []string `json:"groups,omitempty"`      // of which it is a member, sorted by name; only of /v1/targets/{name}
+}
+
+// Process is what is known of the processes of a target, which the engine starts, besides their instance.
+type Process struct {
+	DroppedLines uint64 `json:"droppedLines,omitempty"` // of their output, since the engine started
+	LogError     string `json:"logError,omitempty"`     // why their log file cannot be written; empty if it can, or there is none
+
+	Nice    *int              `json:"nice,omitempty"`    // their scheduling priority, if it is set; only of /v1/targets/{name}
+	Rlimits map[string]string `json:"rlimits,omitempty"` // their resource limits that are set, by name; only of /v1/targets/{name}
 }
 
 // Beat is the last beat that a target has sent, and the run that goes on if it reports its runs.

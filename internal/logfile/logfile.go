@@ -2,6 +2,7 @@
 // writes lines never waits for the disk.
 //
 //	logfile.go  File: the lines that wait, and the goroutine that writes them
+//	check.go    whether a file can be written
 //	rotate.go   the files, and their names
 //	lines.go    Lines: puts the pieces of a stream together
 package logfile
@@ -33,7 +34,8 @@ type File struct {
 	config  Config
 	dropped *atomic.Uint64
 	failed  func(error)
-	to      *os.File // instead of config.Path; nil for none
+	to      *os.File              // instead of config.Path; nil for none
+	failure atomic.Pointer[error] // of the last write; nil after a success, or before the first one
 
 	waitingMu sync.Mutex
 	waiting   []byte        // whole lines, at most MaxWaiting
@@ -86,6 +88,14 @@ func (f *File) Flush(timeout time.Duration) {
 	}
 }
 
+// Failure returns the error of the last write, or nil if it has succeeded.
+func (f *File) Failure() error {
+	if err := f.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // writeAll writes the lines that wait until there are none.
 func (f *File) writeAll(ended chan<- struct{}) {
 	defer close(ended)
@@ -97,9 +107,12 @@ func (f *File) writeAll(ended chan<- struct{}) {
 			return
 		}
 		rest, err := f.append(batch)
-		if err == nil && failing {
-			f.failed(nil)
-		} else if err != nil && !failing {
+		if err == nil {
+			f.failure.Store(nil)
+		} else {
+			f.failure.Store(&err)
+		}
+		if failing != (err != nil) {
 			f.failed(err)
 		}
 		if failing = err != nil; failing {

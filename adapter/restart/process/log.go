@@ -54,54 +54,78 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 	}
 }
 
-// Outputs counts, for each target, the lines of its processes' output that were dropped: they came
-// too fast, or the disk was full or did not respond. The zero value is ready. Its methods may be
-// called concurrently.
+// Outputs knows, for each target, what has become of the lines of its processes' output. The zero value is
+// ready. Its methods may be called concurrently.
 type Outputs struct {
-	countersMu sync.Mutex
-	dropped    map[string]*atomic.Uint64
+	targetsMu sync.Mutex
+	targets   map[string]*targetOutput
+}
+
+// targetOutput is the output of all processes of a target.
+type targetOutput struct {
+	dropped atomic.Uint64                // lines: they came too fast, or the disk was full or did not respond
+	file    atomic.Pointer[logfile.File] // of the latest process; nil for the log of the engine
 }
 
 // Dropped returns how many lines of a target were dropped since the start of the program, and whether
 // the target has a process.
 func (o *Outputs) Dropped(target string) (lines uint64, isProcess bool) {
-	o.countersMu.Lock()
-	defer o.countersMu.Unlock()
-	if n := o.dropped[target]; n != nil {
-		return n.Load(), true
+	t := o.get(target)
+	if t == nil {
+		return 0, false
 	}
-	return 0, false
+	return t.dropped.Load(), true
+}
+
+// LogError returns why the log file of a target's process cannot be written, or nil if it can, or the target has
+// none.
+func (o *Outputs) LogError(target string) error {
+	t := o.get(target)
+	if t == nil {
+		return nil
+	}
+	if file := t.file.Load(); file != nil {
+		return file.Failure()
+	}
+	return nil
+}
+
+// get returns what is known of a target, or nil.
+func (o *Outputs) get(target string) *targetOutput {
+	o.targetsMu.Lock()
+	defer o.targetsMu.Unlock()
+	return o.targets[target]
 }
 
 // Keep forgets the targets that are not wanted.
 func (o *Outputs) Keep(wanted func(target string) bool) {
-	o.countersMu.Lock()
-	targets := slices.Collect(maps.Keys(o.dropped))
-	o.countersMu.Unlock()
+	o.targetsMu.Lock()
+	targets := slices.Collect(maps.Keys(o.targets))
+	o.targetsMu.Unlock()
 	gone := slices.DeleteFunc(targets, wanted)
-	o.countersMu.Lock()
-	defer o.countersMu.Unlock()
+	o.targetsMu.Lock()
+	defer o.targetsMu.Unlock()
 	for _, target := range gone {
-		delete(o.dropped, target)
+		delete(o.targets, target)
 	}
 }
 
-// of returns the counter of a target. The nil Outputs has one that nobody reads.
-func (o *Outputs) of(target string) *atomic.Uint64 {
+// of returns the output of a target. The nil Outputs has one that nobody reads.
+func (o *Outputs) of(target string) *targetOutput {
 	if o == nil {
-		return new(atomic.Uint64)
+		return new(targetOutput)
 	}
-	o.countersMu.Lock()
-	defer o.countersMu.Unlock()
-	n := o.dropped[target]
-	if n == nil {
-		n = new(atomic.Uint64)
-		if o.dropped == nil {
-			o.dropped = map[string]*atomic.Uint64{}
+	o.targetsMu.Lock()
+	defer o.targetsMu.Unlock()
+	t := o.targets[target]
+	if t == nil {
+		t = new(targetOutput)
+		if o.targets == nil {
+			o.targets = map[string]*targetOutput{}
 		}
-		o.dropped[target] = n
+		o.targets[target] = t
 	}
-	return n
+	return t
 }
 
 // output is where the lines of all instances of a driver go.
@@ -110,12 +134,12 @@ type output struct {
 	perSecond int
 	file      *logfile.File   // nil for the log of the engine
 	guardLog  *logfile.Config // of the guard while no engine is attached; nil if it discards the output
-	dropped   *atomic.Uint64  // lines
+	of        *targetOutput
 	notes     *dropNotes
 }
 
 func newOutput(c Config) output {
-	o := output{log: c.Logger, perSecond: c.LinesPerSecond, dropped: c.Outputs.of(c.Target)}
+	o := output{log: c.Logger, perSecond: c.LinesPerSecond, of: c.Outputs.of(c.Target)}
 	if c.Log == nil {
 		return o
 	}
@@ -124,9 +148,9 @@ func newOutput(c Config) output {
 		o.guardLog = &to
 	}
 	log := c.Logger.With("file", cmp.Or(c.Log.File, "stdout"))
-	o.notes = &dropNotes{log: log, dropped: o.dropped}
-	o.notes.noted.Store(o.dropped.Load())
-	o.file = logfile.New(to, o.dropped, func(err error) {
+	o.notes = &dropNotes{log: log, dropped: &o.of.dropped}
+	o.notes.noted.Store(o.of.dropped.Load())
+	o.file = logfile.New(to, &o.of.dropped, func(err error) {
 		if err != nil {
 			log.Error("log file of the process cannot be written, trying again", "error", err)
 			return
@@ -138,8 +162,9 @@ func newOutput(c Config) output {
 
 // stream returns the writer of one of the two output streams of an instance.
 func (o output) stream(name string, tail *command.Tail) stream {
+	o.of.file.Store(o.file)
 	if o.file == nil {
-		return &lineLogger{log: o.log.With("stream", name), tail: tail, perSecond: o.perSecond, total: o.dropped}
+		return &lineLogger{log: o.log.With("stream", name), tail: tail, perSecond: o.perSecond, total: &o.of.dropped}
 	}
 	return &fileStream{lines: logfile.Lines{File: o.file}, tail: tail, notes: o.notes}
 }
@@ -158,7 +183,7 @@ func (o output) flush() {
 // droppedWithoutEngine counts lines that were dropped while no engine was attached to the guard.
 func (o output) droppedWithoutEngine(lines uint64) {
 	if lines > 0 {
-		o.dropped.Add(lines)
+		o.of.dropped.Add(lines)
 		if o.notes != nil {
 			o.notes.noted.Add(lines)
 		}

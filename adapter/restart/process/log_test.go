@@ -88,8 +88,8 @@ func TestAFastProcessLosesOnlyItsOwnLines(t *testing.T) {
 	if dropped, isProcess := outputs.Dropped("calm"); dropped != 0 || !isProcess || strings.Count(text, "msg=calm-") != 5 {
 		t.Errorf("the other process has lost %d lines", dropped)
 	}
-	if outputs.Keep(func(target string) bool { return target == "calm" }); outputs.dropped["test"] != nil || outputs.dropped["calm"] == nil {
-		t.Errorf("kept %v", outputs.dropped)
+	if outputs.Keep(func(target string) bool { return target == "calm" }); outputs.targets["test"] != nil || outputs.targets["calm"] == nil {
+		t.Errorf("kept %v", outputs.targets)
 	}
 }
 

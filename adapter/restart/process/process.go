@@ -96,7 +96,7 @@ type Config struct {
 	// be replaced in what it prints. Default: they are not.
 	Sensitive func(values []string) `json:"-"`
 
-	// Outputs counts the lines of the output that were dropped. Default: they are only logged.
+	// Outputs knows how many lines of the output were dropped, and why the log file cannot be written. Default: that is only logged.
 	Outputs *Outputs `json:"-"`
 
 	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero" doc:"lines of each output stream that are records of the engine's log in a second; the log counts those that were dropped" default:"100" min:"1"`
@@ -153,6 +153,12 @@ func New(c Config) (*Driver, error) {
 		return nil, probe.FieldErrorf("adopt", "needs a directory, AdoptDir")
 	}
 	return newDriver(c), nil
+}
+
+// Attributes returns the scheduling priority and the resource limits with which instances are started; nil for
+// those of the engine.
+func (d *Driver) Attributes() (nice *int, rlimits map[string]string) {
+	return d.config.Nice, d.config.Rlimits
 }
 
 func newDriver(c Config) *Driver {

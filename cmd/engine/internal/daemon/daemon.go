@@ -73,7 +73,7 @@ type daemon struct {
 	statePath  string                         // absolute, of the file that a symbolic link names
 	left       store.Restored                 // by the previous engine, until it is applied
 	processes  *process.Directory             // of those that outlive the engine; nil for none
-	outputs    process.Outputs                // lines of processes that were dropped
+	outputs    process.Outputs                // what has become of the lines of processes
 	located    atomic.Pointer[[]byte]         // the location of processes, for the state file
 	opening    chan openedDir                 // will have processes, once the disk responds; nil if nothing is opened
 	survivors  process.Survivors              // processes that the previous engine has left running

@@ -77,7 +77,7 @@ func (d *daemon) apiConfig() httpapi.Config {
 		Operate:      d.operate,
 		Pause:        d.pause,
 		Maintenances: d.maintenances,
-		DroppedLines: d.outputs.Dropped,
+		Process:      d.processOf,
 		Beats:        d.beats,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,

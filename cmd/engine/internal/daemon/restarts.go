@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // units returns how each target is started and restarted. It starts nothing. For a plan it does
@@ -106,6 +107,18 @@ func (d *daemon) operate(ctx context.Context, target string, o httpapi.Operation
 		return false, false, err
 	}
 	return changed, d.saved(ctx), nil
+}
+
+// processOf returns what the API shows of the processes of a target.
+func (d *daemon) processOf(target string) (p httpapi.Process, isProcess bool) {
+	p.DroppedLines, isProcess = d.outputs.Dropped(target)
+	if err := d.outputs.LogError(target); err != nil {
+		p.LogError = probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)
+	}
+	if driver, ok := d.restarts.Driver(target).(*process.Driver); ok {
+		p.Nice, p.Rlimits = driver.Attributes()
+	}
+	return p, isProcess
 }
 
 // driver returns what starts and ends the instances of a target, or nil for a target

@@ -208,7 +208,7 @@ func (s viewer) write(ctx context.Context, all httpapi.Targets, output string) e
 		return err
 	case output == "table" || output == "wide":
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+s.groupLines(ctx, maxGroupLines)+s.gatewayLines(ctx, maxGroupLines)+s.maintenanceLines(ctx, maxGroupLines)+s.clusterLine(ctx)+s.notifierLines(ctx, maxGroupLines)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+logLines(all.Targets, maxGroupLines)+s.groupLines(ctx, maxGroupLines)+s.gatewayLines(ctx, maxGroupLines)+s.maintenanceLines(ctx, maxGroupLines)+s.clusterLine(ctx)+s.notifierLines(ctx, maxGroupLines)+s.trouble(ctx))
 		return err
 	case s.target != "":
 		return cli.WriteJSON(s.out, all.Targets[0])
@@ -299,7 +299,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 		return "", err
 	}
 	most := min(height/4, maxGroupLines)
-	foot := s.groupLines(ctx, most) + s.gatewayLines(ctx, most) + s.maintenanceLines(ctx, most) + s.clusterLine(ctx) + s.notifierLines(ctx, most) + s.trouble(ctx)
+	foot := logLines(page.Targets, most) + s.groupLines(ctx, most) + s.gatewayLines(ctx, most) + s.maintenanceLines(ctx, most) + s.clusterLine(ctx) + s.notifierLines(ctx, most) + s.trouble(ctx)
 	if page.Next != "" {
 		foot = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets)) + foot
 	}

@@ -171,6 +171,25 @@ func gatewayLines(gateways []httpapi.Gateway, of string, most int, now time.Time
 	return s.String()
 }
 
+// logLines returns a line for each target up to most whose log file cannot be written.
+func logLines(targets []httpapi.Target, most int) string {
+	var s strings.Builder
+	failing := 0
+	for i := range targets {
+		process := targets[i].Process
+		if process == nil || process.LogError == "" {
+			continue
+		}
+		if failing++; failing <= most {
+			fmt.Fprintf(&s, "log of %s: not written: %s\n", probe.OneLine(targets[i].Name, probe.MaxTargetName), probe.OneLine(process.LogError, probe.MaxDetail))
+		}
+	}
+	if failing > most {
+		fmt.Fprintf(&s, "… and %d more logs\n", failing-most)
+	}
+	return s.String()
+}
+
 // upcoming is how long before a maintenance begins there is a line about it.
 const upcoming = 24 * time.Hour
 

@@ -38,8 +38,16 @@ func (s *targetSource) undecided(ev *event) (until time.Time) {
 	return time.Time{}
 }
 
-// explainedSince implements source.
-func (s *targetSource) explainedSince(ev *event, until time.Time) bool {
+// hiddenSince implements source.
+func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
+	if _, exists := s.engine.Target(ev.Name); !exists && !s.isConfigured(ev.Name) {
+		return true
+	}
+	for _, tr := range s.engine.History(ev.Name) {
+		if tr.Seq > ev.seq && !tr.At.After(until) && (tr.Paused || tr.Damped) {
+			return true
+		}
+	}
 	for _, on := range s.engine.Dependencies(ev.Name) {
 		for _, tr := range s.engine.History(on) {
 			if tr.Seq > ev.seq && !tr.At.After(until) && explains(&tr) {
@@ -60,8 +68,8 @@ func explains(tr *engine.Transition) bool {
 // undecided implements source. A group that is down since its members may be explained has no event.
 func (s *groupSource) undecided(*event) (until time.Time) { return time.Time{} }
 
-// explainedSince implements source.
-func (s *groupSource) explainedSince(*event, time.Time) bool { return false }
+// hiddenSince implements source.
+func (s *groupSource) hiddenSince(*event, time.Time) bool { return false }
 
 // mayBeExplained reports whether a target is in trouble, and that may turn out to be that of another one.
 func mayBeExplained(e *engine.Engine, target string, now time.Time) bool {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -131,6 +132,65 @@ func TestWhatWaitsIsToldByTheNextEngine(t *testing.T) {
 		pass(detection)
 		s.expect("web not_ready, web ready ends")
 	})
+}
+
+// Nobody is told of a target that was paused, put under maintenance, damped or removed while its notice waited.
+func TestATroubleThatWaitsIsNotToldOfATargetThatIsSilencedMeanwhile(t *testing.T) {
+	web := probe.ID{Target: "web", Kind: probe.Readiness}
+	for name, c := range map[string]struct {
+		silence func(s *scene)
+		end     func(s *scene) // of the silence; nil for none
+	}{
+		"paused": {
+			func(s *scene) {
+				s.engine.Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+			},
+			func(s *scene) { s.engine.Unpause("web") },
+		},
+		"paused for a moment": {
+			func(s *scene) {
+				s.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+				pass(time.Second)
+				s.answer(probe.Success, "web")
+				pass(2 * time.Second)
+				s.engine.Unpause("web")
+			},
+			nil,
+		},
+		"under maintenance": {
+			func(s *scene) {
+				s.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+			},
+			func(s *scene) { s.engine.Unpause("web") },
+		},
+		"removed": {
+			func(s *scene) {
+				if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{web}}); err != nil {
+					s.t.Fatal(err)
+				}
+			},
+			nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, "db web", func(s *scene) {
+				detection := s.slowParent()
+				s.answer(probe.Failure, "web")
+				pass(3 * time.Second)
+				c.silence(s)
+				pass(detection + time.Minute)
+				s.expect("")
+				if c.end != nil {
+					c.end(s)
+					pass(detection + 5*time.Second)
+					s.expect("web not_ready")
+				}
+				if st := s.status(); st.Held != 0 {
+					t.Errorf("the status is %+v", st)
+				}
+			})
+		})
+	}
 }
 
 // A notifier that tells how targets are, and not each transition, waits likewise, and so does a group.

@@ -91,7 +91,7 @@ func (f *feed) decide(b *batch, kind Kind, now time.Time, limit int) {
 				b.more = true
 				return
 			}
-			if ev := &queue[0]; ev.until.IsZero() || !f.sources[kind].explainedSince(&ev.event, ev.until) {
+			if ev := &queue[0]; ev.until.IsZero() || !f.sources[kind].hiddenSince(&ev.event, ev.until) {
 				f.step(b, &ev.event)
 			}
 			queue = queue[1:]
@@ -109,12 +109,12 @@ func (f *feed) queueOf(b *batch, s Subject) []waitingEvent {
 }
 
 // wait puts an event behind those of its subject that wait, or makes it wait if it is not known yet whose
-// trouble it is. It reports whether the event is not to be told now: it waits, or is explained.
+// trouble it is. It reports whether the event is not to be told now: it waits, or is hidden.
 func (f *feed) wait(b *batch, ev *event, now time.Time) bool {
 	queue := f.queueOf(b, ev.Subject)
 	until := f.undecided(b, ev)
 	if len(queue) == 0 && !now.Before(until) {
-		return !until.IsZero() && f.sources[ev.Kind].explainedSince(ev, until)
+		return !until.IsZero() && f.sources[ev.Kind].hiddenSince(ev, until)
 	}
 	b.waiting[ev.Subject] = append(slices.Clip(queue), waitingEvent{*ev, until})
 	return true

@@ -23,8 +23,9 @@ type source interface {
 	// depends. Zero if it depends on none.
 	undecided(ev *event) (until time.Time)
 
-	// explainedSince reports whether that has turned out since the event, and before a time.
-	explainedSince(ev *event, until time.Time) bool
+	// hiddenSince reports whether that has turned out since the event, and before a time, or nobody is to be told
+	// of the target since then: it is paused, damped or removed.
+	hiddenSince(ev *event, until time.Time) bool
 
 	troubled() iter.Seq[string] // yields the names of the subjects that are in trouble
 	isHeld() bool               // reports whether nothing is known for certain now about any subject

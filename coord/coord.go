@@ -13,6 +13,7 @@
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
 //	memories.go Load and Store: what the next owner of a shard has to remember
+//	watch.go    WatchMemories, OwnerOf: what other engines own and find out
 //	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
 //	local.go    Local: a Backend in this process
@@ -57,6 +58,7 @@ type Coordinator struct {
 
 	stateMu   sync.Mutex // guards all below
 	deadline  time.Duration
+	heard     time.Time // see Heard
 	owned     Owned
 	changed   chan struct{} // closed when owned is replaced
 	acting    map[string]*acting
@@ -146,6 +148,7 @@ func (c *Coordinator) Allowed() bool {
 
 // extend says that the lease was granted or kept alive by a request that was sent at a time.
 func (c *Coordinator) extend(sent time.Time) {
+	c.hear(sent)
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	c.deadline = sent.Add(c.config.TTL - c.config.Margin).Sub(c.zero)

@@ -111,15 +111,20 @@ func (v *view) apply(e Event) {
 		return
 	}
 	text, ok := strings.CutPrefix(e.Key, keyShard)
+	id, isShard := parseShard(text)
+	switch {
+	case !ok || !isShard: // of a later release
+	case e.Deleted:
+		delete(v.owners, id)
+	default:
+		v.owners[id] = ownedBy{parseOwner(string(e.Value)), e.Created}
+	}
+}
+
+// parseShard returns the shard whose String is text, and whether there is one.
+func parseShard(text string) (shard.ID, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
-	if !ok || err != nil || n >= shard.Count {
-		return // of a later release
-	}
-	if e.Deleted {
-		delete(v.owners, shard.ID(n))
-	} else {
-		v.owners[shard.ID(n)] = ownedBy{parseOwner(string(e.Value)), e.Created}
-	}
+	return shard.ID(n), err == nil && n < shard.Count
 }
 
 // hasMember reports whether an engine is a member by its lease.

@@ -7,6 +7,7 @@
 // coord.Coordinator.Act only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
+//	others.go  the targets of other engines, as these have stored them
 //	memory.go  the memories of a shard, of its probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
 package fleet
@@ -51,6 +52,7 @@ type Targets struct {
 type Fleet struct {
 	config Config
 	owner  *engine.Owner
+	others *others
 	wake   chan struct{} // capacity 1: desired or changed were changed
 
 	desiredMu    sync.Mutex // guards all below
@@ -89,8 +91,9 @@ func New(c Config) (*Fleet, error) {
 		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	wake := make(chan struct{}, 1)
 	return &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), wake: make(chan struct{}, 1),
+		config: c, owner: c.Engine.Owner("fleet"), others: newOthers(c.Coordinator, c.Logger, func() { notify(wake) }), wake: wake,
 		desired: map[shard.ID]*Targets{}, changed: map[shard.ID]bool{}, applied: map[shard.ID]*Targets{},
 		stored: map[shard.ID]stored{}, unswept: map[shard.ID]bool{},
 	}, nil
@@ -152,6 +155,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { f.watch(ctx) })
+	parts.Go(func() { f.others.run(ctx) })
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -223,6 +227,7 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 			ready = append(ready, id)
 		}
 	}
+	f.others.keep(desired, f.applied)
 	slices.Sort(loading)
 	isDone = f.replace(ready, owned, desired, nil)
 	for batch := range slices.Chunk(loading, coord.MaxTransactions) {
@@ -252,6 +257,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	c := newChange()
 	for _, id := range ids {
 		if _, ok := owned[id]; !ok {
+			f.others.add(id, desired[id], f.snapshot(f.applied[id]))
 			c.replace(id, f.applied[id], nil, memories{})
 			continue
 		}
@@ -306,6 +312,7 @@ func (f *Fleet) change(c *change) error {
 		}
 		f.applied[id] = targets
 		f.unswept[id] = true
+		f.others.remove(id)
 	}
 	return nil
 }

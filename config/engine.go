@@ -75,7 +75,7 @@ func (l *loader) state(d *decodedBlock, e *Engine) {
 		l.refuse(d, "state_max_age", fmt.Sprintf("is %v, it must be at least %v", age, MinStateMaxAge))
 	}
 	for _, name := range []string{"state_max_age", "resume"} {
-		if d.values[name] != nil && d.values["state"] == nil {
+		if d.values[name] != nil && d.values["state"] == nil && len(l.blocks["cluster"]) == 0 {
 			l.refuse(d, name, `needs state = "sonde.state"`)
 		}
 	}

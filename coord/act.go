@@ -151,33 +151,40 @@ func (c *Coordinator) write(ctx context.Context, o Order, r record) error {
 	return c.Write(ctx, shard.Of(o.Target), r.Token, Change{Key: o.key(), Value: value})
 }
 
-// Forget deletes the records of acts for targets of one of this engine's shards, except those that are
-// kept. Acts that are being done keep theirs. The error is ErrNotOwner as for Store.
-func (c *Coordinator) Forget(ctx context.Context, id shard.ID, token Revision, isKept func(target string) bool) error {
-	if token == 0 {
-		return ErrNotOwner
+// Forget deletes the records of acts for targets of at most MaxTransactions of this engine's shards, except
+// those that are kept. Acts that are being done keep theirs. The error is ErrNotOwner if this engine does not
+// own one of the shards.
+func (c *Coordinator) Forget(ctx context.Context, ids []shard.ID, isKept func(target string) bool) error {
+	owned, _ := c.Owned()
+	prefixes := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if owned[id].Token == 0 {
+			return ErrNotOwner
+		}
+		prefixes = append(prefixes, keyAct+id.String()+"/")
 	}
-	prefix := keyAct + id.String() + "/"
-	entries, _, err := c.config.Backend.Range(ctx, prefix)
+	found, err := c.config.Backend.RangeAll(ctx, prefixes...)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", prefix, err)
+		return fmt.Errorf("read the records of %d shards: %w", len(ids), err)
 	}
 	var all []Transaction
-	for _, e := range entries {
-		_, target, ok := strings.Cut(strings.TrimPrefix(e.Key, prefix), "/")
-		if !ok || isKept(target) || c.isActing(target) {
-			continue
+	for i, id := range ids {
+		for _, e := range found[i] {
+			_, target, ok := strings.Cut(strings.TrimPrefix(e.Key, prefixes[i]), "/")
+			if !ok || isKept(target) || c.isActing(target) {
+				continue
+			}
+			all = append(all, Transaction{
+				If:   []Condition{{Key: shardKey(id), Created: owned[id].Token}, {Key: e.Key, Created: e.Created}},
+				Then: []Change{{Key: e.Key, Delete: true}},
+			})
 		}
-		all = append(all, Transaction{
-			If:   []Condition{{Key: shardKey(id), Created: token}, {Key: e.Key, Created: e.Created}},
-			Then: []Change{{Key: e.Key, Delete: true}},
-		})
 	}
 	for batch := range slices.Chunk(all, MaxTransactions) {
 		made, err := c.config.Backend.Commit(ctx, batch...)
 		switch {
 		case err != nil:
-			return fmt.Errorf("delete records of shard %v: %w", id, err)
+			return fmt.Errorf("delete records of %d shards: %w", len(ids), err)
 		case slices.Contains(made, false):
 			return ErrNotOwner
 		}

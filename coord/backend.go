@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 )
@@ -24,18 +25,36 @@ type Backend interface {
 	Commit(ctx context.Context, all ...Transaction) ([]bool, error)
 	// Get returns the entry of a key, one without Created if there is none.
 	Get(ctx context.Context, key string) (Entry, error)
-	// GetAll returns the entries of at most MaxTransactions keys, in their order, in one request.
-	GetAll(ctx context.Context, keys ...string) ([]Entry, error)
 	// Range returns the entries whose keys begin with a prefix, in the order of their keys, and the
 	// revision that shows them so.
 	Range(ctx context.Context, prefix string) ([]Entry, Revision, error)
+	// RangeAll returns the entries of each of at most MaxTransactions prefixes, as Range does, in one request.
+	RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, error)
 	// Watch returns the changes of entries after a revision, in their order, in batches. It ends with an
 	// error, which is ErrCompacted if the changes are no longer known.
 	Watch(ctx context.Context, prefix string, after Revision) iter.Seq2[[]Event, error]
 }
 
-// MaxTransactions bounds the transactions of one Backend.Commit, and the keys of one Backend.GetAll.
-const MaxTransactions = 100
+// The bounds of one request: of the transactions of one Backend.Commit and the prefixes of one
+// Backend.RangeAll, and of the changes of each of so many transactions. Fewer transactions may have more
+// changes: etcd allows 128 operations, of which it counts the transactions and the changes of the longest.
+const (
+	MaxTransactions = 100
+	MaxChanges      = 25
+)
+
+// CheckCommit returns an error if a Backend does not make transactions in one request.
+func CheckCommit(all []Transaction) error {
+	if len(all) > MaxTransactions {
+		return fmt.Errorf("%d transactions in one request, at most %d are allowed", len(all), MaxTransactions)
+	}
+	for _, t := range all {
+		if n := len(all) + len(t.Then); n > MaxTransactions+MaxChanges {
+			return fmt.Errorf("%d transactions in one request, one of them with %d changes, at most %d are allowed together", len(all), len(t.Then), MaxTransactions+MaxChanges)
+		}
+	}
+	return nil
+}
 
 // MaxRequest bounds the values of one Backend.Commit together, in bytes: etcd allows requests of 1.5 MiB.
 const MaxRequest = 1 << 20

@@ -13,7 +13,6 @@
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
 //	memories.go Load and Store: what the next owner of a shard has to remember
-//	watch.go    WatchMemories, OwnerOf: what other engines own and find out
 //	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
 //	local.go    Local: a Backend in this process
@@ -38,6 +37,7 @@ type Config struct {
 	Name    string        // of this engine, which no other member has; no slashes, at most MaxName bytes
 	Backend Backend       // default: a Local of its own, for the only engine of a fleet
 	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
+	MaxAge  time.Duration // how long memories are recent after the last owner of their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
 	Margin  time.Duration // how long before the end of its lease this engine stops to act, by its own clock; less than half of TTL; default: a tenth of TTL
 	Logger  *slog.Logger  // a line when this engine joins, loses its lease, or cannot reach the backend; default: none
 }
@@ -58,7 +58,6 @@ type Coordinator struct {
 
 	stateMu   sync.Mutex // guards all below
 	deadline  time.Duration
-	heard     time.Time // see Heard
 	owned     Owned
 	changed   chan struct{} // closed when owned is replaced
 	acting    map[string]*acting
@@ -83,6 +82,10 @@ type Ownership struct {
 	// Leaving says that another member is to have the shard. The engine then stops what it does for
 	// it, stores its memories, and calls Release.
 	Leaving bool
+
+	// Continued says that this engine was a member while the owner before was alive, and saw that one give
+	// the shard up, or lose it. Otherwise all engines may have been stopped in between.
+	Continued bool
 }
 
 // The errors of a Coordinator that a caller has to recognize.
@@ -105,6 +108,9 @@ func New(c Config) (*Coordinator, error) {
 	c.Margin = cmp.Or(c.Margin, c.TTL/10)
 	if c.Margin <= 0 || c.Margin >= c.TTL/2 {
 		return nil, fmt.Errorf("margin is %v; it must be positive, and less than half of ttl, which is %v", c.Margin, c.TTL)
+	}
+	if c.MaxAge > 0 {
+		c.MaxAge = max(c.MaxAge, 2*c.TTL)
 	}
 	if c.Backend == nil {
 		c.Backend = NewLocal()
@@ -148,7 +154,6 @@ func (c *Coordinator) Allowed() bool {
 
 // extend says that the lease was granted or kept alive by a request that was sent at a time.
 func (c *Coordinator) extend(sent time.Time) {
-	c.hear(sent)
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	c.deadline = sent.Add(c.config.TTL - c.config.Margin).Sub(c.zero)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 type Local struct {
 	storeMu   sync.Mutex // guards all below
 	entries   map[string]leased
+	sorted    []string // the keys of entries; nil after one was added or deleted
 	leases    map[Lease]*time.Timer
 	ttls      map[Lease]time.Duration
 	revision  Revision
@@ -114,8 +116,8 @@ func (b *Local) Commit(ctx context.Context, all ...Transaction) ([]bool, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if len(all) > MaxTransactions {
-		return nil, fmt.Errorf("%d transactions in one request, at most %d are allowed", len(all), MaxTransactions)
+	if err := CheckCommit(all); err != nil {
+		return nil, err
 	}
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
@@ -147,6 +149,9 @@ func (b *Local) apply(c Change) {
 		return
 	}
 	event := Event{Entry{Key: c.Key}, c.Delete}
+	if c.Delete || !exists {
+		b.sorted = nil
+	}
 	if c.Delete {
 		delete(b.entries, c.Key)
 	} else {
@@ -182,23 +187,6 @@ func (b *Local) Get(ctx context.Context, key string) (Entry, error) {
 	return b.entries[key].Entry, nil
 }
 
-// GetAll implements Backend.
-func (b *Local) GetAll(ctx context.Context, keys ...string) ([]Entry, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if len(keys) > MaxTransactions {
-		return nil, fmt.Errorf("%d keys in one request, at most %d are allowed", len(keys), MaxTransactions)
-	}
-	b.storeMu.Lock()
-	defer b.storeMu.Unlock()
-	all := make([]Entry, len(keys))
-	for i, key := range keys {
-		all[i] = b.entries[key].Entry
-	}
-	return all, nil
-}
-
 // Range implements Backend.
 func (b *Local) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {
 	if err := ctx.Err(); err != nil {
@@ -206,14 +194,39 @@ func (b *Local) Range(ctx context.Context, prefix string) ([]Entry, Revision, er
 	}
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
-	var found []Entry
-	for key, e := range b.entries {
-		if strings.HasPrefix(key, prefix) {
-			found = append(found, e.Entry)
-		}
+	return b.find(prefix), b.revision, nil
+}
+
+// RangeAll implements Backend.
+func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	slices.SortFunc(found, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
-	return found, b.revision, nil
+	if len(prefixes) > MaxTransactions {
+		return nil, fmt.Errorf("%d prefixes in one request, at most %d are allowed", len(prefixes), MaxTransactions)
+	}
+	b.storeMu.Lock()
+	defer b.storeMu.Unlock()
+	all := make([][]Entry, len(prefixes))
+	for i, prefix := range prefixes {
+		all[i] = b.find(prefix)
+	}
+	return all, nil
+}
+
+// find returns the entries whose keys begin with a prefix, sorted. It needs storeMu.
+func (b *Local) find(prefix string) (found []Entry) {
+	if b.sorted == nil {
+		b.sorted = slices.Sorted(maps.Keys(b.entries))
+	}
+	first, _ := slices.BinarySearch(b.sorted, prefix)
+	for _, key := range b.sorted[first:] {
+		if !strings.HasPrefix(key, prefix) {
+			break
+		}
+		found = append(found, b.entries[key].Entry)
+	}
+	return found
 }
 
 // Watch implements Backend.

@@ -19,7 +19,7 @@ func TestLocalConforms(t *testing.T) {
 // What was stored does not stay in memory beside its newest value.
 func TestALocalForgetsOldValues(t *testing.T) {
 	b := coord.NewLocal()
-	put := coord.Transaction{Then: []coord.Change{{Key: "memory/0001", Value: make([]byte, coord.MaxMemories)}}}
+	put := coord.Transaction{Then: []coord.Change{{Key: "memory/0001", Value: make([]byte, coord.MaxMemory)}}}
 	for range 1000 {
 		if _, err := b.Commit(t.Context(), put); err != nil {
 			t.Fatal(err)

@@ -4,62 +4,91 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/sonde-probe/sonde/coord/shard"
 )
 
-// MaxMemories bounds the memories of a shard, in bytes.
-const MaxMemories = 512 << 10
+// MaxMemory bounds what is remembered of one target, in bytes.
+const MaxMemory = 64 << 10
 
-// Memories are what the next owner of a shard has to remember of its targets.
-type Memories struct {
-	Shard shard.ID
-	Token Revision // of this engine
-	Value []byte
+// Memory is what the next owner of a shard has to remember of one of its targets.
+type Memory struct {
+	Target string
+	Token  Revision // of this engine for the target's shard
+	Value  []byte   // nil: nothing, as for a target that is gone
 }
 
-// Load returns the memories of shards as they were stored last; of a shard without any there are none. It
-// makes one request for every MaxTransactions shards.
-func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID][]byte, error) {
-	all := map[shard.ID][]byte{}
+// Memories are what a Backend has of a shard.
+type Memories struct {
+	ByTarget map[string][]byte
+
+	// IsRecent says that an owner of the shard was alive within Config.MaxAge before this engine claimed it.
+	IsRecent bool
+}
+
+// Load returns the memories of shards as they were stored last. It makes one request for every
+// MaxTransactions shards.
+func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]Memories, error) {
+	owned, _ := c.Owned()
+	all := make(map[shard.ID]Memories, len(ids))
 	for batch := range slices.Chunk(ids, MaxTransactions) {
-		keys := make([]string, 0, len(batch))
+		prefixes := make([]string, 0, len(batch))
 		for _, id := range batch {
-			keys = append(keys, keyMemory+id.String())
+			prefixes = append(prefixes, keyMemory+id.String())
 		}
-		entries, err := c.config.Backend.GetAll(ctx, keys...)
+		found, err := c.config.Backend.RangeAll(ctx, prefixes...)
 		if err != nil {
-			return nil, fmt.Errorf("read the memories of %d shards, %s the first: %w", len(batch), keys[0], err)
+			return nil, fmt.Errorf("read the memories of %d shards, %s the first: %w", len(batch), prefixes[0], err)
 		}
-		for i, e := range entries {
-			if e.Created != 0 {
-				all[batch[i]] = e.Value
-			}
+		for i, id := range batch {
+			all[id] = c.memories(prefixes[i], found[i], owned[id].Token)
 		}
 	}
 	return all, nil
 }
 
-// Store replaces the memories of some of this engine's shards, in few requests, and returns an error for each
-// of them, in their order: nil if it was stored, and ErrNotOwner if the shard is another's, or has another token.
-// The error of one does not keep others from being stored.
-func (c *Coordinator) Store(ctx context.Context, all ...Memories) []error {
+// memories returns what the entries of a shard's prefix say. A claim puts the prefix itself: if it has also
+// created it, no owner before was alive.
+func (c *Coordinator) memories(prefix string, entries []Entry, token Revision) Memories {
+	m := Memories{ByTarget: map[string][]byte{}, IsRecent: c.config.MaxAge == 0}
+	for _, e := range entries {
+		if e.Key == prefix {
+			m.IsRecent = m.IsRecent || token == 0 || e.Created < token
+		} else if target, ok := strings.CutPrefix(e.Key, prefix+"/"); ok {
+			m.ByTarget[target] = e.Value
+		}
+	}
+	return m
+}
+
+// Store replaces the memories of some targets of this engine's shards, in few requests if those of a shard
+// follow each other, and returns an error for each of them, in their order: nil if it was stored, and
+// ErrNotOwner if the shard is another's, or has another token. The error of one shard does not keep others
+// from being stored.
+func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 	errs := make([]error, len(all))
-	var batch []int // indices of all
+	var batch [][]int // indices of all, by transaction
 	size := 0
 	for i, m := range all {
 		switch {
 		case m.Token == 0:
 			errs[i] = ErrNotOwner
 			continue
-		case len(m.Value) > MaxMemories:
-			errs[i] = fmt.Errorf("the memories of shard %v have %d bytes, at most %d are allowed", m.Shard, len(m.Value), MaxMemories)
+		case len(m.Value) > MaxMemory:
+			errs[i] = fmt.Errorf("the memory of target %q has %d bytes, at most %d are allowed", m.Target, len(m.Value), MaxMemory)
 			continue
-		case len(batch) == MaxTransactions || size+len(m.Value) > MaxRequest:
-			c.storeBatch(ctx, all, batch, errs)
-			batch, size = batch[:0], 0
 		}
-		batch = append(batch, i)
+		joins := len(batch) > 0 && isSameShard(all[batch[len(batch)-1][0]], m) && len(batch[len(batch)-1]) < MaxChanges
+		if len(batch) > 0 && (size+len(m.Value) > MaxRequest || !joins && len(batch) == MaxTransactions) {
+			c.storeBatch(ctx, all, batch, errs)
+			batch, size, joins = nil, 0, false
+		}
+		if joins {
+			batch[len(batch)-1] = append(batch[len(batch)-1], i)
+		} else {
+			batch = append(batch, []int{i})
+		}
 		size += len(m.Value)
 	}
 	if len(batch) > 0 {
@@ -68,23 +97,32 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memories) []error {
 	return errs
 }
 
-// storeBatch stores those of all memories that batch has the indices of, and sets their errors.
-func (c *Coordinator) storeBatch(ctx context.Context, all []Memories, batch []int, errs []error) {
+func isSameShard(a, b Memory) bool {
+	return a.Token == b.Token && shard.Of(a.Target) == shard.Of(b.Target)
+}
+
+// storeBatch stores those of all memories that batch has the indices of, each element by one transaction,
+// and sets their errors.
+func (c *Coordinator) storeBatch(ctx context.Context, all []Memory, batch [][]int, errs []error) {
 	transactions := make([]Transaction, 0, len(batch))
-	for _, i := range batch {
-		m := all[i]
-		transactions = append(transactions, Transaction{
-			If:   []Condition{{Key: shardKey(m.Shard), Created: m.Token}},
-			Then: []Change{{Key: keyMemory + m.Shard.String(), Value: m.Value}},
-		})
+	for _, indices := range batch {
+		id := shard.Of(all[indices[0]].Target)
+		t := Transaction{If: []Condition{{Key: shardKey(id), Created: all[indices[0]].Token}}}
+		for _, i := range indices {
+			key := keyMemory + id.String() + "/" + all[i].Target
+			t.Then = append(t.Then, Change{Key: key, Value: all[i].Value, Delete: all[i].Value == nil})
+		}
+		transactions = append(transactions, t)
 	}
 	made, err := c.config.Backend.Commit(ctx, transactions...)
-	for n, i := range batch {
-		switch {
-		case err != nil:
-			errs[i] = fmt.Errorf("write the memories of %d shards: %w", len(batch), err)
-		case !made[n]:
-			errs[i] = ErrNotOwner
+	for n, indices := range batch {
+		for _, i := range indices {
+			switch {
+			case err != nil:
+				errs[i] = fmt.Errorf("write the memories of %d shards: %w", len(batch), err)
+			case !made[n]:
+				errs[i] = ErrNotOwner
+			}
 		}
 	}
 }

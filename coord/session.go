@@ -17,20 +17,24 @@ type session struct {
 	*Coordinator
 	view
 	self  owner
+	past  Lease         // of the marks that this engine has owned shards, which last for Config.MaxAge; 0 for none
 	stale chan struct{} // capacity 1: the view has changed
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
 func (c *Coordinator) session(ctx context.Context) error {
 	sent := time.Now()
-	granting, cancel := context.WithTimeout(ctx, c.config.TTL)
-	lease, err := c.config.Backend.Grant(granting, c.config.TTL)
-	cancel()
+	lease, err := c.grant(ctx, c.config.TTL)
 	if err != nil {
-		return fmt.Errorf("get a lease: %w", err)
+		return err
 	}
 	c.extend(sent)
 	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, stale: make(chan struct{}, 1)}
+	if c.config.MaxAge > 0 {
+		if s.past, err = c.grant(ctx, c.config.MaxAge); err != nil {
+			return err
+		}
+	}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
@@ -60,11 +64,26 @@ func (c *Coordinator) session(ctx context.Context) error {
 	return context.Cause(running)
 }
 
-// keepAlive keeps the lease alive until ctx is done or the lease has ended. While the backend cannot be
-// reached it tries on: the lease may last longer there than here.
+func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.TTL)
+	defer cancel()
+	l, err := c.config.Backend.Grant(ctx, ttl)
+	if err != nil {
+		return 0, fmt.Errorf("get a lease: %w", err)
+	}
+	return l, nil
+}
+
+// pastRenewals is how often the lease of what an engine has owned is kept alive within Config.MaxAge: with
+// 20, memories are recent for 5 % less in the worst case.
+const pastRenewals = 20
+
+// keepAlive keeps the leases alive until ctx is done or one has ended. While the backend cannot be
+// reached it tries on: they may last longer there than here.
 func (s *session) keepAlive(ctx context.Context) error {
 	ticker := time.NewTicker(s.config.TTL / 4)
 	defer ticker.Stop()
+	renewed := time.Now() // the lease of what this engine has owned
 	for {
 		select {
 		case <-ticker.C:
@@ -72,16 +91,25 @@ func (s *session) keepAlive(ctx context.Context) error {
 			return ctx.Err()
 		}
 		sent := time.Now()
-		trying, cancel := context.WithTimeout(ctx, s.config.TTL/4)
-		err := s.config.Backend.KeepAlive(trying, s.self.lease)
-		cancel()
-		switch {
-		case err == nil:
+		err := s.keep(ctx, s.self.lease)
+		if err == nil {
 			s.extend(sent)
-		case errors.Is(err, ErrLeaseEnded):
+		}
+		if err == nil && s.past != 0 && sent.Sub(renewed) >= s.config.MaxAge/pastRenewals {
+			if err = s.keep(ctx, s.past); err == nil {
+				renewed = sent
+			}
+		}
+		if errors.Is(err, ErrLeaseEnded) {
 			return err
 		}
 	}
+}
+
+func (s *session) keep(ctx context.Context, l Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.TTL/4)
+	defer cancel()
+	return s.config.Backend.KeepAlive(ctx, l)
 }
 
 // join makes this engine a member. It waits while another has its name, which may be an earlier process
@@ -121,7 +149,7 @@ func (s *session) follow(ctx context.Context) error {
 	for {
 		entries, at, err := s.config.Backend.Range(ctx, keyFleet)
 		if err == nil {
-			s.reset(entries)
+			s.reset(entries, 2*s.config.TTL)
 			if !s.hasMember(s.self) {
 				return errNotMember
 			}
@@ -191,10 +219,14 @@ func (s *session) retry(ctx context.Context) {
 func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 	all := make([]Transaction, 0, len(batch))
 	for _, id := range batch {
-		all = append(all, Transaction{
+		t := Transaction{
 			If:   []Condition{{Key: shardKey(id)}},
 			Then: []Change{{Key: shardKey(id), Value: []byte(s.self.String()), Lease: s.self.lease}},
-		})
+		}
+		if s.past != 0 {
+			t.Then = append(t.Then, Change{Key: keyMemory + id.String(), Lease: s.past})
+		}
+		all = append(all, t)
 	}
 	_, err := s.config.Backend.Commit(ctx, all...)
 	return err

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/sonde-probe/sonde/coord/shard"
 )
@@ -13,7 +14,7 @@ const (
 	keyFleet  = "fleet/"       // all that engines watch
 	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
-	keyMemory = "memory/"      // and a shard: the memories of its targets
+	keyMemory = "memory/"      // and a shard: exists while its last owner lives, and Config.MaxAge longer; and a shard, a slash, and a target: the memory of that
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
 )
 
@@ -24,6 +25,10 @@ type view struct {
 	viewMu  sync.Mutex // guards all below
 	members map[string]member
 	owners  map[shard.ID]ownedBy
+
+	provenAt  time.Time         // an owner whose lease lasts until then was alive when this engine was a member, and so was one that has changed something meanwhile
+	proven    map[owner]bool    // the latter
+	continued map[shard.ID]bool // by shard: whether the owner that gave it up last was alive so; see Ownership
 }
 
 // member is an engine by the lease of its session.
@@ -81,14 +86,16 @@ func parseLease(text string) Lease {
 	return Lease(n)
 }
 
-// reset replaces the view by entries.
-func (v *view) reset(entries []Entry) {
+// reset replaces the view by entries. Leases that have lasted for a time from now on were kept alive in it.
+func (v *view) reset(entries []Entry, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	v.members, v.owners = map[string]member{}, map[shard.ID]ownedBy{}
+	v.members, v.owners, v.proven = map[string]member{}, map[shard.ID]ownedBy{}, map[owner]bool{}
+	v.provenAt, v.continued = time.Now().Add(lifetime), map[shard.ID]bool{}
 	for _, e := range entries {
 		v.apply(Event{Entry: e})
 	}
+	v.proven = map[owner]bool{} // entries may be old
 }
 
 // change applies events.
@@ -111,20 +118,22 @@ func (v *view) apply(e Event) {
 		return
 	}
 	text, ok := strings.CutPrefix(e.Key, keyShard)
-	id, isShard := parseShard(text)
-	switch {
-	case !ok || !isShard: // of a later release
-	case e.Deleted:
-		delete(v.owners, id)
-	default:
-		v.owners[id] = ownedBy{parseOwner(string(e.Value)), e.Created}
-	}
-}
-
-// parseShard returns the shard whose String is text, and whether there is one.
-func parseShard(text string) (shard.ID, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
-	return shard.ID(n), err == nil && n < shard.Count
+	if !ok || err != nil || n >= shard.Count {
+		return // of a later release
+	}
+	id := shard.ID(n)
+	if e.Deleted {
+		o := v.owners[id].owner
+		if v.members[o.name].lease == o.lease { // or else the lease has ended, which deletes the member first
+			v.proven[o] = true
+		}
+		v.continued[id] = v.proven[o] || !time.Now().Before(v.provenAt)
+		delete(v.owners, id)
+	} else {
+		o := parseOwner(string(e.Value))
+		v.owners[id], v.proven[o] = ownedBy{o, e.Created}, true
+	}
 }
 
 // hasMember reports whether an engine is a member by its lease.
@@ -144,10 +153,14 @@ func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID)
 	for i, assigned := range shard.Assign(v.eligible()) {
 		id := shard.ID(i)
 		o, isOwned := v.owners[id]
-		_, wasOwned := before[id]
+		was, wasOwned := before[id]
 		switch {
 		case isOwned && o.owner == self:
-			owned[id] = Ownership{Token: o.token, Leaving: assigned != self.name}
+			isContinued := v.continued[id]
+			if was.Token == o.token {
+				isContinued = was.Continued
+			}
+			owned[id] = Ownership{Token: o.token, Leaving: assigned != self.name, Continued: isContinued}
 		case isOwned && o.name != self.name:
 		case assigned == self.name || v.members[self.name].lease != self.lease:
 			if wasOwned {

@@ -93,8 +93,8 @@ func (b *Backend) Revoke(ctx context.Context, l coord.Lease) error {
 
 // Commit implements coord.Backend: several transactions are one of etcd, in which they are nested.
 func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
-	if len(all) > coord.MaxTransactions {
-		return nil, fmt.Errorf("%d transactions in one request, at most %d are allowed", len(all), coord.MaxTransactions)
+	if err := coord.CheckCommit(all); err != nil {
+		return nil, err
 	}
 	nested := make([]clientv3.Op, 0, len(all))
 	for _, t := range all {
@@ -137,39 +137,41 @@ func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
 	return entry(response.Kvs[0]), nil
 }
 
-// GetAll implements coord.Backend.
-func (b *Backend) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
-	if len(keys) > coord.MaxTransactions {
-		return nil, fmt.Errorf("%d keys in one request, at most %d are allowed", len(keys), coord.MaxTransactions)
-	}
-	gets := make([]clientv3.Op, 0, len(keys))
-	for _, key := range keys {
-		gets = append(gets, clientv3.OpGet(key))
-	}
-	response, err := b.client.Txn(ctx).Then(gets...).Commit()
-	if err != nil {
-		return nil, known(err)
-	}
-	all := make([]coord.Entry, len(keys))
-	for i, r := range response.Responses {
-		if kvs := r.GetResponseRange().Kvs; len(kvs) > 0 {
-			all[i] = entry(kvs[0])
-		}
-	}
-	return all, nil
-}
-
 // Range implements coord.Backend.
 func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	response, err := b.client.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
 		return nil, 0, known(err)
 	}
-	found := make([]coord.Entry, 0, len(response.Kvs))
-	for _, kv := range response.Kvs {
+	return entries(response.Kvs), coord.Revision(response.Header.Revision), nil
+}
+
+// RangeAll implements coord.Backend.
+func (b *Backend) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
+	if len(prefixes) > coord.MaxTransactions {
+		return nil, fmt.Errorf("%d prefixes in one request, at most %d are allowed", len(prefixes), coord.MaxTransactions)
+	}
+	gets := make([]clientv3.Op, 0, len(prefixes))
+	for _, prefix := range prefixes {
+		gets = append(gets, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+	}
+	response, err := b.client.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		return nil, known(err)
+	}
+	all := make([][]coord.Entry, len(prefixes))
+	for i, r := range response.Responses {
+		all[i] = entries(r.GetResponseRange().Kvs)
+	}
+	return all, nil
+}
+
+func entries(kvs []*mvccpb.KeyValue) []coord.Entry {
+	found := make([]coord.Entry, 0, len(kvs))
+	for _, kv := range kvs {
 		found = append(found, entry(kv))
 	}
-	return found, coord.Revision(response.Header.Revision), nil
+	return found
 }
 
 func entry(kv *mvccpb.KeyValue) coord.Entry {

@@ -148,10 +148,10 @@ func (f *faulty) Get(ctx context.Context, key string) (coord.Entry, error) {
 	return f.cutOff.Get(ctx, key)
 }
 
-func (f *faulty) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
+func (f *faulty) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
 	f.wait()
 	defer f.waitAfter()
-	return f.cutOff.GetAll(ctx, keys...)
+	return f.cutOff.RangeAll(ctx, prefixes...)
 }
 
 func (f *faulty) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {

@@ -2,22 +2,22 @@
 //
 // Every engine of the fleet is given the same targets. A shard that is taken over comes with what the
 // owner before has stored of its probes: both are added to the engine in one step, so that no verdict is
-// decided anew, and no restart is made twice or too early. A shard is given up after the acts that are being
+// decided anew, and no restart is made twice or too early. If no engine has seen that owner alive, Config.Resume
+// applies; and nothing goes on that is older than coord.Config.MaxAge. A shard is given up after the acts that are being
 // done for it, and after its memories were stored; until then it is probed. Instances are terminated by
 // coord.Coordinator.Act only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
-//	others.go  the targets of other engines, as these have stored them
-//	memory.go  the memories of a shard, of its probes and restarts, as bytes
+//	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
 package fleet
 
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"slices"
@@ -36,6 +36,7 @@ type Config struct {
 	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
 	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
 	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Coordinator.MayAct
+	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
 	Logger      *slog.Logger        // a line when the store cannot be read or written, and when a restart is withheld; default: none
 }
 
@@ -52,24 +53,31 @@ type Targets struct {
 type Fleet struct {
 	config Config
 	owner  *engine.Owner
-	others *others
 	wake   chan struct{} // capacity 1: desired or changed were changed
 
 	desiredMu    sync.Mutex // guards all below
 	desired      map[shard.ID]*Targets
-	changed      map[shard.ID]bool // whose memories are to be stored
-	isCollecting bool              // wake is sent to after collectDelay
+	isDesired    bool               // desired was set
+	changed      map[shard.ID]names // whose memories are to be stored
+	isCollecting bool               // wake is sent to after collectDelay
 
-	applied map[shard.ID]*Targets // in the engine; this and all below are Run's own
-	stored  map[shard.ID]stored   // of applied
-	unswept map[shard.ID]bool     // may have records of acts for targets that are gone
+	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
+	stored     map[shard.ID]*stored  // of applied
+	unswept    map[shard.ID]bool     // may have records of acts for targets that are gone
+	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
+	seed       maphash.Seed
 }
+
+// names are targets of a shard; nil: all of them, and those that are gone.
+type names map[string]bool
+
+func (n names) has(target string) bool { return n == nil || n[target] }
 
 // stored is what is known about the memories of a shard in the store.
 type stored struct {
-	sum   [sha256.Size]byte
-	token coord.Revision // with which they were loaded or stored: under another one, another engine may have stored others
-	at    time.Time      // when this engine has stored them last
+	token coord.Revision    // with which they were loaded: under another one, another engine may have stored others
+	sums  map[string]uint64 // hashes of the memories by target; 0: it is not known whether the latest was stored
+	at    time.Time         // when this engine has stored some last
 }
 
 // Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
@@ -78,9 +86,6 @@ const (
 	collectDelay  = 20 * time.Millisecond
 	storeInterval = time.Second
 )
-
-// maxSwept bounds for how many shards one pass looks for records of acts: that is not urgent.
-const maxSwept = 16
 
 // patience bounds a pass over all shards, while the store does not answer.
 const patience = 10 * time.Second
@@ -91,11 +96,10 @@ func New(c Config) (*Fleet, error) {
 		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	wake := make(chan struct{}, 1)
 	return &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), others: newOthers(c.Coordinator, c.Logger, func() { notify(wake) }), wake: wake,
-		desired: map[shard.ID]*Targets{}, changed: map[shard.ID]bool{}, applied: map[shard.ID]*Targets{},
-		stored: map[shard.ID]stored{}, unswept: map[shard.ID]bool{},
+		config: c, owner: c.Engine.Owner("fleet"), wake: make(chan struct{}, 1),
+		changed: map[shard.ID]names{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
 	}, nil
 }
 
@@ -121,7 +125,7 @@ func (f *Fleet) Apply(t Targets) error {
 	f.desiredMu.Unlock()
 	desired := f.divide(t, before)
 	f.desiredMu.Lock()
-	f.desired = desired
+	f.desired, f.isDesired = desired, true
 	f.desiredMu.Unlock()
 	notify(f.wake)
 	return nil
@@ -155,7 +159,6 @@ func (f *Fleet) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { f.watch(ctx) })
-	parts.Go(func() { f.others.run(ctx) })
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -186,13 +189,23 @@ func (f *Fleet) watch(ctx context.Context) {
 			return
 		}
 		f.desiredMu.Lock()
-		f.changed[shard.Of(status.ID.Target)] = true
+		f.mark(status.ID.Target)
 		wasCollecting := f.isCollecting
 		f.isCollecting = true
 		f.desiredMu.Unlock()
 		if !wasCollecting {
 			time.AfterFunc(collectDelay, func() { notify(f.wake) })
 		}
+	}
+}
+
+// mark says that the memory of a target is to be stored. It needs desiredMu.
+func (f *Fleet) mark(target string) {
+	id := shard.Of(target)
+	if all, isMarked := f.changed[id]; !isMarked {
+		f.changed[id] = names{target: true}
+	} else if all != nil {
+		all[target] = true
 	}
 }
 
@@ -206,19 +219,24 @@ func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) 
 	return f.sweep(ctx, owned) && isDone
 }
 
+// noTargets are those of a shard without any.
+var noTargets = &Targets{}
+
 // take adds the targets of shards that are owned and removes those of others. Shards whose memories
-// cannot be loaded wait.
+// cannot be loaded wait. Those of a shard that was lost for a time are loaded again.
 func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	f.desiredMu.Lock()
-	desired := f.desired
+	desired, isDesired := f.desired, f.isDesired
 	f.desiredMu.Unlock()
+	if !isDesired {
+		return true // until Apply was called: what is stored must not be deleted
+	}
 	var loading, ready []shard.ID
-	for id := range owned {
-		switch now, before := desired[id], f.applied[id]; {
-		case now == before:
-		case hasOthers(now, before):
+	for id, o := range owned {
+		switch known := f.stored[id]; {
+		case known == nil, o.Token != 0 && o.Token != known.token:
 			loading = append(loading, id)
-		default:
+		case f.applied[id] != cmp.Or(desired[id], noTargets):
 			ready = append(ready, id)
 		}
 	}
@@ -227,7 +245,6 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 			ready = append(ready, id)
 		}
 	}
-	f.others.keep(desired, f.applied)
 	slices.Sort(loading)
 	isDone = f.replace(ready, owned, desired, nil)
 	for batch := range slices.Chunk(loading, coord.MaxTransactions) {
@@ -241,28 +258,22 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return isDone
 }
 
-// hasOthers reports whether there are probes now that there were not before.
-func hasOthers(now, before *Targets) bool {
-	for p := range now.probes() {
-		if _, ok := before.probes()[p]; !ok {
-			return true
-		}
-	}
-	return false
-}
-
 // replace replaces the targets of shards in the engine by those that are desired, or removes them from it if
 // they are not owned. If that cannot be done at once, it is done for each shard alone.
-func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]*Targets, loaded map[shard.ID][]byte) (isDone bool) {
+func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]*Targets, loaded map[shard.ID]coord.Memories) (isDone bool) {
 	c := newChange()
 	for _, id := range ids {
-		if _, ok := owned[id]; !ok {
-			f.others.add(id, desired[id], f.snapshot(f.applied[id]))
+		o, isOwned := owned[id]
+		if !isOwned {
 			c.replace(id, f.applied[id], nil, memories{})
 			continue
 		}
-		m := f.decode(id, owned[id].Token, loaded[id])
-		c.replace(id, f.applied[id], desired[id], m)
+		m := memories{}
+		if l, isLoaded := loaded[id]; isLoaded {
+			m = f.recall(id, o, l)
+			c.stored[id] = f.storedOf(o.Token, l)
+		}
+		c.replace(id, f.applied[id], cmp.Or(desired[id], noTargets), m)
 	}
 	err := f.change(c)
 	if err == nil {
@@ -279,15 +290,40 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	return false
 }
 
-// decode returns the memories of a shard from what was loaded, and notes that.
-func (f *Fleet) decode(id shard.ID, token coord.Revision, loaded []byte) memories {
-	if loaded == nil {
-		return memories{}
+// storedOf notes what was loaded.
+func (f *Fleet) storedOf(token coord.Revision, l coord.Memories) *stored {
+	s := &stored{token: token, sums: make(map[string]uint64, len(l.ByTarget))}
+	for target, value := range l.ByTarget {
+		s.sums[target] = f.sum(value)
 	}
-	f.stored[id] = stored{sum: sha256.Sum256(loaded), token: token}
-	m, err := decode(loaded)
-	if err != nil { // of another release
-		f.config.Logger.Error("the memories of a shard cannot be read, its probes begin anew", "shard", id.String(), "error", err)
+	return s
+}
+
+// sum returns a hash, which is not 0.
+func (f *Fleet) sum(value []byte) uint64 { return max(maphash.Bytes(f.seed, value), 1) }
+
+// recall returns the memories with which this engine goes on from what was loaded. Of targets that it has
+// probed all along these are the restarts that another engine has made meanwhile.
+func (f *Fleet) recall(id shard.ID, o coord.Ownership, l coord.Memories) memories {
+	known, m := f.stored[id], newMemories()
+	for target, value := range l.ByTarget {
+		if known != nil {
+			if sum, isStored := known.sums[target]; isStored && (sum == 0 || sum == f.sum(value)) {
+				continue
+			}
+		}
+		if err := m.add(target, value); err != nil { // of another release
+			f.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
+		}
+	}
+	switch {
+	case known != nil:
+		clear(m.probes)
+	case o.Continued:
+	case !l.IsRecent:
+		m.resume(Forget)
+	default:
+		m.resume(f.config.Resume)
 	}
 	return m
 }
@@ -303,103 +339,128 @@ func (f *Fleet) change(c *change) error {
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
 	for id, targets := range c.shards {
 		if targets == nil {
 			delete(f.applied, id)
 			delete(f.stored, id)
 			delete(f.unswept, id)
+			delete(f.changed, id)
 			continue
 		}
 		f.applied[id] = targets
 		f.unswept[id] = true
-		f.others.remove(id)
+		f.changed[id] = nil
 	}
+	maps.Copy(f.stored, c.stored)
 	return nil
 }
 
-// store stores the memories of owned shards that have changed, except those that were stored within an
-// interval. While the lease is lost they wait.
+// store stores the memories of targets that have changed, except those of shards that had some stored
+// within an interval. While the lease is lost they wait: all are compared when they were loaded again.
 func (f *Fleet) store(ctx context.Context, owned coord.Owned, interval time.Duration) (isDone bool) {
 	f.desiredMu.Lock()
 	changed := f.changed
-	f.changed, f.isCollecting = map[shard.ID]bool{}, false
+	f.changed, f.isCollecting = map[shard.ID]names{}, false
 	f.desiredMu.Unlock()
-	maps.DeleteFunc(changed, func(id shard.ID, _ bool) bool { return f.applied[id] == nil })
-	for id := range f.applied {
-		if f.stored[id].token != owned[id].Token {
-			changed[id] = true
-		}
-	}
-	isDone = true
-	var due []shard.ID
-	for id := range changed {
-		switch {
-		case owned[id].Token == 0:
-		case time.Since(f.stored[id].at) < interval:
-			isDone = false
+	due, later := map[shard.ID]names{}, map[shard.ID]names{}
+	for id, targets := range changed {
+		switch s := f.stored[id]; {
+		case s == nil || s.token == 0 || s.token != owned[id].Token:
+		case time.Since(s.at) < interval:
+			later[id] = targets
 		default:
-			due = append(due, id)
+			due[id] = targets
 		}
 	}
-	for _, id := range f.storeShards(ctx, owned, due) {
-		delete(changed, id)
-	}
+	maps.Copy(later, f.storeShards(ctx, due))
 	f.desiredMu.Lock()
 	defer f.desiredMu.Unlock()
-	for id := range changed {
-		f.changed[id] = true
-		isDone = isDone && owned[id].Token == 0
+	for id, targets := range later {
+		if targets == nil {
+			f.changed[id] = nil
+		}
+		for target := range targets {
+			f.mark(target)
+		}
 	}
-	return isDone
+	return len(later) == 0
 }
 
-// storeShards stores the memories of shards, unless they are as they were stored last, and returns those
-// that are up to date then.
-func (f *Fleet) storeShards(ctx context.Context, owned coord.Owned, ids []shard.ID) (upToDate []shard.ID) {
-	var all []coord.Memories
-	var sums []stored
-	for _, id := range ids {
-		value, err := f.snapshot(f.applied[id]).encode()
-		if err != nil {
-			f.config.Logger.Error("the memories of a shard cannot be encoded", "shard", id.String(), "error", err)
-			continue
-		}
-		now := stored{sha256.Sum256(value), owned[id].Token, time.Now()}
-		if last := f.stored[id]; last.sum == now.sum && last.token == now.token {
-			upToDate = append(upToDate, id)
-			continue
-		}
-		all = append(all, coord.Memories{Shard: id, Token: owned[id].Token, Value: value})
-		sums = append(sums, now)
+// storeShards stores the memories of targets, unless they are as they were stored last, and returns those
+// of which that has failed.
+func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed map[shard.ID]names) {
+	var all []coord.Memory
+	for id, targets := range due {
+		all = append(all, f.differing(id, targets)...)
 	}
-	failed := 0
+	failed = map[shard.ID]names{}
+	n, now := 0, time.Now()
 	var last error
 	for i, err := range f.config.Coordinator.Store(ctx, all...) {
-		if err != nil {
-			failed, last = failed+1, err
-			delete(f.stored, all[i].Shard) // it may have been stored all the same
-			continue
+		m := all[i]
+		id := shard.Of(m.Target)
+		s := f.stored[id]
+		s.at = now
+		switch {
+		case err != nil:
+			n, last = n+1, err
+			s.sums[m.Target] = 0 // it may have been stored all the same
+			if failed[id] == nil {
+				failed[id] = names{}
+			}
+			failed[id][m.Target] = true
+		case m.Value == nil:
+			delete(s.sums, m.Target)
+		default:
+			s.sums[m.Target] = f.sum(m.Value)
 		}
-		f.stored[all[i].Shard] = sums[i]
-		upToDate = append(upToDate, all[i].Shard)
 	}
-	if failed > 0 {
-		f.config.Logger.Warn("memories of shards cannot be stored, trying again", "shards", failed, "error", last)
+	if n > 0 {
+		f.config.Logger.Warn("memories of targets cannot be stored, trying again", "targets", n, "error", last)
 	}
-	return upToDate
+	return failed
 }
 
-// snapshot returns what this engine remembers about targets.
-func (f *Fleet) snapshot(targets *Targets) memories {
-	all := memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}}
-	for id := range targets.Probes {
-		if m, ok := f.config.Engine.Snapshot(id); ok {
-			all.probes[id] = m
+// differing returns the memories of targets of a shard that are not as they were stored last.
+func (f *Fleet) differing(id shard.ID, targets names) (all []coord.Memory) {
+	s := f.stored[id]
+	values, incomplete := f.snapshot(f.applied[id], targets).encode()
+	for target, err := range incomplete {
+		if !f.incomplete[target] {
+			f.config.Logger.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
+		}
+		f.incomplete[target] = true
+	}
+	for target, value := range values {
+		if s.sums[target] != f.sum(value) {
+			all = append(all, coord.Memory{Target: target, Token: s.token, Value: value})
 		}
 	}
-	for target := range targets.Units {
-		if m, ok := f.config.Restarts.Memory(target); ok {
-			all.restarts[target] = m
+	for target := range s.sums {
+		if _, isKept := values[target]; targets.has(target) && !isKept {
+			all = append(all, coord.Memory{Target: target, Token: s.token})
+		}
+	}
+	return all
+}
+
+// snapshot returns what this engine remembers about some of the targets of a shard.
+func (f *Fleet) snapshot(of *Targets, some names) memories {
+	all := newMemories()
+	for id := range of.Probes {
+		if some.has(id.Target) {
+			if m, ok := f.config.Engine.Snapshot(id); ok {
+				all.probes[id] = m
+			}
+		}
+	}
+	for target := range of.Units {
+		if some.has(target) {
+			if m, ok := f.config.Restarts.Memory(target); ok {
+				all.restarts[target] = m
+			}
 		}
 	}
 	return all
@@ -407,58 +468,68 @@ func (f *Fleet) snapshot(targets *Targets) memories {
 
 // release gives up the shards that are leaving, with the memories that they have now.
 func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
-	var leaving, probed []shard.ID
+	isDone = true
+	due := map[shard.ID]names{}
+	var leaving []shard.ID
 	for id, o := range owned {
-		switch {
-		case !o.Leaving:
-		case f.applied[id] == nil:
+		if !o.Leaving {
+			continue
+		}
+		isDone = false // the next pass removes them
+		switch s := f.stored[id]; {
+		case s == nil: // not probed yet
 			leaving = append(leaving, id)
-		default:
-			probed = append(probed, id)
+		case s.token == o.Token:
+			due[id] = nil
 		}
 	}
-	if len(leaving)+len(probed) == 0 {
-		return true
+	failed := f.storeShards(ctx, due)
+	for id := range due {
+		if _, hasFailed := failed[id]; !hasFailed {
+			leaving = append(leaving, id)
+		}
 	}
-	leaving = append(leaving, f.storeShards(ctx, owned, probed)...)
+	if len(leaving) == 0 {
+		return isDone
+	}
 	ctx, cancel := context.WithTimeout(ctx, storeInterval) // an act may last minutes
 	defer cancel()
 	slices.Sort(leaving)
 	_ = f.config.Coordinator.Release(ctx, leaving...)
-	return false // the next pass removes them
+	return false
 }
 
-// sweep deletes the records of acts for targets that are gone from some of the shards that may have any.
+// sweep deletes the records of acts for targets that are gone from some of the shards that may have any:
+// that is not urgent.
 func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
-	n := 0
+	var some []shard.ID
+	has := map[string]bool{}
 	for id := range f.unswept {
-		token := owned[id].Token
-		if token == 0 {
+		if owned[id].Token == 0 {
 			continue
 		}
-		if n++; n > maxSwept {
-			return false
+		if len(some) == coord.MaxTransactions {
+			break
 		}
-		targets := f.applied[id]
-		has := map[string]bool{}
-		for p := range targets.Probes {
+		some = append(some, id)
+		for target := range f.applied[id].Units {
+			has[target] = true
+		}
+		for p := range f.applied[id].Probes {
 			has[p.Target] = true
 		}
-		err := f.config.Coordinator.Forget(ctx, id, token, func(target string) bool { _, ok := targets.Units[target]; return ok || has[target] })
-		if err != nil {
-			f.config.Logger.Warn("records of a shard cannot be deleted, trying again", "shard", id.String(), "error", err)
-			return false
-		}
+	}
+	if len(some) == 0 {
+		return true
+	}
+	if err := f.config.Coordinator.Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
+		f.config.Logger.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
+		return false
+	}
+	for _, id := range some {
 		delete(f.unswept, id)
 	}
-	return true
-}
-
-func (t *Targets) probes() probe.Set {
-	if t == nil {
-		return nil
-	}
-	return t.Probes
+	return len(some) < coord.MaxTransactions
 }
 
 func (t *Targets) unit(target string) restart.Unit {
@@ -482,17 +553,17 @@ type change struct {
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
 	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
+	stored       map[shard.ID]*stored      // of those that were loaded
 }
 
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shards: map[shard.ID]*Targets{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
-// replace replaces the targets of a shard. Memories that are none of its probes and units are left out, and
-// so are those of units that there were before.
+// replace replaces the targets of a shard. Memories that are none of its probes and units are left out.
 func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	c.shards[id] = now
 	if now == nil {
@@ -519,8 +590,7 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	}
 	maps.Copy(c.units, now.Units)
 	for target := range now.Units {
-		memory, ok := m.restarts[target]
-		if _, had := before.Units[target]; ok && !had {
+		if memory, ok := m.restarts[target]; ok {
 			c.restarts[target] = memory
 		}
 	}

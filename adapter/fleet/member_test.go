@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/fleet"
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -81,12 +82,12 @@ func (c *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
 	return c.Backend.Get(ctx, key)
 }
 
-func (c *cutOff) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
+func (c *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
 	if err := c.err(); err != nil {
 		return nil, err
 	}
 	c.reads.Add(1)
-	return c.Backend.GetAll(ctx, keys...)
+	return c.Backend.RangeAll(ctx, prefixes...)
 }
 
 func (c *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
@@ -125,12 +126,23 @@ type member struct {
 
 func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
 	t.Helper()
+	return resume(t, name, b, targets, fleet.Trust)
+}
+
+// resume is start with what becomes of what is stored.
+func resume(t *testing.T, name string, b coord.Backend, targets fleet.Targets, how fleet.Resume) *member {
+	t.Helper()
 	cut := &cutOff{Backend: b}
-	return startWith(t, coord.Config{Name: name, Backend: cut}, cut, targets)
+	return launch(t, coord.Config{Name: name, Backend: cut, MaxAge: store.DefaultMaxAge}, cut, targets, how)
 }
 
 // startWith starts an engine whose store can be cut off.
 func startWith(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets) *member {
+	t.Helper()
+	return launch(t, c, cut, targets, fleet.Trust)
+}
+
+func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, how fleet.Resume) *member {
 	t.Helper()
 	m := &member{T: t, engine: engine.New(engine.Config{}), backend: cut}
 	m.failures.Store(new([]string))
@@ -143,7 +155,7 @@ func startWith(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets)
 		t.Fatal(err)
 	}
 	m.restarts = restarts
-	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts}); err != nil {
+	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.fleet.Apply(targets); err != nil {

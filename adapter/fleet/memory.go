@@ -1,138 +1,155 @@
 package fleet
 
 import (
-	"bytes"
 	"cmp"
-	"compress/flate"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The memories of a shard as bytes: a version, and compressed by flate an entry for each probe and each unit
-// with a driver, in the order of targets:
+// The memory of a target as bytes: a version, and an entry for its restarts, if it has a driver, and for each
+// of its probes, in this order:
 //
-//	uint8   what: the kind of a probe, or whatRestart
-//	string  target, name, value: each a uvarint and so many bytes
+//	uint8   what: whatRestart, or the kind of a probe
+//	string  name, value: each a uvarint and so many bytes
 //
 // An engine leaves out the entries that it does not know, which a later release may write.
-const version = 1
+const version = 2
 
 // whatRestart marks an entry whose value is a restart.Memory in JSON, and whose name is empty.
 const whatRestart = 16
 
-// maxDecoded bounds the memories of a shard before they are compressed.
-const maxDecoded = 8 << 20
+var errTruncated = errors.New("the memory is truncated")
 
-var errTruncated = errors.New("memories are truncated")
-
-// memories are what the next owner of a shard has to remember.
+// memories are what the next owner of targets has to remember.
 type memories struct {
 	probes   map[probe.ID]engine.Memory
 	restarts map[string]restart.Memory // by target
 }
 
-// entry is one of the memories as bytes.
-type entry struct {
-	what         byte
-	target, name string
-	value        []byte
+func newMemories() memories {
+	return memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}}
 }
 
-// encode returns memories as bytes, which are the same for equal ones.
-func (m memories) encode() ([]byte, error) {
-	all := make([]entry, 0, len(m.probes)+len(m.restarts))
+// entry is a part of a memory as bytes.
+type entry struct {
+	what  byte
+	name  string
+	value []byte
+}
+
+// rank orders entries: what comes first is kept if there is too much. A restart that was made must not be
+// made again; a probe that is forgotten is attempted again.
+func (e entry) rank() byte {
+	if e.what == whatRestart {
+		return 0
+	}
+	return e.what
+}
+
+// encode returns memories as bytes by target, the same for equal ones, and errors for the targets of which
+// a part was left out, since it has no form or the memory would have more than coord.MaxMemory bytes.
+func (m memories) encode() (values map[string][]byte, incomplete map[string]error) {
+	all, incomplete := map[string][]entry{}, map[string]error{}
 	for id, memory := range m.probes {
 		value, err := memory.MarshalBinary()
 		if err != nil {
-			return nil, fmt.Errorf("probe %q: %w", id, err)
+			incomplete[id.Target] = fmt.Errorf("probe %q: %w", id, err)
+			continue
 		}
-		all = append(all, entry{byte(id.Kind), id.Target, id.Name, value})
+		all[id.Target] = append(all[id.Target], entry{byte(id.Kind), id.Name, value})
 	}
 	for target, memory := range m.restarts {
 		value, err := json.Marshal(memory)
 		if err != nil {
-			return nil, fmt.Errorf("restarts of %q: %w", target, err)
+			incomplete[target] = fmt.Errorf("restarts: %w", err)
+			continue
 		}
-		all = append(all, entry{whatRestart, target, "", value})
+		all[target] = append(all[target], entry{whatRestart, "", value})
 	}
-	slices.SortFunc(all, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.what, b.what), cmp.Compare(a.name, b.name))
+	values = make(map[string][]byte, len(all))
+	for target, entries := range all {
+		value, left := join(entries)
+		if left > 0 {
+			incomplete[target] = fmt.Errorf("%d of %d parts are left out of what has to have at most %d bytes", left, len(entries), coord.MaxMemory)
+		}
+		values[target] = value
+	}
+	return values, incomplete
+}
+
+// join returns the entries of a target as bytes, and how many were left out.
+func join(entries []entry) (b []byte, left int) {
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.name, b.name))
 	})
-	var plain []byte
-	for _, e := range all {
-		plain = append(plain, e.what)
-		for _, s := range [][]byte{[]byte(e.target), []byte(e.name), e.value} {
-			plain = binary.AppendUvarint(plain, uint64(len(s)))
-			plain = append(plain, s...)
+	b = []byte{version}
+	for _, e := range entries {
+		before := len(b)
+		b = append(b, e.what)
+		for _, s := range [][]byte{[]byte(e.name), e.value} {
+			b = binary.AppendUvarint(b, uint64(len(s)))
+			b = append(b, s...)
+		}
+		if len(b) > coord.MaxMemory {
+			b, left = b[:before], left+1
 		}
 	}
-	return compress(plain)
+	return b, left
 }
 
-// compress returns plain entries with their version.
-func compress(plain []byte) ([]byte, error) {
-	if len(plain) > maxDecoded {
-		return nil, fmt.Errorf("memories have %d bytes, at most %d are allowed", len(plain), maxDecoded)
+// add adds the memory of a target that encode has made bytes of, or nothing if it returns an error.
+func (m memories) add(target string, b []byte) error {
+	switch {
+	case len(b) == 0:
+		return errTruncated
+	case b[0] != version:
+		return fmt.Errorf("the memory has version %d, this release has version %d", b[0], version)
 	}
-	out := bytes.NewBuffer([]byte{version})
-	w, err := flate.NewWriter(out, flate.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(plain); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
-// decode returns the memories that encode has made bytes of, none after an error.
-func decode(b []byte) (memories, error) {
-	plain, err := decompress(b)
-	if err != nil {
-		return memories{}, err
-	}
-	m := memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}}
-	for len(plain) > 0 {
-		e := entry{what: plain[0]}
-		var parts [3][]byte
-		plain = plain[1:]
+	read := newMemories()
+	for b = b[1:]; len(b) > 0; {
+		e := entry{what: b[0]}
+		var parts [2][]byte
+		b = b[1:]
 		for i := range parts {
-			n, size := binary.Uvarint(plain)
-			if size <= 0 || n > uint64(len(plain)-size) {
-				return memories{}, errTruncated
+			n, size := binary.Uvarint(b)
+			if size <= 0 || n > uint64(len(b)-size) {
+				return errTruncated
 			}
-			parts[i], plain = plain[size:size+int(n)], plain[size+int(n):]
+			parts[i], b = b[size:size+int(n)], b[size+int(n):]
 		}
-		e.target, e.name, e.value = string(parts[0]), string(parts[1]), parts[2]
-		if err := m.add(e); err != nil {
-			return memories{}, err
+		e.name, e.value = string(parts[0]), parts[1]
+		if err := read.addEntry(target, e); err != nil {
+			return err
 		}
 	}
-	return m, nil
+	for id, memory := range read.probes {
+		m.probes[id] = memory
+	}
+	for target, memory := range read.restarts {
+		m.restarts[target] = memory
+	}
+	return nil
 }
 
-// add decodes an entry, unless it is of a later release.
-func (m memories) add(e entry) error {
+// addEntry decodes an entry, unless it is of a later release.
+func (m memories) addEntry(target string, e entry) error {
 	switch {
 	case e.what == whatRestart:
 		var memory restart.Memory
 		if err := json.Unmarshal(e.value, &memory); err != nil {
-			return fmt.Errorf("restarts of %q: %w", e.target, err)
+			return fmt.Errorf("restarts: %w", err)
 		}
-		m.restarts[e.target] = memory
+		m.restarts[target] = memory
 	case e.what < whatRestart:
-		id := probe.ID{Target: e.target, Kind: probe.Kind(e.what), Name: e.name}
+		id := probe.ID{Target: target, Kind: probe.Kind(e.what), Name: e.name}
 		var memory engine.Memory
 		if err := memory.UnmarshalBinary(e.value); err != nil {
 			return fmt.Errorf("probe %q: %w", id, err)
@@ -142,20 +159,30 @@ func (m memories) add(e entry) error {
 	return nil
 }
 
-// decompress returns the plain entries of bytes.
-func decompress(b []byte) ([]byte, error) {
-	switch {
-	case len(b) == 0:
-		return nil, errTruncated
-	case b[0] != version:
-		return nil, fmt.Errorf("memories have version %d, this release has version %d", b[0], version)
+// Resume says what becomes of memories when all engines were stopped, not for long.
+type Resume int
+
+// The values of Resume.
+const (
+	Trust  Resume = iota // probes and restarts go on
+	Verify               // probes keep their verdicts, and are attempted at once
+	Forget               // all begin anew
+)
+
+// resume changes memories to those with which an engine goes on that has not seen the owner before alive. A
+// failure is not among them that could restart a target, for then it would without an attempt: how long
+// all engines were stopped is not known when the store was stopped with them.
+func (m memories) resume(how Resume) {
+	if how == Forget {
+		clear(m.probes)
+		clear(m.restarts)
 	}
-	plain, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(b[1:])), maxDecoded+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("memories: %w", err)
-	case len(plain) > maxDecoded:
-		return nil, fmt.Errorf("memories have more than %d bytes", maxDecoded)
+	for id, memory := range m.probes {
+		switch {
+		case memory.State.Verdict == probe.Failing && id.Kind != probe.Readiness:
+			delete(m.probes, id)
+		case how == Verify:
+			m.probes[id] = memory.Renewed(id.Kind)
+		}
 	}
-	return plain, nil
 }

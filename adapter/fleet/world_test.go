@@ -58,6 +58,13 @@ func (w *world) infect(target string, lag time.Duration) {
 	w.get(target).sick, w.get(target).lag = true, lag
 }
 
+// heal makes the instance of a target well.
+func (w *world) heal(target string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.get(target).sick = false
+}
+
 // cripple makes all instances of a target sick, which take a lag to terminate.
 func (w *world) cripple(target string, lag time.Duration) {
 	w.infect(target, lag)

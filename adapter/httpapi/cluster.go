@@ -1,22 +1,18 @@
 package httpapi
 
-import (
-	"net/http"
-	"time"
-)
+import "net/http"
 
 // Cluster is the response of /v1/cluster: what this engine knows of the engines that it shares targets with.
 type Cluster struct {
-	Name         string          `json:"name"`           // of this engine
-	Member       bool            `json:"member"`         // it is a member, by what etcd has said last
-	Allowed      bool            `json:"allowed"`        // its lease lasts: it restarts its targets, and tells about them
-	LeaseSeconds float64         `json:"leaseSeconds"`   // until it no longer may, unless the lease is renewed before; 0 if it may not
-	Heard        time.Time       `json:"heard,omitzero"` // when this engine has last heard from etcd: what other engines probe is shown as of then
-	Shards       int             `json:"shards"`         // whose targets it probes
-	ShardCount   int             `json:"shardCount"`     // of all engines
-	Targets      int             `json:"targets"`        // that the configuration shares
-	Owned        int             `json:"owned"`          // of these, in the shards of this engine
-	Members      []ClusterMember `json:"members"`        // sorted by name; while etcd cannot be reached, as it was last
+	Name         string          `json:"name"`         // of this engine
+	Member       bool            `json:"member"`       // it is a member, by what etcd has said last
+	Allowed      bool            `json:"allowed"`      // its lease lasts: it restarts its targets, and tells about them
+	LeaseSeconds float64         `json:"leaseSeconds"` // until it no longer may, unless the lease is renewed before; 0 if it may not
+	Shards       int             `json:"shards"`       // whose targets it probes
+	ShardCount   int             `json:"shardCount"`   // of all engines
+	Targets      int             `json:"targets"`      // that the configuration shares
+	Owned        int             `json:"owned"`        // of these, in the shards of this engine
+	Members      []ClusterMember `json:"members"`      // sorted by name; while etcd cannot be reached, as it was last
 }
 
 // ClusterMember is an engine of a cluster.

@@ -72,10 +72,9 @@ type source func(ctx context.Context) (EventType, any, error)
 
 // probeEvents returns the changes of probes.
 func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
-	next, end := s.results.probes()
-	sent := map[probe.ID]probe.Verdict{}
+	sub, sent := s.config.Engine.Subscribe(), map[probe.ID]probe.Verdict{}
 	return func(ctx context.Context) (EventType, any, error) {
-		status, err := next(ctx)
+		status, err := sub.Next(ctx)
 		if err != nil || filter.target != "" && status.ID.Target != filter.target {
 			return "", nil, err
 		}
@@ -93,15 +92,14 @@ func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
 		p := newProbe(status, probe.MaxDetail)
 		p.Labels = status.Labels
 		return filter.eventType(VerdictEvent, known, status.Since), p, nil
-	}, end
+	}, sub.Close
 }
 
 // targetEvents returns the changes of targets.
 func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
-	next, end := s.results.targets()
-	sent := map[string]struct{}{}
+	sub, sent := s.config.Engine.SubscribeTargets(), map[string]struct{}{}
 	return func(ctx context.Context) (EventType, any, error) {
-		status, err := next(ctx)
+		status, err := sub.Next(ctx)
 		if err != nil || filter.target != "" && status.Target != filter.target {
 			return "", nil, err
 		}
@@ -117,11 +115,8 @@ func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
 		if kind == SnapshotEvent {
 			kind = TargetEvent
 		}
-		t := newTarget(status, probe.MaxDetail)
-		_, isOther := s.results.isOther(t.Name)
-		s.results.setOwner(&t, isOther)
-		return kind, t, nil
-	}, end
+		return kind, newTarget(status, probe.MaxDetail), nil
+	}, sub.Close
 }
 
 // forward waits for one change and sends it if it is an event, or sends a heartbeat

@@ -124,9 +124,9 @@ func testTransactions(t *testing.T, c Config) {
 	if e, err := b.Get(t.Context(), "a/1"); err != nil || string(e.Value) != "other" || e.Key != "a/1" || e.Created <= first.Created {
 		t.Errorf("got %+v, %v", e, err)
 	}
-	all, err := b.GetAll(t.Context(), "a/1", "a/", "a/1")
-	if err != nil || len(all) != 3 || string(all[0].Value) != "other" || all[1].Created != 0 || all[2].Key != "a/1" {
-		t.Errorf("several keys: %v, %v", all, err)
+	all, err := b.RangeAll(t.Context(), "a/1", "c", "a/")
+	if err != nil || len(all) != 3 || len(all[0]) != 1 || string(all[0][0].Value) != "other" || len(all[1]) > 0 || len(all[2]) != 2 || all[2][1].Key != "a/2" {
+		t.Errorf("several prefixes: %v, %v", all, err)
 	}
 	if e, err := b.Get(t.Context(), "a/"); err != nil || e.Created != 0 || e.Value != nil {
 		t.Errorf("got %+v, %v of no key", e, err)
@@ -134,13 +134,20 @@ func testTransactions(t *testing.T, c Config) {
 	var most []coord.Transaction
 	for i := range coord.MaxTransactions {
 		most = append(most, put(fmt.Sprintf("many/%03d", i), "", 0, 0))
+		for n := range coord.MaxChanges - 1 {
+			most[i].Then = append(most[i].Then, coord.Change{Key: fmt.Sprintf("many/%03d/%d", i, n)})
+		}
 	}
 	commit(t, b, most...)
-	if all, _, err := b.Range(t.Context(), "many/"); err != nil || len(all) != coord.MaxTransactions {
+	if all, _, err := b.Range(t.Context(), "many/"); err != nil || len(all) != coord.MaxTransactions*coord.MaxChanges {
 		t.Errorf("%d entries, %v", len(all), err)
 	}
 	if _, err := b.Commit(t.Context(), append(most, put("many/more", "", 0, 0))...); err == nil {
 		t.Error("too many transactions are made")
+	}
+	most[0].Then = append(most[0].Then, coord.Change{Key: "many/more"})
+	if _, err := b.Commit(t.Context(), most...); err == nil {
+		t.Error("a transaction makes too many changes")
 	}
 }
 
@@ -430,11 +437,11 @@ func (b *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
 	return b.Backend.Get(ctx, key)
 }
 
-func (b *cutOff) GetAll(ctx context.Context, keys ...string) ([]coord.Entry, error) {
+func (b *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
 	if b.isCut.Load() {
 		return nil, errCut
 	}
-	return b.Backend.GetAll(ctx, keys...)
+	return b.Backend.RangeAll(ctx, prefixes...)
 }
 
 func (b *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
@@ -546,7 +553,7 @@ func testRelease(t *testing.T, c Config) {
 		o.Target = fmt.Sprintf("worker-%d", i)
 	}
 	id := shard.Of(o.Target)
-	if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: owned[id].Token, Value: []byte("memories")})[0]; err != nil {
+	if err := a.Store(t.Context(), coord.Memory{Target: o.Target, Token: owned[id].Token, Value: []byte("memories")})[0]; err != nil {
 		t.Fatal(err)
 	}
 	acting, finish, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -575,7 +582,7 @@ func testRelease(t *testing.T, c Config) {
 	if theirs, _ := other.Owned(); theirs[id].Token != 0 {
 		t.Error("another engine owns a shard while an act is done for it")
 	}
-	if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: now[id].Token, Value: []byte("last memories")})[0]; err != nil {
+	if err := a.Store(t.Context(), coord.Memory{Target: o.Target, Token: now[id].Token, Value: []byte("last memories")})[0]; err != nil {
 		t.Errorf("the last memories: %v", err)
 	}
 	close(finish)
@@ -586,10 +593,10 @@ func testRelease(t *testing.T, c Config) {
 		t.Fatal(err)
 	}
 	settled(t, a, other)
-	if memories, err := other.Load(t.Context(), id); err != nil || string(memories[id]) != "last memories" {
-		t.Errorf("the next owner has %q, %v", memories, err)
+	if memories, err := other.Load(t.Context(), id); err != nil || string(memories[id].ByTarget[o.Target]) != "last memories" {
+		t.Errorf("the next owner has %v, %v", memories, err)
 	}
-	if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: now[id].Token, Value: []byte("stale")})[0]; !errors.Is(err, coord.ErrNotOwner) {
+	if err := a.Store(t.Context(), coord.Memory{Target: o.Target, Token: now[id].Token, Value: []byte("stale")})[0]; !errors.Is(err, coord.ErrNotOwner) {
 		t.Errorf("the former owner writes: %v", err)
 	}
 	if err := other.Act(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
@@ -623,14 +630,13 @@ func testStale(t *testing.T, c Config) {
 	case <-time.After(patience):
 		t.Fatal("an act goes on without the lease of its engine")
 	}
-	for id, o := range before {
-		if err := a.Store(t.Context(), coord.Memories{Shard: id, Token: o.Token, Value: []byte("stale")})[0]; !errors.Is(err, coord.ErrNotOwner) {
-			t.Fatalf("shard %v: an owner without a lease writes: %v", id, err)
-		}
-		if memories, err := other.Load(t.Context(), id); err != nil || memories[id] != nil {
-			t.Fatalf("shard %v has %q, %v", id, memories, err)
-		}
-		break
+	target := orderIn(before, "1").Target
+	id := shard.Of(target)
+	if err := a.Store(t.Context(), coord.Memory{Target: target, Token: before[id].Token, Value: []byte("stale")})[0]; !errors.Is(err, coord.ErrNotOwner) {
+		t.Fatalf("shard %v: an owner without a lease writes: %v", id, err)
+	}
+	if memories, err := other.Load(t.Context(), id); err != nil || len(memories[id].ByTarget) > 0 {
+		t.Fatalf("shard %v has %v, %v", id, memories, err)
 	}
 }
 

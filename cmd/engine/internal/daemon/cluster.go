@@ -63,26 +63,33 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	if problem := config.ClusterNameProblem(name); problem != "" {
 		return nil, fmt.Errorf("the name of this engine in the cluster %s: write another --cluster-name", problem)
 	}
-	store, err := d.openStore(*c)
+	backend, err := d.openStore(*c)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	coordinator, err := coord.New(coord.Config{Name: name, Backend: store, TTL: c.TTL, Logger: d.log})
+	coordinator, err := coord.New(coord.Config{Name: name, Backend: backend, TTL: c.TTL, MaxAge: d.maxStateAge(), Logger: d.log})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("cluster: %w", err), store.Close())
+		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
 	}
-	opened := &cluster{config: *c, store: store, coordinator: coordinator}
+	opened := &cluster{config: *c, store: backend, coordinator: coordinator}
 	opened.shared.Store(&fleet.Targets{})
 	return opened, nil
 }
 
 // makeFleet makes what gives the engine its share of the targets.
-func (c *cluster) makeFleet(e *engine.Engine, r *restart.Controller, log *slog.Logger) (err error) {
+func (c *cluster) makeFleet(e *engine.Engine, r *restart.Controller, resume string, log *slog.Logger) (err error) {
 	if c == nil {
 		return nil
 	}
 	c.restarts = r
-	c.fleet, err = fleet.New(fleet.Config{Coordinator: c.coordinator, Engine: e, Restarts: r, Logger: log})
+	how := fleet.Trust
+	switch resume {
+	case config.Verify:
+		how = fleet.Verify
+	case config.Forget:
+		how = fleet.Forget
+	}
+	c.fleet, err = fleet.New(fleet.Config{Coordinator: c.coordinator, Engine: e, Restarts: r, Resume: how, Logger: log})
 	return err
 }
 
@@ -123,14 +130,6 @@ func (c *cluster) isShared(target string) bool {
 // if it owns it. Any goroutine may call it.
 func (c *cluster) mayAct(target string) bool {
 	return !c.isShared(target) || c.coordinator.MayAct(target)
-}
-
-// ownerOf returns the engine that owns a target that is shared; "" while none does, and for any other target.
-func (c *cluster) ownerOf(target string) string {
-	if !c.isShared(target) {
-		return ""
-	}
-	return c.coordinator.OwnerOf(target)
 }
 
 // divide sets which of the targets are shared: those of the configuration's files that have probes, and
@@ -268,7 +267,7 @@ func (c *cluster) status() httpapi.Cluster {
 	st := c.coordinator.Status()
 	shared := c.shared.Load().Units
 	known := httpapi.Cluster{
-		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(), Heard: c.coordinator.Heard().UTC(),
+		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(),
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]httpapi.ClusterMember, 0, len(st.Members)),
 	}
 	owned, _ := c.coordinator.Owned()

@@ -135,7 +135,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
-	if err := d.cluster.makeFleet(d.engine, d.restarts, d.log); err != nil {
+	if err := d.cluster.makeFleet(d.engine, d.restarts, d.settings.Resume, d.log); err != nil {
 		return errors.Join(err, d.close())
 	}
 	d.abandonedStates = handlers.FindAbandonedStates(c.Engine.State)

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
@@ -176,7 +174,7 @@ func (d *daemon) keep(p *handlers.Plugins) {
 	h := accepted.Header{Accepted: d.reloads().Accepted, Processes: d.processes.Path()}
 	err := error(nil)
 	if d.settings.State != "" {
-		h.MaxAge = cmp.Or(d.settings.StateMaxAge, store.DefaultMaxAge)
+		h.MaxAge = d.maxStateAge()
 		h.State, err = filepath.Abs(d.settings.State)
 	}
 	if err == nil {

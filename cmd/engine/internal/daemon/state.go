@@ -44,7 +44,7 @@ func (d *daemon) openState() (err error) {
 		}
 	}
 	lasting := []string{keyProcesses, keyStopped, keyPauses, keyHistory, keyPenalty, keySent, notify.KeyPrefix}
-	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.settings.StateMaxAge, Lasting: lasting, Logger: d.log})
+	d.state, err = store.Open(store.Config{Path: state, MaxAge: d.maxStateAge(), Lasting: lasting, Logger: d.log})
 	if err != nil {
 		return err
 	}
@@ -64,6 +64,11 @@ func (d *daemon) openState() (err error) {
 	d.survivors = d.processes.Survivors()
 	d.abandonedStates = slices.DeleteFunc(d.abandonedStates, func(s handlers.AbandonedState) bool { return s.IsIn(d.processes.Path()) })
 	return nil
+}
+
+// maxStateAge is the age beyond which state is forgotten, in the state file and in what engines share.
+func (d *daemon) maxStateAge() time.Duration {
+	return cmp.Or(d.settings.StateMaxAge, store.DefaultMaxAge)
 }
 
 // openProcesses opens the directory of processes if there is one: see process.OpenDirectory.

@@ -1,0 +1,234 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// entries returns the keys of a prefix.
+func entries(t *testing.T, b coord.Backend, prefix string) (keys []string) {
+	t.Helper()
+	all, _, err := b.Range(context.Background(), prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		keys = append(keys, e.Key)
+	}
+	return keys
+}
+
+// stopWhileFailing stops the only engine of a fleet while a target fails that is paused, so that the failure is
+// stored and nothing is done about it. Then the target recovers.
+func stopWhileFailing(t *testing.T, w *world, b coord.Backend, isKilled bool) {
+	t.Helper()
+	one := start(t, "one", b, w.targets(1))
+	time.Sleep(time.Minute)
+	one.engine.Pause(crippled, engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+	w.infect(crippled, 0)
+	time.Sleep(10 * time.Second)
+	if s, _ := one.engine.Status(probe.ID{Target: crippled, Kind: probe.Liveness}); s.Verdict != probe.Failing {
+		t.Fatalf("it is %v", s.Verdict)
+	}
+	if isKilled {
+		one.kill()
+	} else {
+		one.stop()
+	}
+	w.heal(crippled)
+}
+
+// All engines are stopped while a target fails. Meanwhile people have repaired it: no engine restarts it without
+// having attempted it.
+func TestAnOldFailureRestartsNothing(t *testing.T) {
+	for _, stopped := range []time.Duration{10 * time.Second, 5 * time.Minute, time.Hour} {
+		for _, isKilled := range []bool{true, false} {
+			t.Run(fmt.Sprint(stopped, isKilled), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w, b := newWorld(), coord.NewLocal()
+					stopWhileFailing(t, w, b, isKilled)
+					time.Sleep(stopped)
+					two := start(t, "two", b, w.targets(1))
+					time.Sleep(time.Minute)
+					if asked, _ := w.counts(crippled + "#0"); asked != 0 {
+						t.Errorf("it was asked %d times to terminate", asked)
+					}
+					if s, _ := two.engine.Target(crippled); s.State != probe.StateReady {
+						t.Errorf("it is %v", s.State)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What all engines go on with that are stopped and started: verdicts of healthy targets, not for longer than a single
+// engine, and as it is configured.
+func TestMemoriesAreResumedAsConfigured(t *testing.T) {
+	for _, tc := range []struct {
+		stopped  time.Duration
+		how      fleet.Resume
+		failures bool
+	}{
+		{10 * time.Second, fleet.Trust, false},
+		{store.DefaultMaxAge - time.Minute, fleet.Trust, false},
+		{store.DefaultMaxAge + time.Minute, fleet.Trust, true},
+		{10 * time.Second, fleet.Verify, false},
+		{10 * time.Second, fleet.Forget, true},
+	} {
+		t.Run(fmt.Sprint(tc.stopped, tc.how), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, b := newWorld(), coord.NewLocal()
+				one := start(t, "one", b, w.targets(2))
+				time.Sleep(store.DefaultMaxAge + time.Minute) // the age counts from the end of the owner
+				one.stop()
+				time.Sleep(tc.stopped)
+				two := resume(t, "two", b, w.targets(2), tc.how)
+				time.Sleep(time.Minute)
+				if failed := *two.failures.Load(); (len(failed) > 0) != tc.failures {
+					t.Errorf("%d healthy probes were published as failing: %s", len(failed), strings.Join(failed[:min(5, len(failed))], ", "))
+				}
+			})
+		})
+	}
+}
+
+// An engine that joins others goes on with what they have, whatever is configured for a start.
+func TestAHandOverIsNoStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		time.Sleep(time.Minute)
+		two := resume(t, "two", b, w.targets(many), fleet.Forget)
+		time.Sleep(4 * time.Second)
+		one.stop()
+		time.Sleep(time.Minute)
+		if n := two.probes(); n != many*3/2 {
+			t.Errorf("it has %d probes", n)
+		}
+		if failed := *two.failures.Load(); len(failed) > 0 {
+			t.Errorf("%d healthy probes were published as failing", len(failed))
+		}
+	})
+}
+
+// A target that is removed leaves nothing in the store, also if it was the last one of its shard; when it is added
+// again, it begins anew.
+func TestARemovedTargetIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		time.Sleep(time.Minute)
+		for i := range many {
+			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
+		}
+		time.Sleep(time.Minute) // each with a driver was restarted
+		memory := func() int { return len(entries(t, b, "memory/")) - shard.Count }
+		if n, acts := memory(), len(entries(t, b, "act/")); n != many || acts != many/2 {
+			t.Fatalf("%d memories, and %d records of acts", n, acts)
+		}
+		if err := one.fleet.Apply(w.targets(1)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		if n, acts := memory(), len(entries(t, b, "act/")); n != 1 || acts != 1 {
+			t.Errorf("of a target, %d memories and %d records of acts are left", n, acts)
+		}
+		if err := one.fleet.Apply(w.targets(many)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if s, _ := one.engine.Target("shop/web-2"); s.Instance.Restarts != 0 || s.State != probe.StateReady {
+			t.Errorf("a target that was added again has %d restarts, and is %v", s.Instance.Restarts, s.State)
+		}
+	})
+}
+
+// Targets that are removed while no engine runs leave nothing either.
+func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		time.Sleep(time.Minute)
+		for i := range many {
+			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
+		}
+		time.Sleep(time.Minute)
+		one.stop()
+		start(t, "two", b, w.targets(0))
+		time.Sleep(10 * time.Minute)
+		if n, acts := len(entries(t, b, "memory/"))-shard.Count, len(entries(t, b, "act/")); n+acts > 0 {
+			t.Errorf("%d memories and %d records of acts are left", n, acts)
+		}
+	})
+}
+
+// An engine that was cut off goes on with its shards when it is back. What another engine has restarted meanwhile
+// is not forgotten.
+func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(1))
+		time.Sleep(time.Minute)
+		one.backend.isCut.Store(true)
+		time.Sleep(2 * coord.DefaultTTL)
+		two := start(t, "two", b, w.targets(1))
+		time.Sleep(time.Minute)
+		w.cripple(crippled, 0)
+		time.Sleep(2 * time.Minute)
+		s, _ := two.engine.Target(crippled)
+		if s.Instance.Restarts < 3 {
+			t.Fatalf("the interim owner has restarted it %d times", s.Instance.Restarts)
+		}
+		two.stop()
+		one.backend.isCut.Store(false)
+		time.Sleep(30 * time.Second)
+		if now, _ := one.engine.Target(crippled); now.Instance.Restarts < s.Instance.Restarts {
+			t.Errorf("%d restarts are known of %d", now.Instance.Restarts, s.Instance.Restarts)
+		}
+	})
+}
+
+// A shard with a target whose memory cannot be stored as a whole is given up all the same.
+func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		moving := ""
+		for i, assigned := 0, shard.Assign([]string{"one", "two"}); moving == ""; i++ {
+			if target := fmt.Sprintf("shop/web-%d", i); assigned[shard.Of(target)] == "two" {
+				moving = target
+			}
+		}
+		const large = 600
+		targets := func() fleet.Targets {
+			all := w.targets(many)
+			p := all.Probes[probe.ID{Target: moving, Kind: probe.Readiness}]
+			p.Rule.Period = time.Minute
+			for i := range large {
+				all.Probes[probe.ID{Target: moving, Kind: probe.Readiness, Name: fmt.Sprintf("%0*d", probe.MaxProbeName, i)}] = p
+			}
+			return all
+		}
+		one := start(t, "one", b, targets())
+		time.Sleep(time.Minute)
+		two := start(t, "two", b, targets())
+		time.Sleep(time.Minute)
+		if n, m := one.probes(), two.probes(); n+m != many*3/2+large || m < large {
+			t.Errorf("the engines have %d and %d probes", n, m)
+		}
+		if failed := *two.failures.Load(); len(failed) == 0 || len(failed) > large {
+			t.Errorf("%d probes have begun anew", len(failed))
+		}
+	})
+}

@@ -1,0 +1,170 @@
+package coord_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+const maxAge = 10 * time.Minute
+
+// memoriesOf waits until an engine owns a shard, and returns its memories and whether they are continued.
+func memoriesOf(t *testing.T, co *coord.Coordinator, id shard.ID) (coord.Memories, bool) {
+	t.Helper()
+	time.Sleep(time.Minute)
+	owned, _ := co.Owned()
+	if owned[id].Token == 0 {
+		t.Fatalf("shard %v is not owned", id)
+	}
+	all, err := co.Load(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all[id], owned[id].Continued
+}
+
+func TestMemoriesAreRecentForMaxAgeAfterTheLastOwner(t *testing.T) {
+	for stopped, want := range map[time.Duration]bool{0: true, 9 * time.Minute: true, 11 * time.Minute: false, 60 * time.Hour: false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := coord.NewLocal()
+			config := coord.Config{Name: "a", Backend: b, MaxAge: maxAge}
+			a, end := run(t, config)
+			if m, isContinued := memoriesOf(t, a, 7); m.IsRecent || isContinued {
+				t.Errorf("the first owner: %v, %v", m, isContinued)
+			}
+			time.Sleep(24 * time.Hour) // the age counts from the end of the owner
+			end()
+			time.Sleep(stopped)
+			next, _ := run(t, config)
+			if m, isContinued := memoriesOf(t, next, 7); m.IsRecent != want || isContinued {
+				t.Errorf("after %v: recent is %v, continued is %v", stopped, m.IsRecent, isContinued)
+			}
+		})
+	}
+}
+
+// severed is a Backend that an engine was cut off from, as when it was killed.
+type severed struct {
+	coord.Backend
+	is atomic.Bool
+}
+
+func (b *severed) err() error {
+	if b.is.Load() {
+		return errors.New("cut off")
+	}
+	return nil
+}
+
+func (b *severed) KeepAlive(ctx context.Context, l coord.Lease) error {
+	if err := b.err(); err != nil {
+		return err
+	}
+	return b.Backend.KeepAlive(ctx, l)
+}
+
+func (b *severed) Revoke(ctx context.Context, l coord.Lease) error {
+	if err := b.err(); err != nil {
+		return err
+	}
+	return b.Backend.Revoke(ctx, l)
+}
+
+func (b *severed) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if err := b.err(); err != nil {
+		return 0, err
+	}
+	return b.Backend.Grant(ctx, ttl)
+}
+
+func TestAShardThatAnotherMemberHadIsContinued(t *testing.T) {
+	for _, isKilled := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := coord.NewLocal()
+			cut := &severed{Backend: b}
+			_, end := run(t, coord.Config{Name: "a", Backend: cut, MaxAge: maxAge})
+			time.Sleep(time.Minute)
+			next, _ := run(t, coord.Config{Name: "b", Backend: b, MaxAge: maxAge})
+			id := shard.ID(0)
+			for assigned := shard.Assign([]string{"a", "b"}); assigned[id] == "b"; id++ {
+			}
+			time.Sleep(time.Minute)
+			cut.is.Store(isKilled)
+			end()
+			if m, isContinued := memoriesOf(t, next, id); !m.IsRecent || !isContinued {
+				t.Errorf("killed is %v: recent is %v, continued is %v", isKilled, m.IsRecent, isContinued)
+			}
+		})
+	}
+}
+
+// etcd goes on with a lease from its beginning when it was stopped itself: what a member sees then ends with a lease
+// that was not kept alive while it was one.
+func TestAnOwnerThatWasNotSeenAliveIsNotContinued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		l, err := b.Grant(t.Context(), coord.DefaultTTL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(key, value string) coord.Transaction {
+			return coord.Transaction{Then: []coord.Change{{Key: key, Value: []byte(value), Lease: l}}}
+		}
+		if _, err := b.Commit(t.Context(), put("fleet/m/dead", l.String()), put("fleet/shard/0007", "dead/"+l.String())); err != nil {
+			t.Fatal(err)
+		}
+		a, _ := run(t, coord.Config{Name: "a", Backend: b, MaxAge: maxAge})
+		if _, isContinued := memoriesOf(t, a, 7); isContinued {
+			t.Error("the owner before was not alive while this engine was a member")
+		}
+	})
+}
+
+func TestMemoriesAreStoredInFewTransactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counted := &commits{Backend: coord.NewLocal()}
+		a, _ := run(t, coord.Config{Name: "a", Backend: counted})
+		time.Sleep(time.Second)
+		owned, _ := a.Owned()
+		const id, n = 7, 60
+		var all []coord.Memory
+		for i, target := range inShard(id, "shop/web-", n) {
+			all = append(all, coord.Memory{Target: target, Token: owned[id].Token, Value: fmt.Append(nil, i)})
+		}
+		all = append(all, coord.Memory{Target: inShard(id, "large-", 1)[0], Token: owned[id].Token, Value: make([]byte, coord.MaxMemory+1)})
+		before := counted.transactions.Load()
+		for i, err := range a.Store(t.Context(), all...) {
+			if (err != nil) != (i == n) {
+				t.Errorf("memory %d: %v", i, err)
+			}
+		}
+		if made := counted.transactions.Load() - before; made != (n+coord.MaxChanges-1)/coord.MaxChanges {
+			t.Errorf("%d memories of a shard need %d transactions", n, made)
+		}
+		all[0].Value = nil
+		if err := a.Store(t.Context(), all[0])[0]; err != nil {
+			t.Fatal(err)
+		}
+		if loaded, err := a.Load(t.Context(), id, 8); err != nil || len(loaded[id].ByTarget) != n-1 || string(loaded[id].ByTarget[all[1].Target]) != "1" || len(loaded[8].ByTarget) > 0 {
+			t.Errorf("loaded %v, %v", loaded, err)
+		}
+	})
+}
+
+// commits counts transactions.
+type commits struct {
+	coord.Backend
+	transactions atomic.Int64
+}
+
+func (b *commits) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	b.transactions.Add(int64(len(all)))
+	return b.Backend.Commit(ctx, all...)
+}

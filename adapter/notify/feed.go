@@ -92,7 +92,7 @@ func (f *feed) decide(b *batch, kind Kind, now time.Time, limit int) {
 				return
 			}
 			if ev := &queue[0]; ev.until.IsZero() || !f.sources[kind].hiddenSince(&ev.event, ev.until) {
-				f.step(b, &ev.event)
+				f.step(b, &ev.event, now)
 			}
 			queue = queue[1:]
 			b.waiting[subject] = queue
@@ -147,7 +147,7 @@ func (f *feed) follow(b *batch, kind Kind, now time.Time, limit int) {
 			break
 		}
 		if !f.wait(b, &events[i], now) {
-			f.step(b, &events[i])
+			f.step(b, &events[i], now)
 		}
 		b.cursor[kind] = events[i].seq
 		looked++
@@ -189,7 +189,7 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 			b.held[subject] = struct{}{}
 			continue
 		}
-		f.step(b, &ev)
+		f.step(b, &ev, now)
 	}
 }
 
@@ -204,7 +204,7 @@ func (f *feed) undecidedNow(b *batch, ev *event) (until time.Time) {
 }
 
 // step tells what an event is for the receiver.
-func (f *feed) step(b *batch, ev *event) {
+func (f *feed) step(b *batch, ev *event, now time.Time) {
 	before := f.toldBy(b, ev.Subject)
 	switch {
 	case ev.level == keep:
@@ -223,9 +223,23 @@ func (f *feed) step(b *batch, ev *event) {
 			b.held[ev.Subject] = struct{}{} // it is told once nothing holds it any more
 		}
 	case ev.restarted && before != nil: // what was told holds: the cure is under way
+	case before != nil && before.State != ev.State && before.Severity == ev.Severity && now.Before(f.sentAt(b, ev.Subject, now).Add(settle)):
+		b.held[ev.Subject] = struct{}{}
 	default:
 		f.fire(b, before, ev)
 	}
+}
+
+// settle is the time after a notice of a trouble in which the receiver is not told of another state of the same
+// trouble: an instance that fails goes through several within a second. Afterwards it is told the state then.
+const settle = 5 * time.Second
+
+// sentAt returns when the receiver was last told that a subject is in trouble, or now if it is being told.
+func (f *feed) sentAt(b *batch, s Subject, now time.Time) time.Time {
+	if _, fresh := b.told[s]; fresh {
+		return now
+	}
+	return f.told[s].sent
 }
 
 // toldBy returns what the receiver was told about a subject once it has accepted a batch, or nil.

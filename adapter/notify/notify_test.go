@@ -463,6 +463,7 @@ func TestARestartThatIsBlockedBySuppressionIsNotTold(t *testing.T) {
 				report(probe.Running, reason)
 				if reason == probe.ReasonBudget {
 					s.expect("web restart_blocked")
+					pass(5 * time.Second)
 				} else {
 					s.expect("")
 				}
@@ -471,6 +472,46 @@ func TestARestartThatIsBlockedBySuppressionIsNotTold(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An instance that fails goes through several states of trouble: of these the receiver is told the first, and the one
+// that lasts. That the trouble is over is told at once.
+func TestStatesOfATroubleThatFollowEachOtherAreToldOnce(t *testing.T) {
+	in(t, "web", func(s *scene) {
+		s.spec.Selection.Groups = nil
+		s.apply()
+		report := func(phase probe.Phase, why probe.Reason) {
+			s.engine.Report(probe.Instance{Target: "web", ID: "1", Phase: phase, Since: time.Now(), Reason: why})
+			pass(300 * time.Millisecond)
+		}
+		s.set[probe.ID{Target: "web", Kind: probe.Readiness}] = probe.Probe{
+			Rule: probe.Rule{Period: time.Second, FailureThreshold: 1}, Target: probe.Target{Name: "web"},
+			Handler: probe.HandlerFunc(func(_ context.Context, to probe.Target) probe.Result { return s.outcome(to.Name) }),
+		}
+		if _, err := s.engine.Change(engine.Change{Set: s.set}); err != nil {
+			t.Fatal(err)
+		}
+		report(probe.Running, "")
+		pass(2 * time.Second)
+		s.to.take()
+		for range 3 {
+			report(probe.Running, probe.ReasonBudget)
+			s.expect("web restart_blocked")
+			report(probe.Gone, probe.ReasonExited)
+			report(probe.Running, probe.ReasonBudget)
+			report(probe.Gone, probe.ReasonExited)
+			if st := s.status(); st.Held != 1 {
+				t.Errorf("the status is %+v", st)
+			}
+			s.expect("")
+			pass(5 * time.Second)
+			s.expect("web exited")
+			report(probe.Running, probe.ReasonBudget)
+			report(probe.Running, "")
+			pass(2 * time.Second)
+			s.expect("web ready ends")
+		}
+	})
 }
 
 // Nobody is told of a target that is damped, whether it fails or recovers, until its damping ends; but of

@@ -101,8 +101,8 @@ func (b *beat) prepare() (err error) {
 
 const (
 	beatTries   = 3
-	beatTimeout = 10 * time.Second // of each try
-	beatPause   = time.Second      // between two
+	beatTimeout = 3 * time.Second // of each try: an engine that works answers at once
+	beatPause   = time.Second     // between two
 )
 
 // send sends a beat. A datagram is sent once: that it was received is not known.
@@ -153,20 +153,24 @@ func isFinal(err error) bool {
 	return errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429
 }
 
-// runCommand runs a command between two beats. The first of them does not delay it.
+// runCommand runs a command between two beats. The first of them delays neither it nor the second, for which it
+// is given up if need be.
 func (b *beat) runCommand(c *cobra.Command, command []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	started := make(chan error, 1)
-	go func() { started <- b.send(c.Context(), beatprobe.Report{Status: beatprobe.Started}) }()
+	starting, giveUp := context.WithCancel(c.Context())
+	defer giveUp()
+	go func() { started <- b.send(starting, beatprobe.Report{Status: beatprobe.Started}) }()
 	code, detail := execute(command, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr(), signals)
 	report := beatprobe.Report{Status: beatprobe.OK}
 	if code != 0 {
 		report = beatprobe.Report{Status: beatprobe.Failed, Exit: uint8(code), Detail: detail}
 	}
+	giveUp()
 	for _, err := range []error{<-started, b.send(c.Context(), report)} {
-		if err != nil {
+		if err != nil && !errors.Is(err, context.Canceled) {
 			fmt.Fprintf(c.ErrOrStderr(), "sonde: beat of %s not sent: %v\n", b.target, b.advise(err))
 		}
 	}

@@ -1,0 +1,32 @@
+package status
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+)
+
+// A run that has ended does not wait until an engine that hangs has got to know that it has begun.
+func TestTheEndOfARunDoesNotWaitForItsBegin(t *testing.T) {
+	var begun, ended atomic.Int32
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("status") == "start" {
+			begun.Add(1)
+			<-r.Context().Done()
+			return
+		}
+		ended.Add(1)
+		_, _ = w.Write([]byte("{}"))
+	}))
+	defer engine.Close()
+	t.Setenv(beatTokenVariable, "correct-horse-battery")
+	c := Beat()
+	c.SetArgs([]string{"job", "--address", engine.URL, "--", "true"})
+	if err := c.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	if begun.Load() > 1 || ended.Load() != 1 {
+		t.Errorf("the engine was told %d times that the run begins, and %d times that it has ended", begun.Load(), ended.Load())
+	}
+}

@@ -397,11 +397,11 @@ func (s viewer) line(e httpapi.Event, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(s.out).Encode(p)
 	}
-	verdict := p.Verdict.String()
+	is := verdictOf(p)
 	if e.Type == httpapi.RemovedEvent {
-		verdict = "removed"
+		is = "removed"
 	}
-	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), probe.OneLine(p.ID, maxID), verdict, result(p))
+	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), probe.OneLine(p.ID, maxID), is, result(p))
 	_, err := fmt.Fprintln(s.out, strings.TrimRight(line, " "))
 	return err
 }

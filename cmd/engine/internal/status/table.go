@@ -277,6 +277,14 @@ func engineLines(stats httpapi.Stats) string {
 	return s.String()
 }
 
+// verdictOf returns the verdict of a probe, or that there is none yet: until then it counts as an initial one.
+func verdictOf(p httpapi.Probe) string {
+	if !p.Decided {
+		return probe.Undecided.String()
+	}
+	return p.Verdict.String()
+}
+
 // lines returns the cells of one target.
 func lines(t httpapi.Target, now time.Time) [][]string {
 	first := []string{probe.OneLine(t.Name, probe.MaxTargetName), state(t), fmt.Sprint(t.Instance.Restarts)}
@@ -295,7 +303,7 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 	}
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, p.Target+":")
-		all = append(all, []string{"", "", "", probe.OneLine(name, maxID), p.Verdict.String(), progress(p), due(p, now), result(p)})
+		all = append(all, []string{"", "", "", probe.OneLine(name, maxID), verdictOf(p), progress(p), due(p, now), result(p)})
 	}
 	if len(all) == 0 {
 		all = append(all, []string{"", "", "", "-"})

@@ -19,19 +19,19 @@ func TestTableHasALineForEachProbe(t *testing.T) {
 		Name: "shop/web", State: probe.StateNotReady,
 		Instance: httpapi.Instance{Phase: probe.Running, Restarts: 2, Reason: probe.ReasonBudget, Detail: "exit status 1:\n bad"},
 		Probes: []httpapi.Probe{
-			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Last: probe.Success, WaitReason: verdict.Held},
+			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Decided: true, Last: probe.Success, WaitReason: verdict.Held},
 			{ID: "shop/web:readiness/db", Target: "shop/web", Verdict: probe.Failing, Errors: 4, Attempting: true,
 				Result: &httpapi.Result{Reason: probe.ReasonExecStart, Detail: "no such file"}},
-			{ID: "shop/web:liveness", Target: "shop/web", Verdict: probe.Passing, Last: probe.Failure, Run: 2, Progress: "2/3",
+			{ID: "shop/web:liveness", Target: "shop/web", Verdict: probe.Passing, Decided: true, Last: probe.Failure, Run: 2, Progress: "2/3",
 				Next: now.Add(1250 * time.Millisecond), Result: &httpapi.Result{Reason: probe.ReasonHTTPStatus, Detail: "status 503"}},
 		},
 	}
 	want := `
-TARGET    STATE      RESTARTS  PROBE         VERDICT  RUN          NEXT  RESULT
-shop/web  not ready  2         -                                         restart.budget: exit status 1: bad
-                               startup       passing  -            hold
-                               readiness/db  failing  4 unknown    now   exec.start: no such file
-                               liveness      passing  2/3 failure  1.3s  http.status: status 503
+TARGET    STATE      RESTARTS  PROBE         VERDICT    RUN          NEXT  RESULT
+shop/web  not ready  2         -                                           restart.budget: exit status 1: bad
+                               startup       passing    -            hold
+                               readiness/db  undecided  4 unknown    now   exec.start: no such file
+                               liveness      passing    2/3 failure  1.3s  http.status: status 503
 `
 	if got := "\n" + table([]httpapi.Target{target}, now, unlimited, false); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)

@@ -229,7 +229,7 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 	if v.Type() != cty.String {
 		return nil, mismatch(v, name, "a duration", fmt.Sprintf(`write %s = "10s"`, name))
 	}
-	if d, ok := parseDuration(v.AsString()); ok {
+	if d, ok := ParseDuration(v.AsString()); ok {
 		return d, nil
 	}
 	p := &valueError{summary: fmt.Sprintf("%s is not a duration", name), hint: `write a number with a unit: "250ms", "5s", "1m" or "1h30m"`}
@@ -260,8 +260,8 @@ func secondsHint(name, number string) string {
 // days is a whole number of days, which Go does not know.
 var days = regexp.MustCompile(`^([0-9]{1,4})d$`)
 
-// parseDuration parses a duration of Go, or of days: "14d".
-func parseDuration(s string) (time.Duration, bool) {
+// ParseDuration parses a duration of Go, or of days: "14d".
+func ParseDuration(s string) (time.Duration, bool) {
 	if m := days.FindStringSubmatch(s); m != nil {
 		n, err := strconv.Atoi(m[1])
 		return time.Duration(n) * 24 * time.Hour, err == nil

@@ -72,7 +72,7 @@ func TestDurationsCanBeDays(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"14d": 14 * 24 * time.Hour, "0d": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "1d12h": 0, "-1d": 0, "1.5d": 0, "10000d": 0, "d": 0,
 	} {
-		got, ok := parseDuration(text)
+		got, ok := ParseDuration(text)
 		if got != want || ok != (want != 0 || text == "0d") {
 			t.Errorf("%s: got %v, %v", text, got, ok)
 		}

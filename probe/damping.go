@@ -77,7 +77,7 @@ func (d Damping) Check() error {
 		wrong = append(wrong, &FieldError{
 			Field:   "max",
 			Problem: fmt.Sprintf("is %v, with which the target is never damped: the penalty cannot exceed %.0f, and suppress is %d", d.Max, d.Ceiling(), d.Suppress),
-			Hint:    fmt.Sprintf("write more than %v, a shorter half_life, or a lower suppress", d.DecayTime(float64(d.Suppress), float64(d.Reuse)).Round(time.Second)),
+			Hint:    fmt.Sprintf("write more than %v, a shorter half_life, or a lower suppress", (d.DecayTime(float64(d.Suppress), float64(d.Reuse)) + time.Second - 1).Truncate(time.Second)),
 		})
 	}
 	return wrong.Err()

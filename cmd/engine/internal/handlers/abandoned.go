@@ -57,6 +57,19 @@ func noDirectory(state string) config.Diagnostics {
 	}}
 }
 
+// publicToken returns a warning if any user of this machine can read the file with the token of the API.
+func publicToken(name string) config.Diagnostics {
+	info, err := os.Stat(name)
+	if name == "" || err != nil || info.Mode().Perm()&0o004 == 0 {
+		return nil
+	}
+	return config.Diagnostics{{
+		Severity: config.Warning,
+		Summary:  fmt.Sprintf("all users of this machine can read token_file %s, and so reload the engine and stop targets", name),
+		Hint:     "close it to others: chmod o= " + name,
+	}}
+}
+
 // AbandonedState is a state file that no engine uses, although processes run that have outlived its
 // engine, which only an engine with that state file finds: the state was moved or removed.
 type AbandonedState struct {

@@ -44,7 +44,7 @@ func tuneCommand() *cobra.Command {
 	}
 	f.engine.Register(c)
 	c.Flags().StringVar(&f.falseAlarms, "false-alarms", "1/year", "`number` of false alarms at most, in an hour, day, week, month or year")
-	c.Flags().DurationVar(&f.detect, "detect", time.Minute, "`time` within which an outage must be found")
+	cli.DurationVar(c.Flags(), &f.detect, "detect", time.Minute, "`time` within which an outage must be found")
 	c.Flags().StringVarP(&f.output, "output", "o", "text", "`format`: text or json")
 	return c
 }

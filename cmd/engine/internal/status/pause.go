@@ -48,6 +48,9 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		if c.Flags().Changed("for") && (p.For < time.Second || p.For > httpapi.MaxPause) {
 			return cli.UsageError("--for is %v: write how long, from 1s to %gh", p.For, httpapi.MaxPause.Hours())
 		}
+		if len(p.Reason) > httpapi.MaxPauseReason {
+			return cli.UsageError("--reason has %d bytes: write at most %d", len(p.Reason), httpapi.MaxPauseReason)
+		}
 		if len(args) == 1 {
 			p.Target = args[0]
 		}
@@ -65,7 +68,7 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 	f.connection(c)
 	c.Flags().StringVar(&p.Group, "group", "", "all members of a `group`, instead of one TARGET")
 	if o == httpapi.OperationPause {
-		c.Flags().DurationVar(&p.For, "for", 0, "`how long`, such as 1h or 30m; without it until sonde unpause")
+		cli.DurationVar(c.Flags(), &p.For, "for", 0, "`how long`, such as 30m, 1h or 2d; without it until sonde unpause")
 		c.Flags().StringVar(&p.Reason, "reason", "", "`why`, for people: sonde status, the history and the log show it")
 	}
 	return c

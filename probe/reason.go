@@ -28,6 +28,7 @@ const (
 	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now by the clock of this machine, which is in doubt: it was set, or is before this program was written
 	ReasonNoBeatDue  Reason = "engine.no_beat_due" // no beat need have come yet since the engine listens, or since the instance has started
 	ReasonPermission Reason = "engine.permission"  // the system does not let the engine make such attempts: send ICMP
+	ReasonNoQuorum   Reason = "engine.no_quorum"   // too few votes count of the engines that probe the target together, or as many pass as fail
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address
 	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that the request for this attempt may not reach
@@ -72,6 +73,12 @@ func (r Reason) Evidence() Evidence {
 // ReasonEjected is the reason of an ejection whose observations have none: see
 // engine.Engine.Observe.
 const ReasonEjected Reason = "gateway.failures"
+
+// The reasons of a probe that several engines decide together.
+const (
+	ReasonQuorum Reason = "quorum.failing" // the engines that probe the target together say that it fails
+	ReasonGray   Reason = "quorum.gray"    // they differ: of a failure, most say that it fails; of a warning, some do
+)
 
 // The reasons of a connection that failed.
 const (

@@ -7,9 +7,15 @@
 // done for it, and after its memories were stored; until then it is probed. Instances are terminated by
 // coord.Coordinator.Act only.
 //
+// A probe with a quorum is attempted by several engines, its vantages, and each votes (packages quorum and vote).
+// The engine of the owner publishes what their votes add up to, and restarts because of that only.
+//
 //	fleet.go   Fleet: follows what the Coordinator owns
 //	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
+//	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
+//	vantage.go the votes of this engine
+//	doubt.go   whether this engine doubts its own verdicts
 package fleet
 
 import (
@@ -26,7 +32,9 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -35,9 +43,11 @@ import (
 type Config struct {
 	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
 	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
-	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Coordinator.MayAct
+	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Fleet.MayAct, or Coordinator.MayAct
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
-	Logger      *slog.Logger        // a line when the store cannot be read or written, and when a restart is withheld; default: none
+	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
+	Zone        string              // where this engine is, for quorums: at most vote.MaxZone bytes; default: none
+	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }
 
 // Targets are the targets of a fleet. They must not be changed after they were passed to Apply. A driver that may
@@ -46,14 +56,25 @@ type Config struct {
 type Targets struct {
 	Probes probe.Set
 	Units  map[string]restart.Unit // by target; each driver is nil or a restart.External
+
+	// Quorums has the readiness and liveness probes whose verdict several engines decide together, by which rule.
+	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
+	Quorums map[probe.ID]quorum.Rule
 }
 
 // Fleet gives an engine the targets of its shards. Its methods are safe for concurrent use by multiple
 // goroutines.
 type Fleet struct {
-	config Config
-	owner  *engine.Owner
-	wake   chan struct{} // capacity 1: desired or changed were changed
+	config  Config
+	owner   *engine.Owner
+	voter   *vote.Voter
+	counter *vote.Counter
+	vantage *vantage
+	doubts  *doubts
+	joints  joints
+	wake    chan struct{} // capacity 1: desired or changed were changed
+
+	ballotsMu sync.Mutex // held while the counter is told of instances: of two calls the later one knows the later instance
 
 	desiredMu    sync.Mutex // guards all below
 	desired      map[shard.ID]*Targets
@@ -96,11 +117,19 @@ func New(c Config) (*Fleet, error) {
 		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	return &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), wake: make(chan struct{}, 1),
+	f := &Fleet{
+		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: make(chan struct{}, 1),
 		changed: map[shard.ID]names{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 		unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
-	}, nil
+	}
+	var err error
+	if f.voter, err = vote.NewVoter(vote.VoterConfig{Coordinator: c.Coordinator, Zone: c.Zone, Logger: c.Logger}); err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	f.counter, err = vote.NewCounter(vote.CounterConfig{Coordinator: c.Coordinator, Voter: f.voter, Decided: f.decided, Logger: c.Logger})
+	f.vantage = newVantage(c, f.voter)
+	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, voter: f.voter, log: c.Logger}
+	return f, err
 }
 
 // Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run
@@ -120,15 +149,24 @@ func (f *Fleet) Apply(t Targets) error {
 			return fmt.Errorf("probe %q: %w", id, err)
 		}
 	}
+	if err := t.checkQuorums(); err != nil {
+		return err
+	}
 	f.desiredMu.Lock()
 	before := f.desired
 	f.desiredMu.Unlock()
-	desired := f.divide(t, before)
+	desired := f.divide(f.withQuorums(t), before)
 	f.desiredMu.Lock()
 	f.desired, f.isDesired = desired, true
 	f.desiredMu.Unlock()
+	f.vantage.apply(t)
 	notify(f.wake)
-	return nil
+	return f.count(t)
+}
+
+// desiredProbe returns a probe of the fleet, the zero one for any other. It needs desiredMu.
+func (f *Fleet) desiredProbe(id probe.ID) probe.Probe {
+	return f.desired[shard.Of(id.Target)].probes()[id]
 }
 
 // divide returns the targets of each shard, whose instances are terminated by acts only.
@@ -159,6 +197,10 @@ func (f *Fleet) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { f.watch(ctx) })
+	parts.Go(func() { f.voter.Run(ctx) })
+	parts.Go(func() { f.counter.Run(ctx) })
+	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
+	parts.Go(func() { f.doubts.run(ctx) })
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -196,6 +238,12 @@ func (f *Fleet) watch(ctx context.Context) {
 		if !wasCollecting {
 			time.AfterFunc(collectDelay, func() { notify(f.wake) })
 		}
+		if f.hasQuorum(status.ID) {
+			f.countInstance(status.ID)
+			continue
+		}
+		target := status.ID.Target
+		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.decidesAlone))
 	}
 }
 
@@ -207,6 +255,15 @@ func (f *Fleet) mark(target string) {
 	} else if all != nil {
 		all[target] = true
 	}
+}
+
+// decidesAlone reports whether a probe is one of the fleet that its owner alone decides.
+func (f *Fleet) decidesAlone(id probe.ID) bool {
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
+	p := f.desiredProbe(id)
+	_, isJoint := p.Handler.(joint)
+	return p.Handler != nil && !isJoint
 }
 
 // reconcile makes the engine probe what is owned, and returns false if it has to be called again.
@@ -336,6 +393,7 @@ func (f *Fleet) change(c *change) error {
 	if _, err := f.owner.Change(c.Change); err != nil {
 		return err
 	}
+	f.joints.forget(c.Remove)
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}

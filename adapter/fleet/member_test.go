@@ -150,12 +150,12 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	if m.co, err = coord.New(c); err != nil {
 		t.Fatal(err)
 	}
-	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.co.MayAct})
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: func(target string) bool { return m.fleet.MayAct(target) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.restarts = restarts
-	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how}); err != nil {
+	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Zone: "zone-" + c.Name}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.fleet.Apply(targets); err != nil {

@@ -11,8 +11,11 @@ import (
 // Vantage is an engine that targets can be probed from.
 type Vantage struct {
 	Name string // of the engine
-	Zone string // where it is; engines without a zone share one
+	Zone string // where it is, at most MaxZone bytes; engines without a zone share one
 }
+
+// MaxZone bounds Vantage.Zone, in bytes.
+const MaxZone = 63
 
 // candidate is a vantage that may be chosen for a shard.
 type candidate struct {

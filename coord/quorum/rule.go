@@ -18,13 +18,13 @@ import (
 // Rule says from how many engines a target is probed, and what their votes add up to. Engines of one fleet
 // have the same.
 type Rule struct {
-	Vantages int    // how many engines probe the target, from 2 to MaxVantages; default: DefaultVantages
-	Fail     Fail   // how many of the votes that count must be failing for the joint verdict; default: FailMajority
-	Spread   Spread // how engines are chosen; default: SpreadZone
-	Min      int    // how many votes must count for a decision, from 1 to Vantages; default: more than half of Vantages
+	Vantages int    `hcl:"vantages,optional,nonzero" doc:"how many engines of the cluster probe the target, if it has as many" min:"2" max:"15"`
+	Fail     Fail   `hcl:"fail,optional" oneof:"majority any all" doc:"how many of the votes that count must be failing for the probe to fail: more than half (while it is exactly half, the verdict stands), one, or each"`
+	Spread   Spread `hcl:"spread,optional" oneof:"zone none" doc:"how engines are chosen: from as many zones as possible, and as evenly as possible, or whatever their zones are"`
+	Min      int    `hcl:"min,optional,nonzero" doc:"how many votes must count for a decision; with fewer the verdict stands. At most vantages" default:"more than half of vantages" min:"1" max:"15"`
 }
 
-// The default and the bound of Rule.Vantages. Three are the fewest of which two can outvote one.
+// The default and the bound of Rule.Vantages, which is at least 2, and of Rule.Min. Three are the fewest of which two can outvote one.
 const (
 	DefaultVantages = 3
 	MaxVantages     = 15

@@ -44,8 +44,8 @@ const (
 
 // Bounds in bytes.
 const (
-	MaxInstance = 512       // of Vote.Instance
-	MaxZone     = 63        // of Vantage.Zone
+	MaxInstance = 512 // of Vote.Instance
+	MaxZone     = quorum.MaxZone
 	maxValue    = 256 << 10 // of a value that is read: what is longer is as none
 )
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -23,6 +24,20 @@ type Cluster struct {
 	Username  string        `hcl:"username,optional" doc:"user of etcd; needs password" default:"no authentication"`
 	Password  string        `hcl:"password,optional,sensitive" doc:"password of the user" default:"none"`
 	TLS       *ClusterTLS   `hcl:"tls,block" doc:"how the engine trusts etcd, and proves who it is; needs endpoints with https"`
+	Vantage   *Vantage      `hcl:"vantage,block" doc:"from where this engine probes targets whose probes have a quorum block"`
+}
+
+// Vantage is the vantage block of a cluster block.
+type Vantage struct {
+	Zone string `hcl:"zone" doc:"where this engine is, such as a data centre: a quorum chooses engines of different zones. At most 63 bytes. Engines that read the same files write zone = env(\"…\")"`
+}
+
+// Zone returns where the engine is, "" if the block does not say.
+func (c Cluster) Zone() string {
+	if c.Vantage == nil {
+		return ""
+	}
+	return c.Vantage.Zone
 }
 
 // ClusterTLS is the tls block of a cluster block.
@@ -105,6 +120,9 @@ func (c *Cluster) check(given Values) error {
 	}
 	if c.TTL < MinClusterTTL || c.TTL > MaxClusterTTL {
 		wrong.Add("ttl", "is %v; it must be from %v to %v", c.TTL, MinClusterTTL, MaxClusterTTL)
+	}
+	if n := len(c.Zone()); c.Vantage != nil && (n == 0 || n > quorum.MaxZone) {
+		wrong.Add("vantage.zone", "has %d bytes; it must have from 1 to %d", n, quorum.MaxZone)
 	}
 	switch {
 	case c.Username != "" && c.Password == "":

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -12,10 +13,11 @@ type Config struct {
 	Engine  Engine
 	Cluster *Cluster // nil: the engine shares no targets
 	Set     probe.Set
-	Targets map[string]Target // by name: web, or web["a"] for an element of for_each
-	Plugins map[string]Plugin // by name
-	Scripts map[string]Script // by name
-	Groups  map[string]Group  // by name
+	Quorums map[probe.ID]quorum.Rule // of those probes of Set that engines of the cluster decide together; with their defaults
+	Targets map[string]Target        // by name: web, or web["a"] for an element of for_each
+	Plugins map[string]Plugin        // by name
+	Scripts map[string]Script        // by name
+	Groups  map[string]Group         // by name
 
 	Gateways     map[string]Gateway     // by name
 	Maintenances map[string]Maintenance // by name

@@ -249,13 +249,19 @@ type limitsConfig struct {
 	Start       time.Duration `hcl:"start,optional,nonzero"`
 }
 
+// localDriver returns a driver whose targets run on the host of the engine.
+func localDriver(d Driver) Driver {
+	d.IsLocal = true
+	return d
+}
+
 // testOptions returns what the configurations of the tests can use.
 func testOptions() Options {
 	return Options{
 		Listen:   "127.0.0.1:9650",
 		Handlers: map[string]Handler{"exec": Of(newExec), "http": Of(newHTTP), "tcp": Of(newTCP)},
 		Drivers: map[string]Driver{
-			"process": DriverOf(processConfig.check, processConfig.target),
+			"process": localDriver(DriverOf(processConfig.check, processConfig.target)),
 			"restart": DriverOf[restartConfig](nil, nil),
 		},
 		Gateways: map[string]Settings{

@@ -151,6 +151,12 @@ func (l *loader) describeProbe(id probe.ID, p *compiledProbe) {
 			d.set(tag.name, rule.FieldByIndex(f.Index).Interface(), l.isSecretRule(id.Kind, p.own, tag.name))
 		}
 	}
+	votes := reflect.ValueOf(p.votes)
+	for f := range votes.Type().Fields() {
+		if tag, ok := tagOf(f); ok && p.quorum != nil {
+			d.set(quorumBlock+"."+tag.name, votes.FieldByIndex(f.Index).Interface(), false)
+		}
+	}
 	d.set("handler", p.name, false)
 	d.set("plugin", p.module[:min(len(p.module), 12)], false)
 	d.add(p.name+".", p.block)

@@ -55,7 +55,7 @@ func Language(o Options) Schema {
 			module.Fields = append(module.Fields, handler)
 		}
 	}
-	probe.Fields = append(probe.Fields, dynamic)
+	probe.Fields = append(probe.Fields, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: &l.schemas.quorum.schema}, dynamic)
 	target := Schema{Fields: append(slices.Clone(targetSchema.Fields), l.schemas.lifecycle.schema.Fields...)}
 	for _, b := range l.schemas.target.Blocks {
 		if b.Type == "probe" {

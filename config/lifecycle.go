@@ -58,6 +58,16 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 	return t, inherited, d
 }
 
+// localDriver returns the block of a target by which each engine runs it itself, "" for none.
+func (l *loader) localDriver(blocks []*tree.Block) string {
+	for _, b := range blocks {
+		if l.options.Drivers[b.Type].IsLocal {
+			return b.Type
+		}
+	}
+	return ""
+}
+
 // damping returns what a damping block says, with its defaults; nothing without one.
 func (l *loader) damping(block *decodedBlock) (d probe.Damping) {
 	if block == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/function"
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -124,7 +125,7 @@ func newLoader(o Options) *loader {
 		options: o,
 		config: &Config{
 			Engine: Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard},
-			Set:    probe.Set{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{}, Notifiers: map[string]Notifier{}, Maintenances: map[string]Maintenance{}, ProbeModules: map[string]ProbeModule{},
+			Set:    probe.Set{}, Quorums: map[probe.ID]quorum.Rule{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{}, Notifiers: map[string]Notifier{}, Maintenances: map[string]Maintenance{}, ProbeModules: map[string]ProbeModule{},
 			descriptions: descriptions{description{}, map[string]description{}, map[probe.ID]description{}, map[string]description{}},
 		},
 		pure:       pure,

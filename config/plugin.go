@@ -51,7 +51,7 @@ func (l *loader) validPluginName(b *tree.Block, name string) bool {
 	case !pluginName.MatchString(name):
 		r.summary = fmt.Sprintf("a %s cannot be named %.80q", b.Type, name)
 		r.hint = "start with a letter a-z, then use letters, digits and underscores; at most 63 characters"
-	case slices.Contains(l.schemas.rule.body.Arguments, name), name == "dynamic":
+	case slices.Contains(l.schemas.rule.body.Arguments, name), name == "dynamic", name == quorumBlock:
 		r.summary = fmt.Sprintf("a %s cannot be named %q, which has another meaning in a probe block", b.Type, name)
 	default:
 		return true

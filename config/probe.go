@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -103,6 +104,7 @@ func (l *loader) validProbeName(b *tree.Block, id probe.ID) bool {
 // probe decodes a probe, which may have errors.
 func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledProbe {
 	p := l.compiledProbe(b, id.Kind)
+	l.checkQuorum(p, b, spec)
 	if p.handler == nil || spec.valid && !l.supportsTarget(p, b, spec.target) || spec.dryRun || !p.ok {
 		return p
 	}
@@ -112,6 +114,9 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledPro
 		return p
 	}
 	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision, Settings: p.settings}
+	if p.quorum != nil {
+		l.config.Quorums[id] = p.votes
+	}
 	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
 	l.describeProbe(id, p)
 	return p
@@ -146,6 +151,9 @@ type compiledProbe struct {
 	module   string        // Handler.Revision
 	own      *decodedBlock // the arguments of the rule in the probe block
 	block    *decodedBlock // the handler block
+
+	quorum *tree.Block // nil without one
+	votes  quorum.Rule // with its defaults; zero without a quorum block
 
 	warn func(Values, probe.Target) error
 }
@@ -189,6 +197,7 @@ func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 	rule, ok := l.rule(kind, own)
 	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
+	blocks = l.quorum(p, b, kind, blocks)
 	l.handler(p, b, blocks, whole && len(problems) == 0)
 	l.checkRule(p)
 	return p

@@ -74,6 +74,10 @@ type Driver struct {
 	// target, so that the block has no effect without one.
 	ByProbes bool
 
+	// IsLocal says that the target runs on the host of the engine: each engine of a cluster
+	// that has the block runs one of its own.
+	IsLocal bool
+
 	// WarnOfTarget is Warn for what Options.TargetSettings declares of a target that has
 	// the block: restart_policy and the like.
 	WarnOfTarget func(Values) error

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -17,6 +18,7 @@ type schemas struct {
 
 	engine, cluster, plugin, script, rule, group *compiledSchema
 	maintenance                                  *compiledSchema
+	quorum                                       *compiledSchema // of a probe
 	gateway                                      *compiledSchema // with the blocks of Options.Gateways
 	notify                                       *compiledSchema // with the blocks of Options.Notifiers
 	probeModule                                  *compiledSchema // without the handlers
@@ -83,6 +85,7 @@ func (l *loader) compile() {
 		rule:        compileStruct[probe.Rule](Schema{}),
 		group:       compileStruct[groupBlock](Schema{}),
 		maintenance: compileStruct[maintenanceBlock](Schema{}),
+		quorum:      compileStruct[quorum.Rule](Schema{}),
 		lifecycle:   compileSchema(lifecycle),
 		variable:    compileSchema(variableSchema).body,
 		validation:  compileSchema(validationSchema).body,
@@ -189,7 +192,7 @@ func (l *loader) probeSchema() tree.BodySchema {
 		}
 		s.Blocks = append(s.Blocks, block)
 	}
-	s.Blocks = append(s.Blocks, dynamicBlock)
+	s.Blocks = append(s.Blocks, tree.BlockSchema{Type: quorumBlock, Inside: l.schemas.quorum.body.Names()}, dynamicBlock)
 	return s
 }
 

@@ -141,6 +141,8 @@ type targetSpec struct {
 	target probe.Target
 	valid  bool // it has no errors, so handlers can check it
 	dryRun bool // it is decoded for the sake of its errors
+
+	localDriver string // the block by which each engine runs the target itself; "" for none
 }
 
 // element decodes a target, or one element of a target with for_each.
@@ -161,6 +163,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	spec.valid = spec.valid && validAddress && validPorts && validLabels
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
+	spec.localDriver = l.localDriver(blocks)
 	probes := l.probes(blocks, spec)
 	l.digest.labels = labels
 	if probes {

@@ -166,7 +166,10 @@ func (f *Fleet) Apply(t Targets) error {
 
 // desiredProbe returns a probe of the fleet, the zero one for any other. It needs desiredMu.
 func (f *Fleet) desiredProbe(id probe.ID) probe.Probe {
-	return f.desired[shard.Of(id.Target)].probes()[id]
+	if in := f.desired[shard.Of(id.Target)]; in != nil {
+		return in.Probes[id]
+	}
+	return probe.Probe{}
 }
 
 // divide returns the targets of each shard, whose instances are terminated by acts only.

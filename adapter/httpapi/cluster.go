@@ -12,8 +12,23 @@ type Cluster struct {
 	ShardCount   int             `json:"shardCount"`   // of all engines
 	Targets      int             `json:"targets"`      // that the configuration shares
 	Owned        int             `json:"owned"`        // of these, in the shards of this engine
+	Zone         string          `json:"zone"`         // where this engine is; empty if the configuration does not say
+	Polls        int             `json:"polls"`        // probes with a quorum that this engine attempts, and votes on
+	Gray         int             `json:"gray"`         // probes with a quorum, of targets that it owns, on which engines differ
+	Doubt        Doubt           `json:"doubt"`        // why it doubts its own verdicts: then its votes do not count, and it restarts nothing that is shared; empty if it does not
 	Members      []ClusterMember `json:"members"`      // sorted by name; while etcd cannot be reached, as it was last
 }
+
+// Doubt is why an engine doubts its own verdicts.
+type Doubt string
+
+// The causes of doubt.
+const (
+	DoubtNone       Doubt = ""
+	DoubtUnwell     Doubt = "unwell"     // the engine is, or was a moment ago, degraded or isolated
+	DoubtAlone      Doubt = "alone"      // it alone sees many targets fail
+	DoubtRecovering Doubt = "recovering" // it was alone a moment ago: its votes count again
+)
 
 // ClusterMember is an engine of a cluster.
 type ClusterMember struct {

@@ -11,14 +11,14 @@ import (
 )
 
 func TestAnEngineSaysWithWhichOthersItSharesTargets(t *testing.T) {
-	known := httpapi.Cluster{Name: "a", Member: true, Allowed: true, LeaseSeconds: 4.5, Shards: 4096, ShardCount: 4096, Targets: 3, Owned: 3}
+	known := httpapi.Cluster{Name: "a", Member: true, Allowed: true, LeaseSeconds: 4.5, Shards: 4096, ShardCount: 4096, Targets: 3, Owned: 3, Zone: "eu-1", Polls: 2, Gray: 1, Doubt: httpapi.DoubtAlone}
 	for name, c := range map[string]struct {
 		cluster func() httpapi.Cluster
 		status  int
 		want    string
 	}{
 		"none":      {nil, http.StatusNotFound, `has no cluster block`},
-		"of others": {func() httpapi.Cluster { return known }, http.StatusOK, `"leaseSeconds":4.5,"shards":4096,"shardCount":4096,"targets":3,"owned":3,"members":[]}`},
+		"of others": {func() httpapi.Cluster { return known }, http.StatusOK, `"leaseSeconds":4.5,"shards":4096,"shardCount":4096,"targets":3,"owned":3,"zone":"eu-1","polls":2,"gray":1,"doubt":"alone","members":[]}`},
 	} {
 		h, err := httpapi.New(httpapi.Config{Engine: engine.New(engine.Config{}), Cluster: c.cluster})
 		if err != nil {

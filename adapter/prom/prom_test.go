@@ -277,6 +277,9 @@ func TestClusterMetrics(t *testing.T) {
 # HELP sonde_cluster_allowed 1 while the lease of this engine lasts, otherwise 0.
 # TYPE sonde_cluster_allowed gauge
 sonde_cluster_allowed 1
+# HELP sonde_cluster_doubtful 1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.
+# TYPE sonde_cluster_doubtful gauge
+sonde_cluster_doubtful 1
 # HELP sonde_cluster_lease_seconds Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.
 # TYPE sonde_cluster_lease_seconds gauge
 sonde_cluster_lease_seconds 4.25
@@ -286,9 +289,15 @@ sonde_cluster_members 3
 # HELP sonde_cluster_shards_owned Number of shards whose targets this engine probes.
 # TYPE sonde_cluster_shards_owned gauge
 sonde_cluster_shards_owned 1362
+# HELP sonde_quorum_gray Number of probes with a quorum, of targets that this engine owns, on which engines differ.
+# TYPE sonde_quorum_gray gauge
+sonde_quorum_gray 2
+# HELP sonde_quorum_polls Number of probes with a quorum that this engine attempts, and votes on.
+# TYPE sonde_quorum_polls gauge
+sonde_quorum_polls 7
 `
-	names := []string{"sonde_cluster_allowed", "sonde_cluster_lease_seconds", "sonde_cluster_members", "sonde_cluster_shards_owned"}
-	known := prom.Cluster{Members: 3, Shards: 1362, Lease: 4250 * time.Millisecond, Allowed: true}
+	names := []string{"sonde_cluster_allowed", "sonde_cluster_lease_seconds", "sonde_cluster_members", "sonde_cluster_shards_owned", "sonde_cluster_doubtful", "sonde_quorum_gray", "sonde_quorum_polls"}
+	known := prom.Cluster{Members: 3, Shards: 1362, Lease: 4250 * time.Millisecond, Allowed: true, Polls: 7, Gray: 2, Doubtful: true}
 	compare(t, prom.Config{Engine: &fake{}, Cluster: func() prom.Cluster { return known }}, want, names...)
 	compare(t, prom.Config{Engine: &fake{}}, "", names...)
 }

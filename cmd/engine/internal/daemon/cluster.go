@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/doubt"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -76,8 +77,9 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	return opened, nil
 }
 
-// makeFleet makes what gives the engine its share of the targets.
-func (c *cluster) makeFleet(e *engine.Engine, r *restart.Controller, resume string, log *slog.Logger) (err error) {
+// makeFleet makes what gives the engine its share of the targets. Vantage configures the engine that attempts probes
+// with a quorum.
+func (c *cluster) makeFleet(e *engine.Engine, vantage engine.Config, r *restart.Controller, resume string, log *slog.Logger) (err error) {
 	if c == nil {
 		return nil
 	}
@@ -89,7 +91,10 @@ func (c *cluster) makeFleet(e *engine.Engine, r *restart.Controller, resume stri
 	case config.Forget:
 		how = fleet.Forget
 	}
-	c.fleet, err = fleet.New(fleet.Config{Coordinator: c.coordinator, Engine: e, Restarts: r, Resume: how, Logger: log})
+	vantage.Logger = log.With("vantage", c.coordinator.Name())
+	c.fleet, err = fleet.New(fleet.Config{
+		Coordinator: c.coordinator, Engine: e, Restarts: r, Resume: how, Vantage: vantage, Zone: c.config.Zone(), Logger: log,
+	})
 	return err
 }
 
@@ -127,9 +132,9 @@ func (c *cluster) isShared(target string) bool {
 }
 
 // mayAct reports whether this engine may restart a target, and tell about it: for a target that is shared,
-// if it owns it. Any goroutine may call it.
+// if it owns it, and does not doubt its own verdicts. Any goroutine may call it.
 func (c *cluster) mayAct(target string) bool {
-	return !c.isShared(target) || c.coordinator.MayAct(target)
+	return !c.isShared(target) || c.fleet.MayAct(target)
 }
 
 // divide sets which of the targets are shared: those of the configuration's files that have probes, and
@@ -139,7 +144,7 @@ func (d *daemon) divide(c *config.Config, n *desired) (*desired, error) {
 		return n, err
 	}
 	own := &desired{config: n.config, set: probe.Set{}, units: map[string]restart.Unit{}}
-	own.shared = fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}}
+	own.shared = fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: c.Quorums}
 	for id, p := range n.set {
 		if _, ofFiles := c.Targets[id.Target]; ofFiles && !runs(n.units[id.Target].Driver) {
 			own.shared.Probes[id] = p
@@ -266,8 +271,10 @@ func (c *cluster) addPreview(to *engine.Preview, n *desired) error {
 func (c *cluster) status() httpapi.Cluster {
 	st := c.coordinator.Status()
 	shared := c.shared.Load().Units
+	votes := c.fleet.Quorum()
 	known := httpapi.Cluster{
 		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(),
+		Zone: c.config.Zone(), Polls: votes.Polls, Gray: votes.Gray, Doubt: doubtOf(c.fleet.Doubt()),
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]httpapi.ClusterMember, 0, len(st.Members)),
 	}
 	owned, _ := c.coordinator.Owned()
@@ -282,8 +289,24 @@ func (c *cluster) status() httpapi.Cluster {
 	return known
 }
 
+// doubtOf returns why an engine doubts its own verdicts, for the API.
+func doubtOf(s doubt.State) httpapi.Doubt {
+	switch {
+	case s.MayAct || s == doubt.State{}: // or it has not begun
+		return httpapi.DoubtNone
+	case s.Alone:
+		return httpapi.DoubtAlone
+	case s.Doubtful:
+		return httpapi.DoubtUnwell
+	}
+	return httpapi.DoubtRecovering
+}
+
 // stats returns what metrics show of it.
 func (c *cluster) stats() prom.Cluster {
-	st := c.coordinator.Status()
-	return prom.Cluster{Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Allowed}
+	st, votes := c.coordinator.Status(), c.fleet.Quorum()
+	return prom.Cluster{
+		Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Allowed,
+		Polls: votes.Polls, Gray: votes.Gray, Doubtful: doubtOf(c.fleet.Doubt()) != httpapi.DoubtNone,
+	}
 }

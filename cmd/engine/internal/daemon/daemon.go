@@ -135,7 +135,11 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
-	if err := d.cluster.makeFleet(d.engine, d.restarts, d.settings.Resume, d.log); err != nil {
+	vantage := engine.Config{
+		Concurrency: c.Engine.Concurrency, Compatibility: c.Engine.Compatibility, NoIsolationCheck: c.Engine.NoIsolationCheck,
+		Redact: d.queue.Secrets.Text,
+	}
+	if err := d.cluster.makeFleet(d.engine, vantage, d.restarts, d.settings.Resume, d.log); err != nil {
 		return errors.Join(err, d.close())
 	}
 	d.abandonedStates = handlers.FindAbandonedStates(c.Engine.State)

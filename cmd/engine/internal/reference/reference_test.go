@@ -23,6 +23,7 @@ import (
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
@@ -153,7 +154,7 @@ func examplesOf(text string) (all []string) {
 	return all
 }
 
-// beside has the arguments that a limit needs beside it: limits of damping depend on each other.
+// beside has the arguments that a limit needs beside it: limits of damping, and of quorum, depend on each other.
 var beside = map[string]map[string]string{
 	`damping.half_life = "24h0m0s"`: {"max": `"168h"`},
 	`damping.suppress = 2`:          {"reuse": "1"},
@@ -161,6 +162,7 @@ var beside = map[string]map[string]string{
 	`damping.reuse = 1`:             {"half_life": `"1m"`},
 	`damping.reuse = 99999`:         {"suppress": "100000"},
 	`damping.max = "1s"`:            {"half_life": `"1s"`, "suppress": "1000"},
+	`quorum.min = 15`:               {"vantages": "15"},
 }
 
 func TestLimitsAreThoseThatAreChecked(t *testing.T) {
@@ -284,6 +286,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"process.log.max_size": size * process.DefaultLogSize, "process.log.max_files": process.DefaultLogFiles,
 		"process.lines_per_second": process.DefaultLinesPerSecond, "icmp.payload_size": icmpprobe.DefaultPayload, "tcp.keepalive.count": tcpprobe.DefaultKeepAliveCount,
 		"damping.half_life": probe.DefaultHalfLife, "damping.suppress": probe.DefaultSuppress, "damping.reuse": probe.DefaultReuse, "damping.max": probe.DefaultMaxDamped,
+		"quorum.vantages": quorum.DefaultVantages, "quorum.fail": quorum.FailMajority, "quorum.spread": quorum.SpreadZone,
 		"tcp.keepalive.idle": tcpprobe.DefaultKeepAliveIdle, "tcp.keepalive.interval": tcpprobe.DefaultKeepAliveInterval,
 	} {
 		f, err := find(pages(), name)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -78,7 +79,28 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 	fmt.Fprintf(table, "lease:\t%s\n", lease)
 	fmt.Fprintf(table, "shards:\t%d of %d\n", c.Shards, c.ShardCount)
 	fmt.Fprintf(table, "targets:\t%d of %d that are shared\n", c.Owned, c.Targets)
+	if c.Zone != "" {
+		fmt.Fprintf(table, "zone:\t%s\n", probe.OneLine(c.Zone, quorum.MaxZone))
+	}
+	if c.Polls > 0 || c.Gray > 0 {
+		fmt.Fprintf(table, "quorum:\tvotes on %s; engines differ on %d of its own\n", cli.Plural(c.Polls, "probe"), c.Gray)
+	}
+	if c.Doubt != httpapi.DoubtNone {
+		fmt.Fprintf(table, "doubts:\t%s\n", doubtText(c.Doubt))
+	}
 	return table.Flush()
+}
+
+// doubtText returns what follows from an engine's doubts, and what to do about them.
+func doubtText(d httpapi.Doubt) string {
+	const effect = "its votes do not count, and it restarts none of its targets"
+	switch d {
+	case httpapi.DoubtAlone:
+		return "it alone sees many targets fail: " + effect + "; check its network and its name servers"
+	case httpapi.DoubtRecovering:
+		return "it alone saw many targets fail until a moment ago: it restarts none of its targets yet"
+	}
+	return "the engine is not well: " + effect + "; its log says why"
 }
 
 func leaseLeft(c httpapi.Cluster) time.Duration {
@@ -120,8 +142,11 @@ func (s viewer) clusterLine(ctx context.Context) string {
 func clusterLine(c httpapi.Cluster) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "cluster: %s of %s has %d of %s", probe.OneLine(c.Name, probe.MaxGroupName), cli.Plural(len(c.Members), "engine"), c.Owned, cli.Plural(c.Targets, "shared target"))
-	if !c.Allowed {
+	switch {
+	case !c.Allowed:
 		s.WriteString(", and restarts none of them, since its lease has ended: etcd cannot be reached, or the engine was suspended")
+	case c.Doubt != httpapi.DoubtNone:
+		s.WriteString(", and restarts none of them: " + doubtText(c.Doubt))
 	}
 	s.WriteString("\n")
 	return s.String()

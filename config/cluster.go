@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -96,6 +97,9 @@ func (l *loader) cluster() {
 	d := l.decodeBlock(blocks[0], l.schemas.cluster)
 	c := &Cluster{Prefix: DefaultClusterPrefix, TTL: DefaultClusterTTL}
 	l.fill(d, c)
+	if slices.ContainsFunc(c.Endpoints, hasUser) {
+		l.secret(d.sources["endpoints"].value) // there may be a password
+	}
 	l.reportErrors(d, c.check(d.values))
 	if !d.ok {
 		return
@@ -129,6 +133,8 @@ func (c *Cluster) check(given Values) error {
 		wrong.Add("username", "needs password")
 	case c.Username == "" && c.Password != "":
 		wrong.Add("username", "is missing, since there is a password")
+	case c.Username != "" && slices.ContainsFunc(c.Endpoints, isClear):
+		wrong.Add("username", "would be sent in clear, with the password; write endpoints with https, or those of this machine only")
 	}
 	if c.TLS != nil && given["endpoints"] != nil && !c.isHTTPS() {
 		wrong.Add("tls", "needs endpoints with https")
@@ -146,10 +152,10 @@ func (c *Cluster) checkEndpoints(wrong *probe.FieldErrors) {
 	for i, text := range c.Endpoints {
 		u, err := url.Parse(text)
 		switch {
+		case hasUser(text):
+			wrong.Add("endpoints", "has a user name, which would be shown; write username and password instead")
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Port() == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "":
 			wrong.Add("endpoints", "has %.80q, which is not a URL such as https://10.0.0.1:2379", text)
-		case u.User != nil:
-			wrong.Add("endpoints", "has a user name, which would be shown; write username and password instead")
 		case scheme != "" && u.Scheme != scheme:
 			wrong.Add("endpoints", "has URLs with http and with https; use one of them for all")
 		case slices.Contains(c.Endpoints[:i], text):
@@ -160,6 +166,19 @@ func (c *Cluster) checkEndpoints(wrong *probe.FieldErrors) {
 		}
 		return
 	}
+}
+
+// hasUser reports whether an endpoint, which may be malformed, has a user name, and perhaps a password.
+func hasUser(endpoint string) bool { return strings.Contains(endpoint, "@") }
+
+// isClear reports whether what is sent to an endpoint leaves this machine without encryption.
+func isClear(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Scheme != "http" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() != "localhost" && (err != nil || !ip.IsLoopback())
 }
 
 // ClusterNameProblem returns what is wrong with the name of an engine in a cluster, or "".

@@ -75,7 +75,7 @@ func (b *beat) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	if dash < 0 {
-		return b.advise(b.send(c.Context(), report))
+		return b.advise(b.send(c.Context(), c.Context(), report))
 	}
 	return b.runCommand(c, args[1:])
 }
@@ -105,8 +105,8 @@ const (
 	beatPause   = time.Second     // between two
 )
 
-// send sends a beat. A datagram is sent once: that it was received is not known.
-func (b *beat) send(ctx context.Context, report beatprobe.Report) (err error) {
+// send sends a beat, and tries again until trying is done. A datagram is sent once: that it was received is not known.
+func (b *beat) send(ctx, trying context.Context, report beatprobe.Report) (err error) {
 	if b.udp != "" {
 		conn, err := new(net.Dialer).DialContext(ctx, "udp", b.udp)
 		if err != nil {
@@ -122,7 +122,7 @@ func (b *beat) send(ctx context.Context, report beatprobe.Report) (err error) {
 		}
 		select {
 		case <-time.After(beatPause):
-		case <-ctx.Done():
+		case <-trying.Done():
 			return err
 		}
 	}
@@ -153,24 +153,23 @@ func isFinal(err error) bool {
 	return errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429
 }
 
-// runCommand runs a command between two beats. The first of them delays neither it nor the second, for which it
-// is given up if need be.
+// runCommand runs a command between two beats. The first of them does not delay it, and is not tried again once it has
+// ended.
 func (b *beat) runCommand(c *cobra.Command, command []string) error {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	started := make(chan error, 1)
-	starting, giveUp := context.WithCancel(c.Context())
-	defer giveUp()
-	go func() { started <- b.send(starting, beatprobe.Report{Status: beatprobe.Started}) }()
+	running, end := context.WithCancel(c.Context())
+	go func() { started <- b.send(c.Context(), running, beatprobe.Report{Status: beatprobe.Started}) }()
 	code, detail := execute(command, c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr(), signals)
+	end()
 	report := beatprobe.Report{Status: beatprobe.OK}
 	if code != 0 {
 		report = beatprobe.Report{Status: beatprobe.Failed, Exit: uint8(code), Detail: detail}
 	}
-	giveUp()
-	for _, err := range []error{<-started, b.send(c.Context(), report)} {
-		if err != nil && !errors.Is(err, context.Canceled) {
+	for _, err := range []error{<-started, b.send(c.Context(), c.Context(), report)} {
+		if err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "sonde: beat of %s not sent: %v\n", b.target, b.advise(err))
 		}
 	}

@@ -29,6 +29,14 @@ type acting struct {
 	deadline *time.Timer // calls expire
 }
 
+// requestTimeout bounds a request of an act to the backend. The last one of an act may be made after its lease has
+// ended: the backend refuses it then if it is too late.
+const requestTimeout = 5 * time.Second
+
+// expireInterval is how often it is looked whether the lease of an act has ended: the timers of a machine stand still
+// while it is suspended.
+const expireInterval = 250 * time.Millisecond
+
 // record is what the backend has of the latest act of a name for a target.
 type record struct {
 	Instance string   `json:"instance"`
@@ -39,7 +47,8 @@ type record struct {
 // Act calls do for an order, if this engine owns the target's shard and its lease lasts. The order is
 // recorded before and after that. If it is recorded as done, the error is ErrDone, and do is not called.
 //
-// The context of do ends before the lease does, and lasts while it is kept alive. After an error, or if
+// The context of do ends before the lease does, and lasts while it is kept alive. Do must not return before all that
+// it has begun has ended: the shard may be another's then. After an error, or if
 // the engine ends before the second record, this engine or the next owner calls do again with the same
 // order: do must do nothing for an instance for which it was done.
 //
@@ -53,15 +62,15 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 		return err
 	}
 	defer end()
-	r, err := c.recorded(ctx, o)
+	r, err := c.recorded(acting, o)
 	if err != nil {
-		return err
+		return withCause(acting, err)
 	}
 	if r.Instance == o.Instance && r.Done {
 		return ErrDone
 	}
-	if err := c.write(ctx, o, record{o.Instance, token, false}); err != nil {
-		return err
+	if err := c.write(acting, o, record{o.Instance, token, false}); err != nil {
+		return withCause(acting, err)
 	}
 	if !c.Allowed() {
 		return ErrNotAllowed
@@ -69,7 +78,15 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 	if err := do(acting); err != nil {
 		return fmt.Errorf("%s of %s: %w", o.Name, o.Target, err)
 	}
-	return c.write(ctx, o, record{o.Instance, token, true})
+	return c.write(context.WithoutCancel(ctx), o, record{o.Instance, token, true})
+}
+
+// withCause returns an error of a request with the reason for which its act has ended, if it has.
+func withCause(acting context.Context, err error) error {
+	if cause := context.Cause(acting); cause != nil {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 // MayAct reports whether an act for a target could begin now: this engine owns the target's shard, and its
@@ -105,7 +122,7 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &acting{done: make(chan struct{}), cancel: cancel}
 	c.acting[o.Target] = a
-	a.deadline = time.AfterFunc(c.deadline-time.Since(c.zero), func() { c.expire(a) })
+	a.deadline = time.AfterFunc(min(c.left(), expireInterval), func() { c.expire(a) })
 	return c.owned[id].Token, ctx, func() {
 		c.stateMu.Lock()
 		defer c.stateMu.Unlock()
@@ -116,12 +133,12 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 	}, nil
 }
 
-// expire cancels an act if the lease may have ended, or else looks again when it may have.
+// expire cancels an act if the lease may have ended, or else looks again later.
 func (c *Coordinator) expire(a *acting) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	if left := c.deadline - time.Since(c.zero); left > 0 {
-		a.deadline.Reset(left)
+	if left := c.left(); left > 0 {
+		a.deadline.Reset(min(left, expireInterval))
 		return
 	}
 	a.cancel(ErrNotAllowed)
@@ -129,6 +146,8 @@ func (c *Coordinator) expire(a *acting) {
 
 // recorded returns the record of an order's name and target, the zero one if there is none.
 func (c *Coordinator) recorded(ctx context.Context, o Order) (r record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	entry, err := c.config.Backend.Get(ctx, o.key())
 	switch {
 	case err != nil:
@@ -148,6 +167,8 @@ func (c *Coordinator) write(ctx context.Context, o Order, r record) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	return c.Write(ctx, shard.Of(o.Target), r.Token, Change{Key: o.key(), Value: value})
 }
 

@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/internal/clock"
 )
 
 // Config configures a Coordinator.
@@ -49,15 +50,18 @@ const (
 	MaxName    = 253
 )
 
+// EndTimeout bounds how long Coordinator.Run waits for acts when it ends. Then their contexts end.
+const EndTimeout = 90 * time.Second
+
 // Coordinator is the membership of one engine in a fleet. Its methods are safe for concurrent use by
 // multiple goroutines.
 type Coordinator struct {
 	config Config
 	log    *slog.Logger
-	zero   time.Time // from which deadline counts
+	clock  *clock.Clock // also counts the time for which the machine is suspended
 
 	stateMu   sync.Mutex // guards all below
-	deadline  time.Duration
+	deadline  int64      // by clock, from which on this engine may not act
 	owned     Owned
 	changed   chan struct{} // closed when owned is replaced
 	acting    map[string]*acting
@@ -116,13 +120,13 @@ func New(c Config) (*Coordinator, error) {
 		c.Backend = NewLocal()
 	}
 	return &Coordinator{
-		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), zero: time.Now(),
+		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), clock: clock.New(),
 		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]int{},
 	}, nil
 }
 
-// Run is a member of the fleet until ctx is done. Then it waits for the acts that are being done, and
-// leaves, so that others take over at once. It must be called once.
+// Run is a member of the fleet until ctx is done. Then it waits for the acts that are being done, for EndTimeout at
+// most, and leaves, so that others take over at once. It must be called once.
 func (c *Coordinator) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.session(ctx)
@@ -145,18 +149,22 @@ func (c *Coordinator) Owned() (Owned, <-chan struct{}) {
 }
 
 // Allowed reports whether this engine may act for its shards: its lease lasts, by the clock of this
-// machine. A machine that was suspended may not notice; Act does.
+// machine. On Linux that counts the time for which the machine was suspended. It does not count that for which a
+// hypervisor has paused a virtual machine: Act then finds what has become of the shard before it does anything.
 func (c *Coordinator) Allowed() bool {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return time.Since(c.zero) < c.deadline
+	return c.left() > 0
 }
 
-// extend says that the lease was granted or kept alive by a request that was sent at a time.
-func (c *Coordinator) extend(sent time.Time) {
+// left returns for how long this engine may act, unless its lease is kept alive. It needs stateMu.
+func (c *Coordinator) left() time.Duration { return max(time.Duration(c.deadline-c.clock.Now()), 0) }
+
+// extend says that the lease was granted or kept alive by a request that was sent at a time of the clock.
+func (c *Coordinator) extend(sent int64) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	c.deadline = sent.Add(c.config.TTL - c.config.Margin).Sub(c.zero)
+	c.deadline = sent + int64(c.config.TTL-c.config.Margin)
 }
 
 // publish replaces what this engine owns.

@@ -23,7 +23,7 @@ type session struct {
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
 func (c *Coordinator) session(ctx context.Context) error {
-	sent := time.Now()
+	sent := c.clock.Now()
 	lease, err := c.grant(ctx, c.config.TTL)
 	if err != nil {
 		return err
@@ -52,12 +52,10 @@ func (c *Coordinator) session(ctx context.Context) error {
 		end(s.follow(running))
 	})
 	s.divideOften(running)
-	if ctx.Err() != nil {
-		s.awaitActs()
-	}
+	haveEnded := ctx.Err() != nil && s.awaitActs()
 	stop()
 	parts.Wait()
-	if ctx.Err() != nil {
+	if haveEnded {
 		s.leave()
 	}
 	c.lose()
@@ -83,19 +81,19 @@ const pastRenewals = 20
 func (s *session) keepAlive(ctx context.Context) error {
 	ticker := time.NewTicker(s.config.TTL / 4)
 	defer ticker.Stop()
-	renewed := time.Now() // the lease of what this engine has owned
+	renewed := s.clock.Now() // the lease of what this engine has owned
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		sent := time.Now()
+		sent := s.clock.Now()
 		err := s.keep(ctx, s.self.lease)
 		if err == nil {
 			s.extend(sent)
 		}
-		if err == nil && s.past != 0 && sent.Sub(renewed) >= s.config.MaxAge/pastRenewals {
+		if err == nil && s.past != 0 && time.Duration(sent-renewed) >= s.config.MaxAge/pastRenewals {
 			if err = s.keep(ctx, s.past); err == nil {
 				renewed = sent
 			}
@@ -232,21 +230,52 @@ func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 	return err
 }
 
-// awaitActs lets no act begin, and waits for those that are being done, whose contexts end with the lease
-// at the latest.
-func (s *session) awaitActs() {
+// An act whose context has ended is waited for during cancelTimeout, and the backend to end the lease during
+// leaveTimeout.
+const (
+	cancelTimeout = 5 * time.Second
+	leaveTimeout  = 3 * time.Second
+)
+
+// awaitActs lets no act begin, and waits for those that are being done. Their contexts end with the lease, or after
+// EndTimeout. It returns false if one goes on all the same: the lease must not be ended then.
+func (s *session) awaitActs() (haveEnded bool) {
 	s.stateMu.Lock()
 	s.isEnding = true
 	doing := slices.Collect(maps.Values(s.acting))
 	s.stateMu.Unlock()
-	for _, a := range doing {
-		<-a.done
+	if await(doing, EndTimeout) {
+		return true
 	}
+	for _, a := range doing {
+		a.cancel(errEnding)
+	}
+	if await(doing, cancelTimeout) {
+		return true
+	}
+	s.log.Error("an act of this engine has not ended, its lease is left to end", "engine", s.config.Name)
+	return false
 }
+
+// await reports whether acts have ended within a time.
+func await(acts []*acting, limit time.Duration) bool {
+	late := time.After(limit)
+	for _, a := range acts {
+		select {
+		case <-a.done:
+		case <-late:
+			return false
+		}
+	}
+	return true
+}
+
+// errEnding ends the context of an act that takes too long.
+var errEnding = errors.New("the engine ends")
 
 // leave ends the membership.
 func (s *session) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.config.TTL)
+	ctx, cancel := context.WithTimeout(context.Background(), min(s.config.TTL, leaveTimeout))
 	defer cancel()
 	if err := s.config.Backend.Revoke(ctx, s.self.lease); err != nil { // it ends by itself
 		s.log.Warn("the fleet cannot be left at once", "engine", s.config.Name, "error", err)

@@ -27,7 +27,7 @@ type Member struct {
 func (c *Coordinator) Status() Status {
 	c.stateMu.Lock()
 	st := Status{
-		Name: c.config.Name, Shards: len(c.owned), Left: max(c.deadline-time.Since(c.zero), 0),
+		Name: c.config.Name, Shards: len(c.owned), Left: c.left(),
 	}
 	current := c.current
 	c.stateMu.Unlock()

@@ -108,8 +108,11 @@ const (
 	storeInterval = time.Second
 )
 
-// patience bounds a pass over all shards, while the store does not answer.
-const patience = 10 * time.Second
+// patience bounds a pass over all shards, while the store does not answer, and endTimeout the last one.
+const (
+	patience   = 10 * time.Second
+	endTimeout = 3 * time.Second
+)
 
 // New returns a Fleet without targets.
 func New(c Config) (*Fleet, error) {
@@ -216,7 +219,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-f.wake:
 		case <-again:
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 			defer cancel()
 			f.store(last, owned, 0)
 			return

@@ -62,6 +62,9 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 			return i.finish(exit)
 		case reason := <-i.failed:
 			i.giveUpReplacing(reason)
+			if i.released { // nothing is under way that its release has to wait for
+				i.notBefore = time.Now()
+			}
 		case <-i.wake:
 		case <-i.recheck.C:
 		}

@@ -215,7 +215,9 @@ func TestAnInstanceThatDoesNotEndIsNotReplaced(t *testing.T) {
 // refusing is an External driver that never terminates its instance, and says so.
 type refusing struct {
 	external
-	failed func(error)
+	failed   func(error)
+	takes    time.Duration
+	released time.Time
 }
 
 func (d *refusing) SetFailed(failed func(error)) { d.failed = failed }
@@ -225,11 +227,27 @@ func (d *refusing) Run(ctx context.Context, began func(string), end <-chan time.
 	for {
 		select {
 		case <-end:
+			time.Sleep(d.takes)
 			d.failed(errors.New("exit status 3"))
 		case <-ctx.Done():
-			return restart.Exit{}
+			d.released = time.Now()
+			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
 		}
 	}
+}
+
+// The grace period is for a restart that is under way: when that has failed there is nothing to wait for.
+func TestAnInstanceIsReleasedOnceItsRestartHasFailed(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d := &refusing{external: external{newDriver("web", healthy)}, takes: 5 * s}
+		failingUnit(h, d)
+		removed := time.Now()
+		h.apply(nil)
+		h.sleep(time.Minute)
+		if took := d.released.Sub(removed); took < 3*s || took > 5*s {
+			t.Errorf("the instance was released after %v", took)
+		}
+	})
 }
 
 func TestARestartThatFailsIsGivenUpAtOnce(t *testing.T) {

@@ -98,8 +98,8 @@ func (c *cluster) makeFleet(e *engine.Engine, vantage engine.Config, r *restart.
 	return err
 }
 
-// run is a member of the cluster until ctx is done. Then it stores what has changed, and leaves. The engine
-// and the controller of restarts must run until it returns: acts that are being done need them.
+// run is a member of the cluster until ctx is done. Then it stores what has changed, and leaves when the acts that
+// are being done have ended. The engine must run until it returns.
 func (c *cluster) run(ctx context.Context) {
 	if c == nil {
 		<-ctx.Done()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -407,18 +408,11 @@ func (d *daemon) run(ctx context.Context) error {
 	parts, ctx := errgroup.WithContext(ctx)
 	running, shutdown := context.WithCancel(ctx)
 	defer shutdown()
-	acting, stopActing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopActing()
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	parts.Go(func() error {
-		defer stopActing()
-		d.cluster.run(running)
-		return nil
-	})
-	parts.Go(func() error {
 		defer stopServing()
-		return d.restarts.Run(acting)
+		return d.runTargets(running)
 	})
 	parts.Go(func() error {
 		d.running.Store(true)
@@ -454,6 +448,16 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	d.log.Info("engine stopped")
 	return err
+}
+
+// runTargets runs instances, and is a member of the cluster, until ctx is done. Then both end at the same time: the
+// processes of this host do not wait for a store that is away, and the lease lasts until the restarts that are being
+// made have ended.
+func (d *daemon) runTargets(ctx context.Context) error {
+	var membership sync.WaitGroup
+	defer membership.Wait()
+	membership.Go(func() { d.cluster.run(ctx) })
+	return d.restarts.Run(ctx)
 }
 
 // runFollowers runs the parts that follow the engine, or listen for others, until serving is done.

@@ -1,0 +1,142 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// silentStore is a Store that does not answer once it is away.
+type silentStore struct {
+	*coord.Local
+	isAway atomic.Bool
+}
+
+func (s *silentStore) Close() error { return nil }
+
+func (s *silentStore) wait(ctx context.Context) error {
+	if s.isAway.Load() {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+func (s *silentStore) KeepAlive(ctx context.Context, l coord.Lease) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.Local.KeepAlive(ctx, l)
+}
+
+func (s *silentStore) Revoke(ctx context.Context, l coord.Lease) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.Local.Revoke(ctx, l)
+}
+
+func (s *silentStore) Get(ctx context.Context, key string) (coord.Entry, error) {
+	if err := s.wait(ctx); err != nil {
+		return coord.Entry{}, err
+	}
+	return s.Local.Get(ctx, key)
+}
+
+func (s *silentStore) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if err := s.wait(ctx); err != nil {
+		return nil, err
+	}
+	return s.Local.Commit(ctx, all...)
+}
+
+// endless is a driver whose instances end when they are asked to.
+type endless struct{ asked func() }
+
+func (d endless) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	began("1")
+	select {
+	case <-end:
+		d.asked()
+		return restart.Exit{}
+	case <-ctx.Done():
+		return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+	}
+}
+
+// elsewhere is a driver of instances outside the engine.
+type elsewhere struct{ endless }
+
+func (elsewhere) External() {}
+
+// A restart waits for the store, which does not answer, when the engine is stopped: the processes of its host must be
+// asked to exit at once, and the engine must end soon after them.
+func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := idle(t), &silentStore{Local: coord.NewLocal()}
+		d.flags = &flags{clusterName: "a"}
+		d.openStore = func(config.Cluster) (Store, error) { return s, nil }
+		var err error
+		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayAct}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, config.Trust, d.log); err != nil {
+			t.Fatal(err)
+		}
+		var asked time.Time
+		if err := d.restarts.Change(map[string]restart.Unit{"own": {Driver: endless{func() { asked = time.Now() }}, Revision: "1"}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		shared := fleet.Targets{
+			Units: map[string]restart.Unit{"shared": {Driver: elsewhere{endless{func() { t.Error("the shared target was restarted") }}}, Revision: "1"}},
+			Probes: probe.Set{{Target: "shared", Kind: probe.Liveness}: {
+				Rule: probe.Rule{Period: time.Second, FailureThreshold: 1}, HandlerName: "test", Revision: "1",
+				Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+					s.isAway.Store(true)
+					return probe.Fail("test", "test")
+				}),
+			}},
+		}
+		d.cluster.shared.Store(&shared)
+		if err := d.cluster.fleet.Apply(shared); err != nil {
+			t.Fatal(err)
+		}
+		serving, stopServing := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- d.engine.Run(serving) }()
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.runTargets(ctx) }()
+		time.Sleep(3 * time.Second)
+		if in, ok := d.engine.Target("shared"); !ok || in.Instance.Reason != probe.ReasonEnding {
+			t.Fatalf("no restart waits for the store: %+v", in.Instance)
+		}
+		stopped := time.Now()
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if took := asked.Sub(stopped); asked.IsZero() || took > 0 {
+			t.Errorf("the process was asked to exit %v after the engine", took)
+		}
+		if took := time.Since(stopped); took > 15*time.Second {
+			t.Errorf("the engine has ended after %v", took)
+		}
+		stopServing()
+		if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

@@ -5,6 +5,7 @@
 GO ?= go
 BENCH ?=
 SEED ?= 1
+TRANSITIONS ?= 20000
 FUZZTIME ?= 20s
 YEARS ?= 0
 REQUESTS ?= 25000
@@ -121,8 +122,9 @@ caddy: ## test the module for Caddy, and build Caddy for that
 	cd adapter/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: etcd
-etcd: ## test what fleets keep in etcd, with three nodes, a minute
+etcd: ## test what fleets keep in etcd, with three nodes, a minute (TRANSITIONS=1000000 for the figures of docs/fleet.md, ten)
 	cd adapter/etcd && $(GO) vet ./... && $(GO) test -race -count=1 ./...
+	cd adapter/etcd && $(GO) test -count=1 -run TestADatabase -v -timeout 30m . -transitions $(TRANSITIONS)
 
 .PHONY: fleet
 fleet: ## test engines that share targets over a real etcd, a minute

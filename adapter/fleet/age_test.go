@@ -174,32 +174,6 @@ func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T
 	})
 }
 
-// An engine that was cut off goes on with its shards when it is back. What another engine has restarted meanwhile
-// is not forgotten.
-func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
-		one := start(t, "one", b, w.targets(1))
-		time.Sleep(time.Minute)
-		one.backend.isCut.Store(true)
-		time.Sleep(2 * coord.DefaultTTL)
-		two := start(t, "two", b, w.targets(1))
-		time.Sleep(time.Minute)
-		w.cripple(crippled, 0)
-		time.Sleep(2 * time.Minute)
-		s, _ := two.engine.Target(crippled)
-		if s.Instance.Restarts < 3 {
-			t.Fatalf("the interim owner has restarted it %d times", s.Instance.Restarts)
-		}
-		two.stop()
-		one.backend.isCut.Store(false)
-		time.Sleep(30 * time.Second)
-		if now, _ := one.engine.Target(crippled); now.Instance.Restarts < s.Instance.Restarts {
-			t.Errorf("%d restarts are known of %d", now.Instance.Restarts, s.Instance.Restarts)
-		}
-	})
-}
-
 // A shard with a target whose memory cannot be stored as a whole is given up all the same.
 func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

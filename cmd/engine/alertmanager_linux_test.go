@@ -22,6 +22,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -154,6 +155,9 @@ func TestNoTransitionIsLost(t *testing.T) {
 			first.Kill()
 		}
 		for _, fails := range []bool{true, false} {
+			if flip == flips/2 {
+				l.awaitStored(targets, !fails)
+			}
 			down.Store(fails)
 			if flip == flips/2 {
 				l.kill() // in the middle of the transitions, or before or after them
@@ -196,6 +200,19 @@ func (l *lives) awaitAll(targets int, fail bool) {
 			n += one(t.Ready != fail)
 		}
 		return n == targets
+	})
+}
+
+// awaitStored waits until the state file says that all targets with the name web fail, or that none does: what an
+// engine has shown for less time than a write takes is lost if it is killed.
+func (l *lives) awaitStored(targets int, fail bool) {
+	l.Helper()
+	want := probe.Passing
+	if fail {
+		want = probe.Failing
+	}
+	testsync.Until(l, fmt.Sprintf("all targets to be stored as failing (%v)", fail), func() bool {
+		return l.stored("web", want) == targets
 	})
 }
 

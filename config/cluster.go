@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -22,6 +23,7 @@ type Cluster struct {
 	Endpoints []string      `hcl:"endpoints" doc:"URLs of the members of the etcd cluster, such as https://10.0.0.1:2379; all of them with https, or all with http"`
 	Prefix    string        `hcl:"prefix,optional" doc:"beginning of all keys in etcd, which all engines of this cluster share and no others; it ends with a slash" default:"/sonde/"`
 	TTL       time.Duration `hcl:"ttl,optional,nonzero" doc:"how long after its last sign of life an engine loses its targets to the others" default:"5s" min:"2s" max:"5m"`
+	Config    string        `hcl:"config,optional" oneof:"files etcd" doc:"where targets and the like come from: the files that the engine was started with, or etcd, where sonde push has put them; then these files may have cluster, engine, variable and locals blocks only" default:"files"`
 	Username  string        `hcl:"username,optional" doc:"user of etcd; needs password" default:"no authentication"`
 	Password  string        `hcl:"password,optional,sensitive" doc:"password of the user" default:"none"`
 	TLS       *ClusterTLS   `hcl:"tls,block" doc:"how the engine trusts etcd, and proves who it is; needs endpoints with https"`
@@ -62,6 +64,15 @@ const (
 	DefaultClusterTTL    = 5 * time.Second
 )
 
+// The values of Cluster.Config.
+const (
+	ClusterConfigFiles = "files"
+	ClusterConfigEtcd  = "etcd"
+)
+
+// IsPushed reports whether the targets of the configuration come from etcd.
+func (c *Cluster) IsPushed() bool { return c != nil && c.Config == ClusterConfigEtcd }
+
 // LoadTLS reads the files of the tls block. It returns nil if the endpoints have http. An error is a
 // *probe.FieldError.
 func (c Cluster) LoadTLS() (*tls.Config, error) {
@@ -95,7 +106,7 @@ func (l *loader) cluster() {
 		})
 	}
 	d := l.decodeBlock(blocks[0], l.schemas.cluster)
-	c := &Cluster{Prefix: DefaultClusterPrefix, TTL: DefaultClusterTTL}
+	c := &Cluster{Prefix: DefaultClusterPrefix, TTL: DefaultClusterTTL, Config: ClusterConfigFiles}
 	l.fill(d, c)
 	if slices.ContainsFunc(c.Endpoints, hasUser) {
 		l.secret(d.sources["endpoints"].value) // there may be a password
@@ -197,9 +208,10 @@ func ClusterNameProblem(name string) string {
 // checkCluster reports what needs the verdicts of all targets in one engine: those of a cluster have their
 // own targets only.
 func (l *loader) checkCluster() {
-	if len(l.blocks["cluster"]) == 0 {
+	if !l.isForCluster() {
 		return
 	}
+	l.checkPushed()
 	const hint = "move it, with the targets, to an engine without a cluster block"
 	for _, b := range l.blocks["group"] {
 		l.add(report{
@@ -217,9 +229,40 @@ func (l *loader) checkCluster() {
 	}
 }
 
+// isForCluster reports whether the configuration is one for the engines of a cluster.
+func (l *loader) isForCluster() bool { return len(l.blocks["cluster"]) > 0 || len(l.pushed) > 0 }
+
+// ofEngine are the blocks that each engine has in its own files, if the others are pushed: neither who writes
+// to etcd nor another engine decides where it listens, what it may use, and where its state is.
+var ofEngine = []string{"cluster", "engine"}
+
+// inBoth are the blocks that its own files and pushed ones may have.
+var inBoth = []string{"locals", "variable"}
+
+// checkPushed reports blocks of the engine in pushed files, and those that are pushed in files of the engine.
+func (l *loader) checkPushed() {
+	for _, kind := range slices.Sorted(maps.Keys(l.blocks)) {
+		for _, b := range l.blocks[kind] {
+			isPushed, isOfEngine := l.pushed[b.Header.Filename], slices.Contains(ofEngine, kind)
+			switch {
+			case isPushed && isOfEngine:
+				l.add(report{
+					at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s block in a configuration that is pushed: it belongs to each engine", kind),
+					hint: "move it to the files that the engines are started with",
+				})
+			case !isPushed && !isOfEngine && !slices.Contains(inBoth, kind) && l.config.Cluster.IsPushed():
+				l.add(report{
+					at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s block in a file of the engine, whose cluster block says config = %q", kind, ClusterConfigEtcd),
+					hint: "move it to the configuration that sonde push puts into etcd, or remove config from the cluster block",
+				})
+			}
+		}
+	}
+}
+
 // checkClusterHandler reports a handler that works in one engine only.
 func (l *loader) checkClusterHandler(h *handlerBlock, b *tree.Block, parent *tree.Body) {
-	if h.NoCluster != "" && len(l.blocks["cluster"]) > 0 {
+	if h.NoCluster != "" && l.isForCluster() {
 		l.add(report{
 			at: b.Name, body: parent, summary: fmt.Sprintf("%s cannot be in a configuration with a cluster block: %s", h.name, h.NoCluster),
 			hint: "move the target to an engine without a cluster block",

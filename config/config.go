@@ -149,6 +149,10 @@ type Options struct {
 	// NoCluster makes a cluster block an error: the program cannot share targets.
 	NoCluster bool
 
+	// IsPushed reports whether the source with a name was pushed to the engines of a cluster, or is to be.
+	// What belongs to each engine, its cluster and engine blocks, is an error there. Default: none was.
+	IsPushed func(source string) bool
+
 	// RequireTargets makes a configuration without targets an error, unless its engine
 	// block has allow_empty.
 	RequireTargets bool

@@ -38,6 +38,9 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l := newLoader(o)
 	var files []tree.Body
 	for _, s := range sources {
+		if o.IsPushed != nil && o.IsPushed(s.Name) {
+			l.pushed[s.Name] = true
+		}
 		body, _ := l.body(s, l.fileContext(s.Name))
 		files = append(files, body)
 		content, problems := body.Read(l.schemas.top)
@@ -84,6 +87,7 @@ type loader struct {
 	root    *hcl.EvalContext // var, local and the functions
 	pure    map[string]ctyfunction.Function
 	blocks  map[string][]*tree.Block // of all files, by type
+	pushed  map[string]bool          // the names of the sources that are pushed
 	names   map[string]*origin       // of the targets
 
 	digest *digester // set when the variables are evaluated
@@ -131,6 +135,7 @@ func newLoader(o Options) *loader {
 		pure:       pure,
 		root:       &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
 		blocks:     make(map[string][]*tree.Block),
+		pushed:     make(map[string]bool),
 		names:      make(map[string]*origin),
 		made:       make(map[string]*madeHandler),
 		warnings:   make(map[string]error),

@@ -84,9 +84,10 @@ func (l *loader) target(b *tree.Block) {
 const maxEmptyLoops = 3
 
 // requireTargets reports a configuration without targets: a file that was cut off, or a
-// list that is empty by mistake, would end everything that runs.
+// list that is empty by mistake, would end everything that runs. An engine whose targets are pushed has none
+// before the first push.
 func (l *loader) requireTargets(sources []Source) {
-	if !l.options.RequireTargets || l.config.Engine.AllowEmpty || l.digest.next.Targets > 0 || Diagnostics(l.list).HasErrors() {
+	if !l.options.RequireTargets || l.config.Engine.AllowEmpty || l.config.Cluster.IsPushed() && len(l.pushed) == 0 || l.digest.next.Targets > 0 || Diagnostics(l.list).HasErrors() {
 		return
 	}
 	r := report{

@@ -1,10 +1,15 @@
 package revision_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"log/slog"
 	"slices"
@@ -150,6 +155,33 @@ func TestBundlesAreChecked(t *testing.T) {
 		}
 		if left, _, _ := b.Range(t.Context(), ""); len(left) > 0 {
 			t.Errorf("it left %v", left)
+		}
+	}
+}
+
+// Who can write to a store can write other bundles than Push does.
+func TestABundleOfAStrangerIsChecked(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"sources": ["../../etc/cron.d/x"], "files": {"../../etc/cron.d/x": ""}}`:               "must be relative",
+		`{"sources": ["a.hcl"], "files": {"a.hcl": "", "/etc/passwd": ""}}`:                      "must be relative",
+		`{"sources": ["a.hcl"], "files": {"a.hcl": "", "b/../../c": ""}}`:                        "must be relative",
+		`{"sources": ["a.hcl"], "files": {"a.hcl": "", "` + strings.Repeat("b", 600) + `": ""}}`: "must be relative",
+		`{"sources": ["a.hcl"], "files": {}}`:                                                    "is missing",
+		`{"sources": [], "files": {"a.hcl": ""}}`:                                                "it has no configuration file",
+		`[`: "unexpected end",
+		`{"sources": ["a.hcl"], "files": {"a.hcl": ""}}` + strings.Repeat(" ", 2*revision.MaxContent): "wrong digest", // it is not read to its end
+	} {
+		var compressed bytes.Buffer
+		z := gzip.NewWriter(&compressed)
+		if _, err := io.WriteString(z, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256([]byte(text))
+		if b, err := revision.Decode(compressed.Bytes(), hex.EncodeToString(sum[:])); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: got %v, %v, want %q", text, b, err, want)
 		}
 	}
 }

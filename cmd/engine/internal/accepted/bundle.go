@@ -24,6 +24,12 @@ func inFleet(path string) (name string, ok bool) {
 	return name, ok && name != ""
 }
 
+// IsOfFleet reports whether a file is pushed to the engines of a fleet, by its name.
+func IsOfFleet(path string) bool {
+	_, ok := inFleet(path)
+	return ok
+}
+
 // ReadFleet reads the texts of a configuration that is to be pushed: a folder, or files of one folder. The
 // Inputs read the other files that the texts name.
 func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
@@ -44,7 +50,8 @@ func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
 	return in, diags
 }
 
-// OfBundle returns Inputs that have the files of a revision, and its texts as their sources.
+// OfBundle returns Inputs that have the files of a revision, and its texts as their sources, which an engine
+// reads with those of its own.
 func OfBundle(b *revision.Bundle) *Inputs {
 	in := &Inputs{Files: map[string][]byte{}, Regular: map[string]bool{}}
 	for _, name := range b.Sources {
@@ -65,18 +72,10 @@ func OfBundle(b *revision.Bundle) *Inputs {
 // error if a relative path leads out of the folder, or if a file has one of the secrets in it: all who can
 // read the store would see it.
 func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, err error) {
-	b = &revision.Bundle{Files: map[string][]byte{}}
-	for _, s := range in.Sources {
-		name, _ := inFleet(s.Name)
-		b.Sources = append(b.Sources, name)
-		b.Files[name] = s.Bytes
-	}
+	b = in.pushed()
 	for _, path := range in.Paths() {
-		name, isOfFleet := inFleet(path)
-		switch content := in.Files[path]; {
-		case isOfFleet && content != nil:
-			b.Files[name] = content
-		case isOfFleet: // there is no such file
+		switch _, isOfFleet := inFleet(path); {
+		case isOfFleet:
 		case filepath.IsAbs(path):
 			local = append(local, path)
 		default:
@@ -93,4 +92,35 @@ func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, 
 		}
 	}
 	return b, local, nil
+}
+
+// pushed returns what of the Inputs is pushed.
+func (in *Inputs) pushed() *revision.Bundle {
+	b := &revision.Bundle{Files: map[string][]byte{}}
+	for _, s := range in.Sources {
+		if name, isOfFleet := inFleet(s.Name); isOfFleet {
+			b.Sources = append(b.Sources, name)
+			b.Files[name] = s.Bytes
+		}
+	}
+	for path, content := range in.Files {
+		if name, isOfFleet := inFleet(path); isOfFleet && content != nil { // otherwise there is no such file
+			b.Files[name] = content
+		}
+	}
+	return b
+}
+
+// OfEngine returns the Inputs without what is pushed, as a watch of the engine's own files needs them.
+func (in *Inputs) OfEngine() *Inputs {
+	own := &Inputs{VarFiles: in.VarFiles, Env: in.Env, Files: maps.Clone(in.Files), Regular: maps.Clone(in.Regular), failed: maps.Clone(in.failed)}
+	for _, s := range in.Sources {
+		if !IsOfFleet(s.Name) {
+			own.Sources = append(own.Sources, s)
+		}
+	}
+	maps.DeleteFunc(own.Files, func(path string, _ []byte) bool { return IsOfFleet(path) })
+	maps.DeleteFunc(own.Regular, func(path string, _ bool) bool { return IsOfFleet(path) })
+	maps.DeleteFunc(own.failed, func(path string, _ bool) bool { return IsOfFleet(path) })
+	return own
 }

@@ -3,6 +3,7 @@
 //
 //	inputs.go  Inputs: what a configuration is read from; records it, and reads it again
 //	bundle.go  Inputs of a configuration that is pushed to the engines of a fleet
+//	pushed.go  Pushed: a revision of it, and the file in which that outlasts the engine
 //	place.go   Place: the file in which they are kept
 package accepted
 

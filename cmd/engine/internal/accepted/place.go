@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sonde-probe/sonde/coord/revision"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/journal"
 	"github.com/sonde-probe/sonde/internal/private"
@@ -25,6 +26,7 @@ type Header struct {
 	Accepted  time.Time     `json:"accepted"`            // when the configuration was put into use
 	State     string        `json:"state,omitempty"`     // the engine's state file, an absolute path; empty for none
 	MaxAge    time.Duration `json:"maxAge,omitempty"`    // after which the state is forgotten
+	Revision  revision.Ref  `json:"revision,omitzero"`   // of the configuration that was pushed to the fleet; zero for none
 	Processes string        `json:"processes,omitempty"` // the directory of its processes that outlive it; empty for none
 
 	Sum string `json:"sum"` // of the Inputs
@@ -34,6 +36,14 @@ type Header struct {
 type Kept struct {
 	Header
 	Inputs *Inputs
+}
+
+// Pushed returns what of the Inputs was pushed, nil for nothing.
+func (k *Kept) Pushed() *Pushed {
+	if k.Revision == (revision.Ref{}) {
+		return nil
+	}
+	return &Pushed{k.Revision, k.Inputs.pushed()}
 }
 
 // Has reports whether Inputs are the kept ones.

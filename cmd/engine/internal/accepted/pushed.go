@@ -1,0 +1,87 @@
+package accepted
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/internal/files"
+)
+
+// Pushed is a revision of the configuration of a fleet. The methods of nil return what an engine has before
+// the first push. It must not be changed.
+type Pushed struct {
+	Ref    revision.Ref
+	Bundle *revision.Bundle
+}
+
+// Number returns the number of the revision, 0 for none.
+func (p *Pushed) Number() int64 {
+	if p == nil {
+		return 0
+	}
+	return p.Ref.Number
+}
+
+// Inputs returns Inputs that have the files of the revision.
+func (p *Pushed) Inputs() *Inputs {
+	if p == nil {
+		return &Inputs{}
+	}
+	return OfBundle(p.Bundle)
+}
+
+// Sources returns the texts of an engine, and those of the revision.
+func (p *Pushed) Sources(own []config.Source) []config.Source {
+	if p == nil {
+		return own
+	}
+	return append(own[:len(own):len(own)], OfBundle(p.Bundle).Sources...)
+}
+
+// PushedFile returns the name of the file in which the latest revision is kept that an engine with a state
+// file has used.
+func PushedFile(state string) string { return state + ".revision" }
+
+// maxRef bounds the first line of the file.
+const maxRef = 1 << 10
+
+// ReadPushed returns the revision that WritePushed has written to a file, or nil if there is no such file.
+func ReadPushed(name string) (*Pushed, error) {
+	text, err := files.ReadRegular(name, revision.MaxSize+maxRef)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Pushed{}
+	line, compressed, _ := bytes.Cut(text, []byte("\n"))
+	if err = json.Unmarshal(line, &p.Ref); err == nil {
+		p.Bundle, err = revision.Decode(compressed, p.Ref.Digest)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// WritePushed replaces a file by one with the revision: a line with the Ref, and the files.
+func WritePushed(name string, p *Pushed) error {
+	line, err := json.Marshal(p.Ref)
+	if err != nil {
+		return err
+	}
+	compressed, digest, err := p.Bundle.Encode()
+	if err == nil && digest != p.Ref.Digest {
+		err = fmt.Errorf("revision %d has other files than were pushed", p.Ref.Number)
+	}
+	if err != nil {
+		return err
+	}
+	return files.Replace(name, append(append(line, '\n'), compressed...), 0o600)
+}

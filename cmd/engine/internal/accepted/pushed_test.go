@@ -1,0 +1,117 @@
+package accepted
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord/revision"
+)
+
+// pushedOf returns a revision with files, as an engine gets it.
+func pushedOf(t *testing.T, number int64, files map[string][]byte) *Pushed {
+	t.Helper()
+	b := &revision.Bundle{Sources: []string{"a.hcl"}, Files: files}
+	_, digest, err := b.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Pushed{revision.Ref{Number: number, Digest: digest}, b}
+}
+
+func TestARevisionOutlastsTheEngine(t *testing.T) {
+	name := PushedFile(filepath.Join(t.TempDir(), "sonde.state"))
+	if p, err := ReadPushed(name); p != nil || err != nil || p.Number() != 0 {
+		t.Errorf("before the first: %v, %v", p, err)
+	}
+	for number := range int64(2) {
+		want := pushedOf(t, number+1, map[string][]byte{"a.hcl": []byte("locals {}"), "empty": {}})
+		if err := WritePushed(name, want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadPushed(name); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	other := pushedOf(t, 3, map[string][]byte{"a.hcl": nil})
+	other.Ref.Digest = "0"
+	if err := WritePushed(name, other); err == nil || !strings.Contains(err.Error(), "revision 3 has other files than were pushed") {
+		t.Errorf("files of another revision: %v", err)
+	}
+}
+
+func TestADamagedRevisionIsNotUsed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "sonde.state.revision")
+	p := pushedOf(t, 1, map[string][]byte{"a.hcl": []byte("locals {}")})
+	for what, damage := range map[string]func([]byte) []byte{
+		"cut off":           func(text []byte) []byte { return text[:len(text)-9] },
+		"empty":             func([]byte) []byte { return nil },
+		"without its files": func(text []byte) []byte { return text[:strings.IndexByte(string(text), '\n')] },
+		"with another digest": func(text []byte) []byte {
+			return []byte(strings.Replace(string(text), p.Ref.Digest[:8], "00000000", 1))
+		},
+	} {
+		if err := WritePushed(name, p); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, damage(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadPushed(name); got != nil || err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %+v, %v", what, got, err)
+		}
+	}
+}
+
+func TestAWatchSeesTheFilesOfTheEngineOnly(t *testing.T) {
+	dir := folder(t, map[string]string{"own.txt": "own"})
+	own := config.Source{Name: filepath.Join(dir, "config.hcl"), Bytes: []byte(`locals { own = file("own.txt") }`)}
+	p := pushedOf(t, 1, map[string][]byte{
+		"a.hcl": []byte(`locals {
+			pushed = file("pushed.txt")
+			absent = fileexists("absent.txt")
+		}`), "pushed.txt": []byte("pushed"),
+	})
+	in := p.Inputs()
+	in.Sources = p.Sources([]config.Source{own})
+	parse(t, in)
+	watched := in.OfEngine()
+	if got := watched.Paths(); len(got) != 1 || got[0] != filepath.Join(dir, "own.txt") {
+		t.Errorf("it watches %q", got)
+	}
+	names, sum := watched.WithoutContent(), watched.Checksum()
+	if names.Again([]config.Source{own}, nil).Checksum() != sum {
+		t.Error("it sees a change of what has not changed")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "own.txt"), []byte("changed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if names.Again([]config.Source{own}, nil).Checksum() == sum {
+		t.Error("it does not see that a file of the engine has changed")
+	}
+}
+
+func TestWhatWasKeptHasItsRevision(t *testing.T) {
+	p := place(t)
+	pushed := pushedOf(t, 7, map[string][]byte{"a.hcl": []byte("locals {}")})
+	in := pushed.Inputs()
+	in.Sources = pushed.Sources([]config.Source{{Name: "config.hcl"}})
+	if err := p.Keep(Header{Revision: pushed.Ref}, in); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	kept, err := p.Find(always)
+	if err != nil || kept == nil || !reflect.DeepEqual(kept.Pushed(), pushed) {
+		t.Errorf("kept %+v, %v", kept, err)
+	}
+}

@@ -1,6 +1,9 @@
 package httpapi
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // Cluster is the response of /v1/cluster: what this engine knows of the engines that it shares targets with.
 type Cluster struct {
@@ -17,6 +20,16 @@ type Cluster struct {
 	Gray         int             `json:"gray"`         // probes with a quorum, of targets that it owns, on which engines differ
 	Doubt        Doubt           `json:"doubt"`        // why it doubts its own verdicts: then its votes do not count, and it restarts nothing that is shared; empty if it does not
 	Members      []ClusterMember `json:"members"`      // sorted by name; while etcd cannot be reached, as it was last
+
+	Config *ClusterConfig `json:"config,omitempty"` // absent if targets are in the files of the engines
+}
+
+// ClusterConfig is what an engine knows of the configuration that is pushed to its cluster.
+type ClusterConfig struct {
+	Revision int64     `json:"revision"`         // that it runs; 0 for none
+	Since    time.Time `json:"since"`            // when it began to run it, or was started
+	Current  int64     `json:"current"`          // that all engines are to run, by what etcd has said last; 0 for none
+	Refused  string    `json:"refused,omitzero"` // why it does not run the current revision
 }
 
 // Doubt is why an engine doubts its own verdicts.
@@ -35,6 +48,9 @@ type ClusterMember struct {
 	Name    string `json:"name"`
 	Shards  int    `json:"shards"`  // that it owns
 	Drained bool   `json:"drained"` // it is to have none
+
+	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if that is not known
+	Refused  string `json:"refused,omitzero"`   // why it does not run the current one
 }
 
 // cluster serves /v1/cluster.

@@ -111,8 +111,8 @@ type Config struct {
 	// for concurrent use by multiple goroutines. Default: there are none.
 	Maintenances func() []Maintenance
 
-	// Cluster returns what is known of the engines that share targets with this one. It must not block, and
-	// must be safe for concurrent use by multiple goroutines. Default: 404.
+	// Cluster returns what is known of the engines that share targets with this one. It must return
+	// within two seconds, and must be safe for concurrent use by multiple goroutines. Default: 404.
 	Cluster func() Cluster
 
 	// Beats receives the beats that targets send, and knows the last one of each. Default: none is

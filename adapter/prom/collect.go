@@ -60,7 +60,11 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 		}
 	}
 	if c.config.Cluster != nil {
-		send(s, clusterMetrics, c.config.Cluster())
+		known := c.config.Cluster()
+		send(s, clusterMetrics, known)
+		if known.Revision != nil {
+			send(s, clusterRevisionMetrics, *known.Revision)
+		}
 	}
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())

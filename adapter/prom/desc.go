@@ -97,6 +97,19 @@ type Cluster struct {
 	Polls    int // probes with a quorum that this engine attempts
 	Gray     int // of those of its own targets: on which engines differ
 	Doubtful bool
+
+	Revision *ClusterRevision // nil if no configuration is pushed
+}
+
+// ClusterRevision is what metrics show of the configuration that is pushed to a cluster.
+type ClusterRevision struct {
+	Running int64 // by this engine; 0 for none
+	Current int64 // 0 for none
+}
+
+var clusterRevisionMetrics = []metric[ClusterRevision]{
+	gauge("sonde_cluster_revision", "Number of the revision of the pushed configuration that this engine runs, 0 for none.", func(r ClusterRevision) float64 { return float64(r.Running) }),
+	gauge("sonde_cluster_revision_current", "Number of the revision that all engines of the cluster are to run, by what etcd has said last.", func(r ClusterRevision) float64 { return float64(r.Current) }),
 }
 
 // Metrics of the cluster.

@@ -47,6 +47,7 @@
 //	sonde_cluster_members, sonde_cluster_shards_owned        gauges, with a cluster only
 //	sonde_cluster_lease_seconds, sonde_cluster_allowed       gauges, with a cluster only
 //	sonde_cluster_doubtful, sonde_quorum_polls, _gray        gauges, with a cluster only
+//	sonde_cluster_revision, sonde_cluster_revision_current   gauges, with a configuration that is pushed only
 //	sonde_target_labels{target,…}                            gauge, always 1, with Config.Labels only
 //
 // The labels of targets are in sonde_target_labels only, and of these only Config.Labels:

@@ -38,12 +38,19 @@ func TestTheGuideHolds(t *testing.T) {
 		t.Fatalf("%s has no heading In production", guide)
 	}
 	s := newShell(t)
+	file := ""
 	for i, block := range strings.Split(until, "```") {
 		language, body, _ := strings.Cut(block, "\n")
 		switch {
 		case i%2 == 0: // between the blocks
+			if name := named.FindStringSubmatch(block); name != nil {
+				file = filepath.Join(s.dir, name[1])
+			}
 		case language == "hcl":
-			if err := os.WriteFile(filepath.Join(s.dir, "config.hcl"), []byte(body), 0o644); err != nil {
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(body), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		case language == "console":
@@ -53,6 +60,9 @@ func TestTheGuideHolds(t *testing.T) {
 		}
 	}
 }
+
+// named is the end of a text that names the file in the block after it.
+var named = regexp.MustCompile("as `([^`]+)`:\n\n$")
 
 // lease is what differs each time.
 var lease = regexp.MustCompile(`[0-9.]+s more`)

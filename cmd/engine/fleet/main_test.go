@@ -148,12 +148,13 @@ func revision(client string) int64 {
 	return answer.Header.Revision
 }
 
-// startEngine is: engine NAME. It starts an engine with config.hcl, and sets a variable to its address.
+// startEngine is: engine NAME [ARG...]. It starts an engine with config.hcl, and sets a variable to its address.
 func startEngine(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "engine NAME")
+	usage(ts, !neg && len(args) > 0, "engine NAME [ARG...]")
 	name, f := args[0], fleetOf(ts)
 	ts.Check(os.RemoveAll(ts.MkAbs(name + ".address")))
-	f.engines[name] = start(ts, name, "sonde-fleet", "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name+".address", "--log-format", "text")
+	command := []string{"sonde-fleet", "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", name + ".address", "--log-format", "text"}
+	f.engines[name] = start(ts, name, append(command, args[1:]...)...)
 	wait(ts, name+" to listen", func() bool {
 		b, err := os.ReadFile(ts.MkAbs(name + ".address"))
 		ts.Setenv(variable(name), strings.TrimSpace(string(b)))

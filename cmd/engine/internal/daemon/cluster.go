@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/doubt"
+	"github.com/sonde-probe/sonde/coord/revision"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -39,6 +40,8 @@ type cluster struct {
 	config      config.Cluster // that it was opened with
 	store       Store
 	coordinator *coord.Coordinator
+	follower    *revision.Follower // of the configuration that is pushed; nil if the targets are in the files of the engine
+	current     chan struct{}      // capacity 1: it is known whether this engine runs the current revision
 	fleet       *fleet.Fleet
 	restarts    *restart.Controller
 
@@ -72,7 +75,10 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
 	}
-	opened := &cluster{config: *c, store: backend, coordinator: coordinator}
+	opened := &cluster{config: *c, store: backend, coordinator: coordinator, current: make(chan struct{}, 1)}
+	if err := d.openFollower(opened, name); err != nil {
+		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
+	}
 	opened.shared.Store(&fleet.Targets{})
 	return opened, nil
 }
@@ -108,11 +114,27 @@ func (c *cluster) run(ctx context.Context) {
 	member, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
 	var parts sync.WaitGroup
-	parts.Go(func() { c.coordinator.Run(member) })
+	if c.follower != nil {
+		parts.Go(func() { c.follower.Run(ctx) })
+	}
+	parts.Go(func() { c.join(ctx, member) })
 	c.fleet.Run(ctx)
 	leave()
 	parts.Wait()
 	_ = c.close() // there is nothing left to be lost
+}
+
+// join is a member of the cluster until member is done. If targets are pushed, it joins when it is known whether those
+// that it has are the current ones: ctx may be done before.
+func (c *cluster) join(ctx, member context.Context) {
+	if c.follower != nil {
+		select {
+		case <-c.current:
+		case <-ctx.Done():
+			return
+		}
+	}
+	c.coordinator.Run(member)
 }
 
 func (c *cluster) close() error {
@@ -284,8 +306,9 @@ func (c *cluster) status() httpapi.Cluster {
 		}
 	}
 	for _, m := range st.Members {
-		known.Members = append(known.Members, httpapi.ClusterMember(m))
+		known.Members = append(known.Members, httpapi.ClusterMember{Name: m.Name, Shards: m.Shards, Drained: m.Drained})
 	}
+	c.addRevisions(&known)
 	return known
 }
 
@@ -305,8 +328,13 @@ func doubtOf(s doubt.State) httpapi.Doubt {
 // stats returns what metrics show of it.
 func (c *cluster) stats() prom.Cluster {
 	st, votes := c.coordinator.Status(), c.fleet.Quorum()
-	return prom.Cluster{
+	known := prom.Cluster{
 		Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Allowed,
 		Polls: votes.Polls, Gray: votes.Gray, Doubtful: doubtOf(c.fleet.Doubt()) != httpapi.DoubtNone,
 	}
+	if c.follower != nil {
+		told, current := c.follower.Status()
+		known.Revision = &prom.ClusterRevision{Running: told.Running.Number, Current: current.Number}
+	}
+	return known
 }

@@ -4,6 +4,7 @@
 //	command.go  the command and its flags
 //	daemon.go   assembles the parts, and runs them
 //	start.go    the configuration that an engine starts with
+//	pushed.go   the configuration that is pushed to the engines of a cluster
 //	loader.go   jobs: reloads that signals and requests ask for, one at a time
 //	reload.go   applies a new configuration and new pods
 //	plan.go     says what a reload would do
@@ -119,7 +120,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, jobs: make(chan *job)}
+	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, pushed: loaded.pushed, jobs: make(chan *job)}
 	d.logRestart()
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is told nothing", "error", err)
@@ -131,7 +132,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	}
 	d.logRejection(loaded.rejected)
 	d.watch = fileWatch{inputs: &f.inputs, paths: paths}
-	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs)
+	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs.OfEngine())
 	d.keep(loaded.plugins)
 	defer d.closePlace()
 	go d.place.RemoveOthers(isLeft) // reads the disks of other engines
@@ -160,9 +161,10 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 	}
 }
 
-// load reads the configuration, or what has changed in it. With a directory of pods none
-// is needed.
-func (f *flags) load(paths []string, p *handlers.Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+// load reads the configuration, or what has changed in it, together with a revision of what is pushed to the
+// cluster. With a directory of pods none is needed.
+func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+	p.Inputs = pushed.Inputs()
 	if f.isOnlyPods(paths) {
 		return f.parse(nil, nil, p, previous)
 	}
@@ -170,7 +172,7 @@ func (f *flags) load(paths []string, p *handlers.Plugins, previous *config.Diges
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return f.parse(sources, files, p, previous)
+	return f.parse(pushed.Sources(sources), files, p, previous)
 }
 
 // parse parses a configuration that was read, and files with variables.

@@ -62,7 +62,8 @@ type daemon struct {
 	engine     *engine.Engine
 	restarts   *restart.Controller
 	openStore  OpenStore
-	cluster    *cluster // nil for none
+	cluster    *cluster         // nil for none
+	pushed     *accepted.Pushed // the revision in use of what is pushed to the cluster; nil for none
 	pauses     *pause.Keeper
 	groups     *group.Groups
 	gateways   *gateway.Gateways

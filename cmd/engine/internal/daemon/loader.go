@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,6 +20,7 @@ const (
 	bySignal  = "signal"
 	byRequest = "request"
 	byWatch   = "watch"
+	byPush    = "push"
 )
 
 // errStopping is the reply to a request that the engine no longer handles.
@@ -27,10 +29,11 @@ var errStopping = errors.New("the engine is stopping")
 // job is a configuration to load, and to put into use or to plan that.
 type job struct {
 	trigger string
-	force   bool           // reload_guard is not asked
-	plan    bool           // nothing is put into use
-	paths   []string       // of a plan; nil: those of the engine
-	replies []chan<- reply // each of capacity 1
+	force   bool             // reload_guard is not asked
+	plan    bool             // nothing is put into use
+	paths   []string         // of a plan; nil: those of the engine
+	pushed  *accepted.Pushed // a revision to use, or to plan that; nil: the one in use
+	replies []chan<- reply   // each of capacity 1
 }
 
 // reply is what becomes of a job.
@@ -42,7 +45,7 @@ type reply struct {
 
 // add makes a job that has not begun do what another one asks for, too, if that is the same.
 func (j *job) add(other *job) bool {
-	if j.plan != other.plan || !slices.Equal(j.paths, other.paths) {
+	if j.plan != other.plan || j.pushed != other.pushed || !slices.Equal(j.paths, other.paths) {
 		return false
 	}
 	j.force = j.force || other.force
@@ -67,7 +70,8 @@ type loader struct {
 // loadResult is a configuration that was loaded.
 type loadResult struct {
 	config  *config.Config
-	partial bool // config has only what has changed
+	partial bool             // config has only what has changed
+	pushed  *accepted.Pushed // the revision that config has; nil for none
 	diags   config.Diagnostics
 	plugins *handlers.Plugins
 
@@ -90,13 +94,13 @@ func (l *loader) start(ctx context.Context, j *job) {
 	l.current = j
 	d := l.daemon
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
-	p.Previous, p.Inputs, p.Describe = d.plugins.Load(), &accepted.Inputs{}, j.plan
-	previous := d.digest
+	p.Previous, p.Describe = d.plugins.Load(), j.plan
+	previous, pushed := d.digest, cmp.Or(j.pushed, d.pushed)
 	if !j.plan {
 		d.manager.notify(isReloading)
 		go func() {
-			loaded, diags := d.flags.load(d.paths, p, previous)
-			l.done <- loadResult{config: loaded, partial: previous != nil, diags: diags, plugins: p}
+			loaded, diags := d.flags.load(d.paths, pushed, p, previous)
+			l.done <- loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
 		}()
 		return
 	}
@@ -105,8 +109,8 @@ func (l *loader) start(ctx context.Context, j *job) {
 		paths = j.paths
 	}
 	go func() {
-		loaded, diags := d.flags.load(paths, p, previous)
-		r := loadResult{config: loaded, partial: previous != nil, diags: diags, plugins: p}
+		loaded, diags := d.flags.load(paths, pushed, p, previous)
+		r := loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
 		if !diags.HasErrors() && kept != nil {
 			r.before = d.flags.inUse(kept, p, loaded.Digest())
 		}

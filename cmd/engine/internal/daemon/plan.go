@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -47,6 +49,31 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 		return reject(err)
 	}
 	return p
+}
+
+// PlanChange returns what engines would do that use a configuration, and are to use another one. It asks none: of those
+// in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
+func PlanChange(before, after *config.Config) (httpapi.Plan, error) {
+	log := slog.New(slog.DiscardHandler)
+	d := &daemon{flags: &flags{}, log: log, queue: &cli.LogQueue{}, settings: before.Engine, engine: engine.New(engine.Config{})}
+	var err error
+	if d.restarts, err = restart.New(restart.Config{Engine: d.engine, Logger: log}); err != nil {
+		return httpapi.Plan{}, err
+	}
+	was, is := *before, *after
+	was.Cluster, is.Cluster = nil, nil
+	now, err := d.desired(&was, true)
+	if err != nil {
+		return httpapi.Plan{}, err
+	}
+	if _, err := d.engine.Apply(now.set); err != nil {
+		return httpapi.Plan{}, err
+	}
+	if err := d.restarts.Apply(now.units); err != nil { // it never runs, and starts nothing
+		return httpapi.Plan{}, err
+	}
+	d.blocks = blocksOf(before)
+	return d.plan(loadResult{config: &is, before: &was}), nil
 }
 
 // preview returns what apply or change would do, without the groups.

@@ -28,7 +28,7 @@ import (
 func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	current := d.plugins.Load()
 	cli.LogDiagnostics(d.log, r.diags)
-	d.watch.use(d.watch.isOn(), r.plugins.Inputs)
+	d.watch.use(d.watch.isOn(), r.plugins.Inputs.OfEngine())
 	if errs, _ := r.diags.Count(); errs > 0 {
 		r.plugins.Release(current)
 		d.log.Error("configuration rejected, keeping the current one", "error_count", errs, "trigger", j.trigger)
@@ -52,12 +52,16 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	r.plugins.Previous = nil
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)
+	d.pushed = r.pushed
 	done := d.accepted(j, changed, r.config.Engine, r.diags)
-	d.watch.use(r.config.Engine.Watch, r.plugins.Inputs)
+	d.watch.use(r.config.Engine.Watch, r.plugins.Inputs.OfEngine())
 	d.keep(r.plugins)
 	d.level.Set(r.config.Engine.LogLevel)
 	handlers.LimitMemory(r.config.Engine)
 	d.logChanges("configuration applied", changed.Changes, "trigger", j.trigger)
+	if j.pushed == nil && d.cluster != nil && d.cluster.follower != nil {
+		d.cluster.follower.Again() // what a revision lacked that was refused may be there now
+	}
 	for _, name := range done.Settings {
 		if name == "state" && d.processes != nil && len(process.RunningIn(d.processes.Path())) > 0 {
 			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file and the directory of its processes, and start it",

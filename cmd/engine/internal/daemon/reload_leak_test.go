@@ -65,7 +65,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 			}`, filepath.Join(dir, "steady.wasm"), 1+n%2))
 		r.plugins = handlers.NewPlugins(t.Context(), handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 		r.plugins.Previous, r.partial = d.plugins.Load(), d.digest != nil
-		r.config, r.diags = d.flags.load(d.paths, r.plugins, d.digest)
+		r.config, r.diags = d.flags.load(d.paths, nil, r.plugins, d.digest)
 		if err := r.diags.Err(); err != nil {
 			t.Fatal(err)
 		}

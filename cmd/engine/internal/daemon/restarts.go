@@ -40,7 +40,7 @@ func (d *daemon) unit(name string, t config.Target, plan bool) (restart.Unit, er
 		return unit, err
 	}
 	unit.Driver = driver
-	unit.Revision, err = revision(t)
+	unit.Revision, err = driverRevision(t)
 	return unit, err
 }
 

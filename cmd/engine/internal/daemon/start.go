@@ -51,25 +51,24 @@ type starter struct {
 // it returns the configuration that this engine had accepted where a reload would be rejected.
 func (s *starter) load() loadResult {
 	s.place = s.flags.place(s.paths)
-	r := loadResult{plugins: s.plugins()}
-	r.config, r.diags = s.flags.load(s.paths, r.plugins, nil)
+	own, r := s.read()
 	if s.force && !s.hung {
 		return r
 	}
 	kept, err := s.place.Find(s.goesOn)
 	if err != nil {
-		return r.warn("the configuration that was accepted last cannot be read: %v", err)
+		r = r.warn("the configuration that was accepted last cannot be read: %v", err)
 	}
 	if kept == nil || !r.diags.HasErrors() && kept.Has(r.plugins.Inputs) {
-		return r
+		return s.orOwn(r, own)
 	}
-	before := loadResult{plugins: s.plugins()}
+	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed()}
 	before.plugins.Previous, before.plugins.Inputs = r.plugins, kept.Inputs
 	before.config, before.diags = s.parse(kept.Inputs.Sources, kept.Inputs.VarFiles, before.plugins, nil)
 	before.plugins.Previous = nil
 	if before.diags.HasErrors() {
 		before.plugins.Release(r.plugins)
-		return r.warn("the configuration that was accepted at %v cannot be used any more", kept.Accepted.Format(time.RFC3339))
+		return s.orOwn(r, own).warn("the configuration that was accepted at %v cannot be used any more", kept.Accepted.Format(time.RFC3339))
 	}
 	before.rejected = &rejection{accepted: kept.Accepted, diags: r.diags}
 	if !r.diags.HasErrors() {
@@ -130,13 +129,13 @@ func startEffect(before, after *config.Config, running []string) restart.Effect 
 
 // sameDriver reports whether an instance of a target goes on in the other configuration.
 func sameDriver(a, b config.Target) bool {
-	before, err := revision(a)
-	after, afterErr := revision(b)
+	before, err := driverRevision(a)
+	after, afterErr := driverRevision(b)
 	return err == nil && afterErr == nil && before == after
 }
 
-// revision identifies how a target is started.
-func revision(t config.Target) (string, error) {
+// driverRevision identifies how a target is started.
+func driverRevision(t config.Target) (string, error) {
 	text, err := json.Marshal([]any{fmt.Sprintf("%T", t.Driver), t.Driver})
 	return string(text), err
 }
@@ -172,6 +171,9 @@ func (d *daemon) keep(p *handlers.Plugins) {
 		return
 	}
 	h := accepted.Header{Accepted: d.reloads().Accepted, Processes: d.processes.Path()}
+	if d.pushed != nil {
+		h.Revision = d.pushed.Ref
+	}
 	err := error(nil)
 	if d.settings.State != "" {
 		h.MaxAge = d.maxStateAge()

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -77,6 +78,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *co
 	o.Describe, o.NoCluster = p.Describe, in.NoCluster
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
+		o.IsPushed = accepted.IsOfFleet
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile
 	}
 	o.RequireTargets, o.MoreTargets = !in.AllowEmpty, in.AllowEmpty

@@ -11,7 +11,7 @@
 //	man.go        sonde man, hidden: the manual pages
 //
 // The other commands are packages beside it: daemon is sonde run, status is
-// sonde status, explain, history, plan and reload, kubeimport is sonde import, reference is sonde docs, and plugindev is
+// sonde status, explain, history, plan and reload, push is sonde push, kubeimport is sonde import, reference is sonde docs, and plugindev is
 // sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
 // configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
 package root
@@ -28,6 +28,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/push"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/reference"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 )
@@ -103,6 +104,18 @@ func New(o Options) *cobra.Command {
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
 	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulateCommand(), tuneCommand(),
-		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), status.Cluster(), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), clusterCommand(o.OpenStore), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+	if o.OpenStore != nil {
+		root.AddCommand(push.Command(o.OpenStore))
+	}
 	return root
+}
+
+// clusterCommand returns sonde cluster. What reads or writes the store itself needs a program that has its client.
+func clusterCommand(open daemon.OpenStore) *cobra.Command {
+	c := status.Cluster()
+	if open != nil {
+		c.AddCommand(push.Revisions(open), push.Rollback(open))
+	}
+	return c
 }

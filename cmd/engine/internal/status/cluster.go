@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -88,6 +89,9 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 	if c.Doubt != httpapi.DoubtNone {
 		fmt.Fprintf(table, "doubts:\t%s\n", doubtText(c.Doubt))
 	}
+	if c.Config != nil {
+		fmt.Fprintf(table, "revision:\t%s\n", revisionText(*c.Config))
+	}
 	return table.Flush()
 }
 
@@ -103,13 +107,37 @@ func doubtText(d httpapi.Doubt) string {
 	return "the engine is not well: " + effect + "; its log says why"
 }
 
+// revisionText says which revision of the pushed configuration an engine runs.
+func revisionText(c httpapi.ClusterConfig) string {
+	running := revisionNumber(c.Revision)
+	switch {
+	case c.Refused != "":
+		return fmt.Sprintf("%s; it has refused %d: %s", running, c.Current, probe.OneLine(c.Refused, probe.MaxDetail))
+	case c.Current == 0 && c.Revision > 0:
+		return running + "; the current one is not known"
+	case c.Current != c.Revision:
+		return fmt.Sprintf("%s; the current one is %d", running, c.Current)
+	case c.Revision > 0:
+		return running + ", the current one"
+	}
+	return running
+}
+
+func revisionNumber(n int64) string {
+	if n == 0 {
+		return "none"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 func leaseLeft(c httpapi.Cluster) time.Duration {
 	return time.Duration(c.LeaseSeconds * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
 func writeMembers(w io.Writer, c httpapi.Cluster) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ENGINE\tSHARDS\t")
+	revisions := c.Config != nil
+	fmt.Fprintln(table, "ENGINE\tSHARDS\t"+column(revisions, "REVISION"))
 	for _, m := range c.Members {
 		this := ""
 		if m.Name == c.Name {
@@ -118,9 +146,24 @@ func writeMembers(w io.Writer, c httpapi.Cluster) error {
 		if m.Drained {
 			this = strings.TrimPrefix(this+", drained", ", ")
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s\n", probe.OneLine(m.Name, probe.MaxGroupName), m.Shards, this)
+		if m.Refused != "" {
+			this = strings.TrimPrefix(this+", has refused the current revision", ", ")
+		}
+		revision := "unknown"
+		if m.Revision != nil {
+			revision = revisionNumber(*m.Revision)
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s%s\n", probe.OneLine(m.Name, probe.MaxGroupName), m.Shards, column(revisions, revision), this)
 	}
 	return table.Flush()
+}
+
+// column returns a cell of a column of a table, or nothing if the table is without it.
+func column(isShown bool, cell string) string {
+	if isShown {
+		return cell + "\t"
+	}
+	return ""
 }
 
 // clusterLine returns a line about the cluster of the engine; "" for none, or if only one target or group is

@@ -113,7 +113,7 @@ func showPlan(c *cobra.Command, p httpapi.Plan, asJSON bool) error {
 		if p.Problems != "" {
 			fmt.Fprintln(c.ErrOrStderr(), strings.TrimRight(p.Problems, "\n")+"\n")
 		}
-		if _, err := fmt.Fprint(out, planText(p)); err != nil {
+		if _, err := fmt.Fprint(out, PlanText(p)); err != nil {
 			return err
 		}
 	}
@@ -137,8 +137,8 @@ var effects = map[string]string{
 	"start": "starts its process", "restart": "restarts its process", "end": "ends its process",
 }
 
-// planText returns a plan as text, with a line for each target, probe and argument.
-func planText(p httpapi.Plan) string {
+// PlanText returns a plan as text, with a line for each target, probe and argument.
+func PlanText(p httpapi.Plan) string {
 	var s strings.Builder
 	line := func(indent int, sign, name, effect string) {
 		text := strings.Repeat(" ", indent) + sign + " " + probe.OneLine(name, maxID)

@@ -1,0 +1,176 @@
+package push
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// propose shows what a revision changes, asks, pushes it, and waits until the engines use it. Either configuration is
+// nil if it cannot be read here.
+func (f *flags) propose(c *cobra.Command, to *fleet, before, after *config.Config, r revision.Request) error {
+	out := c.OutOrStdout()
+	if before != nil && after != nil {
+		plan, err := daemon.PlanChange(before, after)
+		if err != nil {
+			return err
+		}
+		if _, err := io.WriteString(out, status.PlanText(plan)); err != nil {
+			return err
+		}
+		if plan.Error != nil && !(plan.Guarded && f.force) {
+			return fmt.Errorf("engines would refuse it: %s%s", plan.Error.Message, forceHint(plan.Guarded))
+		}
+	}
+	if f.dryRun {
+		return nil
+	}
+	if !f.yes {
+		if err := confirm(c, r.Base+1); err != nil {
+			return err
+		}
+	}
+	r.Author, r.Message, r.Force, r.Timeout, r.IgnoreSilent = author(), f.message, f.force, f.timeout, f.ignoreSilent
+	made, err := revision.Push(c.Context(), to.store, r)
+	if refused := (*revision.RefusedError)(nil); errors.As(err, &refused) {
+		return showRefusals(c.ErrOrStderr(), refused)
+	}
+	if err != nil {
+		return to.advise(err)
+	}
+	return to.awaitUse(c.Context(), out, c.ErrOrStderr(), made, f.timeout)
+}
+
+func forceHint(isGuarded bool) string {
+	if isGuarded {
+		return "; if that is meant, push with --force"
+	}
+	return ""
+}
+
+// confirm asks whether a revision is to be pushed.
+func confirm(c *cobra.Command, number int64) error {
+	fmt.Fprintf(c.OutOrStdout(), "Push this as revision %d? [y/N] ", number)
+	answer, err := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+	fmt.Fprintln(c.OutOrStdout())
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	case "":
+		if err != nil {
+			return errors.New("nothing is pushed: nobody has answered, write --yes where nobody can")
+		}
+	}
+	return errors.New("nothing is pushed")
+}
+
+// author returns who pushes, as the history shows it.
+func author() string {
+	name := os.Getenv("USER")
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	host, _ := os.Hostname() // it may have none
+	return name + "@" + host
+}
+
+// maxShown bounds the engines whose errors are shown.
+const maxShown = 5
+
+// showRefusals writes why engines have refused a revision, and returns the error.
+func showRefusals(w io.Writer, r *revision.RefusedError) error {
+	for i, e := range r.Refused {
+		if i == maxShown {
+			fmt.Fprintf(w, "… and %s more\n", cli.Plural(len(r.Refused)-i, "engine"))
+			break
+		}
+		writeRefusal(w, e.Name, e.Answer.Error)
+	}
+	const nothing = "nothing is changed: "
+	switch {
+	case r.Engines == 0:
+		return fmt.Errorf("%s%w; start one, or push with --ignore-silent", nothing, r)
+	case len(r.Refused) == 0:
+		return fmt.Errorf("%s%d of %d engines have not answered: %s; push again with a longer --timeout, or with --ignore-silent", nothing, len(r.Silent), r.Engines, cli.SomeNames(r.Silent))
+	}
+	return fmt.Errorf("%s%d of %d engines have refused it", nothing, len(r.Refused), r.Engines)
+}
+
+func writeRefusal(w io.Writer, engine, text string) {
+	fmt.Fprintf(w, "%s refuses it:\n", probe.OneLine(engine, probe.MaxGroupName))
+	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
+		fmt.Fprintf(w, "  %s", line)
+	}
+}
+
+// usePeriod is how often it is looked at which revisions the engines use.
+const usePeriod = 200 * time.Millisecond
+
+// awaitUse waits until all engines use a revision or have refused it, and writes which.
+func (f *fleet) awaitUse(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		engines, err := revision.Engines(ctx, f.store)
+		uses := usesOf(engines, r.Ref())
+		if err == nil && len(uses.waiting) == 0 {
+			return uses.write(out, errs, r)
+		}
+		select {
+		case <-time.After(usePeriod):
+		case <-ctx.Done():
+			return fmt.Errorf("revision %d is current; it is not known yet whether these engines use it: %s; sonde cluster members says so", r.Number, cli.SomeNames(uses.waiting))
+		}
+	}
+}
+
+// uses are the engines by what they do with a revision.
+type uses struct {
+	using   int
+	refused []revision.Engine
+	waiting []string
+}
+
+func usesOf(engines []revision.Engine, r revision.Ref) (u uses) {
+	for _, e := range engines {
+		switch {
+		case e.Running == r:
+			u.using++
+		case e.Refused != nil && e.Refused.Ref == r:
+			u.refused = append(u.refused, e)
+		default:
+			u.waiting = append(u.waiting, e.Name)
+		}
+	}
+	return u
+}
+
+func (u uses) write(out, errs io.Writer, r revision.Revision) error {
+	for _, e := range u.refused[:min(len(u.refused), maxShown)] {
+		writeRefusal(errs, e.Name, e.Refused.Error)
+	}
+	if len(u.refused) > 0 {
+		return fmt.Errorf("revision %d is current; %d of %s use it", r.Number, u.using, cli.Plural(u.using+len(u.refused), "engine"))
+	}
+	if u.using == 0 {
+		_, err := fmt.Fprintf(out, "revision %d is current; no engine follows the configuration yet\n", r.Number)
+		return err
+	}
+	_, err := fmt.Fprintf(out, "revision %d is current, in use by %s\n", r.Number, cli.Plural(u.using, "engine"))
+	return err
+}

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// TestARestatedTargetIsAsTheOtherEngineHasIt restates a target twice, the second time with another instance.
+func TestARestatedTargetIsAsTheOtherEngineHasIt(t *testing.T) {
+	e := New(Config{})
+	id := probe.ID{Target: "web", Kind: probe.Liveness}
+	rule := probe.Rule{Period: time.Second, FailureThreshold: 3}
+	never := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+		t.Error("an attempt was made")
+		return probe.Result{}
+	})
+	if _, err := e.Apply(probe.Set{id: {Handler: never, Rule: rule}}); err != nil {
+		t.Fatal(err)
+	}
+	sub := e.SubscribeTargets()
+	defer sub.Close()
+	since := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	restate := func(instance string, v probe.Verdict, last probe.Outcome, run int32) TargetStatus {
+		t.Helper()
+		m := Memory{State: verdict.State{Instance: instance, Verdict: v, Last: last, Run: run}, Since: since, Changes: 7, Started: true, Endpoint: 12345, Handler: 678}
+		if err := e.Restate(probe.Instance{Target: "web", ID: instance, Phase: probe.Running, Since: since, Restarts: 2}, map[probe.ID]Memory{id: m}); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			st, ok := sub.Poll()
+			if !ok {
+				break
+			}
+			if st.Instance.ID != instance || st.Probes[0].Verdict != v {
+				t.Errorf("a subscriber saw instance %q with the verdict %v", st.Instance.ID, st.Probes[0].Verdict)
+			}
+		}
+		st, _ := e.Target("web")
+		return st
+	}
+	st := restate("web#1", probe.Failing, probe.Failure, 3)
+	if p := st.Probes[0]; st.State != probe.StateFailing || st.Instance.Restarts != 2 || p.Changes != 7 || !p.Since.Equal(since) || !p.Next.IsZero() || p.WaitReason != verdict.NotWaiting {
+		t.Errorf("the target is %+v", st)
+	}
+	if n := e.States(); n[probe.StateFailing] != 1 {
+		t.Errorf("the states are %v", n)
+	}
+	if st = restate("web#2", probe.Passing, probe.Success, 1); st.State != probe.StateReady || !st.Ready {
+		t.Errorf("with its next instance the target is %+v", st)
+	}
+}
+
+func TestAMemoryThatAProbeCannotHaveIsNotRestated(t *testing.T) {
+	e := New(Config{})
+	id, other := probe.ID{Target: "web", Kind: probe.Readiness}, probe.ID{Target: "db", Kind: probe.Readiness}
+	handler := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Result{} })
+	if _, err := e.Apply(probe.Set{id: {Handler: handler}}); err != nil {
+		t.Fatal(err)
+	}
+	in := probe.Instance{Target: "web", ID: "web#1", Phase: probe.Running}
+	for _, all := range []map[probe.ID]Memory{
+		{id: {State: verdict.State{Verdict: probe.Failing, Run: -1}}},
+		{other: {}},
+	} {
+		if err := e.Restate(in, all); err == nil {
+			t.Errorf("%v was restated", all)
+		}
+	}
+	if st, _ := e.Status(id); st.Verdict == probe.Failing {
+		t.Errorf("the probe is %v", st.Verdict)
+	}
+	if err := e.Restate(probe.Instance{Target: "db"}, nil); err == nil {
+		t.Error("a target without probes was restated")
+	}
+}

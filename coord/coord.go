@@ -13,6 +13,7 @@
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
 //	memories.go Load and Store: what the next owner of a shard has to remember
+//	watch.go    WatchMemories, OwnerOf: what other engines own and find out
 //	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
 //	local.go    Local: a Backend in this process
@@ -62,6 +63,7 @@ type Coordinator struct {
 
 	stateMu   sync.Mutex // guards all below
 	deadline  int64      // by clock, from which on this engine may not act
+	heard     time.Time  // see Heard
 	owned     Owned
 	changed   chan struct{} // closed when owned is replaced
 	acting    map[string]*acting
@@ -162,6 +164,7 @@ func (c *Coordinator) left() time.Duration { return max(time.Duration(c.deadline
 
 // extend says that the lease was granted or kept alive by a request that was sent at a time of the clock.
 func (c *Coordinator) extend(sent int64) {
+	c.hear(time.Now().Add(time.Duration(sent - c.clock.Now())))
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	c.deadline = sent + int64(c.config.TTL-c.config.Margin)

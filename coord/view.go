@@ -118,22 +118,26 @@ func (v *view) apply(e Event) {
 		return
 	}
 	text, ok := strings.CutPrefix(e.Key, keyShard)
-	n, err := strconv.ParseUint(text, 10, 16)
-	if !ok || err != nil || n >= shard.Count {
-		return // of a later release
-	}
-	id := shard.ID(n)
-	if e.Deleted {
+	id, isShard := parseShard(text)
+	switch {
+	case !ok || !isShard: // of a later release
+	case e.Deleted:
 		o := v.owners[id].owner
 		if v.members[o.name].lease == o.lease { // or else the lease has ended, which deletes the member first
 			v.proven[o] = true
 		}
 		v.continued[id] = v.proven[o] || !time.Now().Before(v.provenAt)
 		delete(v.owners, id)
-	} else {
+	default:
 		o := parseOwner(string(e.Value))
 		v.owners[id], v.proven[o] = ownedBy{o, e.Created}, true
 	}
+}
+
+// parseShard returns the shard whose String is text, and whether there is one.
+func parseShard(text string) (shard.ID, bool) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return shard.ID(n), err == nil && n < shard.Count
 }
 
 // hasMember reports whether an engine is a member by its lease.

@@ -11,6 +11,7 @@
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
+//	others.go  the targets of other engines, as these have stored them
 //	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
@@ -72,6 +73,7 @@ type Fleet struct {
 	vantage *vantage
 	doubts  *doubts
 	joints  joints
+	others  *others
 	wake    chan struct{} // capacity 1: desired or changed were changed
 
 	ballotsMu sync.Mutex // held while the counter is told of instances: of two calls the later one knows the later instance
@@ -120,8 +122,10 @@ func New(c Config) (*Fleet, error) {
 		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	wake := make(chan struct{}, 1)
 	f := &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: make(chan struct{}, 1),
+		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: wake,
+		others:  newOthers(c.Coordinator, c.Logger, func() { notify(wake) }),
 		changed: map[shard.ID]names{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 		unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
 	}
@@ -207,6 +211,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.counter.Run(ctx) })
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
+	parts.Go(func() { f.others.run(ctx) })
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -308,6 +313,7 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 			ready = append(ready, id)
 		}
 	}
+	f.others.keep(desired, f.applied)
 	slices.Sort(loading)
 	isDone = f.replace(ready, owned, desired, nil)
 	for batch := range slices.Chunk(loading, coord.MaxTransactions) {
@@ -328,6 +334,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	for _, id := range ids {
 		o, isOwned := owned[id]
 		if !isOwned {
+			f.others.add(id, desired[id], f.snapshot(f.applied[id], nil))
 			c.replace(id, f.applied[id], nil, memories{})
 			continue
 		}
@@ -403,6 +410,17 @@ func (f *Fleet) change(c *change) error {
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
+	f.note(c)
+	for id, targets := range c.shards {
+		if targets != nil {
+			f.others.remove(id)
+		}
+	}
+	return nil
+}
+
+// note notes a change that was made.
+func (f *Fleet) note(c *change) {
 	f.desiredMu.Lock()
 	defer f.desiredMu.Unlock()
 	for id, targets := range c.shards {
@@ -418,7 +436,6 @@ func (f *Fleet) change(c *change) error {
 		f.changed[id] = nil
 	}
 	maps.Copy(f.stored, c.stored)
-	return nil
 }
 
 // store stores the memories of targets that have changed, except those of shards that had some stored

@@ -111,6 +111,6 @@
 //
 // Files: httpapi.go has the configuration and routes, serve.go the listener,
 // guard.go the access rules; targets.go, query.go, events.go, reload.go and plan.go serve requests,
-// types.go and render.go are the JSON, explain.go says it in sentences, page.go the status page, and client.go reads
-// it all.
+// others.go adds the targets that other engines of a cluster probe; types.go and render.go are the JSON,
+// explain.go says it in sentences, page.go the status page, and client.go reads it all.
 package httpapi

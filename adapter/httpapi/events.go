@@ -72,9 +72,10 @@ type source func(ctx context.Context) (EventType, any, error)
 
 // probeEvents returns the changes of probes.
 func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
-	sub, sent := s.config.Engine.Subscribe(), map[probe.ID]probe.Verdict{}
+	next, end := s.results.probes()
+	sent := map[probe.ID]probe.Verdict{}
 	return func(ctx context.Context) (EventType, any, error) {
-		status, err := sub.Next(ctx)
+		status, err := next(ctx)
 		if err != nil || filter.target != "" && status.ID.Target != filter.target {
 			return "", nil, err
 		}
@@ -92,14 +93,15 @@ func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
 		p := newProbe(status, probe.MaxDetail)
 		p.Labels = status.Labels
 		return filter.eventType(VerdictEvent, known, status.Since), p, nil
-	}, sub.Close
+	}, end
 }
 
 // targetEvents returns the changes of targets.
 func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
-	sub, sent := s.config.Engine.SubscribeTargets(), map[string]struct{}{}
+	next, end := s.results.targets()
+	sent := map[string]struct{}{}
 	return func(ctx context.Context) (EventType, any, error) {
-		status, err := sub.Next(ctx)
+		status, err := next(ctx)
 		if err != nil || filter.target != "" && status.Target != filter.target {
 			return "", nil, err
 		}
@@ -115,8 +117,11 @@ func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
 		if kind == SnapshotEvent {
 			kind = TargetEvent
 		}
-		return kind, newTarget(status, probe.MaxDetail), nil
-	}, sub.Close
+		t := newTarget(status, probe.MaxDetail)
+		_, isOther := s.results.isOther(t.Name)
+		s.results.setOwner(&t, isOther)
+		return kind, t, nil
+	}, end
 }
 
 // forward waits for one change and sends it if it is an event, or sends a heartbeat

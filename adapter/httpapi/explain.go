@@ -17,7 +17,7 @@ import (
 // and reckons with times before and after now.
 func (t Target) Explain(now time.Time) []string {
 	all := []string{t.explainState(now)}
-	for _, text := range []string{t.explainDamping(now), t.explainPause(now)} {
+	for _, text := range []string{t.explainOwner(now), t.explainDamping(now), t.explainPause(now)} {
 		if text != "" {
 			all = append(all, text)
 		}
@@ -35,6 +35,10 @@ func (t Target) Explain(now time.Time) []string {
 	probes := slices.Clone(t.Probes)
 	slices.SortStableFunc(probes, func(a, b Probe) int { return cmp.Compare(a.importance(), b.importance()) })
 	for _, p := range probes {
+		if !t.Heard.IsZero() { // its owner knows what becomes of its attempts
+			all = append(all, p.explainState(now))
+			continue
+		}
 		all = append(all, p.explain(now))
 	}
 	for i, text := range all {
@@ -248,11 +252,16 @@ func (p Probe) importance() int {
 // explain says what the verdict is, what the attempts add up to, how the last one went, and
 // when the next one is due.
 func (p Probe) explain(now time.Time) string {
-	parts := []string{strings.TrimPrefix(p.ID, p.Target+":") + p.explainVerdict(now) + p.explainRun() + "."}
+	parts := []string{p.explainState(now)}
 	if p.Result != nil {
 		parts = append(parts, p.Result.explain(now))
 	}
 	return strings.Join(append(parts, p.explainNext(now)), " ")
+}
+
+// explainState says what the verdict is, and how far it is from another one.
+func (p Probe) explainState(now time.Time) string {
+	return strings.TrimPrefix(p.ID, p.Target+":") + p.explainVerdict(now) + p.explainRun() + "."
 }
 
 func (p Probe) explainVerdict(now time.Time) string {

@@ -62,6 +62,7 @@ type Groups interface {
 // Config configures a Server: what it serves, and to whom.
 type Config struct {
 	Engine  Engine       // required
+	Others  Others       // the targets of other engines; default: there are none
 	Metrics http.Handler // serves /metrics; default: 404
 	Probe   http.Handler // serves /probe, and limits how many requests are in progress; default: 404
 	Groups  Groups       // default: there are no groups
@@ -129,6 +130,7 @@ type Config struct {
 // Server serves the API. It is an http.Handler, and can listen itself.
 type Server struct {
 	config   Config
+	results  results
 	tls      *tls.Config // nil: plain HTTP
 	handler  http.Handler
 	lists    semaphore // of targets: large responses, which slow clients keep in progress
@@ -161,6 +163,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		config:   c,
+		results:  results{c.Engine, c.Others},
 		tls:      tlsConfig,
 		lists:    make(semaphore, MaxRequests),
 		requests: make(semaphore, MaxRequests),

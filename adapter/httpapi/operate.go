@@ -74,6 +74,9 @@ func (s *Server) operate(o Operation) http.HandlerFunc {
 			respondError(w, http.StatusNotFound, "the engine starts no targets")
 			return
 		}
+		if s.refuseOther(w, r.PathValue("name")) {
+			return
+		}
 		done := Operated{Target: r.PathValue("name"), Operation: o, At: time.Now(), By: operator(r, query.Get("by"))}
 		done.Changed, done.Saved, err = s.config.Operate(r.Context(), done.Target, o, done.By)
 		switch {

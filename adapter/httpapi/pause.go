@@ -64,6 +64,8 @@ func (s *Server) pause(o Operation, ofGroup bool) http.HandlerFunc {
 		}
 		if p.Target = r.PathValue("name"); ofGroup {
 			p.Target, p.Group = "", p.Target
+		} else if s.refuseOther(w, p.Target) {
+			return
 		}
 		done, err := s.config.Pause(r.Context(), p)
 		switch {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -43,7 +42,7 @@ func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
 // is read before the response is written, so that a slow client keeps nothing locked.
 // Only the first page has the total: to count those that match visits every target.
 func (s *Server) list(ctx context.Context, q Query) Targets {
-	list, probes := Targets{Targets: []Target{}, Counts: newCounts(s.config.Engine.States())}, 0
+	list, probes := Targets{Targets: []Target{}, Counts: newCounts(s.results.states())}, 0
 	last := "" // the Query.After of the last target
 	for after, t := range s.selected(ctx, q) {
 		if q.Probes {
@@ -54,7 +53,8 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 			break
 		}
 		last = after
-		target := newTarget(t, MaxListText)
+		target := newTarget(t.TargetStatus, MaxListText)
+		s.results.setOwner(&target, t.isOther)
 		if target.Process = s.process(t.Target); target.Process != nil {
 			target.Process.Nice, target.Process.Rlimits = nil, nil
 		}
@@ -69,7 +69,7 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 	case list.Next == "":
 		list.Total = len(list.Targets)
 	default:
-		list.Total = s.config.Engine.Count(ctx, q.filter())
+		list.Total = s.results.count(ctx, q.filter())
 	}
 	return list
 }
@@ -77,10 +77,10 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 // selected yields the targets that match q, in its order, and the Query.After by which a list
 // goes on after each. When those in trouble come first, one whose state changes meanwhile may
 // be missed, or come twice.
-func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, engine.TargetStatus] {
-	return func(yield func(string, engine.TargetStatus) bool) {
+func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, shown] {
+	return func(yield func(string, shown) bool) {
 		for _, p := range q.parts() {
-			for t := range s.config.Engine.Select(ctx, p.filter) {
+			for t := range s.results.selected(ctx, p.filter) {
 				if !yield(p.prefix+t.Target, t) {
 					return
 				}
@@ -102,7 +102,7 @@ func (s *Server) targetHistory(w http.ResponseWriter, r *http.Request) {
 // targetOrHistory serves the target of a name, or else the history of the target whose name is
 // before the suffix. Slashes in a name need no escape, so that both look alike.
 func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
-	t, ok := s.config.Engine.Target(name)
+	t, ok := s.results.find(name)
 	if of, isHistory := strings.CutSuffix(name, historySuffix); !ok && isHistory {
 		s.history(w, of)
 		return
@@ -111,14 +111,15 @@ func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 		return
 	}
-	target := newTarget(t, probe.MaxDetail)
+	target := newTarget(t.TargetStatus, probe.MaxDetail)
+	s.results.setOwner(&target, t.isOther)
 	target.Beat = s.beatOf(t.Target)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
 	for i := range t.Probes {
 		target.Probes[i].Settings = t.Probes[i].Settings
 	}
 	target.Process = s.process(name)
-	target.Explanation, target.Groups = target.Explain(time.Now()), s.groupsOf(t)
+	target.Explanation, target.Groups = target.Explain(time.Now()), s.groupsOf(t.TargetStatus)
 	respond(w, target)
 }
 
@@ -140,11 +141,16 @@ const historySuffix = "/history"
 // history serves the history of a target, also of one that was removed, if it has some.
 func (s *Server) history(w http.ResponseWriter, name string) {
 	past := s.config.Engine.History(name)
-	if _, exists := s.config.Engine.Target(name); !exists && len(past) == 0 {
+	t, exists := s.results.find(name)
+	if !exists && len(past) == 0 {
 		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 		return
 	}
-	respond(w, newHistory(name, past, s.config.Engine.Outcomes(name)))
+	h := newHistory(name, past, s.config.Engine.Outcomes(name))
+	if t.isOther {
+		h.Owner = s.config.Others.OwnerOf(name)
+	}
+	respond(w, h)
 }
 
 // stats serves /v1/stats.

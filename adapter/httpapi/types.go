@@ -51,6 +51,11 @@ type Target struct {
 	// Pause is nil unless an operator has paused the target, or it is under maintenance.
 	Pause *Pause `json:"pause,omitempty"`
 
+	// Owner is the engine that probes the target, if the engines of a cluster share it; absent while none
+	// does. Heard is set if that is not this engine: it knows the verdicts that the owner has stored.
+	Owner string    `json:"owner,omitempty"`
+	Heard time.Time `json:"heard,omitzero"` // when this engine has last heard from etcd
+
 	Gateway  probe.GatewayState `json:"gateway"`            // what gateways are to do with the target
 	Ejection *Ejection          `json:"ejection,omitempty"` // nil unless gateways send it no requests because theirs have failed
 
@@ -139,6 +144,7 @@ type Instance struct {
 // oldest first. A target that has been well since its start has none.
 type History struct {
 	Target      string       `json:"target"`
+	Owner       string       `json:"owner,omitempty"` // another engine of the cluster, which probes the target now: it has the history
 	Transitions []Transition `json:"transitions"`
 
 	Outcomes []Outcomes `json:"outcomes"` // of the target's probes that have made attempts, sorted by ID

@@ -37,6 +37,16 @@ func (m Memory) status(external bool) probe.Exit {
 	return probe.Exit{Known: true, Status: m.Code}
 }
 
+// Shown returns the instance of a target as an engine shows it that knows this memory of the controller that
+// restarts the target.
+func (m Memory) Shown(target string) probe.Instance {
+	in := probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since, Managed: true, Restarts: max(m.Started-1, 0), Detail: m.LastExit}
+	if m.Exited {
+		in.Phase, in.Reason = probe.Waiting, m.LastReason
+	}
+	return in
+}
+
 // Shifted returns m with its times moved by d, after the wall clock was set.
 func (m Memory) Shifted(d time.Duration) Memory {
 	for _, t := range []*time.Time{&m.Since, &m.NotBefore} {

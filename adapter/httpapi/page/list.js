@@ -1,7 +1,7 @@
 // The list of targets: those in trouble first. It shows some of them, and more when asked to.
 // All numbers come from the engine, since the targets that are not shown count too.
 
-import { read } from "./api.js";
+import { NotFound, read } from "./api.js";
 import * as latency from "./latency.js";
 import { arrange, at, duration, element, setAttribute, setText, showSpark, showTime, sparkElement, timeElement, words } from "./dom.js";
 
@@ -19,11 +19,13 @@ const tiles = [
   { title: "all", query: {}, count: (c) => c.targets },
 ];
 const fields = ["trouble", "state", "kind", "name", "label", "group"]; // of a query of /v1/targets
+const maxEngines = 60; // shown at once, by name
 const maxGroups = 60; // shown at once, those that are not ready first
 const maxGateways = 20; // likewise, those that are not up to date
 const maxNotifiers = 20; // likewise
 
 const rows = new Map(); // by target
+const engines = new Map(); // of the cluster, by name
 const groups = new Map(); // by name
 const gateways = new Map(); // by name
 const notifiers = new Map(); // by name and receiver
@@ -83,14 +85,29 @@ export function show(next) {
 
 // load reads what is shown, with the probes' latest attempts if asked for, and shows it.
 export async function load(withProbes, signal) {
-  const [{ groups: all }, { gateways: followers }, { notifiers: receivers }, { targets, total, counts }] =
-    await Promise.all([read("/v1/groups", signal), read("/v1/gateways", signal), read("/v1/notifiers", signal), loadTargets(withProbes, signal)]);
+  const [cluster, { groups: all }, { gateways: followers }, { notifiers: receivers }, { targets, total, counts }] =
+    await Promise.all([loadCluster(signal), read("/v1/groups", signal), read("/v1/gateways", signal), read("/v1/notifiers", signal), loadTargets(withProbes, signal)]);
   showCounts(counts);
+  showCluster(cluster);
   showGroups(all);
   showGateways(followers);
   showNotifiers(receivers);
   showTargets(targets);
   showTotal(targets.length, total, counts.targets);
+}
+
+let isAlone = false; // the engine is in no cluster, which only another start changes
+
+// loadCluster reads what the engine knows of its cluster; undefined if it is in none.
+async function loadCluster(signal) {
+  if (isAlone) return undefined;
+  try {
+    return await read("/v1/cluster", signal);
+  } catch (err) {
+    if (!(err instanceof NotFound)) throw err;
+    isAlone = true;
+    return undefined;
+  }
 }
 
 // loadTargets reads as many targets as are shown.
@@ -130,6 +147,27 @@ function showStates(states) {
     return option;
   })]);
   if (select !== document.activeElement) select.value = query.state || "";
+}
+
+// showCluster shows which engines are members of the cluster, and whether this one hears from etcd.
+function showCluster(cluster) {
+  const members = (cluster ? cluster.members : []).slice(0, maxEngines);
+  const away = cluster && !cluster.allowed;
+  setText(at("cluster-state"), !away ? "" : !cluster.heard ? "etcd has not answered yet: this engine knows no other ones, and probes no shared target." :
+    "etcd cannot be reached, or this engine was suspended: it restarts no shared target, and shows what other engines probe as it was at " + new Date(cluster.heard).toLocaleTimeString() + ".");
+  const names = new Set(members.map((m) => m.name));
+  for (const name of engines.keys()) if (!names.has(name)) engines.delete(name);
+  arrange(at("cluster"), members.map((m) => {
+    if (!engines.has(m.name)) engines.set(m.name, makeEngine(m.name));
+    const { item, text } = engines.get(m.name);
+    setText(text, `${m.shards.toLocaleString()} of ${cluster.shardCount.toLocaleString()} shards${m.name === cluster.name ? ", this engine" : ""}`);
+    return item;
+  }));
+}
+
+function makeEngine(name) {
+  const text = element("span", "muted");
+  return { item: element("li", "gateway", element("b", "", name), text), text };
 }
 
 // showGroups shows groups with their numbers. One shows its members when it is pressed, and all
@@ -254,7 +292,7 @@ function fill(row, target) {
   setText(row.state, words(target.state));
   setAttribute(row.state, "data-state", target.state);
   setAttribute(row.line, "data-severity", target.severity);
-  setText(row.address, target.address || "");
+  setText(row.address, [target.address, target.heard ? "by " + (target.owner || "no engine now") : target.owner && "by " + target.owner].filter(Boolean).join(", "));
   const probe = cause.probe ? cause.probe.slice(target.name.length + 1) : "";
   const ejected = ejection && !probe && !cause.reason; // or else what is worse is shown
   setText(row.probe, (ejected ? ["ejected by gateways", ejection.reason] : [probe, cause.reason]).filter(Boolean).join(" · "));

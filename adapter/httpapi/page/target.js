@@ -22,7 +22,7 @@ export async function load(name, signal) {
   latency.note(target);
   showTarget(target);
   showProbes(target);
-  showHistory(history.transitions);
+  showHistory(history);
 }
 
 function clear(name) {
@@ -53,6 +53,8 @@ function showTarget(target) {
   }));
 
   fact("State since", target.since, showTime);
+  fact("Probed by", target.heard ? target.owner || "no engine now" : target.owner);
+  fact("Heard of", target.heard, showTime);
   fact("Address", target.address);
   fact("Labels", Object.entries(labels).map(([name, value]) => name + "=" + value).join(", "));
   fact("Groups", (target.groups || []).join(", "), showGroups);
@@ -106,7 +108,7 @@ function showProbes(target) {
   const probes = target.probes || [];
   arrange(at("probes"), probes.map((probe) => {
     if (!cards.has(probe.id)) cards.set(probe.id, makeCard(probe));
-    fillCard(cards.get(probe.id), probe);
+    fillCard(cards.get(probe.id), probe, Boolean(target.heard));
     return cards.get(probe.id).card;
   }));
   for (const id of cards.keys()) if (!probes.some((p) => p.id === id)) cards.delete(id);
@@ -140,13 +142,13 @@ function makeCard(probe) {
   return c;
 }
 
-function fillCard(c, probe) {
+function fillCard(c, probe, isOther) {
   const { result, rule } = probe;
   const verdict = probe.blind ? "blind" : probe.verdict;
   setText(c.verdict, verdict);
   setAttribute(c.verdict, "data-state", verdict);
   showRun(c, probe);
-  setText(c.latest, result ? [result.outcome, result.reason, ""].filter((part) => part !== undefined).join(", ") : "none yet");
+  setText(c.latest, result ? [result.outcome, result.reason, ""].filter((part) => part !== undefined).join(", ") : isOther ? "its owner knows" : "none yet");
   showTime(c.at, result && result.at);
   showSpark(c.spark, latency.ofProbe(probe.id));
   setText(c.took, result ? timings(result) : "");
@@ -157,7 +159,7 @@ function fillCard(c, probe) {
   showTime(c.next, probe.attempting || probe.onHold || probe.waitReason ? "" : probe.next);
   showTime(c.since, probe.since);
   const a = probe.attempts;
-  setText(c.values.Attempts, `${a.success + a.warning} succeeded, ${a.failure} failed, ${a.unknown} could not be made`);
+  setText(c.values.Attempts, isOther ? "its owner counts them" : `${a.success + a.warning} succeeded, ${a.failure} failed, ${a.unknown} could not be made`);
   setText(c.values.Rule, `every ${span(rule.periodSeconds) === "0 s" ? duration(rule.periodSeconds) : span(rule.periodSeconds)}, timeout ${duration(rule.timeoutSeconds)}, ` +
     (rule.policy === "evidence" ? `fails at a score of ${probe.threshold}, passes at 0` : `fails after ${rule.failureThreshold}, passes after ${rule.successThreshold}`) + (rule.initialDelaySeconds ? `, after a delay of ${duration(rule.initialDelaySeconds)}` : ""));
   c.configuration.hidden = !probe.settings;
@@ -193,12 +195,13 @@ function peerOf({ peer, protocol, tlsVersion, redirects, httpStatus, certificate
   return [peer, protocol, httpStatus && "status " + httpStatus, tlsVersion, expiry, followed].filter(Boolean).join(", ");
 }
 
-function showHistory(transitions) {
+function showHistory({ transitions, owner }) {
   const past = transitions.map((t) => ({ key: t.at + " " + t.text, transition: t })).reverse();
-  if (past.length === 0) past.push({ key: "none" });
+  if (owner) past.unshift({ key: "owner " + owner, note: "The engine " + owner + " probes the target and has its history." });
+  if (past.length === 0) past.push({ key: "none", note: "Nothing has changed since the target was added." });
   const kept = new Map();
-  arrange(at("history"), past.map(({ key, transition }) => {
-    const e = entries.get(key) || makeEntry(transition);
+  arrange(at("history"), past.map(({ key, transition, note }) => {
+    const e = entries.get(key) || (note ? element("li", "muted", note) : makeEntry(transition));
     kept.set(key, e);
     return e;
   }));
@@ -206,7 +209,6 @@ function showHistory(transitions) {
 }
 
 function makeEntry(transition) {
-  if (!transition) return element("li", "muted", "Nothing has changed since the target was added.");
   const time = timeElement(), state = element("span", "state", words(transition.state));
   state.dataset.state = transition.state;
   showTime(time, transition.at);

@@ -182,7 +182,7 @@ func substitute(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
 }
 
-// waitShared is: waitshared NAME... It waits until each target is in one of these engines, and ready.
+// waitShared is: waitshared NAME... It waits until each target is probed by one of these engines, and ready by all.
 func waitShared(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "waitshared NAME...")
 	last := ""
@@ -200,11 +200,15 @@ func waitShared(ts *testscript.TestScript, neg bool, args []string) {
 			}
 			shared = cluster.Targets
 			for _, target := range all.Targets {
-				if target.State == probe.StateReady {
-					owners[target.Name] = append(owners[target.Name], name)
-				} else {
+				switch {
+				case target.State != probe.StateReady:
 					last += fmt.Sprintf("%s is %s by %s\n", target.Name, target.State.String(), name)
+				case target.Heard.IsZero():
+					owners[target.Name] = append(owners[target.Name], name)
 				}
+			}
+			if all.Total != shared {
+				last += fmt.Sprintf("%s shows that there is %d of %d targets\n", name, all.Total, shared)
 			}
 		}
 		for target, names := range owners {

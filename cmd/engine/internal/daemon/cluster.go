@@ -159,6 +159,14 @@ func (c *cluster) mayAct(target string) bool {
 	return !c.isShared(target) || c.fleet.MayAct(target)
 }
 
+// ownerOf returns the engine that owns a target that is shared; "" while none does, and for any other target.
+func (c *cluster) ownerOf(target string) string {
+	if !c.isShared(target) {
+		return ""
+	}
+	return c.coordinator.OwnerOf(target)
+}
+
 // divide sets which of the targets are shared: those of the configuration's files that have probes, and
 // whose instances the engine does not run. It returns an error about what a reload cannot change.
 func (d *daemon) divide(c *config.Config, n *desired) (*desired, error) {
@@ -295,7 +303,7 @@ func (c *cluster) status() httpapi.Cluster {
 	shared := c.shared.Load().Units
 	votes := c.fleet.Quorum()
 	known := httpapi.Cluster{
-		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(),
+		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(), Heard: c.coordinator.Heard().UTC(),
 		Zone: c.config.Zone(), Polls: votes.Polls, Gray: votes.Gray, Doubt: doubtOf(c.fleet.Doubt()),
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]httpapi.ClusterMember, 0, len(st.Members)),
 	}

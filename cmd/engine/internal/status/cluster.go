@@ -78,6 +78,9 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 	fmt.Fprintf(table, "engine:\t%s\n", probe.OneLine(c.Name, probe.MaxGroupName))
 	fmt.Fprintf(table, "member:\t%s, of %s\n", member, cli.Plural(len(c.Members), "engine"))
 	fmt.Fprintf(table, "lease:\t%s\n", lease)
+	if !c.Allowed {
+		fmt.Fprintf(table, "etcd:\tlast heard from %s ago\n", age(c.Heard, time.Now()))
+	}
 	fmt.Fprintf(table, "shards:\t%d of %d\n", c.Shards, c.ShardCount)
 	fmt.Fprintf(table, "targets:\t%d of %d that are shared\n", c.Owned, c.Targets)
 	if c.Zone != "" {
@@ -176,18 +179,21 @@ func (s viewer) clusterLine(ctx context.Context) string {
 	if err != nil || c.Name == "" { // it is in none
 		return ""
 	}
-	return clusterLine(c)
+	return clusterLine(c, time.Now())
 }
 
 // clusterLine returns a line such as
 //
 //	cluster: engine-1 of 3 engines has 10 of 30 shared targets
-func clusterLine(c httpapi.Cluster) string {
+func clusterLine(c httpapi.Cluster, now time.Time) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "cluster: %s of %s has %d of %s", probe.OneLine(c.Name, probe.MaxGroupName), cli.Plural(len(c.Members), "engine"), c.Owned, cli.Plural(c.Targets, "shared target"))
 	switch {
 	case !c.Allowed:
 		s.WriteString(", and restarts none of them, since its lease has ended: etcd cannot be reached, or the engine was suspended")
+		if !c.Heard.IsZero() {
+			fmt.Fprintf(&s, "; targets of other engines are shown as they were %s ago", age(c.Heard, now))
+		}
 	case c.Doubt != httpapi.DoubtNone:
 		s.WriteString(", and restarts none of them: " + doubtText(c.Doubt))
 	}

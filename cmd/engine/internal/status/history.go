@@ -41,6 +41,11 @@ func showHistory(ctx context.Context, w io.Writer, f flags, target string, asJSO
 	case asJSON:
 		return cli.WriteJSON(w, h)
 	}
+	if h.Owner != "" {
+		if _, err := fmt.Fprintf(w, "the engine %s probes the target and has its history: ask that one, by --address\n", probe.OneLine(h.Owner, probe.MaxGroupName)); err != nil || len(h.Transitions) == 0 {
+			return err
+		}
+	}
 	_, err = io.WriteString(w, cmp.Or(sentences(h), "nothing has happened to the target that the engine remembers\n"))
 	return err
 }

@@ -46,23 +46,30 @@ func size(w io.Writer) (width, height int) {
 //	demo    ready  1         startup   passing  1/1 success  hold  exit status 0
 //	                         liveness  passing  2/3 failure  400ms http.status: status 503
 //
-// A wide table also says how long the target has been in its state, what it is to gateways, its
+// With targets of a cluster, the engine that probes each follows its name. A wide table also says how long the target has been in its state, what it is to gateways, its
 // address and its labels, and the exit status of the latest instance that has exited.
 func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
 	header := []string{"TARGET", "STATE", "RESTARTS", "PROBE", "VERDICT", "RUN", "NEXT", "RESULT"}
+	inCluster := slices.ContainsFunc(all, func(t httpapi.Target) bool { return t.Owner != "" || !t.Heard.IsZero() })
+	owner := "OWNER"
 	write := func(line []string, more ...string) {
 		if wide {
 			line = slices.Insert(line, 3, more...)
+		}
+		if inCluster {
+			line = slices.Insert(line, 1, owner)
 		}
 		fmt.Fprintln(w, strings.Join(line, "\t"))
 	}
 	write(header, "FOR", "EXIT", "GATEWAY", "ADDRESS", "LABELS")
 	for _, t := range all {
 		more := []string{age(t.Since, now), exitStatus(t.Instance), t.Gateway.String(), probe.OneLine(t.Address, probe.MaxTargetName), probe.OneLine(labels(t.Labels), probe.MaxDetail)}
+		owner = ownerOf(t)
 		for _, line := range lines(t, now) {
 			write(line, more...)
+			owner = ""
 			more = []string{"", "", "", "", ""}
 		}
 	}
@@ -76,6 +83,17 @@ func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 		cut.WriteString(line + "\n")
 	}
 	return cut.String()
+}
+
+// ownerOf returns the engine that probes a target of a cluster, or "-".
+func ownerOf(t httpapi.Target) string {
+	switch {
+	case t.Owner != "":
+		return probe.OneLine(t.Owner, probe.MaxGroupName)
+	case !t.Heard.IsZero():
+		return "none"
+	}
+	return "-"
 }
 
 // names returns the names of targets, with a line for each.

@@ -1,0 +1,162 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// seen returns a target as an engine of the fleet shows it: its own one, or that of another.
+func (m *member) seen(target string) (st engine.TargetStatus, isOwn bool) {
+	m.Helper()
+	if st, isOwn = m.engine.Target(target); isOwn {
+		return st, true
+	}
+	st, ok := m.fleet.Others().Target(target)
+	if !ok {
+		m.Errorf("%s shows no target %s", m.co.Name(), target)
+	}
+	return st, false
+}
+
+// checkSeen checks that each engine shows all targets as they are, each in one of its two engines.
+func checkSeen(t *testing.T, w *world, engines ...*member) {
+	t.Helper()
+	for _, m := range engines {
+		own, others := m.engine.Count(t.Context(), engine.Filter{}), m.fleet.Others().Count(t.Context(), engine.Filter{})
+		if own+others != many {
+			t.Errorf("%s shows %d targets of its own and %d of others", m.co.Name(), own, others)
+		}
+		for i := range many {
+			target := fmt.Sprintf("shop/web-%d", i)
+			st, isOwn := m.seen(target)
+			if st.Ready == w.isSick(target) || isOwn != (m.co.OwnerOf(target) == m.co.Name()) {
+				t.Errorf("%s shows %s of %q as %v, its own: %v", m.co.Name(), target, m.co.OwnerOf(target), st.State, isOwn)
+			}
+			if in := w.running(target); i%2 == 0 && st.Instance.ID != in.id {
+				t.Errorf("%s shows the instance %s of %s, which is %s", m.co.Name(), st.Instance.ID, target, in.id)
+			}
+		}
+	}
+}
+
+func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one, two, three := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many)), start(t, "three", b, w.targets(many))
+		time.Sleep(time.Minute)
+		checkSeen(t, w, one, two, three)
+		for i := 1; i < many; i += 2 { // without a driver: they stay sick
+			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
+		}
+		time.Sleep(10 * time.Second)
+		checkSeen(t, w, one, two, three)
+		for i := 0; i < many; i += 2 {
+			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
+		}
+		time.Sleep(time.Minute)
+		checkSeen(t, w, one, two, three)
+		three.kill()
+		time.Sleep(coord.DefaultTTL + 5*time.Second)
+		checkSeen(t, w, one, two)
+	})
+}
+
+// TestATargetThatMovesIsAlwaysShown has an engine join, and follows all targets of the one that was there.
+func TestATargetThatMovesIsAlwaysShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		time.Sleep(time.Minute)
+		ctx, end := context.WithCancel(t.Context())
+		defer end()
+		sub := one.engine.SubscribeTargets()
+		defer sub.Close()
+		var moved atomic.Int64
+		go func() {
+			for {
+				st, err := sub.Next(ctx)
+				if err != nil {
+					return
+				}
+				if !st.Removed {
+					continue
+				}
+				moved.Add(1)
+				if st, ok := one.fleet.Others().Target(st.Target); !ok || !st.Ready {
+					t.Errorf("%s has left, and is shown as %v, %v", st.Target, st.State, ok)
+				}
+			}
+		}()
+		two := start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		if n := moved.Load(); n < many/4 {
+			t.Errorf("%d targets have moved", n)
+		}
+		checkSeen(t, w, one, two)
+	})
+}
+
+func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		theirs := ""
+		for i := range many {
+			if target := fmt.Sprintf("shop/web-%d", i); two.co.OwnerOf(target) == "two" {
+				theirs = target
+			}
+		}
+		one.backend.isCut.Store(true)
+		heard := one.co.Heard()
+		if age := time.Since(heard); age > coord.DefaultTTL {
+			t.Errorf("it has heard of the store %v ago", age)
+		}
+		time.Sleep(time.Minute)
+		if st, isOwn := one.seen(theirs); isOwn || !st.Ready || !one.co.Heard().Equal(heard) {
+			t.Errorf("%s is shown as %v, its own: %v, and was heard of %v ago", theirs, st.State, isOwn, time.Since(one.co.Heard()))
+		}
+		one.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		checkSeen(t, w, one, two)
+	})
+}
+
+func TestAReloadChangesTheTargetsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		fewer := w.targets(many)
+		for i := range many / 2 {
+			target := fmt.Sprintf("shop/web-%d", i)
+			delete(fewer.Units, target)
+			delete(fewer.Probes, probe.ID{Target: target, Kind: probe.Readiness})
+			delete(fewer.Probes, probe.ID{Target: target, Kind: probe.Liveness})
+		}
+		for _, m := range []*member{one, two} {
+			if err := m.fleet.Apply(fewer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		own, others := one.engine.Count(t.Context(), engine.Filter{}), one.fleet.Others().Count(t.Context(), engine.Filter{})
+		if own+others != many/2 || others == 0 {
+			t.Errorf("%d targets of its own and %d of others are left", own, others)
+		}
+		for i := many / 2; i < many; i++ {
+			if st, _ := one.seen(fmt.Sprintf("shop/web-%d", i)); !st.Ready {
+				t.Errorf("%s in shard %v is %v", st.Target, shard.Of(st.Target), st.State)
+			}
+		}
+	})
+}

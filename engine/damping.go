@@ -24,8 +24,8 @@ type Damping struct {
 // damping is how one target is damped, and its penalty. It is never changed.
 type damping struct {
 	rule    probe.Damping
-	penalty verdict.Penalty
-	key     uint32 // of penalties; 0 while the penalty is zero
+	penalty verdict.Penalty // its times are of clockTime
+	key     uint32          // of penalties; 0 while the penalty is zero
 }
 
 // penalties are when the penalties of targets have to be looked at. scheduler.mu guards them.
@@ -100,7 +100,29 @@ func checkedDampings(of map[string]probe.Damping) (map[string]probe.Damping, err
 // Penalty returns the penalty of a target, to be remembered for the next engine: see Change.Penalties.
 // It is zero if the target has none.
 func (e *Engine) Penalty(target string) verdict.Penalty {
-	return e.registry.penaltyOf(target)
+	p := e.registry.penaltyOf(target)
+	p.At, p.Since = fromClock(e.scheduler.clock, p.At), fromClock(e.scheduler.clock, p.Since)
+	return p
+}
+
+// clockTime returns a time of the clock as penalties in the engine have it. It has no reading of the monotonic clock,
+// which stands still while the machine is suspended: a penalty decays meanwhile.
+func clockTime(at int64) time.Time { return time.Unix(0, at) }
+
+// toClock returns the clockTime of a time, and the zero time for that.
+func toClock(c *clock.Clock, t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return clockTime(c.At(t))
+}
+
+// fromClock is the reverse of toClock.
+func fromClock(c *clock.Clock, t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return c.Time(t.UnixNano())
 }
 
 // Penalties returns the targets that have a penalty.
@@ -126,10 +148,12 @@ func (sc *scheduler) setDampings(of map[string]probe.Damping, restored map[strin
 	for target, rule := range of {
 		penalty := sc.registry.penaltyOf(target)
 		if penalty == (verdict.Penalty{}) {
-			sc.changePenalty(target, &rule, verdict.Decayed(rule, restored[target], sc.clock.Time(now)))
+			penalty = verdict.Decayed(rule, restored[target], sc.clock.Time(now))
+			penalty.At, penalty.Since = toClock(sc.clock, penalty.At), toClock(sc.clock, penalty.Since)
+			sc.changePenalty(target, &rule, penalty)
 			continue // the history has it from the earlier engine
 		}
-		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, sc.clock.Time(now)))
+		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, clockTime(now)))
 	}
 }
 
@@ -143,7 +167,7 @@ func (sc *scheduler) countFlap(t *target, slots []*slot, own probe.TargetState, 
 	if d == nil || !verdict.IsFlap(t.current().brief(), own) || sc.doubtsTarget(t, slots, now) {
 		return false
 	}
-	next := verdict.AfterFlap(d.rule, d.penalty, sc.clock.Time(now))
+	next := verdict.AfterFlap(d.rule, d.penalty, clockTime(now))
 	begins = next.IsDamped() && !d.penalty.IsDamped()
 	sc.counters.flaps++
 	sc.counters.dampings += uint64(one(begins))
@@ -195,7 +219,7 @@ func (sc *scheduler) replacePenalty(target string, rule *probe.Damping, next ver
 		if key == 0 {
 			key = sc.penalties.take(target)
 		}
-		sc.penalties.due.Set(key, sc.clock.At(next.NextDecay(*rule)))
+		sc.penalties.due.Set(key, next.NextDecay(*rule).UnixNano())
 	case key != 0:
 		sc.penalties.release(key)
 		key = 0
@@ -221,7 +245,7 @@ func (sc *scheduler) decayPenalties(now int64) {
 		}
 		target := sc.penalties.targets[key]
 		d := sc.registry.dampingOf(target)
-		sc.setPenalty(target, &d.rule, verdict.Decayed(d.rule, d.penalty, sc.clock.Time(now)))
+		sc.setPenalty(target, &d.rule, verdict.Decayed(d.rule, d.penalty, clockTime(now)))
 	}
 }
 
@@ -232,7 +256,7 @@ func (sc *scheduler) recordDamping(t *target) {
 	line := dampingLine{target: t.name}
 	if d != nil && d.penalty.IsDamped() {
 		tr.Damped, tr.Undamped = true, false
-		line.damped, line.penalty, line.until = true, d.penalty.Value, d.penalty.NextDecay(d.rule)
+		line.damped, line.penalty, line.until = true, d.penalty.Value, fromClock(sc.clock, d.penalty.NextDecay(d.rule))
 		tr.Detail = fmt.Sprintf("penalty %.0f, suppress %d", d.penalty.Value, d.rule.Suppress)
 	}
 	sc.recordTransition(t, tr, now)
@@ -298,9 +322,9 @@ func (st *TargetStatus) damp(d *damping, c *clock.Clock) {
 		return
 	}
 	p := d.penalty
-	st.Damping = &Damping{Penalty: p.ValueAt(d.rule, c.Time(c.Now())), Flapped: p.At, Since: p.Since}
+	st.Damping = &Damping{Penalty: p.ValueAt(d.rule, clockTime(c.Now())), Flapped: fromClock(c, p.At), Since: fromClock(c, p.Since)}
 	if p.IsDamped() {
-		st.Damping.Until = p.NextDecay(d.rule)
+		st.Damping.Until = fromClock(c, p.NextDecay(d.rule))
 		st.State, st.Gateway = verdict.OfDamped(st.State), verdict.GatewayStateOfDamped(st.Gateway)
 	}
 }

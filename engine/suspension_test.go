@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
@@ -132,6 +133,42 @@ func TestWhatIsDueWhileTheMachineIsSuspendedIsAttemptedSoonAfterwards(t *testing
 		}
 		if h := l.engine.Health(); h.Stalled < 8*time.Hour-time.Duration(maxSleep) || !h.Degraded() {
 			t.Errorf("the engine's health is %+v", h)
+		}
+	})
+}
+
+// A penalty of 3000 decays to 750, below which a target is no longer damped, in two half-lives of 15 minutes.
+func TestAPenaltyDecaysWhileTheMachineIsSuspended(t *testing.T) {
+	handler := new(slow)
+	handler.says(probe.Succeed(""))
+	p := probe.Probe{Handler: handler, Rule: probe.Rule{Period: time.Minute, Timeout: 5 * time.Second, FailureThreshold: 1}}
+	suspendable(t, p, func(t *testing.T, l *lid, _ probe.ID) {
+		time.Sleep(time.Minute)
+		flapped := time.Now()
+		_, err := l.engine.Change(Change{
+			Dampings:  map[string]probe.Damping{"web": {}},
+			Penalties: map[string]verdict.Penalty{"web": {Value: 3000, At: flapped, Since: flapped}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		l.suspend(10 * time.Minute)
+		time.Sleep(time.Duration(maxSleep) + time.Second)
+		st, _ := l.engine.Target("web")
+		if left := time.Until(st.Damping.Until); st.State != probe.StateDamped || left < 13*time.Minute || left > 15*time.Minute {
+			t.Errorf("it is %v for another %v", st.State, left)
+		}
+		if value := st.Damping.Penalty; value < 1400 || value > 1500 {
+			t.Errorf("the penalty is %v", value)
+		}
+		if at := l.engine.Penalty("web").At; !at.Equal(flapped) {
+			t.Errorf("it has flapped at %v, want %v", at, flapped)
+		}
+		l.suspend(20 * time.Minute)
+		time.Sleep(time.Duration(maxSleep) + time.Second)
+		if st, _ := l.engine.Target("web"); st.State == probe.StateDamped {
+			t.Errorf("it is still damped: %+v", st.Damping)
 		}
 	})
 }

@@ -613,6 +613,13 @@ func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return len(some) < coord.MaxTransactions
 }
 
+func (t *Targets) probes() probe.Set {
+	if t == nil {
+		return nil
+	}
+	return t.Probes
+}
+
 func (t *Targets) unit(target string) restart.Unit {
 	if t == nil {
 		return restart.Unit{}

@@ -48,9 +48,8 @@ func (p *pages) fill(content []byte) error {
 			return err
 		}
 	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(p.file.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		return os.NewSyscallError("fcntl", err)
+	if err := seal(p.file); err != nil {
+		return err
 	}
 	if len(content) == 0 {
 		return nil
@@ -61,6 +60,21 @@ func (p *pages) fill(content []byte) error {
 	}
 	p.content = unsafe.Slice((*byte)(at), len(content))
 	return nil
+}
+
+// sealAttempts bounds how often a seal is tried: for some seconds.
+const sealAttempts = 20
+
+// seal keeps a memory file from being changed. Linux refuses that while anything else uses a page of the file,
+// such as its own scans of memory. It waits 155 ms for those (mm/memfd.c), which a busy machine may exceed.
+func seal(file *os.File) (err error) {
+	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+	for range sealAttempts {
+		if _, err = unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, seals); err != unix.EBUSY {
+			break
+		}
+	}
+	return os.NewSyscallError("fcntl", err)
 }
 
 func (p *pages) size() uint64 { return uint64(len(p.content)) }

@@ -4,6 +4,7 @@ package image
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
@@ -171,6 +173,43 @@ func TestTheFileOfAnImageCannotBeWritten(t *testing.T) {
 	}
 	if err := m.initial.file.Truncate(0); err == nil {
 		t.Error("it was truncated: an instance that uses its memory would end the process")
+	}
+}
+
+// A page of the file is in a pipe for longer than Linux itself waits for it.
+func TestAFileIsSealedOnceItsPagesAreNotInUse(t *testing.T) {
+	file, err := files.NewMemory("sonde-image")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := file.WriteAt(make([]byte, pageSize), 0); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Splice(int(file.Fd()), new(int64), int(w.Fd()), nil, pageSize, 0); n != int64(pageSize) || err != nil {
+		t.Fatalf("%d bytes are in the pipe, %v", n, err)
+	}
+	sealed := make(chan error, 1)
+	go func() { sealed <- seal(file) }()
+	for range 3 {
+		if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != unix.EBUSY {
+			t.Fatalf("it is not in use: %v", err)
+		}
+	}
+	if _, err := io.ReadFull(r, make([]byte, pageSize)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-sealed; err != nil {
+		t.Error(err)
+	}
+	if _, err := file.WriteAt([]byte{1}, 0); err == nil {
+		t.Error("it was written")
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 )
 
-var runs = flag.Int("runs", 10, "runs of random faults; 200 take minutes")
+var runs = flag.Int("runs", 6, "runs of random faults; 200 take minutes")
 
 // safeguards says which of the safeguards against stale acts are in force.
 type safeguards struct {

@@ -93,26 +93,14 @@ func (e *electorate) has(name string, r quorum.Rule) bool {
 
 // follow keeps the directory up to date until ctx is done or the store returns an error.
 func (d *directory) follow(ctx context.Context, b coord.Backend) error {
-	entries, at, err := rangeOf(ctx, b, keyVantage)
-	if err != nil {
-		return err
-	}
 	vantages := map[string]Vantage{}
-	for _, e := range entries {
-		apply(vantages, coord.Event{Entry: e})
-	}
-	d.set(vantages)
-	for events, err := range b.Watch(ctx, keyVantage, at) {
-		if err != nil {
-			return err
-		}
+	return followEntries(ctx, b, keyVantage, func(events []coord.Event) {
 		vantages = maps.Clone(vantages)
 		for _, e := range events {
 			apply(vantages, e)
 		}
 		d.set(vantages)
-	}
-	return ctx.Err()
+	})
 }
 
 // apply applies an event. An entry that cannot be read is of an engine without a zone.

@@ -47,24 +47,32 @@ func (v *Voter) follow(ctx context.Context, message string, f func(context.Conte
 
 // followJoints calls changed with each joint verdict until ctx is done or the store returns an error.
 func followJoints(ctx context.Context, b coord.Backend, changed func(probe.ID, Joint)) error {
-	entries, at, err := rangeOf(ctx, b, JointPrefix)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if id, j, ok := ParseJoint(coord.Event{Entry: e}); ok {
-			changed(id, j)
-		}
-	}
-	for events, err := range b.Watch(ctx, JointPrefix, at) {
-		if err != nil {
-			return err
-		}
+	return followEntries(ctx, b, JointPrefix, func(events []coord.Event) {
 		for _, e := range events {
 			if id, j, ok := ParseJoint(e); ok {
 				changed(id, j)
 			}
 		}
+	})
+}
+
+// followEntries calls changed with all entries of a prefix, and then with their changes, until ctx is done or the
+// store returns an error.
+func followEntries(ctx context.Context, b coord.Backend, prefix string, changed func([]coord.Event)) error {
+	entries, at, err := rangeOf(ctx, b, prefix)
+	if err != nil {
+		return err
+	}
+	all := make([]coord.Event, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, coord.Event{Entry: e})
+	}
+	changed(all)
+	for events, err := range b.Watch(ctx, prefix, at) {
+		if err != nil {
+			return err
+		}
+		changed(events)
 	}
 	return ctx.Err()
 }

@@ -24,11 +24,16 @@ type cutOff struct {
 	coord.Backend
 	isCut       atomic.Bool
 	isForgetful atomic.Bool // no memories are stored
+	isRefusing  atomic.Bool // memories cannot be read
 
+	refused                atomic.Int64 // requests of which that was the reason
 	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
 }
 
-var errCut = errors.New("cut off")
+var (
+	errCut     = errors.New("cut off")
+	errRefused = errors.New("too many requests")
+)
 
 func (c *cutOff) err() error {
 	if c.isCut.Load() {
@@ -85,6 +90,12 @@ func (c *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
 func (c *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
 	if err := c.err(); err != nil {
 		return nil, err
+	}
+	if c.isRefusing.Load() {
+		if c.refused.Add(1) > 1000 {
+			<-ctx.Done() // or else the time of a test would stand still
+		}
+		return nil, errRefused
 	}
 	c.reads.Add(1)
 	return c.Backend.RangeAll(ctx, prefixes...)

@@ -48,41 +48,51 @@ func (f *Fleet) Others() *engine.Engine { return f.others.engine }
 func (o *others) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { o.coordinator.WatchMemories(ctx, o.mark) })
-	for {
-		var again <-chan time.Time
-		if !o.load(ctx) {
-			again = time.After(storeInterval)
+	watching.Go(func() { o.coordinator.WatchMemories(ctx, o.changed) })
+	isLogged := false
+	for ctx.Err() == nil {
+		err := o.load(ctx)
+		if err != nil && !isLogged && ctx.Err() == nil {
+			o.log.Warn("what other engines have stored cannot be loaded, trying again", "error", err)
+		}
+		isLogged = err != nil
+		wake, again := o.wake, (<-chan time.Time)(nil)
+		if err != nil { // a store may refuse requests at once, since it has too many
+			wake, again = nil, time.After(storeInterval)
 		}
 		select {
-		case <-o.wake:
+		case <-wake:
 		case <-again:
 		case <-ctx.Done():
-			return
 		}
 	}
 }
 
-// mark has the memories of shards loaded, of those that are shown.
-func (o *others) mark(ids []shard.ID) {
+// changed notes that the store has answered, and that the memories of shards may be others than before.
+func (o *others) changed(ids []shard.ID) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
 	if !o.isKnown {
 		o.isKnown = true
 		o.begun()
 	}
-	for _, id := range ids {
-		if o.shown[id] != nil {
-			o.outdated[id] = true
-		}
-	}
+	o.mark(ids)
 	if len(o.outdated) > 0 {
 		notify(o.wake)
 	}
 }
 
-// load loads the memories that are outdated. It returns false if it has to be called again.
-func (o *others) load(ctx context.Context) (isDone bool) {
+// mark says that the memories of shards are to be loaded, of those that are shown. It needs othersMu.
+func (o *others) mark(ids []shard.ID) {
+	for _, id := range ids {
+		if o.shown[id] != nil {
+			o.outdated[id] = true
+		}
+	}
+}
+
+// load loads the memories that are outdated, until the store returns an error: then it has to be called again.
+func (o *others) load(ctx context.Context) error {
 	o.othersMu.Lock()
 	ids := slices.Sorted(maps.Keys(o.outdated))
 	o.othersMu.Unlock()
@@ -92,14 +102,16 @@ func (o *others) load(ctx context.Context) (isDone bool) {
 		o.unmark(batch) // before they are read: they may be marked again meanwhile
 		loaded, err := o.coordinator.Load(ctx, batch...)
 		if err != nil {
+			o.othersMu.Lock()
 			o.mark(batch)
-			return false // the watch fails as well, and logs it
+			o.othersMu.Unlock()
+			return err
 		}
 		for id, stored := range loaded {
 			o.restate(id, stored)
 		}
 	}
-	return true
+	return nil
 }
 
 func (o *others) unmark(ids []shard.ID) {

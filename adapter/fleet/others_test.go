@@ -110,12 +110,7 @@ func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)
-		theirs := ""
-		for i := range many {
-			if target := fmt.Sprintf("shop/web-%d", i); two.co.OwnerOf(target) == "two" {
-				theirs = target
-			}
-		}
+		theirs := two.anyOwned()
 		one.backend.isCut.Store(true)
 		heard := one.co.Heard()
 		if age := time.Since(heard); age > coord.DefaultTTL {
@@ -127,6 +122,38 @@ func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 		}
 		one.backend.isCut.Store(false)
 		time.Sleep(time.Minute)
+		checkSeen(t, w, one, two)
+	})
+}
+
+// anyOwned returns a target that an engine owns.
+func (m *member) anyOwned() string {
+	m.Helper()
+	for i := range many {
+		if target := fmt.Sprintf("shop/web-%d", i); m.co.OwnerOf(target) == m.co.Name() {
+			return target
+		}
+	}
+	m.Fatalf("%s owns no target", m.co.Name())
+	return ""
+}
+
+func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		one.backend.isRefusing.Store(true)
+		one.backend.isCut.Store(true)
+		w.infect(two.anyOwned(), time.Hour)
+		time.Sleep(coord.DefaultTTL / 2) // its lease lasts
+		one.backend.isCut.Store(false)
+		time.Sleep(10 * time.Second)
+		if n := one.backend.refused.Load(); n < 5 || n > 15 {
+			t.Errorf("the store was asked %d times in ten seconds", n)
+		}
+		one.backend.isRefusing.Store(false)
+		time.Sleep(10 * time.Second)
 		checkSeen(t, w, one, two)
 	})
 }

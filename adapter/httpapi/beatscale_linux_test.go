@@ -106,8 +106,9 @@ func TestBeatsOfManyTargets(t *testing.T) {
 // sendEvenly calls send for the targets in turn, so that each sends one beat a minute, or less on a
 // machine that is too slow for that. It returns how many it has sent.
 func sendEvenly(send func(i int)) (sent int) {
-	for begin := time.Now(); time.Since(begin) < *scale; sent++ {
-		time.Sleep(time.Until(begin.Add(time.Duration(sent) * time.Minute / manyTargets)))
+	const gap = time.Minute / manyTargets
+	for begin := time.Now(); time.Since(begin) < *scale && time.Duration(sent)*gap < *scale; sent++ {
+		time.Sleep(time.Until(begin.Add(time.Duration(sent) * gap)))
 		send(sent % manyTargets)
 	}
 	return sent

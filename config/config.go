@@ -153,6 +153,10 @@ type Options struct {
 	// What belongs to each engine, its cluster and engine blocks, is an error there. Default: none was.
 	IsPushed func(source string) bool
 
+	// ToPush says that the sources of IsPushed, and the files that they name by relative paths, are about to be
+	// written to where others can read them: a secret in them is an error.
+	ToPush bool
+
 	// RequireTargets makes a configuration without targets an error, unless its engine
 	// block has allow_empty.
 	RequireTargets bool

@@ -69,9 +69,10 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 		return nil, false
 	}
 	whole = true
+	known := l.disclosure.each(&block.Body, each.Expr)
 	for it := v.ElementIterator(); it.Next(); {
 		key, value := it.Element()
-		made, ok := l.dynamicElement(lp, key, value, s)
+		made, ok := l.dynamicElement(lp, l.loopContext(block, lp.iterator, known, key, value), key, s)
 		if ok {
 			out = append(out, made)
 		}
@@ -134,8 +135,7 @@ func (l *loader) loopValue(b *tree.Block, arg tree.Argument) (cty.Value, bool) {
 }
 
 // dynamicElement returns the block of one element.
-func (l *loader) dynamicElement(lp *dynamicLoop, key, value cty.Value, s tree.BodySchema) (*tree.Block, bool) {
-	ctx := loopContext(lp.block, lp.iterator, key, value)
+func (l *loader) dynamicElement(lp *dynamicLoop, ctx *hcl.EvalContext, key cty.Value, s tree.BodySchema) (*tree.Block, bool) {
 	made := lp.block.Make(lp.made, lp.content, ctx, elementText(lp.iterator, key))
 	for _, e := range lp.labels {
 		v, ok := l.eval(&made.Body, e)

@@ -125,9 +125,7 @@ var callsSensitive = regexp.MustCompile(`(^|[^a-z])sensitive\s*\(`)
 
 // isSensitive reports whether an expression uses a sensitive value.
 func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
-	at := e.Range()
-	text := l.texts[at.Filename]
-	if from, to := max(0, at.Start.Byte), min(at.End.Byte, len(text)); from < to && callsSensitive.Match(text[from:to]) {
+	if l.callsSensitive(e) {
 		return true
 	}
 	for _, t := range e.Variables() {
@@ -141,6 +139,14 @@ func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 		}
 	}
 	return false
+}
+
+// callsSensitive reports whether an expression may call sensitive, by its text.
+func (l *loader) callsSensitive(e hcl.Expression) bool {
+	at := e.Range()
+	text := l.texts[at.Filename]
+	from, to := max(0, at.Start.Byte), min(at.End.Byte, len(text))
+	return from < to && callsSensitive.Match(text[from:to])
 }
 
 // conceal adds the sensitive texts of a value to Config.Secrets: those that are marked, or all.

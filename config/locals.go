@@ -55,6 +55,7 @@ func (l *loader) locals() {
 		values[n.name] = n.value
 	}
 	l.root.Variables["local"] = cty.ObjectVal(values)
+	l.disclosure.setLocals(g.order)
 }
 
 type localGraph struct {
@@ -131,6 +132,7 @@ func (g *localGraph) visit(n *local, path []*local) {
 	if v, ok := g.eval(&body, n.arg.Expr); ok {
 		n.value = v
 		g.conceal(v, false)
+		g.disclosure.local(&body, n)
 	}
 }
 

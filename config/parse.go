@@ -36,6 +36,9 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		o.IsFile = files.IsRegular
 	}
 	l := newLoader(o)
+	if o.ToPush {
+		l.disclosure = newDisclosure(l)
+	}
 	var files []tree.Body
 	for _, s := range sources {
 		if o.IsPushed != nil && o.IsPushed(s.Name) {
@@ -90,7 +93,8 @@ type loader struct {
 	pushed  map[string]bool          // the names of the sources that are pushed
 	names   map[string]*origin       // of the targets
 
-	digest *digester // set when the variables are evaluated
+	digest     *digester   // set when the variables are evaluated
+	disclosure *disclosure // of files that are to be pushed; nil without
 
 	unknown bool // a value is unknown; its cause was reported
 

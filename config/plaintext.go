@@ -24,18 +24,22 @@ func (l *loader) warnOfPlainText(body tree.Body) {
 			secret[name] = is
 		}
 		if at := value.Range(); is {
-			l.warnIfWritten(value, name+" is a secret in plain text")
+			l.warnIfWritten(value, name+" is a secret")
 		} else if passwordInURL.Match(at.SliceBytes(l.texts[at.Filename])) {
-			l.warnIfWritten(value, name+" has a URL with a password in plain text")
+			l.warnIfWritten(value, name+" has a URL with a password")
 		}
 	}
 }
 
 // warnIfWritten warns of a secret that is written in the text. One that comes from a file,
 // the environment or a variable has no warning, and neither has one that is marked as
-// sensitive.
-func (l *loader) warnIfWritten(e hcl.Expression, warning string) {
+// sensitive. In a file that is to be pushed it is an error, also if it comes from another one.
+func (l *loader) warnIfWritten(e hcl.Expression, what string) {
 	if len(e.Variables()) > 0 {
+		return
+	}
+	if l.disclosure.isPushed(e) {
+		l.disclosure.checkNamed(e, what)
 		return
 	}
 	v, diags := protected(e, l.root) // in which nothing can be read
@@ -44,7 +48,7 @@ func (l *loader) warnIfWritten(e hcl.Expression, warning string) {
 	}
 	l.secret(e.Range())
 	l.add(report{
-		severity: Warning, at: e.Range(), summary: warning,
+		severity: Warning, at: e.Range(), summary: what + " in plain text",
 		hint: "read it from elsewhere: a variable with sensitive = true, sensitive(env(\"…\")) or sensitive(trimspace(file(\"…\")))\n" +
 			"sensitive(\"…\") keeps it here, and hides it in all outputs",
 	})

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 )
@@ -19,11 +21,18 @@ target "web" {
 
 // parsePushed parses the file of an engine, and one that was pushed.
 func parsePushed(own, pushed string) (*Config, Diagnostics) {
-	o := testOptions()
+	return parsePushedWith(testOptions(), own, pushed)
+}
+
+func parsePushedWith(o Options, own, pushed string) (*Config, Diagnostics) {
 	o.RequireTargets = true
 	o.IsPushed = func(name string) bool { return name == "fleet:/web.hcl" }
 	sources := []Source{{"config.hcl", []byte(own)}}
-	if pushed != "" {
+	switch {
+	case strings.HasPrefix(pushed, "{"):
+		o.IsPushed = func(name string) bool { return name == "fleet:/web.hcl.json" }
+		sources = append(sources, Source{"fleet:/web.hcl.json", []byte(pushed)})
+	case pushed != "":
 		sources = append(sources, Source{"fleet:/web.hcl", []byte(pushed)})
 	}
 	return Parse(sources, o)
@@ -64,5 +73,135 @@ func TestWhatBelongsToAnEngineCannotBePushed(t *testing.T) {
 		if err := diags.WriteText(&text, false); err != nil || !diags.HasErrors() || !strings.Contains(text.String(), c.want) {
 			t.Errorf("%s: got %v\n%s, want %s", name, err, text.String(), c.want)
 		}
+	}
+}
+
+// toPush returns options for files that are about to be pushed. Each file that they name exists.
+func toPush() Options {
+	o := testOptions()
+	o.ToPush = true
+	o.Env = func(name string) (string, bool) {
+		return "of this machine", name == "TOKEN" || name == envPrefix+"given"
+	}
+	files := map[string]string{
+		"fleet:/key": "of the folder\n", "fleet:/key.b64": "aHVudGVyMjI=", "fleet:/empty": "", "/etc/key": "of this machine",
+		"fleet:/template": "${env(\"TOKEN\")}", "fleet:/words": "Bearer ${word}",
+	}
+	o.ReadFile = func(path string, _ int64) ([]byte, error) {
+		if text, ok := files[path]; ok {
+			return []byte(text), nil
+		}
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	o.IsFile = func(path string) bool { return files[path] != "" }
+	return o
+}
+
+// withToken is a pushed file with a sensitive argument, in line 7.
+const withToken = `
+target "web" {
+  %s
+  address = "10.0.0.4"
+  probe "readiness" {
+    tcp {
+      token = %s
+      port  = 80
+    }
+  }
+}
+%s`
+
+func TestSecretsInFilesThatArePushedAreErrors(t *testing.T) {
+	const ofOwn = "variable \"own\" {\n  default = \"of the engine\"\n}\nlocals {\n  ours = \"of the engine\"\n}\n"
+	for _, c := range []struct{ loop, token, more, at string }{
+		{"", `"ab"`, "", "7:15"},
+		{"", `"pw123"`, "", "7:15"},
+		{"", `"pa\"ss"`, "", "7:15"},
+		{"", `"\u0041\u0042"`, "", "7:15"},
+		{"", `"${"hunt"}er22"`, "", "7:15"},
+		{"", "<<-EOT\n   hunter22\n  EOT", "", "7:15"},
+		{"", `1234`, "", "7:15"},
+		{"", `local.word`, "locals {\n  word = \"hunter22\"\n}", "7:15"},
+		{"", `sensitive(trimspace(file("key")))`, "", "7:15"},
+		{"", `base64decode(file("key.b64"))`, "", "7:15"},
+		{"", `templatefile("words", { word = "x" })`, "", "7:15"},
+		{"", `var.word`, "variable \"word\" {\n  default = \"hunter22\"\n}", "7:15"},
+		{"", `var.word`, "variable \"word\" {\n  default   = \"hunter22\"\n  sensitive = true\n}", "13:15"},
+		{"", `var.given`, "variable \"given\" {\n  default   = \"hunter22\"\n  sensitive = true\n}", "13:15"},
+		{"", `"${sensitive("hunter22")}-${env("TOKEN")}"`, "", "7:15"},
+		{"", `env("TOKEN") == "" ? sensitive("hunter22") : env("TOKEN")`, "", "7:15"},
+		{`for_each = { a = "hunter22" }`, `each.value`, "", "7:15"},
+		{`for_each = { a = { one = "hunter22", two = env("TOKEN") } }`, `each.value.one`, "", "7:15"},
+		{`for_each = toset(["hunter22"])`, `each.key`, "", "7:15"},
+		{"", `env("TOKEN")`, "locals {\n  word = sensitive(\"hunter22\")\n}", "13:10"},
+		{"", `env("TOKEN")`, "locals {\n  words = {\n    a = 1\n    b = sensitive(\"hunter22\")\n  }\n}", "15:9"},
+		{"", `env("TOKEN")`, "locals {\n  db_password = \"hunter22\"\n}", "13:17"},
+		{"", `env("TOKEN")`, "locals {\n  db_password = file(\"key\")\n}", "13:17"},
+		{"", `env("TOKEN")`, "locals {\n  headers = { Authorization = \"Bearer 0123456789\" }\n}", "13:31"},
+		{"", `env("TOKEN")`, "locals {\n  db = \"postgres://me:hunter22@db/\"\n}", "13:8"},
+		{"", `env("TOKEN")`, "variable \"api_key\" {\n  default = \"hunter22\"\n}", "13:13"},
+
+		{"", `env("TOKEN")`, "", ""},
+		{"", `""`, "", ""},
+		{"", `trimspace(file("empty"))`, "", ""},
+		{"", `"Bearer ${env("TOKEN")}"`, "", ""},
+		{"", `sensitive("Bearer ${env("TOKEN", "x")}")`, "", ""},
+		{"", `sensitive(trimspace(file("/etc/key")))`, "", ""},
+		{"", `templatefile("template", {})`, "", ""},
+		{"", `templatefile("words", { word = env("TOKEN") })`, "", ""},
+		{"", `fileexists("/etc/key") ? file("/etc/key") : null`, "", ""},
+		{"", `var.own`, "", ""},
+		{"", `local.ours`, "", ""},
+		{"", `var.given`, "variable \"given\" {\n  sensitive = true\n}", ""},
+		{"", `var.given`, "variable \"given\" {\n  default = \"changed\"\n}", ""},
+		{"", `local.word`, "locals {\n  word = \"Bearer ${local.ours}\"\n}", ""},
+		{`for_each = { a = env("TOKEN") }`, `each.value`, "", ""},
+		{`for_each = { a = { one = "x", two = env("TOKEN") } }`, `each.value.two`, "", ""},
+		{`for_each = toset([env("TOKEN")])`, `each.key`, "", ""},
+		{"", `env("TOKEN")`, "locals {\n  headers = { Authorization = \"Bearer ${env(\"TOKEN\")}\", X-Team = \"shop\" }\n}", ""},
+		{"", `env("TOKEN")`, "locals {\n  consent = \"yes\"\n  headers = { Cookie = local.consent }\n}", ""},
+	} {
+		name := fmt.Sprintf("%s %s %s", c.loop, c.token, c.more)
+		_, diags := parsePushedWith(toPush(), ownFile+ofOwn, fmt.Sprintf(withToken, c.loop, c.token, c.more))
+		var text strings.Builder
+		if err := diags.WriteText(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		got, leaked := text.String(), strings.Contains(text.String(), "hunter22") && !strings.Contains(c.loop, "toset")
+		if errors, _ := diags.Count(); c.at == "" && errors > 0 || c.at != "" && (errors != 1 || !strings.Contains(got, "in the files that are pushed\n  fleet:/web.hcl:"+c.at)) || leaked {
+			t.Errorf("%s: got\n%s\nwant one error at %q", name, got, c.at)
+		}
+	}
+}
+
+func TestSecretsInJSONThatIsPushedAreErrors(t *testing.T) {
+	const file = `{"target": {"web": {
+  "address": "10.0.0.4",
+  "probe": {"readiness": {"tcp": {
+    "port": 80,
+    "token": %s
+  }}}
+}}}`
+	for token, isError := range map[string]bool{
+		`"hunt\u0065r22"`: true, `"${sensitive(\"hunter22\")}"`: true, `"${base64decode(file(\"key.b64\"))}"`: true,
+		`"${env(\"TOKEN\")}"`: false, `"Bearer ${file(\"/etc/key\")}"`: false,
+	} {
+		_, diags := parsePushedWith(toPush(), ownFile, fmt.Sprintf(file, token))
+		var text strings.Builder
+		_ = diags.WriteText(&text, false)
+		if diags.HasErrors() != isError || isError && !strings.Contains(text.String(), "fleet:/web.hcl.json:5:14") {
+			t.Errorf("%s: got\n%s", token, text.String())
+		}
+	}
+}
+
+func TestSecretsInFilesOfAnEngineAreNoErrors(t *testing.T) {
+	own := ownFile + "locals {\n  token = sensitive(\"hunter22\")\n  db_password = \"hunter22\"\n}\n"
+	if _, diags := parsePushedWith(toPush(), own, fmt.Sprintf(withToken, "", "local.token", "")); diags.HasErrors() {
+		t.Error(diags)
+	}
+	// An engine goes on with what was pushed before this was an error.
+	if _, diags := parsePushed(ownFile, fmt.Sprintf(withToken, "", `sensitive("hunter22")`, "")); diags.HasErrors() {
+		t.Error(diags)
 	}
 }

@@ -40,6 +40,7 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 		return nil, false, wrong
 	}
 	l.conceal(raw, f.Sensitive)
+	l.disclosure.check(b, arg.Name, arg.Expr, raw, f.Sensitive)
 	raw, secret = unmark(raw)
 	if raw.IsNull() {
 		return nil, secret, null

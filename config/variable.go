@@ -49,6 +49,7 @@ func (l *loader) variables() {
 		values[v.name] = l.variableValue(v, given[v.name])
 	}
 	l.root.Variables["var"] = cty.ObjectVal(values)
+	l.disclosure.variables(order, given)
 	for _, v := range order {
 		l.validate(v)
 	}
@@ -66,7 +67,7 @@ func (l *loader) variable(b *tree.Block) *variable {
 	if a, ok := content.Arguments["default"]; ok && v.sensitive {
 		l.secret(a.Expr.Range())
 	} else if ok && isSecretName(v.name) {
-		l.warnIfWritten(a.Expr, v.name+" is a secret in plain text")
+		l.warnIfWritten(a.Expr, v.name+" is a secret")
 	}
 	if a, ok := content.Arguments["description"]; ok {
 		l.value(&b.Body, &Field{Name: a.Name, Type: String}, a) // reports another type
@@ -124,6 +125,7 @@ func (l *loader) variableDefault(v *variable) {
 		v.broken = true
 		return
 	}
+	l.disclosure.check(&v.block.Body, v.name, a.Expr, def, v.sensitive)
 	v.def, v.broken = l.fit(v, def, report{at: a.Expr.Range(), body: &v.block.Body}, "the default")
 }
 

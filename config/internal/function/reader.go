@@ -24,18 +24,42 @@ type Reader struct {
 	ReadFile func(path string, max int64) ([]byte, error) // never nil
 	IsFile   func(path string) bool                       // never nil
 
+	// PushedOnly makes all results unknown that depend on more than files below Dir: on the environment, and on
+	// files with absolute paths.
+	PushedOnly bool
+
 	Pure map[string]function.Function // what a template can call besides file, fileexists and env
 }
 
 // Table returns file, fileexists, templatefile, abspath and env.
 func (r Reader) Table() map[string]function.Function {
-	return map[string]function.Function{
+	table := map[string]function.Function{
 		"abspath":      text(func(path string) (string, error) { return filepath.Abs(r.path(path)) }),
 		"env":          r.env(),
 		"file":         text(r.read),
 		"fileexists":   define(r.exists, cty.Bool, parameter("path", cty.String)),
 		"templatefile": define(r.template, cty.String, parameter("path", cty.String), parameter("vars", cty.DynamicPseudoType)),
 	}
+	if r.PushedOnly {
+		table["env"] = unknownIf(table["env"], func([]cty.Value) bool { return true })
+		for _, name := range []string{"file", "fileexists", "templatefile"} {
+			table[name] = unknownIf(table[name], func(args []cty.Value) bool { return filepath.IsAbs(args[0].AsString()) })
+		}
+	}
+	return table
+}
+
+// unknownIf returns a function with an unknown result if its arguments meet a condition.
+func unknownIf(f function.Function, meets func(args []cty.Value) bool) function.Function {
+	return function.New(&function.Spec{
+		Params: f.Params(), VarParam: f.VarParam(), Type: f.ReturnTypeForValues,
+		Impl: func(args []cty.Value, result cty.Type) (cty.Value, error) {
+			if meets(args) {
+				return cty.UnknownVal(result), nil
+			}
+			return f.Call(args)
+		},
+	})
 }
 
 // Impure reports whether a function is one of Reader: its result can change while its

@@ -62,3 +62,9 @@ func values(name string, e hcl.Expression, yield func(string, hcl.Expression) bo
 	}
 	return yield(name, e)
 }
+
+// Entries yields an expression that is set to a name or, if it is an object or a list, what is inside: the entries
+// of objects by their names, and each element of a list.
+func Entries(name string, e hcl.Expression) iter.Seq2[string, hcl.Expression] {
+	return func(yield func(string, hcl.Expression) bool) { values(name, e, yield) }
+}

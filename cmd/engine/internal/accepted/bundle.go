@@ -50,6 +50,9 @@ func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
 	return in, diags
 }
 
+// ToPush reports whether the files below FleetFolder are read from a folder, so that they may be pushed.
+func (in *Inputs) ToPush() bool { return in.folder != "" }
+
 // OfBundle returns Inputs that have the files of a revision, and its texts as their sources, which an engine
 // reads with those of its own.
 func OfBundle(b *revision.Bundle) *Inputs {
@@ -69,8 +72,9 @@ func OfBundle(b *revision.Bundle) *Inputs {
 
 // Bundle returns the files of the Inputs that are to be pushed: texts, and what they name by relative
 // paths. Local are the absolute paths of the files that each engine reads for itself, sorted. It is an
-// error if a relative path leads out of the folder, or if a file has one of the secrets in it: all who can
-// read the store would see it.
+// error if a relative path leads out of the folder, or if a file has one of the secrets in it, for all who can
+// read the store would see it. That search finds values of redact.MinValue bytes as they are written; config.Options.ToPush
+// finds those that the files give in another way.
 func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, err error) {
 	b = in.pushed()
 	for _, path := range in.Paths() {
@@ -87,11 +91,24 @@ func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, 
 		return nil, nil, errors.New("it has too many sensitive values to look for them in the files that are pushed: read them from the environment of the engines, or from files with absolute paths, by fewer variables")
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Files)) {
-		if text := string(b.Files[name]); known.Text(text) != text {
-			return nil, nil, fmt.Errorf("%s has a sensitive value, which all who can read the store would see: read it by env(\"…\"), or by file(\"/…\") with an absolute path, on each engine", name)
+		if line := lineOfSecret(string(b.Files[name]), &known); line > 0 {
+			return nil, nil, fmt.Errorf("%s:%d: this line has the text of a sensitive value, which all who can read the store would see: read it by env(\"…\"), or by file(\"/…\") with an absolute path, on each engine", name, line)
 		}
 	}
 	return b, local, nil
+}
+
+// lineOfSecret returns the number of the first line of a text with a value that is known to be secret, 0 if there is none.
+func lineOfSecret(text string, known *redact.Redactor) int {
+	shown := known.Text(text)
+	if shown == text {
+		return 0
+	}
+	same := 0
+	for same < min(len(text), len(shown)) && text[same] == shown[same] {
+		same++
+	}
+	return 1 + strings.Count(text[:same], "\n")
 }
 
 // pushed returns what of the Inputs is pushed.

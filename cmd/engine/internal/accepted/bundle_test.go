@@ -33,7 +33,7 @@ func folder(t *testing.T, texts map[string]string) string {
 func parse(t *testing.T, in *Inputs) *config.Config {
 	t.Helper()
 	c, diags := config.Parse(in.Sources, config.Options{
-		Env: in.LookupEnv, ReadFile: in.ReadFile, IsFile: in.IsFile, MoreTargets: true,
+		Env: in.LookupEnv, ReadFile: in.ReadFile, IsFile: in.IsFile, MoreTargets: true, IsPushed: IsOfFleet,
 	})
 	if diags.HasErrors() {
 		var text strings.Builder
@@ -93,11 +93,11 @@ func TestAPushedConfigurationIsReadAlikeOnEachEngine(t *testing.T) {
 func TestWhatMustNotBePushedIsRefused(t *testing.T) {
 	t.Setenv("BUNDLE_TOKEN", "hunter22")
 	for want, texts := range map[string]map[string]string{
-		"a.hcl has a sensitive value, which all":         {"a.hcl": `locals { token = sensitive("hunter22") }`},
-		"token.txt has a sensitive value":                {"a.hcl": `locals { token = sensitive(file("token.txt")) }`, "token.txt": "hunter22\n"},
-		"list.txt has a sensitive value":                 {"a.hcl": "locals {\n token = sensitive(env(\"BUNDLE_TOKEN\"))\n list = file(\"list.txt\")\n}", "list.txt": "a hunter22 b"},
-		"outside.txt is outside of the folder of the co": {"a.hcl": `locals { there = try(file("../outside.txt"), "") }`},
-		"other.txt is outside of the folder of the conf": {"a.hcl": `locals { there = fileexists("../other.txt") }`},
+		"a.hcl:1: this line has the text of a sensitive value": {"a.hcl": `locals { token = sensitive("hunter22") }`},
+		"token.txt:2: this line has":                           {"a.hcl": `locals { token = sensitive(file("token.txt")) }`, "token.txt": "\nhunter22\n"},
+		"list.txt:3: this line has":                            {"a.hcl": "locals {\n token = sensitive(env(\"BUNDLE_TOKEN\"))\n list = file(\"list.txt\")\n}", "list.txt": "a\n(sen\n(hunter22 b"},
+		"outside.txt is outside of the folder of the co":       {"a.hcl": `locals { there = try(file("../outside.txt"), "") }`},
+		"other.txt is outside of the folder of the conf":       {"a.hcl": `locals { there = fileexists("../other.txt") }`},
 	} {
 		in, diags := ReadFleet([]string{filepath.Join(folder(t, texts), "a.hcl")})
 		if diags.HasErrors() {

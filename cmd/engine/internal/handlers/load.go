@@ -78,7 +78,7 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *co
 	o.Describe, o.NoCluster = p.Describe, in.NoCluster
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files
-		o.IsPushed = accepted.IsOfFleet
+		o.IsPushed, o.ToPush = accepted.IsOfFleet, p.Inputs.ToPush()
 		o.Env, o.ReadFile, o.IsFile = p.Inputs.LookupEnv, p.Inputs.ReadFile, p.Inputs.IsFile
 	}
 	o.RequireTargets, o.MoreTargets = !in.AllowEmpty, in.AllowEmpty

@@ -35,7 +35,7 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			"they use; push waits for that. If one refuses it nothing is changed anywhere.\n\n" +
 			"The files of an engine, which have its cluster block, say where etcd is; --engine-config names them.\n" +
 			"Variables, and files with absolute paths, are those of the machine that reads them: of this one now, and\n" +
-			"of each engine later. Sensitive values must not be in files that are pushed.\n\n" + exitHelp,
+			"of each engine later. It is an error if files that are pushed give the value of a secret.\n\n" + exitHelp,
 		Example: "  sonde-fleet push fleet/ --engine-config /etc/sonde/config.hcl -m \"probe the new shop\"",
 		Args:    cli.Args(1, math.MaxInt, "name the files or the folder to push"),
 		RunE: func(c *cobra.Command, paths []string) error {

@@ -31,10 +31,10 @@ type RegistryConfig struct {
 	// must not block. Default: nothing.
 	Changed func(target string)
 
-	// SentChanged is called when a value of Sent has changed. One that lies ahead of the wall clock has to be
-	// saved at once: without it the next engine takes a recorded datagram for a new one. It must not block.
-	// Default: nothing.
-	SentChanged func(key string, isAhead bool)
+	// SentChanged is called when a value of Sent has changed. One that lies more than a second ahead of the wall clock
+	// is urgent, and has to be saved at once: without it the next engine takes a recorded datagram for a new one. It
+	// must not block. Default: nothing.
+	SentChanged func(key string, isUrgent bool)
 }
 
 // Registry has the last beat of each target with a beat block. Its methods are safe for
@@ -71,7 +71,7 @@ type record struct {
 	token    string
 	probes   []binding
 	every    time.Duration // the shortest of all probes
-	added    int64         // when the target was added, or this engine has started, if the target is restored
+	added    int64         // when the target was added or got another token, or this engine has started, if the target is restored
 	expected int64         // since when there should be beats, by the configuration
 
 	last      int64 // when the last beat came that is not Started; 0 for none
@@ -230,6 +230,9 @@ func (r *Registry) bind(id probe.ID, c Config) {
 		rec.expected = r.clock.Now()
 	}
 	if rec.token != c.Token {
+		if rec.token != "" {
+			rec.added = r.clock.Now() // it may have had this token before
+		}
 		r.keepSent(id.Target, rec)
 		rec.token = c.Token
 		r.takeSent(id.Target, rec)
@@ -335,7 +338,7 @@ func (r *Registry) receive(packet []byte) (isRejected bool) {
 		return true
 	}
 	rec.sent = d.time
-	isAhead, isTooSoon, isChanged := int64(d.time) > wall, rec.isTooSoon(d.report, now), false
+	isUrgent, isTooSoon, isChanged := int64(d.time)-wall > int64(urgentAhead), rec.isTooSoon(d.report, now), false
 	if isTooSoon {
 		r.stats.TooMany++
 	} else {
@@ -347,16 +350,20 @@ func (r *Registry) receive(packet []byte) (isRejected bool) {
 	if isChanged {
 		r.config.Changed(d.target)
 	}
-	if isChanged || isAhead {
-		r.config.SentChanged(sentKey(d.target, token), isAhead)
+	if isChanged || isUrgent {
+		r.config.SentChanged(sentKey(d.target, token), isUrgent)
 	}
 	return isTooSoon
 }
 
+// urgentAhead is how far the time in a datagram may lie ahead of the wall clock until it is urgent to save it. Clocks
+// that are right differ by less. Only an engine that starts within that time could take the datagram again.
+const urgentAhead = time.Second
+
 // rejects reports whether the time in a datagram of the target is one that does not count, and why.
 func (rec *record) rejects(sent uint64, now, wall int64, maxAge time.Duration) (rejection, bool) {
 	if sent <= max(rec.sent, rec.floor(now, wall)) {
-		return rejection{countReplayed, "replayed, or made before the target was added or the engine has started, by the clock of the sender"}, true
+		return rejection{countReplayed, "replayed, or made before the target was added or got its token, or the engine has started, by the clock of the sender"}, true
 	}
 	oldest := min(now, wall) - int64(maxAge) // a wall clock that was set ahead makes nothing old
 	if maxAge > 0 && int64(sent) < oldest {
@@ -365,9 +372,9 @@ func (rec *record) rejects(sent uint64, now, wall int64, maxAge time.Duration) (
 	return rejection{}, false
 }
 
-// floor returns when the target was added, by the wall clock as it is set now. Datagrams that were made
-// before may have counted already: for the target before it was removed, or in an engine before this
-// one, which could not save that.
+// floor returns when the target was added or got its token, by the wall clock as it is set now. Datagrams that were
+// made before may have counted already: for the target before it was removed or had another token, or in an engine
+// before this one, which could not save that.
 func (rec *record) floor(now, wall int64) uint64 { return uint64(max(wall-(now-rec.added), 0)) }
 
 // rejection is why a datagram changes nothing.

@@ -324,8 +324,8 @@ type series struct {
 // record has a registry save what it says, as the engine does.
 func (s *series) record(r *beatprobe.Registry) {
 	s.values = map[string][]byte{}
-	r.Configure(beatprobe.RegistryConfig{SentChanged: func(key string, isAhead bool) {
-		if isAhead {
+	r.Configure(beatprobe.RegistryConfig{SentChanged: func(key string, isUrgent bool) {
+		if isUrgent {
 			s.urgent++
 		}
 		if value, ok := r.Sent(key); ok {
@@ -393,10 +393,19 @@ func TestAReplayedDatagramCountsNeitherAfterAReloadNorInTheNextEngine(t *testing
 				counts(first, recorded, false, "a reload without its target")
 
 				first.Apply(probes(first, probe.Liveness, other))
+				time.Sleep(time.Microsecond)
 				now := beatprobe.AppendDatagram(nil, "a", other, time.Now(), beatprobe.Report{Status: beatprobe.OK})
 				counts(first, now, true, "the target has got another token")
 				first.Apply(probes(first, probe.Liveness, token))
 				counts(first, recorded, false, "the target has its first token again")
+
+				time.Sleep(time.Minute)
+				last := beatprobe.AppendDatagram(nil, "a", token, time.Now(), beatprobe.Report{Status: beatprobe.OK})
+				counts(first, last, ahead == 0, "nothing")
+				first.Apply(probes(first, probe.Liveness, other))
+				first.Apply(probes(first, probe.Liveness, token))
+				counts(first, last, false, "another token for a moment")
+				counts(first, recorded, false, "another token for a moment")
 
 				first.Apply(nil)
 				time.Sleep(2 * time.Hour)
@@ -405,6 +414,21 @@ func TestAReplayedDatagramCountsNeitherAfterAReloadNorInTheNextEngine(t *testing
 					t.Errorf("of a target that is removed %v is still saved, which no longer lies ahead", saved.values)
 				}
 			})
+		})
+	}
+}
+
+func TestASenderWithAnAlmostRightClockCausesNoUrgentWrites(t *testing.T) {
+	for ahead, isUrgent := range map[time.Duration]bool{-time.Second: false, 0: false, time.Millisecond: false, time.Second: false, time.Second + 1: true, time.Hour: true} {
+		synctest.Test(t, func(t *testing.T) {
+			var saved series
+			r := expect(t, map[string]string{"a": token})
+			saved.record(r)
+			time.Sleep(2 * time.Second)
+			r.Receive(beatprobe.AppendDatagram(nil, "a", token, time.Now().Add(ahead), beatprobe.Report{Status: beatprobe.OK}))
+			if s := r.Stats(); s.UDP != 1 || saved.urgent > 0 != isUrgent || len(saved.values) != 1 {
+				t.Errorf("%v ahead: %d urgent values, of %v; counted %+v", ahead, saved.urgent, saved.values, s)
+			}
 		})
 	}
 }

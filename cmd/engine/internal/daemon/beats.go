@@ -65,10 +65,10 @@ func (d *daemon) markBeat(target string) {
 }
 
 // markSent says that a target has sent a datagram with a later time.
-func (d *daemon) markSent(key string, isAhead bool) {
+func (d *daemon) markSent(key string, isUrgent bool) {
 	switch {
 	case d.state == nil:
-	case isAhead:
+	case isUrgent:
 		d.state.MarkUrgent(keySent + key)
 	default:
 		d.state.Mark(keySent + key)

@@ -13,7 +13,8 @@
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
 //	memories.go Load and Store: what the next owner of a shard has to remember
-//	watch.go    WatchMemories, OwnerOf: what other engines own and find out
+//	follow.go   Follow: reads the Backend, and what changes in it
+//	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
 //	local.go    Local: a Backend in this process

@@ -144,34 +144,23 @@ var errNotMember = errors.New("the member key of this engine was deleted, or ano
 
 // follow keeps the view up to date until ctx is done, or this engine is no member by it.
 func (s *session) follow(ctx context.Context) error {
-	for {
-		entries, at, err := s.config.Backend.Range(ctx, keyFleet)
-		if err == nil {
-			s.reset(entries, 2*s.config.TTL)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+		return FollowEntries(ctx, s.config.Backend, keyFleet, func(events []Event, isAll bool) {
+			if isAll {
+				s.reset(events, 2*s.config.TTL)
+			} else {
+				s.change(events)
+			}
 			if !s.hasMember(s.self) {
-				return errNotMember
+				end(errNotMember)
+				return
 			}
 			s.mark()
-			for events, failed := range s.config.Backend.Watch(ctx, keyFleet, at) {
-				if err = failed; err != nil {
-					break
-				}
-				s.change(events)
-				if !s.hasMember(s.self) {
-					return errNotMember
-				}
-				s.mark()
-			}
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s.log.Warn("the members of the fleet cannot be followed, trying again", "engine", s.config.Name, "error", err)
-		select {
-		case <-time.After(s.config.TTL / 4):
-		case <-ctx.Done():
-		}
-	}
+		})
+	})
+	return context.Cause(ctx)
 }
 
 // mark has the view looked at.

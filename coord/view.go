@@ -86,16 +86,16 @@ func parseLease(text string) Lease {
 	return Lease(n)
 }
 
-// reset replaces the view by entries. Leases that have lasted for a time from now on were kept alive in it.
-func (v *view) reset(entries []Entry, lifetime time.Duration) {
+// reset replaces the view by that of all entries. Leases that have lasted for a time from now on were kept alive in it.
+func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	v.members, v.owners, v.proven = map[string]member{}, map[shard.ID]ownedBy{}, map[owner]bool{}
 	v.provenAt, v.continued = time.Now().Add(lifetime), map[shard.ID]bool{}
-	for _, e := range entries {
-		v.apply(Event{Entry: e})
+	for _, e := range all {
+		v.apply(e)
 	}
-	v.proven = map[owner]bool{} // entries may be old
+	v.proven = map[owner]bool{} // all may be old
 }
 
 // change applies events.

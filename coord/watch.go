@@ -8,54 +8,48 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 )
 
-// WatchMemories calls changed with shards whose memories may be others than before, until ctx is done: with
-// all shards at first and whenever changes may have been missed. Changed must not block for long. While the
-// backend cannot be reached, WatchMemories tries on.
-func (c *Coordinator) WatchMemories(ctx context.Context, changed func(ids []shard.ID)) {
-	isLogged := false
-	for ctx.Err() == nil {
-		err := c.watchMemories(ctx, func(ids []shard.ID) {
-			isLogged = isLogged && len(ids) == shard.Count // which is before the first change
-			changed(ids)
-		})
-		if ctx.Err() == nil && !isLogged {
-			isLogged = true
-			c.log.Warn("what other engines find out cannot be followed, trying again", "engine", c.config.Name, "error", err)
-		}
-		select {
-		case <-time.After(c.config.TTL / 4):
-		case <-ctx.Done():
-		}
-	}
+// MemoryWatch has the functions that WatchMemories calls, one after the other. They must not block for long.
+type MemoryWatch struct {
+	// Began says that all changes from now on are passed to Changed, until Ended is called. Memories that were
+	// stored before have to be read by Load.
+	Began   func()
+	Changed func([]Memory) // as they are now, without their tokens
+	Ended   func()
 }
 
-// watchMemories is WatchMemories until an error.
-func (c *Coordinator) watchMemories(ctx context.Context, changed func(ids []shard.ID)) error {
-	sent := time.Now()
-	_, at, err := c.config.Backend.Range(ctx, keyMember)
-	if err != nil {
-		return err
-	}
-	c.hear(sent)
-	all := make([]shard.ID, shard.Count)
-	for i := range all {
-		all[i] = shard.ID(i)
-	}
-	changed(all)
-	for events, err := range c.config.Backend.Watch(ctx, keyMemory, at) {
+// WatchMemories calls the functions of w with the changes of the memories of all shards until ctx is done. While the
+// backend cannot be reached, and when this engine becomes a member of the fleet or no longer is one, it begins anew.
+func (c *Coordinator) WatchMemories(ctx context.Context, w MemoryWatch) {
+	c.Follow(ctx, "what other engines have stored cannot be followed, trying again", func(ctx context.Context) error {
+		sent := time.Now()
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		_, at, err := c.config.Backend.Range(reading, keyMember)
+		cancel()
 		if err != nil {
 			return err
 		}
-		var ids []shard.ID
-		for _, e := range events {
-			text, _, _ := strings.Cut(strings.TrimPrefix(e.Key, keyMemory), "/")
-			if id, ok := parseShard(text); ok {
-				ids = append(ids, id)
+		c.hear(sent)
+		w.Began()
+		defer w.Ended()
+		for events, err := range c.config.Backend.Watch(ctx, keyMemory, at) {
+			if err != nil {
+				return err
 			}
+			w.Changed(memoriesOf(events))
 		}
-		changed(ids)
+		return ctx.Err()
+	})
+}
+
+// memoriesOf returns the memories that events are about. Others are about marks of shards.
+func memoriesOf(events []Event) []Memory {
+	all := make([]Memory, 0, len(events))
+	for _, e := range events {
+		if _, target, isMemory := strings.Cut(strings.TrimPrefix(e.Key, keyMemory), "/"); isMemory {
+			all = append(all, Memory{Target: target, Value: e.Value})
+		}
 	}
-	return ctx.Err()
+	return all
 }
 
 // OwnerOf returns the engine that owns a target's shard, by what the backend has said last, or "" if no

@@ -25,8 +25,9 @@ type cutOff struct {
 	isCut       atomic.Bool
 	isForgetful atomic.Bool // no memories are stored
 	isRefusing  atomic.Bool // memories cannot be read
+	isSilent    atomic.Bool // changes of memories are not shown by watches that began before it was unset
 
-	refused                atomic.Int64 // requests of which that was the reason
+	loads, refused         atomic.Int64 // requests that read memories, and those that isRefusing was the reason of an error of
 	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
 }
 
@@ -91,13 +92,17 @@ func (c *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.En
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	if c.isRefusing.Load() {
+	isLoad := strings.HasPrefix(prefixes[0], "memory/")
+	if isLoad && c.isRefusing.Load() {
 		if c.refused.Add(1) > 1000 {
 			<-ctx.Done() // or else the time of a test would stand still
 		}
 		return nil, errRefused
 	}
 	c.reads.Add(1)
+	if isLoad {
+		c.loads.Add(1)
+	}
 	return c.Backend.RangeAll(ctx, prefixes...)
 }
 
@@ -111,9 +116,13 @@ func (c *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord
 
 func (c *cutOff) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
 	return func(yield func([]coord.Event, error) bool) {
+		isSilent := false
 		for events, err := range c.Backend.Watch(ctx, prefix, after) {
 			if c.isCut.Load() {
 				err = errCut
+			}
+			if isSilent = isSilent || c.isSilent.Load() && prefix == "memory/"; isSilent && err == nil {
+				continue
 			}
 			if !yield(events, err) || err != nil {
 				return

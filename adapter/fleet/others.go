@@ -24,17 +24,20 @@ type others struct {
 	wake        chan struct{} // capacity 1: outdated has shards
 	begun       func()        // is called when isKnown is set
 
-	othersMu sync.Mutex // guards all below; is held while engine changes
-	shown    map[shard.ID]*Targets
-	outdated map[shard.ID]bool // whose memories are to be loaded
-	isKnown  bool              // the store has answered: before, none are shown
+	othersMu   sync.Mutex // guards all below; is held while engine changes
+	shown      map[shard.ID]*Targets
+	outdated   map[shard.ID]bool            // whose memories are to be loaded
+	loading    map[shard.ID]map[string]bool // whose memories are being loaded, and the targets with later ones
+	isKnown    bool                         // the store has answered: before, none are shown
+	isWatched  bool                         // later memories are passed to changed
+	completeAt time.Time                    // see Fleet.Heard
 }
 
 func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
 	return &others{
 		coordinator: c, log: log, engine: e, owner: e.Owner("fleet"), wake: make(chan struct{}, 1), begun: begun,
-		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{},
+		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{},
 	}
 }
 
@@ -44,11 +47,31 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 // reached, all stays as it was. A target that moves may be in both engines for a moment.
 func (f *Fleet) Others() *engine.Engine { return f.others.engine }
 
+// Heard returns when the store has last answered this engine while Others had all that the store has; zero if never.
+// Until the memories of a shard were read, and while changes may be missed, it stays as it was.
+func (f *Fleet) Heard() time.Time {
+	o := f.others
+	o.othersMu.Lock()
+	defer o.othersMu.Unlock()
+	o.noteComplete()
+	return o.completeAt
+}
+
+// noteComplete sets completeAt if the targets are shown as the store has them. It is called before that changes, and
+// needs othersMu.
+func (o *others) noteComplete() {
+	if o.isWatched && len(o.outdated)+len(o.loading) == 0 {
+		o.completeAt = o.coordinator.Heard()
+	}
+}
+
 // run keeps the memories of shown targets up to date until ctx is done.
 func (o *others) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { o.coordinator.WatchMemories(ctx, o.changed) })
+	watching.Go(func() {
+		o.coordinator.WatchMemories(ctx, coord.MemoryWatch{Began: o.watched, Changed: o.changed, Ended: o.unwatched})
+	})
 	isLogged := false
 	for ctx.Err() == nil {
 		err := o.load(ctx)
@@ -68,77 +91,116 @@ func (o *others) run(ctx context.Context) {
 	}
 }
 
-// changed notes that the store has answered, and that the memories of shards may be others than before.
-func (o *others) changed(ids []shard.ID) {
+// watched has all memories loaded: changed is called with those that are stored from now on.
+func (o *others) watched() {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
 	if !o.isKnown {
 		o.isKnown = true
 		o.begun()
 	}
-	o.mark(ids)
-	if len(o.outdated) > 0 {
-		notify(o.wake)
-	}
+	o.outdate(slices.Collect(maps.Keys(o.shown)))
+	o.isWatched = true // not before, since changes may have been missed until now
 }
 
-// mark says that the memories of shards are to be loaded, of those that are shown. It needs othersMu.
-func (o *others) mark(ids []shard.ID) {
-	for _, id := range ids {
-		if o.shown[id] != nil {
-			o.outdated[id] = true
+// unwatched says that changed is no longer called.
+func (o *others) unwatched() {
+	o.othersMu.Lock()
+	defer o.othersMu.Unlock()
+	o.noteComplete()
+	o.isWatched = false
+}
+
+// changed shows targets as they are in memories that were stored now.
+func (o *others) changed(stored []coord.Memory) {
+	o.othersMu.Lock()
+	defer o.othersMu.Unlock()
+	m := newMemories()
+	for _, one := range stored {
+		id := shard.Of(one.Target)
+		if later := o.loading[id]; later != nil {
+			later[one.Target] = true
+		}
+		if o.shown[id] != nil && one.Value != nil {
+			o.read(m, one.Target, one.Value)
 		}
 	}
+	o.restate(m)
+}
+
+// outdate has the memories of shards loaded. It needs othersMu.
+func (o *others) outdate(ids []shard.ID) {
+	if len(ids) == 0 {
+		return
+	}
+	o.noteComplete()
+	for _, id := range ids {
+		o.outdated[id] = true
+	}
+	notify(o.wake)
 }
 
 // load loads the memories that are outdated, until the store returns an error: then it has to be called again.
 func (o *others) load(ctx context.Context) error {
-	o.othersMu.Lock()
-	ids := slices.Sorted(maps.Keys(o.outdated))
-	o.othersMu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for batch := range slices.Chunk(ids, coord.MaxTransactions) {
-		o.unmark(batch) // before they are read: they may be marked again meanwhile
-		loaded, err := o.coordinator.Load(ctx, batch...)
+	for ids := o.begin(); len(ids) > 0; ids = o.begin() {
+		loading, cancel := context.WithTimeout(ctx, patience)
+		loaded, err := o.coordinator.Load(loading, ids...)
+		cancel()
+		o.end(ids, loaded)
 		if err != nil {
-			o.othersMu.Lock()
-			o.mark(batch)
-			o.othersMu.Unlock()
 			return err
-		}
-		for id, stored := range loaded {
-			o.restate(id, stored)
 		}
 	}
 	return nil
 }
 
-func (o *others) unmark(ids []shard.ID) {
+// begin returns the next shards whose memories are to be loaded by one request, and notes that they are.
+func (o *others) begin() []shard.ID {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
+	ids := slices.Sorted(maps.Keys(o.outdated))
+	ids = ids[:min(len(ids), coord.MaxTransactions)]
 	for _, id := range ids {
 		delete(o.outdated, id)
+		o.loading[id] = map[string]bool{}
 	}
+	return ids
 }
 
-// restate shows the targets of a shard as they are in its memories.
-func (o *others) restate(id shard.ID, stored coord.Memories) {
-	m := newMemories()
-	for target, value := range stored.ByTarget {
-		if err := m.add(target, value); err != nil {
-			o.log.Warn("the memory of another engine's target cannot be read, it is shown as before", "target", target, "error", err)
-		}
-	}
+// end shows the targets of shards as they are in what was loaded, except those that have changed meanwhile. Shards of
+// which nothing was loaded are outdated again.
+func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
-	if o.shown[id] != nil {
-		o.restateTargets(m)
+	m := newMemories()
+	for _, id := range ids {
+		later := o.loading[id]
+		delete(o.loading, id)
+		stored, isLoaded := loaded[id]
+		switch {
+		case o.shown[id] == nil:
+			continue
+		case !isLoaded:
+			o.outdated[id] = true
+		}
+		for target, value := range stored.ByTarget {
+			if !later[target] {
+				o.read(m, target, value)
+			}
+		}
+	}
+	o.restate(m)
+}
+
+// read adds the memory of a target to m.
+func (o *others) read(m memories, target string, value []byte) {
+	if err := m.add(target, value); err != nil {
+		o.log.Debug("the memory of another engine's target cannot be read, it is shown as before", "target", target, "error", err)
 	}
 }
 
-// restateTargets shows targets as they are in memories, those of them that are shown. It needs othersMu.
-func (o *others) restateTargets(m memories) {
+// restate shows targets as they are in memories, those of them that are shown. It needs othersMu.
+func (o *others) restate(m memories) {
 	byTarget := map[string]map[probe.ID]engine.Memory{}
 	for id, memory := range m.probes {
 		if _, exists := o.engine.Status(id); !exists || memory.State.Instance == "" {
@@ -152,9 +214,7 @@ func (o *others) restateTargets(m memories) {
 	for target, probes := range byTarget {
 		in := m.restarts[target].Shown(target)
 		if in.ID == "" { // nothing restarts it
-			for _, memory := range probes {
-				in = probe.Instance{Target: target, ID: memory.State.Instance, Phase: probe.Running, Since: memory.InstanceSince}
-			}
+			in = latestInstance(target, probes)
 		}
 		if err := o.engine.Restate(in, probes); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
@@ -162,18 +222,34 @@ func (o *others) restateTargets(m memories) {
 	}
 }
 
-// keep shows the targets that are desired, except those that the fleet's own engine has, and no others.
+// latestInstance returns the instance of a target that has the latest begin among those that its probes know.
+func latestInstance(target string, probes map[probe.ID]engine.Memory) probe.Instance {
+	in := probe.Instance{Target: target, Phase: probe.Running}
+	for _, m := range probes {
+		if later := m.InstanceSince.Compare(in.Since); in.ID == "" || later > 0 || later == 0 && m.State.Instance > in.ID {
+			in.ID, in.Since = m.State.Instance, m.InstanceSince
+		}
+	}
+	return in
+}
+
+// keep shows the targets that are desired, except those that the fleet's own engine has, and no others. Only the
+// memories of shards are loaded of which something else is shown than before.
 func (o *others) keep(desired, applied map[shard.ID]*Targets) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
 	if !o.isKnown {
 		return
 	}
-	changed := map[shard.ID]*Targets{}
+	changed, outdated := map[shard.ID]*Targets{}, []shard.ID{}
 	for id, targets := range desired {
-		if applied[id] == nil && o.shown[id] != targets {
+		switch before := o.shown[id]; {
+		case applied[id] != nil || before == targets:
+		case before.isShownAs(targets):
+			o.shown[id] = targets
+		default:
 			changed[id] = targets
-			o.outdated[id] = true
+			outdated = append(outdated, id)
 		}
 	}
 	for id := range o.shown {
@@ -182,13 +258,11 @@ func (o *others) keep(desired, applied map[shard.ID]*Targets) {
 		}
 	}
 	o.change(changed)
-	if len(o.outdated) > 0 {
-		notify(o.wake)
-	}
+	o.outdate(outdated)
 }
 
-// add shows targets that the fleet's own engine is about to lose, as it knows them. Without targets it does
-// nothing.
+// add shows targets that the fleet's own engine is about to lose, as it knows them until they are loaded: another
+// engine may have owned them for some time. Without targets it does nothing.
 func (o *others) add(id shard.ID, targets *Targets, m memories) {
 	if targets == nil {
 		return
@@ -196,7 +270,8 @@ func (o *others) add(id shard.ID, targets *Targets, m memories) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
 	o.change(map[shard.ID]*Targets{id: targets})
-	o.restateTargets(m)
+	o.restate(m)
+	o.outdate([]shard.ID{id})
 }
 
 // remove no longer shows the targets of a shard, since the fleet's own engine has them.
@@ -234,6 +309,13 @@ func (o *others) change(shards map[shard.ID]*Targets) {
 	for target := range gone {
 		o.engine.Report(probe.Instance{Target: target, Phase: probe.Absent}) // forgets its instance
 	}
+}
+
+// isShownAs reports whether two have the same probes, as far as others shows them.
+func (t *Targets) isShownAs(u *Targets) bool {
+	return maps.EqualFunc(t.probes(), u.probes(), func(p, q probe.Probe) bool {
+		return p.Rule == q.Rule && p.Target.Equal(q.Target) && p.HandlerName == q.HandlerName && p.Settings == q.Settings
+	})
 }
 
 // shownProbe returns a probe to be shown, which is never attempted.

@@ -112,13 +112,13 @@ func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 		time.Sleep(time.Minute)
 		theirs := two.anyOwned()
 		one.backend.isCut.Store(true)
-		heard := one.co.Heard()
+		heard := one.fleet.Heard()
 		if age := time.Since(heard); age > coord.DefaultTTL {
 			t.Errorf("it has heard of the store %v ago", age)
 		}
 		time.Sleep(time.Minute)
-		if st, isOwn := one.seen(theirs); isOwn || !st.Ready || !one.co.Heard().Equal(heard) {
-			t.Errorf("%s is shown as %v, its own: %v, and was heard of %v ago", theirs, st.State, isOwn, time.Since(one.co.Heard()))
+		if st, isOwn := one.seen(theirs); isOwn || !st.Ready || !one.fleet.Heard().Equal(heard) {
+			t.Errorf("%s is shown as %v, its own: %v, and was heard of %v ago", theirs, st.State, isOwn, time.Since(one.fleet.Heard()))
 		}
 		one.backend.isCut.Store(false)
 		time.Sleep(time.Minute)
@@ -126,15 +126,15 @@ func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// anyOwned returns a target that an engine owns.
+// anyOwned returns a target without a driver that an engine owns.
 func (m *member) anyOwned() string {
 	m.Helper()
-	for i := range many {
+	for i := 1; i < many; i += 2 {
 		if target := fmt.Sprintf("shop/web-%d", i); m.co.OwnerOf(target) == m.co.Name() {
 			return target
 		}
 	}
-	m.Fatalf("%s owns no target", m.co.Name())
+	m.Fatalf("%s owns no target without a driver", m.co.Name())
 	return ""
 }
 
@@ -142,7 +142,7 @@ func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + coord.DefaultTTL/10) // not when the lease is kept alive
 		one.backend.isRefusing.Store(true)
 		one.backend.isCut.Store(true)
 		w.infect(two.anyOwned(), time.Hour)
@@ -152,9 +152,77 @@ func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 		if n := one.backend.refused.Load(); n < 5 || n > 15 {
 			t.Errorf("the store was asked %d times in ten seconds", n)
 		}
+		if age := time.Since(one.fleet.Heard()); age < 10*time.Second {
+			t.Errorf("what it shows is said to be %v old", age)
+		}
 		one.backend.isRefusing.Store(false)
 		time.Sleep(10 * time.Second)
 		checkSeen(t, w, one, two)
+		if age := time.Since(one.fleet.Heard()); age > coord.DefaultTTL {
+			t.Errorf("what it shows is said to be %v old", age)
+		}
+	})
+}
+
+// A store that was restored from a snapshot has lower revisions than those that are watched from.
+func TestWhatOthersHaveStoredIsReadAgainWithAnotherLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		target := two.anyOwned()
+		one.backend.isSilent.Store(true)
+		w.infect(target, 0)
+		time.Sleep(time.Minute)
+		if st, isOwn := one.seen(target); isOwn || !st.Ready {
+			t.Fatalf("the watch is not silent: %s is %v, its own: %v", target, st.State, isOwn)
+		}
+		one.backend.isSilent.Store(false)
+		lease, _ := one.co.Lease()
+		if err := b.Revoke(t.Context(), lease); err != nil { // as a store that was restored, and never knew it
+			t.Fatal(err)
+		}
+		time.Sleep(coord.DefaultTTL)
+		checkSeen(t, w, one, two)
+	})
+}
+
+// TestNoShardIsReadWhenATargetOfAnotherEngineChanges counts the requests of an engine that shows many targets.
+func TestNoShardIsReadWhenATargetOfAnotherEngineChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets := w.targets(many)
+		one, two := start(t, "one", b, targets), start(t, "two", b, targets)
+		time.Sleep(time.Minute)
+		before := one.backend.loads.Load()
+		for i := 1; i < many; i += 2 { // without a driver: they stay sick
+			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
+		}
+		time.Sleep(10 * time.Second)
+		checkSeen(t, w, one, two)
+		if err := one.fleet.Apply(w.targets(many)); err != nil { // a reload that changes none
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		checkSeen(t, w, one, two)
+		if n := one.backend.loads.Load() - before; n > 0 {
+			t.Errorf("memories were read by %d requests", n)
+		}
+		more := w.targets(many)
+		for id, p := range more.Probes {
+			if id.Target == two.anyOwned() {
+				p.Rule.FailureThreshold++
+				more.Probes[id] = p
+			}
+		}
+		if err := one.fleet.Apply(more); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		checkSeen(t, w, one, two)
+		if n := one.backend.loads.Load() - before; n != 1 {
+			t.Errorf("after a reload that changes one target of another engine its memory was read by %d requests", n)
+		}
 	})
 }
 

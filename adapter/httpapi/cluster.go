@@ -11,7 +11,7 @@ type Cluster struct {
 	Member       bool            `json:"member"`         // it is a member, by what etcd has said last
 	Allowed      bool            `json:"allowed"`        // its lease lasts: it restarts its targets, and tells about them
 	LeaseSeconds float64         `json:"leaseSeconds"`   // until it no longer may, unless the lease is renewed before; 0 if it may not
-	Heard        time.Time       `json:"heard,omitzero"` // when this engine has last heard from etcd: what other engines probe is shown as of then
+	Heard        time.Time       `json:"heard,omitzero"` // when etcd has last answered this engine while it had all that other engines have stored: what they probe is shown as of then
 	Shards       int             `json:"shards"`         // whose targets it probes
 	ShardCount   int             `json:"shardCount"`     // of all engines
 	Targets      int             `json:"targets"`        // that the configuration shares

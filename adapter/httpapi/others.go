@@ -16,7 +16,7 @@ import (
 type Others struct {
 	Engine  Engine                     // never runs; a target of Config.Engine goes before one of it
 	OwnerOf func(target string) string // the name of the engine that probes a target, which may be this one; "" if none does, or if it is not shared
-	Heard   func() time.Time           // when this engine has last heard from what the engines share; zero if never
+	Heard   func() time.Time           // when what the engines share has last answered this engine while Engine had all of it; zero if never
 }
 
 // shown is a target as a Server shows it.

@@ -187,7 +187,9 @@ func (c *Counter) read(ctx context.Context, prefix string) ([]coord.Entry, coord
 		return nil, 0, ctx.Err()
 	}
 	defer func() { <-c.reads }()
-	return rangeOf(ctx, c.config.Coordinator.Backend(), prefix)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return c.config.Coordinator.Backend().Range(ctx, prefix)
 }
 
 // log logs an error of the store, if none was logged lately.

@@ -94,7 +94,7 @@ func (e *electorate) has(name string, r quorum.Rule) bool {
 // follow keeps the directory up to date until ctx is done or the store returns an error.
 func (d *directory) follow(ctx context.Context, b coord.Backend) error {
 	vantages := map[string]Vantage{}
-	return followEntries(ctx, b, keyVantage, func(events []coord.Event) {
+	return coord.FollowEntries(ctx, b, keyVantage, func(events []coord.Event, _ bool) {
 		vantages = maps.Clone(vantages)
 		for _, e := range events {
 			apply(vantages, e)
@@ -115,11 +115,4 @@ func apply(vantages map[string]Vantage, e coord.Event) {
 		v = Vantage{}
 	}
 	vantages[name] = v
-}
-
-// rangeOf returns the entries of a prefix.
-func rangeOf(ctx context.Context, b coord.Backend, prefix string) ([]coord.Entry, coord.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	return b.Range(ctx, prefix)
 }

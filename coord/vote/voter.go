@@ -121,7 +121,7 @@ func (v *Voter) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() {
-		v.follow(ctx, "the vantages of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+		v.config.Coordinator.Follow(ctx, "the vantages of the fleet cannot be followed, trying again", func(ctx context.Context) error {
 			return v.directory.follow(ctx, v.backend)
 		})
 	})

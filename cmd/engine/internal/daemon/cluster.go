@@ -303,7 +303,7 @@ func (c *cluster) status() httpapi.Cluster {
 	shared := c.shared.Load().Units
 	votes := c.fleet.Quorum()
 	known := httpapi.Cluster{
-		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(), Heard: c.coordinator.Heard().UTC(),
+		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
 		Zone: c.config.Zone(), Polls: votes.Polls, Gray: votes.Gray, Doubt: doubtOf(c.fleet.Doubt()),
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]httpapi.ClusterMember, 0, len(st.Members)),
 	}

@@ -1,0 +1,78 @@
+package coord
+
+import (
+	"context"
+	"time"
+)
+
+// logInterval is how often Follow logs at most that it cannot follow.
+const logInterval = time.Minute
+
+// Follow calls a function that follows the backend, again and again until ctx is done. Its context ends when this
+// engine becomes a member, or no longer is one: a backend that was restored from a snapshot has lower revisions, and
+// a watch from one of the future would wait for ever. An error that the function returns is logged with a message,
+// once a minute at most.
+func (c *Coordinator) Follow(ctx context.Context, message string, follow func(context.Context) error) {
+	var logged time.Time
+	for ctx.Err() == nil {
+		err, isStale := c.whileMember(ctx, follow)
+		if isStale {
+			continue
+		}
+		if now := time.Now(); logged.IsZero() || now.Sub(logged) >= logInterval {
+			logged = now
+			c.log.Warn(message, "engine", c.config.Name, "error", err)
+		}
+		select {
+		case <-time.After(c.config.TTL / 4):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// whileMember calls a function with a context that ends with the present membership, or the lack of one. It returns
+// the error of the function, and whether the context had ended by then.
+func (c *Coordinator) whileMember(ctx context.Context, follow func(context.Context) error) (err error, isStale bool) {
+	_, changed := c.Lease()
+	ctx, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-changed:
+			end()
+		case <-ctx.Done():
+		}
+	}()
+	err = follow(ctx)
+	isStale = ctx.Err() != nil
+	end()
+	<-ended
+	return err, isStale
+}
+
+// readTimeout bounds the first request of FollowEntries, which may read much.
+const readTimeout = 10 * time.Second
+
+// FollowEntries calls changed with all entries of a prefix, and then with their changes, until ctx is done or the
+// backend returns an error. Only in the first call isAll is true: there are no other entries then.
+func FollowEntries(ctx context.Context, b Backend, prefix string, changed func(events []Event, isAll bool)) error {
+	reading, cancel := context.WithTimeout(ctx, readTimeout)
+	entries, at, err := b.Range(reading, prefix)
+	cancel()
+	if err != nil {
+		return err
+	}
+	all := make([]Event, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, Event{Entry: e})
+	}
+	changed(all, true)
+	for events, err := range b.Watch(ctx, prefix, at) {
+		if err != nil {
+			return err
+		}
+		changed(events, false)
+	}
+	return ctx.Err()
+}

@@ -145,7 +145,7 @@ const (
 	ReasonDependency      Reason = "restart.dependency"       // the instance fails, and waits until no target that it depends on is in trouble
 	ReasonPaused          Reason = "restart.paused"           // the instance fails, and waits until the target is not paused any more: an operator has paused it
 	ReasonMaintenance     Reason = "restart.maintenance"      // the instance fails, and waits until the maintenance of the target ends
-	ReasonOwnership       Reason = "restart.ownership"        // the instance fails, and waits until this engine, or another of the fleet, owns the target and may act
+	ReasonOwnership       Reason = "restart.ownership"        // the instance fails, and waits until this engine, or another of the fleet, owns the target and may act; with a quorum, until enough vantages say that it fails
 	ReasonDamped          Reason = "restart.damped"           // the instance fails, and waits until the target is not damped any more: it has flapped
 	ReasonBudget          Reason = "restart.budget"           // the instance fails, and waits until the restart budget allows a restart
 	ReasonEnding          Reason = "restart.ending"           // the instance fails and is being terminated

@@ -99,7 +99,13 @@ func (d *doubts) now() doubt.State {
 func (f *Fleet) Doubt() doubt.State { return f.doubts.now() }
 
 // MayAct reports whether this engine may act for a target of the fleet now: it owns it, its lease lasts, and it does
-// not doubt its own verdicts. Any goroutine may call it.
+// not doubt its own verdicts. Whether a failure is reason enough for a restart is up to MayRestart. Any goroutine may
+// call it.
 func (f *Fleet) MayAct(target string) bool {
 	return f.doubts.now().MayAct && f.config.Coordinator.MayAct(target)
 }
+
+// MayRestart reports whether this engine may restart a target of the fleet because a probe fails: it may act, and of
+// the probes that fail one is decided by this engine alone, or by the votes of vantages that there are now. Any
+// goroutine may call it.
+func (f *Fleet) MayRestart(target string) bool { return f.MayAct(target) && f.hasEvidence(target) }

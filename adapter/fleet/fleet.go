@@ -44,7 +44,7 @@ import (
 type Config struct {
 	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
 	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
-	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Fleet.MayAct, or Coordinator.MayAct
+	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Fleet.MayRestart, for the targets of the fleet
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
 	Zone        string              // where this engine is, for quorums: at most vote.MaxZone bytes; default: none

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -26,6 +27,7 @@ type cutOff struct {
 	isForgetful atomic.Bool // no memories are stored
 	isRefusing  atomic.Bool // memories cannot be read
 	isSilent    atomic.Bool // changes of memories are not shown by watches that began before it was unset
+	isSlow      atomic.Bool // what changes votes and joint verdicts takes a second
 
 	loads, refused         atomic.Int64 // requests that read memories, and those that isRefusing was the reason of an error of
 	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
@@ -70,6 +72,9 @@ func (c *cutOff) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, 
 	}
 	if c.isForgetful.Load() && strings.HasPrefix(all[0].Then[0].Key, "memory/") {
 		return nil, errCut
+	}
+	if c.isSlow.Load() && strings.HasPrefix(all[0].Then[0].Key, vote.JointPrefix) {
+		time.Sleep(time.Second)
 	}
 	c.writes.Add(1)
 	for _, t := range all {
@@ -170,7 +175,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	if m.co, err = coord.New(c); err != nil {
 		t.Fatal(err)
 	}
-	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: func(target string) bool { return m.fleet.MayAct(target) }})
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: func(target string) bool { return m.fleet.MayRestart(target) }})
 	if err != nil {
 		t.Fatal(err)
 	}

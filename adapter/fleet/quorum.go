@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
@@ -46,10 +47,41 @@ func (f *Fleet) jointProbe(id probe.ID, p probe.Probe, r quorum.Rule) probe.Prob
 func (j joint) Probe(context.Context, probe.Target) probe.Result {
 	now, ok := j.fleet.joints.get(j.id)
 	st, exists := j.fleet.config.Engine.Status(j.id)
-	if !ok || !exists || now.Instance != st.Instance {
+	switch {
+	case !ok || !exists || now.Instance != st.Instance:
 		return undecided("the vantages have not voted on this instance yet")
+	case !j.fleet.hasCounted(j.id, now):
+		return undecided("the votes are not known: this engine has to own the target first, and to count them")
 	}
 	return resultOf(now, j.rule)
+}
+
+// hasCounted reports whether a joint verdict is of votes that this engine has counted as the present owner of the
+// probe's target. Otherwise they may be gone or have changed.
+func (f *Fleet) hasCounted(id probe.ID, j vote.Joint) bool {
+	owned, _ := f.config.Coordinator.Owned()
+	return f.config.Coordinator.Allowed() && j.Token != 0 && j.Token == owned[shard.Of(id.Target)].Token
+}
+
+// hasEvidence reports whether the instance of a target may be terminated for a probe that fails: one that its owner
+// alone decides, or that the votes of the vantages about this instance decide now. A failure that merely stands, since
+// too few vantages vote, is none.
+func (f *Fleet) hasEvidence(target string) bool {
+	st, _ := f.config.Engine.Target(target)
+	for i := range st.Probes {
+		p := &st.Probes[i]
+		if p.Verdict != probe.Failing || p.ID.Kind == probe.Readiness {
+			continue
+		}
+		if !f.hasQuorum(p.ID) {
+			return true
+		}
+		j, ok := f.joints.get(p.ID)
+		if ok && j.Decided && j.Verdict == probe.Failing && j.Instance == p.Instance && f.hasCounted(p.ID, j) {
+			return true
+		}
+	}
+	return false
 }
 
 // resultOf returns a joint verdict as the result of an attempt, with who says what.

@@ -49,6 +49,9 @@ type jury struct {
 	*testing.T
 	net     *network
 	world   *world
+	backend *coord.Local
+	rule    quorum.Rule
+	backOff restart.BackOff
 	members []*member
 }
 
@@ -58,19 +61,31 @@ const watched = 16
 // startJury starts n engines, of which as many probe each target as a rule says.
 func startJury(t *testing.T, n int, r quorum.Rule) *jury {
 	t.Helper()
-	j := &jury{T: t, net: newNetwork(), world: newWorld()}
-	b := coord.NewLocal()
-	for i := range n {
-		name := fmt.Sprint("engine-", i)
-		j.members = append(j.members, start(t, name, b, j.targets(name, r)))
-	}
+	return startPatientJury(t, n, r, restart.BackOff{})
+}
+
+// startPatientJury is startJury with the back-off of the targets.
+func startPatientJury(t *testing.T, n int, r quorum.Rule, b restart.BackOff) *jury {
+	t.Helper()
+	j := &jury{T: t, net: newNetwork(), world: newWorld(), backend: coord.NewLocal(), rule: r, backOff: b}
+	j.launch(n)
 	time.Sleep(time.Minute)
 	j.forget()
 	return j
 }
 
+// launch starts n engines, and forgets those before.
+func (j *jury) launch(n int) {
+	j.Helper()
+	j.members = nil
+	for i := range n {
+		name := fmt.Sprint("engine-", i)
+		j.members = append(j.members, start(j.T, name, j.backend, j.targets(name)))
+	}
+}
+
 // targets returns what one engine is to know of the targets.
-func (j *jury) targets(engine string, r quorum.Rule) fleet.Targets {
+func (j *jury) targets(engine string) fleet.Targets {
 	t := fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: map[probe.ID]quorum.Rule{}}
 	for i := range watched {
 		target := fmt.Sprintf("shop/web-%d", i)
@@ -86,12 +101,12 @@ func (j *jury) targets(engine string, r quorum.Rule) fleet.Targets {
 		ids := []probe.ID{{Target: target, Kind: probe.Readiness}}
 		var u restart.Unit
 		if i%2 == 0 {
-			u = restart.Unit{Driver: driver{world: j.world, target: target}, Revision: "1"}
+			u = restart.Unit{Driver: driver{world: j.world, target: target}, Revision: "1", BackOff: j.backOff}
 			ids = append(ids, probe.ID{Target: target, Kind: probe.Liveness})
 		}
 		t.Units[target] = u
 		for _, id := range ids {
-			t.Probes[id], t.Quorums[id] = p, r
+			t.Probes[id], t.Quorums[id] = p, j.rule
 		}
 	}
 	return t

@@ -181,7 +181,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonDependency:      "It fails, and is not restarted while a target that it depends on is in trouble",
 	probe.ReasonPaused:          "It fails, and is not restarted while the target is paused",
 	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
-	probe.ReasonOwnership:       "It fails, and is not restarted before an engine of the fleet owns the target and may act",
+	probe.ReasonOwnership:       "It fails, and is not restarted before an engine of the fleet owns the target and may act, and, with a quorum, enough vantages say that it fails",
 	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
 	probe.ReasonEnding:          "It fails and is being terminated",

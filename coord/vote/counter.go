@@ -21,9 +21,10 @@ type CounterConfig struct {
 	Coordinator *coord.Coordinator // required; runs as long as Counter.Run
 	Voter       *Voter             // required; of the same Coordinator
 
-	// Decided is called with each joint verdict of a probe whose shard this engine owns: with the last one
-	// when the shard is taken over, and with each that is put. It is called by one goroutine at a time for
-	// the probes of one shard, and must return soon. Default: nothing.
+	// Decided is called with each joint verdict of a probe whose shard this engine owns. When the shard is taken
+	// over it is the one that the owner before has put: not Decided, with the Token of that owner. It is followed by
+	// what the votes decide that there are now, with the Token of this engine. Decided is called by one goroutine
+	// at a time for the probes of one shard, and must return soon. Default: nothing.
 	Decided func(probe.ID, Joint)
 
 	Logger *slog.Logger // a line every ten seconds while the store cannot be read or written; default: none

@@ -22,13 +22,14 @@ type tally struct {
 
 	votes   map[probe.ID]map[string]Vote // by vantage
 	joints  map[probe.ID]Joint           // as decided last
+	passed  map[probe.ID]Joint           // to Decided last
 	stored  map[probe.ID]Joint           // as the store has them
 	awaited map[probe.ID][]byte          // what was put, and not watched yet: older values may be watched before
 	touched map[probe.ID]bool            // what is to be decided again
 }
 
 func newTally(c *Counter, id shard.ID, token coord.Revision, b *ballots) *tally {
-	return &tally{counter: c, shard: id, token: token, ballots: b}
+	return &tally{counter: c, shard: id, token: token, ballots: b, passed: map[probe.ID]Joint{}}
 }
 
 // run counts until ctx is done. While the store returns errors, or another engine owns the shard, it tries
@@ -104,20 +105,30 @@ func (t *tally) follow(ctx context.Context) error {
 	}
 }
 
-// reset replaces what is known by entries.
+// reset replaces what is known by entries. A joint verdict that the store has was decided by votes that may be gone:
+// Decided is called with it as one that stands, until the votes have decided it again.
 func (t *tally) reset(entries []coord.Entry) {
-	before := t.joints
 	t.votes, t.stored, t.awaited, t.touched = map[probe.ID]map[string]Vote{}, map[probe.ID]Joint{}, map[probe.ID][]byte{}, map[probe.ID]bool{}
 	for _, e := range entries {
 		t.apply(coord.Event{Entry: e})
 	}
 	t.joints = maps.Clone(t.stored)
 	for id, j := range t.joints {
-		if _, isOurs := (*t.ballots)[id]; isOurs && !before[id].equal(j) {
-			t.counter.config.Decided(id, j)
+		if _, isOurs := (*t.ballots)[id]; isOurs && !t.passed[id].equal(j) {
+			j.Decided = false
+			t.pass(id, j)
 		}
 	}
 	t.touchAll()
+}
+
+// pass calls Decided, unless it was called with the same joint verdict last.
+func (t *tally) pass(id probe.ID, j Joint) {
+	if last, isPassed := t.passed[id]; isPassed && last.equal(j) && last.Token == j.Token {
+		return
+	}
+	t.passed[id] = j
+	t.counter.config.Decided(id, j)
 }
 
 // touchAll has all probes decided again.
@@ -168,8 +179,8 @@ func (t *tally) applyJoint(id probe.ID, j Joint, e coord.Event) {
 	}
 }
 
-// put decides the probes that are touched, and puts the joint verdicts that the store has not. It deletes
-// those of probes without a ballot. Without a known instance the last joint verdict stands.
+// put decides the probes that are touched, calls Decided, and puts the joint verdicts that the store has not. It
+// deletes those of probes without a ballot. Without a known instance the last joint verdict stands.
 func (t *tally) put(ctx context.Context, e *electorate) error {
 	now := time.Now()
 	next := map[probe.ID]Joint{}
@@ -187,10 +198,13 @@ func (t *tally) put(ctx context.Context, e *electorate) error {
 		if !isKnown || b.Instance == "" {
 			continue
 		}
-		if j := t.decide(id, b, e, now); !j.equal(stored) {
-			next[id] = j
-			changes = append(changes, coord.Change{Key: jointKey(id), Value: encode(j)})
+		j := t.decide(id, b, e, now)
+		if isStored && j.equal(stored) {
+			t.pass(id, j)
+			continue
 		}
+		next[id] = j
+		changes = append(changes, coord.Change{Key: jointKey(id), Value: encode(j)})
 	}
 	clear(t.touched)
 	if len(changes) == 0 {
@@ -203,7 +217,7 @@ func (t *tally) put(ctx context.Context, e *electorate) error {
 	}
 	for id, j := range next {
 		t.awaited[id] = encode(j)
-		t.counter.config.Decided(id, j)
+		t.pass(id, j)
 	}
 	maps.Copy(t.joints, next)
 	maps.Copy(t.stored, next)

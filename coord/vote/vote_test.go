@@ -29,8 +29,9 @@ type node struct {
 	counter *vote.Counter
 	end     func() // leaves the fleet
 
-	decidedMu sync.Mutex // guards all below
-	decided   []string   // joint verdicts in their order
+	decidedMu sync.Mutex   // guards all below
+	decided   []string     // joint verdicts in their order
+	passed    []vote.Joint // these
 }
 
 // start starts an engine, which ends with the test or by what it returns.
@@ -93,6 +94,7 @@ func (n *node) note(id probe.ID, j vote.Joint) {
 	n.decidedMu.Lock()
 	defer n.decidedMu.Unlock()
 	n.decided = append(n.decided, id.Target+" "+j.Verdict.String())
+	n.passed = append(n.passed, j)
 }
 
 // take returns what was decided since the last call.
@@ -236,6 +238,43 @@ func TestTheVotesOfAnEngineThatHasDiedVanish(t *testing.T) {
 		backends[owner].set(false)
 		settle()
 		expect(t, shared, "one is back", "web", fmt.Sprintf("passing unanimous of 1: pass %v fail [] ignored []", slices.Sorted(slices.Values([]string{left[1], owner}))))
+	})
+}
+
+// What the owner before has decided stands for the next one, but counts as decided only by the votes that this one
+// has counted, even if these say the same and nothing has to be written.
+func TestTheNextOwnerDecidesAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		web := readiness("web")
+		fleet := map[string]*node{"a": start(t, "a", b, nil), "b": start(t, "b", b, nil)}
+		for _, n := range fleet {
+			n.say(t, web, probe.Failing)
+		}
+		put(t, b, "quorum/"+shard.Of("web").String()+"/joint/readiness//web", vote.Joint{
+			Instance: "1", Verdict: probe.Failing, Decided: true, Agreement: quorum.Unanimous, Token: 1, Failing: []string{"a", "b"},
+		})
+		settle()
+		for _, n := range fleet {
+			if err := n.counter.Apply(ballotOf("web")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		owner := fleet[ownerOf(fleet, "web")]
+		owned, _ := owner.co.Owned()
+		if token := joints(t, b)[web].Token; token != 1 {
+			t.Errorf("it was written again with the token %d", token)
+		}
+		if len(owner.passed) != 2 {
+			t.Fatalf("Decided was called with %+v", owner.passed)
+		}
+		if j := owner.passed[0]; j.Decided || j.Verdict != probe.Failing || j.Token != 1 {
+			t.Errorf("the owner begins with %+v", j)
+		}
+		if j := owner.passed[1]; !j.Decided || j.Verdict != probe.Failing || j.Token != owned[shard.Of("web")].Token {
+			t.Errorf("the votes have decided %+v", j)
+		}
 	})
 }
 

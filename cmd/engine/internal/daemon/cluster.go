@@ -153,10 +153,16 @@ func (c *cluster) isShared(target string) bool {
 	return shared
 }
 
-// mayAct reports whether this engine may restart a target, and tell about it: for a target that is shared,
-// if it owns it, and does not doubt its own verdicts. Any goroutine may call it.
-func (c *cluster) mayAct(target string) bool {
+// mayTell reports whether this engine may tell about a target: one that is shared only while it owns it, and does not
+// doubt its own verdicts. Any goroutine may call it.
+func (c *cluster) mayTell(target string) bool {
 	return !c.isShared(target) || c.fleet.MayAct(target)
+}
+
+// mayRestart reports whether this engine may restart a target because a probe fails: see fleet.MayRestart. Any
+// goroutine may call it.
+func (c *cluster) mayRestart(target string) bool {
+	return !c.isShared(target) || c.fleet.MayRestart(target)
 }
 
 // ownerOf returns the engine that owns a target that is shared; "" while none does, and for any other target.

@@ -89,7 +89,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Minute}); err != nil {
 			t.Fatal(err)
 		}
-		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayAct}); err != nil {
+		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, config.Trust, d.log); err != nil {

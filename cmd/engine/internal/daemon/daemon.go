@@ -124,7 +124,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
 	d.notifiers = notify.New(notify.Config{
 		Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified,
-		MayTell: d.cluster.mayAct, IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
+		MayTell: d.cluster.mayTell, IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
 	})
 	d.probes = blackbox.New(d.engine)
 	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
@@ -132,7 +132,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
-	restarts.MayAct = d.cluster.mayAct
+	restarts.MayAct = d.cluster.mayRestart
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
 		return errors.Join(err, d.close())

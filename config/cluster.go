@@ -205,20 +205,12 @@ func ClusterNameProblem(name string) string {
 	return ""
 }
 
-// checkCluster reports what needs the verdicts of all targets in one engine: those of a cluster have their
-// own targets only.
+// checkCluster reports what the engines of a cluster cannot do together.
 func (l *loader) checkCluster() {
 	if !l.isForCluster() {
 		return
 	}
 	l.checkPushed()
-	const hint = "move it, with the targets, to an engine without a cluster block"
-	for _, b := range l.blocks["group"] {
-		l.add(report{
-			at: b.Header, body: b.Parent, summary: fmt.Sprintf("group %q needs the verdicts of all its members, and each engine of a cluster has those of its own targets only", b.Label(0)),
-			hint: hint,
-		})
-	}
 	for _, t := range l.targetLists {
 		if t.field == &dependsOnField {
 			l.add(report{

@@ -57,6 +57,16 @@ func TestPushedTargetsHaveTheSettingsOfTheEngine(t *testing.T) {
 	}
 }
 
+const dependentTarget = `
+target "app" {
+  address    = "10.0.0.8"
+  depends_on = ["web"]
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+}
+`
+
 func TestWhatBelongsToAnEngineCannotBePushed(t *testing.T) {
 	for name, c := range map[string]struct{ own, pushed, want string }{
 		"engine":             {ownFile, pushedTargets + `engine { listen = "0.0.0.0:80" }`, "engine block in a configuration that is pushed: it belongs to each engine\n  fleet:/web.hcl:11:1"},
@@ -65,8 +75,8 @@ func TestWhatBelongsToAnEngineCannotBePushed(t *testing.T) {
 		"local":              {ownFile, pushedTargets + "locals { port = 81 }", "port"},
 		"targets of its own": {ownFile + strings.Replace(pushedTargets, `"web"`, `"own"`, 1), pushedTargets, "target block in a file of the engine, whose cluster block says config = \"etcd\"\n  config.hcl:11:1"},
 		"no targets":         {ownFile, "locals {}", "the configuration has no target"},
-		"a group":            {ownFile, pushedTargets + `group "web" { members = ["web"] }`, `group "web" needs`},
-		"without the file":   {"locals {}", pushedTargets + `group "web" { members = ["web"] }`, `group "web" needs`},
+		"depends_on":         {ownFile, pushedTargets + dependentTarget, "depends_on has no effect in a cluster"},
+		"without the file":   {"locals {}", pushedTargets + dependentTarget, "depends_on has no effect in a cluster"},
 	} {
 		_, diags := parsePushed(c.own, c.pushed)
 		var text strings.Builder

@@ -175,6 +175,8 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 			b.compared[subject] = mark
 			b.told[subject] = nil
 			continue
+		case ev.forgotten:
+			b.told[subject] = nil
 		case !exists:
 			ev = event{level: well, Notice: Notice{Subject: subject, State: "removed"}}
 		}

@@ -42,21 +42,23 @@ type groupSource struct {
 	engine   *engine.Engine
 	changed  func(key string)
 	isEnding func() bool
+	tellerOf func(group string) Teller
 
 	pastMu sync.Mutex            // guards all below
 	past   []groupTransition     // sorted by Seq
 	of     map[string]groupCount // by group, of past
 	last   uint64                // the greatest Seq so far
 
+	tellers   map[string]Teller    // by group, as they were last
 	explained map[string]time.Time // when groups were found to be down for a reason that explains it
 }
 
 func newGroupSource(c *Config) *groupSource {
-	return &groupSource{groups: c.Groups, engine: c.Engine, changed: c.Changed, isEnding: c.IsEnding, of: map[string]groupCount{}, explained: map[string]time.Time{}}
+	return &groupSource{groups: c.Groups, engine: c.Engine, changed: c.Changed, isEnding: c.IsEnding, tellerOf: c.TellerOf, tellers: map[string]Teller{}, of: map[string]groupCount{}, explained: map[string]time.Time{}}
 }
 
 // follow remembers which groups have got into another state, and forgets those that were removed. It
-// returns both.
+// returns both, and the groups about which another engine tells than before.
 func (s *groupSource) follow(views []*group.View, now time.Time) (changed []Subject) {
 	if s.isHeld() {
 		return nil
@@ -71,7 +73,21 @@ func (s *groupSource) follow(views []*group.View, now time.Time) (changed []Subj
 		s.changed(KeyGroup + name)
 		changed = append(changed, Subject{KindGroup, name})
 	}
+	for _, v := range views {
+		if s.setTeller(v.Group, s.tellerOf(v.Group)) {
+			changed = append(changed, Subject{KindGroup, v.Group})
+		}
+	}
 	return changed
+}
+
+// setTeller notes which engine tells about a group, and reports whether it was another one.
+func (s *groupSource) setTeller(group string, now Teller) (changed bool) {
+	s.pastMu.Lock()
+	defer s.pastMu.Unlock()
+	before := s.tellers[group]
+	s.tellers[group] = now
+	return now != before
 }
 
 // forgetOthers forgets the groups that have no view, and returns those of them that had a history.
@@ -92,6 +108,7 @@ func (s *groupSource) forgetOthers(views []*group.View) (removed []string) {
 		s.past = slices.DeleteFunc(s.past, func(t groupTransition) bool { return !exist[t.Group] })
 	}
 	maps.DeleteFunc(s.explained, func(name string, _ time.Time) bool { return !exist[name] })
+	maps.DeleteFunc(s.tellers, func(name string, _ Teller) bool { return !exist[name] })
 	return removed
 }
 
@@ -151,6 +168,7 @@ func (s *groupSource) after(seq uint64, limit int) (events []event, last uint64)
 		if t.Down {
 			ev.level, ev.Severity = firing, probe.SeverityCritical
 		}
+		s.addTeller(&ev)
 		events = append(events, ev)
 	}
 	if i < len(s.past) && len(events) > 0 {
@@ -164,7 +182,16 @@ func (s *groupSource) current(name string) (ev event, exists bool) {
 	if g == nil {
 		return ev, false
 	}
-	return s.event(g.View()), true
+	ev = s.event(g.View())
+	s.addTeller(&ev)
+	return ev, true
+}
+
+// addTeller makes an event one of others if this engine does not tell about its group now.
+func (s *groupSource) addTeller(ev *event) {
+	if teller := s.tellerOf(ev.Name); teller != ThisEngine {
+		ev.level, ev.forgotten = others, teller == OtherEngine
+	}
 }
 
 func (s *groupSource) event(v *group.View) event {

@@ -107,7 +107,7 @@ const (
 	well                 // the subject is well, or meant to be away
 	firing               // it is in trouble
 	unknown              // the subject exists, and will have a state: it is looked at again
-	others               // another engine tells about it, or will: see Config.MayTell
+	others               // another engine tells about it, or will: see Config.MayTell and Config.TellerOf
 )
 
 // levelOf returns the level of a target's state. One that starts has not been judged yet, one that is
@@ -145,5 +145,6 @@ type event struct {
 	level      level
 	explicable bool // the failure of another target may explain it
 	held       bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
+	forgotten  bool // another engine tells about the group: what this one has told no longer holds
 	restarted  bool // its instance is being terminated, so that another one starts
 }

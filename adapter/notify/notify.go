@@ -124,10 +124,24 @@ type Config struct {
 	// targets that it no longer has. It must not block. Default: always.
 	MayTell func(target string) bool
 
+	// TellerOf returns which engine tells about a group, of those that have the same groups. It must not block.
+	// Default: this one.
+	TellerOf func(group string) Teller
+
 	// Changed is called with the key of a value that has changed: see Notifiers.Value. It must not
 	// block, and must not call Notifiers. Default: nobody keeps the values.
 	Changed func(key string)
 }
+
+// Teller is which engine tells receivers about a group.
+type Teller int
+
+// The values of Teller.
+const (
+	ThisEngine  Teller = iota
+	OtherEngine        // this one forgets what it has told
+	NoEngine           // this one tells nothing now: what it has told holds
+)
 
 // Notifiers tells receivers. Create it with New, Restore what an earlier one has left, and call Run
 // once. The other methods may be called at any time by multiple goroutines, Apply by one at a time.
@@ -169,6 +183,9 @@ func New(c Config) *Notifiers {
 	}
 	if c.MayTell == nil {
 		c.MayTell = func(string) bool { return true }
+	}
+	if c.TellerOf == nil {
+		c.TellerOf = func(string) Teller { return ThisEngine }
 	}
 	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured, mayTell: c.MayTell}
 	return &Notifiers{

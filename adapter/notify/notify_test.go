@@ -91,7 +91,8 @@ type scene struct {
 	set       probe.Set
 	values    map[string][]byte // as a state file has them
 
-	isOthers atomic.Bool // another engine owns the targets
+	isOthers atomic.Bool  // another engine owns the targets
+	teller   atomic.Int32 // notify.Teller of all groups
 
 	mu       sync.Mutex
 	outcomes map[string]probe.Outcome
@@ -155,7 +156,10 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 	s.t.Helper()
 	s.engine = engine.New(engine.Config{HistoryChanged: func(string) { s.notifiers.TransitionsChanged() }})
 	s.groups = group.New(group.Config{Engine: s.engine})
-	s.notifiers = notify.New(notify.Config{Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() }})
+	s.notifiers = notify.New(notify.Config{
+		Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() },
+		TellerOf: func(string) notify.Teller { return notify.Teller(s.teller.Load()) },
+	})
 	for _, tr := range past {
 		s.engine.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
 	}
@@ -691,6 +695,39 @@ func TestOnlyTheOwnerTells(t *testing.T) {
 		if st := s.status(); st.Firing != 0 {
 			t.Errorf("%d subjects are said to be in trouble", st.Firing)
 		}
+	})
+}
+
+// Of engines that have the same groups one tells about each: the next one what is in trouble, and the one before
+// not that this has ended.
+func TestOnlyOneEngineTellsAboutAGroup(t *testing.T) {
+	in(t, "db", func(s *scene) {
+		s.spec.Selection = notify.Selection{Groups: []string{"*"}}
+		s.apply()
+		become := func(teller notify.Teller, want string, firing int) {
+			t.Helper()
+			s.teller.Store(int32(teller))
+			pass(3 * time.Second)
+			s.expect(want)
+			if st := s.status(); st.Firing != firing {
+				t.Errorf("%d subjects are said to be in trouble, want %d", st.Firing, firing)
+			}
+		}
+		become(notify.OtherEngine, "", 0)
+		s.say(probe.Failure, "db")
+		s.expect("")
+		become(notify.ThisEngine, "all down", 1)
+		become(notify.NoEngine, "", 1)
+		become(notify.ThisEngine, "", 1)
+		become(notify.NoEngine, "", 1)
+		s.say(probe.Success, "db")
+		s.expect("")
+		become(notify.ThisEngine, "all ready ends", 0)
+		s.say(probe.Failure, "db")
+		s.expect("all down")
+		become(notify.OtherEngine, "", 0)
+		s.say(probe.Success, "db")
+		become(notify.ThisEngine, "", 0)
 	})
 }
 

@@ -158,6 +158,18 @@ func (k *Keeper) tell(target string) {
 	default:
 		k.config.Engine.Unpause(target)
 	}
+	k.tellOthers(target)
+}
+
+// tellOthers tells the engine that shows targets of other engines whether one is under maintenance. It needs pausesMu.
+func (k *Keeper) tellOthers(target string) {
+	switch m := k.under[target]; {
+	case k.config.Others == nil:
+	case m != nil:
+		k.config.Others.Pause(target, m.forEngine())
+	default:
+		k.config.Others.Unpause(target)
+	}
 }
 
 // Maintenances returns when each Maintenance is, or is next, sorted by time and name.

@@ -54,6 +54,37 @@ func (h *harness) is(want string) {
 	}
 }
 
+// TestTargetsOfOtherEnginesAreUnderMaintenanceToo has a target that another engine probes: it is under maintenance
+// here, too, and is not paused because it was when this engine had it.
+func TestTargetsOfOtherEnginesAreUnderMaintenanceToo(t *testing.T) {
+	inBubble(t, nothing, func(h *harness) {
+		others := engine.New(engine.Config{NoIsolationCheck: true})
+		h.keeper.config.Others = others
+		check := func(want probe.Reason) {
+			h.Helper()
+			synctest.Wait()
+			if got := others.Suppressed("theirs"); got != want {
+				h.Errorf("at %v it is suppressed because of %q, want %q", h.keeper.wallClock().UTC().Format("15:04:05"), got, want)
+			}
+		}
+		h.keeper.Maintain(map[string]Maintenance{"nightly": daily(t, "30 2", time.Hour, "theirs")}, map[string]map[string]string{"theirs": nil, "other": nil})
+		check("")
+		time.Sleep(3 * time.Hour)
+		check(probe.ReasonMaintenance)
+		if got := others.Suppressed("other"); got != "" {
+			h.Errorf("another target is suppressed because of %q", got)
+		}
+		time.Sleep(time.Hour)
+		check("")
+		if _, err := h.keeper.Pause("web", Pause{By: "ops"}); err != nil {
+			h.Fatal(err)
+		}
+		if got := others.Suppressed("web"); got != "" {
+			h.Errorf("a target that this engine has is suppressed in others because of %q", got)
+		}
+	})
+}
+
 // Bubbles begin at midnight UTC.
 func TestAMaintenanceBeginsAndEndsByTheClock(t *testing.T) {
 	inBubble(t, nothing, func(h *harness) {

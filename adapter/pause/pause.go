@@ -52,6 +52,7 @@ func (p Pause) detail() string {
 // Config configures a Keeper.
 type Config struct {
 	Engine *engine.Engine // required
+	Others *engine.Engine // shows targets that other engines probe: it is told of maintenances, and not of pauses; default: none
 	Logger *slog.Logger   // an Info line when a target or a group is paused, and when that ends; default: none
 
 	// Changed is called when what Pauses returns may have changed. It must not block. Default: none.

@@ -25,7 +25,3 @@ target "web" {
     tcp { port = 80 }
   }
 }
-
-group "web" {
-  members = ["web"]
-}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/fleet"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/notify"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
@@ -163,6 +164,26 @@ func (c *cluster) mayTell(target string) bool {
 // goroutine may call it.
 func (c *cluster) mayRestart(target string) bool {
 	return !c.isShared(target) || c.fleet.MayRestart(target)
+}
+
+// tellerOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
+func (c *cluster) tellerOf(group string) notify.Teller {
+	if c == nil || c.fleet.MayAct(group) {
+		return notify.ThisEngine
+	}
+	switch c.coordinator.OwnerOf(group) {
+	case "", c.coordinator.Name():
+		return notify.NoEngine
+	}
+	return notify.OtherEngine
+}
+
+// others returns the engine that shows what other engines have found out, nil for none.
+func (c *cluster) others() *engine.Engine {
+	if c == nil {
+		return nil
+	}
+	return c.fleet.Others()
 }
 
 // ownerOf returns the engine that owns a target that is shared; "" while none does, and for any other target.

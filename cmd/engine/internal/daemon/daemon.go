@@ -120,14 +120,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if d.cluster, err = d.openCluster(c.Cluster); err != nil {
 		return err
 	}
-	d.groups = group.New(group.Config{Engine: d.engine, Logger: d.log})
-	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
-	d.notifiers = notify.New(notify.Config{
-		Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified,
-		MayTell: d.cluster.mayTell, IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
-	})
 	d.probes = blackbox.New(d.engine)
-	d.pauses = pause.New(pause.Config{Engine: d.engine, Logger: d.log, Changed: d.markPauses})
 	d.beats.Configure(beatprobe.RegistryConfig{Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: d.maxBeatAge(), Changed: d.markBeat, SentChanged: d.markSent})
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
@@ -144,6 +137,18 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.cluster.makeFleet(d.engine, vantage, d.restarts, d.settings.Resume, d.log); err != nil {
 		return errors.Join(err, d.close())
 	}
+	d.pauses = pause.New(pause.Config{Engine: d.engine, Others: d.cluster.others(), Logger: d.log, Changed: d.markPauses})
+	groups := group.Config{Engine: d.engine, Logger: d.log}
+	if d.cluster != nil {
+		groups.Others = d.cluster.others()
+	}
+	d.groups = group.New(groups)
+	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
+	d.notifiers = notify.New(notify.Config{
+		Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified,
+		MayTell: d.cluster.mayTell, TellerOf: d.cluster.tellerOf,
+		IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
+	})
 	d.abandonedStates = handlers.FindAbandonedStates(c.Engine.State)
 	if err := d.openState(); err != nil {
 		return errors.Join(err, d.close())

@@ -1,0 +1,130 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/group"
+)
+
+// grouped are the targets of a fleet as a group of one of its engines.
+type grouped struct {
+	*member
+	group *group.Group
+}
+
+// inGroup makes a group of all targets in an engine.
+func inGroup(m *member) *grouped {
+	m.Helper()
+	all := group.New(group.Config{Engine: m.engine, Others: m.fleet.Others()})
+	if err := all.Apply(map[string]group.Rule{"all": {SlowStart: time.Minute}}); err != nil {
+		m.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = all.Run(ctx) })
+	m.Cleanup(func() { cancel(); running.Wait() })
+	return &grouped{m, all.Get("all")}
+}
+
+// weights returns what gateways do with the members: "shop/web-0=100 shop/web-1=0", and whether they are to wait.
+func (g *grouped) weights() string {
+	v := g.group.View()
+	var all []string
+	for m := range v.Members() {
+		all = append(all, fmt.Sprintf("%s=%d", m.Target, m.Weight))
+	}
+	return fmt.Sprintf("frozen %v: %s", v.Frozen, strings.Join(all, " "))
+}
+
+// checkWeights checks that the groups have the same members with the same weights: 0 for those that are sick.
+func checkWeights(t *testing.T, when string, w *world, all ...*grouped) {
+	t.Helper()
+	for _, g := range all {
+		v := g.group.View()
+		for m := range v.Members() {
+			if want := 100; w.isSick(m.Target) == (m.Weight == want) {
+				t.Errorf("%s: %s has %s with the weight %d, %v", when, g.co.Name(), m.Target, m.Weight, m.State)
+			}
+		}
+		if n := v.Total(); n != many {
+			t.Errorf("%s: %s has %d members", when, g.co.Name(), n)
+		}
+		if got, want := g.weights(), all[0].weights(); got != want {
+			t.Errorf("%s: %s has the members\n%s\nbut %s has\n%s", when, g.co.Name(), got, all[0].co.Name(), want)
+		}
+	}
+}
+
+// unchanged reports each View in which a member is not ready, until what it returns is called.
+func (g *grouped) unchanged() (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for v := g.group.View(); ; {
+			next, err := g.group.Next(ctx, v.Version)
+			if err != nil {
+				return
+			}
+			for m := range next.Members() {
+				if m.State != group.Ready || m.Weight != 100 {
+					g.Errorf("%s shows %s as %v with the weight %d", g.co.Name(), m.Target, m.State, m.Weight)
+				}
+			}
+			if v = next; v.Total() != many || v.Frozen {
+				g.Errorf("%s shows %d members, frozen %v", g.co.Name(), v.Total(), v.Frozen)
+			}
+		}
+	})
+	return func() { cancel(); watching.Wait() }
+}
+
+func TestEachEngineHasTheSameGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		var all []*grouped
+		for _, name := range []string{"one", "two", "three"} {
+			all = append(all, inGroup(start(t, name, b, w.targets(many))))
+		}
+		time.Sleep(2 * time.Minute)
+		checkWeights(t, "after a start", w, all...)
+		for i := 1; i < many; i += 2 { // without a driver: they stay sick
+			w.infect(fmt.Sprintf("shop/web-%d", i), 0)
+		}
+		time.Sleep(10 * time.Second)
+		checkWeights(t, "after failures", w, all...)
+		for i := 1; i < many; i += 2 {
+			w.heal(fmt.Sprintf("shop/web-%d", i))
+		}
+		time.Sleep(2 * time.Minute)
+		checkWeights(t, "after recoveries", w, all...)
+
+		for i := range all[:2] {
+			defer all[i].unchanged()()
+		}
+		all[2].kill()
+		time.Sleep(time.Minute)
+		checkWeights(t, "after a kill", w, all[:2]...)
+		four := inGroup(start(t, "four", b, w.targets(many)))
+		time.Sleep(2 * time.Minute)
+		checkWeights(t, "after a join", w, all[0], all[1], four)
+		for _, g := range all[:2] {
+			g.backend.isCut.Store(true)
+		}
+		four.backend.isCut.Store(true)
+		time.Sleep(12 * coord.DefaultTTL)
+		checkWeights(t, "while the store is away", w, all[0], all[1], four)
+		for _, g := range all[:2] {
+			g.backend.isCut.Store(false)
+		}
+		four.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		checkWeights(t, "when the store is back", w, all[0], all[1], four)
+	})
+}

@@ -45,8 +45,9 @@ type Follower struct {
 	log    *slog.Logger
 	again  chan struct{} // capacity 1: a revision that was refused is to be tried
 
-	seen observed[view]   // what the backend has shown last
-	told observed[Engine] // what the engine says of itself
+	seen    observed[view]     // what the backend has shown last
+	told    observed[Engine]   // what the engine says of itself
+	engines observed[[]Engine] // what all engines say of themselves, as the backend has shown it last
 
 	warned time.Time // when it was last logged that the backend cannot be reached; one goroutine at a time uses it
 }
@@ -117,6 +118,13 @@ func (f *Follower) Status() (Engine, Revision) {
 	told, _ := f.told.get()
 	seen, _ := f.seen.get()
 	return told, seen.current
+}
+
+// Engines returns what the engines say of themselves that follow the configuration, this one among them, sorted by
+// name: as the backend has shown it last. It does not ask the backend. Do not change what it returns.
+func (f *Follower) Engines() []Engine {
+	engines, _ := f.engines.get()
+	return engines
 }
 
 // handleOften uses the current revision and answers proposals, as they change, until ctx is done.

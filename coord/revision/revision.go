@@ -103,7 +103,7 @@ func (r Revision) Err() error { return r.problem }
 
 // Engine is what an engine that follows the configuration says of itself.
 type Engine struct {
-	Format  int       `json:"format"`
+	Format  int       `json:"format"` // 0: it is of a later version, and the rest is not known
 	Name    string    `json:"-"`
 	Running Ref       `json:"running"`           // the revision that it uses
 	Since   time.Time `json:"since"`             // when it began to, by the clock of the engine
@@ -154,17 +154,23 @@ func Engines(ctx context.Context, b coord.Backend) ([]Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read which engines follow the configuration: %w", err)
 	}
+	return enginesOf(entries), nil
+}
+
+// enginesOf returns the engines that entries are of, sorted by name. One of a later version has no Format, and has not
+// answered.
+func enginesOf(entries []coord.Entry) []Engine {
 	all := make([]Engine, 0, len(entries))
 	for _, entry := range entries {
 		var e Engine
 		if err := json.Unmarshal(entry.Value, &e); err != nil || e.Format > format {
-			e = Engine{} // of a later version: it is alive, and has not answered
+			e = Engine{}
 		}
 		e.Name = strings.TrimPrefix(entry.Key, keyEngine)
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b Engine) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	return all
 }
 
 // revisionKey returns the key of a revision. The keys are in the order of the numbers.

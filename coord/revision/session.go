@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +39,7 @@ func (f *Follower) session(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { f.tell(ctx, lease) })
 	parts.Go(func() { f.watch(ctx) })
+	parts.Go(func() { f.watchEngines(ctx) })
 	parts.Wait()
 	return context.Cause(ctx)
 }
@@ -104,32 +107,38 @@ func (f *Follower) put(ctx context.Context, lease coord.Lease, own *coord.Condit
 
 // watch keeps the view up to date until ctx is done.
 func (f *Follower) watch(ctx context.Context) {
-	entries := map[string]coord.Entry{}
 	for ctx.Err() == nil {
-		all, at, err := f.config.Backend.Range(ctx, keyShared)
-		if err == nil {
-			clear(entries)
-			for _, e := range all {
-				entries[e.Key] = e
-			}
-			f.show(entries)
-			for events, failed := range f.config.Backend.Watch(ctx, keyShared, at) {
-				if err = failed; err != nil {
-					break
-				}
-				for _, e := range events {
-					if entries[e.Key] = e.Entry; e.Deleted {
-						delete(entries, e.Key)
-					}
-				}
-				f.show(entries)
-			}
-		}
+		err := f.follow(ctx, keyShared, f.show)
 		if ctx.Err() == nil {
 			f.warn("the configuration of the fleet cannot be followed, trying again", err)
 		}
 		_ = sleep(ctx, f.config.TTL/4) // then ctx is done
 	}
+}
+
+// watchEngines keeps what all engines say of themselves up to date until ctx is done. It logs no error: watch has the
+// same ones.
+func (f *Follower) watchEngines(ctx context.Context) {
+	for ctx.Err() == nil {
+		_ = f.follow(ctx, keyEngine, func(entries map[string]coord.Entry) {
+			f.engines.set(enginesOf(slices.Collect(maps.Values(entries))))
+		})
+		_ = sleep(ctx, f.config.TTL/4) // then ctx is done
+	}
+}
+
+// follow calls changed with the entries of a prefix, and again after each change of them, until ctx is done or the
+// backend returns an error.
+func (f *Follower) follow(ctx context.Context, prefix string, changed func(map[string]coord.Entry)) error {
+	entries := map[string]coord.Entry{}
+	return coord.FollowEntries(ctx, f.config.Backend, prefix, func(events []coord.Event, _ bool) {
+		for _, e := range events {
+			if entries[e.Key] = e.Entry; e.Deleted {
+				delete(entries, e.Key)
+			}
+		}
+		changed(entries)
+	})
 }
 
 // show replaces the view by that of entries. A proposal that is gone is withdrawn.

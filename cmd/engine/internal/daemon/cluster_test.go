@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,6 +21,7 @@ import (
 type silentStore struct {
 	*coord.Local
 	isAway atomic.Bool
+	ranges atomic.Int64 // how often entries of a prefix were asked for
 }
 
 func (s *silentStore) Close() error { return nil }
@@ -57,6 +59,14 @@ func (s *silentStore) Commit(ctx context.Context, all ...coord.Transaction) ([]b
 		return nil, err
 	}
 	return s.Local.Commit(ctx, all...)
+}
+
+func (s *silentStore) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	s.ranges.Add(1)
+	if err := s.wait(ctx); err != nil {
+		return nil, 0, err
+	}
+	return s.Local.Range(ctx, prefix)
 }
 
 // endless is a driver whose instances end when they are asked to.
@@ -138,5 +148,46 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
+	})
+}
+
+// The status shows what etcd has shown last: a page that asks each second costs etcd nothing, and does not hang while
+// etcd is away.
+func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, s := idle(t), &silentStore{Local: coord.NewLocal()}
+		d.flags = &flags{clusterName: "a"}
+		d.openStore = func(config.Cluster) (Store, error) { return s, nil }
+		var err error
+		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: config.ClusterConfigEtcd}); err != nil {
+			t.Fatal(err)
+		}
+		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, config.Trust, d.log); err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { d.cluster.run(ctx) })
+		defer running.Wait()
+		defer end()
+		time.Sleep(time.Minute)
+		check := func(when string) {
+			t.Helper()
+			before, began := s.ranges.Load(), time.Now()
+			c := d.cluster.status()
+			if n := s.ranges.Load() - before; n > 0 || time.Since(began) > 0 {
+				t.Errorf("%s: %d requests and %v for a status", when, n, time.Since(began))
+			}
+			if len(c.Members) != 1 || c.Members[0].Revision == nil || *c.Members[0].Revision != 0 {
+				t.Errorf("%s: the members are %+v", when, c.Members)
+			}
+		}
+		check("while the store answers")
+		s.isAway.Store(true)
+		time.Sleep(time.Second) // its lease lasts
+		check("while it is away")
 	})
 }

@@ -161,11 +161,7 @@ func (d *daemon) keepPushed(ctx context.Context, p *accepted.Pushed) {
 	}
 }
 
-// enginesTimeout bounds how long the status of a cluster waits for what its engines say of themselves.
-const enginesTimeout = time.Second
-
-// addRevisions adds which revisions of the pushed configuration engines run. Those of others are left out if the store
-// does not answer.
+// addRevisions adds which revisions of the pushed configuration engines run, as etcd has shown them last.
 func (c *cluster) addRevisions(to *httpapi.Cluster) {
 	if c.follower == nil {
 		return
@@ -175,12 +171,9 @@ func (c *cluster) addRevisions(to *httpapi.Cluster) {
 	if told.Refused != nil {
 		to.Config.Refused = told.Refused.Error
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), enginesTimeout)
-	defer cancel()
-	engines, _ := revision.Engines(ctx, c.store)
-	for _, e := range engines {
+	for _, e := range c.follower.Engines() {
 		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m httpapi.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
-		if !found {
+		if !found || e.Format == 0 {
 			continue
 		}
 		to.Members[i].Revision = &e.Running.Number

@@ -6,6 +6,7 @@ GO ?= go
 BENCH ?=
 SEED ?= 1
 TRANSITIONS ?= 20000
+RUNS ?= 1000
 FUZZTIME ?= 20s
 YEARS ?= 0
 REQUESTS ?= 25000
@@ -127,8 +128,13 @@ etcd: ## test what fleets keep in etcd, with three nodes, a minute (TRANSITIONS=
 	cd adapter/etcd && $(GO) test -count=1 -run TestADatabase -v -timeout 30m . -transitions $(TRANSITIONS)
 
 .PHONY: fleet
-fleet: ## test engines that share targets over a real etcd, a minute
+fleet: ## test engines that share targets over a real etcd, two minutes (root)
 	cd cmd/engine/fleet && $(GO) vet ./... && $(GO) test -count=1 ./...
+	cd tests/fleet && $(GO) vet ./... && $(GO) test -count=1 ./...
+
+.PHONY: fleet-long
+fleet-long: ## the same with RUNS of random faults, and until each missing safeguard shows, half an hour (root)
+	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 . -runs $(RUNS) -fleets 16 -planted -seed $$(date +%s)
 
 .PHONY: gateways
 gateways: ## take backends away behind real gateways, and print how fast each follows, 35 minutes (root)

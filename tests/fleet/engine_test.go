@@ -1,0 +1,130 @@
+package fleet
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is an engine from its start to its end.
+type process struct {
+	name    string
+	cmd     *exec.Cmd
+	ended   chan struct{} // closed when it has
+	faults  []*fault      // that it had, in their order
+	address string        // file with that of its API
+}
+
+// fault is what was done to an engine.
+type fault struct {
+	kind     string
+	from, to time.Time // zero while it lasts
+}
+
+func (p *process) String() string {
+	if p == nil {
+		return "an unknown process"
+	}
+	return fmt.Sprintf("%s (process %d)", p.name, p.cmd.Process.Pid)
+}
+
+// suffered reports whether the engine had a fault of a kind between two times; "" is any kind.
+func (p *process) suffered(kind string, from, to time.Time) bool {
+	for _, f := range p.faults {
+		if (kind == "" || f.kind == kind) && f.from.Before(to) && (f.to.IsZero() || f.to.After(from)) {
+			return true
+		}
+	}
+	return false
+}
+
+// end says that the fault is over.
+func (f *fault) end() { f.to = time.Now() }
+
+// suffer notes that the engine has a fault from now on.
+func (p *process) suffer(kind string) *fault {
+	f := &fault{kind: kind, from: time.Now()}
+	p.faults = append(p.faults, f)
+	return f
+}
+
+// startProcess starts an engine with the configuration in a folder, where its log is, too.
+func startProcess(t *testing.T, program, dir, name string, env ...string) *process {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(dir, name+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	p := &process{name: name, ended: make(chan struct{}), address: filepath.Join(dir, name+".address")}
+	_ = os.Remove(p.address) // there is none at first
+	p.cmd = exec.Command(program, "run", "--cluster-name", name, "--listen", "127.0.0.1:0", "--address-file", p.address, "--log-format", "text")
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
+	p.cmd.Env = append(os.Environ(), env...)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // it is killed
+	}()
+	t.Cleanup(func() { p.end(syscall.SIGKILL) })
+	return p
+}
+
+// end sends a signal that ends the engine, and waits for that.
+func (p *process) end(s syscall.Signal) {
+	p.signal(s)
+	<-p.ended
+}
+
+// signal sends a signal to the engine, and to the processes that it has started.
+func (p *process) signal(s syscall.Signal) {
+	_ = p.cmd.Process.Signal(s) // it may have ended
+	for _, child := range children(p.cmd.Process.Pid) {
+		_ = syscall.Kill(child, s) // likewise
+	}
+}
+
+// children returns the processes that a process has started.
+func children(pid int) (all []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // the thread may have ended
+		for _, word := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	return all
+}
+
+// linesOf returns the lines of an engine's log that have all of some texts.
+func linesOf(t *testing.T, dir, name string, texts ...string) (found []string) {
+	t.Helper()
+	log, err := os.Open(filepath.Join(dir, name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+next:
+	for lines.Scan() {
+		for _, text := range texts {
+			if !strings.Contains(lines.Text(), text) {
+				continue next
+			}
+		}
+		found = append(found, lines.Text())
+	}
+	return found
+}

@@ -1,0 +1,286 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/tests/faulttest"
+)
+
+// What each fleet has. The well targets never fail.
+const (
+	engines     = 3
+	sickTargets = 24
+	wellTargets = 24
+)
+
+// ttl of the leases of engines: of every other fleet the least that is allowed.
+func (f *fleet) ttl() time.Duration { return coord.MinTTL + time.Duration(f.number%2)*4*time.Second }
+
+// fleet is engines that share targets, each target with a restart command.
+type fleet struct {
+	t        *testing.T
+	program  string
+	dir      string // of the configuration and the logs
+	number   int    // which no other fleet has, from 0
+	random   *rand.Rand
+	world    *world
+	nodes    []*node
+	client   *clientv3.Client
+	observer *observer
+	engines  [engines]*process
+	repeated int // restarts that were not recorded, and were made again
+}
+
+// startFleet starts engines that share targets, and waits until they do.
+func startFleet(t *testing.T, program string, nodes []*node, w *world, number int, seed uint64) *fleet {
+	t.Helper()
+	f := &fleet{
+		t: t, program: program, dir: t.TempDir(), number: number, random: rand.New(rand.NewPCG(seed, 1)),
+		world: w, nodes: nodes, client: connect(t, nodes),
+	}
+	f.observer = observe(t, f.client, f.prefix())
+	for i := range sickTargets {
+		w.add(f.path(sickName(i)), func() string { return f.observer.instance(sickName(i)) })
+	}
+	for i := range wellTargets {
+		w.add(f.path(wellName(i)), func() string { return f.observer.instance(wellName(i)) })
+	}
+	if err := os.WriteFile(filepath.Join(f.dir, "config.hcl"), []byte(f.config()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i := range engines {
+		f.start(i)
+	}
+	until(t, "the engines share all targets", func() bool { return f.observer.isDivided(engines) })
+	return f
+}
+
+func sickName(i int) string { return fmt.Sprint("sick-", i) }
+func wellName(i int) string { return fmt.Sprint("well-", i) }
+
+// prefix returns the beginning of all keys of the fleet.
+func (f *fleet) prefix() string { return fmt.Sprintf("/fleet-%d/", f.number) }
+
+// path returns the name of a target in the world.
+func (f *fleet) path(target string) string { return fmt.Sprintf("%d/%s", f.number, target) }
+
+// config returns the configuration of all engines.
+func (f *fleet) config() string {
+	var c strings.Builder
+	fmt.Fprintf(&c, `cluster {
+  endpoints = split(" ", env("ENDPOINTS"))
+  prefix    = %q
+  ttl       = "%v"
+}
+
+defaults {
+  timeout           = "5s"
+  period            = "1s"
+  failure_threshold = 2
+}
+`, f.prefix(), f.ttl())
+	_, port, _ := net.SplitHostPort(f.world.address)
+	self, err := os.Executable()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range sickTargets + wellTargets {
+		name := sickName(i)
+		if i >= sickTargets {
+			name = wellName(i - sickTargets)
+		}
+		fmt.Fprintf(&c, `
+target %q {
+  address                  = "127.0.0.1"
+  termination_grace_period = "1s"
+
+  back_off {
+    initial = "1s"
+    max     = "1s"
+  }
+
+  restart { command = [%q, %q, %q, %q] }
+
+  probe "liveness" {
+    http {
+      port = %s
+      path = "/%s"
+    }
+  }
+}
+`, name, self, restartCommand, f.world.socket, f.path(name), port, f.path(name))
+	}
+	return c.String()
+}
+
+// start starts an engine, or another one of its name.
+func (f *fleet) start(i int) {
+	f.t.Helper()
+	var endpoints []string
+	for _, n := range f.nodes {
+		for way := range ways {
+			endpoints = append(endpoints, fmt.Sprintf("http://%s:%d", f.way(i, way), n.port))
+		}
+	}
+	p := startProcess(f.t, f.program, f.dir, fmt.Sprint("engine-", i), "ENDPOINTS="+strings.Join(endpoints, " "))
+	f.world.know(p)
+	f.engines[i] = p
+}
+
+// ways is how many addresses an engine has for a node of etcd.
+const ways = 3
+
+// way returns an address by which only one engine reaches etcd.
+func (f *fleet) way(engine, way int) string {
+	return fmt.Sprintf("127.64.%d.%d", 1+f.number*engines+engine, 1+way)
+}
+
+// filter drops packets between an engine and etcd by rules, whose %s are an address, until heal is called. The targets
+// are not affected.
+func (f *fleet) filter(engine int, rules ...string) (heal func()) {
+	var chain strings.Builder
+	for way := range ways {
+		for _, rule := range rules {
+			fmt.Fprintf(&chain, rule+" drop\n", f.way(engine, way))
+		}
+	}
+	return faulttest.Filter(f.t, "chain output { type filter hook output priority 0;\n"+chain.String()+"}")
+}
+
+// Rules of a filter.
+const (
+	sent     = "ip daddr %s"                  // what the engine sends
+	received = "ip saddr %s"                  // what it is sent
+	large    = "ip saddr %s ip length > 1000" // likewise, as on a path whose smallest MTU is not known
+)
+
+// settle waits until nothing fails any more, and all engines share the targets.
+func (f *fleet) settle() {
+	f.t.Helper()
+	f.await("all targets are restarted", func() bool { return len(f.world.sick(f.path(""))) == 0 })
+	f.await("the engines share all targets", func() bool { return f.observer.isDivided(engines) })
+}
+
+// await waits until something holds, and reports what is known of the fleet if it does not come.
+func (f *fleet) await(what string, holds func() bool) {
+	f.t.Helper()
+	deadline := time.Now().Add(patience)
+	for ; !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.t.Fatalf("timeout waiting until %s; sick: %v\n%s", what, f.world.sick(f.path("")), f.logs())
+		}
+	}
+}
+
+// logs returns the ends of the engines' logs.
+func (f *fleet) logs() (all string) {
+	for i := range engines {
+		name := fmt.Sprint("engine-", i)
+		text, _ := os.ReadFile(filepath.Join(f.dir, name+".log")) // of a failing test
+		all += fmt.Sprintf("%s:\n%s\n", name, text[max(0, len(text)-4000):])
+	}
+	return all
+}
+
+// broken returns how the acts since the last call break the laws. It waits until none goes on.
+func (f *fleet) broken() (laws []string) {
+	f.t.Helper()
+	var acts []act
+	f.await("no restart command runs", func() bool {
+		ended, areMore := f.world.takeActs(f.path(""))
+		acts = append(acts, ended...)
+		return !areMore
+	})
+	for _, a := range acts {
+		for _, law := range f.judge(a) {
+			laws = append(laws, law+": "+a.String())
+		}
+	}
+	for i := range engines {
+		name := fmt.Sprint("engine-", i)
+		for _, line := range linesOf(f.t, f.dir, name, "target=well-", "verdict=failing") {
+			laws = append(laws, "a verdict of a healthy target has changed: "+name+": "+line)
+		}
+	}
+	f.observer.seenMu.Lock()
+	defer f.observer.seenMu.Unlock()
+	if f.observer.failed != nil {
+		f.t.Fatal("the watch of the observer has ended: ", f.observer.failed)
+	}
+	return laws
+}
+
+// judge returns which laws an act breaks. A restart that its engine could not record may be repeated, as docs/fleet.md
+// says of commands.
+func (f *fleet) judge(a act) (broken []string) {
+	target := strings.TrimPrefix(a.target, f.path(""))
+	law := func(isKept bool, text string) {
+		if !isKept {
+			broken = append(broken, text)
+		}
+	}
+	owner := func(at time.Time) string { return f.observer.ownerAt(target, at) }
+	law(a.engine != nil, "the engine of a restart is not known")
+	if a.engine == nil {
+		return broken
+	}
+	// A frozen engine and its commands go on at the same moment, and no clock tells of a lease that ends early.
+	cannotKnow := a.engine.suffered(freeze, a.started, a.ended) || a.engine.suffered(hasten, a.started, a.ended)
+	law(owner(a.started) == a.engine.name, fmt.Sprintf("a restart was begun when %s had claimed the shard", owner(a.started)))
+	law(cannotKnow || owner(a.ended) == a.engine.name, fmt.Sprintf("a restart went on when %s had claimed the shard", owner(a.ended)))
+	for _, other := range a.overlaps {
+		canKnow := other.engine != nil && !other.engine.suffered(freeze, other.started, a.started) && !other.engine.suffered(hasten, other.started, a.started)
+		law(!canKnow, "two restarts of a target at the same time: "+other.String())
+	}
+	switch before := a.before; {
+	case !a.wasHealthy:
+	case before == nil:
+		law(false, "a target was restarted that had never failed")
+	case before.instance != a.instance:
+		law(false, "an instance was restarted that had never failed, "+a.instance)
+	case f.observer.isRecorded(a.instance, a.started):
+		law(false, "an instance was restarted twice, "+a.instance)
+	case !before.engine.suffered("", before.ended.Add(-f.ttl()), before.ended.Add(f.ttl())):
+		law(false, "an instance was restarted twice, whose engine had no fault: "+before.String())
+	default:
+		f.repeated++
+	}
+	return broken
+}
+
+// revoke ends the lease of an engine, as if it had ended earlier than the engine's clock says.
+func (f *fleet) revoke(engine int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if lease := f.observer.lease(f.engines[engine].name); lease != 0 {
+		_, _ = f.client.Revoke(ctx, lease) // it may have ended
+	}
+}
+
+// compact has etcd forget old revisions of keys, as its --auto-compaction-mode does.
+func compact(t *testing.T, client *clientv3.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	now, err := client.Get(ctx, "x")
+	if err == nil && now.Header.Revision > retained {
+		_, err = client.Compact(ctx, now.Header.Revision-retained)
+	}
+	if err != nil && !strings.Contains(err.Error(), "compacted") { // by another fleet
+		t.Error(err)
+	}
+}
+
+// retained is how many revisions compact keeps.
+const retained = 2000

@@ -1,0 +1,82 @@
+// Package fleet tests engines that are processes of sonde-fleet and share their targets over a real etcd. What it
+// checks it observes from outside of them: what their targets are asked, which restart commands run, and how the keys
+// of etcd change. It is a Go module of its own, since it links the client of etcd.
+//
+//	main_test.go     flags, and the process of a restart command
+//	world_test.go    targets, and what engines do to them
+//	etcd_test.go     the nodes of an etcd
+//	observer_test.go members and owners, by the keys of etcd
+//	engine_test.go   the processes of engines
+//	fleet_test.go    several engines with their targets, and what must hold of them
+//	faults_test.go   random faults
+package fleet
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
+)
+
+var (
+	runs    = flag.Int("runs", 8, "runs of random faults")
+	fleets  = flag.Int("fleets", 4, "fleets that have random faults at a time")
+	planted = flag.Bool("planted", false, "have random faults without each of the safeguards, until a law is broken")
+	first   = flag.Uint64("seed", 1, "seed of the first fleet with random faults")
+)
+
+// All tests run in a network of their own, and listen on fixed ports there.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == restartCommand {
+		if err := restart(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	flag.Parse()
+	_ = flag.Set("test.parallel", "100") // tests wait for most of their time
+	dir, err := os.MkdirTemp("", "sonde-fleet-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	builds = dir
+	code := faulttest.Main(m)
+	_ = os.RemoveAll(dir) // it is in the folder for temporary files
+	os.Exit(code)
+}
+
+// builds is the folder of what program builds.
+var builds string
+
+// needRoot skips the test without a network of its own.
+func needRoot(t *testing.T) {
+	t.Helper()
+	gatewaytest.Installed(t, "etcd")
+	gatewaytest.Installed(t, "nft")
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: engines are cut off from etcd by nftables, in a network of their own")
+	}
+}
+
+// The folder of the program, and the root of the repository from there.
+const (
+	programDir = "../../cmd/engine/fleet"
+	top        = "../../.."
+)
+
+// program builds sonde-fleet once, and returns its path.
+var program = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(builds, "sonde-fleet")
+	if out, err := exec.Command("go", "build", "-C", programDir, "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build sonde-fleet: %w: %s", err, out)
+	}
+	return path, nil
+})

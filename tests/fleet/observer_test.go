@@ -1,0 +1,172 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// observer follows the keys of a fleet by a watch of its own.
+type observer struct {
+	client *clientv3.Client
+	prefix string
+
+	seenMu  sync.Mutex // guards all below
+	members map[string]clientv3.LeaseID
+	owners  map[shard.ID]string  // engines by shard; none while it is free
+	claims  map[shard.ID][]claim // in their order
+	done    map[string]time.Time // by instance: when its restart was recorded as done
+	changes int                  // of keys
+	failed  error                // why the watch has ended
+}
+
+// claim is that an engine has become the owner of a shard.
+type claim struct {
+	engine string
+	at     time.Time // when it was seen, which is later than it was
+}
+
+// observe follows the keys below a prefix until the test ends.
+func observe(t *testing.T, client *clientv3.Client, prefix string) *observer {
+	t.Helper()
+	o := &observer{
+		client: client, prefix: prefix, members: map[string]clientv3.LeaseID{}, owners: map[shard.ID]string{},
+		claims: map[shard.ID][]claim{}, done: map[string]time.Time{},
+	}
+	var watching sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	watching.Go(func() { o.watch(ctx) })
+	t.Cleanup(func() { stop(); watching.Wait() })
+	return o
+}
+
+// watch follows the keys from their first revision on, so that it misses none.
+func (o *observer) watch(ctx context.Context) {
+	for response := range o.client.Watch(ctx, o.prefix, clientv3.WithPrefix(), clientv3.WithRev(1)) {
+		at := time.Now()
+		o.seenMu.Lock()
+		if err := response.Err(); err != nil && ctx.Err() == nil {
+			o.failed = err
+		}
+		for _, e := range response.Events {
+			o.changes++
+			o.apply(strings.TrimPrefix(string(e.Kv.Key), o.prefix), e, at)
+		}
+		o.seenMu.Unlock()
+	}
+}
+
+// apply notes an event. It needs seenMu.
+func (o *observer) apply(key string, e *clientv3.Event, at time.Time) {
+	isDeleted := e.Type == clientv3.EventTypeDelete
+	if name, ok := strings.CutPrefix(key, "fleet/m/"); ok {
+		if isDeleted {
+			delete(o.members, name)
+		} else {
+			o.members[name] = clientv3.LeaseID(e.Kv.Lease)
+		}
+	}
+	if text, ok := strings.CutPrefix(key, "fleet/shard/"); ok {
+		n, _ := strconv.Atoi(text)
+		id := shard.ID(n)
+		delete(o.owners, id)
+		if !isDeleted {
+			engine, _, _ := strings.Cut(string(e.Kv.Value), "/")
+			o.owners[id] = engine
+			o.claims[id] = append(o.claims[id], claim{engine, at})
+		}
+	}
+	if strings.HasPrefix(key, "act/") && !isDeleted {
+		if r, err := parseRecord(e.Kv.Value); err == nil && r.Done {
+			o.done[r.Instance] = at
+		}
+	}
+}
+
+// record is what etcd has of the latest restart of a target.
+type record struct {
+	Instance string
+	Done     bool
+}
+
+func parseRecord(value []byte) (r record, err error) {
+	err = json.Unmarshal(value, &r)
+	return r, err
+}
+
+// instance returns the instance of a target whose restart was recorded last, which is that of a command that runs.
+func (o *observer) instance(target string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	found, err := o.client.Get(ctx, o.prefix+"act/"+shard.Of(target).String()+"/restart/"+target)
+	if err != nil || len(found.Kvs) == 0 {
+		return ""
+	}
+	r, _ := parseRecord(found.Kvs[0].Value) // or else it is that of no restart
+	return r.Instance
+}
+
+// ownerAt returns the engine that had claimed the shard of a target last at a time.
+func (o *observer) ownerAt(target string, at time.Time) (engine string) {
+	o.seenMu.Lock()
+	defer o.seenMu.Unlock()
+	for _, c := range o.claims[shard.Of(target)] {
+		if c.at.After(at) {
+			break
+		}
+		engine = c.engine
+	}
+	return engine
+}
+
+// isRecorded reports whether the restart of an instance was recorded as done before a time.
+func (o *observer) isRecorded(instance string, before time.Time) bool {
+	o.seenMu.Lock()
+	defer o.seenMu.Unlock()
+	at, ok := o.done[instance]
+	return ok && at.Before(before)
+}
+
+// isDivided reports whether the shards belong to the members, which are so many.
+func (o *observer) isDivided(members int) bool {
+	o.seenMu.Lock()
+	defer o.seenMu.Unlock()
+	if len(o.members) != members || len(o.owners) != shard.Count {
+		return false
+	}
+	var names []string
+	for name := range o.members {
+		names = append(names, name)
+	}
+	for id, name := range shard.Assign(names) {
+		if o.owners[shard.ID(id)] != name {
+			return false
+		}
+	}
+	return true
+}
+
+// lease returns the lease of a member, 0 for an engine that is none.
+func (o *observer) lease(engine string) clientv3.LeaseID {
+	o.seenMu.Lock()
+	defer o.seenMu.Unlock()
+	return o.members[engine]
+}
+
+// counts returns how many changes of keys and how many claims were seen.
+func (o *observer) counts() (changes, claims int) {
+	o.seenMu.Lock()
+	defer o.seenMu.Unlock()
+	for _, all := range o.claims {
+		claims += len(all)
+	}
+	return o.changes, claims
+}

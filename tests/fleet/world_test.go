@@ -1,0 +1,259 @@
+package fleet
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// restartCommand is the first argument of a process of this program that restarts a target, as the command of a
+// restart block.
+const restartCommand = "restart-target"
+
+// restart is the process of a restart command: it tells the world when it has started, for which engine, takes the
+// time that the world says, and then the target is restarted. Its arguments are the socket of the world, and the
+// target.
+func restart(args []string) error {
+	c, err := net.Dial("unix", args[0])
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	started, err := startOf("self")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(c, args[1], os.Getppid(), started); err != nil {
+		return err
+	}
+	var takes time.Duration // in nanoseconds
+	if _, err := fmt.Fscanln(c, &takes); err != nil {
+		return err
+	}
+	time.Sleep(takes)
+	if _, err := fmt.Fprintln(c, "done"); err != nil {
+		return err
+	}
+	var noted string
+	_, err = fmt.Fscanln(c, &noted)
+	return err
+}
+
+// startOf returns when a process was started, in hundredths of a second since the system was.
+func startOf(pid string) (int64, error) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // the name of the program may have spaces
+	return strconv.ParseInt(strings.Fields(after)[19], 10, 64)
+}
+
+// bootTime returns when the system was started.
+func bootTime() time.Time {
+	var since unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) // the clock exists
+	return time.Now().Add(-time.Duration(since.Nano()))
+}
+
+// world is what engines probe and restart.
+type world struct {
+	address string // of the targets
+	socket  string // of restart commands
+
+	worldMu sync.Mutex // guards all below
+	targets map[string]*target
+	acts    []*act
+	pids    map[int]*process // by process: the engine
+	asked   int              // attempts of probes
+}
+
+// target is something that is probed at /NAME.
+type target struct {
+	isSick   bool
+	takes    time.Duration // what a restart takes
+	cured    *act          // the last restart that was completed
+	instance func() string // returns what etcd calls the instance that is being restarted
+}
+
+// act is the process of a restart command.
+type act struct {
+	target      string
+	engine      *process
+	instance    string    // as etcd names it
+	started     time.Time // as the system says
+	ended       time.Time // zero while it runs
+	isCompleted bool      // it has restarted the target; otherwise it was killed before
+	wasHealthy  bool      // the target was when it started
+	before      *act      // the restart that had cured it then
+	overlaps    []*act    // that ran for the target when it started
+}
+
+func (a *act) String() string {
+	how := "goes on"
+	switch {
+	case a.isCompleted:
+		how = "completed at " + clock(a.ended)
+	case !a.ended.IsZero():
+		how = "killed at " + clock(a.ended)
+	}
+	return fmt.Sprintf("restart of %s by %s, started at %s, %s", a.target, a.engine, clock(a.started), how)
+}
+
+func clock(at time.Time) string { return at.Format("15:04:05.000") }
+
+// newWorld starts a world, which ends with the test.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{socket: filepath.Join(t.TempDir(), "world"), targets: map[string]*target{}, pids: map[int]*process{}}
+	restarts, err := net.Listen("unix", w.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probes, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.address = probes.Addr().String()
+	server := &http.Server{Handler: w}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(probes) })
+	serving.Go(func() {
+		for {
+			c, err := restarts.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { w.serveRestart(c) })
+		}
+	})
+	t.Cleanup(func() { restarts.Close(); server.Close(); serving.Wait() })
+	return w
+}
+
+// add adds a target, which is healthy.
+func (w *world) add(name string, instance func() string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.targets[name] = &target{instance: instance}
+}
+
+// infect makes a target fail until it is restarted, which takes a time.
+func (w *world) infect(name string, takes time.Duration) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	of := w.targets[name]
+	of.isSick, of.takes = true, takes
+}
+
+// know says that a process is an engine.
+func (w *world) know(p *process) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	w.pids[p.cmd.Process.Pid] = p
+}
+
+// sick returns the targets that fail, of those whose names begin with a prefix.
+func (w *world) sick(prefix string) (names []string) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	for name, of := range w.targets {
+		if of.isSick && strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ServeHTTP answers the attempt of a probe.
+func (w *world) ServeHTTP(to http.ResponseWriter, r *http.Request) {
+	w.worldMu.Lock()
+	w.asked++
+	of := w.targets[strings.TrimPrefix(r.URL.Path, "/")]
+	isSick := of == nil || of.isSick
+	w.worldMu.Unlock()
+	if isSick {
+		to.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// serveRestart follows the process of a restart command.
+func (w *world) serveRestart(c net.Conn) {
+	defer c.Close()
+	input := bufio.NewReader(c)
+	var name string
+	var pid int
+	var started int64
+	if _, err := fmt.Fscanln(input, &name, &pid, &started); err != nil {
+		return // it was killed before it did anything
+	}
+	a, takes := w.begin(name, pid, bootTime().Add(time.Duration(started)*time.Second/100))
+	fmt.Fprintln(c, int64(takes))
+	_, err := input.ReadString('\n')
+	w.end(a, err == nil)
+	fmt.Fprintln(c, "noted")
+}
+
+func (w *world) begin(name string, pid int, started time.Time) (*act, time.Duration) {
+	w.worldMu.Lock()
+	instance := w.targets[name].instance
+	w.worldMu.Unlock()
+	a := &act{target: name, instance: instance(), started: started}
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	of := w.targets[name]
+	a.engine, a.wasHealthy, a.before = w.pids[pid], !of.isSick, of.cured
+	for _, other := range w.acts {
+		if other.target == name && other.ended.IsZero() {
+			a.overlaps = append(a.overlaps, other)
+		}
+	}
+	w.acts = append(w.acts, a)
+	return a, of.takes
+}
+
+func (w *world) end(a *act, isCompleted bool) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	a.ended, a.isCompleted = time.Now(), isCompleted
+	if of := w.targets[a.target]; isCompleted {
+		of.isSick, of.cured = false, a
+	}
+}
+
+// takeActs returns the acts that have ended since the last call, of targets whose names begin with a prefix, and whether
+// others go on.
+func (w *world) takeActs(prefix string) (ended []act, areMore bool) {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	var kept []*act
+	for _, a := range w.acts {
+		switch {
+		case !strings.HasPrefix(a.target, prefix):
+			kept = append(kept, a)
+		case a.ended.IsZero():
+			kept, areMore = append(kept, a), true
+		default:
+			ended = append(ended, *a)
+		}
+	}
+	w.acts = kept
+	return ended, areMore
+}
+
+// attempts returns how many attempts probes have made.
+func (w *world) attempts() int {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	return w.asked
+}

@@ -24,6 +24,8 @@ type Request struct {
 	Message string // why
 	Force   bool   // engines check it without the reload guard
 
+	CheckOnly bool // engines are asked, and it is not made current, even if all accept it
+
 	Timeout      time.Duration // for the answers of all engines; default DefaultTimeout
 	IgnoreSilent bool          // engines that have not answered by then need not accept it; nor does it matter that there is no engine
 
@@ -57,13 +59,13 @@ type ConflictError struct {
 func (e *ConflictError) Error() string {
 	if p := e.Proposal; p != nil {
 		return fmt.Sprintf("%s is proposing revision %d since %s%s: wait for the end of that, and push again",
-			p.Author, p.Number, p.At.Format(time.RFC3339), because(p.Message))
+			probe.OneLine(p.Author, MaxAuthor), p.Number, p.At.Format(time.RFC3339), because(p.Message))
 	}
 	if e.Current.Number == 0 {
 		return fmt.Sprintf("there is no revision, and the push was planned with revision %d: the store was emptied or is another one; look at the plan again, and push again", e.Base)
 	}
 	return fmt.Sprintf("revision %d is current, and the push was planned with revision %d: %s pushed it at %s%s; look at the plan again, and push again",
-		e.Current.Number, e.Base, cmp.Or(e.Current.Author, "someone"), e.Current.At.Format(time.RFC3339), because(e.Current.Message))
+		e.Current.Number, e.Base, probe.OneLine(cmp.Or(e.Current.Author, "someone"), MaxAuthor), e.Current.At.Format(time.RFC3339), because(e.Current.Message))
 }
 
 func because(message string) string {
@@ -106,7 +108,7 @@ type pusher struct {
 }
 
 // Push asks all live engines that follow the configuration whether they accept its files, and makes them
-// the current revision if all do. The first revision needs no engine. Push does not wait for engines to
+// the current revision if all do, unless Request.CheckOnly is set. The first revision needs no engine. Push does not wait for engines to
 // use it. The error is a *ConflictError or a *RefusedError if another push, or an engine, is the reason.
 //
 // After other errors nothing was changed, unless the error says that it is not known.
@@ -149,7 +151,7 @@ func (p *pusher) push(ctx context.Context) error {
 	if err := p.checkBase(ctx); err != nil { // no other can push while this proposal exists
 		return err
 	}
-	if err := p.awaitAnswers(ctx); err != nil {
+	if err := p.awaitAnswers(ctx); err != nil || p.CheckOnly {
 		return err
 	}
 	return p.makeCurrent(ctx)

@@ -317,6 +317,42 @@ func TestWhatAnEngineSaysIsRedactedAndBounded(t *testing.T) {
 	})
 }
 
+func TestACheckChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		running := push(t, b, 0, "one")
+		e := follow(t, b, running.Ref(), nil)
+		e.since()
+		before, _, err := b.Range(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := revision.Request{Bundle: files("two"), Base: 1, CheckOnly: true}
+		asked, err := revision.Push(t.Context(), b, ask)
+		if events := e.since(); err != nil || asked.Accepted != 1 || !slices.Equal(events, []string{"check 2: two"}) {
+			t.Errorf("%v: accepted by %d engines, which were asked to %v", err, asked.Accepted, events)
+		}
+		e.fail(errors.New("no plugin"))
+		var refused *revision.RefusedError
+		if _, err := revision.Push(t.Context(), b, ask); !errors.As(err, &refused) || len(refused.Refused) != 1 {
+			t.Errorf("got %v", err)
+		}
+		after, _, err := b.Range(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := func(entries []coord.Entry) (all []string) {
+			for _, entry := range entries {
+				all = append(all, entry.Key)
+			}
+			return all
+		}
+		if !slices.Equal(keys(before), keys(after)) {
+			t.Errorf("before there were %q, and now %q", keys(before), keys(after))
+		}
+	})
+}
+
 func TestARefusedRevisionIsTriedAgainWhenAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()

@@ -43,14 +43,25 @@ func (f *flags) register(c *cobra.Command) {
 func (f *flags) registerPush(c *cobra.Command) {
 	c.Flags().StringVarP(&f.message, "message", "m", "", "why, for those who read the history")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, and neither ask engines nor change anything")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, ask the engines whether they accept it, and change nothing")
 	c.Flags().BoolVar(&f.force, "force", false, "engines do not ask reload_guard how many targets may be removed or restarted")
 	c.Flags().BoolVar(&f.ignoreSilent, "ignore-silent", false, "engines that do not answer in time need not accept it")
-	c.Flags().DurationVar(&f.timeout, "timeout", revision.DefaultTimeout, "how long to wait for the answers of engines, and then until they use it")
+	cli.DurationVar(c.Flags(), &f.timeout, "timeout", revision.DefaultTimeout, "how long to wait for the answers of engines, and then until they use it")
 }
 
-// requestTimeout bounds requests to a store that cannot be reached.
-const requestTimeout = 10 * time.Second
+// check returns what is wrong with the flags of a command that makes a revision.
+func (f *flags) check() error {
+	if f.timeout <= 0 {
+		return cli.UsageError("--timeout is %v; it must be greater than 0", f.timeout)
+	}
+	return nil
+}
+
+// The time for requests to a store that cannot be reached, and for all parts of a revision.
+const (
+	requestTimeout = 10 * time.Second
+	loadTimeout    = 2 * time.Minute
+)
 
 // fleet is the store of a cluster, with the files of one of its engines.
 type fleet struct {
@@ -116,7 +127,7 @@ func (f *fleet) load(ctx context.Context, r revision.Revision) (*config.Config, 
 	if r.Number == 0 {
 		return f.alone, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	bundle, err := revision.Load(ctx, f.store, r)
 	if err != nil {

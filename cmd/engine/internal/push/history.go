@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -61,15 +62,15 @@ func (f *fleet) history(ctx context.Context) ([]revision.Revision, error) {
 
 func writeRevisions(w io.Writer, all []revision.Revision) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REVISION\tPUSHED\tBY\tACCEPTED BY\t")
+	fmt.Fprintln(table, "REVISION\tPUSHED\tBY\tACCEPTED BY\tNOTE")
 	for _, r := range all {
 		if err := r.Err(); err != nil {
-			fmt.Fprintf(table, "%d\t%v\n", r.Number, err)
+			fmt.Fprintf(table, "%d\t\t\t\t%s\n", r.Number, probe.OneLine(err.Error(), revision.MaxError))
 			continue
 		}
 		note := probe.OneLine(r.Message, revision.MaxMessage)
 		if r.Restores > 0 {
-			note = fmt.Sprintf("has the files of %d again. %s", r.Restores, note)
+			note = strings.TrimSuffix(fmt.Sprintf("has the files of %d: %s", r.Restores, note), ": ")
 		}
 		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", r.Number, r.At.Local().Format(time.DateTime), probe.OneLine(r.Author, revision.MaxAuthor), cli.Plural(r.Accepted, "engine"), note)
 	}
@@ -107,6 +108,9 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 
 // rollback pushes the files of an earlier revision, of the one before the current for 0.
 func (f *flags) rollback(c *cobra.Command, number int64) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	fleet, err := f.openFleet(c)
 	if err != nil {
 		return err

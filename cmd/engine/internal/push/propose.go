@@ -37,15 +37,12 @@ func (f *flags) propose(c *cobra.Command, to *fleet, before, after *config.Confi
 			return fmt.Errorf("engines would refuse it: %s%s", plan.Error.Message, forceHint(plan.Guarded))
 		}
 	}
-	if f.dryRun {
-		return nil
-	}
-	if !f.yes {
+	if !f.yes && !f.dryRun {
 		if err := confirm(c, r.Base+1); err != nil {
 			return err
 		}
 	}
-	r.Author, r.Message, r.Force, r.Timeout, r.IgnoreSilent = author(), f.message, f.force, f.timeout, f.ignoreSilent
+	r.Author, r.Message, r.Force, r.Timeout, r.IgnoreSilent, r.CheckOnly = author(), f.message, f.force, f.timeout, f.ignoreSilent, f.dryRun
 	made, err := revision.Push(c.Context(), to.store, r)
 	if refused := (*revision.RefusedError)(nil); errors.As(err, &refused) {
 		return showRefusals(c.ErrOrStderr(), refused)
@@ -53,7 +50,11 @@ func (f *flags) propose(c *cobra.Command, to *fleet, before, after *config.Confi
 	if err != nil {
 		return to.advise(err)
 	}
-	return to.awaitUse(c.Context(), out, c.ErrOrStderr(), made, f.timeout)
+	if f.dryRun {
+		_, err := fmt.Fprintf(out, "%s accept it, and nothing is pushed\n", cli.Plural(made.Accepted, "engine"))
+		return err
+	}
+	return to.awaitUse(c.Context(), out, c.ErrOrStderr(), made, f)
 }
 
 func forceHint(isGuarded bool) string {
@@ -63,17 +64,30 @@ func forceHint(isGuarded bool) string {
 	return ""
 }
 
-// confirm asks whether a revision is to be pushed.
+// confirm asks whether a revision is to be pushed. It does not wait for the answer after the context of the command is
+// done: a read from a terminal cannot be interrupted, so it goes on until the program ends.
 func confirm(c *cobra.Command, number int64) error {
 	fmt.Fprintf(c.OutOrStdout(), "Push this as revision %d? [y/N] ", number)
-	answer, err := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+	read := make(chan error, 1)
+	go func() { read <- readConsent(c.InOrStdin()) }()
+	err := errors.New("nothing is pushed: interrupted")
+	select {
+	case err = <-read:
+	case <-c.Context().Done():
+	}
 	fmt.Fprintln(c.OutOrStdout())
+	return err
+}
+
+// readConsent reads the answer to a question, and returns an error unless it is yes.
+func readConsent(from io.Reader) error {
+	answer, err := bufio.NewReader(from).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil
 	case "":
 		if err != nil {
-			return errors.New("nothing is pushed: nobody has answered, write --yes where nobody can")
+			return errors.New("nothing is pushed: no answer was given, use --yes in scripts")
 		}
 	}
 	return errors.New("nothing is pushed")
@@ -96,7 +110,7 @@ const maxShown = 5
 func showRefusals(w io.Writer, r *revision.RefusedError) error {
 	for i, e := range r.Refused {
 		if i == maxShown {
-			fmt.Fprintf(w, "… and %s more\n", cli.Plural(len(r.Refused)-i, "engine"))
+			fmt.Fprintf(w, "… and %d more engines\n", len(r.Refused)-i)
 			break
 		}
 		writeRefusal(w, e.Name, e.Answer.Error)
@@ -106,36 +120,47 @@ func showRefusals(w io.Writer, r *revision.RefusedError) error {
 	case r.Engines == 0:
 		return fmt.Errorf("%s%w; start one, or push with --ignore-silent", nothing, r)
 	case len(r.Refused) == 0:
-		return fmt.Errorf("%s%d of %d engines have not answered: %s; push again with a longer --timeout, or with --ignore-silent", nothing, len(r.Silent), r.Engines, cli.SomeNames(r.Silent))
+		return fmt.Errorf("%s%d of %d engines have not answered: %s; push again with a longer --timeout, or with --ignore-silent", nothing, len(r.Silent), r.Engines, namesOf(r.Silent))
 	}
 	return fmt.Errorf("%s%d of %d engines have refused it", nothing, len(r.Refused), r.Engines)
 }
 
 func writeRefusal(w io.Writer, engine, text string) {
 	fmt.Fprintf(w, "%s refuses it:\n", probe.OneLine(engine, probe.MaxGroupName))
-	for line := range strings.Lines(strings.TrimRight(text, "\n") + "\n") {
-		fmt.Fprintf(w, "  %s", line)
+	for line := range strings.Lines(probe.CleanText(text, revision.MaxError)) {
+		fmt.Fprintf(w, "  %s\n", strings.TrimSuffix(line, "\n"))
 	}
+}
+
+// namesOf returns the first of the names of engines, which all who can write to the store can choose.
+func namesOf(engines []string) string {
+	return probe.OneLine(cli.SomeNames(engines), 4*probe.MaxGroupName)
 }
 
 // usePeriod is how often it is looked at which revisions the engines use.
 const usePeriod = 200 * time.Millisecond
 
 // awaitUse waits until all engines use a revision or have refused it, and writes which.
-func (f *fleet) awaitUse(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (f *fleet) awaitUse(ctx context.Context, out, errs io.Writer, r revision.Revision, by *flags) error {
+	ctx, cancel := context.WithTimeout(ctx, by.timeout)
 	defer cancel()
+	var last uses // as far as it is known
 	for {
 		engines, err := revision.Engines(ctx, f.store)
-		uses := usesOf(engines, r.Ref())
-		if err == nil && len(uses.waiting) == 0 {
-			return uses.write(out, errs, r)
+		if err == nil {
+			if last = usesOf(engines, r.Ref()); len(last.waiting) == 0 {
+				return last.write(out, errs, r, by.ignoreSilent)
+			}
 		}
 		select {
 		case <-time.After(usePeriod):
+			continue
 		case <-ctx.Done():
-			return fmt.Errorf("revision %d is current; it is not known yet whether these engines use it: %s; sonde cluster members says so", r.Number, cli.SomeNames(uses.waiting))
 		}
+		if len(last.waiting) == 0 {
+			return fmt.Errorf("revision %d is current; it is not known which engines use it: %w; sonde-fleet cluster members shows them", r.Number, err)
+		}
+		return fmt.Errorf("revision %d is current; it is not known yet whether these engines use it: %s; sonde-fleet cluster members shows it", r.Number, namesOf(last.waiting))
 	}
 }
 
@@ -160,12 +185,17 @@ func usesOf(engines []revision.Engine, r revision.Ref) (u uses) {
 	return u
 }
 
-func (u uses) write(out, errs io.Writer, r revision.Revision) error {
+// write writes which engines use a revision. It is an error if not all of them do, or if none does, unless the revision
+// is the first, or mayBeUnused.
+func (u uses) write(out, errs io.Writer, r revision.Revision, mayBeUnused bool) error {
 	for _, e := range u.refused[:min(len(u.refused), maxShown)] {
 		writeRefusal(errs, e.Name, e.Refused.Error)
 	}
 	if len(u.refused) > 0 {
 		return fmt.Errorf("revision %d is current; %d of %s use it", r.Number, u.using, cli.Plural(u.using+len(u.refused), "engine"))
+	}
+	if u.using == 0 && r.Number > 1 && !mayBeUnused {
+		return fmt.Errorf("revision %d is current; no engine uses it: all have ended, or left the cluster", r.Number)
 	}
 	if u.using == 0 {
 		_, err := fmt.Fprintf(out, "revision %d is current; no engine follows the configuration yet\n", r.Number)

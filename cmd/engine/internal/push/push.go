@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			"relative paths, into the etcd of a cluster whose engines have config = \"etcd\" in their cluster block.\n\n" +
 			"It shows what would change and asks. Then each engine checks the configuration with what only it has,\n" +
 			"such as its environment, its limits and reload_guard. If all accept it, it is the current revision, which\n" +
-			"they use; push waits for that. If one refuses it nothing is changed anywhere.\n\n" +
+			"they use; push waits for that. If one refuses it nothing is changed anywhere. With --dry-run only the engines are asked.\n\n" +
 			"The files of an engine, which have its cluster block, say where etcd is; --engine-config names them.\n" +
 			"Variables, and files with absolute paths, are those of the machine that reads them: of this one now, and\n" +
 			"of each engine later. It is an error if files that are pushed give the value of a secret.\n\n" + exitHelp,
@@ -50,10 +51,26 @@ func Command(open daemon.OpenStore) *cobra.Command {
 	return c
 }
 
-const exitHelp = "The exit code is 0 if all engines use the revision, or if there was nothing to change, and 1 otherwise."
+// Absent returns a hidden command that says which program has the command of this name.
+func Absent(name string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Hidden: true, DisableFlagParsing: true,
+		Short: "Say which program has this command",
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, path, _ := strings.Cut(c.CommandPath(), " ")
+			return fmt.Errorf("this program has no client of etcd: run sonde-fleet %s, which takes the same arguments and flags", path)
+		},
+	}
+}
+
+const exitHelp = "The exit code is 0 if all engines use the revision, or if there was nothing to change, 2 for wrong\n" +
+	"arguments or flags, and 1 otherwise. With --dry-run it is 0 if all engines accept it."
 
 // push pushes the configuration of paths.
 func (f *flags) push(c *cobra.Command, paths []string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
 	fleet, err := f.openFleet(c)
 	if err != nil {
 		return err

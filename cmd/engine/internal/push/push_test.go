@@ -1,13 +1,19 @@
 package push
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/revision"
 )
 
@@ -41,10 +47,11 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 func TestAPushNeedsAnAnswer(t *testing.T) {
 	for answer, want := range map[string]string{
 		"y\n": "", "Yes\n": "", "y": "", "n\n": "nothing is pushed", "\n": "nothing is pushed", "perhaps\n": "nothing is pushed",
-		"": "nothing is pushed: nobody has answered, write --yes where nobody can",
+		"": "nothing is pushed: no answer was given, use --yes in scripts",
 	} {
 		var out strings.Builder
 		c := &cobra.Command{}
+		c.SetContext(t.Context())
 		c.SetIn(strings.NewReader(answer))
 		c.SetOut(&out)
 		err := confirm(c, 3)
@@ -64,11 +71,11 @@ func TestRefusalsNameEnginesAndReasons(t *testing.T) {
 		text, error string
 	}{
 		{
-			&revision.RefusedError{Engines: 3, Refused: []revision.Engine{refusing("a", "two\nlines\n"), refusing("b\x1b[2J", "no")}},
-			"a refuses it:\n  two\n  lines\nb", "nothing is changed: 2 of 3 engines have refused it",
+			&revision.RefusedError{Engines: 3, Refused: []revision.Engine{refusing("a", "two\n\x1b[2Jlines\n"), refusing("b\x1b[2J", "no")}},
+			"a refuses it:\n  two\n  \ufffd[2Jlines\nb", "nothing is changed: 2 of 3 engines have refused it",
 		},
-		{&revision.RefusedError{Engines: 9, Refused: many}, "… and 2 engines more\n", "nothing is changed: 7 of 9 engines have refused it"},
-		{&revision.RefusedError{Engines: 3, Silent: []string{"a"}}, "", "nothing is changed: 1 of 3 engines have not answered: a; push again with a longer --timeout, or with --ignore-silent"},
+		{&revision.RefusedError{Engines: 9, Refused: many}, "… and 2 more engines\n", "nothing is changed: 7 of 9 engines have refused it"},
+		{&revision.RefusedError{Engines: 3, Silent: []string{"a\x1b"}}, "", "nothing is changed: 1 of 3 engines have not answered: a\ufffd; push again with a longer --timeout, or with --ignore-silent"},
 		{&revision.RefusedError{}, "", "nothing is changed: no engine follows the configuration, so that none has checked it; start one, or push with --ignore-silent"},
 	} {
 		var out strings.Builder
@@ -88,22 +95,115 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 	if u := usesOf([]revision.Engine{using, late, sameNumber, refusing}, ref); u.using != 1 || !slices.Equal(u.waiting, []string{"b", "c"}) || len(u.refused) != 1 {
 		t.Errorf("got %+v", u)
 	}
-	r := revision.Revision{Number: 3}
 	for want, c := range map[string]struct {
 		engines []revision.Engine
-		err     error
+		number  int64
+		isError bool
 	}{
-		"revision 3 is current, in use by 1 engine\n":                              {[]revision.Engine{using}, nil},
-		"revision 3 is current; no engine follows the configuration yet\n":         {nil, nil},
-		"d refuses it:\n  no memory\nrevision 3 is current; 1 of 2 engines use it": {[]revision.Engine{using, refusing}, errors.New("")},
+		"revision 3 is current, in use by 1 engine\n":                                   {[]revision.Engine{using}, 3, false},
+		"revision 1 is current; no engine follows the configuration yet\n":              {nil, 1, false},
+		"revision 3 is current; no engine uses it: all have ended, or left the cluster": {nil, 3, true},
+		"d refuses it:\n  no memory\nrevision 3 is current; 1 of 2 engines use it":      {[]revision.Engine{using, refusing}, 3, true},
 	} {
 		var out strings.Builder
-		err := usesOf(c.engines, ref).write(&out, &out, r)
+		err := usesOf(c.engines, ref).write(&out, &out, revision.Revision{Number: c.number}, false)
 		if err != nil {
 			out.WriteString(err.Error())
 		}
-		if (err != nil) != (c.err != nil) || out.String() != want {
+		if (err != nil) != c.isError || out.String() != want {
 			t.Errorf("got %v\n%s\nwant %s", err, out.String(), want)
+		}
+	}
+	if err := usesOf(nil, ref).write(io.Discard, io.Discard, revision.Revision{Number: 3}, true); err != nil {
+		t.Errorf("without engines, with --ignore-silent: %v", err)
+	}
+}
+
+func TestTheQuestionEndsWithAnInterrupt(t *testing.T) {
+	in, writer := io.Pipe() // a terminal at which no one types
+	defer writer.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	c := &cobra.Command{}
+	c.SetContext(ctx)
+	c.SetIn(in)
+	c.SetOut(io.Discard)
+	answered := make(chan error)
+	go func() { answered <- confirm(c, 3) }()
+	select {
+	case err := <-answered:
+		if err == nil || err.Error() != "nothing is pushed: interrupted" {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the question goes on")
+	}
+}
+
+// failing is a store that answers once.
+type failing struct {
+	coord.Backend
+	entries []coord.Entry
+	calls   int
+}
+
+func (f *failing) Range(context.Context, string) ([]coord.Entry, coord.Revision, error) {
+	if f.calls++; f.calls > 1 {
+		return nil, 0, errors.New("the store is away")
+	}
+	return f.entries, 1, nil
+}
+
+func (f *failing) Close() error { return nil }
+
+func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
+	late, err := json.Marshal(revision.Engine{Format: 1, Running: revision.Ref{Number: 2, Digest: "2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, entries := range map[string][]coord.Entry{
+		"it is not known yet whether these engines use it: b\ufffd; sonde":                                            {{Key: "config/engine/b\x1b", Value: late}},
+		"it is not known which engines use it: read which engines follow the configuration: the store is away; sonde": nil,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &failing{Backend: coord.NewLocal(), entries: entries}
+			if entries == nil {
+				store.calls = 1
+			}
+			to := &fleet{store: store}
+			err := to.awaitUse(t.Context(), io.Discard, io.Discard, revision.Revision{Number: 3}, &flags{timeout: time.Minute})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+}
+
+func TestTheHistoryHasARowForEachRevision(t *testing.T) {
+	var out strings.Builder
+	err := writeRevisions(&out, []revision.Revision{
+		{Number: 1, Author: "me@here", Accepted: 2, Message: "first"}, {Number: 12, Author: "me@here", Accepted: 1, Restores: 1},
+		{Number: 13, Author: "me@here", Restores: 1, Message: "again"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i, want := range []string{"NOTE", "first", "has the files of 1", "has the files of 1: again"} {
+		if !strings.HasSuffix(lines[i], "  "+want) || strings.Index(lines[i], want) != strings.Index(lines[0], "NOTE") {
+			t.Errorf("line %d is %q, which ends without %q below NOTE", i, lines[i], want)
+		}
+	}
+}
+
+func TestAProgramWithoutAStoreNamesTheOneThatHasTheCommand(t *testing.T) {
+	root, cluster := &cobra.Command{Use: "sonde", SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "cluster"}
+	root.AddCommand(Absent("push"), cluster)
+	cluster.AddCommand(Absent("rollback"))
+	for want, args := range map[string][]string{"run sonde-fleet push,": {"push", "fleet/", "--yes"}, "run sonde-fleet cluster rollback,": {"cluster", "rollback", "7"}} {
+		root.SetArgs(args)
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", args, err, want)
 		}
 	}
 }

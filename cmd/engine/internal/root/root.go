@@ -107,6 +107,8 @@ func New(o Options) *cobra.Command {
 		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), clusterCommand(o.OpenStore), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	if o.OpenStore != nil {
 		root.AddCommand(push.Command(o.OpenStore))
+	} else {
+		root.AddCommand(push.Absent("push"))
 	}
 	return root
 }
@@ -116,6 +118,8 @@ func clusterCommand(open daemon.OpenStore) *cobra.Command {
 	c := status.Cluster()
 	if open != nil {
 		c.AddCommand(push.Revisions(open), push.Rollback(open))
+	} else {
+		c.AddCommand(push.Absent("revisions"), push.Absent("rollback"))
 	}
 	return c
 }

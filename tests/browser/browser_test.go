@@ -3,7 +3,7 @@
 //
 //	go test ./... -screenshots /tmp/shots    also take screenshots
 //
-// Without Chromium the tests are skipped.
+// Without Chromium the tests are skipped, and that of a cluster without etcd.
 package browser
 
 import (

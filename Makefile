@@ -7,6 +7,8 @@ BENCH ?=
 SEED ?= 1
 TRANSITIONS ?= 20000
 RUNS ?= 1000
+TARGETS ?= 100000
+PERIOD ?= 20s
 FUZZTIME ?= 20s
 YEARS ?= 0
 REQUESTS ?= 25000
@@ -132,9 +134,13 @@ fleet: ## test engines that share targets over a real etcd, two minutes (root)
 	cd cmd/engine/fleet && $(GO) vet ./... && $(GO) test -count=1 ./...
 	cd tests/fleet && $(GO) vet ./... && $(GO) test -count=1 ./...
 
+.PHONY: fleet-scale
+fleet-scale: ## kill, add and stop engines that share TARGETS, each probed once in PERIOD, and print what they need, 20 periods (root)
+	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run ManyTargets . -targets $(TARGETS) -period $(PERIOD) -steady 60s -quiet
+
 .PHONY: fleet-long
 fleet-long: ## the same with RUNS of random faults, and until each missing safeguard shows, half an hour (root)
-	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 . -runs $(RUNS) -fleets 16 -planted -seed $$(date +%s)
+	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run Random . -runs $(RUNS) -fleets 16 -planted -seed $$(date +%s)
 
 .PHONY: gateways
 gateways: ## take backends away behind real gateways, and print how fast each follows, 35 minutes (root)

@@ -102,3 +102,21 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	testsync.UntilWithin(t, patience, what, holds)
 }
+
+// leader returns the node that leads.
+func leader(t *testing.T, nodes []*node) (found *node) {
+	t.Helper()
+	client := connect(t, nodes)
+	until(t, "etcd has a leader", func() bool {
+		for _, n := range nodes {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			s, err := client.Status(ctx, n.url())
+			cancel()
+			if err == nil && s.Leader == s.Header.MemberId {
+				found = n
+			}
+		}
+		return found != nil
+	})
+	return found
+}

@@ -169,6 +169,7 @@ const (
 func (f *fleet) settle() {
 	f.t.Helper()
 	f.await("all targets are restarted", func() bool { return len(f.world.sick(f.path(""))) == 0 })
+	f.await("the observer has seen all changes", func() bool { return f.observer.hasCaughtUp(5 * time.Second) })
 	f.await("the engines share all targets", func() bool { return f.observer.isDivided(engines) })
 }
 
@@ -202,6 +203,7 @@ func (f *fleet) broken() (laws []string) {
 		acts = append(acts, ended...)
 		return !areMore
 	})
+	f.await("the observer has seen all changes", func() bool { return f.observer.hasCaughtUp(5 * time.Second) })
 	for _, a := range acts {
 		for _, law := range f.judge(a) {
 			laws = append(laws, law+": "+a.String())

@@ -9,6 +9,8 @@
 //	engine_test.go   the processes of engines
 //	fleet_test.go    several engines with their targets, and what must hold of them
 //	faults_test.go   random faults
+//	outage_test.go   etcd is stopped, or its leader killed
+//	scale_test.go    many targets: who takes over what, how soon, and what engines need
 package fleet
 
 import (
@@ -19,6 +21,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -28,6 +31,10 @@ var (
 	runs    = flag.Int("runs", 8, "runs of random faults")
 	fleets  = flag.Int("fleets", 4, "fleets that have random faults at a time")
 	planted = flag.Bool("planted", false, "have random faults without each of the safeguards, until a law is broken")
+	targets = flag.Int("targets", 2000, "targets whose engines are killed and stopped; a multiple of 1000")
+	period  = flag.Duration("period", 2*time.Second, "of the probes of these")
+	steady  = flag.Duration("steady", 5*time.Second, "how long nothing changes, and engines are measured")
+	quiet   = flag.Bool("quiet", false, "require that shards are taken over within a second after a lease has ended: nothing else runs here")
 	first   = flag.Uint64("seed", 1, "seed of the first fleet with random faults")
 )
 

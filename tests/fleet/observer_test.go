@@ -24,7 +24,8 @@ type observer struct {
 	owners  map[shard.ID]string  // engines by shard; none while it is free
 	claims  map[shard.ID][]claim // in their order
 	done    map[string]time.Time // by instance: when its restart was recorded as done
-	changes int                  // of keys
+	changes int                  // of keys by engines
+	seen    int64                // the revision of the latest change
 	failed  error                // why the watch has ended
 }
 
@@ -57,11 +58,38 @@ func (o *observer) watch(ctx context.Context) {
 			o.failed = err
 		}
 		for _, e := range response.Events {
+			o.seen = e.Kv.ModRevision
+			if string(e.Kv.Key) == o.prefix+ownKey {
+				continue
+			}
 			o.changes++
 			o.apply(strings.TrimPrefix(string(e.Kv.Key), o.prefix), e, at)
 		}
 		o.seenMu.Unlock()
 	}
+}
+
+// ownKey is a key of the observer's own, of which engines know nothing.
+const ownKey = "observer"
+
+// hasCaughtUp reports whether all has been seen that had changed when it was called. It changes a key for that.
+func (o *observer) hasCaughtUp(wait time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	put, err := o.client.Put(ctx, o.prefix+ownKey, "")
+	if err != nil {
+		return false
+	}
+	for ctx.Err() == nil {
+		o.seenMu.Lock()
+		seen := o.seen
+		o.seenMu.Unlock()
+		if seen >= put.Header.Revision {
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
 }
 
 // apply notes an event. It needs seenMu.
@@ -159,6 +187,18 @@ func (o *observer) lease(engine string) clientv3.LeaseID {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()
 	return o.members[engine]
+}
+
+// lastClaim returns when the latest claim was seen.
+func (o *observer) lastClaim() (at time.Time) {
+	o.seenMu.Lock()
+	defer o.seenMu.Unlock()
+	for _, all := range o.claims {
+		if last := all[len(all)-1].at; last.After(at) {
+			at = last
+		}
+	}
+	return at
 }
 
 // counts returns how many changes of keys and how many claims were seen.

@@ -51,12 +51,21 @@ func restart(args []string) error {
 
 // startOf returns when a process was started, in hundredths of a second since the system was.
 func startOf(pid string) (int64, error) {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	fields, err := statOf(pid)
 	if err != nil {
 		return 0, err
 	}
+	return strconv.ParseInt(fields[19], 10, 64)
+}
+
+// statOf returns the fields of proc(5)'s stat of a process, from its state on.
+func statOf(pid string) ([]string, error) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return nil, err
+	}
 	_, after, _ := strings.Cut(string(stat), ") ") // the name of the program may have spaces
-	return strconv.ParseInt(strings.Fields(after)[19], 10, 64)
+	return strings.Fields(after), nil
 }
 
 // bootTime returns when the system was started.

@@ -1,0 +1,272 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// crowd is engines that share many targets, all of which are well.
+type crowd struct {
+	t        *testing.T
+	program  string
+	dir      string
+	nodes    []*node
+	observer *observer
+	engines  map[string]*process
+	changed  map[string]int // by engine: verdicts that had changed when settle was called
+}
+
+// maxBlock is how many targets one block of the configuration has: up to 200,000 are allowed.
+const maxBlock = 100_000
+
+// config returns the configuration of all engines. Each target has an address of its own, and all have a port.
+func (c *crowd) config(port string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, `cluster {
+  endpoints = split(" ", env("ENDPOINTS"))
+}
+
+defaults {
+  timeout = "5s"
+  period  = "%v"
+}
+`, *period)
+	for from := 0; from < *targets; from += maxBlock {
+		thousands := min(*targets-from, maxBlock) / 1000
+		fmt.Fprintf(&text, `
+target "web-%d" {
+  for_each = merge([for n in range(%d) : { for i in range(1000) : tostring(1000 * n + i) => 1000 * n + i }]...)
+  address  = cidrhost("127.128.0.0/9", %d + each.value)
+
+  probe "readiness" {
+    tcp { port = %s }
+  }
+}
+`, from/maxBlock, thousands, 1+from, port)
+	}
+	return text.String()
+}
+
+// startCrowd starts engines, and waits until all targets are ready and nothing changes any more.
+func startCrowd(t *testing.T, nodes []*node, names ...string) *crowd {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &crowd{t: t, program: path, dir: t.TempDir(), nodes: nodes, engines: map[string]*process{}, changed: map[string]int{}}
+	c.observer = observe(t, connect(t, nodes), "/sonde/")
+	servers, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepting := make(chan struct{})
+	go func() {
+		defer close(accepting)
+		for {
+			connection, err := servers.Accept()
+			if err != nil {
+				return
+			}
+			connection.Close()
+		}
+	}()
+	t.Cleanup(func() { servers.Close(); <-accepting })
+	_, port, _ := net.SplitHostPort(servers.Addr().String())
+	if err := os.WriteFile(filepath.Join(c.dir, "config.hcl"), []byte(c.config(port)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		c.start(name)
+	}
+	c.settle()
+	return c
+}
+
+func (c *crowd) start(name string) {
+	c.t.Helper()
+	var endpoints []string
+	for _, n := range c.nodes {
+		endpoints = append(endpoints, n.url())
+	}
+	c.engines[name] = startProcess(c.t, c.program, c.dir, name, "ENDPOINTS="+strings.Join(endpoints, " "))
+}
+
+// membership is what an engine says about its own.
+type membership struct{ Targets, Owned int }
+
+// settle waits until the engines have all targets among them, and nothing has been written for a while. It notes how many
+// verdicts have changed until then.
+func (c *crowd) settle() {
+	c.t.Helper()
+	const idle = 4 * time.Second // several times as long as engines collect changes
+	last, since := 0, time.Now()
+	c.await("the engines share all targets, and write nothing", func() bool {
+		owned := 0
+		for _, p := range c.engines {
+			var m membership
+			if p.get("/v1/cluster", &m) != nil {
+				return false
+			}
+			owned += m.Owned
+		}
+		if now, _ := c.observer.counts(); now != last || owned != *targets || !c.observer.isDivided(len(c.engines)) {
+			last, since = now, time.Now()
+		}
+		return time.Since(since) > *period+idle
+	})
+	for name := range c.engines {
+		c.changed[name] = c.verdicts(name)
+	}
+}
+
+// verdicts returns how many verdicts have changed by the log of an engine.
+func (c *crowd) verdicts(name string) int {
+	return len(linesOf(c.t, c.dir, name, `msg="verdict changed"`))
+}
+
+// checkUnchanged reports verdicts that have changed since settle.
+func (c *crowd) checkUnchanged(when string) {
+	c.t.Helper()
+	for name := range c.engines {
+		if n := c.verdicts(name) - c.changed[name]; n > 0 {
+			c.t.Errorf("%s: %d verdicts have changed in %s", when, n, name)
+		}
+	}
+}
+
+func (c *crowd) await(what string, holds func() bool) {
+	c.t.Helper()
+	limit := patience + time.Duration(*targets/1000)*time.Second + 3**period
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("timeout waiting until %s", what)
+		}
+	}
+}
+
+// share is how many shards an engine has of those that so many engines share.
+func share(engines int) int { return shard.Count / engines }
+
+// checkMoved reports if more shards have moved than a tenth more than a share, since a number of claims was counted.
+func (c *crowd) checkMoved(what string, before, share int) {
+	c.t.Helper()
+	_, now := c.observer.counts()
+	c.t.Logf("%s: %d shards moved, a share is %d", what, now-before, share)
+	if now-before > share*11/10 {
+		c.t.Errorf("%s: %d shards moved, which is more than %d and a tenth", what, now-before, share)
+	}
+}
+
+func TestManyTargetsAreTakenOver(t *testing.T) {
+	needRoot(t)
+	t.Parallel()
+	c := startCrowd(t, startEtcd(t, 3, 2200), "engine-0", "engine-1", "engine-2", "engine-3")
+	c.measure()
+
+	_, before := c.observer.counts()
+	killed := time.Now()
+	c.engines["engine-1"].end(syscall.SIGKILL)
+	delete(c.engines, "engine-1")
+	c.await("all shards are taken over", func() bool { return c.observer.isDivided(3) })
+	took := c.observer.lastClaim().Sub(killed)
+	t.Logf("kill -9: all shards were taken over %v after it, ttl is %v", took.Round(10*time.Millisecond), coord.DefaultTTL)
+	if *quiet && took > coord.DefaultTTL+time.Second {
+		t.Errorf("shards were taken over after %v", took)
+	}
+	c.checkMoved("kill -9", before, share(4))
+	c.settleUnchanged("kill -9")
+
+	_, before = c.observer.counts()
+	c.start("engine-4")
+	c.settleUnchanged("join")
+	c.checkMoved("join", before, share(4))
+
+	_, before = c.observer.counts()
+	c.engines["engine-4"].end(syscall.SIGTERM)
+	delete(c.engines, "engine-4")
+	c.settleUnchanged("leave")
+	c.checkMoved("leave", before, share(4))
+}
+
+// settleUnchanged is settle, after which no verdict must have changed.
+func (c *crowd) settleUnchanged(when string) {
+	c.t.Helper()
+	known := map[string]int{}
+	for name, n := range c.changed {
+		known[name] = n
+	}
+	c.settle()
+	c.changed = known
+	c.checkUnchanged(when)
+}
+
+// measure logs what engines and etcd need while nothing changes, and reports keys that change all the same.
+func (c *crowd) measure() {
+	c.t.Helper()
+	before, _ := c.observer.counts()
+	used := map[string]time.Duration{}
+	for name, p := range c.engines {
+		used[name] = cpuTime(c.t, p)
+	}
+	time.Sleep(*steady)
+	after, _ := c.observer.counts()
+	if after != before {
+		c.t.Errorf("%d keys were changed in %v in which nothing has happened", after-before, *steady)
+	}
+	for name, p := range c.engines {
+		var m membership
+		if err := p.get("/v1/cluster", &m); err != nil {
+			c.t.Fatal(err)
+		}
+		busy := float64(cpuTime(c.t, p)-used[name]) / float64(*steady)
+		c.t.Logf("%s: %d of %d targets, %d MB, %.3f processors busy", name, m.Owned, m.Targets, memory(c.t, p.cmd.Process.Pid), busy)
+	}
+	for i, n := range c.nodes {
+		ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+		status, err := c.observer.client.Status(ctx, n.url())
+		cancel()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.t.Logf("etcd node %d: %d MB, database %.1f MB", i, memory(c.t, n.process.Process.Pid), float64(status.DbSize)/1e6)
+	}
+}
+
+// memory returns the resident memory of a process, in megabytes.
+func memory(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	kilobytes, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes / 1000
+}
+
+// cpuTime returns the processor time that an engine has used.
+func cpuTime(t *testing.T, p *process) time.Duration {
+	t.Helper()
+	fields, err := statOf(strconv.Itoa(p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, _ := strconv.Atoi(fields[11]) // the kernel writes numbers
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * time.Second / 100
+}

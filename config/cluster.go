@@ -205,22 +205,6 @@ func ClusterNameProblem(name string) string {
 	return ""
 }
 
-// checkCluster reports what the engines of a cluster cannot do together.
-func (l *loader) checkCluster() {
-	if !l.isForCluster() {
-		return
-	}
-	l.checkPushed()
-	for _, t := range l.targetLists {
-		if t.field == &dependsOnField {
-			l.add(report{
-				at: t.at, body: &t.block.Body, summary: "depends_on has no effect in a cluster: another engine may have the verdicts of the targets that it names",
-				hint: "remove it; failures of this target then restart it, and are told, also while such a target is in trouble",
-			})
-		}
-	}
-}
-
 // isForCluster reports whether the configuration is one for the engines of a cluster.
 func (l *loader) isForCluster() bool { return len(l.blocks["cluster"]) > 0 || len(l.pushed) > 0 }
 
@@ -233,6 +217,9 @@ var inBoth = []string{"locals", "variable"}
 
 // checkPushed reports blocks of the engine in pushed files, and those that are pushed in files of the engine.
 func (l *loader) checkPushed() {
+	if !l.isForCluster() {
+		return
+	}
 	for _, kind := range slices.Sorted(maps.Keys(l.blocks)) {
 		for _, b := range l.blocks[kind] {
 			isPushed, isOfEngine := l.pushed[b.Header.Filename], slices.Contains(ofEngine, kind)

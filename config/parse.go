@@ -61,7 +61,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.defaults()
 	l.targets()
 	l.checkTargetLists()
-	l.checkCluster()
+	l.checkPushed()
 	l.groups()
 	l.gateways()
 	l.notifiers()

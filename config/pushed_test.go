@@ -57,12 +57,12 @@ func TestPushedTargetsHaveTheSettingsOfTheEngine(t *testing.T) {
 	}
 }
 
-const dependentTarget = `
+// boundTarget has a handler that works in one engine only.
+const boundTarget = `
 target "app" {
-  address    = "10.0.0.8"
-  depends_on = ["web"]
+  address = "10.0.0.8"
   probe "readiness" {
-    tcp { port = 80 }
+    exec { command = ["true"] }
   }
 }
 `
@@ -75,10 +75,14 @@ func TestWhatBelongsToAnEngineCannotBePushed(t *testing.T) {
 		"local":              {ownFile, pushedTargets + "locals { port = 81 }", "port"},
 		"targets of its own": {ownFile + strings.Replace(pushedTargets, `"web"`, `"own"`, 1), pushedTargets, "target block in a file of the engine, whose cluster block says config = \"etcd\"\n  config.hcl:11:1"},
 		"no targets":         {ownFile, "locals {}", "the configuration has no target"},
-		"depends_on":         {ownFile, pushedTargets + dependentTarget, "depends_on has no effect in a cluster"},
-		"without the file":   {"locals {}", pushedTargets + dependentTarget, "depends_on has no effect in a cluster"},
+		"of one engine":      {ownFile, pushedTargets + boundTarget, "exec cannot be in a configuration with a cluster block: it is of one engine"},
+		"without the file":   {"locals {}", pushedTargets + boundTarget, "exec cannot be in a configuration with a cluster block"},
 	} {
-		_, diags := parsePushed(c.own, c.pushed)
+		o := testOptions()
+		bound := o.Handlers["exec"]
+		bound.NoCluster = "it is of one engine"
+		o.Handlers["exec"] = bound
+		_, diags := parsePushedWith(o, c.own, c.pushed)
 		var text strings.Builder
 		if err := diags.WriteText(&text, false); err != nil || !diags.HasErrors() || !strings.Contains(text.String(), c.want) {
 			t.Errorf("%s: got %v\n%s, want %s", name, err, text.String(), c.want)

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/cycle"
@@ -15,6 +17,7 @@ import (
 type dependencies struct {
 	of         map[string][]string // by target: those that it depends on
 	dependents map[string][]string // by target: those that depend on it
+	others     *Engine             // may have some of them, see FollowDependencies; nil for none
 }
 
 func newDependencies(of map[string][]string) dependencies {
@@ -54,6 +57,7 @@ func (e *Engine) SetDependencies(of map[string][]string) error {
 // are other ones.
 func (sc *scheduler) setDependencies(d dependencies) {
 	before := sc.dependencies
+	d.others = before.others
 	sc.dependencies = d
 	for target := range before.of {
 		if len(d.of[target]) == 0 {
@@ -83,12 +87,70 @@ func (d *dependencies) check() error {
 // troubledDependency returns the first target that one depends on and that explains its failures,
 // or "".
 func (sc *scheduler) troubledDependency(target string) string {
+	others := sc.dependencies.others
 	for _, on := range sc.dependencies.of[target] {
-		if t, _ := sc.registry.target(on); t != nil && t.gauge.summary().explains {
+		if sc.registry.explains(on) || others != nil && others.registry.explains(on) {
 			return on
 		}
 	}
 	return ""
+}
+
+// explains reports whether there is a target that explains failures of those that depend on it.
+func (r *registry) explains(target string) bool {
+	t, _ := r.target(target)
+	return t != nil && t.gauge.summary().explains
+}
+
+// FollowDependencies makes targets of another engine explain failures of those that depend on them, as targets of this
+// engine do: the other one shows what engines find out that share targets with this one. A target may be in both while it
+// moves. It returns when ctx is done; what the other engine shows later is not noticed. Call it once.
+func (e *Engine) FollowDependencies(ctx context.Context, other *Engine) {
+	changes := other.SubscribeTargets()
+	defer changes.Close()
+	e.scheduler.setOtherDependencies(other)
+	for {
+		st, err := changes.Next(ctx)
+		if err != nil {
+			return
+		}
+		e.scheduler.mu.Lock()
+		e.scheduler.updateDependents(st.Target)
+		e.scheduler.unlock()
+	}
+}
+
+// setOtherDependencies sets which other engine has dependencies, and brings the states of all targets up to date that
+// depend on any. It locks mu.
+func (sc *scheduler) setOtherDependencies(other *Engine) {
+	sc.mu.Lock()
+	defer sc.unlock()
+	sc.dependencies.others = other
+	for target := range sc.dependencies.of {
+		sc.updateDependent(target)
+	}
+}
+
+// OtherDependencyDelay is how long it takes at most until what another engine has found out is known to one that follows
+// its targets, while both reach what they share.
+const OtherDependencyDelay = 3 * time.Second
+
+// Dependency returns a target on which others may depend, and whether there is one: of this engine or, if it has none of
+// that name with probes, of the other one that FollowDependencies follows. Then isOther is true: attempts at it are made
+// elsewhere. Several goroutines may call it at once.
+func (e *Engine) Dependency(name string) (st TargetStatus, isOther, ok bool) {
+	if st, ok = e.Target(name); len(st.Probes) > 0 {
+		return st, false, ok
+	}
+	e.scheduler.mu.Lock()
+	others := e.scheduler.dependencies.others
+	e.scheduler.mu.Unlock()
+	if others != nil {
+		if other, isThere := others.Target(name); isThere {
+			return other, true, true
+		}
+	}
+	return st, false, ok
 }
 
 // TroubledDependency returns the first target that one depends on and that is in trouble, or

@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +69,71 @@ func (c *chain) is(want string) {
 	if text := strings.Join(got, " "); text != want || counts != c.engine.States() {
 		c.t.Errorf("the states are %s, want %s; counted %v, and the engine says %v", text, want, counts, c.engine.States())
 	}
+}
+
+// web depends on db, which another engine probes, and other on nothing. The other engine shows what that one finds, and
+// that app fails, which it probes too, since web does.
+func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
+	chained(t, "other web", func(c *chain) {
+		others := engine.New(engine.Config{NoIsolationCheck: true})
+		db, app := probe.ID{Target: "db", Kind: probe.Readiness}, probe.ID{Target: "app", Kind: probe.Readiness}
+		rule := probe.Rule{Period: time.Second, FailureThreshold: 1}
+		if _, err := others.Apply(probe.Set{db: {Rule: rule, Handler: says(probe.Unknown)}, app: {Rule: rule, Handler: says(probe.Unknown)}}); err != nil {
+			t.Fatal(err)
+		}
+		restate := func(id probe.ID, v probe.Verdict, last probe.Outcome) {
+			t.Helper()
+			in := probe.Instance{Target: id.Target, ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
+			m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: 1}, Since: time.Now(), Started: true}
+			if err := others.Restate(in, map[probe.ID]engine.Memory{id: m}); err != nil {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+		}
+		depends := map[string][]string{"web": {"db"}, "app": {"web"}}
+		c.depend(depends)
+		if err := others.SetDependencies(depends); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var following sync.WaitGroup
+		following.Go(func() { c.engine.FollowDependencies(ctx, others) })
+		following.Go(func() { others.FollowDependencies(ctx, c.engine) })
+		defer following.Wait()
+		defer cancel()
+
+		restate(db, probe.Passing, probe.Success)
+		c.say(probe.Failure, "web", "other")
+		restate(app, probe.Failing, probe.Failure)
+		c.is("other=not_ready web=not_ready")
+		restate(db, probe.Failing, probe.Failure)
+		c.is("other=not_ready web=unreachable(db)")
+		if st, _ := others.Target("app"); st.State != probe.StateUnreachable || st.TroubledDependency != "web" {
+			t.Errorf("app is %v because of %q", st.State, st.TroubledDependency)
+		}
+		if on := c.engine.TroubledDependency("web"); on != "db" {
+			t.Errorf("failures of web are explained by %q", on)
+		}
+		if st, isOther, ok := c.engine.Dependency("db"); !isOther || !ok || st.State != probe.StateNotReady {
+			t.Errorf("db is %v, of another engine %v, there %v", st.State, isOther, ok)
+		}
+		if st, isOther, ok := c.engine.Dependency("web"); isOther || !ok || st.State != probe.StateUnreachable {
+			t.Errorf("web is %v, of another engine %v, there %v", st.State, isOther, ok)
+		}
+		restate(db, probe.Passing, probe.Success)
+		c.is("other=not_ready web=not_ready")
+		restate(db, probe.Failing, probe.Failure)
+		if _, err := others.Apply(probe.Set{app: {Rule: rule, Handler: says(probe.Unknown)}}); err != nil {
+			t.Fatal(err)
+		}
+		others.Report(probe.Instance{Target: "db", Phase: probe.Absent})
+		pass(time.Second)
+		c.is("other=not_ready web=not_ready")
+		c.say(probe.Success, "web")
+		if st, _ := others.Target("app"); st.State != probe.StateNotReady {
+			t.Errorf("app is %v when web is ready", st.State)
+		}
+	})
 }
 
 func TestFailuresOfATargetWhoseDependencyIsInTroubleAreUnreachable(t *testing.T) {

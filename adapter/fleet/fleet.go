@@ -61,6 +61,10 @@ type Targets struct {
 	// Quorums has the readiness and liveness probes whose verdict several engines decide together, by which rule.
 	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
 	Quorums map[probe.ID]quorum.Rule
+
+	// Dependencies are which targets depend on which others, as Others shows them: see engine.Engine.SetDependencies.
+	// The caller sets those of Config.Engine, which has the targets of Others as dependencies, too.
+	Dependencies map[string][]string
 }
 
 // Fleet gives an engine the targets of its shards. Its methods are safe for concurrent use by multiple
@@ -159,6 +163,9 @@ func (f *Fleet) Apply(t Targets) error {
 	if err := t.checkQuorums(); err != nil {
 		return err
 	}
+	if err := f.others.engine.SetDependencies(t.Dependencies); err != nil {
+		return err
+	}
 	f.desiredMu.Lock()
 	before := f.desired
 	f.desiredMu.Unlock()
@@ -212,6 +219,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
+	parts.Go(func() { f.config.Engine.FollowDependencies(ctx, f.others.engine) })
+	parts.Go(func() { f.others.engine.FollowDependencies(ctx, f.config.Engine) })
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)

@@ -12,16 +12,20 @@ import (
 const maxWait = time.Minute
 
 // dependencyWait returns how long after a target has begun to fail the verdicts may come of those that it
-// depends on, and that may have failed at the same time: as long as the slowest of their probes takes, at
-// most maxWait. It is 0 for a target that depends on none.
+// depends on, and that may have failed at the same time: as long as the slowest of their probes takes, and until what
+// another engine has found is known here; at most maxWait. It is 0 for a target that depends on none.
 func dependencyWait(e *engine.Engine, target string) (wait time.Duration) {
 	for _, on := range e.Dependencies(target) {
-		st, exists := e.Target(on)
+		st, isOther, exists := e.Dependency(on)
 		if !exists {
 			continue
 		}
 		for i := range st.Probes {
-			wait = max(wait, st.Probes[i].Rule.DetectionTime())
+			takes := st.Probes[i].Rule.DetectionTime()
+			if isOther {
+				takes += engine.OtherDependencyDelay
+			}
+			wait = max(wait, takes)
 		}
 	}
 	return min(wait, maxWait)
@@ -49,6 +53,9 @@ func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 		}
 	}
 	for _, on := range s.engine.Dependencies(ev.Name) {
+		if st, isOther, _ := s.engine.Dependency(on); isOther && verdict.ExplainsDependents(st.State) {
+			return true // another engine has its history
+		}
 		for _, tr := range s.engine.History(on) {
 			if tr.Seq > ev.seq && !tr.At.After(until) && explains(&tr) {
 				return true

@@ -1,13 +1,16 @@
 package notify_test
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -64,6 +67,50 @@ func TestAChildIsNotToldBeforeItsParentIsDecided(t *testing.T) {
 			pass(15 * time.Second)
 			s.expect("db ready ends")
 		}
+	})
+}
+
+// The parent is a target that another engine probes: its verdict comes later, and without a history.
+func TestAChildIsNotToldBeforeItsParentInAnotherEngineIsDecided(t *testing.T) {
+	in(t, "web", func(s *scene) {
+		s.spec.Selection.Groups = nil
+		s.apply()
+		others, db := engine.New(engine.Config{NoIsolationCheck: true}), probe.ID{Target: "db", Kind: probe.Readiness}
+		rule := probe.Rule{Period: 5 * time.Second, FailureThreshold: 3}
+		if _, err := others.Apply(probe.Set{db: {Rule: rule, Handler: s.set[probe.ID{Target: "web", Kind: probe.Readiness}].Handler}}); err != nil {
+			t.Fatal(err)
+		}
+		restate := func(v probe.Verdict, last probe.Outcome, run int32) {
+			in := probe.Instance{Target: "db", ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
+			m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: run}, Since: time.Now(), Started: true}
+			if err := others.Restate(in, map[probe.ID]engine.Memory{db: m}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restate(probe.Passing, probe.Success, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		var following sync.WaitGroup
+		following.Go(func() { s.engine.FollowDependencies(ctx, others) })
+		defer following.Wait()
+		defer cancel()
+		s.depend()
+		detection := rule.WithDefaults().DetectionTime()
+
+		s.answer(probe.Failure, "web")
+		pass(detection + 2*time.Second) // as late as the verdict may come
+		s.expect("")
+		restate(probe.Failing, probe.Failure, 3)
+		pass(time.Minute)
+		s.expect("")
+		restate(probe.Passing, probe.Success, 1)
+		pass(time.Minute)
+		s.expect("web not_ready")
+		s.answer(probe.Success, "web")
+		pass(time.Minute)
+		s.expect("web ready ends")
+		s.answer(probe.Failure, "web")
+		pass(detection + 6*time.Second)
+		s.expect("web not_ready")
 	})
 }
 

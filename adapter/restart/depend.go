@@ -9,7 +9,8 @@ import (
 )
 
 // inquiry asks the targets that one depends on whether they fail too, before that one is restarted:
-// what it fails for may not have been found there yet. The zero inquiry has not begun.
+// what it fails for may not have been found there yet. Those that another engine probes cannot be asked: it waits until
+// that one would have found out. The zero inquiry has not begun.
 type inquiry struct {
 	began time.Time
 	until time.Time // when it ends at the latest
@@ -25,8 +26,13 @@ const (
 func (q *inquiry) begin(e *engine.Engine, dependencies []string, now time.Time) {
 	q.began, q.until = now, now
 	for p := range probesOf(e, dependencies) {
-		e.Trigger(p.ID)
-		if until := now.Add(timeToFail(p.Rule)); until.After(q.until) {
+		until := now.Add(timeToFail(p.Rule))
+		if p.isOther {
+			until = until.Add(engine.OtherDependencyDelay)
+		} else {
+			e.Trigger(p.ID)
+		}
+		if until.After(q.until) {
 			q.until = until
 		}
 	}
@@ -43,27 +49,38 @@ func timeToFail(r probe.Rule) time.Duration {
 	return min(failures*period+min(r.Timeout, maxInquiry), maxInquiry)
 }
 
-// isOpen reports whether a dependency has not answered yet, or has failed to and may soon be found
-// failing. The latter is fails.
-func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time) (open, fails bool) {
+// isOpen reports whether a dependency has not answered yet, or may soon be found failing: it has failed to, or another
+// engine may have found that out. The latter is mayFail.
+func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time) (open, mayFail bool) {
 	if !now.Before(q.until) {
 		return false, false
 	}
 	for p := range probesOf(e, dependencies) {
+		if p.isOther {
+			mayFail = mayFail || now.Before(q.began.Add(timeToFail(p.Rule)+engine.OtherDependencyDelay))
+			open = open || mayFail
+			continue
+		}
 		answered := p.ResultAt.After(q.began)
-		fails = fails || answered && p.Result.Outcome == probe.Failure
-		open = open || !answered || fails
+		mayFail = mayFail || answered && p.Result.Outcome == probe.Failure
+		open = open || !answered || mayFail
 	}
-	return open, fails
+	return open, mayFail
 }
 
-// probesOf yields the probes of some targets that are attempted now.
-func probesOf(e *engine.Engine, targets []string) func(yield func(engine.Status) bool) {
-	return func(yield func(engine.Status) bool) {
+// dependencyProbe is a probe of a target that another one depends on.
+type dependencyProbe struct {
+	engine.Status
+	isOther bool // another engine attempts it
+}
+
+// probesOf yields the probes of some targets that are attempted now, as far as this is known.
+func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProbe) bool) {
+	return func(yield func(dependencyProbe) bool) {
 		for _, name := range targets {
-			st, _ := e.Target(name)
+			st, isOther, _ := e.Dependency(name)
 			for _, p := range st.Probes {
-				if p.WaitReason == verdict.NotWaiting && !yield(p) {
+				if (isOther || p.WaitReason == verdict.NotWaiting) && !yield(dependencyProbe{p, isOther}) {
 					return
 				}
 			}
@@ -79,9 +96,9 @@ func (i *instance) inquires(now time.Time, failing engine.Status) bool {
 	if i.inquiry == (inquiry{}) {
 		i.inquiry.begin(e, dependencies, now)
 	}
-	open, fails := i.inquiry.isOpen(e, dependencies, now)
+	open, mayFail := i.inquiry.isOpen(e, dependencies, now)
 	switch {
-	case fails:
+	case mayFail:
 		i.postpone(now, now.Add(min(healthInterval, i.inquiry.until.Sub(now))), probe.ReasonDependency, failing)
 	case open:
 		i.recheck.Reset(inquiryInterval)

@@ -2,10 +2,13 @@ package restart_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -90,6 +93,56 @@ func TestATargetIsNotRestartedBeforeItsDependencyIsFoundFailing(t *testing.T) {
 				}
 				if !c.restarts {
 					h.expect("web", "web-0", probe.Running, probe.ReasonDependency)
+				}
+			})
+		})
+	}
+}
+
+// A dependency that another engine probes cannot be asked: a restart waits as long as its failure takes to be found.
+func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
+	for name, fails := range map[string]bool{"it fails too": true, "it does not fail": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				web, d, db := new(fakeHandler), newDriver("web", healthy), liveness("db")
+				others := engine.New(engine.Config{NoIsolationCheck: true})
+				rule := probe.Rule{Period: 10 * time.Second, FailureThreshold: 3}
+				if _, err := others.Apply(probe.Set{db: {Rule: rule, Handler: new(fakeHandler), HandlerName: "test"}}); err != nil {
+					t.Fatal(err)
+				}
+				restate := func(v probe.Verdict, last probe.Outcome, run int32) {
+					in := probe.Instance{Target: "db", ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
+					m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: run}, Since: time.Now(), Started: true}
+					if err := others.Restate(in, map[probe.ID]engine.Memory{db: m}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				restate(probe.Passing, probe.Success, 1)
+				ctx, cancel := context.WithCancel(context.Background())
+				var following sync.WaitGroup
+				following.Go(func() { h.engine.FollowDependencies(ctx, others) })
+				defer following.Wait()
+				defer cancel()
+				h.probes(map[string]probe.Handler{"web": web})
+				h.apply(map[string]restart.Unit{"web": {Driver: d}})
+				if err := h.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+					t.Fatal(err)
+				}
+				h.sleep(5 * s)
+				web.setFailing(true)
+				h.sleep(30 * s)
+				if fails {
+					restate(probe.Failing, probe.Failure, 3)
+				}
+				h.expect("web", "web-0", probe.Running, probe.ReasonDependency)
+				h.sleep(30 * s)
+				if got := len(d.graces()) > 0; got == fails {
+					t.Fatalf("restarted: %v\n%s", got, h.log)
+				}
+				restate(probe.Passing, probe.Success, 1)
+				h.sleep(60 * s)
+				if len(d.graces()) == 0 {
+					t.Errorf("web was not restarted when db was well\n%s", h.log)
 				}
 			})
 		})

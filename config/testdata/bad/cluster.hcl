@@ -10,18 +10,3 @@ cluster {
 }
 
 cluster {}
-
-target "db" {
-  address = "10.0.0.3"
-  probe "readiness" {
-    tcp { port = 5432 }
-  }
-}
-
-target "web" {
-  address    = "10.0.0.4"
-  depends_on = ["db"]
-  probe "readiness" {
-    tcp { port = 80 }
-  }
-}

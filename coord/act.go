@@ -44,7 +44,7 @@ type record struct {
 	Done     bool     `json:"done,omitempty"`
 }
 
-// Act calls do for an order, if this engine owns the target's shard and its lease lasts. The order is
+// Act calls do for an order, if this engine owns the target's shard, has marked it as loaded, and its lease lasts. The order is
 // recorded before and after that. If it is recorded as done, the error is ErrDone, and do is not called.
 //
 // The context of do ends before the lease does, and lasts while it is kept alive. Do must not return before all that
@@ -52,7 +52,7 @@ type record struct {
 // the engine ends before the second record, this engine or the next owner calls do again with the same
 // order: do must do nothing for an instance for which it was done.
 //
-// ErrNotOwner, ErrNotAllowed and ErrBusy say that do was not called now.
+// ErrNotOwner, ErrNotLoaded, ErrNotAllowed and ErrBusy say that do was not called now.
 func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context) error) error {
 	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
@@ -89,14 +89,17 @@ func withCause(acting context.Context, err error) error {
 	return err
 }
 
-// MayAct reports whether an act for a target could begin now: this engine owns the target's shard, and its
-// lease lasts.
+// MayAct reports whether an act for a target could begin now: this engine owns the target's shard, has marked it as
+// loaded, and its lease lasts.
 func (c *Coordinator) MayAct(target string) bool {
-	isAllowed := c.Allowed()
+	id, isAllowed := shard.Of(target), c.Allowed()
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return isAllowed && c.owns(shard.Of(target))
+	return isAllowed && c.owns(id) && c.isLoaded(id)
 }
+
+// isLoaded reports whether a shard is marked as loaded under its present token. It needs stateMu.
+func (c *Coordinator) isLoaded(id shard.ID) bool { return c.loaded[id] == c.owned[id].Token }
 
 // owns reports whether acts may begin for a shard while the lease lasts. It needs stateMu.
 func (c *Coordinator) owns(id shard.ID) bool {
@@ -114,6 +117,8 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 	switch {
 	case !c.owns(id):
 		return 0, nil, nil, ErrNotOwner
+	case !c.isLoaded(id):
+		return 0, nil, nil, ErrNotLoaded
 	case !isAllowed:
 		return 0, nil, nil, ErrNotAllowed
 	case c.acting[o.Target] != nil:

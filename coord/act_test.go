@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/coordtest"
 	"github.com/sonde-probe/sonde/coord/shard"
 )
 
@@ -251,6 +252,7 @@ func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); co.Run(ctx) }()
+		go coordtest.MarkLoaded(ctx, co)
 		synctest.Wait()
 		f.isEnding.Store(true) // the answers are missing that would say that the lease has ended
 		acted := make(chan error, 1)

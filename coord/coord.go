@@ -12,7 +12,7 @@
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
-//	memories.go Load and Store: what the next owner of a shard has to remember
+//	memories.go Load and Store: what the next owner of a shard has to remember; MarkLoaded: that it does
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	write.go    Lease and Write: for what others keep in the Backend
@@ -40,7 +40,7 @@ type Config struct {
 	Name    string        // of this engine, which no other member has; no slashes, at most MaxName bytes
 	Backend Backend       // default: a Local of its own, for the only engine of a fleet
 	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
-	MaxAge  time.Duration // how long memories are recent after the last owner of their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
+	MaxAge  time.Duration // how long memories are recent after the last owner that has loaded their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
 	Margin  time.Duration // how long before the end of its lease this engine stops to act, by its own clock; less than half of TTL; default: a tenth of TTL
 	Logger  *slog.Logger  // a line when this engine joins, loses its lease, or cannot reach the backend; default: none
 }
@@ -68,10 +68,11 @@ type Coordinator struct {
 	owned     Owned
 	changed   chan struct{} // closed when owned is replaced
 	acting    map[string]*acting
-	released  map[shard.ID]int // no act may begin: how many calls of Release give the shard up
-	isEnding  bool             // likewise, for all shards
-	lease     Lease            // of the membership; 0 while there is none
-	joined    chan struct{}    // closed when lease is replaced
+	loaded    map[shard.ID]Revision // the tokens by which shards are marked as loaded
+	released  map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
+	isEnding  bool                  // likewise, for all shards
+	lease     Lease                 // of the membership; 0 while there is none
+	joined    chan struct{}         // closed when lease is replaced
 	isDrained bool
 	drained   chan struct{} // closed when isDrained is replaced
 	current   *session      // the latest; nil before the first
@@ -89,16 +90,13 @@ type Ownership struct {
 	// Leaving says that another member is to have the shard. The engine then stops what it does for
 	// it, stores its memories, and calls Release.
 	Leaving bool
-
-	// Continued says that this engine was a member while the owner before was alive, and saw that one give
-	// the shard up, or lose it. Otherwise all engines may have been stopped in between.
-	Continued bool
 }
 
 // The errors of a Coordinator that a caller has to recognize.
 var (
 	ErrNotOwner   = errors.New("this engine does not own the shard")
 	ErrNotAllowed = errors.New("the lease of this engine may have ended")
+	ErrNotLoaded  = errors.New("this engine has not loaded the memories of the shard yet")
 	ErrDone       = errors.New("it was done for this instance before")
 	ErrBusy       = errors.New("it is being done for this target")
 )
@@ -124,7 +122,7 @@ func New(c Config) (*Coordinator, error) {
 	}
 	return &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), clock: clock.New(),
-		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), acting: map[string]*acting{}, released: map[shard.ID]int{},
+		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
 	}, nil
 }
 

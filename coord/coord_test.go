@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/coordtest"
 	"github.com/sonde-probe/sonde/coord/shard"
 )
 
@@ -32,8 +33,14 @@ func TestConfigsAreChecked(t *testing.T) {
 	}
 }
 
-// run runs a coordinator until the test or what it returns ends.
+// run runs a coordinator, whose shards are marked as loaded, until the test or what it returns ends.
 func run(t *testing.T, c coord.Config) (co *coord.Coordinator, end func()) {
+	t.Helper()
+	return launch(t, c, coordtest.MarkLoaded)
+}
+
+// launch is run with what a program does that uses the coordinator.
+func launch(t *testing.T, c coord.Config, program func(context.Context, *coord.Coordinator)) (co *coord.Coordinator, end func()) {
 	t.Helper()
 	co, err := coord.New(c)
 	if err != nil {
@@ -42,6 +49,7 @@ func run(t *testing.T, c coord.Config) (co *coord.Coordinator, end func()) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { co.Run(ctx) })
+	running.Go(func() { program(ctx, co) })
 	end = func() { stop(); running.Wait() }
 	t.Cleanup(end)
 	return co, end

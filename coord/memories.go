@@ -3,7 +3,9 @@ package coord
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/coord/shard"
@@ -23,14 +25,17 @@ type Memory struct {
 type Memories struct {
 	ByTarget map[string][]byte
 
-	// IsRecent says that an owner of the shard was alive within Config.MaxAge before this engine claimed it.
+	// IsRecent says that the last owner which has marked the shard as loaded was alive within Config.MaxAge.
 	IsRecent bool
+
+	// IsContinued says that this engine was a member of the fleet while that owner was alive. Otherwise all engines may
+	// have been stopped in between.
+	IsContinued bool
 }
 
 // Load returns the memories of shards as they were stored last. It makes one request for every
 // MaxTransactions shards.
 func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]Memories, error) {
-	owned, _ := c.Owned()
 	all := make(map[shard.ID]Memories, len(ids))
 	for batch := range slices.Chunk(ids, MaxTransactions) {
 		prefixes := make([]string, 0, len(batch))
@@ -42,24 +47,80 @@ func (c *Coordinator) Load(ctx context.Context, ids ...shard.ID) (map[shard.ID]M
 			return nil, fmt.Errorf("read the memories of %d shards, %s the first: %w", len(batch), prefixes[0], err)
 		}
 		for i, id := range batch {
-			all[id] = c.memories(prefixes[i], found[i], owned[id].Token)
+			all[id] = c.memories(prefixes[i], found[i])
 		}
 	}
 	return all, nil
 }
 
-// memories returns what the entries of a shard's prefix say. A claim puts the prefix itself: if it has also
-// created it, no owner before was alive.
-func (c *Coordinator) memories(prefix string, entries []Entry, token Revision) Memories {
+// memories returns what the entries of a shard's prefix say. The prefix itself is the key of the loaded mark.
+func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
 	m := Memories{ByTarget: map[string][]byte{}, IsRecent: c.config.MaxAge == 0}
 	for _, e := range entries {
 		if e.Key == prefix {
-			m.IsRecent = m.IsRecent || token == 0 || e.Created < token
+			m.IsRecent, m.IsContinued = true, c.hasMet(parseToken(e.Value))
 		} else if target, ok := strings.CutPrefix(e.Key, prefix+"/"); ok {
 			m.ByTarget[target] = e.Value
 		}
 	}
 	return m
+}
+
+// hasMet reports whether the owner that had a token was alive when this engine was a member.
+func (c *Coordinator) hasMet(token Revision) bool {
+	c.stateMu.Lock()
+	current := c.current
+	c.stateMu.Unlock()
+	return current != nil && current.view.wasAlive(token)
+}
+
+// MarkLoaded says that this engine has loaded the memories of shards by these tokens, and has stored what it has made
+// of them. From then on acts may begin for them, and their memories are as recent as this engine is alive. Until
+// then they are those of the owner before, whatever has become of this one. Shards that have another token by
+// now are left out. After an error, some shards may have been marked.
+func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revision) error {
+	c.stateMu.Lock()
+	current := c.current
+	c.stateMu.Unlock()
+	if len(tokens) == 0 {
+		return nil
+	}
+	if current == nil {
+		return ErrNotOwner
+	}
+	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
+		all := make([]Transaction, 0, len(batch))
+		for _, id := range batch {
+			all = append(all, Transaction{
+				If:   []Condition{{Key: shardKey(id), Created: tokens[id]}},
+				Then: []Change{{Key: keyMemory + id.String(), Value: tokenValue(tokens[id]), Lease: current.past}},
+			})
+		}
+		made, err := c.config.Backend.Commit(ctx, all...)
+		if err != nil {
+			return fmt.Errorf("mark %d shards as loaded: %w", len(batch), err)
+		}
+		c.stateMu.Lock()
+		for i, id := range batch {
+			if made[i] {
+				c.loaded[id] = tokens[id]
+			}
+		}
+		c.stateMu.Unlock()
+	}
+	return nil
+}
+
+// tokenValue returns the value of a loaded mark.
+func tokenValue(token Revision) []byte { return strconv.AppendInt(nil, int64(token), 10) }
+
+// parseToken returns the token of which value is the tokenValue, 0 for any other value.
+func parseToken(value []byte) Revision {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return Revision(n)
 }
 
 // Store replaces the memories of some targets of this engine's shards, in few requests if those of a shard

@@ -15,8 +15,11 @@ import (
 
 const maxAge = 10 * time.Minute
 
-// memoriesOf waits until an engine owns a shard, and returns its memories and whether they are continued.
-func memoriesOf(t *testing.T, co *coord.Coordinator, id shard.ID) (coord.Memories, bool) {
+// loadNothing is a program that marks no shard as loaded.
+func loadNothing(context.Context, *coord.Coordinator) {}
+
+// memoriesOf waits until an engine owns a shard, and returns its memories.
+func memoriesOf(t *testing.T, co *coord.Coordinator, id shard.ID) coord.Memories {
 	t.Helper()
 	time.Sleep(time.Minute)
 	owned, _ := co.Owned()
@@ -27,24 +30,30 @@ func memoriesOf(t *testing.T, co *coord.Coordinator, id shard.ID) (coord.Memorie
 	if err != nil {
 		t.Fatal(err)
 	}
-	return all[id], owned[id].Continued
+	return all[id]
 }
 
 func TestMemoriesAreRecentForMaxAgeAfterTheLastOwner(t *testing.T) {
-	for stopped, want := range map[time.Duration]bool{0: true, 9 * time.Minute: true, 11 * time.Minute: false, 60 * time.Hour: false} {
+	for stopped, want := range map[time.Duration]bool{0: true, 8*time.Minute + 15*time.Second: true, 11 * time.Minute: false, 60 * time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
 			b := coord.NewLocal()
 			config := coord.Config{Name: "a", Backend: b, MaxAge: maxAge}
-			a, end := run(t, config)
-			if m, isContinued := memoriesOf(t, a, 7); m.IsRecent || isContinued {
-				t.Errorf("the first owner: %v, %v", m, isContinued)
+			first, end := launch(t, config, loadNothing)
+			if m := memoriesOf(t, first, 7); m.IsRecent || m.IsContinued {
+				t.Errorf("the first owner: %+v", m)
 			}
+			end()
+			_, end = run(t, config)
 			time.Sleep(24 * time.Hour) // the age counts from the end of the owner
 			end()
 			time.Sleep(stopped)
-			next, _ := run(t, config)
-			if m, isContinued := memoriesOf(t, next, 7); m.IsRecent != want || isContinued {
-				t.Errorf("after %v: recent is %v, continued is %v", stopped, m.IsRecent, isContinued)
+			for range 3 { // each of which loads nothing
+				next, end := launch(t, config, loadNothing)
+				if m := memoriesOf(t, next, 7); m.IsRecent != want || m.IsContinued {
+					t.Errorf("after %v: %+v", stopped, m)
+				}
+				end()
+				want = want && stopped == 0
 			}
 		})
 	}
@@ -91,18 +100,86 @@ func TestAShardThatAnotherMemberHadIsContinued(t *testing.T) {
 			cut := &severed{Backend: b}
 			_, end := run(t, coord.Config{Name: "a", Backend: cut, MaxAge: maxAge})
 			time.Sleep(time.Minute)
-			next, _ := run(t, coord.Config{Name: "b", Backend: b, MaxAge: maxAge})
+			next, _ := launch(t, coord.Config{Name: "b", Backend: b, MaxAge: maxAge}, loadNothing)
 			id := shard.ID(0)
 			for assigned := shard.Assign([]string{"a", "b"}); assigned[id] == "b"; id++ {
 			}
 			time.Sleep(time.Minute)
 			cut.is.Store(isKilled)
 			end()
-			if m, isContinued := memoriesOf(t, next, id); !m.IsRecent || !isContinued {
-				t.Errorf("killed is %v: recent is %v, continued is %v", isKilled, m.IsRecent, isContinued)
+			if m := memoriesOf(t, next, id); !m.IsRecent || !m.IsContinued {
+				t.Errorf("killed is %v: %+v", isKilled, m)
 			}
 		})
 	}
+}
+
+// An owner that has loaded nothing, between another one and this engine, changes nothing.
+func TestMemoriesAreThoseOfTheLastOwnerThatHasLoadedThem(t *testing.T) {
+	for _, isMember := range []bool{true, false} { // while that one is alive
+		synctest.Test(t, func(t *testing.T) {
+			b := coord.NewLocal()
+			config := func(name string) coord.Config { return coord.Config{Name: name, Backend: b, MaxAge: maxAge} }
+			id := shard.ID(0)
+			for first, second := shard.Assign([]string{"a", "b", "c"}), shard.Assign([]string{"b", "c"}); first[id] != "a" || second[id] != "b"; id++ {
+			}
+			var last *coord.Coordinator
+			begin := func() { last, _ = launch(t, config("c"), loadNothing) }
+			_, endA := run(t, config("a"))
+			time.Sleep(time.Minute)
+			if isMember {
+				begin()
+			}
+			_, endB := launch(t, config("b"), loadNothing)
+			time.Sleep(time.Minute)
+			endA()
+			time.Sleep(time.Minute)
+			if !isMember {
+				begin()
+				time.Sleep(time.Minute)
+			}
+			endB()
+			if m := memoriesOf(t, last, id); !m.IsRecent || m.IsContinued != isMember {
+				t.Errorf("a member is %v: %+v", isMember, m)
+			}
+		})
+	}
+}
+
+// No act begins for a shard before its memories are loaded, also not after its token has changed.
+func TestActsWaitForMemories(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		a, _ := launch(t, coord.Config{Name: "a", Backend: b}, loadNothing)
+		instance := 0
+		act := func(want error) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			instance++
+			err := a.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, hold(0))
+			if !errors.Is(err, want) || a.MayAct("web") != (want == nil) {
+				t.Errorf("%v, and it may act: %v; want %v", err, a.MayAct("web"), want)
+			}
+		}
+		mark := func() {
+			t.Helper()
+			owned, _ := a.Owned()
+			id := shard.Of("web")
+			if err := a.MarkLoaded(t.Context(), map[shard.ID]coord.Revision{id: owned[id].Token}); err != nil {
+				t.Error(err)
+			}
+		}
+		act(coord.ErrNotLoaded)
+		mark()
+		act(nil)
+		lease, _ := a.Lease()
+		if err := b.Revoke(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		act(coord.ErrNotLoaded)
+		mark()
+		act(nil)
+	})
 }
 
 // etcd goes on with a lease from its beginning when it was stopped itself: what a member sees then ends with a lease
@@ -120,9 +197,17 @@ func TestAnOwnerThatWasNotSeenAliveIsNotContinued(t *testing.T) {
 		if _, err := b.Commit(t.Context(), put("fleet/m/dead", l.String()), put("fleet/shard/0007", "dead/"+l.String())); err != nil {
 			t.Fatal(err)
 		}
-		a, _ := run(t, coord.Config{Name: "a", Backend: b, MaxAge: maxAge})
-		if _, isContinued := memoriesOf(t, a, 7); isContinued {
-			t.Error("the owner before was not alive while this engine was a member")
+		e, err := b.Get(t.Context(), "fleet/shard/0007")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mark := coord.Change{Key: "memory/0007", Value: fmt.Append(nil, e.Created)}
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{mark}}); err != nil {
+			t.Fatal(err)
+		}
+		a, _ := launch(t, coord.Config{Name: "a", Backend: b, MaxAge: maxAge}, loadNothing)
+		if m := memoriesOf(t, a, 7); m.IsContinued || !m.IsRecent {
+			t.Errorf("the owner before was not alive while this engine was a member: %+v", m)
 		}
 	})
 }

@@ -17,7 +17,7 @@ type session struct {
 	*Coordinator
 	view
 	self  owner
-	past  Lease         // of the marks that this engine has owned shards, which last for Config.MaxAge; 0 for none
+	past  Lease         // of the loaded marks of this engine, which last for Config.MaxAge; 0 for none
 	stale chan struct{} // capacity 1: the view has changed
 }
 
@@ -206,14 +206,10 @@ func (s *session) retry(ctx context.Context) {
 func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 	all := make([]Transaction, 0, len(batch))
 	for _, id := range batch {
-		t := Transaction{
+		all = append(all, Transaction{
 			If:   []Condition{{Key: shardKey(id)}},
 			Then: []Change{{Key: shardKey(id), Value: []byte(s.self.String()), Lease: s.self.lease}},
-		}
-		if s.past != 0 {
-			t.Then = append(t.Then, Change{Key: keyMemory + id.String(), Lease: s.past})
-		}
-		all = append(all, t)
+		})
 	}
 	_, err := s.config.Backend.Commit(ctx, all...)
 	return err

@@ -14,7 +14,7 @@ const (
 	keyFleet  = "fleet/"       // all that engines watch
 	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
-	keyMemory = "memory/"      // and a shard: exists while its last owner lives, and Config.MaxAge longer; and a shard, a slash, and a target: the memory of that
+	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
 )
 
@@ -26,9 +26,10 @@ type view struct {
 	members map[string]member
 	owners  map[shard.ID]ownedBy
 
-	provenAt  time.Time         // an owner whose lease lasts until then was alive when this engine was a member, and so was one that has changed something meanwhile
-	proven    map[owner]bool    // the latter
-	continued map[shard.ID]bool // by shard: whether the owner that gave it up last was alive so; see Ownership
+	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
+	provenAt time.Time         // so was an earlier owner whose lease lasts until then, and one that has changed something meanwhile
+	proven   map[owner]bool    // the latter
+	alive    map[Revision]bool // tokens, not later than since, of shards that such an owner has given up or lost
 }
 
 // member is an engine by the lease of its session.
@@ -91,8 +92,9 @@ func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	v.members, v.owners, v.proven = map[string]member{}, map[shard.ID]ownedBy{}, map[owner]bool{}
-	v.provenAt, v.continued = time.Now().Add(lifetime), map[shard.ID]bool{}
+	v.since, v.provenAt, v.alive = 0, time.Now().Add(lifetime), map[Revision]bool{}
 	for _, e := range all {
+		v.since = max(v.since, e.Created)
 		v.apply(e)
 	}
 	v.proven = map[owner]bool{} // all may be old
@@ -122,11 +124,16 @@ func (v *view) apply(e Event) {
 	switch {
 	case !ok || !isShard: // of a later release
 	case e.Deleted:
-		o := v.owners[id].owner
-		if v.members[o.name].lease == o.lease { // or else the lease has ended, which deletes the member first
-			v.proven[o] = true
+		o, wasOwned := v.owners[id]
+		if !wasOwned {
+			return
 		}
-		v.continued[id] = v.proven[o] || !time.Now().Before(v.provenAt)
+		if v.members[o.name].lease == o.lease { // or else the lease has ended, which deletes the member first
+			v.proven[o.owner] = true
+		}
+		if o.token <= v.since && (v.proven[o.owner] || !time.Now().Before(v.provenAt)) {
+			v.alive[o.token] = true
+		}
 		delete(v.owners, id)
 	default:
 		o := parseOwner(string(e.Value))
@@ -138,6 +145,13 @@ func (v *view) apply(e Event) {
 func parseShard(text string) (shard.ID, bool) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return shard.ID(n), err == nil && n < shard.Count
+}
+
+// wasAlive reports whether the owner that had a token was alive when this engine was a member.
+func (v *view) wasAlive(token Revision) bool {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	return token > v.since || v.alive[token]
 }
 
 // hasMember reports whether an engine is a member by its lease.
@@ -157,17 +171,12 @@ func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID)
 	for i, assigned := range shard.Assign(v.eligible()) {
 		id := shard.ID(i)
 		o, isOwned := v.owners[id]
-		was, wasOwned := before[id]
 		switch {
 		case isOwned && o.owner == self:
-			isContinued := v.continued[id]
-			if was.Token == o.token {
-				isContinued = was.Continued
-			}
-			owned[id] = Ownership{Token: o.token, Leaving: assigned != self.name, Continued: isContinued}
+			owned[id] = Ownership{Token: o.token, Leaving: assigned != self.name}
 		case isOwned && o.name != self.name:
 		case assigned == self.name || v.members[self.name].lease != self.lease:
-			if wasOwned {
+			if _, wasOwned := before[id]; wasOwned {
 				owned[id] = Ownership{}
 			}
 			if !isOwned && assigned == self.name {

@@ -121,8 +121,9 @@ func run(t *testing.T, b coord.Backend) *coord.Coordinator {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { co.Run(ctx) })
+	running.Go(func() { coordtest.MarkLoaded(ctx, co) })
 	t.Cleanup(func() { stop(); running.Wait() })
-	until(t, "it owns all shards", func() bool { owned, _ := co.Owned(); return len(owned) == shard.Count && owned[0].Token != 0 })
+	until(t, "it owns all shards", func() bool { owned, _ := co.Owned(); return len(owned) == shard.Count && co.MayAct("web") })
 	return co
 }
 

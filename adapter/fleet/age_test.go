@@ -73,6 +73,60 @@ func TestAnOldFailureRestartsNothing(t *testing.T) {
 	}
 }
 
+// The same, for longer than memories are recent; and the first engine that starts ends, or gives the target up, before
+// it has loaded any. That one says nothing about the age of what is stored.
+func TestAnOldFailureRestartsNothingAfterAnOwnerThatHasLoadedNothing(t *testing.T) {
+	first, second := "one", "two"
+	if shard.Assign([]string{first, second})[shard.Of(crippled)] == second {
+		first, second = second, first
+	}
+	for what, names := range map[string][2]string{"killed": {first, second}, "gives it up": {second, first}} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, b := newWorld(), coord.NewLocal()
+				stopWhileFailing(t, w, b, false)
+				time.Sleep(store.DefaultMaxAge + time.Minute)
+				one := startRefused(t, names[0], b, w.targets(1))
+				time.Sleep(time.Second)
+				two := start(t, names[1], b, w.targets(1))
+				time.Sleep(time.Minute)
+				one.kill()
+				time.Sleep(time.Minute)
+				if asked, _ := w.counts(crippled + "#0"); asked != 0 {
+					t.Errorf("it was asked %d times to terminate", asked)
+				}
+				if s, _ := two.engine.Target(crippled); s.State != probe.StateReady {
+					t.Errorf("it is %v", s.State)
+				}
+			})
+		})
+	}
+}
+
+// An engine that is killed again and again before it has loaded anything makes no old verdict a recent one.
+func TestVerdictsDoNotBecomeRecentByStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(1))
+		time.Sleep(time.Minute)
+		one.stop()
+		time.Sleep(store.DefaultMaxAge + time.Minute)
+		for range 3 {
+			next := startRefused(t, "one", b, w.targets(1))
+			time.Sleep(20 * time.Second)
+			next.kill()
+		}
+		w.infect(crippled, time.Hour)
+		last := start(t, "one", b, w.targets(1))
+		for range 100 { // until the first attempt, and after it
+			if s, ok := last.engine.Status(probe.ID{Target: crippled, Kind: probe.Readiness}); ok && s.Verdict == probe.Passing {
+				t.Fatal("a verdict that is older than max_age is published")
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	})
+}
+
 // What all engines go on with that are stopped and started: verdicts of healthy targets, not for longer than a single
 // engine, and as it is configured.
 func TestMemoriesAreResumedAsConfigured(t *testing.T) {
@@ -94,7 +148,14 @@ func TestMemoriesAreResumedAsConfigured(t *testing.T) {
 				time.Sleep(store.DefaultMaxAge + time.Minute) // the age counts from the end of the owner
 				one.stop()
 				time.Sleep(tc.stopped)
+				for i := range 2 { // for one attempt at most, which changes no verdict that is resumed
+					w.infect(fmt.Sprintf("shop/web-%d", i), 0)
+				}
 				two := resume(t, "two", b, w.targets(2), tc.how)
+				time.Sleep(900 * time.Millisecond)
+				for i := range 2 {
+					w.heal(fmt.Sprintf("shop/web-%d", i))
+				}
 				time.Sleep(time.Minute)
 				if failed := *two.failures.Load(); (len(failed) > 0) != tc.failures {
 					t.Errorf("%d healthy probes were published as failing: %s", len(failed), strings.Join(failed[:min(5, len(failed))], ", "))

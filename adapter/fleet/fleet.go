@@ -102,9 +102,10 @@ func (n names) has(target string) bool { return n == nil || n[target] }
 
 // stored is what is known about the memories of a shard in the store.
 type stored struct {
-	token coord.Revision    // with which they were loaded: under another one, another engine may have stored others
-	sums  map[string]uint64 // hashes of the memories by target; 0: it is not known whether the latest was stored
-	at    time.Time         // when this engine has stored some last
+	token    coord.Revision    // with which they were loaded: under another one, another engine may have stored others
+	isMarked bool              // as loaded with that token, since what this engine has made of them is stored
+	sums     map[string]uint64 // hashes of the memories by target; 0: it is not known whether the latest was stored
+	at       time.Time         // when this engine has stored some last
 }
 
 // Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
@@ -235,7 +236,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 			defer cancel()
-			f.store(last, owned, 0)
+			f.store(last, owned, nil, 0)
 			return
 		}
 	}
@@ -291,7 +292,7 @@ func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	isDone = f.take(ctx, owned)
-	isDone = f.store(ctx, owned, storeInterval) && isDone
+	isDone = f.store(ctx, owned, nil, storeInterval) && isDone
 	isDone = f.release(ctx, owned) && isDone
 	return f.sweep(ctx, owned) && isDone
 }
@@ -300,7 +301,8 @@ func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) 
 var noTargets = &Targets{}
 
 // take adds the targets of shards that are owned and removes those of others. Shards whose memories
-// cannot be loaded wait. Those of a shard that was lost for a time are loaded again.
+// cannot be loaded wait. Those of a shard that was lost for a time are loaded again. What this engine makes of memories
+// is stored before it loads further ones, since it may end at any time.
 func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	f.desiredMu.Lock()
 	desired, isDesired := f.desired, f.isDesired
@@ -325,6 +327,7 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	f.others.keep(desired, f.applied)
 	slices.Sort(loading)
 	isDone = f.replace(ready, owned, desired, nil)
+	isStored := true
 	for batch := range slices.Chunk(loading, coord.MaxTransactions) {
 		loaded, err := f.config.Coordinator.Load(ctx, batch...)
 		if err != nil {
@@ -332,8 +335,11 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 			return false
 		}
 		isDone = f.replace(batch, owned, desired, loaded) && isDone
+		if isStored {
+			isStored = f.store(ctx, owned, batch, 0)
+		}
 	}
-	return isDone
+	return isDone && isStored
 }
 
 // replace replaces the targets of shards in the engine by those that are desired, or removes them from it if
@@ -349,7 +355,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 		}
 		m := memories{}
 		if l, isLoaded := loaded[id]; isLoaded {
-			m = f.recall(id, o, l)
+			m = f.recall(id, l)
 			c.stored[id] = f.storedOf(o.Token, l)
 		}
 		c.replace(id, f.applied[id], cmp.Or(desired[id], noTargets), m)
@@ -383,7 +389,7 @@ func (f *Fleet) sum(value []byte) uint64 { return max(maphash.Bytes(f.seed, valu
 
 // recall returns the memories with which this engine goes on from what was loaded. Of targets that it has
 // probed all along these are the restarts that another engine has made meanwhile.
-func (f *Fleet) recall(id shard.ID, o coord.Ownership, l coord.Memories) memories {
+func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 	known, m := f.stored[id], newMemories()
 	for target, value := range l.ByTarget {
 		if known != nil {
@@ -398,7 +404,7 @@ func (f *Fleet) recall(id shard.ID, o coord.Ownership, l coord.Memories) memorie
 	switch {
 	case known != nil:
 		clear(m.probes)
-	case o.Continued:
+	case l.IsContinued:
 	case !l.IsRecent:
 		m.resume(Forget)
 	default:
@@ -447,15 +453,12 @@ func (f *Fleet) note(c *change) {
 	maps.Copy(f.stored, c.stored)
 }
 
-// store stores the memories of targets that have changed, except those of shards that had some stored
-// within an interval. While the lease is lost they wait: all are compared when they were loaded again.
-func (f *Fleet) store(ctx context.Context, owned coord.Owned, interval time.Duration) (isDone bool) {
-	f.desiredMu.Lock()
-	changed := f.changed
-	f.changed, f.isCollecting = map[shard.ID]names{}, false
-	f.desiredMu.Unlock()
+// store stores the memories of targets of some shards that have changed, of all shards if there are none, except those
+// of shards that had some stored within an interval. While the lease is lost they wait: all are compared when they were
+// loaded again.
+func (f *Fleet) store(ctx context.Context, owned coord.Owned, some []shard.ID, interval time.Duration) (isDone bool) {
 	due, later := map[shard.ID]names{}, map[shard.ID]names{}
-	for id, targets := range changed {
+	for id, targets := range f.takeChanged(some) {
 		switch s := f.stored[id]; {
 		case s == nil || s.token == 0 || s.token != owned[id].Token:
 		case time.Since(s.at) < interval:
@@ -468,8 +471,9 @@ func (f *Fleet) store(ctx context.Context, owned coord.Owned, interval time.Dura
 	f.desiredMu.Lock()
 	defer f.desiredMu.Unlock()
 	for id, targets := range later {
-		if targets == nil {
-			f.changed[id] = nil
+		if _, isMarked := f.changed[id]; !isMarked || targets == nil {
+			f.changed[id] = targets
+			continue
 		}
 		for target := range targets {
 			f.mark(target)
@@ -478,8 +482,27 @@ func (f *Fleet) store(ctx context.Context, owned coord.Owned, interval time.Dura
 	return len(later) == 0
 }
 
-// storeShards stores the memories of targets, unless they are as they were stored last, and returns those
-// of which that has failed.
+// takeChanged returns the targets of some shards that have changed, of all if there are none, and forgets them.
+func (f *Fleet) takeChanged(some []shard.ID) map[shard.ID]names {
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
+	taken := f.changed
+	if some == nil {
+		f.changed, f.isCollecting = map[shard.ID]names{}, false
+		return taken
+	}
+	taken = map[shard.ID]names{}
+	for _, id := range some {
+		if targets, hasChanged := f.changed[id]; hasChanged {
+			taken[id] = targets
+			delete(f.changed, id)
+		}
+	}
+	return taken
+}
+
+// storeShards stores the memories of targets, unless they are as they were stored last, and marks their shards as
+// loaded. It returns those of which that has failed.
 func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed map[shard.ID]names) {
 	var all []coord.Memory
 	for id, targets := range due {
@@ -510,7 +533,31 @@ func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed
 	if n > 0 {
 		f.config.Logger.Warn("memories of targets cannot be stored, trying again", "targets", n, "error", last)
 	}
+	f.markLoaded(ctx, due, failed)
 	return failed
+}
+
+// markLoaded marks those shards as loaded that are not yet, except those of which something could not be stored. It
+// adds those to the latter for which that fails.
+func (f *Fleet) markLoaded(ctx context.Context, shards, failed map[shard.ID]names) {
+	tokens := map[shard.ID]coord.Revision{}
+	for id := range shards {
+		if _, hasFailed := failed[id]; !hasFailed && !f.stored[id].isMarked {
+			tokens[id] = f.stored[id].token
+		}
+	}
+	if len(tokens) == 0 {
+		return
+	}
+	err := f.config.Coordinator.MarkLoaded(ctx, tokens)
+	for id := range tokens {
+		if f.stored[id].isMarked = err == nil; err != nil {
+			failed[id] = names{}
+		}
+	}
+	if err != nil {
+		f.config.Logger.Warn("shards that are taken over cannot be marked, trying again: until then this engine restarts none of their targets", "shards", len(tokens), "error", err)
+	}
 }
 
 // differing returns the memories of targets of a shard that are not as they were stored last.

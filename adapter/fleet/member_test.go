@@ -157,8 +157,21 @@ func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *m
 // resume is start with what becomes of what is stored.
 func resume(t *testing.T, name string, b coord.Backend, targets fleet.Targets, how fleet.Resume) *member {
 	t.Helper()
-	cut := &cutOff{Backend: b}
+	return resumeWith(t, name, &cutOff{Backend: b}, targets, how)
+}
+
+// resumeWith is resume with a store that can be cut off.
+func resumeWith(t *testing.T, name string, cut *cutOff, targets fleet.Targets, how fleet.Resume) *member {
+	t.Helper()
 	return launch(t, coord.Config{Name: name, Backend: cut, MaxAge: store.DefaultMaxAge}, cut, targets, how)
+}
+
+// startRefused starts an engine that can load no memories.
+func startRefused(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
+	t.Helper()
+	cut := &cutOff{Backend: b}
+	cut.isRefusing.Store(true)
+	return resumeWith(t, name, cut, targets, fleet.Trust)
 }
 
 // startWith starts an engine whose store can be cut off.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -290,6 +291,33 @@ func start(t *testing.T, c Config, name string, b coord.Backend) *engine {
 	return e
 }
 
+// MarkLoaded marks the shards of a Coordinator as loaded once it owns them, until ctx is done: a program does that
+// which has loaded their memories.
+func MarkLoaded(ctx context.Context, co *coord.Coordinator) {
+	marked := map[shard.ID]coord.Revision{}
+	for {
+		owned, changed := co.Owned()
+		tokens := map[shard.ID]coord.Revision{}
+		for id, o := range owned {
+			if o.Token != 0 && o.Token != marked[id] {
+				tokens[id] = o.Token
+			}
+		}
+		var again <-chan time.Time
+		if err := co.MarkLoaded(ctx, tokens); err != nil {
+			again = time.After(50 * time.Millisecond)
+		} else {
+			maps.Copy(marked, tokens)
+		}
+		select {
+		case <-changed:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // launch starts an engine that gives up no shards.
 func launch(t *testing.T, c Config, name string, b coord.Backend) *engine {
 	t.Helper()
@@ -300,6 +328,7 @@ func launch(t *testing.T, c Config, name string, b coord.Backend) *engine {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { co.Run(ctx) })
+	running.Go(func() { MarkLoaded(ctx, co) })
 	e := &engine{co, name, func() { stop(); running.Wait() }}
 	t.Cleanup(e.end)
 	return e
@@ -395,8 +424,10 @@ func testOwners(t *testing.T, c Config) {
 	t.Logf("others have taken over after %v", time.Since(begin))
 	a.end()
 	third.end()
-	if text, _, _ := entries(t, b, ""); text != "" {
-		t.Errorf("they have left, and there are %s", text)
+	for _, prefix := range []string{"fleet/", "act/"} { // marks of shards are left
+		if text, _, _ := entries(t, b, prefix); text != "" {
+			t.Errorf("they have left, and there are %s", text)
+		}
 	}
 }
 
@@ -505,6 +536,12 @@ func orderIn(owned coord.Owned, instance string) coord.Order {
 	}
 }
 
+// awaitLoaded waits until an engine may act for a target.
+func awaitLoaded(t *testing.T, e *engine, target string) {
+	t.Helper()
+	until(t, e.name+" has marked the shard of "+target+" as loaded", func() bool { return e.MayAct(target) })
+}
+
 func testActs(t *testing.T, c Config) {
 	b := c.New(t)
 	a := start(t, c, "a", b)
@@ -519,6 +556,7 @@ func testActs(t *testing.T, c Config) {
 		}
 	}
 	first := orderIn(owned, "1")
+	awaitLoaded(t, a, first.Target)
 	second := coord.Order{Name: first.Name, Target: first.Target, Instance: "2"}
 	act(a, first, nil, 1)
 	act(a, first, coord.ErrDone, 1)
@@ -538,6 +576,7 @@ func testActs(t *testing.T, c Config) {
 	act(a, coord.Order{Name: "restart", Target: first.Target, Instance: "5"}, coord.ErrNotOwner, 3)
 	next := start(t, c, "b", b)
 	settled(t, next)
+	awaitLoaded(t, next, second.Target)
 	act(next, second, nil, 4) // the latest record is that of instance 3
 	act(next, coord.Order{Name: "notify", Target: first.Target, Instance: "2"}, coord.ErrDone, 4)
 }
@@ -553,6 +592,7 @@ func testRelease(t *testing.T, c Config) {
 		o.Target = fmt.Sprintf("worker-%d", i)
 	}
 	id := shard.Of(o.Target)
+	awaitLoaded(t, a, o.Target)
 	if err := a.Store(t.Context(), coord.Memory{Target: o.Target, Token: owned[id].Token, Value: []byte("memories")})[0]; err != nil {
 		t.Fatal(err)
 	}
@@ -599,6 +639,7 @@ func testRelease(t *testing.T, c Config) {
 	if err := a.Store(t.Context(), coord.Memory{Target: o.Target, Token: now[id].Token, Value: []byte("stale")})[0]; !errors.Is(err, coord.ErrNotOwner) {
 		t.Errorf("the former owner writes: %v", err)
 	}
+	awaitLoaded(t, other, o.Target)
 	if err := other.Act(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
 		t.Errorf("the next owner does again what was done: %v", err)
 	}
@@ -610,6 +651,7 @@ func testStale(t *testing.T, c Config) {
 	a := launch(t, c, "a", forgetful)
 	settled(t, a)
 	before, _ := a.Owned()
+	awaitLoaded(t, a, orderIn(before, "1").Target)
 	acting, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- a.Act(t.Context(), orderIn(before, "1"), func(ctx context.Context) error {

@@ -112,7 +112,8 @@ type Config struct {
 	Redact func(string) string // replaces what must not be shown; default: nothing
 
 	// IsConfigured reports whether a target exists which the engine may not know: it has no probes, and its
-	// instance was not reported yet, or is not any more since the program ends. Default: no such target does.
+	// instance was not reported yet, or is not any more since the program ends; or engines share it, and it is not
+	// known yet which of them has it. Default: no such target does.
 	IsConfigured func(target string) bool
 
 	// IsEnding reports whether the program ends, and stops targets: groups are not down for that. Default: it does

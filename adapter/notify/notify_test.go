@@ -91,8 +91,9 @@ type scene struct {
 	set       probe.Set
 	values    map[string][]byte // as a state file has them
 
-	isOthers atomic.Bool  // another engine owns the targets
-	teller   atomic.Int32 // notify.Teller of all groups
+	isOthers     atomic.Bool  // another engine owns the targets
+	isConfigured atomic.Bool  // targets exist that the engine does not know
+	teller       atomic.Int32 // notify.Teller of all groups
 
 	mu       sync.Mutex
 	outcomes map[string]probe.Outcome
@@ -158,7 +159,8 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 	s.groups = group.New(group.Config{Engine: s.engine})
 	s.notifiers = notify.New(notify.Config{
 		Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() },
-		TellerOf: func(string) notify.Teller { return notify.Teller(s.teller.Load()) },
+		IsConfigured: func(string) bool { return s.isConfigured.Load() },
+		TellerOf:     func(string) notify.Teller { return notify.Teller(s.teller.Load()) },
 	})
 	for _, tr := range past {
 		s.engine.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
@@ -728,6 +730,31 @@ func TestOnlyOneEngineTellsAboutAGroup(t *testing.T) {
 		become(notify.OtherEngine, "", 0)
 		s.say(probe.Success, "db")
 		become(notify.ThisEngine, "", 0)
+	})
+}
+
+// Engines that share targets need a moment after their start to find out which of them has a target.
+func TestWhatWasToldHoldsUntilItIsKnownWhoTells(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Failure, "db")
+		s.expect("db not_ready")
+		s.stop()
+		s.values = maps.Collect(s.notifiers.Values())
+		all := s.set
+		s.set = probe.Set{}
+		s.isOthers.Store(true)
+		s.isConfigured.Store(true)
+		s.start(nil, nil)
+		pass(5 * time.Second)
+		if _, err := s.engine.Change(engine.Change{Set: all}); err != nil {
+			t.Fatal(err)
+		}
+		s.isOthers.Store(false)
+		s.isConfigured.Store(false)
+		pass(5 * time.Second)
+		s.expect("")
+		s.say(probe.Success, "db")
+		s.expect("db ready ends")
 	})
 }
 

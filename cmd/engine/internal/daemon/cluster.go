@@ -194,6 +194,15 @@ func (c *cluster) ownerOf(target string) string {
 	return c.coordinator.OwnerOf(target)
 }
 
+// mayOwn reports whether a target is one that is shared, and no other engine is known to own it.
+func (c *cluster) mayOwn(target string) bool {
+	if !c.isShared(target) {
+		return false
+	}
+	owner := c.coordinator.OwnerOf(target)
+	return owner == "" || owner == c.coordinator.Name()
+}
+
 // divide sets which of the targets are shared: those of the configuration's files that have probes, and
 // whose instances the engine does not run. It returns an error about what a reload cannot change.
 func (d *daemon) divide(c *config.Config, n *desired) (*desired, error) {

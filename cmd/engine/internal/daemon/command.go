@@ -100,7 +100,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	logger := f.logger(queue, level)
 	f.inputs.Beats = beatprobe.NewRegistry()
 	first := make(chan loadResult, 1)
-	start := &starter{flags: f, paths: paths, hung: previous.Restarts > 0, plugins: func() *handlers.Plugins {
+	start := &starter{flags: f, paths: paths, hung: previous.Restarts > 0, openStore: openStore, plugins: func() *handlers.Plugins {
 		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
 		p.Inputs = &accepted.Inputs{}
 		return p
@@ -134,6 +134,9 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	d.watch = fileWatch{inputs: &f.inputs, paths: paths}
 	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs.OfEngine())
 	d.keep(loaded.plugins)
+	if loaded.isUnkept && loaded.pushed != nil {
+		d.keepPushed(c.Context(), loaded.pushed)
+	}
 	defer d.closePlace()
 	go d.place.RemoveOthers(isLeft) // reads the disks of other engines
 	stopBeating := d.startWatchdog()

@@ -147,7 +147,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	d.notifiers = notify.New(notify.Config{
 		Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.markNotified,
 		MayTell: d.cluster.mayTell, TellerOf: d.cluster.tellerOf,
-		IsConfigured: d.isConfigured, IsEnding: func() bool { return d.restarts.IsStopping() },
+		IsConfigured: d.mayExist, IsEnding: func() bool { return d.restarts.IsStopping() },
 	})
 	d.abandonedStates = handlers.FindAbandonedStates(c.Engine.State)
 	if err := d.openState(); err != nil {
@@ -239,6 +239,11 @@ func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (don
 
 // isConfigured reports whether a target has a driver now.
 func (d *daemon) isConfigured(target string) bool { return d.restarts.Driver(target) != nil }
+
+// mayExist reports whether a target has a driver now, or may become one of this engine.
+func (d *daemon) mayExist(target string) bool {
+	return d.isConfigured(target) || d.cluster.mayOwn(target)
+}
 
 // forgetPauses forgets the pauses of targets that are removed.
 func (d *daemon) forgetPauses(removed []string) {

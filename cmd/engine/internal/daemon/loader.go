@@ -77,7 +77,10 @@ type loadResult struct {
 
 	before *config.Config // for a plan: what has changed, as it is in use; nil if that is not known
 
-	rejected *rejection // at the start: config is not that of the files
+	// Of the start:
+	rejected   *rejection // config is not that of the files
+	isUnpushed bool       // config lacks the targets that are pushed to the cluster: nothing is
+	isUnkept   bool       // pushed may not be in the file beside the state file
 }
 
 // ask starts a job, or keeps it for when the present one has ended: what that one reads may be

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord/revision"
 )
@@ -17,56 +21,142 @@ import (
 // ownFiles are the texts of an engine's own files, and files with variables.
 type ownFiles struct{ sources, files []config.Source }
 
-// read loads the configuration of the files. If its targets are pushed to the cluster, it loads that of the files
-// and of the revision that the engine has used last: etcd may be away.
-func (s *starter) read() (own ownFiles, r loadResult) {
-	r.plugins = s.plugins()
-	if s.isOnlyPods(s.paths) {
-		r.config, r.diags = s.parse(nil, nil, r.plugins, nil)
-		return own, r
-	}
-	own.sources, own.files, r.diags = s.inputs.Read(s.paths)
-	if r.diags.HasErrors() {
-		return own, r
-	}
-	r.config, r.diags = s.parse(own.sources, own.files, r.plugins, nil)
-	if r.diags.HasErrors() || !r.config.Cluster.IsPushed() {
-		return own, r
-	}
-	if r.config.Engine.State == "" {
-		return own, r.warn("the engine has no targets after its start until etcd answers: set state in the engine block, beside which it keeps what was pushed")
-	}
-	pushed, err := accepted.ReadPushed(accepted.PushedFile(r.config.Engine.State))
-	if err != nil {
-		return own, r.warn("the pushed configuration that was in use cannot be read, the engine has no targets until etcd answers: %v", err)
-	}
-	if pushed == nil {
-		return own, r
-	}
-	r.pushed, r.plugins.Inputs = pushed, pushed.Inputs()
+// parseWith parses the files of the engine together with a revision; nil for none.
+func (s *starter) parseWith(own ownFiles, pushed *accepted.Pushed) loadResult {
+	r := loadResult{plugins: s.plugins(), pushed: pushed}
+	r.plugins.Inputs = pushed.Inputs()
 	r.config, r.diags = s.parse(pushed.Sources(own.sources), own.files, r.plugins, nil)
-	return own, r
+	return r
 }
 
-// orOwn returns what was loaded, or, if a revision that was used before has errors now, the configuration of the
-// engine's own files: it has no targets until the cluster has another revision.
-func (s *starter) orOwn(r loadResult, own ownFiles) loadResult {
-	if r.pushed == nil || !r.diags.HasErrors() {
-		return r
+// read loads the configuration of the files. If its targets are pushed to the cluster, it loads that of the files
+// and of a revision. Without a usable one it is an error to start, unless there is nothing to lose, or --force says so.
+func (s *starter) read() loadResult {
+	if s.isOnlyPods(s.paths) {
+		return s.parseWith(ownFiles{}, nil)
 	}
-	alone := loadResult{plugins: s.plugins()}
-	alone.config, alone.diags = s.parse(own.sources, own.files, alone.plugins, nil)
-	r.plugins.Release(alone.plugins)
-	if alone.diags.HasErrors() { // what they name has changed since they were read
+	own := ownFiles{}
+	var diags config.Diagnostics
+	if own.sources, own.files, diags = s.inputs.Read(s.paths); diags.HasErrors() {
+		return loadResult{plugins: s.plugins(), diags: diags}
+	}
+	alone := s.parseWith(own, nil)
+	if alone.diags.HasErrors() || !alone.config.Cluster.IsPushed() {
 		return alone
 	}
-	errs, _ := r.diags.Count()
-	found := errorsOf(r.diags, errs)
+	if alone.config.Engine.State == "" {
+		return alone.warn("the engine has no targets after its start until etcd answers: set state in the engine block, beside which it keeps what was pushed")
+	}
+	r := s.readPushed(own, alone)
+	if !r.diags.HasErrors() {
+		return r
+	}
+	if s.force && !s.hung {
+		return s.withoutTargets(alone, r)
+	}
+	r.diags = append(r.diags, config.Diagnostic{
+		Summary: fmt.Sprintf("the engine needs what is pushed to its cluster: without that it would forget its state in %s, and end processes with adopt", alone.config.Engine.State),
+		Hint:    "remove the cause and start it again; sonde run --force starts it without targets",
+	})
+	return r
+}
+
+// readPushed loads the configuration of the files together with the revision that the engine has used last, since etcd may
+// be away, or else, if it has anything to go on with, with the current one. Alone is the configuration of the files.
+func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
+	file := accepted.PushedFile(alone.config.Engine.State)
+	kept, err := accepted.ReadPushed(file)
+	if err != nil {
+		alone = alone.warn("the pushed configuration that was in use cannot be read, the current one is needed: %v", err)
+	}
+	r := alone
+	if kept != nil {
+		if r = s.parseWith(own, kept); !r.diags.HasErrors() {
+			return r
+		}
+		r = r.warn("revision %d of the pushed configuration, which was in use, cannot be used now", kept.Number())
+	} else if !hasState(alone.config.Engine.State) {
+		return alone
+	}
+	current, err := s.currentRevision(*alone.config.Cluster)
+	switch {
+	case err != nil:
+		r.diags = append(r.diags, config.Diagnostic{Summary: fmt.Sprintf("the current revision of the pushed configuration is not known: %v", err)})
+	case current == nil && kept == nil:
+		r.isUnpushed = true
+	case current != nil && (kept == nil || current.Ref != kept.Ref):
+		r.plugins.Release(alone.plugins)
+		r = s.parseWith(own, current)
+		r.isUnkept = true
+	}
+	return r
+}
+
+// hasState reports whether an earlier engine has left a state file, or processes that run.
+func hasState(state string) bool {
+	_, err := os.Stat(state)
+	return !errors.Is(err, fs.ErrNotExist) || len(process.RunningIn(handlers.ProcessDir(state))) > 0
+}
+
+// withoutTargets returns the configuration of the engine's own files alone, with what is wrong with the one that has what
+// is pushed, too, as warnings. The engine gets targets with the first revision that it can use.
+func (s *starter) withoutTargets(alone, r loadResult) loadResult {
+	r.plugins.Release(alone.plugins)
 	for i := range r.diags {
 		r.diags[i].Severity = config.Warning
 	}
 	alone.diags = r.diags
-	return alone.warn("revision %d of the pushed configuration, which was in use, cannot be used now (%v): the engine has no targets until it can use the current one", r.pushed.Number(), found)
+	return alone.warn("the engine starts without targets, until it can use the current revision of the pushed configuration")
+}
+
+const (
+	// revisionTimeout bounds how long an engine that has kept no revision waits at its start for the store of the cluster.
+	revisionTimeout = 15 * time.Second
+
+	// revisionPause is the time between two tries.
+	revisionPause = 200 * time.Millisecond
+)
+
+// errUnpushed is why an engine goes on with the configuration that it had.
+var errUnpushed = errors.New("etcd has no revision of the configuration: the engine would have no targets; push one with sonde-fleet push, and start the engine again")
+
+// currentRevision returns the current revision of what is pushed to a cluster, or nil if there is none.
+func (s *starter) currentRevision(c config.Cluster) (*accepted.Pushed, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
+	defer cancel()
+	var last error
+	for {
+		p, err := s.loadRevision(ctx, c)
+		if err == nil || errors.Is(err, revision.ErrDamaged) || errors.Is(err, revision.ErrLater) {
+			return p, err
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-time.After(revisionPause):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("etcd does not answer at %s: %w", strings.Join(c.Endpoints, ", "), last)
+		}
+	}
+}
+
+// loadRevision is one try of currentRevision.
+func (s *starter) loadRevision(ctx context.Context, c config.Cluster) (*accepted.Pushed, error) {
+	from, err := s.openStore(c)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
+	r, err := revision.Current(ctx, from)
+	if err != nil || r.Number == 0 {
+		return nil, err
+	}
+	b, err := revision.Load(ctx, from, r)
+	if err != nil {
+		return nil, err
+	}
+	return &accepted.Pushed{Ref: r.Ref(), Bundle: b}, nil
 }
 
 // openFollower makes what has the engine follow the configuration that is pushed to its cluster.

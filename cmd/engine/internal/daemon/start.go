@@ -45,13 +45,15 @@ type starter struct {
 	place   *accepted.Place // set by load
 	hung    bool            // the watchdog starts the engine
 	plugins func() *handlers.Plugins
+
+	openStore OpenStore // of a cluster block
 }
 
 // load returns the configuration of the files. If the engine that used the same files is to go on,
 // it returns the configuration that this engine had accepted where a reload would be rejected.
 func (s *starter) load() loadResult {
 	s.place = s.flags.place(s.paths)
-	own, r := s.read()
+	r := s.read()
 	if s.force && !s.hung {
 		return r
 	}
@@ -60,19 +62,21 @@ func (s *starter) load() loadResult {
 		r = r.warn("the configuration that was accepted last cannot be read: %v", err)
 	}
 	if kept == nil || !r.diags.HasErrors() && kept.Has(r.plugins.Inputs) {
-		return s.orOwn(r, own)
+		return r
 	}
-	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed()}
+	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed(), isUnkept: true}
 	before.plugins.Previous, before.plugins.Inputs = r.plugins, kept.Inputs
 	before.config, before.diags = s.parse(kept.Inputs.Sources, kept.Inputs.VarFiles, before.plugins, nil)
 	before.plugins.Previous = nil
 	if before.diags.HasErrors() {
 		before.plugins.Release(r.plugins)
-		return s.orOwn(r, own).warn("the configuration that was accepted at %v cannot be used any more", kept.Accepted.Format(time.RFC3339))
+		return r.warn("the configuration that was accepted at %v cannot be used any more", kept.Accepted.Format(time.RFC3339))
 	}
 	before.rejected = &rejection{accepted: kept.Accepted, diags: r.diags}
 	if !r.diags.HasErrors() {
-		before.rejected.err = guard(r.config)(startEffect(before.config, r.config, running(kept.Header)))
+		if before.rejected.err = guard(r.config)(startEffect(before.config, r.config, running(kept.Header))); r.isUnpushed && len(before.config.Targets) > 0 {
+			before.rejected.err = errUnpushed
+		}
 		if before.rejected.err == nil {
 			before.plugins.Release(r.plugins)
 			return r

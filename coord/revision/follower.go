@@ -49,7 +49,8 @@ type Follower struct {
 	told    observed[Engine]   // what the engine says of itself
 	engines observed[[]Engine] // what all engines say of themselves, as the backend has shown it last
 
-	warned time.Time // when it was last logged that the backend cannot be reached; one goroutine at a time uses it
+	warnedMu sync.Mutex           // guards warned
+	warned   map[string]time.Time // by message: when it was last logged
 }
 
 // New returns a Follower.
@@ -68,7 +69,7 @@ func New(c Config) (*Follower, error) {
 	if c.Redact == nil {
 		c.Redact = func(text string) string { return text }
 	}
-	f := &Follower{config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), again: make(chan struct{}, 1)}
+	f := &Follower{config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), again: make(chan struct{}, 1), warned: map[string]time.Time{}}
 	f.told.set(Engine{Format: format, Name: c.Name, Running: c.Running, Since: time.Now().UTC()})
 	f.seen.set(view{})
 	return f, nil
@@ -92,13 +93,20 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// warnPeriod is how often it is logged at most that the backend cannot be reached.
+// warnPeriod is how often a warning is logged at most.
 const warnPeriod = time.Minute
 
-// warn logs an error of the backend, unless one was logged shortly before.
+// warn logs what keeps the engine from following the configuration, unless that was logged shortly before.
 func (f *Follower) warn(message string, err error) {
-	if now := time.Now(); f.warned.IsZero() || now.Sub(f.warned) >= warnPeriod {
-		f.warned = now
+	f.warnedMu.Lock()
+	now := time.Now()
+	last, isWarned := f.warned[message]
+	isDue := !isWarned || now.Sub(last) >= warnPeriod
+	if isDue {
+		f.warned[message] = now
+	}
+	f.warnedMu.Unlock()
+	if isDue {
 		f.log.Warn(message, "error", err)
 	}
 }
@@ -163,7 +171,7 @@ func (f *Follower) compareOften(ctx context.Context) {
 			f.config.Outdated(isOutdated)
 		}
 		var retry <-chan time.Time
-		if !isSure || seen.current.Number != 0 && told.Running != seen.current.Ref() {
+		if !isSure || seen.current.Number != 0 && !seen.current.is(told.Running) {
 			retry = time.After(f.config.TTL) // another engine may use it, or none any more
 		}
 		select {
@@ -178,20 +186,20 @@ func (f *Follower) compareOften(ctx context.Context) {
 // compare reports whether this engine has refused the current revision and another one uses it. It is not sure
 // before the backend was read, and while the current revision is about to be used.
 func (f *Follower) compare(ctx context.Context, seen view, told Engine) (isOutdated, isSure bool) {
-	current := seen.current.Ref()
+	current := seen.current
 	switch {
 	case !seen.isKnown:
 		return false, false
-	case current.Number == 0 || told.Running == current:
+	case current.Number == 0 || current.is(told.Running):
 		return false, true
-	case told.Refused == nil || told.Refused.Ref != current:
+	case told.Refused == nil || told.Refused.Ref != current.Ref():
 		return false, false
 	}
 	engines, err := Engines(ctx, f.config.Backend)
 	if err != nil {
 		return false, false
 	}
-	return slices.ContainsFunc(engines, func(e Engine) bool { return e.Name != told.Name && e.Running == current }), true
+	return slices.ContainsFunc(engines, func(e Engine) bool { return e.Name != told.Name && current.is(e.Running) }), true
 }
 
 // use puts the current revision into use, unless it is, or was refused. It reports whether that is done:
@@ -201,7 +209,7 @@ func (f *Follower) use(ctx context.Context, r Revision, isAgain bool) bool {
 	switch {
 	case r.Number == 0:
 		return true
-	case told.Running == r.Ref():
+	case r.is(told.Running):
 		if told.Refused != nil { // a later one, which is no longer current
 			told.Refused = nil
 			f.told.set(told)
@@ -212,6 +220,9 @@ func (f *Follower) use(ctx context.Context, r Revision, isAgain bool) bool {
 	}
 	bundle, err := Load(ctx, f.config.Backend, r)
 	if isTransient(err) {
+		if ctx.Err() == nil {
+			f.warn("the current configuration revision cannot be read, trying again", err)
+		}
 		return false
 	}
 	if err == nil {
@@ -242,6 +253,9 @@ func (f *Follower) answer(ctx context.Context, p *seenProposal) bool {
 	defer context.AfterFunc(p.withdrawn, cancel)()
 	bundle, err := Load(ctx, f.config.Backend, p.Revision)
 	if isTransient(err) {
+		if ctx.Err() == nil {
+			f.warn("a proposed configuration cannot be read, trying again", err)
+		}
 		return ctx.Err() != nil
 	}
 	if err == nil {

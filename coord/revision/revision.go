@@ -98,6 +98,11 @@ func (r Revision) Ref() Ref {
 	return Ref{r.Number, r.Bundle.Digest}
 }
 
+// is reports whether an engine that runs a revision runs this one. Of one that cannot be read only the number is known.
+func (r Revision) is(running Ref) bool {
+	return running.Number == r.Number && (r.problem != nil || running.Digest == r.Bundle.Digest)
+}
+
 // Err returns why the revision cannot be read: an error that is ErrLater or ErrDamaged, or nil.
 func (r Revision) Err() error { return r.problem }
 

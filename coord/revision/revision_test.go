@@ -655,20 +655,9 @@ func (unwatchable) Watch(context.Context, string, coord.Revision) iter.Seq2[[]co
 
 func TestABackendThatCannotBeWatchedIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		f, err := revision.New(revision.Config{
-			Name: "a", Backend: unwatchable{coord.NewLocal()}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
-			Use:   func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer stop()
-		f.Run(ctx)
-		if n := strings.Count(log.String(), "level=WARN"); n < 9 || n > 11 {
-			t.Errorf("%d warnings in ten minutes:\n%s", n, log.String())
+		log := logOf(t, unwatchable{coord.NewLocal()})
+		if n := strings.Count(log, "level=WARN"); n < 9 || n > 11 {
+			t.Errorf("%d warnings in ten minutes:\n%s", n, log)
 		}
 	})
 }
@@ -715,4 +704,117 @@ func TestAnEngineIsOutdatedWhileAnotherUsesTheCurrentRevision(t *testing.T) {
 		push(t, b, 2, "third")
 		want("it uses the third", false, true, false)
 	})
+}
+
+// One that is of an earlier version of this program cannot read what a later one has pushed.
+func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		first := push(t, b, 0, "first")
+		second := push(t, b, 1, "second")
+		ref := second.Ref()
+		second.Format = 2
+		replace(t, b, second)
+		said := make(chan bool, 10)
+		f, err := revision.New(revision.Config{
+			Name: "a", Backend: b, Running: first.Ref(), Outdated: func(is bool) { said <- is },
+			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+			Use:   func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		following.Go(func() { f.Run(ctx) })
+		defer following.Wait()
+		defer stop()
+		want := func(when string, want bool) {
+			t.Helper()
+			time.Sleep(2 * coord.DefaultTTL)
+			synctest.Wait()
+			select {
+			case is := <-said:
+				if is != want {
+					t.Errorf("%s: it was said that it is outdated: %v", when, is)
+				}
+			default:
+				t.Errorf("%s: nothing was said", when)
+			}
+		}
+		want("no other engine uses it", false)
+		value, _ := json.Marshal(revision.Engine{Format: 1, Running: ref})
+		commit(t, b, coord.Change{Key: "config/engine/b", Value: value})
+		want("another engine uses it", true)
+	})
+}
+
+// forbidden is a Backend that does not let the engine read or write keys with a prefix.
+type forbidden struct {
+	*coord.Local
+	prefix string
+}
+
+var errForbidden = errors.New("permission denied")
+
+func (b forbidden) Get(ctx context.Context, key string) (coord.Entry, error) {
+	if strings.HasPrefix(key, b.prefix) {
+		return coord.Entry{}, errForbidden
+	}
+	return b.Local.Get(ctx, key)
+}
+
+func (b forbidden) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	for _, t := range all {
+		for _, c := range t.Then {
+			if strings.HasPrefix(c.Key, b.prefix) {
+				return nil, errForbidden
+			}
+		}
+	}
+	return b.Local.Commit(ctx, all...)
+}
+
+// What keeps an engine from following the configuration for longer is in its log, once a minute.
+func TestAnEngineLogsWhyItDoesNotFollow(t *testing.T) {
+	for want, prefix := range map[string]string{
+		"the current configuration revision cannot be read, trying again": "config/part/",
+		"the store does not have the status of this engine, trying again": "config/engine/",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := coord.NewLocal()
+			push(t, b, 0, "first")
+			log := logOf(t, forbidden{b, prefix})
+			if n := strings.Count(log, want); n < 9 || n > 11 || !strings.Contains(log, "permission denied") {
+				t.Errorf("%d warnings in ten minutes, want %q:\n%s", n, want, log)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		push(t, b, 0, "first")
+		follow(t, b, revision.Ref{}, nil)
+		time.Sleep(time.Second)
+		if log := logOf(t, b); strings.Count(log, "another engine has this name") < 9 {
+			t.Errorf("a namesake that does not end:\n%s", log)
+		}
+	})
+}
+
+// logOf returns what a follower logs in ten minutes.
+func logOf(t *testing.T, b coord.Backend) string {
+	t.Helper()
+	var log strings.Builder
+	f, err := revision.New(revision.Config{
+		Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+		Use:   func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer stop()
+	f.Run(ctx)
+	return log.String()
 }

@@ -48,6 +48,7 @@ func (f *Follower) session(ctx context.Context) error {
 // its entry is still there: a push does not wait for an engine without one.
 func (f *Follower) tell(ctx context.Context, lease *held) {
 	own := coord.Condition{Key: keyEngine + f.config.Name} // Created is that of the entry of this lease
+	failing := time.Time{}                                 // since when no status could be put; zero: the last one was
 	for ctx.Err() == nil {
 		told, changed := f.told.get()
 		err := f.put(ctx, lease.lease, &own, told)
@@ -55,9 +56,16 @@ func (f *Follower) tell(ctx context.Context, lease *held) {
 			lease.cancel(err)
 		}
 		if err != nil {
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			if ctx.Err() == nil && time.Since(failing) > 2*f.config.TTL { // the lease of an earlier process has ended by then
+				f.warn("the store does not have the status of this engine, trying again", err)
+			}
 			_ = sleep(ctx, f.config.TTL/10) // then ctx is done
 			continue
 		}
+		failing = time.Time{}
 		for isThere := true; isThere; {
 			select {
 			case <-changed:

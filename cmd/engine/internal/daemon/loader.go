@@ -33,7 +33,13 @@ type job struct {
 	plan    bool             // nothing is put into use
 	paths   []string         // of a plan; nil: those of the engine
 	pushed  *accepted.Pushed // a revision to use, or to plan that; nil: the one in use
-	replies []chan<- reply   // each of capacity 1
+	askers  []asker          // none for what the engine itself asks for
+}
+
+// asker is who has asked for a job.
+type asker struct {
+	ctx context.Context // done when it no longer waits
+	to  chan<- reply    // of capacity 1
 }
 
 // reply is what becomes of a job.
@@ -49,14 +55,21 @@ func (j *job) add(other *job) bool {
 		return false
 	}
 	j.force = j.force || other.force
-	j.replies = append(j.replies, other.replies...)
+	j.askers = append(j.askers, other.askers...)
 	return true
 }
 
 func (j *job) reply(r reply) {
-	for _, to := range j.replies {
-		to <- r
+	for _, a := range j.askers {
+		a.to <- r
 	}
+}
+
+// isWithdrawn reports whether a job is for askers only, of whom none waits any more. A reload that was asked for is
+// made nevertheless.
+func (j *job) isWithdrawn() bool {
+	isForAskers := j.plan || j.pushed != nil
+	return isForAskers && !slices.ContainsFunc(j.askers, func(a asker) bool { return a.ctx.Err() == nil })
 }
 
 // loader loads configurations in the background, one at a time: compiling a plugin takes seconds.
@@ -84,8 +97,9 @@ type loadResult struct {
 }
 
 // ask starts a job, or keeps it for when the present one has ended: what that one reads may be
-// older than what is asked for. Reloads that wait are one.
+// older than what is asked for. Reloads that wait are one, and checks that were withdrawn do not wait.
 func (l *loader) ask(ctx context.Context, j *job) {
+	l.waiting = slices.DeleteFunc(l.waiting, (*job).isWithdrawn)
 	if l.current == nil {
 		l.start(ctx, j)
 	} else if !slices.ContainsFunc(l.waiting, func(other *job) bool { return other.add(j) }) {
@@ -148,6 +162,7 @@ func (l *loader) finish(ctx context.Context, r loadResult) {
 		j.reply(reply{reload: d.reload(j, r)})
 		d.manager.notify(isReady)
 	}
+	l.waiting = slices.DeleteFunc(l.waiting, (*job).isWithdrawn)
 	if l.current = nil; len(l.waiting) > 0 {
 		j, l.waiting = l.waiting[0], l.waiting[1:]
 		l.start(ctx, j)
@@ -161,7 +176,7 @@ func (l *loader) refuse() {
 	}
 	for _, j := range l.waiting {
 		j.reply(reply{err: errStopping})
-		j.replies = nil
+		j.askers = nil
 	}
 	l.waiting = nil
 }
@@ -195,7 +210,7 @@ func (l *loader) stop() {
 // ctx is done.
 func (d *daemon) request(ctx context.Context, j *job) reply {
 	to := make(chan reply, 1)
-	j.replies = []chan<- reply{to}
+	j.askers = []asker{{ctx, to}}
 	select {
 	case d.jobs <- j:
 	case <-ctx.Done():

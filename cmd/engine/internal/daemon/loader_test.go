@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/coord/revision"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -50,7 +52,7 @@ func newSlowReader(t *testing.T) *slowReader {
 // send asks for a reload, and returns when that was received.
 func (s *slowReader) send() <-chan reply {
 	to := make(chan reply, 1)
-	s.jobs <- &job{trigger: byRequest, replies: []chan<- reply{to}}
+	s.jobs <- &job{trigger: byRequest, askers: []asker{{s.t.Context(), to}}}
 	return to
 }
 
@@ -128,6 +130,48 @@ func TestAClientThatGoesAwayDoesNotHoldUpReloads(t *testing.T) {
 	s.answer("engine {")
 	if r := s.receive(second); r.err != nil || r.reload.Error == nil {
 		t.Errorf("the next client: %+v", r)
+	}
+}
+
+// A push that is repeated with a short timeout must not leave its files behind, nor keep later reloads waiting.
+func TestAWithdrawnCheckIsNotLoaded(t *testing.T) {
+	s := newSlowReader(t)
+	first := s.ask(t.Context())
+	w, err := os.OpenFile(s.pipe, os.O_WRONLY, 0) // the first reload is reading
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, withdraw := context.WithCancel(t.Context())
+	for range 3 {
+		pushed := &accepted.Pushed{Bundle: &revision.Bundle{}}
+		s.jobs <- &job{trigger: byPush, plan: true, pushed: pushed, askers: []asker{{ctx, make(chan reply, 1)}}}
+	}
+	withdraw()
+	second := s.send()
+	if _, err := w.WriteString("engine {"); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	s.receive(first)
+	s.answer("engine {") // to the one load that follows
+	if r := s.receive(second); r.err != nil || r.reload.Error == nil {
+		t.Errorf("the reload after the checks: %+v", r)
+	}
+}
+
+// A plan that several clients have asked for is made while one of them waits.
+func TestACheckIsMadeWhileOneAskerWaits(t *testing.T) {
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	plan := &job{plan: true, askers: []asker{{gone, nil}}}
+	if !plan.isWithdrawn() {
+		t.Error("its only asker has gone")
+	}
+	if !plan.add(&job{plan: true, askers: []asker{{t.Context(), nil}}}) || plan.isWithdrawn() {
+		t.Error("another one waits")
+	}
+	if (&job{askers: []asker{{gone, nil}}}).isWithdrawn() || (&job{trigger: bySignal}).isWithdrawn() {
+		t.Error("a reload that was asked for is made")
 	}
 }
 

@@ -81,7 +81,7 @@ func (f *follower) check(ctx context.Context, _ revision.Revision, b *revision.B
 	return nil
 }
 
-func (f *follower) use(_ context.Context, _ revision.Revision, b *revision.Bundle) error {
+func (f *follower) use(_ context.Context, _ revision.Revision, b *revision.Bundle, _ bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.used = append(f.used, string(b.Files[mainFile]))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
@@ -24,9 +25,11 @@ type Config struct {
 
 	// Check says whether the engine could use files: the error is why it could not. Use puts those of the
 	// current revision into use; after an error the engine goes on as before. They are called one after
-	// the other, and end soon after ctx is done. Use is not called twice for a revision, unless by Again.
+	// the other, and end soon after ctx is done. Use is not called twice for a revision, unless by Again. Its force
+	// says that a guard against large changes need not be asked: this engine has accepted the revision when it was
+	// proposed, or who pushed it has forced it, or an operator by Again.
 	Check func(context.Context, Revision, *Bundle) error
-	Use   func(context.Context, Revision, *Bundle) error
+	Use   func(_ context.Context, _ Revision, _ *Bundle, force bool) error
 
 	// Outdated is called with false when this engine uses the current revision, or when there is none, and with
 	// true when it has refused that and another live engine uses it. Until it is called first the engine does not
@@ -44,6 +47,7 @@ type Follower struct {
 	config Config
 	log    *slog.Logger
 	again  chan struct{} // capacity 1: a revision that was refused is to be tried
+	forced atomic.Bool   // with force
 
 	seen    observed[view]     // what the backend has shown last
 	told    observed[Engine]   // what the engine says of itself
@@ -112,8 +116,11 @@ func (f *Follower) warn(message string, err error) {
 }
 
 // Again has the current revision tried again, if this engine has refused it: what it lacked may be there
-// now.
-func (f *Follower) Again() {
+// now. With force it need not be what the guard of this engine allows: see Config.Use.
+func (f *Follower) Again(force bool) {
+	if force {
+		f.forced.Store(true)
+	}
 	select {
 	case f.again <- struct{}{}:
 	default:
@@ -137,20 +144,20 @@ func (f *Follower) Engines() []Engine {
 
 // handleOften uses the current revision and answers proposals, as they change, until ctx is done.
 func (f *Follower) handleOften(ctx context.Context) {
-	isAgain := false
+	isAgain, isForced := false, false
 	for ctx.Err() == nil {
 		seen, changed := f.seen.get()
-		isUsed := f.use(ctx, seen.current, isAgain)
+		isUsed := f.use(ctx, seen.current, isAgain, isForced)
 		isAnswered := f.answer(ctx, seen.proposal)
 		var retry <-chan time.Time
 		if !isUsed || !isAnswered {
 			retry = time.After(f.config.TTL / 4)
 		}
-		isAgain = false
+		isAgain, isForced = false, false
 		select {
 		case <-changed:
 		case <-f.again:
-			isAgain = true
+			isAgain, isForced = true, f.forced.Swap(false)
 		case <-retry:
 		case <-ctx.Done():
 		}
@@ -204,7 +211,7 @@ func (f *Follower) compare(ctx context.Context, seen view, told Engine) (isOutda
 
 // use puts the current revision into use, unless it is, or was refused. It reports whether that is done:
 // its files could be loaded, or are damaged.
-func (f *Follower) use(ctx context.Context, r Revision, isAgain bool) bool {
+func (f *Follower) use(ctx context.Context, r Revision, isAgain, isForced bool) bool {
 	told, _ := f.told.get()
 	switch {
 	case r.Number == 0:
@@ -226,7 +233,8 @@ func (f *Follower) use(ctx context.Context, r Revision, isAgain bool) bool {
 		return false
 	}
 	if err == nil {
-		err = f.config.Use(ctx, r, bundle)
+		isAccepted := told.Answer != nil && told.Answer.ID == r.ID && told.Answer.Error == ""
+		err = f.config.Use(ctx, r, bundle, isForced || isAccepted || r.Force)
 	}
 	if ctx.Err() != nil {
 		return true

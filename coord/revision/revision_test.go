@@ -69,7 +69,12 @@ func follow(t *testing.T, b coord.Backend, running revision.Ref, wrong error) *e
 		Name: "a", Backend: b, Running: running,
 		Redact: func(text string) string { return strings.ReplaceAll(text, "hunter22", "(sensitive)") },
 		Check:  func(_ context.Context, r revision.Revision, b *revision.Bundle) error { return note("check", r, b) },
-		Use:    func(_ context.Context, r revision.Revision, b *revision.Bundle) error { return note("use", r, b) },
+		Use: func(_ context.Context, r revision.Revision, b *revision.Bundle, force bool) error {
+			if force {
+				return note("use", r, b)
+			}
+			return note("ask and use", r, b)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +309,7 @@ func TestWhatAnEngineSaysIsRedactedAndBounded(t *testing.T) {
 		push(t, b, 1, "second")
 		wrong := errors.New("no plugin with hunter22\x1b" + strings.Repeat("x", 2*revision.MaxError))
 		e := follow(t, b, first.Ref(), wrong)
-		wantEvents(t, e, "use 2: second")
+		wantEvents(t, e, "ask and use 2: second")
 		const want = "no plugin with (sensitive)\uFFFDxx"
 		if got := says(t, b); !strings.HasPrefix(got, "a runs 1, not 2: "+want) || len(got) > revision.MaxError+100 {
 			t.Errorf("it says %q", got)
@@ -362,18 +367,32 @@ func TestARefusedRevisionIsTriedAgainWhenAsked(t *testing.T) {
 		wantEvents(t, e, "check 1: first", "use 1: first")
 		e.fail(errors.New("no plugin"))
 		second := unseen(t, b)
-		wantEvents(t, e, "use 2: second")
+		wantEvents(t, e, "ask and use 2: second")
 		wantSays(t, b, "a runs 1, not 2: no plugin")
 		time.Sleep(time.Hour)
 		wantEvents(t, e)
-		e.Again()
-		wantEvents(t, e, "use 2: second")
+		e.Again(false)
+		wantEvents(t, e, "ask and use 2: second")
 		e.fail(nil)
-		e.Again()
+		e.Again(true)
 		wantEvents(t, e, "use 2: second")
+		e.Again(true) // it uses that already
+		wantEvents(t, e)
 		wantSays(t, b, "a runs 2")
 		if told, current := e.Status(); told.Running != second.Ref() || current.Number != 2 {
 			t.Errorf("its status is %+v, %+v", told, current)
+		}
+
+		push(t, b, 2, "third")
+		wantEvents(t, e, "check 3: third", "use 3: third")
+		e.end()
+		forced, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("fourth"), Base: 3, IgnoreSilent: true, Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEvents(t, follow(t, b, second.Ref(), nil), "use 4: fourth")
+		if !forced.Force {
+			t.Error("the revision does not say that it was forced")
 		}
 	})
 }
@@ -462,7 +481,7 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 		}
 		b.isAway.Store(false)
 		time.Sleep(coord.DefaultTTL)
-		wantEvents(t, e, "use 2: second")
+		wantEvents(t, e, "ask and use 2: second")
 		wantSays(t, b.Local, "a runs 2")
 
 		entries, _, err := b.Range(t.Context(), "config/shared/")
@@ -603,12 +622,13 @@ func TestFilesThatAreProposedAreNotDeleted(t *testing.T) {
 
 func TestConfigsAreChecked(t *testing.T) {
 	check := func(context.Context, revision.Revision, *revision.Bundle) error { return nil }
+	use := func(context.Context, revision.Revision, *revision.Bundle, bool) error { return nil }
 	for want, c := range map[string]revision.Config{
 		`name is ""; it must have`:       {},
 		`name is "a/b"; it must have`:    {Name: "a/b"},
 		"a follower needs a backend":     {Name: "a"},
-		"a backend, and functions that":  {Name: "a", Backend: coord.NewLocal(), Use: check},
-		"ttl is 1s; it must be at least": {Name: "a", Backend: coord.NewLocal(), Use: check, Check: check, TTL: time.Second},
+		"a backend, and functions that":  {Name: "a", Backend: coord.NewLocal(), Use: use},
+		"ttl is 1s; it must be at least": {Name: "a", Backend: coord.NewLocal(), Use: use, Check: check, TTL: time.Second},
 	} {
 		if _, err := revision.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)
@@ -637,7 +657,7 @@ func TestAnEngineWaitsForTheEndOfItsNamesake(t *testing.T) {
 		first := push(t, b, 0, "first")
 		old := follow(t, b, first.Ref(), nil)
 		e := follow(t, b, revision.Ref{}, errors.New("cannot be used"))
-		wantEvents(t, e, "use 1: first")
+		wantEvents(t, e, "ask and use 1: first")
 		time.Sleep(3 * coord.DefaultTTL)
 		wantSays(t, b, "a runs 1")
 		old.end()
@@ -670,7 +690,7 @@ func TestAnEngineIsOutdatedWhileAnotherUsesTheCurrentRevision(t *testing.T) {
 		f, err := revision.New(revision.Config{
 			Name: "a", Backend: b, Outdated: func(is bool) { said = append(said, is) },
 			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
-			Use: func(_ context.Context, r revision.Revision, _ *revision.Bundle) error {
+			Use: func(_ context.Context, r revision.Revision, _ *revision.Bundle, _ bool) error {
 				if r.Number == 2 {
 					return errors.New("cannot be used")
 				}
@@ -719,7 +739,7 @@ func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 		f, err := revision.New(revision.Config{
 			Name: "a", Backend: b, Running: first.Ref(), Outdated: func(is bool) { said <- is },
 			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
-			Use:   func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+			Use:   func(context.Context, revision.Revision, *revision.Bundle, bool) error { return nil },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -808,7 +828,7 @@ func logOf(t *testing.T, b coord.Backend) string {
 	f, err := revision.New(revision.Config{
 		Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
-		Use:   func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+		Use:   func(context.Context, revision.Revision, *revision.Bundle, bool) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -199,13 +199,16 @@ func (d *daemon) checkRevision(ctx context.Context, r revision.Revision, b *revi
 	}
 }
 
-// useRevision puts a revision into use. The reload guard was asked when it was proposed.
-func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revision.Bundle) error {
+// useRevision puts a revision into use. With force the reload guard is not asked: it was when the revision was proposed to
+// this engine, or an operator does not want that.
+func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revision.Bundle, force bool) error {
 	pushed := &accepted.Pushed{Ref: r.Ref(), Bundle: b}
-	asked := d.requestOfFollower(ctx, &job{trigger: byPush, force: true, pushed: pushed})
+	asked := d.requestOfFollower(ctx, &job{trigger: byPush, force: force, pushed: pushed})
 	switch {
 	case asked.err != nil:
 		return asked.err
+	case asked.reload.Guarded:
+		return fmt.Errorf("%s, and this engine was not asked when it was pushed; if that is meant, run sonde reload --force on this engine", asked.reload.Error.Message)
 	case asked.reload.Error != nil:
 		return refusal(asked.reload.Error, asked.reload.Problems)
 	}
@@ -214,11 +217,11 @@ func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revisi
 }
 
 // refusal is the error of a configuration that was rejected, with what is wrong with it.
-func refusal(rejected error, problems string) error {
+func refusal(rejected *httpapi.Error, problems string) error {
 	if problems = strings.TrimSpace(problems); problems != "" {
 		return errors.New(problems)
 	}
-	return rejected
+	return errors.New(rejected.Message)
 }
 
 // requestOfFollower is request for a follower. An engine that is stopping neither accepts nor refuses

@@ -60,7 +60,7 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	handlers.LimitMemory(r.config.Engine)
 	d.logChanges("configuration applied", changed.Changes, "trigger", j.trigger)
 	if j.pushed == nil && d.cluster != nil && d.cluster.follower != nil {
-		d.cluster.follower.Again() // what a revision lacked that was refused may be there now
+		d.cluster.follower.Again(j.force) // what a revision lacked that was refused may be there now
 	}
 	for _, name := range done.Settings {
 		if name == "state" && d.processes != nil && len(process.RunningIn(d.processes.Path())) > 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/shard"
@@ -231,6 +232,63 @@ func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T
 		time.Sleep(10 * time.Minute)
 		if n, acts := len(entries(t, b, "memory/"))-shard.Count, len(entries(t, b, "act/")); n+acts > 0 {
 			t.Errorf("%d memories and %d records of acts are left", n, acts)
+		}
+	})
+}
+
+// An engine that was cut off goes on with its shards when it is back. What another engine has restarted meanwhile
+// is not forgotten.
+func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets := func() fleet.Targets { // whose driver does not see what others restart
+			all := w.targets(1)
+			all.Units[crippled] = restart.Unit{Driver: blind{driver{world: w, target: crippled}, new(string)}, Revision: "1"}
+			return all
+		}
+		one := start(t, "one", b, targets())
+		time.Sleep(time.Minute)
+		one.backend.isCut.Store(true)
+		time.Sleep(2 * coord.DefaultTTL)
+		two := start(t, "two", b, targets())
+		time.Sleep(time.Minute)
+		w.cripple(crippled, 0)
+		time.Sleep(2 * time.Minute)
+		s, _ := two.engine.Target(crippled)
+		if s.Instance.Restarts < 3 {
+			t.Fatalf("the interim owner has restarted it %d times", s.Instance.Restarts)
+		}
+		two.stop()
+		one.backend.isCut.Store(false)
+		time.Sleep(coord.DefaultTTL)
+		if now, _ := one.engine.Target(crippled); now.Instance.Restarts < s.Instance.Restarts {
+			t.Errorf("%d restarts are known of %d", now.Instance.Restarts, s.Instance.Restarts)
+		}
+	})
+}
+
+// An engine that gets its shards back restarts nothing before it knows what another one has restarted meanwhile.
+func TestRestartsWaitForMemories(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(1))
+		time.Sleep(time.Minute)
+		one.backend.isCut.Store(true)
+		time.Sleep(2 * coord.DefaultTTL)
+		one.backend.isRefusing.Store(true)
+		one.backend.isCut.Store(false)
+		w.infect(crippled, 0)
+		time.Sleep(time.Minute)
+		if owned, _ := one.co.Owned(); owned[shard.Of(crippled)].Token == 0 || !one.co.Allowed() {
+			t.Fatal("it has not got its shards back")
+		}
+		if asked, _ := w.counts(crippled + "#0"); asked != 0 {
+			t.Errorf("it was asked %d times to terminate", asked)
+		}
+		one.backend.isRefusing.Store(false)
+		time.Sleep(time.Minute)
+		if asked, ended := w.counts(crippled + "#0"); asked != 1 || ended != 1 {
+			t.Errorf("it was asked %d times, and ended %d times", asked, ended)
 		}
 	})
 }

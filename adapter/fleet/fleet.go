@@ -102,10 +102,28 @@ func (n names) has(target string) bool { return n == nil || n[target] }
 
 // stored is what is known about the memories of a shard in the store.
 type stored struct {
-	token    coord.Revision    // with which they were loaded: under another one, another engine may have stored others
-	isMarked bool              // as loaded with that token, since what this engine has made of them is stored
-	sums     map[string]uint64 // hashes of the memories by target; 0: it is not known whether the latest was stored
-	at       time.Time         // when this engine has stored some last
+	token    coord.Revision // with which they were loaded: under another one, another engine may have stored others
+	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
+	sums     map[string]sums
+	at       time.Time // when this engine has stored some last
+}
+
+// sums are the hashes of the memories of a target of which the store has one, unless another engine has stored one
+// meanwhile: several if it is not known whether the latest was stored. That of no memory is 0.
+type sums []uint64
+
+// isStored reports whether the store has the memory with a hash.
+func (s sums) isStored(sum uint64) bool { return len(s) == 1 && s[0] == sum || len(s) == 0 && sum == 0 }
+
+// tried returns s after it has failed to store a memory with a hash: it may have been stored all the same.
+func (s sums) tried(sum uint64) sums {
+	if len(s) == 0 {
+		s = sums{0}
+	}
+	if slices.Contains(s, sum) {
+		return s
+	}
+	return append(s, sum)
 }
 
 // Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
@@ -377,25 +395,28 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 
 // storedOf notes what was loaded.
 func (f *Fleet) storedOf(token coord.Revision, l coord.Memories) *stored {
-	s := &stored{token: token, sums: make(map[string]uint64, len(l.ByTarget))}
+	s := &stored{token: token, sums: make(map[string]sums, len(l.ByTarget))}
 	for target, value := range l.ByTarget {
-		s.sums[target] = f.sum(value)
+		s.sums[target] = sums{f.sum(value)}
 	}
 	return s
 }
 
-// sum returns a hash, which is not 0.
-func (f *Fleet) sum(value []byte) uint64 { return max(maphash.Bytes(f.seed, value), 1) }
+// sum returns a hash, which is 0 for no memory only.
+func (f *Fleet) sum(value []byte) uint64 {
+	if value == nil {
+		return 0
+	}
+	return max(maphash.Bytes(f.seed, value), 1)
+}
 
 // recall returns the memories with which this engine goes on from what was loaded. Of targets that it has
 // probed all along these are the restarts that another engine has made meanwhile.
 func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 	known, m := f.stored[id], newMemories()
 	for target, value := range l.ByTarget {
-		if known != nil {
-			if sum, isStored := known.sums[target]; isStored && (sum == 0 || sum == f.sum(value)) {
-				continue
-			}
+		if known != nil && slices.Contains(known.sums[target], f.sum(value)) {
+			continue // this engine has stored it
 		}
 		if err := m.add(target, value); err != nil { // of another release
 			f.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
@@ -519,7 +540,7 @@ func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed
 		switch {
 		case err != nil:
 			n, last = n+1, err
-			s.sums[m.Target] = 0 // it may have been stored all the same
+			s.sums[m.Target] = s.sums[m.Target].tried(f.sum(m.Value))
 			if failed[id] == nil {
 				failed[id] = names{}
 			}
@@ -527,7 +548,7 @@ func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed
 		case m.Value == nil:
 			delete(s.sums, m.Target)
 		default:
-			s.sums[m.Target] = f.sum(m.Value)
+			s.sums[m.Target] = sums{f.sum(m.Value)}
 		}
 	}
 	if n > 0 {
@@ -571,7 +592,7 @@ func (f *Fleet) differing(id shard.ID, targets names) (all []coord.Memory) {
 		f.incomplete[target] = true
 	}
 	for target, value := range values {
-		if s.sums[target] != f.sum(value) {
+		if !s.sums[target].isStored(f.sum(value)) {
 			all = append(all, coord.Memory{Target: target, Token: s.token, Value: value})
 		}
 	}

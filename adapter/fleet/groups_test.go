@@ -85,6 +85,25 @@ func (g *grouped) unchanged() (end func()) {
 	return func() { cancel(); watching.Wait() }
 }
 
+// A target drains in all engines while its owner has its instance terminated.
+func TestATargetDrainsInAllEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one, two := inGroup(start(t, "one", b, w.targets(many))), inGroup(start(t, "two", b, w.targets(many)))
+		time.Sleep(2 * time.Minute)
+		const target = "shop/web-0"
+		w.infect(target, 20*time.Second)
+		time.Sleep(10 * time.Second)
+		for _, g := range []*grouped{one, two} {
+			if m := g.group.View().Member(target); m.State != group.Draining || m.Weight != 0 {
+				t.Errorf("%s has it as %v with the weight %d", g.co.Name(), m.State, m.Weight)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		checkWeights(t, "after the restart", w, one, two)
+	})
+}
+
 func TestEachEngineHasTheSameGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()

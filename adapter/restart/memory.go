@@ -41,8 +41,11 @@ func (m Memory) status(external bool) probe.Exit {
 // restarts the target.
 func (m Memory) Shown(target string) probe.Instance {
 	in := probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since, Managed: true, Restarts: max(m.Started-1, 0), Detail: m.LastExit}
-	if m.Exited {
+	switch {
+	case m.Exited:
 		in.Phase, in.Reason = probe.Waiting, m.LastReason
+	case m.Requested:
+		in.Reason = probe.ReasonEnding
 	}
 	return in
 }

@@ -22,7 +22,7 @@ func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Pau
 	done.Until = p.Until
 	var err error
 	if r.Group != "" {
-		done.Targets, done.Changed, err = d.pauseGroup(r.Group, r.Operation, p)
+		err = d.pauseGroup(&done, p)
 	} else {
 		done.Targets = 1
 		done.Changed, err = d.pauseTarget(r.Target, r.Operation, p)
@@ -50,22 +50,36 @@ func (d *daemon) pauseTarget(target string, o httpapi.Operation, p pause.Pause) 
 	return changed, err
 }
 
-// pauseGroup pauses the members that a group has now. It may name targets that do not exist.
-func (d *daemon) pauseGroup(group string, o httpapi.Operation, p pause.Pause) (known, changed int, err error) {
-	g := d.groups.Get(group)
+// pauseGroup pauses the members that a group has now, those that this engine probes. It may name targets that do not
+// exist.
+func (d *daemon) pauseGroup(done *httpapi.Paused, p pause.Pause) error {
+	g := d.groups.Get(done.Group)
 	if g == nil {
-		return 0, 0, httpapi.ErrNoGroup
+		return httpapi.ErrNoGroup
 	}
 	var targets []string
 	for m := range g.View().Members() {
 		targets = append(targets, m.Target)
+		if d.isOther(m.Target) {
+			done.Others++
+		}
 	}
-	if o == httpapi.OperationUnpause {
-		known, changed = d.pauses.UnpauseAll(group, targets, p.By)
+	if done.Operation == httpapi.OperationUnpause {
+		done.Targets, done.Changed = d.pauses.UnpauseAll(done.Group, targets, p.By)
 	} else {
-		known, changed = d.pauses.PauseAll(group, targets, p)
+		done.Targets, done.Changed = d.pauses.PauseAll(done.Group, targets, p)
 	}
-	return known, changed, nil
+	return nil
+}
+
+// isOther reports whether another engine of the cluster probes a target.
+func (d *daemon) isOther(target string) bool {
+	if d.cluster == nil {
+		return false
+	}
+	_, isOwn := d.engine.Target(target)
+	_, isThere := d.cluster.others().Target(target)
+	return isThere && !isOwn
 }
 
 // saved waits until the state file has what was marked, and reports whether it does.

@@ -61,6 +61,7 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		warnOfOthers(c, done)
 		warnUnlessSaved(c, done.Saved)
 		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))
 		return err
@@ -72,6 +73,14 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		c.Flags().StringVar(&p.Reason, "reason", "", "`why`, for people: sonde status, the history and the log show it")
 	}
 	return c
+}
+
+// warnOfOthers warns an operator if members of a group are as they were.
+func warnOfOthers(c *cobra.Command, done httpapi.Paused) {
+	if done.Others > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "warning: other engines of the cluster probe %s more, which stay as they were: ask these engines, too, by --address\n",
+			cli.Plural(done.Others, "member"))
+	}
 }
 
 // warnUnlessSaved warns an operator if what was asked for is not in the state file.

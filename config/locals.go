@@ -54,7 +54,7 @@ func (l *loader) locals() {
 	for _, n := range g.order {
 		values[n.name] = n.value
 	}
-	l.root.Variables["local"] = cty.ObjectVal(values)
+	l.setNames("local", values, func(name string) hcl.Range { return g.byName[name].arg.Range })
 	l.disclosure.setLocals(g.order)
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -88,6 +89,7 @@ type loader struct {
 	options Options
 	config  *Config
 	root    *hcl.EvalContext // var, local and the functions
+	own     *hcl.EvalContext // of root: var and local of the engine's own files, if others are pushed
 	pure    map[string]ctyfunction.Function
 	blocks  map[string][]*tree.Block // of all files, by type
 	pushed  map[string]bool          // the names of the sources that are pushed
@@ -149,6 +151,7 @@ func newLoader(o Options) *loader {
 		varying:    make(map[*hclsyntax.Body]*varying),
 		evaluated:  make(map[hcl.Expression]*evaluated),
 	}
+	l.own = l.root.NewChild()
 	l.compile()
 	return l
 }
@@ -199,11 +202,29 @@ func (l *loader) isForeign(s Source) bool {
 }
 
 // fileContext returns the evaluation context of a file: the variables of all files,
-// and functions whose relative paths start at the file's folder.
+// and functions whose relative paths start at the file's folder. A file of the engine has no names of pushed files.
 func (l *loader) fileContext(name string) *hcl.EvalContext {
-	ctx := l.root.NewChild()
+	ctx := l.own.NewChild()
+	if l.pushed[name] {
+		ctx = l.root.NewChild()
+	}
 	ctx.Functions = function.Reader{Dir: filepath.Dir(name), Env: l.options.Env, ReadFile: l.options.ReadFile, IsFile: l.options.IsFile, Pure: l.pure}.Table()
 	return ctx
+}
+
+// setNames sets var or local. At says where a name is declared: what is pushed sees those of all files, and files of the
+// engine those of their own, so that try and can say there what they do without what is pushed.
+func (l *loader) setNames(root string, values map[string]cty.Value, at func(name string) hcl.Range) {
+	l.root.Variables[root] = cty.ObjectVal(values)
+	if len(l.pushed) == 0 {
+		return
+	}
+	own := maps.Clone(values)
+	maps.DeleteFunc(own, func(name string, _ cty.Value) bool { return l.pushed[at(name).Filename] })
+	if l.own.Variables == nil {
+		l.own.Variables = map[string]cty.Value{}
+	}
+	l.own.Variables[root] = cty.ObjectVal(own)
 }
 
 // Syntax returns the syntax errors of one source. It does not look at its meaning.

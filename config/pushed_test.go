@@ -3,8 +3,11 @@ package config
 import (
 	"fmt"
 	"io/fs"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 const pushedTargets = `
@@ -54,6 +57,49 @@ func TestPushedTargetsHaveTheSettingsOfTheEngine(t *testing.T) {
 	after, diags := parsePushed(ownFile, pushedTargets)
 	if diags.HasErrors() || after.Engine.Concurrency != 10 || len(after.Targets) != 1 {
 		t.Errorf("after it: %v, %d targets", diags, len(after.Targets))
+	}
+}
+
+// Functions such as try have another value for a name that is not there: a pushed name must not change what the files of
+// the engine say about it.
+func TestNamesThatArePushedDoNotReachTheEngine(t *testing.T) {
+	own := `
+variable "own" { default = 20 }
+locals { own = try(var.guard, var.own) }
+engine {
+  reload_guard = "${try(local.guard, local.own)}%"
+  listen       = try(var.listen, "127.0.0.1:9000")
+  allow_empty  = can(local.guard)
+}
+cluster {
+  endpoints = ["http://10.0.0.1:2379"]
+  config    = "etcd"
+}
+`
+	alone, diags := parsePushed(own, "")
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	after, diags := parsePushed(own, pushedTargets+`
+variable "listen" { default = "0.0.0.0:80" }
+variable "guard" { default = 90 }
+locals {
+  guard = 100
+  both  = var.own + local.own + var.guard + local.guard
+}
+target "all" {
+  address = "10.0.0.8"
+  labels  = { sum = "${local.both}" }
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+}
+`)
+	if diags.HasErrors() || !reflect.DeepEqual(after.Engine, alone.Engine) || alone.Engine.Listen != "127.0.0.1:9000" {
+		t.Errorf("%v: with what is pushed the engine has %+v, without it %+v", diags, after.Engine, alone.Engine)
+	}
+	if got := after.Set[probe.ID{Target: "all", Kind: probe.Readiness}].Target.Labels["sum"]; got != "230" {
+		t.Errorf("what is pushed has the sum %q of all names", got)
 	}
 }
 

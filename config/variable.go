@@ -48,7 +48,7 @@ func (l *loader) variables() {
 	for _, v := range order {
 		values[v.name] = l.variableValue(v, given[v.name])
 	}
-	l.root.Variables["var"] = cty.ObjectVal(values)
+	l.setNames("var", values, func(name string) hcl.Range { return declared[name].block.Header })
 	l.disclosure.variables(order, given)
 	for _, v := range order {
 		l.validate(v)

@@ -19,7 +19,7 @@ type Member struct {
 	Port    uint16            // Rule.Port of this target; 0 if it has none
 	Labels  map[string]string // shared, do not write
 	State   State
-	Since   time.Time    // when State was found to be so
+	Since   time.Time    // when State was found to be so; of one that is down since when a probe fails, whichever engine has found that
 	Reason  probe.Reason // why it is not ready, if that is known
 
 	// InRotation says that new requests are sent to the member, with a Weight from 1 to

@@ -34,15 +34,20 @@ func (o *others) add(targets ...string) {
 	pass(0)
 }
 
-// restate says what another engine has found out about a target.
+// restate says what another engine has found out now about a target.
 func (o *others) restate(target string, v probe.Verdict) {
+	o.t.Helper()
+	o.restateSince(target, v, time.Now())
+}
+
+func (o *others) restateSince(target string, v probe.Verdict, since time.Time) {
 	o.t.Helper()
 	last := probe.Success
 	if v == probe.Failing {
 		last = probe.Failure
 	}
 	in := probe.Instance{Target: target, ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
-	m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: 1}, Since: time.Now(), Started: true}
+	m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: 1}, Since: since, Started: true}
 	if err := o.engine.Restate(in, map[probe.ID]engine.Memory{readiness(target): m}); err != nil {
 		o.t.Fatal(err)
 	}
@@ -93,6 +98,27 @@ func TestMembersOfOtherEnginesAreMembers(t *testing.T) {
 		o.rules(map[string]group.Rule{"again": {}})
 		pass(time.Second)
 		o.is("again", "ready 2 0 0")
+	})
+}
+
+// An engine that starts later keeps the same members in rotation for the quorum: the last to go down.
+func TestTheLastToGoDownIsTheSameInAllEngines(t *testing.T) {
+	playWithOthers(t, func(o *others) {
+		pass(time.Hour)
+		for _, name := range []string{"a", "b", "c"} {
+			o.target(name, probe.Success, nil)
+		}
+		o.add("a", "b", "c")
+		o.rules(map[string]group.Rule{"all": {Quorum: 1}})
+		now := time.Now()
+		o.restateSince("a", probe.Failing, now.Add(-3*time.Minute))
+		o.restateSince("b", probe.Failing, now.Add(-time.Minute))
+		o.restateSince("c", probe.Failing, now.Add(-2*time.Minute))
+		pass(2 * time.Minute)
+		o.rotates("all", "a=0 b=100 c=0")
+		if m := o.groups.Get("all").View().Member("b"); !m.Since.Equal(now.Add(-time.Minute)) {
+			t.Errorf("b is down since %v, want %v", m.Since, now.Add(-time.Minute))
+		}
 	})
 }
 

@@ -8,7 +8,7 @@
 //
 //	coord.go    Config, Coordinator and what it owns
 //	session.go  membership by one lease: claims shards, and gives them up
-//	drain.go    Drain: a member that is to have no shards
+//	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
@@ -62,20 +62,24 @@ type Coordinator struct {
 	log    *slog.Logger
 	clock  *clock.Clock // also counts the time for which the machine is suspended
 
-	stateMu   sync.Mutex // guards all below
-	deadline  int64      // by clock, from which on this engine may not act
-	heard     time.Time  // see Heard
-	owned     Owned
-	changed   chan struct{} // closed when owned is replaced
-	acting    map[string]*acting
-	loaded    map[shard.ID]Revision // the tokens by which shards are marked as loaded
-	released  map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
-	isEnding  bool                  // likewise, for all shards
-	lease     Lease                 // of the membership; 0 while there is none
-	joined    chan struct{}         // closed when lease is replaced
-	isDrained bool
-	drained   chan struct{} // closed when isDrained is replaced
-	current   *session      // the latest; nil before the first
+	stateMu     sync.Mutex // guards all below, but for wasDrained
+	deadline    int64      // by clock, from which on this engine may not act
+	heard       time.Time  // see Heard
+	owned       Owned
+	changed     chan struct{} // closed when owned is replaced
+	acting      map[string]*acting
+	loaded      map[shard.ID]Revision // the tokens by which shards are marked as loaded
+	released    map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
+	isEnding    bool                  // likewise, for all shards
+	lease       Lease                 // of the membership; 0 while there is none
+	joined      chan struct{}         // closed when lease is replaced
+	isDrained   bool                  // by Drain
+	drained     chan struct{}         // closed when isDrained is replaced
+	mayOwn      bool                  // see Eligible
+	eligibility chan struct{}         // closed when mayOwn is replaced
+	current     *session              // the latest; nil before the first
+
+	wasDrained bool // it was logged that this engine is drained; Run's own
 }
 
 // Owned are the shards of an engine. It is not changed after it was returned.
@@ -122,7 +126,8 @@ func New(c Config) (*Coordinator, error) {
 	}
 	return &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), clock: clock.New(),
-		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
+		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), eligibility: make(chan struct{}),
+		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
 	}, nil
 }
 

@@ -2,12 +2,16 @@ package coord
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 )
 
-// Drain says whether this engine is to have no shards: then it remains a member, and gives up its shards to the
-// members that are not drained, as it does when another one joins. While all members are drained, shards are
-// divided among all of them.
+// Drain says whether this engine is to have no shards, for a reason of its own: then it remains a member, and gives
+// up its shards to the members that are not drained, as it does when another one joins. While all members are
+// drained, shards are divided among all of them. An operator's PutDrain is another reason: neither changes the other.
 func (c *Coordinator) Drain(isDrained bool) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
@@ -19,11 +23,44 @@ func (c *Coordinator) Drain(isDrained bool) {
 	c.drained = make(chan struct{})
 }
 
-// isToDrain returns whether this engine is to have no shards, and a channel that is closed when that changes.
+// isToDrain returns whether this engine is to have no shards by Drain, and a channel that is closed when that changes.
 func (c *Coordinator) isToDrain() (bool, <-chan struct{}) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	return c.isDrained, c.drained
+}
+
+// Eligible returns whether this engine may have shards, by what the backend has said last: it is not drained, or all
+// members are. It is false until the backend has said who is a member. The channel is closed when that changes.
+func (c *Coordinator) Eligible() (bool, <-chan struct{}) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.mayOwn, c.eligibility
+}
+
+// setEligible replaces what Eligible returns.
+func (c *Coordinator) setEligible(mayOwn bool) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	if mayOwn == c.mayOwn {
+		return
+	}
+	c.mayOwn = mayOwn
+	close(c.eligibility)
+	c.eligibility = make(chan struct{})
+}
+
+// showEligible publishes whether this engine may have shards by the view.
+func (s *session) showEligible() {
+	mayOwn := s.isEligible(s.config.Name)
+	s.setEligible(mayOwn)
+	switch {
+	case !mayOwn && !s.wasDrained:
+		s.log.Info("this engine is drained: it gives its shards to the other engines", "engine", s.config.Name)
+	case mayOwn && s.wasDrained:
+		s.log.Info("this engine is to have shards again", "engine", s.config.Name)
+	}
+	s.wasDrained = !mayOwn
 }
 
 // showDrained has the key of this member say whether it is drained, until ctx is done.
@@ -36,9 +73,9 @@ func (s *session) showDrained(ctx context.Context) {
 			retry = time.After(s.config.TTL / 10)
 		}
 		if err != nil && !isLogged && ctx.Err() == nil {
-			isLogged = true
 			s.log.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.config.Name, "drained", isDrained, "error", err)
 		}
+		isLogged = err != nil
 		select {
 		case <-changed:
 		case <-retry:
@@ -50,6 +87,8 @@ func (s *session) showDrained(ctx context.Context) {
 // putMember replaces the value of the key of this member, unless it is gone or that of another process of this name,
 // which ends the session.
 func (s *session) putMember(ctx context.Context, m member) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.TTL)
+	defer cancel()
 	e, err := s.config.Backend.Get(ctx, keyMember+s.config.Name)
 	now := parseMember(string(e.Value))
 	if err != nil || now == m || now.lease != m.lease {
@@ -61,3 +100,96 @@ func (s *session) putMember(ctx context.Context, m member) error {
 	})
 	return err
 }
+
+// Drain is the order of an operator that an engine is to have no shards. It holds until DeleteDrain, also while the
+// engine is not a member.
+type Drain struct {
+	Name string    `json:"-"`  // of the engine
+	By   string    `json:"by"` // who has ordered it, at most MaxDrainBy bytes
+	At   time.Time `json:"at"` // by the clock of the operator's machine
+}
+
+// MaxDrainBy bounds Drain.By, in bytes.
+const MaxDrainBy = 512
+
+// The errors of PutDrain that a caller has to recognize.
+var (
+	ErrNotMember  = errors.New("there is no member of this name")
+	ErrLastMember = errors.New("no other member that is not drained would own the shards")
+)
+
+// PutDrain drains a member, and reports false if it was drained by an operator before, whose Drain remains. With
+// isForced it also drains one that keeps its shards, since no other member may have them.
+func PutDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew bool, err error) {
+	if len(d.By) > MaxDrainBy {
+		return false, fmt.Errorf("who drains %q has a name of %d bytes, at most %d are allowed", d.Name, len(d.By), MaxDrainBy)
+	}
+	for {
+		if isNew, isSettled, err := putDrain(ctx, b, d, isForced); isSettled || err != nil {
+			return isNew, err
+		}
+	}
+}
+
+// putDrain is one attempt of PutDrain. It reports isSettled false if what it has read was changed meanwhile.
+func putDrain(ctx context.Context, b Backend, d Drain, isForced bool) (isNew, isSettled bool, err error) {
+	entries, _, err := b.Range(ctx, keyFleet)
+	if err != nil {
+		return false, false, err
+	}
+	created := map[string]Revision{}
+	for _, e := range entries {
+		created[e.Key] = e.Created
+	}
+	v := viewOf(entries)
+	if _, isMember := v.members[d.Name]; !isMember {
+		return false, false, ErrNotMember
+	}
+	if _, was := v.drains[d.Name]; was {
+		return false, true, nil
+	}
+	condition := []Condition{{Key: keyDrain + d.Name}}
+	if name, exists := v.otherThan(d.Name); exists { // of several operators who drain at a time, one finds that his would be the last
+		condition = append(condition, Condition{Key: keyDrain + name}, Condition{Key: keyMember + name, Created: created[keyMember+name]})
+	} else if !isForced {
+		return false, false, ErrLastMember
+	}
+	value, err := json.Marshal(d)
+	if err != nil {
+		return false, false, err
+	}
+	made, err := b.Commit(ctx, Transaction{If: condition, Then: []Change{{Key: keyDrain + d.Name, Value: value}}})
+	if err != nil {
+		return false, false, err
+	}
+	return true, made[0], nil
+}
+
+// DeleteDrain ends what PutDrain has begun, and reports whether the engine was drained by an operator.
+func DeleteDrain(ctx context.Context, b Backend, name string) (was bool, err error) {
+	e, err := b.Get(ctx, keyDrain+name)
+	if err != nil || e.Created == 0 {
+		return false, err
+	}
+	made, err := b.Commit(ctx, Transaction{
+		If:   []Condition{{Key: e.Key, Created: e.Created}},
+		Then: []Change{{Key: e.Key, Delete: true}},
+	})
+	if err != nil {
+		return false, err
+	}
+	return made[0], nil
+}
+
+// parseDrain returns the Drain of an engine that a value names, without the rest if the value has another form.
+func parseDrain(name string, value []byte) Drain {
+	d := Drain{Name: name}
+	var read Drain
+	if json.Unmarshal(value, &read) == nil && len(read.By) <= MaxDrainBy {
+		d.By, d.At = read.By, read.At
+	}
+	return d
+}
+
+// compareDrains compares two Drains by their names.
+func compareDrains(a, b Drain) int { return strings.Compare(a.Name, b.Name) }

@@ -183,6 +183,7 @@ func (s *session) divideOften(ctx context.Context) {
 		before, _ := s.Owned()
 		owned, claims := s.divide(s.self, before)
 		s.publish(owned)
+		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
 				s.log.Warn("shards cannot be claimed, trying again", "engine", s.config.Name, "error", err)

@@ -1,6 +1,8 @@
 package coord
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,14 +15,20 @@ type Status struct {
 	Allowed  bool          // as Coordinator.Allowed
 	Left     time.Duration // until it may not act, unless the lease is kept alive; 0 if it may not
 	Shards   int           // that it probes, also those whose ownership was lost and that no other has claimed
-	Members  []Member      // sorted by name; while the backend cannot be reached, those that it had last
+	Overview               // while the backend cannot be reached, as it was last
+}
+
+// Overview is the engines of a fleet.
+type Overview struct {
+	Members []Member // sorted by name
+	Drains  []Drain  // sorted by name, also of engines that are not members
 }
 
 // Member is an engine of a fleet.
 type Member struct {
 	Name    string
 	Shards  int  // that it owns
-	Drained bool // it is to have none
+	Drained bool // it is to have none, for a reason of its own, or by one of Overview.Drains
 }
 
 // Status returns what this engine knows now.
@@ -33,23 +41,43 @@ func (c *Coordinator) Status() Status {
 	c.stateMu.Unlock()
 	st.Allowed = st.Left > 0
 	if current != nil {
-		st.IsMember, st.Members = current.hasMember(current.self), current.list()
+		st.IsMember, st.Overview = current.hasMember(current.self), current.overview()
 	}
 	return st
 }
 
-// list returns the members of the view.
-func (v *view) list() []Member {
+// ReadOverview returns the engines of the fleet whose store a Backend is.
+func ReadOverview(ctx context.Context, b Backend) (Overview, error) {
+	entries, _, err := b.Range(ctx, keyFleet)
+	if err != nil {
+		return Overview{}, err
+	}
+	return viewOf(entries).overview(), nil
+}
+
+// viewOf returns a view of entries that no one else has.
+func viewOf(entries []Entry) *view {
+	all := make([]Event, 0, len(entries))
+	for _, e := range entries {
+		all = append(all, Event{Entry: e})
+	}
+	v := &view{}
+	v.reset(all, 0)
+	return v
+}
+
+// overview returns the engines that the view shows.
+func (v *view) overview() Overview {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
 	owns := map[string]int{}
 	for _, o := range v.owners {
 		owns[o.name]++
 	}
-	all := make([]Member, 0, len(v.members))
-	for name, m := range v.members {
-		all = append(all, Member{name, owns[name], m.isDrained})
+	all := Overview{Members: make([]Member, 0, len(v.members)), Drains: slices.SortedFunc(maps.Values(v.drains), compareDrains)}
+	for name := range v.members {
+		all.Members = append(all.Members, Member{name, owns[name], v.isDrained(name)})
 	}
-	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all.Members, func(a, b Member) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

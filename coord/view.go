@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ const (
 	keyFleet  = "fleet/"       // all that engines watch
 	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
+	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
 	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
 )
@@ -24,6 +26,7 @@ func shardKey(id shard.ID) string { return keyShard + id.String() }
 type view struct {
 	viewMu  sync.Mutex // guards all below
 	members map[string]member
+	drains  map[string]Drain // by the names of engines, which may be no members
 	owners  map[shard.ID]ownedBy
 
 	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
@@ -35,7 +38,7 @@ type view struct {
 // member is an engine by the lease of its session.
 type member struct {
 	lease     Lease
-	isDrained bool // it is to have no shards
+	isDrained bool // it is to have no shards, as it says itself
 }
 
 // drainedMark is what the value of a drained member ends with.
@@ -91,7 +94,7 @@ func parseLease(text string) Lease {
 func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	v.members, v.owners, v.proven = map[string]member{}, map[shard.ID]ownedBy{}, map[owner]bool{}
+	v.members, v.drains, v.owners, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]bool{}
 	v.since, v.provenAt, v.alive = 0, time.Now().Add(lifetime), map[Revision]bool{}
 	for _, e := range all {
 		v.since = max(v.since, e.Created)
@@ -116,6 +119,14 @@ func (v *view) apply(e Event) {
 			delete(v.members, name)
 		} else {
 			v.members[name] = parseMember(string(e.Value))
+		}
+		return
+	}
+	if name, ok := strings.CutPrefix(e.Key, keyDrain); ok {
+		if e.Deleted {
+			delete(v.drains, name)
+		} else {
+			v.drains[name] = parseDrain(name, e.Value)
 		}
 		return
 	}
@@ -191,8 +202,8 @@ func (v *view) divide(self owner, before Owned) (owned Owned, claims []shard.ID)
 // are no others. It needs viewMu.
 func (v *view) eligible() []string {
 	all, eligible := make([]string, 0, len(v.members)), make([]string, 0, len(v.members))
-	for name, m := range v.members {
-		if all = append(all, name); !m.isDrained {
+	for name := range v.members {
+		if all = append(all, name); !v.isDrained(name) {
 			eligible = append(eligible, name)
 		}
 	}
@@ -200,4 +211,27 @@ func (v *view) eligible() []string {
 		return all
 	}
 	return eligible
+}
+
+// isDrained reports whether an engine is to have no shards, for a reason of its own or by an operator. It needs viewMu.
+func (v *view) isDrained(name string) bool {
+	_, byOperator := v.drains[name]
+	return byOperator || v.members[name].isDrained
+}
+
+// isEligible reports whether a member may have shards.
+func (v *view) isEligible(name string) bool {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	return slices.Contains(v.eligible(), name)
+}
+
+// otherThan returns a member that is not drained, and not the one of a name, if there is one. It needs viewMu.
+func (v *view) otherThan(name string) (other string, exists bool) {
+	for other := range v.members {
+		if other != name && !v.isDrained(other) {
+			return other, true
+		}
+	}
+	return "", false
 }

@@ -98,6 +98,9 @@ func (d *doubts) now() doubt.State {
 // Doubt returns whether this engine doubts its own verdicts. The zero State is that before Run.
 func (f *Fleet) Doubt() doubt.State { return f.doubts.now() }
 
+// Engines returns what the engines of the fleet have said last of themselves, by name. It must not be changed.
+func (f *Fleet) Engines() map[string]vote.Vantage { return f.voter.Engines() }
+
 // MayAct reports whether this engine may act for a target of the fleet now: it owns it, its lease lasts, and it does
 // not doubt its own verdicts. Whether a failure is reason enough for a restart is up to MayRestart. Any goroutine may
 // call it.

@@ -21,6 +21,7 @@ type Cluster struct {
 	Gray         int             `json:"gray"`           // probes with a quorum, of targets that it owns, on which engines differ
 	Doubt        Doubt           `json:"doubt"`          // why it doubts its own verdicts: then its votes do not count, and it restarts nothing that is shared; empty if it does not
 	Members      []ClusterMember `json:"members"`        // sorted by name; while etcd cannot be reached, as it was last
+	Drains       []ClusterDrain  `json:"drains"`         // the engines that an operator has drained, sorted by name, also those that are not members
 
 	Config *ClusterConfig `json:"config,omitempty"` // absent if targets are in the files of the engines
 }
@@ -46,12 +47,31 @@ const (
 
 // ClusterMember is an engine of a cluster.
 type ClusterMember struct {
-	Name    string `json:"name"`
-	Shards  int    `json:"shards"`  // that it owns
-	Drained bool   `json:"drained"` // it is to have none
+	Name    string       `json:"name"`
+	Shards  int          `json:"shards"`  // that it owns
+	Targets int          `json:"targets"` // in these, of those that this engine's configuration shares
+	Drained bool         `json:"drained"` // it is to have none: an operator has drained it, or it does not run the current revision
+	Health  MemberHealth `json:"health"`  // by what it has said last
 
 	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if that is not known
 	Refused  string `json:"refused,omitzero"`   // why it does not run the current one
+}
+
+// MemberHealth is how an engine of a cluster is.
+type MemberHealth string
+
+// The healths of engines.
+const (
+	MemberWell     MemberHealth = "well"
+	MemberDoubtful MemberHealth = "doubtful" // it doubts its own verdicts: see Cluster.Doubt
+	MemberUnknown  MemberHealth = "unknown"  // it has not said it yet, or etcd has not been heard
+)
+
+// ClusterDrain is the order of an operator that an engine is to own no shards.
+type ClusterDrain struct {
+	Name string    `json:"name"` // of the engine
+	By   string    `json:"by"`   // who has ordered it; empty if that is not known
+	At   time.Time `json:"at"`
 }
 
 // cluster serves /v1/cluster.
@@ -63,6 +83,9 @@ func (s *Server) cluster(w http.ResponseWriter, _ *http.Request) {
 	c := s.config.Cluster()
 	if c.Members == nil {
 		c.Members = []ClusterMember{}
+	}
+	if c.Drains == nil {
+		c.Drains = []ClusterDrain{}
 	}
 	respond(w, c)
 }

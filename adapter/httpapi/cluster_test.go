@@ -18,7 +18,7 @@ func TestAnEngineSaysWithWhichOthersItSharesTargets(t *testing.T) {
 		want    string
 	}{
 		"none":      {nil, http.StatusNotFound, `has no cluster block`},
-		"of others": {func() httpapi.Cluster { return known }, http.StatusOK, `"leaseSeconds":4.5,"shards":4096,"shardCount":4096,"targets":3,"owned":3,"zone":"eu-1","polls":2,"gray":1,"doubt":"alone","members":[]}`},
+		"of others": {func() httpapi.Cluster { return known }, http.StatusOK, `"leaseSeconds":4.5,"shards":4096,"shardCount":4096,"targets":3,"owned":3,"zone":"eu-1","polls":2,"gray":1,"doubt":"alone","members":[],"drains":[]}`},
 	} {
 		h, err := httpapi.New(httpapi.Config{Engine: engine.New(engine.Config{}), Cluster: c.cluster})
 		if err != nil {

@@ -97,6 +97,7 @@ type Cluster struct {
 	Polls    int // probes with a quorum that this engine attempts
 	Gray     int // of those of its own targets: on which engines differ
 	Doubtful bool
+	Drained  bool
 
 	Revision *ClusterRevision // nil if no configuration is pushed
 }
@@ -119,6 +120,7 @@ var clusterMetrics = []metric[Cluster]{
 	gauge("sonde_cluster_lease_seconds", "Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.", func(c Cluster) float64 { return c.Lease.Seconds() }),
 	gauge("sonde_cluster_allowed", "1 while the lease of this engine lasts, otherwise 0.", func(c Cluster) float64 { return number(c.Allowed) }),
 	gauge("sonde_cluster_doubtful", "1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.", func(c Cluster) float64 { return number(c.Doubtful) }),
+	gauge("sonde_cluster_drained", "1 while this engine is drained: it is to own no shards, unless all engines are drained; otherwise 0.", func(c Cluster) float64 { return number(c.Drained) }),
 	gauge("sonde_quorum_polls", "Number of probes with a quorum that this engine attempts, and votes on.", func(c Cluster) float64 { return float64(c.Polls) }),
 	gauge("sonde_quorum_gray", "Number of probes with a quorum, of targets that this engine owns, on which engines differ.", func(c Cluster) float64 { return float64(c.Gray) }),
 }

@@ -46,7 +46,8 @@
 //	sonde_maintenance_active{maintenance}, and _targets      gauges
 //	sonde_cluster_members, sonde_cluster_shards_owned        gauges, with a cluster only
 //	sonde_cluster_lease_seconds, sonde_cluster_allowed       gauges, with a cluster only
-//	sonde_cluster_doubtful, sonde_quorum_polls, _gray        gauges, with a cluster only
+//	sonde_cluster_doubtful, sonde_cluster_drained            gauges, with a cluster only
+//	sonde_quorum_polls, sonde_quorum_gray                    gauges, with a cluster only
 //	sonde_cluster_revision, sonde_cluster_revision_current   gauges, with a configuration that is pushed only
 //	sonde_target_labels{target,…}                            gauge, always 1, with Config.Labels only
 //

@@ -280,6 +280,9 @@ sonde_cluster_allowed 1
 # HELP sonde_cluster_doubtful 1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.
 # TYPE sonde_cluster_doubtful gauge
 sonde_cluster_doubtful 1
+# HELP sonde_cluster_drained 1 while this engine is drained: it is to own no shards, unless all engines are drained; otherwise 0.
+# TYPE sonde_cluster_drained gauge
+sonde_cluster_drained 1
 # HELP sonde_cluster_lease_seconds Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.
 # TYPE sonde_cluster_lease_seconds gauge
 sonde_cluster_lease_seconds 4.25
@@ -296,8 +299,8 @@ sonde_quorum_gray 2
 # TYPE sonde_quorum_polls gauge
 sonde_quorum_polls 7
 `
-	names := []string{"sonde_cluster_allowed", "sonde_cluster_lease_seconds", "sonde_cluster_members", "sonde_cluster_shards_owned", "sonde_cluster_doubtful", "sonde_quorum_gray", "sonde_quorum_polls"}
-	known := prom.Cluster{Members: 3, Shards: 1362, Lease: 4250 * time.Millisecond, Allowed: true, Polls: 7, Gray: 2, Doubtful: true}
+	names := []string{"sonde_cluster_allowed", "sonde_cluster_lease_seconds", "sonde_cluster_members", "sonde_cluster_shards_owned", "sonde_cluster_doubtful", "sonde_cluster_drained", "sonde_quorum_gray", "sonde_quorum_polls"}
+	known := prom.Cluster{Members: 3, Shards: 1362, Lease: 4250 * time.Millisecond, Allowed: true, Polls: 7, Gray: 2, Doubtful: true, Drained: true}
 	compare(t, prom.Config{Engine: &fake{}, Cluster: func() prom.Cluster { return known }}, want, names...)
 	compare(t, prom.Config{Engine: &fake{}}, "", names...)
 }

@@ -45,6 +45,7 @@ func Run(t *testing.T, c Config) {
 		"AWatchMissesNothing":                           testWatch,
 		"EachShardHasOneOwner":                          testOwners,
 		"ADrainedMemberHasNoShards":                     testDrain,
+		"AMemberIsDrainedByAnOperator":                  testDrainByOperator,
 		"AnEngineThatIsCutOffStopsBeforeOthersBegin":    testCutOff,
 		"AnActIsDoneOnceForAnInstance":                  testActs,
 		"AShardIsGivenUpAfterItsActsAndWithItsMemories": testRelease,
@@ -405,6 +406,57 @@ func testDrain(t *testing.T, c Config) {
 	second.end()
 	third.end()
 	settled(t, first)
+}
+
+// testDrainByOperator drains members by orders, which hold without a lease, and beside an engine's own reason.
+func testDrainByOperator(t *testing.T, c Config) {
+	b := c.New(t)
+	first, second := start(t, c, "a", b), start(t, c, "b", b)
+	settled(t, first, second)
+	drain := func(name string, isForced, isNew bool, want error) {
+		t.Helper()
+		got, err := coord.PutDrain(t.Context(), b, coord.Drain{Name: name, By: "root@ops", At: time.Unix(1e9, 0)}, isForced)
+		if got != isNew || !errors.Is(err, want) {
+			t.Errorf("drain %s: %v, %v, want %v, %v", name, got, err, isNew, want)
+		}
+	}
+	drain("c", false, false, coord.ErrNotMember)
+	drain("a", false, true, nil)
+	drain("a", false, false, nil)
+	settled(t, second)
+	drain("b", false, false, coord.ErrLastMember)
+	first.Drain(true)
+	first.Drain(false)
+	settled(t, second)
+	o, err := coord.ReadOverview(t.Context(), b)
+	if err != nil || len(o.Drains) != 1 || o.Drains[0].Name != "a" || o.Drains[0].By != "root@ops" || o.Drains[0].At.Unix() != 1e9 ||
+		!slices.Equal(o.Members, []coord.Member{{Name: "a", Drained: true}, {Name: "b", Shards: shard.Count}}) {
+		t.Errorf("the store shows %+v, %v", o, err)
+	}
+
+	first.end()
+	again := start(t, c, "a", b)
+	until(t, "it is a member again, and drained", func() bool {
+		isEligible, _ := again.Eligible()
+		return again.Status().IsMember && !isEligible
+	})
+	settled(t, second)
+	drain("b", true, true, nil)
+	settled(t, again, second)
+	for _, want := range []bool{true, false} {
+		if was, err := coord.DeleteDrain(t.Context(), b, "b"); was != want || err != nil {
+			t.Errorf("the drain of b has ended: %v, %v, want %v", was, err, want)
+		}
+	}
+	settled(t, second)
+	again.Drain(true)
+	if _, err := coord.DeleteDrain(t.Context(), b, "a"); err != nil {
+		t.Error(err)
+	}
+	until(t, "its own reason holds", func() bool { return len(again.Status().Drains) == 0 })
+	settled(t, second)
+	again.Drain(false)
+	settled(t, again, second)
 }
 
 func testOwners(t *testing.T, c Config) {

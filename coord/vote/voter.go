@@ -105,6 +105,9 @@ func (v *Voter) Vantages() ([]quorum.Vantage, <-chan struct{}) {
 	return candidates(voters), changed
 }
 
+// Engines returns what the engines that vote have said last of themselves, by name. It must not be changed.
+func (v *Voter) Engines() map[string]Vantage { return v.directory.get() }
+
 // Others returns what the other engines that vote see, without those that doubt their verdicts.
 func (v *Voter) Others() (s doubt.Sample) {
 	for name, a := range v.directory.get() {

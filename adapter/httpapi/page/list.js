@@ -160,9 +160,20 @@ function showCluster(cluster) {
   arrange(at("cluster"), members.map((m) => {
     if (!engines.has(m.name)) engines.set(m.name, makeEngine(m.name));
     const { item, text } = engines.get(m.name);
-    setText(text, `${m.shards.toLocaleString()} of ${cluster.shardCount.toLocaleString()} shards${m.name === cluster.name ? ", this engine" : ""}`);
+    const notes = [`${m.shards.toLocaleString()} of ${cluster.shardCount.toLocaleString()} shards`];
+    if (m.name === cluster.name) notes.push("this engine");
+    if (m.drained) notes.push(drainText(cluster.drains.find((d) => d.name === m.name)));
+    if (m.health === "doubtful") notes.push("doubts its verdicts");
+    if (m.refused) notes.push("has refused the current revision");
+    setText(text, notes.join(", "));
     return item;
   }));
+}
+
+// drainText says that an engine is drained, by the order of an operator if there is one.
+function drainText(order) {
+  if (!order || !order.by) return "drained";
+  return `drained by ${order.by} since ${new Date(order.at).toLocaleString()}`;
 }
 
 function makeEngine(name) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/doubt"
 	"github.com/sonde-probe/sonde/coord/revision"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -58,12 +60,9 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 		}
 		return nil, nil
 	}
-	name := cmp.Or(d.flags.clusterName, c.Name)
-	if name == "" {
-		var err error
-		if name, err = os.Hostname(); err != nil {
-			return nil, fmt.Errorf("the host name is not known (%w): write --cluster-name, or name in the cluster block", err)
-		}
+	name, err := ClusterName(d.flags.clusterName, *c)
+	if err != nil {
+		return nil, fmt.Errorf("%w: write --cluster-name, or name in the cluster block", err)
 	}
 	if problem := config.ClusterNameProblem(name); problem != "" {
 		return nil, fmt.Errorf("the name of this engine in the cluster %s: write another --cluster-name", problem)
@@ -82,6 +81,19 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	}
 	opened.shared.Store(&fleet.Targets{})
 	return opened, nil
+}
+
+// ClusterName returns the name of an engine in its cluster: what was given, or that of the cluster block, or else the name
+// of this host.
+func ClusterName(given string, c config.Cluster) (string, error) {
+	if name := cmp.Or(given, c.Name); name != "" {
+		return name, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("the host name is not known (%w)", err)
+	}
+	return name, nil
 }
 
 // makeFleet makes what gives the engine its share of the targets. Vantage configures the engine that attempts probes
@@ -349,11 +361,29 @@ func (c *cluster) status() httpapi.Cluster {
 			known.Owned++
 		}
 	}
+	owns := c.coordinator.CountByOwner(maps.Keys(shared))
+	engines := c.fleet.Engines()
 	for _, m := range st.Members {
-		known.Members = append(known.Members, httpapi.ClusterMember{Name: m.Name, Shards: m.Shards, Drained: m.Drained})
+		known.Members = append(known.Members, httpapi.ClusterMember{
+			Name: m.Name, Shards: m.Shards, Targets: owns[m.Name], Drained: m.Drained, Health: healthOf(engines, m.Name),
+		})
+	}
+	for _, drain := range st.Drains {
+		known.Drains = append(known.Drains, httpapi.ClusterDrain{Name: drain.Name, By: drain.By, At: drain.At})
 	}
 	c.addRevisions(&known)
 	return known
+}
+
+// healthOf returns how an engine is, by what it has said of itself.
+func healthOf(engines map[string]vote.Vantage, name string) httpapi.MemberHealth {
+	switch said, isKnown := engines[name]; {
+	case !isKnown:
+		return httpapi.MemberUnknown
+	case said.Doubtful:
+		return httpapi.MemberDoubtful
+	}
+	return httpapi.MemberWell
 }
 
 // doubtOf returns why an engine doubts its own verdicts, for the API.
@@ -375,6 +405,7 @@ func (c *cluster) stats() prom.Cluster {
 	known := prom.Cluster{
 		Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Allowed,
 		Polls: votes.Polls, Gray: votes.Gray, Doubtful: doubtOf(c.fleet.Doubt()) != httpapi.DoubtNone,
+		Drained: slices.ContainsFunc(st.Members, func(m coord.Member) bool { return m.Name == st.Name && m.Drained }),
 	}
 	if c.follower != nil {
 		told, current := c.follower.Status()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/coord/revision"
@@ -22,7 +23,7 @@ import (
 
 // Revisions returns sonde cluster revisions.
 func Revisions(open daemon.OpenStore) *cobra.Command {
-	f := flags{open: open}
+	f := flags{access: access.Flags{Open: open}}
 	asJSON := false
 	c := &cobra.Command{
 		Use:   "revisions",
@@ -37,7 +38,7 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer fleet.store.Close()
+		defer fleet.Close()
 		all, err := fleet.history(c.Context())
 		switch {
 		case err != nil:
@@ -47,17 +48,17 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		}
 		return writeRevisions(c.OutOrStdout(), all)
 	}
-	f.register(c)
+	f.access.Register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return c
 }
 
 // history returns the revisions that are kept, the current one last.
 func (f *fleet) history(ctx context.Context) ([]revision.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, access.RequestTimeout)
 	defer cancel()
-	all, err := revision.History(ctx, f.store)
-	return all, f.advise(err)
+	all, err := revision.History(ctx, f.Store)
+	return all, f.Advise(err)
 }
 
 func writeRevisions(w io.Writer, all []revision.Revision) error {
@@ -79,7 +80,7 @@ func writeRevisions(w io.Writer, all []revision.Revision) error {
 
 // Rollback returns sonde cluster rollback.
 func Rollback(open daemon.OpenStore) *cobra.Command {
-	f := flags{open: open}
+	f := flags{access: access.Flags{Open: open}}
 	c := &cobra.Command{
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
@@ -101,7 +102,6 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 			return f.rollback(c, number)
 		},
 	}
-	f.register(c)
 	f.registerPush(c)
 	return c
 }
@@ -115,7 +115,7 @@ func (f *flags) rollback(c *cobra.Command, number int64) error {
 	if err != nil {
 		return err
 	}
-	defer fleet.store.Close()
+	defer fleet.Close()
 	all, err := fleet.history(c.Context())
 	if err != nil {
 		return err

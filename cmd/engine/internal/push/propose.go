@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/user"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
@@ -42,13 +41,13 @@ func (f *flags) propose(c *cobra.Command, to *fleet, before, after *config.Confi
 			return err
 		}
 	}
-	r.Author, r.Message, r.Force, r.Timeout, r.IgnoreSilent, r.CheckOnly = author(), f.message, f.force, f.timeout, f.ignoreSilent, f.dryRun
-	made, err := revision.Push(c.Context(), to.store, r)
+	r.Author, r.Message, r.Force, r.Timeout, r.IgnoreSilent, r.CheckOnly = access.Author(), f.message, f.force, f.timeout, f.ignoreSilent, f.dryRun
+	made, err := revision.Push(c.Context(), to.Store, r)
 	if refused := (*revision.RefusedError)(nil); errors.As(err, &refused) {
 		return showRefusals(c.ErrOrStderr(), refused)
 	}
 	if err != nil {
-		return to.advise(err)
+		return to.Advise(err)
 	}
 	if f.dryRun {
 		_, err := fmt.Fprintf(out, "%s accept it, and nothing is pushed\n", cli.Plural(made.Accepted, "engine"))
@@ -91,16 +90,6 @@ func readConsent(from io.Reader) error {
 		}
 	}
 	return errors.New("nothing is pushed")
-}
-
-// author returns who pushes, as the history shows it.
-func author() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	host, _ := os.Hostname() // it may have none
-	return name + "@" + host
 }
 
 // maxShown bounds the engines whose errors are shown.
@@ -146,7 +135,7 @@ func (f *fleet) awaitUse(ctx context.Context, out, errs io.Writer, r revision.Re
 	defer cancel()
 	var last uses // as far as it is known
 	for {
-		engines, err := revision.Engines(ctx, f.store)
+		engines, err := revision.Engines(ctx, f.Store)
 		if err == nil {
 			if last = usesOf(engines, r.Ref()); len(last.waiting) == 0 {
 				return last.write(out, errs, r, by.ignoreSilent)

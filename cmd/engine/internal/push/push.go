@@ -1,7 +1,7 @@
 // Package push is sonde push, and sonde cluster revisions and rollback: the configuration of a fleet.
 //
 //	push.go      sonde push
-//	fleet.go     fleet: the store of a cluster, and the configurations in it
+//	fleet.go     fleet: the configurations in the store of a cluster
 //	propose.go   what the commands share: plan, question, push, and the wait for the engines
 //	history.go   sonde cluster revisions and rollback
 package push
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/config"
@@ -25,7 +26,7 @@ import (
 
 // Command returns sonde push.
 func Command(open daemon.OpenStore) *cobra.Command {
-	f := flags{open: open}
+	f := flags{access: access.Flags{Open: open}}
 	c := &cobra.Command{
 		Use:   "push CONFIG...",
 		Short: "Give all engines of a cluster another configuration",
@@ -46,7 +47,6 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			return f.push(c, paths)
 		},
 	}
-	f.register(c)
 	f.registerPush(c)
 	return c
 }
@@ -75,7 +75,7 @@ func (f *flags) push(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	defer fleet.store.Close()
+	defer fleet.Close()
 	after, bundle, err := fleet.read(c, paths)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (f *fleet) read(c *cobra.Command, paths []string) (*config.Config, *revisio
 	if diags.HasErrors() {
 		return nil, nil, cli.ShowDiagnostics(c, diags, cli.ExitFailed)
 	}
-	loaded, diags := f.parse(c.Context(), in)
+	loaded, diags := f.Parse(c.Context(), in)
 	if err := cli.ShowDiagnostics(c, diags, cli.ExitFailed); err != nil {
 		return nil, nil, err
 	}

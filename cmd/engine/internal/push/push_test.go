@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/revision"
 )
@@ -170,7 +171,7 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 			if entries == nil {
 				store.calls = 1
 			}
-			to := &fleet{store: store}
+			to := &fleet{&access.Store{Store: store}}
 			err := to.awaitUse(t.Context(), io.Discard, io.Discard, revision.Revision{Number: 3}, &flags{timeout: time.Minute})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %s", err, want)

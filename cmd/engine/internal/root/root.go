@@ -11,7 +11,8 @@
 //	man.go        sonde man, hidden: the manual pages
 //
 // The other commands are packages beside it: daemon is sonde run, status is
-// sonde status, explain, history, plan and reload, push is sonde push, kubeimport is sonde import, reference is sonde docs, and plugindev is
+// sonde status, explain, history, plan and reload, push is sonde push, drain is
+// sonde cluster drain and undrain, kubeimport is sonde import, reference is sonde docs, and plugindev is
 // sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
 // configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
 package root
@@ -26,6 +27,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/drain"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/push"
@@ -117,9 +119,9 @@ func New(o Options) *cobra.Command {
 func clusterCommand(open daemon.OpenStore) *cobra.Command {
 	c := status.Cluster()
 	if open != nil {
-		c.AddCommand(push.Revisions(open), push.Rollback(open))
+		c.AddCommand(drain.Drain(open), drain.Undrain(open), push.Revisions(open), push.Rollback(open))
 	} else {
-		c.AddCommand(push.Absent("revisions"), push.Absent("rollback"))
+		c.AddCommand(push.Absent("drain"), push.Absent("undrain"), push.Absent("revisions"), push.Absent("rollback"))
 	}
 	return c
 }

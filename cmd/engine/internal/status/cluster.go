@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -34,7 +35,7 @@ func Cluster() *cobra.Command {
 		}, writeClusterStatus),
 		clusterCommand(&cobra.Command{
 			Use:     "members",
-			Short:   "Show the engines of a cluster, and how many shards each owns",
+			Short:   "Show the engines of a cluster, what each owns, and which are drained",
 			Example: "  sonde-fleet cluster members",
 		}, writeMembers),
 	)
@@ -89,6 +90,9 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 	if c.Polls > 0 || c.Gray > 0 {
 		fmt.Fprintf(table, "quorum:\tvotes on %s; engines differ on %d of its own\n", cli.Plural(c.Polls, "probe"), c.Gray)
 	}
+	if text := drainText(c, time.Now()); text != "" {
+		fmt.Fprintf(table, "drained:\t%s\n", text)
+	}
 	if c.Doubt != httpapi.DoubtNone {
 		fmt.Fprintf(table, "doubts:\t%s\n", doubtText(c.Doubt))
 	}
@@ -97,6 +101,45 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 	}
 	return table.Flush()
 }
+
+// drainText returns why this engine is to own no shards; "" if it may have some.
+func drainText(c httpapi.Cluster, now time.Time) string {
+	text := ""
+	if d, isDrained := drainOf(c, c.Name); isDrained {
+		text = orderText(d, now) + "; sonde cluster undrain ends that"
+	}
+	hasOther := false
+	for _, m := range c.Members {
+		if m.Name == c.Name && m.Drained && text == "" {
+			text = "it does not run the current revision"
+		}
+		hasOther = hasOther || !m.Drained
+	}
+	if text != "" && !hasOther && c.Shards > 0 {
+		text += "; it has shards, since all engines are drained"
+	}
+	return text
+}
+
+// drainOf returns the order of an operator to drain an engine, if there is one.
+func drainOf(c httpapi.Cluster, name string) (d httpapi.ClusterDrain, exists bool) {
+	i := slices.IndexFunc(c.Drains, func(d httpapi.ClusterDrain) bool { return d.Name == name })
+	if i < 0 {
+		return d, false
+	}
+	return c.Drains[i], true
+}
+
+// orderText says who has drained an engine, and since when.
+func orderText(d httpapi.ClusterDrain, now time.Time) string {
+	if d.By == "" {
+		return "by an operator"
+	}
+	return fmt.Sprintf("by %s, %s ago", probe.OneLine(d.By, maxOperator), age(d.At, now))
+}
+
+// maxOperator bounds the name of an operator that is shown, in bytes.
+const maxOperator = 256
 
 // doubtText returns what follows from an engine's doubts, and what to do about them.
 func doubtText(d httpapi.Doubt) string {
@@ -140,25 +183,42 @@ func leaseLeft(c httpapi.Cluster) time.Duration {
 func writeMembers(w io.Writer, c httpapi.Cluster) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	revisions := c.Config != nil
-	fmt.Fprintln(table, "ENGINE\tSHARDS\t"+column(revisions, "REVISION"))
+	fmt.Fprintln(table, "ENGINE\tSHARDS\tTARGETS\tHEALTH\t"+column(revisions, "REVISION"))
+	now := time.Now()
 	for _, m := range c.Members {
-		this := ""
-		if m.Name == c.Name {
-			this = "this engine"
-		}
-		if m.Drained {
-			this = strings.TrimPrefix(this+", drained", ", ")
-		}
-		if m.Refused != "" {
-			this = strings.TrimPrefix(this+", has refused the current revision", ", ")
-		}
 		revision := "unknown"
 		if m.Revision != nil {
 			revision = revisionNumber(*m.Revision)
 		}
-		fmt.Fprintf(table, "%s\t%d\t%s%s\n", probe.OneLine(m.Name, probe.MaxGroupName), m.Shards, column(revisions, revision), this)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s%s\n", probe.OneLine(m.Name, probe.MaxGroupName), m.Shards, m.Targets,
+			probe.OneLine(string(m.Health), maxHealth), column(revisions, revision), memberNotes(c, m, now))
+	}
+	for _, d := range c.Drains {
+		if !slices.ContainsFunc(c.Members, func(m httpapi.ClusterMember) bool { return m.Name == d.Name }) {
+			fmt.Fprintf(table, "%s\t-\t-\t-\t%snot a member, drained %s\n", probe.OneLine(d.Name, probe.MaxGroupName), column(revisions, "-"), orderText(d, now))
+		}
 	}
 	return table.Flush()
+}
+
+// maxHealth bounds what is shown of a health of another release, in bytes.
+const maxHealth = 32
+
+// memberNotes returns what else is to be known of a member.
+func memberNotes(c httpapi.Cluster, m httpapi.ClusterMember, now time.Time) string {
+	var notes []string
+	if m.Name == c.Name {
+		notes = append(notes, "this engine")
+	}
+	if d, isOrder := drainOf(c, m.Name); isOrder {
+		notes = append(notes, "drained "+orderText(d, now))
+	} else if m.Drained {
+		notes = append(notes, "drained")
+	}
+	if m.Refused != "" {
+		notes = append(notes, "has refused the current revision")
+	}
+	return strings.Join(notes, ", ")
 }
 
 // column returns a cell of a column of a table, or nothing if the table is without it.

@@ -1,9 +1,11 @@
 package status
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -270,5 +272,40 @@ d       -         ready  0         -
 	}
 	if got := clusterLine(httpapi.Cluster{Name: "engine-1", Heard: heard}, heard.Add(12*time.Second)); !strings.HasSuffix(got, "; targets of other engines are shown as they were 12s ago\n") {
 		t.Errorf("without etcd: %s", got)
+	}
+}
+
+func TestMembersAreShownWithWhatTheyOwnAndWhoHasDrainedThem(t *testing.T) {
+	at := time.Now().Add(-90 * time.Second)
+	two := int64(2)
+	known := httpapi.Cluster{
+		Name: "a", Allowed: true, Member: true, Shards: 7,
+		Members: []httpapi.ClusterMember{
+			{Name: "a", Shards: 7, Targets: 3, Health: httpapi.MemberDoubtful, Drained: true},
+			{Name: "b\x1b[2J", Shards: 0, Health: httpapi.MemberUnknown, Drained: true, Revision: &two, Refused: "no"},
+		},
+		Drains: []httpapi.ClusterDrain{{Name: "a", By: "root@ops\x1b", At: at}, {Name: "c"}},
+		Config: &httpapi.ClusterConfig{},
+	}
+	var members, own strings.Builder
+	if err := errors.Join(writeMembers(&members, known), writeClusterStatus(&own, known)); err != nil {
+		t.Fatal(err)
+	}
+	spaces := regexp.MustCompile(`[ \n]+`)
+	got := spaces.ReplaceAllString(members.String(), " ")
+	for _, want := range []string{
+		"a 7 3 doubtful unknown this engine, drained by root@ops", ", 1m30s ago ",
+		" 0 0 unknown 2 drained, has refused the current revision ", "c - - - - not a member, drained by an operator ",
+	} {
+		if !strings.Contains(got, want) || strings.Contains(got, "\x1b") {
+			t.Errorf("the members are %q, without %q", got, want)
+		}
+	}
+	if got := own.String(); !strings.Contains(got, "sonde cluster undrain ends that; it has shards, since all engines are drained") {
+		t.Errorf("the status is %s", got)
+	}
+	known.Drains, known.Members[0].Shards, known.Shards = nil, 0, 0
+	if got := drainText(known, at); got != "it does not run the current revision" {
+		t.Errorf("without an operator: %s", got)
 	}
 }

@@ -350,11 +350,11 @@ func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
 
 // terminate terminates the instance because its unit was removed or its driver has
 // changed. An External instance is released instead, after the grace period of a
-// request to end that is under way: half a restart could leave nothing running. So is an
+// restart that is under way, since a probe fails or an operator has asked for it: half a restart could leave nothing running. So is an
 // instance of an Outliving driver when the controller stops, unless it is ending, even
 // before the driver has reported it: it may be one that an earlier engine has left running.
 func (i *instance) terminate(now time.Time) {
-	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending()
+	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending() || i.replacing
 	i.terminating = true
 	in := i.reported
 	switch {

@@ -56,6 +56,11 @@ func TestInstancesThatCouldOutliveTheControllerEndOtherwise(t *testing.T) {
 			h.stop()
 			h.sleep(0)
 		},
+		"stopped while an operator restarts it": func(h *harness) {
+			h.operate(h.control.Restart, "web")
+			h.stop()
+			h.sleep(0)
+		},
 		"killed": func(h *harness) { h.control.Kill(); h.sleep(0) },
 	} {
 		t.Run(name, func(t *testing.T) {

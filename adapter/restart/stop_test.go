@@ -277,21 +277,31 @@ func TestExternalInstanceIsReleased(t *testing.T) {
 }
 
 func TestExternalInstanceIsNotReleasedDuringARestart(t *testing.T) {
-	inBubble(t, restart.Budget{}, func(h *harness) {
-		a := newDriver("web", func(int) behavior { return behavior{endsAfter: 8 * s} })
-		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
-		h.apply(only(external{a}))
-		h.sleep(2 * s)
-		h.stop()
-		began := time.Now()
-		if err := <-h.ended; err != nil {
-			t.Fatal(err)
-		}
-		h.ended <- nil
-		if took := time.Since(began); took < 5*s || took > 8*s {
-			t.Errorf("released after %v", took)
-		}
-	})
+	for name, begin := range map[string]func(h *harness){
+		"a probe fails": func(h *harness) { h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}}) },
+		"an operator has asked for it": func(h *harness) {
+			h.sleep(s)
+			h.operate(h.control.Restart, "web")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				a := newDriver("web", func(int) behavior { return behavior{endsAfter: 8 * s} })
+				h.apply(only(external{a}))
+				begin(h)
+				h.sleep(2 * s)
+				h.stop()
+				began := time.Now()
+				if err := <-h.ended; err != nil {
+					t.Fatal(err)
+				}
+				h.ended <- nil
+				if took := time.Since(began); took < 5*s || took > 8*s {
+					t.Errorf("released after %v", took)
+				}
+			})
+		})
+	}
 }
 
 // late is an External driver whose instances begin after they are released.

@@ -85,7 +85,7 @@ func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 			t.Helper()
 			in := probe.Instance{Target: id.Target, ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
 			m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: 1}, Since: time.Now(), Started: true}
-			if err := others.Restate(in, map[probe.ID]engine.Memory{id: m}); err != nil {
+			if err := others.Restate(in, map[probe.ID]engine.Memory{id: m}, nil); err != nil {
 				t.Fatal(err)
 			}
 			pass(time.Second)

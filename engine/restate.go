@@ -13,8 +13,9 @@ import (
 // are, and so does all of a target without probes. A memory that its probe cannot have is left out: the error
 // joins those about such memories, and those about probes that do not exist.
 //
-// The endpoints and the handlers of memories do not matter: the other engine has compared them.
-func (e *Engine) Restate(in probe.Instance, memories map[probe.ID]Memory) error {
+// The endpoints and the handlers of memories do not matter: the other engine has compared them. Results are those that
+// have decided the verdicts of memories, as far as they are known: they are shown as of then.
+func (e *Engine) Restate(in probe.Instance, memories map[probe.ID]Memory, results map[probe.ID]probe.Result) error {
 	in.Detail = probe.CleanText(e.conf.Redact(in.Detail), maxInstanceText)
 	sc := e.scheduler
 	sc.mu.Lock()
@@ -45,7 +46,11 @@ func (e *Engine) Restate(in probe.Instance, memories map[probe.ID]Memory) error 
 	for s, m := range restored {
 		s.mu.Lock()
 		s.restore(&m, sc.clock)
-		s.waitReason = verdict.NotWaiting
+		s.waitReason, s.result, s.resultAt = verdict.NotWaiting, nil, 0
+		if r, isKnown := results[s.id()]; isKnown {
+			r.Detail = e.conf.Redact(r.Detail)
+			s.result, s.resultAt = &r, s.since
+		}
 		s.mu.Unlock()
 		sc.notify(s.id(), probeChanged)
 	}

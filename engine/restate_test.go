@@ -26,8 +26,12 @@ func TestARestatedTargetIsAsTheOtherEngineHasIt(t *testing.T) {
 	since := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	restate := func(instance string, v probe.Verdict, last probe.Outcome, run int32) TargetStatus {
 		t.Helper()
+		var results map[probe.ID]probe.Result
+		if v == probe.Failing {
+			results = map[probe.ID]probe.Result{id: probe.Fail("test.sick", "status 503")}
+		}
 		m := Memory{State: verdict.State{Instance: instance, Verdict: v, Last: last, Run: run}, Since: since, Changes: 7, Started: true, Endpoint: 12345, Handler: 678}
-		if err := e.Restate(probe.Instance{Target: "web", ID: instance, Phase: probe.Running, Since: since, Restarts: 2}, map[probe.ID]Memory{id: m}); err != nil {
+		if err := e.Restate(probe.Instance{Target: "web", ID: instance, Phase: probe.Running, Since: since, Restarts: 2}, map[probe.ID]Memory{id: m}, results); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -46,10 +50,13 @@ func TestARestatedTargetIsAsTheOtherEngineHasIt(t *testing.T) {
 	if p := st.Probes[0]; st.State != probe.StateFailing || st.Instance.Restarts != 2 || p.Changes != 7 || !p.Since.Equal(since) || !p.Next.IsZero() || p.WaitReason != verdict.NotWaiting {
 		t.Errorf("the target is %+v", st)
 	}
+	if p := st.Probes[0]; st.Cause != (Cause{id, "test.sick", "status 503"}) || !p.ResultAt.Equal(since) || p.Result.Outcome != probe.Failure {
+		t.Errorf("it fails because of %+v, by %+v at %v", st.Cause, p.Result, p.ResultAt)
+	}
 	if n := e.States(); n[probe.StateFailing] != 1 {
 		t.Errorf("the states are %v", n)
 	}
-	if st = restate("web#2", probe.Passing, probe.Success, 1); st.State != probe.StateReady || !st.Ready {
+	if st = restate("web#2", probe.Passing, probe.Success, 1); st.State != probe.StateReady || !st.Ready || st.Cause != (Cause{}) || !st.Probes[0].ResultAt.IsZero() {
 		t.Errorf("with its next instance the target is %+v", st)
 	}
 }
@@ -66,14 +73,14 @@ func TestAMemoryThatAProbeCannotHaveIsNotRestated(t *testing.T) {
 		{id: {State: verdict.State{Verdict: probe.Failing, Run: -1}}},
 		{other: {}},
 	} {
-		if err := e.Restate(in, all); err == nil {
+		if err := e.Restate(in, all, nil); err == nil {
 			t.Errorf("%v was restated", all)
 		}
 	}
 	if st, _ := e.Status(id); st.Verdict == probe.Failing {
 		t.Errorf("the probe is %v", st.Verdict)
 	}
-	if err := e.Restate(probe.Instance{Target: "db"}, nil); err == nil {
+	if err := e.Restate(probe.Instance{Target: "db"}, nil, nil); err == nil {
 		t.Error("a target without probes was restated")
 	}
 }

@@ -106,6 +106,8 @@ type stored struct {
 	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
 	sums     map[string]sums
 	at       time.Time // when this engine has stored some last
+
+	causes map[probe.ID]cause // as they were loaded, or are to be stored
 }
 
 // sums are the hashes of the memories of a target of which the store has one, unless another engine has stored one
@@ -367,7 +369,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	for _, id := range ids {
 		o, isOwned := owned[id]
 		if !isOwned {
-			f.others.add(id, desired[id], f.snapshot(f.applied[id], nil))
+			f.others.add(id, desired[id], f.snapshot(id, nil))
 			c.replace(id, f.applied[id], nil, memories{})
 			continue
 		}
@@ -375,6 +377,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 		if l, isLoaded := loaded[id]; isLoaded {
 			m = f.recall(id, l)
 			c.stored[id] = f.storedOf(o.Token, l)
+			c.stored[id].causes = m.causes
 		}
 		c.replace(id, f.applied[id], cmp.Or(desired[id], noTargets), m)
 	}
@@ -414,6 +417,9 @@ func (f *Fleet) sum(value []byte) uint64 {
 // probed all along these are the restarts that another engine has made meanwhile.
 func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 	known, m := f.stored[id], newMemories()
+	if known != nil {
+		m.causes = maps.Clone(known.causes)
+	}
 	for target, value := range l.ByTarget {
 		if known != nil && slices.Contains(known.sums[target], f.sum(value)) {
 			continue // this engine has stored it
@@ -584,7 +590,7 @@ func (f *Fleet) markLoaded(ctx context.Context, shards, failed map[shard.ID]name
 // differing returns the memories of targets of a shard that are not as they were stored last.
 func (f *Fleet) differing(id shard.ID, targets names) (all []coord.Memory) {
 	s := f.stored[id]
-	values, incomplete := f.snapshot(f.applied[id], targets).encode()
+	values, incomplete := f.snapshot(id, targets).encode()
 	for target, err := range incomplete {
 		if !f.incomplete[target] {
 			f.config.Logger.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
@@ -605,13 +611,25 @@ func (f *Fleet) differing(id shard.ID, targets names) (all []coord.Memory) {
 }
 
 // snapshot returns what this engine remembers about some of the targets of a shard.
-func (f *Fleet) snapshot(of *Targets, some names) memories {
+func (f *Fleet) snapshot(in shard.ID, some names) memories {
+	of, known := f.applied[in], map[probe.ID]cause{}
+	if s := f.stored[in]; s != nil {
+		known = s.causes
+	}
 	all := newMemories()
 	for id := range of.Probes {
-		if some.has(id.Target) {
-			if m, ok := f.config.Engine.Snapshot(id); ok {
-				all.probes[id] = m
-			}
+		if !some.has(id.Target) {
+			continue
+		}
+		m, ok := f.config.Engine.Snapshot(id)
+		if !ok {
+			continue
+		}
+		all.probes[id] = m
+		if why := f.cause(id, m, known[id]); why.isOf(m) {
+			all.causes[id], known[id] = why, why
+		} else {
+			delete(known, id)
 		}
 	}
 	for target := range of.Units {
@@ -622,6 +640,18 @@ func (f *Fleet) snapshot(of *Targets, some names) memories {
 		}
 	}
 	return all
+}
+
+// cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found.
+func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
+	if known.isOf(m) {
+		return known
+	}
+	st, _ := f.config.Engine.Status(id)
+	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Result.Outcome != probe.Failure {
+		return cause{}
+	}
+	return cause{m.Since, st.Result.Reason, st.Result.Detail}
 }
 
 // release gives up the shards that are leaving, with the memories that they have now.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
@@ -17,7 +19,7 @@ import (
 // The memory of a target as bytes: a version, and an entry for its restarts, if it has a driver, and for each
 // of its probes, in this order:
 //
-//	uint8   what: whatRestart, or the kind of a probe
+//	uint8   what: whatRestart, the kind of a probe, or whatCause and the kind of a probe
 //	string  name, value: each a uvarint and so many bytes
 //
 // An engine leaves out the entries that it does not know, which a later release may write.
@@ -26,16 +28,57 @@ const version = 2
 // whatRestart marks an entry whose value is a restart.Memory in JSON, and whose name is empty.
 const whatRestart = 16
 
+// whatCause, added to the kind of a probe, marks an entry whose value says why the probe fails: the reason, a newline,
+// and the detail, in at most maxCause bytes. Etcd keeps each change of a memory for some time, so these are few.
+const (
+	whatCause = 32
+	maxCause  = 120
+)
+
 var errTruncated = errors.New("the memory is truncated")
 
 // memories are what the next owner of targets has to remember.
 type memories struct {
 	probes   map[probe.ID]engine.Memory
 	restarts map[string]restart.Memory // by target
+	causes   map[probe.ID]cause        // of probes that fail; not needed, but shown by other engines
 }
 
 func newMemories() memories {
-	return memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}}
+	return memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[probe.ID]cause{}}
+}
+
+// cause is why a probe fails, as its owner has found when it began to: later attempts may have other reasons, which
+// are no transitions.
+type cause struct {
+	since  time.Time // when the verdict was published
+	reason probe.Reason
+	detail string
+}
+
+// parseCause returns what the value of an entry says, bounded and made safe again, without its time.
+func parseCause(value string) cause {
+	reason, detail, _ := strings.Cut(value, "\n")
+	return cause{time.Time{}, probe.Reason(probe.OneLine(reason, maxCause)), probe.CleanText(detail, maxCause)}
+}
+
+// String returns the value of an entry.
+func (f cause) String() string {
+	return probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)
+}
+
+// isOf reports whether this is why a probe with that memory fails. The engine may round times.
+func (f cause) isOf(m engine.Memory) bool {
+	return f.reason != "" && m.State.Verdict == probe.Failing && f.since.Sub(m.Since).Abs() < time.Millisecond
+}
+
+// results returns the results that have made probes fail.
+func (m memories) results() map[probe.ID]probe.Result {
+	all := make(map[probe.ID]probe.Result, len(m.causes))
+	for id, f := range m.causes {
+		all[id] = probe.Fail(f.reason, "%s", f.detail)
+	}
+	return all
 }
 
 // entry is a part of a memory as bytes.
@@ -65,6 +108,9 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 			continue
 		}
 		all[id.Target] = append(all[id.Target], entry{byte(id.Kind), id.Name, value})
+	}
+	for id, f := range m.causes {
+		all[id.Target] = append(all[id.Target], entry{whatCause + byte(id.Kind), id.Name, []byte(f.String())})
 	}
 	for target, memory := range m.restarts {
 		value, err := json.Marshal(memory)
@@ -132,6 +178,10 @@ func (m memories) add(target string, b []byte) error {
 	}
 	for id, memory := range read.probes {
 		m.probes[id] = memory
+		if f := read.causes[id]; memory.State.Verdict == probe.Failing && f.reason != "" {
+			f.since = memory.Since
+			m.causes[id] = f
+		}
 	}
 	for target, memory := range read.restarts {
 		m.restarts[target] = memory
@@ -155,6 +205,8 @@ func (m memories) addEntry(target string, e entry) error {
 			return fmt.Errorf("probe %q: %w", id, err)
 		}
 		m.probes[id] = memory
+	case e.what >= whatCause && e.what < 2*whatCause:
+		m.causes[probe.ID{Target: target, Kind: probe.Kind(e.what - whatCause), Name: e.name}] = parseCause(string(e.value))
 	}
 	return nil
 }
@@ -170,7 +222,7 @@ const (
 )
 
 // resume changes memories to those with which an engine goes on that has not seen the owner before alive. A
-// failure is not among them that could restart a target, for then it would without an attempt: how long
+// cause is not among them that could restart a target, for then it would without an attempt: how long
 // all engines were stopped is not known when the store was stopped with them.
 func (m memories) resume(how Resume) {
 	if how == Forget {

@@ -18,7 +18,7 @@ import (
 
 // memoriesOf are the memories of so many targets with two probes and a driver each.
 func memoriesOf(targets int) memories {
-	all := memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}}
+	all := newMemories()
 	for i := range targets {
 		target, id := fmt.Sprintf("shop/web-%d", i), fmt.Sprintf("web-%d-%08x", i, rand.Uint32())
 		m := engine.Memory{
@@ -86,6 +86,29 @@ func TestTooLargeMemoriesAreCut(t *testing.T) {
 	if got.restarts["shop/web-1"] != all.restarts["shop/web-1"] || len(got.probes) < 1000 {
 		t.Errorf("%d probes are left, and %+v", len(got.probes), got.restarts["shop/web-1"])
 	}
+}
+
+// A cause is kept while its probe fails, in few bytes: what a stranger has written is bounded and made safe.
+func TestACauseIsBounded(t *testing.T) {
+	id := probe.ID{Target: "web", Kind: probe.Liveness, Name: "db"}
+	for now, kept := range map[probe.Verdict]bool{probe.Failing: true, probe.Passing: false} {
+		m := memoriesOf(0)
+		m.probes[id] = engine.Memory{State: stateWith(now), Since: time.Unix(1_700_000_000, 0)}
+		without, _ := m.encode()
+		m.causes[id] = cause{reason: "http.status", detail: "status 503\x1b[31m " + strings.Repeat("x", 1000)}
+		values, _ := m.encode()
+		if n := len(values["web"]) - len(without["web"]); n > maxCause+10 {
+			t.Errorf("a cause has %d bytes", n)
+		}
+		got, isKept := decoded(t, values).causes[id]
+		if isKept != kept || kept && (got.reason != "http.status" || !strings.HasPrefix(got.detail, "status 503\ufffd[31m xxx") || !got.isOf(m.probes[id])) {
+			t.Errorf("%v: %+v", now, got)
+		}
+	}
+}
+
+func stateWith(v probe.Verdict) verdict.State {
+	return verdict.State{Verdict: v, Last: probe.Failure, Run: 1, Instance: "1"}
 }
 
 func TestEntriesOfALaterReleaseAreLeftOut(t *testing.T) {

@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,6 +68,49 @@ func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
 		three.kill()
 		time.Sleep(coord.DefaultTTL + 5*time.Second)
 		checkSeen(t, w, one, two)
+	})
+}
+
+// Each attempt fails with another detail. The one that has decided the verdict is shown, also by the next owner until
+// there is another verdict, and no attempt after it is stored.
+func TestWhyATargetOfAnotherEngineFailsIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets := w.targets(many)
+		one, two, three := start(t, "one", b, targets), start(t, "two", b, targets), start(t, "three", b, targets)
+		time.Sleep(time.Minute)
+		ours, theirs := two.anyOwned(), three.anyOwned()
+		w.infect(ours, 0)
+		w.infect(theirs, 0)
+		time.Sleep(10 * time.Second)
+		want := map[string]engine.Cause{}
+		for _, target := range []string{ours, theirs} {
+			st, isOwn := one.seen(target)
+			if isOwn || st.Cause.Reason != "test.sick" || !strings.HasPrefix(st.Cause.Detail, "since ") {
+				t.Fatalf("%s fails because of %+v, its own: %v", target, st.Cause, isOwn)
+			}
+			want[target] = st.Cause
+		}
+		writes := func() int64 {
+			return one.backend.writes.Load() + two.backend.writes.Load() + three.backend.writes.Load()
+		}
+		before := writes()
+		time.Sleep(time.Minute)
+		if n := writes() - before; n > 0 {
+			t.Errorf("attempts were stored by %d requests", n)
+		}
+		three.kill()
+		time.Sleep(time.Minute)
+		for target, cause := range want {
+			if st, isOwn := one.seen(target); !isOwn && st.Cause != cause {
+				t.Errorf("%s fails because of %+v after %+v", target, st.Cause, cause)
+			}
+		}
+		w.heal(ours)
+		time.Sleep(10 * time.Second)
+		if st, _ := one.seen(ours); !st.Ready || st.Cause != (engine.Cause{}) {
+			t.Errorf("%s is %v because of %+v", ours, st.State, st.Cause)
+		}
 	})
 }
 

@@ -226,7 +226,7 @@ func (w *world) targets(n int) fleet.Targets {
 			Rule: probe.Rule{Period: time.Second, FailureThreshold: 2}, HandlerName: "test", Revision: "1",
 			Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
 				if w.isSick(target) {
-					return probe.Result{Outcome: probe.Failure, Reason: "test.sick"}
+					return probe.Fail("test.sick", "since %v", time.Now()) // each attempt has another detail
 				}
 				return probe.Result{Outcome: probe.Success}
 			}),

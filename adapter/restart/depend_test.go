@@ -113,7 +113,7 @@ func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 				restate := func(v probe.Verdict, last probe.Outcome, run int32) {
 					in := probe.Instance{Target: "db", ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
 					m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: run}, Since: time.Now(), Started: true}
-					if err := others.Restate(in, map[probe.ID]engine.Memory{db: m}); err != nil {
+					if err := others.Restate(in, map[probe.ID]engine.Memory{db: m}, nil); err != nil {
 						t.Fatal(err)
 					}
 				}

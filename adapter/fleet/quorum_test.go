@@ -280,3 +280,43 @@ func TestTooFewVotesDecideNothing(t *testing.T) {
 		}
 	})
 }
+
+// What a drained engine sees of targets may be by an old configuration: it is no vantage, for whichever reason it is
+// drained. While all are drained, all are.
+func TestADrainedEngineIsNoVantage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 3, quorum.Rule{Vantages: 3})
+		const all = watched * 3 / 2
+		expect := func(when string, polls ...int) {
+			t.Helper()
+			time.Sleep(30 * time.Second)
+			for i, want := range polls {
+				if got := j.members[i].fleet.Quorum().Polls; got != want {
+					t.Errorf("%s: engine-%d attempts %d probes, want %d", when, i, got, want)
+				}
+			}
+			j.expectPeace(when)
+		}
+		drain := func(i int) {
+			t.Helper()
+			if _, err := coord.PutDrain(t.Context(), j.members[i].backend, coord.Drain{Name: fmt.Sprint("engine-", i)}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect("none is drained", all, all, all)
+		j.members[1].co.Drain(true)
+		expect("one is outdated", all, 0, all)
+		j.net.set(0, "engine-1 shop/web-0", "engine-1 shop/web-1", "engine-1 shop/web-2", "engine-1 shop/web-3")
+		expect("the one that is outdated sees others", all, 0, all)
+		if j.gray() != 0 {
+			t.Errorf("%d probes are gray by the votes of an engine that is drained", j.gray())
+		}
+		j.net.set(0)
+		drain(2)
+		expect("an operator has drained another one", all, 0, 0)
+		drain(0)
+		expect("all are drained", all, all, all)
+		j.members[1].co.Drain(false)
+		expect("one is not drained any more", 0, all, 0)
+	})
+}

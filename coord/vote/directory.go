@@ -21,8 +21,9 @@ type directory struct {
 
 // voter is what of a Vantage decides which votes count.
 type voter struct {
-	zone     string
-	doubtful bool
+	zone      string
+	doubtful  bool
+	isDrained bool
 }
 
 func newDirectory() *directory { return &directory{replaced: make(chan struct{})} }
@@ -35,7 +36,7 @@ func (d *directory) get() map[string]Vantage {
 }
 
 // getVoters returns the engines that vote, which must not be changed, nil before they were read, and a channel
-// that is closed when there are others, or they are in other zones, or others of them doubt their verdicts.
+// that is closed when there are others, or they are in other zones, or others of them doubt their verdicts or are drained.
 func (d *directory) getVoters() (map[string]voter, <-chan struct{}) {
 	d.vantagesMu.Lock()
 	defer d.vantagesMu.Unlock()
@@ -46,7 +47,7 @@ func (d *directory) getVoters() (map[string]voter, <-chan struct{}) {
 func (d *directory) set(vantages map[string]Vantage) {
 	voters := make(map[string]voter, len(vantages))
 	for name, v := range vantages {
-		voters[name] = voter{v.Zone, v.Doubtful}
+		voters[name] = voter{v.Zone, v.Doubtful, v.Drained}
 	}
 	d.vantagesMu.Lock()
 	defer d.vantagesMu.Unlock()
@@ -58,11 +59,13 @@ func (d *directory) set(vantages map[string]Vantage) {
 	}
 }
 
-// candidates returns the engines that vote as quorum.Choose takes them.
+// candidates returns the engines that may vote, those that are not drained, as quorum.Choose takes them.
 func candidates(voters map[string]voter) []quorum.Vantage {
 	all := make([]quorum.Vantage, 0, len(voters))
 	for name, v := range voters {
-		all = append(all, quorum.Vantage{Name: name, Zone: v.zone})
+		if !v.isDrained {
+			all = append(all, quorum.Vantage{Name: name, Zone: v.zone})
+		}
 	}
 	return all
 }

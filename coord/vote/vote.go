@@ -60,6 +60,7 @@ type Vote struct {
 type Vantage struct {
 	Zone     string `json:"zone,omitempty"`     // where it is, at most MaxZone bytes
 	Doubtful bool   `json:"doubtful,omitempty"` // none of its votes counts: see package doubt
+	Drained  bool   `json:"drained,omitempty"`  // it may have no shards, and is chosen for no quorum: what it knows of targets may be old
 	Targets  int    `json:"targets,omitempty"`  // how many targets with a verdict it probes
 	Failing  int    `json:"failing,omitempty"`  // how many of them fail
 }

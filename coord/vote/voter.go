@@ -88,17 +88,27 @@ func (v *Voter) Remove(ids ...probe.ID) {
 func (v *Voter) SetHealth(doubtful bool, own doubt.Sample) {
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()
-	now := Vantage{Zone: v.self.Zone, Doubtful: doubtful, Targets: own.Targets, Failing: own.Failing}
+	now := v.self
+	now.Doubtful, now.Targets, now.Failing = doubtful, own.Targets, own.Failing
 	if now.Doubtful != v.self.Doubtful || differs(now.Targets, v.self.Targets, now.Targets) || differs(now.Failing, v.self.Failing, now.Targets) {
 		v.self, v.isNew = now, true
 		notify(v.wake)
 	}
 }
 
+// setDrained says whether this engine may have no shards.
+func (v *Voter) setDrained(isDrained bool) {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	if isDrained != v.self.Drained {
+		v.self.Drained, v.isNew = isDrained, true
+	}
+}
+
 // differs reports whether two numbers of so many targets differ by more than one percent of these.
 func differs(a, b, targets int) bool { return max(a-b, b-a)*100 > targets }
 
-// Vantages returns the engines that vote, and a channel that is closed when there are others, or when they are in
+// Vantages returns the engines that may vote, those that are not drained, and a channel that is closed when there are others, or when they are in
 // other zones.
 func (v *Voter) Vantages() ([]quorum.Vantage, <-chan struct{}) {
 	voters, changed := v.directory.getVoters()
@@ -163,6 +173,8 @@ func (v *Voter) put(ctx context.Context, lease coord.Lease, changed <-chan struc
 	}
 	v.markAll()
 	for {
+		isEligible, reassigned := v.config.Coordinator.Eligible()
+		v.setDrained(!isEligible)
 		for all, ids := v.take(fence, lease); len(all) > 0; all, ids = v.take(fence, lease) {
 			if err := v.commit(ctx, all); err != nil {
 				v.mark(ids)
@@ -171,6 +183,7 @@ func (v *Voter) put(ctx context.Context, lease coord.Lease, changed <-chan struc
 		}
 		select {
 		case <-v.wake:
+		case <-reassigned:
 		case <-changed:
 			return nil
 		case <-ctx.Done():

@@ -48,10 +48,12 @@ type stage struct {
 	moves   int
 }
 
-func play(t *testing.T, f func(s *stage)) { playBeside(t, nil, f) }
+func play(t *testing.T, f func(s *stage)) {
+	playBeside(t, func() group.Targets { return nil }, f)
+}
 
-// playBeside is play with groups that have targets of others, too.
-func playBeside(t *testing.T, others group.Targets, f func(s *stage)) {
+// playBeside is play with groups that have targets of others, too, which are made in the bubble.
+func playBeside(t *testing.T, others func() group.Targets, f func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, set: probe.Set{}, answers: map[string]*answer{}, log: &testsync.Buffer{}}
 		s.engine = engine.New(engine.Config{})
@@ -62,7 +64,7 @@ func playBeside(t *testing.T, others group.Targets, f func(s *stage)) {
 			return a
 		}
 		s.doubts = &doubting{Engine: s.engine}
-		s.groups = group.New(group.Config{Engine: s.doubts, Others: others, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
+		s.groups = group.New(group.Config{Engine: s.doubts, Others: others(), Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.engine.Run(ctx) })

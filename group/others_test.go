@@ -65,8 +65,12 @@ func (o *others) remove(target string) {
 
 // playWithOthers plays with groups whose members are in two engines.
 func playWithOthers(t *testing.T, f func(o *others)) {
-	e := engine.New(engine.Config{NoIsolationCheck: true})
-	playBeside(t, e, func(s *stage) { f(&others{s, e, e.Owner("others")}) })
+	var e *engine.Engine
+	makeOthers := func() group.Targets {
+		e = engine.New(engine.Config{NoIsolationCheck: true})
+		return e
+	}
+	playBeside(t, makeOthers, func(s *stage) { f(&others{s, e, e.Owner("others")}) })
 }
 
 func TestMembersOfOtherEnginesAreMembers(t *testing.T) {

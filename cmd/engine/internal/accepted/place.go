@@ -174,14 +174,7 @@ func open(path string) (*file, error) {
 }
 
 func (f *file) readHeader() error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("it is not a regular file")
-	}
-	if err := private.Check(info); err != nil {
+	if err := checkPrivate(f.File); err != nil {
 		return err
 	}
 	r := bufio.NewReaderSize(f, maxHeader)
@@ -191,6 +184,18 @@ func (f *file) readHeader() error {
 		return err
 	}
 	return json.Unmarshal(line, &f.header)
+}
+
+// checkPrivate returns an error unless a file is regular, and only this user can use it.
+func checkPrivate(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	return private.Check(info)
 }
 
 // Keep replaces what is kept. After an error nothing is. While another engine with the same command

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"syscall"
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord/revision"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/private"
 )
 
 // Pushed is a revision of the configuration of a fleet. The methods of nil return what an engine has before
@@ -50,9 +53,10 @@ func PushedFile(state string) string { return state + ".revision" }
 // maxRef bounds the first line of the file.
 const maxRef = 1 << 10
 
-// ReadPushed returns the revision that WritePushed has written to a file, or nil if there is no such file.
+// ReadPushed returns the revision that WritePushed has written to a file, or nil if there is no such file. It is an error if
+// other users can use the file, or could have put it there: what it says is run.
 func ReadPushed(name string) (*Pushed, error) {
-	text, err := files.ReadRegular(name, revision.MaxSize+maxRef)
+	text, err := readPrivate(name, revision.MaxSize+maxRef)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -68,6 +72,22 @@ func ReadPushed(name string) (*Pushed, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return p, nil
+}
+
+// readPrivate reads a regular file of at most max bytes that only this user can use, and could have put there.
+func readPrivate(name string, max int64) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := checkPrivate(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := private.CheckParent(name); err != nil {
+		return nil, err
+	}
+	return files.ReadFrom(f, name, max)
 }
 
 // WritePushed replaces a file by one with the revision: a line with the Ref, and the files.

@@ -1,6 +1,7 @@
 package accepted
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -70,6 +71,37 @@ func TestADamagedRevisionIsNotUsed(t *testing.T) {
 		if got, err := ReadPushed(name); got != nil || err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %+v, %v", what, got, err)
 		}
+	}
+}
+
+// Its commands are run with the rights of the engine.
+func TestARevisionThatOtherUsersCanChangeIsNotUsed(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "sonde.state.revision")
+	if err := WritePushed(name, pushedOf(t, 1, map[string][]byte{"a.hcl": []byte("locals {}")})); err != nil {
+		t.Fatal(err)
+	}
+	for want, modes := range map[string][2]os.FileMode{
+		"it has mode 620 and other users must have no access": {0o620, 0o755},
+		"is writable for all users":                           {0o600, 0o777},
+		"":                                                    {0o600, 0o755},
+	} {
+		if err := errors.Join(os.Chmod(name, modes[0]), os.Chmod(dir, modes[1])); err != nil {
+			t.Fatal(err)
+		}
+		_, err := ReadPushed(name)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name)) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(name, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadPushed(name); err == nil || !strings.Contains(err.Error(), "it is not a regular file") {
+		t.Errorf("a directory: %v", err)
 	}
 }
 

@@ -135,7 +135,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs.OfEngine())
 	d.keep(loaded.plugins)
 	if loaded.isUnkept && loaded.pushed != nil {
-		d.keepPushed(c.Context(), loaded.pushed)
+		d.keepPushed(loaded.pushed)
 	}
 	defer d.closePlace()
 	go d.place.RemoveOthers(isLeft) // reads the disks of other engines

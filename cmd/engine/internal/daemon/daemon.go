@@ -64,6 +64,7 @@ type daemon struct {
 	openStore  OpenStore
 	cluster    *cluster         // nil for none
 	pushed     *accepted.Pushed // the revision in use of what is pushed to the cluster; nil for none
+	pushedFile pushedFile       // where that is kept
 	pauses     *pause.Keeper
 	groups     *group.Groups
 	gateways   *gateway.Gateways

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
@@ -212,7 +213,7 @@ func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revisi
 	case asked.reload.Error != nil:
 		return refusal(asked.reload.Error, asked.reload.Problems)
 	}
-	d.keepPushed(ctx, pushed)
+	d.keepPushed(pushed)
 	return nil
 }
 
@@ -236,21 +237,72 @@ func (d *daemon) requestOfFollower(ctx context.Context, j *job) reply {
 
 // keepPushed writes a revision to the file that an engine reads which starts while etcd is away. It does not wait
 // for a disk that hangs.
-func (d *daemon) keepPushed(ctx context.Context, p *accepted.Pushed) {
+func (d *daemon) keepPushed(p *accepted.Pushed) {
 	if d.settings.State == "" {
 		return
 	}
-	written := make(chan error, 1)
-	go func() { written <- accepted.WritePushed(accepted.PushedFile(d.settings.State), p) }()
-	err := error(nil)
+	var err error
 	select {
-	case err = <-written:
+	case err = <-d.pushedFile.replace(accepted.PushedFile(d.settings.State), p):
 	case <-time.After(diskTimeout):
 		err = fmt.Errorf("the disk of the state file %s does not respond", d.settings.State)
-	case <-ctx.Done():
 	}
 	if err != nil {
 		d.log.Warn("pushed configuration not kept: an engine that starts while etcd is away has the one before", "revision", p.Number(), "error", err)
+	}
+}
+
+// pushedFile writes revisions to a file in the order in which they come. Of those that come while the disk hangs it writes
+// the latest. The zero value is ready to use; the methods are safe for concurrent use by multiple goroutines.
+type pushedFile struct {
+	write func(name string, p *accepted.Pushed) error // default accepted.WritePushed
+
+	nextMu    sync.Mutex // guards all below
+	next      *pushedWrite
+	isWriting bool
+}
+
+// pushedWrite is a revision that waits for the disk.
+type pushedWrite struct {
+	name    string
+	pushed  *accepted.Pushed
+	written chan error // of capacity 1
+}
+
+// errReplaced is the error of a revision that is not written, since a later one was in use before the disk responded.
+var errReplaced = errors.New("a later revision is in use")
+
+// replace writes a revision in the background. What it returns receives the error.
+func (f *pushedFile) replace(name string, p *accepted.Pushed) <-chan error {
+	w := &pushedWrite{name, p, make(chan error, 1)}
+	f.nextMu.Lock()
+	defer f.nextMu.Unlock()
+	if f.next != nil {
+		f.next.written <- errReplaced
+	}
+	f.next = w
+	if !f.isWriting {
+		f.isWriting = true
+		go f.writeAll()
+	}
+	return w.written
+}
+
+// writeAll writes what waits, until nothing does.
+func (f *pushedFile) writeAll() {
+	write := f.write
+	if write == nil {
+		write = accepted.WritePushed
+	}
+	for {
+		f.nextMu.Lock()
+		w := f.next
+		f.next, f.isWriting = nil, w != nil
+		f.nextMu.Unlock()
+		if w == nil {
+			return
+		}
+		w.written <- write(w.name, w.pushed)
 	}
 }
 
@@ -261,7 +313,7 @@ func (c *cluster) addRevisions(to *httpapi.Cluster) {
 	}
 	told, current := c.follower.Status()
 	to.Config = &httpapi.ClusterConfig{Revision: told.Running.Number, Since: told.Since, Current: current.Number}
-	if told.Refused != nil {
+	if told.Refused != nil && told.Refused.Ref == current.Ref() {
 		to.Config.Refused = told.Refused.Error
 	}
 	for _, e := range c.follower.Engines() {
@@ -270,7 +322,7 @@ func (c *cluster) addRevisions(to *httpapi.Cluster) {
 			continue
 		}
 		to.Members[i].Revision = &e.Running.Number
-		if e.Refused != nil {
+		if e.Refused != nil && e.Refused.Ref == current.Ref() {
 			to.Members[i].Refused = e.Refused.Error
 		}
 	}

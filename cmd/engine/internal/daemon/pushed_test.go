@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/engine"
+)
+
+// A disk that hangs holds up the first revision. The second is replaced by the third before the disk responds: nothing
+// older is written after it.
+func TestRevisionsAreKeptInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		disk, written := make(chan struct{}), []int64{}
+		d := &daemon{settings: config.Engine{State: "state"}, log: slog.New(slog.NewTextHandler(&log, nil))}
+		d.pushedFile.write = func(name string, p *accepted.Pushed) error {
+			<-disk
+			if name != "state.revision" {
+				t.Errorf("it writes to %s", name)
+			}
+			written = append(written, p.Number())
+			return nil
+		}
+		var keeping sync.WaitGroup
+		began := time.Now()
+		for number := range int64(3) {
+			keeping.Go(func() { d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: number + 1}}) })
+			synctest.Wait()
+		}
+		keeping.Wait()
+		if took := time.Since(began); took != diskTimeout {
+			t.Errorf("the engine waits %v for the disk", took)
+		}
+		for want, n := range map[string]int{"does not respond": 2, "a later revision is in use": 1} {
+			if got := strings.Count(log.String(), want); got != n {
+				t.Errorf("%d of 3 warnings that it %s:\n%s", got, want, log.String())
+			}
+		}
+		close(disk)
+		synctest.Wait()
+		if !slices.Equal(written, []int64{1, 3}) {
+			t.Errorf("revisions %v were written", written)
+		}
+		d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: 4}})
+		if !slices.Equal(written, []int64{1, 3, 4}) {
+			t.Errorf("revisions %v were written after the disk had responded", written)
+		}
+	})
+}
+
+// What an engine has refused before is not why it does not run what is current now.
+func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, b := idle(t), coord.NewLocal()
+		d.flags = &flags{clusterName: "a"}
+		d.openStore = func(config.Cluster) (Store, error) { return &silentStore{Local: b}, nil }
+		var err error
+		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: config.ClusterConfigEtcd}); err != nil {
+			t.Fatal(err)
+		}
+		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, config.Trust, d.log); err != nil {
+			t.Fatal(err)
+		}
+		d.cluster.follower, err = revision.New(revision.Config{
+			Name: "a", Backend: b, Outdated: d.cluster.setOutdated,
+			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+			Use: func(ctx context.Context, r revision.Revision, _ *revision.Bundle, _ bool) error {
+				if r.Number == 1 {
+					return errors.New("no plugin")
+				}
+				<-ctx.Done() // it takes long
+				return ctx.Err()
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { d.cluster.run(ctx) })
+		defer running.Wait()
+		defer end()
+		for base, want := range []string{"no plugin", ""} {
+			bundle := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": {byte(base)}}}
+			if _, err := revision.Push(t.Context(), b, revision.Request{Bundle: bundle, Base: int64(base)}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			c := d.cluster.status()
+			if c.Config == nil || c.Config.Current != int64(base+1) || c.Config.Refused != want {
+				t.Errorf("revision %d: %+v, want %q", base+1, c.Config, want)
+			}
+			member := slices.IndexFunc(c.Members, func(m httpapi.ClusterMember) bool { return m.Name == "a" })
+			if member >= 0 && c.Members[member].Refused != want {
+				t.Errorf("revision %d: %+v, want %q", base+1, c.Members[member], want)
+			}
+		}
+	})
+}

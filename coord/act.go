@@ -3,6 +3,7 @@ package coord
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +28,15 @@ type acting struct {
 	done     chan struct{} // closed afterwards
 	cancel   context.CancelCauseFunc
 	deadline *time.Timer // calls expire
+}
+
+func (a *acting) hasEnded() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // requestTimeout bounds a request of an act to the backend. The last one of an act may be made after its lease has
@@ -78,7 +88,23 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 	if err := do(acting); err != nil {
 		return fmt.Errorf("%s of %s: %w", o.Name, o.Target, err)
 	}
-	return c.write(context.WithoutCancel(ctx), o, record{o.Instance, token, true})
+	return c.writeDone(acting, o, record{o.Instance, token, true})
+}
+
+// writeDone records that an order was done. While the backend refuses that, as when it elects a leader, it is tried
+// again during requestTimeout, unless the act ends.
+func (c *Coordinator) writeDone(acting context.Context, o Order, r record) error {
+	for began := time.Now(); ; {
+		err := c.write(context.WithoutCancel(acting), o, r)
+		if err == nil || errors.Is(err, ErrNotOwner) || acting.Err() != nil || time.Since(began) >= requestTimeout {
+			return err
+		}
+		select {
+		case <-time.After(expireInterval):
+		case <-acting.Done():
+			return err
+		}
+	}
 }
 
 // withCause returns an error of a request with the reason for which its act has ended, if it has.
@@ -142,6 +168,9 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 func (c *Coordinator) expire(a *acting) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
+	if a.hasEnded() { // while this waited for the lock
+		return
+	}
 	if left := c.left(); left > 0 {
 		a.deadline.Reset(min(left, expireInterval))
 		return

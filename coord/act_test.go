@@ -239,6 +239,63 @@ func TestTheEndWaitsForActsForATime(t *testing.T) {
 	}
 }
 
+func TestADeadlineEndsWithItsAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		co, _ := run(t, coord.Config{Name: "a"})
+		synctest.Wait()
+		if again, err := co.ExpireEnded(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}); err != nil || again {
+			t.Errorf("the deadline of an act that has ended is looked at again: %v, %v", again, err)
+		}
+	})
+}
+
+// The store refuses a request, as while it elects a leader, for less than the lease lasts.
+func TestARecordIsWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &refusing{Backend: coord.NewLocal()}
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		o := coord.Order{Name: "restart", Target: "web", Instance: "1"}
+		err := co.Act(t.Context(), o, func(context.Context) error {
+			b.refuse("act/")
+			time.AfterFunc(coord.DefaultTTL/2, func() { b.refuse("") })
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := co.Act(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
+			t.Errorf("it is done again: %v", err)
+		}
+	})
+}
+
+// refusing is a Backend that refuses changes of keys with a prefix at once, if it has one, and counts leases.
+type refusing struct {
+	coord.Backend
+	prefix atomic.Pointer[string]
+	grants atomic.Int64 // of leases that last for maxAge
+	last   atomic.Int64 // the latest of these
+}
+
+func (b *refusing) refuse(prefix string) { b.prefix.Store(&prefix) }
+
+func (b *refusing) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if p := b.prefix.Load(); p != nil && *p != "" && strings.HasPrefix(all[0].Then[0].Key, *p) {
+		return nil, errors.New("permission denied")
+	}
+	return b.Backend.Commit(ctx, all...)
+}
+
+func (b *refusing) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	l, err := b.Backend.Grant(ctx, ttl)
+	if ttl == maxAge {
+		b.grants.Add(1)
+		b.last.Store(int64(l))
+	}
+	return l, err
+}
+
 // The timers of a machine that is suspended stand still, and the lease ends.
 func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

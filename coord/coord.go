@@ -69,6 +69,7 @@ type Coordinator struct {
 	changed     chan struct{} // closed when owned is replaced
 	acting      map[string]*acting
 	loaded      map[shard.ID]Revision // the tokens by which shards are marked as loaded
+	marks       Lease                 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
 	released    map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
 	isEnding    bool                  // likewise, for all shards
 	lease       Lease                 // of the membership; 0 while there is none

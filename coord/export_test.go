@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"context"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/clock"
@@ -16,6 +17,21 @@ func (c *Coordinator) IgnoreDeadline() {
 // SetSuspended makes a Coordinator go by what suspended returns: for how long its machine was suspended. Call it before Run.
 func (c *Coordinator) SetSuspended(suspended func() time.Duration) {
 	c.clock = clock.NewSuspended(suspended)
+}
+
+// ExpireEnded has the deadline of an act looked at that has just ended, as when both need the lock at the same time,
+// and reports whether it is to be looked at again.
+func (c *Coordinator) ExpireEnded(ctx context.Context, o Order) (again bool, err error) {
+	_, _, end, err := c.begin(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	c.stateMu.Lock()
+	a := c.acting[o.Target]
+	c.stateMu.Unlock()
+	end()
+	c.expire(a)
+	return a.deadline.Stop(), nil
 }
 
 // LogSize returns how many bytes the values in the log of a Local have.

@@ -1,7 +1,9 @@
 package coord
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -88,15 +90,23 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 	if current == nil {
 		return ErrNotOwner
 	}
+	lease, err := c.grantMarks(ctx)
+	if err != nil {
+		return err
+	}
 	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
 		all := make([]Transaction, 0, len(batch))
 		for _, id := range batch {
 			all = append(all, Transaction{
 				If:   []Condition{{Key: shardKey(id), Created: tokens[id]}},
-				Then: []Change{{Key: keyMemory + id.String(), Value: tokenValue(tokens[id]), Lease: current.past}},
+				Then: []Change{{Key: keyMemory + id.String(), Value: tokenValue(tokens[id]), Lease: lease}},
 			})
 		}
 		made, err := c.config.Backend.Commit(ctx, all...)
+		if errors.Is(err, ErrLeaseEnded) { // with the marks of other shards: all are claimed anew
+			c.loseMarks(lease)
+			current.end(err)
+		}
 		if err != nil {
 			return fmt.Errorf("mark %d shards as loaded: %w", len(batch), err)
 		}
@@ -109,6 +119,37 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 		c.stateMu.Unlock()
 	}
 	return nil
+}
+
+// markLease returns the lease of the loaded marks of this engine, 0 for none.
+func (c *Coordinator) markLease() Lease {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.marks
+}
+
+// grantMarks is markLease, which it has granted at first.
+func (c *Coordinator) grantMarks(ctx context.Context) (Lease, error) {
+	if l := c.markLease(); l != 0 || c.config.MaxAge == 0 {
+		return l, nil
+	}
+	l, err := c.grant(ctx, c.config.MaxAge)
+	if err != nil {
+		return 0, err
+	}
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	c.marks = cmp.Or(c.marks, l)
+	return c.marks, nil
+}
+
+// loseMarks says that the lease of the loaded marks has ended: the next ones have another.
+func (c *Coordinator) loseMarks(ended Lease) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	if c.marks == ended {
+		c.marks = 0
+	}
 }
 
 // tokenValue returns the value of a loaded mark.

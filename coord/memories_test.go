@@ -212,6 +212,40 @@ func TestAnOwnerThatWasNotSeenAliveIsNotContinued(t *testing.T) {
 	})
 }
 
+// The lease of marks is one for all sessions of an engine, and none without marks.
+func TestSessionsShareTheLeaseOfMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &refusing{Backend: coord.NewLocal()}
+		b.refuse("fleet/m/")
+		co, _ := run(t, coord.Config{Name: "a", Backend: b, MaxAge: maxAge})
+		time.Sleep(maxAge)
+		if n := b.grants.Load(); n != 0 {
+			t.Errorf("%d leases of an engine that cannot join", n)
+		}
+		b.refuse("")
+		for range 20 {
+			time.Sleep(time.Minute)
+			deleteMember(t, b, "a")
+		}
+		time.Sleep(time.Minute)
+		if n := b.grants.Load(); n != 1 {
+			t.Errorf("%d leases of an engine that has joined again and again", n)
+		}
+		if m := memoriesOf(t, co, 7); !m.IsRecent {
+			t.Error("a shard is not marked")
+		}
+		for range 2 {
+			if err := b.Revoke(t.Context(), coord.Lease(b.last.Load())); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(maxAge/10 + coord.DefaultTTL)
+			if m := memoriesOf(t, co, 7); !m.IsRecent {
+				t.Error("a shard is not marked again after the lease has ended")
+			}
+		}
+	})
+}
+
 func TestMemoriesAreStoredInFewTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counted := &commits{Backend: coord.NewLocal()}

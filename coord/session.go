@@ -17,8 +17,8 @@ type session struct {
 	*Coordinator
 	view
 	self  owner
-	past  Lease         // of the loaded marks of this engine, which last for Config.MaxAge; 0 for none
-	stale chan struct{} // capacity 1: the view has changed
+	end   context.CancelCauseFunc // ends the session
+	stale chan struct{}           // capacity 1: the view has changed
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
@@ -29,16 +29,12 @@ func (c *Coordinator) session(ctx context.Context) error {
 		return err
 	}
 	c.extend(sent)
-	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, stale: make(chan struct{}, 1)}
-	if c.config.MaxAge > 0 {
-		if s.past, err = c.grant(ctx, c.config.MaxAge); err != nil {
-			return err
-		}
-	}
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, end: end, stale: make(chan struct{}, 1)}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
-	running, end := context.WithCancelCause(ctx)
 	acting, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while the last acts are done
 	defer stop()
 	var parts sync.WaitGroup
@@ -72,16 +68,16 @@ func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, erro
 	return l, nil
 }
 
-// pastRenewals is how often the lease of what an engine has owned is kept alive within Config.MaxAge: with
-// 20, memories are recent for 5 % less in the worst case.
-const pastRenewals = 20
+// markRenewals is how often the lease of loaded marks is kept alive within Config.MaxAge: with 20, memories are
+// recent for 5 % less in the worst case.
+const markRenewals = 20
 
 // keepAlive keeps the leases alive until ctx is done or one has ended. While the backend cannot be
 // reached it tries on: they may last longer there than here.
 func (s *session) keepAlive(ctx context.Context) error {
 	ticker := time.NewTicker(s.config.TTL / 4)
 	defer ticker.Stop()
-	renewed := s.clock.Now() // the lease of what this engine has owned
+	renewed := s.clock.Now() - int64(s.config.MaxAge) // the lease of marks, which may be one of an earlier session
 	for {
 		select {
 		case <-ticker.C:
@@ -93,8 +89,8 @@ func (s *session) keepAlive(ctx context.Context) error {
 		if err == nil {
 			s.extend(sent)
 		}
-		if err == nil && s.past != 0 && time.Duration(sent-renewed) >= s.config.MaxAge/pastRenewals {
-			if err = s.keep(ctx, s.past); err == nil {
+		if marks := s.markLease(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.config.MaxAge/markRenewals {
+			if err = s.keepMarks(ctx, marks); err == nil {
 				renewed = sent
 			}
 		}
@@ -102,6 +98,15 @@ func (s *session) keepAlive(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// keepMarks keeps the lease of the loaded marks alive.
+func (s *session) keepMarks(ctx context.Context, marks Lease) error {
+	err := s.keep(ctx, marks)
+	if errors.Is(err, ErrLeaseEnded) {
+		s.loseMarks(marks)
+	}
+	return err
 }
 
 func (s *session) keep(ctx context.Context, l Lease) error {

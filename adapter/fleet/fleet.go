@@ -135,7 +135,7 @@ const (
 	storeInterval = time.Second
 )
 
-// patience bounds a pass over all shards, while the store does not answer, and endTimeout the last one.
+// patience bounds each step of a pass over all shards, while the store does not answer, and endTimeout the last pass.
 const (
 	patience   = 10 * time.Second
 	endTimeout = 3 * time.Second
@@ -309,12 +309,18 @@ func (f *Fleet) decidesAlone(id probe.ID) bool {
 
 // reconcile makes the engine probe what is owned, and returns false if it has to be called again.
 func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	isDone = f.take(ctx, owned)
-	isDone = f.store(ctx, owned, nil, storeInterval) && isDone
-	isDone = f.release(ctx, owned) && isDone
-	return f.sweep(ctx, owned) && isDone
+	isDone = true
+	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.storeDue, f.release, f.sweep} {
+		bounded, cancel := context.WithTimeout(ctx, patience)
+		isDone = step(bounded, owned) && isDone
+		cancel()
+	}
+	return isDone
+}
+
+// storeDue stores what is due.
+func (f *Fleet) storeDue(ctx context.Context, owned coord.Owned) (isDone bool) {
+	return f.store(ctx, owned, nil, storeInterval)
 }
 
 // noTargets are those of a shard without any.

@@ -15,6 +15,7 @@ import (
 // not block, and must be safe for concurrent use by multiple goroutines.
 type Others struct {
 	Engine  Engine                     // never runs; a target of Config.Engine goes before one of it
+	Name    string                     // of this engine in the cluster
 	OwnerOf func(target string) string // the name of the engine that probes a target, which may be this one; "" if none does, or if it is not shared
 	Heard   func() time.Time           // when what the engines share has last answered this engine while Engine had all of it; zero if never
 }
@@ -190,6 +191,8 @@ func (s *Server) refuseOther(w http.ResponseWriter, target string) bool {
 		return false
 	case owner == "":
 		respondError(w, http.StatusConflict, "no engine owns the target %q now: ask again when one has taken it over", target)
+	case owner == s.results.others.Name:
+		respondError(w, http.StatusConflict, "this engine is taking the target %q over: ask again in a moment", target)
 	default:
 		respondError(w, http.StatusMisdirectedRequest, "the engine %q owns the target %q: ask that one, by --address", owner, target)
 	}

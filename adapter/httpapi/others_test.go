@@ -21,6 +21,7 @@ import (
 type clusterOfTwo struct {
 	*httpapi.Server
 	own, others *engine.Engine
+	owners      map[string]string // by target
 }
 
 const clusterToken = "a-token-for-tests-0123456789abcdef"
@@ -35,10 +36,10 @@ func newClusterOfTwo(t *testing.T) clusterOfTwo {
 		}
 		c.set(t, e, target, probe.Passing, probe.Success)
 	}
-	owners := map[string]string{"a": "one", "b": "two", "c": "one"}
+	c.owners = map[string]string{"a": "one", "b": "two", "c": "one"}
 	var err error
 	c.Server, err = httpapi.New(httpapi.Config{Engine: c.own, Token: clusterToken, Others: httpapi.Others{
-		Engine: c.others, OwnerOf: func(target string) string { return owners[target] }, Heard: func() time.Time { return time.Now().Add(-12 * time.Second) },
+		Engine: c.others, Name: "one", OwnerOf: func(target string) string { return c.owners[target] }, Heard: func() time.Time { return time.Now().Add(-12 * time.Second) },
 	}, Operate: func(context.Context, string, httpapi.Operation, string) (bool, bool, error) { return true, true, nil },
 		Pause: func(context.Context, httpapi.PauseRequest) (httpapi.Paused, error) { return httpapi.Paused{}, nil }})
 	if err != nil {
@@ -140,6 +141,15 @@ func TestATargetOfAnotherEngineIsChangedByItsOwnerOnly(t *testing.T) {
 				t.Errorf("%s of %s: status %d, %s", o, target, r.Code, r.Body)
 			}
 		}
+	}
+}
+
+// The engine has claimed the shard of the target, and is about to probe it.
+func TestATargetThatIsBeingTakenOverIsChangedLater(t *testing.T) {
+	c := newClusterOfTwo(t)
+	c.owners["b"] = "one"
+	if r := c.request(http.MethodPost, "/v1/targets/b/restart"); r.Code != http.StatusConflict || !strings.Contains(r.Body.String(), "is taking the target") {
+		t.Errorf("status %d, %s", r.Code, r.Body)
 	}
 }
 

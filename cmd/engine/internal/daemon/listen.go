@@ -84,7 +84,7 @@ func (d *daemon) apiConfig() httpapi.Config {
 	}
 	if d.cluster != nil {
 		metrics.Cluster, c.Cluster = d.cluster.stats, d.cluster.status
-		c.Others = httpapi.Others{Engine: d.cluster.others(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
+		c.Others = httpapi.Others{Engine: d.cluster.others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
 	}
 	c.Metrics = prom.New(metrics).Handler()
 	return c

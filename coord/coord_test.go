@@ -322,3 +322,31 @@ func restartOnce(ctx context.Context, co *coord.Coordinator, a *actuator, target
 		return nil
 	})
 }
+
+// hanging is a Backend of which some requests to change something get no answer.
+type hanging struct {
+	*coord.Local
+	first, count int64 // which, from 1, and how many
+	commits      atomic.Int64
+}
+
+func (h *hanging) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if n := h.commits.Add(1); n >= h.first && n < h.first+h.count {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return h.Local.Commit(ctx, all...)
+}
+
+func TestAnEngineJoinsAndClaimsAfterRequestsWithoutAnAnswer(t *testing.T) {
+	for _, first := range []int64{1, 2, 3} { // to join, or to claim shards
+		synctest.Test(t, func(t *testing.T) {
+			co, _ := run(t, coord.Config{Name: "a", Backend: &hanging{Local: coord.NewLocal(), first: first, count: 2}})
+			time.Sleep(10 * coord.DefaultTTL)
+			owned, _ := co.Owned()
+			if len(owned) != shard.Count || owned[0].Token == 0 {
+				t.Errorf("requests %d and %d were lost, and it owns %d shards", first, first+1, len(owned))
+			}
+		})
+	}
+}

@@ -121,7 +121,7 @@ func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.config.Name
 	for isLogged := false; ; isLogged = true {
 		isDrained, _ := s.isToDrain()
-		joined, err := s.config.Backend.Commit(ctx, Transaction{
+		joined, err := s.commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
 			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
 		})
@@ -217,8 +217,15 @@ func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 			Then: []Change{{Key: shardKey(id), Value: []byte(s.self.String()), Lease: s.self.lease}},
 		})
 	}
-	_, err := s.config.Backend.Commit(ctx, all...)
+	_, err := s.commit(ctx, all...)
 	return err
+}
+
+// commit makes transactions with a lease, within the time that it lasts.
+func (s *session) commit(ctx context.Context, all ...Transaction) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.TTL)
+	defer cancel()
+	return s.config.Backend.Commit(ctx, all...)
 }
 
 // An act whose context has ended is waited for during cancelTimeout, and the backend to end the lease during

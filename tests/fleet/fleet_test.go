@@ -179,17 +179,17 @@ func (f *fleet) await(what string, holds func() bool) {
 	deadline := time.Now().Add(patience)
 	for ; !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			f.t.Fatalf("timeout waiting until %s; sick: %v\n%s", what, f.world.sick(f.path("")), f.logs())
+			f.t.Fatalf("timeout waiting until %s; sick: %v\n%s", what, f.world.sick(f.path("")), logsOf(f.dir))
 		}
 	}
 }
 
-// logs returns the ends of the engines' logs.
-func (f *fleet) logs() (all string) {
-	for i := range engines {
-		name := fmt.Sprint("engine-", i)
-		text, _ := os.ReadFile(filepath.Join(f.dir, name+".log")) // of a failing test
-		all += fmt.Sprintf("%s:\n%s\n", name, text[max(0, len(text)-4000):])
+// logsOf returns the ends of the engines' logs in a folder.
+func logsOf(dir string) (all string) {
+	paths, _ := filepath.Glob(filepath.Join(dir, "*.log")) // the pattern is valid
+	for _, path := range paths {
+		text, _ := os.ReadFile(path) // of a failing test
+		all += fmt.Sprintf("%s:\n%s\n", filepath.Base(path), text[max(0, len(text)-4000):])
 	}
 	return all
 }

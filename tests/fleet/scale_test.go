@@ -3,11 +3,13 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,13 +27,41 @@ type crowd struct {
 	observer *observer
 	engines  map[string]*process
 	changed  map[string]int // by engine: verdicts that had changed when settle was called
+	state    string         // what settle waits for, for a test that fails
 }
 
 // maxBlock is how many targets one block of the configuration has: up to 200,000 are allowed.
 const maxBlock = 100_000
 
-// config returns the configuration of all engines. Each target has an address of its own, and all have a port.
-func (c *crowd) config(port string) string {
+// The ports of the servers that are the targets, by all addresses of this machine. If there were one only, connections
+// could wait for it longer than a probe does while this process waits for a processor.
+const (
+	firstServer = 20_000
+	servers     = 16
+)
+
+// serve accepts the connections of probes until the test ends.
+func serve(t *testing.T, port int) {
+	t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprint("0.0.0.0:", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			connection, err := l.Accept()
+			if err != nil {
+				return
+			}
+			connection.Close()
+		}
+	})
+	t.Cleanup(func() { l.Close(); accepting.Wait() })
+}
+
+// config returns the configuration of all engines. Each target has an address of its own.
+func (c *crowd) config() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `cluster {
   endpoints = split(" ", env("ENDPOINTS"))
@@ -50,10 +80,10 @@ target "web-%d" {
   address  = cidrhost("127.128.0.0/9", %d + each.value)
 
   probe "readiness" {
-    tcp { port = %s }
+    tcp { port = %d + each.value %% %d }
   }
 }
-`, from/maxBlock, thousands, 1+from, port)
+`, from/maxBlock, thousands, 1+from, firstServer, servers)
 	}
 	return text.String()
 }
@@ -67,24 +97,10 @@ func startCrowd(t *testing.T, nodes []*node, names ...string) *crowd {
 	}
 	c := &crowd{t: t, program: path, dir: t.TempDir(), nodes: nodes, engines: map[string]*process{}, changed: map[string]int{}}
 	c.observer = observe(t, connect(t, nodes), "/sonde/")
-	servers, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
+	for i := range servers {
+		serve(t, firstServer+i)
 	}
-	accepting := make(chan struct{})
-	go func() {
-		defer close(accepting)
-		for {
-			connection, err := servers.Accept()
-			if err != nil {
-				return
-			}
-			connection.Close()
-		}
-	}()
-	t.Cleanup(func() { servers.Close(); <-accepting })
-	_, port, _ := net.SplitHostPort(servers.Addr().String())
-	if err := os.WriteFile(filepath.Join(c.dir, "config.hcl"), []byte(c.config(port)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(c.dir, "config.hcl"), []byte(c.config()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
@@ -116,42 +132,45 @@ func (c *crowd) settle() {
 		owned := 0
 		for _, p := range c.engines {
 			var m membership
-			if p.get("/v1/cluster", &m) != nil {
+			if err := p.get("/v1/cluster", &m); err != nil {
+				c.state = err.Error()
 				return false
 			}
 			owned += m.Owned
 		}
-		if now, _ := c.observer.counts(); now != last || owned != *targets || !c.observer.isDivided(len(c.engines)) {
+		now, _ := c.observer.counts()
+		c.state = fmt.Sprintf("%d targets are owned, %d changes of keys", owned, now)
+		if now != last || owned != *targets || !c.observer.isDivided(len(c.engines)) {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) > *period+idle
 	})
 	for name := range c.engines {
-		c.changed[name] = c.verdicts(name)
+		c.changed[name] = len(c.verdicts(name))
 	}
 }
 
-// verdicts returns how many verdicts have changed by the log of an engine.
-func (c *crowd) verdicts(name string) int {
-	return len(linesOf(c.t, c.dir, name, `msg="verdict changed"`))
+// verdicts returns the lines of an engine's log about verdicts that have changed.
+func (c *crowd) verdicts(name string) []string {
+	return linesOf(c.t, c.dir, name, `msg="verdict changed"`)
 }
 
 // checkUnchanged reports verdicts that have changed since settle.
 func (c *crowd) checkUnchanged(when string) {
 	c.t.Helper()
 	for name := range c.engines {
-		if n := c.verdicts(name) - c.changed[name]; n > 0 {
-			c.t.Errorf("%s: %d verdicts have changed in %s", when, n, name)
+		if changed := c.verdicts(name)[c.changed[name]:]; len(changed) > 0 {
+			c.t.Errorf("%s: %d verdicts have changed in %s:\n%s", when, len(changed), name, strings.Join(changed[:min(10, len(changed))], "\n"))
 		}
 	}
 }
 
 func (c *crowd) await(what string, holds func() bool) {
 	c.t.Helper()
-	limit := patience + time.Duration(*targets/1000)*time.Second + 3**period
+	limit := patience + time.Duration(*targets/1000)*2*time.Second + 5**period
 	for deadline := time.Now().Add(limit); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("timeout waiting until %s", what)
+			c.t.Fatalf("timeout waiting until %s: %s\n%s", what, c.state, logsOf(c.dir))
 		}
 	}
 }
@@ -200,16 +219,15 @@ func TestManyTargetsAreTakenOver(t *testing.T) {
 	c.checkMoved("leave", before, share(4))
 }
 
-// settleUnchanged is settle, after which no verdict must have changed.
+// settleUnchanged is settle, until which no verdict must have changed.
 func (c *crowd) settleUnchanged(when string) {
 	c.t.Helper()
-	known := map[string]int{}
-	for name, n := range c.changed {
-		known[name] = n
-	}
+	before := maps.Clone(c.changed)
 	c.settle()
-	c.changed = known
+	after := c.changed
+	c.changed = before
 	c.checkUnchanged(when)
+	c.changed = after
 }
 
 // measure logs what engines and etcd need while nothing changes, and reports keys that change all the same.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds a release into OUT (default bin/release): for each platform the programs sonde and
-# sonde-xds, and for Linux the packages deb and rpm of sonde. The same commit and the same Go give the same bytes: the
-# build has no paths (-trimpath), no cgo, and the time of the commit.
+# Builds a release into OUT (default bin/release): for each platform the programs sonde, sonde-fleet and
+# sonde-xds, and for Linux the packages deb and rpm of the first two. The same commit and the same Go give the same
+# bytes: the build has no paths (-trimpath), no cgo, and the time of the commit.
 #
 # usage: dist/release.sh [OS/ARCH...]
 set -euo pipefail
@@ -20,34 +20,41 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH VERSION
 export CGO_ENABLED=0 GOFLAGS=-trimpath
 
-# documents writes the man pages and the completions of a program that this machine runs.
-documents() {
-	mkdir -p "$1/man" "$1/completion"
-	"$2" man "$1/man"
-	"$2" completion bash >"$1/completion/sonde.bash"
-	"$2" completion zsh >"$1/completion/_sonde"
-	"$2" completion fish >"$1/completion/sonde.fish"
+# completions writes the completions of a program that this machine runs.
+completions() {
+	name=$(basename "$2")
+	mkdir -p "$1"
+	"$2" completion bash >"$1/$name.bash"
+	"$2" completion zsh >"$1/_$name"
+	"$2" completion fish >"$1/$name.fish"
 }
 
 make --silent "GO=$GO" interpreter
 rm -rf "$OUT"
 mkdir -p "$OUT"
+mkdir -p "$OUT/host/man"
 "$GO" build -ldflags=-s -o "$OUT/host/sonde" ./cmd/engine
-documents "$OUT/host" "$OUT/host/sonde"
+"$GO" build -C cmd/engine/fleet -ldflags=-s -o "$(cd "$OUT/host" && pwd)/sonde-fleet" .
+"$OUT/host/sonde" man "$OUT/host/man"
+completions "$OUT/host/completion" "$OUT/host/sonde"
+completions "$OUT/host/completion" "$OUT/host/sonde-fleet"
 for platform in "${platforms[@]}"; do
 	export GOOS=${platform%/*} GOARCH=${platform#*/}
 	to=$OUT/$GOOS-$GOARCH
 	mkdir -p "$to"
 	"$GO" build -ldflags=-s -o "$to/sonde" ./cmd/engine
 	cp -R "$OUT/host/man" "$OUT/host/completion" "$to"
+	"$GO" build -C cmd/engine/fleet -ldflags=-s -o "$(cd "$to" && pwd)/sonde-fleet" .
 	"$GO" build -C adapter/xds -ldflags=-s -o "$(cd "$to" && pwd)/sonde-xds" ./cmd/sonde-xds
-	for program in sonde sonde-xds; do
+	for program in sonde sonde-fleet sonde-xds; do
 		env -u GOOS -u GOARCH "$GO" run ./dist/sbom "$to/$program" >"$to/$program.cdx.json"
 	done
 	if [ "$GOOS" = linux ]; then
 		for packager in deb rpm; do
 			OUT=$to ARCH=$GOARCH env -u GOOS -u GOARCH "$GO" tool -modfile=dist/nfpm/go.mod nfpm package \
 				--config dist/nfpm.yaml --packager $packager --target "$OUT/sonde_${VERSION}_$GOARCH.$packager" >/dev/null
+			OUT=$to ARCH=$GOARCH env -u GOOS -u GOARCH "$GO" tool -modfile=dist/nfpm/go.mod nfpm package \
+				--config dist/nfpm-fleet.yaml --packager $packager --target "$OUT/sonde-fleet_${VERSION}_$GOARCH.$packager" >/dev/null
 		done
 	fi
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$to" -cf - . |

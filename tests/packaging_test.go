@@ -146,6 +146,16 @@ func TestTheUnitOfSystemdIsValid(t *testing.T) {
 	if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
+	if err := os.Mkdir(path+".d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fleet := strings.ReplaceAll(readText(t, "../dist/systemd/fleet.conf"), "/usr/bin/sonde-fleet", "/bin/sh")
+	if err := os.WriteFile(path+".d/sonde-fleet.conf", []byte(fleet), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
+		t.Errorf("systemd-analyze verify, as the package sonde-fleet has it run: %v\n%s", err, out)
+	}
 	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=25", path).CombinedOutput(); err != nil {
 		t.Errorf("the unit is less hardened than before: %v\n%s", err, out)
 	}

@@ -62,7 +62,7 @@ func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 	if one != other {
 		t.Errorf("two builds differ:\n%s\n%s", one, other)
 	}
-	for _, name := range []string{".deb", ".rpm", ".tar.gz", "sonde.cdx.json", "/sonde-xds", "sonde-xds.cdx.json", "man/sonde-run.1", "completion/sonde.bash"} {
+	for _, name := range []string{".deb", ".rpm", ".tar.gz", "sonde.cdx.json", "/sonde-fleet", "sonde-fleet.cdx.json", "/sonde-xds", "sonde-xds.cdx.json", "man/sonde-run.1", "completion/sonde.bash"} {
 		if !strings.Contains(one, name+"\n") {
 			t.Errorf("the release lacks %s:\n%s", name, one)
 		}
@@ -176,7 +176,13 @@ func packageOf(t *testing.T, release, suffix string, programs ...string) string 
 	if out, err := exec.Command("unshare", "--mount", "--net", "sh", "-c", copyOfRoot, "sh", t.TempDir()).CombinedOutput(); err != nil {
 		t.Skipf("this machine permits no overlay of its root directory: the package is not installed\n%s", out)
 	}
-	packages, err := filepath.Glob(release + "/*" + suffix)
+	return packageNamed(t, release, "sonde", suffix)
+}
+
+// packageNamed returns the package of a release with a name and a suffix.
+func packageNamed(t *testing.T, release, name, suffix string) string {
+	t.Helper()
+	packages, err := filepath.Glob(release + "/" + name + "_*" + suffix)
 	if err != nil || len(packages) != 1 {
 		t.Fatalf("packages: %v %v", packages, err)
 	}
@@ -186,7 +192,7 @@ func packageOf(t *testing.T, release, suffix string, programs ...string) string 
 // installRPM installs the rpm of a release, runs what it has installed, and removes it.
 func installRPM(t *testing.T, release string) {
 	file := packageOf(t, release, ".rpm", "rpm")
-	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installedRPM, "sh", t.TempDir(), file)
+	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installedRPM, "sh", t.TempDir(), file, packageNamed(t, release, "sonde-fleet", ".rpm"))
 	if seen := follow(t, c, func(string) {}); !strings.HasSuffix(seen, "removed\n") {
 		t.Error(seen)
 	}
@@ -198,7 +204,8 @@ func install(t *testing.T, release string) {
 	file := packageOf(t, release, ".deb", "dpkg")
 	unit := readText(t, "../../dist/systemd/sonde.service")
 	start, reload := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit), regexp.MustCompile(`(?m)^ExecReload=(.*)$`).FindStringSubmatch(unit)
-	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installed, "sh", t.TempDir(), file, start[1], reload[1])
+	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installed, "sh", t.TempDir(), file, start[1], reload[1],
+		packageNamed(t, release, "sonde-fleet", ".deb"))
 	stdin, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -221,7 +228,7 @@ mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/r
 `
 
 // installed does what a user and systemd do with the package $2, whose unit has the command
-// lines $3 to start and $4 to reload.
+// lines $3 to start and $4 to reload, and then with the package $5 of sonde-fleet.
 const installed = `
 root=$1/root
 ip link set lo up
@@ -245,6 +252,12 @@ fi
 kill -TERM $pid
 wait $pid
 test -f "$root/var/lib/sonde/sonde.state"
+cp "$5" "$root/fleet.deb"
+chroot "$root" dpkg -i /fleet.deb
+chroot "$root" /usr/bin/sonde-fleet version
+grep -q ^ExecStart=/usr/bin/sonde-fleet "$root/usr/lib/systemd/system/sonde.service.d/sonde-fleet.conf"
+chroot "$root" dpkg --purge sonde-fleet
+test ! -e "$root/usr/lib/systemd/system/sonde.service.d/sonde-fleet.conf"
 chroot "$root" dpkg --purge sonde
 test ! -e "$root/usr/bin/sonde"
 test ! -e "$root/etc/sonde/sonde.hcl"
@@ -252,7 +265,7 @@ test ! -e "$root/var/lib/sonde"
 echo removed
 `
 
-// installedRPM does what a user does with the rpm $2. Rpm knows no package of a Debian system,
+// installedRPM does what a user does with the rpm $2, and then with the one of sonde-fleet, $3. Rpm knows no package of a Debian system,
 // so that it is told to ask for none.
 const installedRPM = `
 root=$1/root
@@ -266,6 +279,10 @@ test "$(chroot "$root" stat -c %U:%a /var/lib/sonde)" = sonde:700
 chroot "$root" /usr/bin/sonde validate --strict /etc/sonde
 chroot "$root" rpm -U --nodeps --force /sonde.rpm
 test -e "$root/usr/bin/sonde"
+cp "$3" "$root/fleet.rpm"
+chroot "$root" rpm -i /fleet.rpm
+chroot "$root" /usr/bin/sonde-fleet version
+chroot "$root" rpm -e sonde-fleet
 chroot "$root" rpm -e sonde
 test ! -e "$root/usr/bin/sonde"
 test -e "$root/var/lib/sonde"

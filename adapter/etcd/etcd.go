@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -18,6 +19,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/sonde-probe/sonde/coord"
 )
@@ -38,9 +41,14 @@ const DefaultPrefix = "/sonde/"
 const dialTimeout = 2 * time.Second
 
 // Backend is a coord.Backend in etcd. Its methods are safe for concurrent use by multiple goroutines.
-type Backend struct{ client *clientv3.Client }
+type Backend struct {
+	config  Config
+	opening chan struct{} // capacity 1: has an element while one goroutine opens the client
+	client  atomic.Pointer[clientv3.Client]
+}
 
-// Open returns a Backend. It does not wait for a connection, unless there is a Username.
+// Open returns a Backend. It does not wait for a connection, unless there is a Username: then it waits some seconds at
+// most. It is an error if etcd refuses the password, and none if it does not answer: requests then log in.
 func Open(c Config) (*Backend, error) {
 	if len(c.Endpoints) == 0 {
 		return nil, errors.New("endpoints are missing: write the addresses of all members of the etcd cluster")
@@ -51,6 +59,31 @@ func Open(c Config) (*Backend, error) {
 	if !strings.HasSuffix(c.Prefix, "/") {
 		return nil, fmt.Errorf("prefix is %q; it must end with a slash", c.Prefix)
 	}
+	b := &Backend{config: c, opening: make(chan struct{}, 1)}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	if _, err := b.open(ctx); err != nil && !isUnreachable(err) {
+		return nil, err
+	}
+	return b, nil
+}
+
+// open returns the client. With a Username the client exists once etcd has given it a token: each request asks for one
+// until then.
+func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
+	if client := b.client.Load(); client != nil {
+		return client, nil
+	}
+	select {
+	case b.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-b.opening }()
+	if client := b.client.Load(); client != nil {
+		return client, nil
+	}
+	c := b.config
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password,
 		DialTimeout: dialTimeout, DialKeepAliveTime: dialTimeout, DialKeepAliveTimeout: dialTimeout,
@@ -61,15 +94,31 @@ func Open(c Config) (*Backend, error) {
 	}
 	client.KV = namespace.NewKV(client.KV, c.Prefix)
 	client.Watcher = namespace.NewWatcher(client.Watcher, c.Prefix)
-	return &Backend{client}, nil
+	b.client.Store(client)
+	return client, nil
 }
 
-// Close closes all connections.
-func (b *Backend) Close() error { return b.client.Close() }
+// isUnreachable reports whether an error may pass when etcd is there again.
+func isUnreachable(err error) bool {
+	code := status.Code(err)
+	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
+}
+
+// Close closes all connections. It must be called once, after the last request.
+func (b *Backend) Close() error {
+	if client := b.client.Load(); client != nil {
+		return client.Close()
+	}
+	return nil
+}
 
 // Grant implements coord.Backend. The ttl is rounded up to seconds.
 func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
-	granted, err := b.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	client, err := b.open(ctx)
+	if err != nil {
+		return 0, known(err)
+	}
+	granted, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
 		return 0, known(err)
 	}
@@ -78,13 +127,21 @@ func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, er
 
 // KeepAlive implements coord.Backend.
 func (b *Backend) KeepAlive(ctx context.Context, l coord.Lease) error {
-	_, err := b.client.KeepAliveOnce(ctx, clientv3.LeaseID(l))
+	client, err := b.open(ctx)
+	if err != nil {
+		return known(err)
+	}
+	_, err = client.KeepAliveOnce(ctx, clientv3.LeaseID(l))
 	return known(err)
 }
 
 // Revoke implements coord.Backend.
 func (b *Backend) Revoke(ctx context.Context, l coord.Lease) error {
-	_, err := b.client.Revoke(ctx, clientv3.LeaseID(l))
+	client, err := b.open(ctx)
+	if err != nil {
+		return known(err)
+	}
+	_, err = client.Revoke(ctx, clientv3.LeaseID(l))
 	if err = known(err); errors.Is(err, coord.ErrLeaseEnded) {
 		return nil
 	}
@@ -100,7 +157,11 @@ func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 	for _, t := range all {
 		nested = append(nested, transaction(t))
 	}
-	response, err := b.client.Txn(ctx).Then(nested...).Commit()
+	client, err := b.open(ctx)
+	if err != nil {
+		return nil, known(err)
+	}
+	response, err := client.Txn(ctx).Then(nested...).Commit()
 	if err != nil {
 		return nil, known(err)
 	}
@@ -130,7 +191,11 @@ func transaction(t coord.Transaction) clientv3.Op {
 
 // Get implements coord.Backend.
 func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
-	response, err := b.client.Get(ctx, key)
+	client, err := b.open(ctx)
+	if err != nil {
+		return coord.Entry{}, known(err)
+	}
+	response, err := client.Get(ctx, key)
 	if err != nil || len(response.Kvs) == 0 {
 		return coord.Entry{}, known(err)
 	}
@@ -139,7 +204,11 @@ func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
 
 // Range implements coord.Backend.
 func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
-	response, err := b.client.Get(ctx, prefix, clientv3.WithPrefix())
+	client, err := b.open(ctx)
+	if err != nil {
+		return nil, 0, known(err)
+	}
+	response, err := client.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
 		return nil, 0, known(err)
 	}
@@ -155,7 +224,11 @@ func (b *Backend) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.E
 	for _, prefix := range prefixes {
 		gets = append(gets, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	}
-	response, err := b.client.Txn(ctx).Then(gets...).Commit()
+	client, err := b.open(ctx)
+	if err != nil {
+		return nil, known(err)
+	}
+	response, err := client.Txn(ctx).Then(gets...).Commit()
 	if err != nil {
 		return nil, known(err)
 	}
@@ -181,9 +254,14 @@ func entry(kv *mvccpb.KeyValue) coord.Entry {
 // Watch implements coord.Backend. It ends if the member that it asks has no leader.
 func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
 	return func(yield func([]coord.Event, error) bool) {
+		client, err := b.open(ctx)
+		if err != nil {
+			yield(nil, known(err))
+			return
+		}
 		ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		defer stop()
-		for response := range b.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1), clientv3.WithFragment()) {
+		for response := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1), clientv3.WithFragment()) {
 			if err := response.Err(); err != nil {
 				yield(nil, known(err))
 				return
@@ -196,8 +274,7 @@ func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision
 				return
 			}
 		}
-		err := ctx.Err()
-		if err == nil {
+		if err = ctx.Err(); err == nil {
 			err = errors.New("etcd has ended the watch")
 		}
 		yield(nil, err)

@@ -225,6 +225,39 @@ func TestTLSAndAPassword(t *testing.T) {
 	run(t, open(t, config))
 }
 
+// After a power cut engines and etcd start at the same time: one that logs in must not depend on which is first.
+func TestAnEngineWithAPasswordStartsWhileEtcdIsAway(t *testing.T) {
+	nodes := cluster(t, "http", 1)
+	config := etcd.Config{Endpoints: endpoints(nodes)}
+	open(t, config)
+	requirePassword(t, config)
+	config.Username, config.Password = "sonde", "correct"
+	unreachable := config
+	unreachable.Endpoints = []string{"http://" + gatewaytest.FreeAddress(t)}
+	if b, err := etcd.Open(unreachable); err != nil {
+		t.Errorf("nothing listens there: %v", err)
+	} else if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := nodes[0].process.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	b, err := etcd.Open(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := b.Get(ctx, "key"); err == nil {
+		t.Error("etcd answers, although it is stopped")
+	}
+	if err := nodes[0].process.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	run(t, b)
+}
+
 // requirePassword adds the user sonde, who may use the default prefix, and has etcd require passwords.
 func requirePassword(t *testing.T, c etcd.Config) {
 	t.Helper()

@@ -34,7 +34,7 @@ type Store interface {
 	Close() error
 }
 
-// OpenStore opens the store that a cluster block names. It does not wait for it.
+// OpenStore opens the store that a cluster block names. While that is away it waits some seconds at most, and has no error.
 type OpenStore func(config.Cluster) (Store, error)
 
 // cluster is the membership of the engine in a cluster. All methods of nil do nothing, as for an engine

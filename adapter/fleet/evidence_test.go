@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -177,4 +179,52 @@ func TestAnOldJointSuccessIsNotPublished(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An engine joins, takes over targets, restarts them and leaves: to those that own them again the instances from before
+// are nothing, although they have known them.
+func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 2, quorum.Rule{})
+		guest := start(t, "guest", j.backend, j.targets("guest"))
+		time.Sleep(time.Minute)
+		moved := map[string]string{} // instances by target
+		for i := 0; i < watched; i += 2 {
+			target := fmt.Sprintf("shop/web-%d", i)
+			if _, ok := guest.engine.Target(target); ok {
+				j.world.infect(target, 0)
+				moved[target] = ""
+			}
+		}
+		time.Sleep(time.Minute)
+		for target := range moved {
+			if moved[target] = j.world.running(target).id; moved[target] == target+"#0" {
+				t.Errorf("%s was not restarted", target)
+			}
+		}
+		_, at, err := j.backend.Range(t.Context(), vote.JointPrefix)
+		if err != nil || len(moved) == 0 {
+			t.Fatalf("the guest has %d targets, %v", len(moved), err)
+		}
+		guest.stop()
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		puts := 0
+		for events := range j.backend.Watch(ctx, vote.JointPrefix, at) {
+			for _, e := range events {
+				id, joint, ok := vote.ParseJoint(e)
+				if !ok || moved[id.Target] == "" {
+					continue
+				}
+				puts++
+				if joint.Instance != moved[id.Target] || joint.Verdict != probe.Passing {
+					t.Errorf("after the guest has left, %v is %v of %s: %s runs", id, joint.Verdict, joint.Instance, moved[id.Target])
+				}
+			}
+		}
+		if puts < len(moved) {
+			t.Errorf("%d joint verdicts were put for %d targets: the test shows nothing", puts, len(moved))
+		}
+	})
 }

@@ -84,9 +84,10 @@ type Fleet struct {
 
 	desiredMu    sync.Mutex // guards all below
 	desired      map[shard.ID]*Targets
-	isDesired    bool               // desired was set
-	changed      map[shard.ID]names // whose memories are to be stored
-	isCollecting bool               // wake is sent to after collectDelay
+	isDesired    bool                        // desired was set
+	changed      map[shard.ID]names          // whose memories are to be stored
+	isCollecting bool                        // wake is sent to after collectDelay
+	loaded       map[shard.ID]coord.Revision // the tokens with which the memories of applied shards were loaded
 
 	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
 	stored     map[shard.ID]*stored  // of applied
@@ -151,7 +152,7 @@ func New(c Config) (*Fleet, error) {
 	f := &Fleet{
 		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: wake,
 		others:  newOthers(c.Coordinator, c.Logger, func() { notify(wake) }),
-		changed: map[shard.ID]names{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		changed: map[shard.ID]names{}, loaded: map[shard.ID]coord.Revision{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 		unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
 	}
 	var err error
@@ -280,7 +281,7 @@ func (f *Fleet) watch(ctx context.Context) {
 			time.AfterFunc(collectDelay, func() { notify(f.wake) })
 		}
 		if f.hasQuorum(status.ID) {
-			f.countInstance(status.ID)
+			f.countInstances(shard.Of(status.ID.Target), status.ID)
 			continue
 		}
 		target := status.ID.Target
@@ -462,6 +463,7 @@ func (f *Fleet) change(c *change) error {
 	for id, targets := range c.shards {
 		if targets != nil {
 			f.others.remove(id)
+			f.countInstances(id, targets.jointProbes()...)
 		}
 	}
 	return nil
@@ -477,6 +479,7 @@ func (f *Fleet) note(c *change) {
 			delete(f.stored, id)
 			delete(f.unswept, id)
 			delete(f.changed, id)
+			delete(f.loaded, id)
 			continue
 		}
 		f.applied[id] = targets
@@ -484,6 +487,9 @@ func (f *Fleet) note(c *change) {
 		f.changed[id] = nil
 	}
 	maps.Copy(f.stored, c.stored)
+	for id, s := range c.stored {
+		f.loaded[id] = s.token
+	}
 }
 
 // store stores the memories of targets of some shards that have changed, of all shards if there are none, except those

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/coord/vote"
@@ -196,20 +197,48 @@ func (f *Fleet) count(t Targets) error {
 		b := vote.Ballot{Rule: r, Instance: probe.StaticID}
 		if t.Units[id.Target].Driver != nil {
 			st, _ := f.config.Engine.Status(id)
-			b.Instance = st.Instance
+			b.Instance, b.Token = "", f.loadedWith(shard.Of(id.Target))
+			if b.Token != 0 {
+				b.Instance = st.Instance
+			}
 		}
 		ballots[id] = b
 	}
 	return f.counter.Apply(ballots)
 }
 
-// countInstance has the votes about the instance counted that a probe with a quorum is about now.
-func (f *Fleet) countInstance(id probe.ID) {
+// countInstances has the votes about those instances counted that probes with a quorum are about now, of targets of a
+// shard. Those that this engine knows from before it has loaded what the last owner has stored are not known.
+func (f *Fleet) countInstances(in shard.ID, ids ...probe.ID) {
 	f.ballotsMu.Lock()
 	defer f.ballotsMu.Unlock()
-	if st, ok := f.config.Engine.Status(id); ok && st.Instance != "" {
-		f.counter.SetInstance(id.Target, st.Instance)
+	token := f.loadedWith(in)
+	instances := make(map[string]string, len(ids))
+	for _, id := range ids {
+		if st, ok := f.config.Engine.Status(id); ok && st.Instance != "" && st.Instance != probe.StaticID {
+			instances[id.Target] = st.Instance
+		}
 	}
+	if token != 0 && len(instances) > 0 {
+		f.counter.SetInstances(in, token, instances)
+	}
+}
+
+// loadedWith returns the token with which this engine has loaded the memories of a shard, 0 if it has not.
+func (f *Fleet) loadedWith(in shard.ID) coord.Revision {
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
+	return f.loaded[in]
+}
+
+// jointProbes returns the probes that vantages decide.
+func (t *Targets) jointProbes() (ids []probe.ID) {
+	for id, p := range t.probes() {
+		if _, isJoint := p.Handler.(joint); isJoint {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // hasQuorum reports whether a probe of the engine is one that vantages decide.

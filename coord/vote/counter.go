@@ -34,6 +34,15 @@ type CounterConfig struct {
 type Ballot struct {
 	Rule     quorum.Rule // zero fields have their defaults
 	Instance string      // of the target, that now runs: votes about others do not count; empty while it is not known: the last joint verdict stands
+
+	// Token is the one with which this engine owned the target's shard when it learned Instance, which is not
+	// known with any other: another owner may have replaced the instance. 0: the target never has another instance.
+	Token coord.Revision
+}
+
+// hasInstance reports whether the owner with a token knows the instance.
+func (b Ballot) hasInstance(token coord.Revision) bool {
+	return b.Instance != "" && (b.Token == 0 || b.Token == token)
 }
 
 // Counter puts the joint verdicts of the shards that this engine owns. Its methods are safe for concurrent use
@@ -64,9 +73,10 @@ type ballots map[probe.ID]Ballot
 
 // counting is a tally that runs.
 type counting struct {
-	tally *tally
-	end   context.CancelFunc
-	done  chan struct{} // closed when it has ended
+	tally   *tally
+	ballots *ballots // that it knows, or was notified of
+	end     context.CancelFunc
+	done    chan struct{} // closed when it has ended
 }
 
 // NewCounter returns a Counter without ballots.
@@ -114,25 +124,36 @@ func (c *Counter) Apply(all map[probe.ID]Ballot) error {
 	return nil
 }
 
-// SetInstance says which instance of a target now runs. It returns at once.
-func (c *Counter) SetInstance(target, instance string) {
+// SetInstances says which instances of targets of a shard now run, by target, as this engine has learned it since it
+// owns the shard with a token. It returns at once.
+func (c *Counter) SetInstances(in shard.ID, token coord.Revision, instances map[string]string) {
 	c.ballotsMu.Lock()
 	defer c.ballotsMu.Unlock()
-	before := c.ballots[shard.Of(target)]
+	before := c.ballots[in]
 	if before == nil {
 		return
 	}
-	now := maps.Clone(*before)
-	for id, b := range now {
-		if id.Target == target {
-			b.Instance = instance
-			now[id] = b
+	changed := ballots{}
+	for id, b := range *before {
+		instance, isSet := instances[id.Target]
+		if isSet && (b.Instance != instance || b.Token != token) {
+			b.Instance, b.Token = instance, token
+			changed[id] = b
 		}
 	}
-	if !maps.Equal(now, *before) {
-		c.ballots[shard.Of(target)] = &now
+	if len(changed) > 0 {
+		now := maps.Clone(*before)
+		maps.Copy(now, changed)
+		c.ballots[in] = &now
 		notify(c.wake)
 	}
+}
+
+// ballotsOf returns the ballots of a shard, which must not be changed.
+func (c *Counter) ballotsOf(in shard.ID) *ballots {
+	c.ballotsMu.Lock()
+	defer c.ballotsMu.Unlock()
+	return c.ballots[in]
 }
 
 // Run counts votes until ctx is done. It must be called once.
@@ -157,10 +178,14 @@ func (c *Counter) reconcile(ctx context.Context, owned coord.Owned) {
 	c.ballotsMu.Unlock()
 	var ending []*counting
 	for in, n := range c.counting {
-		if n.tally.token != owned[in].Token || n.tally.ballots != all[in] {
+		switch {
+		case n.tally.token != owned[in].Token || all[in] == nil:
 			n.end()
 			ending = append(ending, n)
 			delete(c.counting, in)
+		case n.ballots != all[in]:
+			n.ballots = all[in]
+			notify(n.tally.wake)
 		}
 	}
 	for _, n := range ending {
@@ -171,7 +196,7 @@ func (c *Counter) reconcile(ctx context.Context, owned coord.Owned) {
 			continue
 		}
 		running, end := context.WithCancel(ctx)
-		n := &counting{newTally(c, in, o.Token, all[in]), end, make(chan struct{})}
+		n := &counting{newTally(c, in, o.Token, all[in]), all[in], end, make(chan struct{})}
 		c.counting[in] = n
 		go func() {
 			defer close(n.done)

@@ -98,7 +98,7 @@ func TestTheLastVerdictStandsUntilTheInstanceIsKnown(t *testing.T) {
 			t.Errorf("the instance is not known: %s", text(j))
 		}
 		for _, n := range next {
-			n.counter.SetInstance("web", "1")
+			n.setInstance("web", "1")
 		}
 		settle()
 		expect(t, b, "the instance is known", "web", "passing unanimous of 1: pass [c d] fail [] ignored []")

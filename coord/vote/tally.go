@@ -19,6 +19,7 @@ type tally struct {
 	shard   shard.ID
 	token   coord.Revision
 	ballots *ballots
+	wake    chan struct{} // capacity 1: the Counter has other ballots
 
 	votes   map[probe.ID]map[string]Vote // by vantage
 	joints  map[probe.ID]Joint           // as decided last
@@ -29,7 +30,7 @@ type tally struct {
 }
 
 func newTally(c *Counter, id shard.ID, token coord.Revision, b *ballots) *tally {
-	return &tally{counter: c, shard: id, token: token, ballots: b, passed: map[probe.ID]Joint{}}
+	return &tally{counter: c, shard: id, token: token, ballots: b, wake: make(chan struct{}, 1), passed: map[probe.ID]Joint{}}
 }
 
 // run counts until ctx is done. While the store returns errors, or another engine owns the shard, it tries
@@ -99,6 +100,8 @@ func (t *tally) follow(ctx context.Context) error {
 			voters, changed = t.counter.config.Voter.directory.getVoters()
 			electorate = newElectorate(t.shard, voters)
 			t.touchAll()
+		case <-t.wake:
+			t.replace(t.counter.ballotsOf(t.shard))
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -112,14 +115,46 @@ func (t *tally) reset(entries []coord.Entry) {
 	for _, e := range entries {
 		t.apply(coord.Event{Entry: e})
 	}
-	t.joints = maps.Clone(t.stored)
-	for id, j := range t.joints {
-		if _, isOurs := (*t.ballots)[id]; isOurs && !t.passed[id].equal(j) {
-			j.Decided = false
-			t.pass(id, j)
-		}
+	t.joints = map[probe.ID]Joint{}
+	for id := range *t.ballots {
+		t.resume(id)
 	}
 	t.touchAll()
+}
+
+// replace replaces the ballots, and has the probes decided again whose ballots have changed.
+func (t *tally) replace(now *ballots) {
+	before := t.ballots
+	t.ballots = now
+	for id, b := range *now {
+		was, hadBallot := (*before)[id]
+		if !hadBallot {
+			t.resume(id)
+		}
+		if !hadBallot || was != b {
+			t.touched[id] = true
+		}
+	}
+	for id := range *before {
+		if _, hasBallot := (*now)[id]; !hasBallot {
+			delete(t.joints, id)
+			delete(t.passed, id)
+			t.touched[id] = true
+		}
+	}
+}
+
+// resume goes on with the joint verdict that the store has, if there is one.
+func (t *tally) resume(id probe.ID) {
+	j, isStored := t.stored[id]
+	if !isStored {
+		return
+	}
+	t.joints[id] = j
+	if !t.passed[id].equal(j) {
+		j.Decided = false
+		t.pass(id, j)
+	}
 }
 
 // pass calls Decided, unless it was called with the same joint verdict last.
@@ -195,7 +230,7 @@ func (t *tally) put(ctx context.Context, e *electorate) error {
 			continue
 		}
 		isKnown := isStored || len(t.votes[id]) > 0
-		if !isKnown || b.Instance == "" {
+		if !isKnown || !b.hasInstance(t.token) {
 			continue
 		}
 		j := t.decide(id, b, e, now)

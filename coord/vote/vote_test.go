@@ -113,6 +113,13 @@ func (n *node) say(t *testing.T, id probe.ID, v probe.Verdict) {
 	}
 }
 
+// setInstance says which instance of a target runs, as the present owner of its shard knows it.
+func (n *node) setInstance(target, instance string) {
+	in := shard.Of(target)
+	owned, _ := n.co.Owned()
+	n.counter.SetInstances(in, owned[in].Token, map[string]string{target: instance})
+}
+
 func readiness(target string) probe.ID { return probe.ID{Target: target, Kind: probe.Readiness} }
 
 // ballotOf returns a ballot for each target.
@@ -345,7 +352,7 @@ func TestAnotherInstanceHasNoVerdictYet(t *testing.T) {
 		settle()
 		expect(t, b, "the first instance", "web", "failing unanimous of 1: pass [] fail [a b] ignored []")
 		for _, n := range fleet {
-			n.counter.SetInstance("web", "2")
+			n.setInstance("web", "2")
 		}
 		settle()
 		expect(t, b, "the second instance", "web", "undecided none of 2: pass [] fail [] ignored [a b]")
@@ -441,6 +448,15 @@ type counted struct {
 	countMu  sync.Mutex // guards all below
 	requests int
 	most     int // transactions in one
+	reads    atomic.Int64
+}
+
+func (c *counted) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if strings.HasPrefix(prefix, vote.JointPrefix) {
+		c.reads.Add(1)
+	}
+	time.Sleep(10 * time.Millisecond)
+	return c.Local.Range(ctx, prefix)
 }
 
 func (c *counted) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
@@ -469,6 +485,30 @@ func TestVotesArePutInBatches(t *testing.T) {
 		}
 		if n := b.requests - before; n > 2*votes/coord.MaxTransactions || b.most > coord.MaxTransactions {
 			t.Errorf("by %d requests of up to %d transactions", n, b.most)
+		}
+	})
+}
+
+// Instances follow each other fast, as while many targets of a shard are restarted.
+func TestVotesAreNotReadAgainForAnotherInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &counted{Local: coord.NewLocal()}
+		web := readiness("web")
+		n := start(t, "a", b, map[probe.ID]vote.Ballot{web: {Instance: "1", Rule: quorum.Rule{Min: 1}}})
+		settle()
+		n.say(t, web, probe.Passing)
+		settle()
+		before := b.reads.Load()
+		const last = 50
+		for i := range last {
+			n.setInstance("web", fmt.Sprint(i+1))
+			time.Sleep(15 * time.Millisecond) // a request takes ten
+			if j := joints(t, b.Local)[web]; j.Instance != fmt.Sprint(i+1) {
+				t.Fatalf("the joint verdict is of the instance %s, %d runs", j.Instance, i+1)
+			}
+		}
+		if reads := b.reads.Load() - before; reads > 0 {
+			t.Errorf("votes were read %d times for %d instances", reads, last)
 		}
 	})
 }

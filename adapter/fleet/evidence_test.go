@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +226,38 @@ func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
 		}
 		if puts < len(moved) {
 			t.Errorf("%d joint verdicts were put for %d targets: the test shows nothing", puts, len(moved))
+		}
+	})
+}
+
+// A quorum that leaves the configuration while no engine runs leaves no joint verdict in the store.
+func TestJointVerdictsOfQuorumsThatAreGoneAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 3, quorum.Rule{})
+		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2*4 {
+			t.Fatalf("there are %d votes and joint verdicts", n)
+		}
+		j.stop(false)
+		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2 {
+			t.Fatalf("there are %d joint verdicts", n)
+		}
+		for _, name := range []string{"engine-0", "engine-1"} {
+			targets := j.targets(name)
+			for id := range targets.Quorums {
+				if id.Target != crippled {
+					delete(targets.Quorums, id)
+				}
+			}
+			start(t, name, j.backend, targets)
+		}
+		time.Sleep(10 * time.Minute)
+		for _, key := range entries(t, j.backend, vote.JointPrefix) {
+			if !strings.HasSuffix(key, "/"+crippled) {
+				t.Errorf("there is %s", key)
+			}
+		}
+		if n := len(entries(t, j.backend, vote.JointPrefix)); n != 2*3 {
+			t.Errorf("there are %d votes and joint verdicts of %s", n, crippled)
 		}
 	})
 }

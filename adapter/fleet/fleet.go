@@ -91,7 +91,7 @@ type Fleet struct {
 
 	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
 	stored     map[shard.ID]*stored  // of applied
-	unswept    map[shard.ID]bool     // may have records of acts for targets that are gone
+	unswept    map[shard.ID]bool     // may have records of acts for targets, or joint verdicts of probes, that are gone
 	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
 	seed       maphash.Seed
 }
@@ -188,6 +188,9 @@ func (f *Fleet) Apply(t Targets) error {
 	if err := f.others.engine.SetDependencies(t.Dependencies); err != nil {
 		return err
 	}
+	if err := f.count(t); err != nil { // first: joint verdicts without a ballot are swept
+		return err
+	}
 	f.desiredMu.Lock()
 	before := f.desired
 	f.desiredMu.Unlock()
@@ -197,7 +200,7 @@ func (f *Fleet) Apply(t Targets) error {
 	f.desiredMu.Unlock()
 	f.vantage.apply(t)
 	notify(f.wake)
-	return f.count(t)
+	return nil
 }
 
 // desiredProbe returns a probe of the fleet, the zero one for any other. It needs desiredMu.
@@ -699,8 +702,8 @@ func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return false
 }
 
-// sweep deletes the records of acts for targets that are gone from some of the shards that may have any:
-// that is not urgent.
+// sweep deletes the records of acts for targets, and the joint verdicts of probes, that are gone from some of the shards
+// that may have any: that is not urgent.
 func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	var some []shard.ID
 	has := map[string]bool{}
@@ -724,6 +727,10 @@ func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	}
 	if err := f.config.Coordinator.Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
 		f.config.Logger.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
+		return false
+	}
+	if err := f.counter.Sweep(ctx, some); err != nil {
+		f.config.Logger.Warn("joint verdicts of probes without a quorum cannot be deleted, trying again", "shards", len(some), "error", err)
 		return false
 	}
 	for _, id := range some {

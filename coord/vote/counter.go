@@ -156,6 +156,40 @@ func (c *Counter) ballotsOf(in shard.ID) *ballots {
 	return c.ballots[in]
 }
 
+// Sweep deletes what is left of joint verdicts in at most coord.MaxTransactions of this engine's shards that have no
+// ballots, and have had none since the Counter was made. Those of other shards are deleted as their votes are counted.
+// Call it after Apply.
+func (c *Counter) Sweep(ctx context.Context, ids []shard.ID) error {
+	owned, _ := c.config.Coordinator.Owned()
+	var without []shard.ID
+	var prefixes []string
+	for _, id := range ids {
+		if c.ballotsOf(id) == nil {
+			without, prefixes = append(without, id), append(prefixes, prefixOf(id)+keyJoint)
+		}
+	}
+	if len(without) == 0 {
+		return nil
+	}
+	found, err := c.config.Coordinator.Backend().RangeAll(ctx, prefixes...)
+	if err != nil {
+		return fmt.Errorf("read the joint verdicts of %d shards: %w", len(without), err)
+	}
+	for i, id := range without {
+		var changes []coord.Change
+		for _, e := range found[i] {
+			changes = append(changes, coord.Change{Key: e.Key, Delete: true})
+		}
+		if len(changes) == 0 {
+			continue
+		}
+		if err := c.config.Coordinator.Write(ctx, id, owned[id].Token, changes...); err != nil {
+			return fmt.Errorf("delete the joint verdicts of shard %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
 // Run counts votes until ctx is done. It must be called once.
 func (c *Counter) Run(ctx context.Context) {
 	defer c.reconcile(ctx, nil)

@@ -16,7 +16,9 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 var runs = flag.Int("runs", 6, "runs of random faults; 200 take minutes")
@@ -25,6 +27,7 @@ var runs = flag.Int("runs", 6, "runs of random faults; 200 take minutes")
 type safeguards struct {
 	deadline bool // engines stop to act by their own clock before their leases can have ended
 	guard    bool // what an owner writes requires that it still is the owner
+	evidence bool // a joint failure restarts only if present votes decide it
 }
 
 // faulty is a coord.Backend with latency, as one engine has it, which can be cut off or paused with that engine.
@@ -175,6 +178,7 @@ func (f *faulty) Watch(ctx context.Context, prefix string, after coord.Revision)
 type observer struct {
 	*world
 	backend *coord.Local
+	votes   bool       // the engines decide about all targets together
 	wrongMu sync.Mutex // guards wrong
 	wrong   []string
 }
@@ -187,6 +191,9 @@ func (o *observer) observe(engine, target, id string) {
 	defer o.wrongMu.Unlock()
 	if owner, _, _ := strings.Cut(string(e.Value), "/"); owner != engine || err != nil {
 		o.wrong = append(o.wrong, fmt.Sprintf("%s asked for the end of %s, whose owner is %q", engine, id, owner))
+	}
+	if well := o.wellFor(target, id); o.votes && well > latestAct {
+		o.wrong = append(o.wrong, fmt.Sprintf("%s asked for the end of %s, which has been well for %v", engine, id, well))
 	}
 	if ended > 0 {
 		o.wrong = append(o.wrong, fmt.Sprintf("%s asked for the end of %s, which had been restarted", engine, id))
@@ -268,6 +275,12 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 		c.TTL = time.Hour
 	}
 	targets := o.targets(sickest)
+	if o.votes {
+		targets.Quorums = map[probe.ID]quorum.Rule{}
+		for id := range targets.Probes {
+			targets.Quorums[id] = quorum.Rule{}
+		}
+	}
 	for target, u := range targets.Units {
 		if d, ok := u.Driver.(driver); ok {
 			u.BackOff = restart.BackOff{Initial: time.Second, Max: 5 * time.Second}
@@ -278,7 +291,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 			if _, err := fmt.Sscanf(target, "shop/web-%d", &n); err != nil {
 				t.Fatal(err)
 			}
-			if n%4 == 0 && f.clock { // what a suspended machine does goes on when it is resumed
+			if n%4 == 0 && f.clock && !o.votes { // what a suspended machine does goes on when it is resumed
 				u.Driver = lasting{d, func() bool { return random.in(4) }}
 			}
 			targets.Units[target] = u
@@ -286,6 +299,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 	}
 	m := startWith(t, c, &f.cutOff, targets)
 	m.faults = f
+	m.ignoresEvidence.Store(!with.evidence)
 	if !f.clock {
 		ctx, stop := context.WithCancel(context.Background())
 		var keeping sync.WaitGroup
@@ -303,7 +317,9 @@ func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
 	}
 	for seed := range uint64(n) {
 		var wrong []string
-		synctest.Test(t, func(t *testing.T) { wrong = runFaults(t, seed, safeguards{deadline: true, guard: true}) })
+		synctest.Test(t, func(t *testing.T) {
+			wrong = runFaults(t, seed, safeguards{deadline: true, guard: true, evidence: true})
+		})
 		if len(wrong) > 0 {
 			t.Errorf("seed %d:\n%s", seed, strings.Join(wrong, "\n"))
 		}
@@ -312,7 +328,7 @@ func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
 
 // Without one of the safeguards the same runs must fail.
 func TestRandomFaultsLeadToStaleActsWithoutASafeguard(t *testing.T) {
-	for name, with := range map[string]safeguards{"no deadline": {guard: true}, "no guard": {deadline: true}} {
+	for name, with := range map[string]safeguards{"no deadline": {guard: true, evidence: true}, "no guard": {deadline: true, evidence: true}} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(10 * *runs) {
 				var wrong []string
@@ -325,4 +341,95 @@ func TestRandomFaultsLeadToStaleActsWithoutASafeguard(t *testing.T) {
 			t.Error("no run shows that the safeguard is needed")
 		})
 	}
+}
+
+// latestAct is how long after a target has recovered an engine may still ask for the end of its instance: until the
+// vantages have attempted it, and the votes of those have ended that are paused.
+const latestAct = 2 * coord.DefaultTTL
+
+// runVotes runs three engines that decide together, with random faults of each and of the store, while targets fail, are
+// restarted, wait for back-offs and recover. It returns what an observer of the drivers saw that must not be.
+func runVotes(t *testing.T, seed uint64, with safeguards) []string {
+	random := &dice{r: rand.New(rand.NewPCG(seed, 2))}
+	o := &observer{world: newWorld(), backend: coord.NewLocal(), votes: true}
+	n := 0
+	launch := func() *member {
+		n++
+		return o.start(t, fmt.Sprintf("engine-%d", n), random, with, true)
+	}
+	engines := []*member{launch(), launch(), launch()}
+	cut := func(some ...*member) {
+		for _, m := range some {
+			m.backend.isCut.Store(true)
+			time.AfterFunc(random.upTo(20*time.Second), func() { m.backend.isCut.Store(false) })
+		}
+	}
+	time.Sleep(20 * time.Second)
+	for range 8 {
+		for range 2 + random.upTo(4) {
+			o.cripple(fmt.Sprintf("shop/web-%d", 2*random.upTo(sickest/2)), random.upTo(time.Second))
+		}
+		time.Sleep(5*time.Second + random.upTo(5*time.Second))
+		at := int(random.upTo(3))
+		switch victim := engines[at]; random.upTo(4) {
+		case 0:
+			victim.faults.pause(random.upTo(20 * time.Second))
+		case 1:
+			cut(victim)
+		case 2:
+			victim.kill()
+			engines[at] = launch()
+		case 3:
+			cut(engines...)
+		}
+		time.Sleep(random.upTo(6 * time.Second))
+		o.healAll()
+		time.Sleep(20 * time.Second)
+	}
+	random.isCalm.Store(true)
+	time.Sleep(30 * time.Second)
+	for i := 0; i < sickest; i += 4 {
+		o.infect(fmt.Sprintf("shop/web-%d", i), time.Second)
+	}
+	time.Sleep(time.Minute)
+	o.wrongMu.Lock()
+	defer o.wrongMu.Unlock()
+	for i := range sickest {
+		if target := fmt.Sprintf("shop/web-%d", i); o.isSick(target) {
+			o.wrong = append(o.wrong, o.running(target).id+" was not restarted")
+		}
+	}
+	return o.wrong
+}
+
+// Vantages are paused, cut off and killed at random, owners change, and the store is away: what has recovered is not
+// restarted for a failure that merely stands, and what fails in the end is.
+func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
+	n := max(1, *runs/3)
+	if raceDetector {
+		n = 1 // each takes seconds
+	}
+	for seed := range uint64(n) {
+		var wrong []string
+		synctest.Test(t, func(t *testing.T) { wrong = runVotes(t, seed, safeguards{deadline: true, guard: true, evidence: true}) })
+		if len(wrong) > 0 {
+			t.Errorf("seed %d:\n%s", seed, strings.Join(wrong, "\n"))
+		}
+	}
+}
+
+// If failures that merely stand restart targets, the same runs must fail.
+func TestRandomFaultsLeadToRestartsByOldVotesWithoutEvidence(t *testing.T) {
+	if raceDetector {
+		t.Skip("each run takes seconds; the test above looks for races")
+	}
+	for seed := range uint64(10 * *runs) {
+		var wrong []string
+		synctest.Test(t, func(t *testing.T) { wrong = runVotes(t, seed, safeguards{deadline: true, guard: true}) })
+		if slices.ContainsFunc(wrong, func(text string) bool { return strings.Contains(text, "has been well for") }) {
+			t.Logf("seed %d: %s", seed, strings.Join(wrong, "\n"))
+			return
+		}
+	}
+	t.Error("no run shows that the safeguard is needed")
 }

@@ -147,6 +147,8 @@ type member struct {
 	faults   *faulty // of a run with random faults
 	stop     func()  // leaves the fleet, and waits for that
 	failures atomic.Pointer[[]string]
+
+	ignoresEvidence atomic.Bool // it restarts for a joint failure that merely stands
 }
 
 func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
@@ -188,7 +190,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	if m.co, err = coord.New(c); err != nil {
 		t.Fatal(err)
 	}
-	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: func(target string) bool { return m.fleet.MayRestart(target) }})
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.mayRestart})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,6 +220,11 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	}
 	t.Cleanup(func() { m.stop() })
 	return m
+}
+
+// mayRestart reports whether the engine may restart a target.
+func (m *member) mayRestart(target string) bool {
+	return m.fleet.MayRestart(target) || m.ignoresEvidence.Load() && m.fleet.MayAct(target)
 }
 
 // record notes the probes that are published as not passing.

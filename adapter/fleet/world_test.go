@@ -28,6 +28,7 @@ type instance struct {
 	n         int
 	sick      bool
 	isChronic bool // those after it are sick, too
+	healed    time.Time
 	gone      chan struct{}
 	lag       time.Duration // how long it takes to terminate
 }
@@ -62,7 +63,35 @@ func (w *world) infect(target string, lag time.Duration) {
 func (w *world) heal(target string) {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
-	w.get(target).sick = false
+	w.get(target).heal()
+}
+
+// healAll makes all instances well that run, and those after them.
+func (w *world) healAll() {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	for _, in := range w.instances {
+		in.isChronic = false
+		in.heal()
+	}
+}
+
+func (in *instance) heal() {
+	if in.sick {
+		in.sick, in.healed = false, time.Now()
+	}
+}
+
+// wellFor returns for how long the running instance of a target has been well after it was sick; 0 if it is not the
+// one that is asked for, or was not healed.
+func (w *world) wellFor(target, id string) time.Duration {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	in := w.get(target)
+	if in.id != id || in.sick || in.healed.IsZero() {
+		return 0
+	}
+	return time.Since(in.healed)
 }
 
 // cripple makes all instances of a target sick, which take a lag to terminate.

@@ -103,6 +103,7 @@ func TestADrainedEngineKeepsAShardUntilItsActHasEnded(t *testing.T) {
 		}
 		close(mayEnd)
 		acting.Wait()
+		releaseAll() // the memories that the act has changed are stored
 		synctest.Wait()
 		if owned, _ := a.Owned(); len(owned) != 0 {
 			t.Errorf("it owns %d shards in the end", len(owned))

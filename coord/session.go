@@ -280,12 +280,12 @@ func (s *session) leave() {
 	}
 }
 
-// Release gives up shards that are leaving, each after the acts for its targets that are being done. Call
-// it when nothing else is done for them, and their memories are stored. After an error, call it again:
-// some of the shards may have been given up.
+// Release gives up shards that are leaving. Call it when nothing else is done for them, and their memories are stored.
+// It keeps those for whose targets acts are being done, and returns after these acts: store the memories, which the acts
+// have changed, and call it again. So do after an error: some of the shards may have been given up.
 func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
 	defer c.unrelease(ids)
-	idle, busy, doing := c.release(ids)
+	idle, doing := c.release(ids)
 	if err := c.deleteKeys(ctx, idle); err != nil {
 		return err
 	}
@@ -296,7 +296,7 @@ func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
 			return ctx.Err()
 		}
 	}
-	return c.deleteKeys(ctx, busy)
+	return nil
 }
 
 // deleteKeys deletes the keys of shards that have their tokens.
@@ -316,12 +316,13 @@ func (c *Coordinator) deleteKeys(ctx context.Context, tokens map[shard.ID]Revisi
 	return nil
 }
 
-// release lets no act begin for shards, and returns the tokens of those without and with acts that are
-// being done, and these acts.
-func (c *Coordinator) release(ids []shard.ID) (idle, busy map[shard.ID]Revision, doing []*acting) {
+// release lets no act begin for shards, and returns the tokens of those without acts that are being done, and the acts
+// of the others.
+func (c *Coordinator) release(ids []shard.ID) (idle map[shard.ID]Revision, doing []*acting) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	idle, busy = map[shard.ID]Revision{}, map[shard.ID]Revision{}
+	idle = map[shard.ID]Revision{}
+	busy := map[shard.ID]bool{}
 	for _, id := range ids {
 		c.released[id]++
 		if o := c.owned[id]; o.Token != 0 && o.Leaving {
@@ -330,15 +331,14 @@ func (c *Coordinator) release(ids []shard.ID) (idle, busy map[shard.ID]Revision,
 	}
 	for target, a := range c.acting {
 		id := shard.Of(target)
-		token := idle[id] + busy[id] // in one of them
-		if token == 0 {
+		if idle[id] == 0 && !busy[id] {
 			continue
 		}
 		doing = append(doing, a)
-		busy[id] = token
+		busy[id] = true
 		delete(idle, id)
 	}
-	return idle, busy, doing
+	return idle, doing
 }
 
 // unrelease ends what release has begun. A shard that was given up has another token, if it is claimed

@@ -127,5 +127,8 @@ func TestAShardMovesAfterTheActsForIt(t *testing.T) {
 		if asked, ended := w.counts(moving + "#0"); asked != 1 || ended != 1 || w.running(moving).n != 1 {
 			t.Errorf("it was asked %d times, and ended %d times", asked, ended)
 		}
+		if m, _ := two.restarts.Memory(moving); m.Exits != 1 || m.LastReason == "" {
+			t.Errorf("the next owner does not know how it has ended: %+v", m)
+		}
 	})
 }

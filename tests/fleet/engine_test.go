@@ -48,6 +48,17 @@ func (p *process) suffered(kind string, from, to time.Time) bool {
 // end says that the fault is over.
 func (f *fault) end() { f.to = time.Now() }
 
+// history returns which faults the engine had, for people.
+func (p *process) history() (text string) {
+	if p == nil {
+		return ""
+	}
+	for _, f := range p.faults {
+		text += fmt.Sprintf("; %s from %s to %s", f.kind, clock(f.from), clock(f.to))
+	}
+	return text
+}
+
 // suffer notes that the engine has a fault from now on.
 func (p *process) suffer(kind string) *fault {
 	f := &fault{kind: kind, from: time.Now()}

@@ -206,7 +206,7 @@ func (f *fleet) broken() (laws []string) {
 	f.await("the observer has seen all changes", func() bool { return f.observer.hasCaughtUp(5 * time.Second) })
 	for _, a := range acts {
 		for _, law := range f.judge(a) {
-			laws = append(laws, law+": "+a.String())
+			laws = append(laws, law+": "+a.String()+a.engine.history())
 		}
 	}
 	for i := range engines {
@@ -239,7 +239,9 @@ func (f *fleet) judge(a act) (broken []string) {
 	}
 	// A frozen engine and its commands go on at the same moment, and no clock tells of a lease that ends early.
 	cannotKnow := a.engine.suffered(freeze, a.started, a.ended) || a.engine.suffered(hasten, a.started, a.ended)
-	law(owner(a.started) == a.engine.name, fmt.Sprintf("a restart was begun when %s had claimed the shard", owner(a.started)))
+	// A restart that was recorded in time begins, even if the lease ends early meanwhile.
+	isRecorded := a.engine.suffered(hasten, a.started, a.ended) && f.observer.hasRecorded(a.engine.name, target, a.instance)
+	law(isRecorded || owner(a.started) == a.engine.name, fmt.Sprintf("a restart was begun when %s had claimed the shard", owner(a.started)))
 	law(cannotKnow || owner(a.ended) == a.engine.name, fmt.Sprintf("a restart went on when %s had claimed the shard", owner(a.ended)))
 	for _, other := range a.overlaps {
 		canKnow := other.engine != nil && !other.engine.suffered(freeze, other.started, a.started) && !other.engine.suffered(hasten, other.started, a.started)

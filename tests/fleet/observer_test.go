@@ -23,6 +23,7 @@ type observer struct {
 	members map[string]clientv3.LeaseID
 	owners  map[shard.ID]string  // engines by shard; none while it is free
 	claims  map[shard.ID][]claim // in their order
+	begun   map[string][]int64   // by instance: the revisions at which its restart was recorded, not as done
 	done    map[string]time.Time // by instance: when its restart was recorded as done
 	changes int                  // of keys by engines
 	seen    int64                // the revision of the latest change
@@ -31,8 +32,9 @@ type observer struct {
 
 // claim is that an engine has become the owner of a shard.
 type claim struct {
-	engine string
-	at     time.Time // when it was seen, which is later than it was
+	engine   string
+	revision int64
+	at       time.Time // when it was seen, which is later than it was
 }
 
 // observe follows the keys below a prefix until the test ends.
@@ -40,7 +42,7 @@ func observe(t *testing.T, client *clientv3.Client, prefix string) *observer {
 	t.Helper()
 	o := &observer{
 		client: client, prefix: prefix, members: map[string]clientv3.LeaseID{}, owners: map[shard.ID]string{},
-		claims: map[shard.ID][]claim{}, done: map[string]time.Time{},
+		claims: map[shard.ID][]claim{}, begun: map[string][]int64{}, done: map[string]time.Time{},
 	}
 	var watching sync.WaitGroup
 	ctx, stop := context.WithCancel(context.Background())
@@ -109,12 +111,16 @@ func (o *observer) apply(key string, e *clientv3.Event, at time.Time) {
 		if !isDeleted {
 			engine, _, _ := strings.Cut(string(e.Kv.Value), "/")
 			o.owners[id] = engine
-			o.claims[id] = append(o.claims[id], claim{engine, at})
+			o.claims[id] = append(o.claims[id], claim{engine, e.Kv.ModRevision, at})
 		}
 	}
 	if strings.HasPrefix(key, "act/") && !isDeleted {
-		if r, err := parseRecord(e.Kv.Value); err == nil && r.Done {
+		switch r, err := parseRecord(e.Kv.Value); {
+		case err != nil: // of no restart
+		case r.Done:
 			o.done[r.Instance] = at
+		default:
+			o.begun[r.Instance] = append(o.begun[r.Instance], e.Kv.ModRevision)
 		}
 	}
 }
@@ -153,6 +159,25 @@ func (o *observer) ownerAt(target string, at time.Time) (engine string) {
 		engine = c.engine
 	}
 	return engine
+}
+
+// hasRecorded reports whether an engine owned the shard of a target when the restart of an instance was recorded, not as
+// done.
+func (o *observer) hasRecorded(engine, target, instance string) bool {
+	o.seenMu.Lock()
+	defer o.seenMu.Unlock()
+	for _, at := range o.begun[instance] {
+		owner := ""
+		for _, c := range o.claims[shard.Of(target)] {
+			if c.revision < at {
+				owner = c.engine
+			}
+		}
+		if owner == engine {
+			return true
+		}
+	}
+	return false
 }
 
 // isRecorded reports whether the restart of an instance was recorded as done before a time.

@@ -95,6 +95,25 @@ func (d Diagnostics) Count() (errors, warnings int) {
 	return errors, warnings
 }
 
+// WithoutLines returns the diagnostics with places and summaries only in files that are private, without their lines and
+// the hints, which may have parts of these: for readers who need not be able to read the files.
+func (d Diagnostics) WithoutLines(isPrivate func(file string) bool) Diagnostics {
+	out := slices.Clone(d)
+	for i := range out {
+		one := &out[i]
+		if isPrivate(one.Range.File) {
+			one.Hint, one.source = "", sourceLine{}
+		}
+		one.Notes = slices.Clone(one.Notes)
+		for j := range one.Notes {
+			if isPrivate(one.Notes[j].Range.File) {
+				one.Notes[j].source = sourceLine{}
+			}
+		}
+	}
+	return out
+}
+
 // Err returns the errors as one error with a line for each, or nil if there are only
 // warnings.
 func (d Diagnostics) Err() error {

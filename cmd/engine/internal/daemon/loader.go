@@ -107,6 +107,15 @@ func (l *loader) ask(ctx context.Context, j *job) {
 	}
 }
 
+// shown returns what the asker may see of the diagnostics. Those about a revision go to the store, whose readers need not
+// be able to read the engine's own files.
+func (j *job) shown(diags config.Diagnostics) config.Diagnostics {
+	if j.pushed == nil {
+		return diags
+	}
+	return diags.WithoutLines(func(file string) bool { return !accepted.IsOfFleet(file) })
+}
+
 func (l *loader) start(ctx context.Context, j *job) {
 	l.current = j
 	d := l.daemon
@@ -117,7 +126,7 @@ func (l *loader) start(ctx context.Context, j *job) {
 		d.manager.notify(isReloading)
 		go func() {
 			loaded, diags := d.flags.load(d.paths, pushed, p, previous)
-			l.done <- loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
+			l.done <- loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: j.shown(diags), plugins: p}
 		}()
 		return
 	}
@@ -127,7 +136,7 @@ func (l *loader) start(ctx context.Context, j *job) {
 	}
 	go func() {
 		loaded, diags := d.flags.load(paths, pushed, p, previous)
-		r := loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
+		r := loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: j.shown(diags), plugins: p}
 		if !diags.HasErrors() && kept != nil {
 			r.before = d.flags.inUse(kept, p, loaded.Digest())
 		}

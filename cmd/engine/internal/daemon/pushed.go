@@ -217,12 +217,15 @@ func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revisi
 	return nil
 }
 
-// refusal is the error of a configuration that was rejected, with what is wrong with it.
+// refusal is the error of a configuration that was rejected: in its first line why, and then what is wrong with it.
 func refusal(rejected *httpapi.Error, problems string) error {
-	if problems = strings.TrimSpace(problems); problems != "" {
-		return errors.New(problems)
-	}
-	return errors.New(rejected.Message)
+	return errors.New(strings.TrimSpace(rejected.Message + "\n" + problems))
+}
+
+// firstLine returns the first line of a refusal, which names places only: all who may read the API may see it.
+func firstLine(refusal string) string {
+	line, _, _ := strings.Cut(refusal, "\n")
+	return line
 }
 
 // requestOfFollower is request for a follower. An engine that is stopping neither accepts nor refuses
@@ -314,7 +317,7 @@ func (c *cluster) addRevisions(to *httpapi.Cluster) {
 	told, current := c.follower.Status()
 	to.Config = &httpapi.ClusterConfig{Revision: told.Running.Number, Since: told.Since, Current: current.Number}
 	if told.Refused != nil && told.Refused.Ref == current.Ref() {
-		to.Config.Refused = told.Refused.Error
+		to.Config.Refused = firstLine(told.Refused.Error)
 	}
 	for _, e := range c.follower.Engines() {
 		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m httpapi.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
@@ -323,7 +326,7 @@ func (c *cluster) addRevisions(to *httpapi.Cluster) {
 		}
 		to.Members[i].Revision = &e.Running.Number
 		if e.Refused != nil && e.Refused.Ref == current.Ref() {
-			to.Members[i].Refused = e.Refused.Error
+			to.Members[i].Refused = firstLine(e.Refused.Error)
 		}
 	}
 }

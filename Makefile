@@ -139,8 +139,9 @@ fleet-scale: ## kill, add and stop engines that share TARGETS, each probed once 
 	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run ManyTargets . -targets $(TARGETS) -period $(PERIOD) -steady 60s -quiet
 
 .PHONY: fleet-long
-fleet-long: ## the same with RUNS of random faults, and until each missing safeguard shows, half an hour (root)
-	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run Random . -runs $(RUNS) -fleets 16 -planted -seed $$(date +%s)
+fleet-long: ## the same with RUNS of random faults, and until each missing safeguard shows, an hour (root)
+	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run NoStale . -runs $(RUNS) -fleets 12 -seed $$(date +%s)
+	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run WithoutASafeguard . -planted -fleets 6 -seed $$(date +%s)
 
 .PHONY: gateways
 gateways: ## take backends away behind real gateways, and print how fast each follows, 35 minutes (root)

@@ -164,22 +164,27 @@ func (d *disclosure) setLocals(all []*local) {
 	d.root.Variables["local"] = cty.ObjectVal(known)
 }
 
-// each returns what is known of the value of a for_each.
-func (d *disclosure) each(b *tree.Body, e hcl.Expression) cty.Value {
-	if !d.isPushed(e) {
-		return cty.DynamicVal
-	}
-	return d.value(b.Ctx, e)
+// knownEach is what is known of the value of a for_each.
+type knownEach struct {
+	value cty.Value
+	whole bool // nothing in it is unknown
 }
 
-// loop sets what is known of the variable of a loop, in the context of one of its elements. Each is what
-// disclosure.each has returned.
-func (d *disclosure) loop(ctx *hcl.EvalContext, iterator string, each, key, value cty.Value) {
+func (d *disclosure) each(b *tree.Body, e hcl.Expression) knownEach {
+	if !d.isPushed(e) {
+		return knownEach{value: cty.DynamicVal}
+	}
+	v := d.value(b.Ctx, e)
+	return knownEach{v, v.IsWhollyKnown()}
+}
+
+// loop sets what is known of the variable of a loop, in the context of one of its elements.
+func (d *disclosure) loop(ctx *hcl.EvalContext, iterator string, each knownEach, key, value cty.Value) {
 	if d == nil {
 		return
 	}
-	if !each.IsWhollyKnown() {
-		key, value = elementOf(each, key)
+	if !each.whole {
+		key, value = elementOf(each.value, key)
 	}
 	d.inner[ctx] = loopVariables(iterator, key, value)
 }

@@ -84,8 +84,8 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 	}
 }
 
-// loopContext returns the context of a block in which an iterator has a key and a value. Known is that of disclosure.each.
-func (l *loader) loopContext(b *tree.Block, iterator string, known, key, value cty.Value) *hcl.EvalContext {
+// loopContext returns the context of a block in which an iterator has a key and a value.
+func (l *loader) loopContext(b *tree.Block, iterator string, known knownEach, key, value cty.Value) *hcl.EvalContext {
 	ctx := b.Body.Ctx.NewChild()
 	ctx.Variables = loopVariables(iterator, key, value)
 	l.disclosure.loop(ctx, iterator, known, key, value)

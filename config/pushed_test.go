@@ -281,3 +281,22 @@ func TestDiagnosticsWithoutLinesKeepPlacesAndSummaries(t *testing.T) {
 		t.Errorf("a line of a private file is shown:\n%s", text.String())
 	}
 }
+
+// The search for secrets looks at the collection of a for_each once, and not once for each of its elements.
+func TestSecretsAreSearchedInProportionToElements(t *testing.T) {
+	const n = 1000
+	file := fmt.Sprintf(withToken, fmt.Sprintf("for_each = { for i in range(%d) : \"t${i}\" => \"x\" }", n), `env("TOKEN")`, "")
+	allocations := func(o Options) float64 {
+		return testing.AllocsPerRun(1, func() {
+			if c, diags := parsePushedWith(o, ownFile, file); diags.HasErrors() || len(c.Targets) != n {
+				t.Error(diags)
+			}
+		})
+	}
+	o := toPush()
+	pushing := allocations(o)
+	o.ToPush = false
+	if running := allocations(o); pushing > 3*running {
+		t.Errorf("%.0f allocations before a push, %.0f without one", pushing, running)
+	}
+}

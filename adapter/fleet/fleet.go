@@ -11,6 +11,8 @@
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
+//	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
+//	store.go   what is stored of the targets of a shard, and what the store has
 //	others.go  the targets of other engines, as these have stored them
 //	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
@@ -26,7 +28,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -96,39 +97,6 @@ type Fleet struct {
 	seed       maphash.Seed
 }
 
-// names are targets of a shard; nil: all of them, and those that are gone.
-type names map[string]bool
-
-func (n names) has(target string) bool { return n == nil || n[target] }
-
-// stored is what is known about the memories of a shard in the store.
-type stored struct {
-	token    coord.Revision // with which they were loaded: under another one, another engine may have stored others
-	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
-	sums     map[string]sums
-	at       time.Time // when this engine has stored some last
-
-	causes map[probe.ID]cause // as they were loaded, or are to be stored
-}
-
-// sums are the hashes of the memories of a target of which the store has one, unless another engine has stored one
-// meanwhile: several if it is not known whether the latest was stored. That of no memory is 0.
-type sums []uint64
-
-// isStored reports whether the store has the memory with a hash.
-func (s sums) isStored(sum uint64) bool { return len(s) == 1 && s[0] == sum || len(s) == 0 && sum == 0 }
-
-// tried returns s after it has failed to store a memory with a hash: it may have been stored all the same.
-func (s sums) tried(sum uint64) sums {
-	if len(s) == 0 {
-		s = sums{0}
-	}
-	if slices.Contains(s, sum) {
-		return s
-	}
-	return append(s, sum)
-}
-
 // Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
 // storeInterval after it was stored. What failed is tried again after storeInterval.
 const (
@@ -136,10 +104,10 @@ const (
 	storeInterval = time.Second
 )
 
-// patience bounds each step of a pass over all shards, while the store does not answer, and endTimeout the last pass.
+// stepTimeout bounds each step of a pass over all shards, while the store does not answer, and endTimeout the last pass.
 const (
-	patience   = 10 * time.Second
-	endTimeout = 3 * time.Second
+	stepTimeout = 10 * time.Second
+	endTimeout  = 3 * time.Second
 )
 
 // New returns a Fleet without targets.
@@ -292,16 +260,6 @@ func (f *Fleet) watch(ctx context.Context) {
 	}
 }
 
-// mark says that the memory of a target is to be stored. It needs desiredMu.
-func (f *Fleet) mark(target string) {
-	id := shard.Of(target)
-	if all, isMarked := f.changed[id]; !isMarked {
-		f.changed[id] = names{target: true}
-	} else if all != nil {
-		all[target] = true
-	}
-}
-
 // decidesAlone reports whether a probe is one of the fleet that its owner alone decides.
 func (f *Fleet) decidesAlone(id probe.ID) bool {
 	f.desiredMu.Lock()
@@ -315,16 +273,11 @@ func (f *Fleet) decidesAlone(id probe.ID) bool {
 func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
 	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.storeDue, f.release, f.sweep} {
-		bounded, cancel := context.WithTimeout(ctx, patience)
+		bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 		isDone = step(bounded, owned) && isDone
 		cancel()
 	}
 	return isDone
-}
-
-// storeDue stores what is due.
-func (f *Fleet) storeDue(ctx context.Context, owned coord.Owned) (isDone bool) {
-	return f.store(ctx, owned, nil, storeInterval)
 }
 
 // noTargets are those of a shard without any.
@@ -406,339 +359,6 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	return false
 }
 
-// storedOf notes what was loaded.
-func (f *Fleet) storedOf(token coord.Revision, l coord.Memories) *stored {
-	s := &stored{token: token, sums: make(map[string]sums, len(l.ByTarget))}
-	for target, value := range l.ByTarget {
-		s.sums[target] = sums{f.sum(value)}
-	}
-	return s
-}
-
-// sum returns a hash, which is 0 for no memory only.
-func (f *Fleet) sum(value []byte) uint64 {
-	if value == nil {
-		return 0
-	}
-	return max(maphash.Bytes(f.seed, value), 1)
-}
-
-// recall returns the memories with which this engine goes on from what was loaded. Of targets that it has
-// probed all along these are the restarts that another engine has made meanwhile.
-func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
-	known, m := f.stored[id], newMemories()
-	if known != nil {
-		m.causes = maps.Clone(known.causes)
-	}
-	for target, value := range l.ByTarget {
-		if known != nil && slices.Contains(known.sums[target], f.sum(value)) {
-			continue // this engine has stored it
-		}
-		if err := m.add(target, value); err != nil { // of another release
-			f.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
-		}
-	}
-	switch {
-	case known != nil:
-		clear(m.probes)
-	case l.IsContinued:
-	case !l.IsRecent:
-		m.resume(Forget)
-	default:
-		m.resume(f.config.Resume)
-	}
-	return m
-}
-
-// change makes a change of the engine and of the controller.
-func (f *Fleet) change(c *change) error {
-	if len(c.shards) == 0 {
-		return nil
-	}
-	if _, err := f.owner.Change(c.Change); err != nil {
-		return err
-	}
-	f.joints.forget(c.Remove)
-	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
-		return err
-	}
-	f.note(c)
-	for id, targets := range c.shards {
-		if targets != nil {
-			f.others.remove(id)
-			f.countInstances(id, targets.jointProbes()...)
-		}
-	}
-	return nil
-}
-
-// note notes a change that was made.
-func (f *Fleet) note(c *change) {
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	for id, targets := range c.shards {
-		if targets == nil {
-			delete(f.applied, id)
-			delete(f.stored, id)
-			delete(f.unswept, id)
-			delete(f.changed, id)
-			delete(f.loaded, id)
-			continue
-		}
-		f.applied[id] = targets
-		f.unswept[id] = true
-		f.changed[id] = nil
-	}
-	maps.Copy(f.stored, c.stored)
-	for id, s := range c.stored {
-		f.loaded[id] = s.token
-	}
-}
-
-// store stores the memories of targets of some shards that have changed, of all shards if there are none, except those
-// of shards that had some stored within an interval. While the lease is lost they wait: all are compared when they were
-// loaded again.
-func (f *Fleet) store(ctx context.Context, owned coord.Owned, some []shard.ID, interval time.Duration) (isDone bool) {
-	due, later := map[shard.ID]names{}, map[shard.ID]names{}
-	for id, targets := range f.takeChanged(some) {
-		switch s := f.stored[id]; {
-		case s == nil || s.token == 0 || s.token != owned[id].Token:
-		case time.Since(s.at) < interval:
-			later[id] = targets
-		default:
-			due[id] = targets
-		}
-	}
-	maps.Copy(later, f.storeShards(ctx, due))
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	for id, targets := range later {
-		if _, isMarked := f.changed[id]; !isMarked || targets == nil {
-			f.changed[id] = targets
-			continue
-		}
-		for target := range targets {
-			f.mark(target)
-		}
-	}
-	return len(later) == 0
-}
-
-// takeChanged returns the targets of some shards that have changed, of all if there are none, and forgets them.
-func (f *Fleet) takeChanged(some []shard.ID) map[shard.ID]names {
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	taken := f.changed
-	if some == nil {
-		f.changed, f.isCollecting = map[shard.ID]names{}, false
-		return taken
-	}
-	taken = map[shard.ID]names{}
-	for _, id := range some {
-		if targets, hasChanged := f.changed[id]; hasChanged {
-			taken[id] = targets
-			delete(f.changed, id)
-		}
-	}
-	return taken
-}
-
-// storeShards stores the memories of targets, unless they are as they were stored last, and marks their shards as
-// loaded. It returns those of which that has failed.
-func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed map[shard.ID]names) {
-	var all []coord.Memory
-	for id, targets := range due {
-		all = append(all, f.differing(id, targets)...)
-	}
-	failed = map[shard.ID]names{}
-	n, now := 0, time.Now()
-	var last error
-	for i, err := range f.config.Coordinator.Store(ctx, all...) {
-		m := all[i]
-		id := shard.Of(m.Target)
-		s := f.stored[id]
-		s.at = now
-		switch {
-		case err != nil:
-			n, last = n+1, err
-			s.sums[m.Target] = s.sums[m.Target].tried(f.sum(m.Value))
-			if failed[id] == nil {
-				failed[id] = names{}
-			}
-			failed[id][m.Target] = true
-		case m.Value == nil:
-			delete(s.sums, m.Target)
-		default:
-			s.sums[m.Target] = sums{f.sum(m.Value)}
-		}
-	}
-	if n > 0 {
-		f.config.Logger.Warn("memories of targets cannot be stored, trying again", "targets", n, "error", last)
-	}
-	f.markLoaded(ctx, due, failed)
-	return failed
-}
-
-// markLoaded marks those shards as loaded that are not yet, except those of which something could not be stored. It
-// adds those to the latter for which that fails.
-func (f *Fleet) markLoaded(ctx context.Context, shards, failed map[shard.ID]names) {
-	tokens := map[shard.ID]coord.Revision{}
-	for id := range shards {
-		if _, hasFailed := failed[id]; !hasFailed && !f.stored[id].isMarked {
-			tokens[id] = f.stored[id].token
-		}
-	}
-	if len(tokens) == 0 {
-		return
-	}
-	err := f.config.Coordinator.MarkLoaded(ctx, tokens)
-	for id := range tokens {
-		if f.stored[id].isMarked = err == nil; err != nil {
-			failed[id] = names{}
-		}
-	}
-	if err != nil {
-		f.config.Logger.Warn("shards that are taken over cannot be marked, trying again: until then this engine restarts none of their targets", "shards", len(tokens), "error", err)
-	}
-}
-
-// differing returns the memories of targets of a shard that are not as they were stored last.
-func (f *Fleet) differing(id shard.ID, targets names) (all []coord.Memory) {
-	s := f.stored[id]
-	values, incomplete := f.snapshot(id, targets).encode()
-	for target, err := range incomplete {
-		if !f.incomplete[target] {
-			f.config.Logger.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
-		}
-		f.incomplete[target] = true
-	}
-	for target, value := range values {
-		if !s.sums[target].isStored(f.sum(value)) {
-			all = append(all, coord.Memory{Target: target, Token: s.token, Value: value})
-		}
-	}
-	for target := range s.sums {
-		if _, isKept := values[target]; targets.has(target) && !isKept {
-			all = append(all, coord.Memory{Target: target, Token: s.token})
-		}
-	}
-	return all
-}
-
-// snapshot returns what this engine remembers about some of the targets of a shard.
-func (f *Fleet) snapshot(in shard.ID, some names) memories {
-	of, known := f.applied[in], map[probe.ID]cause{}
-	if s := f.stored[in]; s != nil {
-		known = s.causes
-	}
-	all := newMemories()
-	for id := range of.Probes {
-		if !some.has(id.Target) {
-			continue
-		}
-		m, ok := f.config.Engine.Snapshot(id)
-		if !ok {
-			continue
-		}
-		all.probes[id] = m
-		if why := f.cause(id, m, known[id]); why.isOf(m) {
-			all.causes[id], known[id] = why, why
-		} else {
-			delete(known, id)
-		}
-	}
-	for target := range of.Units {
-		if some.has(target) {
-			if m, ok := f.config.Restarts.Memory(target); ok {
-				all.restarts[target] = m
-			}
-		}
-	}
-	return all
-}
-
-// cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found.
-func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
-	if known.isOf(m) {
-		return known
-	}
-	st, _ := f.config.Engine.Status(id)
-	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Result.Outcome != probe.Failure {
-		return cause{}
-	}
-	return cause{m.Since, st.Result.Reason, st.Result.Detail}
-}
-
-// release gives up the shards that are leaving, with the memories that they have now.
-func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
-	isDone = true
-	due := map[shard.ID]names{}
-	var leaving []shard.ID
-	for id, o := range owned {
-		if !o.Leaving {
-			continue
-		}
-		isDone = false // the next pass removes them
-		switch s := f.stored[id]; {
-		case s == nil: // not probed yet
-			leaving = append(leaving, id)
-		case s.token == o.Token:
-			due[id] = nil
-		}
-	}
-	failed := f.storeShards(ctx, due)
-	for id := range due {
-		if _, hasFailed := failed[id]; !hasFailed {
-			leaving = append(leaving, id)
-		}
-	}
-	if len(leaving) == 0 {
-		return isDone
-	}
-	ctx, cancel := context.WithTimeout(ctx, storeInterval) // an act may last minutes
-	defer cancel()
-	slices.Sort(leaving)
-	_ = f.config.Coordinator.Release(ctx, leaving...)
-	return false
-}
-
-// sweep deletes the records of acts for targets, and the joint verdicts of probes, that are gone from some of the shards
-// that may have any: that is not urgent.
-func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
-	var some []shard.ID
-	has := map[string]bool{}
-	for id := range f.unswept {
-		if owned[id].Token == 0 {
-			continue
-		}
-		if len(some) == coord.MaxTransactions {
-			break
-		}
-		some = append(some, id)
-		for target := range f.applied[id].Units {
-			has[target] = true
-		}
-		for p := range f.applied[id].Probes {
-			has[p.Target] = true
-		}
-	}
-	if len(some) == 0 {
-		return true
-	}
-	if err := f.config.Coordinator.Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
-		f.config.Logger.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
-		return false
-	}
-	if err := f.counter.Sweep(ctx, some); err != nil {
-		f.config.Logger.Warn("joint verdicts of probes without a quorum cannot be deleted, trying again", "shards", len(some), "error", err)
-		return false
-	}
-	for _, id := range some {
-		delete(f.unswept, id)
-	}
-	return len(some) < coord.MaxTransactions
-}
-
 func (t *Targets) probes() probe.Set {
 	if t == nil {
 		return nil
@@ -757,60 +377,5 @@ func notify(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
 	default:
-	}
-}
-
-// change collects what is to be changed for several shards.
-type change struct {
-	engine.Change
-	units        map[string]restart.Unit
-	removedUnits []string
-	restarts     map[string]restart.Memory // of units
-	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
-	stored       map[shard.ID]*stored      // of those that were loaded
-}
-
-func newChange() *change {
-	return &change{
-		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
-	}
-}
-
-// replace replaces the targets of a shard. Memories that are none of its probes and units are left out.
-func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
-	c.shards[id] = now
-	if now == nil {
-		now = &Targets{}
-	}
-	if before == nil {
-		before = &Targets{}
-	}
-	for p, desired := range now.Probes {
-		c.Set[p] = desired
-		memory, ok := m.probes[p]
-		if !ok || memory.Check(desired.Rule) != nil {
-			continue
-		}
-		c.Memories[p] = memory
-		if now.Units[p.Target].Driver == nil { // its instance is known by its probes only
-			c.restarts[p.Target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
-		}
-	}
-	for p := range before.Probes {
-		if _, kept := now.Probes[p]; !kept {
-			c.Remove = append(c.Remove, p)
-		}
-	}
-	maps.Copy(c.units, now.Units)
-	for target := range now.Units {
-		if memory, ok := m.restarts[target]; ok {
-			c.restarts[target] = memory
-		}
-	}
-	for target := range before.Units {
-		if _, kept := now.Units[target]; !kept {
-			c.removedUnits = append(c.removedUnits, target)
-		}
 	}
 }

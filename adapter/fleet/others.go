@@ -144,7 +144,7 @@ func (o *others) outdate(ids []shard.ID) {
 // load loads the memories that are outdated, until the store returns an error: then it has to be called again.
 func (o *others) load(ctx context.Context) error {
 	for ids := o.begin(); len(ids) > 0; ids = o.begin() {
-		loading, cancel := context.WithTimeout(ctx, patience)
+		loading, cancel := context.WithTimeout(ctx, stepTimeout)
 		loaded, err := o.coordinator.Load(loading, ids...)
 		cancel()
 		o.end(ids, loaded)

@@ -247,7 +247,7 @@ func (c *Counter) read(ctx context.Context, prefix string) ([]coord.Entry, coord
 		return nil, 0, ctx.Err()
 	}
 	defer func() { <-c.reads }()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.config.Coordinator.Backend().Range(ctx, prefix)
 }

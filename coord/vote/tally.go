@@ -245,7 +245,7 @@ func (t *tally) put(ctx context.Context, e *electorate) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if err := t.counter.config.Coordinator.Write(ctx, t.shard, t.token, changes...); err != nil {
 		return err

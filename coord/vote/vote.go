@@ -36,10 +36,10 @@ const (
 	keyFence   = "voter/"   // and the name of an engine: what it puts requires that this was created by the same revision
 )
 
-// retryAfter is how long to wait after an error of the store, and patience for one of its answers.
+// retryAfter is how long to wait after an error of the store, and requestTimeout for one of its answers.
 const (
-	retryAfter = time.Second
-	patience   = 10 * time.Second
+	retryAfter     = time.Second
+	requestTimeout = 10 * time.Second
 )
 
 // Bounds in bytes.

@@ -195,7 +195,7 @@ func (v *Voter) put(ctx context.Context, lease coord.Lease, changed <-chan struc
 // fence returns a condition that is fulfilled until the next call.
 func (v *Voter) fence(ctx context.Context, lease coord.Lease) (coord.Condition, error) {
 	key := keyFence + v.config.Coordinator.Name()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for _, t := range []coord.Transaction{
 		{Then: []coord.Change{{Key: key, Delete: true}}},
@@ -216,7 +216,7 @@ var errFence = errors.New("an earlier request of this engine came late")
 
 // commit makes transactions that have a fence.
 func (v *Voter) commit(ctx context.Context, all []coord.Transaction) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	made, err := v.backend.Commit(ctx, all...)
 	if err != nil {

@@ -1,0 +1,110 @@
+package fleet
+
+import (
+	"maps"
+
+	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// change collects what is to be changed for several shards.
+type change struct {
+	engine.Change
+	units        map[string]restart.Unit
+	removedUnits []string
+	restarts     map[string]restart.Memory // of units
+	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
+	stored       map[shard.ID]*stored      // of those that were loaded
+}
+
+func newChange() *change {
+	return &change{
+		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+	}
+}
+
+// replace replaces the targets of a shard. Memories that are none of its probes and units are left out.
+func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
+	c.shards[id] = now
+	if now == nil {
+		now = &Targets{}
+	}
+	if before == nil {
+		before = &Targets{}
+	}
+	for p, desired := range now.Probes {
+		c.Set[p] = desired
+		memory, ok := m.probes[p]
+		if !ok || memory.Check(desired.Rule) != nil {
+			continue
+		}
+		c.Memories[p] = memory
+		if now.Units[p.Target].Driver == nil { // its instance is known by its probes only
+			c.restarts[p.Target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
+		}
+	}
+	for p := range before.Probes {
+		if _, kept := now.Probes[p]; !kept {
+			c.Remove = append(c.Remove, p)
+		}
+	}
+	maps.Copy(c.units, now.Units)
+	for target := range now.Units {
+		if memory, ok := m.restarts[target]; ok {
+			c.restarts[target] = memory
+		}
+	}
+	for target := range before.Units {
+		if _, kept := now.Units[target]; !kept {
+			c.removedUnits = append(c.removedUnits, target)
+		}
+	}
+}
+
+// change makes a change of the engine and of the controller.
+func (f *Fleet) change(c *change) error {
+	if len(c.shards) == 0 {
+		return nil
+	}
+	if _, err := f.owner.Change(c.Change); err != nil {
+		return err
+	}
+	f.joints.forget(c.Remove)
+	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
+		return err
+	}
+	f.note(c)
+	for id, targets := range c.shards {
+		if targets != nil {
+			f.others.remove(id)
+			f.countInstances(id, targets.jointProbes()...)
+		}
+	}
+	return nil
+}
+
+// note notes a change that was made.
+func (f *Fleet) note(c *change) {
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
+	for id, targets := range c.shards {
+		if targets == nil {
+			delete(f.applied, id)
+			delete(f.stored, id)
+			delete(f.unswept, id)
+			delete(f.changed, id)
+			delete(f.loaded, id)
+			continue
+		}
+		f.applied[id] = targets
+		f.unswept[id] = true
+		f.changed[id] = nil
+	}
+	maps.Copy(f.stored, c.stored)
+	for id, s := range c.stored {
+		f.loaded[id] = s.token
+	}
+}

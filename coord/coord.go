@@ -33,6 +33,7 @@ import (
 
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/internal/clock"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 )
 
 // Config configures a Coordinator.
@@ -60,7 +61,8 @@ const EndTimeout = 90 * time.Second
 type Coordinator struct {
 	config Config
 	log    *slog.Logger
-	clock  *clock.Clock // also counts the time for which the machine is suspended
+	sparse *sparselog.Logger // of the backend, while it is followed
+	clock  *clock.Clock      // also counts the time for which the machine is suspended
 
 	stateMu     sync.Mutex // guards all below, but for wasDrained
 	deadline    int64      // by clock, from which on this engine may not act
@@ -126,7 +128,7 @@ func New(c Config) (*Coordinator, error) {
 		c.Backend = NewLocal()
 	}
 	return &Coordinator{
-		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), clock: clock.New(),
+		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
 		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), eligibility: make(chan struct{}),
 		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
 	}, nil

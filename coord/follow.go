@@ -5,24 +5,17 @@ import (
 	"time"
 )
 
-// logInterval is how often Follow logs at most that it cannot follow.
-const logInterval = time.Minute
-
 // Follow calls a function that follows the backend, again and again until ctx is done. Its context ends when this
 // engine becomes a member, or no longer is one: a backend that was restored from a snapshot has lower revisions, and
 // a watch from one of the future would wait for ever. An error that the function returns is logged with a message,
-// once a minute at most.
+// once a minute at most: it must be a constant.
 func (c *Coordinator) Follow(ctx context.Context, message string, follow func(context.Context) error) {
-	var logged time.Time
 	for ctx.Err() == nil {
 		err, isStale := c.whileMember(ctx, follow)
 		if isStale {
 			continue
 		}
-		if now := time.Now(); logged.IsZero() || now.Sub(logged) >= logInterval {
-			logged = now
-			c.log.Warn(message, "engine", c.config.Name, "error", err)
-		}
+		c.sparse.Warn(message, "engine", c.config.Name, "error", err)
 		select {
 		case <-time.After(c.config.TTL / 4):
 		case <-ctx.Done():

@@ -38,6 +38,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -79,7 +80,8 @@ type Fleet struct {
 	doubts  *doubts
 	joints  joints
 	others  *others
-	wake    chan struct{} // capacity 1: desired or changed were changed
+	wake    chan struct{}     // capacity 1: desired or changed were changed
+	sparse  *sparselog.Logger // what is tried again in each pass
 
 	ballotsMu sync.Mutex // held while the counter is told of instances: of two calls the later one knows the later instance
 
@@ -118,7 +120,7 @@ func New(c Config) (*Fleet, error) {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	wake := make(chan struct{}, 1)
 	f := &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: wake,
+		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: wake, sparse: sparselog.New(c.Logger),
 		others:  newOthers(c.Coordinator, c.Logger, func() { notify(wake) }),
 		changed: map[shard.ID]names{}, loaded: map[shard.ID]coord.Revision{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 		unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
@@ -314,7 +316,7 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	for batch := range slices.Chunk(loading, coord.MaxTransactions) {
 		loaded, err := f.config.Coordinator.Load(ctx, batch...)
 		if err != nil {
-			f.config.Logger.Warn("memories of shards cannot be loaded, trying again", "shards", len(loading), "error", err)
+			f.sparse.Warn("memories of shards cannot be loaded, trying again", "shards", len(loading), "error", err)
 			return false
 		}
 		isDone = f.replace(batch, owned, desired, loaded) && isDone
@@ -355,7 +357,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 		}
 		return isDone
 	}
-	f.config.Logger.Error("the targets of a shard cannot be changed, trying again", "shard", ids[0].String(), "error", err)
+	f.sparse.Error("the targets of a shard cannot be changed, trying again", "shard", ids[0].String(), "error", err)
 	return false
 }
 

@@ -183,7 +183,7 @@ func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed
 		}
 	}
 	if n > 0 {
-		f.config.Logger.Warn("memories of targets cannot be stored, trying again", "targets", n, "error", last)
+		f.sparse.Warn("memories of targets cannot be stored, trying again", "targets", n, "error", last)
 	}
 	f.markLoaded(ctx, due, failed)
 	return failed
@@ -208,7 +208,7 @@ func (f *Fleet) markLoaded(ctx context.Context, shards, failed map[shard.ID]name
 		}
 	}
 	if err != nil {
-		f.config.Logger.Warn("shards that are taken over cannot be marked, trying again: until then this engine restarts none of their targets", "shards", len(tokens), "error", err)
+		f.sparse.Warn("shards that are taken over cannot be marked, trying again: until then this engine restarts none of their targets", "shards", len(tokens), "error", err)
 	}
 }
 
@@ -336,11 +336,11 @@ func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 		return true
 	}
 	if err := f.config.Coordinator.Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
-		f.config.Logger.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
+		f.sparse.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
 		return false
 	}
 	if err := f.counter.Sweep(ctx, some); err != nil {
-		f.config.Logger.Warn("joint verdicts of probes without a quorum cannot be deleted, trying again", "shards", len(some), "error", err)
+		f.sparse.Warn("joint verdicts of probes without a quorum cannot be deleted, trying again", "shards", len(some), "error", err)
 		return false
 	}
 	for _, id := range some {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -53,8 +54,7 @@ type Follower struct {
 	told    observed[Engine]   // what the engine says of itself
 	engines observed[[]Engine] // what all engines say of themselves, as the backend has shown it last
 
-	warnedMu sync.Mutex           // guards warned
-	warned   map[string]time.Time // by message: when it was last logged
+	sparse *sparselog.Logger // what keeps the engine from following the configuration
 }
 
 // New returns a Follower.
@@ -73,7 +73,8 @@ func New(c Config) (*Follower, error) {
 	if c.Redact == nil {
 		c.Redact = func(text string) string { return text }
 	}
-	f := &Follower{config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), again: make(chan struct{}, 1), warned: map[string]time.Time{}}
+	f := &Follower{config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), again: make(chan struct{}, 1)}
+	f.sparse = sparselog.New(c.Logger)
 	f.told.set(Engine{Format: format, Name: c.Name, Running: c.Running, Since: time.Now().UTC()})
 	f.seen.set(view{})
 	return f, nil
@@ -87,31 +88,13 @@ func (f *Follower) Run(ctx context.Context) {
 	parts.Go(func() { f.compareOften(ctx) })
 	for ctx.Err() == nil {
 		if err := f.session(ctx); ctx.Err() == nil {
-			f.warn("the store of the configuration cannot be reached, keeping the present configuration", err)
+			f.sparse.Warn("the store of the configuration cannot be reached, keeping the present configuration", "error", err)
 			_ = sleep(ctx, f.config.TTL/4) // then ctx is done
 		}
 	}
 	parts.Wait()
 	if seen, _ := f.seen.get(); seen.proposal != nil {
 		seen.proposal.withdraw()
-	}
-}
-
-// warnPeriod is how often a warning is logged at most.
-const warnPeriod = time.Minute
-
-// warn logs what keeps the engine from following the configuration, unless that was logged shortly before.
-func (f *Follower) warn(message string, err error) {
-	f.warnedMu.Lock()
-	now := time.Now()
-	last, isWarned := f.warned[message]
-	isDue := !isWarned || now.Sub(last) >= warnPeriod
-	if isDue {
-		f.warned[message] = now
-	}
-	f.warnedMu.Unlock()
-	if isDue {
-		f.log.Warn(message, "error", err)
 	}
 }
 
@@ -228,7 +211,7 @@ func (f *Follower) use(ctx context.Context, r Revision, isAgain, isForced bool) 
 	bundle, err := Load(ctx, f.config.Backend, r)
 	if isTransient(err) {
 		if ctx.Err() == nil {
-			f.warn("the current configuration revision cannot be read, trying again", err)
+			f.sparse.Warn("the current configuration revision cannot be read, trying again", "error", err)
 		}
 		return false
 	}
@@ -262,7 +245,7 @@ func (f *Follower) answer(ctx context.Context, p *seenProposal) bool {
 	bundle, err := Load(ctx, f.config.Backend, p.Revision)
 	if isTransient(err) {
 		if ctx.Err() == nil {
-			f.warn("a proposed configuration cannot be read, trying again", err)
+			f.sparse.Warn("a proposed configuration cannot be read, trying again", "error", err)
 		}
 		return ctx.Err() != nil
 	}

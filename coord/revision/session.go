@@ -60,7 +60,7 @@ func (f *Follower) tell(ctx context.Context, lease *held) {
 				failing = time.Now()
 			}
 			if ctx.Err() == nil && time.Since(failing) > 2*f.config.TTL { // the lease of an earlier process has ended by then
-				f.warn("the store does not have the status of this engine, trying again", err)
+				f.sparse.Warn("the store does not have the status of this engine, trying again", "error", err)
 			}
 			_ = sleep(ctx, f.config.TTL/10) // then ctx is done
 			continue
@@ -118,7 +118,7 @@ func (f *Follower) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.follow(ctx, keyShared, f.show)
 		if ctx.Err() == nil {
-			f.warn("the configuration of the fleet cannot be followed, trying again", err)
+			f.sparse.Warn("the configuration of the fleet cannot be followed, trying again", "error", err)
 		}
 		_ = sleep(ctx, f.config.TTL/4) // then ctx is done
 	}

@@ -1,18 +1,17 @@
 package vote
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
-	"time"
 
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -27,7 +26,7 @@ type CounterConfig struct {
 	// at a time for the probes of one shard, and must return soon. Default: nothing.
 	Decided func(probe.ID, Joint)
 
-	Logger *slog.Logger // a line every ten seconds while the store cannot be read or written; default: none
+	Logger *slog.Logger // a line a minute while the store cannot be read or written; default: none
 }
 
 // Ballot is what votes about a probe are counted by.
@@ -55,8 +54,7 @@ type Counter struct {
 	ballotsMu sync.Mutex // guards all below
 	ballots   map[shard.ID]*ballots
 
-	loggedMu sync.Mutex // guards logged
-	logged   time.Time  // when an error was logged last
+	sparse *sparselog.Logger // of the store
 
 	counting map[shard.ID]*counting // Run's own
 }
@@ -64,9 +62,6 @@ type Counter struct {
 // maxReads is how many shards are read at the same time: after a takeover, and when a store is back, there are
 // many.
 const maxReads = 16
-
-// logEvery is how often errors are logged at most: a store that is away is an error of each shard.
-const logEvery = 10 * time.Second
 
 // ballots are those of a shard. They are not changed, but replaced.
 type ballots map[probe.ID]Ballot
@@ -87,9 +82,8 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	if c.Decided == nil {
 		c.Decided = func(probe.ID, Joint) {}
 	}
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return &Counter{
-		config: c, wake: make(chan struct{}, 1), reads: make(chan struct{}, maxReads),
+		config: c, sparse: sparselog.New(c.Logger), wake: make(chan struct{}, 1), reads: make(chan struct{}, maxReads),
 		ballots: map[shard.ID]*ballots{}, counting: map[shard.ID]*counting{},
 	}, nil
 }
@@ -250,17 +244,4 @@ func (c *Counter) read(ctx context.Context, prefix string) ([]coord.Entry, coord
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.config.Coordinator.Backend().Range(ctx, prefix)
-}
-
-// log logs an error of the store, if none was logged lately.
-func (c *Counter) log(in shard.ID, err error) {
-	c.loggedMu.Lock()
-	isLate := c.logged.IsZero() || time.Since(c.logged) >= logEvery
-	if isLate {
-		c.logged = time.Now()
-	}
-	c.loggedMu.Unlock()
-	if isLate {
-		c.config.Logger.Warn("votes cannot be counted, trying again", "engine", c.config.Coordinator.Name(), "shard", in.String(), "error", err)
-	}
 }

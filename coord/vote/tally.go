@@ -41,7 +41,7 @@ func (t *tally) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		t.counter.log(t.shard, err)
+		t.counter.sparse.Warn("votes cannot be counted, trying again", "engine", t.counter.config.Coordinator.Name(), "shard", t.shard.String(), "error", err)
 		select {
 		case <-time.After(retryAfter):
 		case <-ctx.Done():

@@ -1,7 +1,6 @@
 package vote
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/doubt"
 	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -19,7 +19,7 @@ import (
 type VoterConfig struct {
 	Coordinator *coord.Coordinator // required; runs as long as Voter.Run
 	Zone        string             // where this engine is, at most MaxZone bytes; default: none
-	Logger      *slog.Logger       // a line when the store cannot be read or written; default: none
+	Logger      *slog.Logger       // a line a minute while the store cannot be read or written; default: none
 }
 
 // Voter puts what this engine says about targets, while it is a member of its fleet. Its methods are safe for
@@ -28,7 +28,8 @@ type Voter struct {
 	config    VoterConfig
 	backend   coord.Backend
 	directory *directory
-	wake      chan struct{} // capacity 1: something is to be put
+	sparse    *sparselog.Logger // of the store
+	wake      chan struct{}     // capacity 1: something is to be put
 
 	votesMu sync.Mutex // guards all below
 	votes   map[probe.ID]Vote
@@ -46,9 +47,8 @@ func NewVoter(c VoterConfig) (*Voter, error) {
 	if err := self.check(); err != nil {
 		return nil, err
 	}
-	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return &Voter{
-		config: c, backend: c.Coordinator.Backend(), directory: newDirectory(), wake: make(chan struct{}, 1),
+		config: c, sparse: sparselog.New(c.Logger), backend: c.Coordinator.Backend(), directory: newDirectory(), wake: make(chan struct{}, 1),
 		votes: map[probe.ID]Vote{}, changed: map[probe.ID]bool{}, self: self,
 	}, nil
 }
@@ -156,7 +156,7 @@ func (v *Voter) rest(ctx context.Context, message string, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	v.config.Logger.Warn(message, "engine", v.config.Coordinator.Name(), "error", err)
+	v.sparse.Warn(message, "engine", v.config.Coordinator.Name(), "error", err)
 	select {
 	case <-time.After(retryAfter):
 	case <-ctx.Done():

@@ -95,7 +95,11 @@ func (s *stepper) Step(a *nonblock.Attempt) nonblock.Progress {
 
 func (s *stepper) wait(a *nonblock.Attempt) nonblock.Progress {
 	var ends [2]int
-	if err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
+	switch err := syscall.Pipe2(ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); {
+	case err == syscall.EMFILE: // whatever else runs in this process may have the descriptors for a moment
+		a.Result = probe.Broken(probe.ReasonResources, "no descriptors are left")
+		return nonblock.StepDone
+	case err != nil:
 		s.t.Error(err)
 	}
 	a.FD = ends[0]

@@ -55,11 +55,16 @@ func (s *starter) read() loadResult {
 	if s.force && !s.hung {
 		return s.withoutTargets(alone, r)
 	}
-	r.diags = append(r.diags, config.Diagnostic{
-		Summary: fmt.Sprintf("the engine needs what is pushed to its cluster: without that it would forget its state in %s, and end processes with adopt", alone.config.Engine.State),
-		Hint:    "remove the cause and start it again; sonde run --force starts it without targets",
-	})
+	r.diags = append(r.diags, needsPushed(alone.config.Engine.State))
 	return r
+}
+
+// needsPushed is the error of an engine with a state that lacks what is pushed.
+func needsPushed(state string) config.Diagnostic {
+	return config.Diagnostic{
+		Summary: fmt.Sprintf("the engine needs what is pushed to its cluster: without that it would forget its state in %s, and end processes with adopt", state),
+		Hint:    "remove the cause and start it again; sonde run --force starts it without targets",
+	}
 }
 
 // readPushed loads the configuration of the files together with the revision that the engine has used last, since etcd may

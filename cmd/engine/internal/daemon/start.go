@@ -61,7 +61,10 @@ func (s *starter) load() loadResult {
 	if err != nil {
 		r = r.warn("the configuration that was accepted last cannot be read: %v", err)
 	}
-	if kept == nil || !r.diags.HasErrors() && kept.Has(r.plugins.Inputs) {
+	if kept == nil {
+		return checkUnpushed(r)
+	}
+	if !r.diags.HasErrors() && kept.Has(r.plugins.Inputs) {
 		return r
 	}
 	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed(), isUnkept: true}
@@ -70,7 +73,7 @@ func (s *starter) load() loadResult {
 	before.plugins.Previous = nil
 	if before.diags.HasErrors() {
 		before.plugins.Release(r.plugins)
-		return r.warn("the configuration that was accepted at %v cannot be used any more", kept.Accepted.Format(time.RFC3339))
+		return checkUnpushed(r.warn("the configuration that was accepted at %v cannot be used any more", kept.Accepted.Format(time.RFC3339)))
 	}
 	before.rejected = &rejection{accepted: kept.Accepted, diags: r.diags}
 	if !r.diags.HasErrors() {
@@ -84,6 +87,14 @@ func (s *starter) load() loadResult {
 	}
 	r.plugins.Release(before.plugins)
 	return before
+}
+
+// checkUnpushed has it be an error that nothing is pushed: there is a state, and no earlier configuration to go on with.
+func checkUnpushed(r loadResult) loadResult {
+	if r.isUnpushed {
+		r.diags = append(r.diags, config.Diagnostic{Summary: errUnpushed.Error()}, needsPushed(r.config.Engine.State))
+	}
+	return r
 }
 
 // warn adds a warning to the diagnostics.

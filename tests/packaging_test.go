@@ -132,6 +132,23 @@ func exportedMetrics(t *testing.T) (names []string) {
 	return names
 }
 
+// fleetDropIn returns the file name under which the package sonde-fleet installs its drop-in for sonde.service.
+func fleetDropIn(t *testing.T) string {
+	t.Helper()
+	found := regexp.MustCompile(`dst: /usr/lib/systemd/system/sonde\.service\.d/(\S+\.conf),`).FindStringSubmatch(readText(t, "../dist/nfpm-fleet.yaml"))
+	if found == nil {
+		t.Fatal("nfpm-fleet.yaml installs no drop-in for sonde.service")
+	}
+	return found[1]
+}
+
+// systemd applies drop-ins in the order of their file names, whatever the folders are that they are in.
+func TestOperatorsOverrideTheDropInOfFleets(t *testing.T) {
+	if name := fleetDropIn(t); name >= "override.conf" {
+		t.Errorf("%s comes after override.conf, which systemctl edit writes: it would take away an operator's command line", name)
+	}
+}
+
 func TestTheUnitOfSystemdIsValid(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -150,7 +167,7 @@ func TestTheUnitOfSystemdIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	fleet := strings.ReplaceAll(readText(t, "../dist/systemd/fleet.conf"), "/usr/bin/sonde-fleet", "/bin/sh")
-	if err := os.WriteFile(path+".d/sonde-fleet.conf", []byte(fleet), 0o644); err != nil {
+	if err := os.WriteFile(path+".d/"+fleetDropIn(t), []byte(fleet), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {

@@ -255,9 +255,9 @@ test -f "$root/var/lib/sonde/sonde.state"
 cp "$5" "$root/fleet.deb"
 chroot "$root" dpkg -i /fleet.deb
 chroot "$root" /usr/bin/sonde-fleet version
-grep -q ^ExecStart=/usr/bin/sonde-fleet "$root/usr/lib/systemd/system/sonde.service.d/sonde-fleet.conf"
+grep -q ^ExecStart=/usr/bin/sonde-fleet "$root/usr/lib/systemd/system/sonde.service.d/10-sonde-fleet.conf"
 chroot "$root" dpkg --purge sonde-fleet
-test ! -e "$root/usr/lib/systemd/system/sonde.service.d/sonde-fleet.conf"
+test ! -e "$root/usr/lib/systemd/system/sonde.service.d/10-sonde-fleet.conf"
 chroot "$root" dpkg --purge sonde
 test ! -e "$root/usr/bin/sonde"
 test ! -e "$root/etc/sonde/sonde.hcl"

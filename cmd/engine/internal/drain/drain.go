@@ -52,7 +52,7 @@ func Drain(open daemon.OpenStore) *cobra.Command {
 			"sonde cluster undrain, also if it is stopped and started meanwhile. While all engines are drained, for example\n" +
 			"since the others have died, all of them have shards.\n\n" +
 			"The files of an engine, which have its cluster block, say where etcd is; --engine-config names them.\n\n" +
-			"The exit code is 0 if the engine owns no shards, or may have some by --force, and 1 otherwise.",
+			"The exit code is 0 if the engine owns no shards, or may have some by --force, and 1 otherwise: also with --timeout 0.",
 		Example: "  sonde-fleet cluster drain --engine-config /etc/sonde/config.hcl\n  sonde-fleet cluster drain engine-2 --timeout 10m",
 		Args:    cli.Args(0, 1, "name one engine, or none for that of this machine"),
 		RunE:    f.run(func(c *cobra.Command, s *access.Store, name string) error { return f.drain(c, s, name) }),
@@ -153,10 +153,6 @@ func (f *flags) drain(c *cobra.Command, s *access.Store, name string) error {
 		fmt.Fprintf(out, "%s is drained already\n", shown(name))
 	}
 	w := waiter{store: s, name: name, isForced: f.force, out: out, last: -1}
-	if f.timeout == 0 {
-		_, err := w.look(c.Context())
-		return err
-	}
 	return w.wait(c.Context(), f.timeout)
 }
 
@@ -229,30 +225,32 @@ type waiter struct {
 	err      error // why the store was not read at the last look; nil if it was
 }
 
-// wait looks until the engine owns no shards, or for a time.
+// wait looks until the engine owns no shards, or for a time; once if that is 0.
 func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 	late := time.After(timeout)
 	for {
 		if isDone, err := w.look(ctx); isDone || err != nil {
 			return err
 		}
+		if timeout == 0 {
+			return w.unfinished("; sonde cluster drain waits until it owns none")
+		}
 		select {
 		case <-time.After(pollPeriod):
 		case <-late:
-			return w.late(timeout)
+			return w.unfinished(fmt.Sprintf(" after %v: restarts of their targets have not ended, or it cannot reach etcd; its log says why. sonde cluster drain waits again", timeout))
 		case <-ctx.Done():
 			return fmt.Errorf("not waited for the end: %s is drained, and may own shards still; sonde cluster drain waits again", shown(w.name))
 		}
 	}
 }
 
-// late returns the error of a wait that was too short.
-func (w *waiter) late(timeout time.Duration) error {
+// unfinished returns the error of a wait that has ended before the engine owned no shards, with what to do then.
+func (w *waiter) unfinished(advice string) error {
 	if w.err != nil {
 		return fmt.Errorf("%s is drained; it is not known whether it owns shards still: %w", shown(w.name), w.store.Advise(w.err))
 	}
-	return fmt.Errorf("%s is drained, and owns %s still after %v: restarts of their targets have not ended, or it cannot reach etcd; its log says why. sonde cluster drain waits again",
-		shown(w.name), cli.Plural(w.last, "shard"), timeout)
+	return fmt.Errorf("%s is drained, and owns %s still%s", shown(w.name), cli.Plural(w.last, "shard"), advice)
 }
 
 // look writes how many shards the engine owns if that has changed, and reports whether there is nothing to wait for.

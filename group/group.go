@@ -109,14 +109,18 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 		State: o.state, Since: o.since, Reason: o.reason, full: g.rule.fullWeight(o.labels), absent: o.absent, started: o.started,
 	}
 	m.ZeroWeight = m.full == 0
+	var last *Member // in the View, if it may have been away since then only
 	switch {
 	case before == nil:
 	case before.Address == m.Address && before.Port == m.Port:
 		m.acting, m.serves, m.slowSince, m.InRotation = before.acting, before.serves, before.slowSince, before.InRotation
+		if m.serves == 0 {
+			last = g.view.Load().Member(m.Target)
+		}
 	default: // elsewhere it is another one
 		g.lose(before)
 	}
-	g.act(m, o, now, isolated)
+	g.act(m, last, o, now, isolated)
 	m.InRotation, m.Weight = g.rule.place(m, g.plan, now)
 	if g.wait.began.IsZero() && !m.absent {
 		g.wait.began = now
@@ -127,13 +131,16 @@ func (g *Group) put(o *observed, before *Member, now time.Time, isolated bool) {
 	g.members.put(m)
 }
 
-// act sets the state by which a member is in rotation or not, from its present state.
-func (g *Group) act(m *Member, o *observed, now time.Time, isolated bool) {
+// act sets the state by which a member is in rotation or not, from its present state. Last is the member in the View, or
+// nil: one that took requests there has been away between two Views only, which no gateway has seen.
+func (g *Group) act(m, last *Member, o *observed, now time.Time, isolated bool) {
 	m.acting = actingState(m.acting, m.State, o.doubtful, isolated)
 	m.ejected = m.acting == Down && o.ejected
 	switch {
 	case m.ZeroWeight || !m.acting.TakesRequests():
 		m.slowSince, m.serves = time.Time{}, 0
+	case m.serves == 0 && last != nil && last.serves > 0 && last.Address == m.Address && last.Port == m.Port:
+		m.serves, m.slowSince = last.serves, last.slowSince
 	case m.serves == 0:
 		m.serves = g.nextVersion()
 		if !m.InRotation && g.wait.over && g.rule.SlowStart > 0 {

@@ -73,6 +73,49 @@ func playWithOthers(t *testing.T, f func(o *others)) {
 	playBeside(t, makeOthers, func(s *stage) { f(&others{s, e, e.Owner("others")}) })
 }
 
+// blinking shows a target as failing to the first that asks.
+type blinking struct {
+	*engine.Engine
+	failing int // how many answers are left
+}
+
+func (b *blinking) Target(name string) (engine.TargetStatus, bool) {
+	st, ok := b.Engine.Target(name)
+	if b.failing > 0 {
+		b.failing--
+		st.Gateway = probe.GatewayDown
+	}
+	return st, ok
+}
+
+// A member that moves may be seen in a state that it is not in, while a View is made. The next one has it as before.
+func TestAMemberThatWasAwayBetweenTwoViewsIsNotSlow(t *testing.T) {
+	var b *blinking
+	makeOthers := func() group.Targets {
+		b = &blinking{Engine: engine.New(engine.Config{NoIsolationCheck: true})}
+		return b
+	}
+	playBeside(t, makeOthers, func(s *stage) {
+		o := &others{s, b.Engine, b.Owner("others")}
+		o.target("b", probe.Success, nil)
+		o.add("b")
+		o.restate("b", probe.Passing)
+		o.rules(map[string]group.Rule{"all": {SlowStart: time.Minute}})
+		pass(time.Hour)
+		o.rotates("all", "b=100")
+		release := o.groups.Hold()
+		b.failing = 1
+		o.stage.engine.Report(probe.Instance{Target: "b", ID: "b#1", Phase: probe.Running})
+		o.restateSince("b", probe.Passing, time.Now().Add(time.Second))
+		release()
+		pass(0)
+		if b.failing > 0 {
+			t.Fatal("the group has not asked")
+		}
+		o.rotates("all", "b=100")
+	})
+}
+
 func TestMembersOfOtherEnginesAreMembers(t *testing.T) {
 	playWithOthers(t, func(o *others) {
 		o.target("a", probe.Success, nil)

@@ -17,6 +17,15 @@ import (
 type doubting struct {
 	*engine.Engine
 	isolated, doubts atomic.Bool
+	adding           atomic.Bool // a target was read while it is being added: its verdicts, and no instance yet
+}
+
+func (d *doubting) Target(name string) (engine.TargetStatus, bool) {
+	st, ok := d.Engine.Target(name)
+	if ok && d.adding.Load() {
+		st.Instance, st.Gateway = probe.Instance{Target: name}, probe.GatewayDown
+	}
+	return st, ok
 }
 
 func (d *doubting) Health() engine.Health {

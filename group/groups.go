@@ -367,8 +367,10 @@ func (g *Groups) current(name string) engine.TargetStatus {
 }
 
 // hasVerdicts reports whether a target is decided by probes: in an engine that has just got it, or is losing it, it is
-// not.
-func hasVerdicts(st *engine.TargetStatus) bool { return len(st.Probes) > 0 && st.Gateway != Undecided }
+// not. While an engine gets it, its verdicts may be read before its instance is.
+func hasVerdicts(st *engine.TargetStatus) bool {
+	return len(st.Probes) > 0 && st.Gateway != Undecided && st.Instance.Phase != probe.Absent
+}
 
 // mark notes that a group has changed. All says that each of its members may have.
 func (g *Groups) mark(group *Group, all bool) { g.dirty[group] = g.dirty[group] || all }

@@ -148,6 +148,27 @@ func TestMembersOfOtherEnginesAreMembers(t *testing.T) {
 	})
 }
 
+// A target that is read while its engine gets it from another is still as the other shows it.
+func TestAMemberIsNotDownWhileItIsAdded(t *testing.T) {
+	playWithOthers(t, func(o *others) {
+		for _, name := range []string{"a", "b"} {
+			o.target(name, probe.Success, nil)
+		}
+		o.apply()
+		o.add("b")
+		o.restate("b", probe.Passing)
+		o.rules(map[string]group.Rule{"all": {}})
+		pass(time.Hour)
+		o.rotates("all", "a=100 b=100")
+		o.doubts.adding.Store(true)
+		o.restateSince("b", probe.Passing, time.Now().Add(time.Second))
+		o.rotates("all", "a=100 b=100")
+		o.doubts.adding.Store(false)
+		pass(time.Minute)
+		o.rotates("all", "a=100 b=100")
+	})
+}
+
 // An engine that starts later keeps the same members in rotation for the quorum: the last to go down.
 func TestTheLastToGoDownIsTheSameInAllEngines(t *testing.T) {
 	playWithOthers(t, func(o *others) {

@@ -64,23 +64,20 @@ type Coordinator struct {
 	sparse *sparselog.Logger // of the backend, while it is followed
 	clock  *clock.Clock      // also counts the time for which the machine is suspended
 
-	stateMu     sync.Mutex // guards all below, but for wasDrained
-	deadline    int64      // by clock, from which on this engine may not act
-	heard       time.Time  // see Heard
-	owned       Owned
-	changed     chan struct{} // closed when owned is replaced
-	acting      map[string]*acting
-	loaded      map[shard.ID]Revision // the tokens by which shards are marked as loaded
-	marks       Lease                 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
-	released    map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
-	isEnding    bool                  // likewise, for all shards
-	lease       Lease                 // of the membership; 0 while there is none
-	joined      chan struct{}         // closed when lease is replaced
-	isDrained   bool                  // by Drain
-	drained     chan struct{}         // closed when isDrained is replaced
-	mayOwn      bool                  // see Eligible
-	eligibility chan struct{}         // closed when mayOwn is replaced
-	current     *session              // the latest; nil before the first
+	stateMu  sync.Mutex // guards all below, but for wasDrained
+	deadline int64      // by clock, from which on this engine may not act
+	heard    time.Time  // see Heard
+	owned    Owned
+	changed  chan struct{} // closed when owned is replaced
+	acting   map[string]*acting
+	loaded   map[shard.ID]Revision // the tokens by which shards are marked as loaded
+	marks    Lease                 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
+	released map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
+	isEnding bool                  // likewise, for all shards
+	lease    state[Lease]          // of the membership; 0 while there is none
+	drained  state[bool]           // by Drain
+	eligible state[bool]           // see Eligible
+	current  *session              // the latest; nil before the first
 
 	wasDrained bool // it was logged that this engine is drained; Run's own
 }
@@ -129,7 +126,7 @@ func New(c Config) (*Coordinator, error) {
 	}
 	return &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		changed: make(chan struct{}), joined: make(chan struct{}), drained: make(chan struct{}), eligibility: make(chan struct{}),
+		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[bool](),
 		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
 	}, nil
 }

@@ -15,19 +15,14 @@ import (
 func (c *Coordinator) Drain(isDrained bool) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	if isDrained == c.isDrained {
-		return
-	}
-	c.isDrained = isDrained
-	close(c.drained)
-	c.drained = make(chan struct{})
+	c.drained.set(isDrained)
 }
 
 // isToDrain returns whether this engine is to have no shards by Drain, and a channel that is closed when that changes.
 func (c *Coordinator) isToDrain() (bool, <-chan struct{}) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return c.isDrained, c.drained
+	return c.drained.get()
 }
 
 // Eligible returns whether this engine may have shards, by what the backend has said last: it is not drained, or all
@@ -35,19 +30,14 @@ func (c *Coordinator) isToDrain() (bool, <-chan struct{}) {
 func (c *Coordinator) Eligible() (bool, <-chan struct{}) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return c.mayOwn, c.eligibility
+	return c.eligible.get()
 }
 
 // setEligible replaces what Eligible returns.
 func (c *Coordinator) setEligible(mayOwn bool) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	if mayOwn == c.mayOwn {
-		return
-	}
-	c.mayOwn = mayOwn
-	close(c.eligibility)
-	c.eligibility = make(chan struct{})
+	c.eligible.set(mayOwn)
 }
 
 // showEligible publishes whether this engine may have shards by the view.

@@ -19,19 +19,14 @@ func (c *Coordinator) Backend() Backend { return c.config.Backend }
 func (c *Coordinator) Lease() (Lease, <-chan struct{}) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return c.lease, c.joined
+	return c.lease.get()
 }
 
 // setLease says by which lease this engine is a member, 0 for none.
 func (c *Coordinator) setLease(l Lease) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	if l == c.lease {
-		return
-	}
-	c.lease = l
-	close(c.joined)
-	c.joined = make(chan struct{})
+	c.lease.set(l)
 }
 
 // Write makes changes that belong to one of this engine's shards, each on its own. The error is ErrNotOwner

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -52,6 +53,7 @@ type Driver struct {
 	log     *slog.Logger
 	resumed string // the ID for the next Run; empty for a new one
 	failed  func(reason error)
+	run     func(p run.Plan, ctx context.Context, stdout, stderr io.Writer) (run.End, error) // run.Plan.Run
 }
 
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or
@@ -72,7 +74,7 @@ func New(c Config) (*Driver, error) {
 	}
 	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log, failed: func(error) {}}, nil
+	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
 }
 
 // External marks the driver: its instances run outside the engine.
@@ -95,26 +97,20 @@ func (d *Driver) SetFailed(failed func(reason error)) { d.failed = failed }
 // how to stop the service. If the command cannot be started for a shortage of this machine's,
 // the error is a restart.ErrShortage.
 //
-// When ctx is done a running command is killed, and Run returns the cause of ctx as the error.
+// When ctx is done a running command is killed, and Run returns the cause of ctx as the error. A command that was
+// killed, then or after its timeout, may hang in the kernel, or belong to another user, and still act: Run neither
+// returns nor says that it has failed before it has exited, however long that takes.
 func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
 	id := cmp.Or(d.resumed, newID(time.Now()))
 	d.resumed = ""
 	began(id)
-	var undead <-chan struct{} // closed when a killed command has ended; nil without one
 	for {
 		select {
 		case <-ctx.Done():
 			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
-		case <-undead:
-			undead = nil
 		case _, open := <-end:
-			switch {
-			case !open:
+			if !open {
 				end = nil
-				continue
-			case undead != nil:
-				d.log.Warn("restart skipped: the previous restart command was killed but has not exited yet")
-				d.failed(errors.New("the previous restart command was killed but has not exited yet"))
 				continue
 			}
 			r := d.restart(ctx)
@@ -126,7 +122,6 @@ func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time
 			case errors.Is(r.err, restart.ErrShortage):
 				return restart.Exit{Code: -1, Err: r.err}
 			}
-			undead = r.undead
 			d.log.Warn("restart command failed, instance not restarted", "error", r.err, "output", r.output)
 			drain(end)
 			d.failed(r.reason())
@@ -151,7 +146,6 @@ func drain(end <-chan time.Duration) {
 type result struct {
 	output string
 	err    error // nil for exit status 0
-	undead <-chan struct{}
 }
 
 // reason returns why the command has failed, with the end of its output.
@@ -162,6 +156,7 @@ func (r result) reason() error {
 	return fmt.Errorf("restart command failed: %w: %s", r.err, run.LastLines(r.output, maxReason))
 }
 
+// restart runs the command, and returns when it has exited.
 func (d *Driver) restart(ctx context.Context) result {
 	plan, err := d.command.Plan()
 	if shortage.Is(err) || errors.Is(err, run.ErrLookup) {
@@ -173,14 +168,18 @@ func (d *Driver) restart(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	tail := &run.Tail{Max: maxOutput}
-	end, err := plan.Run(ctx, tail, tail)
+	end, err := d.run(plan, ctx, tail, tail)
 	switch {
 	case err == nil:
 		err = d.exitError(end)
 	case shortage.IsFork(err):
 		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
-	return result{output: probe.CleanText(tail.String(), maxOutput), err: err, undead: end.Stuck}
+	if end.Stuck != nil {
+		d.log.Warn("restart command was killed but has not exited, waiting: it hangs in the kernel, or belongs to another user. No other restart of the target begins before")
+		<-end.Stuck
+	}
+	return result{output: probe.CleanText(tail.String(), maxOutput), err: err}
 }
 
 // exitError returns nil for exit status 0.

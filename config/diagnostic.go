@@ -95,21 +95,25 @@ func (d Diagnostics) Count() (errors, warnings int) {
 	return errors, warnings
 }
 
-// WithoutLines returns the diagnostics with places and summaries only in files that are private, without their lines and
-// the hints, which may have parts of these: for readers who need not be able to read the files.
-func (d Diagnostics) WithoutLines(isPrivate func(file string) bool) Diagnostics {
+// privateSummary is what is said of a diagnostic in a private file.
+const privateSummary = "the engine's own files or variables have this %v; its log has the text"
+
+// WithoutTexts returns the diagnostics with nothing but severities and places of those that are in private files, for
+// readers who need not be able to read these: a summary, too, may quote a file. The name is "" for what is in no file,
+// such as an error in a variable of the environment.
+func (d Diagnostics) WithoutTexts(isPrivate func(file string) bool) Diagnostics {
 	out := slices.Clone(d)
-	for i := range out {
-		one := &out[i]
+	for i, one := range d {
 		if isPrivate(one.Range.File) {
-			one.Hint, one.source = "", sourceLine{}
+			one = Diagnostic{Severity: one.Severity, Summary: fmt.Sprintf(privateSummary, one.Severity), Range: one.Range, Notes: one.Notes}
 		}
 		one.Notes = slices.Clone(one.Notes)
-		for j := range one.Notes {
-			if isPrivate(one.Notes[j].Range.File) {
-				one.Notes[j].source = sourceLine{}
+		for j, note := range one.Notes {
+			if isPrivate(note.Range.File) {
+				one.Notes[j] = Note{Text: "this place is in the engine's own files", Range: note.Range}
 			}
 		}
+		out[i] = one
 	}
 	return out
 }

@@ -266,19 +266,38 @@ func TestSecretsInFilesOfAnEngineAreNoErrors(t *testing.T) {
 	}
 }
 
-func TestDiagnosticsWithoutLinesKeepPlacesAndSummaries(t *testing.T) {
-	_, diags := parsePushed(ownFile+"locals {\n  door = hunter22\n}\n", pushedTargets+"locals {\n  other = 1 + nowhere\n}\n")
+func TestDiagnosticsWithoutTextsHaveNothingOfPrivateFiles(t *testing.T) {
+	own := ownFile + `locals {
+  door = hunter22
+  port = "hunter22" + 1
+}
+variable "door" { default = "x" }
+variable "door" { default = "hunter22" }
+variable "port" { type = number }
+locals { used = var.port }
+`
+	o := toPush()
+	o.Env = func(name string) (string, bool) { return "hunter22", name == "SONDE_VAR_port" }
+	_, diags := parsePushedWith(o, own, pushedTargets+"locals {\n  other = 1 + nowhere\n}\n")
+	shown := diags.WithoutTexts(func(file string) bool { return file != "fleet:/web.hcl" })
+	if len(shown) != len(diags) || shown.HasErrors() != diags.HasErrors() {
+		t.Errorf("%d of %d diagnostics are shown", len(shown), len(diags))
+	}
 	var text strings.Builder
-	if err := diags.WithoutLines(func(file string) bool { return file == "config.hcl" }).WriteText(&text, false); err != nil {
+	if err := shown.WriteText(&text, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"config.hcl:8:10", "fleet:/web.hcl:12", "other = 1 + nowhere"} {
+	for _, part := range []string{"config.hcl:8:10", "config.hcl:9:10", "fleet:/web.hcl:12", "other = 1 + nowhere", "its log has the text"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("without %q:\n%s", part, text.String())
 		}
 	}
-	if strings.Contains(text.String(), "door = hunter22") {
-		t.Errorf("a line of a private file is shown:\n%s", text.String())
+	if strings.Contains(text.String(), "hunter22") {
+		t.Errorf("what a private file has is shown:\n%s", text.String())
+	}
+	text.Reset()
+	if err := diags.WriteText(&text, false); err != nil || !strings.Contains(text.String(), `unknown name "hunter22"`) {
+		t.Errorf("the diagnostics themselves are changed: %v\n%s", err, text.String())
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,7 +44,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"etcd": startEtcd, "stopetcd": stopEtcd, "engine": startEngine, "crash": endEngine(syscall.SIGKILL), "shutdown": endEngine(syscall.SIGTERM),
+			"etcd": startEtcd, "stopetcd": stopEtcd, "etcdget": etcdGet, "engine": startEngine, "crash": endEngine(syscall.SIGKILL), "shutdown": endEngine(syscall.SIGTERM),
 			"substitute": substitute, "waitshared": waitShared, "waitstored": waitStored, "nochanges": noChanges, "waitrun": waitRun, "waitget": waitGet, "waitlog": waitLog,
 		},
 		Setup: func(e *testscript.Env) error {
@@ -132,20 +133,49 @@ func stopEtcd(ts *testscript.TestScript, neg bool, args []string) {
 
 // revision returns how often etcd's keys were changed, 0 if it does not answer.
 func revision(client string) int64 {
-	response, err := http.Post(client+"/v3/kv/range", "application/json", strings.NewReader(`{"key": "eA=="}`))
+	answer, err := etcdRange(client, "x")
 	if err != nil {
 		return 0
 	}
-	defer response.Body.Close()
-	var answer struct {
-		Header struct {
-			Revision int64 `json:"revision,string"`
-		} `json:"header"`
-	}
-	if json.NewDecoder(response.Body).Decode(&answer) != nil {
-		return 0
-	}
 	return answer.Header.Revision
+}
+
+// rangeAnswer is what etcd answers to a request for keys.
+type rangeAnswer struct {
+	Header struct {
+		Revision int64 `json:"revision,string"`
+	} `json:"header"`
+	Entries []struct {
+		Key   []byte `json:"key"`
+		Value []byte `json:"value"`
+	} `json:"kvs"`
+}
+
+// etcdRange asks etcd for the keys with a prefix, which is not empty.
+func etcdRange(client, prefix string) (answer rangeAnswer, err error) {
+	end := []byte(prefix)
+	end[len(end)-1]++
+	request, err := json.Marshal(map[string][]byte{"key": []byte(prefix), "range_end": end})
+	if err != nil {
+		return answer, err
+	}
+	response, err := http.Post(client+"/v3/kv/range", "application/json", bytes.NewReader(request))
+	if err != nil {
+		return answer, err
+	}
+	defer response.Body.Close()
+	return answer, json.NewDecoder(response.Body).Decode(&answer)
+}
+
+// etcdGet is: etcdget PREFIX. It writes the keys with a prefix, and their values.
+func etcdGet(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "etcdget PREFIX")
+	answer, err := etcdRange(ts.Getenv("ETCD"), args[0])
+	ts.Check(err)
+	for _, e := range answer.Entries {
+		_, err := fmt.Fprintf(ts.Stdout(), "%s %s\n", e.Key, e.Value)
+		ts.Check(err)
+	}
 }
 
 // startEngine is: engine NAME [ARG...]. It starts an engine with config.hcl, and sets a variable to its address.

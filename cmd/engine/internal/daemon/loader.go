@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 )
@@ -108,13 +109,16 @@ func (l *loader) ask(ctx context.Context, j *job) {
 }
 
 // shown returns what the asker may see of the diagnostics. Those about a revision go to the store, whose readers need not
-// be able to read the engine's own files.
+// be able to read the engine's own files: its log has them.
 func (j *job) shown(diags config.Diagnostics) config.Diagnostics {
 	if j.pushed == nil {
 		return diags
 	}
-	return diags.WithoutLines(func(file string) bool { return !accepted.IsOfFleet(file) })
+	return diags.WithoutTexts(isOwn)
 }
+
+// isOwn reports whether a file is the engine's own: not of a revision.
+func isOwn(file string) bool { return !accepted.IsOfFleet(file) }
 
 func (l *loader) start(ctx context.Context, j *job) {
 	l.current = j
@@ -126,7 +130,7 @@ func (l *loader) start(ctx context.Context, j *job) {
 		d.manager.notify(isReloading)
 		go func() {
 			loaded, diags := d.flags.load(d.paths, pushed, p, previous)
-			l.done <- loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: j.shown(diags), plugins: p}
+			l.done <- loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
 		}()
 		return
 	}
@@ -136,7 +140,7 @@ func (l *loader) start(ctx context.Context, j *job) {
 	}
 	go func() {
 		loaded, diags := d.flags.load(paths, pushed, p, previous)
-		r := loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: j.shown(diags), plugins: p}
+		r := loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
 		if !diags.HasErrors() && kept != nil {
 			r.before = d.flags.inUse(kept, p, loaded.Digest())
 		}
@@ -164,11 +168,18 @@ func (f *flags) inUse(kept func() (*accepted.Inputs, error), others *handlers.Pl
 // finish ends the present job with its configuration, and starts the next one.
 func (l *loader) finish(ctx context.Context, r loadResult) {
 	d, j := l.daemon, l.current
+	shown := j.shown(r.diags)
 	if j.plan {
+		if j.pushed != nil && r.diags.HasErrors() {
+			cli.LogDiagnostics(d.log, slices.DeleteFunc(slices.Clone(r.diags), func(one config.Diagnostic) bool { return !isOwn(one.Range.File) }))
+		}
+		r.diags = shown
 		j.reply(reply{plan: d.plan(r)})
 		r.plugins.Release(d.plugins.Load())
 	} else {
-		j.reply(reply{reload: d.reload(j, r)})
+		done := d.reload(j, r)
+		done.Problems = problems(shown)
+		j.reply(reply{reload: done})
 		d.manager.notify(isReady)
 	}
 	l.waiting = slices.DeleteFunc(l.waiting, (*job).isWithdrawn)

@@ -125,22 +125,38 @@ func (f *Follower) Engines() []Engine {
 	return engines
 }
 
+// retryRequest is one to try a revision again, until that could be read.
+type retryRequest struct {
+	revision          Ref
+	isAgain, isForced bool
+}
+
+// of returns the request if it is about a revision, and none otherwise.
+func (r retryRequest) of(current Revision) retryRequest {
+	if r.revision == current.Ref() {
+		return r
+	}
+	return retryRequest{}
+}
+
 // handleOften uses the current revision and answers proposals, as they change, until ctx is done.
 func (f *Follower) handleOften(ctx context.Context) {
-	isAgain, isForced := false, false
+	asked := retryRequest{}
 	for ctx.Err() == nil {
 		seen, changed := f.seen.get()
-		isUsed := f.use(ctx, seen.current, isAgain, isForced)
+		isUsed := f.use(ctx, seen.current, asked.of(seen.current))
 		isAnswered := f.answer(ctx, seen.proposal)
 		var retry <-chan time.Time
 		if !isUsed || !isAnswered {
 			retry = time.After(f.config.TTL / 4)
 		}
-		isAgain, isForced = false, false
+		if isUsed {
+			asked = retryRequest{}
+		}
 		select {
 		case <-changed:
 		case <-f.again:
-			isAgain, isForced = true, f.forced.Swap(false)
+			asked = retryRequest{seen.current.Ref(), true, f.forced.Swap(false) || asked.of(seen.current).isForced}
 		case <-retry:
 		case <-ctx.Done():
 		}
@@ -194,7 +210,7 @@ func (f *Follower) compare(ctx context.Context, seen view, told Engine) (isOutda
 
 // use puts the current revision into use, unless it is, or was refused. It reports whether that is done:
 // its files could be loaded, or are damaged.
-func (f *Follower) use(ctx context.Context, r Revision, isAgain, isForced bool) bool {
+func (f *Follower) use(ctx context.Context, r Revision, asked retryRequest) bool {
 	told, _ := f.told.get()
 	switch {
 	case r.Number == 0:
@@ -205,7 +221,7 @@ func (f *Follower) use(ctx context.Context, r Revision, isAgain, isForced bool) 
 			f.told.set(told)
 		}
 		return true
-	case told.Refused != nil && told.Refused.Ref == r.Ref() && !isAgain:
+	case told.Refused != nil && told.Refused.Ref == r.Ref() && !asked.isAgain:
 		return true
 	}
 	bundle, err := Load(ctx, f.config.Backend, r)
@@ -217,7 +233,7 @@ func (f *Follower) use(ctx context.Context, r Revision, isAgain, isForced bool) 
 	}
 	if err == nil {
 		isAccepted := told.Answer != nil && told.Answer.ID == r.ID && told.Answer.Error == ""
-		err = f.config.Use(ctx, r, bundle, isForced || isAccepted || r.Force)
+		err = f.config.Use(ctx, r, bundle, asked.isForced || isAccepted || r.Force)
 	}
 	if ctx.Err() != nil {
 		return true

@@ -496,6 +496,33 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
+// What an operator has asked for holds until the revision could be read, and for no later revision.
+func TestARefusedRevisionIsTriedAgainOnceTheStoreAnswers(t *testing.T) {
+	for _, hasLater := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &away{Local: coord.NewLocal()}
+			e := follow(t, b, push(t, b, 0, "first").Ref(), errors.New("no plugin"))
+			unseen(t, b.Local)
+			wantEvents(t, e, "ask and use 2: second")
+			e.fail(nil)
+			b.isAway.Store(true)
+			e.Again(true)
+			time.Sleep(time.Second)
+			e.Again(false) // it takes nothing from what was asked for before
+			time.Sleep(time.Minute)
+			wantEvents(t, e)
+			want := "use 2: second"
+			if hasLater {
+				push(t, b.Local, 2, "third")
+				want = "ask and use 3: third"
+			}
+			b.isAway.Store(false)
+			time.Sleep(coord.DefaultTTL)
+			wantEvents(t, e, want)
+		})
+	}
+}
+
 // lossy is a Backend that loses the replies to transactions that make a revision current.
 type lossy struct {
 	*coord.Local

@@ -186,7 +186,8 @@ func (c *Coordinator) publish(owned Owned) {
 	c.changed = make(chan struct{})
 }
 
-// lose takes all tokens away, since the lease has ended, and cancels the acts that are being done.
+// lose takes all tokens away, since the lease has ended, and cancels the acts that are being done. The
+// lease is the last: while a token is published, hasMet asks the session that has it.
 func (c *Coordinator) lose() {
 	c.stateMu.Lock()
 	c.deadline = 0
@@ -194,11 +195,11 @@ func (c *Coordinator) lose() {
 		a.cancel(ErrNotAllowed)
 	}
 	c.stateMu.Unlock()
-	c.setLease(0)
 	owned, _ := c.Owned()
 	without := Owned{}
 	for id := range owned {
 		without[id] = Ownership{}
 	}
 	c.publish(without)
+	c.setLease(0)
 }

@@ -30,8 +30,8 @@ type Memories struct {
 	// IsRecent says that the last owner which has marked the shard as loaded was alive within Config.MaxAge.
 	IsRecent bool
 
-	// IsContinued says that this engine was a member of the fleet while that owner was alive. Otherwise all engines may
-	// have been stopped in between.
+	// IsContinued says that this engine was a member of the fleet while that owner was alive, and still is. Otherwise all
+	// engines may have been stopped in between.
 	IsContinued bool
 }
 
@@ -68,12 +68,13 @@ func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
 	return m
 }
 
-// hasMet reports whether the owner that had a token was alive when this engine was a member.
+// hasMet reports whether the owner that had a token was alive when this engine was a member, as it still is.
 func (c *Coordinator) hasMet(token Revision) bool {
 	c.stateMu.Lock()
 	current := c.current
+	lease, _ := c.lease.get()
 	c.stateMu.Unlock()
-	return current != nil && current.view.wasAlive(token)
+	return lease != 0 && current.self.lease == lease && current.wasAlive(token)
 }
 
 // MarkLoaded says that this engine has loaded the memories of shards by these tokens, and has stored what it has made

@@ -212,6 +212,58 @@ func TestAnOwnerThatWasNotSeenAliveIsNotContinued(t *testing.T) {
 	})
 }
 
+// unread is a Backend whose members cannot be read while it is closed.
+type unread struct {
+	coord.Backend
+	isClosed atomic.Bool
+}
+
+func (b *unread) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if b.isClosed.Load() && prefix == "fleet/" {
+		<-ctx.Done()
+		return nil, 0, ctx.Err()
+	}
+	return b.Backend.Range(ctx, prefix)
+}
+
+// An engine that is no member of the fleet, or has not read who is one, has seen no owner alive.
+func TestNoOwnerWasSeenAliveByAnEngineThatHasNotReadTheMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &unread{Backend: coord.NewLocal()}
+		cut := &severed{Backend: b}
+		config := coord.Config{Name: "a", Backend: cut, MaxAge: maxAge}
+		_, end := run(t, config)
+		time.Sleep(time.Minute)
+		end()
+		co, _ := launch(t, config, loadNothing)
+		load := func(when string) {
+			t.Helper()
+			all, err := co.Load(t.Context(), 7)
+			if err != nil || !all[7].IsRecent || all[7].IsContinued {
+				t.Errorf("%s: %+v, %v", when, all[7], err)
+			}
+		}
+		time.Sleep(time.Second)
+		load("as a member")
+		b.isClosed.Store(true)
+		deleteMember(t, b, "a")
+		for range 2 * coord.DefaultTTL / time.Second {
+			time.Sleep(time.Second)
+			load("as a member that has not read the members")
+		}
+		b.isClosed.Store(false)
+		time.Sleep(2 * coord.DefaultTTL)
+		load("as a member again")
+		owned, _ := co.Owned()
+		if err := co.MarkLoaded(t.Context(), map[shard.ID]coord.Revision{7: owned[7].Token}); err != nil {
+			t.Fatal(err)
+		}
+		cut.is.Store(true)
+		time.Sleep(2 * coord.DefaultTTL)
+		load("without a lease")
+	})
+}
+
 // The lease of marks is one for all sessions of an engine, and none without marks.
 func TestSessionsShareTheLeaseOfMarks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -158,11 +158,12 @@ func parseShard(text string) (shard.ID, bool) {
 	return shard.ID(n), err == nil && n < shard.Count
 }
 
-// wasAlive reports whether the owner that had a token was alive when this engine was a member.
+// wasAlive reports whether the owner that had a token was alive when this engine was a member. Before the view has begun,
+// none was.
 func (v *view) wasAlive(token Revision) bool {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	return token > v.since || v.alive[token]
+	return v.since != 0 && (token > v.since || v.alive[token])
 }
 
 // hasMember reports whether an engine is a member by its lease.

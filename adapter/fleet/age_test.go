@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,57 @@ func TestAnOldFailureRestartsNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// interrupted is a coord.Backend of which an engine is no member any more once its first shards are marked as loaded. It
+// joins again at once, and reads who is a member after some time.
+type interrupted struct {
+	coord.Backend
+	name     string
+	hasEnded atomic.Bool
+}
+
+func (b *interrupted) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	made, err := b.Backend.Commit(ctx, all...)
+	key := all[0].Then[0].Key
+	if _, isMark := strings.CutPrefix(key, "memory/"); isMark && !strings.Contains(key[len("memory/"):], "/") && b.hasEnded.CompareAndSwap(false, true) {
+		if _, err := b.Backend.Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: "fleet/m/" + b.name, Delete: true}}}); err != nil {
+			return nil, err
+		}
+		time.Sleep(coord.DefaultTTL / 2) // it has joined again
+	}
+	return made, err
+}
+
+func (b *interrupted) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if b.hasEnded.Load() && prefix == "fleet/" {
+		time.Sleep(coord.DefaultTTL / 2)
+	}
+	return b.Backend.Range(ctx, prefix)
+}
+
+// The same, and the engine that starts loses its lease after it has loaded the first shards, as one can under load. What
+// it loads between two memberships is not recent because of the second one.
+func TestAnOldFailureRestartsNothingIfALeaseIsLostWhileShardsAreLoaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		stopWhileFailing(t, w, b, false)
+		time.Sleep(time.Minute)
+		targets := w.targets(1)
+		for id, p := range targets.Probes {
+			p.Rule.Period = 30 * time.Second // the first attempt comes after the engine may act again
+			targets.Probes[id] = p
+		}
+		cut := &cutOff{Backend: &interrupted{Backend: b, name: "two"}}
+		two := resumeWith(t, "two", cut, targets, fleet.Trust)
+		time.Sleep(time.Minute)
+		if asked, _ := w.counts(crippled + "#0"); asked != 0 {
+			t.Errorf("it was asked %d times to terminate", asked)
+		}
+		if s, _ := two.engine.Target(crippled); s.State != probe.StateReady {
+			t.Errorf("it is %v", s.State)
+		}
+	})
 }
 
 // The same, for longer than memories are recent; and the first engine that starts ends, or gives the target up, before

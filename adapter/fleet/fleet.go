@@ -286,8 +286,8 @@ func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) 
 var noTargets = &Targets{}
 
 // take adds the targets of shards that are owned and removes those of others. Shards whose memories
-// cannot be loaded wait. Those of a shard that was lost for a time are loaded again. What this engine makes of memories
-// is stored before it loads further ones, since it may end at any time.
+// cannot be loaded wait, and so do those that were lost before they were loaded. Those of a shard that was lost for a time
+// are loaded again. What this engine makes of memories is stored before it loads further ones, since it may end at any time.
 func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	f.desiredMu.Lock()
 	desired, isDesired := f.desired, f.isDesired
@@ -298,6 +298,7 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	var loading, ready []shard.ID
 	for id, o := range owned {
 		switch known := f.stored[id]; {
+		case known == nil && o.Token == 0:
 		case known == nil, o.Token != 0 && o.Token != known.token:
 			loading = append(loading, id)
 		case f.applied[id] != cmp.Or(desired[id], noTargets):
@@ -319,12 +320,20 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 			f.sparse.Warn("memories of shards cannot be loaded, trying again", "shards", len(loading), "error", err)
 			return false
 		}
+		batch = f.stillOwned(batch, owned)
 		isDone = f.replace(batch, owned, desired, loaded) && isDone
-		if isStored {
+		if isStored && len(batch) > 0 {
 			isStored = f.store(ctx, owned, batch, 0)
 		}
 	}
 	return isDone && isStored
+}
+
+// stillOwned returns those of some shards whose tokens are the same now. What was loaded of the others may have been loaded
+// when this engine was no member of the fleet, so that it does not know whether their last owner was alive.
+func (f *Fleet) stillOwned(ids []shard.ID, owned coord.Owned) []shard.ID {
+	now, _ := f.config.Coordinator.Owned()
+	return slices.DeleteFunc(slices.Clone(ids), func(id shard.ID) bool { return now[id].Token != owned[id].Token })
 }
 
 // replace replaces the targets of shards in the engine by those that are desired, or removes them from it if

@@ -24,6 +24,8 @@ type Group struct {
 	Members  probe.Selector
 	MinReady probe.Minimum
 
+	HoldRestarts bool
+
 	Port           string // a number, or the name of a port that each member has
 	Weight         int    // 0 for the default
 	WeightLabel    string
@@ -39,6 +41,8 @@ type groupBlock struct {
 	Members  []string      `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
 	Match    []string      `hcl:"match,optional" doc:"conditions on labels that all members fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
 	MinReady probe.Minimum `hcl:"min_ready,optional" doc:"how many members must be ready for the group to be ready: a number, or a percentage of them, which is rounded up" default:"1"`
+
+	HoldRestarts bool `hcl:"hold_restarts,optional" doc:"withhold the restart of a member that is ready and whose liveness probe fails, while the group would have fewer than min_ready ready members without it" default:"false"`
 
 	Port           string        `hcl:"port,optional" doc:"port of the members for gateways: a number, or the name of a port that each of the targets has" default:"none"`
 	Weight         int           `hcl:"weight,optional,nonzero" doc:"weight of a member that is ready, for gateways" default:"100" min:"1" max:"256"`
@@ -90,7 +94,7 @@ func (l *loader) group(g *decodedGroup) bool {
 		return false
 	}
 	g.group = Group{
-		MinReady: g.MinReady, Port: g.Port, Weight: g.Weight, WeightLabel: g.WeightLabel,
+		MinReady: g.MinReady, HoldRestarts: g.HoldRestarts, Port: g.Port, Weight: g.Weight, WeightLabel: g.WeightLabel,
 		Panic: g.Panic, Quorum: g.Quorum, MaxEjected: g.MaxEjected, SlowStart: g.SlowStart, DegradedWeight: g.DegradedWeight,
 	}
 	l.checkRotation(g)
@@ -220,6 +224,9 @@ func elementRange(text *hclsyntax.Body, argument string, i int, list hcl.Range) 
 // checkNumber reports a group without members, and one with fewer than must be ready.
 func (l *loader) checkNumber(g *decodedGroup, found int, targets []digested) {
 	if need := g.group.MinReady.Of(found); found >= need {
+		if g.group.HoldRestarts && found == need {
+			l.warnOfFloor(g, found)
+		}
 		return
 	}
 	r := report{at: g.sources["min_ready"].value, body: &g.block.Body}
@@ -234,6 +241,17 @@ func (l *loader) checkNumber(g *decodedGroup, found int, targets []digested) {
 		r.summary = "no target that members names has the labels that match asks for"
 	}
 	r.hint = labelHint(g.Match, targets)
+	l.add(r)
+}
+
+// warnOfFloor warns that a group that needs all its members never lets one be restarted that is ready.
+func (l *loader) warnOfFloor(g *decodedGroup, found int) {
+	r := report{severity: Warning, at: g.sources["hold_restarts"].value, body: &g.block.Body}
+	r.summary = fmt.Sprintf("min_ready is %v, and the group has %s, so that hold_restarts withholds each restart of a member that is ready", g.group.MinReady, plural(found, "member"))
+	r.hint = "add a member"
+	if found > 1 {
+		r.hint = fmt.Sprintf("write min_ready = %d or less, or add a member", found-1)
+	}
 	l.add(r)
 }
 

@@ -15,6 +15,7 @@
 // Go program picks a member for each request with Group.Pick.
 //
 //	state.go     the decision about a group, as a pure function, and the states
+//	floor.go     which restarts groups withhold so that enough members stay ready
 //	wait.go      when a group waits for its members before gateways act
 //	rotation.go  the decisions about its members: pure functions
 //	members.go   the list of members, of which each change makes another list

@@ -23,6 +23,10 @@ type Rule struct {
 
 	MinReady probe.Minimum // how many members must be ready; default 1
 
+	// HoldRestarts says that Groups.Reserve withholds the restart of a member that takes requests while fewer than
+	// MinReady others do.
+	HoldRestarts bool
+
 	Port        string // of the members for gateways: a number, or the name of a port of each target; default: none
 	Weight      int    // of a member that is ready, 1 to MaxWeight; default DefaultWeight
 	WeightLabel string // label with the weight of a target, 0 (no requests) to MaxWeight, where it differs; default: none
@@ -69,6 +73,7 @@ type Group struct {
 	zeroWeight int    // members of the weight 0
 	ejected    int    // members in counts that are down only because gateways have ejected them, or they are damped
 	inRotation int
+	withheld   int // members whose restart the group withholds
 	plan       plan
 	wait       wait
 	slow       bool // some member is in its slow start
@@ -253,7 +258,7 @@ func (g *Group) publish(now time.Time, isolated, removed bool) (before, after *V
 		State: decide(g.counts, g.zeroWeight, need), Last: before.Last, Since: before.Since,
 		Need: need, Counts: g.counts, ZeroWeight: g.zeroWeight,
 		Frozen: isolated || !g.isUsable(), InRotation: g.inRotation, Panicking: g.isUsable() && g.plan.all,
-		Removed: removed, members: g.members.current(), replaced: make(chan struct{}),
+		RestartsWithheld: g.withheld, Removed: removed, members: g.members.current(), replaced: make(chan struct{}),
 	}
 	if v.State != Undecided && v.State != v.Last {
 		v.Last, v.Since = v.State, now

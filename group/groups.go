@@ -66,6 +66,7 @@ type Groups struct {
 	doubtful map[*target]bool           // those that are down for a reason that may be the engine's own
 	dirty    map[*Group]bool            // have changed since their Views were published; true: replan all members
 	timed    map[*Group]bool            // change with time: they wait for members, or members have a slow start
+	restarts restarts                   // of targets
 }
 
 // target is a target of the engine, which is a member of some groups.
@@ -86,7 +87,7 @@ func New(c Config) *Groups {
 	}
 	return &Groups{
 		engine: c.Engine, others: c.Others, logger: c.Logger, resub: make(chan struct{}, 1),
-		byName: map[string]*Group{}, targets: map[string]*target{}, doubtful: map[*target]bool{}, dirty: map[*Group]bool{}, timed: map[*Group]bool{},
+		byName: map[string]*Group{}, targets: map[string]*target{}, doubtful: map[*target]bool{}, dirty: map[*Group]bool{}, timed: map[*Group]bool{}, restarts: newRestarts(),
 	}
 }
 
@@ -152,6 +153,7 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 		g.unsubscribe()
 		clear(g.targets)
 		clear(g.doubtful)
+		g.restarts = newRestarts()
 	default:
 		return
 	}
@@ -412,10 +414,12 @@ func (g *Groups) fold(st *engine.TargetStatus, now time.Time) {
 			g.leave(t, t.groups, now)
 			delete(g.targets, st.Target)
 			delete(g.doubtful, t)
+			g.forgetRestart(st.Target)
 		}
 		return
 	}
 	o := observe(st, now)
+	g.endRestart(st.Target, st.Instance.ID, o.state)
 	if t != nil && t.probed && len(st.Probes) == 0 { // it has lost its probes, and is terminating
 		o.address, o.ports = t.address, t.ports
 		if o.labels == nil {

@@ -147,6 +147,7 @@ const (
 	ReasonMaintenance     Reason = "restart.maintenance"      // the instance fails, and waits until the maintenance of the target ends
 	ReasonOwnership       Reason = "restart.ownership"        // the instance fails, and waits until this engine, or another of the fleet, owns the target and may act; with a quorum, until enough vantages say that it fails
 	ReasonDamped          Reason = "restart.damped"           // the instance fails, and waits until the target is not damped any more: it has flapped
+	ReasonFloor           Reason = "restart.floor"            // the instance fails, takes requests, and waits until its group has enough ready members without it
 	ReasonBudget          Reason = "restart.budget"           // the instance fails, and waits until the restart budget allows a restart
 	ReasonEnding          Reason = "restart.ending"           // the instance fails and is being terminated
 	ReasonEnded           Reason = "restart.ended"            // the instance was terminated because it failed or was no longer configured

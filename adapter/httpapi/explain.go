@@ -183,6 +183,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
 	probe.ReasonOwnership:       "It fails, and is not restarted before an engine of the fleet owns the target and may act, and, with a quorum, enough vantages say that it fails",
 	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
+	probe.ReasonFloor:           "It fails, and is not restarted before its group has enough ready members without it",
 	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
 	probe.ReasonEnding:          "It fails and is being terminated",
 	probe.ReasonShutdown:        "It is, or was, terminated since the engine ends",

@@ -27,6 +27,9 @@ type Group struct {
 	MinReady string    `json:"minReady"`       // how many members must be ready, as it is configured: "2" or "50%"
 	Need     int       `json:"need"`           // MinReady as a number
 
+	HoldRestarts     bool `json:"holdRestarts,omitzero"`     // the restart of a member that is ready is withheld while fewer than Need others are
+	RestartsWithheld int  `json:"restartsWithheld,omitzero"` // how many of its members this engine does not restart for that, although they fail
+
 	InRotation int  `json:"inRotation"`         // to how many members gateways send requests
 	Panicking  bool `json:"panicking,omitzero"` // that is to all of them, since too few are ready
 	Frozen     bool `json:"frozen,omitzero"`    // gateways keep what they have: the group waits for its members to be decided, or the engine is isolated
@@ -269,6 +272,7 @@ func newGroup(v *group.View) Group {
 	g := Group{
 		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
 		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen, ZeroWeight: v.ZeroWeight,
+		HoldRestarts: v.Rule.HoldRestarts, RestartsWithheld: v.RestartsWithheld,
 		Counts: GroupCounts{
 			Total: v.Counts.Total(), Ready: v.Counts[group.Ready], Degraded: v.Counts[group.Degraded],
 			Draining: v.Counts[group.Draining], Down: v.Counts[group.Down], Undecided: v.Counts[group.Undecided],

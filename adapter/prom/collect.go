@@ -156,6 +156,9 @@ func (s scrape) groups(views []*group.View) {
 		s.gauge(groupRotationDesc, float64(v.InRotation), v.Group)
 		s.gauge(groupPanicDesc, number(v.Panicking), v.Group)
 		s.gauge(groupFrozenDesc, number(v.Frozen), v.Group)
+		if v.Rule.HoldRestarts {
+			s.gauge(groupHeldDesc, float64(v.RestartsWithheld), v.Group)
+		}
 	}
 }
 

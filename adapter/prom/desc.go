@@ -70,6 +70,7 @@ var (
 	groupMembersDesc  = describe("sonde_group_members", "Number of members of the group by state, without those of the weight 0.", "group", "state")
 	groupRotationDesc = describe("sonde_group_in_rotation", "Number of members of the group that gateways send requests to.", "group")
 	groupPanicDesc    = describe("sonde_group_panicking", "1 while gateways use all members of the group because too few are ready, otherwise 0.", "group")
+	groupHeldDesc     = describe("sonde_group_restarts_withheld", "Number of members of the group that fail and are not restarted because the group, with hold_restarts, would have too few ready members.", "group")
 	groupFrozenDesc   = describe("sonde_group_frozen", "1 while gateways keep what they have: the group waits for its members to be decided, or the engine is isolated. Otherwise 0.", "group")
 	buildInfoDesc     = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
 )

@@ -39,6 +39,7 @@
 //	sonde_target_restarts_total{target}                      counter
 //	sonde_group_ready{group}                                 gauge, 1 or 0; left out until it is known
 //	sonde_group_members{group,state="ready"|"down"|"undecided"} gauge
+//	sonde_group_restarts_withheld{group}                     gauge, of groups with hold_restarts only
 //	sonde_gateway_outputs_total{gateway,output}              counter
 //	sonde_gateway_errors_total, sonde_gateway_refused_total  counters, with the same labels
 //	sonde_gateway_failing, sonde_gateway_failing_sources     gauges, with the same labels

@@ -34,6 +34,10 @@ type Config struct {
 	// restart.ownership, and asked for again every second. It must not block. Default: always.
 	MayAct func(target string) bool
 
+	// Floor withholds the restarts of instances because a probe fails, with the reason restart.floor, and is told of those
+	// that operators ask for. Default: it withholds none.
+	Floor Floor
+
 	// StoppedChanged is called when what Stopped returns may have changed. It must not block.
 	// Default: none.
 	StoppedChanged func()
@@ -88,6 +92,9 @@ func New(c Config) (*Controller, error) {
 	}
 	if c.MayAct == nil {
 		c.MayAct = func(string) bool { return true }
+	}
+	if c.Floor == nil {
+		c.Floor = noFloor{}
 	}
 	if c.StoppedChanged == nil {
 		c.StoppedChanged = func() {}

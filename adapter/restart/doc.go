@@ -13,6 +13,6 @@
 // Files: controller.go holds the units and starts a supervisor for each;
 // supervisor.go runs one target's instances one after another; operator.go stops, starts and restarts targets for operators; order.go starts them after
 // those of other targets, and terminates them before these; instance.go watches
-// the probes of one instance and terminates it; unit.go, backoff.go and budget.go
+// the probes of one instance and terminates it; floor.go asks which restarts a group withholds; unit.go, backoff.go and budget.go
 // are what a unit may set; effect.go says what other units would do to those in use.
 package restart

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -131,6 +132,7 @@ type harness struct {
 	*testing.T
 	engine  *engine.Engine
 	control *restart.Controller
+	groups  *group.Groups // the floor; without groups until a test applies some
 	stop    context.CancelFunc
 	ended   chan error
 	log     *testsync.Buffer
@@ -159,10 +161,11 @@ func inBubble(t *testing.T, budget restart.Budget, test func(h *harness)) {
 
 func newHarness(t *testing.T, budget restart.Budget) *harness {
 	h := &harness{T: t, engine: engine.New(engine.Config{}), ended: make(chan error, 1), log: new(testsync.Buffer)}
+	h.groups = group.New(group.Config{Engine: h.engine})
 	var err error
 	h.control, err = restart.New(restart.Config{
 		Engine: h.engine, Budget: budget, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
-		MayAct: func(string) bool { return !h.isOthers.Load() },
+		MayAct: func(string) bool { return !h.isOthers.Load() }, Floor: h.groups,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,8 @@ type instance struct {
 	shutdown    bool      // it is terminating because the engine ends
 	replacing   bool      // the driver was asked to terminate it, since an operator has asked for a restart
 	inquiry     inquiry   // whether its dependencies fail, since a probe fails
+	reserves    bool      // the floor was asked for its restart
+	withheldBy  string    // the group that withholds it; empty for none
 }
 
 // runInstance starts an instance and returns how it exited. An External instance
@@ -61,6 +63,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		case exit := <-i.exit:
 			return i.finish(exit)
 		case reason := <-i.failed:
+			i.unreserve()
 			i.giveUpReplacing(reason)
 			if i.released { // nothing is under way that its release has to wait for
 				i.notBefore = time.Now()
@@ -210,7 +213,7 @@ const healthInterval = time.Second
 
 // checkProbes asks the driver to terminate the instance when a probe fails, the engine does not
 // doubt that, nothing suppresses it (see isSuppressed), its dependencies have been asked (see
-// inquiry), and back-off and budget allow it. Until they do the instance is reported as not managed, so that
+// inquiry), and back-off, floor and budget allow it. Until they do the instance is reported as not managed, so that
 // its probes go on and may recover.
 func (i *instance) checkProbes(now time.Time) {
 	failing, fails := i.failingProbe()
@@ -233,6 +236,7 @@ func (i *instance) checkProbes(now time.Time) {
 	case i.control.config.Engine.Doubts(failing.ID):
 		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
 	case i.inquires(now, failing):
+	case !i.reserve(now, failing):
 	case !i.takeBudget(now, failing):
 	default:
 		i.requestEnd(now, failing)
@@ -284,13 +288,21 @@ func (i *instance) takeBudget(now time.Time, failing engine.Status) bool {
 	return ok
 }
 
-// postpone delays the request to terminate until a time, and reports the reason.
+// postpone delays the request to terminate until a time, and reports the reason. What the floor has reserved is
+// reserved again when the time has come.
 func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing engine.Status) {
 	i.recheck.Reset(until.Sub(now))
+	if i.requests == 0 && reason != probe.ReasonFloor {
+		i.unreserve()
+	}
 	if !i.setManaged(false, reason) {
 		return
 	}
-	i.log.Warn("probe failing, restart delayed", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond))
+	attrs := []any{"instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond)}
+	if reason == probe.ReasonFloor {
+		attrs = append(attrs, "group", i.withheldBy)
+	}
+	i.log.Warn("probe failing, restart delayed", attrs...)
 }
 
 // ending reports whether the driver was asked to terminate the instance, and has
@@ -323,6 +335,7 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 // clearFailure withdraws what was reported while a probe failed.
 func (i *instance) clearFailure(now time.Time) {
 	i.inquiry = inquiry{}
+	i.unreserve()
 	i.setRetries(0)
 	if i.budgeted {
 		i.budgeted = false
@@ -340,6 +353,12 @@ func (i *instance) clearFailure(now time.Time) {
 // false when that was reported before.
 func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
 	in := i.reported
+	switch {
+	case reason == probe.ReasonFloor:
+		in.Detail = withheldDetail(i.withheldBy)
+	case in.Reason == probe.ReasonFloor:
+		in.Detail = i.lastExit
+	}
 	in.Managed, in.Reason = managed, reason
 	if in == i.reported {
 		return false
@@ -363,6 +382,7 @@ func (i *instance) terminate(now time.Time) {
 		message = "releasing instance, it keeps running without the engine"
 		if !underWay {
 			grace = 0
+			i.unreserve()
 		}
 		i.notBefore = now.Add(grace)
 		i.recheck.Reset(grace)

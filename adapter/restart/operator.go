@@ -169,8 +169,13 @@ func (i *instance) requestRestart(now time.Time) {
 	}
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
+	i.reserves = true
+	withheldBy := i.control.config.Floor.Reserve(i.target, i.id, true)
 	i.setManaged(true, probe.ReasonOperatorRestart)
 	i.log.Info("terminating instance, its restart was requested", "instance", i.id, "grace_period", grace)
+	if withheldBy != "" {
+		i.log.Warn("group may have fewer than min_ready ready members during a restart that was requested", "instance", i.id, "group", withheldBy)
+	}
 	i.sendGrace(grace)
 }
 
@@ -192,6 +197,7 @@ func (i *instance) giveUpReplacing(reason error) {
 		return
 	}
 	i.replacing = false
+	i.unreserve()
 	now := time.Now()
 	text := i.control.config.Redact(reason.Error())
 	i.log.Warn("instance not restarted as requested", "instance", i.id, "error", text)

@@ -228,6 +228,7 @@ func (s *supervisor) retryStart(err error) {
 // retryRestart reports why the restart of an External instance could not begin or end, and waits for the
 // next try. The instance goes on, and its probes may recover.
 func (s *supervisor) retryRestart(err error) {
+	s.control.config.Floor.Release(s.target)
 	s.setRetries(s.retries + 1)
 	if s.logsRetry() {
 		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", s.retryIn())

@@ -193,7 +193,7 @@ function showGroups(all) {
     const { item, button, state, text } = groups.get(g.name);
     setText(state, g.state);
     setAttribute(state, "data-state", g.state);
-    setText(text, `${(g.counts.ready + g.counts.degraded).toLocaleString()} of ${g.counts.total.toLocaleString()} ready, ${g.need.toLocaleString()} needed${g.zeroWeight ? `, ${g.zeroWeight.toLocaleString()} more of weight 0` : ""}`);
+    setText(text, `${(g.counts.ready + g.counts.degraded).toLocaleString()} of ${g.counts.total.toLocaleString()} ready, ${g.need.toLocaleString()} needed${g.zeroWeight ? `, ${g.zeroWeight.toLocaleString()} more of weight 0` : ""}${g.restartsWithheld ? `, ${g.restartsWithheld.toLocaleString()} failing and not restarted (hold_restarts)` : ""}`);
     button.setAttribute("aria-pressed", String(query.group === g.name));
     return item;
   }));

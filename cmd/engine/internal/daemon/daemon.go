@@ -126,7 +126,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	restarts, _ := c.Engine.Settings.(restart.Config)
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
-	restarts.MayAct = d.cluster.mayRestart
+	restarts.MayAct, restarts.Floor = d.cluster.mayRestart, floor{d}
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
 		return errors.Join(err, d.close())
@@ -392,6 +392,17 @@ func groupRules(c *config.Config) map[string]group.Rule {
 	}
 	return rules
 }
+
+// floor is the restart.Floor of a daemon: its groups, which are made after the controller.
+type floor struct{ *daemon }
+
+// Reserve implements restart.Floor.
+func (f floor) Reserve(target, instance string, forced bool) (withheldBy string) {
+	return f.groups.Reserve(target, instance, forced)
+}
+
+// Release implements restart.Floor.
+func (f floor) Release(target string) { f.groups.Release(target) }
 
 // maxLoopDelay is how late the engine's loop may be before /healthz says that the engine
 // hangs. A reload of a million probes keeps it from running for seconds.

@@ -24,8 +24,8 @@ func Restart() *cobra.Command {
 		Use:   "restart TARGET...",
 		Short: "Restart targets of a running engine",
 		Long: "Restart terminates the instance of a target within its grace period, and starts the next one at once,\n" +
-			"whatever back-off, restart_policy and restart_budget say. For a target with a restart block it runs the\n" +
-			"command. It starts a target that was stopped, that waits for its back-off or for other targets, or that\n" +
+			"whatever back-off, restart_policy, restart_budget and hold_restarts say. For a target with a restart block\n" +
+			"it runs the command. It starts a target that was stopped, that waits for its back-off or for other targets, or that\n" +
 			"has ended. Restart waits until another instance runs, or cannot, and then restarts the next TARGET.\n\n" + controlHelp,
 		Example: "  sonde restart shop/web",
 	})

@@ -155,6 +155,9 @@ func groupLines(groups []httpapi.Group, only string, most int) string {
 		if g.ZeroWeight > 0 {
 			fmt.Fprintf(&s, ", %d more of weight 0", g.ZeroWeight)
 		}
+		if g.RestartsWithheld > 0 {
+			fmt.Fprintf(&s, ", %d failing and not restarted (hold_restarts)", g.RestartsWithheld)
+		}
 		s.WriteString("\n")
 	}
 	return s.String()

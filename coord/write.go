@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sonde-probe/sonde/coord/shard"
 )
 
 // Name returns the name of this engine.
 func (c *Coordinator) Name() string { return c.config.Name }
+
+// TTL returns how long the lease of this engine lasts.
+func (c *Coordinator) TTL() time.Duration { return c.config.TTL }
 
 // Backend returns what the engines share. Its keys are those that view.go lists, and those of package vote.
 func (c *Coordinator) Backend() Backend { return c.config.Backend }

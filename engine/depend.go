@@ -13,11 +13,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// dependencies are the targets that others depend on. scheduler.mu guards them.
+// dependencies are the targets that others depend on. They are not changed once a scheduler has them.
 type dependencies struct {
 	of         map[string][]string // by target: those that it depends on
 	dependents map[string][]string // by target: those that depend on it
 	others     *Engine             // may have some of them, see FollowDependencies; nil for none
+	delay      time.Duration       // until others shows what has happened to them
 }
 
 func newDependencies(of map[string][]string) dependencies {
@@ -54,11 +55,11 @@ func (e *Engine) SetDependencies(of map[string][]string) error {
 }
 
 // setDependencies replaces the dependencies, and brings the states of the targets up to date whose
-// are other ones.
+// are other ones. It needs mu.
 func (sc *scheduler) setDependencies(d dependencies) {
-	before := sc.dependencies
-	d.others = before.others
-	sc.dependencies = d
+	before := sc.dependencies.Load()
+	d.others, d.delay = before.others, before.delay
+	sc.dependencies.Store(&d)
 	for target := range before.of {
 		if len(d.of[target]) == 0 {
 			sc.updateDependent(target)
@@ -87,9 +88,9 @@ func (d *dependencies) check() error {
 // troubledDependency returns the first target that one depends on and that explains its failures,
 // or "".
 func (sc *scheduler) troubledDependency(target string) string {
-	others := sc.dependencies.others
-	for _, on := range sc.dependencies.of[target] {
-		if sc.registry.explains(on) || others != nil && others.registry.explains(on) {
+	d := sc.dependencies.Load()
+	for _, on := range d.of[target] {
+		if sc.registry.explains(on) || d.others != nil && d.others.registry.explains(on) {
 			return on
 		}
 	}
@@ -103,54 +104,70 @@ func (r *registry) explains(target string) bool {
 }
 
 // FollowDependencies makes targets of another engine explain failures of those that depend on them, as targets of this
-// engine do: the other one shows what engines find out that share targets with this one. A target may be in both while it
-// moves. It returns when ctx is done; what the other engine shows later is not noticed. Call it once.
-func (e *Engine) FollowDependencies(ctx context.Context, other *Engine) {
+// engine do: the other one shows what engines find out that share targets with this one, at most delay after it has
+// happened. A target may be in both while it moves.
+// It returns when ctx is done; what the other engine shows later is not noticed, and what it has shown until then stands
+// until UnfollowDependencies is called. Call it again only after that.
+func (e *Engine) FollowDependencies(ctx context.Context, other *Engine, delay time.Duration) {
 	changes := other.SubscribeTargets()
 	defer changes.Close()
-	e.scheduler.setOtherDependencies(other)
+	e.scheduler.setOthers(other, delay)
+	e.followDependencies(ctx, changes.changes)
+}
+
+// followDependencies brings the states of those targets up to date that depend on others that have changed, until ctx
+// is done. Of many targets few have dependents: it locks mu for these only.
+func (e *Engine) followDependencies(ctx context.Context, changes *Subscription) {
+	sc := e.scheduler
 	for {
-		st, err := changes.Next(ctx)
+		id, err := changes.next(ctx)
 		if err != nil {
 			return
 		}
-		e.scheduler.mu.Lock()
-		e.scheduler.updateDependents(st.Target)
-		e.scheduler.unlock()
+		if len(sc.dependencies.Load().dependents[id.Target]) == 0 {
+			continue // those that it gets later are brought up to date then
+		}
+		sc.mu.Lock()
+		sc.updateDependents(id.Target)
+		sc.unlock()
 	}
 }
 
-// setOtherDependencies sets which other engine has dependencies, and brings the states of all targets up to date that
-// depend on any. It locks mu.
-func (sc *scheduler) setOtherDependencies(other *Engine) {
+// UnfollowDependencies makes targets of the other engine that FollowDependencies has followed explain nothing, since
+// what it shows may be out of date. Call it after FollowDependencies has returned.
+func (e *Engine) UnfollowDependencies() { e.scheduler.setOthers(nil, 0) }
+
+// setOthers sets which other engine has dependencies, nil for none, and brings the states of all targets up to date
+// that depend on any. It locks mu.
+func (sc *scheduler) setOthers(other *Engine, delay time.Duration) {
 	sc.mu.Lock()
 	defer sc.unlock()
-	sc.dependencies.others = other
-	for target := range sc.dependencies.of {
+	d := *sc.dependencies.Load()
+	d.others, d.delay = other, delay
+	sc.dependencies.Store(&d)
+	for target := range d.of {
 		sc.updateDependent(target)
 	}
 }
 
-// OtherDependencyDelay is how long it takes at most until what another engine has found out is known to one that follows
-// its targets, while both reach what they share.
-const OtherDependencyDelay = 3 * time.Second
+// Dependency is a target on which others may depend.
+type Dependency struct {
+	TargetStatus
+	IsOther bool          // attempts at it are made elsewhere: it is a target of the engine that FollowDependencies follows
+	Delay   time.Duration // how long it takes at most until what has happened to it is known here; 0 unless IsOther
+}
 
 // Dependency returns a target on which others may depend, and whether there is one: of this engine or, if it has none of
-// that name with probes, of the other one that FollowDependencies follows. Then isOther is true: attempts at it are made
-// elsewhere. Several goroutines may call it at once.
-func (e *Engine) Dependency(name string) (st TargetStatus, isOther, ok bool) {
-	if st, ok = e.Target(name); len(st.Probes) > 0 {
-		return st, false, ok
-	}
-	e.scheduler.mu.Lock()
-	others := e.scheduler.dependencies.others
-	e.scheduler.mu.Unlock()
-	if others != nil {
-		if other, isThere := others.Target(name); isThere {
-			return other, true, true
+// that name with probes, of the other one that FollowDependencies follows. Several goroutines may call it at once.
+func (e *Engine) Dependency(name string) (d Dependency, ok bool) {
+	st, ok := e.Target(name)
+	all := e.scheduler.dependencies.Load()
+	if len(st.Probes) == 0 && all.others != nil {
+		if other, isThere := all.others.Target(name); isThere {
+			return Dependency{other, true, all.delay}, true
 		}
 	}
-	return st, false, ok
+	return Dependency{TargetStatus: st}, ok
 }
 
 // TroubledDependency returns the first target that one depends on and that is in trouble, or
@@ -166,9 +183,7 @@ func (e *Engine) TroubledDependency(target string) string {
 // Dependencies returns the targets that one depends on, sorted by name. They need not exist. Several
 // goroutines may call it at once.
 func (e *Engine) Dependencies(target string) []string {
-	e.scheduler.mu.Lock()
-	defer e.scheduler.mu.Unlock()
-	return slices.Clone(e.scheduler.dependencies.of[target])
+	return slices.Clone(e.scheduler.dependencies.Load().of[target])
 }
 
 // updateDependent brings the state of a target that depends on others up to date, if it exists.
@@ -180,7 +195,7 @@ func (sc *scheduler) updateDependent(target string) {
 
 // updateDependents does that for those that depend on a target.
 func (sc *scheduler) updateDependents(target string) {
-	for _, dependent := range sc.dependencies.dependents[target] {
+	for _, dependent := range sc.dependencies.Load().dependents[target] {
 		sc.updateDependent(dependent)
 	}
 }

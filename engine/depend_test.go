@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/followtest"
 )
 
 // chain is an engine with targets whose readiness each test sets. It fails and passes at the first
@@ -75,19 +76,13 @@ func (c *chain) is(want string) {
 // that app fails, which it probes too, since web does.
 func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 	chained(t, "other web", func(c *chain) {
-		others := engine.New(engine.Config{NoIsolationCheck: true})
+		const delay = 9 * time.Second
 		db, app := probe.ID{Target: "db", Kind: probe.Readiness}, probe.ID{Target: "app", Kind: probe.Readiness}
 		rule := probe.Rule{Period: time.Second, FailureThreshold: 1}
-		if _, err := others.Apply(probe.Set{db: {Rule: rule, Handler: says(probe.Unknown)}, app: {Rule: rule, Handler: says(probe.Unknown)}}); err != nil {
-			t.Fatal(err)
-		}
-		restate := func(id probe.ID, v probe.Verdict, last probe.Outcome) {
+		others := followtest.New(t, rule, db, app)
+		restate := func(id probe.ID, v probe.Verdict) {
 			t.Helper()
-			in := probe.Instance{Target: id.Target, ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
-			m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: 1}, Since: time.Now(), Started: true}
-			if err := others.Restate(in, map[probe.ID]engine.Memory{id: m}, nil); err != nil {
-				t.Fatal(err)
-			}
+			others.Say(id, v)
 			pass(time.Second)
 		}
 		depends := map[string][]string{"web": {"db"}, "app": {"web"}}
@@ -97,16 +92,17 @@ func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var following sync.WaitGroup
-		following.Go(func() { c.engine.FollowDependencies(ctx, others) })
-		following.Go(func() { others.FollowDependencies(ctx, c.engine) })
+		following.Go(func() { others.FollowDependencies(ctx, c.engine, 0) })
 		defer following.Wait()
 		defer cancel()
+		stop := others.Follow(c.engine, delay)
+		defer func() { stop() }()
 
-		restate(db, probe.Passing, probe.Success)
+		pass(time.Second)
 		c.say(probe.Failure, "web", "other")
-		restate(app, probe.Failing, probe.Failure)
+		restate(app, probe.Failing)
 		c.is("other=not_ready web=not_ready")
-		restate(db, probe.Failing, probe.Failure)
+		restate(db, probe.Failing)
 		c.is("other=not_ready web=unreachable(db)")
 		if st, _ := others.Target("app"); st.State != probe.StateUnreachable || st.TroubledDependency != "web" {
 			t.Errorf("app is %v because of %q", st.State, st.TroubledDependency)
@@ -114,15 +110,25 @@ func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 		if on := c.engine.TroubledDependency("web"); on != "db" {
 			t.Errorf("failures of web are explained by %q", on)
 		}
-		if st, isOther, ok := c.engine.Dependency("db"); !isOther || !ok || st.State != probe.StateNotReady {
-			t.Errorf("db is %v, of another engine %v, there %v", st.State, isOther, ok)
+		if d, ok := c.engine.Dependency("db"); !d.IsOther || d.Delay != delay || !ok || d.State != probe.StateNotReady {
+			t.Errorf("db is %v, of another engine %v, known after %v, there %v", d.State, d.IsOther, d.Delay, ok)
 		}
-		if st, isOther, ok := c.engine.Dependency("web"); isOther || !ok || st.State != probe.StateUnreachable {
-			t.Errorf("web is %v, of another engine %v, there %v", st.State, isOther, ok)
+		if d, ok := c.engine.Dependency("web"); d.IsOther || d.Delay != 0 || !ok || d.State != probe.StateUnreachable {
+			t.Errorf("web is %v, of another engine %v, known after %v, there %v", d.State, d.IsOther, d.Delay, ok)
 		}
-		restate(db, probe.Passing, probe.Success)
+		stop()
+		c.is("other=not_ready web=unreachable(db)")
+		c.engine.UnfollowDependencies()
 		c.is("other=not_ready web=not_ready")
-		restate(db, probe.Failing, probe.Failure)
+		if d, ok := c.engine.Dependency("db"); ok {
+			t.Errorf("db is known as %v", d.State)
+		}
+		stop = others.Follow(c.engine, delay)
+		pass(time.Second)
+		c.is("other=not_ready web=unreachable(db)")
+		restate(db, probe.Passing)
+		c.is("other=not_ready web=not_ready")
+		restate(db, probe.Failing)
 		if _, err := others.Apply(probe.Set{app: {Rule: rule, Handler: says(probe.Unknown)}}); err != nil {
 			t.Fatal(err)
 		}

@@ -30,29 +30,30 @@ type scheduler struct {
 	noIsolationCheck bool
 	debug            bool // the log has a line for each attempt
 
-	mu           sync.Mutex // guards all below, slot.inflight, and attempt.canceled
-	schedule     *schedule.Schedule[*attempt]
-	slots        []*slot         // by key of the schedule
-	ctx          context.Context // of Run; nil before
-	sleep        sleep
-	tick         time.Duration // how often the loop looks at the clock while attempts are in flight
-	canceled     []*attempt    // non-blocking ones, for the loop to end
-	recycled     []*attempt    // non-blocking ones, to be used again
-	counters     counters
-	subs         map[*Subscription]struct{}
-	memorySubs   map[*Subscription]struct{} // those of subs that deliver changes of memories too
-	targetSubs   map[*Subscription]struct{} // deliver changes of targets, and none of probes
-	lines        []logLine                  // to be written by unlock
-	closers      closers
-	isolation    isolation
-	machine      machine
-	hosts        map[*slot]string // that handlers connect to, other than their targets' addresses: see setHost
-	unreported   unreportedTargets
-	ejections    timeline.Timeline // when they end at the latest, by key of the schedule
-	penalties    penalties
-	firsts       firstVerdicts
-	dependencies dependencies
-	pasts        []string // targets whose history has changed, to be told by unlock
+	dependencies atomic.Pointer[dependencies] // replaced as a whole while mu is held
+
+	mu         sync.Mutex // guards all below, slot.inflight, and attempt.canceled
+	schedule   *schedule.Schedule[*attempt]
+	slots      []*slot         // by key of the schedule
+	ctx        context.Context // of Run; nil before
+	sleep      sleep
+	tick       time.Duration // how often the loop looks at the clock while attempts are in flight
+	canceled   []*attempt    // non-blocking ones, for the loop to end
+	recycled   []*attempt    // non-blocking ones, to be used again
+	counters   counters
+	subs       map[*Subscription]struct{}
+	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
+	targetSubs map[*Subscription]struct{} // deliver changes of targets, and none of probes
+	lines      []logLine                  // to be written by unlock
+	closers    closers
+	isolation  isolation
+	machine    machine
+	hosts      map[*slot]string // that handlers connect to, other than their targets' addresses: see setHost
+	unreported unreportedTargets
+	ejections  timeline.Timeline // when they end at the latest, by key of the schedule
+	penalties  penalties
+	firsts     firstVerdicts
+	pasts      []string // targets whose history has changed, to be told by unlock
 
 	history        history
 	historyChanged func(target string) // nil: no one follows histories
@@ -69,7 +70,7 @@ type scheduler struct {
 
 func newScheduler(c Config, r *registry) *scheduler {
 	m, _ := readMachine(machine{}) // followMachine reads again
-	return &scheduler{
+	sc := &scheduler{
 		clock:    clock.New(),
 		registry: r,
 		logger:   c.Logger,
@@ -95,6 +96,8 @@ func newScheduler(c Config, r *registry) *scheduler {
 		outcomesChanged: c.OutcomesChanged,
 		redact:          c.Redact,
 	}
+	sc.dependencies.Store(&dependencies{})
+	return sc
 }
 
 // begin starts the schedule for Run, and reports whether it is the first Run. It

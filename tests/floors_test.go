@@ -120,6 +120,7 @@ var rules = []rule{
 	{path: "tests/plant", floor: 5, group: "tests"},
 	{path: "tests/wattest", floor: 5, group: "tests"},
 	{path: "tests/notifytest", floor: 5, group: "tests"},
+	{path: "tests/followtest", floor: 5, group: "tests"},
 	{path: "tests/faulttest", floor: 5, group: "tests", order: 1},
 	{path: "tests/...", floor: 5, group: "tests", order: 2},
 	{path: "examples/...", floor: 5},

@@ -14,6 +14,7 @@
 //	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
 //	store.go   what is stored of the targets of a shard, and what the store has
 //	others.go  the targets of other engines, as these have stored them
+//	depend.go  the targets of other engines, as dependencies of this engine's
 //	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
@@ -214,8 +215,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
-	parts.Go(func() { f.config.Engine.FollowDependencies(ctx, f.others.engine) })
-	parts.Go(func() { f.others.engine.FollowDependencies(ctx, f.config.Engine) })
+	parts.Go(func() { f.followDependencies(ctx) })
+	parts.Go(func() { f.others.engine.FollowDependencies(ctx, f.config.Engine, 0) })
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)

@@ -13,19 +13,12 @@ const maxWait = time.Minute
 
 // dependencyWait returns how long after a target has begun to fail the verdicts may come of those that it
 // depends on, and that may have failed at the same time: as long as the slowest of their probes takes, and until what
-// another engine has found is known here; at most maxWait. It is 0 for a target that depends on none.
+// other engines have found is known here; at most maxWait. It is 0 for a target that depends on none.
 func dependencyWait(e *engine.Engine, target string) (wait time.Duration) {
 	for _, on := range e.Dependencies(target) {
-		st, isOther, exists := e.Dependency(on)
-		if !exists {
-			continue
-		}
-		for i := range st.Probes {
-			takes := st.Probes[i].Rule.DetectionTime()
-			if isOther {
-				takes += engine.OtherDependencyDelay
-			}
-			wait = max(wait, takes)
+		d, _ := e.Dependency(on)
+		for i := range d.Probes {
+			wait = max(wait, d.Probes[i].Rule.DetectionTime()+d.Delay)
 		}
 	}
 	return min(wait, maxWait)
@@ -53,8 +46,8 @@ func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 		}
 	}
 	for _, on := range s.engine.Dependencies(ev.Name) {
-		if st, isOther, _ := s.engine.Dependency(on); isOther && verdict.ExplainsDependents(st.State) {
-			return true // another engine has its history
+		if d, _ := s.engine.Dependency(on); d.IsOther && hasExplained(&d, ev.At, until) {
+			return true
 		}
 		for _, tr := range s.engine.History(on) {
 			if tr.Seq > ev.seq && !tr.At.After(until) && explains(&tr) {
@@ -63,6 +56,18 @@ func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 		}
 	}
 	return false
+}
+
+// hasExplained reports whether a target of another engine, which has its history, explains failures of those that depend
+// on it, or has done so between two times: then a probe of it that passes has begun to pass in between.
+func hasExplained(d *engine.Dependency, from, to time.Time) bool {
+	for i := range d.Probes {
+		p := &d.Probes[i]
+		if p.Verdict == probe.Passing && p.Since.After(from) && !p.Since.After(to) && d.Instance.Since.Before(from) {
+			return true
+		}
+	}
+	return verdict.ExplainsDependents(d.State)
 }
 
 // explains reports whether a target is, after a transition, in a state that explains failures of those that

@@ -1,18 +1,16 @@
 package notify_test
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/followtest"
 )
 
 // slowParent makes web depend on db, whose probe finds a failure after 5 to 15 s, and returns how long that takes
@@ -75,42 +73,40 @@ func TestAChildIsNotToldBeforeItsParentInAnotherEngineIsDecided(t *testing.T) {
 	in(t, "web", func(s *scene) {
 		s.spec.Selection.Groups = nil
 		s.apply()
-		others, db := engine.New(engine.Config{NoIsolationCheck: true}), probe.ID{Target: "db", Kind: probe.Readiness}
-		rule := probe.Rule{Period: 5 * time.Second, FailureThreshold: 3}
-		if _, err := others.Apply(probe.Set{db: {Rule: rule, Handler: s.set[probe.ID{Target: "web", Kind: probe.Readiness}].Handler}}); err != nil {
-			t.Fatal(err)
-		}
-		restate := func(v probe.Verdict, last probe.Outcome, run int32) {
-			in := probe.Instance{Target: "db", ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
-			m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: run}, Since: time.Now(), Started: true}
-			if err := others.Restate(in, map[probe.ID]engine.Memory{db: m}, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		restate(probe.Passing, probe.Success, 1)
-		ctx, cancel := context.WithCancel(context.Background())
-		var following sync.WaitGroup
-		following.Go(func() { s.engine.FollowDependencies(ctx, others) })
-		defer following.Wait()
-		defer cancel()
+		const delay = 9 * time.Second
+		rule, db := probe.Rule{Period: 5 * time.Second, FailureThreshold: 3}, probe.ID{Target: "db", Kind: probe.Readiness}
+		others := followtest.New(t, rule, db)
+		defer others.Follow(s.engine, delay)()
 		s.depend()
 		detection := rule.WithDefaults().DetectionTime()
 
 		s.answer(probe.Failure, "web")
-		pass(detection + 2*time.Second) // as late as the verdict may come
+		pass(detection + delay - time.Second) // as late as the verdict may come
 		s.expect("")
-		restate(probe.Failing, probe.Failure, 3)
+		others.Say(db, probe.Failing)
 		pass(time.Minute)
 		s.expect("")
-		restate(probe.Passing, probe.Success, 1)
+		others.Say(db, probe.Passing)
 		pass(time.Minute)
 		s.expect("web not_ready")
 		s.answer(probe.Success, "web")
 		pass(time.Minute)
 		s.expect("web ready ends")
 		s.answer(probe.Failure, "web")
-		pass(detection + 6*time.Second)
+		pass(detection + delay + 3*time.Second)
 		s.expect("web not_ready")
+		s.answer(probe.Success, "web")
+		pass(time.Minute)
+		s.expect("web ready ends")
+
+		s.answer(probe.Failure, "web") // both fail for a while, and are well before the wait is over
+		pass(2 * time.Second)
+		others.Say(db, probe.Failing)
+		pass(2 * time.Second)
+		others.Say(db, probe.Passing)
+		s.answer(probe.Success, "web")
+		pass(time.Minute)
+		s.expect("")
 	})
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // inquiry asks the targets that one depends on whether they fail too, before that one is restarted:
-// what it fails for may not have been found there yet. Those that another engine probes cannot be asked: it waits until
-// that one would have found out. The zero inquiry has not begun.
+// what it fails for may not have been found there yet. Those that other engines probe cannot be asked: it waits until
+// one of these would have found out. The zero inquiry has not begun.
 type inquiry struct {
 	began time.Time
 	until time.Time // when it ends at the latest
@@ -26,13 +26,10 @@ const (
 func (q *inquiry) begin(e *engine.Engine, dependencies []string, now time.Time) {
 	q.began, q.until = now, now
 	for p := range probesOf(e, dependencies) {
-		until := now.Add(timeToFail(p.Rule))
-		if p.isOther {
-			until = until.Add(engine.OtherDependencyDelay)
-		} else {
+		if !p.isOther {
 			e.Trigger(p.ID)
 		}
-		if until.After(q.until) {
+		if until := now.Add(p.timeToFind()); until.After(q.until) {
 			q.until = until
 		}
 	}
@@ -57,7 +54,7 @@ func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time)
 	}
 	for p := range probesOf(e, dependencies) {
 		if p.isOther {
-			mayFail = mayFail || now.Before(q.began.Add(timeToFail(p.Rule)+engine.OtherDependencyDelay))
+			mayFail = mayFail || now.Before(q.began.Add(p.timeToFind()))
 			open = open || mayFail
 			continue
 		}
@@ -71,16 +68,23 @@ func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time)
 // dependencyProbe is a probe of a target that another one depends on.
 type dependencyProbe struct {
 	engine.Status
-	isOther bool // another engine attempts it
+	isOther bool          // another engine attempts it
+	delay   time.Duration // see engine.Dependency
+}
+
+// timeToFind returns how long it takes at most until it is known here that the probe fails, from a first attempt that
+// fails on; bounded by maxInquiry.
+func (p dependencyProbe) timeToFind() time.Duration {
+	return min(timeToFail(p.Rule)+p.delay, maxInquiry)
 }
 
 // probesOf yields the probes of some targets that are attempted now, as far as this is known.
 func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProbe) bool) {
 	return func(yield func(dependencyProbe) bool) {
 		for _, name := range targets {
-			st, isOther, _ := e.Dependency(name)
-			for _, p := range st.Probes {
-				if (isOther || p.WaitReason == verdict.NotWaiting) && !yield(dependencyProbe{p, isOther}) {
+			on, _ := e.Dependency(name)
+			for _, p := range on.Probes {
+				if (on.IsOther || p.WaitReason == verdict.NotWaiting) && !yield(dependencyProbe{p, on.IsOther, on.Delay}) {
 					return
 				}
 			}

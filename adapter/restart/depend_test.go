@@ -2,14 +2,12 @@ package restart_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/followtest"
 )
 
 // A target that fails since one that it depends on is in trouble is not restarted: its probes go on,
@@ -105,24 +103,8 @@ func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, restart.Budget{}, func(h *harness) {
 				web, d, db := new(fakeHandler), newDriver("web", healthy), liveness("db")
-				others := engine.New(engine.Config{NoIsolationCheck: true})
-				rule := probe.Rule{Period: 10 * time.Second, FailureThreshold: 3}
-				if _, err := others.Apply(probe.Set{db: {Rule: rule, Handler: new(fakeHandler), HandlerName: "test"}}); err != nil {
-					t.Fatal(err)
-				}
-				restate := func(v probe.Verdict, last probe.Outcome, run int32) {
-					in := probe.Instance{Target: "db", ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
-					m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: run}, Since: time.Now(), Started: true}
-					if err := others.Restate(in, map[probe.ID]engine.Memory{db: m}, nil); err != nil {
-						t.Fatal(err)
-					}
-				}
-				restate(probe.Passing, probe.Success, 1)
-				ctx, cancel := context.WithCancel(context.Background())
-				var following sync.WaitGroup
-				following.Go(func() { h.engine.FollowDependencies(ctx, others) })
-				defer following.Wait()
-				defer cancel()
+				others := followtest.New(t, probe.Rule{Period: 10 * time.Second, FailureThreshold: 3}, db)
+				defer others.Follow(h.engine, 20*s)()
 				h.probes(map[string]probe.Handler{"web": web})
 				h.apply(map[string]restart.Unit{"web": {Driver: d}})
 				if err := h.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
@@ -130,16 +112,16 @@ func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 				}
 				h.sleep(5 * s)
 				web.setFailing(true)
-				h.sleep(30 * s)
-				if fails {
-					restate(probe.Failing, probe.Failure, 3)
-				}
+				h.sleep(48 * s) // 31 s until it is found, and as long as that may take to be known
 				h.expect("web", "web-0", probe.Running, probe.ReasonDependency)
+				if fails {
+					others.Say(db, probe.Failing)
+				}
 				h.sleep(30 * s)
 				if got := len(d.graces()) > 0; got == fails {
 					t.Fatalf("restarted: %v\n%s", got, h.log)
 				}
-				restate(probe.Passing, probe.Success, 1)
+				others.Say(db, probe.Passing)
 				h.sleep(60 * s)
 				if len(d.graces()) == 0 {
 					t.Errorf("web was not restarted when db was well\n%s", h.log)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 
 	"github.com/sonde-probe/sonde/config"
@@ -50,28 +51,56 @@ func (p *Pushed) Sources(own []config.Source) []config.Source {
 // file has used.
 func PushedFile(state string) string { return state + ".revision" }
 
-// maxRef bounds the first line of the file.
-const maxRef = 1 << 10
+// Fleet identifies a fleet by where its configuration is pushed to.
+type Fleet struct {
+	Endpoints []string `json:"endpoints"`
+	Prefix    string   `json:"prefix"`
+}
 
-// ReadPushed returns the revision that WritePushed has written to a file, or nil if there is no such file. It is an error if
-// other users can use the file, or could have put it there: what it says is run.
-func ReadPushed(name string) (*Pushed, error) {
-	text, err := readPrivate(name, revision.MaxSize+maxRef)
+// is reports whether two are the same fleet. The store may have got other endpoints, but not all of them at a time.
+func (f Fleet) is(other Fleet) bool {
+	isCommon := func(endpoint string) bool { return slices.Contains(other.Endpoints, endpoint) }
+	return f.Prefix == other.Prefix && slices.ContainsFunc(f.Endpoints, isCommon)
+}
+
+// pushedHeader is the first line of the file.
+type pushedHeader struct {
+	revision.Ref
+	Fleet
+}
+
+// maxHeaderLine bounds it.
+const maxHeaderLine = 64 << 10
+
+// ReadPushed returns the revision that WritePushed has written to a file for a fleet, or nil if there is no such file. It is an
+// error if it is of another fleet, or if other users can use the file, or could have put it there: what it says is run.
+func ReadPushed(name string, of Fleet) (*Pushed, error) {
+	text, err := readPrivate(name, revision.MaxSize+maxHeaderLine)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Pushed{}
-	line, compressed, _ := bytes.Cut(text, []byte("\n"))
-	if err = json.Unmarshal(line, &p.Ref); err == nil {
-		p.Bundle, err = revision.Decode(compressed, p.Ref.Digest)
-	}
+	p, err := decodePushed(text, of)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return p, nil
+}
+
+// decodePushed reads the text of the file.
+func decodePushed(text []byte, of Fleet) (*Pushed, error) {
+	line, compressed, _ := bytes.Cut(text, []byte("\n"))
+	var header pushedHeader
+	if err := json.Unmarshal(line, &header); err != nil {
+		return nil, err
+	}
+	if !header.is(of) {
+		return nil, errors.New("it is of another cluster, with other endpoints or another prefix")
+	}
+	b, err := revision.Decode(compressed, header.Digest)
+	return &Pushed{header.Ref, b}, err
 }
 
 // readPrivate reads a regular file of at most max bytes that only this user can use, and could have put there.
@@ -90,9 +119,16 @@ func readPrivate(name string, max int64) ([]byte, error) {
 	return files.ReadFrom(f, name, max)
 }
 
-// WritePushed replaces a file by one with the revision: a line with the Ref, and the files.
-func WritePushed(name string, p *Pushed) error {
-	line, err := json.Marshal(p.Ref)
+// WritePushed replaces a file by one with the revision of a fleet: a line that says which, and the files. Without a revision
+// it removes the file.
+func WritePushed(name string, of Fleet, p *Pushed) error {
+	if p == nil {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	line, err := json.Marshal(pushedHeader{p.Ref, of})
 	if err != nil {
 		return err
 	}

@@ -23,17 +23,56 @@ func pushedOf(t *testing.T, number int64, files map[string][]byte) *Pushed {
 	return &Pushed{revision.Ref{Number: number, Digest: digest}, b}
 }
 
+var ours = Fleet{Endpoints: []string{"http://a:2379", "http://b:2379"}, Prefix: "/sonde/"}
+
+func TestARevisionOfAnotherFleetIsNotUsed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "sonde.state.revision")
+	if err := WritePushed(name, ours, pushedOf(t, 1, map[string][]byte{"a.hcl": []byte("locals {}")})); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		now    Fleet
+		isSame bool
+	}{
+		{ours, true},
+		{Fleet{[]string{"http://c:2379", "http://b:2379"}, "/sonde/"}, true}, // a member was replaced
+		{Fleet{[]string{"http://c:2379", "http://d:2379"}, "/sonde/"}, false},
+		{Fleet{ours.Endpoints, "/other/"}, false},
+		{Fleet{}, false},
+	} {
+		p, err := ReadPushed(name, c.now)
+		if c.isSame && (err != nil || p.Number() != 1) || !c.isSame && (p != nil || err == nil || !strings.Contains(err.Error(), name+": it is of another cluster")) {
+			t.Errorf("with %v: revision %d, %v", c.now, p.Number(), err)
+		}
+	}
+}
+
+func TestARevisionThatIsNoLongerUsedIsRemoved(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "sonde.state.revision")
+	if err := WritePushed(name, ours, pushedOf(t, 1, map[string][]byte{"a.hcl": []byte("locals {}")})); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // no file is no error
+		if err := WritePushed(name, ours, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if p, err := ReadPushed(name, ours); p != nil || err != nil {
+		t.Errorf("there is revision %d, %v", p.Number(), err)
+	}
+}
+
 func TestARevisionOutlastsTheEngine(t *testing.T) {
 	name := PushedFile(filepath.Join(t.TempDir(), "sonde.state"))
-	if p, err := ReadPushed(name); p != nil || err != nil || p.Number() != 0 {
+	if p, err := ReadPushed(name, ours); p != nil || err != nil || p.Number() != 0 {
 		t.Errorf("before the first: %v, %v", p, err)
 	}
 	for number := range int64(2) {
 		want := pushedOf(t, number+1, map[string][]byte{"a.hcl": []byte("locals {}"), "empty": {}})
-		if err := WritePushed(name, want); err != nil {
+		if err := WritePushed(name, ours, want); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ReadPushed(name); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := ReadPushed(name, ours); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	}
@@ -42,7 +81,7 @@ func TestARevisionOutlastsTheEngine(t *testing.T) {
 	}
 	other := pushedOf(t, 3, map[string][]byte{"a.hcl": nil})
 	other.Ref.Digest = "0"
-	if err := WritePushed(name, other); err == nil || !strings.Contains(err.Error(), "revision 3 has other files than were pushed") {
+	if err := WritePushed(name, ours, other); err == nil || !strings.Contains(err.Error(), "revision 3 has other files than were pushed") {
 		t.Errorf("files of another revision: %v", err)
 	}
 }
@@ -58,7 +97,7 @@ func TestADamagedRevisionIsNotUsed(t *testing.T) {
 			return []byte(strings.Replace(string(text), p.Ref.Digest[:8], "00000000", 1))
 		},
 	} {
-		if err := WritePushed(name, p); err != nil {
+		if err := WritePushed(name, ours, p); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(name)
@@ -68,7 +107,7 @@ func TestADamagedRevisionIsNotUsed(t *testing.T) {
 		if err := os.WriteFile(name, damage(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ReadPushed(name); got != nil || err == nil || !strings.Contains(err.Error(), name) {
+		if got, err := ReadPushed(name, ours); got != nil || err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %+v, %v", what, got, err)
 		}
 	}
@@ -78,7 +117,7 @@ func TestADamagedRevisionIsNotUsed(t *testing.T) {
 func TestARevisionThatOtherUsersCanChangeIsNotUsed(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "sonde.state.revision")
-	if err := WritePushed(name, pushedOf(t, 1, map[string][]byte{"a.hcl": []byte("locals {}")})); err != nil {
+	if err := WritePushed(name, ours, pushedOf(t, 1, map[string][]byte{"a.hcl": []byte("locals {}")})); err != nil {
 		t.Fatal(err)
 	}
 	for want, modes := range map[string][2]os.FileMode{
@@ -89,7 +128,7 @@ func TestARevisionThatOtherUsersCanChangeIsNotUsed(t *testing.T) {
 		if err := errors.Join(os.Chmod(name, modes[0]), os.Chmod(dir, modes[1])); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadPushed(name)
+		_, err := ReadPushed(name, ours)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name)) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -100,7 +139,7 @@ func TestARevisionThatOtherUsersCanChangeIsNotUsed(t *testing.T) {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadPushed(name); err == nil || !strings.Contains(err.Error(), "it is not a regular file") {
+	if _, err := ReadPushed(name, ours); err == nil || !strings.Contains(err.Error(), "it is not a regular file") {
 		t.Errorf("a directory: %v", err)
 	}
 }

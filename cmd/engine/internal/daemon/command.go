@@ -134,7 +134,10 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	d.watch = fileWatch{inputs: &f.inputs, paths: paths}
 	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs.OfEngine())
 	d.keep(loaded.plugins)
-	if loaded.isUnkept && loaded.pushed != nil {
+	switch {
+	case !loaded.config.Cluster.IsPushed():
+		d.keepPushed(nil) // one that follows what is pushed later must not begin with what was pushed before
+	case loaded.isUnkept && loaded.pushed != nil:
 		d.keepPushed(loaded.pushed)
 	}
 	defer d.closePlace()

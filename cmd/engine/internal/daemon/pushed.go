@@ -71,7 +71,7 @@ func needsPushed(state string) config.Diagnostic {
 // be away, or else, if it has anything to go on with, with the current one. Alone is the configuration of the files.
 func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 	file := accepted.PushedFile(alone.config.Engine.State)
-	kept, err := accepted.ReadPushed(file)
+	kept, err := accepted.ReadPushed(file, fleetOf(*alone.config.Cluster))
 	if err != nil {
 		alone = alone.warn("the pushed configuration that was in use cannot be read, the current one is needed: %v", err)
 	}
@@ -96,6 +96,11 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 		r.isUnkept = true
 	}
 	return r
+}
+
+// fleetOf returns the fleet of a cluster block.
+func fleetOf(c config.Cluster) accepted.Fleet {
+	return accepted.Fleet{Endpoints: c.Endpoints, Prefix: c.Prefix}
 }
 
 // hasState reports whether an earlier engine has left a state file, or processes that run.
@@ -243,19 +248,27 @@ func (d *daemon) requestOfFollower(ctx context.Context, j *job) reply {
 	return asked
 }
 
-// keepPushed writes a revision to the file that an engine reads which starts while etcd is away. It does not wait
-// for a disk that hangs.
+// keepPushed writes a revision to the file that an engine reads which starts while etcd is away; without a revision it
+// removes the file. It does not wait for a disk that hangs.
 func (d *daemon) keepPushed(p *accepted.Pushed) {
 	if d.settings.State == "" {
 		return
 	}
+	var of accepted.Fleet
+	if d.cluster != nil {
+		of = fleetOf(d.cluster.config)
+	}
 	var err error
 	select {
-	case err = <-d.pushedFile.replace(accepted.PushedFile(d.settings.State), p):
+	case err = <-d.pushedFile.replace(accepted.PushedFile(d.settings.State), of, p):
 	case <-time.After(diskTimeout):
 		err = fmt.Errorf("the disk of the state file %s does not respond", d.settings.State)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case p == nil:
+		d.log.Warn("the pushed configuration that an earlier engine has used is not removed: an engine that is to use what is pushed begins with it", "error", err)
+	default:
 		d.log.Warn("pushed configuration not kept: an engine that starts while etcd is away has the one before", "revision", p.Number(), "error", err)
 	}
 }
@@ -263,7 +276,7 @@ func (d *daemon) keepPushed(p *accepted.Pushed) {
 // pushedFile writes revisions to a file in the order in which they come. Of those that come while the disk hangs it writes
 // the latest. The zero value is ready to use; the methods are safe for concurrent use by multiple goroutines.
 type pushedFile struct {
-	write func(name string, p *accepted.Pushed) error // default accepted.WritePushed
+	write func(name string, of accepted.Fleet, p *accepted.Pushed) error // default accepted.WritePushed
 
 	nextMu    sync.Mutex // guards all below
 	next      *pushedWrite
@@ -273,7 +286,8 @@ type pushedFile struct {
 // pushedWrite is a revision that waits for the disk.
 type pushedWrite struct {
 	name    string
-	pushed  *accepted.Pushed
+	of      accepted.Fleet
+	pushed  *accepted.Pushed // nil: the file is removed
 	written chan error // of capacity 1
 }
 
@@ -281,8 +295,8 @@ type pushedWrite struct {
 var errReplaced = errors.New("a later revision is in use")
 
 // replace writes a revision in the background. What it returns receives the error.
-func (f *pushedFile) replace(name string, p *accepted.Pushed) <-chan error {
-	w := &pushedWrite{name, p, make(chan error, 1)}
+func (f *pushedFile) replace(name string, of accepted.Fleet, p *accepted.Pushed) <-chan error {
+	w := &pushedWrite{name, of, p, make(chan error, 1)}
 	f.nextMu.Lock()
 	defer f.nextMu.Unlock()
 	if f.next != nil {
@@ -310,7 +324,7 @@ func (f *pushedFile) writeAll() {
 		if w == nil {
 			return
 		}
-		w.written <- write(w.name, w.pushed)
+		w.written <- write(w.name, w.of, w.pushed)
 	}
 }
 

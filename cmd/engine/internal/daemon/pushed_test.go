@@ -27,7 +27,7 @@ func TestRevisionsAreKeptInTheirOrder(t *testing.T) {
 		var log strings.Builder
 		disk, written := make(chan struct{}), []int64{}
 		d := &daemon{settings: config.Engine{State: "state"}, log: slog.New(slog.NewTextHandler(&log, nil))}
-		d.pushedFile.write = func(name string, p *accepted.Pushed) error {
+		d.pushedFile.write = func(name string, _ accepted.Fleet, p *accepted.Pushed) error {
 			<-disk
 			if name != "state.revision" {
 				t.Errorf("it writes to %s", name)

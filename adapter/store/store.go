@@ -134,6 +134,21 @@ func (s *Store) open() (*content, error) {
 	return in, nil
 }
 
+// IsEmpty reports whether a file has nothing that Restored would return, of whatever age. It changes no file, but creates
+// one if there is none. It is an error if another process has it open, or if it is damaged.
+func IsEmpty(path string) (bool, error) {
+	j, err := journal.Open(path, magic)
+	if err != nil {
+		return false, fmt.Errorf("state: %w", err)
+	}
+	in := newContent()
+	_, err = j.Read(in.accept)
+	if err = errors.Join(err, j.Close()); err != nil {
+		return false, fmt.Errorf("state: %w", err)
+	}
+	return len(in.memories)+len(in.values) == 0, nil
+}
+
 // isDiskError reports whether an error passes when the disk is well again, and is not a
 // mistake in the configuration.
 func isDiskError(err error) bool {

@@ -153,6 +153,54 @@ func TestStateIsRestoredAfterAStop(t *testing.T) {
 	})
 }
 
+func TestAFileIsEmptyUntilThereIsSomethingToRestore(t *testing.T) {
+	check := func(path, when string, want bool) {
+		t.Helper()
+		if got, err := IsEmpty(path); err != nil || got != want {
+			t.Errorf("%s: it is empty: %v, %v", when, got, err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state")
+		run := func(n int, v values) {
+			l := live(t, path, set(n, newHandler(probe.Success)), v)
+			for key := range v {
+				l.store.Mark(key)
+			}
+			pass(time.Minute)
+			if _, err := IsEmpty(path); err == nil {
+				t.Error("it is not known that an engine has the file")
+			}
+			l.stop()
+		}
+		run(0, values{})
+		check(path, "after an engine without probes", true)
+		pass(24 * time.Hour)
+		run(0, values{"a": "1"})
+		check(path, "with a value", false)
+		run(0, values{})
+		check(path, "after that was removed", true)
+		run(1, values{})
+		check(path, "with a probe", false)
+	})
+	damaged := filepath.Join(t.TempDir(), "state")
+	writeFrames(t, damaged, frame(t, 0, 5, probe.Passing))
+	b, err := os.ReadFile(damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(magic)+40] ^= 1
+	if err := os.WriteFile(damaged, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := IsEmpty(damaged); err == nil {
+		t.Error("a damaged file is empty")
+	}
+	if after, err := os.ReadFile(damaged); err != nil || !bytes.Equal(after, b) {
+		t.Errorf("it is changed: %v", err)
+	}
+}
+
 // restoredNow returns what an engine would restore that is started now, beside the one that
 // has the file.
 func restoredNow(t *testing.T, path string) Restored {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
@@ -103,10 +104,16 @@ func fleetOf(c config.Cluster) accepted.Fleet {
 	return accepted.Fleet{Endpoints: c.Endpoints, Prefix: c.Prefix}
 }
 
-// hasState reports whether an earlier engine has left a state file, or processes that run.
+// hasState reports whether an earlier engine has left a state file with anything in it, or processes that run.
 func hasState(state string) bool {
-	_, err := os.Stat(state)
-	return !errors.Is(err, fs.ErrNotExist) || len(process.RunningIn(handlers.ProcessDir(state))) > 0
+	if len(process.RunningIn(handlers.ProcessDir(state))) > 0 {
+		return true
+	}
+	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	isEmpty, err := store.IsEmpty(state)
+	return !isEmpty || err != nil
 }
 
 // withoutTargets returns the configuration of the engine's own files alone, with what is wrong with the one that has what
@@ -288,7 +295,7 @@ type pushedWrite struct {
 	name    string
 	of      accepted.Fleet
 	pushed  *accepted.Pushed // nil: the file is removed
-	written chan error // of capacity 1
+	written chan error       // of capacity 1
 }
 
 // errReplaced is the error of a revision that is not written, since a later one was in use before the disk responded.

@@ -434,7 +434,8 @@ type stateValues struct {
 func (v stateValues) Value(key string) ([]byte, bool) {
 	switch key {
 	case keySpent:
-		return marshal(v.restarts.Spent()), true
+		spent := v.restarts.Spent()
+		return marshal(spent), len(spent) > 0
 	case keyStopped:
 		stopped := v.restarts.Stopped()
 		return marshal(stopped), len(stopped) > 0

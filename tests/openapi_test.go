@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding"
 	"encoding/json"
@@ -62,7 +63,7 @@ func TestTheSchemasOfTheAPIAreThoseOfItsTypes(t *testing.T) {
 // schemasOf returns the schemas of the bodies and of the types in them, by name.
 func schemasOf(t *testing.T) string {
 	t.Helper()
-	comments := fieldComments(t)
+	comments, texts := fieldComments(t), textsOfTypes(t)
 	types := map[string]reflect.Type{}
 	var visit func(reflect.Type)
 	visit = func(of reflect.Type) {
@@ -81,12 +82,12 @@ func schemasOf(t *testing.T) string {
 	}
 	var s strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(types)) {
-		writeSchema(t, &s, types[name], comments)
+		writeSchema(t, &s, types[name], comments, texts)
 	}
 	return s.String()
 }
 
-func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map[string]string) {
+func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map[string]string, texts map[string][]string) {
 	t.Helper()
 	names := map[string]string{} // of its fields, from Go to JSON
 	var required []string
@@ -107,7 +108,7 @@ func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map
 	}
 	s.WriteString("      properties:\n")
 	for f := range of.Fields() {
-		schema := schemaOf(t, f.Type)
+		schema := schemaOf(t, f.Type, texts)
 		comment := word.ReplaceAllStringFunc(comments[of.Name()+"."+f.Name], func(w string) string {
 			if name := names[w]; name != "" {
 				return name
@@ -121,22 +122,26 @@ func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map
 	}
 }
 
-// schemaOf returns the schema of a field's type, in YAML's flow style.
-func schemaOf(t *testing.T, of reflect.Type) string {
+// schemaOf returns the schema of a field's type, in YAML's flow style, with the texts of the API's own types.
+func schemaOf(t *testing.T, of reflect.Type, texts map[string][]string) string {
 	t.Helper()
-	if words := wordsOf(of); words != nil {
+	words := wordsOf(of)
+	if of.PkgPath() == reflect.TypeFor[httpapi.Cluster]().PkgPath() {
+		words = append(words, texts[of.Name()]...)
+	}
+	if words != nil {
 		return "type: string, enum: [" + strings.Join(words, ", ") + "]"
 	}
 	switch of.Kind() {
 	case reflect.Pointer:
-		return schemaOf(t, of.Elem())
+		return schemaOf(t, of.Elem(), texts)
 	case reflect.Struct:
 		if of == reflect.TypeFor[time.Time]() {
 			return "type: string, format: date-time"
 		}
 		return fmt.Sprintf("$ref: %q", "#/components/schemas/"+of.Name())
 	case reflect.Slice:
-		return "type: array, items: {" + schemaOf(t, of.Elem()) + "}"
+		return "type: array, items: {" + schemaOf(t, of.Elem(), texts) + "}"
 	case reflect.String:
 		return "type: string"
 	case reflect.Bool:
@@ -146,7 +151,7 @@ func schemaOf(t *testing.T, of reflect.Type) string {
 	case reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint8, reflect.Uint64:
 		return "type: integer"
 	case reflect.Map:
-		return "type: object, additionalProperties: {" + schemaOf(t, of.Elem()) + "}"
+		return "type: object, additionalProperties: {" + schemaOf(t, of.Elem(), texts) + "}"
 	}
 	t.Fatalf("no schema for %v", of)
 	return ""
@@ -166,6 +171,27 @@ func wordsOf(of reflect.Type) (words []string) {
 		}
 	}
 	return words
+}
+
+// textsOfTypes returns the texts of the typed constants of adapter/httpapi by the name of their type, as YAML.
+func textsOfTypes(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for _, file := range sources(t) {
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || len(spec.Values) == 0 {
+				return true
+			}
+			of, isNamed := spec.Type.(*ast.Ident)
+			text, isText := spec.Values[0].(*ast.BasicLit)
+			if isNamed && isText && text.Kind == token.STRING {
+				all[of.Name] = append(all[of.Name], cmp.Or(strings.Trim(text.Value, `"`), `""`))
+			}
+			return true
+		})
+	}
+	return all
 }
 
 // sources yields the files of adapter/httpapi without its tests.

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
@@ -21,43 +23,38 @@ import (
 const guide = "../../../docs/fleet.md"
 
 // TestTheGuideHolds does what the guide says, in a folder of its own and with free ports, and compares what its
-// commands write.
+// commands write. Configurations that are not saved as a file must be valid.
 func TestTheGuideHolds(t *testing.T) {
 	gatewaytest.Installed(t, "etcd")
 	text, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ports []string
-	for _, port := range []string{"2379", "2380", "9651", "9652", "9653"} {
-		_, free, _ := strings.Cut(gatewaytest.FreeAddress(t), ":")
-		ports = append(ports, port, free)
-	}
-	until, _, found := strings.Cut(strings.NewReplacer(ports...).Replace(string(text)), "\n## In production\n")
-	if !found {
-		t.Fatalf("%s has no heading In production", guide)
-	}
 	s := newShell(t)
-	file := ""
-	for i, block := range strings.Split(until, "```") {
+	checked := 0
+	file := "" // that the text before a block names
+	for i, block := range strings.Split(s.places.Replace(string(text)), "```") {
 		language, body, _ := strings.Cut(block, "\n")
 		switch {
 		case i%2 == 0: // between the blocks
+			file = ""
 			if name := named.FindStringSubmatch(block); name != nil {
-				file = filepath.Join(s.dir, name[1])
+				file = name[1]
 			}
+		case language == "hcl" && file != "":
+			s.save(file, body)
 		case language == "hcl":
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(body), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			checked++
+			s.validate(fmt.Sprintf("block-%d.hcl", checked), body)
 		case language == "console":
 			s.follow(body)
+		case language == "sh": // for machines with systemd
 		default:
 			t.Fatalf("%s has a block %q, which this test does not know", guide, language)
 		}
+	}
+	if checked == 0 {
+		t.Errorf("%s shows no configuration that is not saved", guide)
 	}
 }
 
@@ -71,15 +68,20 @@ var differs = regexp.MustCompile(`[0-9.]+s more|by \S+@\S+, [0-9]+s ago|engine-3
 type shell struct {
 	t      *testing.T
 	dir    string
+	places *strings.Replacer // of what the guide names by what is here
 	input  io.Writer
 	output *bufio.Scanner
 }
 
-// newShell starts a shell, which ends with the test, with all that it has started.
+// newShell starts a shell, which ends with the test, with all that it has started. Its etcd has ports of its own.
 func newShell(t *testing.T) *shell {
 	s := &shell{t: t, dir: t.TempDir()}
+	clients, peers := freeURL(t), freeURL(t)
+	s.places = placesOf(t, clients)
 	c := exec.Command("sh")
-	c.Dir, c.Env = s.dir, append(os.Environ(), "HOME="+s.dir)
+	c.Dir, c.Env = s.dir, append(os.Environ(), "HOME="+s.dir, "SONDE_ZONE=eu-1",
+		"ETCD_LISTEN_CLIENT_URLS="+clients, "ETCD_ADVERTISE_CLIENT_URLS="+clients, "ETCD_LISTEN_PEER_URLS="+peers,
+		"ETCD_INITIAL_ADVERTISE_PEER_URLS="+peers, "ETCD_INITIAL_CLUSTER=default="+peers)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	input, err := c.StdinPipe()
 	if err != nil {
@@ -99,6 +101,45 @@ func newShell(t *testing.T) *shell {
 		_ = c.Wait()
 	})
 	return s
+}
+
+// placesOf returns a replacer of the guide's ports by free ones, that of etcd by the one of a URL, and of the files of a
+// service by those here.
+func placesOf(t *testing.T, etcd string) *strings.Replacer {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(etcd, "http://"))
+	places := []string{"2379", port}
+	for _, port := range []string{"9651", "9652", "9653"} {
+		_, free, _ := net.SplitHostPort(gatewaytest.FreeAddress(t))
+		places = append(places, port, free)
+	}
+	certFile, keyFile := dialtest.Files(t, dialtest.NewAuthority(t).Sign(t, time.Hour, "etcd-1"))
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("correct-horse-battery\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(append(places, "/etc/sonde/etcd.pem", certFile, "/etc/sonde/etcd.key", keyFile, "/etc/sonde/etcd.password", password)...)
+}
+
+// save writes a file of the guide.
+func (s *shell) save(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// validate checks a configuration that the guide shows, in a folder of its own.
+func (s *shell) validate(name, text string) {
+	s.t.Helper()
+	s.save("shown/"+name, text)
+	if got := s.run("sonde-fleet validate --strict shown/" + name); !strings.Contains(got, ": valid, ") {
+		s.t.Errorf("a configuration that the guide shows:\n%s\n%s", text, got)
+	}
 }
 
 // follow runs the commands of a block. One that shows something is run again until it writes that.

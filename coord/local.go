@@ -93,9 +93,11 @@ func (b *Local) Revoke(ctx context.Context, l Lease) error {
 func (b *Local) expire(l Lease) {
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
-	if timer := b.leases[l]; timer != nil {
-		timer.Stop()
+	timer := b.leases[l]
+	if timer == nil {
+		return
 	}
+	timer.Stop()
 	delete(b.leases, l)
 	delete(b.ttls, l)
 	var keys []string

@@ -35,3 +35,17 @@ func TestALocalForgetsOldValues(t *testing.T) {
 		break
 	}
 }
+
+// The lease 0 is none: entries without a lease are not its own.
+func TestRevokingNoLeaseDeletesNothing(t *testing.T) {
+	b := coord.NewLocal()
+	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "memory/0001/web", Value: []byte("x")}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Revoke(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if e, err := b.Get(t.Context(), "memory/0001/web"); err != nil || e.Created == 0 {
+		t.Errorf("the entry is gone: %v", err)
+	}
+}

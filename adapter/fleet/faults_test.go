@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
@@ -36,7 +37,9 @@ type faulty struct {
 	with     safeguards
 	random   *dice
 	clock    bool          // it goes on while the engine is paused; otherwise the machine is suspended
-	lease    atomic.Int64  // of an engine without a clock
+	ttl      time.Duration // of the membership, as the engine asks for it
+	lease    atomic.Int64  // of the membership
+	marks    atomic.Int64  // the lease of the loaded marks; 0 before the first
 	pausesMu sync.Mutex    // guards the fields below
 	paused   chan struct{} // closed when the pause is over; nil without one
 }
@@ -102,9 +105,21 @@ func (f *faulty) waitAfter() {
 func (f *faulty) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
 	f.wait()
 	defer f.waitAfter()
-	l, err := f.cutOff.Grant(ctx, min(ttl, coord.DefaultTTL))
+	if ttl != f.ttl {
+		l, err := f.cutOff.Grant(ctx, ttl)
+		f.marks.Store(int64(l))
+		return l, err
+	}
+	l, err := f.cutOff.Grant(ctx, coord.DefaultTTL)
 	f.lease.Store(int64(l))
 	return l, err
+}
+
+// endMarks ends the lease of the loaded marks, as when the store has lost it.
+func (f *faulty) endMarks(t *testing.T) {
+	if err := f.Backend.Revoke(t.Context(), coord.Lease(f.marks.Load())); err != nil {
+		t.Error(err)
+	}
 }
 
 // keepAlive keeps the lease of an engine without a clock alive, which believes that it lasts for an hour.
@@ -179,6 +194,7 @@ type observer struct {
 	*world
 	backend *coord.Local
 	votes   bool       // the engines decide about all targets together
+	isAging bool       // all engines are stopped for a time, again and again
 	wrongMu sync.Mutex // guards wrong
 	wrong   []string
 }
@@ -192,7 +208,7 @@ func (o *observer) observe(engine, target, id string) {
 	if owner, _, _ := strings.Cut(string(e.Value), "/"); owner != engine || err != nil {
 		o.wrong = append(o.wrong, fmt.Sprintf("%s asked for the end of %s, whose owner is %q", engine, id, owner))
 	}
-	if well := o.wellFor(target, id); o.votes && well > latestAct {
+	if well := o.wellFor(target, id); (o.votes || o.isAging) && well > latestAct {
 		o.wrong = append(o.wrong, fmt.Sprintf("%s asked for the end of %s, which has been well for %v", engine, id, well))
 	}
 	if ended > 0 {
@@ -230,7 +246,7 @@ func runFaults(t *testing.T, seed uint64, with safeguards) []string {
 		}
 		time.Sleep(random.upTo(6 * time.Second))
 		at := int(random.upTo(3))
-		switch victim := engines[at]; random.upTo(4) {
+		switch victim := engines[at]; random.upTo(5) {
 		case 0:
 			victim.faults.pause(random.upTo(20 * time.Second))
 		case 1:
@@ -241,6 +257,8 @@ func runFaults(t *testing.T, seed uint64, with safeguards) []string {
 		case 2:
 			victim.kill()
 			engines[at] = launch()
+		case 3:
+			victim.faults.endMarks(t)
 		}
 	}
 	random.isCalm.Store(true)
@@ -270,11 +288,18 @@ func runFaults(t *testing.T, seed uint64, with safeguards) []string {
 func (o *observer) start(t *testing.T, name string, random *dice, with safeguards, clock bool) *member {
 	f := &faulty{with: with, random: random, clock: clock}
 	f.Backend = o.backend
-	c := coord.Config{Name: name, Backend: f}
+	c := coord.Config{Name: name, Backend: f, TTL: coord.DefaultTTL, MaxAge: store.DefaultMaxAge}
 	if !f.clock {
 		c.TTL = time.Hour
 	}
+	f.ttl = c.TTL
 	targets := o.targets(sickest)
+	for id, p := range targets.Probes {
+		if o.isAging { // what was loaded stands for some time before it is attempted
+			p.Rule.Period = 30 * time.Second
+			targets.Probes[id] = p
+		}
+	}
 	if o.votes {
 		targets.Quorums = map[probe.ID]quorum.Rule{}
 		for id := range targets.Probes {
@@ -284,6 +309,9 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 	for target, u := range targets.Units {
 		if d, ok := u.Driver.(driver); ok {
 			u.BackOff = restart.BackOff{Initial: time.Second, Max: 5 * time.Second}
+			if o.isAging {
+				u.BackOff = late
+			}
 			u.TerminationGracePeriod = time.Second
 			d.asks = func(id string) { o.observe(name, target, id) }
 			u.Driver = d
@@ -291,7 +319,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 			if _, err := fmt.Sscanf(target, "shop/web-%d", &n); err != nil {
 				t.Fatal(err)
 			}
-			if n%4 == 0 && f.clock && !o.votes { // what a suspended machine does goes on when it is resumed
+			if n%4 == 0 && f.clock && !o.votes && !o.isAging { // what a suspended machine does goes on when it is resumed
 				u.Driver = lasting{d, func() bool { return random.in(4) }}
 			}
 			targets.Units[target] = u
@@ -371,7 +399,7 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 		}
 		time.Sleep(5*time.Second + random.upTo(5*time.Second))
 		at := int(random.upTo(3))
-		switch victim := engines[at]; random.upTo(4) {
+		switch victim := engines[at]; random.upTo(5) {
 		case 0:
 			victim.faults.pause(random.upTo(20 * time.Second))
 		case 1:
@@ -381,6 +409,8 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 			engines[at] = launch()
 		case 3:
 			cut(engines...)
+		case 4:
+			victim.faults.endMarks(t)
 		}
 		time.Sleep(random.upTo(6 * time.Second))
 		o.healAll()
@@ -432,4 +462,77 @@ func TestRandomFaultsLeadToRestartsByOldVotesWithoutEvidence(t *testing.T) {
 		}
 	}
 	t.Error("no run shows that the safeguard is needed")
+}
+
+// runAges runs three engines while targets fail that wait for their back-offs. Again and again all engines are stopped or
+// killed, people repair the targets, and after a time around the age at which memories are no longer recent other
+// engines start, which have random faults while they load. It returns what an observer of the drivers saw that must not be.
+func runAges(t *testing.T, seed uint64) []string {
+	random := &dice{r: rand.New(rand.NewPCG(seed, 3))}
+	o := &observer{world: newWorld(), backend: coord.NewLocal(), isAging: true}
+	n := 0
+	launch := func() *member {
+		n++
+		return o.start(t, fmt.Sprintf("engine-%d", n), random, safeguards{deadline: true, guard: true, evidence: true}, true)
+	}
+	engines := []*member{launch(), launch(), launch()}
+	time.Sleep(30 * time.Second)
+	for range 4 {
+		for i := 0; i < sickest; i += 2 {
+			o.cripple(fmt.Sprintf("shop/web-%d", i), random.upTo(time.Second))
+		}
+		time.Sleep(3*time.Minute + random.upTo(time.Minute))
+		for _, m := range engines {
+			if random.in(2) {
+				m.kill()
+			} else {
+				m.stop()
+			}
+		}
+		o.healAll()
+		time.Sleep(latestAct + random.upTo(store.DefaultMaxAge*3/2))
+		for i := range engines {
+			engines[i] = launch()
+			time.Sleep(random.upTo(6 * time.Second)) // the first one loads for about as long
+			switch victim := engines[i]; random.upTo(3) {
+			case 0:
+				victim.faults.pause(random.upTo(20 * time.Second))
+			case 1:
+				victim.backend.isCut.Store(true)
+				time.AfterFunc(random.upTo(20*time.Second), func() { victim.backend.isCut.Store(false) })
+			case 2:
+				victim.faults.endMarks(t)
+			}
+		}
+		time.Sleep(time.Minute)
+	}
+	random.isCalm.Store(true)
+	for i := 0; i < sickest; i += 4 {
+		o.infect(fmt.Sprintf("shop/web-%d", i), time.Second)
+	}
+	time.Sleep(2 * late.Max)
+	o.wrongMu.Lock()
+	defer o.wrongMu.Unlock()
+	for i := range sickest {
+		if target := fmt.Sprintf("shop/web-%d", i); o.isSick(target) {
+			o.wrong = append(o.wrong, o.running(target).id+" was not restarted")
+		}
+	}
+	return o.wrong
+}
+
+// What fails while all engines are stopped, and is repaired meanwhile, is not restarted when they start again, whatever
+// befalls them then.
+func TestRandomFaultsAfterAStopLeadToNoRestartByOldMemories(t *testing.T) {
+	n := max(1, *runs/3)
+	if raceDetector {
+		n = 1 // each takes seconds
+	}
+	for seed := range uint64(n) {
+		var wrong []string
+		synctest.Test(t, func(t *testing.T) { wrong = runAges(t, seed) })
+		if len(wrong) > 0 {
+			t.Errorf("seed %d:\n%s", seed, strings.Join(wrong, "\n"))
+		}
+	}
 }

@@ -31,11 +31,11 @@ completions() {
 
 make --silent "GO=$GO" interpreter
 rm -rf "$OUT"
-mkdir -p "$OUT"
-mkdir -p "$OUT/host/man"
+mkdir -p "$OUT/host"
 "$GO" build -ldflags=-s -o "$OUT/host/sonde" ./cmd/engine
 "$GO" build -C cmd/engine/fleet -ldflags=-s -o "$(cd "$OUT/host" && pwd)/sonde-fleet" .
 "$OUT/host/sonde" man "$OUT/host/man"
+"$OUT/host/sonde-fleet" man "$OUT/host/man-fleet"
 completions "$OUT/host/completion" "$OUT/host/sonde"
 completions "$OUT/host/completion" "$OUT/host/sonde-fleet"
 for platform in "${platforms[@]}"; do
@@ -43,7 +43,7 @@ for platform in "${platforms[@]}"; do
 	to=$OUT/$GOOS-$GOARCH
 	mkdir -p "$to"
 	"$GO" build -ldflags=-s -o "$to/sonde" ./cmd/engine
-	cp -R "$OUT/host/man" "$OUT/host/completion" "$to"
+	cp -R "$OUT/host/man" "$OUT/host/man-fleet" "$OUT/host/completion" "$to"
 	"$GO" build -C cmd/engine/fleet -ldflags=-s -o "$(cd "$to" && pwd)/sonde-fleet" .
 	"$GO" build -C adapter/xds -ldflags=-s -o "$(cd "$to" && pwd)/sonde-xds" ./cmd/sonde-xds
 	for program in sonde sonde-fleet sonde-xds; do

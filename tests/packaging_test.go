@@ -177,3 +177,120 @@ func TestTheUnitOfSystemdIsValid(t *testing.T) {
 		t.Errorf("the unit is less hardened than before: %v\n%s", err, out)
 	}
 }
+
+// packageSystem is a folder that scripts of packages take for a system that runs systemd and the service.
+type packageSystem struct {
+	t     *testing.T
+	dir   string
+	paths *strings.Replacer // of the system, by those below the folder
+}
+
+// newPackageSystem returns a system where the program sonde is at a path.
+func newPackageSystem(t *testing.T, sonde string) packageSystem {
+	t.Helper()
+	s := packageSystem{t: t, dir: t.TempDir()}
+	s.paths = strings.NewReplacer("/usr/bin/sonde", sonde, "/etc/sonde", s.dir+"/etc", "/run/systemd/system", s.dir+"/run",
+		"/usr/lib/systemd/system", s.dir+"/units", "/var/lib/sonde", s.dir+"/state", "/var/cache/sonde", s.dir+"/cache")
+	for _, dir := range []string{"/etc", "/run", "/bin", "/units/sonde.service.d"} {
+		if err := os.MkdirAll(s.dir+dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, program := range []string{"systemctl", "systemd-sysusers", "install"} {
+		s.write("/bin/"+program, "#!/bin/sh\necho "+program+" \"$@\" >>"+s.dir+"/calls\n", 0o755)
+	}
+	s.write("/calls", "", 0o644)
+	return s
+}
+
+func (s packageSystem) write(path, text string, mode os.FileMode) {
+	s.t.Helper()
+	if err := os.WriteFile(s.dir+path, []byte(text), mode); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// run runs a script of dist/scripts as a package manager does, and returns what it writes.
+func (s packageSystem) run(script string, args ...string) string {
+	s.t.Helper()
+	text := s.paths.Replace(readText(s.t, "../dist/scripts/"+script))
+	c := exec.Command("/bin/sh", append([]string{"-c", text, script}, args...)...)
+	c.Env = []string{"PATH=" + s.dir + "/bin"}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s %v: %v\n%s", script, args, err, out)
+	}
+	return string(out)
+}
+
+// restarts returns how often the scripts have had systemd restart the service if it runs.
+func (s packageSystem) restarts() int {
+	s.t.Helper()
+	return strings.Count(readText(s.t, s.dir+"/calls"), "systemctl try-restart sonde.service\n")
+}
+
+// installFleet puts the drop-in of the package sonde-fleet where that has it.
+func (s packageSystem) installFleet() {
+	s.write("/units/sonde.service.d/"+fleetDropIn(s.t), readText(s.t, "../dist/systemd/fleet.conf"), 0o644)
+}
+
+// Each restart is a hand-over of all shards.
+func TestAnUpgradeOfThePackagesRestartsTheServiceOnce(t *testing.T) {
+	type script struct{ name, arg string }
+	for name, upgrade := range map[string]struct {
+		isFleet bool
+		scripts []script // in the order in which the package manager runs them
+	}{
+		"deb of sonde": {false, []script{{"postremove", "upgrade"}, {"postinstall", "configure"}}},
+		"rpm of sonde": {false, []script{{"postinstall", "2"}, {"postremove", "1"}}},
+		"deb of both":  {true, []script{{"postremove", "upgrade"}, {"fleet-postremove", "upgrade"}, {"postinstall", "configure"}, {"fleet-postinstall", "configure"}}},
+		"rpm of both":  {true, []script{{"postinstall", "2"}, {"fleet-postinstall", "2"}, {"fleet-postremove", "1"}, {"postremove", "1"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPackageSystem(t, "/bin/true")
+			if upgrade.isFleet {
+				s.installFleet()
+			}
+			for _, script := range upgrade.scripts {
+				s.run(script.name, script.arg)
+			}
+			if n := s.restarts(); n != 1 {
+				t.Errorf("the service was restarted %d times:\n%s", n, readText(t, s.dir+"/calls"))
+			}
+		})
+	}
+}
+
+func TestTheServiceGoesOnWithoutThePackageOfFleetsIfSondeRefusesItsFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the program")
+	}
+	sonde := t.TempDir() + "/sonde"
+	if out, err := exec.Command("go", "build", "-o", sonde, "../cmd/engine").CombinedOutput(); err != nil {
+		t.Fatalf("build sonde: %v\n%s", err, out)
+	}
+	const shared = "cluster { endpoints = [\"http://127.0.0.1:2379\"] }\n"
+	for name, removal := range map[string]struct {
+		arg, config string
+		restarts    int
+		isTold      bool
+	}{
+		"deb, files for sonde":       {"remove", rest, 1, false},
+		"rpm, files for sonde":       {"0", rest, 1, false},
+		"deb, files of a cluster":    {"remove", shared + rest, 0, true},
+		"rpm, files of a cluster":    {"0", shared + rest, 0, true},
+		"deb, purged once it is off": {"purge", rest, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newPackageSystem(t, sonde)
+			s.write("/etc/sonde.hcl", removal.config, 0o644)
+			told := s.run("fleet-postremove", removal.arg)
+			if n := s.restarts(); n != removal.restarts {
+				t.Errorf("the service was restarted %d times", n)
+			}
+			if strings.Contains(told, "sonde refuses") != removal.isTold {
+				t.Errorf("the administrator is told: %q", told)
+			}
+		})
+	}
+}

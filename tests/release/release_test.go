@@ -62,7 +62,7 @@ func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
 	if one != other {
 		t.Errorf("two builds differ:\n%s\n%s", one, other)
 	}
-	for _, name := range []string{".deb", ".rpm", ".tar.gz", "sonde.cdx.json", "/sonde-fleet", "sonde-fleet.cdx.json", "/sonde-xds", "sonde-xds.cdx.json", "man/sonde-run.1", "completion/sonde.bash"} {
+	for _, name := range []string{".deb", ".rpm", ".tar.gz", "sonde.cdx.json", "/sonde-fleet", "sonde-fleet.cdx.json", "/sonde-xds", "sonde-xds.cdx.json", "man/sonde-run.1", "man-fleet/sonde-fleet-push.1", "completion/sonde.bash"} {
 		if !strings.Contains(one, name+"\n") {
 			t.Errorf("the release lacks %s:\n%s", name, one)
 		}
@@ -202,22 +202,31 @@ func installRPM(t *testing.T, release string) {
 // its unit, and removes the package.
 func install(t *testing.T, release string) {
 	file := packageOf(t, release, ".deb", "dpkg")
-	unit := readText(t, "../../dist/systemd/sonde.service")
-	start, reload := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(unit), regexp.MustCompile(`(?m)^ExecReload=(.*)$`).FindStringSubmatch(unit)
-	c := exec.Command("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot+installed, "sh", t.TempDir(), file, start[1], reload[1],
-		packageNamed(t, release, "sonde-fleet", ".deb"))
-	stdin, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := follow(t, c, func(line string) {
-		if strings.Contains(line, "configuration applied") {
-			_, _ = io.WriteString(stdin, "\n") // the script waits for it
-		}
-	})
-	if !strings.HasSuffix(seen, "removed\n") {
+	args := []string{"--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", copyOfRoot + installed, "sh", t.TempDir(), file, packageNamed(t, release, "sonde-fleet", ".deb")}
+	args = append(args, commandLines(t, "sonde.service")...)
+	args = append(args, commandLines(t, "fleet.conf")...)
+	if seen := follow(t, exec.Command("unshare", args...), func(string) {}); !strings.HasSuffix(seen, "removed\n") {
 		t.Error(seen)
 	}
+}
+
+// commandLines returns the command lines to start and to reload the engine in a file of dist/systemd. A drop-in takes the
+// former ones away first, by a line without a value.
+func commandLines(t *testing.T, file string) (lines []string) {
+	t.Helper()
+	text := readText(t, "../../dist/systemd/"+file)
+	for _, setting := range []string{"ExecStart", "ExecReload"} {
+		line := setting + "=(.+)\n"
+		if strings.HasSuffix(file, ".conf") {
+			line = setting + "=\n" + line
+		}
+		found := regexp.MustCompile("\n"+line).FindAllStringSubmatch(text, -1)
+		if len(found) != 1 {
+			t.Fatalf("%s does not have one line %q: %q", file, line, found)
+		}
+		lines = append(lines, found[0][1])
+	}
+	return lines
 }
 
 // copyOfRoot mounts a copy of the root directory at $1/root.
@@ -227,9 +236,19 @@ mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
 `
 
-// installed does what a user and systemd do with the package $2, whose unit has the command
-// lines $3 to start and $4 to reload, and then with the package $5 of sonde-fleet.
+// installed does what a user and systemd do with the package $2, whose unit has the command lines $4 to start and $5 to
+// reload, and then with the package $3 of sonde-fleet, which has the unit run $6 and $7. What both packages ask of systemd
+// when they are upgraded is in $root/calls.
 const installed = `
+as_service="chroot --userspec=sonde:sonde $1/root env -i PATH=/usr/bin:/bin XDG_CACHE_HOME=/var/cache RUNTIME_DIRECTORY=/run/sonde"
+start() {
+	$as_service $1 2>&1 &
+	pid=$!
+	until chroot "$root" /usr/bin/sonde status; do
+		kill -0 $pid
+		sleep 0.1
+	done
+}
 root=$1/root
 ip link set lo up
 mount -t proc proc "$root/proc"
@@ -239,24 +258,32 @@ cp "$2" "$root/sonde.deb"
 chroot "$root" dpkg -i /sonde.deb
 chroot "$root" /usr/bin/sonde validate --strict /etc/sonde
 chroot "$root" install -d -m 0700 -o sonde -g sonde /var/cache/sonde /run/sonde
-chroot --userspec=sonde:sonde "$root" env -i PATH=/usr/bin:/bin XDG_CACHE_HOME=/var/cache RUNTIME_DIRECTORY=/run/sonde $3 2>&1 &
-pid=$!
-read _
-chroot "$root" /usr/bin/sonde status
-chroot --userspec=sonde:sonde "$root" env -i PATH=/usr/bin:/bin RUNTIME_DIRECTORY=/run/sonde $4
+start "$4"
+$as_service $5
+cp "$root/etc/sonde/sonde.hcl" "$root/sonde.hcl"
 printf 'target' >>"$root/etc/sonde/sonde.hcl"
-if chroot --userspec=sonde:sonde "$root" env -i PATH=/usr/bin:/bin RUNTIME_DIRECTORY=/run/sonde $4; then
+if $as_service $5; then
 	echo a configuration with an error was put into use
 	exit 1
 fi
 kill -TERM $pid
 wait $pid
 test -f "$root/var/lib/sonde/sonde.state"
-cp "$5" "$root/fleet.deb"
+cp "$root/sonde.hcl" "$root/etc/sonde/sonde.hcl"
+cp "$3" "$root/fleet.deb"
 chroot "$root" dpkg -i /fleet.deb
-chroot "$root" /usr/bin/sonde-fleet version
-grep -q ^ExecStart=/usr/bin/sonde-fleet "$root/usr/lib/systemd/system/sonde.service.d/10-sonde-fleet.conf"
+test -e "$root/usr/lib/systemd/system/sonde.service.d/10-sonde-fleet.conf"
+start "$6"
+$as_service $7
+kill -TERM $pid
+wait $pid
+` + fakeSystemd + `
+chroot "$root" dpkg -i /sonde.deb /fleet.deb
+cat "$root/calls"
+test "$(grep -c try-restart "$root/calls")" = 1
 chroot "$root" dpkg --purge sonde-fleet
+test "$(grep -c try-restart "$root/calls")" = 2
+rm -r "$root/run/systemd/system"
 test ! -e "$root/usr/lib/systemd/system/sonde.service.d/10-sonde-fleet.conf"
 chroot "$root" dpkg --purge sonde
 test ! -e "$root/usr/bin/sonde"
@@ -265,8 +292,16 @@ test ! -e "$root/var/lib/sonde"
 echo removed
 `
 
-// installedRPM does what a user does with the rpm $2, and then with the one of sonde-fleet, $3. Rpm knows no package of a Debian system,
-// so that it is told to ask for none.
+// fakeSystemd has packages find a systemd, whose systemctl notes what it is asked.
+const fakeSystemd = `
+mkdir -p "$root/run/systemd/system"
+rm -f "$root/usr/bin/systemctl"
+printf '#!/bin/sh\necho "$@" >>/calls\n' >"$root/usr/bin/systemctl"
+chmod 0755 "$root/usr/bin/systemctl"
+`
+
+// installedRPM does what a user does with the rpm $2, and then with the one of sonde-fleet, $3. Rpm knows no package of a
+// Debian system, so that it is told to ask for none.
 const installedRPM = `
 root=$1/root
 ip link set lo up
@@ -282,7 +317,14 @@ test -e "$root/usr/bin/sonde"
 cp "$3" "$root/fleet.rpm"
 chroot "$root" rpm -i /fleet.rpm
 chroot "$root" /usr/bin/sonde-fleet version
+test -e "$root/usr/share/man/man1/sonde-fleet-push.1"
+` + fakeSystemd + `
+chroot "$root" rpm -U --nodeps --force /sonde.rpm /fleet.rpm
+cat "$root/calls"
+test "$(grep -c try-restart "$root/calls")" = 1
 chroot "$root" rpm -e sonde-fleet
+test "$(grep -c try-restart "$root/calls")" = 2
+rm -r "$root/run/systemd/system"
 chroot "$root" rpm -e sonde
 test ! -e "$root/usr/bin/sonde"
 test -e "$root/var/lib/sonde"

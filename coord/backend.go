@@ -63,6 +63,8 @@ const MaxRequest = 1 << 20
 var (
 	ErrLeaseEnded = errors.New("the lease has ended")
 	ErrCompacted  = errors.New("the revision is too old to be watched from")
+
+	ErrUnreachable = errors.New("the store does not answer") // it may pass: the store, or a leader of it, is away
 )
 
 // Lease names a lease. Entries that were put with one are deleted when it ends. 0 is none.

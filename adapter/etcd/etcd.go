@@ -98,11 +98,27 @@ func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// isUnreachable reports whether an error may pass when etcd is there again.
+// isUnreachable reports whether an error may pass when etcd is there again, or has a leader.
 func isUnreachable(err error) bool {
 	code := status.Code(err)
+	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
+		code = known.Code()
+	}
 	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
+
+// unreachableError is a coord.ErrUnreachable with the text of an error of the client.
+type unreachableError struct{ err error }
+
+// Error implements error. The text is without the words and the code of gRPC.
+func (e unreachableError) Error() string {
+	if withStatus := (interface{ GRPCStatus() *status.Status })(nil); errors.As(e.err, &withStatus) {
+		return withStatus.GRPCStatus().Message()
+	}
+	return e.err.Error()
+}
+
+func (e unreachableError) Unwrap() []error { return []error{coord.ErrUnreachable, e.err} }
 
 // Close closes all connections. It must be called once, after the last request.
 func (b *Backend) Close() error {
@@ -288,6 +304,8 @@ func known(err error) error {
 		return coord.ErrLeaseEnded
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return coord.ErrCompacted
+	case isUnreachable(err):
+		return unreachableError{err}
 	}
 	return err
 }

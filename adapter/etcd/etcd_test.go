@@ -217,6 +217,8 @@ func TestTLSAndAPassword(t *testing.T) {
 	if wrong, err := etcd.Open(config); err == nil {
 		wrong.Close()
 		t.Error("any password is right")
+	} else if errors.Is(err, coord.ErrUnreachable) {
+		t.Errorf("a wrong password is as if etcd were away: %v", err)
 	}
 	config.Password = "correct"
 	if entries, _, err := open(t, config).Range(t.Context(), "secret"); err != nil || len(entries) != 1 {
@@ -281,6 +283,24 @@ func requirePassword(t *testing.T, c etcd.Config) {
 	} {
 		if err := do(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnErrorSaysWhetherEtcdAnswers(t *testing.T) {
+	for _, username := range []string{"", "sonde"} {
+		b, err := etcd.Open(etcd.Config{Endpoints: []string{"http://" + gatewaytest.FreeAddress(t)}, Username: username, Password: username})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err = b.Get(ctx, "key")
+		cancel()
+		if !errors.Is(err, coord.ErrUnreachable) || strings.Contains(err.Error(), "rpc error") {
+			t.Errorf("as user %q: %v", username, err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

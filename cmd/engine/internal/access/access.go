@@ -20,6 +20,8 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/revision"
 )
 
 // Flags are the flags that say where the store is.
@@ -87,10 +89,39 @@ func (s *Store) Parse(ctx context.Context, in *accepted.Inputs) (*config.Config,
 
 // Advise adds to the error of a request where the store is that was not reached.
 func (s *Store) Advise(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, coord.ErrUnreachable) {
 		return fmt.Errorf("etcd does not answer at %s: %w", strings.Join(s.Cluster.Endpoints, ", "), err)
 	}
 	return err
+}
+
+// CurrentRevision returns the current revision of what is pushed to the cluster, one without Number if there is none.
+func (s *Store) CurrentRevision(ctx context.Context) (revision.Revision, error) {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	defer cancel()
+	r, err := revision.Current(ctx, s)
+	return r, s.Advise(err)
+}
+
+// loadTimeout bounds the requests for all parts of a revision.
+const loadTimeout = 2 * time.Minute
+
+// LoadRevision returns the configuration of an engine with a revision, or that of its files for one without Number.
+func (s *Store) LoadRevision(ctx context.Context, r revision.Revision) (*config.Config, error) {
+	if r.Number == 0 {
+		return s.Config, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	bundle, err := revision.Load(ctx, s, r)
+	if err != nil {
+		return nil, s.Advise(err)
+	}
+	loaded, diags := s.Parse(ctx, accepted.OfBundle(bundle))
+	if diags.HasErrors() {
+		return nil, fmt.Errorf("revision %d cannot be read with the files and the environment of this machine: %w", r.Number, diags.Err())
+	}
+	return loaded, nil
 }
 
 // Author returns who runs the command, as people are shown: USER@HOST.

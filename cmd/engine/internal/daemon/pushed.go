@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/revision"
 )
 
@@ -138,14 +139,15 @@ const (
 // errUnpushed is why an engine goes on with the configuration that it had.
 var errUnpushed = errors.New("etcd has no revision of the configuration: the engine would have no targets; push one with sonde-fleet push, and start the engine again")
 
-// currentRevision returns the current revision of what is pushed to a cluster, or nil if there is none.
+// currentRevision returns the current revision of what is pushed to a cluster, or nil if there is none. It tries again
+// while the store is away, and not if that refuses the password.
 func (s *starter) currentRevision(c config.Cluster) (*accepted.Pushed, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
 	defer cancel()
 	var last error
 	for {
 		p, err := s.loadRevision(ctx, c)
-		if err == nil || errors.Is(err, revision.ErrDamaged) || errors.Is(err, revision.ErrLater) {
+		if !errors.Is(err, coord.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) {
 			return p, err
 		}
 		if last == nil || ctx.Err() == nil {

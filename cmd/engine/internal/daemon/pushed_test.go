@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -60,6 +61,33 @@ func TestRevisionsAreKeptInTheirOrder(t *testing.T) {
 			t.Errorf("revisions %v were written after the disk had responded", written)
 		}
 	})
+}
+
+// A store that is away may come back within the time that an engine waits at its start. One that refuses the password
+// would be asked, and log that, again and again.
+func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
+	refused := errors.New("etcd: authentication failed")
+	for _, c := range []struct {
+		err   error
+		isOne bool // try
+		want  string
+	}{
+		{refused, true, "etcd: authentication failed"},
+		{fmt.Errorf("no leader: %w", coord.ErrUnreachable), false, "etcd does not answer at http://a:2379: no leader"},
+		{context.DeadlineExceeded, false, "etcd does not answer at http://a:2379: "},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			tries, began := 0, time.Now()
+			s := &starter{openStore: func(config.Cluster) (Store, error) { tries++; return nil, c.err }}
+			p, err := s.currentRevision(config.Cluster{Endpoints: []string{"http://a:2379"}})
+			if p != nil || !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("revision %d, %v, want %s", p.Number(), err, c.want)
+			}
+			if isOne := tries == 1; isOne != c.isOne || isOne == (time.Since(began) >= revisionTimeout) {
+				t.Errorf("%v: %d tries in %v", c.err, tries, time.Since(began))
+			}
+		})
+	}
 }
 
 // What an engine has refused before is not why it does not run what is current now.

@@ -1,7 +1,6 @@
 package push
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,10 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord/revision"
 )
 
@@ -47,9 +44,6 @@ func (f *flags) check() error {
 	return nil
 }
 
-// loadTimeout bounds the requests for all parts of a revision.
-const loadTimeout = 2 * time.Minute
-
 // fleet is the store of a cluster whose configuration is pushed.
 type fleet struct{ *access.Store }
 
@@ -70,30 +64,4 @@ func (f *flags) openFleet(c *cobra.Command) (*fleet, error) {
 func (f *fleet) localOf(paths []string) []string {
 	own := f.Inputs.Paths()
 	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return slices.Contains(own, path) })
-}
-
-// current returns the current revision, one without Number if there is none.
-func (f *fleet) current(ctx context.Context) (revision.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, access.RequestTimeout)
-	defer cancel()
-	r, err := revision.Current(ctx, f.Store)
-	return r, f.Advise(err)
-}
-
-// load returns the configuration of an engine with a revision.
-func (f *fleet) load(ctx context.Context, r revision.Revision) (*config.Config, error) {
-	if r.Number == 0 {
-		return f.Config, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	bundle, err := revision.Load(ctx, f.Store, r)
-	if err != nil {
-		return nil, f.Advise(err)
-	}
-	loaded, diags := f.Parse(ctx, accepted.OfBundle(bundle))
-	if diags.HasErrors() {
-		return nil, fmt.Errorf("revision %d cannot be read with the files and the environment of this machine: %w", r.Number, diags.Err())
-	}
-	return loaded, nil
 }

@@ -124,12 +124,12 @@ func (f *flags) rollback(c *cobra.Command, number int64) error {
 	if err != nil {
 		return err
 	}
-	before, err := fleet.load(c.Context(), current)
+	before, err := fleet.LoadRevision(c.Context(), current)
 	if err == nil && current.Bundle.Digest == earlier.Bundle.Digest {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", current.Number, earlier.Number)
 		return err
 	}
-	after, afterErr := fleet.load(c.Context(), earlier)
+	after, afterErr := fleet.LoadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "what would change cannot be shown: %v\n", err)

@@ -80,7 +80,7 @@ func (f *flags) push(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return err
 	}
-	current, err := fleet.current(c.Context())
+	current, err := fleet.CurrentRevision(c.Context())
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (f *flags) push(c *cobra.Command, paths []string) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the same files\n", current.Number)
 		return err
 	}
-	before, err := fleet.load(c.Context(), current)
+	before, err := fleet.LoadRevision(c.Context(), current)
 	if err != nil {
 		before = nil
 		fmt.Fprintf(c.ErrOrStderr(), "the plan is not complete: %v\n", err)

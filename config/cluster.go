@@ -232,7 +232,7 @@ func (l *loader) checkPushed() {
 			case !isPushed && !isOfEngine && !slices.Contains(inBoth, kind) && l.config.Cluster.IsPushed():
 				l.add(report{
 					at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s block in a file of the engine, whose cluster block says config = %q", kind, ClusterConfigEtcd),
-					hint: "move it to the configuration that sonde push puts into etcd, or remove config from the cluster block",
+					hint: "move it to the configuration that sonde-fleet push puts into etcd, or remove config from the cluster block",
 				})
 			}
 		}

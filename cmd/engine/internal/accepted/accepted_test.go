@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord/revision"
 )
 
 // place returns a place in a directory of the test's own.
@@ -136,13 +137,23 @@ func TestWhatAnEngineKeepsIsItsOwnWhileItRuns(t *testing.T) {
 	}
 }
 
+// A revision of any size that can be pushed is kept, together with the files of the engine.
+func TestTheLargestRevisionIsKept(t *testing.T) {
+	b := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil, "plugin": make([]byte, revision.MaxContent)}}
+	in := OfBundle(b)
+	in.Sources = append(in.Sources, config.Source{Name: "config.hcl", Bytes: []byte("cluster {}")})
+	if err := in.checkSize(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInputsThatAreTooLargeAreNotKept(t *testing.T) {
 	p := place(t)
 	if err := p.Keep(Header{}, &Inputs{}); err != nil {
 		t.Fatal(err)
 	}
 	large := &Inputs{Sources: []config.Source{{Name: "a.hcl", Bytes: make([]byte, MaxSize+1)}}}
-	if err := p.Keep(Header{}, large); err == nil || !strings.Contains(err.Error(), "at most 67108864 are kept") {
+	if err := p.Keep(Header{}, large); err == nil || !strings.Contains(err.Error(), "at most 134217728 are kept") {
 		t.Errorf("got %v", err)
 	}
 	if kept, err := p.Find(always); kept != nil || err != nil {

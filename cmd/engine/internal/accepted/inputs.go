@@ -21,11 +21,12 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/coord/revision"
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// MaxSize bounds the Inputs that are kept, in bytes.
-const MaxSize = 64 << 20
+// MaxSize bounds the Inputs that are kept, in bytes: the files of an engine, and those of a revision.
+const MaxSize = 64<<20 + revision.MaxContent
 
 // Inputs is what a configuration is read from: its texts, and the environment variables and files
 // that they name, among them plugins. The methods read what is not known yet, and record it: Inputs
@@ -167,12 +168,8 @@ func (in *Inputs) IsFile(path string) bool {
 
 // encode returns the Inputs as JSON, and a checksum of it.
 func (in *Inputs) encode() (text []byte, sum string, err error) {
-	size := in.size
-	for _, s := range append(in.Sources, in.VarFiles...) {
-		size += len(s.Bytes)
-	}
-	if size > MaxSize {
-		return nil, "", fmt.Errorf("the configuration and the files that it names have %d bytes, at most %d are kept", size, MaxSize)
+	if err := in.checkSize(); err != nil {
+		return nil, "", err
 	}
 	text, err = json.Marshal(in)
 	return text, checksum(text), err
@@ -181,4 +178,16 @@ func (in *Inputs) encode() (text []byte, sum string, err error) {
 func checksum(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// checkSize returns an error if the Inputs are too large to be kept.
+func (in *Inputs) checkSize() error {
+	size := in.size
+	for _, s := range slices.Concat(in.Sources, in.VarFiles) {
+		size += len(s.Bytes)
+	}
+	if size > MaxSize {
+		return fmt.Errorf("the configuration and the files that it names have %d bytes, at most %d are kept", size, MaxSize)
+	}
+	return nil
 }

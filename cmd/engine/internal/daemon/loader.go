@@ -178,7 +178,9 @@ func (l *loader) finish(ctx context.Context, r loadResult) {
 		r.plugins.Release(d.plugins.Load())
 	} else {
 		done := d.reload(j, r)
-		done.Problems = problems(shown)
+		if j.pushed != nil {
+			done.Problems = problems(shown)
+		}
 		j.reply(reply{reload: done})
 		d.manager.notify(isReady)
 	}

@@ -337,6 +337,30 @@ func (f *pushedFile) writeAll() {
 	}
 }
 
+// refusal returns why this engine does not use the current revision, or nil.
+func (c *cluster) refusal() *revision.Refusal {
+	if c == nil || c.follower == nil {
+		return nil
+	}
+	if told, current := c.follower.Status(); told.Refused != nil && told.Refused.Ref == current.Ref() {
+		return told.Refused
+	}
+	return nil
+}
+
+// warnOfRetry adds to the diagnostics of a reload that a revision is tried again after it. The reload does not wait for that.
+func (r loadResult) warnOfRetry(refused *revision.Refusal) loadResult {
+	if refused == nil {
+		return r
+	}
+	r.diags = append(slices.Clip(r.diags), config.Diagnostic{
+		Severity: config.Warning,
+		Summary:  fmt.Sprintf("revision %d of the pushed configuration, which this engine has refused, is tried again", refused.Number),
+		Hint:     "sonde-fleet cluster status shows whether the engine uses it then",
+	})
+	return r
+}
+
 // addRevisions adds which revisions of the pushed configuration engines run, as etcd has shown them last.
 func (c *cluster) addRevisions(to *httpapi.Cluster) {
 	if c.follower == nil {
@@ -344,8 +368,8 @@ func (c *cluster) addRevisions(to *httpapi.Cluster) {
 	}
 	told, current := c.follower.Status()
 	to.Config = &httpapi.ClusterConfig{Revision: told.Running.Number, Since: told.Since, Current: current.Number}
-	if told.Refused != nil && told.Refused.Ref == current.Ref() {
-		to.Config.Refused = firstLine(told.Refused.Error)
+	if refused := c.refusal(); refused != nil {
+		to.Config.Refused = firstLine(refused.Error)
 	}
 	for _, e := range c.follower.Engines() {
 		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m httpapi.ClusterMember, name string) int { return strings.Compare(m.Name, name) })

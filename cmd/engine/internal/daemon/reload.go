@@ -49,6 +49,9 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 		d.log.Error("configuration rejected, keeping the current one", append(rejectionAttrs(err), "trigger", j.trigger)...)
 		return d.rejected(j, r.diags, err)
 	}
+	if j.pushed == nil {
+		r = r.warnOfRetry(d.cluster.refusal())
+	}
 	r.plugins.Previous = nil
 	d.plugins.Store(r.plugins)
 	current.Release(r.plugins)

@@ -49,7 +49,7 @@ func Drain(open daemon.OpenStore) *cobra.Command {
 			"this machine, by the name in its cluster block, or that of the host. It waits until the engine owns none. A shard\n" +
 			"is given up when the restarts of its targets that have begun have ended.\n\n" +
 			"The engine remains a member, runs its process blocks, and probes what is not shared. It is drained until\n" +
-			"sonde cluster undrain, also if it is stopped and started meanwhile. While all engines are drained, for example\n" +
+			"sonde-fleet cluster undrain, also if it is stopped and started meanwhile. While all engines are drained, for example\n" +
 			"since the others have died, all of them have shards.\n\n" +
 			"The files of an engine, which have its cluster block, say where etcd is; --engine-config names them.\n\n" +
 			"The exit code is 0 if the engine owns no shards, or may have some by --force, and 1 otherwise: also with --timeout 0.",
@@ -75,7 +75,7 @@ func Undrain(open daemon.OpenStore) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "undrain [NAME]",
 		Short: "Let an engine that is drained have its share of the targets again",
-		Long: "Undrain ends what sonde cluster drain has begun, for the engine of this machine by default. An engine that does\n" +
+		Long: "Undrain ends what sonde-fleet cluster drain has begun, for the engine of this machine by default. An engine that does\n" +
 			"not run the current revision of a pushed configuration stays drained until it does.\n\n" +
 			"The exit code is 0 if no operator has the engine drained now, and 1 otherwise.",
 		Example: "  sonde-fleet cluster undrain engine-2",
@@ -233,14 +233,14 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 			return err
 		}
 		if timeout == 0 {
-			return w.unfinished("; sonde cluster drain waits until it owns none")
+			return w.unfinished("; sonde-fleet cluster drain waits until it owns none")
 		}
 		select {
 		case <-time.After(pollPeriod):
 		case <-late:
-			return w.unfinished(fmt.Sprintf(" after %v: restarts of their targets have not ended, or it cannot reach etcd; its log says why. sonde cluster drain waits again", timeout))
+			return w.unfinished(fmt.Sprintf(" after %v: restarts of their targets have not ended, or it cannot reach etcd; its log says why. sonde-fleet cluster drain waits again", timeout))
 		case <-ctx.Done():
-			return fmt.Errorf("not waited for the end: %s is drained, and may own shards still; sonde cluster drain waits again", shown(w.name))
+			return fmt.Errorf("not waited for the end: %s is drained, and may own shards still; sonde-fleet cluster drain waits again", shown(w.name))
 		}
 	}
 }

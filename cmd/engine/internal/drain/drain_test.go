@@ -72,7 +72,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 		meanwhile         func(*fleet) // after some seconds
 		err, out          string
 	}{
-		{name: "without a wait", err: "a is drained, and owns 4096 shards still; sonde cluster drain waits until it owns none", out: "a owns 4096 shards\n"},
+		{name: "without a wait", err: "a is drained, and owns 4096 shards still; sonde-fleet cluster drain waits until it owns none", out: "a owns 4096 shards\n"},
 		{name: "without a wait, store away", isAwayAfterCommit: true, err: "it is not known whether it owns shards still: no leader"},
 		{name: "late", timeout: 10 * time.Second, err: "a is drained, and owns 4096 shards still after 10s", out: "a owns 4096 shards\n"},
 		{

@@ -28,7 +28,7 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revisions",
 		Short: "Show the configurations that were pushed to a cluster",
-		Long: fmt.Sprintf("Revisions shows the latest %d configurations that sonde push has put into etcd, who has pushed them, and how\n"+
+		Long: fmt.Sprintf("Revisions shows the latest %d configurations that sonde-fleet push has put into etcd, who has pushed them, and how\n"+
 			"many engines have accepted each. The last one is current.", revision.MaxHistory),
 		Example: "  sonde-fleet cluster revisions --engine-config /etc/sonde/config.hcl",
 		Args:    cli.Args(0, 0, "no arguments are allowed"),
@@ -44,7 +44,7 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		case err != nil:
 			return err
 		case asJSON:
-			return cli.WriteJSON(c.OutOrStdout(), all)
+			return writeRevisionsJSON(c.OutOrStdout(), all)
 		}
 		return writeRevisions(c.OutOrStdout(), all)
 	}
@@ -59,6 +59,23 @@ func (f *fleet) history(ctx context.Context) ([]revision.Revision, error) {
 	defer cancel()
 	all, err := revision.History(ctx, f.Store)
 	return all, f.Advise(err)
+}
+
+// writeRevisionsJSON writes the revisions as JSON: of one that cannot be read its number, and why.
+func writeRevisionsJSON(w io.Writer, all []revision.Revision) error {
+	type unreadable struct {
+		Number int64  `json:"number"`
+		Error  string `json:"error"`
+	}
+	rows := make([]any, 0, len(all))
+	for _, r := range all {
+		if err := r.Err(); err != nil {
+			rows = append(rows, unreadable{r.Number, err.Error()})
+		} else {
+			rows = append(rows, r)
+		}
+	}
+	return cli.WriteJSON(w, rows)
 }
 
 func writeRevisions(w io.Writer, all []revision.Revision) error {
@@ -85,7 +102,8 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
 		Long: "Rollback pushes the files of an earlier revision again, as a new one; by default those of the one before the\n" +
-			"current. Like sonde push it shows what would change and asks, and changes nothing unless all engines accept it.\n\n" + exitHelp,
+			"current. Like sonde-fleet push it shows what would change and asks, and changes nothing unless all engines accept it.\n" +
+			"Without REVISION a second rollback goes forth again, to the files of before the first.\n\n" + exitHelp,
 		Example: "  sonde-fleet cluster rollback\n  sonde-fleet cluster rollback 17 --yes -m \"the shop is back\"",
 		Args:    cli.Args(0, 1, "name one revision, or none for the one before the current"),
 		RunE: func(c *cobra.Command, args []string) error {

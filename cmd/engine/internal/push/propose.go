@@ -50,10 +50,36 @@ func (f *flags) propose(c *cobra.Command, to *fleet, before, after *config.Confi
 		return to.Advise(err)
 	}
 	if f.dryRun {
-		_, err := fmt.Fprintf(out, "%s accept it, and nothing is pushed\n", cli.Plural(made.Accepted, "engine"))
+		_, err := fmt.Fprintln(out, dryRunText(made))
 		return err
 	}
 	return to.awaitUse(c.Context(), out, c.ErrOrStderr(), made, f)
+}
+
+// dryRunText says what engines have answered to a proposal that is not pushed.
+func dryRunText(r revision.Revision) string {
+	var text string
+	switch {
+	case r.Accepted == 1:
+		text = "1 engine accepts it"
+	case r.Accepted > 1:
+		text = fmt.Sprintf("%d engines accept it", r.Accepted)
+	case len(r.Silent) == 0:
+		text = "no engine follows the configuration, so that none has checked it"
+	default:
+		text = "no engine has checked it"
+	}
+	if len(r.Silent) > 0 {
+		text += fmt.Sprintf("; %s not answered: %s", pluralHave(len(r.Silent)), namesOf(r.Silent))
+	}
+	return text + "; nothing is pushed"
+}
+
+func pluralHave(engines int) string {
+	if engines == 1 {
+		return "1 engine has"
+	}
+	return fmt.Sprintf("%d engines have", engines)
 }
 
 func forceHint(isGuarded bool) string {

@@ -87,6 +87,19 @@ func TestRefusalsNameEnginesAndReasons(t *testing.T) {
 	}
 }
 
+func TestADryRunSaysWhichEnginesHaveAnswered(t *testing.T) {
+	for want, r := range map[string]revision.Revision{
+		"no engine follows the configuration, so that none has checked it; nothing is pushed": {},
+		"1 engine accepts it; nothing is pushed":                                              {Accepted: 1},
+		"3 engines accept it; 1 engine has not answered: a\ufffd; nothing is pushed":          {Accepted: 3, Silent: []string{"a\x1b"}},
+		"no engine has checked it; 2 engines have not answered: a, b; nothing is pushed":      {Silent: []string{"a", "b"}},
+	} {
+		if got := dryRunText(r); got != want {
+			t.Errorf("got %s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 	ref := revision.Ref{Number: 3, Digest: "3"}
 	using := revision.Engine{Name: "a", Running: ref}
@@ -194,6 +207,36 @@ func TestTheHistoryHasARowForEachRevision(t *testing.T) {
 		if !strings.HasSuffix(lines[i], "  "+want) || strings.Index(lines[i], want) != strings.Index(lines[0], "NOTE") {
 			t.Errorf("line %d is %q, which ends without %q below NOTE", i, lines[i], want)
 		}
+	}
+}
+
+func TestTheHistoryAsJSONSaysWhyARevisionCannotBeRead(t *testing.T) {
+	b := coord.NewLocal()
+	first, err := revision.Push(t.Context(), b, revision.Request{Bundle: &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil}}, Author: "me@here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := coord.Change{Key: "config/shared/revision/0000000002", Value: []byte(`{"format": 99}`)}
+	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{later}}); err != nil {
+		t.Fatal(err)
+	}
+	all, err := revision.History(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := writeRevisionsJSON(&out, all); err != nil {
+		t.Fatal(err)
+	}
+	var got []map[string]any
+	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || got[0]["id"] != first.ID || got[0]["author"] != "me@here" || got[0]["error"] != nil {
+		t.Errorf("got %s", out.String())
+	}
+	if len(got) != 2 || len(got[1]) != 2 || got[1]["number"] != 2.0 || got[1]["error"] != all[1].Err().Error() {
+		t.Errorf("got %s", out.String())
 	}
 }
 

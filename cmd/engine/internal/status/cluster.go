@@ -106,7 +106,7 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 func drainText(c httpapi.Cluster, now time.Time) string {
 	text := ""
 	if d, isDrained := drainOf(c, c.Name); isDrained {
-		text = orderText(d, now) + "; sonde cluster undrain ends that"
+		text = orderText(d, now) + "; sonde-fleet cluster undrain ends that"
 	}
 	hasOther := false
 	for _, m := range c.Members {

@@ -301,7 +301,7 @@ func TestMembersAreShownWithWhatTheyOwnAndWhoHasDrainedThem(t *testing.T) {
 			t.Errorf("the members are %q, without %q", got, want)
 		}
 	}
-	if got := own.String(); !strings.Contains(got, "sonde cluster undrain ends that; it has shards, since all engines are drained") {
+	if got := own.String(); !strings.Contains(got, "sonde-fleet cluster undrain ends that; it has shards, since all engines are drained") {
 		t.Errorf("the status is %s", got)
 	}
 	known.Drains, known.Members[0].Shards, known.Shards = nil, 0, 0

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,10 @@ type Order struct {
 	Name     string // such as "restart"; without a slash
 	Target   string
 	Instance string
+
+	// IsDone reports whether it has been done, if an earlier owner of the shard has begun it, and has not recorded
+	// how that has ended: it may have been killed before it could. Default: it has not.
+	IsDone func(context.Context) (bool, error)
 }
 
 func (o Order) key() string {
@@ -55,7 +60,8 @@ type record struct {
 }
 
 // Act calls do for an order, if this engine owns the target's shard, has marked it as loaded, and its lease lasts. The order is
-// recorded before and after that. If it is recorded as done, the error is ErrDone, and do is not called.
+// recorded before and after that. If it is recorded as done, or Order.IsDone says that it is, the error is ErrDone, and do is
+// not called.
 //
 // The context of do ends before the lease does, and lasts while it is kept alive. Do must not return before all that
 // it has begun has ended: the shard may be another's then. After an error, or if
@@ -78,6 +84,15 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 	}
 	if r.Instance == o.Instance && r.Done {
 		return ErrDone
+	}
+	if r.Instance == o.Instance && r.Token != token && o.IsDone != nil {
+		isDone, err := o.IsDone(acting)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%s of %s, which an earlier owner has begun: %w", o.Name, o.Target, err)
+		case isDone:
+			return cmp.Or(c.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
+		}
 	}
 	if err := c.write(acting, o, record{o.Instance, token, false}); err != nil {
 		return withCause(acting, err)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // actRestart is the name of the acts that terminate instances.
@@ -29,6 +31,20 @@ var (
 	errTerminated = errors.New("another engine has terminated the instance")
 	errPanicked   = errors.New("the driver has panicked")
 )
+
+// checkDriver returns why a fleet cannot have a driver, or nil.
+func checkDriver(d restart.Driver) error {
+	_, isExternal := d.(restart.External)
+	_, isReporting := d.(restart.Reporting)
+	switch {
+	case d == nil:
+	case !isExternal:
+		return errors.New("its instances run on the host of one engine; apply it to that engine, not to the fleet")
+	case !isReporting:
+		return fmt.Errorf("the driver %T has no method SetFailed; without it, an engine whose restart has failed would keep the target for ever", d)
+	}
+	return nil
+}
 
 // guard returns a driver that asks another by acts only: the one before if that does, so that a unit without a
 // revision keeps its instance.
@@ -114,7 +130,7 @@ type failure struct{ error }
 // ask makes an act of each request to terminate the instance, until the driver has exited. A request that this
 // engine may not make now is dropped: the controller repeats it.
 func (r *run) ask(ctx context.Context, id string) {
-	order := coord.Order{Name: actRestart, Target: r.target, Instance: id}
+	order := coord.Order{Name: actRestart, Target: r.target, Instance: id, IsDone: r.hasHelped}
 	log := r.fleet.config.Logger.With("target", r.target, "instance", id)
 	for {
 		var grace time.Duration
@@ -140,6 +156,46 @@ func (r *run) ask(ctx context.Context, id string) {
 	}
 }
 
+// hasHelped reports whether a restart that an earlier owner has begun because probes fail has ended well, by an attempt
+// at each of them: they are on hold, and have not been attempted since. An operator who has asked for a restart gets one. It returns an
+// error if an attempt has no outcome.
+func (r *run) hasHelped(acting context.Context) (bool, error) {
+	st, _ := r.fleet.config.Engine.Target(r.target)
+	if st.Instance.Reason != probe.ReasonEnding {
+		return false, nil
+	}
+	hasFailed := false
+	for i := range st.Probes {
+		p := &st.Probes[i]
+		if p.ID.Kind == probe.Readiness || p.Verdict != probe.Failing || p.Instance != st.Instance.ID {
+			continue
+		}
+		hasFailed = true
+		switch result := r.fleet.attempt(acting, p.ID, st.Instance.Since); result.Outcome {
+		case probe.Failure:
+			return false, nil
+		case probe.Unknown:
+			return false, fmt.Errorf("it may have ended, and the attempt to see that has no outcome: %s: %s", result.Reason, result.Detail)
+		}
+	}
+	if hasFailed {
+		r.fleet.config.Logger.Info("restart not repeated: an earlier owner has begun it, and the target is well", "target", r.target, "instance", st.Instance.ID)
+	}
+	return hasFailed, nil
+}
+
+// attempt makes an attempt at a probe that changes no verdict. Of a probe with a quorum it is a look at the votes.
+func (f *Fleet) attempt(ctx context.Context, id probe.ID, since time.Time) probe.Result {
+	f.desiredMu.Lock()
+	p := f.desiredProbe(id)
+	f.desiredMu.Unlock()
+	if p.Handler == nil {
+		return probe.Broken(probe.ReasonOwnership, "the probe was removed")
+	}
+	p.Target.Name, p.Target.Since = id.Target, since
+	return engine.OnceWatched(ctx, p)
+}
+
 func (r *run) hasExited() bool {
 	select {
 	case <-r.exited:
@@ -149,6 +205,10 @@ func (r *run) hasExited() bool {
 	}
 }
 
+// overdueAfter is after how long an act that goes on is logged, and after how long again: the shard stays where it is
+// until then, and this engine cannot be drained.
+const overdueAfter = time.Minute
+
 // terminate asks the driver once to terminate the instance, and returns when it has exited, has failed, or is
 // stopped since acting is done. A driver that has not received the request by then is not stopped.
 func (r *run) terminate(acting context.Context, grace time.Duration) error {
@@ -156,6 +216,8 @@ func (r *run) terminate(acting context.Context, grace time.Duration) error {
 	case <-r.failures: // about an earlier request
 	default:
 	}
+	overdue, began := time.NewTicker(overdueAfter), time.Now()
+	defer overdue.Stop()
 	request, isReceived := r.allowed, false
 	for acting.Err() == nil {
 		select {
@@ -166,6 +228,8 @@ func (r *run) terminate(acting context.Context, grace time.Duration) error {
 			return failure{reason}
 		case <-r.exited:
 			return r.exit.Err
+		case <-overdue.C:
+			r.fleet.config.Logger.Warn("restart under way: this engine keeps the target, and others of its shard, until the restart has ended or failed", "target", r.target, "for", time.Since(began).Round(time.Second))
 		case <-acting.Done():
 		}
 	}

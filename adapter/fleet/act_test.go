@@ -106,6 +106,9 @@ func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
 		if !w.isActing(first) || one.probes() == 0 {
 			t.Error("the shard was given up before the restart has ended")
 		}
+		if text := one.log.String(); strings.Count(text, "restart under way") != 4 || !strings.Contains(text, "target="+crippled+" for=4m0s") {
+			t.Errorf("after four minutes the engine has logged %q", text)
+		}
 		time.Sleep(5 * time.Minute)
 		if asked, ended := w.counts(first); asked != 1 || ended != 1 {
 			t.Errorf("it was asked %d times, and has ended %d times", asked, ended)
@@ -181,6 +184,26 @@ func TestADriverThatHasFailedEndsItsAct(t *testing.T) {
 			if !strings.HasSuffix(in.Instance.Detail, ": no such unit") || d.asked.Load() != int64(n+1) {
 				t.Errorf("after %d requests of %d the target says %q", d.asked.Load(), n+1, in.Instance.Detail)
 			}
+		}
+	})
+}
+
+// mute is a driver that cannot say that it has failed.
+type mute struct{}
+
+func (mute) External() {}
+
+func (mute) Run(context.Context, func(string), <-chan time.Duration) restart.Exit {
+	return restart.Exit{}
+}
+
+// An act lasts until its driver has exited or failed: one that cannot say so would hold its shard for ever.
+func TestADriverThatCannotSayThatItHasFailedIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		one := start(t, "one", coord.NewLocal(), w.targets(1))
+		if err := one.fleet.Apply(w.with(mute{})); err == nil || !strings.Contains(err.Error(), `"`+crippled+`": the driver fleet_test.mute has no method SetFailed`) {
+			t.Errorf("the error is %v", err)
 		}
 	})
 }

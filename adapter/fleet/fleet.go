@@ -54,12 +54,13 @@ type Config struct {
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }
 
-// Targets are the targets of a fleet. They must not be changed after they were passed to Apply. A driver that may
-// fail to terminate an instance must be a restart.Reporting: this engine keeps the shard of a target until its driver
-// has exited or failed.
+// Targets are the targets of a fleet. They must not be changed after they were passed to Apply.
 type Targets struct {
 	Probes probe.Set
-	Units  map[string]restart.Unit // by target; each driver is nil or a restart.External
+
+	// Units has the units by target. Each driver is nil, or a restart.External that is a restart.Reporting, too: this engine
+	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance.
+	Units map[string]restart.Unit
 
 	// Quorums has the readiness and liveness probes whose verdict several engines decide together, by which rule.
 	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
@@ -138,17 +139,18 @@ func New(c Config) (*Fleet, error) {
 
 // Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run
 // does the work. A target whose driver runs its instances on this host is an error: it is not one of a
-// fleet.
+// fleet. So is a driver that cannot say that it has failed.
 func (f *Fleet) Apply(t Targets) error {
 	if err := restart.CheckUnits(t.Units); err != nil {
 		return err
 	}
 	for target, u := range t.Units {
-		if _, isExternal := u.Driver.(restart.External); u.Driver != nil && !isExternal {
-			return fmt.Errorf("target %q: its instances run on the host of one engine; apply it to that engine, not to the fleet", target)
+		if err := checkDriver(u.Driver); err != nil {
+			return fmt.Errorf("target %q: %w", target, err)
 		}
 	}
 	for id, p := range t.Probes {
+		p.Rule.Kind = id.Kind
 		if err := errors.Join(id.Check(), p.Rule.WithDefaults().Check()); err != nil {
 			return fmt.Errorf("probe %q: %w", id, err)
 		}
@@ -193,6 +195,7 @@ func (f *Fleet) divide(t Targets, before map[shard.ID]*Targets) map[shard.ID]*Ta
 		return all[id]
 	}
 	for id, p := range t.Probes {
+		p.Rule.Kind = id.Kind // by which memories are checked, also of probes with a quorum
 		in(id.Target).Probes[id] = p
 	}
 	for target, u := range t.Units {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // cutOff is a coord.Backend that one engine can be cut off from.
@@ -144,8 +146,9 @@ type member struct {
 	co       *coord.Coordinator
 	fleet    *fleet.Fleet
 	backend  *cutOff
-	faults   *faulty // of a run with random faults
-	stop     func()  // leaves the fleet, and waits for that
+	faults   *faulty         // of a run with random faults
+	stop     func()          // leaves the fleet, and waits for that
+	log      testsync.Buffer // what its fleet warns of
 	failures atomic.Pointer[[]string]
 
 	ignoresEvidence atomic.Bool // it restarts for a joint failure that merely stands
@@ -195,7 +198,8 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 		t.Fatal(err)
 	}
 	m.restarts = restarts
-	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Zone: "zone-" + c.Name}); err != nil {
+	warnings := slog.New(slog.NewTextHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Zone: "zone-" + c.Name, Logger: warnings}); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.fleet.Apply(targets); err != nil {

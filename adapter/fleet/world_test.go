@@ -188,6 +188,8 @@ type driver struct {
 
 func (driver) External() {}
 
+func (driver) SetFailed(func(error)) {}
+
 func (d driver) Resume(id string) bool { return d.world.running(d.target).id == id }
 
 func (d driver) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {

@@ -624,6 +624,16 @@ func testActs(t *testing.T, c Config) {
 	}); !errors.Is(err, coord.ErrBusy) {
 		t.Errorf("two acts for a target at once: %v", err)
 	}
+	begun := func(name string, isDone bool, err error) coord.Order {
+		return coord.Order{Name: name, Target: first.Target, Instance: "1", IsDone: func(ctx context.Context) (bool, error) {
+			return isDone, errors.Join(err, ctx.Err())
+		}}
+	}
+	for _, name := range []string{"move", "copy", "move"} { // the second time its owner knows how it has ended
+		if err := a.Act(t.Context(), begun(name, true, nil), func(context.Context) error { return failed }); !errors.Is(err, failed) {
+			t.Errorf("got %v", err)
+		}
+	}
 	a.end()
 	act(a, coord.Order{Name: "restart", Target: first.Target, Instance: "5"}, coord.ErrNotOwner, 3)
 	next := start(t, c, "b", b)
@@ -631,6 +641,11 @@ func testActs(t *testing.T, c Config) {
 	awaitLoaded(t, next, second.Target)
 	act(next, second, nil, 4) // the latest record is that of instance 3
 	act(next, coord.Order{Name: "notify", Target: first.Target, Instance: "2"}, coord.ErrDone, 4)
+
+	act(next, begun("move", true, failed), failed, 4)
+	act(next, begun("move", true, nil), coord.ErrDone, 4)
+	act(next, begun("move", false, nil), coord.ErrDone, 4) // as was recorded then
+	act(next, begun("copy", false, nil), nil, 5)
 }
 
 func testRelease(t *testing.T, c Config) {

@@ -88,6 +88,8 @@ type elsewhere struct{ endless }
 
 func (elsewhere) External() {}
 
+func (elsewhere) SetFailed(func(error)) {}
+
 // A restart waits for the store, which does not answer, when the engine is stopped: the processes of its host must be
 // asked to exit at once, and the engine must end soon after them.
 func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {

@@ -95,9 +95,10 @@ type Change struct {
 
 // Entry is a key with its value.
 type Entry struct {
-	Key     string
-	Value   []byte   // do not change it
-	Created Revision // since which the key exists; another value does not change it
+	Key      string
+	Value    []byte   // do not change it
+	Created  Revision // since which the key exists; another value does not change it
+	Modified Revision // of the latest change, also of one that has deleted the entry
 }
 
 // Event is a change of an entry.

@@ -17,6 +17,7 @@
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
+//	observe.go  notices that a Backend was restored from a snapshot
 //	local.go    Local: a Backend in this process
 package coord
 
@@ -77,6 +78,7 @@ type Coordinator struct {
 	lease    state[Lease]          // of the membership; 0 while there is none
 	drained  state[bool]           // by Drain
 	eligible state[bool]           // see Eligible
+	missed   state[int]            // see Interruptions
 	current  *session              // the latest; nil before the first
 
 	wasDrained bool // it was logged that this engine is drained; Run's own
@@ -124,11 +126,13 @@ func New(c Config) (*Coordinator, error) {
 	if c.Backend == nil {
 		c.Backend = NewLocal()
 	}
-	return &Coordinator{
+	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[bool](),
+		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[bool](), missed: newState[int](),
 		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
-	}, nil
+	}
+	co.config.Backend = &observed{Backend: c.Backend, restored: func() { co.endSession(errRestored) }}
+	return co, nil
 }
 
 // Run is a member of the fleet until ctx is done. Then it waits for the acts that are being done, for EndTimeout at

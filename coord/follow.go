@@ -6,7 +6,7 @@ import (
 )
 
 // Follow calls a function that follows the backend, again and again until ctx is done. Its context ends when this
-// engine becomes a member, or no longer is one: a backend that was restored from a snapshot has lower revisions, and
+// engine becomes a member, or no longer is one, and when changes were missed: a backend that was restored from a snapshot has lower revisions, and
 // a watch from one of the future would wait for ever. An error that the function returns is logged with a message,
 // once a minute at most: it must be a constant.
 func (c *Coordinator) Follow(ctx context.Context, message string, follow func(context.Context) error) {

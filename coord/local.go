@@ -150,7 +150,7 @@ func (b *Local) apply(c Change) {
 	if c.Delete && !exists {
 		return
 	}
-	event := Event{Entry{Key: c.Key}, c.Delete}
+	event := Event{Entry{Key: c.Key, Modified: b.revision}, c.Delete}
 	if c.Delete || !exists {
 		b.sorted = nil
 	}

@@ -78,6 +78,7 @@ func (s *session) keepAlive(ctx context.Context) error {
 	ticker := time.NewTicker(s.config.TTL / 4)
 	defer ticker.Stop()
 	renewed := s.clock.Now() - int64(s.config.MaxAge) // the lease of marks, which may be one of an earlier session
+	wasAway := false                                  // since this engine has looked again
 	for {
 		select {
 		case <-ticker.C:
@@ -86,7 +87,12 @@ func (s *session) keepAlive(ctx context.Context) error {
 		}
 		sent := s.clock.Now()
 		err := s.keep(ctx, s.self.lease)
-		if err == nil {
+		if err == nil && wasAway {
+			if err = s.lookAgain(ctx); errors.Is(err, errNotMember) {
+				return err
+			}
+		}
+		if wasAway = err != nil; !wasAway {
 			s.extend(sent)
 		}
 		if marks := s.markLease(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.config.MaxAge/markRenewals {
@@ -113,6 +119,37 @@ func (s *session) keep(ctx context.Context, l Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, s.config.TTL/4)
 	defer cancel()
 	return s.config.Backend.KeepAlive(ctx, l)
+}
+
+// endSession ends the present session, if there is one: another one begins, with other tokens.
+func (c *Coordinator) endSession(why error) {
+	c.stateMu.Lock()
+	current := c.current
+	c.stateMu.Unlock()
+	if current != nil {
+		current.end(why)
+	}
+}
+
+// lookAgain reads whether this engine still is a member, after the backend was away: it may have been restored from a
+// snapshot, which no watch shows.
+func (s *session) lookAgain(ctx context.Context) error {
+	if l, _ := s.Lease(); l != s.self.lease {
+		return nil // it has not joined yet
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.TTL/4)
+	defer cancel()
+	key := keyMember + s.config.Name
+	entries, _, err := s.config.Backend.Range(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Key == key && parseMember(string(e.Value)).lease == s.self.lease {
+			return nil
+		}
+	}
+	return errNotMember
 }
 
 // join makes this engine a member. It waits while another has its name, which may be an earlier process
@@ -151,19 +188,28 @@ var errNotMember = errors.New("the member key of this engine was deleted, or ano
 func (s *session) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	wasRead := false
 	s.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
-		return FollowEntries(ctx, s.config.Backend, keyFleet, func(events []Event, isAll bool) {
+		err := FollowEntries(ctx, s.config.Backend, keyFleet, func(events []Event, isAll bool) {
 			if isAll {
 				s.reset(events, 2*s.config.TTL)
 			} else {
 				s.change(events)
 			}
+			if isAll && wasRead {
+				s.interrupted()
+			}
+			wasRead = true
 			if !s.hasMember(s.self) {
 				end(errNotMember)
 				return
 			}
 			s.mark()
 		})
+		if errors.Is(err, ErrCompacted) {
+			s.renew()
+		}
+		return err
 	})
 	return context.Cause(ctx)
 }

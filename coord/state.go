@@ -17,6 +17,11 @@ func (s *state[T]) set(value T) {
 		return
 	}
 	s.value = value
+	s.renew()
+}
+
+// renew closes the channel as if there was another value.
+func (s *state[T]) renew() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

@@ -19,7 +19,9 @@ func (c *Coordinator) TTL() time.Duration { return c.config.TTL }
 func (c *Coordinator) Backend() Backend { return c.config.Backend }
 
 // Lease returns the lease of this engine's membership, 0 while it is not a member, and a channel that is
-// closed when that has changed. What is put with it is deleted once the engine is no longer a member.
+// closed when that has changed. What is put with it is deleted once the engine is no longer a member. The channel is
+// also closed when the backend may have lost what was put, since changes were missed: with the lease that is still the
+// same, all is to be read and put again.
 func (c *Coordinator) Lease() (Lease, <-chan struct{}) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
@@ -31,6 +33,29 @@ func (c *Coordinator) setLease(l Lease) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	c.lease.set(l)
+}
+
+// renew closes the channel of Lease.
+func (c *Coordinator) renew() {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	c.lease.renew()
+}
+
+// Interruptions returns how often this engine has read the members of the fleet again while it was one, since changes may
+// have been missed, and a channel that is closed when that has changed. The backend may have been restored from a
+// snapshot meanwhile, and lack what this engine has stored.
+func (c *Coordinator) Interruptions() (n int, changed <-chan struct{}) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.missed.get()
+}
+
+// interrupted adds one to Interruptions.
+func (c *Coordinator) interrupted() {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	c.missed.set(c.missed.value + 1)
 }
 
 // Write makes changes that belong to one of this engine's shards, each on its own. The error is ErrNotOwner

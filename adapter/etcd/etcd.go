@@ -264,7 +264,10 @@ func entries(kvs []*mvccpb.KeyValue) []coord.Entry {
 }
 
 func entry(kv *mvccpb.KeyValue) coord.Entry {
-	return coord.Entry{Key: string(kv.Key), Value: kv.Value, Created: coord.Revision(kv.CreateRevision)}
+	return coord.Entry{
+		Key: string(kv.Key), Value: kv.Value,
+		Created: coord.Revision(kv.CreateRevision), Modified: coord.Revision(kv.ModRevision),
+	}
 }
 
 // Watch implements coord.Backend. It ends if the member that it asks has no leader.

@@ -94,6 +94,7 @@ func (f *Fleet) note(c *change) {
 		if targets == nil {
 			delete(f.applied, id)
 			delete(f.stored, id)
+			delete(f.unverified, id)
 			delete(f.unswept, id)
 			delete(f.changed, id)
 			delete(f.loaded, id)
@@ -106,5 +107,6 @@ func (f *Fleet) note(c *change) {
 	maps.Copy(f.stored, c.stored)
 	for id, s := range c.stored {
 		f.loaded[id] = s.token
+		delete(f.unverified, id)
 	}
 }

@@ -96,6 +96,7 @@ type Fleet struct {
 
 	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
 	stored     map[shard.ID]*stored  // of applied
+	unverified map[shard.ID]bool     // the store may have lost what stored says
 	unswept    map[shard.ID]bool     // may have records of acts for targets, or joint verdicts of probes, that are gone
 	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
 	seed       maphash.Seed
@@ -125,7 +126,7 @@ func New(c Config) (*Fleet, error) {
 		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: wake, sparse: sparselog.New(c.Logger),
 		others:  newOthers(c.Coordinator, c.Logger, func() { notify(wake) }),
 		changed: map[shard.ID]names{}, loaded: map[shard.ID]coord.Revision{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
-		unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
+		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
 	}
 	var err error
 	if f.voter, err = vote.NewVoter(vote.VoterConfig{Coordinator: c.Coordinator, Zone: c.Zone, Logger: c.Logger}); err != nil {
@@ -220,6 +221,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.others.run(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.FollowDependencies(ctx, f.config.Engine, 0) })
+	_, interrupted := f.config.Coordinator.Interruptions()
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -229,6 +231,11 @@ func (f *Fleet) Run(ctx context.Context) {
 		}
 		select {
 		case <-changed:
+		case <-interrupted:
+			_, interrupted = f.config.Coordinator.Interruptions()
+			for id := range f.stored {
+				f.unverified[id] = true
+			}
 		case <-f.wake:
 		case <-again:
 		case <-ctx.Done():
@@ -278,7 +285,7 @@ func (f *Fleet) decidesAlone(id probe.ID) bool {
 // reconcile makes the engine probe what is owned, and returns false if it has to be called again.
 func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
-	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.storeDue, f.release, f.sweep} {
+	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.verify, f.storeDue, f.release, f.sweep} {
 		bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 		isDone = step(bounded, owned) && isDone
 		cancel()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
@@ -55,6 +56,49 @@ func (f *Fleet) storedOf(token coord.Revision, l coord.Memories) *stored {
 	return s
 }
 
+// verify looks whether the store still has what this engine has stored, after changes of the store were missed. What it
+// lacks, since it was restored from a snapshot, is stored again.
+func (f *Fleet) verify(ctx context.Context, owned coord.Owned) (isDone bool) {
+	var some []shard.ID
+	for id := range f.unverified {
+		if token := owned[id].Token; token != 0 && token == f.stored[id].token {
+			some = append(some, id)
+		}
+	}
+	slices.Sort(some)
+	for batch := range slices.Chunk(some, coord.MaxTransactions) {
+		loaded, err := f.config.Coordinator.Load(ctx, batch...)
+		if err != nil {
+			f.sparse.Warn("memories of shards cannot be read again, trying again", "shards", len(some), "error", err)
+			return false
+		}
+		f.desiredMu.Lock()
+		for _, id := range batch {
+			delete(f.unverified, id)
+			if f.stored[id].lacks(loaded[id], f.sum) {
+				f.stored[id].isMarked, f.changed[id] = false, nil
+			}
+		}
+		f.desiredMu.Unlock()
+	}
+	return true
+}
+
+// lacks reports whether a store that has l lacks something that was stored, and notes what it has instead.
+func (s *stored) lacks(l coord.Memories, sum func([]byte) uint64) (lacks bool) {
+	for target, value := range l.ByTarget {
+		if now := sum(value); !slices.Contains(s.sums[target], now) {
+			s.sums[target], lacks = s.sums[target].tried(now), true
+		}
+	}
+	for target, known := range s.sums {
+		if _, exists := l.ByTarget[target]; !exists && !slices.Contains(known, 0) {
+			s.sums[target], lacks = known.tried(0), true
+		}
+	}
+	return lacks
+}
+
 // sum returns a hash, which is 0 for no memory only.
 func (f *Fleet) sum(value []byte) uint64 {
 	if value == nil {
@@ -64,7 +108,8 @@ func (f *Fleet) sum(value []byte) uint64 {
 }
 
 // recall returns the memories with which this engine goes on from what was loaded. Of targets that it has
-// probed all along these are the restarts that another engine has made meanwhile.
+// probed all along these are the restarts that another engine has made meanwhile, but none from before those that this
+// engine knows: the store may have been restored from a snapshot.
 func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 	known, m := f.stored[id], newMemories()
 	if known != nil {
@@ -81,6 +126,10 @@ func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 	switch {
 	case known != nil:
 		clear(m.probes)
+		maps.DeleteFunc(m.restarts, func(target string, loaded restart.Memory) bool {
+			own, isKnown := f.config.Restarts.Memory(target)
+			return isKnown && isEarlier(loaded, own)
+		})
 	case l.IsContinued:
 	case !l.IsRecent:
 		m.resume(Forget)
@@ -88,6 +137,15 @@ func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 		m.resume(f.config.Resume)
 	}
 	return m
+}
+
+// isEarlier reports whether a memory of a target is from before another one: that one knows a later instance, or that the
+// same one has exited. The clocks of engines may differ: a memory that counts more instances is not earlier.
+func isEarlier(m, than restart.Memory) bool {
+	if m.Instance == than.Instance {
+		return than.Exited && !m.Exited
+	}
+	return m.Started <= than.Started && m.Since.Before(than.Since)
 }
 
 // mark says that the memory of a target is to be stored. It needs desiredMu.

@@ -112,6 +112,9 @@ func testTransactions(t *testing.T, c Config) {
 	if text != "a/1=new" || again.Created != first.Created || at <= before {
 		t.Errorf("there are %s at %d, the first since %d", text, at, again.Created)
 	}
+	if first.Modified != first.Created || again.Modified != at {
+		t.Errorf("it was modified by %d, and again by %d of %d", first.Modified, again.Modified, at)
+	}
 	deleted := coord.Transaction{If: []coord.Condition{{Key: "a/1", Created: first.Created}}, Then: []coord.Change{{Key: "a/1", Delete: true}}}
 	if made := commit(t, b, deleted); made != "[true]" {
 		t.Errorf("made: %s", made)
@@ -233,11 +236,16 @@ func testWatch(t *testing.T, c Config) {
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	var got []string
+	latest := at
 	for events, err := range b.Watch(ctx, "w/", at) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range events {
+			if e.Modified <= latest {
+				t.Errorf("%s was modified by %d, the change before by %d", e.Key, e.Modified, latest)
+			}
+			latest = e.Modified
 			value := string(e.Value)
 			if e.Deleted {
 				value = "deleted"

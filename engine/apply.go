@@ -75,8 +75,12 @@ func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 	if targets != nil && targets.dependencies != nil {
 		sc.setDependencies(*targets.dependencies)
 	}
-	if targets != nil && targets.dampings != nil {
+	switch {
+	case targets == nil:
+	case targets.dampings != nil:
 		sc.setDampings(targets.dampings, targets.penalties)
+	default:
+		sc.restorePenalties(targets.penalties)
 	}
 	for i, c := range changes {
 		switch c.action {

@@ -38,7 +38,8 @@ type Change struct {
 	// nil, those that there are.
 	Dampings map[string]probe.Damping
 
-	// Penalties are those with which targets of Dampings go on that have none: see Engine.Penalty.
+	// Penalties are those with which targets go on that are damped when they flap: see Engine.Penalty. With Dampings
+	// these are the targets that have none, and without them those that have none or one of an earlier flap.
 	Penalties map[string]verdict.Penalty
 }
 

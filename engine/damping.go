@@ -148,13 +148,32 @@ func (sc *scheduler) setDampings(of map[string]probe.Damping, restored map[strin
 	for target, rule := range of {
 		penalty := sc.registry.penaltyOf(target)
 		if penalty == (verdict.Penalty{}) {
-			penalty = verdict.Decayed(rule, restored[target], sc.clock.Time(now))
-			penalty.At, penalty.Since = toClock(sc.clock, penalty.At), toClock(sc.clock, penalty.Since)
-			sc.changePenalty(target, &rule, penalty)
+			sc.changePenalty(target, &rule, sc.restoredPenalty(rule, restored[target], now))
 			continue // the history has it from the earlier engine
 		}
 		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, clockTime(now)))
 	}
+}
+
+// restorePenalties has targets that are to be damped go on with the penalties that another engine has stored, unless
+// their own are of later flaps.
+func (sc *scheduler) restorePenalties(restored map[string]verdict.Penalty) {
+	for target, penalty := range restored {
+		d := sc.registry.dampingOf(target)
+		if d == nil {
+			continue
+		}
+		if next := sc.restoredPenalty(d.rule, penalty, sc.clock.Now()); next.At.After(d.penalty.At) {
+			sc.changePenalty(target, &d.rule, next) // the history has it from the other engine
+		}
+	}
+}
+
+// restoredPenalty returns the penalty of another engine as this one has it: what has decayed since is left out.
+func (sc *scheduler) restoredPenalty(rule probe.Damping, p verdict.Penalty, now int64) verdict.Penalty {
+	p = verdict.Decayed(rule, p, sc.clock.Time(now))
+	p.At, p.Since = toClock(sc.clock, p.At), toClock(sc.clock, p.Since)
+	return p
 }
 
 // countFlap adds a flap to the penalty of a target that is to be damped, if it was ready, and is not by

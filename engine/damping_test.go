@@ -386,3 +386,35 @@ func TestATargetThatFailsSinceAnEarlierEngineHasNotFlapped(t *testing.T) {
 		}
 	})
 }
+
+// An engine that takes targets over goes on with the penalties of the engine before, unless its own is of a later flap.
+func TestPenaltiesOfAnotherEngineAreTakenOver(t *testing.T) {
+	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+		now := time.Now()
+		damped := verdict.Penalty{Value: 3000, At: now.Add(-time.Minute), Since: now.Add(-time.Minute)}
+		own := verdict.Penalty{Value: 1000, At: now.Add(-30 * time.Second)}
+		of := map[string]probe.Damping{"none": {}, "later": {}}
+		if _, err := e.Change(engine.Change{Dampings: of, Penalties: map[string]verdict.Penalty{"later": own}}); err != nil {
+			t.Fatal(err)
+		}
+		set := probe.Set{}
+		for _, name := range []string{"none", "later", "free"} {
+			p := every(time.Second, 1, says(probe.Success))
+			p.Target.Static = true
+			set[probe.ID{Target: name, Kind: probe.Readiness}] = p
+		}
+		penalties := map[string]verdict.Penalty{"none": damped, "later": damped, "free": damped}
+		if _, err := e.Change(engine.Change{Set: set, Penalties: penalties}); err != nil {
+			t.Fatal(err)
+		}
+		pass(2 * time.Second)
+		for name, want := range map[string]probe.TargetState{"none": probe.StateDamped, "later": probe.StateReady, "free": probe.StateReady} {
+			if st, _ := e.Target(name); st.State != want {
+				t.Errorf("%s is %v, want %v, with the penalty %+v", name, st.State, want, e.Penalty(name))
+			}
+		}
+		if p := e.Penalty("later"); p.Value != own.Value {
+			t.Errorf("a penalty of a later flap is replaced by %+v", p)
+		}
+	})
+}

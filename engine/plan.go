@@ -89,7 +89,7 @@ type targetSettings struct {
 
 // changeTargets plans what a change says about targets, apart from their probes.
 func (p *plan) changeTargets(c *Change) (err error) {
-	if c.Dependencies == nil && c.Dampings == nil {
+	if c.Dependencies == nil && c.Dampings == nil && c.Penalties == nil {
 		return nil
 	}
 	p.targets = &targetSettings{penalties: c.Penalties}

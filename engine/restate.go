@@ -8,14 +8,23 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// Restated is what another engine knows of a target: see Engine.Restate.
+type Restated struct {
+	Memories map[probe.ID]Memory // of its probes; their endpoints and handlers do not matter: the other engine has compared them
+
+	// Results are those that have decided the verdicts of Memories, as far as they are known: they are shown as of then.
+	Results map[probe.ID]probe.Result
+
+	Ejections map[probe.ID]Ejection // of probes in Memories; others have none
+	Penalty   verdict.Penalty       // counts if this engine has a damping of the target, too: see SetDampings
+}
+
 // Restate gives a target the instance and its probes the memories that another engine has of them, in one
-// step: for an engine that never runs, and shows what others find out. Probes without a memory stay as they
-// are, and so does all of a target without probes. A memory that its probe cannot have is left out: the error
-// joins those about such memories, and those about probes that do not exist.
-//
-// The endpoints and the handlers of memories do not matter: the other engine has compared them. Results are those that
-// have decided the verdicts of memories, as far as they are known: they are shown as of then.
-func (e *Engine) Restate(in probe.Instance, memories map[probe.ID]Memory, results map[probe.ID]probe.Result) error {
+// step, with the ejections and the penalty of the target: for an engine that never runs, and shows what others
+// find out. Probes without a memory stay as they are, and so does all of a target without probes. A memory that
+// its probe cannot have is left out: the error joins those about such memories, and those about probes that do
+// not exist.
+func (e *Engine) Restate(in probe.Instance, of Restated) error {
 	in.Detail = probe.CleanText(e.conf.Redact(in.Detail), maxInstanceText)
 	sc := e.scheduler
 	sc.mu.Lock()
@@ -27,7 +36,7 @@ func (e *Engine) Restate(in probe.Instance, memories map[probe.ID]Memory, result
 	var errs []error
 	restored := map[*slot]Memory{}
 	now := newInstance(in, sc.clock)
-	for id, m := range memories {
+	for id, m := range of.Memories {
 		s := e.registry.probe(id)
 		if s == nil || s.target != t {
 			errs = append(errs, fmt.Errorf("probe %q is not one of target %q", id, in.Target))
@@ -47,12 +56,21 @@ func (e *Engine) Restate(in probe.Instance, memories map[probe.ID]Memory, result
 		s.mu.Lock()
 		s.restore(&m, sc.clock)
 		s.waitReason, s.result, s.resultAt = verdict.NotWaiting, nil, 0
-		if r, isKnown := results[s.id()]; isKnown {
+		if r, isKnown := of.Results[s.id()]; isKnown {
 			r.Detail = e.conf.Redact(r.Detail)
 			s.result, s.resultAt = &r, s.since
 		}
+		if ejection, isEjected := of.Ejections[s.id()]; isEjected {
+			ejection.Probe, ejection.Detail = s.id(), e.conf.Redact(ejection.Detail)
+			s.makeRare().observed = &observed{ejection: &ejection, since: sc.clock.At(ejection.Since)}
+		} else if s.rare != nil {
+			s.rare.observed = nil
+		}
 		s.mu.Unlock()
 		sc.notify(s.id(), probeChanged)
+	}
+	if d := sc.registry.dampingOf(t.name); d != nil {
+		sc.replacePenalty(t.name, &d.rule, sc.restoredPenalty(d.rule, of.Penalty, sc.clock.Now()))
 	}
 	sc.updateStateOf(t, false)
 	sc.notifyTarget(t.name, probeChanged)

@@ -31,7 +31,7 @@ func TestARestatedTargetIsAsTheOtherEngineHasIt(t *testing.T) {
 			results = map[probe.ID]probe.Result{id: probe.Fail("test.sick", "status 503")}
 		}
 		m := Memory{State: verdict.State{Instance: instance, Verdict: v, Last: last, Run: run}, Since: since, Changes: 7, Started: true, Endpoint: 12345, Handler: 678}
-		if err := e.Restate(probe.Instance{Target: "web", ID: instance, Phase: probe.Running, Since: since, Restarts: 2}, map[probe.ID]Memory{id: m}, results); err != nil {
+		if err := e.Restate(probe.Instance{Target: "web", ID: instance, Phase: probe.Running, Since: since, Restarts: 2}, Restated{Memories: map[probe.ID]Memory{id: m}, Results: results}); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -61,6 +61,53 @@ func TestARestatedTargetIsAsTheOtherEngineHasIt(t *testing.T) {
 	}
 }
 
+// TestARestatedTargetIsOutOfRotationAsInTheOtherEngine restates a target that is ejected, and one that is damped there,
+// and then neither. This engine damps one of both.
+func TestARestatedTargetIsOutOfRotationAsInTheOtherEngine(t *testing.T) {
+	e := New(Config{})
+	handler := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Result{} })
+	set := probe.Set{}
+	for _, name := range []string{"web", "db"} {
+		set[probe.ID{Target: name, Kind: probe.Readiness}] = probe.Probe{Handler: handler}
+	}
+	if _, err := e.Change(Change{Set: set, Dampings: map[string]probe.Damping{"db": {}}}); err != nil {
+		t.Fatal(err)
+	}
+	since := time.Now().Truncate(time.Millisecond)
+	penalty := verdict.Penalty{Value: 3000, At: since, Since: since}
+	ejection := Ejection{Since: since, Until: since.Add(time.Minute), Reason: "tcp.refused", Detail: "connection refused"}
+	for _, c := range []struct {
+		name    string
+		of      Restated
+		state   probe.TargetState
+		gateway probe.GatewayState
+	}{
+		{"web", Restated{Ejections: map[probe.ID]Ejection{{Target: "web", Kind: probe.Readiness}: ejection}, Penalty: penalty}, probe.StateReady, probe.GatewayDown},
+		{"db", Restated{Penalty: penalty}, probe.StateDamped, probe.GatewayDown},
+		{"web", Restated{}, probe.StateReady, probe.GatewayReady},
+		{"db", Restated{}, probe.StateReady, probe.GatewayReady},
+	} {
+		id := probe.ID{Target: c.name, Kind: probe.Readiness}
+		c.of.Memories = map[probe.ID]Memory{id: {State: verdict.State{Instance: "1", Verdict: probe.Passing, Last: probe.Success, Run: 1}, Since: since, Started: true}}
+		if err := e.Restate(probe.Instance{Target: c.name, ID: "1", Phase: probe.Running, Since: since}, c.of); err != nil {
+			t.Fatal(err)
+		}
+		st, _ := e.Target(c.name)
+		if st.State != c.state || st.Gateway != c.gateway || !st.Ready || (st.Ejection != nil) != (len(c.of.Ejections) > 0) || (st.Damping != nil) != (c.state == probe.StateDamped) {
+			t.Errorf("%s is %v, to gateways %v, ejected by %+v, with the damping %+v", c.name, st.State, st.Gateway, st.Ejection, st.Damping)
+		}
+		if st.Ejection != nil && (st.Ejection.Probe != id || !st.Ejection.Until.Equal(ejection.Until) || st.Ejection.Detail != ejection.Detail) {
+			t.Errorf("the ejection is %+v", st.Ejection)
+		}
+		if st.Damping != nil && !st.Damping.Since.Equal(since) {
+			t.Errorf("the damping is %+v", st.Damping)
+		}
+		if g, _ := e.WatchTarget(c.name); g.State() != c.state || g.Gateway() != c.gateway {
+			t.Errorf("the gauge of %s shows %v, to gateways %v", c.name, g.State(), g.Gateway())
+		}
+	}
+}
+
 func TestAMemoryThatAProbeCannotHaveIsNotRestated(t *testing.T) {
 	e := New(Config{})
 	id, other := probe.ID{Target: "web", Kind: probe.Readiness}, probe.ID{Target: "db", Kind: probe.Readiness}
@@ -73,14 +120,14 @@ func TestAMemoryThatAProbeCannotHaveIsNotRestated(t *testing.T) {
 		{id: {State: verdict.State{Verdict: probe.Failing, Run: -1}}},
 		{other: {}},
 	} {
-		if err := e.Restate(in, all, nil); err == nil {
+		if err := e.Restate(in, Restated{Memories: all}); err == nil {
 			t.Errorf("%v was restated", all)
 		}
 	}
 	if st, _ := e.Status(id); st.Verdict == probe.Failing {
 		t.Errorf("the probe is %v", st.Verdict)
 	}
-	if err := e.Restate(probe.Instance{Target: "db"}, nil, nil); err == nil {
+	if err := e.Restate(probe.Instance{Target: "db"}, Restated{}); err == nil {
 		t.Error("a target without probes was restated")
 	}
 }

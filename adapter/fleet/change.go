@@ -6,6 +6,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -21,7 +22,7 @@ type change struct {
 
 func newChange() *change {
 	return &change{
-		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}},
+		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
 		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
@@ -55,6 +56,9 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 	for target := range now.Units {
 		if memory, ok := m.restarts[target]; ok {
 			c.restarts[target] = memory
+		}
+		if penalty, ok := m.penalties[target]; ok {
+			c.Penalties[target] = penalty
 		}
 	}
 	for target := range before.Units {

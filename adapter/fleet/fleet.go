@@ -69,6 +69,10 @@ type Targets struct {
 	// Dependencies are which targets depend on which others, as Others shows them: see engine.Engine.SetDependencies.
 	// The caller sets those of Config.Engine, which has the targets of Others as dependencies, too.
 	Dependencies map[string][]string
+
+	// Dampings are which targets are damped when they flap, as Others shows them: see engine.Engine.SetDampings. The
+	// caller sets those of Config.Engine, which goes on with the penalties that the owner before has stored.
+	Dampings map[string]probe.Damping
 }
 
 // Fleet gives an engine the targets of its shards. Its methods are safe for concurrent use by multiple
@@ -159,7 +163,7 @@ func (f *Fleet) Apply(t Targets) error {
 	if err := t.checkQuorums(); err != nil {
 		return err
 	}
-	if err := f.others.engine.SetDependencies(t.Dependencies); err != nil {
+	if err := errors.Join(f.others.engine.SetDependencies(t.Dependencies), f.others.engine.SetDampings(t.Dampings)); err != nil {
 		return err
 	}
 	if err := f.count(t); err != nil { // first: joint verdicts without a ballot are swept
@@ -214,6 +218,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	parts.Go(func() { f.watch(ctx) })
+	parts.Go(func() { f.watchTargets(ctx) })
 	parts.Go(func() { f.voter.Run(ctx) })
 	parts.Go(func() { f.counter.Run(ctx) })
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
@@ -256,20 +261,39 @@ func (f *Fleet) watch(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		f.desiredMu.Lock()
-		f.mark(status.ID.Target)
-		wasCollecting := f.isCollecting
-		f.isCollecting = true
-		f.desiredMu.Unlock()
-		if !wasCollecting {
-			time.AfterFunc(collectDelay, func() { notify(f.wake) })
-		}
+		f.markSoon(status.ID.Target)
 		if f.hasQuorum(status.ID) {
 			f.countInstances(shard.Of(status.ID.Target), status.ID)
 			continue
 		}
 		target := status.ID.Target
 		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.decidesAlone))
+	}
+}
+
+// watchTargets notes the shards whose targets are in other states, such as those that are ejected or damped, until ctx
+// is done.
+func (f *Fleet) watchTargets(ctx context.Context) {
+	sub := f.config.Engine.SubscribeTargets()
+	defer sub.Close()
+	for {
+		st, err := sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		f.markSoon(st.Target)
+	}
+}
+
+// markSoon says that the memory of a target is to be stored, with those of others that change meanwhile.
+func (f *Fleet) markSoon(target string) {
+	f.desiredMu.Lock()
+	f.mark(target)
+	wasCollecting := f.isCollecting
+	f.isCollecting = true
+	f.desiredMu.Unlock()
+	if !wasCollecting {
+		time.AfterFunc(collectDelay, func() { notify(f.wake) })
 	}
 }
 

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // grouped are the targets of a fleet as a group of one of its engines.
@@ -145,5 +148,109 @@ func TestEachEngineHasTheSameGroups(t *testing.T) {
 		four.backend.isCut.Store(false)
 		time.Sleep(time.Minute)
 		checkWeights(t, "when the store is back", w, all[0], all[1], four)
+	})
+}
+
+// checkRotation checks that a target is in rotation in all engines, or that it is in none.
+func checkRotation(t *testing.T, when, target string, want bool, all ...*grouped) {
+	t.Helper()
+	for _, g := range all {
+		if m := g.group.View().Member(target); m == nil || m.InRotation != want {
+			t.Errorf("%s: %s has %s as %+v", when, g.co.Name(), target, m)
+		}
+	}
+}
+
+// What gateways report to the owner of a target takes it out of rotation in all engines, until an attempt succeeds.
+func TestATargetIsEjectedInAllEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets, isUnknown := w.targets(many), atomic.Bool{}
+		for i := 1; i < many; i += 2 {
+			id := probe.ID{Target: fmt.Sprintf("shop/web-%d", i), Kind: probe.Readiness}
+			p := targets.Probes[id]
+			p.Rule = probe.Rule{Period: 30 * time.Second, FailureThreshold: 5}
+			p.Handler = probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+				if isUnknown.Load() {
+					return probe.Result{Outcome: probe.Unknown}
+				}
+				return probe.Result{Outcome: probe.Success}
+			})
+			targets.Probes[id] = p
+		}
+		var all []*grouped
+		for _, name := range []string{"one", "two", "three"} {
+			all = append(all, inGroup(start(t, name, b, targets)))
+		}
+		time.Sleep(2 * time.Minute)
+		target := all[1].anyOwned()
+		checkRotation(t, "before", target, true, all...)
+		isUnknown.Store(true)
+		for range engine.EjectAfter {
+			all[1].engine.Observe(probe.ID{Target: target, Kind: probe.Readiness}, probe.Observation{Outcome: probe.Failure, Reason: probe.ReasonTCPRefused, Detail: "connection refused"})
+		}
+		time.Sleep(2 * time.Second)
+		checkRotation(t, "after failures", target, false, all...)
+		for _, g := range all {
+			st, _ := g.seen(target)
+			if e := st.Ejection; !st.Ready || e == nil || e.Probe.Target != target || e.Reason != probe.ReasonTCPRefused || e.Detail != "connection refused" {
+				t.Errorf("%s shows %+v, ejected by %+v", g.co.Name(), st, e)
+			}
+		}
+		isUnknown.Store(false)
+		time.Sleep(time.Minute)
+		checkRotation(t, "after a success", target, true, all...)
+		checkSeen(t, w, all[0].member, all[1].member, all[2].member)
+	})
+}
+
+// A target that flaps is damped in all engines, and by the next owner, too, until its penalty has decayed. Nothing is
+// stored while it decays.
+func TestATargetIsDampedInAllEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets := w.targets(many)
+		targets.Dampings = map[string]probe.Damping{}
+		for target := range targets.Units {
+			targets.Dampings[target] = probe.Damping{}
+		}
+		var all []*grouped
+		for _, name := range []string{"one", "two", "three"} {
+			all = append(all, inGroup(start(t, name, b, targets)))
+		}
+		time.Sleep(2 * time.Minute)
+		target := all[2].anyOwned()
+		for range 3 {
+			w.infect(target, 0)
+			time.Sleep(10 * time.Second)
+			w.heal(target)
+			time.Sleep(10 * time.Second)
+		}
+		began := time.Now()
+		checkRotation(t, "after three flaps", target, false, all...)
+		for _, g := range all {
+			if st, _ := g.seen(target); st.State != probe.StateDamped || !st.Ready || st.Damping == nil || st.Damping.Until.Sub(began) < 25*time.Minute {
+				t.Errorf("%s shows %v, with the damping %+v", g.co.Name(), st.State, st.Damping)
+			}
+		}
+		writes := func() (n int64) {
+			for _, g := range all {
+				n += g.backend.writes.Load()
+			}
+			return n
+		}
+		before := writes()
+		time.Sleep(5 * time.Minute)
+		if n := writes() - before; n > 0 {
+			t.Errorf("while the penalty decays, %d requests were made that write", n)
+		}
+		all[2].kill()
+		for range 15 {
+			time.Sleep(time.Minute)
+			checkRotation(t, fmt.Sprintf("%v later", time.Since(began)), target, false, all[:2]...)
+		}
+		time.Sleep(15 * time.Minute)
+		checkRotation(t, "when it has decayed", target, true, all[:2]...)
+		checkWeights(t, "in the end", w, all[:2]...)
 	})
 }

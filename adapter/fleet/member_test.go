@@ -202,7 +202,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Zone: "zone-" + c.Name, Logger: warnings}); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.fleet.Apply(targets); err != nil {
+	if err := errors.Join(m.engine.SetDampings(targets.Dampings), m.fleet.Apply(targets)); err != nil {
 		t.Fatal(err)
 	}
 	runs := []func(context.Context){

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,13 +14,14 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The memory of a target as bytes: a version, and an entry for its restarts, if it has a driver, and for each
-// of its probes, in this order:
+// The memory of a target as bytes: a version, and an entry for its restarts, if it has a driver, for each of its
+// probes, and for its penalty, if it has one, in this order:
 //
-//	uint8   what: whatRestart, the kind of a probe, or whatCause and the kind of a probe
+//	uint8   what: whatRestart, whatPenalty, the kind of a probe, or whatCause or whatEjection and the kind of a probe
 //	string  name, value: each a uvarint and so many bytes
 //
 // An engine leaves out the entries that it does not know, which a later release may write.
@@ -27,6 +29,12 @@ const version = 2
 
 // whatRestart marks an entry whose value is a restart.Memory in JSON, and whose name is empty.
 const whatRestart = 16
+
+// whatPenalty marks an entry whose value is a verdict.Penalty in JSON, and whose name is empty.
+const whatPenalty = 17
+
+// whatEjection, added to the kind of a probe, marks an entry whose value is an ejection in JSON.
+const whatEjection = 64
 
 // whatCause, added to the kind of a probe, marks an entry whose value says why the probe fails: the reason, a newline,
 // and the detail, in at most maxCause bytes. Etcd keeps each change of a memory for some time, so these are few.
@@ -39,13 +47,36 @@ var errTruncated = errors.New("the memory is truncated")
 
 // memories are what the next owner of targets has to remember.
 type memories struct {
-	probes   map[probe.ID]engine.Memory
-	restarts map[string]restart.Memory // by target
-	causes   map[probe.ID]cause        // of probes that fail; not needed, but shown by other engines
+	probes    map[probe.ID]engine.Memory
+	restarts  map[string]restart.Memory  // by target
+	penalties map[string]verdict.Penalty // by target
+
+	// What follows is not needed, but shown by other engines.
+	causes    map[probe.ID]cause           // of probes that fail
+	ejections map[probe.ID]engine.Ejection // of probes that pass
 }
 
 func newMemories() memories {
-	return memories{map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[probe.ID]cause{}}
+	return memories{
+		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{},
+	}
+}
+
+// ejection is an engine.Ejection as it is stored, but for its probe.
+type ejection struct {
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason"`
+	Detail string    `json:"detail,omitempty"`
+}
+
+// ejectionOf returns an ejection to be stored, or as it was stored: bounded, and safe. Times are cut to milliseconds,
+// since the engine may round them: what has not changed has the same bytes.
+func ejectionOf(since, until time.Time, reason, detail string) ejection {
+	return ejection{
+		since.UTC().Truncate(time.Millisecond), until.UTC().Truncate(time.Millisecond),
+		probe.OneLine(reason, maxCause), probe.CleanText(detail, maxCause),
+	}
 }
 
 // cause is why a probe fails, as its owner has found when it began to: later attempts may have other reasons, which
@@ -108,6 +139,23 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 			continue
 		}
 		all[id.Target] = append(all[id.Target], entry{byte(id.Kind), id.Name, value})
+	}
+	for id, e := range m.ejections {
+		value, err := json.Marshal(ejectionOf(e.Since, e.Until, string(e.Reason), e.Detail))
+		if err != nil {
+			incomplete[id.Target] = fmt.Errorf("ejection by probe %q: %w", id, err)
+			continue
+		}
+		all[id.Target] = append(all[id.Target], entry{whatEjection + byte(id.Kind), id.Name, value})
+	}
+	for target, p := range m.penalties {
+		p.At, p.Since = p.At.UTC().Truncate(time.Millisecond), p.Since.UTC().Truncate(time.Millisecond)
+		value, err := json.Marshal(p)
+		if err != nil {
+			incomplete[target] = fmt.Errorf("penalty: %w", err)
+			continue
+		}
+		all[target] = append(all[target], entry{whatPenalty, "", value})
 	}
 	for id, f := range m.causes {
 		all[id.Target] = append(all[id.Target], entry{whatCause + byte(id.Kind), id.Name, []byte(f.String())})
@@ -183,9 +231,13 @@ func (m memories) add(target string, b []byte) error {
 			m.causes[id] = f
 		}
 	}
-	for target, memory := range read.restarts {
-		m.restarts[target] = memory
+	for id, e := range read.ejections {
+		if read.probes[id].State.Verdict == probe.Passing {
+			m.ejections[id] = e
+		}
 	}
+	maps.Copy(m.restarts, read.restarts)
+	maps.Copy(m.penalties, read.penalties)
 	return nil
 }
 
@@ -198,6 +250,12 @@ func (m memories) addEntry(target string, e entry) error {
 			return fmt.Errorf("restarts: %w", err)
 		}
 		m.restarts[target] = memory
+	case e.what == whatPenalty:
+		var p verdict.Penalty
+		if err := json.Unmarshal(e.value, &p); err != nil {
+			return fmt.Errorf("penalty: %w", err)
+		}
+		m.penalties[target] = p
 	case e.what < whatRestart:
 		id := probe.ID{Target: target, Kind: probe.Kind(e.what), Name: e.name}
 		var memory engine.Memory
@@ -205,6 +263,14 @@ func (m memories) addEntry(target string, e entry) error {
 			return fmt.Errorf("probe %q: %w", id, err)
 		}
 		m.probes[id] = memory
+	case e.what >= whatEjection && e.what < 2*whatEjection:
+		id := probe.ID{Target: target, Kind: probe.Kind(e.what - whatEjection), Name: e.name}
+		var of ejection
+		if err := json.Unmarshal(e.value, &of); err != nil {
+			return fmt.Errorf("ejection by probe %q: %w", id, err)
+		}
+		of = ejectionOf(of.Since, of.Until, of.Reason, of.Detail)
+		m.ejections[id] = engine.Ejection{Probe: id, Since: of.Since, Until: of.Until, Reason: probe.Reason(of.Reason), Detail: of.Detail}
 	case e.what >= whatCause && e.what < 2*whatCause:
 		m.causes[probe.ID{Target: target, Kind: probe.Kind(e.what - whatCause), Name: e.name}] = parseCause(string(e.value))
 	}
@@ -228,6 +294,7 @@ func (m memories) resume(how Resume) {
 	if how == Forget {
 		clear(m.probes)
 		clear(m.restarts)
+		clear(m.penalties)
 	}
 	for id, memory := range m.probes {
 		switch {

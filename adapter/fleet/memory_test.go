@@ -107,16 +107,53 @@ func TestACauseIsBounded(t *testing.T) {
 	}
 }
 
+// TestWhatTakesATargetOutOfRotationIsStored has a target that is damped, and ejected by two of its probes, of which one
+// fails meanwhile. What a stranger has written is bounded and made safe.
+func TestWhatTakesATargetOutOfRotationIsStored(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.FixedZone("CET", 3600))
+	passing, failing := probe.ID{Target: "web", Kind: probe.Readiness, Name: "a"}, probe.ID{Target: "web", Kind: probe.Readiness, Name: "b"}
+	m := memoriesOf(0)
+	m.probes[passing] = engine.Memory{State: verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: "1"}, Since: at}
+	m.probes[failing] = engine.Memory{State: stateWith(probe.Failing), Since: at}
+	before, _ := m.encode() // as the release before has written it
+	if got := decoded(t, before); len(got.probes) != 2 || len(got.penalties)+len(got.ejections) > 0 {
+		t.Errorf("without penalty and ejection it is read as %+v", got)
+	}
+	m.penalties["web"] = verdict.Penalty{Value: 2866.6, At: at, Since: at.Add(-time.Minute)}
+	e := engine.Ejection{Since: at, Until: at.Add(time.Minute), Reason: "tcp.refused\x1b[31m", Detail: strings.Repeat("x", 1000)}
+	m.ejections[passing], m.ejections[failing] = e, e
+	values, incomplete := m.encode()
+	if n := len(values["web"]) - len(before["web"]); len(incomplete) > 0 || n > 2*(maxCause+200)+100 {
+		t.Errorf("a penalty and two ejections have %d bytes, %v", n, incomplete)
+	}
+	got := decoded(t, values)
+	at = at.Truncate(time.Millisecond)
+	if p := got.penalties["web"]; p.Value != 2866.6 || !p.At.Equal(at) || !p.Since.Equal(at.Add(-time.Minute)) {
+		t.Errorf("the penalty is %+v", p)
+	}
+	if e := got.ejections[passing]; e.Probe != passing || !e.Since.Equal(at) || !e.Until.Equal(at.Add(time.Minute)) || e.Reason != "tcp.refused\ufffd[31m" || len(e.Detail) > maxCause {
+		t.Errorf("the ejection is %+v", e)
+	}
+	if e, isThere := got.ejections[failing]; isThere {
+		t.Errorf("a probe that fails has the ejection %+v", e)
+	}
+	delete(m.ejections, failing)
+	values, _ = m.encode()
+	if again, _ := got.encode(); !maps.EqualFunc(values, again, bytes.Equal) {
+		t.Error("equal memories have other bytes")
+	}
+}
+
 func stateWith(v probe.Verdict) verdict.State {
 	return verdict.State{Verdict: v, Last: probe.Failure, Run: 1, Instance: "1"}
 }
 
 func TestEntriesOfALaterReleaseAreLeftOut(t *testing.T) {
 	m := newMemories()
-	if err := m.add("a", []byte{version, 17, 1, 'b', 1, 'c', byte(probe.Readiness), 0, 0}); err == nil || !strings.Contains(err.Error(), "readiness") {
+	if err := m.add("a", []byte{version, 18, 1, 'b', 1, 'c', byte(probe.Readiness), 0, 0}); err == nil || !strings.Contains(err.Error(), "readiness") {
 		t.Errorf("an empty memory of a probe was decoded: %v", err)
 	}
-	if err := m.add("a", []byte{version, 17, 1, 'b', 1, 'c'}); err != nil || len(m.probes)+len(m.restarts) > 0 {
+	if err := m.add("a", []byte{version, 18, 1, 'b', 1, 'c', 255, 0, 1, '{'}); err != nil || len(m.probes)+len(m.restarts) > 0 {
 		t.Errorf("%v, %v", m, err)
 	}
 	if err := m.add("a", []byte{version + 1}); err == nil || !strings.Contains(err.Error(), "version") {
@@ -135,6 +172,9 @@ func FuzzDecode(f *testing.F) {
 		m := newMemories()
 		if err := m.add("web", b); err != nil && len(m.probes)+len(m.restarts) > 0 {
 			t.Errorf("%d memories, and %v", len(m.probes), err)
+		}
+		if len(m.penalties) > 1 || len(m.ejections) > len(m.probes) {
+			t.Errorf("%d penalties, and %d ejections by %d probes", len(m.penalties), len(m.ejections), len(m.probes))
 		}
 		if _, incomplete := m.encode(); len(incomplete) > 0 && len(b) <= coord.MaxMemory/2 {
 			t.Errorf("what was decoded cannot be encoded: %v", incomplete)

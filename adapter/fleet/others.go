@@ -42,10 +42,10 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 }
 
 // Others returns an engine that never runs, with the targets of the fleet that other engines probe: their
-// verdicts, why they fail, their instances, and since when they have them, as their owners have stored them.
-// Results of other attempts than those that have made probes fail, and what other engines alone know, such as
-// pauses, are not there. While the store cannot be reached, all stays as it was. A target that moves may be in
-// both engines for a moment.
+// verdicts, why they fail, their instances, since when they have them, and whether they are ejected or damped, as
+// their owners have stored them. Results of other attempts than those that have made probes fail, and what other
+// engines alone know, such as pauses, are not there. While the store cannot be reached, all stays as it was. A target
+// that moves may be in both engines for a moment.
 func (f *Fleet) Others() *engine.Engine { return f.others.engine }
 
 // Heard returns when the store has last answered this engine while Others had all that the store has; zero if never.
@@ -218,7 +218,8 @@ func (o *others) restate(m memories) {
 		if in.ID == "" { // nothing restarts it
 			in = latestInstance(target, probes)
 		}
-		if err := o.engine.Restate(in, probes, results); err != nil {
+		of := engine.Restated{Memories: probes, Results: results, Ejections: m.ejections, Penalty: m.penalties[target]}
+		if err := o.engine.Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -314,11 +315,17 @@ func (f *Fleet) snapshot(in shard.ID, some names) memories {
 		} else {
 			delete(known, id)
 		}
+		if st, _ := f.config.Engine.Status(id); st.Ejection != nil && m.State.Verdict == probe.Passing {
+			all.ejections[id] = *st.Ejection
+		}
 	}
 	for target := range of.Units {
 		if some.has(target) {
 			if m, ok := f.config.Restarts.Memory(target); ok {
 				all.restarts[target] = m
+			}
+			if p := f.config.Engine.Penalty(target); p != (verdict.Penalty{}) {
+				all.penalties[target] = p
 			}
 		}
 	}

@@ -47,7 +47,7 @@ func (o *Others) Say(id probe.ID, v probe.Verdict) {
 	if v == probe.Failing {
 		m.State.Last, m.State.Run = probe.Failure, o.rule.FailureThreshold
 	}
-	if err := o.Restate(in, map[probe.ID]engine.Memory{id: m}, nil); err != nil {
+	if err := o.Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{id: m}}); err != nil {
 		o.t.Fatal(err)
 	}
 }

@@ -222,7 +222,7 @@ func (d *daemon) divide(c *config.Config, n *desired) (*desired, error) {
 		return n, err
 	}
 	own := &desired{config: n.config, set: probe.Set{}, units: map[string]restart.Unit{}}
-	own.shared = fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: c.Quorums, Dependencies: dependencies(c)}
+	own.shared = fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: c.Quorums, Dependencies: dependencies(c), Dampings: dampings(c)}
 	for id, p := range n.set {
 		if _, ofFiles := c.Targets[id.Target]; ofFiles && !runs(n.units[id.Target].Driver) {
 			own.shared.Probes[id] = p

@@ -1,83 +1,145 @@
 package config
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	ctyfunction "github.com/zclconf/go-cty/cty/function"
 
+	"github.com/sonde-probe/sonde/config/internal/alternative"
 	"github.com/sonde-probe/sonde/config/internal/function"
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
 // disclosure finds secrets in files that are to be pushed: sensitive values that all who can read these files can
 // compute. It evaluates their expressions a second time, while what each engine adds is unknown: its environment,
-// its files, its variables and locals. A secret whose value is then known is in the files.
+// its files, its variables and locals. A secret whose value is then known is in the files, and so is one that can
+// become a text of them: a default, or one entry of a map.
 type disclosure struct {
-	loader *loader
-	root   *hcl.EvalContext                          // var and local
-	files  map[string]*hcl.EvalContext               // its children, by the name of the file, with the functions
-	inner  map[*hcl.EvalContext]map[string]cty.Value // the variables of loops, and those of a local
-	locals map[string]cty.Value                      // those of pushed files
-	found  map[hcl.Range]bool                        // what has been reported
-	calls  bool                                      // sensitive was called with a value that is known
+	loader   *loader
+	root     *hcl.EvalContext                          // var and local
+	files    map[string]*hcl.EvalContext               // its children, by the name of the file, with the functions
+	inner    map[*hcl.EvalContext]map[string]cty.Value // the variables of loops, and those of a local
+	locals   map[string]cty.Value                      // those of pushed files
+	found    map[hcl.Range]bool                        // what has been reported
+	tracked  map[hcl.Range]*trackedExpression
+	tracker  alternative.Tracker
+	argument *disclosed // in what sensitive was called with, in the expression that is being evaluated
+}
+
+// trackedExpression is an expression of a pushed file, as the tracker evaluates it.
+type trackedExpression struct {
+	hclsyntax.Expression
+	constant bool // it has one value for all elements of loops
+	checked  bool
+}
+
+// secrecy says what in a value is secret.
+type secrecy uint8
+
+const (
+	secretMarked secrecy = iota // what is marked as sensitive
+	secretNamed                 // that, and the entries of maps whose names say so
+	secretWhole
+)
+
+// secrecyOf returns what in the value of a field is secret. Of maps, such as headers, it is what their names say:
+// they are sensitive so that no secret among them is shown.
+func secrecyOf(f *Field) secrecy {
+	switch {
+	case !f.Sensitive:
+		return secretMarked
+	case f.Type == StringMap || f.Type == StringsMap:
+		return secretNamed
+	}
+	return secretWhole
 }
 
 func newDisclosure(l *loader) *disclosure {
 	d := &disclosure{
 		loader: l, root: &hcl.EvalContext{Variables: map[string]cty.Value{}}, files: map[string]*hcl.EvalContext{},
 		inner: map[*hcl.EvalContext]map[string]cty.Value{}, locals: map[string]cty.Value{}, found: map[hcl.Range]bool{},
+		tracked: map[hcl.Range]*trackedExpression{},
+		tracker: alternative.Tracker{IsSecretName: isSecretName, IsConstant: tree.Constant},
 	}
 	d.root.Functions = d.functions()
 	return d
 }
 
-// functions returns the functions whose results depend only on their arguments. Sensitive takes a note of known ones.
+// functions returns the functions whose results depend only on their arguments. Sensitive takes a note of texts.
 func (d *disclosure) functions() map[string]ctyfunction.Function {
 	table := function.Table()
-	sensitive := table["sensitive"]
+	sensitive, nonsensitive := table["sensitive"], table["nonsensitive"]
 	table["sensitive"] = ctyfunction.New(&ctyfunction.Spec{
 		Params: sensitive.Params(), Type: sensitive.ReturnTypeForValues,
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			d.calls = d.calls || hasText(args[0], true)
+			if d.argument == nil {
+				d.argument = disclosedIn(args[0], secretWhole)
+			}
 			return sensitive.Call(args)
+		},
+	})
+	table["nonsensitive"] = ctyfunction.New(&ctyfunction.Spec{
+		Params: nonsensitive.Params(), Type: nonsensitive.ReturnTypeForValues,
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
+			v, marks := args[0].Unmark() // what is unknown may be sensitive on the engines
+			delete(marks, function.Sensitive)
+			return v.WithMarks(marks), nil
 		},
 	})
 	return table
 }
 
-// check reports the secrets in an expression of a file that is to be pushed. Value is what it has in this engine;
-// isSecret says that all of it is sensitive, and not only what is marked so.
-func (d *disclosure) check(b *tree.Body, name string, e hcl.Expression, value cty.Value, isSecret bool) {
-	if !d.isPushed(e) || !isSecret && !containsMarked(value) && !d.loader.callsSensitive(e) {
+// check reports the secrets in an expression of a file that is to be pushed. Value is what it has in this engine.
+func (d *disclosure) check(b *tree.Body, name string, e hcl.Expression, value cty.Value, s secrecy) {
+	if !d.isPushed(e) || s == secretMarked && !containsMarked(value) && !d.loader.callsSensitive(e) {
 		return
 	}
 	for entry, part := range tree.Entries(name, e) {
-		d.calls = false
+		t := d.track(part)
+		if d.found[part.Range()] || t.checked {
+			continue
+		}
+		t.checked = t.constant
+		of := s
+		if isEntry := part.Range() != e.Range(); isEntry && s == secretNamed && isSecretName(entry) {
+			of = secretWhole
+		}
+		d.argument = nil
 		known := d.value(b.Ctx, part)
-		if d.calls || hasText(known, isSecret) {
-			d.report(b, part, entry+" is a secret", "")
+		if at := cmp.Or(disclosedIn(known, of), d.argument); at != nil {
+			d.report(b, part, entry+" is a secret", "", *at)
 		}
 	}
 }
 
-// checkNamed reports the text of an expression whose name, or whose text, says that it is secret.
-func (d *disclosure) checkNamed(e hcl.Expression, what string) {
-	if v := d.value(nil, e); v.Type() == cty.String && hasText(v, true) {
-		d.report(nil, e, what, "\nif it is no secret, write it as a local with another name, and refer to that")
-	}
+// checkNamed reports what is written of an expression whose name, or whose text, says that it is secret.
+func (d *disclosure) checkNamed(e hcl.Expression, what string, w disclosed) {
+	d.report(nil, e, what, "\nif it is no secret, write it as a local with another name, and refer to that", w)
 }
 
 // value returns what is known of the value of an expression in a context.
 func (d *disclosure) value(ctx *hcl.EvalContext, e hcl.Expression) cty.Value {
-	v, diags := protected(e, d.context(ctx, e.Range().Filename))
+	v, diags := protected(d.track(e), d.context(ctx, e.Range().Filename))
 	if diags.HasErrors() {
 		return cty.DynamicVal // unknown values are not allowed there
 	}
 	return v
+}
+
+// track returns an expression as the tracker evaluates it.
+func (d *disclosure) track(e hcl.Expression) *trackedExpression {
+	t := d.tracked[e.Range()]
+	if t == nil {
+		t = &trackedExpression{Expression: d.tracker.Expression(e), constant: tree.Constant(e)}
+		d.tracked[e.Range()] = t
+	}
+	return t
 }
 
 // context returns the context with what is known in that of an expression.
@@ -102,6 +164,7 @@ func (d *disclosure) ofFile(name string) *hcl.EvalContext {
 		ctx := d.root.NewChild()
 		ctx.Functions = function.Reader{
 			Dir: filepath.Dir(name), Env: o.Env, ReadFile: o.ReadFile, IsFile: o.IsFile, Pure: d.root.Functions, PushedOnly: true,
+			Prepare: func(e hclsyntax.Expression) hclsyntax.Expression { return d.tracker.Expression(e) },
 		}.Table()
 		d.files[name] = ctx
 	}
@@ -112,8 +175,8 @@ func (d *disclosure) isPushed(e hcl.Expression) bool {
 	return d != nil && d.loader.pushed[e.Range().Filename]
 }
 
-// variables sets var: those that pushed files declare have their defaults, unless they are given. The default of a
-// sensitive one is reported itself.
+// variables sets var: those that pushed files declare have their defaults, or may have them if they are given here. The
+// default of a sensitive one is reported itself.
 func (d *disclosure) variables(all []*variable, given map[string]*givenValue) {
 	if d == nil {
 		return
@@ -121,8 +184,11 @@ func (d *disclosure) variables(all []*variable, given map[string]*givenValue) {
 	known := make(map[string]cty.Value, len(all))
 	for _, v := range all {
 		known[v.name] = cty.DynamicVal
-		if d.loader.pushed[v.block.Header.Filename] && given[v.name] == nil && v.def != cty.NilVal && !v.broken && !v.sensitive {
-			known[v.name] = v.def
+		if !d.loader.pushed[v.block.Header.Filename] || v.def == cty.NilVal || v.broken || v.sensitive {
+			continue
+		}
+		if known[v.name] = v.def; given[v.name] != nil {
+			known[v.name] = d.tracker.Default(v.def, v.content.Arguments["default"].Expr.Range())
 		}
 	}
 	d.root.Variables["var"] = cty.ObjectVal(known)
@@ -140,7 +206,7 @@ func (d *disclosure) local(b *tree.Body, n *local) {
 	}
 	d.inner[b.Ctx] = map[string]cty.Value{"local": cty.ObjectVal(others)}
 	before := len(d.found)
-	if d.check(b, n.name, n.arg.Expr, n.value, false); len(d.found) == before { // one report is enough
+	if d.check(b, n.name, n.arg.Expr, n.value, secretMarked); len(d.found) == before { // one report is enough
 		d.locals[n.name] = d.value(b.Ctx, n.arg.Expr)
 	}
 }
@@ -191,9 +257,10 @@ func (d *disclosure) loop(ctx *hcl.EvalContext, iterator string, each knownEach,
 
 // elementOf returns the element with a key of a collection that may be unknown, or have unknown elements.
 func elementOf(v, key cty.Value) (knownKey, value cty.Value) {
-	v, _ = v.Unmark()
+	v, marks := v.Unmark()
 	switch t := v.Type(); {
 	case !v.IsKnown() || v.IsNull():
+		return cty.DynamicVal.WithMarks(marks), cty.DynamicVal.WithMarks(marks)
 	case t.IsObjectType() && key.Type() == cty.String && t.HasAttribute(key.AsString()):
 		return key, v.GetAttr(key.AsString())
 	case (t.IsMapType() || t.IsListType() || t.IsTupleType()) && v.HasIndex(key).IsKnown() && v.HasIndex(key).True():
@@ -202,40 +269,68 @@ func elementOf(v, key cty.Value) (knownKey, value cty.Value) {
 	return cty.DynamicVal, cty.DynamicVal
 }
 
-// report reports the text of an expression. What says that it is secret.
-func (d *disclosure) report(b *tree.Body, e hcl.Expression, what, hint string) {
+// report reports what is written of an expression. What says that it is secret.
+func (d *disclosure) report(b *tree.Body, e hcl.Expression, what, hint string, w disclosed) {
 	at := e.Range()
 	if d.found[at] {
 		return
 	}
 	d.found[at] = true
 	d.loader.secret(at)
-	d.loader.add(report{
+	r := report{
 		at: at, body: b, summary: what + ", which is in the files that are pushed",
 		hint: "all who can read etcd would see it: read it on each engine, by sensitive(env(\"…\")), by sensitive(trimspace(file(\"/…\")))\n" +
 			"with an absolute path, or by a variable that the files of the engines declare" + hint,
-	})
+	}
+	if w.isAlternative {
+		d.loader.secret(w.at)
+		r.summary = what + ", and a text that it can become is in the files that are pushed"
+		r.hint = "all who can read etcd would see it, also if no engine uses it: leave it out, as in env(\"…\") without a default, or read it\n" +
+			"on each engine, by sensitive(env(\"…\")) or by a variable that the files of the engines declare" + hint
+		if w.at != at {
+			r.notes = []Note{d.loader.note("it can become this text, or one in this value", w.at)}
+		}
+	}
+	d.loader.add(r)
 }
 
-// hasText reports whether a value has a known text or number that is secret: one that is marked as sensitive, or any
-// if all of it is.
-func hasText(v cty.Value, isSecret bool) bool {
+// disclosed is a secret of which the text is in the files.
+type disclosed struct {
+	isAlternative bool      // the secret is unknown, and can become the text
+	at            hcl.Range // of the expression that has the text, if so
+}
+
+// disclosedIn returns the first text or number in a value that is secret, or that a secret in it can become; nil without.
+func disclosedIn(v cty.Value, s secrecy) *disclosed {
 	v, marks := v.Unmark()
-	_, marked := marks[function.Sensitive]
-	isSecret = isSecret || marked
+	known := s // of what is known
+	if _, ok := marks[function.Sensitive]; ok {
+		known = secretWhole
+	}
+	if m, ok := alternative.Find(marks, s == secretNamed); ok && s != secretMarked {
+		return &disclosed{isAlternative: true, at: m.At}
+	}
 	switch {
 	case !v.IsKnown() || v.IsNull():
-		return false
-	case v.Type() == cty.String:
-		return isSecret && strings.TrimSpace(v.AsString()) != ""
-	case v.Type() == cty.Number:
-		return isSecret
+	case v.Type() == cty.String && known == secretNamed && passwordInURL.MatchString(v.AsString()),
+		v.Type() == cty.String && known == secretWhole && strings.TrimSpace(v.AsString()) != "",
+		v.Type() == cty.Number && known == secretWhole:
+		return &disclosed{}
 	case v.CanIterateElements():
+		hasNames := v.Type().IsObjectType() || v.Type().IsMapType()
 		for it := v.ElementIterator(); it.Next(); {
-			if _, element := it.Element(); hasText(element, isSecret) {
-				return true
+			key, element := it.Element()
+			inner := s
+			if known == secretWhole && s == secretMarked {
+				element = element.Mark(function.Sensitive)
+			}
+			if hasNames && s == secretNamed && isSecretName(key.AsString()) {
+				inner = secretWhole
+			}
+			if w := disclosedIn(element, inner); w != nil {
+				return w
 			}
 		}
 	}
-	return false
+	return nil
 }

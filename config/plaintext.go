@@ -1,14 +1,18 @@
 package config
 
 import (
+	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/sonde-probe/sonde/config/internal/alternative"
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
@@ -23,10 +27,11 @@ func (l *loader) warnOfPlainText(body tree.Body) {
 			is = isSecretName(name)
 			secret[name] = is
 		}
-		if at := value.Range(); is {
+		if is {
 			l.warnIfWritten(value, name+" is a secret")
-		} else if passwordInURL.Match(at.SliceBytes(l.texts[at.Filename])) {
-			l.warnIfWritten(value, name+" has a URL with a password")
+		}
+		for _, password := range l.urlPasswords(value) {
+			l.warnOf(value, password, name+" has a URL with a password")
 		}
 	}
 }
@@ -35,17 +40,30 @@ func (l *loader) warnOfPlainText(body tree.Body) {
 // the environment or a variable has no warning, and neither has one that is marked as
 // sensitive. In a file that is to be pushed it is an error, also if it comes from another one.
 func (l *loader) warnIfWritten(e hcl.Expression, what string) {
-	if len(e.Variables()) > 0 {
+	if !l.disclosure.isPushed(e) && len(e.Variables()) == 0 {
+		v, diags := protected(e, l.root) // in which nothing can be read
+		if diags.HasErrors() || containsMarked(v) || !isWritten(v) {
+			return
+		}
+		l.warn(e, what)
 		return
 	}
-	if l.disclosure.isPushed(e) {
-		l.disclosure.checkNamed(e, what)
-		return
+	l.warnOf(e, e, what)
+}
+
+// warnOf warns of an expression if the text of a secret is written in it, which is all of the expression or a part.
+func (l *loader) warnOf(e, secret hcl.Expression, what string) {
+	v := l.withoutNames(secret)
+	switch w := disclosedIn(v, secretWhole); {
+	case w == nil || !w.isAlternative && !isWritten(v):
+	case l.disclosure.isPushed(e):
+		l.disclosure.checkNamed(e, what, *w)
+	case !containsMarked(v) && !l.isSensitive(e, l.root):
+		l.warn(e, what)
 	}
-	v, diags := protected(e, l.root) // in which nothing can be read
-	if diags.HasErrors() || v.ContainsMarked() || !v.IsWhollyKnown() || v.IsNull() || v.Type() != cty.String || strings.TrimSpace(v.AsString()) == "" {
-		return
-	}
+}
+
+func (l *loader) warn(e hcl.Expression, what string) {
 	l.secret(e.Range())
 	l.add(report{
 		severity: Warning, at: e.Range(), summary: what + " in plain text",
@@ -54,8 +72,85 @@ func (l *loader) warnIfWritten(e hcl.Expression, what string) {
 	})
 }
 
-// passwordInURL matches the user and the password in a URL.
-var passwordInURL = regexp.MustCompile(`://[^/?#:@\s]*:[^/?#@\s]+@`)
+// isWritten reports whether a value is a text, or a number that is long enough, which is a secret by its name.
+func isWritten(v cty.Value) bool {
+	v, _ = v.Unmark()
+	switch {
+	case !v.IsKnown() || v.IsNull():
+	case v.Type() == cty.String:
+		return strings.TrimSpace(v.AsString()) != ""
+	case v.Type() == cty.Number:
+		return alternative.IsLong(v)
+	}
+	return false
+}
+
+// withoutNames returns what is known of an expression without the values that it refers to: these have names of their
+// own. What an engine reads is unknown.
+func (l *loader) withoutNames(e hcl.Expression) cty.Value {
+	ctx := l.root.NewChild()
+	if l.disclosure.isPushed(e) {
+		ctx = l.disclosure.ofFile(e.Range().Filename).NewChild()
+	}
+	ctx.Variables = make(map[string]cty.Value)
+	for _, t := range e.Variables() {
+		ctx.Variables[t.RootName()] = cty.DynamicVal
+	}
+	tracker := alternative.Tracker{IsSecretName: isSecretName, IsConstant: func(hcl.Expression) bool { return false }, ByName: true}
+	v, diags := protected(tracker.Expression(e), ctx)
+	if diags.HasErrors() {
+		return cty.DynamicVal
+	}
+	return v
+}
+
+// passwordInURL matches the user and the password in a URL, and has the password as its group.
+var passwordInURL = regexp.MustCompile(`://[^/?#:@\s]*:([^/?#@\s]+)@`)
+
+// urlPasswords returns the passwords of URLs that are written in an expression, as texts or with other values in them.
+func (l *loader) urlPasswords(e hcl.Expression) (passwords []hcl.Expression) {
+	if at := e.Range(); !bytes.ContainsRune(at.SliceBytes(l.texts[at.Filename]), '@') {
+		return nil
+	}
+	_ = hclsyntax.VisitAll(alternative.Native(e), func(n hclsyntax.Node) hcl.Diagnostics {
+		if t, ok := n.(*hclsyntax.TemplateExpr); ok {
+			passwords = append(passwords, passwordsIn(t)...)
+		}
+		return nil
+	})
+	return passwords
+}
+
+// passwordsIn returns the passwords of URLs in a template, as templates.
+func passwordsIn(t *hclsyntax.TemplateExpr) (passwords []hcl.Expression) {
+	const other = "\x00" // stands for a part that is no text
+	var text strings.Builder
+	others := make(map[int]hclsyntax.Expression) // by their place in the text
+	for _, part := range t.Parts {
+		if word := alternative.TextOf(part); word != "" {
+			text.WriteString(word)
+			continue
+		}
+		others[text.Len()] = part
+		text.WriteString(other)
+	}
+	for _, at := range passwordInURL.FindAllStringSubmatchIndex(text.String(), -1) {
+		password := &hclsyntax.TemplateExpr{SrcRange: t.SrcRange}
+		for from, end := at[2], at[3]; from < end; {
+			if part := others[from]; part != nil {
+				password.Parts = append(password.Parts, part)
+				from += len(other)
+				continue
+			}
+			word, _, _ := strings.Cut(text.String()[from:end], other)
+			word = cmp.Or(word, other) // which may be written, too
+			password.Parts = append(password.Parts, &hclsyntax.LiteralValueExpr{Val: cty.StringVal(word), SrcRange: t.SrcRange})
+			from += len(word)
+		}
+		passwords = append(passwords, password)
+	}
+	return passwords
+}
 
 // isSecretName reports whether what has this name is secret: "db_password", "X-Api-Key",
 // "authToken". The name of a file or of another fact about a secret is not.

@@ -40,7 +40,7 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 		return nil, false, wrong
 	}
 	l.conceal(raw, f.Sensitive)
-	l.disclosure.check(b, arg.Name, arg.Expr, raw, f.Sensitive)
+	l.disclosure.check(b, arg.Name, arg.Expr, raw, secrecyOf(f))
 	raw, secret = unmark(raw)
 	if raw.IsNull() {
 		return nil, secret, null
@@ -191,6 +191,9 @@ func (p templatePart) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	}
 	return v, diags
 }
+
+// UnwrapExpression returns the expression of the part.
+func (p templatePart) UnwrapExpression() hcl.Expression { return p.Expression }
 
 func mismatch(v cty.Value, name, want, hint string) *valueError {
 	return &valueError{summary: fmt.Sprintf("%s must be %s, not %s", name, want, kindOf(v)), hint: hint}

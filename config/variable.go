@@ -125,7 +125,11 @@ func (l *loader) variableDefault(v *variable) {
 		v.broken = true
 		return
 	}
-	l.disclosure.check(&v.block.Body, v.name, a.Expr, def, v.sensitive)
+	secrecy := secretMarked
+	if v.sensitive {
+		secrecy = secretWhole
+	}
+	l.disclosure.check(&v.block.Body, v.name, a.Expr, def, secrecy)
 	v.def, v.broken = l.fit(v, def, report{at: a.Expr.Range(), body: &v.block.Body}, "the default")
 }
 

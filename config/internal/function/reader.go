@@ -29,6 +29,9 @@ type Reader struct {
 	PushedOnly bool
 
 	Pure map[string]function.Function // what a template can call besides file, fileexists and env
+
+	// Prepare returns the expression that is evaluated instead of that of a template; nil for the same.
+	Prepare func(hclsyntax.Expression) hclsyntax.Expression
 }
 
 // Table returns file, fileexists, templatefile, abspath and env.
@@ -129,6 +132,9 @@ func (r Reader) template(args []cty.Value) (cty.Value, error) {
 	expr, diags := hclsyntax.ParseTemplate([]byte(body), r.path(name), hcl.InitialPos)
 	if diags.HasErrors() {
 		return cty.NilVal, templateError(diags)
+	}
+	if r.Prepare != nil {
+		expr = r.Prepare(expr)
 	}
 	v, diags := expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: r.inTemplate()})
 	if diags.HasErrors() {

@@ -44,7 +44,7 @@ type Config struct {
 	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
 	MaxAge  time.Duration // how long memories are recent after the last owner that has loaded their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
 	Margin  time.Duration // how long before the end of its lease this engine stops to act, by its own clock; less than half of TTL; default: a tenth of TTL
-	Logger  *slog.Logger  // a line when this engine joins, loses its lease, or cannot reach the backend; default: none
+	Logger  *slog.Logger  // a line when this engine joins, and once a minute while the backend refuses something; default: none
 }
 
 // The bounds of a Config.
@@ -62,7 +62,7 @@ const EndTimeout = 90 * time.Second
 type Coordinator struct {
 	config Config
 	log    *slog.Logger
-	sparse *sparselog.Logger // of the backend, while it is followed
+	sparse *sparselog.Logger // what is tried again and again
 	clock  *clock.Clock      // also counts the time for which the machine is suspended
 
 	stateMu  sync.Mutex // guards all below, but for wasDrained
@@ -143,7 +143,7 @@ func (c *Coordinator) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.log.Warn("not a member of the fleet, joining again", "engine", c.config.Name, "error", err)
+		c.sparse.Warn("not a member of the fleet, joining again", "engine", c.config.Name, "error", err)
 		select {
 		case <-time.After(c.config.TTL / 4):
 		case <-ctx.Done():

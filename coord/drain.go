@@ -55,17 +55,16 @@ func (s *session) showEligible() {
 
 // showDrained has the key of this member say whether it is drained, until ctx is done.
 func (s *session) showDrained(ctx context.Context) {
-	for isLogged := false; ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		isDrained, changed := s.isToDrain()
 		err := s.putMember(ctx, member{s.self.lease, isDrained})
 		var retry <-chan time.Time
 		if err != nil {
 			retry = time.After(s.config.TTL / 10)
 		}
-		if err != nil && !isLogged && ctx.Err() == nil {
-			s.log.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.config.Name, "drained", isDrained, "error", err)
+		if err != nil && ctx.Err() == nil {
+			s.sparse.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.config.Name, "drained", isDrained, "error", err)
 		}
-		isLogged = err != nil
 		select {
 		case <-changed:
 		case <-retry:

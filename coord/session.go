@@ -237,7 +237,7 @@ func (s *session) divideOften(ctx context.Context) {
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
-				s.log.Warn("shards cannot be claimed, trying again", "engine", s.config.Name, "error", err)
+				s.sparse.Warn("shards cannot be claimed, trying again", "engine", s.config.Name, "error", err)
 				s.retry(ctx)
 				break
 			}

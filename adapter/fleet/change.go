@@ -84,7 +84,11 @@ func (f *Fleet) change(c *change) error {
 	for id, targets := range c.shards {
 		if targets != nil {
 			f.others.remove(id)
-			f.countInstances(id, targets.jointProbes()...)
+			ids := targets.jointProbes()
+			f.countInstances(id, ids...)
+			for _, p := range ids { // which this engine may have decided alone before
+				f.doubts.probed(p.Target, verdictOf(f.config.Engine, p.Target, f.decidesAlone))
+			}
 		}
 	}
 	return nil
@@ -107,6 +111,12 @@ func (f *Fleet) note(c *change) {
 		f.applied[id] = targets
 		f.unswept[id] = true
 		f.changed[id] = nil
+	}
+	for _, p := range c.Remove {
+		delete(f.incomplete, p.Target) // or else it is logged again
+		if s := f.stored[shard.Of(p.Target)]; s != nil {
+			delete(s.causes, p)
+		}
 	}
 	maps.Copy(f.stored, c.stored)
 	for id, s := range c.stored {

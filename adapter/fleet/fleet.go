@@ -264,7 +264,6 @@ func (f *Fleet) watch(ctx context.Context) {
 		f.markSoon(status.ID.Target)
 		if f.hasQuorum(status.ID) {
 			f.countInstances(shard.Of(status.ID.Target), status.ID)
-			continue
 		}
 		target := status.ID.Target
 		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.decidesAlone))

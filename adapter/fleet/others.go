@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -21,8 +22,9 @@ type others struct {
 	log         *slog.Logger
 	engine      *engine.Engine // never runs
 	owner       *engine.Owner
-	wake        chan struct{} // capacity 1: outdated has shards
-	begun       func()        // is called when isKnown is set
+	sparse      *sparselog.Logger // what is tried again
+	wake        chan struct{}     // capacity 1: outdated has shards
+	begun       func()            // is called when isKnown is set
 
 	othersMu   sync.Mutex // guards all below; is held while engine changes
 	shown      map[shard.ID]*Targets
@@ -36,7 +38,7 @@ type others struct {
 func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
 	return &others{
-		coordinator: c, log: log, engine: e, owner: e.Owner("fleet"), wake: make(chan struct{}, 1), begun: begun,
+		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: make(chan struct{}, 1), begun: begun,
 		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{},
 	}
 }
@@ -73,13 +75,11 @@ func (o *others) run(ctx context.Context) {
 	watching.Go(func() {
 		o.coordinator.WatchMemories(ctx, coord.MemoryWatch{Began: o.watched, Changed: o.changed, Ended: o.unwatched})
 	})
-	isLogged := false
 	for ctx.Err() == nil {
 		err := o.load(ctx)
-		if err != nil && !isLogged && ctx.Err() == nil {
-			o.log.Warn("what other engines have stored cannot be loaded, trying again", "error", err)
+		if err != nil && ctx.Err() == nil {
+			o.sparse.Warn("what other engines have stored cannot be loaded, trying again", "error", err)
 		}
-		isLogged = err != nil
 		wake, again := o.wake, (<-chan time.Time)(nil)
 		if err != nil { // a store may refuse requests at once, since it has too many
 			wake, again = nil, time.After(storeInterval)

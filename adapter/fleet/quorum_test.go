@@ -320,3 +320,29 @@ func TestADrainedEngineIsNoVantage(t *testing.T) {
 		expect("one is not drained any more", 0, all, 0)
 	})
 }
+
+// A target whose probes all get quorums by a reload is one that this engine sees as a vantage, and no longer one that it
+// decides about alone.
+func TestATargetThatGetsQuorumsIsCountedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		counted := func() int { return one.fleet.Engines()["one"].Targets }
+		time.Sleep(time.Minute)
+		if n := counted(); n != many {
+			t.Fatalf("%d targets are counted of %d", n, many)
+		}
+		targets := w.targets(many)
+		targets.Quorums = map[probe.ID]quorum.Rule{}
+		for id := range targets.Probes {
+			targets.Quorums[id] = quorum.Rule{Min: 1}
+		}
+		if err := one.fleet.Apply(targets); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := counted(); n != many {
+			t.Errorf("%d targets are counted of %d that vantages decide about", n, many)
+		}
+	})
+}

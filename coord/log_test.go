@@ -1,0 +1,62 @@
+package coord_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/coord"
+)
+
+// denying is a Backend that refuses requests: to get a lease, or those that change the owners of shards.
+type denying struct {
+	coord.Backend
+	grants, claims bool
+	denied         atomic.Int64
+}
+
+var errDenied = errors.New("permission denied")
+
+func (b *denying) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if b.grants {
+		b.denied.Add(1)
+		return 0, errDenied
+	}
+	return b.Backend.Grant(ctx, ttl)
+}
+
+func (b *denying) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if b.claims && strings.HasPrefix(all[0].Then[0].Key, "fleet/shard/") {
+		b.denied.Add(1)
+		return nil, errDenied
+	}
+	return b.Backend.Commit(ctx, all...)
+}
+
+// What fails each second is logged each minute, with the reason.
+func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
+	for message, b := range map[string]*denying{
+		"not a member of the fleet, joining again": {grants: true},
+		"shards cannot be claimed, trying again":   {claims: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b.Backend = coord.NewLocal()
+			var text bytes.Buffer
+			_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+			time.Sleep(10 * time.Minute)
+			end()
+			if n := strings.Count(text.String(), `msg="`+message+`"`); n < 9 || n > 11 || b.denied.Load() < 100 {
+				t.Errorf("of %d refused requests %d are logged within ten minutes:\n%.2000s", b.denied.Load(), n, text.String())
+			}
+			if !strings.Contains(text.String(), errDenied.Error()) {
+				t.Errorf("the reason is not logged:\n%.2000s", text.String())
+			}
+		})
+	}
+}

@@ -77,7 +77,7 @@ type Coordinator struct {
 	isEnding bool                  // likewise, for all shards
 	lease    state[Lease]          // of the membership; 0 while there is none
 	drained  state[bool]           // by Drain
-	eligible state[bool]           // see Eligible
+	eligible state[eligibility]    // see Eligible
 	missed   state[int]            // see Interruptions
 	current  *session              // the latest; nil before the first
 
@@ -128,7 +128,7 @@ func New(c Config) (*Coordinator, error) {
 	}
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[bool](), missed: newState[int](),
+		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[int](),
 		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
 	}
 	co.config.Backend = &observed{Backend: c.Backend, restored: func() { co.endSession(errRestored) }}

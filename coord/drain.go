@@ -25,19 +25,23 @@ func (c *Coordinator) isToDrain() (bool, <-chan struct{}) {
 	return c.drained.get()
 }
 
+// eligibility says whether an engine may have shards.
+type eligibility struct{ isKnown, mayOwn bool }
+
 // Eligible returns whether this engine may have shards, by what the backend has said last: it is not drained, or all
-// members are. It is false until the backend has said who is a member. The channel is closed when that changes.
-func (c *Coordinator) Eligible() (bool, <-chan struct{}) {
+// members are. It is not known until the backend has said who is a member. The channel is closed when either changes.
+func (c *Coordinator) Eligible() (mayOwn, isKnown bool, changed <-chan struct{}) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return c.eligible.get()
+	e, changed := c.eligible.get()
+	return e.mayOwn, e.isKnown, changed
 }
 
 // setEligible replaces what Eligible returns.
 func (c *Coordinator) setEligible(mayOwn bool) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	c.eligible.set(mayOwn)
+	c.eligible.set(eligibility{isKnown: true, mayOwn: mayOwn})
 }
 
 // showEligible publishes whether this engine may have shards by the view.

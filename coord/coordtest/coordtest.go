@@ -445,7 +445,7 @@ func testDrainByOperator(t *testing.T, c Config) {
 	first.end()
 	again := start(t, c, "a", b)
 	until(t, "it is a member again, and drained", func() bool {
-		isEligible, _ := again.Eligible()
+		isEligible, _, _ := again.Eligible()
 		return again.Status().IsMember && !isEligible
 	})
 	settled(t, second)

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -214,4 +215,41 @@ func (r *restored) Watch(ctx context.Context, prefix string, after coord.Revisio
 			}
 		}
 	}
+}
+
+// slowFleet is a Backend that says late who is a member.
+type slowFleet struct{ *coord.Local }
+
+func (s slowFleet) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if strings.HasPrefix(prefix, "fleet/") {
+		time.Sleep(time.Second)
+	}
+	return s.Local.Range(ctx, prefix)
+}
+
+// All engines count again with each change of the vantages: an engine that starts is one change.
+func TestAnEngineThatStartsIsAVantageOnceItIsKnownWhetherItIsDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		var putMu sync.Mutex
+		var put []string
+		watching, end := context.WithCancel(t.Context())
+		defer end()
+		go func() {
+			for events := range b.Watch(watching, "vantage/", 0) {
+				putMu.Lock()
+				for _, e := range events {
+					put = append(put, string(e.Value))
+				}
+				putMu.Unlock()
+			}
+		}()
+		start(t, "a", slowFleet{b}, nil)
+		settle()
+		putMu.Lock()
+		defer putMu.Unlock()
+		if len(put) != 1 || strings.Contains(put[0], "drained") {
+			t.Errorf("it has put %q", put)
+		}
+	})
 }

@@ -173,7 +173,16 @@ func (v *Voter) put(ctx context.Context, lease coord.Lease, changed <-chan struc
 	}
 	v.markAll()
 	for {
-		isEligible, reassigned := v.config.Coordinator.Eligible()
+		isEligible, isKnown, reassigned := v.config.Coordinator.Eligible()
+		if !isKnown { // the vantage would be put as one that is drained, and then as another one
+			select {
+			case <-reassigned:
+				continue
+			case <-changed:
+			case <-ctx.Done():
+			}
+			return nil
+		}
 		v.setDrained(!isEligible)
 		for all, ids := v.take(fence, lease); len(all) > 0; all, ids = v.take(fence, lease) {
 			if err := v.commit(ctx, all); err != nil {

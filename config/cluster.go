@@ -73,7 +73,7 @@ const (
 // IsPushed reports whether the targets of the configuration come from etcd.
 func (c *Cluster) IsPushed() bool { return c != nil && c.Config == ClusterConfigEtcd }
 
-// LoadTLS reads the files of the tls block. It returns nil if the endpoints have http. An error is a
+// LoadTLS reads the files of the tls block, as they are now. It returns nil if the endpoints have http. An error is a
 // *probe.FieldError.
 func (c Cluster) LoadTLS() (*tls.Config, error) {
 	if !c.isHTTPS() {

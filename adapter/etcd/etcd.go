@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -32,6 +33,10 @@ type Config struct {
 	TLS       *tls.Config // default: the system's authorities for https, and no certificate of this engine
 	Username  string      // default: no authentication
 	Password  string
+
+	// RenewTLS returns TLS as it is now, for each connection, such as with a certificate that was renewed.
+	// After an error that of the connection before is used. Default: it does not change.
+	RenewTLS func() (*tls.Config, error)
 }
 
 // DefaultPrefix is the default of Config.Prefix.
@@ -84,8 +89,12 @@ func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 		return client, nil
 	}
 	c := b.config
+	var dial []grpc.DialOption
+	if c.TLS != nil && c.RenewTLS != nil {
+		dial = append(dial, grpc.WithTransportCredentials(newRenewed(c.TLS, c.RenewTLS)))
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password,
+		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, DialOptions: dial,
 		DialTimeout: dialTimeout, DialKeepAliveTime: dialTimeout, DialKeepAliveTimeout: dialTimeout,
 		Logger: zap.NewNop(), // a Coordinator logs what fails
 	})

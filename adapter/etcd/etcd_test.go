@@ -6,10 +6,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -225,6 +229,95 @@ func TestTLSAndAPassword(t *testing.T) {
 		t.Errorf("found %v, %v", entries, err)
 	}
 	run(t, open(t, config))
+}
+
+// proxy forwards connections until it is cut.
+type proxy struct {
+	net.Listener
+	to string
+
+	connsMu sync.Mutex // guards conns
+	conns   []net.Conn
+}
+
+// newProxy returns a proxy of a host and a port.
+func newProxy(t *testing.T, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: l, to: to}
+	go p.serve()
+	t.Cleanup(func() { _ = l.Close(); p.cut() })
+	return p
+}
+
+func (p *proxy) serve() {
+	for {
+		in, err := p.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.Dial("tcp", p.to)
+		if err != nil {
+			_ = in.Close()
+			continue
+		}
+		p.connsMu.Lock()
+		p.conns = append(p.conns, in, out)
+		p.connsMu.Unlock()
+		go func() { _, _ = io.Copy(in, out) }()
+		go func() { _, _ = io.Copy(out, in) }()
+	}
+}
+
+func (p *proxy) cut() {
+	p.connsMu.Lock()
+	defer p.connsMu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// An engine runs longer than certificates and authorities are valid.
+func TestRenewedCertificatesAreUsedByTheNextConnection(t *testing.T) {
+	before, after := dialtest.NewAuthority(t), dialtest.NewAuthority(t)
+	certFile, keyFile := dialtest.Files(t, before.Sign(t, time.Hour, "127.0.0.1"))
+	nodes := cluster(t, "https", 1, "--cert-file", certFile, "--key-file", keyFile) // etcd reads them for each connection
+	p := newProxy(t, strings.TrimPrefix(nodes[0].client, "https://"))
+	var now atomic.Pointer[dialtest.Authority]
+	now.Store(before)
+	b := open(t, etcd.Config{
+		Endpoints: []string{"https://" + p.Addr().String()}, TLS: &tls.Config{RootCAs: before.Pool()},
+		RenewTLS: func() (*tls.Config, error) {
+			if a := now.Load(); a != nil {
+				return &tls.Config{RootCAs: a.Pool()}, nil
+			}
+			return nil, errors.New("the file is being replaced")
+		},
+	})
+	get := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := b.Get(ctx, "key")
+		return err
+	}
+	now.Store(nil)
+	p.cut()
+	until(t, "the former authority is used while there is none", func() bool { return get() == nil })
+
+	renewedCert, renewedKey := dialtest.Files(t, after.Sign(t, time.Hour, "127.0.0.1"))
+	for from, to := range map[string]string{renewedCert: certFile, renewedKey: keyFile} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.cut()
+	until(t, "the former authority is not trusted", func() bool { return get() != nil })
+	now.Store(after)
+	until(t, "the renewed authority is used", func() bool { return get() == nil })
 }
 
 // After a power cut engines and etcd start at the same time: one that logs in must not depend on which is first.

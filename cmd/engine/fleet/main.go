@@ -21,5 +21,5 @@ func openStore(c config.Cluster) (daemon.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return etcd.Open(etcd.Config{Endpoints: c.Endpoints, Prefix: c.Prefix, TLS: tls, Username: c.Username, Password: c.Password})
+	return etcd.Open(etcd.Config{Endpoints: c.Endpoints, Prefix: c.Prefix, TLS: tls, Username: c.Username, Password: c.Password, RenewTLS: c.LoadTLS})
 }

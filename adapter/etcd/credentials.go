@@ -1,0 +1,74 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// renewed are transport credentials that are loaded again for each connection: a certificate, or an authority, that was
+// renewed on the disk is used by the next one. If they cannot be loaded, such as in the middle of a renewal, those of the
+// connection before are used.
+type renewed struct {
+	load func() (*tls.Config, error)
+
+	lastMu sync.Mutex // guards last
+	last   credentials.TransportCredentials
+}
+
+func newRenewed(first *tls.Config, load func() (*tls.Config, error)) *renewed {
+	return &renewed{load: load, last: credentials.NewTLS(first)}
+}
+
+// now returns the credentials for a connection, and why they could not be loaded.
+func (r *renewed) now() (credentials.TransportCredentials, error) {
+	loaded, err := r.load()
+	r.lastMu.Lock()
+	defer r.lastMu.Unlock()
+	if err == nil {
+		r.last = credentials.NewTLS(loaded)
+	}
+	return r.last, err
+}
+
+func (r *renewed) get() credentials.TransportCredentials {
+	r.lastMu.Lock()
+	defer r.lastMu.Unlock()
+	return r.last
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (r *renewed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, loadErr := r.now()
+	secure, info, err := c.ClientHandshake(ctx, authority, conn)
+	switch {
+	case err == nil:
+		return secure, info, nil
+	case loadErr != nil:
+		return nil, nil, fmt.Errorf("%w; what may have been renewed cannot be used: %w", err, loadErr)
+	}
+	return nil, nil, err
+}
+
+// ServerHandshake implements credentials.TransportCredentials. It is not called.
+func (r *renewed) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return r.get().ServerHandshake(conn)
+}
+
+// Info implements credentials.TransportCredentials.
+func (r *renewed) Info() credentials.ProtocolInfo { return r.get().Info() }
+
+// Clone implements credentials.TransportCredentials.
+func (r *renewed) Clone() credentials.TransportCredentials {
+	return &renewed{load: r.load, last: r.get().Clone()}
+}
+
+// OverrideServerName implements credentials.TransportCredentials. It is not called: a tls.Config has the name.
+func (r *renewed) OverrideServerName(string) error {
+	return errors.New("the server name is that of the TLS configuration")
+}

@@ -262,6 +262,17 @@ func (c *Coordinator) Forget(ctx context.Context, ids []shard.ID, isKept func(ta
 	return nil
 }
 
+// Acting returns the shards for whose targets acts are being done.
+func (c *Coordinator) Acting() map[shard.ID]bool {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	all := map[shard.ID]bool{}
+	for target := range c.acting {
+		all[shard.Of(target)] = true
+	}
+	return all
+}
+
 func (c *Coordinator) isActing(target string) bool {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()

@@ -1,8 +1,10 @@
 package fleet_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,6 +130,48 @@ func TestAShardMovesAfterTheActsForIt(t *testing.T) {
 			t.Errorf("it was asked %d times, and ended %d times", asked, ended)
 		}
 		if m, _ := two.restarts.Memory(moving); m.Exits != 1 || m.LastReason == "" {
+			t.Errorf("the next owner does not know how it has ended: %+v", m)
+		}
+	})
+}
+
+// slowStore is a coord.Backend that can take some seconds to store memories.
+type slowStore struct {
+	coord.Backend
+	isSlow atomic.Bool
+}
+
+func (b *slowStore) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if strings.HasPrefix(all[0].Then[0].Key, "memory/") && b.isSlow.Load() {
+		time.Sleep(4 * time.Second)
+	}
+	return b.Backend.Commit(ctx, all...)
+}
+
+// An act ends while the memories of its shard are stored as they were before: they are stored again.
+func TestAnActThatEndsWhileAShardIsHandedOverIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), &slowStore{Backend: coord.NewLocal()}
+		one := start(t, "one", b, w.targets(1))
+		time.Sleep(time.Minute)
+		w.infect(crippled, 20*time.Second)
+		time.Sleep(5 * time.Second)
+		var two *member
+		for n := 0; two == nil; n++ { // to have the shard
+			if name := fmt.Sprintf("engine-%d", n); shard.Assign([]string{"one", name})[shard.Of(crippled)] == name {
+				two = start(t, name, b.Backend, w.targets(1))
+			}
+		}
+		time.Sleep(10 * time.Second)
+		b.isSlow.Store(true)
+		w.heal(crippled)
+		time.Sleep(2 * time.Second) // that is being stored
+		w.infect(crippled, 0)       // and so is this when the act ends
+		time.Sleep(time.Minute)
+		if asked, ended := w.counts(crippled + "#0"); asked != 1 || ended != 1 {
+			t.Errorf("it was asked %d times to terminate, and has ended %d times", asked, ended)
+		}
+		if m, _ := two.restarts.Memory(crippled); m.Exits != 1 || m.LastReason == "" || one.probes() > 0 {
 			t.Errorf("the next owner does not know how it has ended: %+v", m)
 		}
 	})

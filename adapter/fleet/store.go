@@ -344,9 +344,11 @@ func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
 	return cause{m.Since, st.Result.Reason, st.Result.Detail}
 }
 
-// release gives up the shards that are leaving, with the memories that they have now.
+// release gives up the shards that are leaving, with the memories that they have now. An act that is being done now may
+// end while they are stored: its shard waits for the next pass, as no other act begins for it.
 func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
+	acting := f.config.Coordinator.Acting()
 	due := map[shard.ID]names{}
 	var leaving []shard.ID
 	for id, o := range owned {
@@ -363,15 +365,13 @@ func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	}
 	failed := f.storeShards(ctx, due)
 	for id := range due {
-		if _, hasFailed := failed[id]; !hasFailed {
+		if _, hasFailed := failed[id]; !hasFailed && !acting[id] {
 			leaving = append(leaving, id)
 		}
 	}
 	if len(leaving) == 0 {
 		return isDone
 	}
-	ctx, cancel := context.WithTimeout(ctx, storeInterval) // an act may last minutes
-	defer cancel()
 	slices.Sort(leaving)
 	_ = f.config.Coordinator.Release(ctx, leaving...)
 	return false

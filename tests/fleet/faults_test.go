@@ -124,7 +124,7 @@ func play(t *testing.T, program string, total, firstFleet int) (laws []string) {
 	for law := range found {
 		laws = append(laws, law)
 	}
-	t.Logf("%d restarts were repeated, whose engines had a fault before they could record them", repeated.Load())
+	t.Logf("%d restarts were repeated, whose engines were frozen or hurried before they could record them", repeated.Load())
 	return laws
 }
 

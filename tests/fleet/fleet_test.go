@@ -39,7 +39,7 @@ type fleet struct {
 	client   *clientv3.Client
 	observer *observer
 	engines  [engines]*process
-	repeated int // restarts that were not recorded, and were made again
+	repeated int // restarts that were not recorded, and were made again although they had helped
 }
 
 // startFleet starts engines that share targets, and waits until they do.
@@ -223,8 +223,8 @@ func (f *fleet) broken() (laws []string) {
 	return laws
 }
 
-// judge returns which laws an act breaks. A restart that its engine could not record may be repeated, as docs/fleet.md
-// says of commands.
+// judge returns which laws an act breaks. A restart that its engine could not record is repeated only if the target fails,
+// as docs/fleet.md says of commands.
 func (f *fleet) judge(a act) (broken []string) {
 	target := strings.TrimPrefix(a.target, f.path(""))
 	law := func(isKept bool, text string) {
@@ -255,12 +255,27 @@ func (f *fleet) judge(a act) (broken []string) {
 		law(false, "an instance was restarted that had never failed, "+a.instance)
 	case f.observer.isRecorded(a.instance, a.started):
 		law(false, "an instance was restarted twice, "+a.instance)
-	case !before.engine.suffered("", before.ended.Add(-f.ttl()), before.ended.Add(f.ttl())):
-		law(false, "an instance was restarted twice, whose engine had no fault: "+before.String())
+	case !f.mayRepeat(a):
+		law(false, "an instance was restarted twice, although its target was well: "+before.String())
 	default:
 		f.repeated++
 	}
 	return broken
+}
+
+// mayRepeat reports whether a restart may repeat the one before although that has helped: its engine could find the
+// target failing if either was frozen with its command, or lost its lease without a sign of that.
+func (f *fleet) mayRepeat(a act) bool {
+	if a.before.engine == nil {
+		return true // which breaks a law itself
+	}
+	from := a.before.ended.Add(-f.ttl())
+	for _, kind := range []string{freeze, hasten} {
+		if a.before.engine.suffered(kind, from, a.before.ended.Add(f.ttl())) || a.engine.suffered(kind, from, a.started) {
+			return true
+		}
+	}
+	return false
 }
 
 // revoke ends the lease of an engine, as if it had ended earlier than the engine's clock says.

@@ -164,6 +164,56 @@ variable "given" {
 	}
 }
 
+func TestTextsThatASecretCanBecomeInALoopAreErrors(t *testing.T) {
+	const more = `
+locals {
+  sets  = { a = { one = "hunter22" }, of = { one = env("T") } }
+  words = { one = env("T"), two = env("U") }
+}
+`
+	for _, c := range []struct {
+		loop, expression string
+		isError          bool
+	}{
+		{`for_each = { a = env("T", "hunter22") }`, `each.value`, true},
+		{`for_each = { a = { one = env("T", "hunter22"), two = env("T") } }`, `each.value.one`, true},
+		{`for_each = local.sets[env("HOST")]`, `each.value`, true},
+		{`for_each = toset([env("T", "hunter22")])`, `each.key`, true},
+		{`for_each = { (env("HOST")) = "hunter22" }`, `each.value`, true},
+		{`for_each = { for word in ["hunter22"] : "a" => word if env("HOST") == "a" }`, `each.value`, true},
+		{`for_each = { a = "b" }`, `local.sets[env("HOST")].one`, true},
+		{`for_each = { a = "b" }`, `jsondecode(env("J", "{\"one\": \"hunter22\"}")).one`, true},
+		{`for_each = { a = "b" }`, `values(zipmap(["one"], [env("T", "hunter22")]))[0]`, true},
+		{`for_each = { a = "b" }`, `sort([env("T", "hunter22"), env("U")])[0]`, true},
+		{`for_each = { a = "b" }`, `regex("(.*)", env("T", "hunter22"))[0]`, true},
+
+		{`for_each = { a = { one = env("T", "hunter22"), two = env("T") } }`, `each.value.two`, false},
+		{`for_each = local.words`, `each.value`, false},
+		{`for_each = toset(["one", "two"])`, `local.words[each.key]`, false},
+		{`for_each = toset(["one", "two"])`, `env("TOKEN_${each.key}")`, false},
+		{`for_each = toset(["one", "two"])`, `file("/etc/${env("HOST")}/key")`, false},
+		{`for_each = toset(["one", "two"])`, `each.key == "one" ? env("T") : local.words[each.key]`, false},
+	} {
+		o := withChoice()
+		env := o.Env
+		o.Env = func(name string) (string, bool) {
+			if name == "J" {
+				return `{"one": "of this machine"}`, true
+			}
+			return env(name)
+		}
+		_, got := pushTexts(o, c.loop, "greeting", c.expression, more, false)
+		isReported := strings.Contains(got, "greeting is a secret, and a text that it can become is "+inFiles)
+		if c.isError != isReported || !isReported && strings.Contains(got, "error:") {
+			t.Errorf("%s, %s: got\n%s\nwant an error: %v", c.loop, c.expression, got, c.isError)
+		}
+	}
+	own := "variable \"own\" {\n  sensitive = true\n  default   = env(\"T\", \"hunter22\")\n}\n"
+	if _, got := pushTexts(withChoice(), "", "greeting", "var.own", own, false); !strings.Contains(got, "own is a secret, and") {
+		t.Errorf("the default of a sensitive variable: got\n%s", got)
+	}
+}
+
 func TestTextsThatAreSecretByTheirNameAreErrors(t *testing.T) {
 	for _, c := range []struct {
 		line, more string

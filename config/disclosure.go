@@ -260,13 +260,13 @@ func elementOf(v, key cty.Value) (knownKey, value cty.Value) {
 	v, marks := v.Unmark()
 	switch t := v.Type(); {
 	case !v.IsKnown() || v.IsNull():
-		return cty.DynamicVal.WithMarks(marks), cty.DynamicVal.WithMarks(marks)
 	case t.IsObjectType() && key.Type() == cty.String && t.HasAttribute(key.AsString()):
 		return key, v.GetAttr(key.AsString())
 	case (t.IsMapType() || t.IsListType() || t.IsTupleType()) && v.HasIndex(key).IsKnown() && v.HasIndex(key).True():
 		return key, v.Index(key)
 	}
-	return cty.DynamicVal, cty.DynamicVal
+	unknown := cty.DynamicVal.WithMarks(marks)
+	return unknown, unknown
 }
 
 // report reports what is written of an expression. What says that it is secret.

@@ -7,9 +7,12 @@ import (
 	"maps"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/coord/quorum"
@@ -236,6 +239,19 @@ func (l *loader) checkPushed() {
 				})
 			}
 		}
+	}
+}
+
+// checkPushedPath reports a relative path in a file that is to be pushed: each engine would begin where it was started.
+func (l *loader) checkPushedPath(b *tree.Body, f *Field, arg tree.Argument, value cty.Value) {
+	if !l.disclosure.isPushed(arg.Expr) || !strings.HasSuffix(f.Name, "_file") || value.Type() != cty.String {
+		return
+	}
+	if path := value.AsString(); path != "" && !filepath.IsAbs(path) {
+		l.add(report{
+			at: arg.Expr.Range(), body: b, summary: f.Name + " has a relative path in a file that is pushed",
+			hint: fmt.Sprintf("it is read on each engine, and not pushed: write an absolute path on these machines, such as %s = \"/etc/sonde/…\"", f.Name),
+		})
 	}
 }
 

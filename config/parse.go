@@ -208,7 +208,10 @@ func (l *loader) fileContext(name string) *hcl.EvalContext {
 	if l.pushed[name] {
 		ctx = l.root.NewChild()
 	}
-	ctx.Functions = function.Reader{Dir: filepath.Dir(name), Env: l.options.Env, ReadFile: l.options.ReadFile, IsFile: l.options.IsFile, Pure: l.pure}.Table()
+	o := l.options
+	ctx.Functions = function.Reader{
+		Dir: filepath.Dir(name), Env: o.Env, ReadFile: o.ReadFile, IsFile: o.IsFile, Pure: l.pure, ToPush: o.ToPush && l.pushed[name],
+	}.Table()
 	return ctx
 }
 

@@ -283,6 +283,47 @@ func TestSecretsInJSONThatIsPushedAreErrors(t *testing.T) {
 	}
 }
 
+// A file that is pushed is in no folder of an engine, and the folder where an engine was started is not that of the push.
+func TestPathsInFilesThatArePushedAreAbsolute(t *testing.T) {
+	const file = `
+target "web" {
+  address = "10.0.0.4"
+  labels  = { key = %s }
+  probe "readiness" {
+    http {
+      port = 80
+      tls {
+        ca_file = %s
+      }
+    }
+  }
+}
+`
+	for _, c := range []struct{ label, caFile, want string }{
+		{`abspath("key")`, `"/etc/ca.pem"`, "abspath(): \"key\" is relative"},
+		{`abspath("key")`, `null`, "write a path on the machines of the engines"},
+		{`try(abspath("key"), "none")`, `"/etc/ca.pem"`, ""},
+		{`abspath("/etc/key")`, `"/etc/ca.pem"`, ""},
+		{`"a"`, `"ca.pem"`, "ca_file has a relative path in a file that is pushed\n  fleet:/web.hcl:9:19"},
+		{`"a"`, `"${env("TOKEN")}/ca.pem"`, "ca_file has a relative path"},
+		{`"a"`, `""`, ""},
+		{`"a"`, `null`, ""},
+	} {
+		pushed := fmt.Sprintf(file, c.label, c.caFile)
+		_, diags := parsePushedWith(toPush(), ownFile, pushed)
+		var text strings.Builder
+		if err := diags.WriteText(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		if diags.HasErrors() != (c.want != "") || !strings.Contains(text.String(), c.want) {
+			t.Errorf("%s, %s: got\n%s\nwant %q", c.label, c.caFile, text.String(), c.want)
+		}
+		if _, diags := parsePushedWith(testOptions(), ownFile, pushed); c.label != `"a"` && diags.HasErrors() {
+			t.Errorf("an engine refuses what was pushed before this was an error: %v", diags)
+		}
+	}
+}
+
 func TestSecretsInFilesOfAnEngineAreNoErrors(t *testing.T) {
 	own := ownFile + "locals {\n  token = sensitive(\"hunter22\")\n  db_password = \"hunter22\"\n}\n"
 	if _, diags := parsePushedWith(toPush(), own, fmt.Sprintf(withToken, "", "local.token", "")); diags.HasErrors() {

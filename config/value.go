@@ -45,6 +45,7 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 	if raw.IsNull() {
 		return nil, secret, null
 	}
+	l.checkPushedPath(b, f, arg, raw)
 	v, p := decode(raw, f.Type, arg.Name, secret || f.Sensitive)
 	if word, ok := v.(string); ok && f.OneOf != nil && !slices.Contains(f.OneOf, word) {
 		p = &valueError{summary: fmt.Sprintf("invalid %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}

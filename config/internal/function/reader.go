@@ -24,6 +24,9 @@ type Reader struct {
 	ReadFile func(path string, max int64) ([]byte, error) // never nil
 	IsFile   func(path string) bool                       // never nil
 
+	// ToPush refuses abspath of a relative path: what is pushed is in no folder of the machines that use it.
+	ToPush bool
+
 	// PushedOnly makes all results unknown that depend on more than files below Dir: on the environment, and on
 	// files with absolute paths.
 	PushedOnly bool
@@ -37,7 +40,7 @@ type Reader struct {
 // Table returns file, fileexists, templatefile, abspath and env.
 func (r Reader) Table() map[string]function.Function {
 	table := map[string]function.Function{
-		"abspath":      text(func(path string) (string, error) { return filepath.Abs(r.path(path)) }),
+		"abspath":      text(r.absolute),
 		"env":          r.env(),
 		"file":         text(r.read),
 		"fileexists":   define(r.exists, cty.Bool, parameter("path", cty.String)),
@@ -77,6 +80,13 @@ func (r Reader) path(p string) string {
 		return p
 	}
 	return filepath.Join(r.Dir, p)
+}
+
+func (r Reader) absolute(path string) (string, error) {
+	if r.ToPush && !filepath.IsAbs(path) {
+		return "", fmt.Errorf("%q is relative, and what is pushed is in no folder of an engine; write a path on the machines of the engines", path)
+	}
+	return filepath.Abs(r.path(path))
 }
 
 func (r Reader) read(name string) (string, error) {

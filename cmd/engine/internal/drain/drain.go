@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -101,6 +102,7 @@ func (f *flags) complete(names func(coord.Overview) []string) cobra.CompletionFu
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		c.SetErr(io.Discard) // what is wrong with the files would be in the middle of the line that is typed
 		s, err := f.access.OpenStore(c)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
@@ -152,8 +154,60 @@ func (f *flags) drain(c *cobra.Command, s *access.Store, name string) error {
 	if !isNew {
 		fmt.Fprintf(out, "%s is drained already\n", shown(name))
 	}
-	w := waiter{store: s, name: name, isForced: f.force, out: out, last: -1}
-	return w.wait(c.Context(), f.timeout)
+	w := waiter{store: s, name: name, isForced: f.force, isUnsettled: isNew && f.timeout > 0, out: out, last: -1}
+	err = w.wait(c.Context(), f.timeout)
+	warnOfQuorums(c, s)
+	return err
+}
+
+// warnOfQuorums writes a warning if the engines that are left are too few for a quorum.
+func warnOfQuorums(c *cobra.Command, s *access.Store) {
+	known, err := read(c.Context(), s)
+	if err != nil { // the drain has said so
+		return
+	}
+	asked := s.Config
+	if s.Cluster.IsPushed() {
+		current, err := s.CurrentRevision(c.Context())
+		if err == nil {
+			asked, err = s.LoadRevision(c.Context(), current)
+		}
+		if err != nil {
+			fmt.Fprintf(c.ErrOrStderr(), "it is not known whether enough engines are left for each quorum: %v\n", err)
+			return
+		}
+	}
+	if text := quorumWarning(asked.Quorums, known.Members); text != "" {
+		fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", text)
+	}
+}
+
+// quorumWarning says for how many probes fewer engines may vote than must, "" for none.
+func quorumWarning(rules map[probe.ID]quorum.Rule, members []coord.Member) string {
+	voters := len(members)
+	for _, m := range members {
+		if m.Drained {
+			voters--
+		}
+	}
+	if voters == 0 { // while all are drained, all vote
+		voters = len(members)
+	}
+	unmet, most := 0, 0
+	for _, r := range rules {
+		if r.Min > voters {
+			unmet, most = unmet+1, max(most, r.Min)
+		}
+	}
+	if unmet == 0 {
+		return ""
+	}
+	left := "1 engine is left that is not drained"
+	if voters > 1 {
+		left = fmt.Sprintf("%d engines are left that are not drained", voters)
+	}
+	return fmt.Sprintf("%s, too few for the quorum of %s, of which up to %d must vote: until there are more, their verdicts stand, and nothing is restarted because of them",
+		left, cli.Plural(unmet, "probe"), most)
 }
 
 func putDrain(ctx context.Context, s *access.Store, name string, isForced bool) (isNew bool, err error) {
@@ -221,8 +275,11 @@ type waiter struct {
 	name     string
 	isForced bool // it may keep its shards
 	out      io.Writer
-	last     int   // number of shards that was written; -1 for none
-	err      error // why the store was not read at the last look; nil if it was
+
+	isUnsettled bool // it may claim shards that it was to have before it was drained: one look without any is not enough
+
+	last int   // number of shards that was written; -1 for none
+	err  error // why the store was not read at the last look; nil if it was
 }
 
 // wait looks until the engine owns no shards, or for a time; once if that is 0.
@@ -268,6 +325,10 @@ func (w *waiter) look(ctx context.Context) (isDone bool, err error) {
 			shards = m.Shards
 		}
 		hasOther = hasOther || !m.Drained
+	}
+	if shards == 0 && w.isUnsettled && w.last < 0 {
+		w.last = 0
+		return false, nil
 	}
 	keeps := fmt.Sprintf("%s is drained, and has %s: all engines are drained", shown(w.name), cli.Plural(shards, "shard"))
 	switch {

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +18,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // store is what the command reads and writes: a Local that may go away, from the command alone.
@@ -22,6 +30,7 @@ type store struct {
 	*coord.Local
 	isAway            atomic.Bool
 	isAwayAfterCommit bool // it goes away when it has committed
+	unclaimed         int  // how many reads show that no engine has claimed a shard
 }
 
 var errAway = errors.New("no leader")
@@ -30,7 +39,12 @@ func (s *store) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.
 	if s.isAway.Load() {
 		return nil, 0, errAway
 	}
-	return s.Local.Range(ctx, prefix)
+	entries, at, err := s.Local.Range(ctx, prefix)
+	if s.unclaimed > 0 {
+		s.unclaimed--
+		entries = slices.DeleteFunc(entries, func(e coord.Entry) bool { return strings.Contains(e.Key, "/shard/") })
+	}
+	return entries, at, err
 }
 
 func (s *store) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
@@ -69,6 +83,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 		name              string
 		timeout           time.Duration
 		isAwayAfterCommit bool
+		unclaimed         int
 		meanwhile         func(*fleet) // after some seconds
 		err, out          string
 	}{
@@ -92,6 +107,10 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 			err: "a is no longer drained: an operator has undrained it meanwhile", out: "a owns 4096 shards\n",
 		},
 		{
+			name: "has just joined", timeout: 10 * time.Second, unclaimed: 2, // the command reads before it drains
+			err: "a is drained, and owns 4096 shards still after 10s", out: "a owns 4096 shards\n",
+		},
+		{
 			name: "left meanwhile", timeout: time.Minute, meanwhile: func(f *fleet) { f.leave() },
 			out: "a owns 4096 shards\na is drained, and owns no shards\n",
 		},
@@ -99,7 +118,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fleet{store: &store{Local: coord.NewLocal(), isAwayAfterCommit: tt.isAwayAfterCommit}}
+				f := &fleet{store: &store{Local: coord.NewLocal(), isAwayAfterCommit: tt.isAwayAfterCommit, unclaimed: tt.unclaimed}}
 				f.leave = join(t, f.store.Local, "a")
 				defer f.leave()
 				defer join(t, f.store.Local, "b")()
@@ -114,7 +133,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 				c.SetContext(ctx)
 				c.SetOut(&out)
 				flags := flags{timeout: tt.timeout}
-				err := flags.drain(c, &access.Store{Store: f.store}, "a")
+				err := flags.drain(c, &access.Store{Store: f.store, Config: &config.Config{}}, "a")
 				if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 					t.Errorf("error %v, want %q", err, tt.err)
 				}
@@ -123,5 +142,48 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestADrainWarnsOfQuorumsThatAreNoLongerMet(t *testing.T) {
+	id := func(target string) probe.ID { return probe.ID{Target: target, Kind: probe.Readiness} }
+	rules := map[probe.ID]quorum.Rule{id("one"): {Min: 1}, id("two"): {Min: 2}, id("three"): {Min: 3}}
+	members := func(drained ...bool) (all []coord.Member) {
+		for _, isDrained := range drained {
+			all = append(all, coord.Member{Drained: isDrained})
+		}
+		return all
+	}
+	const rest = " must vote: until there are more, their verdicts stand, and nothing is restarted because of them"
+	for _, c := range []struct {
+		members []coord.Member
+		want    string
+	}{
+		{members(false, false, false, true), ""},
+		{members(false, false, true), "2 engines are left that are not drained, too few for the quorum of 1 probe, of which up to 3" + rest},
+		{members(false, true, true), "1 engine is left that is not drained, too few for the quorum of 2 probes, of which up to 3" + rest},
+		{members(true, true, true), ""}, // as if none were
+	} {
+		if got := quorumWarning(rules, c.members); got != c.want {
+			t.Errorf("%v: got %q\nwant %q", c.members, got, c.want)
+		}
+	}
+}
+
+func TestACompletionWritesNothingBetweenWhatIsTyped(t *testing.T) {
+	wrong := filepath.Join(t.TempDir(), "config.hcl")
+	if err := os.WriteFile(wrong, []byte("cluster {\n  endpoint = 1\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var errs strings.Builder
+	c := Drain(func(config.Cluster) (daemon.Store, error) { return nil, errAway })
+	c.SetContext(t.Context())
+	c.SetOut(io.Discard)
+	c.SetErr(&errs)
+	if err := c.Flags().Set("engine-config", wrong); err != nil {
+		t.Fatal(err)
+	}
+	if names, directive := c.ValidArgsFunction(c, nil, ""); len(names) > 0 || directive != cobra.ShellCompDirectiveError || errs.Len() > 0 {
+		t.Errorf("%q, %v, written: %s", names, directive, errs.String())
 	}
 }

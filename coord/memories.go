@@ -21,11 +21,14 @@ type Memory struct {
 	Target string
 	Token  Revision // of this engine for the target's shard
 	Value  []byte   // nil: nothing, as for a target that is gone
+
+	Modified Revision // by which the backend has it; Store ignores it
 }
 
 // Memories are what a Backend has of a shard.
 type Memories struct {
 	ByTarget map[string][]byte
+	Modified Revision // of the latest of these; 0 without any
 
 	// IsRecent says that the last owner which has marked the shard as loaded was alive within Config.MaxAge.
 	IsRecent bool
@@ -63,6 +66,7 @@ func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
 			m.IsRecent, m.IsContinued = true, c.hasMet(parseToken(e.Value))
 		} else if target, ok := strings.CutPrefix(e.Key, prefix+"/"); ok {
 			m.ByTarget[target] = e.Value
+			m.Modified = max(m.Modified, e.Modified)
 		}
 	}
 	return m

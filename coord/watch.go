@@ -47,7 +47,7 @@ func memoriesOf(events []Event) []Memory {
 	all := make([]Memory, 0, len(events))
 	for _, e := range events {
 		if _, target, isMemory := strings.Cut(strings.TrimPrefix(e.Key, keyMemory), "/"); isMemory {
-			all = append(all, Memory{Target: target, Value: e.Value})
+			all = append(all, Memory{Target: target, Value: e.Value, Modified: e.Modified})
 		}
 	}
 	return all

@@ -30,6 +30,7 @@ type others struct {
 	shown      map[shard.ID]*Targets
 	outdated   map[shard.ID]bool            // whose memories are to be loaded
 	loading    map[shard.ID]map[string]bool // whose memories are being loaded, and the targets with later ones
+	loaded     map[shard.ID]coord.Revision  // of the latest memory that was loaded while changes are watched
 	isKnown    bool                         // the store has answered: before, none are shown
 	isWatched  bool                         // later memories are passed to changed
 	completeAt time.Time                    // see Fleet.Heard
@@ -39,7 +40,7 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
 	return &others{
 		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: make(chan struct{}, 1), begun: begun,
-		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{},
+		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{},
 	}
 }
 
@@ -100,6 +101,7 @@ func (o *others) watched() {
 		o.isKnown = true
 		o.begun()
 	}
+	clear(o.loaded) // the store may have been restored, with lower revisions
 	o.outdate(slices.Collect(maps.Keys(o.shown)))
 	o.isWatched = true // not before, since changes may have been missed until now
 }
@@ -112,13 +114,17 @@ func (o *others) unwatched() {
 	o.isWatched = false
 }
 
-// changed shows targets as they are in memories that were stored now.
+// changed shows targets as they are in memories that were stored now. The watch may be behind what was loaded: earlier
+// memories are left out.
 func (o *others) changed(stored []coord.Memory) {
 	o.othersMu.Lock()
 	defer o.othersMu.Unlock()
 	m := newMemories()
 	for _, one := range stored {
 		id := shard.Of(one.Target)
+		if one.Modified <= o.loaded[id] {
+			continue
+		}
 		if later := o.loading[id]; later != nil {
 			later[one.Target] = true
 		}
@@ -183,6 +189,8 @@ func (o *others) end(ids []shard.ID, loaded map[shard.ID]coord.Memories) {
 			continue
 		case !isLoaded:
 			o.outdated[id] = true
+		default:
+			o.loaded[id] = stored.Modified
 		}
 		for target, value := range stored.ByTarget {
 			if !later[target] {
@@ -300,6 +308,7 @@ func (o *others) change(shards map[shard.ID]*Targets) {
 		}
 		if o.shown[id] = now; now == nil {
 			delete(o.shown, id)
+			delete(o.loaded, id)
 			delete(o.outdated, id)
 		}
 	}

@@ -3,6 +3,8 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -295,6 +297,79 @@ func TestAReloadChangesTheTargetsOfOthers(t *testing.T) {
 		for i := many / 2; i < many; i++ {
 			if st, _ := one.seen(fmt.Sprintf("shop/web-%d", i)); !st.Ready {
 				t.Errorf("%s in shard %v is %v", st.Target, shard.Of(st.Target), st.State)
+			}
+		}
+	})
+}
+
+// lagging is a coord.Backend whose changes of memories can be shown late.
+type lagging struct {
+	coord.Backend
+	isBehind atomic.Bool
+}
+
+func (b *lagging) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		for events, err := range b.Backend.Watch(ctx, prefix, after) {
+			for prefix == "memory/" && b.isBehind.Load() && ctx.Err() == nil {
+				time.Sleep(100 * time.Millisecond)
+			}
+			for one := range slices.Chunk(events, 1) {
+				if !yield(one, nil) {
+					return
+				}
+				if prefix == "memory/" {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// The watch of an engine is behind what it loads meanwhile: it does not show again what was before.
+func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), &lagging{Backend: coord.NewLocal()}
+		start(t, "one", b.Backend, w.targets(many))
+		two := start(t, "two", b, w.targets(many))
+		time.Sleep(time.Minute)
+		ready := probe.ID{Target: "shop/web-1", Kind: probe.Readiness}
+		for i := 1; ; i += 2 { // without a driver
+			ready.Target = fmt.Sprintf("shop/web-%d", i)
+			if _, exists := two.fleet.Others().Status(ready); exists {
+				break
+			}
+		}
+		b.isBehind.Store(true)
+		w.infect(ready.Target, 0)
+		time.Sleep(10 * time.Second)
+		w.heal(ready.Target)
+		time.Sleep(10 * time.Second)
+		targets := w.targets(many)
+		for id, p := range targets.Probes {
+			p.Settings = "other"
+			targets.Probes[id] = p
+		}
+		if err := two.fleet.Apply(targets); err != nil { // it loads what it shows in another way
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		sub := two.fleet.Others().Subscribe()
+		defer sub.Close()
+		b.isBehind.Store(false)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for {
+			st, err := sub.Next(ctx)
+			if err != nil {
+				break
+			}
+			if st.ID == ready && st.Verdict != probe.Passing {
+				t.Errorf("%v is shown as %v", ready, st.Verdict)
 			}
 		}
 	})

@@ -60,3 +60,27 @@ func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
 		})
 	}
 }
+
+// A shard whose owner is no member, as one that was put by hand, is never claimed: people have to know.
+func TestAShardWithoutALiveOwnerIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		put := coord.Change{Key: "fleet/shard/0007", Value: []byte("ghost/2a")}
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{put}}); err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		_, endOther := run(t, coord.Config{Name: "b", Backend: b})
+		time.Sleep(5 * time.Minute)
+		endOther() // whose shards are without an owner for a moment
+		time.Sleep(5 * time.Minute)
+		end()
+		if n := strings.Count(text.String(), "shards=1 key=fleet/shard/0007 owner=ghost"); n < 9 || n > 11 {
+			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
+		}
+		if n := strings.Count(text.String(), "level=WARN"); n > 11 {
+			t.Errorf("there are %d warnings:\n%.2000s", n, text.String())
+		}
+	})
+}

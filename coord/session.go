@@ -225,9 +225,15 @@ func (s *session) mark() {
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
 func (s *session) divideOften(ctx context.Context) {
+	ticker := time.NewTicker(2 * s.config.TTL)
+	defer ticker.Stop()
+	var abandoned map[shard.ID]ownedBy
 	for {
 		select {
 		case <-s.stale:
+		case <-ticker.C:
+			abandoned = s.warnOfAbandoned(abandoned)
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -243,6 +249,24 @@ func (s *session) divideOften(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// warnOfAbandoned logs which shards have an owner that is no member, and had it when it was called before: no engine claims
+// them. It returns those that have one now.
+func (s *session) warnOfAbandoned(before map[shard.ID]ownedBy) (now map[shard.ID]ownedBy) {
+	now = s.abandoned()
+	var lasting []shard.ID
+	for id, o := range now {
+		if before[id] == o {
+			lasting = append(lasting, id)
+		}
+	}
+	if len(lasting) > 0 {
+		first := slices.Min(lasting)
+		s.sparse.Warn("shards belong to an engine that is no member of the fleet, and their targets are not probed: delete the keys if no such engine runs",
+			"engine", s.config.Name, "shards", len(lasting), "key", shardKey(first), "owner", now[first].name)
+	}
+	return now
 }
 
 // retry looks at the view again after a while.

@@ -173,6 +173,19 @@ func (v *view) hasMember(self owner) bool {
 	return v.members[self.name].lease == self.lease
 }
 
+// abandoned returns the shards whose owner is no member.
+func (v *view) abandoned() map[shard.ID]ownedBy {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	all := map[shard.ID]ownedBy{}
+	for id, o := range v.owners {
+		if v.members[o.name].lease != o.lease {
+			all[id] = o
+		}
+	}
+	return all
+}
+
 // divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
 // it owned. It keeps a shard that is free, or claimed by its name and another lease, without a token,
 // while it is to have the shard or is no member itself.

@@ -70,6 +70,13 @@ type record struct {
 //
 // ErrNotOwner, ErrNotLoaded, ErrNotAllowed and ErrBusy say that do was not called now.
 func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context) error) error {
+	return c.ActAbove(ctx, o, Floor{}, do)
+}
+
+// ActAbove is Act for an act that is reserved in the groups of a floor, by the transaction of its first record: of the acts
+// of all engines, no two are allowed that only one of would leave enough members. The error is a WithheldError if a group
+// withholds it: do was not called. The reservation lasts until Unreserve, also beyond the end of the act and of this engine.
+func (c *Coordinator) ActAbove(ctx context.Context, o Order, f Floor, do func(context.Context) error) error {
 	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
 	}
@@ -94,7 +101,7 @@ func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context)
 			return cmp.Or(c.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
 		}
 	}
-	if err := c.write(acting, o, record{o.Instance, token, false}); err != nil {
+	if err := c.writeReserved(acting, o, record{o.Instance, token, false}, f); err != nil {
 		return withCause(acting, err)
 	}
 	if !c.Allowed() {
@@ -241,7 +248,7 @@ func (c *Coordinator) Forget(ctx context.Context, ids []shard.ID, isKept func(ta
 	for i, id := range ids {
 		for _, e := range found[i] {
 			_, target, ok := strings.Cut(strings.TrimPrefix(e.Key, prefixes[i]), "/")
-			if !ok || isKept(target) || c.isActing(target) {
+			if !ok || isKept(target) || c.IsActing(target) {
 				continue
 			}
 			all = append(all, Transaction{
@@ -271,10 +278,4 @@ func (c *Coordinator) Acting() map[shard.ID]bool {
 		all[shard.Of(target)] = true
 	}
 	return all
-}
-
-func (c *Coordinator) isActing(target string) bool {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.acting[target] != nil
 }

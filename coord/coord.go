@@ -12,6 +12,7 @@
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
 //	act.go      Act: does something at most once for an instance
+//	reserve.go  ActAbove, Unreserve: acts that are withheld so that groups keep enough members
 //	memories.go Load and Store: what the next owner of a shard has to remember; MarkLoaded: that it does
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored

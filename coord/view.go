@@ -18,6 +18,7 @@ const (
 	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
 	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
+	keyFloor  = "floor/"       // and a group: its generation, see generationKeys; and a group and a target: a Reservation
 )
 
 func shardKey(id shard.ID) string { return keyShard + id.String() }

@@ -2,18 +2,22 @@ package group
 
 import (
 	"cmp"
-	"iter"
-	"maps"
 	"slices"
 	"time"
 )
 
 // withholds reports whether the group withholds the restart of a target, while the instances of reserved targets are
-// being restarted: the target takes requests, and fewer than Need others would be left that do, without the reserved
-// ones. One that takes no requests may always be restarted, since that takes nothing away; so may one of the weight 0.
-func (v *View) withholds(target string, reserved iter.Seq[string]) bool {
+// being restarted: the target may take requests, and the group cannot do without it. One that is known to take no requests
+// may always be restarted, since that takes nothing away; so may one of the weight 0.
+func (v *View) withholds(target string, reserved map[string]bool) bool {
 	m := v.members.get(target)
-	if !v.Rule.HoldRestarts || m == nil || m.ZeroWeight || !m.takesRequests() {
+	return m != nil && m.mayTakeRequests() && v.needs(target, reserved)
+}
+
+// needs reports whether fewer than Need members take requests without a target and those that are reserved.
+func (v *View) needs(target string, reserved map[string]bool) bool {
+	m := v.members.get(target)
+	if !v.Rule.HoldRestarts || m == nil || m.ZeroWeight {
 		return false
 	}
 	left := v.Counts.Serving() - one(m.State.TakesRequests())
@@ -25,16 +29,25 @@ func (v *View) withholds(target string, reserved iter.Seq[string]) bool {
 	return left < v.Need
 }
 
-// takesRequests reports whether requests are sent to the member, also while that stays so because nothing is known of it.
-func (m *Member) takesRequests() bool { return m.State.TakesRequests() || m.acting.TakesRequests() }
+// mayTakeRequests reports whether requests may be sent to the member: it takes them, or did before nothing was known of
+// it, or nothing is known of it yet, such as after a start of the engine, which gateways may not have noticed.
+func (m *Member) mayTakeRequests() bool {
+	return m.State.TakesRequests() || m.acting.TakesRequests() || m.State == Undecided && m.started
+}
 
 // restarts are those of the engine's targets that groups have allowed or withhold. Groups.mu guards it.
 type restarts struct {
-	reserved map[string]string // by target: the instance that is being restarted; it does not count as one that takes requests
-	withheld map[string]*Group // by target: the group that withholds its restart
+	reserved map[string]reservation // by target; it does not count as one that takes requests
+	withheld map[string]*Group      // by target: the group that withholds its restart
 }
 
-func newRestarts() restarts { return restarts{map[string]string{}, map[string]*Group{}} }
+// reservation is a restart that may be under way.
+type reservation struct {
+	instance string
+	isFree   bool // no group may withhold it: it is forced, or the target took no requests
+}
+
+func newRestarts() restarts { return restarts{map[string]reservation{}, map[string]*Group{}} }
 
 // Reserve returns the name of a group with Rule.HoldRestarts that withholds the restart of an instance: the target
 // takes requests, and fewer than MinReady members would be left that do. If none does, Reserve returns "", and the
@@ -46,13 +59,13 @@ func newRestarts() restarts { return restarts{map[string]string{}, map[string]*G
 func (g *Groups) Reserve(target, instance string, forced bool) (withheldBy string) {
 	g.mu.Lock()
 	lines := g.follow(time.Now())
-	by := g.withholding(target)
+	by := g.withholding(target, (*View).withholds, g.reserved)
 	if g.setWithheld(target, by); by != nil {
-		withheldBy = by.View().Group
+		withheldBy = by.name()
 	}
-	if t := g.targets[target]; t != nil && (by == nil || forced) && slices.ContainsFunc(t.groups, func(o *Group) bool { return o.rule.HoldRestarts }) {
+	if (by == nil || forced) && len(g.floors(target)) > 0 {
 		g.setWithheld(target, nil)
-		g.restarts.reserved[target] = instance
+		g.restarts.reserved[target] = reservation{instance, forced || !g.mayTakeRequests(target)}
 	}
 	g.mu.Unlock()
 	g.log(lines)
@@ -66,15 +79,72 @@ func (g *Groups) Release(target string) {
 	g.forgetRestart(target)
 }
 
-// withholding returns the first group, by name, that withholds the restart of a target now; nil if none does. It needs mu.
-func (g *Groups) withholding(target string) *Group {
+// Floors returns the names of the groups with Rule.HoldRestarts that a target belongs to, sorted.
+func (g *Groups) Floors(target string) (names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, group := range g.floors(target) {
+		names = append(names, group.name())
+	}
+	return names
+}
+
+// WithheldBy returns the name of a group that withholds the restart of a target that Reserve has allowed, if those of
+// some targets are reserved besides, by the name of the group, or "". The target may have been reported as draining
+// meanwhile: it goes by whether it took requests at the call of Reserve. A forced restart is never withheld.
+func (g *Groups) WithheldBy(target string, reserved map[string][]string) string {
+	g.mu.Lock()
+	lines := g.follow(time.Now())
+	var by *Group
+	if !g.restarts.reserved[target].isFree {
+		by = g.withholding(target, (*View).needs, func(group string) []string { return reserved[group] })
+	}
+	g.mu.Unlock()
+	g.log(lines)
+	if by == nil {
+		return ""
+	}
+	return by.name()
+}
+
+func (g *Group) name() string { return g.View().Group }
+
+// floors returns the groups with Rule.HoldRestarts that a target belongs to, sorted by name. It needs mu.
+func (g *Groups) floors(target string) (all []*Group) {
 	t := g.targets[target]
 	if t == nil {
 		return nil
 	}
-	byName := func(a, b *Group) int { return cmp.Compare(a.View().Group, b.View().Group) }
-	for _, group := range slices.SortedFunc(slices.Values(t.groups), byName) {
-		if group.rule.HoldRestarts && (g.held > 0 || group.View().withholds(target, maps.Keys(g.restarts.reserved))) {
+	for _, group := range t.groups {
+		if group.rule.HoldRestarts {
+			all = append(all, group)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Group) int { return cmp.Compare(a.name(), b.name()) })
+	return all
+}
+
+// mayTakeRequests reports whether requests may be sent to a target as a member of a group that withholds restarts. It
+// needs mu.
+func (g *Groups) mayTakeRequests(target string) bool {
+	return slices.ContainsFunc(g.floors(target), func(group *Group) bool {
+		m := group.View().Member(target)
+		return m == nil || m.mayTakeRequests()
+	})
+}
+
+// withholding returns the first group, by name, whose View withholds the restart of a target now, or nil. Others says
+// whose restarts are reserved in a group besides those of this engine. It needs mu.
+func (g *Groups) withholding(target string, withholds func(*View, string, map[string]bool) bool, others func(group string) []string) *Group {
+	for _, group := range g.floors(target) {
+		reserved := map[string]bool{}
+		for name := range g.restarts.reserved {
+			reserved[name] = true
+		}
+		for _, name := range others(group.name()) {
+			reserved[name] = true
+		}
+		if g.held > 0 || withholds(group.View(), target, reserved) {
 			return group
 		}
 	}
@@ -101,7 +171,7 @@ func (g *Groups) setWithheld(target string, by *Group) {
 
 // markPresent is mark for a group that may have been removed. It needs mu.
 func (g *Groups) markPresent(group *Group) {
-	if g.byName[group.View().Group] == group {
+	if g.byName[group.name()] == group {
 		g.mark(group, false)
 	}
 }
@@ -114,7 +184,7 @@ func (g *Groups) forgetRestart(target string) {
 
 // endRestart forgets that the restart of a target is reserved if another instance takes requests. It needs mu.
 func (g *Groups) endRestart(target, instance string, state State) {
-	if reserved, ok := g.restarts.reserved[target]; ok && state.TakesRequests() && instance != reserved {
+	if reserved, ok := g.restarts.reserved[target]; ok && state.TakesRequests() && instance != reserved.instance {
 		delete(g.restarts.reserved, target)
 	}
 }

@@ -42,6 +42,10 @@ type Config struct {
 	// no verdicts there, or no probes any more. Default: there are none.
 	Others Targets
 
+	// Reserved returns the targets of a group whose restarts other engines have reserved: see Groups.Reserve. It must not
+	// block. Default: none.
+	Reserved func(group string) []string
+
 	// Logger gets a line when a group is no longer ready, or all members are used because too
 	// few are, at level Warn, and when that ends, at level Info; not while it is undecided.
 	// Default: no log.
@@ -51,10 +55,11 @@ type Config struct {
 // Groups are the groups of an engine's targets. Create them with New, and call Run once.
 // The other methods may be called at any time, also before Run, by multiple goroutines.
 type Groups struct {
-	engine Engine
-	others Targets // nil for none
-	logger *slog.Logger
-	resub  chan struct{} // capacity 1: sub was replaced, with that of others
+	engine   Engine
+	others   Targets // nil for none
+	logger   *slog.Logger
+	reserved func(group string) []string // by other engines
+	resub    chan struct{}               // capacity 1: sub was replaced, with that of others
 
 	mu       sync.Mutex // guards all below, and what Group says; locks of the engine are taken while it is held
 	byName   map[string]*Group
@@ -85,8 +90,11 @@ func New(c Config) *Groups {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Reserved == nil {
+		c.Reserved = func(string) []string { return nil }
+	}
 	return &Groups{
-		engine: c.Engine, others: c.Others, logger: c.Logger, resub: make(chan struct{}, 1),
+		engine: c.Engine, others: c.Others, logger: c.Logger, reserved: c.Reserved, resub: make(chan struct{}, 1),
 		byName: map[string]*Group{}, targets: map[string]*target{}, doubtful: map[*target]bool{}, dirty: map[*Group]bool{}, timed: map[*Group]bool{}, restarts: newRestarts(),
 	}
 }

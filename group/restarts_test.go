@@ -1,10 +1,15 @@
 package group_test
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -156,6 +161,66 @@ func TestRestartsAreWithheldDuringAReload(t *testing.T) {
 		}
 		release()
 		if got := s.reserves("a"); got != "" {
+			t.Errorf("withheld by %q", got)
+		}
+	})
+}
+
+// In a fleet a restart that Reserve has allowed is made unless those that other engines have reserved leave too few.
+func TestARestartIsWithheldByThoseOfOtherEngines(t *testing.T) {
+	playThree(t, func(s *stage) {
+		s.rules(map[string]group.Rule{"web": holding(t, "2", "*"), "free": rule(t, "1", []string{"*"}, nil)})
+		pass(2 * time.Second)
+		s.reserves("a")
+		s.engine.Report(probe.Instance{Target: "a", ID: "static", Phase: probe.Running, Managed: true, Reason: probe.ReasonEnding})
+		pass(2 * time.Second) // it drains
+		if got := s.groups.Floors("a"); !slices.Equal(got, []string{"web"}) {
+			t.Errorf("its floors are %v", got)
+		}
+		for _, c := range []struct {
+			reserved []string
+			want     string
+		}{{nil, ""}, {[]string{"a"}, ""}, {[]string{"gone"}, ""}, {[]string{"a", "b"}, "web"}} {
+			if by := s.groups.WithheldBy("a", map[string][]string{"web": c.reserved, "free": {"a", "b", "c"}}); by != c.want {
+				t.Errorf("while %v are reserved it is withheld by %q, want %q", c.reserved, by, c.want)
+			}
+		}
+		s.groups.Reserve("c", "static", true)
+		if by := s.groups.WithheldBy("c", map[string][]string{"web": {"a", "b"}}); by != "" {
+			t.Errorf("a forced restart is withheld by %q", by)
+		}
+		s.groups.Release("c")
+		s.answers["b"].say(probe.Failure)
+		pass(3 * time.Second)
+		if by := s.groups.Reserve("b", "static", false) + s.groups.WithheldBy("b", map[string][]string{"web": {"a", "c"}}); by != "" {
+			t.Errorf("the restart of a member that takes no requests is withheld by %q", by)
+		}
+	})
+}
+
+// What other engines have reserved does not count, and not twice if this one knows it, too.
+func TestReservationsOfOtherEnginesCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stage{t: t, set: probe.Set{}, answers: map[string]*answer{}, engine: engine.New(engine.Config{})}
+		var reserved []string
+		s.groups = group.New(group.Config{Engine: s.engine, Reserved: func(name string) []string { return reserved }})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = s.engine.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
+		for _, name := range []string{"a", "b", "c", "d"} {
+			s.target(name, probe.Success, nil)
+		}
+		s.apply()
+		s.rules(map[string]group.Rule{"web": holding(t, "2", "*")})
+		pass(3 * time.Second)
+		reserved = []string{"a", "b"}
+		if got := s.reserves("c", "a"); got != "web," {
+			t.Errorf("withheld by %q", got)
+		}
+		reserved = []string{"a"}
+		if got := s.reserves("c"); got != "" {
 			t.Errorf("withheld by %q", got)
 		}
 	})

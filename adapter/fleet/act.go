@@ -106,10 +106,13 @@ func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan tim
 		close(r.exited)
 	}()
 	exit = g.driver.Run(running, func(id string) { started <- id; began(id) }, r.allowed)
+	var withheld *coord.WithheldError
 	switch cause := context.Cause(running); {
 	case exit.Err == nil || running.Err() == nil || ctx.Err() != nil:
 	case errors.Is(cause, errTerminated):
 		exit = restart.Exit{Output: errTerminated.Error()}
+	case errors.As(cause, &withheld):
+		exit.Err = &restart.WithheldError{Group: withheld.Group}
 	default:
 		exit.Err = fmt.Errorf("%w: %w", restart.ErrInterrupted, cause)
 	}
@@ -139,12 +142,15 @@ func (r *run) ask(ctx context.Context, id string) {
 		case <-r.exited:
 			return
 		}
-		err := r.fleet.config.Coordinator.Act(ctx, order, func(acting context.Context) error { return r.terminate(acting, grace) })
+		err := r.fleet.config.Coordinator.ActAbove(ctx, order, r.fleet.floorOf(r.target), func(acting context.Context) error { return r.terminate(acting, grace) })
 		var failed failure
+		var withheld *coord.WithheldError
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, coord.ErrDone):
 			r.stop(errTerminated)
+		case errors.As(err, &withheld):
+			r.stop(withheld)
 		case errors.As(err, &failed):
 			r.failed(failed.error)
 		case !r.hasExited():

@@ -22,7 +22,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-var runs = flag.Int("runs", 6, "runs of random faults; 200 take minutes")
+var runs = flag.Int("runs", usualRuns, "runs of random faults; 200 take minutes")
+
+const usualRuns = 6
 
 // safeguards says which of the safeguards against stale acts are in force.
 type safeguards struct {

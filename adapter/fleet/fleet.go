@@ -17,6 +17,7 @@
 //	depend.go  the targets of other engines, as dependencies of this engine's
 //	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
+//	floor.go   which acts are withheld so that enough members of groups take requests, across engines
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
 //	vantage.go the votes of this engine
 //	doubt.go   whether this engine doubts its own verdicts
@@ -51,6 +52,7 @@ type Config struct {
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
 	Zone        string              // where this engine is, for quorums: at most vote.MaxZone bytes; default: none
+	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }
 
@@ -86,6 +88,7 @@ type Fleet struct {
 	doubts  *doubts
 	joints  joints
 	others  *others
+	floors  floors
 	wake    chan struct{}     // capacity 1: desired or changed were changed
 	sparse  *sparselog.Logger // what is tried again in each pass
 
@@ -224,6 +227,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
+	parts.Go(func() { f.floors.follow(ctx, f.config.Coordinator) })
+	parts.Go(func() { f.unreserve(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.FollowDependencies(ctx, f.config.Engine, 0) })
 	_, interrupted := f.config.Coordinator.Interruptions()

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -150,6 +151,9 @@ type member struct {
 	stop     func()          // leaves the fleet, and waits for that
 	log      testsync.Buffer // what its fleet warns of
 	failures atomic.Pointer[[]string]
+	groups   *group.Groups // of this engine's view; none until a test applies some, and runs them
+
+	ignoresReservations atomic.Bool // reserved targets count as ready
 
 	ignoresEvidence atomic.Bool // it restarts for a joint failure that merely stands
 }
@@ -193,15 +197,16 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	if m.co, err = coord.New(c); err != nil {
 		t.Fatal(err)
 	}
-	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.mayRestart})
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.mayRestart, Floor: m})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.restarts = restarts
 	warnings := slog.New(slog.NewTextHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Zone: "zone-" + c.Name, Logger: warnings}); err != nil {
+	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Floor: m, Zone: "zone-" + c.Name, Logger: warnings}); err != nil {
 		t.Fatal(err)
 	}
+	m.groups = group.New(group.Config{Engine: m.engine, Others: m.fleet.Others(), Reserved: m.reserved})
 	if err := errors.Join(m.engine.SetDampings(targets.Dampings), m.fleet.Apply(targets)); err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +229,29 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	}
 	t.Cleanup(func() { m.stop() })
 	return m
+}
+
+// Reserve, Release, Floors and WithheldBy implement restart.Floor and fleet.Floor.
+func (m *member) Reserve(target, instance string, forced bool) string {
+	return m.groups.Reserve(target, instance, forced)
+}
+
+func (m *member) Release(target string) { m.groups.Release(target) }
+
+func (m *member) Floors(target string) []string { return m.groups.Floors(target) }
+
+func (m *member) WithheldBy(target string, reserved map[string][]string) string {
+	if m.ignoresReservations.Load() {
+		reserved = nil
+	}
+	return m.groups.WithheldBy(target, reserved)
+}
+
+func (m *member) reserved(name string) []string {
+	if m.ignoresReservations.Load() {
+		return nil
+	}
+	return m.fleet.Reserved(name)
 }
 
 // mayRestart reports whether the engine may restart a target.

@@ -89,6 +89,14 @@ var ErrShortage = errors.New("the engine cannot start it now")
 // instance goes on: the controller calls Run again as after ErrShortage, and reports restart.ownership until then.
 var ErrInterrupted = errors.New("the restart was interrupted")
 
+// WithheldError is in the error of an Exit of an External driver that was not asked to terminate an instance, since a
+// group of a fleet would have too few ready members without it, as another engine sees them or has reserved them. The
+// instance goes on: the controller calls Run again as after ErrShortage, and reports restart.floor until then.
+type WithheldError struct{ Group string }
+
+// Error implements error.
+func (e *WithheldError) Error() string { return withheldDetail(e.Group) }
+
 // Exit describes how an instance exited.
 type Exit struct {
 	Code   int    // exit status; 128 plus the signal's number for a signal; -1 when Err is set

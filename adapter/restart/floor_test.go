@@ -2,6 +2,7 @@ package restart_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -235,6 +236,30 @@ func TestARestartThatFailsReservesNothing(t *testing.T) {
 		h.expect("web", "web-0", probe.Running, probe.ReasonEnding)
 		if by := h.groups.Reserve("db", "db-0", false); by != "" {
 			t.Errorf("withheld by %q although the other restart has failed\n%s", by, h.log)
+		}
+	})
+}
+
+// withheld is an External driver of which a fleet withholds the first restarts.
+type withheld struct{ interrupted }
+
+func (d *withheld) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
+	exit := d.interrupted.Run(ctx, began, end)
+	if errors.Is(exit.Err, restart.ErrInterrupted) {
+		exit.Err = &restart.WithheldError{Group: "shop"}
+	}
+	return exit
+}
+
+func TestARestartThatAFleetWithholdsIsRetried(t *testing.T) {
+	inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
+		d := &withheld{interrupted{lacking: lacking{fakeDriver: newDriver("web", healthy)}, id: "web-0"}}
+		failingUnit(h, d)
+		in := h.expect("web", "web-0", probe.Running, probe.ReasonFloor)
+		h.expectText(in.Detail, "the group shop would have fewer than min_ready ready members without it")
+		h.sleep(time.Minute)
+		if in := h.instance("web"); in.ID != "web-0+" || in.Restarts != 1 || d.restarts != 3 {
+			t.Errorf("after %d requests: %+v", d.restarts, in)
 		}
 	})
 }

@@ -128,7 +128,7 @@ func (s *supervisor) supervise() {
 		if s.resumes = ""; end.terminating {
 			return
 		}
-		if end.started && s.unit.external() && (errors.Is(end.exit.Err, ErrShortage) || errors.Is(end.exit.Err, ErrInterrupted)) {
+		if end.started && s.unit.external() && isRetried(end.exit.Err) {
 			s.retryRestart(end.exit.Err)
 			continue
 		}
@@ -158,6 +158,12 @@ func (s *supervisor) supervise() {
 			s.waitUntil(notBefore)
 		}
 	}
+}
+
+// isRetried reports whether the restart of an External instance is tried again after an error.
+func isRetried(err error) bool {
+	var withheld *WithheldError
+	return errors.Is(err, ErrShortage) || errors.Is(err, ErrInterrupted) || errors.As(err, &withheld)
 }
 
 // pause returns after a time, or when the controller stops.
@@ -238,6 +244,10 @@ func (s *supervisor) retryRestart(err error) {
 	in.Managed, in.Reason, in.Detail = false, probe.ReasonResources, fmt.Sprintf("retrying within %v: %v", maxRetryPause*5/4, err)
 	if errors.Is(err, ErrInterrupted) {
 		in.Reason = probe.ReasonOwnership
+	}
+	var withheld *WithheldError
+	if errors.As(err, &withheld) {
+		in.Reason, in.Detail = probe.ReasonFloor, withheld.Error()
 	}
 	s.report(in)
 	s.waitUntil(time.Now().Add(s.retryIn()))

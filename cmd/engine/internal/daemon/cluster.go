@@ -98,7 +98,7 @@ func ClusterName(given string, c config.Cluster) (string, error) {
 
 // makeFleet makes what gives the engine its share of the targets. Vantage configures the engine that attempts probes
 // with a quorum.
-func (c *cluster) makeFleet(e *engine.Engine, vantage engine.Config, r *restart.Controller, resume string, log *slog.Logger) (err error) {
+func (c *cluster) makeFleet(e *engine.Engine, vantage engine.Config, r *restart.Controller, withholding fleet.Floor, resume string, log *slog.Logger) (err error) {
 	if c == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (c *cluster) makeFleet(e *engine.Engine, vantage engine.Config, r *restart.
 	}
 	vantage.Logger = log.With("vantage", c.coordinator.Name())
 	c.fleet, err = fleet.New(fleet.Config{
-		Coordinator: c.coordinator, Engine: e, Restarts: r, Resume: how, Vantage: vantage, Zone: c.config.Zone(), Logger: log,
+		Coordinator: c.coordinator, Engine: e, Restarts: r, Resume: how, Vantage: vantage, Zone: c.config.Zone(), Floor: withholding, Logger: log,
 	})
 	return err
 }

@@ -104,7 +104,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, config.Trust, d.log); err != nil {
+		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
 			t.Fatal(err)
 		}
 		var asked time.Time
@@ -167,7 +167,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, config.Trust, d.log); err != nil {
+		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
 			t.Fatal(err)
 		}
 		ctx, end := context.WithCancel(t.Context())

@@ -135,13 +135,13 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Concurrency: c.Engine.Concurrency, Compatibility: c.Engine.Compatibility, NoIsolationCheck: c.Engine.NoIsolationCheck,
 		Redact: d.queue.Secrets.Text,
 	}
-	if err := d.cluster.makeFleet(d.engine, vantage, d.restarts, d.settings.Resume, d.log); err != nil {
+	if err := d.cluster.makeFleet(d.engine, vantage, d.restarts, floor{d}, d.settings.Resume, d.log); err != nil {
 		return errors.Join(err, d.close())
 	}
 	d.pauses = pause.New(pause.Config{Engine: d.engine, Others: d.cluster.others(), Logger: d.log, Changed: d.markPauses})
 	groups := group.Config{Engine: d.engine, Logger: d.log}
 	if d.cluster != nil {
-		groups.Others = d.cluster.others()
+		groups.Others, groups.Reserved = d.cluster.others(), d.cluster.fleet.Reserved
 	}
 	d.groups = group.New(groups)
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
@@ -393,7 +393,7 @@ func groupRules(c *config.Config) map[string]group.Rule {
 	return rules
 }
 
-// floor is the restart.Floor of a daemon: its groups, which are made after the controller.
+// floor is the restart.Floor and the fleet.Floor of a daemon: its groups, which are made after the controller.
 type floor struct{ *daemon }
 
 // Reserve implements restart.Floor.
@@ -403,6 +403,14 @@ func (f floor) Reserve(target, instance string, forced bool) (withheldBy string)
 
 // Release implements restart.Floor.
 func (f floor) Release(target string) { f.groups.Release(target) }
+
+// Floors implements fleet.Floor.
+func (f floor) Floors(target string) []string { return f.groups.Floors(target) }
+
+// WithheldBy implements fleet.Floor.
+func (f floor) WithheldBy(target string, reserved map[string][]string) string {
+	return f.groups.WithheldBy(target, reserved)
+}
 
 // maxLoopDelay is how late the engine's loop may be before /healthz says that the engine
 // hangs. A reload of a million probes keeps it from running for seconds.

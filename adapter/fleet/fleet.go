@@ -369,7 +369,8 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 }
 
 // stillOwned returns those of some shards whose tokens are the same now. What was loaded of the others may have been loaded
-// when this engine was no member of the fleet, so that it does not know whether their last owner was alive.
+// when this engine was no member of the fleet, so that it does not know whether their last owner was alive, or is another
+// engine.
 func (f *Fleet) stillOwned(ids []shard.ID, owned coord.Owned) []shard.ID {
 	now, _ := f.config.Coordinator.Owned()
 	return slices.DeleteFunc(slices.Clone(ids), func(id shard.ID) bool { return now[id].Token != owned[id].Token })

@@ -58,7 +58,8 @@ func (f *Fleet) storedOf(token coord.Revision, l coord.Memories) *stored {
 }
 
 // verify looks whether the store still has what this engine has stored, after changes of the store were missed. What it
-// lacks, since it was restored from a snapshot, is stored again.
+// lacks, since it was restored from a snapshot, is stored again. What was read when another engine may have had a shard is
+// not looked at: that one has stored it, and take loads it.
 func (f *Fleet) verify(ctx context.Context, owned coord.Owned) (isDone bool) {
 	var some []shard.ID
 	for id := range f.unverified {
@@ -73,6 +74,10 @@ func (f *Fleet) verify(ctx context.Context, owned coord.Owned) (isDone bool) {
 			f.sparse.Warn("memories of shards cannot be read again, trying again", "shards", len(some), "error", err)
 			return false
 		}
+		if !f.config.Coordinator.Allowed() {
+			return false
+		}
+		batch = f.stillOwned(batch, owned)
 		f.desiredMu.Lock()
 		for _, id := range batch {
 			delete(f.unverified, id)

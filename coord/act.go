@@ -228,33 +228,38 @@ func (c *Coordinator) write(ctx context.Context, o Order, r record) error {
 	return c.Write(ctx, shard.Of(o.Target), r.Token, Change{Key: o.key(), Value: value})
 }
 
-// Forget deletes the records of acts for targets of at most MaxTransactions of this engine's shards, except
+// Forget deletes the records of acts for targets, and the pauses of these, of at most MaxTransactions of this engine's shards, except
 // those that are kept. Acts that are being done keep theirs. The error is ErrNotOwner if this engine does not
 // own one of the shards.
 func (c *Coordinator) Forget(ctx context.Context, ids []shard.ID, isKept func(target string) bool) error {
 	owned, _ := c.Owned()
-	prefixes := make([]string, 0, len(ids))
-	for _, id := range ids {
-		if owned[id].Token == 0 {
-			return ErrNotOwner
-		}
-		prefixes = append(prefixes, keyAct+id.String()+"/")
-	}
-	found, err := c.config.Backend.RangeAll(ctx, prefixes...)
-	if err != nil {
-		return fmt.Errorf("read the records of %d shards: %w", len(ids), err)
-	}
 	var all []Transaction
-	for i, id := range ids {
-		for _, e := range found[i] {
-			_, target, ok := strings.Cut(strings.TrimPrefix(e.Key, prefixes[i]), "/")
-			if !ok || isKept(target) || c.IsActing(target) {
-				continue
+	for _, kind := range []string{keyAct, keyPause} {
+		prefixes := make([]string, 0, len(ids))
+		for _, id := range ids {
+			if owned[id].Token == 0 {
+				return ErrNotOwner
 			}
-			all = append(all, Transaction{
-				If:   []Condition{{Key: shardKey(id), Created: owned[id].Token}, {Key: e.Key, Created: e.Created}},
-				Then: []Change{{Key: e.Key, Delete: true}},
-			})
+			prefixes = append(prefixes, kind+id.String()+"/")
+		}
+		found, err := c.config.Backend.RangeAll(ctx, prefixes...)
+		if err != nil {
+			return fmt.Errorf("read the records of %d shards: %w", len(ids), err)
+		}
+		for i, id := range ids {
+			for _, e := range found[i] {
+				target := strings.TrimPrefix(e.Key, prefixes[i])
+				if kind == keyAct {
+					_, target, _ = strings.Cut(target, "/") // after the name of the act
+				}
+				if target == "" || isKept(target) || c.IsActing(target) {
+					continue
+				}
+				all = append(all, Transaction{
+					If:   []Condition{{Key: shardKey(id), Created: owned[id].Token}, {Key: e.Key, Created: e.Created}},
+					Then: []Change{{Key: e.Key, Delete: true}},
+				})
+			}
 		}
 	}
 	for batch := range slices.Chunk(all, MaxTransactions) {

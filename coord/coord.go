@@ -14,6 +14,7 @@
 //	act.go      Act: does something at most once for an instance
 //	reserve.go  ActAbove, Unreserve: acts that are withheld so that groups keep enough members
 //	memories.go Load and Store: what the next owner of a shard has to remember; MarkLoaded: that it does
+//	pause.go    StorePauses and WatchPauses: what operators have ordered about targets, at any engine
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	write.go    Lease and Write: for what others keep in the Backend

@@ -77,3 +77,47 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		}
 	})
 }
+
+// A pause stays as long as its target is there, whichever engine owns that, unless it is deleted or too large.
+func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		const id = shard.ID(7)
+		targets := inShard(id, "shop/web-", coord.MaxTransactions+5)
+		other, err := coord.New(coord.Config{Name: "b", Backend: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []coord.Pause
+		for _, target := range targets {
+			all = append(all, coord.Pause{Target: target, Value: []byte("{}")})
+		}
+		left := func() (left []string) {
+			entries, _, err := b.Range(t.Context(), "pause/"+id.String()+"/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				left = append(left, strings.TrimPrefix(e.Key, "pause/"+id.String()+"/"))
+			}
+			return left
+		}
+		if err := other.StorePauses(t.Context(), all...); err != nil || len(left()) != len(targets) {
+			t.Errorf("%d are stored by another engine than the owner, %v", len(left()), err)
+		}
+		if err := other.StorePauses(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
+			t.Error("a pause that is too large is stored")
+		}
+		if err := co.Forget(t.Context(), []shard.ID{id}, func(target string) bool { return target == targets[0] }); err != nil {
+			t.Error(err)
+		}
+		if got := left(); len(got) != 1 || got[0] != targets[0] {
+			t.Errorf("those of %v are left", got)
+		}
+		if err := other.StorePauses(t.Context(), coord.Pause{Target: targets[0]}); err != nil || len(left()) > 0 {
+			t.Errorf("those of %v are left, %v", left(), err)
+		}
+	})
+}

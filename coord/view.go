@@ -17,6 +17,7 @@ const (
 	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
 	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
 	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
+	keyPause  = "pause/"       // and a shard, a slash, and a target: a Pause
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
 	keyFloor  = "floor/"       // and a group: its generation, see generationKeys; and a group and a target: a Reservation
 )

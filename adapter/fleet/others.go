@@ -46,9 +46,8 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 
 // Others returns an engine that never runs, with the targets of the fleet that other engines probe: their
 // verdicts, why they fail, their instances, since when they have them, and whether they are ejected or damped, as
-// their owners have stored them. Results of other attempts than those that have made probes fail, and what other
-// engines alone know, such as pauses, are not there. While the store cannot be reached, all stays as it was. A target
-// that moves may be in both engines for a moment.
+// their owners have stored them. Results of other attempts than those that have made probes fail are not there. While
+// the store cannot be reached, all stays as it was. A target that moves may be in both engines for a moment.
 func (f *Fleet) Others() *engine.Engine { return f.others.engine }
 
 // Heard returns when the store has last answered this engine while Others had all that the store has; zero if never.

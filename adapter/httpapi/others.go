@@ -182,7 +182,7 @@ func (r *results) isOther(target string) (owner string, isOther bool) {
 	return r.others.OwnerOf(target), true
 }
 
-// refuseOther responds to a request to change a target that another engine probes, and reports whether it is
+// refuseOther responds to a request to restart, stop or start a target that another engine probes, and reports whether it is
 // one.
 func (s *Server) refuseOther(w http.ResponseWriter, target string) bool {
 	owner, isOther := s.results.isOther(target)

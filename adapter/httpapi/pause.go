@@ -45,10 +45,10 @@ type Paused struct {
 	At        time.Time `json:"at"`
 	By        string    `json:"by"` // the operator, as the engine logs it
 	Until     time.Time `json:"until,omitzero"`
-	Targets   int       `json:"targets"`          // how many there are: 1, or the members of Group that this engine probes
-	Others    int       `json:"others,omitempty"` // members of Group that other engines of the cluster probe: they are as they were
-	Changed   int       `json:"changed"`          // how many of them were not like that already
-	Saved     bool      `json:"saved"`            // it is in the state file; otherwise the next engine forgets it
+	Targets   int       `json:"targets"`            // how many there are: 1, or the members of Group
+	Unstored  int       `json:"unstored,omitempty"` // how many of them the other engines of the cluster do not know to be like that yet, since etcd does not answer
+	Changed   int       `json:"changed"`            // how many of them were not like that already
+	Saved     bool      `json:"saved"`              // it is in the state file, or in etcd; otherwise the next engine forgets it
 }
 
 // pause serves POST /v1/targets/{name}/pause and the like.
@@ -65,8 +65,6 @@ func (s *Server) pause(o Operation, ofGroup bool) http.HandlerFunc {
 		}
 		if p.Target = r.PathValue("name"); ofGroup {
 			p.Target, p.Group = "", p.Target
-		} else if s.refuseOther(w, p.Target) {
-			return
 		}
 		done, err := s.config.Pause(r.Context(), p)
 		switch {

@@ -148,27 +148,22 @@ func (k *Keeper) applyMaintenances() {
 	}
 }
 
-// tell tells the engine whether a target is paused, or else under maintenance. It needs pausesMu.
+// tell tells the engines whether a target is paused, or else under maintenance. It needs pausesMu.
 func (k *Keeper) tell(target string) {
-	switch p, paused := k.paused[target]; {
-	case paused:
-		k.config.Engine.Pause(target, p.forEngine())
-	case k.under[target] != nil:
-		k.config.Engine.Pause(target, k.under[target].forEngine())
-	default:
-		k.config.Engine.Unpause(target)
+	var now *engine.Pause
+	if p, isPaused := k.paused[target]; isPaused {
+		now = new(p.forEngine())
+	} else if m := k.under[target]; m != nil {
+		now = new(m.forEngine())
 	}
-	k.tellOthers(target)
-}
-
-// tellOthers tells the engine that shows targets of other engines whether one is under maintenance. It needs pausesMu.
-func (k *Keeper) tellOthers(target string) {
-	switch m := k.under[target]; {
-	case k.config.Others == nil:
-	case m != nil:
-		k.config.Others.Pause(target, m.forEngine())
-	default:
-		k.config.Others.Unpause(target)
+	for _, e := range []*engine.Engine{k.config.Others, k.config.Engine} {
+		switch {
+		case e == nil:
+		case now != nil:
+			e.Pause(target, *now)
+		default:
+			e.Unpause(target)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@
 // maintenance, and tells the engine, which does nothing about them meanwhile: see engine.Engine.Pause.
 //
 //	pause.go        pauses by operators
+//	shared.go       those that the engines of a fleet share
 //	maintenance.go  maintenances by the calendar
 package pause
 
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/cron"
 	"github.com/sonde-probe/sonde/probe"
@@ -52,8 +54,14 @@ func (p Pause) detail() string {
 // Config configures a Keeper.
 type Config struct {
 	Engine *engine.Engine // required
-	Others *engine.Engine // shows targets that other engines probe: it is told of maintenances, and not of pauses; default: none
-	Logger *slog.Logger   // an Info line when a target or a group is paused, and when that ends; default: none
+	Others *engine.Engine // shows targets that other engines probe, and is told what Engine is; default: none
+
+	// Coordinator shares the pauses of targets for which IsShared returns true with the other engines of a fleet: see
+	// Keeper.Share. Default: none are shared.
+	Coordinator *coord.Coordinator
+	IsShared    func(target string) bool // must be safe for concurrent use by multiple goroutines
+
+	Logger *slog.Logger // an Info line when a target or a group is paused, and when that ends; default: none
 
 	// Changed is called when what Pauses returns may have changed. It must not block. Default: none.
 	Changed func()
@@ -72,6 +80,7 @@ type Keeper struct {
 	maintained []*maintained                // sorted by name
 	upcoming   map[string]map[string]string // the labels of targets that the engine may get at any time
 	under      map[string]*maintained       // the maintenance by which each target is under maintenance now
+	shared     shared
 }
 
 // ErrNoTarget is the error of Keeper.Pause and Unpause if there is no such target.
@@ -83,7 +92,13 @@ func New(c Config) *Keeper {
 	if c.Changed == nil {
 		c.Changed = func() {}
 	}
-	return &Keeper{config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: make(chan struct{}, 1), paused: map[string]Pause{}}
+	if c.IsShared == nil || c.Coordinator == nil {
+		c.IsShared = func(string) bool { return false }
+	}
+	return &Keeper{
+		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: make(chan struct{}, 1),
+		paused: map[string]Pause{}, shared: newShared(),
+	}
 }
 
 // Pause pauses a target of the engine, or replaces the Pause that it has. It returns false if that
@@ -119,7 +134,7 @@ func (k *Keeper) PauseAll(group string, targets []string, p Pause) (known, chang
 func (k *Keeper) pause(target string, p Pause) (changed bool, err error) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
-	if _, exists := k.config.Engine.Target(target); !exists {
+	if !k.exists(target) {
 		return false, ErrNoTarget
 	}
 	if before, was := k.paused[target]; was && before.Until.Equal(p.Until) && before.Why == p.Why {
@@ -127,7 +142,14 @@ func (k *Keeper) pause(target string, p Pause) (changed bool, err error) {
 	}
 	k.paused[target] = p
 	k.tell(target)
+	k.markShared(target)
 	return true, nil
+}
+
+// exists reports whether there is a target, in this engine or in another one of the fleet.
+func (k *Keeper) exists(target string) bool {
+	_, exists := k.config.Engine.Target(target)
+	return exists || k.config.IsShared(target)
 }
 
 // Unpause ends the Pause of a target. It returns false if the target was not paused. The error is
@@ -167,9 +189,10 @@ func (k *Keeper) unpause(target string) (before Pause, changed bool, err error) 
 	before, changed = k.paused[target]
 	k.end(target)
 	if changed {
+		k.markShared(target)
 		return before, true, nil
 	}
-	if _, exists := k.config.Engine.Target(target); !exists {
+	if !k.exists(target) {
 		return before, false, ErrNoTarget
 	}
 	if m := k.under[target]; m != nil {
@@ -214,13 +237,15 @@ func untilText(until time.Time) string {
 }
 
 // Keep forgets the pauses of targets for which exists returns false: one that is removed and added
-// again is not paused any more. Call it when targets may have been removed.
+// again is not paused any more. Call it when targets may have been removed. What is stored for all engines stays until
+// the owner has deleted it: this engine may not have a target yet that others have.
 func (k *Keeper) Keep(exists func(target string) bool) {
 	k.pausesMu.Lock()
 	n := len(k.paused)
 	for target := range k.paused {
-		if !exists(target) {
+		if !exists(target) && !k.shared.stored[target] {
 			k.end(target)
+			delete(k.shared.unsaved, target)
 		}
 	}
 	changed := n != len(k.paused)
@@ -230,12 +255,13 @@ func (k *Keeper) Keep(exists func(target string) bool) {
 	}
 }
 
-// Pauses returns the pauses by target. Their times are on the wall clock as it is now.
+// Pauses returns the pauses by target, but for those that are stored for all engines. Their times are on the wall clock as it is now.
 func (k *Keeper) Pauses() map[string]Pause {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
 	now := time.Now()
 	all := maps.Clone(k.paused)
+	maps.DeleteFunc(all, func(target string, _ Pause) bool { return k.shared.stored[target] && !k.shared.unsaved[target] })
 	for target, p := range all {
 		all[target] = p.onWallClock(now)
 	}
@@ -267,13 +293,18 @@ func (k *Keeper) Restore(pauses map[string]Pause) {
 			ended[target] = p
 			continue
 		}
-		p.At = now.Add(p.At.Sub(now)) // goes on by the monotonic clock, whatever the wall clock is set to
-		if !p.Until.IsZero() {
-			p.Until = now.Add(p.Until.Sub(now))
-		}
-		k.paused[target] = p
+		k.paused[target] = p.onMonotonicClock(now)
 		k.tell(target)
 	}
+}
+
+// onMonotonicClock returns p with times that go on by the monotonic clock, whatever the wall clock is set to.
+func (p Pause) onMonotonicClock(now time.Time) Pause {
+	p.At = now.Add(p.At.Sub(now))
+	if !p.Until.IsZero() {
+		p.Until = now.Add(p.Until.Sub(now))
+	}
+	return p
 }
 
 // clockInterval is how often Run looks whether the wall clock was set: a maintenance begins or ends
@@ -329,20 +360,25 @@ func (k *Keeper) endDue(now time.Time) (ended bool) {
 	return len(due) > 0
 }
 
-// maxEndLines is how many lines the log gets of pauses that end at the same time, such as those of a
+// maxEndLines is how many lines the log gets of pauses that begin or end at the same time, such as those of a
 // group.
 const maxEndLines = 10
 
 // logEnded logs pauses that have ended by themselves, by target.
 func (k *Keeper) logEnded(pauses map[string]Pause) {
-	targets := slices.Sorted(maps.Keys(pauses))
-	if more := len(targets) - maxEndLines; more > 0 {
-		k.config.Logger.Info("targets no longer paused", "targets", len(targets), "not_named", more)
-		targets = targets[:maxEndLines]
-	}
-	for _, target := range targets {
+	for _, target := range k.named(pauses, "targets no longer paused") {
 		k.config.Logger.Info("target no longer paused", "target", target, "paused_by", pauses[target].By, "until", untilText(pauses[target].Until))
 	}
+}
+
+// named returns the targets that the log names, and logs a message about all if they are not.
+func (k *Keeper) named(pauses map[string]Pause, message string) []string {
+	targets := slices.Sorted(maps.Keys(pauses))
+	if more := len(targets) - maxEndLines; more > 0 {
+		k.config.Logger.Info(message, "targets", len(targets), "not_named", more)
+		targets = targets[:maxEndLines]
+	}
+	return targets
 }
 
 // maintain begins and ends the maintenances whose time has come.

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/fleet"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/notify"
+	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/prom"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
@@ -47,6 +48,7 @@ type cluster struct {
 	current     chan struct{}      // capacity 1: it is known whether this engine runs the current revision
 	fleet       *fleet.Fleet
 	restarts    *restart.Controller
+	pauses      *pause.Keeper
 
 	own    map[string]bool               // the targets that are not shared
 	shared atomic.Pointer[fleet.Targets] // the others, of the configuration in use
@@ -117,6 +119,21 @@ func (c *cluster) makeFleet(e *engine.Engine, vantage engine.Config, r *restart.
 	return err
 }
 
+// membership returns what makes the engine a member of the cluster, nil for none.
+func (c *cluster) membership() *coord.Coordinator {
+	if c == nil {
+		return nil
+	}
+	return c.coordinator
+}
+
+// follow has the pauses of shared targets be those of the cluster.
+func (c *cluster) follow(p *pause.Keeper) {
+	if c != nil {
+		c.pauses = p
+	}
+}
+
 // run is a member of the cluster until ctx is done. Then it stores what has changed, and leaves when the acts that
 // are being done have ended. The engine must run until it returns.
 func (c *cluster) run(ctx context.Context) {
@@ -129,6 +146,11 @@ func (c *cluster) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	if c.follower != nil {
 		parts.Go(func() { c.follower.Run(ctx) })
+	}
+	parts.Go(func() { c.pauses.Share(ctx) })
+	select { // no one sees a target without its pause
+	case <-c.pauses.Known():
+	case <-ctx.Done():
 	}
 	parts.Go(func() { c.join(ctx, member) })
 	c.fleet.Run(ctx)
@@ -169,13 +191,13 @@ func (c *cluster) isShared(target string) bool {
 // mayTell reports whether this engine may tell about a target: one that is shared only while it owns it, and does not
 // doubt its own verdicts. Any goroutine may call it.
 func (c *cluster) mayTell(target string) bool {
-	return !c.isShared(target) || c.fleet.MayAct(target)
+	return !c.isShared(target) || c.fleet.MayAct(target) && c.pauses.Knows(target)
 }
 
 // mayRestart reports whether this engine may restart a target because a probe fails: see fleet.MayRestart. Any
 // goroutine may call it.
 func (c *cluster) mayRestart(target string) bool {
-	return !c.isShared(target) || c.fleet.MayRestart(target)
+	return !c.isShared(target) || c.fleet.MayRestart(target) && c.pauses.Knows(target)
 }
 
 // tellerOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.

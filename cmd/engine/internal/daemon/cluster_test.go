@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord"
@@ -107,6 +108,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
 			t.Fatal(err)
 		}
+		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared}))
 		var asked time.Time
 		if err := d.restarts.Change(map[string]restart.Unit{"own": {Driver: endless{func() { asked = time.Now() }}, Revision: "1"}}, nil); err != nil {
 			t.Fatal(err)
@@ -170,6 +172,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
 			t.Fatal(err)
 		}
+		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared}))
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.cluster.run(ctx) })

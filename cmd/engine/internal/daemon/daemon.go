@@ -138,7 +138,10 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.cluster.makeFleet(d.engine, vantage, d.restarts, floor{d}, d.settings.Resume, d.log); err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.pauses = pause.New(pause.Config{Engine: d.engine, Others: d.cluster.others(), Logger: d.log, Changed: d.markPauses})
+	d.pauses = pause.New(pause.Config{
+		Engine: d.engine, Others: d.cluster.others(), Coordinator: d.cluster.membership(), IsShared: d.cluster.isShared, Logger: d.log, Changed: d.markPauses,
+	})
+	d.cluster.follow(d.pauses)
 	groups := group.Config{Engine: d.engine, Logger: d.log}
 	if d.cluster != nil {
 		groups.Others, groups.Reserved = d.cluster.others(), d.cluster.fleet.Reserved

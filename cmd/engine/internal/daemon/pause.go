@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
@@ -12,7 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/adapter/store"
 )
 
-// pause pauses targets for an operator, or ends that, and waits until the state file has it.
+// pause pauses targets for an operator, or ends that, and waits until the state file has it, or etcd for those that the
+// engines of a cluster share.
 func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Paused, error) {
 	done := httpapi.Paused{Target: r.Target, Group: r.Group, Operation: r.Operation, At: time.Now(), By: r.By}
 	p := pause.Pause{At: done.At, By: r.By, Why: r.Reason}
@@ -20,9 +22,9 @@ func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Pau
 		p.Until = done.At.Add(r.For)
 	}
 	done.Until = p.Until
-	var err error
+	targets, err := []string{r.Target}, error(nil)
 	if r.Group != "" {
-		err = d.pauseGroup(&done, p)
+		targets, err = d.pauseGroup(&done, p)
 	} else {
 		done.Targets = 1
 		done.Changed, err = d.pauseTarget(r.Target, r.Operation, p)
@@ -30,9 +32,15 @@ func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Pau
 	if err != nil {
 		return httpapi.Paused{}, err
 	}
-	done.Saved = d.saved(ctx)
+	storing, cancel := context.WithTimeout(ctx, diskTimeout)
+	defer cancel()
+	done.Unstored = d.pauses.Unsaved(storing, targets)
+	done.Saved = done.Unstored == 0 && !slices.ContainsFunc(targets, d.isOwn) || d.saved(ctx)
 	return done, nil
 }
+
+// isOwn reports whether a target is not shared with other engines.
+func (d *daemon) isOwn(target string) bool { return !d.cluster.isShared(target) }
 
 func (d *daemon) pauseTarget(target string, o httpapi.Operation, p pause.Pause) (changed int, err error) {
 	isChanged := false
@@ -50,36 +58,21 @@ func (d *daemon) pauseTarget(target string, o httpapi.Operation, p pause.Pause) 
 	return changed, err
 }
 
-// pauseGroup pauses the members that a group has now, those that this engine probes. It may name targets that do not
-// exist.
-func (d *daemon) pauseGroup(done *httpapi.Paused, p pause.Pause) error {
+// pauseGroup pauses the members that a group has now, and returns them. It may name targets that do not exist.
+func (d *daemon) pauseGroup(done *httpapi.Paused, p pause.Pause) (targets []string, err error) {
 	g := d.groups.Get(done.Group)
 	if g == nil {
-		return httpapi.ErrNoGroup
+		return nil, httpapi.ErrNoGroup
 	}
-	var targets []string
 	for m := range g.View().Members() {
 		targets = append(targets, m.Target)
-		if d.isOther(m.Target) {
-			done.Others++
-		}
 	}
 	if done.Operation == httpapi.OperationUnpause {
 		done.Targets, done.Changed = d.pauses.UnpauseAll(done.Group, targets, p.By)
 	} else {
 		done.Targets, done.Changed = d.pauses.PauseAll(done.Group, targets, p)
 	}
-	return nil
-}
-
-// isOther reports whether another engine of the cluster probes a target.
-func (d *daemon) isOther(target string) bool {
-	if d.cluster == nil {
-		return false
-	}
-	_, isOwn := d.engine.Target(target)
-	_, isThere := d.cluster.others().Target(target)
-	return isThere && !isOwn
+	return targets, nil
 }
 
 // saved waits until the state file has what was marked, and reports whether it does.

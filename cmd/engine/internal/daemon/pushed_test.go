@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/config"
@@ -106,6 +107,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
 			t.Fatal(err)
 		}
+		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared}))
 		d.cluster.follower, err = revision.New(revision.Config{
 			Name: "a", Backend: b, Outdated: d.cluster.setOutdated,
 			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },

@@ -21,7 +21,8 @@ func Pause() *cobra.Command {
 			"stop is for what is to stay down. The pause ends after --for, or by sonde unpause. It lasts over reloads and,\n" +
 			"if the engine block sets state, over restarts of the engine. Removing the target from the configuration\n" +
 			"ends it. What fails when it ends is acted on then.\n\n" +
-			"With --group it pauses the targets that are members of a group now.\n\n" + controlHelp,
+			"With --group it pauses the targets that are members of a group now. In a cluster any engine can be asked: the\n" +
+			"pause holds in all, and stays when a target moves.\n\n" + controlHelp,
 		Example: "  sonde pause shop/web --for 1h --reason 'new disk'\n  sonde pause --group shop --for 30m",
 	})
 }
@@ -61,7 +62,7 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		warnOfOthers(c, done)
+		warnOfUnstored(c, done)
 		warnUnlessSaved(c, done.Saved)
 		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))
 		return err
@@ -75,11 +76,11 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// warnOfOthers warns an operator if members of a group are as they were.
-func warnOfOthers(c *cobra.Command, done httpapi.Paused) {
-	if done.Others > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "warning: other engines of the cluster probe %s more, which stay as they were: ask these engines, too, by --address\n",
-			cli.Plural(done.Others, "member"))
+// warnOfUnstored warns an operator if other engines do not know yet what was asked for.
+func warnOfUnstored(c *cobra.Command, done httpapi.Paused) {
+	if done.Unstored > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not answer: only this engine knows that of %s; the other engines will when etcd is back\n",
+			cli.Plural(done.Unstored, "target"))
 	}
 }
 

@@ -118,11 +118,6 @@ func (d *disclosure) check(b *tree.Body, name string, e hcl.Expression, value ct
 	}
 }
 
-// checkNamed reports what is written of an expression whose name, or whose text, says that it is secret.
-func (d *disclosure) checkNamed(e hcl.Expression, what string, w disclosed) {
-	d.report(nil, e, what, "\nif it is no secret, write it as a local with another name, and refer to that", w)
-}
-
 // value returns what is known of the value of an expression in a context.
 func (d *disclosure) value(ctx *hcl.EvalContext, e hcl.Expression) cty.Value {
 	v, diags := protected(d.track(e), d.context(ctx, e.Range().Filename))

@@ -142,6 +142,7 @@
 //
 //	syntax.go      bounds on the text, and syntax errors
 //	plaintext.go   warns of secrets that are written in a file
+//	urlpassword.go the passwords in URLs, also in those that format and replace make
 //	disclosure.go  finds secrets whose values are in files that are to be pushed
 //	foreign.go     files in YAML, JSON and other formats, or encodings
 //	explain.go     rewords HCL's errors about expressions

@@ -1,15 +1,11 @@
 package config
 
 import (
-	"bytes"
-	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/alternative"
@@ -31,7 +27,7 @@ func (l *loader) warnOfPlainText(body tree.Body) {
 			l.warnIfWritten(value, name+" is a secret")
 		}
 		for _, password := range l.urlPasswords(value) {
-			l.warnOf(value, password, name+" has a URL with a password")
+			l.warnOf(value, password, name+" has a URL with a password", "")
 		}
 	}
 }
@@ -48,16 +44,17 @@ func (l *loader) warnIfWritten(e hcl.Expression, what string) {
 		l.warn(e, what)
 		return
 	}
-	l.warnOf(e, e, what)
+	l.warnOf(e, e, what, "\nif it is no secret, write it as a local with another name, and refer to that")
 }
 
-// warnOf warns of an expression if the text of a secret is written in it, which is all of the expression or a part.
-func (l *loader) warnOf(e, secret hcl.Expression, what string) {
+// warnOf warns of an expression if the text of a secret is written in it, which is all of the expression or a part. The
+// hint is for a file that is to be pushed.
+func (l *loader) warnOf(e, secret hcl.Expression, what, hint string) {
 	v := l.withoutNames(secret)
 	switch w := disclosedIn(v, secretWhole); {
 	case w == nil || !w.isAlternative && !isWritten(v):
 	case l.disclosure.isPushed(e):
-		l.disclosure.checkNamed(e, what, *w)
+		l.disclosure.report(nil, e, what, hint, *w)
 	case !containsMarked(v) && !l.isSensitive(e, l.root):
 		l.warn(e, what)
 	}
@@ -102,54 +99,6 @@ func (l *loader) withoutNames(e hcl.Expression) cty.Value {
 		return cty.DynamicVal
 	}
 	return v
-}
-
-// passwordInURL matches the user and the password in a URL, and has the password as its group.
-var passwordInURL = regexp.MustCompile(`://[^/?#:@\s]*:([^/?#@\s]+)@`)
-
-// urlPasswords returns the passwords of URLs that are written in an expression, as texts or with other values in them.
-func (l *loader) urlPasswords(e hcl.Expression) (passwords []hcl.Expression) {
-	if at := e.Range(); !bytes.ContainsRune(at.SliceBytes(l.texts[at.Filename]), '@') {
-		return nil
-	}
-	_ = hclsyntax.VisitAll(alternative.Native(e), func(n hclsyntax.Node) hcl.Diagnostics {
-		if t, ok := n.(*hclsyntax.TemplateExpr); ok {
-			passwords = append(passwords, passwordsIn(t)...)
-		}
-		return nil
-	})
-	return passwords
-}
-
-// passwordsIn returns the passwords of URLs in a template, as templates.
-func passwordsIn(t *hclsyntax.TemplateExpr) (passwords []hcl.Expression) {
-	const other = "\x00" // stands for a part that is no text
-	var text strings.Builder
-	others := make(map[int]hclsyntax.Expression) // by their place in the text
-	for _, part := range t.Parts {
-		if word := alternative.TextOf(part); word != "" {
-			text.WriteString(word)
-			continue
-		}
-		others[text.Len()] = part
-		text.WriteString(other)
-	}
-	for _, at := range passwordInURL.FindAllStringSubmatchIndex(text.String(), -1) {
-		password := &hclsyntax.TemplateExpr{SrcRange: t.SrcRange}
-		for from, end := at[2], at[3]; from < end; {
-			if part := others[from]; part != nil {
-				password.Parts = append(password.Parts, part)
-				from += len(other)
-				continue
-			}
-			word, _, _ := strings.Cut(text.String()[from:end], other)
-			word = cmp.Or(word, other) // which may be written, too
-			password.Parts = append(password.Parts, &hclsyntax.LiteralValueExpr{Val: cty.StringVal(word), SrcRange: t.SrcRange})
-			from += len(word)
-		}
-		passwords = append(passwords, password)
-	}
-	return passwords
 }
 
 // isSecretName reports whether what has this name is secret: "db_password", "X-Api-Key",

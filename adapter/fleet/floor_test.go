@@ -2,10 +2,13 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +37,7 @@ type service struct {
 
 	serviceMu sync.Mutex // guards all below
 	servers   map[string]*server
+	broken    map[string]bool // servers whose restart fails
 	wrong     []string
 	restarts  int
 }
@@ -49,7 +53,7 @@ type server struct {
 }
 
 func newService(random *dice) *service {
-	s := &service{random: random, servers: map[string]*server{}}
+	s := &service{random: random, servers: map[string]*server{}, broken: map[string]bool{}}
 	for i := range servers {
 		name := fmt.Sprint("server-", i)
 		s.servers[name] = &server{id: name + "#0", gone: make(chan struct{})}
@@ -67,6 +71,19 @@ func (s *service) infect(name string) {
 	s.serviceMu.Lock()
 	defer s.serviceMu.Unlock()
 	s.servers[name].sick = true
+}
+
+// breakRestart makes the restarts of a server fail.
+func (s *service) breakRestart(name string) {
+	s.serviceMu.Lock()
+	defer s.serviceMu.Unlock()
+	s.broken[name] = true
+}
+
+func (s *service) isBroken(name string) bool {
+	s.serviceMu.Lock()
+	defer s.serviceMu.Unlock()
+	return s.broken[name]
 }
 
 // sick returns how many servers are sick.
@@ -119,24 +136,30 @@ func (s *service) end(name, id string, isReplaced bool) {
 type restartCommand struct {
 	*service
 	engine, name string
+	failed       *func(error)
 }
 
 func (restartCommand) External() {}
 
-// SetFailed implements restart.Reporting. A command does not fail.
-func (restartCommand) SetFailed(func(error)) {}
+// SetFailed implements restart.Reporting.
+func (c restartCommand) SetFailed(failed func(error)) { *c.failed = failed }
 
 func (c restartCommand) Resume(id string) bool { return c.get(c.name).id == id }
 
 func (c restartCommand) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	in := c.get(c.name)
 	began(in.id)
-	select {
-	case <-end:
-	case <-in.gone:
-		return restart.Exit{Code: 143}
-	case <-ctx.Done():
-		return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+	for isAsked := false; !isAsked; {
+		select {
+		case <-end:
+			if isAsked = !c.isBroken(c.name); !isAsked {
+				(*c.failed)(errors.New("exit status 1"))
+			}
+		case <-in.gone:
+			return restart.Exit{Code: 143}
+		case <-ctx.Done():
+			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+		}
 	}
 	c.begin(c.engine, c.name, in.id)
 	took := time.NewTimer(c.random.upTo(3 * time.Second))
@@ -171,7 +194,7 @@ func (s *service) targets(engine string) fleet.Targets {
 		t.Probes[probe.ID{Target: name, Kind: probe.Liveness}] = p(func() bool { return s.get(name).sick })
 		t.Probes[probe.ID{Target: name, Kind: probe.Readiness}] = p(func() bool { return time.Now().Before(s.get(name).readyAt) })
 		t.Units[name] = restart.Unit{
-			Driver: restartCommand{s, engine, name}, Revision: "1", TerminationGracePeriod: 5 * time.Second,
+			Driver: restartCommand{s, engine, name, new(func(error))}, Revision: "1", TerminationGracePeriod: 5 * time.Second,
 			BackOff: restart.BackOff{Initial: time.Second, Max: 5 * time.Second},
 		}
 	}
@@ -336,6 +359,135 @@ func TestAFloorDoesNotHoldWithoutAPrecaution(t *testing.T) {
 			t.Error("no run shows that the precaution is needed")
 		})
 	}
+}
+
+// contended is a coord.Backend that is slow once it is armed: it writes nothing until all engines have asked it for a
+// reservation.
+type contended struct {
+	coord.Backend
+	engines int64
+	isArmed atomic.Bool
+	asked   atomic.Int64
+	all     chan struct{} // closed when they have
+}
+
+func (c *contended) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if c.isArmed.Load() {
+		for _, t := range all {
+			if slices.ContainsFunc(t.Then, isReservation) && c.asked.Add(1) == c.engines {
+				close(c.all)
+			}
+		}
+		select {
+		case <-c.all:
+		case <-ctx.Done():
+		}
+	}
+	return c.Backend.Commit(ctx, all...)
+}
+
+func isReservation(c coord.Change) bool { return strings.HasPrefix(c.Key, "floor/") }
+
+// startTrio starts three engines, whose group has a server of each, of which two must be ready. It returns the servers too.
+func (s *service) startTrio(t *testing.T, b coord.Backend) (engines []*member, names []string) {
+	for i := range 3 {
+		engines = append(engines, s.start(t, fmt.Sprint("engine-", i), b, allPrecautions))
+	}
+	time.Sleep(time.Minute)
+	for _, m := range engines {
+		for i := range servers {
+			if name := fmt.Sprint("server-", i); m.owns(name) {
+				names = append(names, name)
+				break
+			}
+		}
+	}
+	if len(names) != len(engines) {
+		t.Fatalf("an engine owns no server: %v", names)
+	}
+	trio, err := probe.NewSelector(names, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := group.Rule{Members: trio, HoldRestarts: true}
+	if err := rule.MinReady.UnmarshalText([]byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range engines {
+		if err := m.groups.Apply(map[string]group.Rule{"trio": rule}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(10 * time.Second)
+	return engines, names
+}
+
+// owns reports whether an engine has a target of its own.
+func (m *member) owns(target string) bool {
+	_, isOwn := m.engine.Target(target)
+	return isOwn
+}
+
+// checkDraining checks for some time that engines agree whether servers drain, but for two seconds after a change. It
+// returns how often their owners have shown one as ready though its liveness probe fails.
+func checkDraining(t *testing.T, s *service, engines []*member, names []string, lasting time.Duration) (ready int) {
+	t.Helper()
+	differ := map[string]int{}
+	for range int(lasting / time.Second) {
+		time.Sleep(time.Second)
+		for i, name := range names {
+			own, _ := engines[i].seen(name)
+			if s.get(name).sick && own.Gateway.TakesRequests() {
+				ready++
+			}
+			for _, other := range engines {
+				key := other.co.Name() + " " + name
+				if st, _ := other.seen(name); (st.Gateway == probe.GatewayDraining) == (own.Gateway == probe.GatewayDraining) {
+					differ[key] = 0
+				} else if differ[key]++; differ[key] == 3 {
+					t.Errorf("%s shows %s as %v, but its owner as %v", other.co.Name(), name, st.Gateway, own.Gateway)
+				}
+			}
+		}
+	}
+	return ready
+}
+
+// Three engines ask at the same time, and one may restart its server: the others are ready for all until it is their
+// turn.
+func TestAMemberWhoseRestartIsWithheldIsReadyInAllEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(&dice{r: rand.New(rand.NewPCG(1, 1))})
+		s.random.isCalm.Store(true)
+		b := &contended{Backend: coord.NewLocal(), engines: 3, all: make(chan struct{})}
+		engines, names := s.startTrio(t, b)
+		b.isArmed.Store(true)
+		for _, name := range names {
+			s.infect(name)
+		}
+		if checkDraining(t, s, engines, names, 5*time.Minute) == 0 || b.asked.Load() < b.engines {
+			t.Errorf("no restart was withheld: %d reservations", b.asked.Load())
+		}
+		for _, name := range names {
+			if s.get(name).n != 1 {
+				t.Errorf("%s was restarted %d times", name, s.get(name).n)
+			}
+		}
+	})
+}
+
+// A member whose restart has failed serves until the next try, and counts as ready in all engines.
+func TestAMemberWhoseRestartFailsIsReadyInAllEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newService(&dice{r: rand.New(rand.NewPCG(1, 1))})
+		s.random.isCalm.Store(true)
+		engines, names := s.startTrio(t, coord.NewLocal())
+		s.breakRestart(names[2])
+		s.infect(names[2])
+		if checkDraining(t, s, engines, names, 5*time.Minute) < 10 {
+			t.Error("its owner never shows it as ready")
+		}
+	})
 }
 
 // The owner of a server ends in the midst of its restart: what it has reserved stays so until the next owner has seen

@@ -138,7 +138,9 @@ func (i *instance) reportStarted(id string) {
 		in.Reason = probe.ReasonEnding
 	}
 	i.started++
-	i.remember(func(m *Memory) { m.Instance, m.Since, m.Exited, m.Requested = id, i.since, false, i.budgeted })
+	i.remember(func(m *Memory) {
+		m.Instance, m.Since, m.Exited, m.Requested, m.Budgeted = id, i.since, false, i.requests > 0, i.budgeted
+	})
 	if !i.isForgotten() {
 		i.report(in)
 	}
@@ -165,7 +167,7 @@ func (i *instance) countUnobserved() {
 // is run again.
 func (i *instance) resumeRequest() {
 	m, _ := i.memory()
-	if i.budgeted = m.Requested; i.budgeted && !i.unit.external() {
+	if i.budgeted = m.isBudgeted(); i.budgeted && !i.unit.external() {
 		i.requests = 1
 	}
 }
@@ -321,7 +323,7 @@ func (i *instance) requestEnd(now time.Time, failing engine.Status) {
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
 	i.remember(func(m *Memory) {
-		if m.Requested = true; !i.unit.external() {
+		if m.Requested, m.Budgeted = true, true; !i.unit.external() {
 			m.NotBefore = i.notBefore
 		}
 	})
@@ -339,7 +341,7 @@ func (i *instance) clearFailure(now time.Time) {
 	i.setRetries(0)
 	if i.budgeted {
 		i.budgeted = false
-		i.remember(func(m *Memory) { m.Requested = false })
+		i.remember(func(m *Memory) { m.Requested, m.Budgeted = false, false })
 	}
 	failed := !i.reported.Managed || i.requests > 0
 	if !i.setManaged(true, i.runningReason(now)) || !failed {
@@ -352,6 +354,9 @@ func (i *instance) clearFailure(now time.Time) {
 // setManaged reports the instance as managed or not, for a reason. It returns
 // false when that was reported before.
 func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
+	if !managed {
+		i.withdrawRequest()
+	}
 	in := i.reported
 	switch {
 	case reason == probe.ReasonFloor:

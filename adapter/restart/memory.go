@@ -23,11 +23,16 @@ type Memory struct {
 	NotBefore time.Time `json:"notBefore,omitzero"`  // the end of the back-off
 	Exited    bool      `json:"exited,omitempty"`    // the latest instance has exited, and none was started since
 	Code      int       `json:"code,omitempty"`      // its exit status
-	Requested bool      `json:"requested,omitempty"` // it was asked to terminate because a probe failed, within the budget; NotBefore is the end of its grace period until it has exited
+	Requested bool      `json:"requested,omitempty"` // it was asked to terminate because a probe failed, and that has not failed; NotBefore is the end of its grace period until it has exited
+	Budgeted  bool      `json:"budgeted,omitempty"`  // its restart because a probe fails was taken from the budget
 
 	LastExit   string       `json:"lastExit,omitempty"`   // how the previous instance exited, for people
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
 }
+
+// isBudgeted reports whether a restart of the latest instance was taken from the budget. Until Budgeted was told
+// apart, Requested said so.
+func (m Memory) isBudgeted() bool { return m.Budgeted || m.Requested }
 
 // status returns how the latest instance has exited that a driver has run to its end.
 func (m Memory) status(external bool) probe.Exit {
@@ -263,6 +268,14 @@ func (s *supervisor) remember(change func(*Memory)) {
 	s.control.config.Changed(s.target)
 }
 
+// withdrawRequest remembers that the instance goes on, although it was asked to terminate: other engines must not show
+// it as one that drains.
+func (s *supervisor) withdrawRequest() {
+	if m, _ := s.memory(); m.Requested {
+		s.remember(func(m *Memory) { m.Requested = false })
+	}
+}
+
 // resume goes on with what was restored, and waits for the end of the back-off, or for a
 // policy that asks for another instance. It returns the end of the back-off.
 func (s *supervisor) resume() (notBefore time.Time) {
@@ -284,7 +297,7 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		if time.Since(r.Since) > s.unit.BackOff.Reset {
 			s.exits = 0
 		}
-		if s.unit.endsWithEngine() && !r.Requested && s.started > 0 {
+		if s.unit.endsWithEngine() && !r.isBudgeted() && s.started > 0 {
 			s.started-- // the next instance takes its place: a restart of the engine is none of the target's
 		}
 		if !s.unit.external() {

@@ -458,6 +458,62 @@ func TestARequestThatIsWithdrawnIsForgotten(t *testing.T) {
 	})
 }
 
+// Other engines show an instance that was asked to terminate as one that drains. One whose restart has failed, or was
+// withheld, goes on until the next try, which is taken from the budget already.
+func TestARequestThatHasFailedIsNoneUntilTheNextTry(t *testing.T) {
+	for name, d := range map[string]restart.Driver{
+		"failed":   &refusing{external: external{newDriver("web", healthy)}, takes: 5 * s},
+		"withheld": &withheld{interrupted{lacking: lacking{fakeDriver: newDriver("web", healthy)}, id: "web-0"}},
+		"shortage": &lacking{fakeDriver: newDriver("web", healthy), roomAfter: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, restart.Budget{Max: 1, Per: time.Hour}, func(h *harness) {
+				h.apply(map[string]restart.Unit{"web": {Driver: d, TerminationGracePeriod: 10 * s, Revision: "1"}})
+				h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+				goesOn := 0
+				for range 30 {
+					h.sleep(s)
+					in := h.instance("web")
+					m, _ := h.control.Memory("web")
+					if in.Phase != probe.Running || in.Restarts > 0 {
+						break // it has ended
+					}
+					if drains := in.Managed && in.Reason == probe.ReasonEnding; m.Requested != drains {
+						t.Errorf("it is shown as %+v, and remembered as %+v", in, m)
+					}
+					if !in.Managed {
+						goesOn++
+						if !m.Budgeted {
+							t.Errorf("remembered as %+v", m)
+						}
+					}
+				}
+				if goesOn == 0 {
+					t.Errorf("it never goes on\n%s", h.log)
+				}
+			})
+		})
+	}
+}
+
+// An engine of a release that did not tell the budget from the request has stored a request only.
+func TestARequestOfAnEarlierReleaseIsTakenFromTheBudgetToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed := requested(t, restart.Always)
+		m := killed.Targets["web"]
+		m.Budgeted = false
+		killed.Targets["web"] = m
+		r := &resumer{fakeDriver: newDriver("b", healthy), alive: "a-0", then: behavior{ignoresEnd: true}}
+		again, _ := generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
+			h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+			h.sleep(time.Minute)
+		})
+		if m := again.Targets["web"]; len(again.Spent) != 1 || !m.Budgeted {
+			t.Errorf("spent %v, remembered %+v", again.Spent, m)
+		}
+	})
+}
+
 func TestTheLogSaysThatAnEarlierEngineKnewWhyAProbeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })

@@ -214,7 +214,7 @@ const millisecondsRFC3339 = "2006-01-02T15:04:05.000Z07:00"
 func (s *supervisor) restarted(end termination) {
 	s.exits, s.alerted = 0, false
 	s.remember(func(m *Memory) {
-		m.NotBefore, m.Exited, m.Code, m.Requested = time.Time{}, true, end.exit.Code, true
+		m.NotBefore, m.Exited, m.Code, m.Requested, m.Budgeted = time.Time{}, true, end.exit.Code, true, false
 		m.LastExit, m.LastReason = end.detail(""), end.reason()
 	})
 	s.reportEnd(end, probe.Ended, time.Time{})

@@ -144,7 +144,7 @@ func (s *supervisor) supervise() {
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
 		s.remember(func(m *Memory) {
-			m.NotBefore, m.Exited, m.Code, m.Requested = notBefore, true, end.exit.Code, end.requested
+			m.NotBefore, m.Exited, m.Code, m.Requested, m.Budgeted = notBefore, true, end.exit.Code, end.requested, false
 			m.LastExit, m.LastReason = end.detail(""), end.reason()
 		})
 		switch {
@@ -235,6 +235,7 @@ func (s *supervisor) retryStart(err error) {
 // next try. The instance goes on, and its probes may recover.
 func (s *supervisor) retryRestart(err error) {
 	s.control.config.Floor.Release(s.target)
+	s.withdrawRequest()
 	s.setRetries(s.retries + 1)
 	if s.logsRetry() {
 		s.log.Warn("instance not restarted, retrying", "instance", s.reported.ID, "error", err, "retries", s.retries-1, "retry_in", s.retryIn())

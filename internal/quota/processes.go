@@ -55,8 +55,12 @@ func newLimiter(r func() (room, error), makeThreads func(int)) *Limiter {
 
 const (
 	// perProcess is how many processes and threads a process is expected to add soon: the
-	// thread that waits for it, the process, and a child of a shell.
-	perProcess = 3
+	// thread that waits for it, the process, and its children.
+	perProcess = 2 + children
+
+	// children is how many processes a process is expected to have at once: a shell has one.
+	// It may start it at any time until it ends: on a starved machine long after its own start.
+	children = 1
 
 	// A call of room is valid for minValid, and for maxReadingCost times as long as it took,
 	// so that it takes a twentieth of a processor at most.
@@ -71,7 +75,7 @@ const (
 )
 
 // reserve is how many processes and threads are left to the Go runtime and to the
-// children of commands: a thread for each processor and some that block, and at most a
+// further children of commands: a thread for each processor and some that block, and at most a
 // third of the limit.
 func reserve(limit int) int { return min(runtime.GOMAXPROCS(0)+16, limit/3) }
 
@@ -214,7 +218,8 @@ func (l *Limiter) read() error {
 	case r == unlimited:
 		l.left, l.limit, l.validFor = r.left, r.limit, unlimitedFor
 	default:
-		l.left = r.left - (reserve(r.limit) - l.spare) - perProcess*(l.starting+l.started-before) - l.reserved
+		uncounted := l.starting + l.started - before
+		l.left = r.left - (reserve(r.limit) - l.spare) - perProcess*uncounted - children*max(l.running-uncounted, 0) - l.reserved
 		l.limit = r.limit
 	}
 	return nil

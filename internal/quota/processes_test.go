@@ -11,12 +11,12 @@ import (
 )
 
 // roomFor returns a limiter with room for n commands, beside the reserve, of which it
-// counts those that run.
+// counts those that run. None of them has started a child yet.
 func roomFor(n int) (l *Limiter, running *atomic.Int64) {
 	const limit = 300
 	running = new(atomic.Int64)
 	l = newLimiter(func() (room, error) {
-		return room{left: reserve(limit) + (n-int(running.Load()))*perProcess - l.spare, limit: limit}, nil
+		return room{left: reserve(limit) + n*perProcess - int(running.Load())*(perProcess-children) - l.spare, limit: limit}, nil
 	}, func(int) {})
 	return l, running
 }
@@ -49,12 +49,38 @@ func TestCommandsThatHaveToWaitAreStartedInOrder(t *testing.T) {
 		}
 		for i := range waiting {
 			running.Add(-1)
+			l.Ended()
 			time.Sleep(time.Second) // until the room is read again
 			if got := <-order; got != i {
 				t.Errorf("command %d was started, want %d", got, i)
 			}
 			running.Add(1)
 			l.Started(nil)
+		}
+	})
+}
+
+// A shell that is short of processor time starts its child late.
+func TestRoomIsKeptForTheChildrenOfCommandsThatRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 60
+		tasks := 0 // of the commands: one for each, and a thread
+		l := newLimiter(func() (room, error) { return room{left: limit - tasks, limit: limit}, nil }, func(int) {})
+		commands := 0
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := l.Acquire(ctx)
+			cancel()
+			if err != nil {
+				break
+			}
+			l.Started(nil)
+			commands++
+			tasks += perProcess - children
+			time.Sleep(time.Second) // the room is read again
+		}
+		if after := tasks + commands*children; commands == 0 || after > limit-reserve(limit)/2 {
+			t.Errorf("%d commands have %d processes and threads once each has a child, of %d", commands, after, limit)
 		}
 	})
 }

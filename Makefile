@@ -135,11 +135,12 @@ fleet: ## test engines that share targets over a real etcd, two minutes (root)
 	cd tests/fleet && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: fleet-scale
-fleet-scale: ## kill, add and stop engines that share TARGETS, each probed once in PERIOD, and print what they need, 20 periods (root)
+# The tests build the program in a network of their own: here its modules are downloaded.
+fleet-scale: sonde-fleet ## kill, add and stop engines that share TARGETS, each probed once in PERIOD, and print what they need, 20 periods (root)
 	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run ManyTargets . -targets $(TARGETS) -period $(PERIOD) -steady 60s -quiet
 
 .PHONY: fleet-long
-fleet-long: ## the same with RUNS of random faults, and until each missing safeguard shows, an hour (root)
+fleet-long: sonde-fleet ## the same with RUNS of random faults, and until each missing safeguard shows, an hour (root)
 	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run NoStale . -runs $(RUNS) -fleets 12 -seed $$(date +%s)
 	cd tests/fleet && $(GO) test -count=1 -v -timeout 0 -run WithoutASafeguard . -planted -fleets 6 -seed $$(date +%s)
 

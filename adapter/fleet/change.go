@@ -16,6 +16,7 @@ type change struct {
 	units        map[string]restart.Unit
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
+	told         map[string][]byte         // by target: what receivers know of it
 	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
 	stored       map[shard.ID]*stored      // of those that were loaded
 }
@@ -23,7 +24,7 @@ type change struct {
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, told: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
@@ -60,6 +61,9 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 		if penalty, ok := m.penalties[target]; ok {
 			c.Penalties[target] = penalty
 		}
+		if told, ok := m.told[target]; ok {
+			c.told[target] = told
+		}
 	}
 	for target := range before.Units {
 		if _, kept := now.Units[target]; !kept {
@@ -80,6 +84,7 @@ func (f *Fleet) change(c *change) error {
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
+	f.setTold(c.told)
 	f.note(c)
 	for id, targets := range c.shards {
 		if targets != nil {

@@ -17,6 +17,7 @@
 //	depend.go  the targets of other engines, as dependencies of this engine's
 //	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
+//	notices.go what receivers were told about targets, for the next owner
 //	floor.go   which acts are withheld so that enough members of groups take requests, across engines
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
 //	vantage.go the votes of this engine
@@ -52,6 +53,7 @@ type Config struct {
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
 	Zone        string              // where this engine is, for quorums: at most vote.MaxZone bytes; default: none
+	Notices     Notices             // what receivers know of targets, which moves with these; default: nothing does
 	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }
@@ -128,6 +130,9 @@ func New(c Config) (*Fleet, error) {
 		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
 	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Notices == nil {
+		c.Notices = noNotices{}
+	}
 	wake := make(chan struct{}, 1)
 	f := &Fleet{
 		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: wake, sparse: sparselog.New(c.Logger),

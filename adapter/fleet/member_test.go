@@ -152,6 +152,7 @@ type member struct {
 	log      testsync.Buffer // what its fleet warns of
 	failures atomic.Pointer[[]string]
 	groups   *group.Groups // of this engine's view; none until a test applies some, and runs them
+	notices  notices
 
 	ignoresReservations atomic.Bool // reserved targets count as ready
 
@@ -193,6 +194,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	t.Helper()
 	m := &member{T: t, engine: engine.New(engine.Config{}), backend: cut}
 	m.failures.Store(new([]string))
+	m.notices.member = m
 	var err error
 	if m.co, err = coord.New(c); err != nil {
 		t.Fatal(err)
@@ -203,7 +205,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	}
 	m.restarts = restarts
 	warnings := slog.New(slog.NewTextHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Floor: m, Zone: "zone-" + c.Name, Logger: warnings}); err != nil {
+	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Floor: m, Notices: &m.notices, Zone: "zone-" + c.Name, Logger: warnings}); err != nil {
 		t.Fatal(err)
 	}
 	m.groups = group.New(group.Config{Engine: m.engine, Others: m.fleet.Others(), Reserved: m.reserved})

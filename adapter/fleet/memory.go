@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,9 +20,9 @@ import (
 )
 
 // The memory of a target as bytes: a version, and an entry for its restarts, if it has a driver, for each of its
-// probes, and for its penalty, if it has one, in this order:
+// probes, for its penalty, if it has one, and for what receivers were told, in this order:
 //
-//	uint8   what: whatRestart, whatPenalty, the kind of a probe, or whatCause or whatEjection and the kind of a probe
+//	uint8   what: whatRestart, whatPenalty, whatTold, the kind of a probe, or whatCause or whatEjection and the kind of a probe
 //	string  name, value: each a uvarint and so many bytes
 //
 // An engine leaves out the entries that it does not know, which a later release may write.
@@ -32,6 +33,9 @@ const whatRestart = 16
 
 // whatPenalty marks an entry whose value is a verdict.Penalty in JSON, and whose name is empty.
 const whatPenalty = 17
+
+// whatTold marks an entry whose value is that of Notices.Told, and whose name is empty.
+const whatTold = 18
 
 // whatEjection, added to the kind of a probe, marks an entry whose value is an ejection in JSON.
 const whatEjection = 64
@@ -50,6 +54,7 @@ type memories struct {
 	probes    map[probe.ID]engine.Memory
 	restarts  map[string]restart.Memory  // by target
 	penalties map[string]verdict.Penalty // by target
+	told      map[string][]byte          // by target; nil for one of which receivers know no trouble
 
 	// What follows is not needed, but shown by other engines.
 	causes    map[probe.ID]cause           // of probes that fail
@@ -58,7 +63,7 @@ type memories struct {
 
 func newMemories() memories {
 	return memories{
-		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{},
+		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{},
 	}
 }
 
@@ -120,10 +125,13 @@ type entry struct {
 }
 
 // rank orders entries: what comes first is kept if there is too much. A restart that was made must not be
-// made again; a probe that is forgotten is attempted again.
+// made again; a probe that is forgotten is attempted again; a receiver may be told again.
 func (e entry) rank() byte {
-	if e.what == whatRestart {
+	switch e.what {
+	case whatRestart:
 		return 0
+	case whatTold:
+		return math.MaxUint8
 	}
 	return e.what
 }
@@ -156,6 +164,11 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 			continue
 		}
 		all[target] = append(all[target], entry{whatPenalty, "", value})
+	}
+	for target, told := range m.told {
+		if told != nil {
+			all[target] = append(all[target], entry{whatTold, "", told})
+		}
 	}
 	for id, f := range m.causes {
 		all[id.Target] = append(all[id.Target], entry{whatCause + byte(id.Kind), id.Name, []byte(f.String())})
@@ -238,6 +251,7 @@ func (m memories) add(target string, b []byte) error {
 	}
 	maps.Copy(m.restarts, read.restarts)
 	maps.Copy(m.penalties, read.penalties)
+	m.told[target] = read.told[target]
 	return nil
 }
 
@@ -256,6 +270,8 @@ func (m memories) addEntry(target string, e entry) error {
 			return fmt.Errorf("penalty: %w", err)
 		}
 		m.penalties[target] = p
+	case e.what == whatTold:
+		m.told[target] = e.value
 	case e.what < whatRestart:
 		id := probe.ID{Target: target, Kind: probe.Kind(e.what), Name: e.name}
 		var memory engine.Memory

@@ -332,6 +332,9 @@ func (f *Fleet) snapshot(in shard.ID, some names) memories {
 			if p := f.config.Engine.Penalty(target); p != (verdict.Penalty{}) {
 				all.penalties[target] = p
 			}
+			if told := f.config.Notices.Told(target); told != nil {
+				all.told[target] = told
+			}
 		}
 	}
 	return all

@@ -361,6 +361,15 @@ func (f *feed) kept() map[Kind]uint64 {
 	return cursor
 }
 
+// know makes the receiver know of a trouble as if it had just been told of it, or of none, and compares its subject.
+func (f *feed) know(s Subject, n *Notice, now time.Time) {
+	delete(f.told, s)
+	if n != nil {
+		f.told[s] = told{Notice: *n, sent: now}
+	}
+	f.mark(s)
+}
+
 // mark opens a subject: it is compared after this, also if it is being compared now.
 func (f *feed) mark(s Subject) {
 	f.marks++

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"slices"
 	"strings"
 )
 
@@ -149,9 +148,7 @@ func (n *Notifiers) receiver(key receiverKey) *receiver {
 // Values yields all values by their keys. There are none without receivers.
 func (n *Notifiers) Values() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		n.allMu.Lock()
-		all := slices.Collect(n.receivers())
-		n.allMu.Unlock()
+		all := n.allReceivers()
 		var keys []string
 		if len(all) > 0 {
 			keys = append(keys, keyLast)

@@ -20,6 +20,7 @@
 //	feed.go      feed: what a receiver is to be told next; without I/O and clock
 //	receiver.go  receiver: sends, and tries again
 //	memory.go    what the next engine goes on with
+//	handover.go  what another engine goes on with that a target moves to
 //	http.go      HTTP: how senders make requests
 package notify
 

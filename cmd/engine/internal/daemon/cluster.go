@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"os"
 	"reflect"
@@ -98,25 +97,29 @@ func ClusterName(given string, c config.Cluster) (string, error) {
 	return name, nil
 }
 
-// makeFleet makes what gives the engine its share of the targets. Vantage configures the engine that attempts probes
-// with a quorum.
-func (c *cluster) makeFleet(e *engine.Engine, vantage engine.Config, r *restart.Controller, withholding fleet.Floor, resume string, log *slog.Logger) (err error) {
+// makeFleet makes what gives the engine its share of the targets. Of the configuration it sets what is about the cluster.
+func (c *cluster) makeFleet(with fleet.Config, resume string) (err error) {
 	if c == nil {
 		return nil
 	}
-	c.restarts = r
-	how := fleet.Trust
+	c.restarts = with.Restarts
 	switch resume {
 	case config.Verify:
-		how = fleet.Verify
+		with.Resume = fleet.Verify
 	case config.Forget:
-		how = fleet.Forget
+		with.Resume = fleet.Forget
 	}
-	vantage.Logger = log.With("vantage", c.coordinator.Name())
-	c.fleet, err = fleet.New(fleet.Config{
-		Coordinator: c.coordinator, Engine: e, Restarts: r, Resume: how, Vantage: vantage, Zone: c.config.Zone(), Floor: withholding, Logger: log,
-	})
+	with.Vantage.Logger = with.Logger.With("vantage", c.coordinator.Name())
+	with.Coordinator, with.Zone = c.coordinator, c.config.Zone()
+	c.fleet, err = fleet.New(with)
 	return err
+}
+
+// markTold says that receivers know something else of a target: see fleet.NoticesChanged.
+func (c *cluster) markTold(target string) {
+	if c.isShared(target) {
+		c.fleet.NoticesChanged(target)
+	}
 }
 
 // membership returns what makes the engine a member of the cluster, nil for none.

@@ -14,7 +14,6 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord"
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -105,7 +104,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
+		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
 			t.Fatal(err)
 		}
 		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared}))
@@ -169,7 +168,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
+		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
 			t.Fatal(err)
 		}
 		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared}))

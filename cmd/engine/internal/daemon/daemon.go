@@ -135,7 +135,8 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Concurrency: c.Engine.Concurrency, Compatibility: c.Engine.Compatibility, NoIsolationCheck: c.Engine.NoIsolationCheck,
 		Redact: d.queue.Secrets.Text,
 	}
-	if err := d.cluster.makeFleet(d.engine, vantage, d.restarts, floor{d}, d.settings.Resume, d.log); err != nil {
+	shared := fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d}, Floor: floor{d}, Vantage: vantage, Logger: d.log}
+	if err := d.cluster.makeFleet(shared, d.settings.Resume); err != nil {
 		return errors.Join(err, d.close())
 	}
 	d.pauses = pause.New(pause.Config{

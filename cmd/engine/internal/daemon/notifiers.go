@@ -24,8 +24,12 @@ func (d *daemon) restoreNotified(state store.Restored) {
 }
 
 // markNotified says that the notifiers remember something else. The history of a group is urgent, as
-// that of a target is. A cursor is not: what lies behind an old one is told again.
+// that of a target is. A cursor is not: what lies behind an old one is told again. What receivers know of a target that
+// engines share is also kept for the engine that has it next.
 func (d *daemon) markNotified(key string) {
+	if target, ok := notify.ToldTarget(key); ok {
+		d.cluster.markTold(target)
+	}
 	switch {
 	case d.state == nil:
 	case strings.HasPrefix(key, notify.KeyGroup):
@@ -33,6 +37,17 @@ func (d *daemon) markNotified(key string) {
 	default:
 		d.state.Mark(key)
 	}
+}
+
+// notices is the fleet.Notices of a daemon: its notifiers, which are made after the fleet.
+type notices struct{ *daemon }
+
+// Told implements fleet.Notices.
+func (n notices) Told(target string) []byte { return n.notifiers.Told(target) }
+
+// SetTold implements fleet.Notices.
+func (n notices) SetTold(target string, value []byte) error {
+	return n.notifiers.SetTold(target, value)
 }
 
 // notifierStatuses returns how the receivers of notifiers fare.

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/fleet"
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/pause"
 	"github.com/sonde-probe/sonde/adapter/restart"
@@ -19,7 +20,6 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/revision"
-	"github.com/sonde-probe/sonde/engine"
 )
 
 // A disk that hangs holds up the first revision. The second is replaced by the third before the disk responds: nothing
@@ -104,7 +104,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.cluster.makeFleet(d.engine, engine.Config{}, d.restarts, nil, config.Trust, d.log); err != nil {
+		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
 			t.Fatal(err)
 		}
 		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared}))

@@ -1,0 +1,31 @@
+package fleet
+
+// Notices is what receivers were told about targets, as *notify.Notifiers does. Its methods are called by one goroutine at
+// a time, and must not block.
+type Notices interface {
+	// Told returns what receivers know of a target that is in trouble, the same bytes while that is the same; nil if
+	// they know of no trouble. When that has changed, the Fleet is to be told by NoticesChanged.
+	Told(target string) []byte
+
+	// SetTold makes receivers know of a target what the owner before has stored that they know. An error says that the
+	// value cannot be read: they may be told again. It is called before Fleet.MayAct reports true for the target.
+	SetTold(target string, value []byte) error
+}
+
+// noNotices are no receivers.
+type noNotices struct{}
+
+func (noNotices) Told(string) []byte           { return nil }
+func (noNotices) SetTold(string, []byte) error { return nil }
+
+// NoticesChanged says that receivers were told something about a target: it is stored for the next owner, soon. It
+// does not block.
+func (f *Fleet) NoticesChanged(target string) { f.markSoon(target) }
+
+func (f *Fleet) setTold(all map[string][]byte) {
+	for target, told := range all {
+		if err := f.config.Notices.SetTold(target, told); err != nil { // of another release
+			f.sparse.Warn("what receivers were told cannot be read, they may be told again", "target", target, "error", err)
+		}
+	}
+}

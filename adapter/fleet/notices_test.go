@@ -1,0 +1,149 @@
+package fleet_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/adapter/fleet"
+	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
+)
+
+// notices are what receivers of an engine know.
+type notices struct {
+	member *member
+
+	toldMu sync.Mutex // guards all below
+	told   map[string]string
+	isOdd  bool // what is stored is of another release
+	late   int  // calls of SetTold for targets that the engine may act for already
+}
+
+func (n *notices) Told(target string) []byte {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	if text, ok := n.told[target]; ok {
+		return []byte(text)
+	}
+	return nil
+}
+
+func (n *notices) SetTold(target string, value []byte) error {
+	mayAct := n.member.fleet.MayAct(target)
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	if mayAct {
+		n.late++
+	}
+	if n.isOdd {
+		return errors.New("odd")
+	}
+	n.set(target, string(value))
+	return nil
+}
+
+// set needs toldMu.
+func (n *notices) set(target, text string) {
+	if n.told == nil {
+		n.told = map[string]string{}
+	}
+	if n.told[target] = text; text == "" {
+		delete(n.told, target)
+	}
+}
+
+// tell says that receivers were told something about a target, as Notifiers do.
+func (n *notices) tell(target, text string) {
+	n.toldMu.Lock()
+	n.set(target, text)
+	n.toldMu.Unlock()
+	n.member.fleet.NoticesChanged(target)
+}
+
+func (n *notices) all() (all string) {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	for i := range 8 {
+		if text, ok := n.told[name(i)]; ok {
+			all += text + " "
+		}
+	}
+	if n.late > 0 {
+		n.member.Errorf("%d targets could be told of before it was known what was told", n.late)
+	}
+	return strings.TrimSpace(all)
+}
+
+func name(i int) string { return "shop/web-" + string(rune('0'+i)) }
+
+func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		first := start(t, "first", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		first.notices.tell(name(1), "one")
+		first.notices.tell(name(2), "two")
+		first.notices.tell(name(3), "three")
+		time.Sleep(5 * time.Second)
+		first.notices.tell(name(2), "")
+		time.Sleep(5 * time.Second)
+		before := first.backend.writes.Load()
+		time.Sleep(time.Hour)
+		if n := first.backend.writes.Load() - before; n > 0 {
+			t.Errorf("what receivers know is stored again: %d requests", n)
+		}
+
+		second := start(t, "second", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		moved := 0
+		for i := range 8 {
+			if owned, _ := second.co.Owned(); owned[shard.Of(name(i))].Token != 0 {
+				moved++
+			}
+		}
+		if moved == 0 || moved == 8 {
+			t.Fatalf("%d targets have moved", moved)
+		}
+		first.kill()
+		time.Sleep(30 * time.Second)
+		if got := second.notices.all(); got != "one three" {
+			t.Errorf("the next owner knows %q", got)
+		}
+
+		// Of an engine that comes back the store knows more than its own state file may.
+		second.notices.tell(name(1), "")
+		time.Sleep(5 * time.Second)
+		third := start(t, "third", b, w.targets(8))
+		third.notices.set(name(1), "one")
+		second.stop()
+		time.Sleep(30 * time.Second)
+		if got := third.notices.all(); got != "three" {
+			t.Errorf("the engine after it knows %q", got)
+		}
+	})
+}
+
+func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		first := start(t, "first", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		first.notices.tell(name(1), "one")
+		time.Sleep(5 * time.Second)
+		first.stop()
+		next := &cutOff{Backend: b}
+		second := resumeWith(t, "second", next, w.targets(8), fleet.Forget)
+		second.notices.isOdd = true
+		time.Sleep(30 * time.Second)
+		if !second.fleet.MayAct(name(1)) || second.notices.all() != "" {
+			t.Errorf("knows %q", second.notices.all())
+		}
+		if !strings.Contains(second.log.String(), "they may be told again") {
+			t.Errorf("log: %s", second.log.String())
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package notify
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// handover is what a receiver was told about a target, as it is passed to another engine. What changes while a
+// trouble lasts and is not told, such as a detail, is not part of it: the other engine knows it from the target.
+type handover struct {
+	Notifier string            `json:"notifier"`
+	Receiver string            `json:"receiver"` // its key
+	State    string            `json:"state"`
+	Severity probe.Severity    `json:"severity"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	StartsAt time.Time         `json:"startsAt"`
+}
+
+// Told returns what the receivers know of a target that is in trouble, the same bytes while that is the same; nil if
+// they know of no trouble. With SetTold another engine goes on from there.
+func (n *Notifiers) Told(target string) []byte {
+	subject := Subject{KindTarget, target}
+	var all []handover
+	for _, r := range n.allReceivers() {
+		r.feedMu.Lock()
+		t, ok := r.feed.told[subject]
+		r.feedMu.Unlock()
+		if ok {
+			all = append(all, handover{r.key.Notifier, r.key.Receiver, t.State, t.Severity, t.Labels, t.StartsAt.UTC().Truncate(time.Millisecond)})
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b handover) int {
+		return strings.Compare(listKey("", a.Notifier, a.Receiver), listKey("", b.Notifier, b.Receiver))
+	})
+	value, _ := json.Marshal(all) // has no error
+	return value
+}
+
+// SetTold makes all receivers know of a target what those of another engine knew, which Told has returned there: of the
+// trouble that this is about they are told its end, and other states, but not again that it has begun. Call it before
+// Config.MayTell reports true for the target. If the value cannot be read, it changes nothing.
+func (n *Notifiers) SetTold(target string, value []byte) error {
+	var all []handover
+	if value != nil {
+		if err := json.Unmarshal(value, &all); err != nil {
+			return fmt.Errorf("what receivers were told: %w", err)
+		}
+	}
+	subject, now := Subject{KindTarget, target}, time.Now()
+	by := make(map[receiverKey]*Notice, len(all))
+	for _, h := range all {
+		by[receiverKey{h.Notifier, h.Receiver}] = &Notice{
+			Subject: subject, Firing: true, State: h.State, Severity: h.Severity, Labels: h.Labels, StartsAt: h.StartsAt, At: h.StartsAt,
+		}
+	}
+	for _, r := range n.allReceivers() {
+		r.feedMu.Lock()
+		r.feed.know(subject, by[r.key], now)
+		r.feedMu.Unlock()
+		r.changed([]string{r.toldKey(subject)})
+		r.wakeUp(nil, false)
+	}
+	return nil
+}
+
+// ToldTarget returns the target if a key is that of the value that says what a receiver was told about it: that Told may
+// return something else now.
+func ToldTarget(key string) (target string, ok bool) {
+	parts := keyParts(key)
+	if len(parts) != 4 || Kind(parts[2]) != KindTarget {
+		return "", false
+	}
+	return parts[3], true
+}
+
+// allReceivers returns the receivers of all notifiers.
+func (n *Notifiers) allReceivers() []*receiver {
+	n.allMu.Lock()
+	defer n.allMu.Unlock()
+	return slices.Collect(n.receivers())
+}

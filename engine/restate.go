@@ -12,7 +12,8 @@ import (
 type Restated struct {
 	Memories map[probe.ID]Memory // of its probes; their endpoints and handlers do not matter: the other engine has compared them
 
-	// Results are those that have decided the verdicts of Memories, as far as they are known: they are shown as of then.
+	// Results are those that have decided the verdicts of Memories, if they are known, or warnings of probes that pass:
+	// they are shown as of then.
 	Results map[probe.ID]probe.Result
 
 	Ejections map[probe.ID]Ejection // of probes in Memories; others have none
@@ -56,7 +57,9 @@ func (e *Engine) Restate(in probe.Instance, of Restated) error {
 		s.mu.Lock()
 		s.restore(&m, sc.clock)
 		s.waitReason, s.result, s.resultAt = verdict.NotWaiting, nil, 0
-		if r, isKnown := of.Results[s.id()]; isKnown {
+		r, isKnown := of.Results[s.id()]
+		s.marks.set(markWarned, isKnown && r.Outcome == probe.Warning)
+		if isKnown {
 			r.Detail = e.conf.Redact(r.Detail)
 			s.result, s.resultAt = &r, s.since
 		}

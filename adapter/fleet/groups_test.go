@@ -107,6 +107,53 @@ func TestATargetDrainsInAllEngines(t *testing.T) {
 	})
 }
 
+// A warning changes no verdict, but what gateways do with a target.
+func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		warns := atomic.Bool{}
+		targets := w.targets(many)
+		for id, p := range targets.Probes {
+			handler := p.Handler
+			p.Handler = probe.HandlerFunc(func(ctx context.Context, to probe.Target) probe.Result {
+				if warns.Load() && strings.HasSuffix(id.Target, "0") {
+					return probe.Warn("http.redirect", "to %v", time.Now()) // each attempt has another detail
+				}
+				return handler.Probe(ctx, to)
+			})
+			targets.Probes[id] = p
+		}
+		one := start(t, "one", b, targets)
+		both := []*grouped{inGroup(one), inGroup(start(t, "two", b, targets))}
+		expect := func(when string, want group.State) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			for _, g := range both {
+				for m := range g.group.View().Members() {
+					if state := m.State; (state == want) != strings.HasSuffix(m.Target, "0") && want != group.Ready || want == group.Ready && state != want {
+						t.Errorf("%s: %s has %s as %v", when, g.co.Name(), m.Target, state)
+					}
+				}
+			}
+		}
+		expect("at first", group.Ready)
+		warns.Store(true)
+		expect("while they warn", group.Degraded)
+		before := one.backend.writes.Load()
+		time.Sleep(time.Hour)
+		if n := one.backend.writes.Load() - before; n > 0 {
+			t.Errorf("what warns goes on to be stored: %d requests", n)
+		}
+		for st := range one.fleet.Others().All() {
+			if isWarning := st.Result.Reason == "http.redirect"; isWarning != (st.ID.Kind == probe.Readiness && strings.HasSuffix(st.ID.Target, "0")) {
+				t.Errorf("another engine shows %v with %v", st.ID, st.Result)
+			}
+		}
+		warns.Store(false)
+		expect("when they are well again", group.Ready)
+	})
+}
+
 func TestEachEngineHasTheSameGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()

@@ -40,8 +40,8 @@ const whatTold = 18
 // whatEjection, added to the kind of a probe, marks an entry whose value is an ejection in JSON.
 const whatEjection = 64
 
-// whatCause, added to the kind of a probe, marks an entry whose value says why the probe fails: the reason, a newline,
-// and the detail, in at most maxCause bytes. Etcd keeps each change of a memory for some time, so these are few.
+// whatCause, added to the kind of a probe, marks an entry whose value says why the probe fails, or what it warns of while it
+// passes: the reason, a newline, and the detail, in at most maxCause bytes. Etcd keeps each change of a memory for some time, so these are few.
 const (
 	whatCause = 32
 	maxCause  = 120
@@ -57,7 +57,7 @@ type memories struct {
 	told      map[string][]byte          // by target; nil for one of which receivers know no trouble
 
 	// What follows is not needed, but shown by other engines.
-	causes    map[probe.ID]cause           // of probes that fail
+	causes    map[probe.ID]cause           // of probes that fail, and of those that pass with a warning
 	ejections map[probe.ID]engine.Ejection // of probes that pass
 }
 
@@ -85,7 +85,7 @@ func ejectionOf(since, until time.Time, reason, detail string) ejection {
 }
 
 // cause is why a probe fails, as its owner has found when it began to: later attempts may have other reasons, which
-// are no transitions.
+// are no transitions. Of a probe that passes it is the warning of the latest attempt.
 type cause struct {
 	since  time.Time // when the verdict was published
 	reason probe.Reason
@@ -103,15 +103,24 @@ func (f cause) String() string {
 	return probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)
 }
 
-// isOf reports whether this is why a probe with that memory fails. The engine may round times.
-func (f cause) isOf(m engine.Memory) bool {
-	return f.reason != "" && m.State.Verdict == probe.Failing && f.since.Sub(m.Since).Abs() < time.Millisecond
+// explains reports whether this is about a probe with that verdict.
+func (f cause) explains(v probe.Verdict) bool {
+	return f.reason != "" && (v == probe.Failing || v == probe.Passing)
 }
 
-// results returns the results that have made probes fail.
+// isOf reports whether this is about the verdict in a memory. The engine may round times.
+func (f cause) isOf(m engine.Memory) bool {
+	return f.explains(m.State.Verdict) && f.since.Sub(m.Since).Abs() < time.Millisecond
+}
+
+// results returns the results that have made probes fail, and the warnings of those that pass.
 func (m memories) results() map[probe.ID]probe.Result {
 	all := make(map[probe.ID]probe.Result, len(m.causes))
 	for id, f := range m.causes {
+		if m.probes[id].State.Verdict == probe.Passing {
+			all[id] = probe.Warn(f.reason, "%s", f.detail)
+			continue
+		}
 		all[id] = probe.Fail(f.reason, "%s", f.detail)
 	}
 	return all
@@ -239,7 +248,7 @@ func (m memories) add(target string, b []byte) error {
 	}
 	for id, memory := range read.probes {
 		m.probes[id] = memory
-		if f := read.causes[id]; memory.State.Verdict == probe.Failing && f.reason != "" {
+		if f := read.causes[id]; f.explains(memory.State.Verdict) {
 			f.since = memory.Since
 			m.causes[id] = f
 		}

@@ -138,10 +138,12 @@ func (j *joints) get(id probe.ID) (vote.Joint, bool) {
 	return joint, ok
 }
 
-func (j *joints) set(id probe.ID, now vote.Joint) {
+func (j *joints) set(id probe.ID, now vote.Joint) (before vote.Joint) {
 	j.jointsMu.Lock()
 	defer j.jointsMu.Unlock()
+	before = j.all[id]
 	j.all[id] = now
+	return before
 }
 
 // forget forgets the joint verdicts of probes that this engine no longer has: another may decide others.
@@ -165,10 +167,18 @@ func (j *joints) gray() (n int) {
 	return n
 }
 
-// decided takes a joint verdict of a shard that this engine owns.
+// isGrayPass reports whether the votes say that a probe passes though some fail.
+func isGrayPass(j vote.Joint) bool {
+	return j.Decided && j.Verdict == probe.Passing && j.Agreement == quorum.Gray
+}
+
+// decided takes a joint verdict of a shard that this engine owns. Others show how the vantages differ, as they do now.
 func (f *Fleet) decided(id probe.ID, j vote.Joint) {
-	f.joints.set(id, j)
+	before := f.joints.set(id, j)
 	f.config.Engine.Trigger(id)
+	if isGrayPass(before) || isGrayPass(j) {
+		f.markSoon(id.Target)
+	}
 }
 
 // checkQuorums returns what is wrong with the quorums of targets, or nil.

@@ -219,7 +219,27 @@ func TestVantagesThatDifferArePublishedAsGray(t *testing.T) {
 				}
 			}
 		}
+		if shown := j.grayOfOthers(); shown != 4*probes {
+			t.Errorf("the other engines show %d gray probes, want %d", shown, 4*probes)
+		}
+		j.net.set(0)
+		time.Sleep(time.Minute)
+		if shown := j.grayOfOthers(); shown != 0 {
+			t.Errorf("the other engines show %d gray probes when all agree again", shown)
+		}
 	})
+}
+
+// grayOfOthers counts the gray probes that members show of other engines.
+func (j *jury) grayOfOthers() (n int) {
+	for _, m := range j.members {
+		for st := range m.fleet.Others().All() {
+			if st.Result.Outcome == probe.Warning && st.Result.Reason == probe.ReasonGray && st.Warned && strings.Contains(st.Result.Detail, "failing at engine-1;") {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (j *jury) gray() (n int) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
@@ -340,8 +341,12 @@ func (f *Fleet) snapshot(in shard.ID, some names) memories {
 	return all
 }
 
-// cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found.
+// cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found. Of one that
+// passes it returns the warning, if the latest attempt that passed was one.
 func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
+	if m.State.Verdict == probe.Passing {
+		return f.warning(id, m, known)
+	}
 	if known.isOf(m) {
 		return known
 	}
@@ -350,6 +355,26 @@ func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
 		return cause{}
 	}
 	return cause{m.Since, st.Result.Reason, st.Result.Detail}
+}
+
+// warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them. Other warnings
+// are those of readiness probes, which change how gateways use the target: no others are stored when they begin and end.
+func (f *Fleet) warning(id probe.ID, m engine.Memory, known cause) cause {
+	if j, ok := f.joints.get(id); ok && j.Instance == m.State.Instance {
+		if !isGrayPass(j) {
+			return cause{}
+		}
+		r := resultOf(j, quorum.Rule{})
+		return cause{m.Since, r.Reason, r.Detail}
+	}
+	st, _ := f.config.Engine.Status(id)
+	switch {
+	case id.Kind != probe.Readiness, !st.Warned, st.Instance != m.State.Instance:
+		return cause{}
+	case st.Result.Outcome == probe.Warning:
+		return cause{m.Since, st.Result.Reason, st.Result.Detail}
+	}
+	return known
 }
 
 // release gives up the shards that are leaving, with the memories that they have now. An act that is being done now may

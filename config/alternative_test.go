@@ -214,6 +214,45 @@ locals {
 	}
 }
 
+// A default is what it is on each engine, and not on the machine that pushes it.
+func TestDefaultsOfVariablesAreLookedAtAsOnEachEngine(t *testing.T) {
+	const tokens = "locals {\n  tokens = { a = env(\"T\"), b = \"hunter22\" }\n}\n"
+	for _, c := range []struct {
+		expression, variable, more string
+		isError                    bool
+	}{
+		{`var.v == "prod" ? "hunter22" : env("T")`, `default = env("STAGE", "dev")`, "", true},
+		{`var.v`, `default = env("STAGE") == "prod" ? "hunter22" : ""`, "", true},
+		{`var.v.word`, "type    = object({ word = string, port = optional(number, 80) })\n  default = { word = env(\"T\", \"hunter22\") }", "", true},
+		{`try(local.tokens[var.v], env("T"))`, `default = env("HOST")`, tokens, true},
+
+		{`var.v`, `default = env("TOKEN")`, "", false},
+		{`var.v`, `default = sensitive(env("TOKEN"))`, "", false},
+		{`var.v`, `default = sensitive(trimspace(file("/etc/key")))`, "", false},
+		{`var.v[0]`, "type    = list(string)\n  default = [env(\"TOKEN\")]", "", false},
+		{`var.v == "prod" ? env("U") : env("T")`, `default = env("STAGE", "dev")`, "", false},
+	} {
+		for _, isGiven := range []bool{false, true} {
+			o := withChoice()
+			env := o.Env
+			o.Env = func(name string) (string, bool) {
+				if strings.HasPrefix(name, envPrefix) && !isGiven {
+					return "", false
+				}
+				return env(name)
+			}
+			if isGiven && strings.Contains(c.variable, "type") {
+				continue // what is given has another type
+			}
+			_, got := pushTexts(o, "", "greeting", c.expression, "variable \"v\" {\n  "+c.variable+"\n}\n"+c.more, false)
+			isReported := strings.Contains(got, "greeting is a secret, and a text that it can become is "+inFiles)
+			if c.isError != isReported || !isReported && strings.Contains(got, "error:") {
+				t.Errorf("%s with %s, given %v: got\n%s\nwant an error: %v", c.expression, c.variable, isGiven, got, c.isError)
+			}
+		}
+	}
+}
+
 func TestTextsThatAreSecretByTheirNameAreErrors(t *testing.T) {
 	for _, c := range []struct {
 		line, more string

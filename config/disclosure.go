@@ -170,8 +170,8 @@ func (d *disclosure) isPushed(e hcl.Expression) bool {
 	return d != nil && d.loader.pushed[e.Range().Filename]
 }
 
-// variables sets var: those that pushed files declare have their defaults, or may have them if they are given here. The
-// default of a sensitive one is reported itself.
+// variables sets var: those that pushed files declare have their defaults, as each engine evaluates them, or may have
+// them if they are given here. The default of a sensitive one is reported itself.
 func (d *disclosure) variables(all []*variable, given map[string]*givenValue) {
 	if d == nil {
 		return
@@ -182,8 +182,13 @@ func (d *disclosure) variables(all []*variable, given map[string]*givenValue) {
 		if !d.loader.pushed[v.block.Header.Filename] || v.def == cty.NilVal || v.broken || v.sensitive {
 			continue
 		}
-		if known[v.name] = v.def; given[v.name] != nil {
-			known[v.name] = d.tracker.Default(v.def, v.content.Arguments["default"].Expr.Range())
+		e := v.content.Arguments["default"].Expr
+		def, err := v.convert(d.value(v.block.Body.Ctx, e))
+		if err != nil {
+			continue
+		}
+		if known[v.name] = def; given[v.name] != nil {
+			known[v.name] = d.tracker.Default(def, e.Range())
 		}
 	}
 	d.root.Variables["var"] = cty.ObjectVal(known)

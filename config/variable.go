@@ -136,10 +136,7 @@ func (l *loader) variableDefault(v *variable) {
 // fit converts a value to a variable's type, and reports a value that does not fit
 // at r.
 func (l *loader) fit(v *variable, value cty.Value, r report, what string) (cty.Value, bool) {
-	if v.optional != nil && !value.IsNull() {
-		value = v.optional.Apply(value)
-	}
-	out, err := convert.Convert(value, v.typ)
+	out, err := v.convert(value)
 	if err == nil {
 		return out, false
 	}
@@ -151,6 +148,14 @@ func (l *loader) fit(v *variable, value cty.Value, r report, what string) (cty.V
 	}
 	l.add(r)
 	return cty.DynamicVal, true
+}
+
+// convert converts a value to the variable's type, with the defaults of optional attributes.
+func (v *variable) convert(value cty.Value) (cty.Value, error) {
+	if v.optional != nil && !value.IsNull() {
+		value = v.optional.Apply(value)
+	}
+	return convert.Convert(value, v.typ)
 }
 
 // variableValue returns the value of a variable.

@@ -253,6 +253,50 @@ func TestDefaultsOfVariablesAreLookedAtAsOnEachEngine(t *testing.T) {
 	}
 }
 
+// Engines may have elements of a for_each that the machine has not that pushes it.
+func TestSecretsInElementsThatThisMachineDoesNotHaveAreErrors(t *testing.T) {
+	const more = `
+locals {
+  tokens = { b = "hunter22", c = env("C") }
+  envs   = { b = env("B"), c = env("C") }
+  hosts  = { b = { user = "probe", word = env("B") }, c = { user = "probe", word = env("C") } }
+  site   = "b"
+}
+`
+	const filter = `for_each = { for name, host in local.hosts : name => host if name == env("HOST") }`
+	for _, c := range []struct {
+		loop, expression string
+		isError          bool
+	}{
+		{`for_each = { for host, token in local.tokens : host => token if host == env("HOST") }`, `each.value`, true},
+		{`for_each = { for host, token in local.tokens : host => host if host == env("HOST") }`, `local.tokens[each.value]`, true},
+		{`for_each = env("STAGE") == "prod" ? { a = "hunter22" } : {}`, `each.value`, true},
+		{`for_each = env("STAGE") == "prod" ? toset(["b"]) : toset([])`, `local.tokens[each.key]`, true},
+		{`for_each = toset([for host in ["b"] : host if host == env("HOST")])`, `local.tokens[each.key]`, true},
+		{`for_each = toset([])`, `each.key == "b" ? "hunter22" : env("T")`, true},
+		{`for_each = {}`, `env(each.value, "hunter22")`, true},
+		{`for_each = toset([])`, `sensitive("hunter22")`, true},
+		{filter, `each.value.user`, true},
+
+		{filter, `each.value.word`, false},
+		{filter, `"${each.value.user}:${each.value.word}"`, false},
+		{filter, `local.envs[each.key]`, false},
+		{`for_each = { for host, token in local.envs : host => token if host == env("HOST") }`, `each.value`, false},
+		{`for_each = toset([for host in ["b"] : host if host == env("HOST")])`, `local.envs[each.key]`, false},
+		{`for_each = toset([for host in ["b"] : host if host == env("HOST")])`, `env("TOKEN_${each.key}")`, false},
+		{`for_each = toset(compact(split(",", env("N"))))`, `"Bearer ${env(each.key)}"`, false},
+		{`for_each = toset([])`, `each.key == "b" ? env("B") : file("/etc/${each.key}/key")`, false},
+		{`for_each = { a = { one = "x", two = env("T") } }`, `"${each.value.one}/${each.value.two}"`, false},
+		{`for_each = { for name, site in { x = "b", y = "c" } : name => site if site == local.site }`, `"${each.value}/${env("T")}"`, false},
+	} {
+		_, got := pushTexts(withChoice(), c.loop, "greeting", c.expression, more+strings.Replace(pushedTargets, "web", "other", 1), false)
+		isReported := strings.Contains(got, "greeting is a secret, ") && strings.Contains(got, inFiles+"\n  fleet:/web.hcl:6:18")
+		if c.isError != isReported || strings.Count(got, "error:") > 1 || !isReported && strings.Contains(got, "error:") {
+			t.Errorf("%s, %s: got\n%s\nwant an error: %v", c.loop, c.expression, got, c.isError)
+		}
+	}
+}
+
 func TestTextsThatAreSecretByTheirNameAreErrors(t *testing.T) {
 	for _, c := range []struct {
 		line, more string

@@ -232,8 +232,10 @@ func (d *disclosure) setLocals(all []*local) {
 
 // knownEach is what is known of the value of a for_each.
 type knownEach struct {
-	value cty.Value
-	whole bool // nothing in it is unknown
+	value   cty.Value
+	at      hcl.Range
+	whole   bool // nothing in it is unknown
+	partial bool // engines may have other elements than this machine
 }
 
 func (d *disclosure) each(b *tree.Body, e hcl.Expression) knownEach {
@@ -241,7 +243,7 @@ func (d *disclosure) each(b *tree.Body, e hcl.Expression) knownEach {
 		return knownEach{value: cty.DynamicVal}
 	}
 	v := d.value(b.Ctx, e)
-	return knownEach{v, v.IsWhollyKnown()}
+	return knownEach{v, e.Range(), v.IsWhollyKnown(), !hasElements(v)}
 }
 
 // loop sets what is known of the variable of a loop, in the context of one of its elements.

@@ -144,6 +144,7 @@
 //	plaintext.go   warns of secrets that are written in a file
 //	urlpassword.go the passwords in URLs, also in those that format and replace make
 //	disclosure.go  finds secrets whose values are in files that are to be pushed
+//	absent.go      the same in elements of loops that this machine does not have
 //	foreign.go     files in YAML, JSON and other formats, or encodings
 //	explain.go     rewords HCL's errors about expressions
 //	traversal.go   references such as var.hosts["a"]

@@ -69,6 +69,9 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 		v, ok = l.eachOf(b, arg, v)
 	}
 	known := l.disclosure.each(&b.Body, arg.Expr)
+	if ok && known.partial {
+		l.disclosure.absentElement(b, l.schemas.target, "each", known)
+	}
 	return func(yield func(element) bool) {
 		if !ok {
 			return

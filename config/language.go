@@ -57,7 +57,7 @@ func Language(o Options) Schema {
 	}
 	probe.Fields = append(probe.Fields, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: &l.schemas.quorum.schema}, dynamic)
 	target := Schema{Fields: append(slices.Clone(targetSchema.Fields), l.schemas.lifecycle.schema.Fields...)}
-	for _, b := range l.schemas.target.Blocks {
+	for _, b := range l.schemas.target.body.Blocks {
 		if b.Type == "probe" {
 			target.Fields = append(target.Fields, blockField(b, probe))
 		}

@@ -191,11 +191,11 @@ func (l *loader) compiledProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 }
 
 func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
-	content, problems := b.Body.Read(l.schemas.probe)
+	content, problems := b.Body.Read(l.schemas.probe.body)
 	l.problems(&b.Body, problems)
 	own := l.decodeContent(b, content, l.schemas.rule)
 	rule, ok := l.rule(kind, own)
-	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe)
+	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe.body)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
 	blocks = l.quorum(p, b, kind, blocks)
 	l.handler(p, b, blocks, whole && len(problems) == 0)

@@ -84,7 +84,7 @@ func (l *loader) checkAllow(d *decodedBlock, all []string, check func(string) er
 // probeModuleSchema is the schema of the block with the handlers that there are.
 func (l *loader) probeModuleSchema() tree.BodySchema {
 	s := tree.BodySchema{Arguments: l.schemas.probeModule.body.Arguments, Unknown: l.missingPlugin}
-	for _, b := range l.schemas.probe.Blocks {
+	for _, b := range l.schemas.probe.body.Blocks {
 		if b.Type != dynamicBlock.Type {
 			s.Blocks = append(s.Blocks, b)
 		}

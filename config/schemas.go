@@ -14,7 +14,9 @@ import (
 
 // schemas say what each block of the language may contain.
 type schemas struct {
-	top, variable, validation, defaults, target, probe, dynamic tree.BodySchema
+	top, variable, validation, defaults, dynamic tree.BodySchema
+
+	target, probe *compiledSchema // with all blocks that can be in them
 
 	engine, cluster, plugin, script, rule, group *compiledSchema
 	maintenance                                  *compiledSchema
@@ -128,8 +130,8 @@ func (l *loader) findPlaces() {
 		}
 	}
 	add("engine { … }", s.engine.body.Names())
-	add(`target "web" { … }`, s.target.Names())
-	add(`probe "readiness" { … }`, s.probe.Names())
+	add(`target "web" { … }`, s.target.body.Names())
+	add(`probe "readiness" { … }`, s.probe.body.Names())
 	for _, name := range names(l.schemas.lifecycle.inside) {
 		add(name+" { … }", s.lifecycle.inside[name].body.Names())
 	}
@@ -168,31 +170,31 @@ func (l *loader) topSchema() tree.BodySchema {
 		{Type: "gateway", Labels: []string{"name"}, Example: `gateway "edge"`, Inside: s.gateway.body.Names()},
 		{Type: "notify", Labels: []string{"name"}, Example: `notify "oncall"`, Inside: s.notify.body.Names()},
 		{Type: "maintenance", Labels: []string{"name"}, Example: `maintenance "nightly"`, Inside: s.maintenance.body.Names()},
-		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.Names()},
+		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.body.Names()},
 		{Type: "probe_module", Labels: []string{"name"}, Example: `probe_module "http_2xx"`, Inside: l.probeModuleSchema().Names()},
 	}}
 }
 
-func (l *loader) targetSchema() tree.BodySchema {
-	lifecycle := l.schemas.lifecycle.body
-	return tree.BodySchema{
-		Arguments: append(compileSchema(targetSchema).body.Arguments, lifecycle.Arguments...),
-		Blocks: append(slices.Clone(lifecycle.Blocks),
-			tree.BlockSchema{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "readiness"`, Inside: l.schemas.probe.Names()},
-			dynamicBlock),
-	}
+func (l *loader) targetSchema() *compiledSchema {
+	s := compileSchema(Schema{Fields: append(slices.Clone(targetSchema.Fields), l.schemas.lifecycle.schema.Fields...)})
+	s.inside["probe"] = l.schemas.probe
+	s.body.Blocks = append(s.body.Blocks,
+		tree.BlockSchema{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "readiness"`, Inside: l.schemas.probe.body.Names()},
+		dynamicBlock)
+	return s
 }
 
-func (l *loader) probeSchema() tree.BodySchema {
-	s := tree.BodySchema{Arguments: l.schemas.rule.body.Arguments, Unknown: l.missingPlugin}
+func (l *loader) probeSchema() *compiledSchema {
+	s := &compiledSchema{schema: l.schemas.rule.schema, inside: map[string]*compiledSchema{quorumBlock: l.schemas.quorum}}
+	s.body = tree.BodySchema{Arguments: l.schemas.rule.body.Arguments, Unknown: l.missingPlugin}
 	for _, name := range slices.Sorted(maps.Keys(l.handlers)) {
 		block := tree.BlockSchema{Type: name}
 		if schema := l.handlers[name].schema; schema != nil {
-			block.Inside = schema.body.Names()
+			block.Inside, s.inside[name] = schema.body.Names(), schema
 		}
-		s.Blocks = append(s.Blocks, block)
+		s.body.Blocks = append(s.body.Blocks, block)
 	}
-	s.Blocks = append(s.Blocks, tree.BlockSchema{Type: quorumBlock, Inside: l.schemas.quorum.body.Names()}, dynamicBlock)
+	s.body.Blocks = append(s.body.Blocks, tree.BlockSchema{Type: quorumBlock, Inside: l.schemas.quorum.body.Names()}, dynamicBlock)
 	return s
 }
 

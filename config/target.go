@@ -42,7 +42,7 @@ func (l *loader) reportLater(r report) {
 }
 
 func (l *loader) target(b *tree.Block) {
-	content, problems := b.Body.Read(l.schemas.target)
+	content, problems := b.Body.Read(l.schemas.target.body)
 	l.problems(&b.Body, problems)
 	spec := targetSpec{origin: &origin{header: b.Header}, valid: len(problems) == 0, target: probe.Target{Name: b.Label(0)}}
 	forEach, ok := content.Arguments["for_each"]
@@ -154,7 +154,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 		l.claim(b, spec)
 	}
 	content := c.For(&b.Body)
-	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
+	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target.body)
 	target, inherited, lifecycle := l.lifecycle(b, content, blocks)
 	l.readStartAfter(b, tree.Content{Arguments: content.Arguments, Blocks: blocks}, spec, &target)
 	l.readDependsOn(b, content, spec, &target)

@@ -122,8 +122,8 @@ func inherit(v, from cty.Value) cty.Value {
 // its keys are not known.
 type unsure struct{}
 
-// isKnown reports whether a value is that which every engine has.
-func isKnown(v cty.Value) bool {
+// IsKnown reports whether a value is that which every engine has.
+func IsKnown(v cty.Value) bool {
 	v, marks := v.Unmark()
 	_, is := marks[unsure{}]
 	return v.IsKnown() && !is
@@ -211,9 +211,14 @@ func elementsOf(v cty.Value, at hcl.Range) (elements []option) {
 	return elements
 }
 
+// AnyElement returns what is known of a value that is one of the elements of another one.
+func (t *Tracker) AnyElement(from cty.Value, at hcl.Range) cty.Value {
+	return t.elementOf(from, cty.DynamicVal, at)
+}
+
 // elementOf returns any element of a value, or the one with a key if that is known.
 func (t *Tracker) elementOf(from, key cty.Value, at hcl.Range) cty.Value {
-	if isKnown(key) {
+	if IsKnown(key) {
 		key, _ = key.Unmark()
 		return follow(from, hcl.Traversal{hcl.TraverseIndex{Key: key, SrcRange: at}})
 	}

@@ -50,7 +50,7 @@ func (c call) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		}
 		args[i], out.Args[i] = v, literal(v, c.args[i])
 	}
-	if c.Name == "one" && len(args) == 1 && !isKnown(args[0]) {
+	if c.Name == "one" && len(args) == 1 && !IsKnown(args[0]) {
 		return c.tracker.elementOf(args[0], cty.UnknownVal(cty.Number), c.args[0].Range()), nil
 	}
 	v, diags := out.Value(ctx)
@@ -72,7 +72,7 @@ func (c call) try(ctx *hcl.EvalContext) cty.Value {
 			v = cty.DynamicVal
 		}
 		options = append(options, option{v, e.Range()})
-		if v.IsWhollyKnown() && isKnown(v) {
+		if v.IsWhollyKnown() && IsKnown(v) {
 			break
 		}
 	}

@@ -176,7 +176,7 @@ func (c conditional) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 func truth(v cty.Value) (is, known bool) {
 	bare, _ := v.Unmark()
 	b, err := convert.Convert(bare, cty.Bool)
-	if err != nil || !isKnown(v) || !b.IsKnown() || b.IsNull() {
+	if err != nil || !IsKnown(v) || !b.IsKnown() || b.IsNull() {
 		return false, false
 	}
 	return b.True(), true
@@ -198,7 +198,7 @@ func (x *index) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, diags
 	}
 	from, key := both[0], without(both[1])
-	if isKnown(key) || !x.constant {
+	if IsKnown(key) || !x.constant {
 		return x.tracker.elementOf(from, key, x.collection.Range()), nil
 	}
 	if x.element == cty.NilVal {

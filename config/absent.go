@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// absentElement reports secrets in the block of a loop for elements that engines may have and this machine has not. Their
+// absentElement reports secrets in the block of a loop for elements that engines may have and this machine lacks. Their
 // value is any of the elements that the files name.
 func (d *disclosure) absentElement(b *tree.Block, s *compiledSchema, iterator string, each knownEach) {
 	value := d.tracker.AnyElement(each.value, each.at)

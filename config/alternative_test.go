@@ -253,7 +253,7 @@ func TestDefaultsOfVariablesAreLookedAtAsOnEachEngine(t *testing.T) {
 	}
 }
 
-// Engines may have elements of a for_each that the machine has not that pushes it.
+// Engines may have elements of a for_each that the machine which pushes it lacks.
 func TestSecretsInElementsThatThisMachineDoesNotHaveAreErrors(t *testing.T) {
 	const more = `
 locals {
@@ -293,6 +293,62 @@ locals {
 		isReported := strings.Contains(got, "greeting is a secret, ") && strings.Contains(got, inFiles+"\n  fleet:/web.hcl:6:18")
 		if c.isError != isReported || strings.Count(got, "error:") > 1 || !isReported && strings.Contains(got, "error:") {
 			t.Errorf("%s, %s: got\n%s\nwant an error: %v", c.loop, c.expression, got, c.isError)
+		}
+	}
+}
+
+func TestSecretsInDynamicBlocksThatThisMachineDoesNotHaveAreErrors(t *testing.T) {
+	const more = `
+locals {
+  tokens = { a = "hunter22", b = env("B") }
+  envs   = { a = env("A"), b = env("B") }
+}
+target "other" {
+  %s
+  address = "10.0.0.4"
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+  dynamic "probe" {
+    for_each = %s
+    iterator = each
+    labels   = ["startup"]
+    content {
+      period = "5s"
+      dynamic "shout" {
+        for_each = [env("PORT")]
+        content {
+          greeting = %s
+        }
+      }
+    }
+  }
+}
+`
+	for _, c := range []struct {
+		each, expression string
+		isError          bool
+	}{
+		{`env("STAGE") == "prod" ? [1] : []`, `"hunter22"`, true},
+		{`env("STAGE") == "prod" ? [1] : []`, `sensitive("hunter22")`, true},
+		{`env("STAGE") == "prod" ? [1] : []`, `local.tokens.a`, true},
+		{`env("STAGE") == "prod" ? ["hunter22"] : []`, `each.value`, true},
+		{`[for name in ["a", "b"] : name if name == env("NAME")]`, `local.tokens[each.value]`, true},
+		{`{ for name, token in local.tokens : name => token if name == env("NAME") }`, `each.value`, true},
+		{`[]`, `env("T", "hunter22")`, true},
+
+		{`env("STAGE") == "prod" ? [1] : []`, `env("T")`, false},
+		{`env("STAGE") == "prod" ? ["a"] : []`, `local.envs[each.value]`, false},
+		{`[for name in ["a", "b"] : name if name == env("NAME")]`, `env("TOKEN_${each.value}")`, false},
+		{`{ for name, token in local.envs : name => token if name == env("NAME") }`, `each.value`, false},
+		{`[]`, `"Bearer ${each.value}-${shout.value}"`, false},
+	} {
+		for _, loop := range []string{"", `for_each = { one = env("ONE") }`, `for_each = toset([])`} {
+			_, got := pushTexts(withChoice(), "", "greeting", `env("T")`, fmt.Sprintf(more, loop, c.each, c.expression), false)
+			isReported := strings.Contains(got, "greeting is a secret, ") && strings.Contains(got, inFiles+"\n  fleet:/more.hcl:21:22")
+			if c.isError != isReported || strings.Count(got, "error:") > 1 || !isReported && strings.Contains(got, "error:") {
+				t.Errorf("%s, dynamic %s, %s: got\n%s\nwant an error: %v", loop, c.each, c.expression, got, c.isError)
+			}
 		}
 	}
 }

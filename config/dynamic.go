@@ -13,7 +13,7 @@ import (
 
 // expand replaces dynamic blocks by the blocks that they make. It reports whether it
 // succeeded for all of them.
-func (l *loader) expand(b *tree.Body, blocks []*tree.Block, s tree.BodySchema) (out []*tree.Block, whole bool) {
+func (l *loader) expand(b *tree.Body, blocks []*tree.Block, s *compiledSchema) (out []*tree.Block, whole bool) {
 	whole = true
 	for i, block := range blocks {
 		if block.Type != "dynamic" {
@@ -44,9 +44,9 @@ type dynamicLoop struct {
 	labels   []hcl.Expression
 }
 
-func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (out []*tree.Block, whole bool) {
+func (l *loader) dynamic(b *tree.Body, block *tree.Block, s *compiledSchema) (out []*tree.Block, whole bool) {
 	lp := &dynamicLoop{block: block, made: block.Label(0), iterator: block.Label(0)}
-	if p, ok := s.Makes(lp.made, block.LabelRange(0)); !ok {
+	if p, ok := s.body.Makes(lp.made, block.LabelRange(0)); !ok {
 		l.problems(&block.Body, []tree.Problem{p})
 		return nil, false
 	}
@@ -70,9 +70,12 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s tree.BodySchema) (ou
 	}
 	whole = true
 	known := l.disclosure.each(&block.Body, each.Expr)
+	if schema := s.inside[lp.made]; schema != nil && known.partial {
+		l.disclosure.absentElement(block.Make(lp.made, lp.content, block.Body.Ctx, ""), schema, lp.iterator, known)
+	}
 	for it := v.ElementIterator(); it.Next(); {
 		key, value := it.Element()
-		made, ok := l.dynamicElement(lp, l.loopContext(block, lp.iterator, known, key, value), key, s)
+		made, ok := l.dynamicElement(lp, l.loopContext(block, lp.iterator, known, key, value), key, s.body)
 		if ok {
 			out = append(out, made)
 		}

@@ -195,7 +195,7 @@ func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 	l.problems(&b.Body, problems)
 	own := l.decodeContent(b, content, l.schemas.rule)
 	rule, ok := l.rule(kind, own)
-	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe.body)
+	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
 	blocks = l.quorum(p, b, kind, blocks)
 	l.handler(p, b, blocks, whole && len(problems) == 0)

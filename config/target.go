@@ -154,7 +154,7 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 		l.claim(b, spec)
 	}
 	content := c.For(&b.Body)
-	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target.body)
+	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
 	target, inherited, lifecycle := l.lifecycle(b, content, blocks)
 	l.readStartAfter(b, tree.Content{Arguments: content.Arguments, Blocks: blocks}, spec, &target)
 	l.readDependsOn(b, content, spec, &target)

@@ -244,13 +244,13 @@ func (l *loader) checkPushed() {
 
 // checkPushedPath reports a relative path in a file that is to be pushed: each engine would begin where it was started.
 func (l *loader) checkPushedPath(b *tree.Body, f *Field, arg tree.Argument, value cty.Value) {
-	if !l.disclosure.isPushed(arg.Expr) || !strings.HasSuffix(f.Name, "_file") || value.Type() != cty.String {
+	if !l.disclosure.isPushed(arg.Expr) || !f.Path && !f.Socket || value.Type() != cty.String {
 		return
 	}
-	if path := value.AsString(); path != "" && !filepath.IsAbs(path) {
+	if path := value.AsString(); path != "" && !filepath.IsAbs(path) && !(f.Socket && strings.HasPrefix(path, "@")) {
 		l.add(report{
 			at: arg.Expr.Range(), body: b, summary: f.Name + " has a relative path in a file that is pushed",
-			hint: fmt.Sprintf("it is read on each engine, and not pushed: write an absolute path on these machines, such as %s = \"/etc/sonde/…\"", f.Name),
+			hint: fmt.Sprintf("each engine takes it from its own machine, and begins where it was started: write an absolute path, such as %s = \"/…\"", f.Name),
 		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 type execConfig struct {
 	Command []string          `hcl:"command"`
 	Env     map[string]string `hcl:"env,optional"`
-	Dir     string            `hcl:"dir,optional"`
+	Dir     string            `hcl:"dir,optional,path"`
 	User    string            `hcl:"user,optional"`
 }
 
@@ -36,14 +36,14 @@ type httpConfig struct {
 	BodyRegex       string              `hcl:"body_regex,optional"`
 	Redirects       string              `hcl:"redirects,optional"`
 	TLS             *tlsConfig          `hcl:"tls,block"`
-	UnixSocket      string              `hcl:"unix_socket,optional"`
+	UnixSocket      string              `hcl:"unix_socket,optional,socket"`
 	ReuseConnection bool                `hcl:"reuse_connection,optional"`
 	Compatibility   probe.Compatibility `hcl:"-"`
 }
 
 type tlsConfig struct {
 	Verify     *bool  `hcl:"verify,optional"`
-	CAFile     string `hcl:"ca_file,optional"`
+	CAFile     string `hcl:"ca_file,optional,path"`
 	ServerName string `hcl:"server_name,optional"`
 }
 

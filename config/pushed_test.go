@@ -324,6 +324,42 @@ target "web" {
 	}
 }
 
+// Each engine would take what is relative from the folder where it was started.
+func TestWorkingDirectoriesAndSocketsThatArePushedAreAbsolute(t *testing.T) {
+	for _, c := range []struct{ handler, wrong string }{
+		{`exec {
+      command = ["true"]
+      dir     = "scripts"
+    }`, "dir"},
+		{`http { unix_socket = "run/web.sock" }`, "unix_socket"},
+		{`http { unix_socket = "${"run"}/web.sock" }`, "unix_socket"},
+		{`exec {
+      command = ["true"]
+      dir     = "@scripts"
+    }`, "dir"},
+		{`exec {
+      command = ["./web"]
+      dir     = "/srv/web"
+    }`, ""},
+		{`http { unix_socket = "/run/web.sock" }`, ""},
+		{`http { unix_socket = "@web" }`, ""},
+		{`http {
+      port        = 80
+      unix_socket = ""
+    }`, ""},
+	} {
+		pushed := fmt.Sprintf("target \"web\" {\n  address = \"10.0.0.4\"\n  probe \"readiness\" {\n    %s\n  }\n}\n", c.handler)
+		_, diags := parsePushedWith(toPush(), ownFile, pushed)
+		want := c.wrong + " has a relative path in a file that is pushed"
+		if got := fmt.Sprint(diags); diags.HasErrors() != (c.wrong != "") || c.wrong != "" && !strings.Contains(got, want) {
+			t.Errorf("%s: got %v, want an error about %q", c.handler, got, c.wrong)
+		}
+		if _, diags := parsePushedWith(testOptions(), ownFile, pushed); diags.HasErrors() {
+			t.Errorf("an engine refuses what was pushed before this was an error: %v", diags)
+		}
+	}
+}
+
 func TestSecretsInFilesOfAnEngineAreNoErrors(t *testing.T) {
 	own := ownFile + "locals {\n  token = sensitive(\"hunter22\")\n  db_password = \"hunter22\"\n}\n"
 	if _, diags := parsePushedWith(toPush(), own, fmt.Sprintf(withToken, "", "local.token", "")); diags.HasErrors() {

@@ -20,6 +20,8 @@ import (
 //	Key   string        `hcl:"key,optional,sensitive"`      // its value is never shown
 //	Wait  time.Duration `hcl:"wait,optional,nonzero"`       // 0 is an error: in Go it stands for the default
 //	Size  int64         `hcl:"size,optional,bytes"`         // written "32MiB"
+//	Dir   string        `hcl:"dir,optional,path"`           // on the machine of the engine
+//	Unix  string        `hcl:"unix,optional,socket"`        // the same for a socket, or @ and a name
 //	Mode  string        `hcl:"mode,optional" oneof:"a b"`   // one of these words
 //	Count int           `hcl:"count,optional" doc:"attempts" default:"3" min:"1" max:"9"`
 //	TLS   *TLS          `hcl:"tls,block"`                   // a struct with such tags
@@ -127,6 +129,7 @@ func schemaOf(t reflect.Type) Schema {
 			continue
 		}
 		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"),
+			Path: tag.has("path"), Socket: tag.has("socket"),
 			Unset: f.Tag.Get("default"), Min: f.Tag.Get("min"), Max: f.Tag.Get("max"), Doc: f.Tag.Get("doc")}
 		switch {
 		case tag.has("block"), tag.has("object"):

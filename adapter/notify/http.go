@@ -22,9 +22,9 @@ import (
 // TLS is the tls block of an output that makes requests by HTTPS.
 type TLS struct {
 	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the receiver must be valid, match its name, and be signed by a trusted authority" default:"true"`
-	CAFile     string `hcl:"ca_file,optional" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
-	CertFile   string `hcl:"cert_file,optional" doc:"PEM file with the client certificate, for a receiver that asks for one; needs key_file" default:"none"`
-	KeyFile    string `hcl:"key_file,optional" doc:"PEM file with the private key of the client certificate" default:"none"`
+	CAFile     string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
+	CertFile   string `hcl:"cert_file,optional,path" doc:"PEM file with the client certificate, for a receiver that asks for one; needs key_file" default:"none"`
+	KeyFile    string `hcl:"key_file,optional,path" doc:"PEM file with the private key of the client certificate" default:"none"`
 	ServerName string `hcl:"server_name,optional" doc:"name that is sent to the receiver (SNI) and must match its certificate" default:"the host of the URL"`
 }
 

@@ -29,7 +29,7 @@ import (
 type Config struct {
 	Command []string          `hcl:"command" doc:"program and its arguments. A program without a slash is searched in the PATH of the command. $(NAME) in a word is replaced by the variable NAME of the target or of env, and $$ by $. There is no shell unless the command names one"`
 	Env     map[string]string `hcl:"env,optional" doc:"environment variables in addition to those of the target" default:"empty"`
-	Dir     string            `hcl:"dir,optional" doc:"working directory" default:"that of the target, else of the engine"`
+	Dir     string            `hcl:"dir,optional,path" doc:"working directory" default:"that of the target, else of the engine"`
 	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the target, else of the engine"`
 }
 

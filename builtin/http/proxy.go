@@ -25,7 +25,7 @@ type Proxy struct {
 	URL      string `hcl:"url" doc:"address of the proxy with its port: http://proxy:3128, https://proxy:3129 or socks5://proxy:1080. Through the first two a URL with https is reached by CONNECT, and one with http by a request for the whole URL"`
 	User     string `hcl:"user,optional" doc:"name to authenticate with" default:"none"`
 	Password string `hcl:"password,optional,sensitive" doc:"password to authenticate with; needs user" default:"none"`
-	CAFile   string `hcl:"ca_file,optional" doc:"PEM file with the authorities to trust for the certificate of a proxy with https" default:"those of the system"`
+	CAFile   string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust for the certificate of a proxy with https" default:"those of the system"`
 }
 
 // maxCredential bounds User and Password, in bytes (RFC 1929).

@@ -23,7 +23,7 @@ type Config struct {
 	Port          string     `hcl:"port,optional" doc:"a number from 1 to 65535, or the name of a port of the target; required without unix_socket" default:"none"`
 	Host          string     `hcl:"host,optional" doc:"IP address or host name to connect to" default:"the address of the target"`
 	TLS           *TLS       `hcl:"tls,block" doc:"makes a TLS handshake after the connection is open. A TLS 1.3 server rejects a client certificate after the handshake: expect a response to notice it"`
-	UnixSocket    string     `hcl:"unix_socket,optional" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
+	UnixSocket    string     `hcl:"unix_socket,optional,socket" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
 	SourceAddress string     `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
 	IPFamily      string     `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
 	Addresses     string     `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`

@@ -19,9 +19,9 @@ import (
 // TLS is the tls block of a handler. Its files are read when the handler is made.
 type TLS struct {
 	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the server must be valid now, match the name of the server, and be signed by a trusted authority" default:"true"`
-	CAFile     string `hcl:"ca_file,optional" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
-	CertFile   string `hcl:"cert_file,optional" doc:"PEM file with the client certificate, for a server that asks for one; needs key_file" default:"none"`
-	KeyFile    string `hcl:"key_file,optional" doc:"PEM file with the private key of the client certificate" default:"none"`
+	CAFile     string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
+	CertFile   string `hcl:"cert_file,optional,path" doc:"PEM file with the client certificate, for a server that asks for one; needs key_file" default:"none"`
+	KeyFile    string `hcl:"key_file,optional,path" doc:"PEM file with the private key of the client certificate" default:"none"`
 	ServerName string `hcl:"server_name,optional" doc:"name that is sent to the server (SNI) and must match its certificate" default:"the host to connect to"`
 	MinVersion string `hcl:"min_version,optional" oneof:"1.0 1.1 1.2 1.3" doc:"minimum version of TLS" default:"1.2"`
 

@@ -29,7 +29,7 @@ type Config struct {
 	Command []string          `hcl:"command" doc:"program and its arguments that restart the target. A program without a slash is searched in the PATH of the command. There is no shell unless the command names one. Exit status 0 means that it was restarted"`
 	Timeout time.Duration     `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed; the restart has then failed" default:"90s" max:"8784h"`
 	Env     map[string]string `hcl:"env,optional" doc:"environment variables of the command, beside PATH, LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user" default:"empty"`
-	Dir     string            `hcl:"dir,optional" doc:"working directory" default:"that of the engine"`
+	Dir     string            `hcl:"dir,optional,path" doc:"working directory" default:"that of the engine"`
 	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the engine"`
 
 	Log *slog.Logger // one Warn line for each failed command, with its output; default: none

@@ -124,10 +124,25 @@ variable "given" {
 		{`regexall("${env("HOST")}=(.*)", "a=hunter22")[0][0]`, true},
 		{`[for found in regexall("${env("HOST")}=(.*)", "a=hunter22") : found[0]][0]`, true},
 		{`substr("ahunter22", strlen(env("HOST")), -1)`, true},
+		{`{ for h in split(",", env("HOST")) : h => (h == "b" ? "hunter22" : env("T")) }[env("HOST")]`, true},
+		{`{ for h in split(",", env("HOST")) : h => { word = "hunter22" } }.a.word`, true},
+		{`{ for h in split(",", env("HOST")) : h => { word = "hunter22" }... }["a"][0].word`, true},
+		{`lookup({ for h in split(",", env("HOST")) : h => env("T", "hunter22") }, "a", "")`, true},
+		{`{ for k, v in { for h in split(",", env("HOST")) : h => h } : k => (k == "b" ? "hunter22" : env("T")) }["a"]`, true},
+		{`([for h in split(",", env("HOST")) : { word = h == "b" ? "hunter22" : env("T") }][*].word)[0]`, true},
+		{`element(concat([for h in split(",", env("HOST")) : env("T", "hunter22")], [env("T")]), 0)`, true},
+		{`one([for h in split(",", env("HOST")) : h == "b" ? "hunter22" : env("T") if h != "c"])`, true},
+		{`"%{ for h in split(",", env("HOST")) }${h == "b" ? "hunter22" : env("T")}%{ endfor }"`, true},
 		{`var.given`, true},
 		{`upper(var.given)`, true},
 
 		{`local.chain.two == "x" ? env("A") : env("B")`, false},
+		{`{ for h in split(",", env("HOST")) : h => { user = "probe", word = env("T") } }[env("HOST")].word`, false},
+		{`{ for h in split(",", env("HOST")) : h => { user = "probe", word = env("T") } }["a"].word`, false},
+		{`([for h in split(",", env("HOST")) : { user = "probe", word = env("T") }][*].word)[0]`, false},
+		{`join(",", [for h in split(",", env("HOST")) : "${h}:${env("T")}"])`, false},
+		{`length([for h in split(",", env("HOST")) : "x"]) == 1 ? env("A") : env("B")`, false},
+		{`"%{ for h in split(",", env("HOST")) }${h}-%{ endfor }"`, false},
 		{`regex("${env("HOST", "")}(.*)", file("/etc/key"))[0]`, false},
 		{`regex("${env("HOST", "x")}(.*)", "${env("HOST")}${env("T")}")[0]`, false},
 		{`substr(env("T"), strlen(env("PREFIX", "token:")), -1)`, false},
@@ -479,7 +494,7 @@ func (g *expressions) next(depth int) string {
 		return g.env()
 	}
 	maps := func() string { return fmt.Sprintf("{ a = %s, b = %s }", some(), some()) }
-	switch g.IntN(24) {
+	switch g.IntN(26) {
 	case 0:
 		return fmt.Sprintf("env(\"A\", %s)", some())
 	case 1:
@@ -526,6 +541,10 @@ func (g *expressions) next(depth int) string {
 		return fmt.Sprintf("{ for k, v in %s : \"${k}${%s}\" => v }[\"a\"]", maps(), g.env())
 	case 22:
 		return fmt.Sprintf("(length([for k, v in %s : k if k == %s]) == 1 ? %s : %s)", maps(), g.env(), some(), some())
+	case 23:
+		return fmt.Sprintf("{ for x in split(\",\", %s) : x => (x == \"a\" ? %s : %s) }[%s]", g.env(), some(), some(), g.env())
+	case 24:
+		return fmt.Sprintf("([for x in split(\",\", %s) : { w = (x == %s ? %s : %s) }][*].w)[0]", g.env(), g.env(), some(), some())
 	}
 	if len(g.locals) == 0 {
 		return some()

@@ -122,6 +122,12 @@ func inherit(v, from cty.Value) cty.Value {
 // its keys are not known.
 type unsure struct{}
 
+// open is a mark of an unsure collection with elements that stand for any number of others, with other keys: the result of
+// a loop over what is unknown.
+type open struct{}
+
+func isOpen(v cty.Value) bool { return v.HasMark(open{}) }
+
 // IsKnown reports whether a value is that which every engine has.
 func IsKnown(v cty.Value) bool {
 	v, marks := v.Unmark()
@@ -213,16 +219,19 @@ func elementsOf(v cty.Value, at hcl.Range) (elements []option) {
 
 // AnyElement returns what is known of a value that is one of the elements of another one.
 func (t *Tracker) AnyElement(from cty.Value, at hcl.Range) cty.Value {
-	return t.elementOf(from, cty.DynamicVal, at)
+	elements := elementsOf(from, at)
+	from, marks := from.Unmark()
+	delete(marks, open{})
+	return t.oneOf(elements).WithMarks(marks)
 }
 
 // elementOf returns any element of a value, or the one with a key if that is known.
 func (t *Tracker) elementOf(from, key cty.Value, at hcl.Range) cty.Value {
 	if IsKnown(key) {
 		key, _ = key.Unmark()
-		return follow(from, hcl.Traversal{hcl.TraverseIndex{Key: key, SrcRange: at}})
+		return t.follow(from, hcl.Traversal{hcl.TraverseIndex{Key: key, SrcRange: at}})
 	}
-	return inherit(t.oneOf(elementsOf(from, at)), from)
+	return t.AnyElement(from, at)
 }
 
 // unknownOf returns an unknown value that can be one of several, with one mark of a kind at most.

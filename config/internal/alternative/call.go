@@ -53,6 +53,9 @@ func (c call) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	if c.Name == "one" && len(args) == 1 && !IsKnown(args[0]) {
 		return c.tracker.elementOf(args[0], cty.UnknownVal(cty.Number), c.args[0].Range()), nil
 	}
+	if (c.Name == "lookup" || c.Name == "element") && len(args) > 1 && isOpen(args[0]) {
+		return c.chosen(args), nil
+	}
 	v, diags := out.Value(ctx)
 	if bare, _ := v.Unmark(); bare.IsKnown() {
 		return v, diags

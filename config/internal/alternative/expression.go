@@ -34,9 +34,9 @@ func (t *Tracker) expression(e hclsyntax.Expression) hclsyntax.Expression {
 	case *hclsyntax.ParenthesesExpr:
 		return t.expression(e.Expression)
 	case *hclsyntax.ScopeTraversalExpr:
-		return scopeTraversal{e}
+		return scopeTraversal{e, t}
 	case *hclsyntax.RelativeTraversalExpr:
-		return relativeTraversal{e, t.expression(e.Source)}
+		return relativeTraversal{e, t, t.expression(e.Source)}
 	case *hclsyntax.FunctionCallExpr:
 		return call{e, t, t.list(e.Args)}
 	case *hclsyntax.ConditionalExpr:
@@ -103,20 +103,24 @@ func values(all []hclsyntax.Expression, ctx *hcl.EvalContext) (out []cty.Value, 
 }
 
 // scopeTraversal is a reference such as local.tokens.web.
-type scopeTraversal struct{ *hclsyntax.ScopeTraversalExpr }
+type scopeTraversal struct {
+	*hclsyntax.ScopeTraversalExpr
+	tracker *Tracker
+}
 
 func (s scopeTraversal) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	v, diags := s.Traversal[:1].TraverseAbs(ctx)
 	if diags.HasErrors() {
 		return cty.DynamicVal, nil
 	}
-	return follow(v, s.Traversal[1:]), nil
+	return s.tracker.follow(v, s.Traversal[1:]), nil
 }
 
 // relativeTraversal takes a part of the value of an expression, such as values(local.tokens)[0].
 type relativeTraversal struct {
 	*hclsyntax.RelativeTraversalExpr
-	source hclsyntax.Expression
+	tracker *Tracker
+	source  hclsyntax.Expression
 }
 
 func (r relativeTraversal) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
@@ -124,12 +128,16 @@ func (r relativeTraversal) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnosti
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
 	}
-	return follow(v, r.Traversal), nil
+	return r.tracker.follow(v, r.Traversal), nil
 }
 
 // follow returns a part of a value, with the marks of what it is a part of. What is missing is unknown.
-func follow(v cty.Value, steps hcl.Traversal) cty.Value {
+func (t *Tracker) follow(v cty.Value, steps hcl.Traversal) cty.Value {
 	for _, step := range steps {
+		if isOpen(v) {
+			v = t.AnyElement(v, steps.SourceRange())
+			continue
+		}
 		next, diags := step.TraversalStep(v)
 		if diags.HasErrors() {
 			next = cty.DynamicVal
@@ -296,7 +304,10 @@ func (l loop) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		return cty.DynamicVal, diags
 	}
 	bare, marks := from.Unmark()
-	if !bare.IsKnown() || bare.IsNull() || !bare.CanIterateElements() {
+	switch {
+	case !bare.IsKnown() || isOpen(from):
+		return l.overUnknown(ctx, from).WithMarks(marks), nil
+	case bare.IsNull() || !bare.CanIterateElements():
 		return cty.DynamicVal.WithMarks(marks), nil
 	}
 	var list []cty.Value
@@ -304,7 +315,8 @@ func (l loop) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	b := builder{tracker: l.tracker}
 	whole := true // it is known which elements are in the result
 	for it := bare.ElementIterator(); it.Next(); {
-		inner := l.context(ctx, it)
+		name, element := it.Element()
+		inner := l.context(ctx, name, element)
 		is, known, diags := l.includes(inner)
 		if diags.HasErrors() {
 			return cty.DynamicVal, diags
@@ -344,9 +356,35 @@ func (l loop) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return cty.EmptyTupleVal.WithMarks(marks), nil
 }
 
+// overUnknown returns what is known of a loop over an unknown collection: all elements have what is known of one.
+func (l loop) overUnknown(ctx *hcl.EvalContext, from cty.Value) cty.Value {
+	inner := l.context(ctx, cty.DynamicVal, l.tracker.AnyElement(from, l.collection.Range()))
+	is, _, diags := l.includes(inner)
+	if diags.HasErrors() || !is {
+		return cty.DynamicVal
+	}
+	v, diags := l.value.Value(inner)
+	if diags.HasErrors() {
+		return cty.DynamicVal
+	}
+	v = l.tracker.oneOf([]option{{v, l.value.Range()}})
+	list := cty.TupleVal([]cty.Value{v}).Mark(unsure{}).Mark(open{})
+	if l.key == nil {
+		return list
+	}
+	key, diags := l.key.Value(inner)
+	if diags.HasErrors() {
+		return cty.DynamicVal
+	}
+	if l.Group {
+		v = list
+	}
+	_, marks := without(key).Unmark()
+	return cty.ObjectVal(map[string]cty.Value{"": v}).WithMarks(marks).Mark(unsure{}).Mark(open{})
+}
+
 // context returns the context of one element.
-func (l loop) context(ctx *hcl.EvalContext, it cty.ElementIterator) *hcl.EvalContext {
-	key, value := it.Element()
+func (l loop) context(ctx *hcl.EvalContext, key, value cty.Value) *hcl.EvalContext {
 	inner := ctx.NewChild()
 	inner.Variables = map[string]cty.Value{l.ValVar: value}
 	if l.KeyVar != "" {

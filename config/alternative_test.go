@@ -247,6 +247,7 @@ func TestDefaultsOfVariablesAreLookedAtAsOnEachEngine(t *testing.T) {
 		{`var.v == "prod" ? "hunter22" : env("T")`, `default = env("STAGE", "dev")`, "", true},
 		{`var.v`, `default = env("STAGE") == "prod" ? "hunter22" : ""`, "", true},
 		{`var.v.word`, "type    = object({ word = string, port = optional(number, 80) })\n  default = { word = env(\"T\", \"hunter22\") }", "", true},
+		{`var.v.a`, "type    = object({ a = string })\n  default = { for h in split(\",\", env(\"HOST\")) : h => h == \"a\" ? \"hunter22\" : env(\"T\") }", "", true},
 		{`try(local.tokens[var.v], env("T"))`, `default = env("HOST")`, tokens, true},
 
 		{`var.v`, `default = env("TOKEN")`, "", false},

@@ -183,9 +183,10 @@ func (d *disclosure) variables(all []*variable, given map[string]*givenValue) {
 			continue
 		}
 		e := v.content.Arguments["default"].Expr
-		def, err := v.convert(d.value(v.block.Body.Ctx, e))
+		raw := d.value(v.block.Body.Ctx, e)
+		def, err := v.convert(raw)
 		if err != nil {
-			continue
+			def = raw // not all of its attributes are known
 		}
 		if known[v.name] = def; given[v.name] != nil {
 			known[v.name] = d.tracker.Default(def, e.Range())

@@ -16,12 +16,12 @@ var selectors = map[string][]int{
 	"templatefile": {0}, "trim": {1}, "trimprefix": {1}, "trimsuffix": {1},
 }
 
-// choosing are functions whose result is one of their arguments, or has elements or parts of them, as they are. From the argument
-// with this index on.
+// choosing are functions whose result is one of their arguments, or has elements or parts of them, as they are. From the
+// argument with this index on.
 var choosing = map[string]int{
 	"chunklist": 0, "coalesce": 0, "coalescelist": 0, "compact": 0, "concat": 0, "distinct": 0, "env": 1, "flatten": 0,
-	"merge": 0, "one": 0, "regex": 1, "regexall": 1, "reverse": 0, "setintersection": 0, "setproduct": 0, "setsubtract": 0, "setunion": 0, "slice": 0,
-	"sort": 0, "substr": 0, "tolist": 0, "tomap": 0, "toset": 0, "values": 0, "zipmap": 1,
+	"merge": 0, "one": 0, "regex": 1, "regexall": 1, "reverse": 0, "setintersection": 0,
+	"setproduct": 0, "setsubtract": 0, "setunion": 0, "slice": 0, "sort": 0, "substr": 0, "tolist": 0, "tomap": 0, "toset": 0, "values": 0, "zipmap": 1,
 }
 
 // call is the call of a function.

@@ -220,7 +220,7 @@ func elementsOf(v cty.Value, at hcl.Range) (elements []option) {
 // AnyElement returns what is known of a value that is one of the elements of another one.
 func (t *Tracker) AnyElement(from cty.Value, at hcl.Range) cty.Value {
 	elements := elementsOf(from, at)
-	from, marks := from.Unmark()
+	_, marks := from.Unmark()
 	delete(marks, open{})
 	return t.oneOf(elements).WithMarks(marks)
 }

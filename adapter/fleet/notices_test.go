@@ -46,6 +46,20 @@ func (n *notices) SetTold(target string, value []byte) error {
 	return nil
 }
 
+// know makes receivers know something about a target, as a state file does.
+func (n *notices) know(target, text string) {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	n.set(target, text)
+}
+
+// becomeOdd makes what is stored unreadable.
+func (n *notices) becomeOdd() {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	n.isOdd = true
+}
+
 // set needs toldMu.
 func (n *notices) set(target, text string) {
 	if n.told == nil {
@@ -58,9 +72,7 @@ func (n *notices) set(target, text string) {
 
 // tell says that receivers were told something about a target, as Notifiers do.
 func (n *notices) tell(target, text string) {
-	n.toldMu.Lock()
-	n.set(target, text)
-	n.toldMu.Unlock()
+	n.know(target, text)
 	n.member.fleet.NoticesChanged(target)
 }
 
@@ -118,7 +130,7 @@ func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 		second.notices.tell(name(1), "")
 		time.Sleep(5 * time.Second)
 		third := start(t, "third", b, w.targets(8))
-		third.notices.set(name(1), "one")
+		third.notices.know(name(1), "one")
 		second.stop()
 		time.Sleep(30 * time.Second)
 		if got := third.notices.all(); got != "three" {
@@ -137,7 +149,7 @@ func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 		first.stop()
 		next := &cutOff{Backend: b}
 		second := resumeWith(t, "second", next, w.targets(8), fleet.Forget)
-		second.notices.isOdd = true
+		second.notices.becomeOdd()
 		time.Sleep(30 * time.Second)
 		if !second.fleet.MayAct(name(1)) || second.notices.all() != "" {
 			t.Errorf("knows %q", second.notices.all())

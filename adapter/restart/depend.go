@@ -12,8 +12,9 @@ import (
 // what it fails for may not have been found there yet. Those that other engines probe cannot be asked: it waits until
 // one of these would have found out. The zero inquiry has not begun.
 type inquiry struct {
-	began time.Time
-	until time.Time // when it ends at the latest
+	began      time.Time
+	until      time.Time // when it ends at the latest
+	asksOthers bool      // other engines probed some when it began
 }
 
 // Times of an inquiry.
@@ -26,7 +27,10 @@ const (
 func (q *inquiry) begin(e *engine.Engine, dependencies []string, now time.Time) {
 	q.began, q.until = now, now
 	for p := range probesOf(e, dependencies) {
-		if !p.isOther {
+		if p.isUnreported() {
+			continue
+		}
+		if q.asksOthers = q.asksOthers || p.isOther; !p.isOther {
 			e.Trigger(p.ID)
 		}
 		if until := now.Add(p.timeToFind()); until.After(q.until) {
@@ -58,6 +62,11 @@ func (q *inquiry) isOpen(e *engine.Engine, dependencies []string, now time.Time)
 			open = open || mayFail
 			continue
 		}
+		if p.isUnreported() {
+			mayFail = mayFail || q.asksOthers // this engine may have just taken it over
+			open = open || mayFail
+			continue
+		}
 		answered := p.ResultAt.After(q.began)
 		mayFail = mayFail || answered && p.Result.Outcome == probe.Failure
 		open = open || !answered || mayFail
@@ -78,13 +87,20 @@ func (p dependencyProbe) timeToFind() time.Duration {
 	return min(timeToFail(p.Rule)+p.delay, maxInquiry)
 }
 
-// probesOf yields the probes of some targets that are attempted now, as far as this is known.
+// isUnreported reports whether this engine has the probe, and knows no instance to attempt it on: for a moment after it has
+// taken the target over from another engine, or since there is none.
+func (p dependencyProbe) isUnreported() bool {
+	return !p.isOther && p.WaitReason == verdict.NoInstance
+}
+
+// probesOf yields the probes of some targets that are attempted now, as far as this is known, and those that are unreported.
 func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProbe) bool) {
 	return func(yield func(dependencyProbe) bool) {
 		for _, name := range targets {
 			on, _ := e.Dependency(name)
 			for _, p := range on.Probes {
-				if (on.IsOther || p.WaitReason == verdict.NotWaiting) && !yield(dependencyProbe{p, on.IsOther, on.Delay}) {
+				found := dependencyProbe{p, on.IsOther, on.Delay}
+				if (on.IsOther || p.WaitReason == verdict.NotWaiting || found.isUnreported()) && !yield(found) {
 					return
 				}
 			}

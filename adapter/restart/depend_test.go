@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/followtest"
 )
@@ -129,6 +130,37 @@ func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The engine takes over a dependency while a restart waits for it, and for a moment knows no instance of it.
+func TestARestartWaitsForADependencyThatMovesToThisEngine(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		web, d, db := new(fakeHandler), newDriver("web", healthy), liveness("db")
+		rule := probe.Rule{Period: 10 * time.Second, FailureThreshold: 3}
+		others := followtest.New(t, rule, db)
+		defer others.Follow(h.engine, 20*s)()
+		h.probes(map[string]probe.Handler{"web": web})
+		h.apply(map[string]restart.Unit{"web": {Driver: d}})
+		if err := h.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+			t.Fatal(err)
+		}
+		h.sleep(5 * s)
+		web.setFailing(true)
+		h.sleep(10 * s)
+		set := probe.Set{db: probe.Probe{Rule: rule, Handler: &fakeHandler{failing: true}}}
+		if _, err := h.engine.Owner("fleet").Change(engine.Change{Set: set}); err != nil {
+			t.Fatal(err)
+		}
+		h.sleep(10 * s)
+		h.expect("web", "web-0", probe.Running, probe.ReasonDependency)
+		if len(d.graces()) > 0 {
+			t.Fatalf("web was restarted before db was attempted\n%s", h.log)
+		}
+		h.sleep(60 * s) // there is no instance of it: that is not waited for longer than for an answer
+		if len(d.graces()) == 0 {
+			t.Errorf("web was not restarted\n%s", h.log)
+		}
+	})
 }
 
 // A dependency that does not answer, or whose attempts fail now and then and never often enough, does

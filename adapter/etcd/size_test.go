@@ -76,7 +76,7 @@ func store(t *testing.T, co *coord.Coordinator, client *clientv3.Client, endpoin
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := client.Compact(t.Context(), last); err != nil {
+			if _, err := client.Compact(t.Context(), last, clientv3.WithCompactPhysical()); err != nil {
 				t.Fatal(err)
 			}
 			last = now.Header.Revision

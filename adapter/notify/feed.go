@@ -361,13 +361,18 @@ func (f *feed) kept() map[Kind]uint64 {
 	return cursor
 }
 
-// know makes the receiver know of a trouble as if it had just been told of it, or of none, and compares its subject.
-func (f *feed) know(s Subject, n *Notice, now time.Time) {
+// know makes the receiver know of a trouble as if it had just been told of it, or of none, and compares its subject. It
+// reports whether there is something to compare: nothing if the receiver knew of none, and is to know of none.
+func (f *feed) know(s Subject, n *Notice, now time.Time) (isKnown bool) {
+	if _, knew := f.told[s]; !knew && n == nil {
+		return false
+	}
 	delete(f.told, s)
 	if n != nil {
 		f.told[s] = told{Notice: *n, sent: now}
 	}
 	f.mark(s)
+	return true
 }
 
 // mark opens a subject: it is compared after this, also if it is being compared now.

@@ -63,10 +63,12 @@ func (n *Notifiers) SetTold(target string, value []byte) error {
 	}
 	for _, r := range n.allReceivers() {
 		r.feedMu.Lock()
-		r.feed.know(subject, by[r.key], now)
+		isKnown := r.feed.know(subject, by[r.key], now)
 		r.feedMu.Unlock()
-		r.changed([]string{r.toldKey(subject)})
-		r.wakeUp(nil, false)
+		if isKnown { // of most targets of an owner that has died receivers know nothing
+			r.changed([]string{r.toldKey(subject)})
+			r.wakeUp(nil, false)
+		}
 	}
 	return nil
 }

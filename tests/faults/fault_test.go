@@ -44,7 +44,7 @@ func faults() []fault {
 	return []fault{
 		{name: "stopped", inject: each(stop), lasts: 5 * time.Second, times: 10, felt: stalled, delay: 200 * time.Millisecond, blind: true},
 		{name: "stopped with http liveness", inject: each(stop), lasts: 5 * time.Second, times: 10, period: time.Second, felt: stalled, liveness: 1000 + firstHealthy, delay: 200 * time.Millisecond, blind: true},
-		{name: "5 % of a processor", inject: each(confine(faulttest.Processor(5))), lasts: some, period: some + some/2, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
+		{name: "starved", inject: starve, lasts: some, period: some + some/2, felt: stalled, delay: 50 * time.Millisecond, hangs: true},
 		{name: "descriptors", inject: each(limitDescriptors), lasts: some, felt: unknown, blind: true},
 		{name: "ports", inject: takePorts, lasts: some, felt: unknown, blind: true},
 		{name: "threads", inject: limitThreads, lasts: some, felt: unknown, hides: []string{"exec"}, alone: true},
@@ -107,6 +107,16 @@ func stop(t *testing.T, pid int) func() { return faulttest.Stop(t, pid) }
 
 func confine(l faulttest.Limit) func(*testing.T, int) func() {
 	return func(t *testing.T, pid int) func() { return faulttest.Confine(t, pid, l) }
+}
+
+// starve leaves a process less of a processor than it uses: the few targets of the short
+// form need some 3 % of one.
+func starve(t *testing.T, p *prober) func() {
+	percent := 2
+	if *long {
+		percent = 5
+	}
+	return each(confine(faulttest.Processor(percent)))(t, p)
 }
 
 // limitDescriptors leaves a process hardly any descriptors beside those that it has.

@@ -16,7 +16,7 @@ import (
 )
 
 // brief are the faults that are tested without -long.
-var brief = []string{"stopped", "5 % of a processor", "descriptors", "packets dropped"}
+var brief = []string{"stopped", "starved", "descriptors", "packets dropped"}
 
 func TestAFaultOfTheProberChangesNoVerdict(t *testing.T) {
 	if !faulttest.InNamespaces(t) {

@@ -81,8 +81,17 @@ type Transaction struct {
 
 // Condition is about one key.
 type Condition struct {
-	Key     string
-	Created Revision // of the entry that must exist; 0: there must be none
+	Key      string
+	Created  Revision // of the entry that must exist; 0: there must be none, unless Modified is set
+	Modified Revision // of the entry that must exist, which was not changed since, instead of Created; 0: any
+}
+
+// Holds reports whether the condition is fulfilled by the entry that its key has, one without Created if there is none.
+func (c Condition) Holds(e Entry) bool {
+	if c.Modified != 0 {
+		return e.Created != 0 && e.Modified == c.Modified
+	}
+	return e.Created == c.Created
 }
 
 // Change puts an entry, or deletes it.

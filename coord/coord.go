@@ -67,7 +67,7 @@ type Coordinator struct {
 	sparse *sparselog.Logger // what is tried again and again
 	clock  *clock.Clock      // also counts the time for which the machine is suspended
 
-	stateMu  sync.Mutex // guards all below, but for wasDrained
+	stateMu  sync.Mutex // guards all below, to current
 	deadline int64      // by clock, from which on this engine may not act
 	heard    time.Time  // see Heard
 	owned    Owned
@@ -82,6 +82,9 @@ type Coordinator struct {
 	eligible state[eligibility]    // see Eligible
 	missed   state[int]            // see Interruptions
 	current  *session              // the latest; nil before the first
+
+	pauseLeasesMu sync.Mutex          // guards pauseLeases, also while one is granted
+	pauseLeases   map[time.Time]Lease // by their ends: see leaseUntil
 
 	wasDrained bool // it was logged that this engine is drained; Run's own
 }
@@ -131,7 +134,7 @@ func New(c Config) (*Coordinator, error) {
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
 		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[int](),
-		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{},
+		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{}, pauseLeases: map[time.Time]Lease{},
 	}
 	co.config.Backend = &observed{Backend: c.Backend, restored: func() { co.endSession(errRestored) }}
 	return co, nil

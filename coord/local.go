@@ -133,7 +133,7 @@ func (b *Local) Commit(ctx context.Context, all ...Transaction) ([]bool, error) 
 	b.revision++
 	made := make([]bool, len(all))
 	for i, t := range all {
-		made[i] = !slices.ContainsFunc(t.If, func(c Condition) bool { return b.entries[c.Key].Created != c.Created })
+		made[i] = !slices.ContainsFunc(t.If, func(c Condition) bool { return !c.Holds(b.entries[c.Key].Entry) })
 		if !made[i] {
 			continue
 		}

@@ -2,8 +2,9 @@ package coord
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"strings"
 	"time"
 
@@ -14,47 +15,81 @@ import (
 const MaxPause = 2 << 10
 
 // Pause is what operators have ordered about a target, at any engine. It stays when another engine becomes the owner,
-// until it is replaced or deleted; Forget deletes those of targets that are gone.
+// until it is replaced or its time is over; Forget deletes those of targets that are gone.
 type Pause struct {
-	Target string
-	Value  []byte    // nil: nothing
-	Until  time.Time // when the backend deletes it, by the clock of this machine when it is stored, or somewhat later; zero: never
+	Target   string
+	Value    []byte    // nil: there is none
+	Until    time.Time // when the backend may delete it, an hour later at most, by the clock of this machine when it is stored; zero: never
+	Modified Revision  // of the entry that the backend has; 0: it has none
 }
 
 func pauseKey(target string) string { return keyPause + shard.Of(target).String() + "/" + target }
 
-// StorePauses replaces the pauses of targets, whichever engines own them. After an error, some may have been stored.
-func (c *Coordinator) StorePauses(ctx context.Context, all ...Pause) error {
-	for batch := range slices.Chunk(all, MaxTransactions) {
-		leases := map[time.Time]Lease{}
-		transactions := make([]Transaction, 0, len(batch))
-		for _, p := range batch {
-			if len(p.Value) > MaxPause {
-				return fmt.Errorf("the pause of target %q has %d bytes, at most %d are allowed", p.Target, len(p.Value), MaxPause)
-			}
-			if p.Value != nil && !p.Until.IsZero() && leases[p.Until] == 0 { // a later pause has another lease, and outlasts this one
-				l, err := c.grant(ctx, max(time.Until(p.Until), MinTTL))
-				if err != nil {
-					return err
-				}
-				leases[p.Until] = l
-			}
-			change := Change{Key: pauseKey(p.Target), Value: p.Value, Delete: p.Value == nil}
-			if !change.Delete {
-				change.Lease = leases[p.Until]
-			}
-			transactions = append(transactions, Transaction{Then: []Change{change}})
+// StorePauses replaces the pauses of at most MaxTransactions targets, whichever engines own them, and returns for which
+// of them the backend still had what their Modified says. After an error, some may have been stored.
+func (c *Coordinator) StorePauses(ctx context.Context, all ...Pause) (stored []bool, err error) {
+	transactions := make([]Transaction, 0, len(all))
+	for _, p := range all {
+		if len(p.Value) > MaxPause {
+			return nil, fmt.Errorf("the pause of target %q has %d bytes, at most %d are allowed", p.Target, len(p.Value), MaxPause)
 		}
-		if _, err := c.config.Backend.Commit(ctx, transactions...); err != nil {
-			return fmt.Errorf("store the pauses of %d targets: %w", len(batch), err)
+		lease, err := c.leaseUntil(ctx, p.Until)
+		if err != nil {
+			return nil, err
 		}
+		key := pauseKey(p.Target)
+		transactions = append(transactions, Transaction{
+			If:   []Condition{{Key: key, Modified: p.Modified}},
+			Then: []Change{{Key: key, Value: p.Value, Lease: lease}},
+		})
 	}
-	return nil
+	if stored, err = c.config.Backend.Commit(ctx, transactions...); errors.Is(err, ErrLeaseEnded) {
+		c.loseLeases()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store the pauses of %d targets: %w", len(all), err)
+	}
+	return stored, nil
+}
+
+// leaseStep is the time between the ends of leases of pauses: those that end within it share one, also when they are
+// stored again since the backend has not answered.
+const leaseStep = time.Hour
+
+// leaseUntil returns a lease that lasts until a time, or up to leaseStep longer; 0 for the zero time.
+func (c *Coordinator) leaseUntil(ctx context.Context, until time.Time) (Lease, error) {
+	if until.IsZero() {
+		return 0, nil
+	}
+	now := time.Now()
+	end := until.Round(0).UTC().Truncate(leaseStep).Add(leaseStep)
+	if end.Before(now) {
+		end = now.UTC().Truncate(leaseStep).Add(leaseStep)
+	}
+	c.pauseLeasesMu.Lock()
+	defer c.pauseLeasesMu.Unlock()
+	maps.DeleteFunc(c.pauseLeases, func(end time.Time, _ Lease) bool { return end.Before(now) })
+	if l := c.pauseLeases[end]; l != 0 {
+		return l, nil
+	}
+	l, err := c.grant(ctx, max(end.Sub(now), MinTTL))
+	if err != nil {
+		return 0, err
+	}
+	c.pauseLeases[end] = l
+	return l, nil
+}
+
+// loseLeases says that one of leaseUntil has ended, as when the backend was restored from a snapshot: the next ones are others.
+func (c *Coordinator) loseLeases() {
+	c.pauseLeasesMu.Lock()
+	defer c.pauseLeasesMu.Unlock()
+	clear(c.pauseLeases)
 }
 
 // PauseWatch has the functions that WatchPauses calls, one after the other. They must not block for long.
 type PauseWatch struct {
-	// Changed is called with all pauses, and then with those that are replaced or deleted, until Ended is called. Only in
+	// Changed is called with all pauses, and then with those that are replaced or deleted, which have no Value, until Ended is called. Only in
 	// the first call isAll is true: there are no other pauses then.
 	Changed func(pauses []Pause, isAll bool) // without Until
 	Ended   func()
@@ -69,7 +104,7 @@ func (c *Coordinator) WatchPauses(ctx context.Context, w PauseWatch) {
 			all := make([]Pause, 0, len(events))
 			for _, e := range events {
 				if _, target, ok := strings.Cut(strings.TrimPrefix(e.Key, keyPause), "/"); ok {
-					all = append(all, Pause{Target: target, Value: e.Value})
+					all = append(all, Pause{Target: target, Value: e.Value, Modified: e.Modified})
 				}
 			}
 			w.Changed(all, isAll)

@@ -201,7 +201,11 @@ func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 func transaction(t coord.Transaction) clientv3.Op {
 	conditions := make([]clientv3.Cmp, 0, len(t.If))
 	for _, c := range t.If {
-		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(c.Key), "=", int64(c.Created)))
+		compared := clientv3.Compare(clientv3.CreateRevision(c.Key), "=", int64(c.Created))
+		if c.Modified != 0 {
+			compared = clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Modified))
+		}
+		conditions = append(conditions, compared)
 	}
 	changes := make([]clientv3.Op, 0, len(t.Then))
 	for _, c := range t.Then {

@@ -115,6 +115,12 @@ func testTransactions(t *testing.T, c Config) {
 	if first.Modified != first.Created || again.Modified != at {
 		t.Errorf("it was modified by %d, and again by %d of %d", first.Modified, again.Modified, at)
 	}
+	modify := func(since coord.Revision) coord.Transaction {
+		return coord.Transaction{If: []coord.Condition{{Key: "a/1", Modified: since}}, Then: []coord.Change{{Key: "a/1", Value: []byte("new")}}}
+	}
+	if made := commit(t, b, modify(first.Modified)) + commit(t, b, modify(again.Modified)) + commit(t, b, modify(again.Modified)); made != "[false][true][false]" {
+		t.Errorf("made on condition of the latest change: %s", made)
+	}
 	deleted := coord.Transaction{If: []coord.Condition{{Key: "a/1", Created: first.Created}}, Then: []coord.Change{{Key: "a/1", Delete: true}}}
 	if made := commit(t, b, deleted); made != "[true]" {
 		t.Errorf("made: %s", made)

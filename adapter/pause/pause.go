@@ -2,7 +2,8 @@
 // maintenance, and tells the engine, which does nothing about them meanwhile: see engine.Engine.Pause.
 //
 //	pause.go        pauses by operators
-//	shared.go       those that the engines of a fleet share
+//	order.go        the orders of operators about a target that engines share, and which of them counts
+//	shared.go       storing and following these
 //	maintenance.go  maintenances by the calendar
 package pause
 
@@ -95,9 +96,13 @@ func New(c Config) *Keeper {
 	if c.IsShared == nil || c.Coordinator == nil {
 		c.IsShared = func(string) bool { return false }
 	}
+	name := ""
+	if c.Coordinator != nil {
+		name = c.Coordinator.Name()
+	}
 	return &Keeper{
 		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: make(chan struct{}, 1),
-		paused: map[string]Pause{}, shared: newShared(),
+		paused: map[string]Pause{}, shared: newShared(name),
 	}
 }
 
@@ -137,12 +142,13 @@ func (k *Keeper) pause(target string, p Pause) (changed bool, err error) {
 	if !k.exists(target) {
 		return false, ErrNoTarget
 	}
+	p = p.bounded()
 	if before, was := k.paused[target]; was && before.Until.Equal(p.Until) && before.Why == p.Why {
 		return false, nil
 	}
 	k.paused[target] = p
 	k.tell(target)
-	k.markShared(target)
+	k.give(target, Order{Pause: p})
 	return true, nil
 }
 
@@ -155,7 +161,7 @@ func (k *Keeper) exists(target string) bool {
 // Unpause ends the Pause of a target. It returns false if the target was not paused. The error is
 // ErrNoTarget, or a *MaintenanceError if the target is not paused, but under maintenance.
 func (k *Keeper) Unpause(target, by string) (changed bool, err error) {
-	before, changed, err := k.unpause(target)
+	before, changed, err := k.unpause(target, by)
 	if changed {
 		k.config.Logger.Info("target no longer paused", "target", target, "by", by, "paused_by", before.By, "paused_at", before.At)
 		k.notify()
@@ -167,7 +173,7 @@ func (k *Keeper) Unpause(target, by string) (changed bool, err error) {
 // them the engine has, and how many were paused.
 func (k *Keeper) UnpauseAll(group string, targets []string, by string) (known, changed int) {
 	for _, target := range targets {
-		_, isChanged, err := k.unpause(target)
+		_, isChanged, err := k.unpause(target, by)
 		if !errors.Is(err, ErrNoTarget) {
 			known++
 		}
@@ -183,13 +189,13 @@ func (k *Keeper) UnpauseAll(group string, targets []string, by string) (known, c
 }
 
 // unpause is Unpause without what follows from it. Before is the Pause that has ended.
-func (k *Keeper) unpause(target string) (before Pause, changed bool, err error) {
+func (k *Keeper) unpause(target, by string) (before Pause, changed bool, err error) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
 	before, changed = k.paused[target]
 	k.end(target)
 	if changed {
-		k.markShared(target)
+		k.give(target, Order{Pause: Pause{At: time.Now(), By: by}.bounded(), IsEnd: true})
 		return before, true, nil
 	}
 	if !k.exists(target) {
@@ -242,12 +248,13 @@ func untilText(until time.Time) string {
 func (k *Keeper) Keep(exists func(target string) bool) {
 	k.pausesMu.Lock()
 	n := len(k.paused)
+	isStored := func(target string) bool { return k.shared.records[target].modified != 0 }
 	for target := range k.paused {
-		if !exists(target) && !k.shared.stored[target] {
+		if !exists(target) && !isStored(target) {
 			k.end(target)
-			delete(k.shared.unsaved, target)
 		}
 	}
+	maps.DeleteFunc(k.shared.records, func(target string, _ record) bool { return !exists(target) && !isStored(target) })
 	changed := n != len(k.paused)
 	k.pausesMu.Unlock()
 	if changed {
@@ -255,15 +262,21 @@ func (k *Keeper) Keep(exists func(target string) bool) {
 	}
 }
 
-// Pauses returns the pauses by target, but for those that are stored for all engines. Their times are on the wall clock as it is now.
-func (k *Keeper) Pauses() map[string]Pause {
+// Orders returns the pauses by target, but for those that are stored for all engines, and the ends of pauses that are not
+// stored yet. Their times are on the wall clock as it is now.
+func (k *Keeper) Orders() map[string]Order {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
-	now := time.Now()
-	all := maps.Clone(k.paused)
-	maps.DeleteFunc(all, func(target string, _ Pause) bool { return k.shared.stored[target] && !k.shared.unsaved[target] })
-	for target, p := range all {
-		all[target] = p.onWallClock(now)
+	now, all := time.Now(), map[string]Order{}
+	for target, p := range k.paused {
+		if _, isShared := k.shared.records[target]; !isShared {
+			all[target] = Order{Pause: p.onWallClock(now)}
+		}
+	}
+	for target, r := range k.shared.records {
+		if r.unsaved {
+			all[target] = r.latest.onWallClock(now)
+		}
 	}
 	return all
 }
@@ -280,21 +293,27 @@ func (p Pause) onWallClock(now time.Time) Pause {
 }
 
 // Restore pauses the targets that were paused when an earlier engine ended, unless that has ended by
-// itself meanwhile. Call it before the targets exist, so that nobody ever sees them without it, and
-// Keep afterwards.
-func (k *Keeper) Restore(pauses map[string]Pause) {
+// itself meanwhile. Call it with what Orders has returned, before the targets exist, so that nobody ever sees them
+// without it, and Keep afterwards.
+func (k *Keeper) Restore(orders map[string]Order) {
 	now := time.Now()
-	ended := map[string]Pause{}
-	defer func() { k.logEnded(ended) }()
+	due := map[string]pauseEnd{}
+	defer func() { k.logEnded(due) }()
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
-	for target, p := range pauses {
-		if p.hasEnded(now) {
-			ended[target] = p
-			continue
+	for target, o := range orders {
+		o = o.onMonotonicClock(now)
+		if o.Number > 0 {
+			k.setRecord(target, record{latest: o, unsaved: true})
 		}
-		k.paused[target] = p.onMonotonicClock(now)
-		k.tell(target)
+		switch {
+		case o.IsEnd:
+		case o.hasEnded(now):
+			due[target] = pauseEnd{Pause: o.Pause}
+		default:
+			k.paused[target] = o.Pause
+			k.tell(target)
+		}
 	}
 }
 
@@ -347,12 +366,12 @@ func wallShift(from, to time.Time) time.Duration {
 
 // endDue ends the pauses whose time has come, and reports whether there were any.
 func (k *Keeper) endDue(now time.Time) (ended bool) {
-	due := map[string]Pause{}
+	due := map[string]pauseEnd{}
 	k.pausesMu.Lock()
 	for target, p := range k.paused {
 		if p.hasEnded(now) {
 			k.end(target)
-			due[target] = p
+			due[target] = pauseEnd{Pause: p}
 		}
 	}
 	k.pausesMu.Unlock()
@@ -364,18 +383,29 @@ func (k *Keeper) endDue(now time.Time) (ended bool) {
 // group.
 const maxEndLines = 10
 
-// logEnded logs pauses that have ended by themselves, by target.
-func (k *Keeper) logEnded(pauses map[string]Pause) {
-	for _, target := range k.named(pauses, "targets no longer paused") {
-		k.config.Logger.Info("target no longer paused", "target", target, "paused_by", pauses[target].By, "until", untilText(pauses[target].Until))
+// pauseEnd is a pause that has ended by itself, or by an operator at another engine.
+type pauseEnd struct {
+	Pause
+	by string // the operator; "" for none
+}
+
+// logEnded logs pauses that have ended, by target.
+func (k *Keeper) logEnded(pauses map[string]pauseEnd) {
+	for _, target := range named(k.config.Logger, pauses, "targets no longer paused") {
+		p := pauses[target]
+		if p.by == "" {
+			k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
+		} else {
+			k.config.Logger.Info("target no longer paused", "target", target, "by", p.by, "paused_by", p.By, "paused_at", p.At)
+		}
 	}
 }
 
 // named returns the targets that the log names, and logs a message about all if they are not.
-func (k *Keeper) named(pauses map[string]Pause, message string) []string {
+func named[T any](log *slog.Logger, pauses map[string]T, message string) []string {
 	targets := slices.Sorted(maps.Keys(pauses))
 	if more := len(targets) - maxEndLines; more > 0 {
-		k.config.Logger.Info(message, "targets", len(targets), "not_named", more)
+		log.Info(message, "targets", len(targets), "not_named", more)
 		targets = targets[:maxEndLines]
 	}
 	return targets

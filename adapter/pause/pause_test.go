@@ -71,7 +71,7 @@ func (h *harness) pause(target string, d time.Duration) {
 // isPaused compares what the engine and the keeper say.
 func (h *harness) isPaused(target string, want bool) {
 	h.Helper()
-	_, kept := h.keeper.Pauses()[target]
+	_, kept := h.keeper.Orders()[target]
 	if got := h.engine.Suppressed(target) == probe.ReasonPaused; got != want || kept != want {
 		h.Errorf("%s is paused: %v, and %v by the keeper, want %v\n%s", target, got, kept, want, h.log)
 	}
@@ -107,7 +107,7 @@ func TestAPauseCanBeChanged(t *testing.T) {
 	inBubble(t, nothing, func(h *harness) {
 		h.pause("web", time.Hour)
 		h.pause("web", time.Minute)
-		p := h.keeper.Pauses()["web"]
+		p := h.keeper.Orders()["web"].Pause
 		if changed, err := h.keeper.Pause("web", p); changed || err != nil {
 			t.Errorf("the same pause again: changed %v, %v", changed, err)
 		}
@@ -139,11 +139,11 @@ func TestPausesAreRestored(t *testing.T) {
 	inBubble(t, nothing, func(h *harness) {
 		h.pause("web", time.Hour)
 		h.pause("db", time.Minute)
-		saved, _ = json.Marshal(h.keeper.Pauses())
+		saved, _ = json.Marshal(h.keeper.Orders())
 	})
 	inBubble(t, func(h *harness) { // bubbles begin at the same time
 		time.Sleep(2 * time.Minute)
-		var pauses map[string]Pause
+		var pauses map[string]Order
 		if err := json.Unmarshal(saved, &pauses); err != nil {
 			t.Fatal(err)
 		}

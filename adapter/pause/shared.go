@@ -1,31 +1,33 @@
 package pause
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/rand"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/internal/sparselog"
-	"github.com/sonde-probe/sonde/probe"
 )
 
-// shared is what a Keeper knows of the pauses that the engines of a fleet share. Keeper.pausesMu guards it, but for wake.
+// shared is what a Keeper knows of the pauses that the engines of a fleet share. Keeper.pausesMu guards it, but for author
+// and wake.
 type shared struct {
-	stored   map[string]bool // targets of which the store has a pause, also one that has ended by itself
-	unsaved  map[string]bool // targets whose pause, or that they have none, is not stored yet
-	saved    chan struct{}   // closed when unsaved has changed
-	isKnown  bool            // the store is followed: all pauses are known
-	known    chan struct{}   // closed when isKnown is set first
-	wake     chan struct{}   // capacity 1: something is unsaved
+	author   string            // of orders that this Keeper is given
+	records  map[string]record // by target
+	saved    chan struct{}     // closed when something has been stored
+	isKnown  bool              // the store is followed: all pauses are known
+	known    chan struct{}     // closed when isKnown is set first
+	wake     chan struct{}     // capacity 1: something is unsaved
 	wasKnown bool
 }
 
-func newShared() shared {
+func newShared(engine string) shared {
 	return shared{
-		stored: map[string]bool{}, unsaved: map[string]bool{}, saved: make(chan struct{}), known: make(chan struct{}), wake: make(chan struct{}, 1),
+		author: engine + "/" + rand.Text(), records: map[string]record{},
+		saved: make(chan struct{}), known: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -51,8 +53,11 @@ func (k *Keeper) Share(ctx context.Context) {
 	sparse := sparselog.New(k.config.Logger)
 	for {
 		var again <-chan time.Time
-		if err := k.save(ctx); err != nil && ctx.Err() == nil {
+		isSaved, err := k.save(ctx)
+		if err != nil && ctx.Err() == nil {
 			sparse.Warn("pauses of targets cannot be stored for the other engines, trying again", "error", err)
+		}
+		if !isSaved {
 			again = time.After(saveInterval)
 		}
 		select {
@@ -82,7 +87,7 @@ func (k *Keeper) Unsaved(ctx context.Context, targets []string) int {
 		k.pausesMu.Lock()
 		n, saved := 0, k.shared.saved
 		for _, target := range targets {
-			if k.shared.unsaved[target] {
+			if k.shared.records[target].unsaved {
 				n++
 			}
 		}
@@ -98,113 +103,193 @@ func (k *Keeper) Unsaved(ctx context.Context, targets []string) int {
 	}
 }
 
-// markShared says that the pause of a target, or that it has none, is to be stored if the target is shared. It needs
-// pausesMu.
-func (k *Keeper) markShared(target string) {
-	if !k.config.IsShared(target) {
+// give notes an order about a target, which is to be stored if the target is shared. It needs pausesMu.
+func (k *Keeper) give(target string, o Order) {
+	if k.config.IsShared(target) {
+		k.setRecord(target, k.shared.records[target].give(o, k.shared.author))
+	}
+}
+
+// setRecord replaces what is known of a target, and wakes Share if that is to be stored. It needs pausesMu.
+func (k *Keeper) setRecord(target string, r record) {
+	if r == (record{}) {
+		delete(k.shared.records, target)
 		return
 	}
-	k.shared.unsaved[target] = true
+	k.shared.records[target] = r
+	if r.unsaved {
+		k.wakeShare()
+	}
+}
+
+func (k *Keeper) wakeShare() {
 	select {
 	case k.shared.wake <- struct{}{}:
 	default:
 	}
 }
 
-// save stores what is unsaved.
-func (k *Keeper) save(ctx context.Context) error {
-	var all []coord.Pause
-	k.pausesMu.Lock()
-	for target := range k.shared.unsaved {
-		p := coord.Pause{Target: target}
-		if now, isPaused := k.paused[target]; isPaused {
-			p.Value, p.Until = marshal(now), now.Until
+// save stores what is unsaved, once it is known what the store has, and reports whether nothing is left. What another
+// engine has stored meanwhile comes by the watch.
+func (k *Keeper) save(ctx context.Context) (isSaved bool, err error) {
+	isSaved = true
+	for batch := range slices.Chunk(k.unsaved(), coord.MaxTransactions) {
+		pauses := make([]coord.Pause, 0, len(batch))
+		for _, u := range batch {
+			pauses = append(pauses, u.Pause)
 		}
-		all = append(all, p)
-	}
-	k.pausesMu.Unlock()
-	if len(all) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
-	defer cancel()
-	if err := k.config.Coordinator.StorePauses(ctx, all...); err != nil {
-		return err
-	}
-	k.pausesMu.Lock()
-	for _, p := range all {
-		now, isPaused := k.paused[p.Target]
-		if isPaused != (p.Value != nil) || isPaused && !bytes.Equal(marshal(now), p.Value) {
-			continue // it has changed meanwhile, and wakes Share
+		storing, cancel := context.WithTimeout(ctx, saveTimeout)
+		stored, err := k.config.Coordinator.StorePauses(storing, pauses...)
+		cancel()
+		if err != nil {
+			return false, err
 		}
-		if delete(k.shared.unsaved, p.Target); isPaused {
-			k.shared.stored[p.Target] = true
-		} else {
-			delete(k.shared.stored, p.Target)
-		}
+		k.markSaved(batch, stored)
+		isSaved = isSaved && !slices.Contains(stored, false)
 	}
-	close(k.shared.saved)
-	k.shared.saved = make(chan struct{})
-	k.pausesMu.Unlock()
-	k.config.Changed()
-	return nil
+	return isSaved, nil
 }
 
-// follow notes what the store has: all pauses, or those that have changed.
+// unsaved is an order as it is to be stored.
+type unsaved struct {
+	coord.Pause
+	order Order
+}
+
+// unsaved returns what is to be stored, nothing while it is not known what the store has.
+func (k *Keeper) unsaved() (all []unsaved) {
+	now := time.Now()
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	if !k.shared.isKnown {
+		return nil
+	}
+	for target, r := range k.shared.records {
+		if r.unsaved {
+			o := r.latest.onWallClock(now)
+			all = append(all, unsaved{coord.Pause{Target: target, Value: o.marshal(), Until: o.until(now), Modified: r.modified}, o})
+		}
+	}
+	return all
+}
+
+// markSaved notes what was stored, unless there is another order by now.
+func (k *Keeper) markSaved(all []unsaved, stored []bool) {
+	k.pausesMu.Lock()
+	for i, u := range all {
+		if r := k.shared.records[u.Target]; stored[i] && r.latest.is(u.order) {
+			r.unsaved = false
+			k.setRecord(u.Target, r)
+		}
+	}
+	k.announceSaved()
+	k.pausesMu.Unlock()
+	k.config.Changed()
+}
+
+// announceSaved lets Unsaved look again. It needs pausesMu.
+func (k *Keeper) announceSaved() {
+	close(k.shared.saved)
+	k.shared.saved = make(chan struct{})
+}
+
+// follow notes what the store has: all orders, or those that have changed.
 func (k *Keeper) follow(all []coord.Pause, isAll bool) {
-	now, begun, ended := time.Now(), map[string]Pause{}, map[string]Pause{}
+	n := notes{now: time.Now(), begun: map[string]Pause{}, ended: map[string]pauseEnd{}}
 	k.pausesMu.Lock()
 	if isAll {
-		gone := k.shared.stored
-		k.shared.stored = map[string]bool{}
-		for _, p := range all {
-			delete(gone, p.Target)
-		}
-		for target := range gone {
-			k.note(target, nil, now, begun, ended)
-		}
+		k.adopt()
+		k.noteMissing(all, &n)
 	}
 	for _, p := range all {
-		k.note(p.Target, p.Value, now, begun, ended)
-	}
-	if isAll {
-		for target := range k.paused { // such as one that was kept in the state file
-			if !k.shared.stored[target] {
-				k.markShared(target)
+		r := k.shared.records[p.Target]
+		if p.Value == nil {
+			r = r.drop()
+		} else {
+			ordered, isGivenUp := r.latest, false
+			if r, isGivenUp = r.see(unmarshal(p.Value).onMonotonicClock(n.now), p.Modified, n.now); isGivenUp {
+				n.givenUp = append(n.givenUp, givenUp{p.Target, ordered, r.latest})
 			}
 		}
+		k.note(p.Target, r, &n)
+	}
+	if isAll {
+		k.wakeShare()
 		if k.shared.isKnown = true; !k.shared.wasKnown {
 			k.shared.wasKnown = true
 			close(k.shared.known)
 		}
 	}
+	if n.isChanged {
+		k.announceSaved()
+	}
 	k.pausesMu.Unlock()
-	k.logBegun(begun)
-	k.logEnded(ended)
-	if len(begun)+len(ended) > 0 {
+	k.logGivenUp(n.givenUp)
+	k.logBegun(n.begun)
+	k.logEnded(n.ended)
+	if n.isChanged {
 		k.notify()
 	}
 }
 
-// note notes the value that the store has for a target, nil for none, and adds to begun or ended what has changed by
-// that. What is unsaved goes before it. It needs pausesMu.
-func (k *Keeper) note(target string, value []byte, now time.Time, begun, ended map[string]Pause) {
-	p, isPaused := unmarshal(value)
-	isPaused = isPaused && !p.hasEnded(now)
-	if value != nil {
-		k.shared.stored[target] = true
-	} else {
-		delete(k.shared.stored, target)
+// adopt makes orders of the pauses of shared targets that have none: those of the state file of an engine that was in no
+// fleet. It needs pausesMu.
+func (k *Keeper) adopt() {
+	for target, p := range k.paused {
+		if _, isKnown := k.shared.records[target]; !isKnown {
+			k.give(target, Order{Pause: p})
+		}
 	}
+}
+
+// noteMissing notes of which targets the store has no order. It needs pausesMu.
+func (k *Keeper) noteMissing(all []coord.Pause, n *notes) {
+	missing := maps.Clone(k.shared.records)
+	for _, p := range all {
+		delete(missing, p.Target)
+	}
+	for target, r := range missing {
+		if k.config.IsShared(target) {
+			r = r.miss()
+		} else {
+			r = r.drop()
+		}
+		k.note(target, r, n)
+	}
+}
+
+// notes collects what follow has changed.
+type notes struct {
+	now       time.Time
+	begun     map[string]Pause
+	ended     map[string]pauseEnd
+	givenUp   []givenUp
+	isChanged bool // also what is to be stored
+}
+
+// givenUp is an order that was not stored, for one of another engine.
+type givenUp struct {
+	target         string
+	ordered, other Order
+}
+
+// note replaces what is known of a target, and does what the latest order says. It needs pausesMu.
+func (k *Keeper) note(target string, r record, n *notes) {
+	o := r.latest
+	if was := k.shared.records[target]; was.unsaved != r.unsaved {
+		n.isChanged = true
+	}
+	k.setRecord(target, r)
 	before, wasPaused := k.paused[target]
-	switch {
-	case k.shared.unsaved[target]:
-	case isPaused && !(wasPaused && before.equal(p)):
-		p = p.onMonotonicClock(now)
-		k.paused[target], begun[target] = p, p
+	switch isPaused := o.isInForce(n.now); {
+	case isPaused && !(wasPaused && before.equal(o.Pause)):
+		k.paused[target], n.begun[target], n.isChanged = o.Pause, o.Pause, true
 		k.tell(target)
 	case wasPaused && !isPaused:
-		ended[target] = before
+		n.ended[target], n.isChanged = pauseEnd{Pause: before}, true
+		if o.IsEnd {
+			n.ended[target] = pauseEnd{before, o.By}
+		}
 		k.end(target)
 	}
 }
@@ -216,9 +301,20 @@ func (k *Keeper) unfollow() {
 	k.shared.isKnown = false
 }
 
+// logGivenUp logs orders that were not stored.
+func (k *Keeper) logGivenUp(all []givenUp) {
+	for _, g := range all[:min(len(all), maxEndLines)] {
+		k.config.Logger.Warn("another engine has stored a pause meanwhile that lasts longer than what was ordered here",
+			"target", g.target, "by", g.ordered.By, "other_by", g.other.By, "until", untilText(g.other.Until))
+	}
+	if more := len(all) - maxEndLines; more > 0 {
+		k.config.Logger.Warn("other engines have stored pauses meanwhile that last longer than what was ordered here", "not_named", more)
+	}
+}
+
 // logBegun logs pauses that other engines have stored, by target.
 func (k *Keeper) logBegun(pauses map[string]Pause) {
-	for _, target := range k.named(pauses, "targets paused") {
+	for _, target := range named(k.config.Logger, pauses, "targets paused") {
 		p := pauses[target]
 		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
 	}
@@ -227,25 +323,4 @@ func (k *Keeper) logBegun(pauses map[string]Pause) {
 // equal reports whether two are the same pause: times that were stored have lost the reading of the monotonic clock.
 func (p Pause) equal(q Pause) bool {
 	return p.At.Equal(q.At) && p.Until.Equal(q.Until) && p.By == q.By && p.Why == q.Why
-}
-
-// marshal returns a pause as it is stored.
-func marshal(p Pause) []byte {
-	b, _ := json.Marshal(p) // has no error
-	return b
-}
-
-// The bounds of what is read from the store, in bytes.
-const (
-	maxBy  = 256
-	maxWhy = 512
-)
-
-// unmarshal returns a pause that was stored, bounded and made safe again, and whether there is one.
-func unmarshal(value []byte) (p Pause, ok bool) {
-	if len(value) > coord.MaxPause || json.Unmarshal(value, &p) != nil {
-		return Pause{}, false
-	}
-	p.By, p.Why = probe.OneLine(p.By, maxBy), probe.OneLine(p.Why, maxWhy)
-	return p, true
 }

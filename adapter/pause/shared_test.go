@@ -74,7 +74,7 @@ type sharer struct {
 }
 
 // share starts a Keeper, with pauses of an earlier engine.
-func share(t *testing.T, name string, b coord.Backend, restored map[string]Pause) *sharer {
+func share(t *testing.T, name string, b coord.Backend, restored map[string]Order) *sharer {
 	t.Helper()
 	cut := &cutOff{Backend: b}
 	co, err := coord.New(coord.Config{Name: name, Backend: cut})
@@ -149,8 +149,8 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 		time.Sleep(time.Minute)
 		want := one.order("web", time.Hour)
 		one.order("db", 0)
-		if n := one.unsaved(time.Second, "web", "db"); n != 0 || len(one.Pauses()) != 0 {
-			t.Errorf("%d are not stored, and the state file has %v", n, one.Pauses())
+		if n := one.unsaved(time.Second, "web", "db"); n != 0 || len(one.Orders()) != 0 {
+			t.Errorf("%d are not stored, and the state file has %v", n, one.Orders())
 		}
 		checkPaused(t, "at once", "web", true, one, two)
 		one.backend.isCut.Store(true) // it is killed
@@ -176,9 +176,16 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 		checkPaused(t, "just before its end", "web", true, two, three)
 		time.Sleep(time.Nanosecond)
 		checkPaused(t, "at its end", "web", false, two, three)
-		time.Sleep(time.Minute)
+		if keys := entries(t, b); strings.Count(keys, "pause/") != 2 {
+			t.Errorf("the store has %q, want the ends of both", keys)
+		}
+		time.Sleep(endLife + time.Hour + time.Minute)
+		checkPaused(t, "a week later", "web", false, two, three)
 		if keys := entries(t, b); keys != "" {
 			t.Errorf("the store has %s", keys)
+		}
+		if n := len(two.shared.records) + len(three.shared.records); n != 0 {
+			t.Errorf("%d orders are kept", n)
 		}
 	})
 }
@@ -216,7 +223,7 @@ func TestAPauseIsStoredWhenTheStoreIsBack(t *testing.T) {
 		if n := one.unsaved(5*time.Second, "web", "db", "own"); n != 2 {
 			t.Errorf("%d are not stored", n)
 		}
-		if all := one.Pauses(); len(all) != 1 || all["web"].By != "alice" {
+		if all := one.Orders(); len(all) != 2 || all["web"].By != "alice" || !all["db"].IsEnd {
 			t.Errorf("the state file has %+v", all)
 		}
 		checkPaused(t, "while the store is away", "web", true, one)
@@ -226,8 +233,8 @@ func TestAPauseIsStoredWhenTheStoreIsBack(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		checkPaused(t, "when it is back", "web", true, one, two)
 		checkPaused(t, "when it is back", "db", false, one, two)
-		if n := one.unsaved(time.Second, "web", "db"); n != 0 || len(one.Pauses()) != 0 || !one.Knows("web") {
-			t.Errorf("%d are not stored, and the state file has %v", n, one.Pauses())
+		if n := one.unsaved(time.Second, "web", "db"); n != 0 || len(one.Orders()) != 0 || !one.Knows("web") {
+			t.Errorf("%d are not stored, and the state file has %v", n, one.Orders())
 		}
 	})
 }
@@ -239,12 +246,12 @@ func TestPausesOfTheStateFileAreStored(t *testing.T) {
 		one := share(t, "one", b, nil)
 		time.Sleep(time.Minute)
 		p := Pause{At: time.Now(), By: "alice"}
-		two := share(t, "two", b, map[string]Pause{"web": p, "own": p})
+		two := share(t, "two", b, map[string]Order{"web": {Pause: p}, "own": {Pause: p}})
 		time.Sleep(time.Minute)
 		checkPaused(t, "after a start", "web", true, one, two)
 		checkPaused(t, "after a start", "own", true, two)
 		checkPaused(t, "after a start", "own", false, one)
-		if all := two.Pauses(); len(all) != 1 || all["own"].By != "alice" {
+		if all := two.Orders(); len(all) != 1 || all["own"].By != "alice" {
 			t.Errorf("the state file has %+v", all)
 		}
 		two.Keep(func(string) bool { return false }) // a reload by which this engine has no targets
@@ -256,16 +263,21 @@ func TestPausesOfTheStateFileAreStored(t *testing.T) {
 	})
 }
 
-// What a stranger has stored pauses nothing, unless it is a pause, of which texts are bounded.
+// What a stranger has stored pauses nothing, unless it is an order, of which texts are bounded.
 func TestWhatIsStoredIsBounded(t *testing.T) {
 	for value, want := range map[string]bool{
-		`{"at":"2026-01-01T00:00:00Z","by":"` + strings.Repeat("a", 1000) + `","why":"a\u001bb","later":1}`: true,
-		`{"at":1}`: false, `{`: false, ``: false,
-		`{"by":"` + strings.Repeat("a", coord.MaxPause) + `"}`: false,
+		`{"at":"2026-01-01T00:00:00Z","by":"` + strings.Repeat("a", 1000) + `","why":"a\u001bb","number":1,"later":1}`: true,
+		`{"at":1,"number":1}`: false, `{`: false, ``: false, `{"by":"a"}`: false, `{"by":"a","number":-1}`: false,
+		`{"by":"a","number":9223372036854775807}`: false, `{"number":1,"by":"` + strings.Repeat("a", coord.MaxPause) + `"}`: false,
 	} {
-		p, ok := unmarshal([]byte(value))
-		if ok != want || len(p.By) > maxBy || strings.Contains(p.Why, "\x1b") {
-			t.Errorf("%.60s is read as %+v, %v", value, p, ok)
+		o := unmarshal([]byte(value))
+		if (o != Order{}) != want || len(o.By) > maxBy || strings.Contains(o.Why, "\x1b") {
+			t.Errorf("%.60s is read as %+v", value, o)
 		}
+	}
+	quotes := strings.Repeat(`"<`, 1000)
+	o := Order{Pause: Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded(), Number: maxNumber, Base: maxNumber, Author: strings.Repeat(`"`, maxAuthor)}
+	if n := len(o.marshal()); n > coord.MaxPause {
+		t.Errorf("an order has %d bytes, at most %d can be stored", n, coord.MaxPause)
 	}
 }

@@ -95,16 +95,17 @@ func (d *daemon) restorePauses(state store.Restored, exists func(target string) 
 	if !ok {
 		return
 	}
-	var pauses map[string]pause.Pause
-	if err := json.Unmarshal(value, &pauses); err != nil {
+	var orders map[string]pause.Order
+	if err := json.Unmarshal(value, &orders); err != nil {
 		d.log.Warn("state of paused targets discarded", "error", err)
 		return
 	}
-	maps.DeleteFunc(pauses, func(target string, _ pause.Pause) bool { return !exists(target) })
-	for target, p := range pauses {
-		pauses[target] = p.Shifted(state.Shift)
+	maps.DeleteFunc(orders, func(target string, _ pause.Order) bool { return !exists(target) })
+	for target, o := range orders {
+		o.Pause = o.Shifted(state.Shift)
+		orders[target] = o
 	}
-	d.pauses.Restore(pauses)
+	d.pauses.Restore(orders)
 }
 
 // markPauses says that targets were paused, or are no longer.

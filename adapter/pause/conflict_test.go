@@ -176,10 +176,10 @@ func TestAnUnansweredPauseDoesNotBeginAgain(t *testing.T) {
 			time.Sleep(time.Minute)
 			silent.isSilent.Store(true)
 			one.order("web", 0)
-			checkPaused(t, "though it was not answered", "web", true, one, two)
 			if began := time.Now(); one.unsaved(time.Minute, "web") != 0 || time.Since(began) >= time.Second {
 				t.Errorf("it was said to be stored after %v", time.Since(began))
 			}
+			checkPaused(t, "though it was not answered", "web", true, one, two)
 			state := saved(t, one.Keeper)
 			one.backend.isCut.Store(true)
 			if changed, err := two.Unpause("web", "bob"); !changed || err != nil {

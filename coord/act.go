@@ -30,6 +30,7 @@ func (o Order) key() string {
 
 // acting is an act that is being done.
 type acting struct {
+	order    Order         // without a name: an Unreserve
 	done     chan struct{} // closed afterwards
 	cancel   context.CancelCauseFunc
 	deadline *time.Timer // calls expire
@@ -80,7 +81,7 @@ func (c *Coordinator) ActAbove(ctx context.Context, o Order, f Floor, do func(co
 	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
 	}
-	token, acting, end, err := c.begin(ctx, o)
+	token, acting, end, err := c.beginNext(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -155,6 +156,35 @@ func (c *Coordinator) owns(id shard.ID) bool {
 	return o.Token != 0 && !o.Leaving && c.released[id] == 0 && !c.isEnding
 }
 
+// beginNext is begin, after an Unreserve of the target that is being done: that takes some requests to the backend.
+func (c *Coordinator) beginNext(ctx context.Context, o Order) (token Revision, acting context.Context, end func(), err error) {
+	for {
+		token, acting, end, err = c.begin(ctx, o)
+		if !errors.Is(err, ErrBusy) {
+			return token, acting, end, err
+		}
+		other := c.actingFor(o.Target)
+		switch {
+		case other == nil: // it has just ended
+			continue
+		case other.order.Name != "":
+			return 0, nil, nil, err
+		}
+		select {
+		case <-other.done:
+		case <-ctx.Done():
+			return 0, nil, nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
+		}
+	}
+}
+
+// actingFor returns what is being done for a target, nil for nothing.
+func (c *Coordinator) actingFor(target string) *acting {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.acting[target]
+}
+
 // begin returns the token of the order's shard, if an act may begin, a context that ends before the
 // lease, and what to call after the act.
 func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ context.Context, end func(), err error) {
@@ -173,7 +203,7 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 		return 0, nil, nil, ErrBusy
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &acting{done: make(chan struct{}), cancel: cancel}
+	a := &acting{order: o, done: make(chan struct{}), cancel: cancel}
 	c.acting[o.Target] = a
 	a.deadline = time.AfterFunc(min(c.left(), expireInterval), func() { c.expire(a) })
 	return c.owned[id].Token, ctx, func() {

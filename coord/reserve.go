@@ -232,7 +232,5 @@ func (c *Coordinator) Unreserve(ctx context.Context, target string, groups []str
 
 // IsActing reports whether this engine does an act about a target now.
 func (c *Coordinator) IsActing(target string) bool {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.acting[target] != nil
+	return c.actingFor(target) != nil
 }

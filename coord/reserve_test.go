@@ -243,3 +243,33 @@ func TestAnActIsReservedInABoundedNumberOfGroups(t *testing.T) {
 		}
 	})
 }
+
+// An operator may order a restart while a reservation of the one before is being deleted.
+func TestAnActWaitsForAnUnreserve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		co, _ := run(t, coord.Config{Name: "a", Backend: coord.NewLocal()})
+		synctest.Wait()
+		floor := floorOf(1, "shop")
+		if err := co.ActAbove(t.Context(), restartOf("web", 1), floor, nothing); err != nil {
+			t.Fatal(err)
+		}
+		acted, gaveUp := make(chan error, 1), make(chan error, 1)
+		err := co.Unreserve(t.Context(), "web", floor.Groups, func(string) bool {
+			impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			go func() { gaveUp <- co.Act(impatient, restartOf("web", 2), nothing) }()
+			go func() { acted <- co.ActAbove(t.Context(), restartOf("web", 2), floor, nothing) }()
+			time.Sleep(2 * time.Second)
+			return true
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if err := <-acted; err != nil {
+			t.Errorf("an act during an Unreserve: %v", err)
+		}
+		if err := <-gaveUp; !errors.Is(err, coord.ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("an act that waits no longer: %v", err)
+		}
+	})
+}

@@ -19,7 +19,7 @@
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
-//	observe.go  notices that a Backend was restored from a snapshot
+//	observe.go  Observe: notices that a Backend was restored from a snapshot
 //	local.go    Local: a Backend in this process
 package coord
 
@@ -136,7 +136,7 @@ func New(c Config) (*Coordinator, error) {
 		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[int](),
 		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{}, pauseLeases: map[time.Time]Lease{},
 	}
-	co.config.Backend = &observed{Backend: c.Backend, restored: func() { co.endSession(errRestored) }}
+	co.config.Backend = Observe(c.Backend, func() { co.endSession(ErrRestored) })
 	return co, nil
 }
 

@@ -28,7 +28,8 @@ type Config struct {
 	// current revision into use; after an error the engine goes on as before. They are called one after
 	// the other, and end soon after ctx is done. Use is not called twice for a revision, unless by Again. Its force
 	// says that a guard against large changes need not be asked: this engine has accepted the revision when it was
-	// proposed, or who pushed it has forced it, or an operator by Again.
+	// proposed, or who pushed it has forced it, unless its number is lower than that of the running revision, or an
+	// operator by Again.
 	Check func(context.Context, Revision, *Bundle) error
 	Use   func(_ context.Context, _ Revision, _ *Bundle, force bool) error
 
@@ -55,6 +56,7 @@ type Follower struct {
 	engines observed[[]Engine] // what all engines say of themselves, as the backend has shown it last
 
 	sparse *sparselog.Logger // what keeps the engine from following the configuration
+	lower  Ref               // the last revision with a lower number than the running one that was logged; handleOften's own
 }
 
 // New returns a Follower.
@@ -87,10 +89,15 @@ func (f *Follower) Run(ctx context.Context) {
 	parts.Go(func() { f.handleOften(ctx) })
 	parts.Go(func() { f.compareOften(ctx) })
 	for ctx.Err() == nil {
-		if err := f.session(ctx); ctx.Err() == nil {
+		err := f.session(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, coord.ErrRestored), errors.Is(err, errOtherEntry):
+			f.sparse.Warn("the store of the configuration has other entries than before, reading them again", "error", err)
+		default:
 			f.sparse.Warn("the store of the configuration cannot be reached, keeping the present configuration", "error", err)
-			_ = sleep(ctx, f.config.TTL/4) // then ctx is done
 		}
+		_ = sleep(ctx, f.config.TTL/4) // then ctx is done
 	}
 	parts.Wait()
 	if seen, _ := f.seen.get(); seen.proposal != nil {
@@ -224,6 +231,12 @@ func (f *Follower) use(ctx context.Context, r Revision, asked retryRequest) bool
 	case told.Refused != nil && told.Refused.Ref == r.Ref() && !asked.isAgain:
 		return true
 	}
+	isLower := r.Number < told.Running.Number
+	if isLower && f.lower != r.Ref() {
+		f.lower = r.Ref()
+		f.log.Warn("the current configuration revision has a lower number than the one in use: the store was restored from a snapshot, or is another one",
+			"revision", r.Number, "running", told.Running.Number)
+	}
 	bundle, err := Load(ctx, f.config.Backend, r)
 	if isTransient(err) {
 		if ctx.Err() == nil {
@@ -233,7 +246,7 @@ func (f *Follower) use(ctx context.Context, r Revision, asked retryRequest) bool
 	}
 	if err == nil {
 		isAccepted := told.Answer != nil && told.Answer.ID == r.ID && told.Answer.Error == ""
-		err = f.config.Use(ctx, r, bundle, asked.isForced || isAccepted || r.Force)
+		err = f.config.Use(ctx, r, bundle, asked.isForced || isAccepted || r.Force && !isLower)
 	}
 	if ctx.Err() != nil {
 		return true

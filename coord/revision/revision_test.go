@@ -53,6 +53,7 @@ type engine struct {
 	mu     sync.Mutex // guards all below
 	wrong  error      // what Check and Use return
 	events []string
+	log    strings.Builder // guarded by its handler
 }
 
 // follow starts a follower that runs a revision already, and has an error with each other.
@@ -75,6 +76,7 @@ func follow(t *testing.T, b coord.Backend, running revision.Ref, wrong error) *e
 			}
 			return note("ask and use", r, b)
 		},
+		Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

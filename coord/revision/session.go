@@ -29,29 +29,31 @@ type seenProposal struct {
 }
 
 // session follows the backend, and says there what the engine says of itself, by one lease, until ctx is
-// done or the lease is lost. It returns why.
+// done, the lease is lost or the backend was restored from a snapshot. It returns why.
 func (f *Follower) session(ctx context.Context) error {
 	lease, ctx, err := hold(ctx, f.config.Backend, f.config.TTL)
 	if err != nil {
 		return err
 	}
 	defer lease.release()
+	store := coord.Observe(f.config.Backend, func() { lease.cancel(coord.ErrRestored) }) // the next session reads all anew
 	var parts sync.WaitGroup
-	parts.Go(func() { f.tell(ctx, lease) })
-	parts.Go(func() { f.watch(ctx) })
-	parts.Go(func() { f.watchEngines(ctx) })
+	parts.Go(func() { f.tell(ctx, store, lease) })
+	parts.Go(func() { f.watch(ctx, store) })
+	parts.Go(func() { f.watchEngines(ctx, store) })
 	parts.Wait()
 	return context.Cause(ctx)
 }
 
-// tell says what the engine says of itself, with each change of that, until ctx is done. It looks every TTL whether
-// its entry is still there: a push does not wait for an engine without one.
-func (f *Follower) tell(ctx context.Context, lease *held) {
+// tell says what the engine says of itself, with each change of that, until ctx is done. Before each change, and every
+// TTL, it reads whether its entry is as it was put, and ends the session if it is not: a push does not wait for an engine
+// without an entry, and an entry with an earlier value is that of a snapshot.
+func (f *Follower) tell(ctx context.Context, store coord.Backend, lease *held) {
 	own := coord.Condition{Key: keyEngine + f.config.Name} // Created is that of the entry of this lease
 	failing := time.Time{}                                 // since when no status could be put; zero: the last one was
 	for ctx.Err() == nil {
 		told, changed := f.told.get()
-		err := f.put(ctx, lease.lease, &own, told)
+		value, err := f.put(ctx, lease.lease, &own, told)
 		if errors.Is(err, coord.ErrLeaseEnded) {
 			lease.cancel(err)
 		}
@@ -66,57 +68,75 @@ func (f *Follower) tell(ctx context.Context, lease *held) {
 			continue
 		}
 		failing = time.Time{}
-		for isThere := true; isThere; {
+		for isSaid := true; isSaid; {
 			select {
 			case <-changed:
-				isThere = false
+				isSaid = false
 			case <-time.After(f.config.TTL):
-				e, err := f.config.Backend.Get(ctx, own.Key)
-				isThere = err != nil || e.Created == own.Created
 			case <-ctx.Done():
+				return
+			}
+			if err := checkEntry(ctx, store, own, value); err != nil {
+				lease.cancel(err)
 				return
 			}
 		}
 	}
 }
 
+// errOtherEntry ends a session.
+var errOtherEntry = errors.New("the entry of this engine was changed or deleted by another program, or by a restore from a snapshot")
+
+// checkEntry returns errOtherEntry if the store does not have an entry as it was put, and nil if the store cannot be
+// read. It calls Range, which also returns entries with longer keys: only Range shows that the store was restored.
+func checkEntry(ctx context.Context, store coord.Backend, own coord.Condition, value []byte) error {
+	entries, _, err := store.Range(ctx, own.Key)
+	isOwn := func(e coord.Entry) bool {
+		return e.Key == own.Key && e.Created == own.Created && bytes.Equal(e.Value, value)
+	}
+	if err == nil && !slices.ContainsFunc(entries, isOwn) {
+		return errOtherEntry
+	}
+	return nil
+}
+
 // errNameInUse is why an engine waits: an earlier process of its name may not have ended for the backend.
 var errNameInUse = errors.New("another engine has this name")
 
-// put puts what the engine says of itself, if the entry is its own, or there is none.
-func (f *Follower) put(ctx context.Context, lease coord.Lease, own *coord.Condition, told Engine) error {
+// put puts what the engine says of itself, if the entry is its own, or there is none. It returns the value of the entry.
+func (f *Follower) put(ctx context.Context, lease coord.Lease, own *coord.Condition, told Engine) ([]byte, error) {
 	value, err := json.Marshal(told)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	made, err := f.config.Backend.Commit(ctx, coord.Transaction{
 		If: []coord.Condition{*own}, Then: []coord.Change{{Key: own.Key, Value: value, Lease: lease}},
 	})
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case made[0] && own.Created != 0:
-		return nil
+		return value, nil
 	}
 	now, err := f.config.Backend.Get(ctx, own.Key)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case made[0], bytes.Equal(now.Value, value): // an earlier try has put it, whose reply was lost
 		own.Created = now.Created
-		return nil
+		return value, nil
 	case own.Created != 0 && now.Created == 0: // it was deleted
 		own.Created = 0
 		return f.put(ctx, lease, own, told)
 	}
 	own.Created = 0
-	return errNameInUse
+	return nil, errNameInUse
 }
 
 // watch keeps the view up to date until ctx is done.
-func (f *Follower) watch(ctx context.Context) {
+func (f *Follower) watch(ctx context.Context, store coord.Backend) {
 	for ctx.Err() == nil {
-		err := f.follow(ctx, keyShared, f.show)
+		err := follow(ctx, store, keyShared, f.show)
 		if ctx.Err() == nil {
 			f.sparse.Warn("the configuration of the fleet cannot be followed, trying again", "error", err)
 		}
@@ -126,9 +146,9 @@ func (f *Follower) watch(ctx context.Context) {
 
 // watchEngines keeps what all engines say of themselves up to date until ctx is done. It logs no error: watch has the
 // same ones.
-func (f *Follower) watchEngines(ctx context.Context) {
+func (f *Follower) watchEngines(ctx context.Context, store coord.Backend) {
 	for ctx.Err() == nil {
-		_ = f.follow(ctx, keyEngine, func(entries map[string]coord.Entry) {
+		_ = follow(ctx, store, keyEngine, func(entries map[string]coord.Entry) {
 			f.engines.set(enginesOf(slices.Collect(maps.Values(entries))))
 		})
 		_ = sleep(ctx, f.config.TTL/4) // then ctx is done
@@ -136,10 +156,10 @@ func (f *Follower) watchEngines(ctx context.Context) {
 }
 
 // follow calls changed with the entries of a prefix, and again after each change of them, until ctx is done or the
-// backend returns an error.
-func (f *Follower) follow(ctx context.Context, prefix string, changed func(map[string]coord.Entry)) error {
+// store returns an error.
+func follow(ctx context.Context, store coord.Backend, prefix string, changed func(map[string]coord.Entry)) error {
 	entries := map[string]coord.Entry{}
-	return coord.FollowEntries(ctx, f.config.Backend, prefix, func(events []coord.Event, _ bool) {
+	return coord.FollowEntries(ctx, store, prefix, func(events []coord.Event, _ bool) {
 		for _, e := range events {
 			if entries[e.Key] = e.Entry; e.Deleted {
 				delete(entries, e.Key)

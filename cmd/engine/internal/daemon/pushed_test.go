@@ -61,6 +61,10 @@ func TestRevisionsAreKeptInTheirOrder(t *testing.T) {
 		if !slices.Equal(written, []int64{1, 3, 4}) {
 			t.Errorf("revisions %v were written after the disk had responded", written)
 		}
+		d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: 2}})
+		if !slices.Equal(written, []int64{1, 3, 4, 2}) {
+			t.Errorf("revisions %v were written after the store was restored with a lower one", written)
+		}
 	})
 }
 

@@ -17,6 +17,7 @@ type change struct {
 	removedUnits []string
 	restarts     map[string]restart.Memory // of units
 	told         map[string][]byte         // by target: what receivers know of it
+	toldOfGroups map[string][]byte         // by group
 	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
 	stored       map[shard.ID]*stored      // of those that were loaded
 }
@@ -24,7 +25,7 @@ type change struct {
 func newChange() *change {
 	return &change{
 		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
-		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, told: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 	}
 }
 
@@ -65,6 +66,11 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 			c.told[target] = told
 		}
 	}
+	for _, group := range now.Groups {
+		if told, ok := m.toldOfGroups[group]; ok {
+			c.toldOfGroups[group] = told
+		}
+	}
 	for target := range before.Units {
 		if _, kept := now.Units[target]; !kept {
 			c.removedUnits = append(c.removedUnits, target)
@@ -84,7 +90,7 @@ func (f *Fleet) change(c *change) error {
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
-	f.setTold(c.told)
+	f.setTold(c)
 	f.note(c)
 	for id, targets := range c.shards {
 		if targets != nil {

@@ -17,7 +17,7 @@
 //	depend.go  the targets of other engines, as dependencies of this engine's
 //	memory.go  the memories of targets, of their probes and restarts, as bytes
 //	act.go     a driver that terminates instances by acts
-//	notices.go what receivers were told about targets, for the next owner
+//	notices.go what receivers were told about targets and groups, for the next owner
 //	floor.go   which acts are withheld so that enough members of groups take requests, across engines
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
 //	vantage.go the votes of this engine
@@ -53,7 +53,7 @@ type Config struct {
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
 	Zone        string              // where this engine is, for quorums: at most vote.MaxZone bytes; default: none
-	Notices     Notices             // what receivers know of targets, which moves with these; default: nothing does
+	Notices     Notices             // what receivers know of targets and groups, which moves with the shards of their names; default: nothing does
 	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }
@@ -65,6 +65,8 @@ type Targets struct {
 	// Units has the units by target. Each driver is nil, or a restart.External that is a restart.Reporting, too: this engine
 	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance.
 	Units map[string]restart.Unit
+
+	Groups []string // whose notices move with the shards of their names
 
 	// Quorums has the readiness and liveness probes whose verdict several engines decide together, by which rule.
 	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
@@ -216,6 +218,9 @@ func (f *Fleet) divide(t Targets, before map[shard.ID]*Targets) map[shard.ID]*Ta
 			u.Driver = f.guard(before[shard.Of(target)].unit(target).Driver, target, external)
 		}
 		in(target).Units[target] = u
+	}
+	for _, group := range t.Groups {
+		in(group).Groups = append(in(group).Groups, group)
 	}
 	return all
 }

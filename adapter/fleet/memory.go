@@ -20,9 +20,10 @@ import (
 )
 
 // The memory of a target as bytes: a version, and an entry for its restarts, if it has a driver, for each of its
-// probes, for its penalty, if it has one, and for what receivers were told, in this order:
+// probes, for its penalty, if it has one, and for what receivers were told about it, and about a group of its name, in this
+// order:
 //
-//	uint8   what: whatRestart, whatPenalty, whatTold, the kind of a probe, or whatCause or whatEjection and the kind of a probe
+//	uint8   what: whatRestart, whatPenalty, whatTold, whatToldOfGroup, the kind of a probe, or whatCause or whatEjection and the kind of a probe
 //	string  name, value: each a uvarint and so many bytes
 //
 // An engine leaves out the entries that it does not know, which a later release may write.
@@ -36,6 +37,9 @@ const whatPenalty = 17
 
 // whatTold marks an entry whose value is that of Notices.Told, and whose name is empty.
 const whatTold = 18
+
+// whatToldOfGroup marks an entry whose value is that of Notices.ToldOfGroup, and whose name is empty.
+const whatToldOfGroup = 19
 
 // whatEjection, added to the kind of a probe, marks an entry whose value is an ejection in JSON.
 const whatEjection = 64
@@ -56,6 +60,8 @@ type memories struct {
 	penalties map[string]verdict.Penalty // by target
 	told      map[string][]byte          // by target; nil for one of which receivers know no trouble
 
+	toldOfGroups map[string][]byte // by group; nil for one of which receivers know no trouble
+
 	// What follows is not needed, but shown by other engines.
 	causes    map[probe.ID]cause           // of probes that fail, and of those that pass with a warning
 	ejections map[probe.ID]engine.Ejection // of probes that pass
@@ -63,7 +69,7 @@ type memories struct {
 
 func newMemories() memories {
 	return memories{
-		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{},
+		map[probe.ID]engine.Memory{}, map[string]restart.Memory{}, map[string]verdict.Penalty{}, map[string][]byte{}, map[string][]byte{}, map[probe.ID]cause{}, map[probe.ID]engine.Ejection{},
 	}
 }
 
@@ -139,7 +145,7 @@ func (e entry) rank() byte {
 	switch e.what {
 	case whatRestart:
 		return 0
-	case whatTold:
+	case whatTold, whatToldOfGroup:
 		return math.MaxUint8
 	}
 	return e.what
@@ -179,6 +185,11 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 			all[target] = append(all[target], entry{whatTold, "", told})
 		}
 	}
+	for group, told := range m.toldOfGroups {
+		if told != nil {
+			all[group] = append(all[group], entry{whatToldOfGroup, "", told})
+		}
+	}
 	for id, f := range m.causes {
 		all[id.Target] = append(all[id.Target], entry{whatCause + byte(id.Kind), id.Name, []byte(f.String())})
 	}
@@ -204,7 +215,7 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 // join returns the entries of a target as bytes, and how many were left out.
 func join(entries []entry) (b []byte, left int) {
 	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.what, b.what), cmp.Compare(a.name, b.name))
 	})
 	b = []byte{version}
 	for _, e := range entries {
@@ -261,6 +272,7 @@ func (m memories) add(target string, b []byte) error {
 	maps.Copy(m.restarts, read.restarts)
 	maps.Copy(m.penalties, read.penalties)
 	m.told[target] = read.told[target]
+	m.toldOfGroups[target] = read.toldOfGroups[target]
 	return nil
 }
 
@@ -281,6 +293,8 @@ func (m memories) addEntry(target string, e entry) error {
 		m.penalties[target] = p
 	case e.what == whatTold:
 		m.told[target] = e.value
+	case e.what == whatToldOfGroup:
+		m.toldOfGroups[target] = e.value
 	case e.what < whatRestart:
 		id := probe.ID{Target: target, Kind: probe.Kind(e.what), Name: e.name}
 		var memory engine.Memory

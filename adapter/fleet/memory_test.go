@@ -32,7 +32,7 @@ func memoriesOf(targets int) memories {
 			Revision: restart.Unit{Revision: target}.RevisionID(), Instance: id, Since: m.Since.UTC(), Started: 3, Exits: 2,
 			NotBefore: m.Since.UTC().Add(time.Minute), LastExit: "exit status 143", LastReason: probe.ReasonEnded,
 		}
-		all.told[target] = []byte("told")
+		all.told[target], all.toldOfGroups[target] = []byte("told"), []byte("told of a group")
 	}
 	return all
 }
@@ -57,7 +57,7 @@ func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
 			t.Fatalf("%d targets: %d values, %v", n, len(values), incomplete)
 		}
 		got := decoded(t, values)
-		if !maps.EqualFunc(got.told, want.told, bytes.Equal) || !maps.Equal(got.restarts, want.restarts) || !maps.EqualFunc(got.probes, want.probes, func(a, b engine.Memory) bool {
+		if !maps.EqualFunc(got.told, want.told, bytes.Equal) || !maps.EqualFunc(got.toldOfGroups, want.toldOfGroups, bytes.Equal) || !maps.Equal(got.restarts, want.restarts) || !maps.EqualFunc(got.probes, want.probes, func(a, b engine.Memory) bool {
 			return a.State == b.State && a.Since.Equal(b.Since) && a.Endpoint == b.Endpoint && a.Handler == b.Handler && a.Changes == b.Changes
 		}) {
 			t.Errorf("%d targets: %d memories of %d", n, len(got.probes), len(want.probes))

@@ -1,6 +1,6 @@
 package fleet
 
-// Notices is what receivers were told about targets, as *notify.Notifiers does. Its methods are called by one goroutine at
+// Notices is what receivers were told about targets and groups, as *notify.Notifiers does. Its methods are called by one goroutine at
 // a time, and must not block.
 type Notices interface {
 	// Told returns what receivers know of a target that is in trouble, the same bytes while that is the same; nil if
@@ -10,6 +10,10 @@ type Notices interface {
 	// SetTold makes receivers know of a target what the owner before has stored that they know. An error says that the
 	// value cannot be read: they may be told again. It is called before Fleet.MayAct reports true for the target.
 	SetTold(target string, value []byte) error
+
+	// ToldOfGroup and SetToldOfGroup are the same for a group, about which the engine tells that owns the shard of its name.
+	ToldOfGroup(group string) []byte
+	SetToldOfGroup(group string, value []byte) error
 }
 
 // noNotices are no receivers.
@@ -18,14 +22,22 @@ type noNotices struct{}
 func (noNotices) Told(string) []byte           { return nil }
 func (noNotices) SetTold(string, []byte) error { return nil }
 
-// NoticesChanged says that receivers were told something about a target: it is stored for the next owner, soon. It
-// does not block.
-func (f *Fleet) NoticesChanged(target string) { f.markSoon(target) }
+func (noNotices) ToldOfGroup(string) []byte           { return nil }
+func (noNotices) SetToldOfGroup(string, []byte) error { return nil }
 
-func (f *Fleet) setTold(all map[string][]byte) {
-	for target, told := range all {
+// NoticesChanged says that receivers were told something about a target or a group of a name: it is stored for the next
+// owner, soon. It does not block.
+func (f *Fleet) NoticesChanged(name string) { f.markSoon(name) }
+
+func (f *Fleet) setTold(c *change) {
+	for target, told := range c.told {
 		if err := f.config.Notices.SetTold(target, told); err != nil { // of another release
 			f.sparse.Warn("what receivers were told cannot be read, they may be told again", "target", target, "error", err)
+		}
+	}
+	for group, told := range c.toldOfGroups {
+		if err := f.config.Notices.SetToldOfGroup(group, told); err != nil {
+			f.sparse.Warn("what receivers were told about a group cannot be read, they may be told again", "group", group, "error", err)
 		}
 	}
 }

@@ -32,7 +32,18 @@ func (n *notices) Told(target string) []byte {
 	return nil
 }
 
-func (n *notices) SetTold(target string, value []byte) error {
+// ofGroup is the prefix of groups in told.
+const ofGroup = "group "
+
+func (n *notices) ToldOfGroup(group string) []byte { return n.Told(ofGroup + group) }
+
+func (n *notices) SetToldOfGroup(group string, value []byte) error {
+	return n.setTold(group, ofGroup+group, value)
+}
+
+func (n *notices) SetTold(target string, value []byte) error { return n.setTold(target, target, value) }
+
+func (n *notices) setTold(target, subject string, value []byte) error {
 	mayAct := n.member.fleet.MayAct(target)
 	n.toldMu.Lock()
 	defer n.toldMu.Unlock()
@@ -42,7 +53,7 @@ func (n *notices) SetTold(target string, value []byte) error {
 	if n.isOdd {
 		return errors.New("odd")
 	}
-	n.set(target, string(value))
+	n.set(subject, string(value))
 	return nil
 }
 
@@ -73,7 +84,7 @@ func (n *notices) set(target, text string) {
 // tell says that receivers were told something about a target, as Notifiers do.
 func (n *notices) tell(target, text string) {
 	n.know(target, text)
-	n.member.fleet.NoticesChanged(target)
+	n.member.fleet.NoticesChanged(strings.TrimPrefix(target, ofGroup))
 }
 
 func (n *notices) all() (all string) {
@@ -89,6 +100,9 @@ func (n *notices) all() (all string) {
 	}
 	return strings.TrimSpace(all)
 }
+
+// knows returns what receivers know of a subject.
+func (n *notices) knows(subject string) string { return string(n.Told(subject)) }
 
 func name(i int) string { return "shop/web-" + string(rune('0'+i)) }
 
@@ -156,6 +170,58 @@ func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 		}
 		if !strings.Contains(second.log.String(), "they may be told again") {
 			t.Errorf("log: %s", second.log.String())
+		}
+	})
+}
+
+// What receivers know of a group moves with the shard of its name, which may have no targets, or a target of that name.
+func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets := func() fleet.Targets {
+			all := w.targets(8)
+			all.Groups = []string{"web", name(1)}
+			return all
+		}
+		const web, one = ofGroup + "web", ofGroup + "shop/web-1"
+		first := start(t, "first", b, targets())
+		time.Sleep(30 * time.Second)
+		first.notices.tell(web, "down")
+		first.notices.tell(one, "too")
+		first.notices.tell(name(1), "target")
+		time.Sleep(5 * time.Second)
+		before := first.backend.writes.Load()
+		time.Sleep(time.Hour)
+		if n := first.backend.writes.Load() - before; n > 0 {
+			t.Errorf("what receivers know is stored again: %d requests", n)
+		}
+		first.kill()
+		second := start(t, "second", b, targets())
+		time.Sleep(30 * time.Second)
+		if got := second.notices.knows(web) + second.notices.knows(one) + second.notices.knows(name(1)); got != "downtootarget" {
+			t.Errorf("the next owner knows %q", got)
+		}
+
+		// The owner is cut off, and goes on with what another engine has told meanwhile.
+		second.backend.isCut.Store(true)
+		third := start(t, "third", b, targets())
+		time.Sleep(30 * time.Second)
+		third.notices.tell(web, "")
+		third.notices.tell(one, "again")
+		time.Sleep(5 * time.Second)
+		third.stop()
+		second.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		if got := second.notices.knows(web) + second.notices.knows(one) + second.notices.knows(name(1)); got != "againtarget" {
+			t.Errorf("the owner that is back knows %q", got)
+		}
+		second.notices.tell(one, "")
+		time.Sleep(5 * time.Second)
+		fourth := start(t, "fourth", b, targets())
+		second.stop()
+		time.Sleep(30 * time.Second)
+		if got := fourth.notices.knows(web) + fourth.notices.knows(one) + fourth.notices.knows(name(1)); got != "target" {
+			t.Errorf("the last owner knows %q", got)
 		}
 	})
 }

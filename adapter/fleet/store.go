@@ -130,6 +130,13 @@ func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 			f.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
 		}
 	}
+	if known != nil { // what another engine has told has ended
+		for name := range known.sums {
+			if _, exists := l.ByTarget[name]; !exists {
+				m.toldOfGroups[name] = nil
+			}
+		}
+	}
 	switch {
 	case known != nil:
 		clear(m.probes)
@@ -336,6 +343,11 @@ func (f *Fleet) snapshot(in shard.ID, some names) memories {
 			if told := f.config.Notices.Told(target); told != nil {
 				all.told[target] = told
 			}
+		}
+	}
+	for _, group := range of.Groups {
+		if some.has(group) {
+			all.toldOfGroups[group] = f.config.Notices.ToldOfGroup(group)
 		}
 	}
 	return all

@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// handover is what a receiver was told about a target, as it is passed to another engine. What changes while a
+// handover is what a receiver was told about a target or a group, as it is passed to another engine. What changes while a
 // trouble lasts and is not told, such as a detail, is not part of it: the other engine knows it from the target.
 type handover struct {
 	Notifier string            `json:"notifier"`
@@ -23,8 +23,12 @@ type handover struct {
 
 // Told returns what the receivers know of a target that is in trouble, the same bytes while that is the same; nil if
 // they know of no trouble. With SetTold another engine goes on from there.
-func (n *Notifiers) Told(target string) []byte {
-	subject := Subject{KindTarget, target}
+func (n *Notifiers) Told(target string) []byte { return n.toldOf(Subject{KindTarget, target}) }
+
+// ToldOfGroup is Told for a group.
+func (n *Notifiers) ToldOfGroup(group string) []byte { return n.toldOf(Subject{KindGroup, group}) }
+
+func (n *Notifiers) toldOf(subject Subject) []byte {
 	var all []handover
 	for _, r := range n.allReceivers() {
 		r.feedMu.Lock()
@@ -48,13 +52,22 @@ func (n *Notifiers) Told(target string) []byte {
 // trouble that this is about they are told its end, and other states, but not again that it has begun. Call it before
 // Config.MayTell reports true for the target. If the value cannot be read, it changes nothing.
 func (n *Notifiers) SetTold(target string, value []byte) error {
+	return n.setTold(Subject{KindTarget, target}, value)
+}
+
+// SetToldOfGroup is SetTold for a group. Call it before Config.TellerOf returns ThisEngine for the group.
+func (n *Notifiers) SetToldOfGroup(group string, value []byte) error {
+	return n.setTold(Subject{KindGroup, group}, value)
+}
+
+func (n *Notifiers) setTold(subject Subject, value []byte) error {
 	var all []handover
 	if value != nil {
 		if err := json.Unmarshal(value, &all); err != nil {
 			return fmt.Errorf("what receivers were told: %w", err)
 		}
 	}
-	subject, now := Subject{KindTarget, target}, time.Now()
+	now := time.Now()
 	by := make(map[receiverKey]*Notice, len(all))
 	for _, h := range all {
 		by[receiverKey{h.Notifier, h.Receiver}] = &Notice{
@@ -73,14 +86,14 @@ func (n *Notifiers) SetTold(target string, value []byte) error {
 	return nil
 }
 
-// ToldTarget returns the target if a key is that of the value that says what a receiver was told about it: that Told may
-// return something else now.
-func ToldTarget(key string) (target string, ok bool) {
+// ToldSubject returns the target or group if a key is that of the value that says what a receiver was told about it: that
+// Told or ToldOfGroup may return something else now.
+func ToldSubject(key string) (s Subject, ok bool) {
 	parts := keyParts(key)
-	if len(parts) != 4 || Kind(parts[2]) != KindTarget {
-		return "", false
+	if len(parts) != 4 || !slices.Contains(kinds, Kind(parts[2])) {
+		return Subject{}, false
 	}
-	return parts[3], true
+	return Subject{Kind(parts[2]), parts[3]}, true
 }
 
 // allReceivers returns the receivers of all notifiers.

@@ -51,6 +51,48 @@ func TestTheNextOwnerTellsThatATroubleHasEndedMeanwhile(t *testing.T) {
 	moved(t, probe.Success, func(s *scene) { s.expect("web ready ends") })
 }
 
+// A group that is down is told by another engine from now on, which is told by the first one what was told.
+func TestTheNextEngineKnowsWhatWasToldAboutAGroup(t *testing.T) {
+	for name, c := range map[string]struct {
+		how  probe.Outcome
+		want string
+	}{
+		"it is down": {probe.Failure, ""},
+		"it is up":   {probe.Success, "all ready ends"},
+	} {
+		in(t, "db", func(s *scene) {
+			s.spec.Selection = notify.Selection{Groups: []string{"*"}}
+			s.apply()
+			s.say(probe.Failure, "db")
+			s.expect("all down")
+			told := s.notifiers.ToldOfGroup("all")
+			if told == nil || s.notifiers.ToldOfGroup("other") != nil || s.notifiers.Told("all") != nil {
+				t.Errorf("told: %s", told)
+			}
+			s.stop()
+			s.outcomes["db"] = c.how
+			s.teller.Store(int32(notify.OtherEngine))
+			s.start(nil, nil)
+			pass(5 * time.Second)
+			s.teller.Store(int32(notify.NoEngine))
+			if err := s.notifiers.SetToldOfGroup("all", told); err != nil {
+				t.Fatal(err)
+			}
+			pass(5 * time.Second)
+			s.expect("")
+			s.teller.Store(int32(notify.ThisEngine))
+			pass(5 * time.Second)
+			if got := s.to.take(); got != c.want {
+				t.Errorf("%s: told: %q, want %q", name, got, c.want)
+			}
+			s.say(probe.Success, "db")
+			if told := s.notifiers.ToldOfGroup("all"); told != nil {
+				t.Errorf("%s: it is down: %s", name, told)
+			}
+		})
+	}
+}
+
 func TestWhatWasToldStaysTheSameWhileATroubleLasts(t *testing.T) {
 	moved(t, probe.Failure, func(s *scene) {
 		before := s.notifiers.Told("web")
@@ -98,16 +140,16 @@ func TestWhatCannotBeReadChangesNothing(t *testing.T) {
 	})
 }
 
-func TestTheTargetOfAKeyIsFound(t *testing.T) {
-	in(t, "db web", func(s *scene) {
+func TestTheSubjectOfAKeyIsFound(t *testing.T) {
+	in(t, "web", func(s *scene) {
 		s.say(probe.Failure, "web")
-		found := map[string]int{}
+		found := map[notify.Subject]int{}
 		for key := range s.notifiers.Values() {
-			if target, ok := notify.ToldTarget(key); ok {
-				found[target]++
+			if subject, ok := notify.ToldSubject(key); ok {
+				found[subject]++
 			}
 		}
-		if len(found) != 1 || found["web"] != 1 {
+		if len(found) != 2 || found[notify.Subject{Kind: notify.KindTarget, Name: "web"}] != 1 || found[notify.Subject{Kind: notify.KindGroup, Name: "all"}] != 1 {
 			t.Errorf("found: %v", found)
 		}
 	})

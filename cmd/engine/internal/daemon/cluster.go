@@ -115,10 +115,10 @@ func (c *cluster) makeFleet(with fleet.Config, resume string) (err error) {
 	return err
 }
 
-// markTold says that receivers know something else of a target: see fleet.NoticesChanged.
-func (c *cluster) markTold(target string) {
-	if c.isShared(target) {
-		c.fleet.NoticesChanged(target)
+// markTold says that receivers know something else of a target or a group: see fleet.NoticesChanged.
+func (c *cluster) markTold(s notify.Subject) {
+	if c != nil && (s.Kind == notify.KindGroup || c.isShared(s.Name)) {
+		c.fleet.NoticesChanged(s.Name)
 	}
 }
 
@@ -247,7 +247,10 @@ func (d *daemon) divide(c *config.Config, n *desired) (*desired, error) {
 		return n, err
 	}
 	own := &desired{config: n.config, set: probe.Set{}, units: map[string]restart.Unit{}}
-	own.shared = fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: c.Quorums, Dependencies: dependencies(c), Dampings: dampings(c)}
+	own.shared = fleet.Targets{
+		Probes: probe.Set{}, Units: map[string]restart.Unit{}, Groups: slices.Sorted(maps.Keys(c.Groups)),
+		Quorums: c.Quorums, Dependencies: dependencies(c), Dampings: dampings(c),
+	}
 	for id, p := range n.set {
 		if _, ofFiles := c.Targets[id.Target]; ofFiles && !runs(n.units[id.Target].Driver) {
 			own.shared.Probes[id] = p

@@ -24,11 +24,11 @@ func (d *daemon) restoreNotified(state store.Restored) {
 }
 
 // markNotified says that the notifiers remember something else. The history of a group is urgent, as
-// that of a target is. A cursor is not: what lies behind an old one is told again. What receivers know of a target that
-// engines share is also kept for the engine that has it next.
+// that of a target is. A cursor is not: what lies behind an old one is told again. What receivers know of a group, or of a target
+// that engines share, is also kept for the engine that has it next.
 func (d *daemon) markNotified(key string) {
-	if target, ok := notify.ToldTarget(key); ok {
-		d.cluster.markTold(target)
+	if subject, ok := notify.ToldSubject(key); ok {
+		d.cluster.markTold(subject)
 	}
 	switch {
 	case d.state == nil:
@@ -48,6 +48,14 @@ func (n notices) Told(target string) []byte { return n.notifiers.Told(target) }
 // SetTold implements fleet.Notices.
 func (n notices) SetTold(target string, value []byte) error {
 	return n.notifiers.SetTold(target, value)
+}
+
+// ToldOfGroup implements fleet.Notices.
+func (n notices) ToldOfGroup(group string) []byte { return n.notifiers.ToldOfGroup(group) }
+
+// SetToldOfGroup implements fleet.Notices.
+func (n notices) SetToldOfGroup(group string, value []byte) error {
+	return n.notifiers.SetToldOfGroup(group, value)
 }
 
 // notifierStatuses returns how the receivers of notifiers fare.

@@ -394,11 +394,11 @@ func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(full, "data"), make([]byte, 4096), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	before := cgroups(t)
 	d := adoptable(t, dir, reluctant, log)
 	d.config.AdoptDir = full
 	r := attend(t, d)
 	awaitFile(t, filepath.Join(dir, "ready"))
+	guard := parentOf(pidOf(t, r.id))
 	if text := log.String(); !strings.Contains(text, "process will end with the engine") || !strings.Contains(text, "no space left") {
 		t.Errorf("the log is %s", text)
 	}
@@ -415,7 +415,7 @@ func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 	if alive(pidOf(t, r.id)) {
 		t.Error("the process runs")
 	}
-	if left := cgroups(t); len(left) > len(before) {
+	if left := cgroupsOf(guard); len(left) > 0 {
 		t.Errorf("cgroups %v are left", left)
 	}
 }
@@ -664,7 +664,6 @@ func TestAGuardHoldsNoDescriptorOfTheEnginesParent(t *testing.T) {
 func TestWhatAKilledGuardHasLeftIsKilled(t *testing.T) {
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		dir, log := t.TempDir(), new(testsync.Buffer)
-		before := cgroups(t)
 		d := adoptable(t, dir, `for i in 1 2 3; do sleep 600 & echo $! >>pids; done; echo >ready; wait`, log)
 		d.config.NoCgroup = noCgroup
 		first := attend(t, d)
@@ -686,8 +685,8 @@ func TestWhatAKilledGuardHasLeftIsKilled(t *testing.T) {
 		if left, _ := os.ReadDir(guards); len(left) != 0 {
 			t.Errorf("files are left: %v", left)
 		}
-		if after := cgroups(t); len(after) > len(before) {
-			t.Errorf("cgroups %v are left", after)
+		if left := cgroupsOf(killed); len(left) > 0 {
+			t.Errorf("cgroups %v are left", left)
 		}
 	})
 }

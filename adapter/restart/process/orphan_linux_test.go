@@ -78,10 +78,9 @@ func TestNoDescendantSurvivesAKilledEngine(t *testing.T) {
 
 func TestNoDescendantSurvivesAKilledGuard(t *testing.T) {
 	config, pids := family(t, `wait`)
-	dirs := cgroups(t)
 	l := begin(t, config)
 	l.await(t, "ready")
-	if len(cgroups(t)) == len(dirs) {
+	if len(cgroupsOf(parentOf(l.pid(t)))) == 0 {
 		t.Skip("no cgroup can be made here, without one only the command's group is killed")
 	}
 	_ = syscall.Kill(parentOf(l.pid(t)), syscall.SIGKILL)
@@ -135,16 +134,16 @@ func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
 
 func TestCgroupsAreRemoved(t *testing.T) {
 	needLinux(t)
-	before := len(cgroups(t))
 	l := begin(t, sh(`echo ready; sleep 60`))
 	l.await(t, "ready")
-	if len(cgroups(t)) == before {
+	guard := parentOf(l.pid(t))
+	if len(cgroupsOf(guard)) == 0 {
 		t.Skip("no cgroup can be made here")
 	}
 	l.cancel()
 	l.exit(t)
-	if after := cgroups(t); len(after) > before {
-		t.Errorf("cgroups %v", after)
+	if left := cgroupsOf(guard); len(left) > 0 {
+		t.Errorf("cgroups %v are left", left)
 	}
 }
 
@@ -162,14 +161,6 @@ func TestTheCgroupOfAGuardThatWasKilledWithItsEngineIsRemovedByTheNext(t *testin
 			return command != 0
 		})
 		return engine, command
-	}
-	cgroupsOf := func(guard int) (dirs []string) {
-		for _, dir := range cgroups(t) {
-			if strings.HasPrefix(filepath.Base(dir), "sonde-"+strconv.Itoa(guard)+"-") {
-				dirs = append(dirs, dir)
-			}
-		}
-		return dirs
 	}
 	engine, command := start(filepath.Join(t.TempDir(), "pid"))
 	guard := parentOf(command)
@@ -232,13 +223,13 @@ func parentOf(pid int) int {
 	return parent
 }
 
-func cgroups(t *testing.T) []string {
-	t.Helper()
+// cgroupsOf returns the control groups that a guard has made: other tests run at the same time.
+func cgroupsOf(guard int) []string {
 	own := cgroupfs.Own()
 	if own == "" {
 		return nil
 	}
-	dirs, _ := filepath.Glob(filepath.Join(own, "sonde-*"))
+	dirs, _ := filepath.Glob(filepath.Join(own, "sonde-"+strconv.Itoa(guard)+"-*"))
 	return dirs
 }
 

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -35,6 +36,37 @@ func (s *targetSource) undecided(ev *event) (until time.Time) {
 	return time.Time{}
 }
 
+// isUndecided implements source.
+func (s *targetSource) isUndecided(ev *event, now time.Time) bool {
+	return ev.explicable && hasNewDependency(s.engine, ev.Name, ev.At, now)
+}
+
+// hasNewDependency reports whether a target that has failed since a time depends on one that this engine has had too
+// shortly to find it failing. If the engine has taken it over from another one, its probes begin later than the wait,
+// and at first it may be known to have no instance. It returns false once maxWait is over.
+func hasNewDependency(e *engine.Engine, target string, since, now time.Time) bool {
+	if !now.Before(since.Add(maxWait)) {
+		return false
+	}
+	for _, on := range e.Dependencies(target) {
+		if d, _ := e.Dependency(on); !d.IsOther && slices.ContainsFunc(d.Probes, isNew) {
+			return true
+		}
+	}
+	return false
+}
+
+// isNew reports whether a probe that is attempted, or will be once there is an instance, was not attempted as often as
+// failures have to follow each other until it fails.
+func isNew(p engine.Status) bool {
+	attempts := uint64(0)
+	for _, n := range p.Attempts {
+		attempts += n
+	}
+	isAttempted := p.WaitReason == verdict.NotWaiting || p.WaitReason == verdict.NoInstance
+	return isAttempted && attempts < uint64(p.Rule.FailuresToFail())
+}
+
 // hiddenSince implements source.
 func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 	if _, exists := s.engine.Target(ev.Name); !exists && !s.isConfigured(ev.Name) {
@@ -46,7 +78,11 @@ func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 		}
 	}
 	for _, on := range s.engine.Dependencies(ev.Name) {
-		if d, _ := s.engine.Dependency(on); d.IsOther && hasExplained(&d, ev.At, until) {
+		d, _ := s.engine.Dependency(on)
+		switch {
+		case d.IsOther && hasExplained(&d, ev.At, until):
+			return true
+		case verdict.ExplainsDependents(d.State) && !d.Since.After(until): // it may have failed before it was taken over
 			return true
 		}
 		for _, tr := range s.engine.History(on) {
@@ -80,6 +116,9 @@ func explains(tr *engine.Transition) bool {
 // undecided implements source. A group that is down since its members may be explained has no event.
 func (s *groupSource) undecided(*event) (until time.Time) { return time.Time{} }
 
+// isUndecided implements source.
+func (s *groupSource) isUndecided(*event, time.Time) bool { return false }
+
 // hiddenSince implements source.
 func (s *groupSource) hiddenSince(*event, time.Time) bool { return false }
 
@@ -90,7 +129,7 @@ func mayBeExplained(e *engine.Engine, target string, now time.Time) bool {
 		return false
 	}
 	st, _ := e.Target(target)
-	return isExplicable(st.State) && now.Before(st.Since.Add(wait))
+	return isExplicable(st.State) && (now.Before(st.Since.Add(wait)) || hasNewDependency(e, target, st.Since, now))
 }
 
 // isExplicable reports whether a target is in a trouble that is none if one on which it depends is in trouble.

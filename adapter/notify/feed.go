@@ -86,7 +86,11 @@ func (f *feed) decide(b *batch, kind Kind, now time.Time, limit int) {
 		if subject.Kind != kind {
 			continue
 		}
-		for len(queue) > 0 && !now.Before(queue[0].until) {
+		for len(queue) > 0 {
+			queue[0].until = f.extended(&queue[0].event, queue[0].until, now)
+			if now.Before(queue[0].until) {
+				break
+			}
 			if len(b.notices) >= limit {
 				b.more = true
 				return
@@ -112,7 +116,7 @@ func (f *feed) queueOf(b *batch, s Subject) []waitingEvent {
 // trouble it is. It reports whether the event is not to be told now: it waits, or is hidden.
 func (f *feed) wait(b *batch, ev *event, now time.Time) bool {
 	queue := f.queueOf(b, ev.Subject)
-	until := f.undecided(b, ev)
+	until := f.extended(ev, f.undecided(b, ev), now)
 	if len(queue) == 0 && !now.Before(until) {
 		return !until.IsZero() && f.sources[ev.Kind].hiddenSince(ev, until)
 	}
@@ -187,7 +191,7 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 			ev.At = now
 		}
 		b.compared[subject] = mark
-		if len(f.queueOf(b, subject)) > 0 || now.Before(f.undecidedNow(b, &ev)) {
+		if len(f.queueOf(b, subject)) > 0 || now.Before(f.undecidedNow(b, &ev, now)) {
 			b.held[subject] = struct{}{}
 			continue
 		}
@@ -195,14 +199,24 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 	}
 }
 
-// undecidedNow is undecided for how a subject is now. If the events of subjects are told, the one waits by which it
-// got there, or it was told: this is right after the event at most, which may not be there yet.
-func (f *feed) undecidedNow(b *batch, ev *event) (until time.Time) {
-	until = f.undecided(b, ev)
-	if soon := ev.At.Add(tick); !f.spec.Coalesce && soon.Before(until) {
+// extended returns until when an event has to wait that has to wait until a time, by what is known now. It is asked
+// again in a tick.
+func (f *feed) extended(ev *event, until, now time.Time) time.Time {
+	if soon := now.Add(2 * tick); soon.After(until) && !until.IsZero() && f.sources[ev.Kind].isUndecided(ev, now) {
 		return soon
 	}
 	return until
+}
+
+// undecidedNow is undecided for how a subject is now. If the events of subjects are told, the one waits by which it
+// got there, or it was told: this is right after the event at most, which may not be there yet. But no event says that a
+// dependency has moved to this engine.
+func (f *feed) undecidedNow(b *batch, ev *event, now time.Time) (until time.Time) {
+	until = f.undecided(b, ev)
+	if soon := ev.At.Add(tick); !f.spec.Coalesce && soon.Before(until) {
+		until = soon
+	}
+	return f.extended(ev, until, now)
 }
 
 // step tells what an event is for the receiver.

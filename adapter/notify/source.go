@@ -23,6 +23,10 @@ type source interface {
 	// depends. Zero if it depends on none.
 	undecided(ev *event) (until time.Time)
 
+	// isUndecided reports whether that may still turn out after undecided, and soon: one on which the target depends has
+	// moved to this engine meanwhile.
+	isUndecided(ev *event, now time.Time) bool
+
 	// hiddenSince reports whether that has turned out since the event, and before a time, or nobody is to be told
 	// of the target since then: it is paused, damped or removed.
 	hiddenSince(ev *event, until time.Time) bool

@@ -177,6 +177,24 @@ func TestWhatWaitsIsToldByTheNextEngine(t *testing.T) {
 	})
 }
 
+// An engine that has lost its lease while a notice waits leaves it to the next owner.
+func TestWhatWaitsIsNotToldByAnEngineThatMayNoLongerTell(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		detection := s.slowParent()
+		s.answer(probe.Failure, "web")
+		pass(3 * time.Second)
+		s.isOthers.Store(true)
+		pass(detection + time.Minute)
+		s.expect("")
+		s.isOthers.Store(false)
+		pass(3 * time.Second)
+		s.expect("web not_ready")
+		s.answer(probe.Success, "web")
+		pass(3 * time.Second)
+		s.expect("web ready ends")
+	})
+}
+
 // Nobody is told of a target that was paused, put under maintenance, damped or removed while its notice waited.
 func TestATroubleThatWaitsIsNotToldOfATargetThatIsSilencedMeanwhile(t *testing.T) {
 	web := probe.ID{Target: "web", Kind: probe.Readiness}

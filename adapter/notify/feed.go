@@ -95,8 +95,12 @@ func (f *feed) decide(b *batch, kind Kind, now time.Time, limit int) {
 				b.more = true
 				return
 			}
-			if ev := &queue[0]; ev.until.IsZero() || !f.sources[kind].hiddenSince(&ev.event, ev.until) {
-				f.step(b, &ev.event, now)
+			ev, until := queue[0].event, queue[0].until
+			if is, _ := f.sources[kind].current(subject.Name); is.level == others { // since the event
+				ev.level = others
+			}
+			if ev.level == others || until.IsZero() || !f.sources[kind].hiddenSince(&ev, until) {
+				f.step(b, &ev, now)
 			}
 			queue = queue[1:]
 			b.waiting[subject] = queue

@@ -75,8 +75,12 @@ func (n *Notifiers) setTold(subject Subject, value []byte) error {
 		}
 	}
 	for _, r := range n.allReceivers() {
+		notice := by[r.key]
+		if notice != nil {
+			notice.Link = link(r.spec.ExternalURL, subject) // of this engine
+		}
 		r.feedMu.Lock()
-		isKnown := r.feed.know(subject, by[r.key], now)
+		isKnown := r.feed.know(subject, notice, now)
 		r.feedMu.Unlock()
 		if isKnown { // of most targets of an owner that has died receivers know nothing
 			r.changed([]string{r.toldKey(subject)})

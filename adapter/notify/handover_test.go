@@ -13,6 +13,8 @@ import (
 // with no history and is told by the first one what was told.
 func moved(t *testing.T, how probe.Outcome, test func(s *scene)) {
 	in(t, "db web", func(s *scene) {
+		s.spec.ExternalURL = "https://sonde.example.com"
+		s.apply()
 		s.say(probe.Failure, "web")
 		s.expect("web not_ready")
 		told := s.notifiers.Told("web")
@@ -48,7 +50,14 @@ func TestTheNextOwnerDoesNotTellOfATroubleAgain(t *testing.T) {
 }
 
 func TestTheNextOwnerTellsThatATroubleHasEndedMeanwhile(t *testing.T) {
-	moved(t, probe.Success, func(s *scene) { s.expect("web ready ends") })
+	moved(t, probe.Success, func(s *scene) {
+		for _, n := range s.to.accepted {
+			if n.Link != "https://sonde.example.com/#/target/web" {
+				t.Errorf("the notice links to %q", n.Link)
+			}
+		}
+		s.expect("web ready ends")
+	})
 }
 
 // A group that is down is told by another engine from now on, which is told by the first one what was told.

@@ -110,6 +110,7 @@ func (s *slot) restore(m *Memory, c *clock.Clock) {
 	}
 	s.flags.set(resumed, m.State.Last != probe.Unknown || m.State.OnHold)
 	s.decided = verdict.Decided(s.spec.Load().rule, m.State)
+	s.marks.set(markWarned, m.Warned && m.State.Verdict == probe.Passing)
 }
 
 // restore makes an instance started that had started according to a memory, whether its

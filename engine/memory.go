@@ -24,6 +24,10 @@ type Memory struct {
 	Started       bool      // the instance State.Instance has started: its startup probes have passed
 	InstanceSince time.Time // when that instance began to run; zero if it is not known
 
+	// Warned says that the latest attempt that passed was a warning. The binary form is without it: an engine finds that out
+	// by its first attempt.
+	Warned bool
+
 	Endpoint uint64 // identifies what was probed: see probe.EndpointHandler; 0 if it is not known
 	Handler  uint32 // identifies how it was probed: see probe.Probe.Revision; 0 if it is not known
 }

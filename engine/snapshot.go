@@ -35,7 +35,7 @@ func (e *Engine) Memories() iter.Seq2[probe.ID, Memory] {
 func (s *slot) memory(c *clock.Clock) Memory {
 	in := s.target.current()
 	s.mu.Lock()
-	m := Memory{State: s.state, Since: c.Time(s.since), Changes: s.changes}
+	m := Memory{State: s.state, Since: c.Time(s.since), Changes: s.changes, Warned: s.marks.has(markWarned)}
 	address, sp := s.address, s.spec.Load()
 	s.mu.Unlock()
 	m.Endpoint = endpointOf(sp.configured, sp.targetOf(s.target.name, address))

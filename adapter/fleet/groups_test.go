@@ -154,6 +154,33 @@ func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 	})
 }
 
+// The next owner attempts its probes half a minute later, and until then does not find out that they warn.
+func TestATargetThatWarnsStaysDegradedWhenItMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets := w.targets(many)
+		for id, p := range targets.Probes {
+			p.Rule.Period = 30 * time.Second
+			p.Handler = probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Warn("http.redirect", "") })
+			targets.Probes[id] = p
+		}
+		one, two := inGroup(start(t, "one", b, targets)), start(t, "two", b, targets)
+		time.Sleep(3 * time.Minute)
+		two.kill()
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			for m := range one.group.View().Members() {
+				if m.State != group.Degraded {
+					t.Fatalf("%s is %v", m.Target, m.State)
+				}
+			}
+		}
+		if n := one.probes(); n != len(targets.Probes) {
+			t.Errorf("%d of %d probes have moved", n, len(targets.Probes))
+		}
+	})
+}
+
 func TestEachEngineHasTheSameGroups(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()

@@ -23,6 +23,7 @@ type feed struct {
 	marks  uint64               // so far
 	held   map[Subject]struct{} // in trouble, and not to be told now: to be opened again
 	lost   uint64               // events that were forgotten before they were told
+	handed map[Subject]struct{} // which know was called with since the last batch
 
 	waiting map[Subject][]waitingEvent // before the cursor, and not told yet; none is empty
 }
@@ -55,7 +56,7 @@ type batch struct {
 }
 
 func newFeed(spec *Spec, sources map[Kind]source) feed {
-	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
+	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, handed: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
 }
 
 // maxLook bounds the events and subjects that one call of next looks at.
@@ -63,6 +64,7 @@ const maxLook = 1000
 
 // next returns what to tell next: at most limit notices.
 func (f *feed) next(now time.Time, limit int) batch {
+	clear(f.handed)
 	b := batch{cursor: maps.Clone(f.cursor), told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
 	for _, kind := range kinds {
 		if f.sources[kind].isHeld() {
@@ -350,6 +352,9 @@ func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
 		}
 	}
 	for subject, n := range b.told {
+		if _, isHanded := f.handed[subject]; isHanded && n == nil {
+			continue // the receiver knows what the other engine has told it since
+		}
 		if changed = append(changed, subject); n == nil {
 			delete(f.told, subject)
 			continue
@@ -389,6 +394,7 @@ func (f *feed) know(s Subject, n *Notice, now time.Time) (isKnown bool) {
 	if n != nil {
 		f.told[s] = told{Notice: *n, sent: now}
 	}
+	f.handed[s] = struct{}{}
 	f.mark(s)
 	return true
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/notify"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -125,6 +127,46 @@ func TestAnotherEngineMayHaveToldTheEnd(t *testing.T) {
 		s.isOthers.Store(false)
 		pass(2500 * time.Millisecond)
 		s.expect("")
+	})
+}
+
+// The engine has lost web, and gets it back while a receiver is slow to accept a notice of something else.
+func TestWhatWasToldIsKnownAfterANoticeThatIsUnderWay(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		members, err := probe.NewSelector([]string{"db"}, nil)
+		if err == nil {
+			err = s.groups.Apply(map[string]group.Rule{"dbs": {Members: members}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		told, web := s.notifiers.Told("web"), probe.ID{Target: "web", Kind: probe.Readiness}
+		s.isOthers.Store(true)
+		s.isConfigured.Store(true)
+		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{web}}); err != nil {
+			t.Fatal(err)
+		}
+		pass(3 * time.Second)
+		s.to.set(func(r *receiver) { r.slow = 4 * time.Second })
+		s.answer(probe.Failure, "db")
+		pass(2 * time.Second) // that dbs is down is under way
+		s.isConfigured.Store(false)
+		s.answer(probe.Success, "db")
+		pass(4 * time.Second) // and now that it is ready, and that web is another engine's
+		if _, err := s.engine.Change(engine.Change{Set: probe.Set{web: s.set[web]}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.notifiers.SetTold("web", told); err != nil {
+			t.Fatal(err)
+		}
+		s.isOthers.Store(false)
+		pass(10 * time.Second)
+		s.expect("dbs down, dbs ready ends")
+		s.say(probe.Success, "web")
+		pass(5 * time.Second)
+		s.expect("web ready ends")
 	})
 }
 

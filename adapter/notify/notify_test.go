@@ -25,6 +25,7 @@ type receiver struct {
 	fails    error // of all attempts
 	rejects  string
 	hangs    bool
+	slow     time.Duration // it accepts after that
 	accepted []notify.Notice
 	closed   int
 }
@@ -42,6 +43,11 @@ func (r *receiver) Send(ctx context.Context, notices []notify.Notice) error {
 		<-ctx.Done()
 		r.mu.Lock()
 		return ctx.Err()
+	}
+	if slow := r.slow; slow > 0 {
+		r.mu.Unlock()
+		time.Sleep(slow)
+		r.mu.Lock()
 	}
 	if r.fails != nil {
 		return r.fails

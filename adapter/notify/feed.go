@@ -313,7 +313,8 @@ func (f *feed) labels(ev *event) map[string]string {
 	return all
 }
 
-// repeat repeats what the receiver was told a time ago and still holds.
+// repeat repeats what the receiver was told a time ago and still holds. Of others, too, since it may be that no engine
+// can tell now, but none that is well: the one that tells about it may have told that it has ended.
 func (f *feed) repeat(b *batch, now time.Time, limit int) {
 	if f.spec.Resend == 0 {
 		return
@@ -324,6 +325,9 @@ func (f *feed) repeat(b *batch, now time.Time, limit int) {
 			return
 		}
 		if _, fresh := b.told[subject]; fresh || t.rejected || now.Sub(t.sent) < f.spec.Resend {
+			continue
+		}
+		if is, _ := f.sources[subject.Kind].current(subject.Name); is.level == others && is.isWell {
 			continue
 		}
 		n := t.Notice

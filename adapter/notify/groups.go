@@ -190,7 +190,7 @@ func (s *groupSource) current(name string) (ev event, exists bool) {
 // addTeller makes an event one of others if this engine does not tell about its group now.
 func (s *groupSource) addTeller(ev *event) {
 	if teller := s.tellerOf(ev.Name); teller != ThisEngine {
-		ev.level, ev.forgotten = others, teller == OtherEngine
+		ev.level, ev.isWell, ev.forgotten = others, ev.level == well, teller == OtherEngine
 	}
 }
 

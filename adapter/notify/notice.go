@@ -145,6 +145,7 @@ type event struct {
 	level      level
 	explicable bool // the failure of another target may explain it
 	held       bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it
+	isWell     bool // the subject is well as this engine sees it, though the level is others
 	forgotten  bool // another engine tells about the group: what this one has told no longer holds
 	restarted  bool // its instance is being terminated, so that another one starts
 }

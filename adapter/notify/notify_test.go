@@ -706,6 +706,49 @@ func TestOnlyTheOwnerTells(t *testing.T) {
 	})
 }
 
+// An engine that has lost its lease does not know whether another one tells. What lasts it repeats, but not what has ended as
+// it sees it itself: the next owner has told that.
+func TestATroubleThatHasEndedIsNotRepeatedWithoutALease(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.spec.Selection.Groups, s.spec.Resend = nil, time.Minute
+		s.apply()
+		s.say(probe.Failure, "db", "web")
+		_ = s.to.take()
+		s.isOthers.Store(true)
+		s.say(probe.Success, "web")
+		pass(150 * time.Second)
+		s.expect("db not_ready again, db not_ready again")
+		s.isOthers.Store(false)
+		pass(3 * time.Second)
+		s.expect("web ready ends")
+	})
+}
+
+func TestAGroupThatIsReadyIsNotRepeatedWithoutALease(t *testing.T) {
+	in(t, "db", func(s *scene) {
+		s.spec.Selection, s.spec.Resend = notify.Selection{Groups: []string{"*"}}, time.Minute
+		members, err := probe.NewSelector([]string{"db"}, nil)
+		if err == nil {
+			err = s.groups.Apply(map[string]group.Rule{"dbs": {Members: members}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apply()
+		s.say(probe.Failure, "db")
+		s.expect("dbs down")
+		s.teller.Store(int32(notify.NoEngine))
+		pass(90 * time.Second)
+		s.expect("dbs down again")
+		s.say(probe.Success, "db")
+		pass(3 * time.Minute)
+		s.expect("")
+		s.teller.Store(int32(notify.ThisEngine))
+		pass(3 * time.Second)
+		s.expect("dbs ready ends")
+	})
+}
+
 // Of engines that have the same groups one tells about each: the next one what is in trouble, and the one before
 // not that this has ended.
 func TestOnlyOneEngineTellsAboutAGroup(t *testing.T) {

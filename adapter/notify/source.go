@@ -88,7 +88,8 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 	st, exists := s.engine.Target(name)
 	switch {
 	case !s.mayTell(name):
-		return event{level: others, Notice: Notice{Subject: Subject{KindTarget, name}}}, exists || s.isConfigured(name)
+		isWell := exists && levelOf(st.State, st.Cause.Reason) == well
+		return event{level: others, isWell: isWell, Notice: Notice{Subject: Subject{KindTarget, name}}}, exists || s.isConfigured(name)
 	case !exists && s.isConfigured(name):
 		return event{level: unknown, Notice: Notice{Subject: Subject{KindTarget, name}}}, true
 	case !exists:

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/coord/shard"
@@ -68,8 +69,13 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 			c.told[target] = told
 		}
 	}
-	for _, group := range now.Groups {
-		if told, ok := m.toldOfGroups[group]; ok {
+	for target, told := range m.told {
+		if _, exists := now.Units[target]; !exists && told != nil { // in this configuration: receivers have not been told that it is gone
+			c.told[target] = told
+		}
+	}
+	for group, told := range m.toldOfGroups {
+		if told != nil || slices.Contains(now.Groups, group) { // likewise
 			c.toldOfGroups[group] = told
 		}
 	}

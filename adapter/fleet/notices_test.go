@@ -153,6 +153,33 @@ func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 	})
 }
 
+// The next owner has a configuration without a target of which receivers know a trouble: it is told what they know, so that
+// they hear of the end.
+func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		first := start(t, "first", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		first.notices.tell(name(1), "one")
+		first.notices.tell(name(7), "seven")
+		time.Sleep(5 * time.Second)
+		first.kill()
+		second := start(t, "second", b, w.targets(4))
+		time.Sleep(30 * time.Second)
+		if got := second.notices.all(); got != "one seven" {
+			t.Errorf("the next owner knows %q", got)
+		}
+		second.notices.tell(name(7), "")
+		time.Sleep(5 * time.Second)
+		second.stop()
+		third := start(t, "third", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		if got := third.notices.all(); got != "one" {
+			t.Errorf("the engine after it knows %q", got)
+		}
+	})
+}
+
 func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()

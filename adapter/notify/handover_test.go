@@ -114,6 +114,22 @@ func TestWhatWasToldStaysTheSameWhileATroubleLasts(t *testing.T) {
 	})
 }
 
+func TestTheNextOwnerTellsThatATargetWasRemovedMeanwhile(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		told := s.notifiers.Told("web")
+		s.stop()
+		delete(s.set, probe.ID{Target: "web", Kind: probe.Readiness})
+		s.start(nil, nil)
+		if err := s.notifiers.SetTold("web", told); err != nil {
+			t.Fatal(err)
+		}
+		pass(2500 * time.Millisecond)
+		s.expect("web removed ends")
+	})
+}
+
 // An engine that has lost its lease for a time has the target all along, which another one has told of meanwhile.
 func TestAnotherEngineMayHaveToldTheEnd(t *testing.T) {
 	in(t, "db web", func(s *scene) {

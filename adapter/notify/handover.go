@@ -74,7 +74,9 @@ func (n *Notifiers) setTold(subject Subject, value []byte) error {
 			Subject: subject, Firing: true, State: h.State, Severity: h.Severity, Labels: h.Labels, StartsAt: h.StartsAt, At: h.StartsAt,
 		}
 	}
-	for _, r := range n.allReceivers() {
+	n.allMu.Lock() // no receiver is replaced meanwhile
+	defer n.allMu.Unlock()
+	for r := range n.receivers() {
 		notice := by[r.key]
 		if notice != nil {
 			notice.Link = link(r.spec.ExternalURL, subject) // of this engine

@@ -12,12 +12,11 @@ import (
 // absentElement reports secrets in the block of a loop for elements that engines may have and this machine lacks. Their
 // value is any of the elements that the files name.
 func (d *disclosure) absentElement(b *tree.Block, s *compiledSchema, iterator string, each knownEach) {
-	value := d.tracker.AnyElement(each.value, each.at)
-	key := value
+	key := each.absent
 	if v, _ := each.value.Unmark(); v.IsKnown() && !v.Type().IsSetType() {
 		key = cty.DynamicVal
 	}
-	d.element(b, s, iterator, key, value)
+	d.element(b, s, iterator, key, each.absent)
 }
 
 // element reports secrets in the block of a loop for one element.

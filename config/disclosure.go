@@ -37,6 +37,7 @@ type trackedExpression struct {
 	hclsyntax.Expression
 	constant bool // it has one value for all elements of loops
 	checked  bool
+	each     *knownEach // of a constant for_each, once it is needed
 }
 
 // secrecy says what in a value is secret.
@@ -234,17 +235,29 @@ func (d *disclosure) setLocals(all []*local) {
 // knownEach is what is known of the value of a for_each.
 type knownEach struct {
 	value   cty.Value
-	at      hcl.Range
 	whole   bool // nothing in it is unknown
 	partial bool // engines may have other elements than this machine
+
+	absent cty.Value // if partial: what is known of an element that this machine lacks
 }
 
 func (d *disclosure) each(b *tree.Body, e hcl.Expression) knownEach {
 	if !d.isPushed(e) {
 		return knownEach{value: cty.DynamicVal}
 	}
+	t := d.track(e)
+	if t.each != nil {
+		return *t.each
+	}
 	v := d.value(b.Ctx, e)
-	return knownEach{v, e.Range(), v.IsWhollyKnown(), !hasElements(v)}
+	each := knownEach{value: v, whole: v.IsWhollyKnown(), partial: !hasElements(v)}
+	if each.partial {
+		each.absent = d.tracker.AnyElement(v, e.Range())
+	}
+	if t.constant {
+		t.each = &each
+	}
+	return each
 }
 
 // loop sets what is known of the variable of a loop, in the context of one of its elements.

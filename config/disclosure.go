@@ -119,6 +119,18 @@ func (d *disclosure) check(b *tree.Body, name string, e hcl.Expression, value ct
 	}
 }
 
+// checkCalls reports texts that an expression calls sensitive with, also where nothing uses its value: in an element of
+// a for_each, the condition of a variable, or a branch that no engine takes.
+func (d *disclosure) checkCalls(name string, e hcl.Expression) {
+	if !d.isPushed(e) || !d.loader.callsSensitive(e) {
+		return
+	}
+	d.argument = nil
+	if d.loader.withoutNames(e, false); d.argument != nil {
+		d.report(nil, e, name+" is a secret", "", *d.argument)
+	}
+}
+
 // value returns what is known of the value of an expression in a context.
 func (d *disclosure) value(ctx *hcl.EvalContext, e hcl.Expression) cty.Value {
 	v, diags := protected(d.track(e), d.context(ctx, e.Range().Filename))

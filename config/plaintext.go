@@ -29,6 +29,7 @@ func (l *loader) warnOfPlainText(body tree.Body) {
 		for _, password := range l.urlPasswords(value) {
 			l.warnOf(value, password, name+" has a URL with a password", "")
 		}
+		l.disclosure.checkCalls(name, value)
 	}
 }
 
@@ -50,7 +51,7 @@ func (l *loader) warnIfWritten(e hcl.Expression, what string) {
 // warnOf warns of an expression if the text of a secret is written in it, which is all of the expression or a part. The
 // hint is for a file that is to be pushed.
 func (l *loader) warnOf(e, secret hcl.Expression, what, hint string) {
-	v := l.withoutNames(secret)
+	v := l.withoutNames(secret, true)
 	switch w := disclosedIn(v, secretWhole); {
 	case w == nil || !w.isAlternative && !isWritten(v):
 	case l.disclosure.isPushed(e):
@@ -83,8 +84,8 @@ func isWritten(v cty.Value) bool {
 }
 
 // withoutNames returns what is known of an expression without the values that it refers to: these have names of their
-// own. What an engine reads is unknown.
-func (l *loader) withoutNames(e hcl.Expression) cty.Value {
+// own. What an engine reads is unknown. ByName is that of the Tracker.
+func (l *loader) withoutNames(e hcl.Expression, byName bool) cty.Value {
 	ctx := l.root.NewChild()
 	if l.disclosure.isPushed(e) {
 		ctx = l.disclosure.ofFile(e.Range().Filename).NewChild()
@@ -93,7 +94,7 @@ func (l *loader) withoutNames(e hcl.Expression) cty.Value {
 	for _, t := range e.Variables() {
 		ctx.Variables[t.RootName()] = cty.DynamicVal
 	}
-	tracker := alternative.Tracker{IsSecretName: isSecretName, IsConstant: func(hcl.Expression) bool { return false }, ByName: true}
+	tracker := alternative.Tracker{IsSecretName: isSecretName, IsConstant: func(hcl.Expression) bool { return false }, ByName: byName}
 	v, diags := protected(tracker.Expression(e), ctx)
 	if diags.HasErrors() {
 		return cty.DynamicVal

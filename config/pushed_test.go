@@ -261,6 +261,37 @@ func withChoice() Options {
 	return o
 }
 
+// A text is in etcd whether something uses it or not.
+func TestTextsThatNothingUsesAreErrorsIfTheyAreCalledSensitive(t *testing.T) {
+	const validated = `variable "word" {
+  default = "x"
+  validation {
+    condition = var.word != %s
+  }
+}`
+	for _, c := range []struct{ loop, token, more, at string }{
+		{`for_each = { a = { one = sensitive("hunter22"), two = "x" } }`, `env("TOKEN")`, "", "3:28"},
+		{`for_each = { for name in ["a"] : name => sensitive("hunter22") }`, `env("TOKEN")`, "", "3:14"},
+		{"", `local.site == "b" ? env("TOKEN") : sensitive("hunter22")`, "locals {\n  site = \"b\"\n}", "7:15"},
+		{"", `env("TOKEN")`, fmt.Sprintf(validated, `sensitive("hunter22")`), "15:17"},
+
+		{`for_each = { a = { one = sensitive(env("TOKEN")), two = "x" } }`, `env("TOKEN")`, "", ""},
+		{"", `local.site == "b" ? env("TOKEN") : sensitive("Bearer ${env("TOKEN")}")`, "locals {\n  site = \"b\"\n}", ""},
+		{"", `env("TOKEN")`, fmt.Sprintf(validated, `sensitive(env("TOKEN"))`), ""},
+		{"", `env("TOKEN")`, fmt.Sprintf(validated, `nonsensitive(sensitive("sk_live_${env("TOKEN")}"))`), ""},
+	} {
+		_, diags := parsePushedWith(toPush(), ownFile, fmt.Sprintf(withToken, c.loop, c.token, c.more))
+		var text strings.Builder
+		if err := diags.WriteText(&text, false); err != nil {
+			t.Fatal(err)
+		}
+		got := text.String()
+		if errors, _ := diags.Count(); c.at == "" && errors > 0 || c.at != "" && (errors != 1 || !strings.Contains(got, "in the files that are pushed\n  fleet:/web.hcl:"+c.at)) || strings.Contains(got, "hunter22") {
+			t.Errorf("%s %s %s: got\n%s\nwant one error at %q", c.loop, c.token, c.more, got, c.at)
+		}
+	}
+}
+
 func TestSecretsInJSONThatIsPushedAreErrors(t *testing.T) {
 	const file = `{"target": {"web": {
   "address": "10.0.0.4",

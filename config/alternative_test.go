@@ -135,6 +135,12 @@ variable "given" {
 		{`"%{ for h in split(",", env("HOST")) }${h == "b" ? "hunter22" : env("T")}%{ endfor }"`, true},
 		{`var.given`, true},
 		{`upper(var.given)`, true},
+		{`"Bearer ${var.given}"`, true},
+		{`"Bearer ${env("STAGE") == "prod" ? "hunter22" : "hunter23"}"`, true},
+		{`"${env("USER")}:${env("STAGE") == "prod" ? "hunter22" : "hunter23"}"`, true},
+		{`"x-${coalesce(env("STAGE") == "prod" ? "hunter22" : "hunter23", env("T"))}-${env("U")}"`, true},
+		{`"x-${env("T") == "" ? (env("STAGE") == "prod" ? "hunter22" : "hunter23") : env("T")}-${env("U")}"`, true},
+		{`"x-${local.perHost[env("HOST")]}-${env("U")}"`, true},
 
 		{`local.chain.two == "x" ? env("A") : env("B")`, false},
 		{`{ for h in split(",", env("HOST")) : h => { user = "probe", word = env("T") } }[env("HOST")].word`, false},
@@ -150,6 +156,8 @@ variable "given" {
 		{`"Bearer ${env("TOKEN")}"`, false},
 		{`sensitive("Bearer ${env("TOKEN")}")`, false},
 		{`"sk_live_${env("TOKEN")}"`, false},
+		{`sensitive("https://h/${env("STAGE") == "prod" ? "prod" : "dev"}/${env("T")}")`, false},
+		{`"https://h/${env("STAGE") == "prod" ? "prod" : env("STAGE") == "test" ? "test" : "dev"}/${env("T")}"`, false},
 		{`sensitive("postgres://probe:${env("T")}@db.internal:5432/shop?sslmode=disable")`, false},
 		{`"${env("SCHEME", "Bearer")} ${env("TOKEN")}"`, false},
 		{`"Basic ${base64encode("${env("USER", "probe")}:${env("PASSWORD")}")}"`, false},
@@ -255,6 +263,7 @@ func TestDefaultsOfVariablesAreLookedAtAsOnEachEngine(t *testing.T) {
 		{`var.v`, `default = sensitive(trimspace(file("/etc/key")))`, "", false},
 		{`var.v[0]`, "type    = list(string)\n  default = [env(\"TOKEN\")]", "", false},
 		{`var.v == "prod" ? env("U") : env("T")`, `default = env("STAGE", "dev")`, "", false},
+		{`sensitive("https://h/${var.v}/${env("T")}")`, `default = env("STAGE") == "prod" ? "prod" : "dev"`, "", false},
 	} {
 		for _, isGiven := range []bool{false, true} {
 			o := withChoice()

@@ -25,7 +25,7 @@ import (
 type Mark struct {
 	At    hcl.Range // of the expression that has the text
 	Named bool      // the text is that of an entry of an object whose name is secret, and the value can be the object
-	Whole bool      // a part of a template has it no more: it is for defaults of variables, which are mostly mere parts
+	Whole bool      // a part of a template has it no more if engines read another part: it is for texts that are mostly mere parts
 }
 
 // MinLength is the number of bytes from which on something counts as a secret by its name only: a literal part of a
@@ -48,18 +48,37 @@ func before(a, b Mark) bool {
 
 // Default returns what is known of a variable that has another value, or its default, which is v.
 func (t *Tracker) Default(v cty.Value, at hcl.Range) cty.Value {
-	v, _ = cty.Transform(t.oneOf([]option{{v, at}}), func(_ cty.Path, v cty.Value) (cty.Value, error) {
+	return withWhole(t.oneOf([]option{{v, at}}), true)
+}
+
+// withWhole returns a value whose marks of this package, and those of its elements, have the field Whole.
+func withWhole(v cty.Value, whole bool) cty.Value {
+	v, _ = cty.Transform(v, func(_ cty.Path, v cty.Value) (cty.Value, error) {
 		v, marks := v.Unmark()
 		out := others(marks)
 		for m := range marks {
 			if m, ok := m.(Mark); ok {
-				m.Whole = true
+				m.Whole = whole
 				out[m] = struct{}{}
 			}
 		}
 		return v.WithMarks(out), nil
 	})
 	return v
+}
+
+// isOfFiles reports whether a value is in the files, or one of several that all are.
+func isOfFiles(v cty.Value) bool {
+	if bare, _ := v.Unmark(); bare.IsKnown() {
+		return v.IsWhollyKnown()
+	}
+	all := marksIn(v)
+	for m := range all {
+		if !m.Whole {
+			return false
+		}
+	}
+	return len(all) > 0
 }
 
 // marksIn returns the marks of this package in a value and its elements.
@@ -239,7 +258,9 @@ func (t *Tracker) unknownOf(options []option) cty.Value {
 	ty := cty.NilType
 	marks := cty.ValueMarks{}
 	texts := map[Mark]Mark{} // the first ones, by the other fields
+	whole := !slices.ContainsFunc(options, func(o option) bool { return !isOfFiles(o.value) })
 	add := func(m Mark) {
+		m.Whole = m.Whole && whole
 		kind := Mark{Named: m.Named, Whole: m.Whole}
 		if first, ok := texts[kind]; !ok || before(m, first) {
 			texts[kind] = m

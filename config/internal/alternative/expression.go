@@ -177,7 +177,11 @@ func (c conditional) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 			options = append(options, option{value: cty.DynamicVal})
 		}
 	}
-	return c.tracker.oneOf(options).WithMarks(marks), nil
+	v := c.tracker.oneOf(options)
+	if isOfFiles(options[0].value) && isOfFiles(options[1].value) {
+		v = withWhole(v, true) // as in "https://${env("STAGE") == "prod" ? "www" : "dev"}/${env("TOKEN")}"
+	}
+	return v.WithMarks(marks), nil
 }
 
 // truth returns the value of a condition, if every engine has it.
@@ -417,8 +421,11 @@ func (t template) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	}
 	out := *t.TemplateExpr
 	out.Parts = make([]hclsyntax.Expression, len(all))
+	isMerePart := !t.tracker.ByName && t.isRead(all)
 	for i, v := range all {
-		v = withoutWhole(v)
+		if isMerePart {
+			v = withoutWhole(v)
+		}
 		if t.isName(i) {
 			v = without(v)
 		}
@@ -429,6 +436,16 @@ func (t template) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		v = v.WithMarks(cty.NewValueMarks(Mark{At: t.Range()}))
 	}
 	return v, diags
+}
+
+// isRead reports whether one of the parts, which have these values, is wholly read by engines, and no name.
+func (t template) isRead(all []cty.Value) bool {
+	for i, v := range all {
+		if bare, _ := v.Unmark(); !bare.IsKnown() && len(marksIn(v)) == 0 && !t.isName(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // isName reports whether a part is the name of what comes after it: the user in "${user}:${password}".

@@ -408,6 +408,13 @@ func TestTextsThatAreSecretByTheirNameAreErrors(t *testing.T) {
 		{line: `opening = { X-Url = format("postgres://%s:%s@db", [env("U"), "hunter22"]...) }`, want: "X-Url has a URL with a password, which"},
 		{line: `opening = { X-Url = replace("https://probe:PASSWORD@h/", "PASSWORD", "hunter22") }`, want: "X-Url has a URL with a password, which"},
 		{line: `opening = { X-Url = replace("https://probe:hunter22@HOST/", "HOST", env("T")) }`, want: "X-Url has a URL with a password, which"},
+		{line: `opening = { X-Url = trimspace(file("url")) }`, want: "X-Url has a URL with a password, which"},
+		{line: `opening = { X-Url = templatefile("url-of", { host = "db" }) }`, want: "X-Url has a URL with a password, which"},
+		{line: `opening = { X-Url = templatefile("url-of", { host = env("T") }) }`, want: "X-Url has a URL with a password, which"},
+		{line: `opening = { X-Url = templatefile("url-of", { host = var.suffix }) }`, want: "X-Url has a URL with a password, which"},
+		{line: `opening = { X-Url = join("", ["postgres://probe:", "hunter22", "@db"]) }`, want: "X-Url has a URL with a password, which"},
+		{line: `headers = { X-Url = trimspace(file("url")) }`, want: "X-Url is a secret, which"},
+		{more: `locals { urls = split("\n", file("url")) }`, want: "urls has a URL with a password, which"},
 		{more: `locals { password = coalesce(env("T"), "hunter22") }`, want: "password is a secret, and"},
 		{more: `locals { password = lookup({ a = "hunter22" }, env("T"), "") }`, want: "password is a secret, and"},
 		{more: "locals {\n  x = 1\n  env = { PGPASSWORD = \"hunter22${local.x}\" }\n}", want: "PGPASSWORD is a secret, and"},
@@ -437,6 +444,9 @@ func TestTextsThatAreSecretByTheirNameAreErrors(t *testing.T) {
 		{line: `opening = { X-Url = replace("https://probe:PASSWORD@h/", "PASSWORD", env("T")) }`},
 		{line: `opening = { X-Url = "postgres://probe:${env("T")}@${env("HOST", "localhost")}/shop" }`},
 		{line: `opening = { X-Url = "https://${env("HOST", "localhost")}:8443/a@b" }`},
+		{line: `opening = { X-Url = trimspace(file("/etc/url")) }`},
+		{line: `opening = { X-Url = templatefile("url-by", { password = env("T") }) }`},
+		{line: `opening = { X-Url = join("", ["postgres://probe:", env("T"), "@db"]) }`},
 		{more: `locals { db_credentials = "postgres://probe:${env("T")}@db.internal/shop_production" }`},
 		{more: `locals { token_file = "/etc/${env("HOST", "a")}/token" }`},
 		{more: "locals {\n  host = \"a\"\n  password = file(\"/etc/${local.host}/password-of-host\")\n}"},
@@ -448,8 +458,15 @@ func TestTextsThatAreSecretByTheirNameAreErrors(t *testing.T) {
 		o := withChoice()
 		read := o.ReadFile
 		o.ReadFile = func(path string, most int64) ([]byte, error) {
-			if strings.HasSuffix(path, "/password-of-host") {
+			switch {
+			case strings.HasSuffix(path, "/password-of-host"):
 				return []byte("of this machine"), nil
+			case strings.HasSuffix(path, "/url"):
+				return []byte("https://probe:hunter22@h/\n"), nil
+			case strings.HasSuffix(path, "/url-of"):
+				return []byte("https://probe:hunter22@${host}/"), nil
+			case strings.HasSuffix(path, "/url-by"):
+				return []byte("https://probe:${password}@h/"), nil
 			}
 			return read(path, most)
 		}

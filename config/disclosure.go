@@ -30,6 +30,7 @@ type disclosure struct {
 	tracked  map[hcl.Range]*trackedExpression
 	tracker  alternative.Tracker
 	argument *disclosed // in what sensitive was called with, in the expression that is being evaluated
+	template bool       // a file that it takes for a template has a URL with a password
 }
 
 // trackedExpression is an expression of a pushed file, as the tracker evaluates it.
@@ -119,15 +120,20 @@ func (d *disclosure) check(b *tree.Body, name string, e hcl.Expression, value ct
 	}
 }
 
-// checkCalls reports texts that an expression calls sensitive with, also where nothing uses its value: in an element of
-// a for_each, the condition of a variable, or a branch that no engine takes.
-func (d *disclosure) checkCalls(name string, e hcl.Expression) {
-	if !d.isPushed(e) || !d.loader.callsSensitive(e) {
+// checkMade reports secrets in what an expression makes of texts in the files, wherever it is: URLs with a password, and
+// texts that it calls sensitive, also where nothing uses its value: in an element of a for_each, the condition of a
+// variable, or a branch that no engine takes.
+func (d *disclosure) checkMade(name string, e hcl.Expression) {
+	if !d.isPushed(e) {
 		return
 	}
-	d.argument = nil
-	if d.loader.withoutNames(e, false); d.argument != nil {
+	d.argument, d.template = nil, false
+	v := d.loader.withoutNames(e, false)
+	switch {
+	case d.argument != nil:
 		d.report(nil, e, name+" is a secret", "", *d.argument)
+	case d.template, hasPasswordInURL(v):
+		d.report(nil, e, name+hasURLWithPassword, "", disclosed{})
 	}
 }
 
@@ -172,11 +178,19 @@ func (d *disclosure) ofFile(name string) *hcl.EvalContext {
 		ctx := d.root.NewChild()
 		ctx.Functions = function.Reader{
 			Dir: filepath.Dir(name), Env: o.Env, ReadFile: o.ReadFile, IsFile: o.IsFile, Pure: d.root.Functions, PushedOnly: true,
-			Prepare: func(e hclsyntax.Expression) hclsyntax.Expression { return d.tracker.Expression(e) },
+			Prepare: d.prepareTemplate,
 		}.Table()
 		d.files[name] = ctx
 	}
 	return d.files[name]
+}
+
+// prepareTemplate returns the template of a file as the tracker evaluates it, and notes a password of a URL in it.
+func (d *disclosure) prepareTemplate(e hclsyntax.Expression) hclsyntax.Expression {
+	d.template = d.template || slices.ContainsFunc(urlPasswordsIn(e), func(password hcl.Expression) bool {
+		return disclosedIn(d.loader.withoutNames(password, true), secretWhole) != nil
+	})
+	return d.tracker.Expression(e)
 }
 
 func (d *disclosure) isPushed(e hcl.Expression) bool {

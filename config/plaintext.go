@@ -27,9 +27,9 @@ func (l *loader) warnOfPlainText(body tree.Body) {
 			l.warnIfWritten(value, name+" is a secret")
 		}
 		for _, password := range l.urlPasswords(value) {
-			l.warnOf(value, password, name+" has a URL with a password", "")
+			l.warnOf(value, password, name+hasURLWithPassword, "")
 		}
-		l.disclosure.checkCalls(name, value)
+		l.disclosure.checkMade(name, value)
 	}
 }
 

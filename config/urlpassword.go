@@ -17,13 +17,31 @@ import (
 // passwordInURL matches the user and the password in a URL, and has the password as its group.
 var passwordInURL = regexp.MustCompile(`://[^/?#:@\s]*:([^/?#@\s]+)@`)
 
+// hasURLWithPassword comes after a name in messages.
+const hasURLWithPassword = " has a URL with a password"
+
+// hasPasswordInURL reports whether a known text in a value has a URL with a password.
+func hasPasswordInURL(v cty.Value) (found bool) {
+	_ = cty.Walk(v, func(_ cty.Path, v cty.Value) (bool, error) {
+		v, _ = v.Unmark()
+		found = found || v.Type() == cty.String && v.IsKnown() && !v.IsNull() && passwordInURL.MatchString(v.AsString())
+		return !found, nil
+	})
+	return found
+}
+
 // urlPasswords returns the passwords of URLs that are written in an expression, as texts or with other values in them.
 func (l *loader) urlPasswords(e hcl.Expression) (passwords []hcl.Expression) {
 	if at := e.Range(); !bytes.ContainsRune(at.SliceBytes(l.texts[at.Filename]), '@') {
 		return nil
 	}
+	return urlPasswordsIn(alternative.Native(e))
+}
+
+// urlPasswordsIn is urlPasswords without a look at the text.
+func urlPasswordsIn(e hclsyntax.Expression) (passwords []hcl.Expression) {
 	filled := make(map[*hclsyntax.TemplateExpr]*hclsyntax.TemplateExpr) // the templates of calls, which are visited first
-	_ = hclsyntax.VisitAll(alternative.Native(e), func(n hclsyntax.Node) hcl.Diagnostics {
+	_ = hclsyntax.VisitAll(e, func(n hclsyntax.Node) hcl.Diagnostics {
 		switch n := n.(type) {
 		case *hclsyntax.FunctionCallExpr:
 			if t, ok := firstTemplate(n); ok {

@@ -109,7 +109,7 @@ type Field struct {
 	Unset     string   // what holds when it is not given and has no Default: "10s", "that of the target"; empty when not known
 	Sensitive bool     // its value is never shown
 	NonZero   bool     // 0 is an error, since the zero value of the Go field stands for the default
-	Path      bool     // of a String: a path on the machine of the engine; a relative one starts at its working directory
+	Path      bool     // of a String: a path on the machine of the engine; a relative one starts at its working directory, and is not pushed
 	Socket    bool     // the same for a socket: @ begins a name in the abstract namespace of Linux
 	OneOf     []string // the allowed words of a String; nil for any text
 	Min, Max  string   // the smallest and the largest value that is accepted, as they are written; empty for none

@@ -28,6 +28,10 @@ import (
 //	Retry Retry         `hcl:"retry,object"`                // likewise, written retry = { … }
 //	Made  string        `hcl:"-"`                           // not in HCL
 //
+// A path on the machine of the engine needs the option path, and a socket the option socket, whatever the name of the
+// argument is, such as ca_file: only of these a push refuses relative ones, which each engine would begin where it was
+// started.
+//
 // The tags doc, default, min and max become Doc, Unset, Min and Max of the Field. They
 // describe what the package itself does and checks.
 //

@@ -20,8 +20,9 @@ var selectors = map[string][]int{
 // argument with this index on.
 var choosing = map[string]int{
 	"chunklist": 0, "coalesce": 0, "coalescelist": 0, "compact": 0, "concat": 0, "distinct": 0, "env": 1, "flatten": 0,
-	"merge": 0, "one": 0, "regex": 1, "regexall": 1, "reverse": 0, "setintersection": 0,
-	"setproduct": 0, "setsubtract": 0, "setunion": 0, "slice": 0, "sort": 0, "substr": 0, "tolist": 0, "tomap": 0, "toset": 0, "values": 0, "zipmap": 1,
+	"indent": 1, "merge": 0, "one": 0, "regex": 1, "regexall": 1, "reverse": 0, "setintersection": 0,
+	"setproduct": 0, "setsubtract": 0, "setunion": 0, "slice": 0, "sort": 0, "split": 1, "substr": 0,
+	"tolist": 0, "tomap": 0, "toset": 0, "trim": 0, "trimprefix": 0, "trimsuffix": 0, "values": 0, "zipmap": 1,
 }
 
 // call is the call of a function.

@@ -291,6 +291,29 @@ func TestDefaultsOfVariablesAreLookedAtAsOnEachEngine(t *testing.T) {
 	}
 }
 
+// Elements of a loop whose probes are equal on the machine that pushes may differ on engines.
+func TestTextsOfElementsThatAreEqualHereAreErrors(t *testing.T) {
+	const more = `
+locals {
+  tokens = { a = { prod = env("A") }, b = { prod = "hunter22" } }
+  envs   = { a = { prod = env("A") }, b = { prod = env("B") } }
+}
+`
+	for expression, isError := range map[string]bool{
+		`lookup(local.tokens[each.key], env("STAGE"), env("T"))`:                   true,
+		`each.key == "b" && env("STAGE") == "prod" ? "hunter22" : env("T")`:        true,
+		`lookup(local.envs[each.key], env("STAGE"), env("T"))`:                     false,
+		`each.key == "b" && env("STAGE") == "prod" ? env("B") : env("T")`:          false,
+		`env("STAGE") == "prod" ? env("TOKEN_${each.key}") : "Bearer ${env("T")}"`: false,
+	} {
+		_, got := pushTexts(withChoice(), `for_each = toset(["a", "b"])`, "greeting", expression, more, false)
+		isReported := strings.Contains(got, "greeting is a secret, and a text that it can become is "+inFiles+"\n  fleet:/web.hcl:6:18")
+		if isError != isReported || strings.Count(got, "error:") > 1 || !isReported && strings.Contains(got, "error:") {
+			t.Errorf("%s: got\n%s\nwant an error: %v", expression, got, isError)
+		}
+	}
+}
+
 // Engines may have elements of a for_each that the machine which pushes it lacks.
 func TestSecretsInElementsThatThisMachineDoesNotHaveAreErrors(t *testing.T) {
 	const more = `

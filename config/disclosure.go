@@ -27,6 +27,7 @@ type disclosure struct {
 	inner    map[*hcl.EvalContext]map[string]cty.Value // the variables of loops, and those of a local
 	locals   map[string]cty.Value                      // those of pushed files
 	found    map[hcl.Range]bool                        // what has been reported
+	fields   map[hcl.Expression]checkedField           // of what was checked
 	tracked  map[hcl.Range]*trackedExpression
 	tracker  alternative.Tracker
 	argument *disclosed // in what sensitive was called with, in the expression that is being evaluated
@@ -39,6 +40,12 @@ type trackedExpression struct {
 	constant bool // it has one value for all elements of loops
 	checked  bool
 	each     *knownEach // of a constant for_each, once it is needed
+}
+
+// checkedField is what an expression is the value of.
+type checkedField struct {
+	name    string
+	secrecy secrecy
 }
 
 // secrecy says what in a value is secret.
@@ -66,7 +73,7 @@ func newDisclosure(l *loader) *disclosure {
 	d := &disclosure{
 		loader: l, root: &hcl.EvalContext{Variables: map[string]cty.Value{}}, files: map[string]*hcl.EvalContext{},
 		inner: map[*hcl.EvalContext]map[string]cty.Value{}, locals: map[string]cty.Value{}, found: map[hcl.Range]bool{},
-		tracked: map[hcl.Range]*trackedExpression{},
+		fields: map[hcl.Expression]checkedField{}, tracked: map[hcl.Range]*trackedExpression{},
 		tracker: alternative.Tracker{IsSecretName: isSecretName, IsConstant: tree.Constant},
 	}
 	d.root.Functions = d.functions()
@@ -99,7 +106,11 @@ func (d *disclosure) functions() map[string]ctyfunction.Function {
 
 // check reports the secrets in an expression of a file that is to be pushed. Value is what it has in this engine.
 func (d *disclosure) check(b *tree.Body, name string, e hcl.Expression, value cty.Value, s secrecy) {
-	if !d.isPushed(e) || s == secretMarked && !containsMarked(value) && !d.loader.callsSensitive(e) {
+	if !d.isPushed(e) {
+		return
+	}
+	d.fields[e] = checkedField{name, s}
+	if s == secretMarked && !containsMarked(value) && !d.loader.callsSensitive(e) {
 		return
 	}
 	for entry, part := range tree.Entries(name, e) {
@@ -116,6 +127,19 @@ func (d *disclosure) check(b *tree.Body, name string, e hcl.Expression, value ct
 		known := d.value(b.Ctx, part)
 		if at := cmp.Or(disclosedIn(known, of), d.argument); at != nil {
 			d.report(b, part, entry+" is a secret", "", *at)
+		}
+	}
+}
+
+// shared reports secrets in the body of an element of a loop that is not decoded, since it has the values of another
+// element here: on other engines it may have others.
+func (d *disclosure) shared(b *tree.Body) {
+	if d == nil {
+		return
+	}
+	for _, e := range d.loader.varying[b.Text()].list {
+		if f, ok := d.fields[e]; ok {
+			d.check(b, f.name, e, maybeSensitive, f.secrecy)
 		}
 	}
 }

@@ -525,6 +525,22 @@ func TestReportsOfAlternativesSayWhereTheTextIs(t *testing.T) {
 	}
 }
 
+// HCL counts the places in a JSON string without its backslashes.
+func TestReportsOfAlternativesInJSONShowNoText(t *testing.T) {
+	for _, text := range []string{`"${env(\"T\", \"hunter22\")}"`, `"\u0024{ \"\" == \"\" ? env(\"T\", \"hunter22\") : \"\"}"`} {
+		o := withShout(withChoice())
+		o.IsPushed = func(name string) bool { return strings.HasPrefix(name, "fleet:/") }
+		web := "target \"web\" {\n  address = \"10.0.0.4\"\n  probe \"readiness\" {\n    shout { greeting = local.all }\n  }\n}\n"
+		_, diags := Parse([]Source{
+			{"config.hcl", []byte(ownFile)}, {"fleet:/locals.hcl.json", []byte("{\"locals\": {\n  \"all\": " + text + "\n}}")}, {"fleet:/web.hcl", []byte(web)},
+		}, o)
+		var got strings.Builder
+		if err := diags.WriteText(&got, false); err != nil || strings.Contains(got.String(), "22") || !strings.Contains(got.String(), "fleet:/locals.hcl.json:2:10: it can become this text") {
+			t.Errorf("%s: %v\n%s", text, err, got.String())
+		}
+	}
+}
+
 // expressions makes expressions at random. Each text in them is unique, and begins with lit.
 type expressions struct {
 	*rand.Rand

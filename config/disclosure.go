@@ -349,6 +349,7 @@ func (d *disclosure) report(b *tree.Body, e hcl.Expression, what, hint string, w
 			"with an absolute path, or by a variable that the files of the engines declare" + hint,
 	}
 	if w.isAlternative {
+		w.at = d.written(w.at)
 		d.loader.secret(w.at)
 		r.summary = what + ", and a text that it can become is in the files that are pushed"
 		r.hint = "all who can read etcd would see it, also if no engine uses it: leave it out, as in env(\"…\") without a default, or read it\n" +
@@ -358,6 +359,22 @@ func (d *disclosure) report(b *tree.Body, e hcl.Expression, what, hint string, w
 		}
 	}
 	d.loader.add(r)
+}
+
+// written returns where a text is written: in the JSON syntax the string that has it, since a place in a string is counted
+// without its backslashes.
+func (d *disclosure) written(at hcl.Range) hcl.Range {
+	if !(Source{Name: at.Filename}).JSON() {
+		return at
+	}
+	out := at
+	for r := range d.tracked {
+		isAround := r.Filename == at.Filename && r.Start.Byte <= at.Start.Byte && at.Start.Byte < r.End.Byte
+		if isAround && (out == at || r.Start.Byte > out.Start.Byte) {
+			out = r
+		}
+	}
+	return out
 }
 
 // disclosed is a secret of which the text is in the files.

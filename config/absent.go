@@ -29,13 +29,14 @@ func (d *disclosure) element(b *tree.Block, s *compiledSchema, iterator string, 
 // maybeSensitive is the value of an argument that this machine does not have.
 var maybeSensitive = cty.DynamicVal.Mark(function.Sensitive)
 
-// block reports secrets in a block that is not decoded. Other errors in it are not reported.
+// block reports secrets and relative paths in a block that is not decoded. Other errors in it are not reported.
 func (d *disclosure) block(b *tree.Block, s *compiledSchema) {
 	c, _ := b.Body.Read(s.body)
 	for i := range s.schema.Fields {
 		f := &s.schema.Fields[i]
 		if arg, ok := c.Arguments[f.Name]; ok {
 			d.check(&b.Body, arg.Name, arg.Expr, maybeSensitive, secrecyOf(f))
+			d.path(&b.Body, f, arg)
 		}
 	}
 	for _, inner := range c.Blocks {
@@ -44,6 +45,16 @@ func (d *disclosure) block(b *tree.Block, s *compiledSchema) {
 		} else if schema := s.inside[inner.Type]; schema != nil {
 			d.block(inner, schema)
 		}
+	}
+}
+
+// path reports a relative path in an argument of a block that is not decoded.
+func (d *disclosure) path(b *tree.Body, f *Field, arg tree.Argument) {
+	if !f.Path && !f.Socket || !d.isPushed(arg.Expr) {
+		return
+	}
+	if v, _ := d.value(b.Ctx, arg.Expr).Unmark(); v.IsKnown() && !v.IsNull() {
+		d.loader.checkPushedPath(b, f, arg, v)
 	}
 }
 

@@ -391,6 +391,37 @@ func TestWorkingDirectoriesAndSocketsThatArePushedAreAbsolute(t *testing.T) {
 	}
 }
 
+func TestPathsInBlocksThatThisMachineDoesNotHaveAreAbsolute(t *testing.T) {
+	const file = `
+target "web" {
+  address = "10.0.0.4"
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+  dynamic "probe" {
+    for_each = env("TOKEN") == "prod" ? ["prod"] : []
+    labels   = ["startup"]
+    content {
+      http {
+        port = 80
+        tls {
+          ca_file = %s
+        }
+      }
+    }
+  }
+}
+`
+	for path, isError := range map[string]bool{
+		`"ca.pem"`: true, `"${probe.value}/ca.pem"`: false, `"/etc/ca.pem"`: false, `env("TOKEN")`: false, `null`: false,
+	} {
+		_, diags := parsePushedWith(toPush(), ownFile, fmt.Sprintf(file, path))
+		if got := fmt.Sprint(diags); diags.HasErrors() != isError || isError && !strings.Contains(got, "fleet:/web.hcl:14:21: error: ca_file has a relative path") {
+			t.Errorf("%s: got %v, want an error: %v", path, got, isError)
+		}
+	}
+}
+
 func TestSecretsInFilesOfAnEngineAreNoErrors(t *testing.T) {
 	own := ownFile + "locals {\n  token = sensitive(\"hunter22\")\n  db_password = \"hunter22\"\n}\n"
 	if _, diags := parsePushedWith(toPush(), own, fmt.Sprintf(withToken, "", "local.token", "")); diags.HasErrors() {

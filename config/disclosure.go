@@ -148,7 +148,7 @@ func (d *disclosure) shared(b *tree.Body) {
 // texts that it calls sensitive, also where nothing uses its value: in an element of a for_each, the condition of a
 // variable, or a branch that no engine takes.
 func (d *disclosure) checkMade(name string, e hcl.Expression) {
-	if !d.isPushed(e) {
+	if !d.isPushed(e) || !d.loader.callsSensitive(e) && !d.loader.matches(e, canMakeURL) {
 		return
 	}
 	d.argument, d.template = nil, false

@@ -30,6 +30,9 @@ func hasPasswordInURL(v cty.Value) (found bool) {
 	return found
 }
 
+// canMakeURL matches the text of an expression that can make a URL with a password of what is in the files.
+var canMakeURL = regexp.MustCompile(`@|file\s*\(|decode\s*\(|\\[uU]`)
+
 // urlPasswords returns the passwords of URLs that are written in an expression, as texts or with other values in them.
 func (l *loader) urlPasswords(e hcl.Expression) (passwords []hcl.Expression) {
 	if at := e.Range(); !bytes.ContainsRune(at.SliceBytes(l.texts[at.Filename]), '@') {

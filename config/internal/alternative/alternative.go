@@ -48,17 +48,17 @@ func before(a, b Mark) bool {
 
 // Default returns what is known of a variable that has another value, or its default, which is v.
 func (t *Tracker) Default(v cty.Value, at hcl.Range) cty.Value {
-	return withWhole(t.oneOf([]option{{v, at}}), true)
+	return withWhole(t.oneOf([]option{{v, at}}))
 }
 
 // withWhole returns a value whose marks of this package, and those of its elements, have the field Whole.
-func withWhole(v cty.Value, whole bool) cty.Value {
+func withWhole(v cty.Value) cty.Value {
 	v, _ = cty.Transform(v, func(_ cty.Path, v cty.Value) (cty.Value, error) {
 		v, marks := v.Unmark()
 		out := others(marks)
 		for m := range marks {
 			if m, ok := m.(Mark); ok {
-				m.Whole = whole
+				m.Whole = true
 				out[m] = struct{}{}
 			}
 		}

@@ -179,7 +179,7 @@ func (c conditional) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	}
 	v := c.tracker.oneOf(options)
 	if isOfFiles(options[0].value) && isOfFiles(options[1].value) {
-		v = withWhole(v, true) // as in "https://${env("STAGE") == "prod" ? "www" : "dev"}/${env("TOKEN")}"
+		v = withWhole(v) // as in "https://${env("STAGE") == "prod" ? "www" : "dev"}/${env("TOKEN")}"
 	}
 	return v.WithMarks(marks), nil
 }

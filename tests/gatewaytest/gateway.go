@@ -3,6 +3,7 @@ package gatewaytest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -175,6 +176,7 @@ func WriteFile(t testing.TB, dir, name, text string) string {
 // Load makes requests until Stop.
 type Load struct {
 	stop    context.CancelFunc
+	keep    bool // clients keep their connections
 	ended   sync.WaitGroup
 	done    atomic.Int64
 	each    [clients]atomic.Int64 // done, by client
@@ -190,12 +192,13 @@ const clients = 8
 // NewLoad makes requests to the gateway at a Unix socket, each on a connection of its own.
 func NewLoad(path string) *Load { return newLoad(path, false) }
 
-// NewKeptLoad is like NewLoad for clients that keep their connections.
+// NewKeptLoad is like NewLoad for clients that keep their connections. They try again if the gateway closes one without an
+// answer, also a new one: Caddy may do that when it is loaded again.
 func NewKeptLoad(path string) *Load { return newLoad(path, true) }
 
 func newLoad(path string, keep bool) *Load {
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &Load{stop: cancel, served: map[string]int{}}
+	l := &Load{stop: cancel, keep: keep, served: map[string]int{}}
 	for i := range clients {
 		client := &http.Client{Timeout: testsync.Timeout, Transport: &http.Transport{
 			DisableKeepAlives: !keep,
@@ -218,6 +221,9 @@ func newLoad(path string, keep bool) *Load {
 func (l *Load) request(client *http.Client) {
 	defer l.done.Add(1)
 	answer, err := client.Get("http://gateway/")
+	if l.keep && errors.Is(err, io.EOF) {
+		answer, err = client.Get("http://gateway/")
+	}
 	failure, by := "", ""
 	if err != nil {
 		failure = err.Error()

@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -104,5 +105,14 @@ func TestOrdersAreNumbered(t *testing.T) {
 	r = r.give(numbered("", 0, time.Hour), "me/1")
 	if r.latest.Number != 3 || r.latest.Base != 2 || r.modified != 9 {
 		t.Errorf("one after that is stored is %+v", r)
+	}
+}
+
+// An engine recognizes its own orders, whatever its name is.
+func TestOrdersOfAnyEngineAreRecognized(t *testing.T) {
+	for _, name := range []string{"", "rack-1", strings.Repeat("n", coord.MaxName), strings.Repeat("\"", coord.MaxName), "rack  1 ", "a\xffb"} {
+		if o := (record{}).give(numbered("", 0, time.Hour), newShared(name).author).latest; !unmarshal(o.marshal()).is(o) {
+			t.Errorf("an order by %q is read as %+v", name, unmarshal(o.marshal()))
+		}
 	}
 }

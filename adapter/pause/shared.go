@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/internal/sparselog"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // shared is what a Keeper knows of the pauses that the engines of a fleet share. Keeper.pausesMu guards it, but for author
@@ -20,14 +21,16 @@ type shared struct {
 	saved    chan struct{}     // closed when something has been stored
 	isKnown  bool              // the store is followed: all pauses are known
 	known    chan struct{}     // closed when isKnown is set first
+	wasKnown bool              // isKnown was set before
 	wake     chan struct{}     // capacity 1: something is unsaved
-	wasKnown bool
 }
 
 func newShared(engine string) shared {
+	start := "/" + rand.Text()
 	return shared{
-		author: engine + "/" + rand.Text(), records: map[string]record{},
-		saved: make(chan struct{}), known: make(chan struct{}), wake: make(chan struct{}, 1),
+		author:  probe.OneLine(engine, maxAuthor-len(start)) + start, // as unmarshal returns it
+		records: map[string]record{},
+		saved:   make(chan struct{}), known: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 }
 

@@ -269,7 +269,7 @@ func (k *Keeper) Orders() map[string]Order {
 	defer k.pausesMu.Unlock()
 	now, all := time.Now(), map[string]Order{}
 	for target, p := range k.paused {
-		if _, isShared := k.shared.records[target]; !isShared {
+		if k.shared.records[target].latest.Number == 0 {
 			all[target] = Order{Pause: p.onWallClock(now)}
 		}
 	}

@@ -106,11 +106,16 @@ func (k *Keeper) Unsaved(ctx context.Context, targets []string) int {
 	}
 }
 
-// give notes an order about a target, which is to be stored if the target is shared. It needs pausesMu.
+// give notes an order about a target, which is to be stored if the target is shared. If it no longer is, what was to be
+// stored is replaced all the same. It needs pausesMu.
 func (k *Keeper) give(target string, o Order) {
+	r := k.shared.records[target]
 	if k.config.IsShared(target) {
-		k.setRecord(target, k.shared.records[target].give(o, k.shared.author))
+		r = r.give(o, k.shared.author)
+	} else {
+		r = record{modified: r.modified}
 	}
+	k.setRecord(target, r)
 }
 
 // setRecord replaces what is known of a target, and wakes Share if that is to be stored. It needs pausesMu.
@@ -239,7 +244,7 @@ func (k *Keeper) follow(all []coord.Pause, isAll bool) {
 // fleet. It needs pausesMu.
 func (k *Keeper) adopt() {
 	for target, p := range k.paused {
-		if _, isKnown := k.shared.records[target]; !isKnown {
+		if k.shared.records[target].latest.Number == 0 {
 			k.give(target, Order{Pause: p})
 		}
 	}
@@ -278,11 +283,14 @@ type givenUp struct {
 
 // note replaces what is known of a target, and does what the latest order says. It needs pausesMu.
 func (k *Keeper) note(target string, r record, n *notes) {
-	o := r.latest
-	if was := k.shared.records[target]; was.unsaved != r.unsaved {
+	o, was := r.latest, k.shared.records[target]
+	if was.unsaved != r.unsaved {
 		n.isChanged = true
 	}
 	k.setRecord(target, r)
+	if o.Number == 0 && was.latest.Number == 0 { // a pause is of this engine only
+		return
+	}
 	before, wasPaused := k.paused[target]
 	switch isPaused := o.isInForce(n.now); {
 	case isPaused && !(wasPaused && before.equal(o.Pause)):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -119,6 +120,14 @@ func (s *sharer) order(target string, d time.Duration) Pause {
 		s.Fatalf("pausing %s: changed %v, %v", target, changed, err)
 	}
 	return p
+}
+
+// unpause ends the pause of a target at an engine.
+func (s *sharer) unpause(target string) {
+	s.Helper()
+	if changed, err := s.Unpause(target, "bob"); !changed || err != nil {
+		s.Fatalf("unpausing %s: changed %v, %v", target, changed, err)
+	}
 }
 
 // unsaved returns how many of some targets are not stored within a time.
@@ -280,4 +289,57 @@ func TestWhatIsStoredIsBounded(t *testing.T) {
 	if n := len(o.marshal()); n > coord.MaxPause {
 		t.Errorf("an order has %d bytes, at most %d can be stored", n, coord.MaxPause)
 	}
+}
+
+// An order that was not stored when its target was shared is replaced by those that are given when it no longer is.
+func TestAnOrderAboutATargetThatIsNoLongerSharedIsReplaced(t *testing.T) {
+	restored := map[string]Order{"own": numbered("one/1", 4, forever)}
+	for name, c := range map[string]struct {
+		order func(s *sharer)
+		want  int
+	}{
+		"an end":        {func(s *sharer) { s.unpause("own") }, 0},
+		"another pause": {func(s *sharer) { s.order("own", time.Hour) }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				one := share(t, "one", coord.NewLocal(), restored)
+				one.backend.isCut.Store(true)
+				c.order(one)
+				all := one.Orders()
+				if len(all) != c.want || all["own"].Number != 0 {
+					t.Errorf("the state file has %+v", all)
+				}
+			})
+		})
+	}
+}
+
+// What the store has of a target that is no longer shared is deleted by the owner of its shard.
+func TestAPauseOfATargetThatIsNoLongerSharedStaysWithoutAnEntry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		one := share(t, "one", b, nil)
+		time.Sleep(time.Minute)
+		change := coord.Change{Key: "pause/" + shard.Of("own").String() + "/own", Value: numbered("two/1", 4, forever).marshal()}
+		commit := func() {
+			t.Helper()
+			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{change}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		commit()
+		checkPaused(t, "by another engine", "own", true, one)
+		one.unpause("own")
+		one.order("own", 0)
+		change.Value = []byte("damaged")
+		commit()
+		checkPaused(t, "with an entry that cannot be read", "own", true, one)
+		change.Delete = true
+		commit()
+		checkPaused(t, "without the entry", "own", true, one)
+		if all := one.Orders(); len(all) != 1 || all["own"].By != "alice" {
+			t.Errorf("the state file has %+v", all)
+		}
+	})
 }

@@ -255,6 +255,95 @@ func TestPausesOutliveARestoreOfTheStore(t *testing.T) {
 	})
 }
 
+// An order by an engine that knows only what a restored store has is not replaced by what another engine knew before.
+func TestAnOrderAfterARestoreIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newRestorable()
+		one := share(t, "one", b, nil)
+		time.Sleep(time.Minute)
+		one.order("web", 0)
+		checkStored(t, "web", one)
+		backup := b.backup(t)
+		for range 2 {
+			one.unpause("web")
+			one.order("web", time.Hour)
+		}
+		one.unpause("web")
+		checkStored(t, "web", one)
+		one.backend.isCut.Store(true)
+		time.Sleep(time.Minute)
+		b.restore(t, backup)
+		three := share(t, "three", b, nil)
+		time.Sleep(time.Minute)
+		three.unpause("web")
+		three.order("web", 0)
+		checkStored(t, "web", three)
+		one.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		checkPaused(t, "when the other engine is back", "web", true, one, three)
+	})
+}
+
+// A pause that a store that was restored has lost is not ended by an operator who could not know of it.
+func TestALostPauseIsNotEndedWithoutKnowingIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newRestorable()
+		one := share(t, "one", b, nil)
+		time.Sleep(time.Minute)
+		one.order("web", time.Hour)
+		checkStored(t, "web", one)
+		backup := b.backup(t)
+		one.order("web", 0)
+		checkStored(t, "web", one)
+		one.backend.isCut.Store(true)
+		time.Sleep(time.Minute)
+		b.restore(t, backup)
+		three := share(t, "three", b, nil)
+		time.Sleep(time.Minute)
+		three.unpause("web")
+		checkStored(t, "web", three)
+		one.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		checkPaused(t, "when the other engine is back", "web", true, one, three)
+		one.unpause("web")
+		checkStored(t, "web", one)
+		checkPaused(t, "after another end", "web", false, one, three)
+	})
+}
+
+// A target is removed and added again, and paused by other orders, while an engine is cut off.
+func TestAnOrderAboutATargetThatIsAddedAgainIsNotLost(t *testing.T) {
+	for what, isEnded := range map[string]bool{"paused before": false, "with the end of a pause before": true} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := coord.NewLocal()
+				one, two := share(t, "one", b, nil), share(t, "two", b, nil)
+				time.Sleep(time.Minute)
+				one.order("web", time.Minute)
+				if isEnded {
+					one.unpause("web")
+				}
+				checkStored(t, "web", one)
+				two.backend.isCut.Store(true)
+				time.Sleep(2 * time.Minute)
+				all, _, err := b.Range(t.Context(), "pause/")
+				if err != nil || len(all) != 1 {
+					t.Fatal(all, err)
+				}
+				if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: all[0].Key, Delete: true}}}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				one.order("web", 0)
+				checkStored(t, "web", one)
+				two.backend.isCut.Store(false)
+				time.Sleep(time.Minute)
+				checkPaused(t, "when the other engine is back", "web", true, one, two)
+			})
+		})
+	}
+}
+
 // seeds is how many random runs there are.
 var seeds = flag.Int("seeds", 25, "random runs of TestEnginesAgreeAboutPauses")
 

@@ -15,8 +15,9 @@ import (
 type Order struct {
 	Pause
 	IsEnd  bool   `json:"end,omitzero"`    // Pause has ended; At and By are those of the end
-	Number int64  `json:"number,omitzero"` // from 1; higher than that of the order that it replaces; 0: of a target that is not shared
+	Number int64  `json:"number,omitzero"` // from 1: see record.give; 0: of a target that is not shared
 	Base   int64  `json:"base,omitzero"`   // the number of the latest stored order that it replaces
+	Known  int64  `json:"known,omitzero"`  // the number of the latest order that it replaces, stored or not
 	Author string `json:"author,omitzero"` // the engine that was asked, and its start
 }
 
@@ -61,9 +62,12 @@ type record struct {
 	modified coord.Revision // of the entry that the store has; 0: it has none
 }
 
-// give returns what is known after an operator has asked for something.
+// give returns what is known after an operator has asked for something. The number of the order is higher than that of
+// the one that it replaces, and at least its time in milliseconds: so it is also higher than those that the author cannot
+// know, since the store has lost them, or has deleted them when the target was gone.
 func (r record) give(o Order, author string) record {
-	o.Author, o.Number, o.Base = author, r.latest.Number+1, r.latest.Base
+	o.Author, o.Number, o.Base = author, max(r.latest.Number+1, o.At.UnixMilli()), r.latest.Base
+	o.Known = r.latest.Number
 	if !r.unsaved {
 		o.Base = r.latest.Number
 	}
@@ -74,24 +78,25 @@ func (r record) give(o Order, author string) record {
 // see returns what is known after the store has shown an order, the zero Order for none that can be read, and whether an
 // order that was not stored yet has been given up for it.
 //
-// An order that is to be stored replaces the one that it is based on, and those before that. It also replaces one that its
-// author did not know of, which was stored meanwhile, unless that one pauses the target longer: nothing must be done
-// about a target that somebody works on. A stored order that is older than one that was stored before is that of a backup
-// from which the store was restored.
+// An order that is to be stored replaces the one that it is based on, and those before that. Two orders may not know of each
+// other: one was stored while the other could not be, or was given when the store had lost the other. Then the one counts
+// that pauses the target longer, since an operator may still work on it; if neither does, the later one. A stored order with
+// a lower number than one that was stored before is that of a backup from which the store was restored.
 func (r record) see(stored Order, modified coord.Revision, now time.Time) (after record, isGivenUp bool) {
 	r.modified = modified
 	switch {
 	case stored.is(r.latest):
 		r.unsaved = false
-	case !r.unsaved && stored.Number >= r.latest.Number:
-		r.latest = stored
-	case !r.unsaved:
+	case !r.unsaved && stored.Number < r.latest.Number:
 		r = r.lost()
+	case !r.unsaved && (stored.Known >= r.latest.Number || !r.latest.pausesLonger(stored, now)):
+		r.latest = stored
 	case stored.Number <= r.latest.Base || stored.isBefore(r.latest):
 	case stored.pausesLonger(r.latest, now):
 		return record{latest: stored, modified: modified}, true
 	default:
-		r.latest.Base, r.latest.Number = stored.Number, max(r.latest.Number, stored.Number+1)
+		r.latest.Base, r.latest.Known, r.unsaved = stored.Number, stored.Number, true
+		r.latest.Number = max(r.latest.Number, stored.Number+1)
 	}
 	return r, false
 }

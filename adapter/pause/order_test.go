@@ -12,7 +12,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // numbered returns an order of an author, which pauses a target for a time: 0 for an end, forever without one.
 func numbered(author string, number int64, d time.Duration) Order {
-	o := Order{Pause: Pause{At: noon, By: "alice"}, Author: author, Number: number, Base: number - 1}
+	o := Order{Pause: Pause{At: noon, By: "alice"}, Author: author, Number: number, Base: number - 1, Known: number - 1}
 	switch d {
 	case 0:
 		o.IsEnd = true
@@ -30,11 +30,15 @@ func TestWhichOrderCounts(t *testing.T) {
 	saved := func(o Order) record { return record{latest: o, modified: 3} }
 	unsaved := func(o Order) record { return record{latest: o, unsaved: true, modified: 3} }
 	rebased := func(o Order, number int64) Order {
-		o.Number, o.Base = number, number-1
+		o.Number, o.Base, o.Known = number, number-1, number-1
 		return o
 	}
 	earlier := func(o Order) Order { // based on one before
 		o.Base--
+		return o
+	}
+	unaware := func(o Order) Order { // the store had lost what others know
+		o.Base, o.Known = 1, 1
 		return o
 	}
 	for name, c := range map[string]struct {
@@ -59,6 +63,8 @@ func TestWhichOrderCounts(t *testing.T) {
 		"it has ended by itself":            {unsaved(numbered(me, 2, -time.Minute)), numbered(other, 2, time.Hour), numbered(other, 2, time.Hour), false, true},
 		"an earlier start of the engine":    {unsaved(numbered(me, 1, time.Minute)), numbered("me/0", 1, time.Hour), numbered("me/0", 1, time.Hour), false, true},
 		"the store is older":                {saved(numbered(me, 5, time.Hour)), numbered(other, 2, 0), numbered(me, 5, time.Hour), true, false},
+		"a shorter one without it":          {saved(numbered(me, 5, time.Hour)), unaware(numbered(other, 7, 0)), rebased(numbered(me, 5, time.Hour), 8), true, false},
+		"a longer one without it":           {saved(numbered(me, 5, 0)), unaware(numbered(other, 7, time.Hour)), unaware(numbered(other, 7, time.Hour)), false, false},
 		"the store has what cannot be read": {saved(numbered(me, 1, time.Hour)), Order{}, numbered(me, 1, time.Hour), true, false},
 		"nothing that can be read":          {record{}, Order{}, Order{}, false, false},
 	} {
@@ -93,18 +99,23 @@ func TestWhatIsMissingIsStoredAgain(t *testing.T) {
 
 // An order is based on what is stored, however many orders have replaced each other meanwhile.
 func TestOrdersAreNumbered(t *testing.T) {
+	first := noon.UnixMilli()
 	r := record{}.give(numbered("", 0, time.Hour), "me/1")
-	if r.latest.Number != 1 || r.latest.Base != 0 || r.latest.Author != "me/1" || !r.unsaved {
+	if r.latest.Number != first || r.latest.Base != 0 || r.latest.Author != "me/1" || !r.unsaved {
 		t.Errorf("the first is %+v", r)
 	}
 	r = r.give(numbered("", 0, 0), "me/1")
-	if r.latest.Number != 2 || r.latest.Base != 0 {
+	if r.latest.Number != first+1 || r.latest.Base != 0 {
 		t.Errorf("another before that is stored is %+v", r)
 	}
 	r, _ = r.see(r.latest, coord.Revision(9), noon)
 	r = r.give(numbered("", 0, time.Hour), "me/1")
-	if r.latest.Number != 3 || r.latest.Base != 2 || r.modified != 9 {
+	if r.latest.Number != first+2 || r.latest.Base != first+1 || r.modified != 9 {
 		t.Errorf("one after that is stored is %+v", r)
+	}
+	r = r.give(Order{}, "me/1") // by a clock that is wrong
+	if r.latest.Number != first+3 {
+		t.Errorf("one before all others is %+v", r)
 	}
 }
 

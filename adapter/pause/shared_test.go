@@ -285,7 +285,7 @@ func TestWhatIsStoredIsBounded(t *testing.T) {
 		}
 	}
 	quotes := strings.Repeat(`"<`, 1000)
-	o := Order{Pause: Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded(), Number: maxNumber, Base: maxNumber, Author: strings.Repeat(`"`, maxAuthor)}
+	o := Order{Pause: Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded(), Number: maxNumber, Base: maxNumber, Known: maxNumber, Author: strings.Repeat(`"`, maxAuthor)}
 	if n := len(o.marshal()); n > coord.MaxPause {
 		t.Errorf("an order has %d bytes, at most %d can be stored", n, coord.MaxPause)
 	}

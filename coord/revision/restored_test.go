@@ -318,3 +318,29 @@ func TestAnEngineKeepsItsLeaseBesideOneWithALongerName(t *testing.T) {
 		wantLogged(t, e, "level=WARN", 0)
 	})
 }
+
+// unanswered is a Backend that makes the first change of an engine's entry, and does not answer.
+type unanswered struct {
+	coord.Backend
+	once sync.Once
+}
+
+func (u *unanswered) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	made, err := u.Backend.Commit(ctx, all...)
+	if strings.HasPrefix(all[0].Then[0].Key, "config/engine/") {
+		u.once.Do(func() { made, err = nil, context.DeadlineExceeded })
+	}
+	return made, err
+}
+
+// What the engine says of itself changes before it tries again to put it.
+func TestAnEngineRecognizesAnEntryWhoseReplyWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		push(t, b, 0, "first")
+		e := follow(t, &unanswered{Backend: b}, revision.Ref{}, nil)
+		time.Sleep(time.Minute)
+		wantEvents(t, e, "ask and use 1: first")
+		wantSays(t, b, "a runs 1")
+	})
+}

@@ -49,8 +49,8 @@ func (f *Follower) session(ctx context.Context) error {
 // TTL, it reads whether its entry is as it was put, and ends the session if it is not: a push does not wait for an engine
 // without an entry, and an entry with an earlier value is that of a snapshot.
 func (f *Follower) tell(ctx context.Context, store coord.Backend, lease *held) {
-	own := coord.Condition{Key: keyEngine + f.config.Name} // Created is that of the entry of this lease
-	failing := time.Time{}                                 // since when no status could be put; zero: the last one was
+	own := ownEntry{Condition: coord.Condition{Key: keyEngine + f.config.Name}}
+	failing := time.Time{} // since when no status could be put; zero: the last one was
 	for ctx.Err() == nil {
 		told, changed := f.told.get()
 		value, err := f.put(ctx, lease.lease, &own, told)
@@ -76,7 +76,7 @@ func (f *Follower) tell(ctx context.Context, store coord.Backend, lease *held) {
 			case <-ctx.Done():
 				return
 			}
-			if err := checkEntry(ctx, store, own, value); err != nil {
+			if err := checkEntry(ctx, store, own.Condition, value); err != nil {
 				lease.cancel(err)
 				return
 			}
@@ -100,17 +100,37 @@ func checkEntry(ctx context.Context, store coord.Backend, own coord.Condition, v
 	return nil
 }
 
+// ownEntry is what the engine says of itself by the lease of a session.
+type ownEntry struct {
+	coord.Condition          // Created is 0 until the entry is known to be there
+	tried           [][]byte // its values until then: one of them may be there, since the reply to a change was lost
+}
+
+// found returns the entry when it is known to be there.
+func (o ownEntry) found(created coord.Revision) ownEntry {
+	o.Created, o.tried = created, nil
+	return o
+}
+
+// wasTried reports whether a value is one that may be there.
+func (o ownEntry) wasTried(value []byte) bool {
+	return slices.ContainsFunc(o.tried, func(tried []byte) bool { return bytes.Equal(tried, value) })
+}
+
 // errNameInUse is why an engine waits: an earlier process of its name may not have ended for the backend.
 var errNameInUse = errors.New("another engine has this name")
 
 // put puts what the engine says of itself, if the entry is its own, or there is none. It returns the value of the entry.
-func (f *Follower) put(ctx context.Context, lease coord.Lease, own *coord.Condition, told Engine) ([]byte, error) {
+func (f *Follower) put(ctx context.Context, lease coord.Lease, own *ownEntry, told Engine) ([]byte, error) {
 	value, err := json.Marshal(told)
 	if err != nil {
 		return nil, err
 	}
+	if own.Created == 0 && !own.wasTried(value) {
+		own.tried = append(own.tried, value)
+	}
 	made, err := f.config.Backend.Commit(ctx, coord.Transaction{
-		If: []coord.Condition{*own}, Then: []coord.Change{{Key: own.Key, Value: value, Lease: lease}},
+		If: []coord.Condition{own.Condition}, Then: []coord.Change{{Key: own.Key, Value: value, Lease: lease}},
 	})
 	switch {
 	case err != nil:
@@ -122,9 +142,12 @@ func (f *Follower) put(ctx context.Context, lease coord.Lease, own *coord.Condit
 	switch {
 	case err != nil:
 		return nil, err
-	case made[0], bytes.Equal(now.Value, value): // an earlier try has put it, whose reply was lost
-		own.Created = now.Created
+	case made[0], bytes.Equal(now.Value, value):
+		*own = own.found(now.Created)
 		return value, nil
+	case own.wasTried(now.Value): // when the engine said something else of itself
+		*own = own.found(now.Created)
+		return f.put(ctx, lease, own, told)
 	case own.Created != 0 && now.Created == 0: // it was deleted
 		own.Created = 0
 		return f.put(ctx, lease, own, told)

@@ -83,7 +83,7 @@ type Coordinator struct {
 	missed   state[int]            // see Interruptions
 	current  *session              // the latest; nil before the first
 
-	pauseLeasesMu sync.Mutex          // guards pauseLeases, also while one is granted
+	pauseLeasesMu sync.Mutex          // guards pauseLeases
 	pauseLeases   map[time.Time]Lease // by their ends: see leaseUntil
 
 	wasDrained bool // it was logged that this engine is drained; Run's own

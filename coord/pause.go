@@ -66,18 +66,25 @@ func (c *Coordinator) leaseUntil(ctx context.Context, until time.Time) (Lease, e
 	if end.Before(now) {
 		end = now.UTC().Truncate(leaseStep).Add(leaseStep)
 	}
-	c.pauseLeasesMu.Lock()
-	defer c.pauseLeasesMu.Unlock()
-	maps.DeleteFunc(c.pauseLeases, func(end time.Time, _ Lease) bool { return end.Before(now) })
-	if l := c.pauseLeases[end]; l != 0 {
+	if l := c.pauseLease(end, now); l != 0 {
 		return l, nil
 	}
 	l, err := c.grant(ctx, max(end.Sub(now), MinTTL))
 	if err != nil {
 		return 0, err
 	}
+	c.pauseLeasesMu.Lock()
+	defer c.pauseLeasesMu.Unlock()
 	c.pauseLeases[end] = l
 	return l, nil
+}
+
+// pauseLease returns the lease that ends at a time, 0 for none, and forgets those that have ended.
+func (c *Coordinator) pauseLease(end, now time.Time) Lease {
+	c.pauseLeasesMu.Lock()
+	defer c.pauseLeasesMu.Unlock()
+	maps.DeleteFunc(c.pauseLeases, func(end time.Time, _ Lease) bool { return end.Before(now) })
+	return c.pauseLeases[end]
 }
 
 // loseLeases says that one of leaseUntil has ended, as when the backend was restored from a snapshot: the next ones are others.

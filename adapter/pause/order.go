@@ -18,7 +18,7 @@ type Order struct {
 	Number int64  `json:"number,omitzero"` // from 1: see record.give; 0: of a target that is not shared
 	Base   int64  `json:"base,omitzero"`   // the number of the latest stored order that it replaces
 	Known  int64  `json:"known,omitzero"`  // the number of the latest order that it replaces, stored or not
-	Author string `json:"author,omitzero"` // the engine that was asked, and its start
+	Author string `json:"author,omitzero"` // the engine that has given Number, and its start
 }
 
 // isInForce reports whether the order pauses the target.
@@ -75,14 +75,14 @@ func (r record) give(o Order, author string) record {
 	return r
 }
 
-// see returns what is known after the store has shown an order, the zero Order for none that can be read, and whether an
-// order that was not stored yet has been given up for it.
+// see returns what an engine knows after the store has shown it an order, the zero Order for none that can be read, and
+// whether an order that was not stored yet has been given up for it.
 //
 // An order that is to be stored replaces the one that it is based on, and those before that. Two orders may not know of each
 // other: one was stored while the other could not be, or was given when the store had lost the other. Then the one counts
 // that pauses the target longer, since an operator may still work on it; if neither does, the later one. A stored order with
 // a lower number than one that was stored before is that of a backup from which the store was restored.
-func (r record) see(stored Order, modified coord.Revision, now time.Time) (after record, isGivenUp bool) {
+func (r record) see(stored Order, modified coord.Revision, author string, now time.Time) (after record, isGivenUp bool) {
 	r.modified = modified
 	switch {
 	case stored.is(r.latest):
@@ -96,7 +96,7 @@ func (r record) see(stored Order, modified coord.Revision, now time.Time) (after
 		return record{latest: stored, modified: modified}, true
 	default:
 		r.latest.Base, r.latest.Known, r.unsaved = stored.Number, stored.Number, true
-		r.latest.Number = max(r.latest.Number, stored.Number+1)
+		r.latest.Number, r.latest.Author = max(r.latest.Number, stored.Number+1), author
 	}
 	return r, false
 }

@@ -68,7 +68,7 @@ func TestWhichOrderCounts(t *testing.T) {
 		"the store has what cannot be read": {saved(numbered(me, 1, time.Hour)), Order{}, numbered(me, 1, time.Hour), true, false},
 		"nothing that can be read":          {record{}, Order{}, Order{}, false, false},
 	} {
-		got, isGivenUp := c.before.see(c.stored, later, noon)
+		got, isGivenUp := c.before.see(c.stored, later, me, noon)
 		if want := (record{c.want, c.isUnsaved, later}); got != want || isGivenUp != c.wantGiveUp {
 			t.Errorf("%s:\ngot  %+v, given up %v\nwant %+v", name, got, isGivenUp, want)
 		}
@@ -97,6 +97,16 @@ func TestWhatIsMissingIsStoredAgain(t *testing.T) {
 	}
 }
 
+// Engines give the same number to different orders, but not in the name of the same engine.
+func TestAnOrderThatIsNumberedAgainIsAnother(t *testing.T) {
+	stored := numbered("other/1", 7, 0)
+	theirs := record{latest: stored}.give(Order{IsEnd: true}, "they/1")
+	ours, _ := record{latest: numbered("they/1", 5, forever), unsaved: true}.see(stored, 3, "me/1", noon)
+	if ours.latest.Number != theirs.latest.Number || ours.latest.is(theirs.latest) {
+		t.Errorf("%+v is the same order as %+v", ours.latest, theirs.latest)
+	}
+}
+
 // An order is based on what is stored, however many orders have replaced each other meanwhile.
 func TestOrdersAreNumbered(t *testing.T) {
 	first := noon.UnixMilli()
@@ -108,7 +118,7 @@ func TestOrdersAreNumbered(t *testing.T) {
 	if r.latest.Number != first+1 || r.latest.Base != 0 {
 		t.Errorf("another before that is stored is %+v", r)
 	}
-	r, _ = r.see(r.latest, coord.Revision(9), noon)
+	r, _ = r.see(r.latest, coord.Revision(9), "me/1", noon)
 	r = r.give(numbered("", 0, time.Hour), "me/1")
 	if r.latest.Number != first+2 || r.latest.Base != first+1 || r.modified != 9 {
 		t.Errorf("one after that is stored is %+v", r)

@@ -293,7 +293,7 @@ func (p Pause) onWallClock(now time.Time) Pause {
 }
 
 // Restore pauses the targets that were paused when an earlier engine ended, unless that has ended by
-// itself meanwhile. Call it with what Orders has returned, before the targets exist, so that nobody ever sees them
+// itself meanwhile. Call it with what Orders has returned, before the targets exist, so that no reader sees them
 // without it, and Keep afterwards.
 func (k *Keeper) Restore(orders map[string]Order) {
 	now := time.Now()

@@ -158,14 +158,14 @@ func (k *Keeper) save(ctx context.Context) (isSaved bool, err error) {
 	return isSaved, nil
 }
 
-// unsaved is an order as it is to be stored.
-type unsaved struct {
+// unsavedOrder is an order as it is to be stored.
+type unsavedOrder struct {
 	coord.Pause
 	order Order
 }
 
 // unsaved returns what is to be stored, nothing while it is not known what the store has.
-func (k *Keeper) unsaved() (all []unsaved) {
+func (k *Keeper) unsaved() (all []unsavedOrder) {
 	now := time.Now()
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
@@ -175,14 +175,14 @@ func (k *Keeper) unsaved() (all []unsaved) {
 	for target, r := range k.shared.records {
 		if r.unsaved {
 			o := r.latest.onWallClock(now)
-			all = append(all, unsaved{coord.Pause{Target: target, Value: o.marshal(), Until: o.until(now), Modified: r.modified}, o})
+			all = append(all, unsavedOrder{coord.Pause{Target: target, Value: o.marshal(), Until: o.until(now), Modified: r.modified}, o})
 		}
 	}
 	return all
 }
 
 // markSaved notes what was stored, unless there is another order by now.
-func (k *Keeper) markSaved(all []unsaved, stored []bool) {
+func (k *Keeper) markSaved(all []unsavedOrder, stored []bool) {
 	k.pausesMu.Lock()
 	for i, u := range all {
 		if r := k.shared.records[u.Target]; stored[i] && r.latest.is(u.order) {
@@ -215,7 +215,7 @@ func (k *Keeper) follow(all []coord.Pause, isAll bool) {
 			r = r.drop()
 		} else {
 			ordered, isGivenUp := r.latest, false
-			if r, isGivenUp = r.see(unmarshal(p.Value).onMonotonicClock(n.now), p.Modified, n.now); isGivenUp {
+			if r, isGivenUp = r.see(unmarshal(p.Value).onMonotonicClock(n.now), p.Modified, k.shared.author, n.now); isGivenUp {
 				n.givenUp = append(n.givenUp, givenUp{p.Target, ordered, r.latest})
 			}
 		}
@@ -315,11 +315,11 @@ func (k *Keeper) unfollow() {
 // logGivenUp logs orders that were not stored.
 func (k *Keeper) logGivenUp(all []givenUp) {
 	for _, g := range all[:min(len(all), maxEndLines)] {
-		k.config.Logger.Warn("another engine has stored a pause meanwhile that lasts longer than what was ordered here",
+		k.config.Logger.Warn("order about a target given up, another engine has stored a longer pause meanwhile",
 			"target", g.target, "by", g.ordered.By, "other_by", g.other.By, "until", untilText(g.other.Until))
 	}
 	if more := len(all) - maxEndLines; more > 0 {
-		k.config.Logger.Warn("other engines have stored pauses meanwhile that last longer than what was ordered here", "not_named", more)
+		k.config.Logger.Warn("orders about targets given up, other engines have stored longer pauses meanwhile", "targets", len(all), "not_named", more)
 	}
 }
 

@@ -200,6 +200,32 @@ func TestAnUnansweredPauseDoesNotBeginAgain(t *testing.T) {
 	}
 }
 
+// The engine learns neither by the answer nor by the watch that its pause was stored, before that is ended elsewhere.
+func TestAPauseOfWhichNothingWasHeardDoesNotBeginAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		local := coord.NewLocal()
+		silent := &forgetful{Backend: local}
+		one, two := share(t, "one", silent, nil), share(t, "two", local, nil)
+		time.Sleep(time.Minute)
+		held := make(chan func(), 9)
+		silent.begins.Store(&held)
+		one.order("web", 0)
+		begin := <-held
+		silent.begins.Store(nil)
+		silent.isSilent.Store(true)
+		one.backend.isCut.Store(true)
+		begin()
+		checkPaused(t, "though it was not answered", "web", true, one, two)
+		two.unpause("web")
+		time.Sleep(time.Minute)
+		silent.isSilent.Store(false)
+		one.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		checkPaused(t, "after the end elsewhere", "web", false, one, two)
+		checkStored(t, "web", one, two)
+	})
+}
+
 // An end, and a pause that replaces another, that could not be stored are not lost with the engine.
 func TestWhatIsNotStoredOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

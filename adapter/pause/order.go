@@ -17,8 +17,10 @@ type Order struct {
 	IsEnd  bool   `json:"end,omitzero"`    // Pause has ended; At and By are those of the end
 	Number int64  `json:"number,omitzero"` // from 1: see record.give; 0: of a target that is not shared
 	Base   int64  `json:"base,omitzero"`   // the number of the latest stored order that it replaces
-	Known  int64  `json:"known,omitzero"`  // the number of the latest order that it replaces, stored or not
 	Author string `json:"author,omitzero"` // the engine that has given Number, and its start
+
+	Known       int64  `json:"known,omitzero"`        // the number of the latest order that it replaces, stored or not
+	KnownAuthor string `json:"known_author,omitzero"` // and the author of that
 }
 
 // isInForce reports whether the order pauses the target.
@@ -35,6 +37,11 @@ func (o Order) pausesLonger(other Order, now time.Time) bool {
 // is reports whether it is the same order as another one.
 func (o Order) is(other Order) bool {
 	return o.Number > 0 && o.Author == other.Author && o.Number == other.Number
+}
+
+// replaces reports whether its author knew another one as the latest.
+func (o Order) replaces(other Order) bool {
+	return other.Number > 0 && o.Known == other.Number && o.KnownAuthor == other.Author
 }
 
 // isBefore reports whether it is an earlier order than another one, of the same author.
@@ -67,7 +74,7 @@ type record struct {
 // know, since the store has lost them, or has deleted them when the target was gone.
 func (r record) give(o Order, author string) record {
 	o.Author, o.Number, o.Base = author, max(r.latest.Number+1, o.At.UnixMilli()), r.latest.Base
-	o.Known = r.latest.Number
+	o.Known, o.KnownAuthor = r.latest.Number, r.latest.Author
 	if !r.unsaved {
 		o.Base = r.latest.Number
 	}
@@ -80,13 +87,15 @@ func (r record) give(o Order, author string) record {
 //
 // An order that is to be stored replaces the one that it is based on, and those before that. Two orders may not know of each
 // other: one was stored while the other could not be, or was given when the store had lost the other. Then the one counts
-// that pauses the target longer, since an operator may still work on it; if neither does, the later one. A stored order with
-// a lower number than one that was stored before is that of a backup from which the store was restored.
+// that pauses the target longer, since an operator may still work on it; if neither does, the one that is stored later. A stored order
+// with a lower number than one that was stored before is that of a backup from which the store was restored.
 func (r record) see(stored Order, modified coord.Revision, author string, now time.Time) (after record, isGivenUp bool) {
 	r.modified = modified
 	switch {
 	case stored.is(r.latest):
 		r.unsaved = false
+	case r.unsaved && stored.replaces(r.latest): // which was stored, though this engine had no answer
+		r.latest, r.unsaved = stored, false
 	case !r.unsaved && stored.Number < r.latest.Number:
 		r = r.lost()
 	case !r.unsaved && (stored.Known >= r.latest.Number || !r.latest.pausesLonger(stored, now)):
@@ -95,8 +104,9 @@ func (r record) see(stored Order, modified coord.Revision, author string, now ti
 	case stored.pausesLonger(r.latest, now):
 		return record{latest: stored, modified: modified}, true
 	default:
-		r.latest.Base, r.latest.Known, r.unsaved = stored.Number, stored.Number, true
 		r.latest.Number, r.latest.Author = max(r.latest.Number, stored.Number+1), author
+		r.latest.Base, r.latest.Known, r.latest.KnownAuthor = stored.Number, stored.Number, stored.Author
+		r.unsaved = true
 	}
 	return r, false
 }
@@ -152,7 +162,7 @@ func (o Order) marshal() []byte {
 const (
 	maxBy     = 256
 	maxWhy    = 256
-	maxAuthor = 256
+	maxAuthor = 128
 )
 
 // maxNumber bounds Order.Number, so that it cannot overflow.
@@ -169,6 +179,6 @@ func unmarshal(value []byte) (o Order) {
 	if len(value) > coord.MaxPause || json.Unmarshal(value, &o) != nil || o.Number < 1 || o.Number > maxNumber {
 		return Order{}
 	}
-	o.Pause, o.Author = o.bounded(), probe.OneLine(o.Author, maxAuthor)
+	o.Pause, o.Author, o.KnownAuthor = o.bounded(), probe.OneLine(o.Author, maxAuthor), probe.OneLine(o.KnownAuthor, maxAuthor)
 	return o
 }

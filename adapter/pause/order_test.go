@@ -30,7 +30,7 @@ func TestWhichOrderCounts(t *testing.T) {
 	saved := func(o Order) record { return record{latest: o, modified: 3} }
 	unsaved := func(o Order) record { return record{latest: o, unsaved: true, modified: 3} }
 	rebased := func(o Order, number int64) Order {
-		o.Number, o.Base, o.Known = number, number-1, number-1
+		o.Number, o.Base, o.Known, o.KnownAuthor = number, number-1, number-1, other
 		return o
 	}
 	earlier := func(o Order) Order { // based on one before
@@ -39,6 +39,10 @@ func TestWhichOrderCounts(t *testing.T) {
 	}
 	unaware := func(o Order) Order { // the store had lost what others know
 		o.Base, o.Known = 1, 1
+		return o
+	}
+	after := func(o Order, author string) Order {
+		o.KnownAuthor = author
 		return o
 	}
 	for name, c := range map[string]struct {
@@ -52,6 +56,7 @@ func TestWhichOrderCounts(t *testing.T) {
 		"the next":                          {saved(numbered(me, 1, time.Hour)), numbered(other, 2, 0), numbered(other, 2, 0), false, false},
 		"it is stored":                      {unsaved(numbered(me, 2, time.Hour)), numbered(me, 2, time.Hour), numbered(me, 2, time.Hour), false, false},
 		"it is not stored yet":              {unsaved(numbered(me, 2, 0)), numbered(other, 1, forever), numbered(me, 2, 0), true, false},
+		"one after it is stored":            {unsaved(numbered(me, 2, forever)), after(numbered(other, 3, 0), me), after(numbered(other, 3, 0), me), false, false},
 		"one before it is stored":           {unsaved(earlier(numbered(me, 4, 0))), numbered(me, 3, forever), earlier(numbered(me, 4, 0)), true, false},
 		"another pauses longer":             {unsaved(numbered(me, 2, time.Minute)), numbered(other, 2, time.Hour), numbered(other, 2, time.Hour), false, true},
 		"another pauses, it ends one":       {unsaved(numbered(me, 2, 0)), numbered(other, 5, time.Hour), numbered(other, 5, time.Hour), false, true},

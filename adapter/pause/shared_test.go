@@ -285,7 +285,11 @@ func TestWhatIsStoredIsBounded(t *testing.T) {
 		}
 	}
 	quotes := strings.Repeat(`"<`, 1000)
-	o := Order{Pause: Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded(), Number: maxNumber, Base: maxNumber, Known: maxNumber, Author: strings.Repeat(`"`, maxAuthor)}
+	author := strings.Repeat(`"`, maxAuthor)
+	o := Order{
+		Pause: Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded(), IsEnd: true,
+		Number: maxNumber, Base: maxNumber, Author: author, Known: maxNumber, KnownAuthor: author,
+	}
 	if n := len(o.marshal()); n > coord.MaxPause {
 		t.Errorf("an order has %d bytes, at most %d can be stored", n, coord.MaxPause)
 	}

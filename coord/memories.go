@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/sonde-probe/sonde/coord/shard"
 )
@@ -64,7 +63,7 @@ func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
 	for _, e := range entries {
 		if e.Key == prefix {
 			m.IsRecent, m.IsContinued = true, c.hasMet(parseToken(e.Value))
-		} else if target, ok := strings.CutPrefix(e.Key, prefix+"/"); ok {
+		} else if target, ok := targetOf(e.Key, keyMemory); ok {
 			m.ByTarget[target] = e.Value
 			m.Modified = max(m.Modified, e.Modified)
 		}
@@ -216,8 +215,7 @@ func (c *Coordinator) storeBatch(ctx context.Context, all []Memory, batch [][]in
 		id := shard.Of(all[indices[0]].Target)
 		t := Transaction{If: []Condition{{Key: shardKey(id), Created: all[indices[0]].Token}}}
 		for _, i := range indices {
-			key := keyMemory + id.String() + "/" + all[i].Target
-			t.Then = append(t.Then, Change{Key: key, Value: all[i].Value, Delete: all[i].Value == nil})
+			t.Then = append(t.Then, Change{Key: targetKey(keyMemory, all[i].Target), Value: all[i].Value, Delete: all[i].Value == nil})
 		}
 		transactions = append(transactions, t)
 	}

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
-
-	"github.com/sonde-probe/sonde/coord/shard"
 )
 
 // MaxPause bounds Pause.Value, in bytes.
@@ -23,7 +20,7 @@ type Pause struct {
 	Modified Revision  // of the entry that the backend has; 0: it has none
 }
 
-func pauseKey(target string) string { return keyPause + shard.Of(target).String() + "/" + target }
+func pauseKey(target string) string { return targetKey(keyPause, target) }
 
 // StorePauses replaces the pauses of at most MaxTransactions targets, whichever engines own them, and returns for which
 // of them the backend still had what their Modified says. After an error, some may have been stored.
@@ -110,7 +107,7 @@ func (c *Coordinator) WatchPauses(ctx context.Context, w PauseWatch) {
 		return FollowEntries(ctx, c.config.Backend, keyPause, func(events []Event, isAll bool) {
 			all := make([]Pause, 0, len(events))
 			for _, e := range events {
-				if _, target, ok := strings.Cut(strings.TrimPrefix(e.Key, keyPause), "/"); ok {
+				if target, ok := targetOf(e.Key, keyPause); ok {
 					all = append(all, Pause{Target: target, Value: e.Value, Modified: e.Modified})
 				}
 			}

@@ -24,6 +24,18 @@ const (
 
 func shardKey(id shard.ID) string { return keyShard + id.String() }
 
+// targetKey returns the key of what is stored of a target: a prefix, the target's shard, a slash, and the target.
+func targetKey(prefix, target string) string {
+	return prefix + shard.Of(target).String() + "/" + target
+}
+
+// targetOf returns the target whose targetKey is key. It returns false for any other key, such as that of a loaded mark,
+// or one that no engine has put, with a target in the shard of others.
+func targetOf(key, prefix string) (target string, ok bool) {
+	_, target, ok = strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	return target, ok && key == targetKey(prefix, target)
+}
+
 // view is what a Backend says about a fleet.
 type view struct {
 	viewMu  sync.Mutex // guards all below

@@ -3,7 +3,6 @@ package coord
 import (
 	"context"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/coord/shard"
@@ -46,7 +45,7 @@ func (c *Coordinator) WatchMemories(ctx context.Context, w MemoryWatch) {
 func memoriesOf(events []Event) []Memory {
 	all := make([]Memory, 0, len(events))
 	for _, e := range events {
-		if _, target, isMemory := strings.Cut(strings.TrimPrefix(e.Key, keyMemory), "/"); isMemory {
+		if target, isMemory := targetOf(e.Key, keyMemory); isMemory {
 			all = append(all, Memory{Target: target, Value: e.Value, Modified: e.Modified})
 		}
 	}

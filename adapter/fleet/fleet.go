@@ -228,8 +228,10 @@ func (f *Fleet) divide(t Targets, before map[shard.ID]*Targets) map[shard.ID]*Ta
 // Run follows what the Coordinator owns until ctx is done. Then it stores what has changed. Call it once,
 // and end it before the Coordinator.
 func (f *Fleet) Run(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer end() // a panic ends the parts, too: otherwise the engine would go on without this loop
 	parts.Go(func() { f.watch(ctx) })
 	parts.Go(func() { f.watchTargets(ctx) })
 	parts.Go(func() { f.voter.Run(ctx) })

@@ -70,8 +70,10 @@ func (o *others) noteComplete() {
 
 // run keeps the memories of shown targets up to date until ctx is done.
 func (o *others) run(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
+	defer end() // also after a panic
 	watching.Go(func() {
 		o.coordinator.WatchMemories(ctx, coord.MemoryWatch{Began: o.watched, Changed: o.changed, Ended: o.unwatched})
 	})

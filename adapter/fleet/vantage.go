@@ -111,8 +111,10 @@ func (v *vantage) polls() int { return int(v.count.Load()) }
 
 // run attempts the probes for which this engine is chosen, and votes, until ctx is done.
 func (v *vantage) run(ctx context.Context, doubts *doubts) {
+	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer end()                                // also after a panic
 	parts.Go(func() { _ = v.engine.Run(ctx) }) // its only error is a second call
 	parts.Go(func() { v.watch(ctx, doubts) })
 	parts.Go(func() { v.voteOften(ctx) })

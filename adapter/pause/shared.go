@@ -48,8 +48,10 @@ func (k *Keeper) Share(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
+	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer end() // also after a panic
 	parts.Go(func() {
 		k.config.Coordinator.WatchPauses(ctx, coord.PauseWatch{Changed: k.follow, Ended: k.unfollow})
 	})

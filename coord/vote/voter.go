@@ -131,8 +131,10 @@ func (v *Voter) Others() (s doubt.Sample) {
 
 // Run puts votes until ctx is done. Then they stay until the Coordinator ends. It must be called once.
 func (v *Voter) Run(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
+	defer end() // also after a panic
 	parts.Go(func() {
 		v.config.Coordinator.Follow(ctx, "the vantages of the fleet cannot be followed, trying again", func(ctx context.Context) error {
 			return v.directory.follow(ctx, v.backend)

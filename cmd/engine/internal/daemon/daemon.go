@@ -489,8 +489,10 @@ func (d *daemon) run(ctx context.Context) error {
 // processes of this host do not wait for a store that is away, and the lease lasts until the restarts that are being
 // made have ended.
 func (d *daemon) runTargets(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
 	var membership sync.WaitGroup
 	defer membership.Wait()
+	defer end() // also after a panic
 	membership.Go(func() { d.cluster.run(ctx) })
 	return d.restarts.Run(ctx)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 )
@@ -15,14 +16,15 @@ import (
 // renewed on the disk is used by the next one. If they cannot be loaded, such as in the middle of a renewal, those of the
 // connection before are used.
 type renewed struct {
-	load func() (*tls.Config, error)
+	load  func() (*tls.Config, error)
+	noted *atomic.Pointer[error] // why the latest handshake has failed; nil if it has not
 
 	lastMu sync.Mutex // guards last
 	last   credentials.TransportCredentials
 }
 
-func newRenewed(first *tls.Config, load func() (*tls.Config, error)) *renewed {
-	return &renewed{load: load, last: credentials.NewTLS(first)}
+func newRenewed(first *tls.Config, load func() (*tls.Config, error), noted *atomic.Pointer[error]) *renewed {
+	return &renewed{load: load, noted: noted, last: credentials.NewTLS(first)}
 }
 
 // now returns the credentials for a connection, and why they could not be loaded.
@@ -48,10 +50,12 @@ func (r *renewed) ClientHandshake(ctx context.Context, authority string, conn ne
 	secure, info, err := c.ClientHandshake(ctx, authority, conn)
 	switch {
 	case err == nil:
+		r.noted.Store(nil)
 		return secure, info, nil
 	case loadErr != nil:
-		return nil, nil, fmt.Errorf("%w; what may have been renewed cannot be used: %w", err, loadErr)
+		err = fmt.Errorf("%w; what may have been renewed cannot be used: %w", err, loadErr)
 	}
+	r.noted.Store(&err)
 	return nil, nil, err
 }
 
@@ -65,7 +69,7 @@ func (r *renewed) Info() credentials.ProtocolInfo { return r.get().Info() }
 
 // Clone implements credentials.TransportCredentials.
 func (r *renewed) Clone() credentials.TransportCredentials {
-	return &renewed{load: r.load, last: r.get().Clone()}
+	return &renewed{load: r.load, noted: r.noted, last: r.get().Clone()}
 }
 
 // OverrideServerName implements credentials.TransportCredentials. It is not called: a tls.Config has the name.

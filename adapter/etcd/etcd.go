@@ -50,6 +50,8 @@ type Backend struct {
 	config  Config
 	opening chan struct{} // capacity 1: has an element while one goroutine opens the client
 	client  atomic.Pointer[clientv3.Client]
+
+	handshake atomic.Pointer[error] // why the latest TLS handshake has failed; nil if it has not
 }
 
 // Open returns a Backend. It does not wait for a connection, unless there is a Username: then it waits some seconds at
@@ -91,7 +93,7 @@ func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
 	c := b.config
 	var dial []grpc.DialOption
 	if c.TLS != nil && c.RenewTLS != nil {
-		dial = append(dial, grpc.WithTransportCredentials(newRenewed(c.TLS, c.RenewTLS)))
+		dial = append(dial, grpc.WithTransportCredentials(newRenewed(c.TLS, c.RenewTLS, &b.handshake)))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, DialOptions: dial,
@@ -116,15 +118,20 @@ func isUnreachable(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
 }
 
-// unreachableError is a coord.ErrUnreachable with the text of an error of the client.
-type unreachableError struct{ err error }
+// unreachableError is a coord.ErrUnreachable with the text of an error of the client, which does not say why no connection
+// is made.
+type unreachableError struct{ err, handshake error }
 
 // Error implements error. The text is without the words and the code of gRPC.
 func (e unreachableError) Error() string {
+	text := e.err.Error()
 	if withStatus := (interface{ GRPCStatus() *status.Status })(nil); errors.As(e.err, &withStatus) {
-		return withStatus.GRPCStatus().Message()
+		text = withStatus.GRPCStatus().Message()
 	}
-	return e.err.Error()
+	if e.handshake != nil {
+		return fmt.Sprintf("%s; the latest TLS handshake has failed: %v", text, e.handshake)
+	}
+	return text
 }
 
 func (e unreachableError) Unwrap() []error { return []error{coord.ErrUnreachable, e.err} }
@@ -141,11 +148,11 @@ func (b *Backend) Close() error {
 func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
 	client, err := b.open(ctx)
 	if err != nil {
-		return 0, known(err)
+		return 0, b.known(err)
 	}
 	granted, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
-		return 0, known(err)
+		return 0, b.known(err)
 	}
 	return coord.Lease(granted.ID), nil
 }
@@ -154,20 +161,20 @@ func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, er
 func (b *Backend) KeepAlive(ctx context.Context, l coord.Lease) error {
 	client, err := b.open(ctx)
 	if err != nil {
-		return known(err)
+		return b.known(err)
 	}
 	_, err = client.KeepAliveOnce(ctx, clientv3.LeaseID(l))
-	return known(err)
+	return b.known(err)
 }
 
 // Revoke implements coord.Backend.
 func (b *Backend) Revoke(ctx context.Context, l coord.Lease) error {
 	client, err := b.open(ctx)
 	if err != nil {
-		return known(err)
+		return b.known(err)
 	}
 	_, err = client.Revoke(ctx, clientv3.LeaseID(l))
-	if err = known(err); errors.Is(err, coord.ErrLeaseEnded) {
+	if err = b.known(err); errors.Is(err, coord.ErrLeaseEnded) {
 		return nil
 	}
 	return err
@@ -184,11 +191,11 @@ func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 	}
 	client, err := b.open(ctx)
 	if err != nil {
-		return nil, known(err)
+		return nil, b.known(err)
 	}
 	response, err := client.Txn(ctx).Then(nested...).Commit()
 	if err != nil {
-		return nil, known(err)
+		return nil, b.known(err)
 	}
 	made := make([]bool, len(all))
 	for i, r := range response.Responses {
@@ -222,11 +229,11 @@ func transaction(t coord.Transaction) clientv3.Op {
 func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
 	client, err := b.open(ctx)
 	if err != nil {
-		return coord.Entry{}, known(err)
+		return coord.Entry{}, b.known(err)
 	}
 	response, err := client.Get(ctx, key)
 	if err != nil || len(response.Kvs) == 0 {
-		return coord.Entry{}, known(err)
+		return coord.Entry{}, b.known(err)
 	}
 	return entry(response.Kvs[0]), nil
 }
@@ -235,11 +242,11 @@ func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
 func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	client, err := b.open(ctx)
 	if err != nil {
-		return nil, 0, known(err)
+		return nil, 0, b.known(err)
 	}
 	response, err := client.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
-		return nil, 0, known(err)
+		return nil, 0, b.known(err)
 	}
 	return entries(response.Kvs), coord.Revision(response.Header.Revision), nil
 }
@@ -255,11 +262,11 @@ func (b *Backend) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.E
 	}
 	client, err := b.open(ctx)
 	if err != nil {
-		return nil, known(err)
+		return nil, b.known(err)
 	}
 	response, err := client.Txn(ctx).Then(gets...).Commit()
 	if err != nil {
-		return nil, known(err)
+		return nil, b.known(err)
 	}
 	all := make([][]coord.Entry, len(prefixes))
 	for i, r := range response.Responses {
@@ -288,14 +295,14 @@ func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision
 	return func(yield func([]coord.Event, error) bool) {
 		client, err := b.open(ctx)
 		if err != nil {
-			yield(nil, known(err))
+			yield(nil, b.known(err))
 			return
 		}
 		ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		defer stop()
 		for response := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1), clientv3.WithFragment()) {
 			if err := response.Err(); err != nil {
-				yield(nil, known(err))
+				yield(nil, b.known(err))
 				return
 			}
 			events := make([]coord.Event, 0, len(response.Events))
@@ -314,14 +321,18 @@ func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision
 }
 
 // known returns an error as package coord knows it.
-func known(err error) error {
+func (b *Backend) known(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return coord.ErrLeaseEnded
 	case errors.Is(err, rpctypes.ErrCompacted):
 		return coord.ErrCompacted
 	case isUnreachable(err):
-		return unreachableError{err}
+		var handshake error
+		if failed := b.handshake.Load(); failed != nil {
+			handshake = *failed
+		}
+		return unreachableError{err, handshake}
 	}
 	return err
 }

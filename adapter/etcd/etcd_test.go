@@ -315,7 +315,10 @@ func TestRenewedCertificatesAreUsedByTheNextConnection(t *testing.T) {
 		}
 	}
 	p.cut()
-	until(t, "the former authority is not trusted", func() bool { return get() != nil })
+	until(t, "the former authority is not trusted", func() bool {
+		err := get()
+		return errors.Is(err, coord.ErrUnreachable) && strings.Contains(err.Error(), "unknown authority")
+	})
 	now.Store(after)
 	until(t, "the renewed authority is used", func() bool { return get() == nil })
 }

@@ -84,3 +84,21 @@ func TestAShardWithoutALiveOwnerIsLogged(t *testing.T) {
 		}
 	})
 }
+
+// A member key that no engine has put, without a lease, keeps the shards of that member from all engines.
+func TestAMemberThatClaimsNothingIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		put := coord.Change{Key: "fleet/m/ghost", Value: []byte("?")}
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{put}}); err != nil {
+			t.Fatal(err)
+		}
+		var text bytes.Buffer
+		_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		time.Sleep(10 * time.Minute)
+		end()
+		if n := strings.Count(text.String(), "key=fleet/m/ghost"); n < 9 || n > 11 {
+			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
+		}
+	})
+}

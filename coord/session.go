@@ -228,11 +228,13 @@ func (s *session) divideOften(ctx context.Context) {
 	ticker := time.NewTicker(2 * s.config.TTL)
 	defer ticker.Stop()
 	var abandoned map[shard.ID]ownedBy
+	var unclaimed map[shard.ID]string
 	for {
 		select {
 		case <-s.stale:
 		case <-ticker.C:
 			abandoned = s.warnOfAbandoned(abandoned)
+			unclaimed = s.warnOfUnclaimed(unclaimed)
 			continue
 		case <-ctx.Done():
 			return
@@ -265,6 +267,24 @@ func (s *session) warnOfAbandoned(before map[shard.ID]ownedBy) (now map[shard.ID
 		first := slices.Min(lasting)
 		s.sparse.Warn("shards belong to an engine that is no member of the fleet, and their targets are not probed: delete the keys if no such engine runs",
 			"engine", s.config.Name, "shards", len(lasting), "key", shardKey(first), "owner", now[first].name)
+	}
+	return now
+}
+
+// warnOfUnclaimed logs which shards another member is to have, and has not claimed since it was called before. It returns
+// those that have no owner now.
+func (s *session) warnOfUnclaimed(before map[shard.ID]string) (now map[shard.ID]string) {
+	now = s.unclaimed()
+	var lasting []shard.ID
+	for id, name := range now {
+		if assigned, wasUnclaimed := before[id]; wasUnclaimed && assigned == name && name != s.config.Name {
+			lasting = append(lasting, id)
+		}
+	}
+	if len(lasting) > 0 {
+		name := now[slices.Min(lasting)]
+		s.sparse.Warn("a member of the fleet does not claim its shards, and their targets are not probed: delete its key if no such engine runs",
+			"engine", s.config.Name, "shards", len(lasting), "key", keyMember+name)
 	}
 	return now
 }

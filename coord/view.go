@@ -200,6 +200,22 @@ func (v *view) abandoned() map[shard.ID]ownedBy {
 	return all
 }
 
+// unclaimed returns the shards that have no owner, and the member that is to have each of them.
+func (v *view) unclaimed() map[shard.ID]string {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	all := map[shard.ID]string{}
+	if len(v.members) == 0 || len(v.owners) == shard.Count { // without members the entries were not read yet
+		return all
+	}
+	for i, assigned := range shard.Assign(v.eligible()) {
+		if _, isOwned := v.owners[shard.ID(i)]; !isOwned {
+			all[shard.ID(i)] = assigned
+		}
+	}
+	return all
+}
+
 // divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
 // it owned. It keeps a shard that is free, or claimed by its name and another lease, without a token,
 // while it is to have the shard or is no member itself.

@@ -102,3 +102,28 @@ func TestAMemberThatClaimsNothingIsLogged(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEngineWhoseNameIsTakenLogsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		_, endFirst := run(t, coord.Config{Name: "a", Backend: b})
+		time.Sleep(time.Minute)
+		var text bytes.Buffer
+		_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if n := strings.Count(text.String(), "another engine has this name"); n < 9 || n > 11 {
+			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
+		}
+		if strings.Contains(text.String(), "does not claim") {
+			t.Errorf("it looks at shards before it is a member:\n%.2000s", text.String())
+		}
+		text.Reset()
+		endFirst()
+		time.Sleep(10 * time.Minute)
+		end()
+		if !strings.Contains(text.String(), "joined the fleet") || strings.Contains(text.String(), "level=WARN") {
+			t.Errorf("it does not join when the name is free:\n%.2000s", text.String())
+		}
+	})
+}

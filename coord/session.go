@@ -156,6 +156,7 @@ func (s *session) lookAgain(ctx context.Context) error {
 // whose lease has not ended yet.
 func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.config.Name
+	begun := time.Now()
 	for isLogged := false; ; isLogged = true {
 		isDrained, _ := s.isToDrain()
 		joined, err := s.commit(ctx, Transaction{
@@ -171,6 +172,8 @@ func (s *session) join(ctx context.Context) error {
 			return nil
 		case !isLogged:
 			s.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.config.Name)
+		case time.Since(begun) > 2*s.config.TTL: // the lease of one that has ended would have ended, too
+			s.sparse.Warn("another engine has this name, and this one probes no shared targets: give each engine a name of its own", "engine", s.config.Name)
 		}
 		select {
 		case <-time.After(s.config.TTL / 4):

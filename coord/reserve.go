@@ -80,7 +80,7 @@ func ReservationOf(e Entry) (r Reservation, ok bool) {
 
 // floorState is what the backend has of a group.
 type floorState struct {
-	generation [len(generationKeys)]Revision // of the generation keys, of which at most one exists
+	generation [len(generationKeys)]Revision // of the generation keys, of which at most one exists unless people have put them
 	reserved   map[string]string             // instances by target
 }
 
@@ -169,12 +169,12 @@ func (c *Coordinator) commitReserved(ctx context.Context, o Order, token Revisio
 	t := Transaction{If: []Condition{owns}, Then: []Change{{Key: o.key(), Value: value}}}
 	for group, s := range states {
 		next := 0
+		if s.generation[1] == 0 && s.generation[0] != 0 {
+			next = 1
+		}
 		t.If = append(t.If, s.unchanged(group)...)
-		for n, created := range s.generation {
-			if created != 0 {
-				next = 1 - n
-				t.Then = append(t.Then, Change{Key: generationKey(group, n), Delete: true})
-			}
+		if s.generation[1-next] != 0 {
+			t.Then = append(t.Then, Change{Key: generationKey(group, 1-next), Delete: true})
 		}
 		reservation := Reservation{Group: group, Target: o.Target}
 		t.Then = append(t.Then, Change{Key: generationKey(group, next), Value: []byte(o.Target)}, Change{Key: reservation.key(), Value: []byte(o.Instance)})

@@ -77,18 +77,14 @@ func checkStored(t *testing.T, target string, all ...*sharer) {
 // Another engine changes the pause while this one has no answer yet that its own is stored.
 func TestAnotherEnginesOrderIsNotLostWhileOneIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		local := coord.NewLocal()
-		slow := &forgetful{Backend: local}
-		one, two := share(t, "one", slow, nil), share(t, "two", local, nil)
-		time.Sleep(time.Minute)
+		slow := &forgetful{Backend: coord.NewLocal()}
+		one, two := shareTwo(t, slow, slow.Backend)
 		held := make(chan func(), 9)
 		slow.ends.Store(&held)
 		one.order("web", time.Hour)
 		answer := <-held
 		checkPaused(t, "before the answer", "web", true, one, two)
-		if changed, err := two.Unpause("web", "bob"); !changed || err != nil {
-			t.Fatal(changed, err)
-		}
+		two.unpause("web")
 		two.order("web", 0)
 		checkStored(t, "web", two)
 		slow.ends.Store(nil)
@@ -102,19 +98,15 @@ func TestAnotherEnginesOrderIsNotLostWhileOneIsStored(t *testing.T) {
 // An operator ends a pause while this engine has no answer yet that it is stored.
 func TestAnOrderIsNotLostWhileTheOneBeforeIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		local := coord.NewLocal()
-		slow := &forgetful{Backend: local}
-		one, two := share(t, "one", slow, nil), share(t, "two", local, nil)
-		time.Sleep(time.Minute)
+		slow := &forgetful{Backend: coord.NewLocal()}
+		one, two := shareTwo(t, slow, slow.Backend)
 		held := make(chan func(), 9)
 		slow.begins.Store(&held)
 		one.order("web", time.Hour)
 		begin := <-held
 		slow.begins.Store(nil)
 		slow.ends.Store(&held)
-		if changed, err := one.Unpause("web", "alice"); !changed || err != nil {
-			t.Fatal(changed, err)
-		}
+		one.unpause("web")
 		begin()
 		answer := <-held
 		checkPaused(t, "before the answer", "web", true, two)
@@ -129,10 +121,8 @@ func TestAnOrderIsNotLostWhileTheOneBeforeIsStored(t *testing.T) {
 // What another engine has stored is not replaced by a request that was made before that.
 func TestALateRequestReplacesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		local := coord.NewLocal()
-		slow := &forgetful{Backend: local}
-		one, two := share(t, "one", slow, nil), share(t, "two", local, nil)
-		time.Sleep(time.Minute)
+		slow := &forgetful{Backend: coord.NewLocal()}
+		one, two := shareTwo(t, slow, slow.Backend)
 		held := make(chan func(), 9)
 		slow.begins.Store(&held)
 		one.order("web", time.Minute)
@@ -151,8 +141,7 @@ func TestALateRequestReplacesNothing(t *testing.T) {
 func TestAPauseThatEndsUnstoredEndsNoLongerOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
-		one, two := share(t, "one", b, nil), share(t, "two", b, nil)
-		time.Sleep(time.Minute)
+		one, two := shareTwo(t, b, b)
 		one.backend.isCut.Store(true)
 		time.Sleep(time.Minute)
 		one.order("web", time.Minute)
@@ -170,10 +159,8 @@ func TestAPauseThatEndsUnstoredEndsNoLongerOne(t *testing.T) {
 func TestAnUnansweredPauseDoesNotBeginAgain(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			local := coord.NewLocal()
-			silent := &forgetful{Backend: local}
-			one, two := share(t, "one", silent, nil), share(t, "two", local, nil)
-			time.Sleep(time.Minute)
+			silent := &forgetful{Backend: coord.NewLocal()}
+			one, two := shareTwo(t, silent, silent.Backend)
 			silent.isSilent.Store(true)
 			one.order("web", 0)
 			if began := time.Now(); one.unsaved(time.Minute, "web") != 0 || time.Since(began) >= time.Second {
@@ -182,14 +169,12 @@ func TestAnUnansweredPauseDoesNotBeginAgain(t *testing.T) {
 			checkPaused(t, "though it was not answered", "web", true, one, two)
 			state := saved(t, one.Keeper)
 			one.backend.isCut.Store(true)
-			if changed, err := two.Unpause("web", "bob"); !changed || err != nil {
-				t.Fatal(changed, err)
-			}
+			two.unpause("web")
 			time.Sleep(time.Minute)
 			silent.isSilent.Store(false)
 			if restarts {
 				one.stop()
-				one = share(t, "one", local, state)
+				one = share(t, "one", silent.Backend, state)
 			} else {
 				one.backend.isCut.Store(false)
 			}
@@ -203,10 +188,8 @@ func TestAnUnansweredPauseDoesNotBeginAgain(t *testing.T) {
 // The engine learns neither by the answer nor by the watch that its pause was stored, before that is ended elsewhere.
 func TestAPauseOfWhichNothingWasHeardDoesNotBeginAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		local := coord.NewLocal()
-		silent := &forgetful{Backend: local}
-		one, two := share(t, "one", silent, nil), share(t, "two", local, nil)
-		time.Sleep(time.Minute)
+		silent := &forgetful{Backend: coord.NewLocal()}
+		one, two := shareTwo(t, silent, silent.Backend)
 		held := make(chan func(), 9)
 		silent.begins.Store(&held)
 		one.order("web", 0)
@@ -230,17 +213,14 @@ func TestAPauseOfWhichNothingWasHeardDoesNotBeginAgain(t *testing.T) {
 func TestWhatIsNotStoredOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
-		one, two := share(t, "one", b, nil), share(t, "two", b, nil)
-		time.Sleep(time.Minute)
+		one, two := shareTwo(t, b, b)
 		two.order("web", 0)
 		two.order("db", 0)
 		checkStored(t, "web", two)
 		checkStored(t, "db", two)
 		one.backend.isCut.Store(true)
 		time.Sleep(time.Minute)
-		if changed, err := one.Unpause("web", "bob"); !changed || err != nil {
-			t.Fatal(changed, err)
-		}
+		one.unpause("web")
 		one.order("db", time.Hour)
 		state := saved(t, one.Keeper)
 		one.stop()
@@ -258,14 +238,11 @@ func TestWhatIsNotStoredOutlivesARestart(t *testing.T) {
 func TestPausesOutliveARestoreOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newRestorable()
-		one, two := share(t, "one", b, nil), share(t, "two", b, nil)
-		time.Sleep(time.Minute)
+		one, two := shareTwo(t, b, b)
 		one.order("web", 0)
 		checkStored(t, "web", one)
 		backup := b.backup(t)
-		if changed, err := two.Unpause("web", "bob"); !changed || err != nil {
-			t.Fatal(changed, err)
-		}
+		two.unpause("web")
 		two.order("db", time.Hour)
 		checkStored(t, "web", two)
 		checkStored(t, "db", two)

@@ -391,7 +391,7 @@ type pauseEnd struct {
 
 // logEnded logs pauses that have ended, by target.
 func (k *Keeper) logEnded(pauses map[string]pauseEnd) {
-	for _, target := range named(k.config.Logger, pauses, "targets no longer paused") {
+	for _, target := range named(k.config.Logger.Info, pauses, "targets no longer paused") {
 		p := pauses[target]
 		if p.by == "" {
 			k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
@@ -402,10 +402,10 @@ func (k *Keeper) logEnded(pauses map[string]pauseEnd) {
 }
 
 // named returns the targets that the log names, and logs a message about all if they are not.
-func named[T any](log *slog.Logger, pauses map[string]T, message string) []string {
+func named[T any](log func(message string, args ...any), pauses map[string]T, message string) []string {
 	targets := slices.Sorted(maps.Keys(pauses))
 	if more := len(targets) - maxEndLines; more > 0 {
-		log.Info(message, "targets", len(targets), "not_named", more)
+		log(message, "targets", len(targets), "not_named", more)
 		targets = targets[:maxEndLines]
 	}
 	return targets

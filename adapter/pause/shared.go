@@ -205,7 +205,7 @@ func (k *Keeper) announceSaved() {
 
 // follow notes what the store has: all orders, or those that have changed.
 func (k *Keeper) follow(all []coord.Pause, isAll bool) {
-	n := notes{now: time.Now(), begun: map[string]Pause{}, ended: map[string]pauseEnd{}}
+	n := notes{now: time.Now(), begun: map[string]Pause{}, ended: map[string]pauseEnd{}, givenUp: map[string]givenUp{}}
 	k.pausesMu.Lock()
 	if isAll {
 		k.adopt()
@@ -218,7 +218,7 @@ func (k *Keeper) follow(all []coord.Pause, isAll bool) {
 		} else {
 			ordered, isGivenUp := r.latest, false
 			if r, isGivenUp = r.see(unmarshal(p.Value).onMonotonicClock(n.now), p.Modified, k.shared.author, n.now); isGivenUp {
-				n.givenUp = append(n.givenUp, givenUp{p.Target, ordered, r.latest})
+				n.givenUp[p.Target] = givenUp{ordered, r.latest}
 			}
 		}
 		k.note(p.Target, r, &n)
@@ -273,15 +273,12 @@ type notes struct {
 	now       time.Time
 	begun     map[string]Pause
 	ended     map[string]pauseEnd
-	givenUp   []givenUp
+	givenUp   map[string]givenUp
 	isChanged bool // also what is to be stored
 }
 
 // givenUp is an order that was not stored, for one of another engine.
-type givenUp struct {
-	target         string
-	ordered, other Order
-}
+type givenUp struct{ ordered, other Order }
 
 // note replaces what is known of a target, and does what the latest order says. It needs pausesMu.
 func (k *Keeper) note(target string, r record, n *notes) {
@@ -314,20 +311,18 @@ func (k *Keeper) unfollow() {
 	k.shared.isKnown = false
 }
 
-// logGivenUp logs orders that were not stored.
-func (k *Keeper) logGivenUp(all []givenUp) {
-	for _, g := range all[:min(len(all), maxEndLines)] {
+// logGivenUp logs orders that were not stored, by target.
+func (k *Keeper) logGivenUp(all map[string]givenUp) {
+	for _, target := range named(k.config.Logger.Warn, all, "orders about targets given up, other engines have stored longer pauses meanwhile") {
+		g := all[target]
 		k.config.Logger.Warn("order about a target given up, another engine has stored a longer pause meanwhile",
-			"target", g.target, "by", g.ordered.By, "other_by", g.other.By, "until", untilText(g.other.Until))
-	}
-	if more := len(all) - maxEndLines; more > 0 {
-		k.config.Logger.Warn("orders about targets given up, other engines have stored longer pauses meanwhile", "targets", len(all), "not_named", more)
+			"target", target, "by", g.ordered.By, "other_by", g.other.By, "until", untilText(g.other.Until))
 	}
 }
 
 // logBegun logs pauses that other engines have stored, by target.
 func (k *Keeper) logBegun(pauses map[string]Pause) {
-	for _, target := range named(k.config.Logger, pauses, "targets paused") {
+	for _, target := range named(k.config.Logger.Info, pauses, "targets paused") {
 		p := pauses[target]
 		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
 	}

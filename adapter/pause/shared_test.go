@@ -96,6 +96,14 @@ func share(t *testing.T, name string, b coord.Backend, restored map[string]Order
 	return s
 }
 
+// shareTwo starts the Keepers of two engines, which have been members of a fleet for a minute.
+func shareTwo(t *testing.T, b, other coord.Backend) (one, two *sharer) {
+	t.Helper()
+	one, two = share(t, "one", b, nil), share(t, "two", other, nil)
+	time.Sleep(time.Minute)
+	return one, two
+}
+
 // checkPaused checks what Keepers have told both of their engines.
 func checkPaused(t *testing.T, when, target string, want bool, all ...*sharer) {
 	t.Helper()
@@ -154,8 +162,7 @@ func entries(t *testing.T, b coord.Backend) string {
 func TestAPauseHoldsInAllEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
-		one, two := share(t, "one", b, nil), share(t, "two", b, nil)
-		time.Sleep(time.Minute)
+		one, two := shareTwo(t, b, b)
 		want := one.order("web", time.Hour)
 		one.order("db", 0)
 		if n := one.unsaved(time.Second, "web", "db"); n != 0 || len(one.Orders()) != 0 {
@@ -202,8 +209,7 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 func TestALaterPauseOutlastsTheOneThatItReplaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
-		one, two := share(t, "one", b, nil), share(t, "two", b, nil)
-		time.Sleep(time.Minute)
+		one, two := shareTwo(t, b, b)
 		one.order("web", time.Minute)
 		time.Sleep(time.Second)
 		two.order("web", 0)
@@ -219,8 +225,7 @@ func TestALaterPauseOutlastsTheOneThatItReplaces(t *testing.T) {
 func TestAPauseIsStoredWhenTheStoreIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
-		one, two := share(t, "one", b, nil), share(t, "two", b, nil)
-		time.Sleep(time.Minute)
+		one, two := shareTwo(t, b, b)
 		two.order("db", 0)
 		checkPaused(t, "before", "db", true, one, two)
 		one.backend.isCut.Store(true)

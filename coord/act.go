@@ -30,10 +30,10 @@ func (o Order) key() string {
 
 // acting is an act that is being done.
 type acting struct {
-	order    Order         // without a name: an Unreserve
-	done     chan struct{} // closed afterwards
-	cancel   context.CancelCauseFunc
-	deadline *time.Timer // calls expire
+	isUnreserve bool
+	done        chan struct{} // closed afterwards
+	cancel      context.CancelCauseFunc
+	deadline    *time.Timer // calls expire
 }
 
 func (a *acting) hasEnded() bool {
@@ -167,7 +167,7 @@ func (c *Coordinator) beginNext(ctx context.Context, o Order) (token Revision, a
 		switch {
 		case other == nil: // it has just ended
 			continue
-		case other.order.Name != "":
+		case !other.isUnreserve:
 			return 0, nil, nil, err
 		}
 		select {
@@ -203,7 +203,7 @@ func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ con
 		return 0, nil, nil, ErrBusy
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &acting{order: o, done: make(chan struct{}), cancel: cancel}
+	a := &acting{isUnreserve: o.Name == "", done: make(chan struct{}), cancel: cancel}
 	c.acting[o.Target] = a
 	a.deadline = time.AfterFunc(min(c.left(), expireInterval), func() { c.expire(a) })
 	return c.owned[id].Token, ctx, func() {

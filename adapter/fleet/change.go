@@ -65,17 +65,14 @@ func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
 		if penalty, ok := m.penalties[target]; ok {
 			c.Penalties[target] = penalty
 		}
-		if told, ok := m.told[target]; ok {
-			c.told[target] = told
-		}
 	}
 	for target, told := range m.told {
-		if _, exists := now.Units[target]; !exists && told != nil { // in this configuration: receivers have not been told that it is gone
+		if _, exists := now.Units[target]; exists || told != nil { // or else receivers have not been told that it is gone
 			c.told[target] = told
 		}
 	}
 	for group, told := range m.toldOfGroups {
-		if told != nil || slices.Contains(now.Groups, group) { // likewise
+		if told != nil || slices.Contains(now.Groups, group) {
 			c.toldOfGroups[group] = told
 		}
 	}

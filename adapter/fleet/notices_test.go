@@ -153,8 +153,8 @@ func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 	})
 }
 
-// The next owner has a configuration without a target of which receivers know a trouble: it is told what they know, so that
-// they hear of the end.
+// The next owner gets to know what receivers know of a target that its configuration does not have, and can tell them that it
+// is gone.
 func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()

@@ -1,0 +1,117 @@
+// Package program builds the programs and plugins that tests run, each once for all tests:
+// they are in bin/test, and are built again when a source has changed.
+package program
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// The programs that several packages run.
+const (
+	Sonde = "cmd/engine"
+	Demo  = "examples/demo"
+)
+
+// Build returns the path of a program: of the package in a folder of the main module, such
+// as Sonde. It is built without the race detector.
+func Build(t testing.TB, folder string) string {
+	t.Helper()
+	return BuildOf(t, ".", folder)
+}
+
+// BuildOf is Build for a package of another module, whose folder is from the root of the
+// repository, as that of the package is from the module.
+func BuildOf(t testing.TB, module, folder string) string {
+	t.Helper()
+	name := filepath.Base(filepath.Join(module, folder))
+	if folder == Sonde {
+		name = "sonde"
+	}
+	return once(t, name, "go", "build", "-C", filepath.Join(Root(t), module), "-o", filepath.Join(output(t), name), "./"+folder)
+}
+
+// Plugin returns the file of an example plugin in Go, by its name.
+func Plugin(t testing.TB, name string) string {
+	t.Helper()
+	folder := filepath.Join(Root(t), "examples", "wasm-probes")
+	once(t, name+".wasm", filepath.Join(folder, "build.sh"), name)
+	return filepath.Join(folder, name, name+".wasm")
+}
+
+// Cache returns a folder for what programs keep from one run to the next, such as compiled
+// plugins, for all tests: see os.UserCacheDir.
+func Cache(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(output(t), "cache")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// output is the folder of programs.
+func output(t testing.TB) string { return filepath.Join(Root(t), "bin", "test") }
+
+// built has what this process has built, by name.
+var built sync.Map
+
+// once builds a file of output, unless this process has. Another process waits meanwhile:
+// the go command does nothing if the file is what it would build.
+func once(t testing.TB, name string, command ...string) string {
+	t.Helper()
+	dir := output(t)
+	path := filepath.Join(dir, name)
+	build, _ := built.LoadOrStore(name, sync.OnceValue(func() error { return buildLocked(dir, name, command) }))
+	if err := build.(func() error)(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func buildLocked(dir, name string, command []string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	lock, err := os.Create(filepath.Join(dir, name+".lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close() // which unlocks it
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	if out, err := exec.Command(command[0], command[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", name, err, out)
+	}
+	return nil
+}
+
+// root is the root of the repository, found once.
+var root = sync.OnceValues(func() (string, error) {
+	dir, err := os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, found := os.Stat(filepath.Join(dir, Sonde, "main.go")); found == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			err = fmt.Errorf("no folder above has %s: this is no checkout of the repository", Sonde)
+		}
+	}
+	return "", err
+})
+
+// Root returns the root of the repository.
+func Root(t testing.TB) string {
+	t.Helper()
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -1,0 +1,81 @@
+// Package tier says in which tier of the tests a test stands. The tiers are those of
+// CONTRIBUTING.md: make check, make test, .ci/run and make long. A test is of make test
+// unless it calls CI, Needs or Long; `go test` runs that tier.
+//
+// A tier runs the tests of the tiers before it. With -short, that is of make check, a test
+// also leaves out what takes seconds.
+package tier
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Variable is the environment variable that selects a tier: "ci" or "long". Without it,
+// tests run as in make test.
+const Variable = "SONDE_TIER"
+
+// The values of Variable.
+const (
+	ciTier   = "ci"
+	longTier = "long"
+)
+
+// Marker begins the reason of each test that is skipped because it is of another tier.
+const Marker = "stands in "
+
+// InCI reports whether the tests of .ci/run are run.
+func InCI() bool { return os.Getenv(Variable) == ciTier || IsLong() }
+
+// IsLong reports whether the tests of make long are run.
+func IsLong() bool { return os.Getenv(Variable) == longTier }
+
+// Pick returns how much of something a test does in make test, in .ci/run or in make long.
+func Pick[T any](test, ci, long T) T {
+	switch {
+	case IsLong():
+		return long
+	case InCI():
+		return ci
+	}
+	return test
+}
+
+// CI skips a test that is of .ci/run, such as one that takes long, in make test.
+func CI(t testing.TB) {
+	t.Helper()
+	if !InCI() {
+		t.Skip(Marker + ".ci/run")
+	}
+}
+
+// Long skips a test that is of make long elsewhere.
+func Long(t testing.TB) {
+	t.Helper()
+	if !IsLong() {
+		t.Skip(Marker + "make long")
+	}
+}
+
+// Needs is CI for a test that runs programs, which .ci/run installs: one that is missing
+// there is an error.
+func Needs(t testing.TB, programs ...string) {
+	t.Helper()
+	CI(t)
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			Lacks(t, program+" is not installed")
+		}
+	}
+}
+
+// Lacks ends a test of .ci/run that this machine cannot run. It fails as root, for whom
+// .ci/run installs and permits everything, and is skipped otherwise.
+func Lacks(t testing.TB, what string) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		t.Fatalf("%s: .ci/run installs what tests need", what)
+	}
+	t.Skip(what)
+}

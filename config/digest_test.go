@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // variants are configurations that differ in one thing each.
@@ -148,6 +149,9 @@ func change(t *testing.T, all, later *Config) *Config {
 func TestAChangeOfAPartGivesTheWhole(t *testing.T) {
 	for before := range variants {
 		for after := range variants {
+			if !tier.InCI() && before != "base" && after != "base" {
+				continue
+			}
 			first, whole := parseVariant(t, before, nil), parseVariant(t, after, nil)
 			later := parseVariant(t, after, first.Digest())
 			changed := change(t, first, later)

@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/coordtest"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestConfigsAreChecked(t *testing.T) {
@@ -169,7 +170,7 @@ func TestAnEngineWithoutALeaseGoesOnProbing(t *testing.T) {
 // A history of engines that are cut off, end and act at random: no two act for the same instance, and
 // none acts for a shard that another owns.
 func TestNoInstanceIsRestartedTwiceAtRandom(t *testing.T) {
-	for seed := range uint64(5) {
+	for seed := range uint64(tier.Pick(2, 5, 50)) {
 		synctest.Test(t, func(t *testing.T) { playFleet(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestGatewayStateFollowsInstanceAndReadinessProbes(t *testing.T) {
@@ -122,7 +123,7 @@ func checkGauge(t *testing.T, e *engine.Engine, target string, before *engine.Ta
 
 // TestATargetsGaugeIsWhatTargetSays has 100,000 random events.
 func TestATargetsGaugeIsWhatTargetSays(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(tier.Pick(4, 20, 20)) {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			handlers := make([]*script, 6)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // dropIns returns what a page of a gateway adds to the unit of the packages, under a heading of
@@ -30,10 +32,7 @@ func dropIns(t *testing.T, page string) (all []string) {
 var pagesOfOutputs = []string{"haproxy", "nginx", "varnish", "files", "envoy"}
 
 func TestWhatPagesOfGatewaysAddToTheUnitIsValid(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is missing: it is in Debian's package systemd")
-	}
+	tier.Needs(t, "systemd-analyze")
 	for _, page := range pagesOfOutputs {
 		for _, dropIn := range dropIns(t, "../docs/gateways/"+page+".md") {
 			unit := filepath.Join(t.TempDir(), "sonde.service")
@@ -43,10 +42,10 @@ func TestWhatPagesOfGatewaysAddToTheUnitIsValid(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeText(t, unit+".d/override.conf", dropIn)
-			if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
+			if out, err := exec.Command("systemd-analyze", "verify", "--man=no", unit).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
 				t.Errorf("%s: systemd-analyze verify: %v\n%s%s", page, err, dropIn, out)
 			}
-			if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=25", unit).CombinedOutput(); err != nil {
+			if out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=25", unit).CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s%s", page, err, dropIn, out)
 			}
 		}
@@ -82,13 +81,9 @@ func writable(unit string) (dirs []string) {
 
 // nft succeeds with what the page adds, and only with it.
 func TestTheUnitLetsNftChangeRules(t *testing.T) {
+	tier.Needs(t, "unshare", "setpriv", "nft")
 	if os.Getuid() != 0 {
 		t.Skip("not root: neither another user nor a network namespace is permitted")
-	}
-	for _, program := range []string{"unshare", "setpriv", "nft"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is missing: .ci/run installs it", program)
-		}
 	}
 	if err := exec.Command("unshare", "--net", "true").Run(); err != nil {
 		t.Skip("this machine permits no network namespace")

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
@@ -20,15 +22,6 @@ const (
 	alertRules = "../dist/prometheus/sonde.rules.yml"
 	dashboard  = "../dist/prometheus/grafana.json"
 )
-
-func promtool(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is missing: it is in Debian's package prometheus")
-	}
-	return path
-}
 
 func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 	scrape := httptest.NewRecorder()
@@ -42,7 +35,8 @@ func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 	if !strings.Contains(scrape.Body.String(), `sonde_target_in_trouble{target="worker"} 1`) {
 		t.Fatalf("the scrape has status %d:\n%s", scrape.Code, scrape.Body)
 	}
-	c := exec.Command(promtool(t), "check", "metrics")
+	tier.Needs(t, "promtool")
+	c := exec.Command("promtool", "check", "metrics")
 	c.Stdin = scrape.Body
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
@@ -50,8 +44,8 @@ func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 }
 
 func TestRulesForPrometheusAreValid(t *testing.T) {
-	promtool := promtool(t)
-	if out, err := exec.Command(promtool, "test", "rules", "testdata/alerts.yml").CombinedOutput(); err != nil {
+	tier.Needs(t, "promtool")
+	if out, err := exec.Command("promtool", "test", "rules", "testdata/alerts.yml").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	panels := "groups:\n- name: panels\n  rules:\n"
@@ -62,7 +56,7 @@ func TestRulesForPrometheusAreValid(t *testing.T) {
 	if err := os.WriteFile(path, []byte(panels), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(promtool, "check", "rules", alertRules, path).CombinedOutput(); err != nil {
+	if out, err := exec.Command("promtool", "check", "rules", alertRules, path).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -150,17 +144,14 @@ func TestOperatorsOverrideTheDropInOfFleets(t *testing.T) {
 }
 
 func TestTheUnitOfSystemdIsValid(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
-		t.Skip("systemd-analyze is missing: it is in Debian's package systemd")
-	}
+	tier.Needs(t, "systemd-analyze")
 	// The program is not installed where the tests run.
 	unit := strings.ReplaceAll(readText(t, "../dist/systemd/sonde.service"), "/usr/bin/sonde", "/bin/sh")
 	path := t.TempDir() + "/sonde.service"
 	if err := os.WriteFile(path, []byte(unit), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
+	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 	if err := os.Mkdir(path+".d", 0o755); err != nil {
@@ -170,10 +161,10 @@ func TestTheUnitOfSystemdIsValid(t *testing.T) {
 	if err := os.WriteFile(path+".d/"+fleetDropIn(t), []byte(fleet), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
+	if out, err := exec.Command("systemd-analyze", "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), "sonde.service") {
 		t.Errorf("systemd-analyze verify, as the package sonde-fleet has it run: %v\n%s", err, out)
 	}
-	if out, err := exec.Command(analyze, "security", "--offline=true", "--threshold=25", path).CombinedOutput(); err != nil {
+	if out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--threshold=25", path).CombinedOutput(); err != nil {
 		t.Errorf("the unit is less hardened than before: %v\n%s", err, out)
 	}
 }
@@ -265,10 +256,7 @@ func TestTheServiceGoesOnWithoutThePackageOfFleetsIfSondeRefusesItsFiles(t *test
 	if testing.Short() {
 		t.Skip("builds the program")
 	}
-	sonde := t.TempDir() + "/sonde"
-	if out, err := exec.Command("go", "build", "-o", sonde, "../cmd/engine").CombinedOutput(); err != nil {
-		t.Fatalf("build sonde: %v\n%s", err, out)
-	}
+	sonde := program.Build(t, program.Sonde)
 	const shared = "cluster { endpoints = [\"http://127.0.0.1:2379\"] }\n"
 	for name, removal := range map[string]struct {
 		arg, config string

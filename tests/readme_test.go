@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // guides are the documents whose console blocks are run, line by line, and whose
@@ -46,8 +48,11 @@ func TestTheGuidesCommandsWorkAsTheyStand(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the command and a plugin")
 	}
-	for _, guide := range guides {
+	for i, guide := range guides {
 		t.Run(filepath.Base(guide), func(t *testing.T) {
+			if i > 0 {
+				tier.CI(t) // README.md is what a newcomer types
+			}
 			if _, err := os.Stat(interpreter); err != nil && strings.Contains(readText(t, guide), "\nscript \"") {
 				t.Skip("the interpreter of scripts has not been built: make build")
 			}
@@ -136,14 +141,9 @@ type reader struct {
 
 func newReader(t *testing.T) *reader {
 	t.Helper()
-	dir, bin := openDir(t), t.TempDir()
-	for name, pkg := range map[string]string{"sonde": "../cmd/engine", "demo": "../examples/demo"} {
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, name), pkg).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
-	}
+	dir, bin := openDir(t), filepath.Dir(program.Build(t, program.Sonde))
 	demo, listen := freePort(t), freePort(t)
-	startDemo(t, filepath.Join(bin, "demo"), demo)
+	startDemo(t, program.Build(t, program.Demo), demo)
 	deployment := filepath.Join(dir, "deploy", "web.yaml")
 	if err := os.MkdirAll(filepath.Dir(deployment), 0o755); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // stackGuide supervises a stack of real servers.
@@ -26,15 +27,16 @@ const stackGuide = "../docs/supervise.md"
 // stackPorts are those that it names.
 var stackPorts = []string{"15432", "16379", "18000", "18001", "18002", "18003"}
 
-// needStack skips a test on a machine that lacks what the stack needs.
+// needStack is called by tests that start the stack, which stand in .ci/run.
 func needStack(t *testing.T) {
 	t.Helper()
+	tier.CI(t)
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start servers as their users")
 	}
 	for _, name := range []string{"/usr/sbin/nginx", "/usr/lib/postgresql/*/bin/postgres", "/usr/bin/pg_isready", "/usr/bin/psql", "/usr/bin/redis-server", "/usr/bin/python3"} {
 		if found, _ := filepath.Glob(name); len(found) == 0 {
-			t.Skipf("%s is missing: .ci/run installs it", name)
+			tier.Lacks(t, name+" is missing")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -101,8 +102,9 @@ func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 // connections and never answer, and 100 that answer, with one plugin: with memory for an
 // instance for each, and with so little that the hanging ones would use it up.
 func TestHealthyTargetsAreAttemptedBesideHangingOnes(t *testing.T) {
-	const hanging, healthy, enough, hang = 2000, 100, 8, 4 * time.Second
-	for name, memory := range map[string]int64{"much memory": wasmhost.DefaultTotalMemory, "little memory": 32 << 20} {
+	const healthy, hang = 100, 4 * time.Second
+	hanging, enough := tier.Pick(500, 2000, 2000), tier.Pick[uint64](3, 8, 8)
+	for name, memory := range map[string]int64{"much memory": wasmhost.DefaultTotalMemory, "little memory": int64(hanging) << 14} {
 		t.Run(name, func(t *testing.T) {
 			wasmhost.SetTotalMemory(memory)
 			defer wasmhost.SetTotalMemory(wasmhost.DefaultTotalMemory)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
@@ -103,6 +104,9 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 	defer stop()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			if len(test.failed) == 1 {
+				tier.CI(t) // those with several faults are left
+			}
 			file := filepath.Join(t.TempDir(), "plugin.wasm")
 			if err := os.WriteFile(file, wat("%s", kitImports+test.wat), 0o600); err != nil {
 				t.Fatal(err)

@@ -27,6 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // node is a process of etcd.
@@ -39,7 +40,7 @@ type node struct {
 // cluster starts etcd with so many nodes, and waits until it answers. Args are more arguments of each.
 func cluster(t *testing.T, scheme string, nodes int, args ...string) []*node {
 	t.Helper()
-	gatewaytest.Installed(t, "etcd")
+	tier.Needs(t, "etcd")
 	all := make([]*node, nodes)
 	var peers []string
 	for i := range all {
@@ -76,7 +77,7 @@ func endpoints(nodes []*node) (all []string) {
 }
 
 // patience is how long a test waits for what has to come.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // open opens a backend, and waits until it answers.
 func open(t *testing.T, c etcd.Config) *etcd.Backend {

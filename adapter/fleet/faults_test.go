@@ -20,11 +20,13 @@ import (
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-var runs = flag.Int("runs", usualRuns, "runs of random faults; 200 take minutes")
+var runs = flag.Int("runs", tier.Pick(1, 2, 60), "runs of random faults")
 
-const usualRuns = 6
+// planted is how many runs may pass without a safeguard until one shows that it is needed.
+const planted = 60
 
 // safeguards says which of the safeguards against stale acts are in force.
 type safeguards struct {
@@ -341,11 +343,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 }
 
 func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
-	n := *runs
-	if raceDetector {
-		n = max(1, n/3) // each takes seconds
-	}
-	for seed := range uint64(n) {
+	for seed := range uint64(*runs) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
 			wrong = runFaults(t, seed, safeguards{deadline: true, guard: true, evidence: true})
@@ -360,7 +358,10 @@ func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
 func TestRandomFaultsLeadToStaleActsWithoutASafeguard(t *testing.T) {
 	for name, with := range map[string]safeguards{"no deadline": {guard: true, evidence: true}, "no guard": {deadline: true, evidence: true}} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(10 * *runs) {
+			if with.deadline {
+				tier.Long(t) // it takes many runs until one shows it
+			}
+			for seed := range uint64(planted) {
 				var wrong []string
 				synctest.Test(t, func(t *testing.T) { wrong = runFaults(t, seed, with) })
 				if slices.ContainsFunc(wrong, func(text string) bool { return strings.Contains(text, " asked for the end of ") }) {
@@ -437,10 +438,8 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 // Vantages are paused, cut off and killed at random, owners change, and the store is away: what has recovered is not
 // restarted for a failure that merely stands, and what fails in the end is.
 func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
+	tier.CI(t)
 	n := max(1, *runs/3)
-	if raceDetector {
-		n = 1 // each takes seconds
-	}
 	for seed := range uint64(n) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runVotes(t, seed, safeguards{deadline: true, guard: true, evidence: true}) })
@@ -452,10 +451,8 @@ func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
 
 // If failures that merely stand restart targets, the same runs must fail.
 func TestRandomFaultsLeadToRestartsByOldVotesWithoutEvidence(t *testing.T) {
-	if raceDetector {
-		t.Skip("each run takes seconds; the test above looks for races")
-	}
-	for seed := range uint64(10 * *runs) {
+	tier.Long(t)
+	for seed := range uint64(planted) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runVotes(t, seed, safeguards{deadline: true, guard: true}) })
 		if slices.ContainsFunc(wrong, func(text string) bool { return strings.Contains(text, "has been well for") }) {
@@ -526,10 +523,8 @@ func runAges(t *testing.T, seed uint64) []string {
 // What fails while all engines are stopped, and is repaired meanwhile, is not restarted when they start again, whatever
 // befalls them then.
 func TestRandomFaultsAfterAStopLeadToNoRestartByOldMemories(t *testing.T) {
+	tier.CI(t)
 	n := max(1, *runs/3)
-	if raceDetector {
-		n = 1 // each takes seconds
-	}
 	for seed := range uint64(n) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runAges(t, seed) })

@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // The group of a service has so many members, of which so many must be ready.
@@ -321,11 +322,7 @@ func runFloor(t *testing.T, seed uint64, with precautions) []string {
 var allPrecautions = precautions{generation: true, reserved: true, lasts: true}
 
 func TestAFloorHoldsAcrossEngines(t *testing.T) {
-	n := max(1, *runs/2)
-	if raceDetector {
-		n = 1 // each takes seconds
-	}
-	for seed := range uint64(n) {
+	for seed := range uint64(max(1, *runs/2)) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runFloor(t, seed, allPrecautions) })
 		if len(wrong) > 0 {
@@ -336,19 +333,17 @@ func TestAFloorHoldsAcrossEngines(t *testing.T) {
 
 // Without one of the precautions the same runs must fail.
 func TestAFloorDoesNotHoldWithoutAPrecaution(t *testing.T) {
-	if raceDetector {
-		t.Skip("each run takes seconds; the test above looks for races")
-	}
+	tier.CI(t)
 	for name, with := range map[string]precautions{
 		"no generation":      {reserved: true, lasts: true},
 		"reserved count":     {generation: true, lasts: true},
 		"released too early": {generation: true, reserved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if with.reserved && *runs <= usualRuns {
-				t.Skip("it takes a minute until a run shows it: see -runs")
+			if with.generation {
+				tier.Long(t) // it takes many runs until one shows it
 			}
-			for seed := range uint64(10 * *runs) {
+			for seed := range uint64(planted) {
 				var wrong []string
 				synctest.Test(t, func(t *testing.T) { wrong = runFloor(t, seed, with) })
 				if strings.Contains(strings.Join(wrong, "\n"), "and leaves") {

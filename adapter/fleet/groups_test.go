@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // grouped are the targets of a fleet as a group of one of its engines.
@@ -109,6 +110,7 @@ func TestATargetDrainsInAllEngines(t *testing.T) {
 
 // A warning changes no verdict, but what gateways do with a target.
 func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		warns := atomic.Bool{}
@@ -281,6 +283,7 @@ func TestATargetIsEjectedInAllEngines(t *testing.T) {
 // A target that flaps is damped in all engines, and by the next owner, too, until its penalty has decayed. Nothing is
 // stored while it decays.
 func TestATargetIsDampedInAllEngines(t *testing.T) {
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		targets := w.targets(many)

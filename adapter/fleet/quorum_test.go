@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // network says what engines see of targets besides how these are.
@@ -156,6 +157,7 @@ func (j *jury) count(v probe.Verdict, says string) (verdicts, saying int) {
 
 // A tenth of all attempts is lost: some vantage sees a target fail at nearly any time, and the targets are well.
 func TestLostAttemptsChangeNoJointVerdict(t *testing.T) {
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 5, quorum.Rule{Vantages: 5})
 		if passing, _ := j.count(probe.Passing, "-"); passing != watched*3/2 {

@@ -6,17 +6,12 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Of 2,800 targets, each of two engines has about a thousand shards with some.
-func TestAThousandShardsAreTakenOverInFewRequests(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	if raceDetector {
-		t.Skip("the race detector has failed by itself with as many goroutines; other tests of this package look for races")
-	}
-	const targets = 2800
+func TestManyShardsAreTakenOverInFewRequests(t *testing.T) {
+	targets := tier.Pick(300, 300, 2800)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(targets)), start(t, "two", b, w.targets(targets))

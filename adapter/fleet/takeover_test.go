@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const crippled = "shop/web-0"
@@ -22,7 +23,7 @@ const crippled = "shop/web-0"
 // The owner is killed at times that are spread over the first two restarts of a target whose instances all fail,
 // and over the back-offs between them: the next owner goes on as the first would have.
 func TestABackOffIsKeptByTheNextOwner(t *testing.T) {
-	for after := time.Duration(0); after < 24*time.Second; after += 1730 * time.Millisecond {
+	for after := time.Duration(0); after < 24*time.Second; after += tier.Pick(10*time.Second, 1730*time.Millisecond, 1730*time.Millisecond) {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { killWhileRestarting(t, after, 700*time.Millisecond) })
 		})

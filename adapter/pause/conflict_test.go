@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // forgetful is a coord.Backend that makes changes and may not answer.
@@ -348,7 +349,7 @@ func TestAnOrderAboutATargetThatIsAddedAgainIsNotLost(t *testing.T) {
 }
 
 // seeds is how many random runs there are.
-var seeds = flag.Int("seeds", 25, "random runs of TestEnginesAgreeAboutPauses")
+var seeds = flag.Int("seeds", tier.Pick(8, 25, 500), "random runs of TestEnginesAgreeAboutPauses")
 
 // Orders are given at random, answers are lost, engines are cut off, killed and started again with their state files,
 // and the store is restored from backups. In the end, all engines do what the store says, and all is stored.

@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // fake is an engine whose state does not change.
@@ -617,10 +618,7 @@ sonde_targets_in_trouble 3
 }
 
 func TestMetricsPassPromtool(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		t.Skip("promtool is missing: it is in Debian's package prometheus")
-	}
+	tier.Needs(t, "promtool")
 	e := shop()
 	e.targets[0].Probes[0].ResultAt = time.Unix(1, 0)
 	e.targets[0].Probes[0].Result = probe.Result{Outcome: probe.Success, HTTPStatus: 204, CertificateExpiry: 1800000000}
@@ -632,7 +630,7 @@ func TestMetricsPassPromtool(t *testing.T) {
 	if !strings.Contains(w.Body.String(), "sonde_probe_ssl_earliest_cert_expiry") {
 		t.Fatal(w.Body)
 	}
-	check := exec.Command(promtool, "check", "metrics")
+	check := exec.Command("promtool", "check", "metrics")
 	check.Stdin = w.Body
 	if out, err := check.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v\n%s", err, out)

@@ -10,6 +10,7 @@ import (
 
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // The lines of shell in docs/beats.md send a beat, and its example of a datagram is one.
@@ -24,11 +25,7 @@ func TestTheShellOfTheDocsSendsABeat(t *testing.T) {
 	if !found || !ended || strings.Count(script, address) != 1 {
 		t.Fatalf("docs/beats.md has no lines of shell with %s: %q", address, script)
 	}
-	for _, program := range []string{"bash", "openssl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(err)
-		}
-	}
+	tier.Needs(t, "bash", "openssl")
 	r := expect(t, map[string]string{"backup": token})
 	rc, _ := receiver(t, r)
 	run(t, r, rc)

@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // attempts makes 300 attempts with 100 probes at once, and returns their outcomes.
@@ -53,6 +54,7 @@ func TestCommandsLeaveRoomBelowPidsMax(t *testing.T) {
 }
 
 func TestCommandsLeaveRoomBelowTheUsersLimit(t *testing.T) {
+	tier.CI(t)
 	if !faulttest.InNamespaces(t) { // in a process of its own
 		return
 	}
@@ -69,6 +71,7 @@ func TestCommandsLeaveRoomBelowTheUsersLimit(t *testing.T) {
 }
 
 func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
+	tier.CI(t)
 	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
 		return
 	}

@@ -17,7 +17,7 @@ import (
 
 // plenty is a timeout that is not meant to pass, and short is one that is.
 const (
-	plenty = 10 * time.Second
+	plenty = time.Minute
 	short  = 100 * time.Millisecond
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // namespace starts a process with a network of its own, until the test ends, and returns its ID.
@@ -37,6 +38,7 @@ func within(t *testing.T, pid, line string) {
 // the process that has the router's network.
 func behindARouter(t *testing.T) (router string) {
 	t.Helper()
+	tier.Needs(t, "ip", "nsenter")
 	router, host := namespace(t), namespace(t)
 	ip(t, "link add router0 type veth peer name near netns "+router)
 	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "router0").Run() })

@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Where root runs the tests, all of them run in a network of their own.
@@ -55,9 +56,10 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// ip runs ip(8).
+// ip runs ip(8). The test stands in .ci/run.
 func ip(t *testing.T, line string) {
 	t.Helper()
+	tier.Needs(t, "ip")
 	needRoot(t)
 	if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 		t.Skipf("ip %s: %v: %s", line, err, out)
@@ -154,10 +156,6 @@ func TestErrorsOfThisMachineAreUnknown(t *testing.T) {
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {
 		h := newHandler(t, Config{})
 		h.onlyRaw = onlyRaw
-		remove := faulttest.Filter(t, "chain c { type filter hook output priority 0; icmp type echo-request drop; }")
-		want(t, attempt(t, h, "127.0.0.1"), probe.Unknown, probe.ReasonICMPSource, "operation not permitted")
-		remove()
-
 		other := newHandler(t, Config{SourceAddress: "192.0.2.9"})
 		other.onlyRaw = onlyRaw
 		want(t, attempt(t, other, "127.0.0.1"), probe.Unknown, probe.ReasonICMPSource, "cannot assign")
@@ -166,6 +164,9 @@ func TestErrorsOfThisMachineAreUnknown(t *testing.T) {
 		restore := faulttest.NoDescriptors(t)
 		want(t, attempt(t, h, "127.0.0.1"), probe.Unknown, probe.ReasonResources, "too many open files")
 		restore()
+
+		faulttest.Filter(t, "chain c { type filter hook output priority 0; icmp type echo-request drop; }")
+		want(t, attempt(t, h, "127.0.0.1"), probe.Unknown, probe.ReasonICMPSource, "operation not permitted")
 	})
 	for number := range dialtest.OwnErrors(t) {
 		if got := dial.Classify(t.Context(), dial.Pinging, os.NewSyscallError("sendmsg", number)); got.Outcome != probe.Unknown {
@@ -176,13 +177,14 @@ func TestErrorsOfThisMachineAreUnknown(t *testing.T) {
 
 // A broadcast address is known to the system only.
 func TestBroadcastsAreRefused(t *testing.T) {
-	ip(t, "route add broadcast 198.51.100.255 dev lo")
-	t.Cleanup(func() { ip(t, "route del broadcast 198.51.100.255 dev lo") })
 	bothSockets(t, func(t *testing.T, onlyRaw bool) {
 		h := newHandler(t, Config{})
 		h.onlyRaw = onlyRaw
-		want(t, attempt(t, h, "198.51.100.255"), probe.Unknown, probe.ReasonICMPSource, "permission denied")
 		want(t, attempt(t, h, "224.0.0.1"), probe.Unknown, probe.ReasonNoAddr, "not the address of one host")
+
+		ip(t, "route add broadcast 198.51.100.255 dev lo")
+		t.Cleanup(func() { ip(t, "route del broadcast 198.51.100.255 dev lo") })
+		want(t, attempt(t, h, "198.51.100.255"), probe.Unknown, probe.ReasonICMPSource, "permission denied")
 	})
 }
 

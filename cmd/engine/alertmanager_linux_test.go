@@ -25,9 +25,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-var transitions = flag.Int("transitions", 320, "how many transitions TestNoTransitionIsLost makes")
+var transitions = flag.Int("transitions", tier.Pick(320, 320, 10_000), "how many transitions TestNoTransitionIsLost makes")
 
 // flips is how often TestNoTransitionIsLost makes each target fail, and as often pass again. A target
 // has this many transitions twice, which its history has room for.

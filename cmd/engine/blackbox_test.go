@@ -21,7 +21,9 @@ import (
 
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const exporter = "prometheus-blackbox-exporter"
@@ -54,9 +56,7 @@ modules:
 // for the same: names, labels and descriptions of the metrics are the same, and so are the values
 // that are no durations.
 func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
-	if _, err := exec.LookPath(exporter); err != nil {
-		t.Skipf("%s is not installed: .ci/run installs it", exporter)
-	}
+	tier.Needs(t, exporter)
 	authority := dialtest.NewAuthority(t)
 	own := authority.Sign(t, time.Hour, "127.0.0.1", "localhost")
 	ca := authority.File
@@ -171,14 +171,7 @@ func startImported(t *testing.T, file string) (address string) {
 	t.Helper()
 	arguments := []string{"import", "--allow", "127.0.0.1", "--allow", "localhost"}
 	for _, name := range []string{"dns", "grpc"} {
-		plugin, err := filepath.Abs(filepath.Join("..", "..", "examples", "wasm-probes", name, name+".wasm"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(plugin); err != nil {
-			t.Skip("the plugins dns and grpc have not been built: make wasm builds them: ", err)
-		}
-		arguments = append(arguments, "--"+name+"-plugin", plugin)
+		arguments = append(arguments, "--"+name+"-plugin", program.Plugin(t, name))
 	}
 	c := exec.Command("sonde", append(arguments, file)...)
 	c.Env = environ()
@@ -202,7 +195,7 @@ func startDemo(t *testing.T) (address string) {
 		text, err := get(http.MethodGet, "http://"+address+"/ready")
 		return err == nil && strings.HasPrefix(text, "200")
 	}
-	gatewaytest.Start(t, ready, buildDemo(t), "-listen", address, "-slow-start", "0s")
+	gatewaytest.Start(t, ready, program.Build(t, program.Demo), "-listen", address, "-slow-start", "0s")
 	return address
 }
 

@@ -30,12 +30,14 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"waitrun":    waitRun,
 		"waitgone":   waitGone,
 		"post":       post,
+		"plugin":     buildPlugin,
+		"compiler":   needCompiler,
 	}
 }
 
 // Bounds on waiting for a condition, so that a failing test does not hang.
 const (
-	waitTimeout = time.Minute
+	waitTimeout = 4 * time.Minute
 	waitStep    = 10 * time.Millisecond
 )
 

@@ -9,11 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
+	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost/tck"
 )
 
@@ -90,16 +91,23 @@ func goEnv(e *testscript.Env) error {
 	return nil
 }
 
-// canBuild is the script condition [build:LANG]: the tools of a language are installed.
-func canBuild(t *testing.T, lang string) (bool, error) {
+// buildPlugin is the script command that builds an example plugin in Go.
+func buildPlugin(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "plugin NAME")
+	program.Plugin(testOf(ts), args[0])
+}
+
+// needCompiler is the script command for a script that compiles a plugin in another language than
+// Go, and stands in .ci/run.
+func needCompiler(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "compiler LANG")
+	t := testOf(ts)
+	tier.CI(t)
 	dir := filepath.Join(t.TempDir(), "try")
-	if err := plugindev.New("try", lang, dir); err != nil {
-		return false, err
-	}
+	ts.Check(plugindev.New("try", args[0], dir))
 	err := plugindev.Compile(t.Context(), dir, filepath.Join(dir, "module.wasm"), t.Output())
 	if errors.Is(err, plugindev.ErrNoTool) {
-		t.Logf("skipped: %v", err)
-		return false, nil
+		tier.Lacks(t, err.Error())
 	}
-	return err == nil, err
+	ts.Check(err)
 }

@@ -12,13 +12,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestMain(m *testing.M) {
@@ -32,17 +33,18 @@ func TestMain(m *testing.M) {
 //	DEMO    the demo service's program
 //	CLOSED  address without a listener
 //	ECHO    port of an echo server; ECHO_ADDRESS is its address
-//	PLUGINS folder of the example plugins; the condition [plugin:NAME] holds if one has been built,
-//	        and [starlark] if the plugin that runs scripts was built before this test, which
-//	        runs without the race detector: with it, compiling that plugin takes minutes
+//	PLUGINS folder of the example plugins, which the command plugin builds
+//
+// The condition [ci] holds in .ci/run. The condition [starlark] holds if the plugin that runs scripts was built before this test, which
+// runs without the race detector: with it, compiling that plugin takes minutes.
 //
 // The files cert.pem and key.pem have a self-signed certificate for 127.0.0.1.
 func TestScripts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(answer))
 	t.Cleanup(server.Close)
-	demo := buildDemo(t)
+	demo := program.Build(t, program.Demo)
 	cert, key := certificate(t)
-	cache := t.TempDir()
+	cache := program.Cache(t)
 	plugins, err := filepath.Abs(filepath.Join("..", "..", "examples", "wasm-probes"))
 	if err != nil {
 		t.Fatal(err)
@@ -52,22 +54,18 @@ func TestScripts(t *testing.T) {
 		Cmds:                commands(),
 		RequireExplicitExec: true,
 		Condition: func(cond string) (bool, error) {
-			if name, ok := strings.CutPrefix(cond, "plugin:"); ok {
-				_, err := os.Stat(filepath.Join(plugins, name, name+".wasm"))
-				return err == nil, nil
-			}
-			if cond == "starlark" {
+			switch cond {
+			case "ci":
+				return tier.InCI(), nil
+			case "starlark":
 				_, err := starlark.Module()
 				return err == nil && !raceDetector, nil
 			}
-			lang, ok := strings.CutPrefix(cond, "build:")
-			if !ok {
-				return false, fmt.Errorf("unknown condition %q", cond)
-			}
-			return canBuild(t, lang)
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[backgroundKey{}] = &background{}
+			e.Values[testKey{}] = e.T().(testing.TB)
 			e.Setenv("HTTP", server.Listener.Addr().String())
 			e.Setenv("DEMO", demo)
 			e.Setenv("PLUGINS", plugins)
@@ -85,16 +83,10 @@ func TestScripts(t *testing.T) {
 // sleeps a second at its end otherwise.
 const noRaceSleep = "atexit_sleep_ms=0"
 
-// buildDemo builds examples/demo once for all scripts.
-func buildDemo(t *testing.T) string {
-	t.Helper()
-	to := filepath.Join(t.TempDir(), "demo")
-	build := exec.Command("go", "build", "-o", to, "../../examples/demo")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the demo: %v\n%s", err, out)
-	}
-	return to
-}
+// testKey is the key of a script's test among its values.
+type testKey struct{}
+
+func testOf(ts *testscript.TestScript) testing.TB { return ts.Value(testKey{}).(testing.TB) }
 
 // certificate returns the certificate that net/http/httptest serves with, as PEM.
 func certificate(t *testing.T) (cert, key []byte) {

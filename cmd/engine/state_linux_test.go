@@ -18,9 +18,10 @@ import (
 	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-var kills = flag.Int("kills", 3, "how often TestKillsOfTheEngineChangeNoVerdict kills an engine")
+var kills = flag.Int("kills", tier.Pick(1, 3, 20), "how often TestKillsOfTheEngineChangeNoVerdict kills an engine")
 
 const (
 	upTargets      = 200 // are ready

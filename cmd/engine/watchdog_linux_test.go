@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // startHoldable starts an engine that hold makes hang.
@@ -63,6 +64,7 @@ func (e *engineProcess) restarts() string {
 }
 
 func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
+	tier.CI(t)
 	t.Parallel()
 	e := startHoldable(t, `
 		engine {
@@ -125,6 +127,7 @@ func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
 
 // Without state, and with a configuration that a reload has rejected.
 func TestAnEngineThatHungGoesOnWithTheConfigurationThatItHadAccepted(t *testing.T) {
+	tier.CI(t)
 	e := startHoldable(t, `
 		engine {
 		  watchdog = "10s"
@@ -152,6 +155,7 @@ func TestAnEngineThatHungGoesOnWithTheConfigurationThatItHadAccepted(t *testing.
 // TestAStoppedEngineIsNotStartedAgain stops an engine for longer than another one's watchdog
 // needs twice.
 func TestAStoppedEngineIsNotStartedAgain(t *testing.T) {
+	tier.CI(t)
 	t.Parallel()
 	config := "engine {\n  allow_empty = true\n  watchdog    = \"10s\"\n}"
 	stopped, clock := startHoldable(t, config), startHoldable(t, config)
@@ -212,6 +216,7 @@ func (e *engineProcess) waitEnded(t *testing.T) {
 
 // TestAProgramThatHangsAfterItsEngineIsEnded hangs when all parts of the engine have ended.
 func TestAProgramThatHangsAfterItsEngineIsEnded(t *testing.T) {
+	tier.CI(t)
 	t.Parallel()
 	e := startHanging(t, "sonde-held-at-its-end", "engine {\n  allow_empty = true\n  watchdog    = \"10s\"\n}", "GOMAXPROCS=1")
 	testsync.Until(t, "the engine to run", func() bool { return strings.HasPrefix(e.get("/healthz"), "200") })

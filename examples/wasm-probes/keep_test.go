@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -67,7 +69,8 @@ export function sonde_configure(): i32 { return sonde.run(check); }
 }
 
 func TestEachSDKKeepsWhatWasComputedFromSettings(t *testing.T) {
-	sonde := command(t)
+	tier.CI(t) // it needs compilers
+	sonde := program.Build(t, program.Sonde)
 	setCompilerOfAssemblyScript(t)
 	for lang, source := range map[string]string{"c": "c", "rust": "rs", "as": "ts"} {
 		t.Run(lang, func(t *testing.T) {
@@ -77,7 +80,7 @@ func TestEachSDKKeepsWhatWasComputedFromSettings(t *testing.T) {
 			write(t, filepath.Join(dir, "manifest.json"), `{"name": "keeps", "abi": 1, "settings": [{"name": "text", "type": "string"}]}`)
 			text, err := exec.Command(sonde, "plugin", "build", dir).CombinedOutput()
 			if strings.Contains(string(text), "a tool is missing") {
-				t.Skipf("%s", text)
+				tier.Lacks(t, string(text))
 			}
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)

@@ -7,10 +7,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestThePluginOfEachREADMEBuilds(t *testing.T) {
-	sonde := command(t)
+	tier.CI(t) // it needs compilers
+	sonde := program.Build(t, program.Sonde)
 	setCompilerOfAssemblyScript(t)
 	for lang, source := range map[string]string{"c": "c", "rust": "rs", "as": "ts"} {
 		t.Run(lang, func(t *testing.T) {
@@ -21,7 +25,7 @@ func TestThePluginOfEachREADMEBuilds(t *testing.T) {
 			write(t, filepath.Join(dir, "manifest.json"), block(t, readme, 1))
 			text, err := exec.Command(sonde, "plugin", "build", dir).CombinedOutput()
 			if strings.Contains(string(text), "a tool is missing") {
-				t.Skipf("%s", text)
+				tier.Lacks(t, string(text))
 			}
 			if err != nil {
 				t.Fatalf("%v\n%s", err, text)

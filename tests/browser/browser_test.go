@@ -3,7 +3,7 @@
 //
 //	go test ./... -screenshots /tmp/shots    also take screenshots
 //
-// Without Chromium the tests are skipped, and that of a cluster without etcd.
+// The tests stand in .ci/run, since they need Chromium, and that of a cluster etcd.
 package browser
 
 import (
@@ -11,7 +11,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,6 +30,7 @@ import (
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // limit is how long a test waits for the page: on a busy machine too.
@@ -53,6 +53,7 @@ type site struct {
 // newSite serves the page of targets with a readiness probe each.
 func newSite(t *testing.T, token string, names ...string) *site {
 	t.Helper()
+	tier.Needs(t, "chromium")
 	s := &site{t: t, engine: engine.New(engine.Config{}), faults: map[string]probe.Result{}, set: probe.Set{}}
 	period := 100 * time.Millisecond
 	if len(names) > 1000 {
@@ -176,11 +177,7 @@ type tab struct {
 // open opens the page in a window of a width.
 func (s *site) open(width int64) *tab {
 	s.t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		s.t.Skip("there is no chromium: apt-get install chromium")
-	}
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox)
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath("chromium"), chromedp.NoSandbox)
 	ctx, cancel := chromedp.NewExecAllocator(s.t.Context(), options...)
 	s.t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)

@@ -15,7 +15,9 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // shared is how many targets the engines of a cluster share.
@@ -32,18 +34,8 @@ type cluster struct {
 // newCluster starts etcd, and has what engines need: the program, and a configuration with targets that are ready.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	for program, from := range map[string]string{"etcd": "apt-get install etcd-server", "chromium": "apt-get install chromium"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("there is no %s: %s", program, from)
-		}
-	}
-	c := &cluster{t: t, dir: t.TempDir(), engines: map[string]*exec.Cmd{}}
-	c.program = filepath.Join(c.dir, "sonde-fleet")
-	build := exec.Command("go", "build", "-o", c.program, ".")
-	build.Dir = filepath.Join("..", "..", "cmd", "engine", "fleet")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	tier.Needs(t, "etcd", "chromium")
+	c := &cluster{t: t, dir: t.TempDir(), program: program.BuildOf(t, "cmd/engine/fleet", "."), engines: map[string]*exec.Cmd{}}
 	client, peer := "http://"+gatewaytest.FreeAddress(t), "http://"+gatewaytest.FreeAddress(t)
 	c.run("etcd", "etcd", "--data-dir", "etcd.data", "--log-level", "warn", "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)

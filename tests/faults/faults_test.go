@@ -13,17 +13,20 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // brief are the faults that are tested without -long.
 var brief = []string{"stopped", "starved", "descriptors", "packets dropped"}
 
 func TestAFaultOfTheProberChangesNoVerdict(t *testing.T) {
+	tier.CI(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}
 	w := newWorld(t)
-	sonde, plugin := build(t, t.TempDir())
+	sonde, plugin := program.Build(t, program.Sonde), program.Plugin(t, "redis")
 	var rows []row
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {

@@ -15,12 +15,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // A peer that is alive answers keepalive packets, one that has crashed does not, one that
 // has rebooted does not know the connection, and to one that is unreachable there is no
 // way (RFC 1122, section 4.2.3.6; TCP/IP Illustrated, volume 1, chapter 17).
 func TestEachStateOfAKeptPeerHasAReasonOfItsOwn(t *testing.T) {
+	tier.CI(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}

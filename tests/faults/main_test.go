@@ -8,7 +8,7 @@
 // disk or a reader of its log. Targets are addresses of a server in another network
 // namespace. `make faults` injects all faults, and HAProxy checks the same targets beside
 // Sonde where it is installed. The other tests lose packets on the way to one server.
-// They need root, iproute2 and nftables.
+// They stand in .ci/run, and need root, iproute2 and nftables.
 //
 //	main_test.go       flags and roles of the test's program
 //	server_test.go     the server that is all targets, and their name server

@@ -122,15 +122,6 @@ func (tg target) role() role {
 
 func (tg target) isHealthy() bool { return tg.role() == healthy }
 
-// build builds sonde and a plugin, once.
-func build(t *testing.T, dir string) (sonde, plugin string) {
-	t.Helper()
-	sonde, plugin = filepath.Join(dir, "sonde"), filepath.Join(dir, "redis.wasm")
-	command(t, "go", "build", "-o", sonde, "github.com/sonde-probe/sonde/cmd/engine")
-	command(t, "go", "-C", "../../examples/wasm-probes", "run", "./redis", "-o", plugin)
-	return sonde, plugin
-}
-
 // start runs sonde with healthy targets for the test of a fault, and waits until each
 // of them was probed and passes.
 func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {

@@ -22,6 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // attempts is how many attempts are made while resets are lost.
@@ -30,6 +31,7 @@ const attempts = 60
 // A worker waits for its client until the connection ends, so that it would wait for ever
 // if the end were a reset that is lost.
 func TestLostResetsLeaveNoWorkerHanging(t *testing.T) {
+	tier.CI(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}
@@ -58,6 +60,7 @@ func TestLostResetsLeaveNoWorkerHanging(t *testing.T) {
 // What is left of a half-open attempt is an entry in the system's table, until the system
 // has sent its answer as often as it may.
 func TestAHalfOpenAttemptWhoseResetIsLostIsNotAccepted(t *testing.T) {
+	tier.CI(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // device is the interface that leads from the prober to the targets.
@@ -26,13 +27,9 @@ type world struct {
 	out    *bufio.Scanner
 }
 
-// newWorld starts the server. It skips the test where namespaces are not permitted.
+// newWorld starts the server.
 func newWorld(t *testing.T) *world {
-	for _, tool := range []string{"ip", "nft", "nsenter"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			t.Skip("needs iproute2, nftables and util-linux: ", err)
-		}
-	}
+	tier.Needs(t, "ip", "nft", "nsenter")
 	c := exec.Command("/proc/self/exe")
 	c.Env = append(os.Environ(), roleVariable+"=1")
 	c.Stderr = os.Stderr

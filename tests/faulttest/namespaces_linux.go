@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // InNamespaces runs the calling test again, in a process of its own with a network and
@@ -88,8 +91,20 @@ func run(t *testing.T, again *exec.Cmd) {
 	case err != nil:
 		t.Errorf("%v\n%.20000s", err, out)
 	case strings.Contains(string(out), "--- SKIP"):
-		t.Skipf("%s", out)
+		t.Skip(reason(string(out)))
 	}
+}
+
+// logged matches a line that a test has logged.
+var logged = regexp.MustCompile(`(?m)^ +\w+\.go:\d+: (.*)$`)
+
+// reason returns why a test was skipped, by its output with -test.v.
+func reason(output string) string {
+	before, _, _ := strings.Cut(output, "--- SKIP")
+	if lines := logged.FindAllStringSubmatch(before, -1); len(lines) > 0 {
+		return lines[len(lines)-1][1]
+	}
+	return output
 }
 
 // isolate keeps mounts from other processes, and sets the loopback interface up.
@@ -151,9 +166,10 @@ type Disk struct {
 }
 
 // NewDisk mounts a disk on a directory until the test ends. It is called in namespaces only. The
-// test is skipped where no disk can be made.
+// test stands in .ci/run, and is skipped where no disk can be made.
 func NewDisk(t *testing.T, dir string) *Disk {
 	t.Helper()
+	tier.Needs(t, "fsfreeze", "findmnt", "mkfs.ext4")
 	image := t.TempDir() + "/image"
 	for _, args := range [][]string{
 		{"fsfreeze", "--version"},
@@ -243,7 +259,7 @@ func mount(t *testing.T, source, target, kind string, flags uintptr, data string
 }
 
 // Filter applies rules of nftables in the network of this process, until remove is called
-// or the test ends: the chains of a table. The test is skipped without nft.
+// or the test ends: the chains of a table. The test stands in .ci/run, since it needs nft.
 func Filter(t *testing.T, chains string) (remove func()) {
 	t.Helper()
 	return filter(t, chains, nil)
@@ -257,9 +273,7 @@ func FilterOf(t *testing.T, pid int, chains string) (remove func()) {
 
 func filter(t *testing.T, chains string, within []string) (remove func()) {
 	t.Helper()
-	if _, err := exec.LookPath("nft"); err != nil {
-		t.Skip("needs nftables: ", err)
-	}
+	tier.Needs(t, "nft")
 	apply := func(rules string) error {
 		args := append(slices.Clone(within), "nft", "-f", "-")
 		c := exec.Command(args[0], args[1:]...)

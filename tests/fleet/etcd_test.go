@@ -96,7 +96,7 @@ func connect(t *testing.T, nodes []*node) *clientv3.Client {
 }
 
 // patience is how long a test waits for what has to come.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()

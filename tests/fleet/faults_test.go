@@ -131,10 +131,7 @@ func play(t *testing.T, program string, total, firstFleet int) (laws []string) {
 func TestRandomFaultsLeadToNoStaleRestart(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := build(t)
 	laws := play(t, path, *runs, 0)
 	if len(laws) > 0 {
 		t.Errorf("%d laws were broken:\n%s", len(laws), strings.Join(laws, "\n"))

@@ -17,14 +17,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/faulttest"
-	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 var (
@@ -49,25 +47,13 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "100") // tests wait for most of their time
-	dir, err := os.MkdirTemp("", "sonde-fleet-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	builds = dir
-	code := faulttest.Main(m)
-	_ = os.RemoveAll(dir) // it is in the folder for temporary files
-	os.Exit(code)
+	os.Exit(faulttest.Main(m))
 }
-
-// builds is the folder of what program builds.
-var builds string
 
 // needRoot skips the test without a network of its own.
 func needRoot(t *testing.T) {
 	t.Helper()
-	gatewaytest.Installed(t, "etcd")
-	gatewaytest.Installed(t, "nft")
+	tier.Needs(t, "etcd", "nft")
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: engines are cut off from etcd by nftables, in a network of their own")
 	}
@@ -79,11 +65,8 @@ const (
 	top        = "../../.."
 )
 
-// program builds sonde-fleet once, and returns its path.
-var program = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(builds, "sonde-fleet")
-	if out, err := exec.Command("go", "build", "-C", programDir, "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build sonde-fleet: %w: %s", err, out)
-	}
-	return path, nil
-})
+// build returns the path of sonde-fleet.
+func build(t *testing.T) string {
+	t.Helper()
+	return program.BuildOf(t, "cmd/engine/fleet", ".")
+}

@@ -70,10 +70,7 @@ func (f *fleet) probed(d time.Duration) int {
 func TestEnginesProbeAndRestartNothingWithoutEtcd(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := build(t)
 	nodes := startEtcd(t, 3, 2000)
 	f := startFleet(t, path, nodes, newWorld(t), 60, *first)
 	f.await("each engine shows all targets", f.showsAll)
@@ -117,10 +114,7 @@ func TestEnginesProbeAndRestartNothingWithoutEtcd(t *testing.T) {
 func TestNothingMovesWhenTheLeaderOfEtcdIsKilled(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := build(t)
 	nodes := startEtcd(t, 3, 2100)
 	f := startFleet(t, path, nodes, newWorld(t), 61, *first)
 	f.await("each engine shows all targets", f.showsAll)

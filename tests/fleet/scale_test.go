@@ -91,10 +91,7 @@ target "web-%d" {
 // startCrowd starts engines, and waits until all targets are ready and nothing changes any more.
 func startCrowd(t *testing.T, nodes []*node, names ...string) *crowd {
 	t.Helper()
-	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := build(t)
 	c := &crowd{t: t, program: path, dir: t.TempDir(), nodes: nodes, engines: map[string]*process{}, changed: map[string]int{}}
 	c.observer = observe(t, connect(t, nodes), "/sonde/")
 	for i := range servers {

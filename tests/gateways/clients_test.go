@@ -146,7 +146,7 @@ func (s *scene) startXDS() {
 func startCalls(s *scene) {
 	s.startXDS()
 	bootstrap := gatewaytest.WriteFile(s.t, s.dir, "bootstrap.json", s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "envoy.md"), "json", "xds_servers")))
-	gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "env", "GRPC_XDS_BOOTSTRAP="+bootstrap, labClient.build(s.t), "calls", s.front())
+	gatewaytest.Start(s.t, gatewaytest.Accepts(s.front()), "/usr/bin/env", "GRPC_XDS_BOOTSTRAP="+bootstrap, labClient.build(s.t), "calls", s.front())
 }
 
 // startHealthClient starts a client that watches the members as services of grpc.health.v1.

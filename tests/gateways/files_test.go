@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // pollRules is the pause between two reads of the kernel's rules.
@@ -25,11 +26,11 @@ const pollRules = 5 * time.Millisecond
 // startNftables makes a network namespace, in which Sonde's command changes the rules. What is in
 // use are the addresses in the kernel's rules.
 func startNftables(s *scene) {
-	gatewaytest.Installed(s.t, "nft")
+	tier.Needs(s.t, "nft", "nsenter")
 	namespace := exec.Command("sleep", "infinity")
 	namespace.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if err := namespace.Start(); err != nil {
-		gatewaytest.Lacks(s.t, "a network namespace cannot be made: "+err.Error())
+		tier.Lacks(s.t, "a network namespace cannot be made: "+err.Error())
 	}
 	s.t.Cleanup(func() { _ = namespace.Process.Kill(); _ = namespace.Wait() })
 	script := fmt.Sprintf("exec nsenter -t %d -n nft \"$@\"\n", namespace.Process.Pid)
@@ -54,7 +55,7 @@ func startHosts(s *scene) {
 // page, and its script succeeds as long as the group is ready.
 func TestFilesForOthers(t *testing.T) {
 	parallel(t)
-	gatewaytest.Installed(t, "keepalived")
+	tier.Needs(t, "keepalived")
 	page := filepath.Join(pages, "files.md")
 	hosts := kind{name: "a file of hosts", targets: "nginx.md", page: "files.md", block: "sonde.hosts", start: startHosts}
 	withState := func(hcl string) string {
@@ -91,7 +92,7 @@ func testKeepalived(s *scene, config string) {
 		return i.Flags&(net.FlagLoopback|net.FlagMulticast) == net.FlagMulticast
 	})
 	if at < 0 {
-		gatewaytest.Lacks(s.t, "this machine has no interface with multicast, which keepalived needs")
+		tier.Lacks(s.t, "this machine has no interface with multicast, which keepalived needs")
 	}
 	config = strings.Replace(config, "eth0", all[at].Name, 1)
 	for text, valid := range map[string]bool{config: true, strings.Replace(config, "priority", "prority", 1): false} {

@@ -28,7 +28,7 @@ type kind struct {
 	// scene.edge when start returns; another one sets scene.view.
 	start func(s *scene)
 
-	inside       *program       // that has an engine itself, and sets scene.gateway; nil if a Sonde is beside it
+	inside       *goProgram     // that has an engine itself, and sets scene.gateway; nil if a Sonde is beside it
 	withoutPanic func(s *scene) // like start, for that: each verdict is taken at its word, and probes wait for late answers
 
 	forwards    bool // it sends requests of HTTP to backends
@@ -63,7 +63,7 @@ var all = []kind{
 }
 
 // engine is the program that has the engine.
-func (g kind) engine() *program { return cmp.Or(g.inside, sonde) }
+func (g kind) engine() *goProgram { return cmp.Or(g.inside, sonde) }
 
 // played returns the gateways of the present form that have a property.
 func played(has func(kind) bool) (some []kind) {

@@ -4,16 +4,13 @@ package gateways
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/plant"
+	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -47,13 +44,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", shortScenes); err != nil {
 		panic(err)
 	}
-	var err error
-	if built, err = os.MkdirTemp("", "lab"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	os.RemoveAll(built)
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 // parallel makes a test run beside others in the short form. What is measured is alone.
@@ -66,51 +57,34 @@ func parallel(t *testing.T) {
 // root is the root of the repository.
 var root = filepath.Join("..", "..")
 
-// program is a program that scenes run. It is built once, without the race detector: some need
-// minutes with it.
-type program struct {
-	module  string // its folder, from the root of the repository
-	pkg     string
-	once    sync.Once
-	path    string
-	problem error
+// goProgram is a program that scenes run.
+type goProgram struct {
+	module string // its folder, from the root of the repository
+	pkg    string
 }
 
 // The programs. Those with large dependencies are in modules of their own.
 var (
-	sonde     = &program{module: ".", pkg: "./cmd/engine"}
-	example   = &program{module: ".", pkg: "./examples/gateway"}
-	caddy     = &program{module: "adapter/caddy", pkg: "./cmd/caddy"}
-	sondeXDS  = &program{module: "adapter/xds", pkg: "./cmd/sonde-xds"}
-	labClient = &program{module: "adapter/xds", pkg: "./internal/labclient"}
+	sonde     = &goProgram{".", program.Sonde}
+	example   = &goProgram{".", "examples/gateway"}
+	caddy     = &goProgram{"adapter/caddy", "cmd/caddy"}
+	sondeXDS  = &goProgram{"adapter/xds", "cmd/sonde-xds"}
+	labClient = &goProgram{"adapter/xds", "internal/labclient"}
 )
 
-// built is the folder of the programs.
-var built string
-
 // build returns the path of the program.
-func (p *program) build(t *testing.T) string {
+func (p *goProgram) build(t *testing.T) string {
 	t.Helper()
-	p.once.Do(func() {
-		path := filepath.Join(built, strings.ReplaceAll(filepath.Join(p.module, p.pkg), "/", "-"))
-		if out, err := exec.Command("go", "build", "-C", filepath.Join(root, p.module), "-o", path, p.pkg).CombinedOutput(); err != nil {
-			p.problem = fmt.Errorf("%s cannot be built: %w\n%s", p.pkg, err, out)
-		}
-		p.path = path
-	})
-	if p.problem != nil {
-		t.Fatal(p.problem)
-	}
-	return p.path
+	return program.BuildOf(t, p.module, p.pkg)
 }
 
 // with returns the path of the program with a fault of the product.
-func (p *program) with(t *testing.T, f plant.Fault) string {
+func (p *goProgram) with(t *testing.T, f plant.Fault) string {
 	t.Helper()
 	toRoot, err := filepath.Rel(p.module, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.File = filepath.Join(toRoot, f.File)
-	return f.Program(t, filepath.Join(root, p.module), p.pkg)
+	return f.Program(t, filepath.Join(root, p.module), "./"+p.pkg)
 }

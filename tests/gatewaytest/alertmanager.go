@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Alertmanager is a real Alertmanager.
@@ -26,10 +28,10 @@ type Alert struct {
 }
 
 // StartAlertmanager starts an Alertmanager on a free port of this machine, which ends with the test,
-// with more of its configuration, such as receivers. It skips the test if it is not installed.
+// with more of its configuration, such as receivers. The test stands in .ci/run.
 func StartAlertmanager(t testing.TB, config string) *Alertmanager {
 	t.Helper()
-	Installed(t, "prometheus-alertmanager")
+	tier.Needs(t, "prometheus-alertmanager")
 	dir, address := t.TempDir(), FreeAddress(t)
 	if config == "" {
 		config = "route: {receiver: none}\nreceivers: [{name: none}]\n"

@@ -6,15 +6,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Repository is where the pages say that the repository is.
 const Repository = "https://github.com/sonde-probe/sonde"
 
 // Build runs the commands by which a page builds a program, in a clone of the committed tree
-// whose top is given, and returns the path of the program in that clone.
+// whose top is given, and returns the path of the program in that clone. The test stands in
+// .ci/run.
 func Build(t testing.TB, top, page, program string) string {
 	t.Helper()
+	tier.CI(t)
 	if testing.Short() {
 		t.Skip("builds a program")
 	}

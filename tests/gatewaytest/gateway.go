@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Dir returns a folder for sockets and configurations of gateways, whose path is short enough
@@ -74,32 +75,13 @@ type Process struct {
 	out   testsync.Buffer
 }
 
-// requiredVariable is the environment variable with which a gateway that is not there fails a
-// test.
-const requiredVariable = "SONDE_GATEWAYS_REQUIRED"
-
-// Installed skips the test if a program is not installed, or fails it if gateways are required.
-func Installed(t testing.TB, program string) {
-	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		Lacks(t, program+" is not installed: .ci/run installs it")
-	}
-}
-
-// Lacks skips the test, or fails it if gateways are required: this machine lacks what it needs.
-func Lacks(t testing.TB, what string) {
-	t.Helper()
-	if os.Getenv(requiredVariable) != "" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
-}
-
-// Start starts a gateway, which ends with the test. It skips the test if the program is not
-// installed.
+// Start starts a gateway, which ends with the test. A test whose gateway is a program on PATH,
+// and not a path, stands in .ci/run.
 func Start(t testing.TB, ready func() bool, words ...string) *Process {
 	t.Helper()
-	Installed(t, words[0])
+	if filepath.Base(words[0]) == words[0] {
+		tier.Needs(t, words[0])
+	}
 	p := &Process{t: t, words: words, ready: ready}
 	p.Start()
 	t.Cleanup(p.Kill)

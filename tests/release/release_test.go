@@ -1,4 +1,4 @@
-// Package release checks what make release builds.
+// Package release checks what make release builds. Its tests stand in .ci/run.
 package release
 
 import (
@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // release builds the release of the committed tree for this machine, in a folder of its own,
@@ -54,6 +56,7 @@ func readText(t *testing.T, path string) string {
 // The package is installed into a copy of this machine's root directory, in namespaces of its
 // own, so that the machine stays as it is and no port is taken.
 func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
+	tier.CI(t)
 	if _, err := os.Stat("../../.git"); err != nil || runtime.GOOS != "linux" {
 		t.Skip("this is not a checkout of git on Linux")
 	}
@@ -168,11 +171,7 @@ func packageOf(t *testing.T, release, suffix string, programs ...string) string 
 	if os.Getuid() != 0 {
 		t.Skip("not root: the package is not installed")
 	}
-	for _, program := range append(programs, "unshare", "chroot", "ip") {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is missing: the package is not installed", program)
-		}
-	}
+	tier.Needs(t, append(programs, "unshare", "chroot", "ip")...)
 	if out, err := exec.Command("unshare", "--mount", "--net", "sh", "-c", copyOfRoot, "sh", t.TempDir()).CombinedOutput(); err != nil {
 		t.Skipf("this machine permits no overlay of its root directory: the package is not installed\n%s", out)
 	}

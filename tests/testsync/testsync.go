@@ -11,7 +11,7 @@ import (
 
 // Timeout is when a test gives up waiting. It is never reached by a test that
 // passes, however slow the machine.
-const Timeout = 20 * time.Second
+const Timeout = 2 * time.Minute
 
 // interval is the time between two calls of a condition.
 const interval = time.Millisecond

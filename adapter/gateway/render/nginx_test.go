@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const page = "../../../docs/gateways/nginx.md"
@@ -42,6 +43,7 @@ type lab struct {
 }
 
 func nginx(t *testing.T, rule group.Rule) *lab {
+	tier.Needs(t, "nginx")
 	rule.Port = "http"
 	dir := gatewaytest.Dir(t)
 	l := &lab{t: t, rule: rule, backends: gatewaytest.Backends(t, "web-1", "web-2", "web-3")}

@@ -87,7 +87,7 @@ func TestOutputOfAFailedCommandIsLogged(t *testing.T) {
 }
 
 func TestDoneContextReleasesTheInstanceAndKillsTheCommand(t *testing.T) {
-	l := begin(t, command.Config{Command: []string{"/bin/sleep", "60"}})
+	l := begin(t, command.Config{Command: []string{"/bin/sleep", "600"}})
 	l.end <- time.Second
 	began := time.Now()
 	l.cancel()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // beginWith is begin for a command that is asked to exit by a signal.
@@ -33,9 +34,11 @@ func beginWith(t *testing.T, c Config, s syscall.Signal) *running {
 	return l
 }
 
-// program returns where a server's program is, some of which Debian has in no path.
+// program returns where a server's program is, some of which Debian has in no path. The test
+// stands in .ci/run.
 func program(t *testing.T, name string, patterns ...string) string {
 	t.Helper()
+	tier.CI(t)
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
@@ -44,7 +47,7 @@ func program(t *testing.T, name string, patterns ...string) string {
 			return found[len(found)-1]
 		}
 	}
-	t.Skipf("%s is not installed: .ci/run installs it", name)
+	tier.Lacks(t, name+" is not installed")
 	return ""
 }
 
@@ -162,7 +165,7 @@ func TestPostgreSQLShutsDownFastWithAClientConnected(t *testing.T) {
 	initdb := program(t, "initdb", "/usr/lib/postgresql/*/bin/initdb")
 	owner, err := user.Lookup("postgres")
 	if err != nil {
-		t.Skip("there is no user postgres")
+		tier.Lacks(t, "there is no user postgres")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run PostgreSQL as the user postgres")

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // guide goes from one engine to three.
@@ -25,7 +26,7 @@ const guide = "../../../docs/fleet.md"
 // TestTheGuideHolds does what the guide says, in a folder of its own and with free ports, and compares what its
 // commands write. Configurations that are not saved as a file must be valid.
 func TestTheGuideHolds(t *testing.T) {
-	gatewaytest.Installed(t, "etcd")
+	tier.Needs(t, "etcd")
 	text, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/root"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestMain(m *testing.M) {
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 //	SERVER_PORT  port of a server that accepts connections
 //	ENGINE_1     address of the engine engine-1
 func TestScripts(t *testing.T) {
-	gatewaytest.Installed(t, "etcd")
+	tier.Needs(t, "etcd")
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -338,7 +339,7 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 }
 
 // patience bounds waiting, so that a failing test does not hang.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // wait waits until a condition holds.
 func wait(ts *testscript.TestScript, what string, holds func() bool) {

@@ -251,8 +251,9 @@ func zeroNonce(t *testing.T, way lab.Way) {
 }
 
 func TestThePluginPassesTheConformanceKit(t *testing.T) {
+	s := start(t)
 	module := lab.Build(t, ".")
-	s := start(t).ready(t, lab.With(lab.Load(t, module)))
+	s.ready(t, lab.With(lab.Load(t, module)))
 	lab.Conforms(t, module, s.port, `{"user": "root", "role": "primary"}`)
 }
 

@@ -190,8 +190,8 @@ func wrongSettings(t *testing.T, way lab.Way) {
 }
 
 func TestThePluginPassesTheConformanceKit(t *testing.T) {
-	module := lab.Build(t, ".")
 	_, port := server(t)
+	module := lab.Build(t, ".")
 	settings := fmt.Sprintf(`{"port": %q, "role": "primary"}`, port)
 	lab.Until(t, lab.With(lab.Load(t, module)).Must(t, settings), guest.Success)
 	lab.Conforms(t, module, port, settings)

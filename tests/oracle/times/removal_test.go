@@ -21,6 +21,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -79,7 +80,7 @@ var removals = []removalCase{
 // configuration of a real sonde, a manifest from its directory of pods, and a pod from the
 // kubelet's prober manager.
 func TestTargetThatIsRemovedEndsLikeThePodOfTheKubelet(t *testing.T) {
-	binary := buildSonde(t)
+	binary := program.Build(t, program.Sonde)
 	for _, c := range removals {
 		for _, from := range []source{configuration{}, manifests{}} {
 			t.Run(fmt.Sprintf("%s/%T", c.name, from), func(t *testing.T) {
@@ -161,17 +162,6 @@ func (p *pod) facts() map[string]bool {
 		facts[kind.String()] = p.count(kind) > 0
 	}
 	return facts
-}
-
-// buildSonde builds the command.
-func buildSonde(t *testing.T) (binary string) {
-	binary = filepath.Join(t.TempDir(), "sonde")
-	build := exec.Command("go", "build", "-o", binary, "./cmd/engine")
-	build.Dir = filepath.Join("..", "..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
 }
 
 // source is what a sonde has its target from.

@@ -18,6 +18,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
 
@@ -31,7 +32,7 @@ func TestTheSpecificationsTestsRunAlike(t *testing.T) {
 		t.Fatalf("%d scripts of the specification's tests: %v", len(scripts), err)
 	}
 	for i, path := range scripts {
-		if testing.Short() && i%8 != 0 {
+		if !tier.InCI() && i%8 != 0 {
 			continue
 		}
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {

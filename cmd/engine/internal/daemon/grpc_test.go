@@ -13,11 +13,11 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/plugintest"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/program"
 )
 
 // hangUp listens on a port and closes every connection.
@@ -41,7 +41,7 @@ func hangUp(t *testing.T) (port string) {
 }
 
 func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
-	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: plugintest.GRPC(t)}}}
+	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: program.Plugin(t, "grpc")}}}
 	manifest := "{apiVersion: v1, kind: Pod, metadata: {name: rpc}, spec: {containers: [{name: app, image: i, command: [sleep, '600'], livenessProbe: {grpc: {port: " + hangUp(t) + ", service: x}}}]}}"
 	if err := os.WriteFile(filepath.Join(f.pods.Path, "rpc.yaml"), []byte(manifest), 0o644); err != nil {
 		t.Fatal(err)

@@ -19,11 +19,12 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-var reloads = flag.Int("reloads", 200, "`number` of reloads whose memory is measured")
+var reloads = flag.Int("reloads", tier.Pick(20, 200, 10_000), "`number` of reloads whose memory is measured")
 
 // maxLeak is by how much the heap may grow, in bytes, whatever the number of reloads.
 const maxLeak = 1 << 20
@@ -97,7 +98,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 		maps, _ := os.ReadFile("/proc/self/maps") // compiled code is not on the heap; absent on other systems
 		return int64(m.HeapAlloc), bytes.Count(maps, []byte("\n"))
 	}
-	const warmUp = 100
+	warmUp := min(100, *reloads)
 	for n := range warmUp {
 		reload(n + 1)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // watched is a fileWatch of a directory, as an engine has it that reads hosts.json by file() and
@@ -149,7 +150,7 @@ func TestFilesThatChangeAllTheTimeAreReadNowAndThen(t *testing.T) {
 	dir := t.TempDir()
 	newConfiguration(t, dir)
 	watch(t, dir, func(w *watched) {
-		const changes = 10_000
+		changes := tier.Pick(2_000, 10_000, 10_000)
 		for n := range changes {
 			w.write("a.hcl", "# "+strconv.Itoa(n))
 			time.Sleep(watchPeriod / 100)

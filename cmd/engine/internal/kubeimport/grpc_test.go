@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/plugintest"
+	"github.com/sonde-probe/sonde/tests/program"
 )
 
 func TestTheGRPCPluginIsImportedAsABlock(t *testing.T) {
 	name := filepath.Join("testdata", "grpc-service.yaml")
-	out, stderr, err := runImport(nil, "--grpc-plugin", plugintest.GRPC(t), name)
+	out, stderr, err := runImport(nil, "--grpc-plugin", program.Plugin(t, "grpc"), name)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}
@@ -22,7 +22,7 @@ func TestTheGRPCPluginIsImportedAsABlock(t *testing.T) {
 	if strings.Contains(stderr, "left out") {
 		t.Errorf("stderr is\n%s", stderr)
 	}
-	web, _, err := runImport(nil, "--grpc-plugin", plugintest.GRPC(t), filepath.Join("testdata", "nginx-deployment.yaml"))
+	web, _, err := runImport(nil, "--grpc-plugin", program.Plugin(t, "grpc"), filepath.Join("testdata", "nginx-deployment.yaml"))
 	if err != nil || strings.Contains(web, "plugin") {
 		t.Errorf("a manifest without grpc is imported as %v\n%s", err, web)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -40,6 +41,7 @@ def attempt(t):
 
 // The memory of an instance is a mapping of a file in memory, so that all of them can be searched.
 func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
+	tier.CI(t)
 	module, err := Module()
 	if err != nil {
 		t.Skip("the interpreter has not been built: make build")

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // program is the variable that makes this test's program one that hangs.
@@ -113,6 +115,7 @@ func TestAProgramThatHangsIsStartedAgainInItsProcess(t *testing.T) {
 }
 
 func TestAProgramThatHangsWhenItShouldEndIsEnded(t *testing.T) {
+	tier.CI(t)
 	output, c := run(t, "exits")
 	if code := c.ProcessState.ExitCode(); code != 1 || bytes.Count(output, []byte(" 0\n")) != 1 {
 		t.Errorf("exit code %d, output %q", code, output)

@@ -7,18 +7,21 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Account returns a user for servers that refuse to run as root: nil, which means the
-// test's user, unless that is root. It skips the test if the user does not exist.
+// test's user, unless that is root. The test stands in .ci/run.
 func Account(t testing.TB, name string) *syscall.Credential {
 	t.Helper()
+	tier.CI(t)
 	if os.Geteuid() != 0 {
 		return nil
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		t.Skipf("the server cannot be root's: %v", err)
+		tier.Lacks(t, "the server cannot be root's: "+err.Error())
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)
 	if err != nil {
@@ -68,12 +71,10 @@ func give(t testing.TB, owner *syscall.Credential, path string) {
 	}
 }
 
-// Run runs a program as an account. It skips the test if the program is missing.
+// Run runs a program as an account. The test stands in .ci/run.
 func Run(t testing.TB, owner *syscall.Credential, name string, args ...string) {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		t.Skipf("%s is not installed", name)
-	}
+	tier.Needs(t, name)
 	c := exec.Command(name, args...)
 	c.Dir = "/" // which every account may enter
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Pdeathsig: syscall.SIGKILL}

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/program"
 )
 
 // Serve serves on a port of 127.0.0.1 in this process and returns the port. The
@@ -68,14 +68,10 @@ func (s *serving) closeAll() {
 	}
 }
 
-// Demo builds the demo service and starts it with the arguments.
+// Demo starts the demo service with the arguments.
 func Demo(t testing.TB, args ...string) *Server {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "demo")
-	if text, err := exec.Command("go", "build", "-o", program, "github.com/sonde-probe/sonde/examples/demo").CombinedOutput(); err != nil {
-		t.Fatalf("go build examples/demo: %v\n%s", err, text)
-	}
-	return Start(t, &Server{Name: program, Args: args})
+	return Start(t, &Server{Name: program.Build(t, program.Demo), Args: args})
 }
 
 // Certificate returns a server's certificate for 127.0.0.1 and lab.test, and the authority

@@ -5,18 +5,20 @@ import (
 	"cmp"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Server is a real server of a protocol, such as redis-server, in a process that ends with
 // the test.
 type Server struct {
-	Name string   // the program
+	Name string   // the program, on PATH or by its path
 	Args []string // and its arguments
 	Dir  string   // where it runs
 	User *syscall.Credential
@@ -27,11 +29,11 @@ type Server struct {
 	output bytes.Buffer
 }
 
-// Start starts a server. It skips the test if the program is missing.
+// Start starts a server. A test whose server is a program on PATH stands in .ci/run.
 func Start(t testing.TB, s *Server) *Server {
 	t.Helper()
-	if _, err := exec.LookPath(s.Name); err != nil {
-		t.Skipf("%s is not installed", s.Name)
+	if filepath.Base(s.Name) == s.Name {
+		tier.Needs(t, s.Name)
 	}
 	s.t = t
 	s.Restart()

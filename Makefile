@@ -1,6 +1,6 @@
-# The targets, in the order in which a newcomer needs them. Go, gcc (for the race
-# detector) and make are enough; `make wasm` builds the plugins in other languages
-# whose compilers are installed.
+# The targets, in the order in which a newcomer needs them. `make run` and `make test` need
+# Go, gcc and make only; `make wasm` builds the plugins in other languages whose compilers
+# are installed; targets that name root also need what .ci/run installs.
 
 GO ?= go
 BENCH ?=
@@ -14,6 +14,7 @@ YEARS ?= 0
 REQUESTS ?= 25000
 RATE ?= 500
 TIME ?= 8h
+TIER ?= test
 
 # The folder of the example plugins.
 WASM := examples/wasm-probes
@@ -24,16 +25,26 @@ STARLARK_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go guest/starlark/
 
 .DEFAULT_GOAL := help
 
+# The tests of a target are those of a tier: see tests/tier.
+browser caddy etcd fleet oracle: export SONDE_TIER = ci
+fleet-scale fleet-long gateways oracle-long faults reloads: export SONDE_TIER = long
+
 .PHONY: help
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: run
-run: build plugins ## build everything and run config.hcl
+# Without the plugin that runs scripts, which config.hcl does not need.
+run: ## build what config.hcl needs, and run it
+	@echo "building bin/sonde, bin/demo and two plugins: only the first time takes a minute or two"
+	@GO=$(GO) $(WASM)/build.sh grpc heartbeat
+	@echo "go build -o bin/sonde ./cmd/engine"
+	@$(GO) build -o bin/sonde ./cmd/engine
+	@$(GO) build -o bin/demo ./examples/demo
 	@exec ./bin/sonde run config.hcl
 
 .PHONY: build
-build: $(STARLARK) ## build bin/sonde and bin/demo
+build: $(STARLARK) ## build bin/sonde, which runs scripts too, and bin/demo
 	$(GO) build -o bin/sonde ./cmd/engine
 	$(GO) build -o bin/demo ./examples/demo
 
@@ -67,37 +78,21 @@ plugins: # the ones that config.hcl loads
 wasm: ## build the example plugins, in each language whose compiler is installed
 	@GO=$(GO) $(WASM)/build.sh
 
+.PHONY: check
+check: build plugins ## check what has changed since the last commit (SINCE=revision), a minute
+	@$(GO) run ./tests/suite check
+
 .PHONY: test
-# go test caches results without noticing the files that ./tests reads: -count=1.
-test: lint ## run all checks and tests, with the race detector
-	@GO=$(GO) $(WASM)/build.sh dns # for the comparison with blackbox_exporter
-	$(GO) test -race $$($(GO) list ./... | grep -v -e '/tests$$' -e '/tests/years$$')
-	$(GO) test -run 'TestScripts/(script|plugin_new_starlark)$$' ./cmd/engine # skipped above: see [starlark]
-	$(GO) test ./cmd/engine/internal/starlark # likewise
-	$(GO) test -count=1 ./tests
-	$(GO) test -count=1 ./tests/years -lasting 45s
-	cd guest && $(GO) test -race ./...
-	cd guest/starlark && $(GO) test -race ./...
-	cd tests/gateways && $(GO) test -race -count=1 ./...
-	cd adapter/xds && $(GO) test -race -count=1 ./...
-	cd $(WASM) && $(GO) test -count=1 -run TestModulesCompile ./internal/lab # without -race: it fills the cache
-	cd $(WASM) && $(GO) test -race ./...
-	@echo "all tests passed"
+test: build plugins ## run the tests, minutes (TIER=ci: and those that need servers, root and the race detector)
+	@$(GO) run ./tests/suite $(TIER)
+
+.PHONY: long
+long: build wasm ## run all that takes hours, each night (root), and sum up
+	@$(GO) run ./tests/suite long
 
 .PHONY: lint
-lint: plugins $(STARLARK) ## check formatting, go vet, staticcheck, and config.hcl
-	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt -w is needed for:"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
-	GOARCH=arm64 $(GO) vet ./cmd/engine/internal/watchdog
-	GOARCH=arm64 $(GO) build ./cmd/engine/... # several packages: writes nothing
-	cd guest && $(GO) vet ./...
-	cd guest/starlark && $(GO) vet ./...
-	cd $(WASM) && $(GO) vet ./...
-	cd tests/gateways && $(GO) vet ./...
-	cd adapter/xds && $(GO) vet ./...
-	$(GO) tool staticcheck ./...
-	@$(GO) run ./cmd/engine fmt --check config.hcl
-	@$(GO) run ./cmd/engine validate config.hcl
+lint: build plugins ## check formatting, go vet, staticcheck, and config.hcl
+	@$(GO) run ./tests/suite lint
 
 .PHONY: explore
 explore: ## compare every state that a probe can reach with the kubelet's worker, a minute

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// pkg is a package as go list describes it.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	GoFiles      []string
+	TestGoFiles  []string
+	XTestGoFiles []string
+	Deps         []string // of its tests, if ImportPath ends with .test
+}
+
+func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
+
+// list returns the packages of the main module. With test, it returns the programs of their
+// tests too, with the packages that these link.
+func list(test bool) ([]pkg, error) {
+	args := []string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Deps"}
+	if test {
+		args = append(args, "-test")
+	}
+	out, err := output("go", append(args, "./...")...)
+	if err != nil {
+		return nil, err
+	}
+	var all []pkg
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		switch err := d.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+		all = append(all, p)
+	}
+}
+
+func output(name string, args ...string) ([]byte, error) {
+	c := exec.Command(name, args...)
+	c.Stderr = os.Stderr
+	return c.Output()
+}
+
+// concurrent matches the statements that start a goroutine.
+var concurrent = regexp.MustCompile(`\bgo (func\b|[\w.]+\()|\.Go\(`)
+
+// startsGoroutines reports whether a package does, apart from its tests.
+func (p pkg) startsGoroutines() (bool, error) {
+	for _, file := range p.GoFiles {
+		text, err := os.ReadFile(filepath.Join(p.Dir, file))
+		if err != nil || concurrent.Match(text) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// changed returns the packages of the main module that have changed since a revision, or
+// link one that has; and the folders of other modules in which something has changed.
+func changed(since string) (packages, modules []string, err error) {
+	files, err := output("sh", "-c", `git diff --name-only "$1" && git ls-files --others --exclude-standard`, "sh", since)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := list(true)
+	if err != nil {
+		return nil, nil, err
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, nil, err
+	}
+	dirs := map[string]bool{}
+	for _, file := range strings.Fields(string(files)) {
+		switch module := moduleOf(file); module {
+		case ".":
+			dirs[packageDir(all, root, file)] = true
+		default:
+			modules = append(modules, module)
+		}
+	}
+	var paths []string
+	for _, p := range all {
+		if dirs[p.Dir] {
+			paths = append(paths, p.ImportPath)
+		}
+	}
+	for _, p := range all {
+		path, isTest := strings.CutSuffix(p.ImportPath, ".test")
+		if isTest && (slices.Contains(paths, path) || slices.ContainsFunc(p.Deps, func(d string) bool {
+			d, _, _ = strings.Cut(d, " ") // a package that was compiled for the test
+			return slices.Contains(paths, d)
+		})) {
+			packages = append(packages, path)
+		}
+	}
+	slices.Sort(modules)
+	return packages, slices.Compact(modules), nil
+}
+
+// moduleOf returns the folder of the module that a file belongs to.
+func moduleOf(file string) string {
+	dir := filepath.Dir(file)
+	for ; dir != "."; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+	}
+	return dir
+}
+
+// packageDir returns the directory of the package that a file belongs to: its own, or, of
+// test data and embedded files, the nearest one above.
+func packageDir(all []pkg, root, file string) string {
+	dir := filepath.Join(root, filepath.Dir(file))
+	for dir != root && !slices.ContainsFunc(all, func(p pkg) bool { return p.Dir == dir }) {
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}

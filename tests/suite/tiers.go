@@ -1,0 +1,206 @@
+package main
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+// tiers are the tables of steps, by the tier's name.
+var tiers = map[string]func() ([]step, error){"check": check, "test": test, "lint": lint, "ci": ci, "long": long}
+
+// program is the program that make has built before.
+const program = "bin/sonde"
+
+// ourselves is the module, as the beginning of paths of its packages.
+const ourselves = "github.com/sonde-probe/sonde/"
+
+// The folders of the modules beside the main one.
+var (
+	light  = []string{"guest", "guest/starlark", "examples/wasm-probes"}                                                   // tested by make test
+	served = []string{"adapter/etcd", "adapter/xds", "cmd/engine/fleet", "tests/gateways", "tests/browser", "tests/fleet"} // with servers
+	heavy  = []string{"adapter/caddy", "tests/oracle"}                                                                     // link Caddy and Kubernetes, which take minutes to compile
+)
+
+// check is what a developer runs at each save.
+func check() ([]step, error) {
+	packages, modules, err := changed(cmp.Or(os.Getenv("SINCE"), "HEAD"))
+	if err != nil {
+		return nil, err
+	}
+	steps := []step{format}
+	if len(packages) > 0 {
+		steps = append(steps,
+			command("vet", "go", append([]string{"vet"}, packages...)...),
+			goTest("changed packages, and those that import them", append([]string{"-short", "-vet=off", "-count=1"}, packages...)...))
+	}
+	for _, module := range modules {
+		steps = append(steps, vetOf(module))
+		if slices.Contains(light, module) {
+			steps = append(steps, goTest(module, "-short", "-vet=off", "./...").in(module))
+		}
+	}
+	return append(steps, goTest("floors", "-count=1", "-vet=off", "-run", "Floors|Package|Architecture", "./tests")), nil
+}
+
+// test is README's second command. It needs Go, gcc and make.
+func test() ([]step, error) {
+	packages, err := testedPackages()
+	if err != nil {
+		return nil, err
+	}
+	steps := []step{format, configuration, goTest("packages", append([]string{"-vet=off", "-count=1"}, packages...)...), wholes}
+	for _, module := range light {
+		steps = append(steps, goTest(module, "-vet=off", "./...").in(module))
+	}
+	return steps, nil
+}
+
+// lint is the part of ci that runs no tests.
+func lint() ([]step, error) {
+	steps := []step{format, vet,
+		command("staticcheck", "go", "tool", "staticcheck", "./..."),
+		command("vet of assembly for arm64", "go", "vet", "./cmd/engine/internal/watchdog").with("GOARCH=arm64"),
+		configuration,
+	}
+	for _, module := range slices.Concat(light, served) {
+		steps = append(steps, vetOf(module))
+	}
+	return steps, nil
+}
+
+// ci is test with the race detector for packages that start goroutines, and with the tests
+// that need servers and compilers, which .ci/run installs.
+func ci() ([]step, error) {
+	all, err := testedPackages()
+	if err != nil {
+		return nil, err
+	}
+	racing, plain, err := split(all)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := lint()
+	if err != nil {
+		return nil, err
+	}
+	steps = append(steps,
+		goTest("packages that start goroutines", append([]string{"-race", "-vet=off"}, racing...)...),
+		goTest("packages", append([]string{"-vet=off"}, plain...)...),
+		wholes)
+	for _, module := range slices.Concat(light, served) {
+		steps = append(steps, goTest(module, "-vet=off", "-count=1", "./...").in(module))
+	}
+	return inTier("ci", steps), nil
+}
+
+// long is what takes hours. The targets of make in it can be run alone.
+func long() ([]step, error) {
+	all, err := testedPackages()
+	if err != nil {
+		return nil, err
+	}
+	steps := []step{
+		goTest("packages, at length", append([]string{"-vet=off", "-count=1", "-timeout", "2h"}, all...)...),
+		wholes,
+	}
+	steps = inTier("long", steps)
+	steps = append(steps, goTest("all packages, with the race detector", append([]string{"-race", "-vet=off", "-count=1", "-timeout", "1h"}, all...)...).with(tier.Variable+"=ci"))
+	for _, module := range heavy {
+		steps = append(steps, vetOf(module))
+	}
+	for _, target := range []string{"explore", "caddy", "oracle-long", "faults", "years", "gateways", "etcd", "fleet-scale", "fleet-long", "fuzz", "bench"} {
+		steps = append(steps, command("make "+target, "make", "--no-print-directory", target))
+	}
+	return steps, nil
+}
+
+// The steps of several tiers.
+var (
+	format        = command("format", "sh", "-c", `bad=$(gofmt -l .); [ -z "$bad" ] || { echo "gofmt -w is needed for: $bad"; exit 1; }`)
+	vet           = command("vet", "go", "vet", "./...")
+	wholes        = goTest("the whole: imports, documents", "-count=1", "-vet=off", "./tests/...")
+	configuration = command("config.hcl", "sh", "-c", program+" fmt --check config.hcl && "+program+" validate config.hcl")
+)
+
+func command(name, program string, args ...string) step {
+	return step{name: name, argv: append([]string{program}, args...)}
+}
+
+// goTest tests packages. Some more at once than two processors have, since many tests wait;
+// without debugging information, which takes a third of the time of linking.
+func goTest(name string, args ...string) step {
+	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-p", "3", "-parallel", "3", "-timeout", "30m"}, args...)}
+}
+
+func vetOf(module string) step { return command("vet of "+module, "go", "vet", "./...").in(module) }
+
+// inTier has the tests of steps be those of a tier too.
+func inTier(name string, steps []step) []step {
+	for i, s := range steps {
+		steps[i] = s.with(tier.Variable + "=" + name)
+	}
+	return steps
+}
+
+func (s step) in(dir string) step {
+	s.dir = dir
+	return s
+}
+
+func (s step) with(env ...string) step {
+	s.env = append(slices.Clone(s.env), env...)
+	return s
+}
+
+// longest are the packages whose tests take longest. They are begun first, so that the
+// others end beside them.
+var longest = []string{"cmd/engine", "adapter/fleet", "engine", "cmd/engine/internal/daemon", "adapter/restart/process", "wasmhost"}
+
+// testedPackages returns the packages of the main module with tests, apart from tests/...,
+// which read files that go test does not know of.
+func testedPackages() ([]string, error) {
+	all, err := list(false)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, name := range longest {
+		paths = append(paths, ourselves+name)
+	}
+	for _, p := range all {
+		if p.hasTests() && !strings.HasPrefix(p.ImportPath, ourselves+"tests") && !slices.Contains(paths, p.ImportPath) {
+			paths = append(paths, p.ImportPath)
+		}
+	}
+	return paths, nil
+}
+
+// slow are beginnings of packages that make long tests with the race detector: the command links
+// so much that it takes minutes to compile, and fleets make so many steps that they take minutes.
+var slow = []string{"cmd/engine", "adapter/fleet"}
+
+// split returns which packages are tested with the race detector in .ci/run: those that start
+// goroutines, but for those of slow.
+func split(packages []string) (racing, plain []string, err error) {
+	all, err := list(false)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range packages {
+		p := all[slices.IndexFunc(all, func(p pkg) bool { return p.ImportPath == path })]
+		starts, err := p.startsGoroutines()
+		if err != nil {
+			return nil, nil, err
+		}
+		if starts && !slices.ContainsFunc(slow, func(name string) bool { return strings.HasPrefix(path, ourselves+name) }) {
+			racing = append(racing, path)
+		} else {
+			plain = append(plain, path)
+		}
+	}
+	return racing, plain, nil
+}

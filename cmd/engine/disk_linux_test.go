@@ -132,6 +132,11 @@ func TestADiskThatHangsKeepsNoProcessFromItsRestart(t *testing.T) {
 	}
 	before := e.pids()
 	e.startAgain(t)
+	defer func() {
+		if t.Failed() {
+			t.Logf("the log is %s", e.text("log"))
+		}
+	}()
 	testsync.Until(t, "the process to be taken over", func() bool { return strings.Contains(e.text("log"), "instance goes on") })
 	if after := e.pids(); len(after) != len(before) {
 		t.Errorf("the processes are %v, were %v", after, before)

@@ -402,7 +402,7 @@ func (p *prober) state(ctx context.Context, targets ...target) (map[string]state
 // waitLimit is how long waitFor waits, and pollPause the time between two of its
 // questions, which cost a starved prober some of its time.
 const (
-	waitLimit = 2 * time.Minute
+	waitLimit = 5 * time.Minute
 	pollPause = 200 * time.Millisecond
 )
 

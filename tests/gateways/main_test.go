@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/plant"
 	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 var (
@@ -75,12 +76,22 @@ var (
 // build returns the path of the program.
 func (p *goProgram) build(t *testing.T) string {
 	t.Helper()
+	p.isBuiltHere(t)
 	return program.BuildOf(t, p.module, p.pkg)
+}
+
+// isBuiltHere skips a test with Caddy, which takes minutes to compile, but for make long.
+func (p *goProgram) isBuiltHere(t *testing.T) {
+	t.Helper()
+	if p == caddy {
+		tier.Long(t)
+	}
 }
 
 // with returns the path of the program with a fault of the product.
 func (p *goProgram) with(t *testing.T, f plant.Fault) string {
 	t.Helper()
+	p.isBuiltHere(t)
 	toRoot, err := filepath.Rel(p.module, ".")
 	if err != nil {
 		t.Fatal(err)

@@ -105,19 +105,32 @@ func (r *report) pass(e event, output string) {
 	}
 }
 
-// skip counts a test that was skipped, but not for its tier. Its reason is in the line that
-// begins with the place of the call of Skip.
+// skip counts a test that was skipped, but not for its tier.
 func (r *report) skip(output string) {
+	if strings.Contains(output, tier.Marker) {
+		return
+	}
+	if r.skipped == nil {
+		r.skipped = map[string]int{}
+	}
+	r.skipped[reasonOf(output)]++
+}
+
+// reasonOf returns why a test was skipped: the last line of its output that begins with a place
+// in a file of Go, or that is a script's command to skip.
+func reasonOf(output string) string {
+	reason := "no reason"
 	for line := range strings.Lines(output) {
-		place, reason, found := strings.Cut(strings.TrimSpace(line), ": ")
-		if found && strings.Contains(place, ".go:") && !strings.HasPrefix(reason, tier.Marker) {
-			if r.skipped == nil {
-				r.skipped = map[string]int{}
-			}
-			r.skipped[reason]++
-			return
+		place, text, found := strings.Cut(strings.TrimSpace(line), ": ")
+		_, command, isCommand := strings.Cut(line, "] skip ")
+		switch {
+		case isCommand:
+			return strings.Trim(strings.TrimSpace(command), "'")
+		case found && strings.Contains(place, ".go:"):
+			reason = text
 		}
 	}
+	return reason
 }
 
 // sumUp prints what was skipped and the packages that took longest, the slowest one last.

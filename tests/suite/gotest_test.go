@@ -1,0 +1,67 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
+	events := strings.Join([]string{
+		`{"Action":"run","Package":"a","Test":"TestGood"}`,
+		`{"Action":"output","Package":"a","Test":"TestGood","Output":"of a good test\n"}`,
+		`{"Action":"pass","Package":"a","Test":"TestGood","Elapsed":1}`,
+		`{"Action":"output","Package":"a","Test":"TestSkipped","Output":"    a_test.go:1: needs root\n"}`,
+		`{"Action":"skip","Package":"a","Test":"TestSkipped"}`,
+		`{"Action":"output","Package":"a","Test":"TestOfCI","Output":"    a_test.go:2: stands in .ci/run\n"}`,
+		`{"Action":"skip","Package":"a","Test":"TestOfCI"}`,
+		`{"Action":"output","Package":"a","Output":"ok  \ta\t1.500s\n"}`,
+		`{"Action":"pass","Package":"a","Elapsed":1.5}`,
+		`{"Action":"output","Package":"b","Test":"TestBad","Output":"    b_test.go:3: wrong\n"}`,
+		`{"Action":"fail","Package":"b","Test":"TestBad","Elapsed":1}`,
+		`{"Action":"output","Package":"b","Test":"TestRuns","Output":"panic: while it ran\n"}`,
+		`{"Action":"output","Package":"b","Output":"FAIL\tb\t2.000s\n"}`,
+		`{"Action":"fail","Package":"b","Elapsed":2}`,
+		`{"ImportPath":"c","Action":"build-output","Output":"c.go:1: does not compile\n"}`,
+		`{"Action":"pass","Package":"d","Elapsed":0}`,
+		"no event",
+	}, "\n")
+	var out strings.Builder
+	r := report{w: &out}
+	r.read(strings.NewReader(events))
+	r.sumUp()
+	want := "ok  \ta\t1.500s\n" +
+		"    b_test.go:3: wrong\n" +
+		"panic: while it ran\n" +
+		"FAIL\tb\t2.000s\n" +
+		"c.go:1: does not compile\n" +
+		"no event\n" +
+		"skipped 1: needs root\n" +
+		"--- 1 packages have passed; the slowest:\n" +
+		"ok  \ta\t1.500s\n"
+	if got := out.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestTheReasonOfASkippedScriptIsItsOwn(t *testing.T) {
+	output := "    testscript.go:584: WORK=$WORK\n        > [!starlark] skip 'it has not been built'\n"
+	if got := reasonOf(output); got != "it has not been built" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestGoroutinesAreFound(t *testing.T) {
+	for text, want := range map[string]bool{
+		"\tgo func() {":           true,
+		"\tgo s.run(ctx)":         true,
+		"\trunning.Go(func() {":   true,
+		"// it may go on":         false,
+		"import \"go/ast\"":       false,
+		"\tgofmt(x)":              false,
+		"case x := <-going.Goal:": false,
+	} {
+		if got := concurrent.MatchString(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // shout is the configuration of a handler with sensitive fields, whose names are not those of secrets.
@@ -739,6 +740,7 @@ func environment(values ...string) func(string) (string, bool) {
 // A text of the files that a secret has on an engine with some environment is reported before the push, and without
 // texts nothing is.
 func TestNoTextOfAPushedFileIsTheSecretOfAnEngine(t *testing.T) {
+	tier.Slow(t)
 	const files = 12
 	all, texts := 0, 0
 	for seed := range uint64(files) {

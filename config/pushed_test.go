@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const pushedTargets = `
@@ -470,6 +471,7 @@ locals { used = var.port }
 
 // The search for secrets looks at collections once, and not once for each element of a loop.
 func TestSecretsAreSearchedInProportionToElements(t *testing.T) {
+	tier.Slow(t)
 	const n = 1000
 	each := fmt.Sprintf("for_each = { for i in range(%d) : \"t${i}\" => env(\"TOKEN\") }", n)
 	all := fmt.Sprintf("locals {\n  all = { for i in range(%d) : \"t${i}\" => env(\"TOKEN\") }\n}\n", n)

@@ -57,6 +57,7 @@ func launch(t *testing.T, c coord.Config, program func(context.Context, *coord.C
 }
 
 func TestTheOnlyEngineOwnsAllAndNeverLosesIt(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		co, end := run(t, coord.Config{Name: "only"})
 		synctest.Wait()

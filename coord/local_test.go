@@ -7,9 +7,11 @@ import (
 
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/coordtest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestLocalConforms(t *testing.T) {
+	tier.Slow(t)
 	coordtest.Run(t, coordtest.Config{
 		New: func(*testing.T) coord.Backend { return coord.NewLocal() },
 		Run: synctest.Test,

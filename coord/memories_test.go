@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const maxAge = 10 * time.Minute
@@ -266,6 +267,7 @@ func TestNoOwnerWasSeenAliveByAnEngineThatHasNotReadTheMembers(t *testing.T) {
 
 // The lease of marks is one for all sessions of an engine, and none without marks.
 func TestSessionsShareTheLeaseOfMarks(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := &refusing{Backend: coord.NewLocal()}
 		b.refuse("fleet/m/")

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // every returns a probe with a period and a failure threshold.
@@ -137,6 +138,7 @@ func TestRestoredProbesNeverFlap(t *testing.T) {
 // TestNoReaderSeesARestoredProbeWithoutItsMemory reads each probe and each target as soon
 // as Change has made it, while Change makes the next ones.
 func TestNoReaderSeesARestoredProbeWithoutItsMemory(t *testing.T) {
+	tier.Slow(t)
 	m := engine.Memory{
 		State:   verdict.State{Instance: "static", Verdict: probe.Passing, Last: probe.Success, Run: 1},
 		Started: true,

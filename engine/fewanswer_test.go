@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // partlyDead runs f beside an engine that probes targets once a second, at threshold 3. So
@@ -30,6 +31,7 @@ func partlyDead(t *testing.T, targets, dead int, since time.Duration, f func(t *
 
 // The engine loses its link when a part of its targets has failed already.
 func TestAnOutageOfTheLinkFailsNoneOfTheFewThatStillAnswer(t *testing.T) {
+	tier.Slow(t)
 	for _, test := range []struct {
 		targets, dead int
 		since         time.Duration

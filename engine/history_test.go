@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func describe(past []engine.Transition) (all []string) {
@@ -102,6 +103,7 @@ func TestHistoryGoesOnWithThatOfAnEarlierEngine(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
+	tier.Slow(t)
 	e := engine.New(engine.Config{})
 	long := strings.Repeat("x", 2*engine.MaxTransitionText)
 	var past []engine.Transition

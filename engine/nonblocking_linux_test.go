@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // stepper is a handler whose attempts wait until the test writes into a pipe.
@@ -420,6 +421,7 @@ func TestSpareDescriptorsAreReusedAndClosedWhenRunEnds(t *testing.T) {
 // Waiting fails when its epoll set is another file. Workers make attempts then, and later
 // ones wait again.
 func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
+	tier.Slow(t)
 	h := newStepper(t, probe.Success)
 	before := epollSets(t)
 	frequent := with(h)
@@ -446,6 +448,7 @@ func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
 
 // The first attempt can open its pipe, and then there are no descriptors for an epoll set.
 func TestWaitingForDescriptorsIsTriedAgainAfterTheyWereShort(t *testing.T) {
+	tier.Slow(t)
 	h := newStepper(t, probe.Success)
 	restore := faulttest.Descriptors(t, uint64(highestFile(t)+3))
 	var taken []int

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // changer is an Owner, or the engine itself.
@@ -105,6 +106,7 @@ func statuses(e *engine.Engine) []engine.Status { return slices.Collect(e.All())
 // TestChangesByOwnersAreAnApplyOfTheUnion makes the same random changes in two engines: in one
 // by deltas of several owners, in the other by an Apply of all probes.
 func TestChangesByOwnersAreAnApplyOfTheUnion(t *testing.T) {
+	tier.Slow(t)
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))

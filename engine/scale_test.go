@@ -88,6 +88,7 @@ func checkBeats(t *testing.T, beats []*beat) {
 }
 
 func TestProbesAreSpreadEvenlyOverTheirPeriod(t *testing.T) {
+	tier.Slow(t)
 	const probes, buckets = 20_000, 20
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		set := probe.Set{}

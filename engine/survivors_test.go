@@ -7,10 +7,12 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // A rack is lost, or a link to another place, and little answers besides.
 func TestTargetsThatFailTogetherFailAlthoughFewSurvive(t *testing.T) {
+	tier.Slow(t)
 	for _, test := range []struct {
 		targets, survivors int
 		timeout            time.Duration

@@ -8,6 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // crowd returns an engine with targets, and a hundred groups of which each target is in the
@@ -47,6 +48,7 @@ func flip(e *engine.Engine, groups *group.Groups, target string, up bool) {
 // A change costs what the groups of its target cost, and not what all targets and groups do:
 // with fifty times as many targets it allocates as often.
 func TestAChangeTouchesTheGroupsOfItsTargetOnly(t *testing.T) {
+	tier.Slow(t)
 	var allocations [2]float64
 	for i, targets := range []int{990, 49_500} {
 		e, groups := crowd(t, targets)

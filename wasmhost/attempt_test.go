@@ -21,6 +21,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
@@ -234,6 +235,7 @@ func TestAPluginThatTrapsForManyTargetsIsSuspended(t *testing.T) {
 // TestOneBadTargetDoesNotSuspendThePlugin attempts a target at whose answer the plugin traps, or does
 // not return, much more often than 100 others.
 func TestOneBadTargetDoesNotSuspendThePlugin(t *testing.T) {
+	tier.Slow(t)
 	const targets = 100
 	for name, test := range map[string]struct {
 		bad      string
@@ -454,6 +456,7 @@ func (c stalledContext) Deadline() (time.Time, bool) {
 }
 
 func TestCallsThatAStallHasCutOffDoNotSuspendThePlugin(t *testing.T) {
+	tier.Slow(t)
 	p := load(t, wasmhost.Config{Module: wat(`(func $run (result i32) %s i32.const 1)`, spin)})
 	h := handler(t, p, nil)
 	stopped := func(stalled bool) probe.Reason {

@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -91,6 +92,7 @@ func TestAPluginIsCompiledAfterAShortage(t *testing.T) {
 
 // Settings whose check hangs do not keep those waiting that come after them.
 func TestACheckThatHangsDoesNotDelayOthers(t *testing.T) {
+	tier.Slow(t)
 	permit := withoutCompiler(t)
 	hangsAtH := importInput + `(memory 1) (func $run (result i32) i32.const 1) (export "sonde_configure" (func $configure))
 		(func $configure (result i32) i32.const 1 i32.const 0 i32.const 100 call $input drop

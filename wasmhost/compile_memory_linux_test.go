@@ -8,12 +8,14 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 // The race detector needs several times as much memory as the control group has.
 
 func TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Memory(110<<20)) {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 // TestHostilePluginsDoNotChangeVerdictsOfOtherProbes probes one target in ten with a
 // plugin that never returns, in one way or another.
 func TestHostilePluginsDoNotChangeVerdictsOfOtherProbes(t *testing.T) {
+	tier.Slow(t)
 	const targets, enough = 100, 5
 	server := serve(t, pong(0))
 	makers := map[string]func() probe.Handler{
@@ -64,6 +65,7 @@ func TestHostilePluginsDoNotChangeVerdictsOfOtherProbes(t *testing.T) {
 // TestAPluginWithHangingTargetsDoesNotStarveOtherProbes has so many hanging targets that
 // most attempts of the plugin would wait for an instance until their deadline.
 func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
+	tier.Slow(t)
 	const hanging, atOnce, enough = 500, 32, 10
 	server := serve(t, mute)
 	plugin := load(t, wasmhost.Config{Module: wat("%s", talk), Limits: wasmhost.Limits{Instances: 4}})
@@ -102,6 +104,7 @@ func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 // connections and never answer, and 100 that answer, with one plugin: with memory for an
 // instance for each, and with so little that the hanging ones would use it up.
 func TestHealthyTargetsAreAttemptedBesideHangingOnes(t *testing.T) {
+	tier.Slow(t)
 	const healthy, hang = 100, 4 * time.Second
 	hanging, enough := tier.Pick(500, 2000, 2000), tier.Pick[uint64](3, 8, 8)
 	for name, memory := range map[string]int64{"much memory": wasmhost.DefaultTotalMemory, "little memory": int64(hanging) << 14} {

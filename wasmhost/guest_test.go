@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -96,6 +97,7 @@ func pong(delay time.Duration) func(net.Conn) {
 func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 
 func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
+	tier.Slow(t)
 	refusing := serve(t, mute)
 	refusing.Ports = map[string]uint16{"db": 1}
 	tests := map[string]struct {
@@ -120,6 +122,7 @@ func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
 
 func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
 	p := shared.load(t)
+	wantResult(t, attempt(t, handler(t, p, map[string]any{"text": "line"}), serve(t, pong(0)), plenty), probe.Success, "") // an instance is started
 	before := p.Stats().Started
 	for _, name := range []string{"line", "two"} {
 		began := time.Now()
@@ -137,6 +140,7 @@ func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
 }
 
 func TestFaultsOfAGoGuestHavePluginReasons(t *testing.T) {
+	tier.Slow(t)
 	tests := map[string]struct {
 		outcome probe.Outcome
 		reason  probe.Reason

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -33,6 +34,7 @@ const (
 )
 
 func TestHostileModulesEndWithTheirReason(t *testing.T) {
+	tier.Slow(t)
 	tests := map[string]struct {
 		wat     string
 		outcome probe.Outcome
@@ -233,6 +235,7 @@ func computes(tb testing.TB) bool {
 // TestRunawayGuestsAreStopped runs more guests that do not end than there are processors,
 // beside a garbage collection and another plugin, which they must not hold up.
 func TestRunawayGuestsAreStopped(t *testing.T) {
+	tier.Slow(t)
 	fills := strings.Repeat(`i32.const 0 i32.const 1 i32.const 16777216 memory.fill `, 1000)
 	good := handler(t, load(t, wasmhost.Config{Module: wat("(func $run (result i32) i32.const 1)")}), nil)
 	for name, bad := range map[string]string{
@@ -280,6 +283,7 @@ func TestRecursionInConfigureIsStopped(t *testing.T) {
 }
 
 func TestInvalidArgumentsAreHandled(t *testing.T) {
+	tier.Slow(t)
 	target := serve(t, func(net.Conn) {}) // so that no read waits
 	for module, functions := range map[string][]abi.Function{
 		abi.HostModule: abi.Functions(),

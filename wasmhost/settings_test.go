@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -100,6 +101,7 @@ func TestSettingsThatCannotBeCheckedNowAreCheckedAgain(t *testing.T) {
 
 // Many blocks of a plugin that hangs do not take its time each.
 func TestACheckThatHangsIsMadeOnce(t *testing.T) {
+	tier.Slow(t)
 	p := load(t, wasmhost.Config{Module: configuring(spin + " i32.const 0"), Limits: wasmhost.Limits{Start: 2 * time.Second}})
 	if h, err := p.New(nil); err == nil && h.Unchecked() == nil {
 		t.Error("the settings are accepted")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -26,6 +27,7 @@ func sleeper(d time.Duration) []byte {
 const short = 10 * time.Millisecond
 
 func TestAnInstanceIsStartedForTheNextAttempt(t *testing.T) {
+	tier.Slow(t)
 	p := load(t, wasmhost.Config{Module: sleeper(time.Second), Limits: wasmhost.Limits{Instances: 1}})
 	h := handler(t, p, nil)
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, short), probe.Unknown, wasmhost.ReasonStarting)
@@ -37,6 +39,7 @@ func TestAnInstanceIsStartedForTheNextAttempt(t *testing.T) {
 }
 
 func TestACancelledAttemptDoesNotEndTheStartOfItsInstance(t *testing.T) {
+	tier.Slow(t)
 	p := load(t, wasmhost.Config{Module: sleeper(time.Second), Limits: wasmhost.Limits{Instances: 1}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -47,6 +50,7 @@ func TestACancelledAttemptDoesNotEndTheStartOfItsInstance(t *testing.T) {
 // A start that has used up limits.start counts as an error of the plugin only if it had
 // processor time: on a slow machine a good plugin would be suspended.
 func TestAStartThatHadNoProcessorTimeDoesNotSuspendThePlugin(t *testing.T) {
+	tier.Slow(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("the processor time of a start is known on Linux only")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // entries returns the keys of a prefix.
@@ -54,6 +55,7 @@ func stopWhileFailing(t *testing.T, w *world, b coord.Backend, isKilled bool) {
 // All engines are stopped while a target fails. Meanwhile people have repaired it: no engine restarts it without
 // having attempted it.
 func TestAnOldFailureRestartsNothing(t *testing.T) {
+	tier.Slow(t)
 	for _, stopped := range []time.Duration{10 * time.Second, 5 * time.Minute, time.Hour} {
 		for _, isKilled := range []bool{true, false} {
 			t.Run(fmt.Sprint(stopped, isKilled), func(t *testing.T) {
@@ -183,6 +185,7 @@ func TestVerdictsDoNotBecomeRecentByStarts(t *testing.T) {
 // What all engines go on with that are stopped and started: verdicts of healthy targets, not for longer than a single
 // engine, and as it is configured.
 func TestMemoriesAreResumedAsConfigured(t *testing.T) {
+	tier.Slow(t)
 	for _, tc := range []struct {
 		stopped  time.Duration
 		how      fleet.Resume

@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // restartOnce writes its process ID, and would take a minute. The next one says whether that process still runs.
@@ -24,6 +25,7 @@ exec sleep 60
 
 // A command belongs to its act: when the engine is cut off it is killed, before the next owner runs its own.
 func TestACommandEndsWithTheLeaseOfItsEngine(t *testing.T) {
+	tier.Slow(t)
 	w, b, file := newWorld(), coord.NewLocal(), filepath.Join(t.TempDir(), "restarts")
 	restarts := func() string {
 		text, _ := os.ReadFile(file)

@@ -62,6 +62,7 @@ func (j *jury) cut(isCut bool) {
 // The store is away while a restart waits for its back-off, and the target recovers: all vantages see that, but can
 // vote only after their engines are members again. Until then nothing says that the target still fails.
 func TestAFailureFromBeforeAnOutageRestartsNothing(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startPatientJury(t, 3, quorum.Rule{}, late)
 		id := j.failAgain(crippled)
@@ -112,6 +113,7 @@ func TestAFailureThatIsNoLongerDecidedRestartsNothing(t *testing.T) {
 // All engines are stopped while a target fails that vantages decide about, and people repair it: as
 // TestAnOldFailureRestartsNothing.
 func TestAnOldJointFailureRestartsNothing(t *testing.T) {
+	tier.Slow(t)
 	for _, stopped := range []time.Duration{10 * time.Second, 5 * time.Minute, time.Hour, 72 * time.Hour}[:tier.Pick(1, 4, 4)] {
 		for _, isKilled := range []bool{true, false} {
 			t.Run(fmt.Sprint(stopped, isKilled), func(t *testing.T) {

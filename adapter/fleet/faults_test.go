@@ -343,6 +343,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 }
 
 func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
+	tier.Slow(t)
 	for seed := range uint64(*runs) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/fleet"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // notices are what receivers of an engine know.
@@ -203,6 +204,7 @@ func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 
 // What receivers know of a group moves with the shard of its name, which may have no targets, or a target of that name.
 func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		targets := func() fleet.Targets {

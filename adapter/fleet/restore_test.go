@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/fleet"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // snapshot is what a store has had of memories and records of acts.
@@ -172,6 +173,7 @@ func (b *rolledBack) Watch(ctx context.Context, prefix string, after coord.Revis
 // The same, but the snapshot has the leases: no engine loses its own, and what each of them has stored is gone. They
 // store it again, so that the next owner goes on with it.
 func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *testing.T) {
+	tier.Slow(t)
 	for what, isBumped := range map[string]bool{"higher revisions": true, "lower revisions": false} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // pipes sends requests to a listener without sockets.
@@ -138,6 +139,7 @@ func large() *idleEngine {
 }
 
 func TestClientsThatDoNotReadListsAreDisconnectedAndDelayNothingElse(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		p, end := servePipes(t, httpapi.Config{Engine: large()})
 		var conns []net.Conn

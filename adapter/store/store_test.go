@@ -23,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/journal"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // handler gives the same answer to each attempt, until it is told another one.
@@ -418,6 +419,7 @@ func TestAnEngineWithoutChangesSaysThatItLives(t *testing.T) {
 }
 
 func TestTheFileStaysSmall(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		h := newHandler(probe.Success)

@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const (
@@ -485,6 +486,7 @@ func TestDatagramsThatTheSystemDropsAreAnInterruption(t *testing.T) {
 }
 
 func TestAFloodOfForgedDatagramsIsNotRead(t *testing.T) {
+	tier.Slow(t)
 	r := expect(t, map[string]string{"a": token})
 	rc, conn := receiver(t, r)
 	begun := time.Now()

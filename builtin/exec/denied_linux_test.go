@@ -45,6 +45,7 @@ func attempts(t *testing.T, script string) (outcomes [4]int) {
 // Without a limit of their own the commands would take the threads that the Go runtime
 // needs, which ends the process.
 func TestCommandsLeaveRoomBelowPidsMax(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
 		return
 	}
@@ -92,6 +93,7 @@ func TestACommandThatIsRefusedProcessesIsNotTheTargetsFault(t *testing.T) {
 // as those do that write a log or a file, while a command has taken all processes: the Go
 // runtime needs a thread for each.
 func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processes(200)) {
 		return
 	}
@@ -149,6 +151,7 @@ func blockInSystemCalls(t *testing.T, n int) {
 }
 
 func TestACommandThatIsKilledForMemoryIsNotTheTargetsFault(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Memory(100_000_000)) {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
@@ -245,6 +246,7 @@ func TestNewNamesTheWrongField(t *testing.T) {
 }
 
 func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
+	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needProc(t)
 		h := handler(t, run, sh(`sleep 60 & exit 0`))

@@ -9,6 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // once makes an attempt as an engine does whose loop was never late.
@@ -22,6 +23,7 @@ func once(t *testing.T, script string, timeout time.Duration) probe.Result {
 }
 
 func TestACommandThatIsStarvedOfProcessorTimeDoesNotFail(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processor(2)) {
 		return
 	}
@@ -35,6 +37,7 @@ func TestACommandThatIsStarvedOfProcessorTimeDoesNotFail(t *testing.T) {
 }
 
 func TestACommandThatHangsFailsWhereTheQuotaIsNotUsedUp(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processor(90)) {
 		return
 	}
@@ -45,6 +48,7 @@ func TestACommandThatHangsFailsWhereTheQuotaIsNotUsedUp(t *testing.T) {
 
 // The quota is used up by others, all the time, but the command wants no processor.
 func TestACommandThatHangsFailsBesideABusyNeighbour(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Processor(40)) {
 		return
 	}

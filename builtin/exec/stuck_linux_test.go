@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
@@ -41,6 +42,7 @@ func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
 // A process in a frozen cgroup of version 1 is as deaf to SIGKILL as one that is
 // stuck in the kernel.
 func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
+	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		freezer, err := os.MkdirTemp("/sys/fs/cgroup/freezer", "sonde-test-")
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // serveCounted counts the connections that a server gets.
@@ -88,6 +89,7 @@ func TestCloseClosesKeptConnections(t *testing.T) {
 }
 
 func TestAttemptsLeaveNoGoroutineBehind(t *testing.T) {
+	tier.Slow(t)
 	ca := dialtest.NewAuthority(t)
 	secure := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
 	cert := ca.Sign(t, time.Hour, "127.0.0.1")

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestStepsReportFailedConnections(t *testing.T) {
@@ -107,6 +108,7 @@ func TestTheRequestIsTheSameBothWays(t *testing.T) {
 }
 
 func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
+	tier.Slow(t)
 	ok := answer(okHead + "Content-Length: 2\r\n\r\nok")
 	tests := map[string]struct {
 		config httpprobe.Config

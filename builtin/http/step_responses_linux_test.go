@@ -11,6 +11,7 @@ import (
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // answer sends a response in pieces once the request has come, and closes.
@@ -106,6 +107,7 @@ var plainResponses = map[string]struct {
 }
 
 func TestPlainResponsesAreJudgedInSteps(t *testing.T) {
+	tier.Slow(t)
 	for name, test := range plainResponses {
 		for _, compatibility := range []probe.Compatibility{probe.Mended, probe.Kubelet} {
 			t.Run(name+" "+compatibility.String(), func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // prober is a handler whose attempts are made one way or the other.
@@ -32,6 +33,7 @@ func inSteps(t testing.TB) bool {
 // The tests of attempts hold whichever way they are made. Those are not here that
 // count the requests before a redirect: the first of them is made twice.
 func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
+	tier.Slow(t)
 	for name, test := range map[string]func(*testing.T){
 		"success":              TestAnAcceptedStatusIsSuccess,
 		"broken bodies":        TestABrokenBodyIsAFailureExceptInKubeletCompatibility,

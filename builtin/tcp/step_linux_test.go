@@ -17,9 +17,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestStepsAndProbeHaveEqualResults(t *testing.T) {
+	tier.Slow(t)
 	listener := listen(t, "tcp", "127.0.0.1:0")
 	closedPort := targetOf(listener.Addr())
 	listener.Close()

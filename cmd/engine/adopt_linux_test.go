@@ -22,6 +22,7 @@ const withoutTargets = `engine {
 }`
 
 func TestProcessesAndVerdictsOutliveKillsOfTheEngine(t *testing.T) {
+	tier.Slow(t)
 	const targets = 5
 	kills := tier.Pick(5, 20, 20)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -179,6 +180,7 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 }
 
 func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
+	tier.Slow(t)
 	e := &engineProcess{dir: t.TempDir()}
 	e.write(t, "config.hcl", `
 		engine { state = "sonde.state" }
@@ -291,6 +293,7 @@ func TestASurvivorIsEndedWithinTheGracePeriodOfTheLastReload(t *testing.T) {
 // A process that crashes while the engine lacks descriptors is started as soon as there are
 // some, and its back-off and restart count are those of one crash.
 func TestAShortageOfTheEngineIsNoCrashOfTheProcess(t *testing.T) {
+	tier.Slow(t)
 	e := &engineProcess{dir: t.TempDir()}
 	e.write(t, "config.hcl", `
 		target "web" {

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // A target that had no time to answer because the engine was stopped has not failed.
 func TestAStoppedEngineBlamesNoTargetOfProbe(t *testing.T) {
+	tier.Slow(t)
 	var requests atomic.Int32
 	asked := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // adoptConfig has a process that an engine on a disk leaves running, and that fails its probe
@@ -251,6 +252,7 @@ func (e *engineProcess) untilItWaits(t *testing.T) {
 // TestADeadDiskKeepsNoEngineFromItsEnd reads from a disk that never answers: when the engine starts,
 // and while it runs.
 func TestADeadDiskKeepsNoEngineFromItsEnd(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}
@@ -289,6 +291,7 @@ func TestADeadDiskKeepsNoEngineFromItsEnd(t *testing.T) {
 }
 
 func TestADeadDiskOfTheStateKeepsNoReloadFromItsEnd(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // startNotifying runs sonde run with a service manager, whose socket it returns.
@@ -40,6 +42,7 @@ func expectStates(t *testing.T, manager *net.UnixConn, states ...string) {
 }
 
 func TestTheServiceManagerIsToldWhatTheEngineDoes(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	const config = "engine {\n  allow_empty = true\n  watchdog = \"0s\"\n}"
 	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@sonde-test-" + filepath.Base(t.TempDir()) + t.Name()} {

@@ -49,8 +49,14 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir, files := filepath.Join("..", "..", "tests", "scripts"), []string(nil)
+	if testing.Short() {
+		files = []string{filepath.Join(dir, "run.txtar"), filepath.Join(dir, "validate.txtar"), filepath.Join(dir, "plan.txtar")}
+		dir = ""
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("..", "..", "tests", "scripts"),
+		Dir:                 dir,
+		Files:               files,
 		Cmds:                commands(),
 		RequireExplicitExec: true,
 		Condition: func(cond string) (bool, error) {

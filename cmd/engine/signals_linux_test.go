@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // loadingEngine starts sonde run with a named pipe as configuration, and returns when it
@@ -81,6 +82,7 @@ func TestAnEngineThatStillLoadsItsConfigurationCanBeEnded(t *testing.T) {
 }
 
 func TestAReloadThatReadsAPipeDoesNotDelayTheEnd(t *testing.T) {
+	tier.Slow(t)
 	e, config := loadingEngine(t)
 	configure(t, config, "first")
 	e.waitListening(t)

@@ -189,6 +189,7 @@ func attempted(targets map[string][]httpapi.Target) bool {
 // TestKillsOfTheEngineChangeNoVerdict kills an engine with SIGKILL, starts it again, and
 // reads its targets from the moment at which it answers until each was attempted.
 func TestKillsOfTheEngineChangeNoVerdict(t *testing.T) {
+	tier.Slow(t)
 	var down atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/down" && down.Load() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const shortTroubleConfig = lateConfig + `
@@ -89,6 +90,7 @@ func (l *lives) publishedTroubles(targets int) map[string][]time.Time {
 // the trouble is over before the next engine looks: also one that has begun and ended in the same second.
 // What the API has published is the reference.
 func TestAKillRightAfterATransitionLosesNothing(t *testing.T) {
+	tier.Slow(t)
 	const targets, kills = 5, 8
 	var down atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

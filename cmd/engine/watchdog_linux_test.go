@@ -176,6 +176,7 @@ func TestAStoppedEngineIsNotStartedAgain(t *testing.T) {
 // TestAnEngineThatHangsWhileItStopsIsEnded stops an engine, which waits for a process, and makes it
 // hang.
 func TestAnEngineThatHangsWhileItStopsIsEnded(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	e := startHoldable(t, `
 		engine {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // files returns a bundle of one file.
@@ -168,6 +169,7 @@ func TestBundlesAreChecked(t *testing.T) {
 
 // Who can write to a store can write other bundles than Push does.
 func TestABundleOfAStrangerIsChecked(t *testing.T) {
+	tier.Slow(t)
 	for text, want := range map[string]string{
 		`{"sources": ["../../etc/cron.d/x"], "files": {"../../etc/cron.d/x": ""}}`:               "must be relative",
 		`{"sources": ["a.hcl"], "files": {"a.hcl": "", "/etc/passwd": ""}}`:                      "must be relative",

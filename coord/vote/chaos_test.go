@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // chaos is a Backend that cannot be reached for a while. Requests that are sent meanwhile may arrive later all
@@ -85,6 +86,7 @@ func (c *chaos) Watch(ctx context.Context, prefix string, after coord.Revision) 
 // A history of engines that are cut off at random while targets change: no joint verdict is put but by the
 // owner of the shard, and in the end all are what the vantages say.
 func TestOnlyTheOwnerDecidesAtRandom(t *testing.T) {
+	tier.Slow(t)
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) { play(t, rand.New(rand.NewPCG(seed, 1))) })
 	}

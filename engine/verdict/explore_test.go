@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 var all = flag.Bool("all", false, "explore all states: thresholds up to 5, three instances")
@@ -21,6 +22,7 @@ var all = flag.Bool("all", false, "explore all states: thresholds up to 5, three
 // the same attempts. With -all the thresholds are up to 5 and there are three instances,
 // and README must have the figures.
 func TestEveryReachableStateAgreesWithTheKubeletsWorker(t *testing.T) {
+	tier.Slow(t)
 	begin := time.Now()
 	var states, transitions atomic.Int64
 	t.Run("each kind", func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestMain(m *testing.M) { gatewaytest.Main(m) }
@@ -57,11 +58,13 @@ func start(t *testing.T) *scene {
 
 // No client notices that servers are killed, hang or drain.
 func TestNoRequestFails(t *testing.T) {
+	tier.Slow(t)
 	start(t).LoseServers()
 }
 
 // All servers are used while none is ready, and a client learns that none can be reached.
 func TestNoServerIsReady(t *testing.T) {
+	tier.Slow(t)
 	s := start(t)
 	for _, server := range s.Servers {
 		server.Drain()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // timeLimit is the time limit for operations that take no time on an idle machine.
@@ -111,6 +112,7 @@ func TestStatusThatWasReapedElsewhereIsAnError(t *testing.T) {
 // The random time of the cancellation is before the start, between exit and reaping,
 // while the pipes are closed, and so on.
 func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
+	tier.Slow(t)
 	runBoth(t, func(t *testing.T, run runFunc) {
 		plan, before := planOf(t, Command{Words: []string{"/bin/true"}}), len(files(t))
 		var all sync.WaitGroup
@@ -157,6 +159,7 @@ func awaitFiles(t *testing.T, n int) {
 
 // The context of each command is done about when the command exits by itself.
 func TestACommandThatHasExitedWasNotKilled(t *testing.T) {
+	tier.Slow(t)
 	runBoth(t, func(t *testing.T, run runFunc) {
 		plan, kills := script(t, "exit 7"), 0
 		for i := range 200 {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestCyclesAreFound(t *testing.T) {
@@ -74,6 +76,7 @@ func isCyclic(graph map[string][]string) bool {
 }
 
 func TestALongChainIsSearchedOnce(t *testing.T) {
+	tier.Slow(t)
 	const names = 200_000 // 20 billion comparisons if each name were compared with all before it
 	graph := make(map[string][]string, names)
 	for i := range names {

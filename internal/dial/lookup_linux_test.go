@@ -16,6 +16,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // resolve looks a name up within a time that is long enough where a name server answers.
@@ -195,6 +196,7 @@ func TestSilenceOfAllNameServersIsNotTheNamesFault(t *testing.T) {
 }
 
 func TestALostQueryFailsNoLookup(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // failures notes what New's failed was called with.
@@ -185,6 +186,7 @@ func TestFilesOfOnePathThatRotateAtTheSameTimeLoseNothing(t *testing.T) {
 }
 
 func TestLinesWaitWhileTheFileCannotBeWritten(t *testing.T) {
+	tier.Slow(t)
 	f, path, failed := newFile(t, 1<<30, 2)
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)

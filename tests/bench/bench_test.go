@@ -61,6 +61,7 @@ const (
 var usual = []string{"allocations", "apply"}
 
 func TestEachRowIsMeasured(t *testing.T) {
+	tier.Slow(t)
 	for _, name := range rowNames() {
 		t.Run(name, func(t *testing.T) {
 			if strings.HasSuffix(name, "-haproxy") {

@@ -79,3 +79,11 @@ func Lacks(t testing.TB, what string) {
 	}
 	t.Skip(what)
 }
+
+// Slow skips a test that takes more than a second with -short, as in make check.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(Marker + "make test")
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // start starts an agent for the group of a scene, and returns its address.
@@ -86,6 +87,7 @@ func TestAnAnswerIsTheWholeStateOfAServer(t *testing.T) {
 // A client that sends nothing, or connects and stays, neither blocks others nor stays for
 // ever, and a gateway that ends closes its connections.
 func TestSilentClientsBlockNobody(t *testing.T) {
+	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	address, all, _ := start(t, s, agent.Config{Listen: "127.0.0.1:0"})
@@ -176,6 +178,7 @@ func TestAnAddressOfTwoTargetsIsAnError(t *testing.T) {
 
 // An address that another process has is tried again; the log says so once.
 func TestAnAddressInUseIsTriedAgain(t *testing.T) {
+	tier.Slow(t)
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -235,6 +238,7 @@ func TestAGatewayNeedsItsGroups(t *testing.T) {
 
 // HAProxy without agent-send connects, and waits for an answer.
 func TestACheckWithoutANameIsLogged(t *testing.T) {
+	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
 	address, all, log := start(t, s, agent.Config{Listen: "127.0.0.1:0"})
 	for range 3 {

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func start(s *gatewaytest.Scene) *gatewaytest.Output {
@@ -198,6 +199,7 @@ func TestAQueryOfAnotherLifeWaitsUntilSomethingIsKnown(t *testing.T) {
 }
 
 func TestWaitersAreBounded(t *testing.T) {
+	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	o := start(s)

@@ -9,10 +9,12 @@ import (
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Clients that follow a large group, and do not read what they are told, share one answer.
 func TestClientsThatDoNotReadShareAnAnswer(t *testing.T) {
+	tier.Slow(t)
 	const clients, most = 400, 48 << 20
 	members := gatewaytest.Members(3001)
 	s := gatewaytest.New(t, group.Rule{Port: "http"}, members)

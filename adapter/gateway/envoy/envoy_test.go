@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // answer is what Envoy reads of an answer.
@@ -215,6 +216,7 @@ func awaitFile(t *testing.T, name, want string) {
 }
 
 func TestFilesAreReplaced(t *testing.T) {
+	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
 	dir := filepath.Join(t.TempDir(), "eds")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // run runs a renderer for the group of a scene.
@@ -244,6 +245,7 @@ func TestAFileThatCannotBeWrittenIsShown(t *testing.T) {
 }
 
 func TestTemplatesAreChecked(t *testing.T) {
+	tier.Slow(t)
 	for text, want := range map[string]string{
 		"": "", list: "", "{{index .Members 7}}": "", "{{len .InRotation}}": "", "{{(index .Groups 0).Name}}": "",
 		"{{range .Members}}": "unexpected EOF", "{{range .Member}}{{end}}": "can't evaluate field Member",

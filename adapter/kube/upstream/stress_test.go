@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Fifty containers are probed each second, as in upstream's
 // test/e2e_node/probe_stress_test.go, over connections that are real. One of its two
 // minutes is enough here: time is virtual, and no answer is ever late for want of it.
 func TestUpstreamProbeStress(t *testing.T) {
+	tier.Slow(t)
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
 	at, err := url.Parse(server.URL)

@@ -25,6 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // adoptable returns a driver whose instances outlive its Run.
@@ -102,6 +103,7 @@ func text(name string) string {
 }
 
 func TestAnInstanceOutlivesItsRunAndIsTakenOver(t *testing.T) {
+	tier.Slow(t)
 	dir, log := t.TempDir(), new(testsync.Buffer)
 	script := `echo $$$$ >>pids; trap 'echo bye; exit 3' TERM; while :; do echo ` + strings.Repeat("x", 500) + `; echo >>lines; sleep 0.001; done`
 	first := attend(t, adoptable(t, dir, script, log))
@@ -204,6 +206,7 @@ func pidOf(t *testing.T, id string) int {
 }
 
 func TestTheEndOfASurvivorWhoseGuardDoesNotAnswerIsAnError(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel() // it takes as long as attachTimeout
 	dir, log := t.TempDir(), new(testsync.Buffer)
 	first := attend(t, adoptable(t, dir, `exec sleep 600`, log))
@@ -486,6 +489,7 @@ func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
 }
 
 func TestAGracePeriodEndsWithoutTheEngine(t *testing.T) {
+	tier.Slow(t)
 	dir, log := t.TempDir(), new(testsync.Buffer)
 	first := attend(t, adoptable(t, dir, reluctant, log))
 	awaitFile(t, filepath.Join(dir, "ready"))
@@ -504,6 +508,7 @@ const deafScript = `trap "" TERM; echo >ready; while :; do sleep 0.01; done`
 
 // The default grace period is longer than tests wait.
 func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
+	tier.Slow(t)
 	const grace = 50 * time.Millisecond
 	for startName, start := range map[string]func(t *testing.T, d *Driver) *attendance{
 		"set at the start": func(t *testing.T, d *Driver) *attendance {
@@ -851,6 +856,7 @@ func setPopulated(t *testing.T, dir, populated string) {
 // A process may take long to die: it frees much memory, or waits for a disk. The next
 // instance would find its port taken.
 func TestAnInstanceLastsUntilWhatAKilledGuardHasLeftIsDead(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		i := killedGuard(t, new(testsync.Buffer))
 		exited := make(chan restart.Exit, 1)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const runtimeDir = "/run"
@@ -161,6 +162,7 @@ func TestAnEmptyDirectoryLeavesNothing(t *testing.T) {
 }
 
 func TestADirectoryOfAnotherEngineIsNotOpened(t *testing.T) {
+	tier.Slow(t)
 	if !inMemory(t) {
 		return
 	}

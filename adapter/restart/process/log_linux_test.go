@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // counting writes the numbers from 1 on, and to the file "last" those that it has written.
@@ -28,6 +29,7 @@ func adoptableTo(t *testing.T, dir, script string, log *testsync.Buffer, outputs
 }
 
 func TestALogFileGoesOnWithoutAnEngine(t *testing.T) {
+	tier.Slow(t)
 	dir, log, outputs := t.TempDir(), new(testsync.Buffer), new(Outputs)
 	to := &Log{File: filepath.Join(dir, "app.log"), MaxSize: MinLogSize, MaxFiles: 1000}
 	last := func() int { n, _ := strconv.Atoi(text(filepath.Join(dir, "last"))); return n }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestWrongLogsAreNamed(t *testing.T) {
@@ -119,6 +120,7 @@ func TestAFastProcessFillsItsLogFilesOnly(t *testing.T) {
 }
 
 func TestAProcessRunsWhoseLogFileCannotBeWritten(t *testing.T) {
+	tier.Slow(t)
 	outputs, log := new(Outputs), new(testsync.Buffer)
 	c := sh(`i=0; while [ $i -lt 100 ]; do echo line; i=$((i+1)); done; exit 3`)
 	c.Outputs, c.Logger = outputs, slog.New(slog.NewTextHandler(log, nil))

@@ -13,6 +13,7 @@ import (
 	cgroupfs "github.com/sonde-probe/sonde/internal/cgroup"
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Each test is run with a cgroup, where one can be made, and without.
@@ -234,6 +235,7 @@ func cgroupsOf(guard int) []string {
 }
 
 func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel() // it takes as long as killTimeout
 	l := begin(t, deaf())
 	l.await(t, "ready")

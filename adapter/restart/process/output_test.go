@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // said is a log whose records are lines of level, text and attributes.
@@ -129,6 +130,7 @@ func TestOutputIsTheLastFourKiB(t *testing.T) {
 }
 
 func TestAFloodOfOutputDoesNotStopTheCommand(t *testing.T) {
+	tier.Slow(t)
 	l := begin(t, sh(`head -c 5000000 /dev/zero | tr '\0' '\n'; echo done >&2; exit 4`))
 	if exit := l.exit(t); exit.Code != 4 || len(l.log.String()) > 1<<20 {
 		t.Errorf("code %d and %d bytes of log", exit.Code, len(l.log.String()))

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // engineRole is the first argument that makes this program an engine which runs
@@ -258,6 +259,7 @@ func TestNewNamesTheWrongField(t *testing.T) {
 }
 
 func TestManyInstancesLeakNothing(t *testing.T) {
+	tier.Slow(t)
 	needLinux(t)
 	d := driver(t, sh(`echo hello; exit 0`))
 	run(t, d).exit(t)

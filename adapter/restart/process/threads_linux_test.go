@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // leaveRoom reports whether this is the process of the test, in a control group that has room for
@@ -51,6 +52,7 @@ func leaveRoom(t *testing.T, tasks int64) bool {
 }
 
 func TestWithoutRoomForAGuardNoneIsStarted(t *testing.T) {
+	tier.Slow(t)
 	if !leaveRoom(t, guard.Tasks-1) {
 		return
 	}
@@ -63,6 +65,7 @@ func TestWithoutRoomForAGuardNoneIsStarted(t *testing.T) {
 
 // Others may take the room that there was.
 func TestAGuardThatGetsNoThreadsIsNotTheCommandsFault(t *testing.T) {
+	tier.Slow(t)
 	if !leaveRoom(t, 3) {
 		return
 	}

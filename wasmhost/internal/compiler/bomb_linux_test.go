@@ -14,12 +14,14 @@ import (
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // The race detector needs several times as much memory as these tests have, and far more addresses.
 
 // The kernel would kill a process of the group, or all of them with memory.oom.group.
 func TestTwoBombsLeaveTheEngineItsMemory(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InCgroup(t, faulttest.Memory(200<<20)) {
 		return
 	}

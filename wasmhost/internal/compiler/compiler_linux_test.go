@@ -21,6 +21,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // module returns a module with one function, which has locals and a body.
@@ -110,6 +111,7 @@ func oneChild(t *testing.T) (pid int) {
 }
 
 func TestALimitIsNamedByItsError(t *testing.T) {
+	tier.Slow(t)
 	before := peakMemory(t)
 	tests := map[string]struct {
 		module []byte

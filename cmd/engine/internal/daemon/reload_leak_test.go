@@ -32,6 +32,7 @@ const maxLeak = 1 << 20
 // A reload loads a plugin with other limits, checks a probe's settings with it, makes an
 // attempt with the new probe, and unloads the plugin before it.
 func TestReloadsDoNotLeak(t *testing.T) {
+	tier.Slow(t)
 	dir := t.TempDir()
 	module := wattest.Assemble(`(memory 1) (func $run (result i32) i32.const 1) (func $configure (result i32) i32.const 0)
 		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run)) (export "sonde_configure" (func $configure))`)

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // afterEngine returns the daemon that follows an engine which has left the process web
@@ -75,6 +76,7 @@ func (d *daemon) process(t *testing.T, script string) *process.Driver {
 func gone(pid int) func() bool { return func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH } }
 
 func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
+	tier.Slow(t)
 	t.Parallel()
 	d, pid, log := afterEngine(t)
 	socket, err := filepath.Glob(filepath.Join(d.processes.Path(), "*.sock"))

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files")
@@ -16,6 +18,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files")
 const operatorFiles = "../../../../config/testdata/operator"
 
 func TestOperatorsMistakesAreAnswered(t *testing.T) {
+	tier.Slow(t)
 	t.Chdir(operatorFiles)
 	var names []string
 	for _, pattern := range []string{"*.hcl", "*.hcl.json"} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func near(t *testing.T, what string, got, want, part float64) {
@@ -221,6 +222,7 @@ func TestBurstsWithoutMemoryAreIndependentNoise(t *testing.T) {
 }
 
 func TestPartialBurstsHaveTheMeansThatArePlayed(t *testing.T) {
+	tier.Slow(t)
 	n := Noise{Failures: 0.08, Burst: 8, Within: 0.6, Outside: 0.01}
 	if err := n.Check(); err != nil {
 		t.Fatal(err)

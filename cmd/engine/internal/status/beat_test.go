@@ -5,10 +5,13 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // A run that has ended does not wait until an engine that hangs has got to know that it has begun.
 func TestTheEndOfARunDoesNotWaitForItsBegin(t *testing.T) {
+	tier.Slow(t)
 	var begun, ended atomic.Int32
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("status") == "start" {

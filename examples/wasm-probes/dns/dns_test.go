@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 type settingsOf = map[string]any
@@ -248,6 +249,7 @@ func checksSettings(t *testing.T, way lab.Way) {
 }
 
 func TestThePluginPassesTheConformanceKit(t *testing.T) {
+	tier.CI(t)
 	lab.Conforms(t, lab.Build(t, "."), start(t), `{"network": "tcp", "name": "www.lab.test"}`)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestHeartbeats(t *testing.T) {
@@ -263,6 +264,7 @@ func overTLS(t *testing.T, way lab.Way) {
 }
 
 func TestThePluginPassesTheConformanceKit(t *testing.T) {
+	tier.CI(t)
 	port := lab.Serve(t, func(c net.Conn) {
 		answerBeats(c, 0, func(_ string, n int) string { return fmt.Sprintf("PONG %d\n", n) })
 	})

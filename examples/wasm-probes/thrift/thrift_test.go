@@ -19,6 +19,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // methods is a service that Apache's own library serves.
@@ -276,6 +277,7 @@ func checksSettings(t *testing.T, way lab.Way) {
 }
 
 func TestThePluginPassesTheConformanceKit(t *testing.T) {
+	tier.CI(t)
 	lab.Conforms(t, lab.Build(t, "."), start(t, service, true, nil), "{}")
 }
 

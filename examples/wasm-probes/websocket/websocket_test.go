@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 type settingsOf = map[string]any
@@ -201,6 +202,7 @@ func checksSettings(t *testing.T, way lab.Way) {
 }
 
 func TestThePluginPassesTheConformanceKit(t *testing.T) {
+	tier.CI(t)
 	lab.Conforms(t, lab.Build(t, "."), start(t, nil), `{"send": "hello", "expect": "hello"}`)
 }
 

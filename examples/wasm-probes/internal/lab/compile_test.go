@@ -3,11 +3,14 @@ package lab
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // TestModulesCompile leaves the code of all plugins in Go in the cache of Load. make runs it before
 // the tests with the race detector, under which the compiler takes ten times as long.
 func TestModulesCompile(t *testing.T) {
+	tier.CI(t)
 	mains, err := filepath.Glob(filepath.Join("..", "..", "*", "main.go"))
 	if err != nil || len(mains) == 0 {
 		t.Fatalf("there are no plugins: %v", err)

@@ -36,15 +36,16 @@ help: ## show this list
 .PHONY: run
 # Without the plugin that runs scripts, which config.hcl does not need.
 run: ## build what config.hcl needs, and run it
-	@echo "building bin/sonde, bin/demo and two plugins: only the first time takes a minute or two"
-	@GO=$(GO) $(WASM)/build.sh grpc heartbeat
-	@echo "go build -o bin/sonde ./cmd/engine"
-	@$(GO) build -o bin/sonde ./cmd/engine
-	@$(GO) build -o bin/demo ./examples/demo
+	@echo "building the engine, a demo service and two plugins: only the first time takes a minute or two"
+	@$(MAKE) --no-print-directory programs plugins
 	@exec ./bin/sonde run config.hcl
 
 .PHONY: build
 build: $(STARLARK) ## build bin/sonde, which runs scripts too, and bin/demo
+	@$(MAKE) --no-print-directory programs
+
+.PHONY: programs
+programs: # with the plugin that runs scripts if that has been built
 	$(GO) build -o bin/sonde ./cmd/engine
 	$(GO) build -o bin/demo ./examples/demo
 

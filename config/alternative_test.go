@@ -62,6 +62,7 @@ func pushTexts(o Options, loop, name, expression, more string, inJSON bool) (*Co
 const inFiles = "in the files that are pushed"
 
 func TestTextsThatASensitiveFieldCanBecomeAreErrors(t *testing.T) {
+	tier.Slow(t)
 	const more = `
 locals {
   perHost = { a = "s3cret-a", b = "s3cret-b" }

@@ -147,6 +147,7 @@ func change(t *testing.T, all, later *Config) *Config {
 }
 
 func TestAChangeOfAPartGivesTheWhole(t *testing.T) {
+	tier.Slow(t)
 	for before := range variants {
 		for after := range variants {
 			if !tier.InCI() && before != "base" && after != "base" {

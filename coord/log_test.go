@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // denying is a Backend that refuses requests: to get a lease, or those that change the owners of shards.
@@ -41,6 +42,7 @@ func (b *denying) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 
 // What fails each second is logged each minute, with the reason.
 func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
+	tier.Slow(t)
 	for message, b := range map[string]*denying{
 		"not a member of the fleet, joining again": {grants: true},
 		"shards cannot be claimed, trying again":   {claims: true},

@@ -35,6 +35,7 @@ func memoriesOf(t *testing.T, co *coord.Coordinator, id shard.ID) coord.Memories
 }
 
 func TestMemoriesAreRecentForMaxAgeAfterTheLastOwner(t *testing.T) {
+	tier.Slow(t)
 	for stopped, want := range map[time.Duration]bool{0: true, 8*time.Minute + 15*time.Second: true, 11 * time.Minute: false, 60 * time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
 			b := coord.NewLocal()

@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // damp has targets damped, with the defaults of probe.Damping.
@@ -291,6 +292,7 @@ func TestAnEngineGoesOnWithPenalties(t *testing.T) {
 
 // After each of many random flaps, pauses and waits all readers agree with a model of penalties.
 func TestDampedTargetsAreThoseThatTheModelDamps(t *testing.T) {
+	tier.Slow(t)
 	const names = "a b c d e"
 	rule := probe.Damping{HalfLife: time.Minute, Max: 4 * time.Minute}.WithDefaults()
 	seen := 0

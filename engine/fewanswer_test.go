@@ -65,6 +65,7 @@ func TestAnOutageOfTheLinkFailsNoneOfTheFewThatStillAnswer(t *testing.T) {
 
 // A target is not excused by others that have failed long ago, and few are not at all.
 func TestTheLastTargetsThatAnswerFailInTheirUsualTime(t *testing.T) {
+	tier.Slow(t)
 	for _, test := range []struct {
 		targets, dead int
 		since         time.Duration

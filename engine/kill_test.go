@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // outage is a handler that fails from one time to another.
@@ -65,6 +66,7 @@ func failed(t *testing.T, e *engine.Engine, k probe.Kind) (n int, first, last ti
 // container, and then one each period. So it kills a container that never answers
 // after threshold-1 to threshold periods, and never one that answers before.
 func TestInstancesAreKilledWhenTheKubeletKillsThem(t *testing.T) {
+	tier.Slow(t)
 	const never = time.Hour
 	cases := []struct {
 		kind      probe.Kind
@@ -172,6 +174,7 @@ func TestTheSuccessOfATriggeredAttemptCounts(t *testing.T) {
 // A target that is down for less than a period is never failed by two attempts, also
 // when a reload moves the attempts.
 func TestAnotherPeriodDoesNotBringTwoFailuresTogether(t *testing.T) {
+	tier.Slow(t)
 	for _, periods := range [][2]time.Duration{{10 * time.Second, 7 * time.Second}, {time.Second, 20 * time.Second}, {20 * time.Second, time.Second}} {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 			before, after := periods[0], periods[1]

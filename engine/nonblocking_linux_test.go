@@ -271,6 +271,7 @@ func TestANonBlockingAttemptIsTriedThreeTimes(t *testing.T) {
 }
 
 func TestAPanicInAStepIsAnUnknownOutcomeAndIsCounted(t *testing.T) {
+	tier.Slow(t)
 	h := newStepper(t, probe.Success)
 	h.panics = true
 	e := step(t, h, strict)

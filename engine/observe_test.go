@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 var (
@@ -258,6 +259,7 @@ func TestEjectionsAreLoggedAndRemembered(t *testing.T) {
 // TestAMillionCallsMakeFewAttemptsAndHastenNothing has a storm of failed requests, each of which
 // asks for attempts.
 func TestAMillionCallsMakeFewAttemptsAndHastenNothing(t *testing.T) {
+	tier.Slow(t)
 	const steps, calls = 1000, 167
 	for _, period := range []time.Duration{probe.MinPeriod, 13 * time.Millisecond, 25 * time.Millisecond, 300 * time.Millisecond, time.Second, 10 * time.Second} {
 		t.Run(period.String(), func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // polled is what a subscriber to targets knows of them.
@@ -46,6 +47,7 @@ func (p polled) differences(e *engine.Engine) (wrong []string) {
 
 // Whatever happens, a subscriber to targets that has polled knows each target as it is.
 func TestASubscriberToTargetsMissesNothing(t *testing.T) {
+	tier.Slow(t)
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {

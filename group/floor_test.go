@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // floorOf returns the View of a group with HoldRestarts whose members have states, as in groupOf.
@@ -100,6 +102,7 @@ func TestTheRestartOfAMemberThatGetsRequestsIsWithheld(t *testing.T) {
 }
 
 func TestLawsOfAFloor(t *testing.T) {
+	tier.Slow(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		var states strings.Builder

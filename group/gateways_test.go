@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // doubting is an engine that can be made to doubt its verdicts.
@@ -283,6 +284,7 @@ func TestRotationsGoOnWithAnotherRule(t *testing.T) {
 // A damped member gets no requests, like one that gateways have ejected: if all of them flap, half of those that
 // are ready stay in rotation, and one that is alone stays. Panic brings damped members requests too.
 func TestDampedMembersAreOutOfRotationButNotAllOfThem(t *testing.T) {
+	tier.Slow(t)
 	play(t, func(s *stage) {
 		all := []string{"a", "b", "c", "d"}
 		of := map[string]probe.Damping{}

@@ -121,6 +121,7 @@ func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
 }
 
 func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
+	tier.Slow(t)
 	p := shared.load(t)
 	wantResult(t, attempt(t, handler(t, p, map[string]any{"text": "line"}), serve(t, pong(0)), plenty), probe.Success, "") // an instance is started
 	before := p.Stats().Started

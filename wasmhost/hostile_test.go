@@ -122,6 +122,7 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 
 // What a module does wrong before its first attempt is described, and no instance of it is kept.
 func TestFailedInitialisationsAreDescribed(t *testing.T) {
+	tier.Slow(t)
 	const exit = `(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))`
 	for code, want := range map[string]string{
 		`(func $f unreachable)`:                                  "unreachable",
@@ -145,6 +146,7 @@ func TestFailedInitialisationsAreDescribed(t *testing.T) {
 }
 
 func TestFuelIsLimited(t *testing.T) {
+	tier.Slow(t)
 	for name, bad := range map[string]string{
 		"a loop":    `(func $run (result i32) ` + spin + ` i32.const 1)`,
 		"recursion": fib + `(func $run (result i32) i32.const 60 call $fib)`,
@@ -169,6 +171,7 @@ func TestFuelIsLimited(t *testing.T) {
 
 // Codes that wazero itself uses are those of a plugin like any other.
 func TestAnExitIsShownWithItsCode(t *testing.T) {
+	tier.Slow(t)
 	for _, code := range []uint32{0, 3, 0xefffffff, 0xffffffff} {
 		exit := `(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))`
 		got := try(t, wat(`%s (func $run (result i32) i32.const %d call $exit i32.const 1)`, exit, int32(code)))

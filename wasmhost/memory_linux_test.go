@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 // What instances have used and grown is the system's again when they are closed.
 func TestMemoryIsReleased(t *testing.T) {
+	tier.Slow(t)
 	const hoarded = 32 // MB
 	hoard := `(func $run (result i32) (local $at i32)
 		i32.const 511 memory.grow drop

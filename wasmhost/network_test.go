@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -42,6 +43,7 @@ func tryDial(t *testing.T, module []byte, target probe.Target, grant ...string) 
 func echoBack(conn net.Conn) { io.Copy(conn, conn) }
 
 func TestTheHostMakesTLSHandshakes(t *testing.T) {
+	tier.Slow(t)
 	server := httptest.NewUnstartedServer(nil) // for its certificate, which is for example.com
 	server.StartTLS()
 	server.Close()

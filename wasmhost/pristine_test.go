@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -128,6 +129,7 @@ func wantNoSecret(t *testing.T, target string, size int, received []byte) {
 // A module that was killed in the middle of a call is as good as new in the next attempt,
 // and the same instance makes it.
 func TestAnInstanceIsGoodAfterItWasKilled(t *testing.T) {
+	tier.Slow(t)
 	// Busy stays set when an attempt ends in the middle. The first letter of the text says how.
 	module := wat("%s", importNet+importInput+importExit+`(memory 2) (global $busy (mut i32) 0)
 		(func $run (result i32)
@@ -279,6 +281,7 @@ func TestAnInitialisationSeesNoTarget(t *testing.T) {
 }
 
 func TestRandomNumbersDifferBetweenAttempts(t *testing.T) {
+	tier.Slow(t)
 	small := load(t, wasmhost.Config{Module: wat("%s", importOutput+`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
 		(memory 1) (func $run (result i32) (local $n i32)
 			i32.const 0 i32.const 32 call $random drop
@@ -302,6 +305,7 @@ func TestRandomNumbersDifferBetweenAttempts(t *testing.T) {
 // Variables, goroutines, timers and connections of an attempt in Go end with it, although
 // the attempt leaves them all behind.
 func TestAGoGuestStartsEachAttemptAnew(t *testing.T) {
+	tier.Slow(t)
 	p := shared.load(t)
 	target := serve(t, pong(0))
 	leaving, line := handler(t, p, map[string]any{"text": "leave"}), handler(t, p, map[string]any{"text": "line"})
@@ -317,6 +321,7 @@ func TestAGoGuestStartsEachAttemptAnew(t *testing.T) {
 
 // A call that was stopped leaves the runtime of Go in the middle of something.
 func TestAGoGuestIsGoodAfterItWasKilled(t *testing.T) {
+	tier.Slow(t)
 	p := shared.load(t)
 	target := serve(t, pong(0))
 	line := handler(t, p, map[string]any{"text": "line"})

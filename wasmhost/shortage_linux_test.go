@@ -14,6 +14,7 @@ import (
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -61,6 +62,7 @@ func startServers(t *testing.T) {
 
 // Each attempt is by name. The targets are well all the time.
 func TestALackOfDescriptorsOrPortsFailsNoTarget(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart/command"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // with returns one target whose driver is another.
@@ -88,6 +89,7 @@ func TestARestartThatWasInterruptedIsMadeByTheSameEngineLater(t *testing.T) {
 // A restart takes longer than the grace period of its target. An engine that is to have the shard meanwhile must wait
 // for it.
 func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		launch := func(n int) *member { return start(t, fmt.Sprintf("engine-%d", n), b, w.with(w.slow())) }
@@ -121,6 +123,7 @@ func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
 
 // A restart that could not begin is no restart: it is made as soon as it can.
 func TestARestartThatCouldNotBeginIsNotRecorded(t *testing.T) {
+	tier.Slow(t)
 	for name, begin := range map[string]func() bool{"shortage": func() bool { return true }, "panic": func() bool { panic("test") }} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -131,6 +131,7 @@ func TestAnOldFailureRestartsNothingIfALeaseIsLostWhileShardsAreLoaded(t *testin
 // The same, for longer than memories are recent; and the first engine that starts ends, or gives the target up, before
 // it has loaded any. That one says nothing about the age of what is stored.
 func TestAnOldFailureRestartsNothingAfterAnOwnerThatHasLoadedNothing(t *testing.T) {
+	tier.Slow(t)
 	first, second := "one", "two"
 	if shard.Assign([]string{first, second})[shard.Of(crippled)] == second {
 		first, second = second, first
@@ -160,6 +161,7 @@ func TestAnOldFailureRestartsNothingAfterAnOwnerThatHasLoadedNothing(t *testing.
 
 // An engine that is killed again and again before it has loaded anything makes no old verdict a recent one.
 func TestVerdictsDoNotBecomeRecentByStarts(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(1))
@@ -223,6 +225,7 @@ func TestMemoriesAreResumedAsConfigured(t *testing.T) {
 
 // An engine that joins others goes on with what they have, whatever is configured for a start.
 func TestAHandOverIsNoStart(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(many))
@@ -243,6 +246,7 @@ func TestAHandOverIsNoStart(t *testing.T) {
 // A target that is removed leaves nothing in the store, also if it was the last one of its shard; when it is added
 // again, it begins anew.
 func TestARemovedTargetIsForgotten(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(many))
@@ -274,6 +278,7 @@ func TestARemovedTargetIsForgotten(t *testing.T) {
 
 // Targets that are removed while no engine runs leave nothing either.
 func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(many))
@@ -294,6 +299,7 @@ func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T
 // An engine that was cut off goes on with its shards when it is back. What another engine has restarted meanwhile
 // is not forgotten.
 func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		targets := func() fleet.Targets { // whose driver does not see what others restart
@@ -350,6 +356,7 @@ func TestRestartsWaitForMemories(t *testing.T) {
 
 // A shard with a target whose memory cannot be stored as a whole is given up all the same.
 func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		moving := ""

@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // dependents are targets with a driver that the engine one owns. Each depends on one without a driver that the engine
@@ -90,6 +91,7 @@ func (d *dependents) checkRestarts(t *testing.T) {
 // Every other target depends on one without a driver that another engine owns, and fails with it. None is restarted
 // until that one is well, also when its owner was killed.
 func TestATargetWaitsForADependencyOfAnotherEngine(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := startDependents(t, coord.DefaultTTL)
 		d.infectAll()
@@ -105,6 +107,7 @@ func TestATargetWaitsForADependencyOfAnotherEngine(t *testing.T) {
 // A host dies with targets and the engine that owns them. Those that depend on them wait until another engine has taken
 // them over, and has found them failing.
 func TestATargetWaitsForADependencyThatFailsWithItsOwner(t *testing.T) {
+	tier.Slow(t)
 	for _, ttl := range []time.Duration{coord.DefaultTTL, 15 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -122,6 +125,7 @@ func TestATargetWaitsForADependencyThatFailsWithItsOwner(t *testing.T) {
 // While the store is away, nothing is known of the targets of others: one that was failing then explains no failure of
 // a target of this host, which is this engine's own matter, until the store is back.
 func TestADependencyOfAnotherEngineExplainsNothingOnceTheStoreIsAway(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := startDependents(t, coord.DefaultTTL)
 		var on string

@@ -88,6 +88,7 @@ func TestAFailureFromBeforeAnOutageRestartsNothing(t *testing.T) {
 // Two of three vantages die while a restart waits for its back-off. What is published stands, but one vote restarts
 // nothing; two do.
 func TestAFailureThatIsNoLongerDecidedRestartsNothing(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startPatientJury(t, 3, quorum.Rule{}, late)
 		id := j.failAgain(crippled)
@@ -159,6 +160,7 @@ func (j *jury) stop(isKilled bool) {
 // All engines are stopped for longer than verdicts are kept, and a target fails meanwhile: it is not published as
 // passing before its vantages have attempted it.
 func TestAnOldJointSuccessIsNotPublished(t *testing.T) {
+	tier.Slow(t)
 	const static = "shop/web-1"
 	ready := probe.ID{Target: static, Kind: probe.Readiness}
 	for _, isKilled := range []bool{true, false} {
@@ -188,6 +190,7 @@ func TestAnOldJointSuccessIsNotPublished(t *testing.T) {
 // An engine joins, takes over targets, restarts them and leaves: to those that own them again the instances from before
 // are nothing, although they have known them.
 func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 2, quorum.Rule{})
 		guest := start(t, "guest", j.backend, j.targets("guest"))
@@ -235,6 +238,7 @@ func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
 
 // A quorum that leaves the configuration while no engine runs leaves no joint verdict in the store.
 func TestJointVerdictsOfQuorumsThatAreGoneAreDeleted(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 3, quorum.Rule{})
 		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2*4 {

@@ -12,11 +12,13 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const many = 80 // targets, with 120 probes
 
 func TestAnotherEngineTakesOverWithoutAChangeOfVerdicts(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(many))
@@ -47,6 +49,7 @@ func TestAnotherEngineTakesOverWithoutAChangeOfVerdicts(t *testing.T) {
 }
 
 func TestAnInstanceIsTerminatedOnceByTheOwner(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
@@ -71,6 +74,7 @@ func TestAnInstanceIsTerminatedOnceByTheOwner(t *testing.T) {
 }
 
 func TestAnEngineThatIsCutOffTerminatesNothing(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(2))
@@ -97,6 +101,7 @@ func TestAnEngineThatIsCutOffTerminatesNothing(t *testing.T) {
 }
 
 func TestAShardMovesAfterTheActsForIt(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(many))

@@ -452,6 +452,7 @@ func checkDraining(t *testing.T, s *service, engines []*member, names []string, 
 // Three engines ask at the same time, and one may restart its server: the others are ready for all until it is their
 // turn.
 func TestAMemberWhoseRestartIsWithheldIsReadyInAllEngines(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(&dice{r: rand.New(rand.NewPCG(1, 1))})
 		s.random.isCalm.Store(true)
@@ -474,6 +475,7 @@ func TestAMemberWhoseRestartIsWithheldIsReadyInAllEngines(t *testing.T) {
 
 // A member whose restart has failed serves until the next try, and counts as ready in all engines.
 func TestAMemberWhoseRestartFailsIsReadyInAllEngines(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(&dice{r: rand.New(rand.NewPCG(1, 1))})
 		s.random.isCalm.Store(true)

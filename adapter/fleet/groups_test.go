@@ -91,6 +91,7 @@ func (g *grouped) unchanged() (end func()) {
 
 // A target drains in all engines while its owner has its instance terminated.
 func TestATargetDrainsInAllEngines(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := inGroup(start(t, "one", b, w.targets(many))), inGroup(start(t, "two", b, w.targets(many)))
@@ -240,6 +241,7 @@ func checkRotation(t *testing.T, when, target string, want bool, all ...*grouped
 
 // What gateways report to the owner of a target takes it out of rotation in all engines, until an attempt succeeds.
 func TestATargetIsEjectedInAllEngines(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		targets, isUnknown := w.targets(many), atomic.Bool{}

@@ -108,6 +108,7 @@ func (n *notices) knows(subject string) string { return string(n.Told(subject)) 
 func name(i int) string { return "shop/web-" + string(rune('0'+i)) }
 
 func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		first := start(t, "first", b, w.targets(8))
@@ -157,6 +158,7 @@ func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 // The next owner gets to know what receivers know of a target that its configuration does not have, and can tell them that it
 // is gone.
 func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		first := start(t, "first", b, w.targets(8))

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // seen returns a target as an engine of the fleet shows it: its own one, or that of another.
@@ -52,6 +53,7 @@ func checkSeen(t *testing.T, w *world, engines ...*member) {
 }
 
 func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two, three := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many)), start(t, "three", b, w.targets(many))
@@ -76,6 +78,7 @@ func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
 // Each attempt fails with another detail. The one that has decided the verdict is shown, also by the next owner until
 // there is another verdict, and no attempt after it is stored.
 func TestWhyATargetOfAnotherEngineFailsIsShown(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		targets := w.targets(many)
@@ -118,6 +121,7 @@ func TestWhyATargetOfAnotherEngineFailsIsShown(t *testing.T) {
 
 // TestATargetThatMovesIsAlwaysShown has an engine join, and follows all targets of the one that was there.
 func TestATargetThatMovesIsAlwaysShown(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(many))
@@ -152,6 +156,7 @@ func TestATargetThatMovesIsAlwaysShown(t *testing.T) {
 }
 
 func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
@@ -212,6 +217,7 @@ func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 
 // A store that was restored from a snapshot has lower revisions than those that are watched from.
 func TestWhatOthersHaveStoredIsReadAgainWithAnotherLease(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
@@ -332,6 +338,7 @@ func (b *lagging) Watch(ctx context.Context, prefix string, after coord.Revision
 
 // The watch of an engine is behind what it loads meanwhile: it does not show again what was before.
 func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), &lagging{Backend: coord.NewLocal()}
 		start(t, "one", b.Backend, w.targets(many))

@@ -82,6 +82,7 @@ func restarted(t *testing.T, w *world, b coord.Backend, targets fleet.Targets) (
 // The store is restored from a snapshot, without the leases of the engines: they join again, and go on with what they
 // know themselves, which is later. Nothing of that changes a verdict, an instance or a count.
 func TestAnEngineGoesOnAfterTheStoreWasRestored(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, s := restarted(t, w, b, w.with(blind{driver{world: w, target: crippled}, new(string)}))

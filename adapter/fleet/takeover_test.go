@@ -23,6 +23,7 @@ const crippled = "shop/web-0"
 // The owner is killed at times that are spread over the first two restarts of a target whose instances all fail,
 // and over the back-offs between them: the next owner goes on as the first would have.
 func TestABackOffIsKeptByTheNextOwner(t *testing.T) {
+	tier.Slow(t)
 	for after := time.Duration(0); after < 24*time.Second; after += tier.Pick(10*time.Second, 1730*time.Millisecond, 1730*time.Millisecond) {
 		t.Run(after.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { killWhileRestarting(t, after, 700*time.Millisecond) })
@@ -154,6 +155,7 @@ func endUnrecorded(t *testing.T, w *world, b coord.Backend, isForgetful bool, wr
 
 // The next owner makes an attempt before it makes a restart that was begun: a target that is well is not restarted again.
 func TestARestartThatMayBeDoneIsMadeAgainOnlyIfTheTargetStillFails(t *testing.T) {
+	tier.Slow(t)
 	for name, c := range map[string]struct {
 		isSick   bool
 		unknown  time.Duration // how long attempts of the next owner have no outcome

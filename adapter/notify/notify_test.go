@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // receiver is a Sender that remembers what it has accepted.
@@ -529,6 +530,7 @@ func TestStatesOfATroubleThatFollowEachOtherAreToldOnce(t *testing.T) {
 // Nobody is told of a target that is damped, whether it fails or recovers, until its damping ends; but of
 // its group they are: a damped member does not explain that.
 func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {
+	tier.Slow(t)
 	for name, stays := range map[string]bool{"it recovers": false, "it stays down": true} {
 		t.Run(name, func(t *testing.T) {
 			in(t, "db web", func(s *scene) {

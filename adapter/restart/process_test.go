@@ -9,9 +9,11 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestRealProcessIsRestarted(t *testing.T) {
+	tier.Slow(t)
 	d, err := process.New(process.Config{
 		Target:  "web",
 		Command: []string{"/bin/sh", "-c", `trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done`},

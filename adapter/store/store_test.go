@@ -401,6 +401,7 @@ func near(got, before, after map[probe.ID]engine.Memory) bool {
 }
 
 func TestAnEngineWithoutChangesSaysThatItLives(t *testing.T) {
+	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		l := live(t, path, set(50, newHandler(probe.Success)), values{})
@@ -555,6 +556,7 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 // TestADamagedFileNeverHasAFalseState damages copies of a file at random, and expects a
 // state that the engine had at some time, or none.
 func TestADamagedFileNeverHasAFalseState(t *testing.T) {
+	tier.Slow(t)
 	const probes, frames = 20, 30
 	rng := rand.New(rand.NewPCG(7, 8))
 	dir := t.TempDir()

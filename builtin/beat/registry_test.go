@@ -463,6 +463,7 @@ func TestADatagramThatCameTooSoonIsNotReplayedInTheNextEngine(t *testing.T) {
 }
 
 func TestDatagramsThatTheSystemDropsAreAnInterruption(t *testing.T) {
+	tier.Slow(t)
 	if runtime.GOOS != "linux" {
 		t.Skip("other systems do not count them")
 	}

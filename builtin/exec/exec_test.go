@@ -58,6 +58,7 @@ func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
 }
 
 func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
+	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		began := time.Now()
@@ -73,6 +74,7 @@ func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
 }
 
 func TestDeadlineHoldsWhenADaemonKeepsThePipeOpen(t *testing.T) {
+	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		began := time.Now()
@@ -168,6 +170,7 @@ func TestNothingIsStartedWhenTheTimeIsOver(t *testing.T) {
 }
 
 func TestOutputIsBounded(t *testing.T) {
+	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		for name, script := range map[string]string{
 			"stdout":      `head -c 1000000 /dev/zero | tr '\0' o`,

@@ -16,6 +16,7 @@ import (
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // serveRaw hands each connection to f and closes it afterwards.
@@ -107,6 +108,7 @@ func TestBytesBeforeTheRequestAreJudgedAndNotLogged(t *testing.T) {
 }
 
 func TestATimeoutIsAFailure(t *testing.T) {
+	tier.Slow(t)
 	silent := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, reuse := range map[string]bool{"alone": false, "reused": true} {
 		t.Run(name+", before the head", func(t *testing.T) {

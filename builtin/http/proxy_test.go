@@ -23,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // forwarder is a proxy that knows one name, shop.example, and wants the credentials me and secret if
@@ -248,6 +249,7 @@ func TestAttemptsAreMadeThroughAProxy(t *testing.T) {
 }
 
 func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
+	tier.Slow(t)
 	f := &forwarder{}
 	web := httptest.NewServer(f)
 	defer web.Close()

@@ -15,6 +15,7 @@ import (
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // serveTLS answers with the protocol's version as the status: 211 or 220.
@@ -216,6 +217,7 @@ func TestACertificateMustBeValidForLongEnough(t *testing.T) {
 }
 
 func TestTheExpiryIsKnownIfTheServerRejectsTheClientOrIsSilent(t *testing.T) {
+	tier.Slow(t)
 	ca := dialtest.NewAuthority(t)
 	cert := ca.Sign(t, time.Hour, "127.0.0.1")
 	strict := serverConfig(cert)

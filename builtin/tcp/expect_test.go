@@ -8,6 +8,7 @@ import (
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // after answers once something has come, and then does what the rest says.
@@ -108,6 +109,7 @@ func TestTheConfiguredBytesAreSent(t *testing.T) {
 }
 
 func TestSendingThatBlocksIsATimeout(t *testing.T) {
+	tier.Slow(t)
 	listener := listen(t, "tcp", "127.0.0.1:0") // which reads nothing
 	c := tcpprobe.Config{Port: "db", Send: strings.Repeat("x", 64<<20)}
 	wantResult(t, attempt(t, c, targetOf(listener.Addr()), short), probe.Failure, probe.ReasonTCPTimeout)

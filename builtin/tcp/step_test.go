@@ -8,6 +8,7 @@ import (
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // prober is a handler whose attempts are made one way or the other.
@@ -31,6 +32,7 @@ func inSteps(t testing.TB) bool {
 
 // The tests of attempts hold whichever way they are made.
 func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
+	tier.Slow(t)
 	for name, test := range map[string]func(*testing.T){
 		"a connection":       TestAConnectionIsEnough,
 		"plain":              TestAPlainAttemptSendsNothingAndCloses,

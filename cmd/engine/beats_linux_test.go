@@ -9,6 +9,7 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // Parts of a configuration of beats. In its place ADDRESS is an address for datagrams.
@@ -63,6 +64,7 @@ func (l *lives) sendBeat(address string, datagram []byte) (isAccepted bool) {
 }
 
 func TestARecordedDatagramOfASenderThatIsAheadNeverCountsAgain(t *testing.T) {
+	tier.Slow(t)
 	address, err := gatewaytest.FindAddress()
 	if err != nil {
 		t.Fatal(err)

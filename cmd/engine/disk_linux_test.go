@@ -206,6 +206,7 @@ func TestWithoutRoomInTheRuntimeDirectoryProcessesEndWithTheEngine(t *testing.T)
 }
 
 func TestASecondEngineDoesNotTakeOverProcessesOfAMovedStateFile(t *testing.T) {
+	tier.Slow(t)
 	e := onDisk(t, func(string) {})
 	if e == nil {
 		return

@@ -143,6 +143,7 @@ func TestSignalsEndAnEngineWhoseLogIsNotRead(t *testing.T) {
 }
 
 func TestAClosedLogDoesNotEndTheEngine(t *testing.T) {
+	tier.Slow(t)
 	port, requests := changing(t)
 	r, w, err := os.Pipe()
 	if err != nil {

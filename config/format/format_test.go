@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func Example() {
@@ -22,6 +23,7 @@ func Example() {
 }
 
 func TestFormattingIsIdempotent(t *testing.T) {
+	tier.Slow(t)
 	paths, err := filepath.Glob("../testdata/*/*.hcl")
 	if err != nil || len(paths) == 0 {
 		t.Fatal("there are no configurations", err)

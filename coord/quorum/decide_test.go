@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -115,6 +116,7 @@ func rules() (all []quorum.Rule) {
 
 // Every law for all combinations of up to four votes, with each rule and each last verdict.
 func TestLawsOfDecisions(t *testing.T) {
+	tier.Slow(t)
 	explored := 0
 	each(4, func(text string) {
 		for _, r := range rules() {

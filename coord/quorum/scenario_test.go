@@ -9,6 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const (
@@ -131,6 +132,7 @@ func (c *column) count(w *world, i int) {
 // The scenarios in which several vantages are worth their cost. The columns beside majority show what simpler
 // rules do, and that the scenarios are hard enough.
 func TestTheMajorityOfFreshVotesIsRightWhereOtherRulesAreNot(t *testing.T) {
+	tier.Slow(t)
 	anyOf, majority := byRule("any", quorum.Rule{Fail: quorum.FailAny}), byRule("majority", quorum.Rule{})
 	allOfFive, fourOfFive := byNumber("all of 5", 5), byNumber("4 of 5", 4)
 	columns := []*column{anyOf, majority, allOfFive, fourOfFive}

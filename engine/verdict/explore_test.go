@@ -81,6 +81,7 @@ func checkFigures(t *testing.T, states, transitions int64) {
 // TestEachDifferenceIsNeeded takes one difference after the other away from the model,
 // which then must not agree with Step any more.
 func TestEachDifferenceIsNeeded(t *testing.T) {
+	tier.Slow(t)
 	for i, d := range byDesign {
 		t.Run(d.k+" "+d.sonde, func(t *testing.T) {
 			for kind := probe.Startup; kind <= probe.Liveness; kind++ {

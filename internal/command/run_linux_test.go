@@ -13,11 +13,13 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // A command can open the read end of its output through /proc, and read first. The
 // engine's read must not block then.
 func TestCommandThatReadsItsOwnOutputDoesNotBlockTheEngine(t *testing.T) {
+	tier.Slow(t)
 	plan := script(t, `for i in 1 2 3 4; do cat </proc/self/fd/1 >/dev/null & done; sleep 0.03; echo x; sleep 20`)
 	for range 8 {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

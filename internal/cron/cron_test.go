@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func location(t *testing.T, name string) *time.Location {
@@ -201,6 +203,7 @@ func TestNextIsTheFirstMinuteThatTheClocksShow(t *testing.T) {
 // Windows that overlap are one window, which is the same at each of its times, and between two of
 // them nothing begins.
 func TestWindowsAreTheUnionOfAllThatBegin(t *testing.T) {
+	tier.Slow(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, c := range clockChanges {
 		in := location(t, c.zone)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // names is a resolver that knows a few names.
@@ -216,6 +217,7 @@ func TestALookupEndsAtTheDeadline(t *testing.T) {
 }
 
 func TestASilentAddressLeavesTimeForTheNext(t *testing.T) {
+	tier.Slow(t)
 	full := nonblocktest.FullListener(t, "127.0.0.3")
 	port := full.Port()
 	taker, err := net.Listen("tcp", netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), port).String())

@@ -163,6 +163,7 @@ func always(int64) bool { return true }
 func never(int64) bool  { return false }
 
 func TestASilentNameServerFailsNoNameThatAnotherKnows(t *testing.T) {
+	tier.Slow(t)
 	if !faulttest.InNamespaces(t) {
 		return
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 const magic = "test journal 1"
@@ -145,6 +147,7 @@ func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
 // TestADamagedFileNeverHasOtherFrames changes random bytes, and expects an error, or the
 // first of the frames that were written, without the last at most.
 func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
+	tier.Slow(t)
 	var frames []string
 	rng := rand.New(rand.NewPCG(5, 6))
 	for n := range 40 {
@@ -219,6 +222,7 @@ func FuzzRead(f *testing.F) {
 }
 
 func TestADamagedFileIsSetAside(t *testing.T) {
+	tier.Slow(t)
 	name := path(t)
 	whole := write(t, name, "one", "two")
 	whole[len(magic)+5] ^= 1
@@ -273,6 +277,7 @@ func TestOtherFilesAreNotDamagedJournals(t *testing.T) {
 }
 
 func TestOneProcessHasTheFile(t *testing.T) {
+	tier.Slow(t)
 	name := path(t)
 	j, _, _ := open(t, name)
 	if IsLocked(name + ".other") {

@@ -242,6 +242,7 @@ func TestAWriteNeverWaitsForADiskThatHangs(t *testing.T) {
 }
 
 func TestOnlyRegularFilesAreWritten(t *testing.T) {
+	tier.Slow(t)
 	f, path, failed := newFile(t, 100, 2)
 	other := filepath.Join(filepath.Dir(path), "other")
 	if err := os.Symlink(other, path); err != nil {

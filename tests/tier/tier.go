@@ -80,7 +80,7 @@ func Lacks(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// Slow skips a test that takes more than a second with -short, as in make check.
+// Slow skips a test that takes more than some tenths of a second with -short, as in make check.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

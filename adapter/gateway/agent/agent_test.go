@@ -128,6 +128,7 @@ func TestSilentClientsBlockNobody(t *testing.T) {
 // As many clients as there are places for, which send a byte now and then, keep no check from its
 // answer.
 func TestClientsThatHoldAllPlacesShutOutNobody(t *testing.T) {
+	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	address, _, _ := start(t, s, agent.Config{Listen: "127.0.0.1:0"})

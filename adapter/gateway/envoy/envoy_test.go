@@ -92,6 +92,7 @@ const clusterType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAss
 var addresses = map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "fd00::3"}
 
 func TestMembersAreEndpoints(t *testing.T) {
+	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{Port: "80", DegradedWeight: 0.25}, addresses)
 	o := start(s, envoy.Config{Wait: 10 * time.Millisecond})
 	if a := post(t, o, `{}`); a.status != 503 || !strings.Contains(a.body, "not known yet") {

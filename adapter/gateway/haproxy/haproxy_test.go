@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestTheSocketIsOnThisMachine(t *testing.T) {
@@ -234,6 +235,7 @@ func TestAServerElsewhereIsNotTheMembers(t *testing.T) {
 
 // The command that ends sessions is sent again if HAProxy has not answered it, and not otherwise.
 func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
+	tier.Slow(t)
 	r := record(t, row("a", "10.0.0.7", 0, 100, 80))
 	p := New(Config{Socket: r.path})
 	now, down := time.Now(), views([]*group.Member{down("a")})

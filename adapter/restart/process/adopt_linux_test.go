@@ -565,6 +565,7 @@ func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
 const intScript = `trap "" TERM; trap "echo >interrupted; exit 5" INT; echo >ready; while :; do sleep 0.01; done`
 
 func TestTheStopSignalHoldsAcrossEngines(t *testing.T) {
+	tier.Slow(t)
 	interrupt := restart.StopSettings{GracePeriod: testsync.Timeout, Signal: restart.StopSignal(syscall.SIGINT)}
 	for name, end := range map[string]func(t *testing.T, first *attendance, dir string, log *testsync.Buffer){
 		"taken over": func(t *testing.T, first *attendance, dir string, log *testsync.Buffer) {

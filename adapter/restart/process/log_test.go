@@ -67,6 +67,7 @@ func TestOutputIsAppendedToALogFile(t *testing.T) {
 const spammer = `yes 0123456789 | head -n $LINES; echo done >&2`
 
 func TestAFastProcessLosesOnlyItsOwnLines(t *testing.T) {
+	tier.Slow(t)
 	const lines = 600_000
 	outputs, log := new(Outputs), new(testsync.Buffer)
 	logger := slog.New(slog.NewTextHandler(log, nil))
@@ -95,6 +96,7 @@ func TestAFastProcessLosesOnlyItsOwnLines(t *testing.T) {
 }
 
 func TestAFastProcessFillsItsLogFilesOnly(t *testing.T) {
+	tier.Slow(t)
 	const lines = 600_000
 	dir := t.TempDir()
 	path := filepath.Join(dir, "app.log")

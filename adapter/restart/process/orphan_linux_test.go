@@ -23,6 +23,7 @@ func withAndWithoutCgroup(t *testing.T, test func(t *testing.T, noCgroup bool)) 
 }
 
 func TestNoDescendantSurvivesARequestedEnd(t *testing.T) {
+	tier.Slow(t)
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `wait`)
 		config.NoCgroup = noCgroup
@@ -37,6 +38,7 @@ func TestNoDescendantSurvivesARequestedEnd(t *testing.T) {
 }
 
 func TestNoDescendantSurvivesTheCommandsExit(t *testing.T) {
+	tier.Slow(t)
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `exit 5`)
 		config.NoCgroup = noCgroup
@@ -60,6 +62,7 @@ func TestNoDescendantSurvivesACancelledContext(t *testing.T) {
 }
 
 func TestNoDescendantSurvivesAKilledEngine(t *testing.T) {
+	tier.Slow(t)
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
 		config, pids := family(t, `echo >>$FILE; wait`)
 		engine := exec.Command(reexec.Executable, append([]string{engineRole, strconv.FormatBool(noCgroup)}, config.Command...)...)

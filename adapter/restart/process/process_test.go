@@ -43,6 +43,7 @@ func TestDriverIsARestartDriver(t *testing.T) {
 }
 
 func TestExitHasTheCommandsStatus(t *testing.T) {
+	tier.Slow(t)
 	for name, c := range map[string]struct {
 		script string
 		code   int

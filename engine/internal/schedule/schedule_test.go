@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // pair drives a Schedule and the model with the same calls. It stands for an engine
@@ -267,6 +268,7 @@ func (p *pair) compare() {
 }
 
 func TestRandomCallsAgreeWithTheModel(t *testing.T) {
+	tier.Slow(t)
 	for seed := range uint64(60) {
 		p := newPair(t, seed, 1+int(seed%9), 5+int(seed)*3)
 		if seed%2 == 0 {

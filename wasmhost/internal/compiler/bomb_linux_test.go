@@ -58,6 +58,7 @@ func TestDeniedHelper(t *testing.T) {
 }
 
 func TestMemoryThatTheMachineDeniesIsNotTheModulesFault(t *testing.T) {
+	tier.Slow(t)
 	c := exec.Command(reexec.Executable, "-test.run=^TestDeniedHelper$")
 	c.Env = append(os.Environ(), roleDenied+"=1")
 	if out, err := c.CombinedOutput(); err != nil {

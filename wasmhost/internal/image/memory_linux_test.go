@@ -15,6 +15,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/shortage"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // newMemory returns a memory of three pages, the second of which is not zero.
@@ -178,6 +179,7 @@ func TestTheFileOfAnImageCannotBeWritten(t *testing.T) {
 
 // A page of the file is in a pipe for longer than Linux itself waits for it.
 func TestAFileIsSealedOnceItsPagesAreNotInUse(t *testing.T) {
+	tier.Slow(t)
 	file, err := files.NewMemory("sonde-image")
 	if err != nil {
 		t.Fatal(err)

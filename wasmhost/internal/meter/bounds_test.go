@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
@@ -12,6 +13,7 @@ import (
 // TestModulesThatTakeTooMuchToCompileAreRejected: wazero takes gigabytes, or minutes, for each of
 // them.
 func TestModulesThatTakeTooMuchToCompileAreRejected(t *testing.T) {
+	tier.Slow(t)
 	locals := func(n int) string { return strings.Repeat("(local $x i32) ", n) }
 	hundred := strings.Repeat("i32 ", 100)
 	zeros := strings.Repeat("i32.const 0 ", 100)
@@ -70,6 +72,7 @@ func TestATableIsGivenAMaximum(t *testing.T) {
 // TestWhatTakesLongIsPaidFor counts the units that a function uses. Each must pay for what takes
 // SlowUnit at most, whatever it executes.
 func TestWhatTakesLongIsPaidFor(t *testing.T) {
+	tier.Slow(t)
 	const n = 300
 	many := func(code string) string { return strings.Repeat(code, n) }
 	for name, test := range map[string]struct {

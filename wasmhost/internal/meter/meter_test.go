@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
@@ -109,6 +110,7 @@ func TestCodeThatGoesOnAsksTheHost(t *testing.T) {
 // TestStraightCodeIsPaidFor calls a long function without loops, once with each branch
 // taken. It must pay for what it executes, whatever path it takes.
 func TestStraightCodeIsPaidFor(t *testing.T) {
+	tier.Slow(t)
 	const part = 400 // of i32.const 1 and drop: below a stretch
 	few := strings.Repeat("i32.const 1 drop ", part/2)
 	branches := map[string]string{

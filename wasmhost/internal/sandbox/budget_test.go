@@ -16,6 +16,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
@@ -235,6 +236,7 @@ func hostile(wat string) string {
 // TestWhatTheRuntimeTakesForAnInstanceIsCounted measures the heap: the runtime makes tables,
 // references, globals and segments anew for each instance.
 func TestWhatTheRuntimeTakesForAnInstanceIsCounted(t *testing.T) {
+	tier.Slow(t)
 	const many = 10
 	first := startModule(t, hostile(`(table 65536) (func $run (result i32) i32.const 1)
 		(elem 0 `+strings.Repeat("$run ", 60_000)+`)`+strings.Repeat(`(global $g (mut i32) 0) `, 4000)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // place returns a place in a directory of the test's own.
@@ -106,6 +107,7 @@ func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 }
 
 func TestWhatAnEngineKeepsIsItsOwnWhileItRuns(t *testing.T) {
+	tier.Slow(t)
 	p := place(t)
 	if err := p.Keep(Header{State: "first"}, &Inputs{}); err != nil {
 		t.Fatal(err)

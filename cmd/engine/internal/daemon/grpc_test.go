@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // hangUp listens on a port and closes every connection.
@@ -41,6 +42,7 @@ func hangUp(t *testing.T) (port string) {
 }
 
 func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
+	tier.Slow(t)
 	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: program.Plugin(t, "grpc")}}}
 	manifest := "{apiVersion: v1, kind: Pod, metadata: {name: rpc}, spec: {containers: [{name: app, image: i, command: [sleep, '600'], livenessProbe: {grpc: {port: " + hangUp(t) + ", service: x}}}]}}"
 	if err := os.WriteFile(filepath.Join(f.pods.Path, "rpc.yaml"), []byte(manifest), 0o644); err != nil {

@@ -147,6 +147,7 @@ func TestAChangedConfigMapIsReadAgain(t *testing.T) {
 }
 
 func TestFilesThatChangeAllTheTimeAreReadNowAndThen(t *testing.T) {
+	tier.Slow(t)
 	dir := t.TempDir()
 	newConfiguration(t, dir)
 	watch(t, dir, func(w *watched) {

@@ -23,6 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // store is what the command reads and writes: a Local that may go away, from the command alone.
@@ -78,6 +79,7 @@ type fleet struct {
 }
 
 func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
+	tier.Slow(t)
 	undrain := func(f *fleet) { _, _ = coord.DeleteDrain(context.Background(), f.store.Local, "a") }
 	tests := []struct {
 		name              string

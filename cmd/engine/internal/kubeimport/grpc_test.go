@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestTheGRPCPluginIsImportedAsABlock(t *testing.T) {
+	tier.Slow(t)
 	name := filepath.Join("testdata", "grpc-service.yaml")
 	out, stderr, err := runImport(nil, "--grpc-plugin", program.Plugin(t, "grpc"), name)
 	if err != nil {

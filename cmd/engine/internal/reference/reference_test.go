@@ -27,6 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -166,6 +167,7 @@ var beside = map[string]map[string]string{
 }
 
 func TestLimitsAreThoseThatAreChecked(t *testing.T) {
+	tier.Slow(t)
 	t.Setenv("BACKUP_TOKEN", "correct-horse-battery")
 	checked := 0
 	for _, p := range pages() {

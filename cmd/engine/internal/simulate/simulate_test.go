@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func runs(failures, successes int32) probe.Rule {
@@ -84,6 +85,7 @@ func TestBurstsTakeTheTimeOfTheirClosedForm(t *testing.T) {
 }
 
 func TestPlayedNoiseHasTheMeansOfTheChain(t *testing.T) {
+	tier.Slow(t)
 	rng := rand.New(rand.NewPCG(13, 1))
 	outcomes := make([]probe.Outcome, 1_000_000)
 	for i := range outcomes {

@@ -246,7 +246,9 @@ func TestEventsCanBeLimitedToAGroup(t *testing.T) {
 			report("pay/web", "2") // a stream looks at its group at each change and each heartbeat
 		}
 	}
-	if got := strings.Join(seen[:min(len(seen), 3)], ", "); got != "target shop/web, target_removed shop/web, target pay/web" || len(seen) > 4 {
+	first := min(len(seen), 3) // an instance that is seen by itself, before its probes are, adds further events of pay/web
+	if got := strings.Join(seen[:first], ", "); got != "target shop/web, target_removed shop/web, target pay/web" ||
+		slices.ContainsFunc(seen[first:], func(event string) bool { return event != "target pay/web" }) {
 		t.Errorf("the events are %v", seen)
 	}
 	for _, err := range client.Events(t.Context(), httpapi.EventOptions{Group: "web"}) {

@@ -72,14 +72,14 @@ func lint() ([]step, error) {
 	return steps, nil
 }
 
-// ci is test with the race detector for packages that start goroutines, and with the tests
-// that need servers and compilers, which .ci/run installs.
+// ci adds to test the race detector, for packages that start goroutines, and the tests that
+// need servers and compilers, which .ci/run installs.
 func ci() ([]step, error) {
-	all, err := testedPackages()
+	packages, err := testedPackages()
 	if err != nil {
 		return nil, err
 	}
-	racing, plain, err := split(all)
+	racing, err := racingPackages(packages)
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +87,12 @@ func ci() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps = append(steps,
-		goTest("packages that start goroutines", append([]string{"-race", "-vet=off"}, racing...)...),
-		goTest("packages", append([]string{"-vet=off"}, plain...)...),
-		wholes)
+	tests := []step{goTest("packages", append([]string{"-vet=off"}, packages...)...), wholes}
 	for _, module := range slices.Concat(light, served) {
-		steps = append(steps, goTest(module, "-vet=off", "-count=1", "./...").in(module))
+		tests = append(tests, goTest(module, "-vet=off", "-count=1", "./...").in(module))
 	}
-	return inTier("ci", steps), nil
+	steps = append(steps, inTier("ci", tests)...)
+	return append(steps, goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, racing...)...)), nil
 }
 
 // long is what takes hours. The targets of make in it can be run alone.
@@ -184,24 +182,22 @@ func testedPackages() ([]string, error) {
 // so much that it takes minutes to compile, and fleets make so many steps that they take minutes.
 var slow = []string{"cmd/engine", "adapter/fleet"}
 
-// split returns which packages are tested with the race detector in .ci/run: those that start
+// racingPackages returns which packages .ci/run tests with the race detector: those that start
 // goroutines, but for those of slow.
-func split(packages []string) (racing, plain []string, err error) {
+func racingPackages(packages []string) (racing []string, err error) {
 	all, err := list(false)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, path := range packages {
 		p := all[slices.IndexFunc(all, func(p pkg) bool { return p.ImportPath == path })]
 		starts, err := p.startsGoroutines()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if starts && !slices.ContainsFunc(slow, func(name string) bool { return strings.HasPrefix(path, ourselves+name) }) {
 			racing = append(racing, path)
-		} else {
-			plain = append(plain, path)
 		}
 	}
-	return racing, plain, nil
+	return racing, nil
 }

@@ -49,6 +49,11 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if asc := filepath.Join(plugins, "line-as", "node_modules", ".bin", "asc"); os.Getenv("ASC") == "" { // .ci/run installs it
+		if _, err := os.Stat(asc); err == nil {
+			t.Setenv("ASC", asc)
+		}
+	}
 	dir, files := filepath.Join("..", "..", "tests", "scripts"), []string(nil)
 	if testing.Short() {
 		files = []string{filepath.Join(dir, "run.txtar"), filepath.Join(dir, "validate.txtar"), filepath.Join(dir, "plan.txtar")}

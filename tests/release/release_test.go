@@ -56,7 +56,7 @@ func readText(t *testing.T, path string) string {
 // The package is installed into a copy of this machine's root directory, in namespaces of its
 // own, so that the machine stays as it is and no port is taken.
 func TestTheReleaseIsReproducibleAndItsPackageRuns(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	if _, err := os.Stat("../../.git"); err != nil || runtime.GOOS != "linux" {
 		t.Skip("this is not a checkout of git on Linux")
 	}

@@ -21,7 +21,7 @@ const (
 // install accepts the command, and Caddy's builder finds the module that it is asked for. Tags
 // are read from the repository in which they were made, as if they had been pushed.
 func TestTaggedModulesCanBeInstalled(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	if testing.Short() {
 		t.Skip("loads modules")
 	}

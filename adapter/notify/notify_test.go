@@ -216,18 +216,13 @@ func (s *scene) expect(want string) {
 	}
 }
 
-// expectTogether expects notices in any order: of a target and of a group, which begin or end at
-// one moment, either may be first.
+// expectTogether expects notices in any order: of the ends of what begins to be ready at one
+// moment, such as a target and its group, any may be first.
 func (s *scene) expectTogether(want ...string) {
 	s.t.Helper()
-	s.to.expectTogether(s.t, want...)
-}
-
-func (r *receiver) expectTogether(t *testing.T, want ...string) {
-	t.Helper()
-	got := strings.Split(r.take(), ", ")
+	got := strings.Split(s.to.take(), ", ")
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("told: %q; want %q, in any order", got, want)
+		s.t.Errorf("notified: %q; want %q, in any order", got, want)
 	}
 }
 
@@ -243,7 +238,7 @@ func TestTroublesAreToldWhenTheyBeginAndEnd(t *testing.T) {
 		}
 		s.expect("web not_ready")
 		s.say(probe.Failure, "db")
-		s.expectTogether("db not_ready", "all down")
+		s.expect("db not_ready, all down")
 		s.say(probe.Success, "db", "web")
 		if got := strings.Split(s.to.take(), ", "); len(got) != 3 || !slices.Contains(got, "web ready ends") || !slices.Contains(got, "all ready ends") {
 			t.Errorf("told: %v", got)
@@ -564,7 +559,7 @@ func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {
 				s.say(probe.Failure, "web")
 				s.expect("")
 				s.say(probe.Failure, "db")
-				s.expectTogether("db not_ready", "all down")
+				s.expect("db not_ready, all down")
 				s.say(probe.Success, "db")
 				s.expectTogether("db ready ends", "all ready ends")
 				if !stays {
@@ -680,8 +675,8 @@ func TestANotifierWhoseFilesHaveChangedIsReplacedAndItsSenderClosed(t *testing.T
 		s.to = &receiver{}
 		s.apply() // as it is
 		s.say(probe.Failure, "web")
-		if before.expectTogether(t, "web not_ready", "all down"); before.closed != 0 {
-			t.Errorf("the sender was closed %d times", before.closed)
+		if got := before.take(); got != "web not_ready, all down" || before.closed != 0 {
+			t.Errorf("told: %s; the sender was closed %d times", got, before.closed)
 		}
 		s.spec.Files[0]++ // a certificate was renewed
 		s.apply()

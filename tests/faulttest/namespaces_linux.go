@@ -1,12 +1,12 @@
 package faulttest
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -91,20 +91,8 @@ func run(t *testing.T, again *exec.Cmd) {
 	case err != nil:
 		t.Errorf("%v\n%.20000s", err, out)
 	case strings.Contains(string(out), "--- SKIP"):
-		t.Skip(reason(string(out)))
+		t.Skip(cmp.Or(tier.Reason(string(out)), string(out)))
 	}
-}
-
-// logged matches a line that a test has logged.
-var logged = regexp.MustCompile(`(?m)^ +\w+\.go:\d+: (.*)$`)
-
-// reason returns why a test was skipped, by its output with -test.v.
-func reason(output string) string {
-	before, _, _ := strings.Cut(output, "--- SKIP")
-	if lines := logged.FindAllStringSubmatch(before, -1); len(lines) > 0 {
-		return lines[len(lines)-1][1]
-	}
-	return output
 }
 
 // isolate keeps mounts from other processes, and sets the loopback interface up.

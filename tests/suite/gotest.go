@@ -33,7 +33,6 @@ type report struct {
 
 // ended is a package whose tests have ended.
 type ended struct {
-	name string
 	took time.Duration
 	line string // as go test prints it
 }
@@ -99,7 +98,7 @@ func (r *report) end(e event, outputs map[[2]string]*strings.Builder) {
 func (r *report) pass(e event, output string) {
 	for line := range strings.Lines(output) {
 		if strings.HasPrefix(line, "ok  \t") {
-			r.ended = append(r.ended, ended{e.Package, time.Duration(e.Elapsed * float64(time.Second)), line})
+			r.ended = append(r.ended, ended{time.Duration(e.Elapsed * float64(time.Second)), line})
 			fmt.Fprint(r.w, line)
 		}
 	}
@@ -113,24 +112,7 @@ func (r *report) skip(output string) {
 	if r.skipped == nil {
 		r.skipped = map[string]int{}
 	}
-	r.skipped[reasonOf(output)]++
-}
-
-// reasonOf returns why a test was skipped: the last line of its output that begins with a place
-// in a file of Go, or that is a script's command to skip.
-func reasonOf(output string) string {
-	reason := "no reason"
-	for line := range strings.Lines(output) {
-		place, text, found := strings.Cut(strings.TrimSpace(line), ": ")
-		_, command, isCommand := strings.Cut(line, "] skip ")
-		switch {
-		case isCommand:
-			return strings.Trim(strings.TrimSpace(command), "'")
-		case found && strings.Contains(place, ".go:"):
-			reason = text
-		}
-	}
-	return reason
+	r.skipped[cmp.Or(tier.Reason(output), "no reason")]++
 }
 
 // sumUp prints what was skipped and the packages that took longest, the slowest one last.

@@ -43,13 +43,6 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfASkippedScriptIsItsOwn(t *testing.T) {
-	output := "    testscript.go:584: WORK=$WORK\n        > [!starlark] skip 'it has not been built'\n"
-	if got := reasonOf(output); got != "it has not been built" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestGoroutinesAreFound(t *testing.T) {
 	for text, want := range map[string]bool{
 		"\tgo func() {":           true,

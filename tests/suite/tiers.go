@@ -43,8 +43,11 @@ func check() ([]step, error) {
 			steps = append(steps, goTest(module, "-short", "-vet=off", "./...").in(module))
 		}
 	}
-	return append(steps, goTest("floors", "-count=1", "-vet=off", "-run", "Floors|Package|Architecture", "./tests")), nil
+	return append(steps, goTest("floors", "-count=1", "-vet=off", "-run", floors, "./tests")), nil
 }
+
+// floors matches the tests of which package may import which.
+const floors = "^Test(PackagesImportLowerFloorsOnly|PurePackagesNeverReadTheClock|AnEmbedderLinksNoThirdPartyCode|AGuardLinksLittle|ArchitectureHasASentenceForEachPackage)$"
 
 // test is README's second command. It needs Go, gcc and make.
 func test() ([]step, error) {
@@ -52,7 +55,7 @@ func test() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []step{format, configuration, goTest("packages", append([]string{"-vet=off"}, packages...)...), wholes}
+	steps := []step{format, configuration, goTest("packages", append([]string{"-vet=off"}, paths(packages)...)...), wholes}
 	for _, module := range light {
 		steps = append(steps, goTest(module, "-vet=off", "./...").in(module))
 	}
@@ -87,12 +90,12 @@ func ci() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	tests := []step{goTest("packages", append([]string{"-vet=off"}, packages...)...), wholes}
+	tests := []step{goTest("packages", append([]string{"-vet=off"}, paths(packages)...)...), wholes}
 	for _, module := range slices.Concat(light, served) {
 		tests = append(tests, goTest(module, "-vet=off", "-count=1", "./...").in(module))
 	}
 	steps = append(steps, inTier("ci", tests)...)
-	return append(steps, goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, racing...)...)), nil
+	return append(steps, goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...)), nil
 }
 
 // long is what takes hours. The targets of make in it can be run alone.
@@ -102,11 +105,11 @@ func long() ([]step, error) {
 		return nil, err
 	}
 	steps := []step{
-		goTest("packages, at length", append([]string{"-vet=off", "-count=1", "-timeout", "2h"}, all...)...),
+		goTest("packages, at length", append([]string{"-vet=off", "-count=1", "-timeout", "2h"}, paths(all)...)...),
 		wholes,
 	}
 	steps = inTier("long", steps)
-	steps = append(steps, goTest("all packages, with the race detector", append([]string{"-race", "-vet=off", "-count=1", "-timeout", "1h"}, all...)...).with(tier.Variable+"=ci"))
+	steps = append(steps, goTest("all packages, with the race detector", append([]string{"-race", "-vet=off", "-count=1", "-timeout", "1h"}, paths(all)...)...).with(tier.Variable+"=ci"))
 	for _, module := range heavy {
 		steps = append(steps, vetOf(module))
 	}
@@ -157,25 +160,33 @@ func (s step) with(env ...string) step {
 
 // longest are the packages whose tests take longest. They are begun first, so that the
 // others end beside them.
-var longest = []string{"cmd/engine", "adapter/fleet", "engine", "cmd/engine/internal/daemon", "adapter/restart/process", "wasmhost"}
+var longest = []string{"adapter/fleet", "adapter/restart/process", "cmd/engine", "cmd/engine/internal/daemon", "engine", "wasmhost"}
 
-// testedPackages returns the packages of the main module with tests, apart from tests/...,
-// which read files that go test does not know of.
-func testedPackages() ([]string, error) {
+// testedPackages returns the packages of the main module with tests, the longest first, apart
+// from tests/..., which read files that go test does not know of.
+func testedPackages() ([]pkg, error) {
 	all, err := list(false)
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
-	for _, name := range longest {
-		paths = append(paths, ourselves+name)
-	}
-	for _, p := range all {
-		if p.hasTests() && !strings.HasPrefix(p.ImportPath, ourselves+"tests") && !slices.Contains(paths, p.ImportPath) {
-			paths = append(paths, p.ImportPath)
+	all = slices.DeleteFunc(all, func(p pkg) bool {
+		return !p.hasTests() || strings.HasPrefix(p.ImportPath, ourselves+"tests")
+	})
+	isShort := func(p pkg) int {
+		if slices.Contains(longest, strings.TrimPrefix(p.ImportPath, ourselves)) {
+			return 0
 		}
+		return 1
 	}
-	return paths, nil
+	slices.SortStableFunc(all, func(a, b pkg) int { return cmp.Compare(isShort(a), isShort(b)) })
+	return all, nil
+}
+
+func paths(packages []pkg) (all []string) {
+	for _, p := range packages {
+		all = append(all, p.ImportPath)
+	}
+	return all
 }
 
 // slow are beginnings of packages that make long tests with the race detector: the command links
@@ -184,19 +195,14 @@ var slow = []string{"cmd/engine", "adapter/fleet"}
 
 // racingPackages returns which packages .ci/run tests with the race detector: those that start
 // goroutines, but for those of slow.
-func racingPackages(packages []string) (racing []string, err error) {
-	all, err := list(false)
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range packages {
-		p := all[slices.IndexFunc(all, func(p pkg) bool { return p.ImportPath == path })]
+func racingPackages(packages []pkg) (racing []pkg, err error) {
+	for _, p := range packages {
 		starts, err := p.startsGoroutines()
 		if err != nil {
 			return nil, err
 		}
-		if starts && !slices.ContainsFunc(slow, func(name string) bool { return strings.HasPrefix(path, ourselves+name) }) {
-			racing = append(racing, path)
+		if starts && !slices.ContainsFunc(slow, func(name string) bool { return strings.HasPrefix(p.ImportPath, ourselves+name) }) {
+			racing = append(racing, p)
 		}
 	}
 	return racing, nil

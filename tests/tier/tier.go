@@ -9,6 +9,7 @@ package tier
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -86,4 +87,20 @@ func Slow(t testing.TB) {
 	if testing.Short() {
 		t.Skip(Marker + "make test")
 	}
+}
+
+// Reason returns why a test was skipped, by its output with -test.v: the text of the last line
+// that it has logged, or of a script's command to skip. It returns "" if there is neither.
+func Reason(output string) (reason string) {
+	for line := range strings.Lines(output) {
+		place, text, found := strings.Cut(strings.TrimSpace(line), ": ")
+		_, command, isCommand := strings.Cut(line, "] skip ")
+		switch {
+		case isCommand:
+			return strings.Trim(strings.TrimSpace(command), "'")
+		case found && strings.Contains(place, ".go:"):
+			reason = text
+		}
+	}
+	return reason
 }

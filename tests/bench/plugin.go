@@ -257,7 +257,8 @@ func (t *trial) instances(ctx context.Context, p *wasmhost.Plugin) (figures, err
 	}
 	for i := range t.count {
 		attempts.Go(func() { ended <- h.ForProbe().Probe(ctx, t.target(i, silent)) })
-		for st := p.Stats(); st.Instances-st.Idle < i+1; st = p.Stats() {
+		fresh := uint64(max(0, i+1-first.Idle)) // Instances counts those that are being started, too
+		for st := p.Stats(); st.Instances-st.Idle < i+1 || st.Started-first.Started < fresh; st = p.Stats() {
 			select {
 			case r := <-ended:
 				return nil, fmt.Errorf("attempt %d: %s: %s", i+1, r.Reason, r.Detail)

@@ -8,6 +8,7 @@
 //
 //	main.go    the steps of a tier, one after another
 //	tiers.go   the tables of steps
+//	report.go  what is printed
 //	gotest.go  go test: its events, as lines
 //	select.go  which packages a step tests: changed ones, and those that start goroutines
 package main
@@ -19,6 +20,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -35,6 +37,9 @@ func main() {
 	}
 }
 
+// atOnce is how many steps run at a time of those that may run beside others.
+const atOnce = 2
+
 // run runs the steps of a tier.
 func run(w io.Writer, tier string) error {
 	steps, err := tiers[tier]()
@@ -42,40 +47,49 @@ func run(w io.Writer, tier string) error {
 		return err
 	}
 	begin := time.Now()
-	r := report{w: w}
-	var failed []string
+	r := &report{w: w}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
 	for i, s := range steps {
-		fmt.Fprintf(w, "--- %d/%d %s\n", i+1, len(steps), s.name)
-		began := time.Now()
-		err := s.run(&r)
-		result := "done"
-		if err != nil {
-			result = "FAILED: " + err.Error()
-			failed = append(failed, s.name)
+		if !s.beside {
+			running.Wait()
 		}
-		fmt.Fprintf(w, "    %s, %s: %s\n", s.name, time.Since(began).Round(time.Second), result)
-		if err != nil && (tier == "check" || tier == "test") {
+		if len(r.failed) > 0 && (tier == "check" || tier == "test") {
 			break
 		}
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			r.printf("--- %d/%d %s\n", i+1, len(steps), s.name)
+			s.run(r)
+		})
+		if !s.beside {
+			running.Wait()
+		}
 	}
+	running.Wait()
 	r.sumUp()
 	took := time.Since(begin).Round(time.Second)
-	if len(failed) > 0 {
-		return fmt.Errorf("make %s has failed after %s: %s", tier, took, strings.Join(failed, ", "))
+	if len(r.failed) > 0 {
+		return fmt.Errorf("make %s has failed after %s: %s", tier, took, strings.Join(r.failed, ", "))
 	}
-	fmt.Fprintf(w, "make %s has passed in %s\n", tier, took)
+	r.printf("make %s has passed in %s\n", tier, took)
 	return nil
 }
 
 // step is a command of a tier.
 type step struct {
-	name string
-	dir  string   // from the root of the repository; empty: there
-	env  []string // beside the environment
-	argv []string // go test gets -json, and its events are printed as lines
+	name   string
+	dir    string   // from the root of the repository; empty: there
+	env    []string // beside the environment
+	argv   []string // go test gets -json, and its events are printed as lines
+	beside bool     // it may run beside other such steps
 }
 
-func (s step) run(r *report) error {
+// run runs a step, and reports how it has ended, after how long, and the processor time that it
+// and its children took.
+func (s step) run(r *report) {
+	began := time.Now()
 	argv := s.argv
 	isTest := len(argv) > 1 && argv[0] == "go" && argv[1] == "test"
 	if isTest {
@@ -83,11 +97,23 @@ func (s step) run(r *report) error {
 	}
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
-	c.Stderr = r.w
-	if !isTest {
-		c.Stdout = r.w
-		return c.Run()
+	c.Stdout, c.Stderr = r, r
+	var err error
+	if isTest {
+		err = runTest(c, r)
+	} else {
+		err = c.Run()
 	}
+	var cpu time.Duration
+	if c.ProcessState != nil {
+		cpu = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+	}
+	r.endStep(s.name, err, time.Since(began), cpu)
+}
+
+// runTest runs go test -json.
+func runTest(c *exec.Cmd, r *report) error {
+	c.Stdout = nil
 	events, err := c.StdoutPipe()
 	if err != nil {
 		return err

@@ -92,7 +92,9 @@ func ci() ([]step, error) {
 	}
 	tests := []step{goTest("packages", append([]string{"-vet=off"}, paths(packages)...)...), wholes}
 	for _, module := range slices.Concat(light, served) {
-		tests = append(tests, goTest(module, "-vet=off", "-count=1", "./...").in(module))
+		s := goTest(module, "-vet=off", "-count=1", "./...").in(module)
+		s.beside = true // their tests wait for servers
+		tests = append(tests, s)
 	}
 	steps = append(steps, inTier("ci", tests)...)
 	return append(steps, goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...)), nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +15,7 @@ import (
 type Local struct {
 	storeMu   sync.Mutex // guards all below
 	entries   map[string]leased
-	sorted    []string // the keys of entries; nil after one was added or deleted
+	sorted    []string // the keys of entries
 	leases    map[Lease]*time.Timer
 	ttls      map[Lease]time.Duration
 	revision  Revision
@@ -151,12 +150,14 @@ func (b *Local) apply(c Change) {
 		return
 	}
 	event := Event{Entry{Key: c.Key, Modified: b.revision}, c.Delete}
-	if c.Delete || !exists {
-		b.sorted = nil
-	}
+	i, _ := slices.BinarySearch(b.sorted, c.Key)
 	if c.Delete {
+		b.sorted = slices.Delete(b.sorted, i, i+1)
 		delete(b.entries, c.Key)
 	} else {
+		if !exists {
+			b.sorted = slices.Insert(b.sorted, i, c.Key)
+		}
 		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
 		b.entries[c.Key] = leased{event.Entry, c.Lease}
 	}
@@ -218,9 +219,6 @@ func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, er
 
 // find returns the entries whose keys begin with a prefix, sorted. It needs storeMu.
 func (b *Local) find(prefix string) (found []Entry) {
-	if b.sorted == nil {
-		b.sorted = slices.Sorted(maps.Keys(b.entries))
-	}
 	first, _ := slices.BinarySearch(b.sorted, prefix)
 	for _, key := range b.sorted[first:] {
 		if !strings.HasPrefix(key, prefix) {

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+// report prints what happens in steps that run at once, and keeps what the end of the tier
+// shows.
+type report struct {
+	mu      sync.Mutex
+	w       io.Writer
+	failed  []string // steps
+	ended   []ended
+	skipped map[string]int // tests, by reason
+}
+
+// ended is a package whose tests have ended.
+type ended struct {
+	took time.Duration
+	line string // as go test prints it
+}
+
+// slowest is how many packages are shown at the end.
+const slowest = 10
+
+func (r *report) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.w.Write(b)
+}
+
+func (r *report) printf(format string, args ...any) { fmt.Fprintf(r, format, args...) }
+
+// endStep prints that a step has ended, and the processor time that it took with its children.
+func (r *report) endStep(name string, err error, took, cpu time.Duration) {
+	result := "done"
+	if err != nil {
+		result = "FAILED: " + err.Error()
+		r.mu.Lock()
+		r.failed = append(r.failed, name)
+		r.mu.Unlock()
+	}
+	r.printf("    %s, %s (CPU %s): %s\n", name, took.Round(time.Second), cpu.Round(time.Second), result)
+}
+
+// pass prints the last line of a package that has passed, which says how long that took.
+func (r *report) pass(e event, output string) {
+	for line := range strings.Lines(output) {
+		if strings.HasPrefix(line, "ok  \t") {
+			r.mu.Lock()
+			r.ended = append(r.ended, ended{time.Duration(e.Elapsed * float64(time.Second)), line})
+			r.mu.Unlock()
+			r.printf("%s", line)
+		}
+	}
+}
+
+// skip counts a test that was skipped, but not for its tier.
+func (r *report) skip(output string) {
+	if strings.Contains(output, tier.Marker) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.skipped == nil {
+		r.skipped = map[string]int{}
+	}
+	r.skipped[cmp.Or(tier.Reason(output), "no reason")]++
+}
+
+// sumUp prints what was skipped and the packages that took longest, the slowest one last.
+func (r *report) sumUp() {
+	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
+		r.printf("skipped %d: %s\n", r.skipped[reason], reason)
+	}
+	slices.SortFunc(r.ended, func(a, b ended) int { return cmp.Compare(a.took, b.took) })
+	if len(r.ended) > 0 {
+		r.printf("--- %d packages have passed; the slowest:\n", len(r.ended))
+	}
+	for _, e := range r.ended[max(0, len(r.ended)-slowest):] {
+		r.printf("%s", e.line)
+	}
+}

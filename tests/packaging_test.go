@@ -253,6 +253,7 @@ func TestAnUpgradeOfThePackagesRestartsTheServiceOnce(t *testing.T) {
 }
 
 func TestTheServiceGoesOnWithoutThePackageOfFleetsIfSondeRefusesItsFiles(t *testing.T) {
+	tier.CI(t)
 	if testing.Short() {
 		t.Skip("builds the program")
 	}

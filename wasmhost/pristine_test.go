@@ -73,6 +73,7 @@ func exchange(size int, received *bytes.Buffer, mu *sync.Mutex) func(net.Conn) {
 // A module that sends its buffer before it fills it must not send one target's password to
 // another. However an attempt ends, nothing of it is in the memory of a later one.
 func TestASecretOfOneTargetIsInNoLaterMemory(t *testing.T) {
+	tier.CI(t)
 	endings := map[string]string{
 		"it returns":         `i32.const 1`,
 		"it fails":           `i32.const 3`,

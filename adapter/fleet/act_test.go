@@ -89,7 +89,7 @@ func TestARestartThatWasInterruptedIsMadeByTheSameEngineLater(t *testing.T) {
 // A restart takes longer than the grace period of its target. An engine that is to have the shard meanwhile must wait
 // for it.
 func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		launch := func(n int) *member { return start(t, fmt.Sprintf("engine-%d", n), b, w.with(w.slow())) }

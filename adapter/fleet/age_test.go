@@ -187,7 +187,7 @@ func TestVerdictsDoNotBecomeRecentByStarts(t *testing.T) {
 // What all engines go on with that are stopped and started: verdicts of healthy targets, not for longer than a single
 // engine, and as it is configured.
 func TestMemoriesAreResumedAsConfigured(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	for _, tc := range []struct {
 		stopped  time.Duration
 		how      fleet.Resume
@@ -356,7 +356,7 @@ func TestRestartsWaitForMemories(t *testing.T) {
 
 // A shard with a target whose memory cannot be stored as a whole is given up all the same.
 func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		moving := ""

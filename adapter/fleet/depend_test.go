@@ -107,7 +107,7 @@ func TestATargetWaitsForADependencyOfAnotherEngine(t *testing.T) {
 // A host dies with targets and the engine that owns them. Those that depend on them wait until another engine has taken
 // them over, and has found them failing.
 func TestATargetWaitsForADependencyThatFailsWithItsOwner(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	for _, ttl := range []time.Duration{coord.DefaultTTL, 15 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestATargetWaitsForADependencyThatFailsWithItsOwner(t *testing.T) {
 // While the store is away, nothing is known of the targets of others: one that was failing then explains no failure of
 // a target of this host, which is this engine's own matter, until the store is back.
 func TestADependencyOfAnotherEngineExplainsNothingOnceTheStoreIsAway(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := startDependents(t, coord.DefaultTTL)
 		var on string

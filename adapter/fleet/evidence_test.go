@@ -62,7 +62,7 @@ func (j *jury) cut(isCut bool) {
 // The store is away while a restart waits for its back-off, and the target recovers: all vantages see that, but can
 // vote only after their engines are members again. Until then nothing says that the target still fails.
 func TestAFailureFromBeforeAnOutageRestartsNothing(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startPatientJury(t, 3, quorum.Rule{}, late)
 		id := j.failAgain(crippled)
@@ -88,7 +88,7 @@ func TestAFailureFromBeforeAnOutageRestartsNothing(t *testing.T) {
 // Two of three vantages die while a restart waits for its back-off. What is published stands, but one vote restarts
 // nothing; two do.
 func TestAFailureThatIsNoLongerDecidedRestartsNothing(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startPatientJury(t, 3, quorum.Rule{}, late)
 		id := j.failAgain(crippled)
@@ -114,7 +114,7 @@ func TestAFailureThatIsNoLongerDecidedRestartsNothing(t *testing.T) {
 // All engines are stopped while a target fails that vantages decide about, and people repair it: as
 // TestAnOldFailureRestartsNothing.
 func TestAnOldJointFailureRestartsNothing(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	for _, stopped := range []time.Duration{10 * time.Second, 5 * time.Minute, time.Hour, 72 * time.Hour}[:tier.Pick(1, 4, 4)] {
 		for _, isKilled := range []bool{true, false} {
 			t.Run(fmt.Sprint(stopped, isKilled), func(t *testing.T) {
@@ -160,7 +160,7 @@ func (j *jury) stop(isKilled bool) {
 // All engines are stopped for longer than verdicts are kept, and a target fails meanwhile: it is not published as
 // passing before its vantages have attempted it.
 func TestAnOldJointSuccessIsNotPublished(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	const static = "shop/web-1"
 	ready := probe.ID{Target: static, Kind: probe.Readiness}
 	for _, isKilled := range []bool{true, false} {
@@ -238,7 +238,7 @@ func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
 
 // A quorum that leaves the configuration while no engine runs leaves no joint verdict in the store.
 func TestJointVerdictsOfQuorumsThatAreGoneAreDeleted(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 3, quorum.Rule{})
 		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2*4 {

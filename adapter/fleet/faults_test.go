@@ -357,7 +357,7 @@ func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
 
 // Without one of the safeguards the same runs must fail.
 func TestRandomFaultsLeadToStaleActsWithoutASafeguard(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	for name, with := range map[string]safeguards{"no deadline": {guard: true, evidence: true}, "no guard": {deadline: true, evidence: true}} {
 		t.Run(name, func(t *testing.T) {
 			if with.deadline {

@@ -74,7 +74,7 @@ func TestAnInstanceIsTerminatedOnceByTheOwner(t *testing.T) {
 }
 
 func TestAnEngineThatIsCutOffTerminatesNothing(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one := start(t, "one", b, w.targets(2))

@@ -322,7 +322,7 @@ func runFloor(t *testing.T, seed uint64, with precautions) []string {
 var allPrecautions = precautions{generation: true, reserved: true, lasts: true}
 
 func TestAFloorHoldsAcrossEngines(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	for seed := range uint64(max(1, *runs/2)) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runFloor(t, seed, allPrecautions) })

@@ -185,7 +185,7 @@ func TestATargetThatWarnsStaysDegradedWhenItMoves(t *testing.T) {
 }
 
 func TestEachEngineHasTheSameGroups(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		var all []*grouped

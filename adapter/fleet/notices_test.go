@@ -206,7 +206,7 @@ func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 
 // What receivers know of a group moves with the shard of its name, which may have no targets, or a target of that name.
 func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		targets := func() fleet.Targets {

@@ -156,7 +156,7 @@ func TestATargetThatMovesIsAlwaysShown(t *testing.T) {
 }
 
 func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
@@ -217,7 +217,7 @@ func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 
 // A store that was restored from a snapshot has lower revisions than those that are watched from.
 func TestWhatOthersHaveStoredIsReadAgainWithAnotherLease(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))

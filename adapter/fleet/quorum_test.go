@@ -179,7 +179,7 @@ func TestLostAttemptsChangeNoJointVerdict(t *testing.T) {
 // One vantage is cut off from the targets, and then another one: the others outvote them, and they do not count once
 // they doubt. Nothing is restarted.
 func TestVantagesThatAreCutOffChangeNoJointVerdict(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 5, quorum.Rule{Vantages: 5})
 		j.net.set(0, "engine-1")
@@ -256,7 +256,7 @@ func (j *jury) gray() (n int) {
 // Two of five engines are dead. What is down then is found by the three that are left, restarted once for each
 // instance, and well afterwards.
 func TestTargetsThatAreDownAreFoundWhileVantagesAreDead(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 5, quorum.Rule{Vantages: 5})
 		j.members[1].kill()
@@ -309,7 +309,7 @@ func TestTooFewVotesDecideNothing(t *testing.T) {
 // What a drained engine sees of targets may be by an old configuration: it is no vantage, for whichever reason it is
 // drained. While all are drained, all are.
 func TestADrainedEngineIsNoVantage(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 3, quorum.Rule{Vantages: 3})
 		const all = watched * 3 / 2

@@ -174,7 +174,7 @@ func (b *rolledBack) Watch(ctx context.Context, prefix string, after coord.Revis
 // The same, but the snapshot has the leases: no engine loses its own, and what each of them has stored is gone. They
 // store it again, so that the next owner goes on with it.
 func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	for what, isBumped := range map[string]bool{"higher revisions": true, "lower revisions": false} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -420,7 +420,7 @@ func TestAnEngineWithoutChangesSaysThatItLives(t *testing.T) {
 }
 
 func TestTheFileStaysSmall(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		h := newHandler(probe.Success)

@@ -45,7 +45,7 @@ func attempts(t *testing.T, script string) (outcomes [4]int) {
 // Without a limit of their own the commands would take the threads that the Go runtime
 // needs, which ends the process.
 func TestCommandsLeaveRoomBelowPidsMax(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	if !faulttest.InCgroup(t, faulttest.Processes(60)) {
 		return
 	}

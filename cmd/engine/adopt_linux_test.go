@@ -180,7 +180,7 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 }
 
 func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	e := &engineProcess{dir: t.TempDir()}
 	e.write(t, "config.hcl", `
 		engine { state = "sonde.state" }

@@ -263,7 +263,7 @@ target "web" {
 // Two engines probe the same targets at the same time, which fail and pass again. One has receivers, of
 // which one hangs and one is away: its attempts are no later than those of the other.
 func TestReceiversMakeNoAttemptLate(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	const targets, flips = 100, 10
 	var down atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

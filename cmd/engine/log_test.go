@@ -90,7 +90,7 @@ func (e *engineProcess) works(t *testing.T, requests *atomic.Int64) {
 }
 
 func TestALogThatIsNotReadStopsNothing(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	port, requests := changing(t)
 	r, w := fullPipe(t)
 	e := startEngine(t, noisy(port), w)
@@ -122,7 +122,7 @@ func TestALogThatIsNotReadStopsNothing(t *testing.T) {
 }
 
 func TestSignalsEndAnEngineWhoseLogIsNotRead(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGINT: 0, syscall.SIGQUIT: 131} {
 		t.Run(signal.String(), func(t *testing.T) {
 			port, requests := changing(t)

@@ -56,7 +56,7 @@ func TestScripts(t *testing.T) {
 	}
 	dir, files := filepath.Join("..", "..", "tests", "scripts"), []string(nil)
 	if testing.Short() {
-		files = []string{filepath.Join(dir, "run.txtar"), filepath.Join(dir, "validate.txtar"), filepath.Join(dir, "plan.txtar")}
+		files = []string{filepath.Join(dir, "run.txtar"), filepath.Join(dir, "validate.txtar"), filepath.Join(dir, "fmt.txtar")}
 		dir = ""
 	}
 	testscript.Run(t, testscript.Params{

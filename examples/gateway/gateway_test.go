@@ -58,7 +58,7 @@ func start(t *testing.T) *scene {
 
 // No client notices that servers are killed, hang or drain.
 func TestNoRequestFails(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	start(t).LoseServers()
 }
 

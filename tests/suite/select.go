@@ -25,13 +25,10 @@ type pkg struct {
 
 func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// list returns the packages of the main module. With test, it returns the programs of their
-// tests too, with the packages that these link.
-func list(test bool) ([]pkg, error) {
-	args := []string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Deps"}
-	if test {
-		args = append(args, "-test")
-	}
+// list returns the packages of the main module as go list does with flags. With -test, these are
+// the programs of their tests too, with the packages that these link.
+func list(flags ...string) ([]pkg, error) {
+	args := append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Deps"}, flags...)
 	out, err := output("go", append(args, "./...")...)
 	if err != nil {
 		return nil, err
@@ -69,6 +66,45 @@ func (p pkg) startsGoroutines() (bool, error) {
 	return false, nil
 }
 
+// testName matches the declaration of a test.
+var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// withoutRace returns the tests in files that are not compiled with the race detector, as a
+// pattern for -run, and the packages that have such.
+func withoutRace(packages []pkg) (pattern string, some []pkg, err error) {
+	all, err := list("-race")
+	if err != nil {
+		return "", nil, err
+	}
+	compiled := map[string]bool{}
+	for _, p := range all {
+		for _, file := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			compiled[filepath.Join(p.Dir, file)] = true
+		}
+	}
+	var names []string
+	for _, p := range packages {
+		before := len(names)
+		for _, file := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			path := filepath.Join(p.Dir, file)
+			if compiled[path] {
+				continue
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return "", nil, err
+			}
+			for _, m := range testName.FindAllSubmatch(text, -1) {
+				names = append(names, string(m[1]))
+			}
+		}
+		if len(names) > before {
+			some = append(some, p)
+		}
+	}
+	return "^(" + strings.Join(names, "|") + ")$", some, nil
+}
+
 // changed returns the packages of the main module that have changed since a revision, or
 // link one that has; and the folders of other modules in which something has changed.
 func changed(since string) (packages, modules []string, err error) {
@@ -76,7 +112,7 @@ func changed(since string) (packages, modules []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	all, err := list(true)
+	all, err := list("-test")
 	if err != nil {
 		return nil, nil, err
 	}

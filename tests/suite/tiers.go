@@ -82,7 +82,11 @@ func ci() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	racing, err := racingPackages(packages)
+	racing, others, err := racingPackages(packages)
+	if err != nil {
+		return nil, err
+	}
+	pattern, plain, err := withoutRace(racing)
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +94,18 @@ func ci() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	tests := []step{goTest("packages", append([]string{"-vet=off"}, paths(packages)...)...), wholes}
+	tests := []step{
+		goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...),
+		goTest("tests that it does not allow", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
+		goTest("other packages", append([]string{"-vet=off"}, paths(others)...)...),
+		wholes,
+	}
 	for _, module := range slices.Concat(light, served) {
 		s := goTest(module, "-vet=off", "-count=1", "./...").in(module)
 		s.beside = true // their tests wait for servers
 		tests = append(tests, s)
 	}
-	steps = append(steps, inTier("ci", tests)...)
-	return append(steps, goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...)), nil
+	return append(steps, inTier("ci", tests)...), nil
 }
 
 // long is what takes hours. The targets of make in it can be run alone.
@@ -167,7 +175,7 @@ var longest = []string{"adapter/fleet", "adapter/restart/process", "cmd/engine",
 // testedPackages returns the packages of the main module with tests, the longest first, apart
 // from tests/..., which read files that go test does not know of.
 func testedPackages() ([]pkg, error) {
-	all, err := list(false)
+	all, err := list()
 	if err != nil {
 		return nil, err
 	}
@@ -195,17 +203,19 @@ func paths(packages []pkg) (all []string) {
 // so much that it takes minutes to compile, and fleets make so many steps that they take minutes.
 var slow = []string{"cmd/engine", "adapter/fleet"}
 
-// racingPackages returns which packages .ci/run tests with the race detector: those that start
-// goroutines, but for those of slow.
-func racingPackages(packages []pkg) (racing []pkg, err error) {
+// racingPackages divides packages into those that .ci/run tests with the race detector, which
+// start goroutines and are none of slow, and others.
+func racingPackages(packages []pkg) (racing, others []pkg, err error) {
 	for _, p := range packages {
 		starts, err := p.startsGoroutines()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if starts && !slices.ContainsFunc(slow, func(name string) bool { return strings.HasPrefix(p.ImportPath, ourselves+name) }) {
 			racing = append(racing, p)
+		} else {
+			others = append(others, p)
 		}
 	}
-	return racing, nil
+	return racing, others, nil
 }

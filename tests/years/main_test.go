@@ -110,6 +110,7 @@ func TestAStoryIsReplayed(t *testing.T) {
 
 // TestYears plays stories, each in a process of its own, on all processors.
 func TestYears(t *testing.T) {
+	tier.CI(t)
 	if *seed != 0 {
 		t.Skip("with -seed TestStory plays it")
 	}

@@ -265,7 +265,7 @@ func TestManyInstancesLeakNothing(t *testing.T) {
 	d := driver(t, sh(`echo hello; exit 0`))
 	run(t, d).exit(t)
 	descriptors, goroutines := countFiles(t), runtime.NumGoroutine()
-	for range 100 {
+	for range tier.Pick(20, 100, 100) {
 		if exit := d.Run(t.Context(), func(string) {}, nil); exit.Err != nil || exit.Code != 0 {
 			t.Fatalf("got %+v", exit)
 		}

@@ -21,7 +21,7 @@ import (
 
 // The kernel would kill a process of the group, or all of them with memory.oom.group.
 func TestTwoBombsLeaveTheEngineItsMemory(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	if !faulttest.InCgroup(t, faulttest.Memory(200<<20)) {
 		return
 	}

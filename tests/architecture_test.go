@@ -15,6 +15,7 @@ import (
 var quoted = regexp.MustCompile("`([^`\n]+)`")
 
 func TestArchitectureHasASentenceForEachPackage(t *testing.T) {
+	t.Parallel()
 	rows := regexp.MustCompile("(?m)^\\| `([^|]+)` \\| .{10,} \\|$").FindAllStringSubmatch(readText(t, "../ARCHITECTURE.md"), -1)
 	listed := map[string]bool{}
 	for _, row := range rows {

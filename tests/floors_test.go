@@ -192,6 +192,7 @@ type pkg struct {
 }
 
 func TestPackagesImportLowerFloorsOnly(t *testing.T) {
+	t.Parallel()
 	for _, system := range systems {
 		for _, p := range list(t, system, "./...") {
 			for _, problem := range problems(p) {
@@ -202,6 +203,7 @@ func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 }
 
 func TestPurePackagesNeverReadTheClock(t *testing.T) {
+	t.Parallel()
 	for _, system := range systems {
 		for _, p := range list(t, system, "./coord/...", "./engine/...") {
 			if !matchesAny(pure, local(p.ImportPath)) {
@@ -229,6 +231,7 @@ func checkClocks(t *testing.T, file string) {
 }
 
 func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
+	t.Parallel()
 	for _, system := range systems {
 		for _, p := range list(t, system, "-deps", "./engine", "./builtin/...", "./group", "./examples/gateway") {
 			if !p.Standard && foreign(p.ImportPath) && !within("golang.org/x", p.ImportPath) {
@@ -240,6 +243,7 @@ func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
 
 // The memory of a guard depends on what is initialized before it starts.
 func TestAGuardLinksLittle(t *testing.T) {
+	t.Parallel()
 	for _, p := range list(t, "linux", "-deps", "./adapter/restart/process/internal/guard") {
 		if p.ImportPath == "net" || p.ImportPath == "log/slog" || !p.Standard && foreign(p.ImportPath) && !within("golang.org/x/sys", p.ImportPath) {
 			t.Errorf("a guard links %s", p.ImportPath)

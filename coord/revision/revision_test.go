@@ -181,7 +181,10 @@ func TestABundleOfAStrangerIsChecked(t *testing.T) {
 		`{"sources": ["a.hcl"], "files": {"a.hcl": ""}}` + strings.Repeat(" ", 2*revision.MaxContent): "wrong digest", // it is not read to its end
 	} {
 		var compressed bytes.Buffer
-		z := gzip.NewWriter(&compressed)
+		z, err := gzip.NewWriterLevel(&compressed, gzip.BestSpeed)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if _, err := io.WriteString(z, text); err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,8 @@ func TestCommandThatReadsItsOwnOutputDoesNotBlockTheEngine(t *testing.T) {
 // When a descriptor of a command cannot be opened, at any step of the start, the command
 // is not started, or killed and reaped.
 func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
-	plan, before := planOf(t, Command{Words: []string{"/bin/true"}}), len(files(t))
+	plan := planOf(t, Command{Words: []string{"/bin/true"}})
+	before := filesAfter(t, plan)
 	var refused, ran int
 	for number := range uint64(before + 16) {
 		restore := faulttest.Descriptors(t, number)

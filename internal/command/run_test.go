@@ -114,7 +114,8 @@ func TestStatusThatWasReapedElsewhereIsAnError(t *testing.T) {
 func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
 	tier.Slow(t)
 	runBoth(t, func(t *testing.T, run runFunc) {
-		plan, before := planOf(t, Command{Words: []string{"/bin/true"}}), len(files(t))
+		plan := planOf(t, Command{Words: []string{"/bin/true"}})
+		before := filesAfter(t, plan)
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -149,6 +150,16 @@ func files(t *testing.T) (numbers []uint64) {
 		}
 	}
 	return numbers
+}
+
+// filesAfter returns how many descriptors are open once the runtime has those that it keeps, which
+// it opens for a first command.
+func filesAfter(t *testing.T, first Plan) int {
+	t.Helper()
+	if _, err := first.Run(t.Context(), new(Head), new(Head)); err != nil {
+		t.Fatal(err)
+	}
+	return len(files(t))
 }
 
 // awaitFiles waits until no more descriptors are open than n.

@@ -55,9 +55,9 @@ func test() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []step{format, configuration, goTest("packages", append([]string{"-vet=off"}, paths(packages)...)...), wholes}
+	steps := []step{format, configuration, goTest("packages", append([]string{"-vet=off"}, paths(packages)...)...), wholes.besideOthers()}
 	for _, module := range light {
-		steps = append(steps, goTest(module, "-vet=off", "./...").in(module))
+		steps = append(steps, goTest(module, "-vet=off", "./...").in(module).besideOthers())
 	}
 	return steps, nil
 }
@@ -98,12 +98,10 @@ func ci() ([]step, error) {
 		goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...),
 		goTest("tests that it does not allow", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
 		goTest("other packages", append([]string{"-vet=off"}, paths(others)...)...),
-		wholes,
+		wholes.besideOthers(),
 	}
 	for _, module := range slices.Concat(light, served) {
-		s := goTest(module, "-vet=off", "-count=1", "./...").in(module)
-		s.beside = true // their tests wait for servers
-		tests = append(tests, s)
+		tests = append(tests, goTest(module, "-vet=off", "-count=1", "./...").in(module).besideOthers())
 	}
 	return append(steps, inTier("ci", tests)...), nil
 }
@@ -160,6 +158,12 @@ func inTier(name string, steps []step) []step {
 
 func (s step) in(dir string) step {
 	s.dir = dir
+	return s
+}
+
+// besideOthers has a step run beside its neighbours: its tests wait, for commands or servers.
+func (s step) besideOthers() step {
+	s.beside = true
 	return s
 }
 

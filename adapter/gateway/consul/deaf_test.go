@@ -14,7 +14,7 @@ import (
 
 // Clients that follow a large group, and do not read what they are told, share one answer.
 func TestClientsThatDoNotReadShareAnAnswer(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	const clients, most = 400, 48 << 20
 	members := gatewaytest.Members(3001)
 	s := gatewaytest.New(t, group.Rule{Port: "http"}, members)

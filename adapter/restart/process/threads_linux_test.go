@@ -52,7 +52,7 @@ func leaveRoom(t *testing.T, tasks int64) bool {
 }
 
 func TestWithoutRoomForAGuardNoneIsStarted(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	if !leaveRoom(t, guard.Tasks-1) {
 		return
 	}
@@ -65,7 +65,7 @@ func TestWithoutRoomForAGuardNoneIsStarted(t *testing.T) {
 
 // Others may take the room that there was.
 func TestAGuardThatGetsNoThreadsIsNotTheCommandsFault(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	if !leaveRoom(t, 3) {
 		return
 	}

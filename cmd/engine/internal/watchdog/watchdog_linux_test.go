@@ -92,7 +92,7 @@ func run(t *testing.T, kind string) (output []byte, c *exec.Cmd) {
 }
 
 func TestAProgramThatHangsIsStartedAgainInItsProcess(t *testing.T) {
-	tier.Slow(t)
+	tier.CI(t)
 	output, c := run(t, "restarts")
 	if code := c.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("exit code %d, want that of the second program", code)

@@ -79,10 +79,7 @@ func TestGroupsAndMembersAreServices(t *testing.T) {
 	if got := strings.Join(all, ", "); got != " SERVING, web NOT_SERVING, web/a SERVING, web/b NOT_SERVING" {
 		t.Errorf("List says %s", got)
 	}
-	if _, err := s.Engine.Apply(nil); err != nil { // whoever finds targets has lost them
-		t.Fatal(err)
-	}
-	s.Await(func(v *group.View) bool { return v.Frozen })
+	s.LoseTargets()
 	if got := check("web") + " " + check("web/a"); got != "NOT_SERVING SERVING" {
 		t.Errorf("when nothing is known Check says %s", got)
 	}

@@ -102,6 +102,19 @@ func (s *Scene) Leave(target string) {
 	s.Await(func(v *group.View) bool { return v.Member(target).State == group.Draining })
 }
 
+// LoseTargets removes all targets, as a reload does if whoever finds them has lost them, and waits until
+// gateways keep what they have.
+func (s *Scene) LoseTargets() {
+	s.t.Helper()
+	release := s.Groups.Hold() // the group loses its members at once
+	_, err := s.Engine.Apply(nil)
+	release()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Await(func(v *group.View) bool { return v.Frozen })
+}
+
 // Await waits until a condition holds for a view of the group, and returns it.
 func (s *Scene) Await(is func(*group.View) bool) *group.View {
 	s.t.Helper()

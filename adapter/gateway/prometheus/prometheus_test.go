@@ -59,10 +59,7 @@ func TestAListThatIsNotDecidedIsKept(t *testing.T) {
 	o := start(s)
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	_, before := gatewaytest.Get(t, o.URL+"/v1/sd/prometheus")
-	if _, err := s.Engine.Apply(nil); err != nil { // whoever finds targets has lost them
-		t.Fatal(err)
-	}
-	s.Await(func(v *group.View) bool { return v.Frozen })
+	s.LoseTargets()
 	if status, body := gatewaytest.Get(t, o.URL+"/v1/sd/prometheus"); status != 200 || body != before {
 		t.Errorf("the answer is %d %q, want %q", status, body, before)
 	}

@@ -32,6 +32,7 @@ func partlyDead(t *testing.T, targets, dead int, since time.Duration, f func(t *
 // The engine loses its link when a part of its targets has failed already.
 func TestAnOutageOfTheLinkFailsNoneOfTheFewThatStillAnswer(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	for _, test := range []struct {
 		targets, dead int
 		since         time.Duration

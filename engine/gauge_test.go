@@ -123,6 +123,7 @@ func checkGauge(t *testing.T, e *engine.Engine, target string, before *engine.Ta
 
 // TestATargetsGaugeIsWhatTargetSays has 100,000 random events.
 func TestATargetsGaugeIsWhatTargetSays(t *testing.T) {
+	tier.NoRace(t)
 	for seed := range uint64(tier.Pick(4, 20, 20)) {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 			r := rand.New(rand.NewPCG(seed, 1))

@@ -104,6 +104,7 @@ func TestHistoryGoesOnWithThatOfAnEarlierEngine(t *testing.T) {
 
 func TestHistoryIsBounded(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	e := engine.New(engine.Config{})
 	long := strings.Repeat("x", 2*engine.MaxTransitionText)
 	var past []engine.Transition

@@ -260,6 +260,7 @@ func TestEjectionsAreLoggedAndRemembered(t *testing.T) {
 // asks for attempts.
 func TestAMillionCallsMakeFewAttemptsAndHastenNothing(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	const steps, calls = 1000, 167
 	for _, period := range []time.Duration{probe.MinPeriod, 13 * time.Millisecond, 25 * time.Millisecond, 300 * time.Millisecond, time.Second, 10 * time.Second} {
 		t.Run(period.String(), func(t *testing.T) {

@@ -35,6 +35,7 @@ func (b *beat) Probe(context.Context, probe.Target) probe.Result {
 }
 
 func TestManyProbesKeepTheirOffsets(t *testing.T) {
+	tier.NoRace(t)
 	probes := tier.Pick(20_000, 100_000, 100_000)
 	const (
 		period = 100 * time.Second
@@ -89,6 +90,7 @@ func checkBeats(t *testing.T, beats []*beat) {
 
 func TestProbesAreSpreadEvenlyOverTheirPeriod(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	const probes, buckets = 20_000, 20
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		set := probe.Set{}

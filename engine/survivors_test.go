@@ -13,6 +13,7 @@ import (
 // A rack is lost, or a link to another place, and little answers besides.
 func TestTargetsThatFailTogetherFailAlthoughFewSurvive(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	for _, test := range []struct {
 		targets, survivors int
 		timeout            time.Duration

@@ -440,7 +440,7 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 // Vantages are paused, cut off and killed at random, owners change, and the store is away: what has recovered is not
 // restarted for a failure that merely stands, and what fails in the end is.
 func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	n := max(1, *runs/3)
 	for seed := range uint64(n) {
 		var wrong []string
@@ -525,7 +525,7 @@ func runAges(t *testing.T, seed uint64) []string {
 // What fails while all engines are stopped, and is repaired meanwhile, is not restarted when they start again, whatever
 // befalls them then.
 func TestRandomFaultsAfterAStopLeadToNoRestartByOldMemories(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	n := max(1, *runs/3)
 	for seed := range uint64(n) {
 		var wrong []string

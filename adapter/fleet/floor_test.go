@@ -334,7 +334,7 @@ func TestAFloorHoldsAcrossEngines(t *testing.T) {
 
 // Without one of the precautions the same runs must fail.
 func TestAFloorDoesNotHoldWithoutAPrecaution(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	for name, with := range map[string]precautions{
 		"no generation":      {reserved: true, lasts: true},
 		"reserved count":     {generation: true, lasts: true},

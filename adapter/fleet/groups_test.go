@@ -111,7 +111,7 @@ func TestATargetDrainsInAllEngines(t *testing.T) {
 
 // A warning changes no verdict, but what gateways do with a target.
 func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()
 		warns := atomic.Bool{}

@@ -161,6 +161,7 @@ func entries(t *testing.T, b coord.Backend) string {
 }
 
 func TestAPauseHoldsInAllEngines(t *testing.T) {
+	tier.NoRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
 		one, two := shareTwo(t, b, b)

@@ -421,6 +421,7 @@ func TestAnEngineWithoutChangesSaysThatItLives(t *testing.T) {
 
 func TestTheFileStaysSmall(t *testing.T) {
 	tier.CI(t)
+	tier.NoRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		h := newHandler(probe.Success)

@@ -64,7 +64,7 @@ func (e *engineProcess) restarts() string {
 }
 
 func TestAnEngineWhoseProcessorsAreHeldIsStartedAgain(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	t.Parallel()
 	e := startHoldable(t, `
 		engine {

@@ -31,8 +31,12 @@ func TestREADMEsMatchTheirPlugins(t *testing.T) {
 				t.Errorf("README.md does not name %s", folder)
 			}
 			dir := t.TempDir()
-			if folder != "heartbeat" { // others take longer, or need compilers
+			switch folder {
+			case "heartbeat":
+			case "grpc", "line-c":
 				tier.CI(t)
+			default: // they take a minute
+				tier.Long(t)
 			}
 			manifest := build(t, folder, dir)
 			accepted(t, sonde, folder, dir)

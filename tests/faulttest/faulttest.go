@@ -11,6 +11,7 @@
 package faulttest
 
 import (
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -27,6 +28,12 @@ func NoDescriptors(t testing.TB) (restore func()) {
 // those below limit, until restore is called or the test ends.
 func Descriptors(t testing.TB, limit uint64) (restore func()) {
 	t.Helper()
+	if r, w, err := os.Pipe(); err != nil { // the runtime opens what it polls with for the first one
+		t.Fatal(err)
+	} else {
+		r.Close()
+		w.Close()
+	}
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)

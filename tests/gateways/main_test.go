@@ -80,10 +80,10 @@ func (p *goProgram) build(t *testing.T) string {
 	return program.BuildOf(t, p.module, p.pkg)
 }
 
-// isBuiltHere skips a test with Caddy, which takes minutes to compile, but for make long.
+// isBuiltHere skips a test with Caddy or gRPC, which take minutes to compile, but for make long.
 func (p *goProgram) isBuiltHere(t *testing.T) {
 	t.Helper()
-	if p == caddy {
+	if p.module == caddy.module || p.module == sondeXDS.module {
 		tier.Long(t)
 	}
 }

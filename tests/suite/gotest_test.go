@@ -58,3 +58,15 @@ func TestGoroutinesAreFound(t *testing.T) {
 		}
 	}
 }
+
+func TestTestsWithoutTheRaceDetectorAreFound(t *testing.T) {
+	text := "func TestA(t *testing.T) {\n\ttier.NoRace(t)\n}\n\nfunc TestB(t *testing.T) {\n\ttier.CI(t)\n\ttier.NoRace(t)\n}\n\n" +
+		"func TestC(t *testing.T) {\n\ttier.CI(t)\n}\n"
+	var found []string
+	for _, m := range noRace.FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+	}
+	if got := strings.Join(found, " "); got != "TestA TestB" {
+		t.Errorf("found %s", got)
+	}
+}

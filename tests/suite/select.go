@@ -66,11 +66,14 @@ func (p pkg) startsGoroutines() (bool, error) {
 	return false, nil
 }
 
-// testName matches the declaration of a test.
-var testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+// testName matches the declaration of a test, and noRace that of one that calls tier.NoRace.
+var (
+	testName = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	noRace   = regexp.MustCompile(`(?m)^func (Test\w+)\(.*\n(?:\t.*\n)?\ttier\.NoRace\(`)
+)
 
-// withoutRace returns the tests in files that are not compiled with the race detector, as a
-// pattern for -run, and the packages that have such.
+// withoutRace returns the tests that do not run with the race detector, since it does not compile
+// their files or they call tier.NoRace, as a pattern for -run, and the packages that have such.
 func withoutRace(packages []pkg) (pattern string, some []pkg, err error) {
 	all, err := list("-race")
 	if err != nil {
@@ -86,15 +89,15 @@ func withoutRace(packages []pkg) (pattern string, some []pkg, err error) {
 	for _, p := range packages {
 		before := len(names)
 		for _, file := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
-			path := filepath.Join(p.Dir, file)
+			path, name := filepath.Join(p.Dir, file), testName
 			if compiled[path] {
-				continue
+				name = noRace
 			}
 			text, err := os.ReadFile(path)
 			if err != nil {
 				return "", nil, err
 			}
-			for _, m := range testName.FindAllSubmatch(text, -1) {
+			for _, m := range name.FindAllSubmatch(text, -1) {
 				names = append(names, string(m[1]))
 			}
 		}

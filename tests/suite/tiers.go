@@ -21,8 +21,8 @@ const ourselves = "github.com/sonde-probe/sonde/"
 // The folders of the modules beside the main one.
 var (
 	light  = []string{"guest", "guest/starlark", "examples/wasm-probes"}                                                   // tested by make test
-	served = []string{"adapter/etcd", "adapter/xds", "cmd/engine/fleet", "tests/gateways", "tests/browser", "tests/fleet"} // with servers
-	heavy  = []string{"adapter/caddy", "tests/oracle"}                                                                     // link Caddy and Kubernetes, which take minutes to compile
+	served = []string{"adapter/etcd", "cmd/engine/fleet", "tests/gateways", "tests/browser", "tests/fleet"} // with servers
+	heavy  = []string{"adapter/caddy", "adapter/xds", "tests/oracle"}                                                                     // link Caddy, gRPC and Kubernetes, which take minutes to compile
 )
 
 // check is what a developer runs at each save.
@@ -66,7 +66,6 @@ func test() ([]step, error) {
 func lint() ([]step, error) {
 	steps := []step{format, vet,
 		command("staticcheck", "go", "tool", "staticcheck", "./..."),
-		command("vet of assembly for arm64", "go", "vet", "./cmd/engine/internal/watchdog").with("GOARCH=arm64"),
 		configuration,
 	}
 	for _, module := range slices.Concat(light, served) {
@@ -121,7 +120,10 @@ func long() ([]step, error) {
 	for _, module := range heavy {
 		steps = append(steps, vetOf(module))
 	}
-	steps = append(steps, command("build for arm64", "go", "build", "./cmd/engine/...").with("GOARCH=arm64")) // several packages: writes nothing
+	steps = append(steps,
+		goTest("adapter/xds", "-vet=off", "-count=1", "./...").in("adapter/xds").with(tier.Variable+"=long"),
+		command("vet of assembly for arm64", "go", "vet", "./cmd/engine/internal/watchdog").with("GOARCH=arm64"),
+		command("build for arm64", "go", "build", "./cmd/engine/...").with("GOARCH=arm64")) // several packages: writes nothing
 	for _, target := range []string{"explore", "caddy", "oracle-long", "faults", "years", "gateways", "etcd", "fleet-scale", "fleet-long", "fuzz", "bench"} {
 		steps = append(steps, command("make "+target, "make", "--no-print-directory", target))
 	}

@@ -60,6 +60,16 @@ func Long(t testing.TB) {
 	}
 }
 
+// NoRace skips a test with the race detector, which would make it take long: one that computes
+// much on few goroutines. Beside the packages that start goroutines with the race detector, .ci/run
+// runs these tests of them without it. The call is the first or second statement of a test.
+func NoRace(t testing.TB) {
+	t.Helper()
+	if race {
+		t.Skip(Marker + "a run without the race detector")
+	}
+}
+
 // Needs is CI for a test that runs programs, which .ci/run installs: one that is missing
 // there is an error.
 func Needs(t testing.TB, programs ...string) {

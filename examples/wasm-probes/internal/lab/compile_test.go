@@ -10,7 +10,7 @@ import (
 // TestModulesCompile leaves the code of all plugins in Go in the cache of Load. make runs it before
 // the tests with the race detector, under which the compiler takes ten times as long.
 func TestModulesCompile(t *testing.T) {
-	tier.CI(t)
+	tier.Long(t)
 	mains, err := filepath.Glob(filepath.Join("..", "..", "*", "main.go"))
 	if err != nil || len(mains) == 0 {
 		t.Fatalf("there are no plugins: %v", err)

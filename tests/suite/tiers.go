@@ -20,9 +20,9 @@ const ourselves = "github.com/sonde-probe/sonde/"
 
 // The folders of the modules beside the main one.
 var (
-	light  = []string{"guest", "guest/starlark", "examples/wasm-probes"}                                                   // tested by make test
+	light  = []string{"guest", "guest/starlark", "examples/wasm-probes"}                                    // tested by make test
 	served = []string{"adapter/etcd", "cmd/engine/fleet", "tests/gateways", "tests/browser", "tests/fleet"} // with servers
-	heavy  = []string{"adapter/caddy", "adapter/xds", "tests/oracle"}                                                                     // link Caddy, gRPC and Kubernetes, which take minutes to compile
+	heavy  = []string{"adapter/caddy", "adapter/xds", "tests/oracle"}                                       // link Caddy, gRPC and Kubernetes, which take minutes to compile
 )
 
 // check is what a developer runs at each save.

@@ -49,15 +49,28 @@ func (r *receiver) toldKey(s Subject) string {
 	return listKey(keyTold, r.key.Notifier, r.key.Receiver, string(s.Kind), s.Name)
 }
 
-// keys returns the keys of all values of the receiver.
-func (r *receiver) keys() []string {
+// keys returns the keys of all values of the receiver, that of its cursor last: a cursor that is kept without what was
+// told before it would let the next engine never tell how that has ended.
+func (r *receiver) keys() (keys []string) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
-	keys := []string{r.cursorKey()}
 	for s := range r.feed.told {
 		keys = append(keys, r.toldKey(s))
 	}
-	return keys
+	maps.DeleteFunc(r.unread, func(s Subject, _ struct{}) bool {
+		_, isTold := r.feed.told[s]
+		return !isTold // the list lacks it
+	})
+	return append(keys, r.cursorKey())
+}
+
+// cursorToKeep returns the cursor, or an earlier one while there is something before it that Value was not asked for. It
+// needs feedMu.
+func (r *receiver) cursorToKeep() (c cursor, isLatest bool) {
+	if isLatest = len(r.unread) == 0; isLatest {
+		r.kept = cursor{r.feed.kept(), r.feed.lost}
+	}
+	return r.kept, isLatest
 }
 
 // memory returns what is to be remembered about the receiver.
@@ -86,6 +99,7 @@ func (r *receiver) resume(m *memory) {
 			r.feed.told[s] = told{Notice: n}
 		}
 	}
+	r.cursorToKeep()
 	r.feed.compareAll()
 }
 
@@ -108,13 +122,25 @@ func (n *Notifiers) Value(key string) ([]byte, bool) {
 	if r == nil {
 		return nil, false
 	}
+	if len(parts) == 4 {
+		return r.toldValue(Subject{Kind(parts[2]), parts[3]})
+	}
+	r.feedMu.Lock()
+	c, isLatest := r.cursorToKeep()
+	r.feedMu.Unlock()
+	if !isLatest {
+		r.changed([]string{key})
+	}
+	return encode(c), true
+}
+
+// toldValue returns what the receiver was told about a subject.
+func (r *receiver) toldValue(s Subject) ([]byte, bool) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
-	if len(parts) == 4 {
-		t, ok := r.feed.told[Subject{Kind(parts[2]), parts[3]}]
-		return encode(t.Notice), ok
-	}
-	return encode(cursor{r.feed.kept(), r.feed.lost}), true
+	delete(r.unread, s)
+	t, ok := r.feed.told[s]
+	return encode(t.Notice), ok
 }
 
 // keyParts returns the list in the key of a cursor or of a notice, or nil.

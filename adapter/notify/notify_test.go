@@ -601,6 +601,49 @@ func TestTheNextEngineGoesOn(t *testing.T) {
 	})
 }
 
+// The values are read one after another, while receivers are told: an engine that was killed after its cursor was
+// written, and before what was told before that, leaves no trouble without an end.
+func TestACursorIsNotKeptBeforeWhatWasTold(t *testing.T) {
+	in(t, "db", func(s *scene) {
+		s.values = maps.Collect(s.notifiers.Values())
+		s.say(probe.Failure, "db")
+		s.to.take()
+		for key := range s.values {
+			s.values[key], _ = s.notifiers.Value(key)
+		}
+		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
+		s.say(probe.Success, "db")
+		past, _ := s.engine.TransitionsAfter(0, 1<<20)
+		memories := maps.Collect(s.engine.Memories())
+		s.stop()
+		s.to.set(func(r *receiver) { r.fails = nil })
+		s.start(past, memories)
+		pass(5 * time.Second)
+		if got := s.to.take(); !strings.Contains(got, "db ready ends") {
+			t.Errorf("told: %s", got)
+		}
+	})
+}
+
+// Once what was told is kept, the cursor is, too, so that nothing is told again.
+func TestACursorIsKeptAfterWhatWasTold(t *testing.T) {
+	in(t, "db", func(s *scene) {
+		s.say(probe.Failure, "db")
+		s.to.take()
+		before := maps.Collect(s.notifiers.Values())
+		s.say(probe.Success, "db")
+		s.to.take()
+		for key := range before {
+			s.notifiers.Value(key)
+		}
+		for key, value := range before {
+			if now, _ := s.notifiers.Value(key); strings.HasPrefix(key, "notify/cursor/") && string(now) == string(value) {
+				t.Errorf("the cursor is still %s", now)
+			}
+		}
+	})
+}
+
 // An engine that has no history of an earlier one, but knows who was told, tells what has ended.
 func TestWhatHasEndedMeanwhileIsTold(t *testing.T) {
 	in(t, "db web other", func(s *scene) {

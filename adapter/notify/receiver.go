@@ -66,7 +66,9 @@ type receiver struct {
 
 	feedMu sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
 	feed   feed
-	status Status // without what follows from feed
+	status Status               // without what follows from feed
+	unread map[Subject]struct{} // about which it was told something else since Value has returned that
+	kept   cursor               // the last one that Value may return while there are such
 }
 
 func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender Sender) *receiver {
@@ -79,6 +81,7 @@ func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender 
 		},
 		woken: make(chan struct{}, 1), ended: make(chan struct{}),
 		feed:   newFeed(spec, map[Kind]source{KindTarget: n.targets, KindGroup: n.groups}),
+		unread: map[Subject]struct{}{},
 		status: Status{Notifier: key.Notifier, Output: spec.Output, Receiver: name},
 	}
 }
@@ -194,6 +197,7 @@ func (r *receiver) accept(b *batch) {
 	}
 	var keys []string
 	for _, s := range r.feed.accept(b, time.Now()) {
+		r.unread[s] = struct{}{}
 		keys = append(keys, r.toldKey(s))
 	}
 	if moved || b.lost > 0 {

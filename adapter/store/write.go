@@ -169,7 +169,8 @@ func (w *writer) run(ctx context.Context) {
 	w.collect()
 	w.last = time.Time{} // say when the engine stopped
 	w.write(w.syncNow)
-	if w.fails > 0 && w.rewrite { // the file was moved, or its end is damaged
+	// Values that wait for others to be written follow, or the file was moved, or its end is damaged.
+	if w.collect(); w.fails == 0 && len(w.keys) > 0 || w.fails > 0 && w.rewrite {
 		w.write(w.syncNow)
 	}
 	w.awaitSync()

@@ -57,11 +57,17 @@ func (r *receiver) keys() (keys []string) {
 	for s := range r.feed.told {
 		keys = append(keys, r.toldKey(s))
 	}
-	maps.DeleteFunc(r.unread, func(s Subject, _ struct{}) bool {
-		_, isTold := r.feed.told[s]
-		return !isTold // the list lacks it
-	})
 	return append(keys, r.cursorKey())
+}
+
+// noteTold notes that the receiver was told something else about a subject. One that is no longer in trouble does not
+// matter: at worst, the next engine tells its end again. It needs feedMu.
+func (r *receiver) noteTold(s Subject) {
+	if _, isTold := r.feed.told[s]; isTold {
+		r.unread[s] = struct{}{}
+	} else {
+		delete(r.unread, s)
+	}
 }
 
 // cursorToKeep returns the cursor, or an earlier one while there is something before it that Value was not asked for. It

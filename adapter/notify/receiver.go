@@ -67,7 +67,7 @@ type receiver struct {
 	feedMu sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
 	feed   feed
 	status Status               // without what follows from feed
-	unread map[Subject]struct{} // about which it was told something else since Value has returned that
+	unread map[Subject]struct{} // of told: those of which Value has not returned what was told last
 	kept   cursor               // the last one that Value may return while there are such
 }
 
@@ -197,7 +197,7 @@ func (r *receiver) accept(b *batch) {
 	}
 	var keys []string
 	for _, s := range r.feed.accept(b, time.Now()) {
-		r.unread[s] = struct{}{}
+		r.noteTold(s)
 		keys = append(keys, r.toldKey(s))
 	}
 	if moved || b.lost > 0 {

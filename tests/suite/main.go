@@ -54,7 +54,7 @@ func run(w io.Writer, tier string) error {
 		if !s.beside {
 			running.Wait()
 		}
-		if len(r.failed) > 0 && (tier == "check" || tier == "test") {
+		if r.hasFailed() && (tier == "check" || tier == "test") {
 			break
 		}
 		slots <- struct{}{}
@@ -70,7 +70,7 @@ func run(w io.Writer, tier string) error {
 	running.Wait()
 	r.sumUp()
 	took := time.Since(begin).Round(time.Second)
-	if len(r.failed) > 0 {
+	if r.hasFailed() {
 		return fmt.Errorf("make %s has failed after %s: %s", tier, took, strings.Join(r.failed, ", "))
 	}
 	r.printf("make %s has passed in %s\n", tier, took)

@@ -16,7 +16,7 @@ import (
 // report prints what happens in steps that run at once, and keeps what the end of the tier
 // shows.
 type report struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards all below
 	w       io.Writer
 	failed  []string // steps
 	ended   []ended
@@ -39,6 +39,12 @@ func (r *report) Write(b []byte) (int, error) {
 }
 
 func (r *report) printf(format string, args ...any) { fmt.Fprintf(r, format, args...) }
+
+func (r *report) hasFailed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.failed) > 0
+}
 
 // endStep prints that a step has ended, and the processor time that it took with its children.
 func (r *report) endStep(name string, err error, took, cpu time.Duration) {

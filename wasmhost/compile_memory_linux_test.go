@@ -16,7 +16,7 @@ import (
 
 func TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly(t *testing.T) {
 	tier.Slow(t)
-	if !faulttest.InCgroup(t, faulttest.Memory(110<<20)) {
+	if !faulttest.InCgroup(t, faulttest.Memory(80<<20)) {
 		return
 	}
 	t.Cleanup(wasmhost.SetRetryPause(time.Millisecond))

@@ -150,13 +150,13 @@ func (b *Local) apply(c Change) {
 		return
 	}
 	event := Event{Entry{Key: c.Key, Modified: b.revision}, c.Delete}
-	i, _ := slices.BinarySearch(b.sorted, c.Key)
 	if c.Delete {
+		i := b.place(c.Key)
 		b.sorted = slices.Delete(b.sorted, i, i+1)
 		delete(b.entries, c.Key)
 	} else {
 		if !exists {
-			b.sorted = slices.Insert(b.sorted, i, c.Key)
+			b.sorted = slices.Insert(b.sorted, b.place(c.Key), c.Key)
 		}
 		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
 		b.entries[c.Key] = leased{event.Entry, c.Lease}
@@ -217,10 +217,15 @@ func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, er
 	return all, nil
 }
 
+// place returns where a key is in sorted, or would be. It needs storeMu.
+func (b *Local) place(key string) int {
+	i, _ := slices.BinarySearch(b.sorted, key)
+	return i
+}
+
 // find returns the entries whose keys begin with a prefix, sorted. It needs storeMu.
 func (b *Local) find(prefix string) (found []Entry) {
-	first, _ := slices.BinarySearch(b.sorted, prefix)
-	for _, key := range b.sorted[first:] {
+	for _, key := range b.sorted[b.place(prefix):] {
 		if !strings.HasPrefix(key, prefix) {
 			break
 		}

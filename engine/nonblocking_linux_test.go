@@ -511,15 +511,9 @@ func openFiles(t *testing.T) map[int]string {
 
 func highestFile(t *testing.T) int { return slices.Max(slices.Collect(maps.Keys(openFiles(t)))) }
 
-// epollSets returns the descriptors of this process's epoll sets, with that of the runtime, which it makes
-// for the first file that it polls.
+// epollSets returns the descriptors of this process's epoll sets, with that of the runtime.
 func epollSets(t *testing.T) map[int]bool {
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	defer w.Close()
+	faulttest.StartPoller(t)
 	sets := make(map[int]bool)
 	for fd, to := range openFiles(t) {
 		if strings.Contains(to, "eventpoll") {

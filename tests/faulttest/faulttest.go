@@ -24,16 +24,23 @@ func NoDescriptors(t testing.TB) (restore func()) {
 	return Descriptors(t, 0)
 }
 
+// StartPoller lets the runtime open the descriptors with which it polls others. It keeps them from the
+// first file on that it polls, and cannot go on if they are refused.
+func StartPoller(t testing.TB) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	w.Close()
+}
+
 // Descriptors limits the numbers of the files and sockets that this process opens to
 // those below limit, until restore is called or the test ends.
 func Descriptors(t testing.TB, limit uint64) (restore func()) {
 	t.Helper()
-	if r, w, err := os.Pipe(); err != nil { // the runtime opens what it polls with for the first one
-		t.Fatal(err)
-	} else {
-		r.Close()
-		w.Close()
-	}
+	StartPoller(t)
 	var before syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
 		t.Fatal(err)

@@ -254,9 +254,6 @@ func TestAnUpgradeOfThePackagesRestartsTheServiceOnce(t *testing.T) {
 
 func TestTheServiceGoesOnWithoutThePackageOfFleetsIfSondeRefusesItsFiles(t *testing.T) {
 	tier.CI(t)
-	if testing.Short() {
-		t.Skip("builds the program")
-	}
 	sonde := program.Build(t, program.Sonde)
 	const shared = "cluster { endpoints = [\"http://127.0.0.1:2379\"] }\n"
 	for name, removal := range map[string]struct {

@@ -88,20 +88,20 @@ func (l *lives) publishedTroubles(targets int) map[string][]time.Time {
 	return began
 }
 
-// storedTroubles returns when troubles of a target began, as the state file has them.
-func (l *lives) storedTroubles(target string) map[time.Time]bool {
+// storedTransitions returns the times of the transitions of a target that values of the state file have.
+func (l *lives) storedTransitions(values map[string][]byte, target string) map[time.Time]bool {
 	l.Helper()
-	began := map[time.Time]bool{}
+	at := map[time.Time]bool{}
 	var past []engine.Transition
-	if b, ok := l.restored().Values["history/"+target]; ok {
+	if b, ok := values["history/"+target]; ok {
 		if err := json.Unmarshal(b, &past); err != nil {
 			l.Fatal(err)
 		}
 	}
 	for _, tr := range past {
-		began[tr.At.UTC().Truncate(time.Millisecond)] = true
+		at[tr.At.UTC().Truncate(time.Millisecond)] = true
 	}
-	return began
+	return at
 }
 
 // An engine that is killed within milliseconds after it has published a verdict has lost hardly any, although
@@ -142,8 +142,9 @@ func TestAKillRightAfterATransitionLosesNothing(t *testing.T) {
 		}
 		troubles := l.publishedTroubles(targets)
 		l.kill()
+		values := l.restored().Values
 		for target, began := range troubles {
-			stored := l.storedTroubles(target)
+			stored := l.storedTransitions(values, target)
 			troubles[target] = slices.DeleteFunc(began, func(at time.Time) bool { return !stored[at] })
 			published, unwritten = published+len(began), unwritten+len(began)-len(troubles[target])
 		}

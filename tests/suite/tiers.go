@@ -95,7 +95,7 @@ func ci() ([]step, error) {
 	}
 	tests := []step{
 		goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...),
-		goTest("tests that it does not allow", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
+		goTest("their tests that run without it", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
 		goTest("other packages", append([]string{"-vet=off"}, paths(others)...)...),
 		wholes.besideOthers(),
 	}

@@ -7,8 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// TestModulesCompile leaves the code of all plugins in Go in the cache of Load. make runs it before
-// the tests with the race detector, under which the compiler takes ten times as long.
+// TestModulesCompile leaves the code of all plugins in Go in the cache of Load.
 func TestModulesCompile(t *testing.T) {
 	tier.Long(t)
 	mains, err := filepath.Glob(filepath.Join("..", "..", "*", "main.go"))

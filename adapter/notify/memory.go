@@ -49,8 +49,7 @@ func (r *receiver) toldKey(s Subject) string {
 	return listKey(keyTold, r.key.Notifier, r.key.Receiver, string(s.Kind), s.Name)
 }
 
-// keys returns the keys of all values of the receiver, that of its cursor last: a cursor that is kept without what was
-// told before it would let the next engine never tell how that has ended.
+// keys returns the keys of all values of the receiver, that of its cursor last: see cursorToKeep.
 func (r *receiver) keys() (keys []string) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
@@ -70,8 +69,8 @@ func (r *receiver) noteTold(s Subject) {
 	}
 }
 
-// cursorToKeep returns the cursor, or an earlier one while there is something before it that Value was not asked for. It
-// needs feedMu.
+// cursorToKeep returns the cursor, or an earlier one while Value was not asked for a notice before it: an engine that
+// restores a cursor without that notice does not send its end. It needs feedMu.
 func (r *receiver) cursorToKeep() (c cursor, isLatest bool) {
 	if isLatest = len(r.unread) == 0; isLatest {
 		r.kept = cursor{r.feed.kept(), r.feed.lost}

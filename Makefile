@@ -142,7 +142,7 @@ fleet-long: sonde-fleet ## the same with RUNS of random faults, and until each m
 
 .PHONY: gateways
 gateways: ## take backends away behind real gateways, and print how fast each follows, 35 minutes (root)
-	cd tests/gateways && $(GO) test -count=1 -v -timeout 0 . -long -requests $(REQUESTS) -rate $(RATE)
+	cd tests/gateways && $(GO) test -count=1 -v -timeout 0 . -requests $(REQUESTS) -rate $(RATE)
 
 .PHONY: oracle-long
 oracle-long: ## the same for an hour, with new scripts each time
@@ -150,7 +150,7 @@ oracle-long: ## the same for an hour, with new scripts each time
 
 .PHONY: faults
 faults: ## inject faults into a prober of 2,000 healthy targets, and count changed verdicts (root)
-	$(GO) test -count=1 -v -timeout 30m ./tests/faults -long -targets 2000
+	$(GO) test -count=1 -v -timeout 30m ./tests/faults -targets 2000
 
 .PHONY: years
 # The stories are new ones each time. Without YEARS they are played for TIME.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // fault is something that happens to the prober, and never to a target.
@@ -22,8 +23,8 @@ type fault struct {
 	name   string
 	inject func(t *testing.T, p *prober) (heal func())
 	lasts  time.Duration
-	times  int                               // with -long; default 1
-	period time.Duration                     // of all probes, with -long; default usualPeriod
+	times  int                               // in make long; default 1
+	period time.Duration                     // of all probes, in make long; default usualPeriod
 	felt   func(before, after reading) error // whether the prober has met the fault; nil where nothing shows it
 
 	liveness int           // how many targets there are, of which all healthy ones have a liveness probe by http; 0: as usual
@@ -113,7 +114,7 @@ func confine(l faulttest.Limit) func(*testing.T, int) func() {
 // form need some 3 % of one.
 func starve(t *testing.T, p *prober) func() {
 	percent := 2
-	if *long {
+	if tier.IsLong() {
 		percent = 5
 	}
 	return each(confine(faulttest.Processor(percent)))(t, p)

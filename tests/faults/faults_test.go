@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// brief are the faults that are tested without -long.
+// brief are the faults that are injected in .ci/run too.
 var brief = []string{"stopped", "starved", "descriptors", "packets dropped"}
 
 func TestAFaultOfTheProberChangesNoVerdict(t *testing.T) {
@@ -30,13 +30,13 @@ func TestAFaultOfTheProberChangesNoVerdict(t *testing.T) {
 	var rows []row
 	for _, f := range faults() {
 		t.Run(f.name, func(t *testing.T) {
-			if !*long && !slices.Contains(brief, f.name) {
-				t.Skip("with -long only")
+			if !slices.Contains(brief, f.name) {
+				tier.Long(t)
 			}
 			rows = append(rows, w.start(t, sonde, plugin, f).survive(t, f))
 		})
 	}
-	if *long {
+	if tier.IsLong() {
 		printTable(rows)
 	}
 }
@@ -69,7 +69,7 @@ func (p *prober) survive(t *testing.T, f fault) row {
 	before := p.read(t)
 	r := row{fault: f.name, usual: p.failReally(t, p.targetsFor(brokenBefore), "break")}
 	times := 1
-	if *long {
+	if tier.IsLong() {
 		times = max(1, f.times)
 	}
 	for i := range times {
@@ -85,7 +85,7 @@ func (p *prober) survive(t *testing.T, f fault) row {
 	}
 	r.haproxy = p.haproxyChanges(t)
 	p.compare(t, before, after, &r)
-	if limit := 2 * r.usual; *long && r.found > limit {
+	if limit := 2 * r.usual; tier.IsLong() && r.found > limit {
 		t.Errorf("real failures were published after %v, want at most %v, twice the usual time", r.found, limit)
 	}
 	t.Logf("%+v", r)
@@ -104,7 +104,7 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 	var awaited []target // that fail, and may be published once the fault is over
 	if fails {
 		during := p.targetsFor(brokenDuring, f.hides...)
-		if f.blind || !*long {
+		if f.blind || !tier.IsLong() {
 			p.breakAll(t, during, "break")
 			awaited = during
 		} else {
@@ -113,7 +113,7 @@ func (p *prober) endure(t *testing.T, f fault, fails bool) (found time.Duration)
 	}
 	if fails && f.hangs { // other handlers use goroutines: a stall takes time from their attempts
 		hung := p.targetsFor(hungDuring, "name", "redis", "exec")
-		if *long {
+		if tier.IsLong() {
 			p.failReally(t, hung, "hang")
 		} else {
 			p.breakAll(t, hung, "hang")

@@ -29,10 +29,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 
-var (
-	long  = flag.Bool("long", false, "all faults, not only some, beside HAProxy")
-	count = flag.Int("targets", 300, "number of targets")
-)
+var count = flag.Int("targets", 300, "number of targets")
 
 // roleVariable is the environment variable that makes the test's program a server.
 const roleVariable = "SONDE_FAULTS_SERVER"

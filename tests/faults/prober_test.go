@@ -27,6 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // The rule of every probe, unless a fault has another period: a single failure is
@@ -130,7 +131,7 @@ func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
 		p.nameServers = []int{otherNameServer, nameServer}
 	}
 	useNameServers(t, p.nameServers...)
-	if *long {
+	if tier.IsLong() {
 		p.period = cmp.Or(f.period, usualPeriod)
 	}
 	w.tell(t, "mend")
@@ -163,7 +164,7 @@ func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
 		return err == nil
 	})
 	p.waitFor(t, "all targets to pass", func(_ target, s state) bool { return s.verdict == probe.Passing && s.attempts > 0 })
-	if *long && !f.alone {
+	if tier.IsLong() && !f.alone {
 		p.haproxy = p.startHAProxy(t)
 	}
 	return p

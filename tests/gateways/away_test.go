@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/plant"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // What Sonde's absence lasts, and how late probes answer the next one, in the long form. In the
@@ -99,7 +100,7 @@ func (s *scene) kept(out *backend) (k kept) {
 func (s *scene) whileAway(lasts time.Duration) {
 	s.t.Helper()
 	switch {
-	case *long || s.load == nil:
+	case tier.IsLong() || s.load == nil:
 		time.Sleep(lasts)
 	default:
 		s.load.pass(s.t, awayShort)

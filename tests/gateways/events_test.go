@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // event is what happens to a backend.
@@ -78,7 +79,7 @@ func TestNoRequestFails(t *testing.T) {
 				if r == nil {
 					return // it was skipped, or has failed
 				}
-				if late := r.late(); *long && len(late) > 0 {
+				if late := r.late(); tier.IsLong() && len(late) > 0 {
 					t.Logf("above the limit of %v: %s; played once more", g.limit, strings.Join(late, ", "))
 					if r = measure(t, g, "second"); r == nil {
 						return
@@ -94,7 +95,7 @@ func TestNoRequestFails(t *testing.T) {
 			})
 		}
 	})
-	if *long {
+	if tier.IsLong() {
 		printTable(rows)
 	}
 }
@@ -133,7 +134,7 @@ func measure(t *testing.T, g kind, name string) (r *row) {
 func (s *scene) playEvents(g kind) *row {
 	r := &row{gateway: g, times: map[string][]time.Duration{}, failed: map[string]int{}}
 	wantRounds, wantRequests := 1, shortRequests
-	if *long {
+	if tier.IsLong() {
 		wantRounds, wantRequests = rounds, *requests
 	}
 	began := s.requests()
@@ -156,7 +157,7 @@ func (s *scene) playEvents(g kind) *row {
 	r.requests = s.requests() - began
 	byGateway, byClient := s.again()
 	r.byGateway, r.byClient = byGateway-gatewayBefore, byClient-clientBefore
-	if *long && s.load != nil && !s.kind.calls && r.byGateway == 0 {
+	if tier.IsLong() && s.load != nil && !s.kind.calls && r.byGateway == 0 {
 		s.t.Errorf("no request was repeated, although backends were killed %d times: repeats are not counted", wantRounds)
 	}
 	return r

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // kind is a gateway of the lab: it follows the Sonde beside it, or has an engine itself.
@@ -68,7 +69,7 @@ func (g kind) engine() *goProgram { return cmp.Or(g.inside, sonde) }
 // played returns the gateways of the present form that have a property.
 func played(has func(kind) bool) (some []kind) {
 	for _, g := range all {
-		if has(g) && (*long || !g.slow) {
+		if has(g) && (tier.IsLong() || !g.slow) {
 			some = append(some, g)
 		}
 	}
@@ -101,7 +102,7 @@ func caddyInside(panics bool) func(s *scene) {
 		switch {
 		case !panics:
 			replace = append(replace, "panic 1%", "", "timeout 500ms", "timeout 10s")
-		case !*long:
+		case !tier.IsLong():
 			replace = append(replace, "timeout 500ms", "timeout 2s")
 		}
 		s.gateway = s.startCaddy(s.program, "caddy.md", "http /ready", replace...)
@@ -120,7 +121,7 @@ func exampleOf(further ...string) func(s *scene) {
 	return func(s *scene) {
 		s.edge = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(net.JoinHostPort(s.at("12"), s.freePort("12"))))
 		words := append([]string{s.program, "-listen", s.edge.String(), "-path", "/ready", "-port", s.health}, further...)
-		if !*long && len(further) == 0 {
+		if !tier.IsLong() && len(further) == 0 {
 			words = append(words, "-timeout", "2s")
 		}
 		for _, b := range s.backends {

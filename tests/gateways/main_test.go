@@ -16,9 +16,8 @@ import (
 )
 
 var (
-	long     = flag.Bool("long", false, "play five rounds of events, with as many requests as -requests says, and print the table")
-	requests = flag.Int("requests", 25_000, "requests through each gateway, at least, with -long")
-	rate     = flag.Int("rate", 500, "requests per second with -long")
+	requests = flag.Int("requests", 25_000, "requests through each gateway, at least, in make long")
+	rate     = flag.Int("rate", 500, "requests per second in make long")
 )
 
 // What the short form plays, which has to end within a minute.
@@ -50,7 +49,7 @@ func TestMain(m *testing.M) {
 
 // parallel makes a test run beside others in the short form. What is measured is alone.
 func parallel(t *testing.T) {
-	if !*long {
+	if !tier.IsLong() {
 		t.Parallel()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // ways are the outputs for HAProxy that fail static.
@@ -124,7 +125,7 @@ func TestANewHAProxyHears(t *testing.T) {
 				n, _ := s.wire.seen(netip.MustParseAddrPort(out.requests).Addr())
 				took := max(last.Sub(began), 0)
 				t.Logf("the backend that is not ready got %d packets, the last one after %v", n, took)
-				if *long && took > most {
+				if tier.IsLong() && took > most {
 					t.Errorf("the backend got requests for %v, want %v at most", took, most)
 				}
 			})

@@ -26,6 +26,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // scene is a gateway in front of three backends, with Sonde beside it. All listen at loopback
@@ -98,7 +99,7 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 	s.begin(edit)
 	if s.view == nil {
 		perSecond := shortRate
-		if *long {
+		if tier.IsLong() {
 			perSecond = *rate
 		}
 		s.load = newLoad(s.edge, perSecond)
@@ -181,7 +182,7 @@ func (s *scene) configuration(g kind) string {
 		targets += "\n" + block[at:]
 	}
 	text := s.adapt(targets)
-	if !*long { // a busy machine is no reason for a verdict
+	if !tier.IsLong() { // a busy machine is no reason for a verdict
 		text = strings.ReplaceAll(text, `timeout           = "500ms"`, `timeout           = "2s"`)
 	}
 	return text

@@ -62,7 +62,8 @@ func test() ([]step, error) {
 	return steps, nil
 }
 
-// lint is the part of ci that runs no tests.
+// lint reads the code of all modules but those of long. The tiers of tests vet the main module
+// only.
 func lint() ([]step, error) {
 	steps := []step{format, vet,
 		command("staticcheck", "go", "tool", "staticcheck", "./..."),
@@ -89,10 +90,6 @@ func ci() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps, err := lint()
-	if err != nil {
-		return nil, err
-	}
 	tests := []step{
 		goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...),
 		goTest("their tests that run without it", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
@@ -102,29 +99,32 @@ func ci() ([]step, error) {
 	for _, module := range slices.Concat(light, served) {
 		tests = append(tests, goTest(module, "-vet=off", "-count=1", "./...").in(module).besideOthers())
 	}
-	return append(steps, inTier("ci", tests)...), nil
+	return append([]step{format, vet, configuration}, inTier("ci", tests)...), nil
 }
 
-// long is what takes hours. The targets of make in it can be run alone.
+// long is what takes hours, and lint. The targets of make in it can be run alone.
 func long() ([]step, error) {
 	all, err := testedPackages()
 	if err != nil {
 		return nil, err
 	}
-	steps := []step{
+	steps := inTier("long", []step{
 		goTest("packages, at length", append([]string{"-vet=off", "-count=1", "-timeout", "2h"}, paths(all)...)...),
-		wholes,
+		goTest("releases", "-vet=off", "-count=1", "./tests/release"),
+	})
+	for _, module := range append(slices.Clone(light), "adapter/xds") {
+		steps = append(steps, goTest(module, "-vet=off", "-count=1", "./...").in(module).with(tier.Variable+"=long"))
 	}
-	steps = inTier("long", steps)
-	steps = append(steps, goTest("all packages, with the race detector", append([]string{"-race", "-vet=off", "-count=1", "-timeout", "1h"}, paths(all)...)...).with(tier.Variable+"=ci"))
+	steps = append(steps,
+		wholes.with(tier.Variable+"=ci"), // at length they are targets of make, below
+		goTest("all packages, with the race detector", append([]string{"-race", "-vet=off", "-count=1", "-timeout", "1h"}, paths(all)...)...).with(tier.Variable+"=ci"))
 	for _, module := range heavy {
 		steps = append(steps, vetOf(module))
 	}
 	steps = append(steps,
-		goTest("adapter/xds", "-vet=off", "-count=1", "./...").in("adapter/xds").with(tier.Variable+"=long"),
 		command("vet of assembly for arm64", "go", "vet", "./cmd/engine/internal/watchdog").with("GOARCH=arm64"),
 		command("build for arm64", "go", "build", "./cmd/engine/...").with("GOARCH=arm64")) // several packages: writes nothing
-	for _, target := range []string{"explore", "caddy", "oracle-long", "faults", "years", "gateways", "etcd", "fleet-scale", "fleet-long", "fuzz", "bench"} {
+	for _, target := range []string{"lint", "explore", "caddy", "oracle-long", "faults", "years", "browser", "gateways", "etcd", "fleet", "fleet-scale", "fleet-long", "fuzz", "bench"} {
 		steps = append(steps, command("make "+target, "make", "--no-print-directory", target))
 	}
 	return steps, nil

@@ -9,6 +9,7 @@ package tier
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -25,6 +26,12 @@ const (
 
 // Marker begins the reason of each test that is skipped because it is of another tier.
 const Marker = "stands in "
+
+func init() {
+	if name := os.Getenv(Variable); name != "" && name != ciTier && name != longTier {
+		panic(Variable + " is " + strconv.Quote(name) + ": make it ci or long, or leave it out for the tests of make test")
+	}
+}
 
 // InCI reports whether the tests of .ci/run are run.
 func InCI() bool { return os.Getenv(Variable) == ciTier || IsLong() }

@@ -15,7 +15,8 @@ import (
 type Local struct {
 	storeMu   sync.Mutex // guards all below
 	entries   map[string]leased
-	sorted    []string // the keys of entries
+	sorted    []string // the keys of entries but those in added, beside some that were deleted
+	added     []string // keys since find was called last, unsorted
 	leases    map[Lease]*time.Timer
 	ttls      map[Lease]time.Duration
 	revision  Revision
@@ -151,12 +152,10 @@ func (b *Local) apply(c Change) {
 	}
 	event := Event{Entry{Key: c.Key, Modified: b.revision}, c.Delete}
 	if c.Delete {
-		i := b.place(c.Key)
-		b.sorted = slices.Delete(b.sorted, i, i+1)
 		delete(b.entries, c.Key)
 	} else {
 		if !exists {
-			b.sorted = slices.Insert(b.sorted, b.place(c.Key), c.Key)
+			b.added = append(b.added, c.Key)
 		}
 		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
 		b.entries[c.Key] = leased{event.Entry, c.Lease}
@@ -217,21 +216,42 @@ func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, er
 	return all, nil
 }
 
-// place returns where a key is in sorted, or would be. It needs storeMu.
-func (b *Local) place(key string) int {
-	i, _ := slices.BinarySearch(b.sorted, key)
-	return i
-}
-
 // find returns the entries whose keys begin with a prefix, sorted. It needs storeMu.
 func (b *Local) find(prefix string) (found []Entry) {
-	for _, key := range b.sorted[b.place(prefix):] {
+	b.sort()
+	first, _ := slices.BinarySearch(b.sorted, prefix)
+	for _, key := range b.sorted[first:] {
 		if !strings.HasPrefix(key, prefix) {
 			break
 		}
-		found = append(found, b.entries[key].Entry)
+		if e, exists := b.entries[key]; exists {
+			found = append(found, e.Entry)
+		}
 	}
 	return found
+}
+
+// sort makes sorted the keys of entries, once for many that were added or deleted, such as those
+// of all shards. It needs storeMu.
+func (b *Local) sort() {
+	if len(b.added) == 0 && len(b.sorted) < 2*len(b.entries) {
+		return
+	}
+	slices.Sort(b.added)
+	old, added := b.sorted, b.added
+	b.sorted, b.added = make([]string, 0, len(b.entries)), nil
+	for len(old) > 0 || len(added) > 0 {
+		var key string
+		if len(added) == 0 || len(old) > 0 && old[0] < added[0] {
+			key, old = old[0], old[1:]
+		} else {
+			key, added = added[0], added[1:]
+		}
+		_, exists := b.entries[key]
+		if n := len(b.sorted); exists && (n == 0 || b.sorted[n-1] != key) {
+			b.sorted = append(b.sorted, key)
+		}
+	}
 }
 
 // Watch implements Backend.

@@ -2,6 +2,10 @@ package coord_test
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -49,5 +53,46 @@ func TestRevokingNoLeaseDeletesNothing(t *testing.T) {
 	}
 	if e, err := b.Get(t.Context(), "memory/0001/web"); err != nil || e.Created == 0 {
 		t.Errorf("the entry is gone: %v", err)
+	}
+}
+
+// A range has the entries of its prefix, sorted, whatever was put and deleted since the one before.
+func TestARangeHasWhatIsStored(t *testing.T) {
+	b := coord.NewLocal()
+	rng := rand.New(rand.NewPCG(1, 1))
+	want := map[string]bool{}
+	for range 300 {
+		var all []coord.Change
+		for _, n := range rng.Perm(12)[:rng.IntN(6)] {
+			key := fmt.Sprintf("%c/%d", 'a'+n%3, n)
+			if isDeleted := rng.IntN(2) == 0; isDeleted {
+				delete(want, key)
+				all = append(all, coord.Change{Key: key, Delete: true})
+			} else {
+				want[key] = true
+				all = append(all, coord.Change{Key: key, Value: []byte(key)})
+			}
+		}
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: all}); err != nil {
+			t.Fatal(err)
+		}
+		prefix := []string{"", "a/", "b/1", "c"}[rng.IntN(4)]
+		entries, _, err := b.Range(t.Context(), prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, wanted []string
+		for _, e := range entries {
+			got = append(got, string(e.Value))
+		}
+		for key := range want {
+			if strings.HasPrefix(key, prefix) {
+				wanted = append(wanted, key)
+			}
+		}
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) {
+			t.Fatalf("%q has %v, want %v", prefix, got, wanted)
+		}
 	}
 }

@@ -42,6 +42,7 @@ type view struct {
 	members map[string]member
 	drains  map[string]Drain // by the names of engines, which may be no members
 	owners  map[shard.ID]ownedBy
+	shards  map[owner]int // how many of owners, of each that has some
 
 	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
 	provenAt time.Time         // so was an earlier owner whose lease lasts until then, and one that has changed something meanwhile
@@ -108,7 +109,7 @@ func parseLease(text string) Lease {
 func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	v.members, v.drains, v.owners, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]bool{}
+	v.members, v.drains, v.owners, v.shards, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]int{}, map[owner]bool{}
 	v.since, v.provenAt, v.alive = 0, time.Now().Add(lifetime), map[Revision]bool{}
 	for _, e := range all {
 		v.since = max(v.since, e.Created)
@@ -159,10 +160,24 @@ func (v *view) apply(e Event) {
 		if o.token <= v.since && (v.proven[o.owner] || !time.Now().Before(v.provenAt)) {
 			v.alive[o.token] = true
 		}
-		delete(v.owners, id)
+		v.disown(id)
 	default:
 		o := parseOwner(string(e.Value))
+		v.disown(id)
 		v.owners[id], v.proven[o] = ownedBy{o, e.Created}, true
+		v.shards[o]++
+	}
+}
+
+// disown takes a shard from its owner, if it has one. It needs viewMu.
+func (v *view) disown(id shard.ID) {
+	o, isOwned := v.owners[id]
+	if !isOwned {
+		return
+	}
+	delete(v.owners, id)
+	if v.shards[o.owner]--; v.shards[o.owner] == 0 {
+		delete(v.shards, o.owner)
 	}
 }
 
@@ -191,9 +206,18 @@ func (v *view) hasMember(self owner) bool {
 func (v *view) abandoned() map[shard.ID]ownedBy {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	all := map[shard.ID]ownedBy{}
-	for id, o := range v.owners {
+	gone := map[owner]bool{}
+	for o := range v.shards {
 		if v.members[o.name].lease != o.lease {
+			gone[o] = true
+		}
+	}
+	all := map[shard.ID]ownedBy{}
+	if len(gone) == 0 {
+		return all
+	}
+	for id, o := range v.owners {
+		if gone[o.owner] {
 			all[id] = o
 		}
 	}

@@ -107,7 +107,7 @@ func statuses(e *engine.Engine) []engine.Status { return slices.Collect(e.All())
 // by deltas of several owners, in the other by an Apply of all probes.
 func TestChangesByOwnersAreAnApplyOfTheUnion(t *testing.T) {
 	tier.Slow(t)
-	for seed := range uint64(20) {
+	for seed := range tier.Pick[uint64](5, 20, 20) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 2))
 			shared, whole := engine.New(engine.Config{}), engine.New(engine.Config{})

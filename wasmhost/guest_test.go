@@ -64,7 +64,7 @@ func buildGuest() (*wasmhost.Plugin, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "guest.wasm")
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", file, "./testdata/guest")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", file, "./testdata/guest")
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, &exec.Error{Name: string(out), Err: err}
@@ -98,6 +98,7 @@ func mute(conn net.Conn) { io.Copy(io.Discard, conn) }
 
 func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	refusing := serve(t, mute)
 	refusing.Ports = map[string]uint16{"db": 1}
 	tests := map[string]struct {
@@ -122,6 +123,7 @@ func TestAGoGuestUsesOrdinaryConnections(t *testing.T) {
 
 func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	p := shared.load(t)
 	wantResult(t, attempt(t, handler(t, p, map[string]any{"text": "line"}), serve(t, pong(0)), plenty), probe.Success, "") // an instance is started
 	before := p.Stats().Started
@@ -142,6 +144,7 @@ func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
 
 func TestFaultsOfAGoGuestHavePluginReasons(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	tests := map[string]struct {
 		outcome probe.Outcome
 		reason  probe.Reason

@@ -49,6 +49,7 @@ const (
 
 func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	const (
 		bytewise = "a response that is sent byte by byte is a success"
 		late     = "a late response is a failure"

@@ -283,6 +283,7 @@ func TestAnInitialisationSeesNoTarget(t *testing.T) {
 
 func TestRandomNumbersDifferBetweenAttempts(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	small := load(t, wasmhost.Config{Module: wat("%s", importOutput+`(import "sonde_v1" "random" (func $random (param i32 i32) (result i32)))
 		(memory 1) (func $run (result i32) (local $n i32)
 			i32.const 0 i32.const 32 call $random drop
@@ -307,6 +308,7 @@ func TestRandomNumbersDifferBetweenAttempts(t *testing.T) {
 // the attempt leaves them all behind.
 func TestAGoGuestStartsEachAttemptAnew(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	p := shared.load(t)
 	target := serve(t, pong(0))
 	leaving, line := handler(t, p, map[string]any{"text": "leave"}), handler(t, p, map[string]any{"text": "line"})
@@ -323,6 +325,7 @@ func TestAGoGuestStartsEachAttemptAnew(t *testing.T) {
 // A call that was stopped leaves the runtime of Go in the middle of something.
 func TestAGoGuestIsGoodAfterItWasKilled(t *testing.T) {
 	tier.Slow(t)
+	tier.NoRace(t)
 	p := shared.load(t)
 	target := serve(t, pong(0))
 	line := handler(t, p, map[string]any{"text": "line"})

@@ -38,7 +38,7 @@ func main() {
 }
 
 // atOnce is how many steps run at a time of those that may run beside others.
-const atOnce = 2
+const atOnce = 3
 
 // run runs the steps of a tier.
 func run(w io.Writer, tier string) error {

@@ -20,8 +20,8 @@ const ourselves = "github.com/sonde-probe/sonde/"
 
 // The folders of the modules beside the main one.
 var (
-	light  = []string{"guest", "guest/starlark", "examples/wasm-probes"}                                    // tested by make test
-	served = []string{"adapter/etcd", "cmd/engine/fleet", "tests/gateways", "tests/browser", "tests/fleet"} // with servers
+	light  = []string{"examples/wasm-probes", "guest", "guest/starlark"}                                    // tested by make test
+	served = []string{"cmd/engine/fleet", "adapter/etcd", "tests/fleet", "tests/gateways", "tests/browser"} // with servers
 	heavy  = []string{"adapter/caddy", "adapter/xds", "tests/oracle"}                                       // link Caddy, gRPC and Kubernetes, which take minutes to compile
 )
 

@@ -13,14 +13,14 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// restartOnce writes its process ID, and would take a minute. The next one says whether that process still runs.
+// restartOnce writes its process ID, and would take ten minutes. The next one says whether that process still runs.
 const restartOnce = `
 if first=$$(cat "$FILE"); then
 	if kill -0 "$$first"; then echo both >>"$FILE"; else echo again >>"$FILE"; fi
 	exit 0
 fi
 echo $$$$ >"$FILE"
-exec sleep 60
+exec sleep 600
 `
 
 // A command belongs to its act: when the engine is cut off it is killed, before the next owner runs its own.

@@ -99,7 +99,7 @@ func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	h := handler(t, command.Plan.Run, sh(`(while :; do sleep 60 & done); exec sleep 60`))
+	h := handler(t, command.Plan.Run, sh(`(while :; do sleep 600 & done); exec sleep 600`))
 	taken := make(chan probe.Result)
 	go func() { taken <- h.Probe(ctx, probe.Target{}) }()
 	own, err := cgroup.Current()

@@ -62,7 +62,7 @@ func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		began := time.Now()
-		r := attempt(t, run, sh(`sleep 60 & echo $$$$ $! >`+pids+`; echo waiting; wait`), probe.Target{}, 300*time.Millisecond)
+		r := attempt(t, run, sh(`sleep 600 & echo $$$$ $! >`+pids+`; echo waiting; wait`), probe.Target{}, 300*time.Millisecond)
 		atMost(t, began, 300*time.Millisecond)
 		if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout || !strings.Contains(r.Detail, "waiting") {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
@@ -123,7 +123,7 @@ func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *te
 func TestWhatACommandLeavesInItsGroupIsKilled(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		began := time.Now()
-		r := attempt(t, run, sh(`sleep 60 & echo $!`), probe.Target{}, testsync.Timeout)
+		r := attempt(t, run, sh(`sleep 600 & echo $!`), probe.Target{}, testsync.Timeout)
 		atMost(t, began, 0)
 		pid, err := strconv.Atoi(r.Detail)
 		if err != nil || r.Outcome != probe.Success {
@@ -138,7 +138,7 @@ func TestCancelKillsAndCountsForNothing(t *testing.T) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan probe.Result, 1)
-		h := handler(t, run, sh(`echo $$$$ >`+pids+`; sleep 60`))
+		h := handler(t, run, sh(`echo $$$$ >`+pids+`; sleep 600`))
 		go func() { result <- h.Probe(ctx, probe.Target{}) }()
 		testsync.Until(t, "the command's process ID", func() bool {
 			b, _ := os.ReadFile(pids)
@@ -252,8 +252,8 @@ func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
 	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needProc(t)
-		h := handler(t, run, sh(`sleep 60 & exit 0`))
-		late := handler(t, run, Config{Command: []string{"/bin/sleep", "60"}})
+		h := handler(t, run, sh(`sleep 600 & exit 0`))
+		late := handler(t, run, Config{Command: []string{"/bin/sleep", "600"}})
 		round := func() {
 			h.Probe(t.Context(), probe.Target{})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)

@@ -27,7 +27,7 @@ func daemon(t *testing.T, then string) Config {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 60' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then)
+	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 600' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then)
 }
 
 // inEachWay runs a test with the run function of this system, and with the one that
@@ -59,7 +59,7 @@ func attempt(t *testing.T, run runFunc, c Config, target probe.Target, timeout t
 // a busy machine's delay.
 func atMost(t *testing.T, began time.Time, deadline time.Duration) {
 	t.Helper()
-	const delay = 1500 * time.Millisecond // well below the pipe holders' 60 s and the 3 s of a naive wait
+	const delay = 1500 * time.Millisecond // well below the pipe holders' 600 s and the 3 s of a naive wait
 	if took := time.Since(began); took > deadline+2*command.WaitDelay+delay {
 		t.Errorf("took %v", took)
 	}

@@ -49,7 +49,7 @@ func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
 			t.Skip("no freezer cgroup can be made here: ", err)
 		}
 		state := filepath.Join(freezer, "freezer.state")
-		h := handler(t, run, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 60`))
+		h := handler(t, run, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 600`))
 		defer func() {
 			_ = os.WriteFile(state, []byte("THAWED"), 0)
 			testsync.Until(t, "the death of the command", func() bool { return h.stuck.Load() == 0 })

@@ -63,7 +63,7 @@ func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
 func TestAbandonedCommandIsReaped(t *testing.T) {
 	runtime.LockOSThread() // see Attr
 	defer runtime.UnlockOSThread()
-	plan := script(t, `sleep 60`)
+	plan := script(t, `sleep 600`)
 	pid, err := syscall.ForkExec(plan.Path, plan.Words, &syscall.ProcAttr{Sys: Attr(nil)})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestAbandonedCommandIsReaped(t *testing.T) {
 
 // Without descriptors nobody knows how long a command has waited for a processor.
 func TestADelayThatCannotBeReadIsReported(t *testing.T) {
-	plan := script(t, `echo started; exec sleep 60`)
+	plan := script(t, `echo started; exec sleep 600`)
 	for name, short := range map[string]bool{"descriptors": false, "no descriptors": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

@@ -109,7 +109,7 @@ func TestCommandDiesWithItsGuardWithoutACgroupToo(t *testing.T) {
 
 func TestGuardSurvivesTheSignalsThatEndEngines(t *testing.T) {
 	needLinux(t)
-	l := begin(t, sh(`echo ready; read x; sleep 60`))
+	l := begin(t, sh(`echo ready; read x; sleep 600`))
 	l.await(t, "ready")
 	guard := parentOf(l.pid(t))
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1} {
@@ -125,7 +125,7 @@ func TestGuardSurvivesTheSignalsThatEndEngines(t *testing.T) {
 
 func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
 	needLinux(t)
-	l := begin(t, sh(`for i in 1 2 3 4 5; do sh -c 'sh -c "sleep 0.01; echo orphan" &'; done; sleep 60`))
+	l := begin(t, sh(`for i in 1 2 3 4 5; do sh -c 'sh -c "sleep 0.01; echo orphan" &'; done; sleep 600`))
 	testsync.Until(t, "five orphans", func() bool { return strings.Count(l.log.String(), "orphan") == 5 })
 	guard := parentOf(l.pid(t))
 	testsync.Until(t, "their reaping", func() bool {
@@ -138,7 +138,7 @@ func TestOrphansAreReapedWhileTheCommandRuns(t *testing.T) {
 
 func TestCgroupsAreRemoved(t *testing.T) {
 	needLinux(t)
-	l := begin(t, sh(`echo ready; sleep 60`))
+	l := begin(t, sh(`echo ready; sleep 600`))
 	l.await(t, "ready")
 	guard := parentOf(l.pid(t))
 	if len(cgroupsOf(guard)) == 0 {

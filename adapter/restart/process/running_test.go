@@ -119,8 +119,8 @@ func family(t *testing.T, then string) (Config, func() []int) {
 	file := filepath.Join(t.TempDir(), "pids")
 	config := sh(`trap '' TERM
 echo $$$$ >>$FILE
-sh -c 'echo $$$$ >>$FILE; exec sleep 60' &
-setsid sh -c 'echo $$$$ >>$FILE; setsid sh -c "echo \$\$$ >>$FILE; exec sleep 60" & wait' &
+sh -c 'echo $$$$ >>$FILE; exec sleep 600' &
+setsid sh -c 'echo $$$$ >>$FILE; setsid sh -c "echo \$\$$ >>$FILE; exec sleep 600" & wait' &
 while [ $(grep -c . $FILE) -lt 4 ]; do sleep 0.01; done
 echo ready
 ` + then)

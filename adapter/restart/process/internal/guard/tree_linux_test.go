@@ -32,7 +32,7 @@ func TestProcessesAreParsedWhateverTheirNames(t *testing.T) {
 }
 
 func TestBothWaysFindTheSameChildren(t *testing.T) {
-	child := exec.Command("sleep", "60")
+	child := exec.Command("sleep", "600")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestBothWaysFindTheSameChildren(t *testing.T) {
 // sleepingTree returns a command that sleeps, in a group of its own, and its tree.
 func sleepingTree(t *testing.T) (child *exec.Cmd, tree Tree) {
 	t.Helper()
-	child = exec.Command("sleep", "60")
+	child = exec.Command("sleep", "600")
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := child.Start(); err != nil {
 		t.Fatal(err)

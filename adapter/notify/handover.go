@@ -83,7 +83,9 @@ func (n *Notifiers) setTold(subject Subject, value []byte) error {
 		}
 		r.feedMu.Lock()
 		isKnown := r.feed.know(subject, notice, now)
-		r.noteTold(subject)
+		if isKnown {
+			r.noteUnsaved(subject, r.latestCursor())
+		}
 		r.feedMu.Unlock()
 		if isKnown { // of most targets of an owner that has died receivers know nothing
 			r.changed([]string{r.toldKey(subject)})

@@ -15,14 +15,14 @@ const (
 	KeyGroup  = KeyPrefix + "group/" // and a group
 )
 
-// The keys of values.
+// The keys of values. That of a cursor sorts before those of its notices: see store.Values.
 const (
 	keyCursor = KeyPrefix + "cursor/" // and a JSON list of notifier and receiver: a cursor
 	keyTold   = KeyPrefix + "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice
 	keyLast   = KeyPrefix + "last"    // the numbers of the last transitions, by kind
 )
 
-// cursor is how far a receiver was told.
+// cursor is how far a receiver has got in the histories.
 type cursor struct {
 	After map[Kind]uint64 `json:"after"`
 	Lost  uint64          `json:"lost,omitempty"`
@@ -31,7 +31,8 @@ type cursor struct {
 // memory is what is remembered about a receiver.
 type memory struct {
 	cursor
-	told map[Subject]Notice
+	told    map[Subject]Notice
+	unsaved map[Subject]cursor // of the receiver that this one replaces; nil after a restart
 }
 
 type memories map[receiverKey]*memory
@@ -49,7 +50,7 @@ func (r *receiver) toldKey(s Subject) string {
 	return listKey(keyTold, r.key.Notifier, r.key.Receiver, string(s.Kind), s.Name)
 }
 
-// keys returns the keys of all values of the receiver, that of its cursor last: see cursorToKeep.
+// keys returns the keys of all values of the receiver, that of its cursor last: see cursorToSave.
 func (r *receiver) keys() (keys []string) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
@@ -59,30 +60,37 @@ func (r *receiver) keys() (keys []string) {
 	return append(keys, r.cursorKey())
 }
 
-// noteTold notes that the receiver was told something else about a subject. One that is no longer in trouble does not
-// matter: at worst, the next engine tells its end again. It needs feedMu.
-func (r *receiver) noteTold(s Subject) {
-	if _, isTold := r.feed.told[s]; isTold {
-		r.unread[s] = struct{}{}
-	} else {
-		delete(r.unread, s)
+// latestCursor returns the cursor behind all notices that were accepted, saved or not. It needs feedMu.
+func (r *receiver) latestCursor() cursor { return cursor{r.feed.kept(), r.feed.lost} }
+
+// noteUnsaved notes that the notice of a subject has changed, and the cursor before that. After the end of a trouble
+// there is no notice to save: without the end, the next engine sends it again. It needs feedMu.
+func (r *receiver) noteUnsaved(s Subject, before cursor) {
+	if _, isTold := r.feed.told[s]; !isTold {
+		delete(r.unsaved, s)
+	} else if _, isNoted := r.unsaved[s]; !isNoted {
+		r.unsaved[s] = before
 	}
 }
 
-// cursorToKeep returns the cursor, or an earlier one while Value was not asked for a notice before it: an engine that
-// restores a cursor without that notice does not send its end. It needs feedMu.
-func (r *receiver) cursorToKeep() (c cursor, isLatest bool) {
-	if isLatest = len(r.unread) == 0; isLatest {
-		r.kept = cursor{r.feed.kept(), r.feed.lost}
+// cursorToSave returns the latest cursor that precedes all unsaved notices, and whether there are none. An engine that
+// restored a later cursor without such a notice would not send the end of its trouble. It needs feedMu.
+func (r *receiver) cursorToSave() (c cursor, isLatest bool) {
+	c = r.latestCursor()
+	for _, before := range r.unsaved {
+		for kind, at := range c.After {
+			c.After[kind] = min(at, before.After[kind])
+		}
+		c.Lost = min(c.Lost, before.Lost)
 	}
-	return r.kept, isLatest
+	return c, len(r.unsaved) == 0
 }
 
 // memory returns what is to be remembered about the receiver.
 func (r *receiver) memory() *memory {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
-	m := &memory{cursor: cursor{r.feed.kept(), r.feed.lost}, told: make(map[Subject]Notice, len(r.feed.told))}
+	m := &memory{cursor: r.latestCursor(), told: make(map[Subject]Notice, len(r.feed.told)), unsaved: maps.Clone(r.unsaved)}
 	for s, t := range r.feed.told {
 		m.told[s] = t.Notice
 	}
@@ -103,13 +111,17 @@ func (r *receiver) resume(m *memory) {
 		for s, n := range m.told {
 			r.feed.told[s] = told{Notice: n}
 		}
+		maps.Copy(r.unsaved, m.unsaved)
 	}
-	r.cursorToKeep()
 	r.feed.compareAll()
 }
 
 // Value returns the value of a key that Config.Changed was called with, or false if there is none any
-// more. With all values the next engine goes on where this one was.
+// more. With all values the next engine resumes where this one was.
+//
+// Whoever calls Value must save what it returns, and before the values of later calls: Value counts a notice as saved
+// once it has returned it. While notices before a cursor are not saved, Value returns an earlier cursor and calls
+// Config.Changed with its key again.
 func (n *Notifiers) Value(key string) ([]byte, bool) {
 	if name, ok := strings.CutPrefix(key, KeyGroup); ok {
 		return n.groups.value(name)
@@ -131,7 +143,7 @@ func (n *Notifiers) Value(key string) ([]byte, bool) {
 		return r.toldValue(Subject{Kind(parts[2]), parts[3]})
 	}
 	r.feedMu.Lock()
-	c, isLatest := r.cursorToKeep()
+	c, isLatest := r.cursorToSave()
 	r.feedMu.Unlock()
 	if !isLatest {
 		r.changed([]string{key})
@@ -139,11 +151,11 @@ func (n *Notifiers) Value(key string) ([]byte, bool) {
 	return encode(c), true
 }
 
-// toldValue returns what the receiver was told about a subject.
+// toldValue returns the notice of a subject, which counts as saved.
 func (r *receiver) toldValue(s Subject) ([]byte, bool) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
-	delete(r.unread, s)
+	delete(r.unsaved, s)
 	t, ok := r.feed.told[s]
 	return encode(t.Notice), ok
 }
@@ -176,7 +188,7 @@ func (n *Notifiers) receiver(key receiverKey) *receiver {
 	return nil
 }
 
-// Values yields all values by their keys. There are none without receivers.
+// Values yields all values by their keys, which must be saved as those of Value. There are none without receivers.
 func (n *Notifiers) Values() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		all := n.allReceivers()

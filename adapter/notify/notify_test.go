@@ -2,6 +2,7 @@ package notify_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -105,6 +106,7 @@ type scene struct {
 	mu       sync.Mutex
 	outcomes map[string]probe.Outcome
 	attempts []time.Time
+	changed  map[string]struct{} // keys of values that were not saved since they have changed
 
 	stop func()
 }
@@ -112,7 +114,7 @@ type scene struct {
 // in runs a test in a bubble, with targets that are ready.
 func in(t *testing.T, targets string, test func(s *scene)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{t: t, to: &receiver{}, values: map[string][]byte{}, outcomes: map[string]probe.Outcome{}, set: probe.Set{}}
+		s := &scene{t: t, to: &receiver{}, values: map[string][]byte{}, outcomes: map[string]probe.Outcome{}, set: probe.Set{}, changed: map[string]struct{}{}}
 		s.spec = notify.Spec{
 			Output: "test", Selection: notify.Selection{Targets: &probe.Selector{}, Groups: []string{"*"}}, Batch: 10, Timeout: 5 * time.Second,
 			Receivers: []notify.Receiver{{Name: "a", New: func(func(string) string) (notify.Sender, error) { return s.to, nil }}},
@@ -168,6 +170,7 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 		Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() },
 		IsConfigured: func(string) bool { return s.isConfigured.Load() },
 		TellerOf:     func(string) notify.Teller { return notify.Teller(s.teller.Load()) },
+		Changed:      s.mark,
 	})
 	for _, tr := range past {
 		s.engine.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
@@ -223,6 +226,66 @@ func (s *scene) expectTogether(want ...string) {
 	got := strings.Split(s.to.take(), ", ")
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		s.t.Errorf("notified: %q; want %q, in any order", got, want)
+	}
+}
+
+// cursorKey is the key of the receiver's cursor.
+const cursorKey = `notify/cursor/["oncall","a"]`
+
+func (s *scene) mark(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed[key] = struct{}{}
+}
+
+// save saves the values that have changed and whose keys begin with a prefix, as a state file does: see store.Values.
+func (s *scene) save(prefix string) {
+	s.mu.Lock()
+	keys := slices.Sorted(maps.Keys(s.changed))
+	keys = slices.DeleteFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) })
+	for _, key := range keys {
+		delete(s.changed, key)
+	}
+	s.mu.Unlock()
+	for _, key := range slices.Backward(keys) {
+		if value, ok := s.notifiers.Value(key); ok {
+			s.values[key] = value
+		} else {
+			delete(s.values, key)
+		}
+	}
+}
+
+// kill ends the engine after a time in which the receiver is away, and starts another one with the values that were
+// saved.
+func (s *scene) kill(away func()) {
+	s.t.Helper()
+	s.to.set(func(r *receiver) { r.fails = errors.New("down") })
+	away()
+	past, _ := s.engine.TransitionsAfter(0, 1<<20)
+	memories := maps.Collect(s.engine.Memories())
+	s.stop()
+	s.to.set(func(r *receiver) { r.fails = nil })
+	s.start(past, memories)
+	pass(5 * time.Second)
+}
+
+// lastTransition returns the number of the last transition of targets.
+func (s *scene) lastTransition() uint64 {
+	_, last := s.engine.TransitionsAfter(0, 0)
+	return last
+}
+
+// expectCursor expects the cursor that is saved next to be behind a transition of targets.
+func (s *scene) expectCursor(when string, want uint64) {
+	s.t.Helper()
+	s.save(cursorKey)
+	var got struct{ After map[notify.Kind]uint64 }
+	if err := json.Unmarshal(s.values[cursorKey], &got); err != nil {
+		s.t.Fatal(err)
+	}
+	if got.After[notify.KindTarget] != want {
+		s.t.Errorf("%s: the cursor is behind %d, want %d", when, got.After[notify.KindTarget], want)
 	}
 }
 
@@ -601,9 +664,9 @@ func TestTheNextEngineGoesOn(t *testing.T) {
 	})
 }
 
-// The values are read one after another, while receivers are told: an engine that was killed after its cursor was
-// written, and before what was told before that, leaves no trouble without an end.
-func TestACursorIsNotKeptBeforeWhatWasTold(t *testing.T) {
+// The values are read one after another, while receivers accept notices. An engine that is killed after its cursor was
+// written, and before a notice that precedes it, leaves no trouble without an end.
+func TestACursorIsNotSavedBeforeItsNotices(t *testing.T) {
 	in(t, "db", func(s *scene) {
 		s.values = maps.Collect(s.notifiers.Values())
 		s.say(probe.Failure, "db")
@@ -611,36 +674,94 @@ func TestACursorIsNotKeptBeforeWhatWasTold(t *testing.T) {
 		for key := range s.values {
 			s.values[key], _ = s.notifiers.Value(key)
 		}
-		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
-		s.say(probe.Success, "db")
-		past, _ := s.engine.TransitionsAfter(0, 1<<20)
-		memories := maps.Collect(s.engine.Memories())
-		s.stop()
-		s.to.set(func(r *receiver) { r.fails = nil })
-		s.start(past, memories)
-		pass(5 * time.Second)
+		s.kill(func() { s.say(probe.Success, "db") })
 		if got := s.to.take(); !strings.Contains(got, "db ready ends") {
-			t.Errorf("told: %s", got)
+			t.Errorf("notified: %s", got)
 		}
 	})
 }
 
-// Once what was told is kept, the cursor is, too, so that nothing is told again.
-func TestACursorIsKeptAfterWhatWasTold(t *testing.T) {
+// The cursor is saved once the notices before it are, so that none of them is sent again.
+func TestACursorIsSavedAfterItsNotices(t *testing.T) {
 	in(t, "db", func(s *scene) {
+		s.save("")
+		before := s.lastTransition()
 		s.say(probe.Failure, "db")
-		s.to.take()
-		before := maps.Collect(s.notifiers.Values())
-		s.say(probe.Success, "db")
-		s.to.take()
-		for key := range before {
-			s.notifiers.Value(key)
-		}
-		for key, value := range before {
-			if now, _ := s.notifiers.Value(key); strings.HasPrefix(key, "notify/cursor/") && string(now) == string(value) {
-				t.Errorf("the cursor is still %s", now)
+		s.expectCursor("before the notice is saved", before)
+		s.save("notify/told/")
+		s.expectCursor("once it is", s.lastTransition())
+	})
+}
+
+// A state file saves the notices of a write before the cursor, however many subjects have changed.
+func TestACursorIsSavedTogetherWithItsNotices(t *testing.T) {
+	in(t, "a b c other", func(s *scene) {
+		for _, outcome := range []probe.Outcome{probe.Failure, probe.Success, probe.Failure} {
+			s.say(outcome, "a", "b", "c")
+			s.save("")
+			saved := s.values[cursorKey]
+			if now, _ := s.notifiers.Value(cursorKey); string(now) != string(saved) {
+				t.Errorf("the cursor is saved as %s, and is %s", saved, now)
 			}
 		}
+	})
+}
+
+// Notices that are accepted while a state file is written do not hold back the cursor of those before: in a storm, there
+// are some in each write.
+func TestACursorWaitsOnlyForLaterNotices(t *testing.T) {
+	in(t, "a b c d other", func(s *scene) {
+		for _, name := range []string{"a", "b", "c"} {
+			s.say(probe.Failure, name)
+			before := s.lastTransition()
+			s.save("notify/told/")
+			s.say(probe.Failure, "d")
+			s.expectCursor("while a notice of d is not saved", before)
+			s.save("notify/told/")
+			s.say(probe.Success, "d")
+		}
+	})
+}
+
+// A cursor waits for the notices of another engine, too, whose end this engine may send.
+func TestACursorWaitsForNoticesOfAnotherEngine(t *testing.T) {
+	in(t, "db web other", func(s *scene) {
+		s.say(probe.Failure, "db")
+		told := s.notifiers.Told("db")
+		s.isOthers.Store(true)
+		s.say(probe.Success, "db")
+		s.save("")
+		before := s.lastTransition()
+		s.expectCursor("at first", before)
+		if err := s.notifiers.SetTold("db", told); err != nil {
+			t.Fatal(err)
+		}
+		s.say(probe.Failure, "web")
+		s.expectCursor("before the notice is saved", before)
+		s.save("notify/told/")
+		s.expectCursor("once it is", s.lastTransition())
+	})
+}
+
+// A reload replaces a receiver whose notices are not saved: its cursor still waits for them.
+func TestACursorWaitsForNoticesBeforeAReload(t *testing.T) {
+	in(t, "db", func(s *scene) {
+		s.save("")
+		before := s.lastTransition()
+		s.say(probe.Failure, "db")
+		s.to.take()
+		s.spec.Labels = map[string]string{"of": "another"}
+		s.apply()
+		s.expectCursor("after the reload", before)
+		pass(time.Second)
+		s.expectTogether("db not_ready", "all down") // with other labels
+		s.expectCursor("after another notice of db", before)
+		s.kill(func() { s.say(probe.Success, "db") })
+		if got := s.to.take(); !strings.Contains(got, "db ready ends") {
+			t.Errorf("notified: %s", got)
+		}
+		s.save("")
+		s.expectCursor("once everything is saved", s.lastTransition())
 	})
 }
 

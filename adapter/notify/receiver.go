@@ -64,11 +64,10 @@ type receiver struct {
 	resumed bool
 	ending  bool // it must not be started any more
 
-	feedMu sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
-	feed   feed
-	status Status               // without what follows from feed
-	unread map[Subject]struct{} // of told: those of which Value has not returned what was told last
-	kept   cursor               // the last one that Value may return while there are such
+	feedMu  sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
+	feed    feed
+	status  Status             // without what follows from feed
+	unsaved map[Subject]cursor // notices of feed.told that have changed since Value returned them, each with a cursor before the change
 }
 
 func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender Sender) *receiver {
@@ -80,9 +79,9 @@ func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender 
 			}
 		},
 		woken: make(chan struct{}, 1), ended: make(chan struct{}),
-		feed:   newFeed(spec, map[Kind]source{KindTarget: n.targets, KindGroup: n.groups}),
-		unread: map[Subject]struct{}{},
-		status: Status{Notifier: key.Notifier, Output: spec.Output, Receiver: name},
+		feed:    newFeed(spec, map[Kind]source{KindTarget: n.targets, KindGroup: n.groups}),
+		unsaved: map[Subject]cursor{},
+		status:  Status{Notifier: key.Notifier, Output: spec.Output, Receiver: name},
 	}
 }
 
@@ -196,8 +195,9 @@ func (r *receiver) accept(b *batch) {
 		moved = moved || r.feed.cursor[kind] != at
 	}
 	var keys []string
+	before := r.latestCursor()
 	for _, s := range r.feed.accept(b, time.Now()) {
-		r.noteTold(s)
+		r.noteUnsaved(s, before)
 		keys = append(keys, r.toldKey(s))
 	}
 	if moved || b.lost > 0 {

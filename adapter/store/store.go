@@ -44,7 +44,8 @@ type Config struct {
 }
 
 // Values is state besides that of probes, as values by key. Both methods are called by
-// one goroutine of Run.
+// one goroutine of Run. A write calls Value for the keys that have changed, in descending order: so a value can
+// depend on others of the same write, if its key sorts before theirs.
 type Values interface {
 	Value(key string) ([]byte, bool)   // returns the value of a key, and false if it was removed
 	Values() iter.Seq2[string, []byte] // yields all of them

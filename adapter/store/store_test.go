@@ -724,6 +724,61 @@ func TestTheLastWriteAfterAMoveOfTheFileIsNotLost(t *testing.T) {
 	})
 }
 
+// readers are values of a test that are noticed when they are read.
+type readers struct {
+	values
+	read func(key string)
+}
+
+func (v readers) Value(key string) ([]byte, bool) {
+	v.read(key)
+	return v.values.Value(key)
+}
+
+// Keys are read in descending order, so that a value can wait for others of its write.
+func TestAWriteReadsKeysInDescendingOrder(t *testing.T) {
+	s, _ := open(t, filepath.Join(t.TempDir(), "state"))
+	defer s.Close()
+	var read []string
+	v := readers{values{}, func(key string) { read = append(read, key) }}
+	w := newWriter(s, engine.New(engine.Config{}), v)
+	w.write(w.syncNow)
+	want := []string{"told/d", "told/c", "told/b", "told/a", "cursor/b", "cursor/a"}
+	for n := range 10 {
+		read = nil
+		for _, i := range rand.Perm(len(want)) {
+			v.values[want[i]] = fmt.Sprint(n)
+			s.Mark(want[i])
+		}
+		w.collect()
+		if w.write(w.syncNow); !slices.Equal(read, want) {
+			t.Errorf("write %d has read %q, want %q", n, read, want)
+		}
+	}
+}
+
+// A value that changes when another one is written for the last time, as a cursor does, is not lost.
+func TestAValueThatFollowsTheLastWriteIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path, v := filepath.Join(t.TempDir(), "state"), readers{values: values{"cursor": "1"}}
+		var l *life
+		v.read = func(key string) {
+			if key == "told" {
+				v.values["cursor"] = "2"
+				l.store.Mark("cursor")
+			}
+		}
+		l = live(t, path, nil, v)
+		pass(2 * writePeriod)
+		v.values["told"] = "2"
+		l.store.Mark("told")
+		l.stop()
+		if got := restoredNow(t, path).Values; string(got["told"]) != "2" || string(got["cursor"]) != "2" {
+			t.Errorf("the file has %q", got)
+		}
+	})
+}
+
 // hangingDisk are values that do not come until release is closed: a write takes as long as on a
 // disk that hangs.
 type hangingDisk struct {

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -345,7 +347,7 @@ func (w *writer) changed() iter.Seq[[]byte] {
 				return
 			}
 		}
-		for key := range w.keys {
+		for _, key := range slices.Backward(slices.Sorted(maps.Keys(w.keys))) { // see Values
 			if value, ok := w.values.Value(key); !r.value(key, value, ok) {
 				return
 			}

@@ -70,7 +70,7 @@ func TestScripts(t *testing.T) {
 				return tier.InCI(), nil
 			case "starlark":
 				_, err := starlark.Module()
-				return err == nil && !raceDetector, nil
+				return err == nil && !tier.Race, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},

@@ -70,9 +70,6 @@ func TestEachRowIsMeasured(t *testing.T) {
 			if !slices.Contains(usual, name) {
 				tier.CI(t)
 			}
-			if raceDetector && name == "scripts" {
-				t.Skip("with the race detector it takes minutes to compile the interpreter")
-			}
 			patiently(t, name)
 		})
 	}

@@ -2,4 +2,5 @@
 
 package tier
 
-const race = false
+// Race reports whether the tests run with the race detector.
+const Race = false

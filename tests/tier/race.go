@@ -2,4 +2,5 @@
 
 package tier
 
-const race = true
+// Race reports whether the tests run with the race detector.
+const Race = true

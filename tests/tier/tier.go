@@ -45,7 +45,7 @@ func Pick[T any](test, ci, long T) T {
 	switch {
 	case IsLong():
 		return long
-	case InCI() && !race:
+	case InCI() && !Race:
 		return ci
 	}
 	return test
@@ -72,7 +72,7 @@ func Long(t testing.TB) {
 // runs these tests of them without it. The call is the first or second statement of a test.
 func NoRace(t testing.TB) {
 	t.Helper()
-	if race {
+	if Race {
 		t.Skip(Marker + "a run without the race detector")
 	}
 }

@@ -45,9 +45,7 @@ type block struct {
 }
 
 func TestTheGuidesCommandsWorkAsTheyStand(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the command and a plugin")
-	}
+	tier.Slow(t) // it builds the command and a plugin
 	for i, guide := range guides {
 		t.Run(filepath.Base(guide), func(t *testing.T) {
 			if i > 0 {

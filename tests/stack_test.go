@@ -65,9 +65,6 @@ target "quiet" {
 
 // The stack of the guide, with clients connected to PostgreSQL and nginx when the engine ends.
 func TestAStackStartsInOrderAndStopsInReverse(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the command and starts servers")
-	}
 	needStack(t)
 	s := startStack(t)
 	for target, state := range map[string]string{"nginx": "ready", "postgres": "ready", "redis": "ready", "app/b": "ready", "spam": "completed", "quiet": "exited"} {

@@ -19,9 +19,6 @@ const Repository = "https://github.com/sonde-probe/sonde"
 func Build(t testing.TB, top, page, program string) string {
 	t.Helper()
 	tier.CI(t)
-	if testing.Short() {
-		t.Skip("builds a program")
-	}
 	top, err := filepath.Abs(top)
 	if err != nil {
 		t.Fatal(err)

@@ -22,9 +22,6 @@ const (
 // are read from the repository in which they were made, as if they had been pushed.
 func TestTaggedModulesCanBeInstalled(t *testing.T) {
 	tier.Long(t)
-	if testing.Short() {
-		t.Skip("loads modules")
-	}
 	top, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

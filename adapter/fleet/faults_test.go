@@ -398,7 +398,7 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 		}
 	}
 	time.Sleep(20 * time.Second)
-	for range 8 {
+	for range tier.Pick(4, 4, 8) {
 		for range 2 + random.upTo(4) {
 			o.cripple(fmt.Sprintf("shop/web-%d", 2*random.upTo(sickest/2)), random.upTo(time.Second))
 		}
@@ -440,7 +440,7 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 // Vantages are paused, cut off and killed at random, owners change, and the store is away: what has recovered is not
 // restarted for a failure that merely stands, and what fails in the end is.
 func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
-	tier.Long(t)
+	tier.CI(t)
 	n := max(1, *runs/3)
 	for seed := range uint64(n) {
 		var wrong []string
@@ -478,7 +478,7 @@ func runAges(t *testing.T, seed uint64) []string {
 	}
 	engines := []*member{launch(), launch(), launch()}
 	time.Sleep(30 * time.Second)
-	for range 4 {
+	for range tier.Pick(2, 2, 4) {
 		for i := 0; i < sickest; i += 2 {
 			o.cripple(fmt.Sprintf("shop/web-%d", i), random.upTo(time.Second))
 		}
@@ -525,7 +525,7 @@ func runAges(t *testing.T, seed uint64) []string {
 // What fails while all engines are stopped, and is repaired meanwhile, is not restarted when they start again, whatever
 // befalls them then.
 func TestRandomFaultsAfterAStopLeadToNoRestartByOldMemories(t *testing.T) {
-	tier.Long(t)
+	tier.CI(t)
 	n := max(1, *runs/3)
 	for seed := range uint64(n) {
 		var wrong []string

@@ -341,9 +341,6 @@ func TestAFloorDoesNotHoldWithoutAPrecaution(t *testing.T) {
 		"released too early": {generation: true, reserved: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if with.generation {
-				tier.Long(t) // it takes many runs until one shows it
-			}
 			for seed := range uint64(planted) {
 				var wrong []string
 				synctest.Test(t, func(t *testing.T) { wrong = runFloor(t, seed, with) })

@@ -75,12 +75,12 @@ var (
 // build returns the path of the program.
 func (p *goProgram) build(t *testing.T) string {
 	t.Helper()
-	p.isBuiltHere(t)
+	p.needLong(t)
 	return program.BuildOf(t, p.module, p.pkg)
 }
 
-// isBuiltHere skips a test with Caddy or gRPC, which take minutes to compile, but for make long.
-func (p *goProgram) isBuiltHere(t *testing.T) {
+// needLong skips a test with Caddy or gRPC outside make long: they take minutes to compile.
+func (p *goProgram) needLong(t *testing.T) {
 	t.Helper()
 	if p.module == caddy.module || p.module == sondeXDS.module {
 		tier.Long(t)
@@ -90,7 +90,7 @@ func (p *goProgram) isBuiltHere(t *testing.T) {
 // with returns the path of the program with a fault of the product.
 func (p *goProgram) with(t *testing.T, f plant.Fault) string {
 	t.Helper()
-	p.isBuiltHere(t)
+	p.needLong(t)
 	toRoot, err := filepath.Rel(p.module, ".")
 	if err != nil {
 		t.Fatal(err)

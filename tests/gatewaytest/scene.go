@@ -102,8 +102,7 @@ func (s *Scene) Leave(target string) {
 	s.Await(func(v *group.View) bool { return v.Member(target).State == group.Draining })
 }
 
-// LoseTargets removes all targets, as a reload does if whoever finds them has lost them, and waits until
-// gateways keep what they have.
+// LoseTargets removes all targets and waits until the group's view is frozen.
 func (s *Scene) LoseTargets() {
 	s.t.Helper()
 	release := s.Groups.Hold() // the group loses its members at once

@@ -121,7 +121,7 @@ func checkGauge(t *testing.T, e *engine.Engine, target string, before *engine.Ta
 	return g
 }
 
-// TestATargetsGaugeIsWhatTargetSays has 100,000 random events.
+// TestATargetsGaugeIsWhatTargetSays has 5,000 random events a seed.
 func TestATargetsGaugeIsWhatTargetSays(t *testing.T) {
 	tier.NoRace(t)
 	for seed := range uint64(tier.Pick(4, 20, 20)) {

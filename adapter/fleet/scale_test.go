@@ -9,7 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Of 2,800 targets, each of two engines has about a thousand shards with some.
+// With the 2,800 targets of make long, each of two engines has about a thousand shards with some.
 func TestManyShardsAreTakenOverInFewRequests(t *testing.T) {
 	targets := tier.Pick(300, 300, 2800)
 	synctest.Test(t, func(t *testing.T) {

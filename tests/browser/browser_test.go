@@ -1,7 +1,7 @@
 // Package browser tests the status page in Chromium, against the real server and engine. It is a
 // module of its own, since the driver of the browser is a large dependency.
 //
-//	go test ./... -screenshots /tmp/shots    also take screenshots
+//	SONDE_TIER=ci go test ./... -screenshots /tmp/shots    also take screenshots
 //
 // The tests stand in .ci/run, since they need Chromium, and that of a cluster etcd.
 package browser

@@ -116,7 +116,7 @@ func Build(t testing.TB, pkg string) string {
 }
 
 // Load loads a module and waits until it is compiled. Compiled code is kept in the user's
-// cache, because the compiler is slow under the race detector.
+// cache, because compiling takes seconds.
 func Load(t testing.TB, path string) *wasmhost.Plugin {
 	t.Helper()
 	return LoadAs(t, wasmhost.Config{Path: path, CacheDir: cacheDir()})

@@ -27,7 +27,7 @@ STARLARK_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go guest/starlark/
 
 # The tests of a target are those of a tier: see tests/tier.
 browser caddy etcd fleet oracle: export SONDE_TIER = ci
-fleet-scale fleet-long gateways oracle-long faults reloads: export SONDE_TIER = long
+fleet-scale fleet-long gateways oracle-long faults reloads years: export SONDE_TIER = long
 
 .PHONY: help
 help: ## show this list
@@ -147,6 +147,7 @@ gateways: ## take backends away behind real gateways, and print how fast each fo
 .PHONY: oracle-long
 oracle-long: ## the same for an hour, with new scripts each time
 	cd tests/oracle && $(GO) test -count=1 -parallel 8 -timeout 2h -lasting 50m -seed $$(date +%s)
+	cd tests/oracle && $(GO) test -count=1 ./pods ./times
 
 .PHONY: faults
 faults: ## inject faults into a prober of 2,000 healthy targets, and count changed verdicts (root)

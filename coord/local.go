@@ -46,6 +46,9 @@ const (
 	maxLogSize = 16 << 20 // bytes of values
 )
 
+// maxAdded bounds Local.added, in which a key is once more each time it is put after it was deleted.
+const maxAdded = 1 << 15
+
 // NewLocal returns a Local without entries.
 func NewLocal() *Local {
 	return &Local{entries: map[string]leased{}, leases: map[Lease]*time.Timer{}, ttls: map[Lease]time.Duration{}}
@@ -155,7 +158,9 @@ func (b *Local) apply(c Change) {
 		delete(b.entries, c.Key)
 	} else {
 		if !exists {
-			b.added = append(b.added, c.Key)
+			if b.added = append(b.added, c.Key); len(b.added) > maxAdded {
+				b.sort()
+			}
 		}
 		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
 		b.entries[c.Key] = leased{event.Entry, c.Lease}

@@ -68,7 +68,7 @@ func TestEachRowIsMeasured(t *testing.T) {
 				tier.Needs(t, "haproxy")
 			}
 			if !slices.Contains(usual, name) {
-				tier.CI(t)
+				tier.Long(t) // make bench measures all
 			}
 			patiently(t, name)
 		})

@@ -14,6 +14,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -30,18 +31,19 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: go run ./tests/suite check|test|lint|ci|long")
 		os.Exit(2)
 	}
-	signal.Ignore(os.Interrupt, syscall.SIGTERM) // the commands end, and their step has failed
-	if err := run(os.Stdout, os.Args[1]); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// atOnce is how many steps run at a time of those that may run beside others.
-const atOnce = 3
+// stepsAtOnce is how many steps run at a time of those that may run beside others.
+const stepsAtOnce = 3
 
-// run runs the steps of a tier.
-func run(w io.Writer, tier string) error {
+// run runs the steps of a tier, until a signal ends ctx.
+func run(ctx context.Context, w io.Writer, tier string) error {
 	steps, err := tiers[tier]()
 	if err != nil {
 		return err
@@ -49,19 +51,19 @@ func run(w io.Writer, tier string) error {
 	begin := time.Now()
 	r := &report{w: w}
 	var running sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, stepsAtOnce)
 	for i, s := range steps {
 		if !s.beside {
 			running.Wait()
 		}
-		if r.hasFailed() && (tier == "check" || tier == "test") {
+		slots <- struct{}{}
+		if ctx.Err() != nil || r.hasFailed() && (tier == "check" || tier == "test") {
 			break
 		}
-		slots <- struct{}{}
 		running.Go(func() {
 			defer func() { <-slots }()
 			r.printf("--- %d/%d %s\n", i+1, len(steps), s.name)
-			s.run(r)
+			s.run(ctx, r)
 		})
 		if !s.beside {
 			running.Wait()
@@ -70,6 +72,9 @@ func run(w io.Writer, tier string) error {
 	running.Wait()
 	r.sumUp()
 	took := time.Since(begin).Round(time.Second)
+	if ctx.Err() != nil {
+		return fmt.Errorf("make %s was stopped by a signal after %s", tier, took)
+	}
 	if r.hasFailed() {
 		return fmt.Errorf("make %s has failed after %s: %s", tier, took, strings.Join(r.failed, ", "))
 	}
@@ -88,14 +93,15 @@ type step struct {
 
 // run runs a step, and reports how it has ended, after how long, and the processor time that it
 // and its children took.
-func (s step) run(r *report) {
+func (s step) run(ctx context.Context, r *report) {
 	began := time.Now()
 	argv := s.argv
 	isTest := len(argv) > 1 && argv[0] == "go" && argv[1] == "test"
 	if isTest {
 		argv = append([]string{"go", "test", "-json"}, argv[2:]...)
 	}
-	c := exec.Command(argv[0], argv[1:]...)
+	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) } // so that go test ends its tests
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
 	c.Stdout, c.Stderr = r, r
 	var err error

@@ -163,11 +163,18 @@ func moduleOf(file string) string {
 }
 
 // packageDir returns the directory of the package that a file belongs to: its own, or, of
-// test data and embedded files, the nearest one above.
+// test data and embedded files, the nearest one above. Scripts belong to the command, and
+// documents to package tests.
 func packageDir(all []pkg, root, file string) string {
+	if strings.HasPrefix(file, "tests/scripts/") {
+		return filepath.Join(root, "cmd/engine")
+	}
 	dir := filepath.Join(root, filepath.Dir(file))
 	for dir != root && !slices.ContainsFunc(all, func(p pkg) bool { return p.Dir == dir }) {
 		dir = filepath.Dir(dir)
+	}
+	if dir == root {
+		return filepath.Join(root, "tests")
 	}
 	return dir
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -62,8 +64,7 @@ func test() ([]step, error) {
 	return steps, nil
 }
 
-// lint reads the code of all modules but those of long. The tiers of tests vet the main module
-// only.
+// lint reads the code of all modules but those of long. ci and long read the main module too.
 func lint() ([]step, error) {
 	steps := []step{format, vet,
 		command("staticcheck", "go", "tool", "staticcheck", "./..."),
@@ -113,7 +114,9 @@ func long() ([]step, error) {
 		goTest("releases", "-vet=off", "-count=1", "./tests/release"),
 	})
 	for _, module := range append(slices.Clone(light), "adapter/xds") {
-		steps = append(steps, goTest(module, "-vet=off", "-count=1", "./...").in(module).with(tier.Variable+"=long"))
+		steps = append(steps,
+			goTest(module, "-vet=off", "-count=1", "./...").in(module).with(tier.Variable+"=long"),
+			goTest(module+", with the race detector", "-race", "-vet=off", "-count=1", "./...").in(module).with(tier.Variable+"=ci"))
 	}
 	steps = append(steps,
 		wholes.with(tier.Variable+"=ci"), // at length they are targets of make, below
@@ -142,15 +145,18 @@ func command(name, program string, args ...string) step {
 	return step{name: name, argv: append([]string{program}, args...)}
 }
 
-// goTest tests packages. Some more at once than two processors have, since many tests wait;
-// without debugging information, which takes a third of the time of linking.
+// atOnce is how many packages are tested at once, and how many tests of each: one more than there
+// are processors, since many tests wait.
+var atOnce = strconv.Itoa(runtime.NumCPU() + 1)
+
+// goTest tests packages, without debugging information, which takes a third of the time of linking.
 func goTest(name string, args ...string) step {
-	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-p", "3", "-parallel", "3", "-timeout", "30m"}, args...)}
+	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-p", atOnce, "-parallel", atOnce, "-timeout", "30m"}, args...)}
 }
 
 func vetOf(module string) step { return command("vet of "+module, "go", "vet", "./...").in(module) }
 
-// inTier has the tests of steps be those of a tier too.
+// inTier sets the tier of the tests of steps.
 func inTier(name string, steps []step) []step {
 	for i, s := range steps {
 		steps[i] = s.with(tier.Variable + "=" + name)
@@ -188,13 +194,13 @@ func testedPackages() ([]pkg, error) {
 	all = slices.DeleteFunc(all, func(p pkg) bool {
 		return !p.hasTests() || strings.HasPrefix(p.ImportPath, ourselves+"tests")
 	})
-	isShort := func(p pkg) int {
+	rank := func(p pkg) int {
 		if slices.Contains(longest, strings.TrimPrefix(p.ImportPath, ourselves)) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortStableFunc(all, func(a, b pkg) int { return cmp.Compare(isShort(a), isShort(b)) })
+	slices.SortStableFunc(all, func(a, b pkg) int { return cmp.Compare(rank(a), rank(b)) })
 	return all, nil
 }
 

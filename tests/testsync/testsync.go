@@ -13,8 +13,12 @@ import (
 // passes, however slow the machine.
 const Timeout = 2 * time.Minute
 
-// interval is the time between two calls of a condition.
-const interval = time.Millisecond
+// The time between two calls of a condition, which grows by a quarter each time: a condition that
+// becomes true soon is seen soon, and one that waits for long takes little processor time.
+const (
+	firstInterval = time.Millisecond
+	lastInterval  = 20 * time.Millisecond
+)
 
 // Until calls a condition until it is true. It is for what no channel reports, such
 // as the end of another process. What completes the sentence "timed out waiting for".
@@ -26,12 +30,12 @@ func Until(t testing.TB, what string, condition func() bool) {
 // UntilWithin is Until with another limit than Timeout, for tests of many processes.
 func UntilWithin(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	for end := time.Now().Add(limit); !condition(); <-ticker.C {
+	interval := firstInterval
+	for end := time.Now().Add(limit); !condition(); interval = min(interval*5/4, lastInterval) {
 		if time.Now().After(end) {
 			t.Fatalf("timed out waiting for %s", what)
 		}
+		<-time.After(interval)
 	}
 }
 

@@ -57,7 +57,7 @@ import (
 var (
 	seed    = flag.Int64("seed", 0, "play this story only")
 	first   = flag.Int64("first", 1, "the first story")
-	lasting = flag.Duration("lasting", tier.Pick(4*time.Second, 15*time.Second, 45*time.Second), "play stories for so long")
+	lasting = flag.Duration("lasting", 15*time.Second, "play stories for so long")
 	logs    = flag.Bool("logs", true, "show the engine's log beside what has happened, with -seed")
 	years   = flag.Float64("years", 0, "play stories until they add up to so many engine-years, however long that takes")
 )

@@ -108,7 +108,7 @@ func (l *lives) storedTransitions(values map[string][]byte, target string) map[t
 // the trouble is over before the next engine looks: also one that has begun and ended in the same second.
 // What the API has published is the reference. What the engine had no time to write is lost (docs/notify.md):
 // some on a busy machine, but most if it were written once a second.
-func TestAKillRightAfterATransitionLosesNothing(t *testing.T) {
+func TestAKillRightAfterATransitionLosesLittle(t *testing.T) {
 	tier.Slow(t)
 	const targets = 5
 	kills := tier.Pick(3, 8, 8)

@@ -96,7 +96,7 @@ func (p *Process) Start() {
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	for end := time.Now().Add(testsync.Timeout); !p.ready(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testsync.Timeout); !p.ready(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			p.t.Fatalf("%s does not become ready:\n%s", p.words[0], p.out.String())
 		}

@@ -91,14 +91,20 @@ func ci() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	tests := []step{
+	of := func(module string) step { return goTest(module, "-vet=off", "-count=1", "./...").in(module) }
+	tests := []step{ // beside those that compute run those that wait
 		goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...),
-		goTest("their tests that run without it", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
+		of(served[0]),
+		of(light[0]),
+		wholes,
 		goTest("other packages", append([]string{"-vet=off"}, paths(others)...)...),
-		wholes.besideOthers(),
+		goTest("tests that run without the race detector", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
 	}
-	for _, module := range slices.Concat(light, served) {
-		tests = append(tests, goTest(module, "-vet=off", "-count=1", "./...").in(module).besideOthers())
+	for _, module := range slices.Concat(served[1:], light[1:]) {
+		tests = append(tests, of(module))
+	}
+	for i, s := range tests {
+		tests[i] = s.besideOthers()
 	}
 	return append([]step{format, vet, configuration}, inTier("ci", tests)...), nil
 }
@@ -169,7 +175,7 @@ func (s step) in(dir string) step {
 	return s
 }
 
-// besideOthers has a step run beside its neighbours: its tests wait, for commands or servers.
+// besideOthers has a step run beside its neighbours.
 func (s step) besideOthers() step {
 	s.beside = true
 	return s

@@ -166,7 +166,7 @@ func stepIn(t *testing.T, c engine.Config, h probe.Handler, rule probe.Rule) *st
 // becomes waits for a verdict.
 func (s *stepped) becomes(v probe.Verdict) engine.Status {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testsync.Timeout)
 	defer cancel()
 	for {
 		st, err := s.subs.Next(ctx)
@@ -431,10 +431,13 @@ func TestWaitingForDescriptorsIsTriedAgainAfterItFailed(t *testing.T) {
 	e := step(t, h, frequent.Rule)
 	waits := <-h.writers
 	defer syscall.Close(waits)
-	for fd := range epollSets(t) {
-		if before[fd] {
-			continue
-		}
+	var own map[int]bool // sets of the engine, which opens one once the attempt has begun
+	testsync.Until(t, "the engine's set", func() bool {
+		own = epollSets(t)
+		maps.DeleteFunc(own, func(fd int, _ bool) bool { return before[fd] })
+		return len(own) > 0
+	})
+	for fd := range own {
 		if err := syscall.Dup3(waits, fd, syscall.O_CLOEXEC); err != nil {
 			t.Fatal(err)
 		}

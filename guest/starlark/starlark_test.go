@@ -41,7 +41,7 @@ func attemptAt(t *testing.T, port, source string, args map[string]string) guest.
 		t.Fatal(err)
 	}
 	defer trial.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	return trial.Attempt(ctx)
 }

@@ -232,7 +232,7 @@ func (f *fleet) judge(a act) (broken []string) {
 			broken = append(broken, text)
 		}
 	}
-	owner := func(at time.Time) string { return f.observer.ownerAt(target, at) }
+	owner := func(at time.Time) string { return f.observer.ownerAt(target, a.instance, at) }
 	law(a.engine != nil, "the engine of a restart is not known")
 	if a.engine == nil {
 		return broken

@@ -148,12 +148,17 @@ func (o *observer) instance(target string) string {
 	return r.Instance
 }
 
-// ownerAt returns the engine that had claimed the shard of a target last at a time.
-func (o *observer) ownerAt(target string, at time.Time) (engine string) {
+// ownerAt returns the engine that had claimed the shard of a target last at a time while an instance of it was restarted. A
+// claim that precedes the first record of that restart was made before, however late the watch brought it.
+func (o *observer) ownerAt(target, instance string, at time.Time) (engine string) {
 	o.seenMu.Lock()
 	defer o.seenMu.Unlock()
+	recorded := int64(0)
+	if begun := o.begun[instance]; len(begun) > 0 {
+		recorded = begun[0]
+	}
 	for _, c := range o.claims[shard.Of(target)] {
-		if c.at.After(at) {
+		if c.revision > recorded && c.at.After(at) {
 			break
 		}
 		engine = c.engine

@@ -40,7 +40,7 @@ func main() {
 }
 
 // stepsAtOnce is how many steps run at a time of those that may run beside others.
-const stepsAtOnce = 2
+const stepsAtOnce = 3
 
 // run runs the steps of a tier, until a signal ends ctx.
 func run(ctx context.Context, w io.Writer, tier string) error {

@@ -92,19 +92,16 @@ func ci() ([]step, error) {
 		return nil, err
 	}
 	of := func(module string) step { return goTest(module, "-vet=off", "-count=1", "./...").in(module) }
-	tests := []step{ // beside those that compute run those that wait
+	tests := []step{
 		goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...),
-		of(served[0]),
-		of(light[0]),
-		wholes,
+		goTest("their tests that run without it", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
 		goTest("other packages", append([]string{"-vet=off"}, paths(others)...)...),
-		goTest("tests that run without the race detector", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
+		of(served[0]).besideOthers(), // the longest first
+		of(light[0]).besideOthers(),
+		wholes.besideOthers(),
 	}
 	for _, module := range slices.Concat(served[1:], light[1:]) {
-		tests = append(tests, of(module))
-	}
-	for i, s := range tests {
-		tests[i] = s.besideOthers()
+		tests = append(tests, of(module).besideOthers())
 	}
 	return append([]step{format, vet, configuration}, inTier("ci", tests)...), nil
 }
@@ -175,7 +172,7 @@ func (s step) in(dir string) step {
 	return s
 }
 
-// besideOthers has a step run beside its neighbours.
+// besideOthers has a step run beside its neighbours: its tests wait, for commands or servers.
 func (s step) besideOthers() step {
 	s.beside = true
 	return s

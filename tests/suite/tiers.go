@@ -37,15 +37,15 @@ func check() ([]step, error) {
 	if len(packages) > 0 {
 		steps = append(steps,
 			command("vet", "go", append([]string{"vet"}, packages...)...),
-			goTest("changed packages, and those that import them", append([]string{"-short", "-vet=off"}, packages...)...))
+			goTest("changed packages, and those that import them", append([]string{"-short"}, packages...)...))
 	}
 	for _, module := range modules {
 		steps = append(steps, vetOf(module))
 		if slices.Contains(light, module) {
-			steps = append(steps, goTest(module, "-short", "-vet=off", "./...").in(module))
+			steps = append(steps, testOf(module, "-short"))
 		}
 	}
-	return append(steps, goTest("floors", "-count=1", "-vet=off", "-run", floors, "./tests")), nil
+	return append(steps, goTest("floors", "-count=1", "-run", floors, "./tests")), nil
 }
 
 // floors matches the tests of which package may import which.
@@ -57,9 +57,9 @@ func test() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []step{format, configuration, goTest("packages", append([]string{"-vet=off"}, paths(packages)...)...), wholes.besideOthers()}
+	steps := []step{format, configuration, goTest("packages", paths(packages)...), wholes.besideOthers()}
 	for _, module := range light {
-		steps = append(steps, goTest(module, "-vet=off", "./...").in(module).besideOthers())
+		steps = append(steps, testOf(module).besideOthers())
 	}
 	return steps, nil
 }
@@ -91,19 +91,21 @@ func ci() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := func(module string) step { return goTest(module, "-vet=off", "-count=1", "./...").in(module) }
 	tests := []step{
-		goTest("packages that start goroutines, with the race detector", append([]string{"-race", "-vet=off"}, paths(racing)...)...),
-		goTest("their tests that run without it", append([]string{"-vet=off", "-run", pattern}, paths(plain)...)...),
-		goTest("other packages", append([]string{"-vet=off"}, paths(others)...)...),
-		of(served[0]).besideOthers(), // the longest first
-		of(light[0]).besideOthers(),
+		goTest("packages that start goroutines, with the race detector", append([]string{"-race"}, paths(racing)...)...),
+		goTest("their tests that run without it", append([]string{"-run", pattern}, paths(plain)...)...),
+		goTest("other packages", paths(others)...),
+		testOf(served[0], "-count=1").besideOthers(), // the longest first
+		testOf(light[0], "-count=1").besideOthers(),
 		wholes.besideOthers(),
 	}
 	for _, module := range slices.Concat(served[1:], light[1:]) {
-		tests = append(tests, of(module).besideOthers())
+		tests = append(tests, testOf(module, "-count=1").besideOthers())
 	}
-	return append([]step{format, vet, configuration}, inTier("ci", tests)...), nil
+	for i, s := range tests {
+		tests[i] = s.inTier("ci")
+	}
+	return append([]step{format, vet, configuration}, tests...), nil
 }
 
 // long is what takes hours, and lint. The targets of make in it can be run alone.
@@ -112,18 +114,17 @@ func long() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := inTier("long", []step{
-		goTest("packages, at length", append([]string{"-vet=off", "-count=1", "-timeout", "2h"}, paths(all)...)...),
-		goTest("releases", "-vet=off", "-count=1", "./tests/release"),
-	})
+	steps := []step{
+		goTest("packages, at length", append([]string{"-count=1", "-timeout", "2h"}, paths(all)...)...).inTier("long"),
+		goTest("releases and benchmarks", "-count=1", "./tests/release", "./tests/bench").inTier("long"),
+		wholes.inTier("ci"), // what of it takes long are targets of make, below
+		goTest("all packages, with the race detector", append([]string{"-race", "-count=1", "-timeout", "1h"}, paths(all)...)...).inTier("ci"),
+	}
 	for _, module := range append(slices.Clone(light), "adapter/xds") {
 		steps = append(steps,
-			goTest(module, "-vet=off", "-count=1", "./...").in(module).with(tier.Variable+"=long"),
-			goTest(module+", with the race detector", "-race", "-vet=off", "-count=1", "./...").in(module).with(tier.Variable+"=ci"))
+			testOf(module, "-count=1").inTier("long"),
+			testOf(module, "-count=1", "-race").inTier("ci"))
 	}
-	steps = append(steps,
-		wholes.with(tier.Variable+"=ci"), // at length they are targets of make, below
-		goTest("all packages, with the race detector", append([]string{"-race", "-vet=off", "-count=1", "-timeout", "1h"}, paths(all)...)...).with(tier.Variable+"=ci"))
 	for _, module := range heavy {
 		steps = append(steps, vetOf(module))
 	}
@@ -140,7 +141,7 @@ func long() ([]step, error) {
 var (
 	format        = command("format", "sh", "-c", `bad=$(gofmt -l .); [ -z "$bad" ] || { echo "gofmt -w is needed for: $bad"; exit 1; }`)
 	vet           = command("vet", "go", "vet", "./...")
-	wholes        = goTest("the whole: imports, documents", "-count=1", "-vet=off", "./tests/...")
+	wholes        = goTest("the whole: imports, documents", "-count=1", "./tests/...")
 	configuration = command("config.hcl", "sh", "-c", program+" fmt --check config.hcl && "+program+" validate config.hcl")
 )
 
@@ -152,20 +153,21 @@ func command(name, program string, args ...string) step {
 // are processors, since many tests wait.
 var atOnce = strconv.Itoa(runtime.NumCPU() + 1)
 
-// goTest tests packages, without debugging information, which takes a third of the time of linking.
+// goTest tests packages, without debugging information, which takes a third of the time of linking,
+// and without go vet, which has steps of its own.
 func goTest(name string, args ...string) step {
-	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-p", atOnce, "-parallel", atOnce, "-timeout", "30m"}, args...)}
+	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-vet=off", "-p", atOnce, "-parallel", atOnce, "-timeout", "30m"}, args...)}
 }
 
 func vetOf(module string) step { return command("vet of "+module, "go", "vet", "./...").in(module) }
 
-// inTier sets the tier of the tests of steps.
-func inTier(name string, steps []step) []step {
-	for i, s := range steps {
-		steps[i] = s.with(tier.Variable + "=" + name)
-	}
-	return steps
+// testOf tests a module beside the main one.
+func testOf(module string, flags ...string) step {
+	return goTest(strings.Join(append([]string{module}, flags...), " "), append(flags, "./...")...).in(module)
 }
+
+// inTier sets the tier of the tests of a step.
+func (s step) inTier(name string) step { return s.with(tier.Variable + "=" + name) }
 
 func (s step) in(dir string) step {
 	s.dir = dir

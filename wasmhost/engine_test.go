@@ -99,7 +99,7 @@ func TestAPluginWithHangingTargetsDoesNotStarveOtherProbes(t *testing.T) {
 	t.Logf("%d of the plugin's attempts were refused in %v", refused(), time.Since(began))
 }
 
-// TestHealthyTargetsAreAttemptedBesideHangingOnes probes 500 targets, or 2,000 in .ci/run, that accept
+// TestHealthyTargetsAreAttemptedBesideHangingOnes probes 500 targets, or 2,000 in make long, that accept
 // connections and never answer, and 100 that answer, with one plugin: with memory for an
 // instance for each, and with so little that the hanging ones would use it up. Once each healthy
 // target has been attempted, attempts at hanging ones last longer than the test: an attempt at a

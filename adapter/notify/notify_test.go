@@ -276,6 +276,14 @@ func (s *scene) lastTransition() uint64 {
 	return last
 }
 
+// expectCursorWaits expects the cursor to be saved behind a transition until the notices after it are saved.
+func (s *scene) expectCursorWaits(before uint64) {
+	s.t.Helper()
+	s.expectCursor("before the notices are saved", before)
+	s.save("notify/told/")
+	s.expectCursor("once they are", s.lastTransition())
+}
+
 // expectCursor expects the cursor that is saved next to be behind a transition of targets.
 func (s *scene) expectCursor(when string, want uint64) {
 	s.t.Helper()
@@ -687,9 +695,7 @@ func TestACursorIsSavedAfterItsNotices(t *testing.T) {
 		s.save("")
 		before := s.lastTransition()
 		s.say(probe.Failure, "db")
-		s.expectCursor("before the notice is saved", before)
-		s.save("notify/told/")
-		s.expectCursor("once it is", s.lastTransition())
+		s.expectCursorWaits(before)
 	})
 }
 
@@ -737,9 +743,7 @@ func TestACursorWaitsForNoticesOfAnotherEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.say(probe.Failure, "web")
-		s.expectCursor("before the notice is saved", before)
-		s.save("notify/told/")
-		s.expectCursor("once it is", s.lastTransition())
+		s.expectCursorWaits(before)
 	})
 }
 

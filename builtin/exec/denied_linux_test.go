@@ -25,7 +25,7 @@ func attempts(t *testing.T, script string) (outcomes [4]int) {
 	for range 100 {
 		group.Go(func() {
 			for range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
 				r := h.Probe(ctx, probe.Target{})
 				cancel()
 				mu.Lock()

@@ -113,11 +113,7 @@ func confine(l faulttest.Limit) func(*testing.T, int) func() {
 // starve leaves a process less of a processor than it uses: the few targets of the short
 // form need some 3 % of one.
 func starve(t *testing.T, p *prober) func() {
-	percent := 2
-	if tier.IsLong() {
-		percent = 5
-	}
-	return each(confine(faulttest.Processor(percent)))(t, p)
+	return each(confine(faulttest.Processor(tier.Pick(2, 2, 5))))(t, p)
 }
 
 // limitDescriptors leaves a process hardly any descriptors beside those that it has.

@@ -68,10 +68,7 @@ func printTable(rows []row) {
 func (p *prober) survive(t *testing.T, f fault) row {
 	before := p.read(t)
 	r := row{fault: f.name, usual: p.failReally(t, p.targetsFor(brokenBefore), "break")}
-	times := 1
-	if tier.IsLong() {
-		times = max(1, f.times)
-	}
+	times := tier.Pick(1, 1, max(1, f.times))
 	for i := range times {
 		found := p.endure(t, f, i == times-1)
 		r.found = max(r.found, found)

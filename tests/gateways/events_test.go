@@ -133,10 +133,7 @@ func measure(t *testing.T, g kind, name string) (r *row) {
 // there should be.
 func (s *scene) playEvents(g kind) *row {
 	r := &row{gateway: g, times: map[string][]time.Duration{}, failed: map[string]int{}}
-	wantRounds, wantRequests := 1, shortRequests
-	if tier.IsLong() {
-		wantRounds, wantRequests = rounds, *requests
-	}
+	wantRounds, wantRequests := tier.Pick(1, 1, rounds), tier.Pick(shortRequests, shortRequests, *requests)
 	began := s.requests()
 	gatewayBefore, clientBefore := s.again()
 	for n := 0; n < wantRounds || s.load != nil && s.requests()-began < wantRequests; n++ {

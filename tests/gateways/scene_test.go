@@ -98,11 +98,7 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 	}
 	s.begin(edit)
 	if s.view == nil {
-		perSecond := shortRate
-		if tier.IsLong() {
-			perSecond = *rate
-		}
-		s.load = newLoad(s.edge, perSecond)
+		s.load = newLoad(s.edge, tier.Pick(shortRate, shortRate, *rate))
 		defer s.load.end()
 	}
 	t.Cleanup(func() {

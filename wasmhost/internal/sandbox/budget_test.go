@@ -277,7 +277,7 @@ func TestReferencesThatCodeMakesAreCounted(t *testing.T) {
 				t.Skip("there is no compiler for this processor")
 			}
 			limitMemory(t, totalMemory.usedBy(i.sandbox.account)+256<<10)
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
 			defer cancel()
 			r := i.Run(ctx, Attempt{State: i.sandbox.NewState()})
 			if r.Ending != OutOfMemory || r.NoMemory == nil || !i.Spent() {

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
@@ -144,13 +145,8 @@ func TestTheQuestionEndsWithAnInterrupt(t *testing.T) {
 	c.SetOut(io.Discard)
 	answered := make(chan error)
 	go func() { answered <- confirm(c, 3) }()
-	select {
-	case err := <-answered:
-		if err == nil || err.Error() != "nothing is pushed: interrupted" {
-			t.Errorf("got %v", err)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Error("the question goes on")
+	if err := testsync.Receive(t, "the end of the question", answered); err == nil || err.Error() != "nothing is pushed: interrupted" {
+		t.Errorf("got %v", err)
 	}
 }
 

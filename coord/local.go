@@ -242,21 +242,13 @@ func (b *Local) sort() {
 	if len(b.added) == 0 && len(b.sorted) < 2*len(b.entries) {
 		return
 	}
-	slices.Sort(b.added)
-	old, added := b.sorted, b.added
-	b.sorted, b.added = make([]string, 0, len(b.entries)), nil
-	for len(old) > 0 || len(added) > 0 {
-		var key string
-		if len(added) == 0 || len(old) > 0 && old[0] < added[0] {
-			key, old = old[0], old[1:]
-		} else {
-			key, added = added[0], added[1:]
-		}
+	all := append(b.sorted, b.added...)
+	slices.Sort(all)
+	b.sorted = slices.DeleteFunc(slices.Compact(all), func(key string) bool {
 		_, exists := b.entries[key]
-		if n := len(b.sorted); exists && (n == 0 || b.sorted[n-1] != key) {
-			b.sorted = append(b.sorted, key)
-		}
-	}
+		return !exists
+	})
+	b.added = nil
 }
 
 // Watch implements Backend.

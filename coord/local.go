@@ -157,13 +157,13 @@ func (b *Local) apply(c Change) {
 	if c.Delete {
 		delete(b.entries, c.Key)
 	} else {
+		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
+		b.entries[c.Key] = leased{event.Entry, c.Lease}
 		if !exists {
 			if b.added = append(b.added, c.Key); len(b.added) > maxAdded {
 				b.sort()
 			}
 		}
-		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
-		b.entries[c.Key] = leased{event.Entry, c.Lease}
 	}
 	b.log = append(b.log, logged{event, b.revision})
 	if b.logSize += len(event.Value); len(b.log) > maxLog || b.logSize > maxLogSize {

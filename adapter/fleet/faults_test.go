@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"iter"
 	"math/rand/v2"
@@ -23,7 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-var runs = flag.Int("runs", tier.Pick(1, 2, 60), "runs of random faults")
+var runs = tier.Flag("runs", 1, 2, 60, "runs of random faults")
 
 // planted is how many runs may pass without a safeguard until one shows that it is needed.
 const planted = 60
@@ -344,7 +343,7 @@ func (o *observer) start(t *testing.T, name string, random *dice, with safeguard
 
 func TestRandomFaultsLeadToNoStaleAct(t *testing.T) {
 	tier.Slow(t)
-	for seed := range uint64(*runs) {
+	for seed := range uint64(runs()) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) {
 			wrong = runFaults(t, seed, safeguards{deadline: true, guard: true, evidence: true})
@@ -441,7 +440,7 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 // restarted for a failure that merely stands, and what fails in the end is.
 func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
 	tier.CI(t)
-	n := max(1, *runs/3)
+	n := max(1, runs()/3)
 	for seed := range uint64(n) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runVotes(t, seed, safeguards{deadline: true, guard: true, evidence: true}) })
@@ -526,7 +525,7 @@ func runAges(t *testing.T, seed uint64) []string {
 // befalls them then.
 func TestRandomFaultsAfterAStopLeadToNoRestartByOldMemories(t *testing.T) {
 	tier.CI(t)
-	n := max(1, *runs/3)
+	n := max(1, runs()/3)
 	for seed := range uint64(n) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runAges(t, seed) })

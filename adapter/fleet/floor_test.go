@@ -323,7 +323,7 @@ var allPrecautions = precautions{generation: true, reserved: true, lasts: true}
 
 func TestAFloorHoldsAcrossEngines(t *testing.T) {
 	tier.CI(t)
-	for seed := range uint64(max(1, *runs/2)) {
+	for seed := range uint64(max(1, runs()/2)) {
 		var wrong []string
 		synctest.Test(t, func(t *testing.T) { wrong = runFloor(t, seed, allPrecautions) })
 		if len(wrong) > 0 {

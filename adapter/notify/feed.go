@@ -379,8 +379,8 @@ func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
 	return changed
 }
 
-// kept returns the cursors to be remembered: what waits is told by the next engine.
-func (f *feed) kept() map[Kind]uint64 {
+// resumeCursors returns the cursors with which the next engine resumes: it tells what waits.
+func (f *feed) resumeCursors() map[Kind]uint64 {
 	cursor := maps.Clone(f.cursor)
 	for subject, queue := range f.waiting {
 		cursor[subject.Kind] = min(cursor[subject.Kind], queue[0].seq-1)
@@ -429,7 +429,7 @@ func (f *feed) compareAll() {
 	}
 }
 
-// skip moves the cursors behind the last events.
+// skip moves the cursors to the last events.
 func (f *feed) skip() {
 	for kind, s := range f.sources {
 		_, f.cursor[kind] = s.after(f.cursor[kind], 0)

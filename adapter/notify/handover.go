@@ -82,12 +82,12 @@ func (n *Notifiers) setTold(subject Subject, value []byte) error {
 			notice.Link = link(r.spec.ExternalURL, subject) // of this engine
 		}
 		r.feedMu.Lock()
-		isKnown := r.feed.know(subject, notice, now)
-		if isKnown {
+		hasChanged := r.feed.know(subject, notice, now)
+		if hasChanged {
 			r.noteUnsaved(subject, r.latestCursor())
 		}
 		r.feedMu.Unlock()
-		if isKnown { // of most targets of an owner that has died receivers know nothing
+		if hasChanged { // of most targets of an owner that has died receivers know nothing
 			r.changed([]string{r.toldKey(subject)})
 			r.wakeUp(nil, false)
 		}

@@ -57,24 +57,27 @@ func (r *receiver) keys() (keys []string) {
 	for s := range r.feed.told {
 		keys = append(keys, r.toldKey(s))
 	}
+	for s := range r.unsaved {
+		if _, isTold := r.feed.told[s]; !isTold {
+			keys = append(keys, r.toldKey(s)) // an end: it has no value
+		}
+	}
 	return append(keys, r.cursorKey())
 }
 
-// latestCursor returns the cursor behind all notices that were accepted, saved or not. It needs feedMu.
-func (r *receiver) latestCursor() cursor { return cursor{r.feed.kept(), r.feed.lost} }
+// latestCursor returns the cursor after all notices that were accepted, saved or not. It needs feedMu.
+func (r *receiver) latestCursor() cursor { return cursor{r.feed.resumeCursors(), r.feed.lost} }
 
-// noteUnsaved notes that the notice of a subject has changed, and the cursor before that. After the end of a trouble
-// there is no notice to save: without the end, the next engine sends it again. It needs feedMu.
+// noteUnsaved notes that the notice of a subject has changed, and the cursor before that. It needs feedMu.
 func (r *receiver) noteUnsaved(s Subject, before cursor) {
-	if _, isTold := r.feed.told[s]; !isTold {
-		delete(r.unsaved, s)
-	} else if _, isNoted := r.unsaved[s]; !isNoted {
+	if _, isNoted := r.unsaved[s]; !isNoted {
 		r.unsaved[s] = before
 	}
 }
 
 // cursorToSave returns the latest cursor that precedes all unsaved notices, and whether there are none. An engine that
-// restored a later cursor without such a notice would not send the end of its trouble. It needs feedMu.
+// restored a later cursor would, without the begin of a trouble, not send its end, and without the end not the begin of
+// the next one. It needs feedMu.
 func (r *receiver) cursorToSave() (c cursor, isLatest bool) {
 	c = r.latestCursor()
 	for _, before := range r.unsaved {

@@ -203,13 +203,22 @@ func (s *scene) apply() {
 // restart ends the engine, and starts another one with what a state file would have.
 func (s *scene) restart(between func()) {
 	s.t.Helper()
+	s.replace(func() {
+		s.values = maps.Collect(s.notifiers.Values())
+		between()
+	})
+	pass(2500 * time.Millisecond)
+}
+
+// replace ends the engine, and starts another one with its histories and memories, and with the values that are there
+// after a step between.
+func (s *scene) replace(between func()) {
+	s.t.Helper()
 	s.stop()
 	past, _ := s.engine.TransitionsAfter(0, 1<<20)
 	memories := maps.Collect(s.engine.Memories())
-	s.values = maps.Collect(s.notifiers.Values())
 	between()
 	s.start(past, memories)
-	pass(2500 * time.Millisecond)
 }
 
 func (s *scene) expect(want string) {
@@ -262,11 +271,7 @@ func (s *scene) kill(away func()) {
 	s.t.Helper()
 	s.to.set(func(r *receiver) { r.fails = errors.New("down") })
 	away()
-	past, _ := s.engine.TransitionsAfter(0, 1<<20)
-	memories := maps.Collect(s.engine.Memories())
-	s.stop()
-	s.to.set(func(r *receiver) { r.fails = nil })
-	s.start(past, memories)
+	s.replace(func() { s.to.set(func(r *receiver) { r.fails = nil }) })
 	pass(5 * time.Second)
 }
 
@@ -276,7 +281,7 @@ func (s *scene) lastTransition() uint64 {
 	return last
 }
 
-// expectCursorWaits expects the cursor to be saved behind a transition until the notices after it are saved.
+// expectCursorWaits expects the cursor to be saved as that after a transition until the notices of later ones are saved.
 func (s *scene) expectCursorWaits(before uint64) {
 	s.t.Helper()
 	s.expectCursor("before the notices are saved", before)
@@ -284,17 +289,27 @@ func (s *scene) expectCursorWaits(before uint64) {
 	s.expectCursor("once they are", s.lastTransition())
 }
 
-// expectCursor expects the cursor that is saved next to be behind a transition of targets.
+// expectCursor saves the cursor, and expects it to be that after a transition of targets.
 func (s *scene) expectCursor(when string, want uint64) {
 	s.t.Helper()
+	if got := s.saveCursor().After[notify.KindTarget]; got != want {
+		s.t.Errorf("%s: the saved cursor is %d, want %d", when, got, want)
+	}
+}
+
+// savedCursor is the value of cursorKey.
+type savedCursor struct {
+	After map[notify.Kind]uint64
+	Lost  uint64
+}
+
+func (s *scene) saveCursor() (c savedCursor) {
+	s.t.Helper()
 	s.save(cursorKey)
-	var got struct{ After map[notify.Kind]uint64 }
-	if err := json.Unmarshal(s.values[cursorKey], &got); err != nil {
+	if err := json.Unmarshal(s.values[cursorKey], &c); err != nil {
 		s.t.Fatal(err)
 	}
-	if got.After[notify.KindTarget] != want {
-		s.t.Errorf("%s: the cursor is behind %d, want %d", when, got.After[notify.KindTarget], want)
-	}
+	return c
 }
 
 func (s *scene) status() notify.Status { return s.notifiers.Statuses()[0] }
@@ -696,6 +711,45 @@ func TestACursorIsSavedAfterItsNotices(t *testing.T) {
 		before := s.lastTransition()
 		s.say(probe.Failure, "db")
 		s.expectCursorWaits(before)
+	})
+}
+
+// A trouble that began again is told, though the engine was killed before it saved the end of the one before.
+func TestATroubleAfterAnUnsavedEndIsTold(t *testing.T) {
+	in(t, "db other", func(s *scene) {
+		s.say(probe.Failure, "db")
+		s.save("")
+		before := s.lastTransition()
+		s.say(probe.Success, "db")
+		s.to.take()
+		s.expectCursor("while the end is not saved", before)
+		s.kill(func() { s.say(probe.Failure, "db") })
+		if got := s.to.take(); !strings.HasSuffix(got, "db not_ready") {
+			t.Errorf("notified: %s", got)
+		}
+	})
+}
+
+// A cursor of groups waits as that of targets does, and so does the count of lost transitions.
+func TestAllOfACursorWaits(t *testing.T) {
+	in(t, "db", func(s *scene) {
+		s.save("")
+		before := s.saveCursor()
+		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
+		for range engine.MaxTransitions {
+			s.say(probe.Failure, "db")
+			s.say(probe.Success, "db")
+		}
+		s.say(probe.Failure, "db")
+		s.to.set(func(r *receiver) { r.fails = nil })
+		pass(time.Minute)
+		if got := s.saveCursor(); !maps.Equal(got.After, before.After) || got.Lost != before.Lost {
+			t.Errorf("before the notices are saved: %+v, want %+v", got, before)
+		}
+		s.save("notify/told/")
+		if got := s.saveCursor(); got.After[notify.KindGroup] <= before.After[notify.KindGroup] || got.Lost == 0 {
+			t.Errorf("once they are: %+v, was %+v", got, before)
+		}
 	})
 }
 

@@ -67,7 +67,7 @@ type receiver struct {
 	feedMu  sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
 	feed    feed
 	status  Status             // without what follows from feed
-	unsaved map[Subject]cursor // notices of feed.told that have changed since Value returned them, each with a cursor before the change
+	unsaved map[Subject]cursor // what has changed in feed.told since Value returned it, each with a cursor before the change
 }
 
 func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender Sender) *receiver {

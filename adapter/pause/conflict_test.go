@@ -3,7 +3,6 @@ package pause
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -349,13 +348,13 @@ func TestAnOrderAboutATargetThatIsAddedAgainIsNotLost(t *testing.T) {
 }
 
 // seeds is how many random runs there are.
-var seeds = flag.Int("seeds", tier.Pick(8, 25, 500), "random runs of TestEnginesAgreeAboutPauses")
+var seeds = tier.Flag("seeds", 8, 25, 500, "random runs of TestEnginesAgreeAboutPauses")
 
 // Orders are given at random, answers are lost, engines are cut off, killed and started again with their state files,
 // and the store is restored from backups. In the end, all engines do what the store says, and all is stored.
 func TestEnginesAgreeAboutPauses(t *testing.T) {
 	tier.Slow(t)
-	for seed := range uint64(*seeds) {
+	for seed := range uint64(seeds()) {
 		synctest.Test(t, func(t *testing.T) { playOrders(t, rand.New(rand.NewPCG(seed, 1))) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,7 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-var transitions = flag.Int("transitions", tier.Pick(320, 320, 10_000), "how many transitions TestNoTransitionIsLost makes")
+var transitions = tier.Flag("transitions", 320, 320, 10_000, "how many transitions TestNoTransitionIsLost makes")
 
 // flips is how often TestNoTransitionIsLost makes each target fail, and as often pass again. A target
 // has this many transitions twice, which its history has room for.
@@ -142,7 +141,7 @@ func TestNoTransitionIsLost(t *testing.T) {
 	defer server.Close()
 	u, _ := url.Parse(server.URL)
 	accepted := record(t, first.URL)
-	targets := *transitions / (2 * flips)
+	targets := transitions() / (2 * flips)
 	l := &lives{T: t, dir: t.TempDir()}
 	text := fmt.Sprintf(flippingConfig, targets, u.Port(), accepted.URL, second.URL)
 	if err := os.WriteFile(l.path("config.hcl"), []byte(text), 0o600); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -21,7 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-var kills = flag.Int("kills", tier.Pick(1, 3, 20), "how often TestKillsOfTheEngineChangeNoVerdict kills an engine")
+var kills = tier.Flag("kills", 1, 3, 20, "how often TestKillsOfTheEngineChangeNoVerdict kills an engine")
 
 const (
 	upTargets      = 200 // are ready
@@ -214,7 +213,7 @@ func TestKillsOfTheEngineChangeNoVerdict(t *testing.T) {
 			l.stored("up", probe.Passing) == upTargets && l.stored("down", probe.Passing) == downTargets &&
 			l.stored("service", probe.Passing) == serviceTargets
 	})
-	for life := range *kills {
+	for life := range kills() {
 		l.kill()
 		l.start()
 		l.checkLife(life, down.Load())

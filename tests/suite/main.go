@@ -6,7 +6,7 @@
 // slowest packages and what was skipped. It exits with 1 if a step has failed. The first
 // step that fails ends check and test; the other tiers run all, and sum up.
 //
-//	main.go    the steps of a tier, one after another
+//	main.go    runs the steps of a tier, some in parallel
 //	tiers.go   the tables of steps
 //	report.go  what is printed
 //	gotest.go  go test: its events, as lines
@@ -33,14 +33,15 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if err := run(ctx, os.Stdout, os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// stepsAtOnce is how many steps run at a time of those that may run beside others.
-const stepsAtOnce = 3
+// parallelSteps is how many steps run at a time of those that may run in parallel.
+const parallelSteps = 3
 
 // run runs the steps of a tier, until a signal ends ctx.
 func run(ctx context.Context, w io.Writer, tier string) error {
@@ -51,9 +52,9 @@ func run(ctx context.Context, w io.Writer, tier string) error {
 	begin := time.Now()
 	r := &report{w: w}
 	var running sync.WaitGroup
-	slots := make(chan struct{}, stepsAtOnce)
+	slots := make(chan struct{}, parallelSteps)
 	for i, s := range steps {
-		if !s.beside {
+		if !s.parallel {
 			running.Wait()
 		}
 		slots <- struct{}{}
@@ -65,7 +66,7 @@ func run(ctx context.Context, w io.Writer, tier string) error {
 			r.printf("--- %d/%d %s\n", i+1, len(steps), s.name)
 			s.run(ctx, r)
 		})
-		if !s.beside {
+		if !s.parallel {
 			running.Wait()
 		}
 	}
@@ -84,11 +85,11 @@ func run(ctx context.Context, w io.Writer, tier string) error {
 
 // step is a command of a tier.
 type step struct {
-	name   string
-	dir    string   // from the root of the repository; empty: there
-	env    []string // beside the environment
-	argv   []string // go test gets -json, and its events are printed as lines
-	beside bool     // it may run beside other such steps
+	name     string
+	dir      string   // from the root of the repository; empty: there
+	env      []string // beside the environment
+	argv     []string // go test gets -json, and its events are printed as lines
+	parallel bool     // it may run in parallel with other such steps
 }
 
 // run runs a step, and reports how it has ended, after how long, and the processor time that it
@@ -101,7 +102,9 @@ func (s step) run(ctx context.Context, r *report) {
 		argv = append([]string{"go", "test", "-json"}, argv[2:]...)
 	}
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) } // so that go test ends its tests
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // go test, and the tests, which it would wait for
+	c.WaitDelay = 30 * time.Second
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
 	c.Stdout, c.Stderr = r, r
 	var err error

@@ -162,12 +162,24 @@ func moduleOf(file string) string {
 	return dir
 }
 
-// packageDir returns the directory of the package that a file belongs to: its own, or, of
-// test data and embedded files, the nearest one above. Scripts belong to the command, and
-// documents to package tests.
+// testedElsewhere are files that tests of another package read than that of the nearest folder: by
+// the beginnings of their paths, the folder of the package.
+var testedElsewhere = map[string]string{
+	"tests/scripts/":      "cmd/engine",
+	"docs/states.md":      "engine/verdict",
+	"docs/configuration/": "cmd/engine/internal/reference",
+	"docs/beats.md":       "builtin/beat",
+	"docs/gateways/":      "adapter/gateway",
+}
+
+// packageDir returns the directory of the package whose tests read a file: its own, or, of test data and
+// embedded files, the nearest one above. What is in no package, such as a document, tests read all
+// the same.
 func packageDir(all []pkg, root, file string) string {
-	if strings.HasPrefix(file, "tests/scripts/") {
-		return filepath.Join(root, "cmd/engine")
+	for prefix, dir := range testedElsewhere {
+		if strings.HasPrefix(file, prefix) {
+			return filepath.Join(root, dir)
+		}
 	}
 	dir := filepath.Join(root, filepath.Dir(file))
 	for dir != root && !slices.ContainsFunc(all, func(p pkg) bool { return p.Dir == dir }) {

@@ -57,14 +57,15 @@ func test() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []step{format, configuration, goTest("packages", paths(packages)...), wholes.besideOthers()}
+	steps := []step{format, configuration, goTest("packages", paths(packages)...), wholes.inParallel()}
 	for _, module := range light {
-		steps = append(steps, testOf(module).besideOthers())
+		steps = append(steps, testOf(module).inParallel())
 	}
 	return steps, nil
 }
 
-// lint reads the code of all modules but those of long. ci and long read the main module too.
+// lint vets all modules but the heavy ones, which long vets, and runs staticcheck on the main
+// module. ci vets the main module only.
 func lint() ([]step, error) {
 	steps := []step{format, vet,
 		command("staticcheck", "go", "tool", "staticcheck", "./..."),
@@ -95,12 +96,12 @@ func ci() ([]step, error) {
 		goTest("packages that start goroutines, with the race detector", append([]string{"-race"}, paths(racing)...)...),
 		goTest("their tests that run without it", append([]string{"-run", pattern}, paths(plain)...)...),
 		goTest("other packages", paths(others)...),
-		testOf(served[0], "-count=1").besideOthers(), // the longest first
-		testOf(light[0], "-count=1").besideOthers(),
-		wholes.besideOthers(),
+		testOf(served[0], "-count=1").inParallel(), // the longest first
+		testOf(light[0], "-count=1").inParallel(),
+		wholes.inParallel(),
 	}
 	for _, module := range slices.Concat(served[1:], light[1:]) {
-		tests = append(tests, testOf(module, "-count=1").besideOthers())
+		tests = append(tests, testOf(module, "-count=1").inParallel())
 	}
 	for i, s := range tests {
 		tests[i] = s.inTier("ci")
@@ -117,10 +118,10 @@ func long() ([]step, error) {
 	steps := []step{
 		goTest("packages, at length", append([]string{"-count=1", "-timeout", "2h"}, paths(all)...)...).inTier("long"),
 		goTest("releases and benchmarks", "-count=1", "./tests/release", "./tests/bench").inTier("long"),
-		wholes.inTier("ci"), // what of it takes long are targets of make, below
+		wholes.inTier("ci"), // its long tests are the step above, and targets of make, below
 		goTest("all packages, with the race detector", append([]string{"-race", "-count=1", "-timeout", "1h"}, paths(all)...)...).inTier("ci"),
 	}
-	for _, module := range append(slices.Clone(light), "adapter/xds") {
+	for _, module := range append(slices.Clone(light), "adapter/xds", "cmd/engine/fleet") {
 		steps = append(steps,
 			testOf(module, "-count=1").inTier("long"),
 			testOf(module, "-count=1", "-race").inTier("ci"))
@@ -149,14 +150,14 @@ func command(name, program string, args ...string) step {
 	return step{name: name, argv: append([]string{program}, args...)}
 }
 
-// atOnce is how many packages are tested at once, and how many tests of each: one more than there
-// are processors, since many tests wait.
-var atOnce = strconv.Itoa(runtime.NumCPU() + 1)
+// parallelism is how many packages are tested in parallel, and how many tests of each: one more than
+// there are processors, since many tests wait.
+var parallelism = strconv.Itoa(runtime.GOMAXPROCS(0) + 1)
 
 // goTest tests packages, without debugging information, which takes a third of the time of linking,
 // and without go vet, which has steps of its own.
 func goTest(name string, args ...string) step {
-	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-vet=off", "-p", atOnce, "-parallel", atOnce, "-timeout", "30m"}, args...)}
+	return step{name: name, argv: append([]string{"go", "test", "-ldflags=-w", "-vet=off", "-p", parallelism, "-parallel", parallelism, "-timeout", "30m"}, args...)}
 }
 
 func vetOf(module string) step { return command("vet of "+module, "go", "vet", "./...").in(module) }
@@ -174,9 +175,9 @@ func (s step) in(dir string) step {
 	return s
 }
 
-// besideOthers has a step run beside its neighbours: its tests wait, for commands or servers.
-func (s step) besideOthers() step {
-	s.beside = true
+// inParallel has a step run in parallel with its neighbours: its tests wait, for commands or servers.
+func (s step) inParallel() step {
+	s.parallel = true
 	return s
 }
 

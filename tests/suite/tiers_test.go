@@ -2,7 +2,9 @@ package main
 
 import (
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,32 +14,48 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// longTest matches what only tests of make long do.
-var longTest = regexp.MustCompile(`\btier\.(Long|IsLong)\(`)
+// testRun is a run of go test by make long.
+type testRun struct {
+	dir     string // of a package, or of the folder above all packages
+	all     bool   // with the packages below dir, of the same module
+	pattern string // -run; empty: all tests
+	tier    string // the value of tier.Variable
+}
 
-// Each module has its tests in a step of make long, which runs what the tiers before it run, or in
-// a target of make that is one. So have the packages of tests whose tests are of make long.
-func TestNoTestIsInNoTier(t *testing.T) {
+// ranks are the tiers by the values of tier.Variable.
+var ranks = map[string]int{"": 0, "ci": 1, "long": 2}
+
+// has reports whether a test in a folder runs, of which it needs a tier. The name is empty for what is not a test,
+// such as a function that tests call.
+func (r testRun) has(dir, name, needed string) bool {
+	in := r.dir == dir || r.all && moduleOf(dir+"/x") == moduleOf(r.dir+"/x") && (r.dir == "." || strings.HasPrefix(dir, r.dir+"/"))
+	return in && ranks[r.tier] >= ranks[needed] &&
+		(r.pattern == "" || name != "" && regexp.MustCompile(r.pattern).MatchString(name))
+}
+
+// Each test runs in make long, in the tier that it needs: what tiers before it run, make long runs too.
+func TestEachTestIsInATier(t *testing.T) {
 	t.Chdir("../..")
 	steps, err := long()
 	if err != nil {
 		t.Fatal(err)
 	}
-	tested := append(testedBySteps(steps), testedByTargets(t, steps)...)
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		switch dir := filepath.Dir(path); {
-		case err != nil:
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := append(runsOfSteps(steps), runsOfTargets(t, steps, string(makefile))...)
+	err = filepath.WalkDir(".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") || strings.Contains(file, "testdata") {
 			return err
-		case strings.Contains(path, "testdata") || slices.Contains(tested, dir):
-		case d.Name() == "go.mod" && dir != "." && hasTests(t, dir):
-			t.Errorf("no step tests %s: they test %v", dir, tested)
-		case strings.HasSuffix(path, "_test.go") && strings.HasPrefix(path, "tests/") && moduleOf(path) == "." && dir != "tests/suite":
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			if longTest.Match(text) {
-				t.Errorf("no step has %s in the tier of make long", path)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for name, needed := range neededTiers(string(text)) {
+			if dir := filepath.Dir(file); !slices.ContainsFunc(runs, func(r testRun) bool { return r.has(dir, name, needed) }) {
+				t.Errorf("make long does not run %s of %s in tier %q", name, file, needed)
 			}
 		}
 		return nil
@@ -47,62 +65,144 @@ func TestNoTestIsInNoTier(t *testing.T) {
 	}
 }
 
-// testedBySteps returns the folders of modules, and of packages in the tier of make long.
-func testedBySteps(steps []step) (dirs []string) {
+// runsOfSteps returns what steps run that are commands.
+func runsOfSteps(steps []step) (runs []testRun) {
 	for _, s := range steps {
-		switch {
-		case !slices.Contains(s.argv, "test"):
-		case s.dir != "":
-			dirs = append(dirs, s.dir)
-		case slices.Contains(s.env, tier.Variable+"=long"):
-			for _, word := range s.argv {
-				if dir, isDir := strings.CutPrefix(word, "./"); isDir {
-					dirs = append(dirs, dir)
-				}
+		if s.argv[1] != "test" {
+			continue
+		}
+		var r testRun
+		for _, variable := range s.env {
+			if value, isTier := strings.CutPrefix(variable, tier.Variable+"="); isTier {
+				r.tier = value
+			}
+		}
+		for _, word := range s.argv[2:] {
+			if dir, isOurs := strings.CutPrefix(word, ourselves); isOurs {
+				word = "./" + dir
+			}
+			if strings.HasPrefix(word, "./") {
+				runs = append(runs, r.of(s.dir, word))
 			}
 		}
 	}
-	return dirs
+	return runs
 }
 
-// testedByTargets returns the folders that steps test which are targets of make.
-func testedByTargets(t *testing.T, steps []step) (dirs []string) {
+// of returns the run of a pattern of packages, from a folder.
+func (r testRun) of(dir, packages string) testRun {
+	packages, r.all = strings.CutSuffix(packages, "/...")
+	r.dir = path.Join(dir, packages)
+	return r
+}
+
+var (
+	tierOfTargets = regexp.MustCompile(`(?m)^([a-z -]+): export SONDE_TIER = (\w+)$`)
+	goTestOfMake  = regexp.MustCompile(`(?m)^\t(?:cd (\S+) && )?.*?\$\(GO\) test (.*)$`)
+)
+
+// runsOfTargets returns what steps run that are targets of make.
+func runsOfTargets(t *testing.T, steps []step, makefile string) (runs []testRun) {
 	t.Helper()
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
+	tiers := map[string]string{}
+	for _, m := range tierOfTargets.FindAllStringSubmatch(makefile, -1) {
+		for target := range strings.FieldsSeq(m[1]) {
+			tiers[target] = m[2]
+		}
 	}
 	for _, s := range steps {
 		target, isTarget := strings.CutPrefix(s.name, "make ")
 		if !isTarget {
 			continue
 		}
-		_, recipe, found := strings.Cut(string(makefile), "\n"+target+":")
+		_, recipe, found := strings.Cut(makefile, "\n"+target+":")
 		if !found {
 			t.Errorf("there is no target %s", target)
 		}
 		recipe, _, _ = strings.Cut(recipe, "\n\n")
-		for line := range strings.Lines(recipe) {
-			if !strings.Contains(line, " test ") {
+		for _, m := range goTestOfMake.FindAllStringSubmatch(recipe, -1) {
+			dir, args := m[1], strings.Fields(m[2])
+			if slices.Contains(args, "-fuzz") || slices.Contains(args, "-list") {
 				continue
 			}
-			for word := range strings.FieldsSeq(strings.TrimPrefix(strings.TrimSpace(line), "cd ")) {
-				dirs = append(dirs, strings.TrimPrefix(word, "./"))
+			r := testRun{tier: tiers[target]}
+			if i := slices.Index(args, "-run"); i >= 0 {
+				r.pattern = strings.Trim(args[i+1], "'")
+			}
+			isPackage := func(arg string) bool { return strings.HasPrefix(arg, ".") }
+			first := slices.IndexFunc(args, isPackage)
+			if first < 0 {
+				runs = append(runs, r.of(dir, "."))
+				continue
+			}
+			for _, arg := range args[first:] {
+				if !isPackage(arg) {
+					break
+				}
+				runs = append(runs, r.of(dir, arg))
 			}
 		}
 	}
-	return dirs
+	return runs
 }
 
-// hasTests reports whether there are tests in a directory, or below it.
-func hasTests(t *testing.T, dir string) (has bool) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		has = has || strings.HasSuffix(path, "_test.go")
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+var (
+	function  = regexp.MustCompile(`(?m)^func (\([^)]*\) )?(\w+)`)
+	callsLong = regexp.MustCompile(`\btier\.(Long|IsLong|Pick(\[\w+\])?)\(`)
+	callsCI   = regexp.MustCompile(`\btier\.(CI|InCI|Needs)\(`)
+)
+
+// neededTiers returns the tier that each test of a file needs to do all that it can, by its name, and that of its
+// other functions, by none.
+func neededTiers(text string) map[string]string {
+	needed := map[string]string{}
+	for _, place := range function.FindAllStringSubmatchIndex(text, -1) {
+		name := text[place[4]:place[5]]
+		if !strings.HasPrefix(name, "Test") || name == "TestMain" || place[2] >= 0 {
+			name = ""
+		}
+		body, _, _ := strings.Cut(text[place[1]:], "\n}")
+		tier := ""
+		switch {
+		case callsLong.MatchString(body):
+			tier = "long"
+		case callsCI.MatchString(body):
+			tier = "ci"
+		}
+		if before, exists := needed[name]; !exists || ranks[before] < ranks[tier] {
+			needed[name] = tier
+		}
 	}
-	return has
+	return needed
+}
+
+// What a step or a target runs, and what a test needs, is read from their texts.
+func TestWhatRunsIsReadFromTheSteps(t *testing.T) {
+	makefile := `
+years caddy: export SONDE_TIER = long
+
+years: ## play stories
+	$(GO) test -count=1 -run 'Story' ./tests/years -planted . -first 1
+
+caddy: bin ## two commands
+	cd adapter/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
+	cd adapter/caddy && $(GO) test -short -parallel 8
+`
+	runs := append(
+		runsOfSteps([]step{goTest("", ourselves+"engine").inTier("ci"), testOf("guest", "-race"), command("vet", "go", "vet", "./...")}),
+		runsOfTargets(t, []step{command("make years", "make"), command("make caddy", "make")}, makefile)...)
+	want := []testRun{
+		{dir: "engine", tier: "ci"},
+		{dir: "guest", all: true},
+		{dir: "tests/years", pattern: "Story", tier: "long"},
+		{dir: "adapter/caddy", all: true, tier: "long"},
+		{dir: "adapter/caddy", tier: "long"},
+	}
+	if !slices.Equal(runs, want) {
+		t.Errorf("runs %+v, want %+v", runs, want)
+	}
+	needed := neededTiers("func TestA(t *testing.T) {\n\ttier.CI(t)\n}\n\nfunc TestB(t *testing.T) {\n}\n\nfunc (s scene) load() {\n\ttier.Long(s.t)\n}\n")
+	if want := map[string]string{"TestA": "ci", "TestB": "", "": "long"}; !maps.Equal(needed, want) {
+		t.Errorf("tests need %v, want %v", needed, want)
+	}
 }

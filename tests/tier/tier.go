@@ -7,6 +7,8 @@
 package tier
 
 import (
+	"cmp"
+	"flag"
 	"os"
 	"os/exec"
 	"strconv"
@@ -49,6 +51,14 @@ func Pick[T any](test, ci, long T) T {
 		return ci
 	}
 	return test
+}
+
+// Flag defines an integer flag. The function that it returns returns the flag's value, or what Pick returns
+// if that is 0. Call it in a test: go test caches a result by the variables that running tests read, not
+// by those that the initialization of packages reads.
+func Flag(name string, test, ci, long int, usage string) func() int {
+	n := flag.Int(name, 0, usage+" (0: as many as the tier has)")
+	return func() int { return cmp.Or(*n, Pick(test, ci, long)) }
 }
 
 // CI skips a test that is of .ci/run, such as one that takes long, in make test.

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,7 +23,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-var reloads = flag.Int("reloads", tier.Pick(20, 200, 10_000), "`number` of reloads whose memory is measured")
+var reloads = tier.Flag("reloads", 20, 200, 10_000, "`number` of reloads whose memory is measured")
 
 // maxLeak is by how much the heap may grow, in bytes, whatever the number of reloads.
 const maxLeak = 1 << 20
@@ -99,17 +98,17 @@ func TestReloadsDoNotLeak(t *testing.T) {
 		maps, _ := os.ReadFile("/proc/self/maps") // compiled code is not on the heap; absent on other systems
 		return int64(m.HeapAlloc), bytes.Count(maps, []byte("\n"))
 	}
-	warmUp := min(100, *reloads)
+	warmUp := min(100, reloads())
 	for n := range warmUp {
 		reload(n + 1)
 	}
 	heap, mappings := measure()
-	for n := range *reloads {
+	for n := range reloads() {
 		reload(n + 1)
 	}
 	heapAfter, mappingsAfter := measure()
-	t.Logf("%d reloads: the heap grew by %d KiB to %d KiB, and there are %d mappings, after %d", *reloads, (heapAfter-heap)>>10, heapAfter>>10, mappingsAfter, mappings)
+	t.Logf("%d reloads: the heap grew by %d KiB to %d KiB, and there are %d mappings, after %d", reloads(), (heapAfter-heap)>>10, heapAfter>>10, mappingsAfter, mappings)
 	if heapAfter-heap > maxLeak || mappingsAfter-mappings > warmUp {
-		t.Errorf("%d reloads have left %d bytes and %d mappings", *reloads, heapAfter-heap, mappingsAfter-mappings)
+		t.Errorf("%d reloads have left %d bytes and %d mappings", reloads(), heapAfter-heap, mappingsAfter-mappings)
 	}
 }

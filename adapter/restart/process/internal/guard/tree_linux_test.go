@@ -53,6 +53,10 @@ func sleepingTree(t *testing.T) (child *exec.Cmd, tree Tree) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	})
 	session, err := unix.Getsid(0)
 	if err != nil {
 		t.Fatal(err)

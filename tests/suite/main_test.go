@@ -1,0 +1,34 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// A signal ends what a step has started, too: go test does not end its tests.
+func TestASignalEndsAllProcessesOfAStep(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		command("", "sh", "-c", `sh -c 'echo $$ >`+file+`; exec sleep 600'; exit 0`).run(ctx, &report{w: &bytes.Buffer{}})
+	}()
+	var pid int
+	testsync.Until(t, "a child", func() bool {
+		text, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid > 0
+	})
+	cancel()
+	testsync.Receive(t, "the end of the step", ended)
+	testsync.Until(t, "the end of the child", func() bool { return syscall.Kill(pid, 0) != nil })
+}

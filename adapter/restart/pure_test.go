@@ -58,7 +58,7 @@ func FuzzBackOffKeepsItsBounds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, initial, most int64, ends int) {
 		b := BackOff{Initial: time.Duration(initial), Max: time.Duration(most)}
 		if (Unit{BackOff: b}).Check() != nil || ends < 0 {
-			t.Skip()
+			t.Skip("Check refuses it")
 		}
 		b = b.WithDefaults()
 		now, next := b.wait(ends), b.wait(ends+1)
@@ -120,7 +120,7 @@ func FuzzBudgetIsNeverExceeded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, most, per int, steps []byte) {
 		b := Budget{Max: most, Per: time.Duration(per) * time.Second}
 		if most < 1 || per < 1 || per > 1e6 || len(steps) > 1000 {
-			t.Skip()
+			t.Skip("not a budget")
 		}
 		var spent account
 		var ends []time.Time

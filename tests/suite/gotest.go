@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -17,8 +18,20 @@ type event struct {
 	Output     string
 }
 
+// result is which packages have failed. Of these, some have crashed only: see hasDetectorCrashed.
+type result struct{ failed, crashed []string }
+
+// hasDetectorCrashed reports whether a program of tests has crashed by a mistake of the race detector, which
+// counts a goroutine's events on two threads at once if timers of a synctest bubble are due there:
+// golang/go#78156.
+func hasDetectorCrashed(output string) bool {
+	return detectorCrash.MatchString(output) && strings.Contains(output, "synctest") && !strings.Contains(output, "DATA RACE")
+}
+
+var detectorCrash = regexp.MustCompile(`ThreadSanitizer: CHECK failed|SIGSEGV: segmentation violation|unexpected fault address`)
+
 // read prints the events of go test until they end.
-func (r *report) read(events io.Reader) {
+func (r *report) read(events io.Reader) (all result) {
 	outputs := map[[2]string]*strings.Builder{} // of tests that have not ended, by package and name
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
@@ -38,7 +51,13 @@ func (r *report) read(events io.Reader) {
 			}
 			outputs[key].WriteString(e.Output)
 		case "pass", "fail", "skip":
-			r.end(e, outputs)
+			crashed := r.end(e, outputs)
+			if e.Test == "" && e.Action == "fail" {
+				all.failed = append(all.failed, e.Package)
+			}
+			if crashed {
+				all.crashed = append(all.crashed, e.Package)
+			}
 			delete(outputs, key)
 		}
 	}
@@ -46,10 +65,12 @@ func (r *report) read(events io.Reader) {
 		r.printf("go test: %v\n", err)
 		_, _ = io.Copy(io.Discard, events)
 	}
+	return all
 }
 
-// end prints a package that has ended, with the output of its tests that have failed.
-func (r *report) end(e event, outputs map[[2]string]*strings.Builder) {
+// end prints a package that has ended, with the output of its tests that have failed, and reports whether it is one
+// whose race detector has crashed.
+func (r *report) end(e event, outputs map[[2]string]*strings.Builder) (crashed bool) {
 	output := ""
 	if b := outputs[[2]string{e.Package, e.Test}]; b != nil {
 		output = b.String()
@@ -65,8 +86,10 @@ func (r *report) end(e event, outputs map[[2]string]*strings.Builder) {
 		for key, b := range outputs { // tests that ran when the program of the tests ended
 			if key[0] == e.Package && key[1] != "" {
 				r.printf("%s", b)
+				crashed = crashed || hasDetectorCrashed(b.String())
 			}
 		}
 		r.printf("%s", output)
 	}
+	return crashed
 }

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,8 +32,11 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 	}, "\n")
 	var out strings.Builder
 	r := report{w: &out}
-	r.read(strings.NewReader(events))
+	ended := r.read(strings.NewReader(events))
 	r.sumUp()
+	if !slices.Equal(ended.failed, []string{"b"}) || ended.crashed != nil {
+		t.Errorf("failed and crashed: %v", ended)
+	}
 	want := "ok  \ta\t1.500s\n" +
 		"    b_test.go:3: wrong\n" +
 		"panic: while it ran\n" +
@@ -40,6 +48,50 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 		"ok  \ta\t1.500s\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A package in which the race detector crashes is told from one that crashes, or has a race.
+func TestACrashOfTheRaceDetectorIsRecognized(t *testing.T) {
+	for text, want := range map[string]bool{
+		"SIGSEGV: segmentation violation\nPC=0x41cb09 m=0\ngoroutine 7 [select (durable), synctest bubble 9]:": true,
+		"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:94\ngoroutine 7 [synctest.Run]:":                          true,
+		"SIGSEGV: segmentation violation\ngoroutine 7 [running]:":                                              false,
+		"WARNING: DATA RACE\nunexpected fault address 0x6e5\ngoroutine 7 [synctest.Run]:":                      false,
+		"panic: index out of range\ngoroutine 7 [select, synctest bubble 9]:":                                  false,
+	} {
+		events := fmt.Sprintf(`{"Action":"output","Package":"a","Test":"TestA","Output":%q}
+{"Action":"fail","Package":"a"}`, text)
+		r := report{w: io.Discard}
+		if ended := r.read(strings.NewReader(events)); (ended.crashed != nil) != want || len(ended.failed) != 1 {
+			t.Errorf("%q: failed and crashed: %v", text, ended)
+		}
+	}
+}
+
+// Packages whose race detector has crashed are tested once more, and pass if their tests do.
+func TestPackagesWhoseRaceDetectorCrashesAreTestedAgain(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	script := `#!/bin/sh
+echo "$*" >>calls
+if [ -e crashed ]; then
+	echo '{"Action":"pass","Package":"a"}'
+else
+	touch crashed
+	echo '{"Action":"output","Package":"a","Test":"TestA","Output":"ThreadSanitizer: CHECK failed\\nsynctest.Run\\n"}
+{"Action":"fail","Package":"a"}'
+	exit 1
+fi
+`
+	if err := os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r := report{w: io.Discard}
+	step{name: "racing", dir: dir, argv: []string{"go", "test", "-race", "./..."}}.run(t.Context(), &r)
+	calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+	if want := "test -json -race ./...\ntest -json -race a\n"; err != nil || string(calls) != want || r.failed != nil {
+		t.Errorf("called %q, %v, want %q; failed: %v", calls, err, want, r.failed)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,9 +94,27 @@ type step struct {
 }
 
 // run runs a step, and reports how it has ended, after how long, and the processor time that it
-// and its children took.
+// and its children took. Packages in which the race detector has crashed are tested once more.
 func (s step) run(ctx context.Context, r *report) {
 	began := time.Now()
+	var cpu time.Duration
+	all, err := s.once(ctx, r, &cpu)
+	if err != nil && len(all.crashed) > 0 && len(all.crashed) == len(all.failed) {
+		r.printf("    the race detector has crashed (golang/go#78156), tested once more: %s\n", strings.Join(all.crashed, " "))
+		again := s
+		again.argv = append(slices.Clone(s.argv[:slices.IndexFunc(s.argv, isPackage)]), all.crashed...)
+		_, err = again.once(ctx, r, &cpu)
+	}
+	r.endStep(s.name, err, time.Since(began), cpu)
+}
+
+// isPackage reports whether an argument of go test is a package.
+func isPackage(arg string) bool {
+	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, ourselves)
+}
+
+// once runs the command of a step, and adds the processor time that it took.
+func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all result, err error) {
 	argv := s.argv
 	isTest := len(argv) > 1 && argv[0] == "go" && argv[1] == "test"
 	if isTest {
@@ -107,29 +126,27 @@ func (s step) run(ctx context.Context, r *report) {
 	c.WaitDelay = 30 * time.Second
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
 	c.Stdout, c.Stderr = r, r
-	var err error
 	if isTest {
-		err = runTest(c, r)
+		all, err = runTest(c, r)
 	} else {
 		err = c.Run()
 	}
-	var cpu time.Duration
 	if c.ProcessState != nil {
-		cpu = c.ProcessState.UserTime() + c.ProcessState.SystemTime()
+		*cpu += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 	}
-	r.endStep(s.name, err, time.Since(began), cpu)
+	return all, err
 }
 
 // runTest runs go test -json.
-func runTest(c *exec.Cmd, r *report) error {
+func runTest(c *exec.Cmd, r *report) (all result, err error) {
 	c.Stdout = nil
 	events, err := c.StdoutPipe()
 	if err != nil {
-		return err
+		return all, err
 	}
 	if err := c.Start(); err != nil {
-		return err
+		return all, err
 	}
-	r.read(events)
-	return c.Wait()
+	all = r.read(events)
+	return all, c.Wait()
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // FuzzParse checks for any text that Parse does not panic, that it returns, that equal
@@ -33,7 +35,7 @@ func FuzzParse(f *testing.F) {
 		if text := written(t, diags, false); text != written(t, diagsAgain, false) || strings.ContainsRune(text, '\x1b') {
 			t.Errorf("two runs differ, or a diagnostic has control characters:\n%s", text)
 		}
-		if took := time.Since(begin); took > 20*time.Second {
+		if took := time.Since(begin); took > testsync.Timeout {
 			t.Errorf("it took %v", took)
 		}
 	})

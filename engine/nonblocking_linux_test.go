@@ -121,6 +121,25 @@ func (s *stepper) close(fd int) {
 // ready lets an attempt that waits go on.
 func (s *stepper) ready() { write(<-s.writers) }
 
+// readyUntil answers attempts, each after a delay, until the probe has a verdict.
+func (s *stepper) readyUntil(e *stepped, v probe.Verdict, delay time.Duration) (wait func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for st, _ := e.Status(e.id); st.Verdict != v; st, _ = e.Status(e.id) {
+			select {
+			case w := <-s.writers:
+				time.Sleep(delay)
+				write(w)
+			case <-time.After(time.Millisecond):
+			case <-s.t.Context().Done():
+				return
+			}
+		}
+	}()
+	return func() { <-ended }
+}
+
 // write makes the other end of a pipe ready.
 func write(writer int) {
 	syscall.Write(writer, []byte("x"))
@@ -218,8 +237,9 @@ func TestANonBlockingAttemptEndsAtItsTimeout(t *testing.T) {
 	e := step(t, h, probe.Rule{
 		Kind: probe.Readiness, Period: 10 * time.Millisecond, Timeout: 20 * time.Millisecond, FailureThreshold: 2,
 	})
-	h.ready()
+	wait := h.readyUntil(e, probe.Passing, 0)
 	e.becomes(probe.Passing)
+	wait()
 	if st := e.becomes(probe.Failing); st.Result.Reason != "pipe.timeout" || st.Result.Took < 20*time.Millisecond {
 		t.Errorf("got %+v", st)
 	}
@@ -230,22 +250,10 @@ func TestANonBlockingAttemptThatIsTooSlowFails(t *testing.T) {
 	rule := patient
 	rule.Period, rule.FailAfter = 10*time.Millisecond, time.Millisecond
 	e := step(t, h, rule)
-	h.ready()
+	wait := h.readyUntil(e, probe.Passing, 0)
 	e.becomes(probe.Passing)
-	ended := make(chan struct{})
-	defer func() { <-ended }()
-	go func() { // an attempt during which this machine is busy too does not fail
-		defer close(ended)
-		for st, _ := e.Status(e.id); st.Verdict != probe.Failing; st, _ = e.Status(e.id) {
-			select {
-			case w := <-h.writers:
-				time.Sleep(100 * time.Millisecond) // the target is slow
-				write(w)
-			case <-t.Context().Done():
-				return
-			}
-		}
-	}()
+	wait()
+	defer h.readyUntil(e, probe.Failing, 100*time.Millisecond)() // an attempt during which this machine is busy too does not fail
 	if st := e.becomes(probe.Failing); st.Result.Reason != probe.ReasonTooSlow || st.Result.Took < 40*time.Millisecond {
 		t.Errorf("got %+v", st)
 	}

@@ -268,9 +268,12 @@ func (r *reader) command(line string) *exec.Cmd {
 // exitLine is the last line of an output that shows how its command ends.
 var exitLine = regexp.MustCompile(`^exit code ([0-9]+)$`)
 
+// repeated are beginnings of commands that are run until they print what is shown.
+var repeated = []string{"sonde status ", "sonde explain ", "sonde probe ", "sonde plugin test "}
+
 // run runs a command. It must succeed, unless it is shown to print an error or to end with
 // another exit code. The status of an engine is asked for again until it is the one that is
-// shown.
+// shown, and so are attempts, whose timeout may pass on a busy machine.
 func (r *reader) run(line string, shown []string) {
 	r.t.Helper()
 	code := 0
@@ -282,7 +285,7 @@ func (r *reader) run(line string, shown []string) {
 			code = 1
 		}
 	}
-	isStatus := strings.HasPrefix(line, "sonde status ") || strings.HasPrefix(line, "sonde explain ")
+	again := slices.ContainsFunc(repeated, func(s string) bool { return strings.HasPrefix(line, s) })
 	for end := time.Now().Add(testsync.Timeout); ; {
 		var stdout, stderr bytes.Buffer
 		c := r.command(line)
@@ -296,7 +299,7 @@ func (r *reader) run(line string, shown []string) {
 		switch ended := c.ProcessState.ExitCode() == code; {
 		case ended && matches:
 			return
-		case isStatus && time.Now().Before(end):
+		case again && time.Now().Before(end):
 		case !ended:
 			r.t.Fatalf("$ %s\n%s%s%v", line, &stdout, &stderr, err)
 		default:

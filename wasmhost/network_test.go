@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
@@ -113,7 +114,12 @@ func TestAConnectionIsUpgradedToTLS(t *testing.T) {
 
 func TestATLSHandshakeWithASilentPeerTimesOut(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: dialer("tls", ":db", "")})
-	got := attempt(t, handler(t, p, nil), serve(t, mute), 50*time.Millisecond)
+	h, silent := handler(t, p, nil), serve(t, mute)
+	var got probe.Result
+	testsync.Longer(t, "a handshake", 50*time.Millisecond, func(timeout time.Duration) bool {
+		got = attempt(t, h, silent, timeout)
+		return got.Reason == probe.ReasonTLSTimeout
+	})
 	wantResult(t, got, probe.Failure, probe.ReasonTLSTimeout)
 }
 

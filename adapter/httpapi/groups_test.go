@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
@@ -177,31 +178,35 @@ func (g gatedGroups) Get(name string) *group.Group {
 
 // A change ends all waits at once: requests take turns then, and none is refused.
 func TestAllThatWaitForAChangeAreAnswered(t *testing.T) {
-	e, _ := labeledEngine(t)
-	groups := group.New(group.Config{Engine: e})
-	if err := groups.Apply(map[string]group.Rule{"all": {}}); err != nil {
-		t.Fatal(err)
-	}
-	version := groups.Get("all").View().Version
-	gated := gatedGroups{groups, httpapi.MaxWaiters, new(atomic.Int64), make(chan struct{})}
-	address, end := serve(t, server(t, httpapi.Config{Engine: e, Groups: gated}))
-	client := &httpapi.Client{Base: "http://" + address, HTTP: &http.Client{Transport: &http.Transport{}}}
-	var asking sync.WaitGroup
-	for range httpapi.MaxWaiters {
-		asking.Go(func() {
-			if g, err := client.AwaitGroup(t.Context(), "all", version, time.Hour); err != nil || g.Version == version {
-				t.Errorf("the answer has version %d, %v", g.Version, err)
-			}
-		})
-	}
-	testsync.Until(t, "all to wait", func() bool { return gated.reads.Load() == httpapi.MaxWaiters })
-	if err := groups.Apply(map[string]group.Rule{"all": {Panic: 0.5}}); err != nil {
-		t.Fatal(err)
-	}
-	testsync.Until(t, "the first answers", func() bool { return gated.reads.Load() == httpapi.MaxWaiters+httpapi.MaxRequests })
-	close(gated.gate)
-	asking.Wait()
-	_ = end()
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := labeledEngine(t)
+		groups := group.New(group.Config{Engine: e})
+		if err := groups.Apply(map[string]group.Rule{"all": {}}); err != nil {
+			t.Fatal(err)
+		}
+		version := groups.Get("all").View().Version
+		gated := gatedGroups{groups, httpapi.MaxWaiters, new(atomic.Int64), make(chan struct{})}
+		p, end := servePipes(t, httpapi.Config{Engine: e, Groups: gated})
+		transport := &http.Transport{DialContext: p.Dial}
+		client := &httpapi.Client{HTTP: &http.Client{Transport: transport}}
+		var asking sync.WaitGroup
+		for range httpapi.MaxWaiters {
+			asking.Go(func() {
+				if g, err := client.AwaitGroup(t.Context(), "all", version, time.Hour); err != nil || g.Version == version {
+					t.Errorf("the answer has version %d, %v", g.Version, err)
+				}
+			})
+		}
+		testsync.Until(t, "all to wait", func() bool { return gated.reads.Load() == httpapi.MaxWaiters })
+		if err := groups.Apply(map[string]group.Rule{"all": {Panic: 0.5}}); err != nil {
+			t.Fatal(err)
+		}
+		testsync.Until(t, "the first answers", func() bool { return gated.reads.Load() == httpapi.MaxWaiters+httpapi.MaxRequests })
+		close(gated.gate)
+		asking.Wait()
+		transport.CloseIdleConnections()
+		end()
+	})
 }
 
 // The members are those of the group's present rule, and the stream ends with the group.

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
@@ -56,25 +58,25 @@ func serve(t *testing.T, s *httpapi.Server) (address string, end func() error) {
 }
 
 func TestServeEndsStreamsAndReturnsWhenItsContextIsDone(t *testing.T) {
-	address, end := serve(t, server(t, httpapi.Config{Listen: "127.0.0.1:0", Engine: engine.New(engine.Config{})}))
-	answer, err := http.Get("http://" + address + "/v1/events")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	began := time.Now()
-	if err := end(); err != nil {
-		t.Errorf("Serve returned %v", err)
-	}
-	if took := time.Since(began); took > httpapi.ShutdownGrace {
-		t.Errorf("it took %v to end a stream", took)
-	}
-	if _, err := io.ReadAll(answer.Body); err != nil {
-		t.Errorf("the stream broke off: %v", err)
-	}
-	if _, err := net.Dial("tcp", address); err == nil {
-		t.Error("the port is still open")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, end := servePipes(t, httpapi.Config{Engine: engine.New(engine.Config{})})
+		answer, err := http.ReadResponse(bufio.NewReader(p.open(t, rawRequest("/v1/events"))), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, read := time.Now(), make(chan error, 1)
+		go func() { _, err := io.ReadAll(answer.Body); read <- err }()
+		end()
+		if took := time.Since(began); took >= httpapi.ShutdownGrace {
+			t.Errorf("it took %v to end a stream", took)
+		}
+		if err := <-read; err != nil {
+			t.Errorf("the stream broke off: %v", err)
+		}
+		if _, err := p.Dial(t.Context(), "", ""); err == nil {
+			t.Error("the listener is still open")
+		}
+	})
 }
 
 func TestServeRejectsAListenerThatIsOpenToOthers(t *testing.T) {

@@ -2,6 +2,8 @@ package restart_test
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,15 +16,22 @@ import (
 
 func TestRealProcessIsRestarted(t *testing.T) {
 	tier.Slow(t)
+	dir := t.TempDir()
+	failing := filepath.Join(dir, "failing")
 	d, err := process.New(process.Config{
-		Target:  "web",
-		Command: []string{"/bin/sh", "-c", `trap 'echo bye; exit 7' TERM; while :; do sleep 0.01; done`},
+		Target: "web", Dir: dir, // the first instance fails once it has its trap
+		Command: []string{"/bin/sh", "-c", `trap 'rm failing; echo bye; exit 7' TERM; mkdir begun && echo >failing; while :; do sleep 0.01; done`},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := newHarness(t, restart.Budget{})
-	web := &fakeHandler{failing: true}
+	web := probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+		if _, err := os.Stat(failing); err == nil {
+			return probe.Fail("test.failing", "it fails")
+		}
+		return probe.Succeed("")
+	})
 	h.probes(map[string]probe.Handler{"web": web})
 	if err := h.control.Apply(only(d)); err != nil {
 		t.Fatal(err)
@@ -39,7 +48,6 @@ func TestRealProcessIsRestarted(t *testing.T) {
 	}()
 	testsync.Until(t, "a second instance", func() bool {
 		in := h.instance("web")
-		web.setFailing(in.Restarts == 0 && in.Phase == probe.Running)
 		return in.Restarts == 1 && in.Phase == probe.Running && in.Reason == ""
 	})
 	if in := h.instance("web"); !strings.HasPrefix(in.Detail, "exit status") {

@@ -296,11 +296,13 @@ func (s *supervisor) reportAgain() {
 // noID is the instance ID of a target whose first instance failed to start.
 const noID = "none"
 
-// reportEnd reports that an instance has exited or failed to start. A notBefore
-// in the future is the time of the next start.
+// reportEnd reports that an instance has exited or failed to start. A notBefore is the time of the next start,
+// after the back-off.
 func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore time.Time) {
-	now := time.Now()
-	wait := max(notBefore.Sub(now), 0)
+	var wait time.Duration
+	if !notBefore.IsZero() {
+		wait = s.unit.BackOff.wait(s.exits)
+	}
 	s.lastExit, s.lastReason = end.detail(""), end.reason()
 	if end.exit.Err == nil && !s.unit.external() {
 		s.lastStatus = probe.Exit{Known: true, Status: end.exit.Code}
@@ -311,7 +313,7 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 		in.Reason = probe.ReasonCompleted
 	}
 	if wait > 0 {
-		in.Detail = end.detail(fmt.Sprintf("; restarting in %v (back-off), next at %s", wait.Round(time.Second), notBefore.UTC().Format(time.RFC3339)))
+		in.Detail = end.detail(fmt.Sprintf("; restarting in %v (back-off), next at %s", wait, notBefore.UTC().Format(time.RFC3339)))
 	}
 	if wait > 0 && in.Reason != probe.ReasonNoStart {
 		in.Reason = probe.ReasonBackOff
@@ -322,7 +324,7 @@ func (s *supervisor) reportEnd(end termination, phase probe.Phase, notBefore tim
 		exit = slog.Any("error", end.exit.Err)
 	}
 	level, event := s.severity(end, in.Phase)
-	s.log.Log(context.Background(), level, event, "instance", in.ID, exit, "reason", s.lastReason, "phase", in.Phase, "restarts", in.Restarts, "back_off", wait.Round(time.Millisecond))
+	s.log.Log(context.Background(), level, event, "instance", in.ID, exit, "reason", s.lastReason, "phase", in.Phase, "restarts", in.Restarts, "back_off", wait)
 }
 
 // severity returns the level and the message of a log record about the end of an instance. An

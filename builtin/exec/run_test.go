@@ -19,15 +19,15 @@ import (
 func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
 
 // daemon is a command that leaves a process behind which has a session of its
-// own and holds the output pipes open. The test's end kills it.
-func daemon(t *testing.T, then string) Config {
-	pids := filepath.Join(t.TempDir(), "pids")
+// own and holds the output pipes open, and the file that has its process ID then. The test's end kills it.
+func daemon(t *testing.T, then string) (c Config, pids string) {
+	pids = filepath.Join(t.TempDir(), "pids")
 	t.Cleanup(func() {
 		for _, pid := range readPids(t, pids) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 600' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then)
+	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 600' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then), pids
 }
 
 // inEachWay runs a test with the run function of this system, and with the one that
@@ -55,13 +55,23 @@ func attempt(t *testing.T, run runFunc, c Config, target probe.Target, timeout t
 	return handler(t, run, c).Probe(ctx, target)
 }
 
-// atMost fails when more has passed than the deadline, what Run may linger and
-// a busy machine's delay.
-func atMost(t *testing.T, began time.Time, deadline time.Duration) {
+// atDeadline returns the result of an attempt whose deadline passes once something is true.
+func atDeadline(t *testing.T, h *Handler, what string, isTrue func() bool) probe.Result {
 	t.Helper()
-	const delay = 1500 * time.Millisecond // well below the pipe holders' 600 s and the 3 s of a naive wait
-	if took := time.Since(began); took > deadline+2*command.WaitDelay+delay {
-		t.Errorf("took %v", took)
+	ctx, pass := testsync.Deadline(t.Context())
+	defer pass()
+	result := make(chan probe.Result, 1)
+	go func() { result <- h.Probe(ctx, probe.Target{}) }()
+	testsync.Until(t, what, isTrue)
+	pass()
+	return testsync.Receive(t, "the result", result)
+}
+
+// isWritten returns a function that reports whether a file has an end of a line.
+func isWritten(file string) func() bool {
+	return func() bool {
+		text, _ := os.ReadFile(file)
+		return strings.HasSuffix(string(text), "\n")
 	}
 }
 

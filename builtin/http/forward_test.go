@@ -17,10 +17,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
-// forward forwards a request with a transport of short timeouts.
-func forward(t *testing.T, r *http.Request) probe.Observation {
+// forward forwards a request, and waits for the head of an answer no longer than a timeout.
+func forward(t *testing.T, r *http.Request, timeout time.Duration) probe.Observation {
 	t.Helper()
-	transport := &http.Transport{ResponseHeaderTimeout: 50 * time.Millisecond, DisableKeepAlives: true}
+	transport := &http.Transport{ResponseHeaderTimeout: timeout, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	response, seen, err := httpprobe.Forward(transport, r)
 	if (response == nil) != (err != nil) {
@@ -58,9 +58,9 @@ func TestAForwardedRequestSaysHowItsServerIs(t *testing.T) {
 		if want == probe.Failure {
 			reason = probe.ReasonHTTPStatus
 		}
-		wantSeen(t, forward(t, request(t, server.Listener.Addr().String(), strings.NewReader("x"))), want, reason)
+		wantSeen(t, forward(t, request(t, server.Listener.Addr().String(), strings.NewReader("x")), plenty), want, reason)
 		server.Close()
-		wantSeen(t, forward(t, request(t, server.Listener.Addr().String(), nil)), probe.Failure, probe.ReasonTCPRefused)
+		wantSeen(t, forward(t, request(t, server.Listener.Addr().String(), nil), plenty), probe.Failure, probe.ReasonTCPRefused)
 	}
 }
 
@@ -69,15 +69,16 @@ func TestAServerThatDoesNotAnswerFails(t *testing.T) {
 	resets := serveRaw(t, func(conn *net.TCPConn) { skip(conn); _ = conn.SetLinger(0) })
 	closes := serveRaw(t, func(conn *net.TCPConn) { skip(conn) })
 	for _, c := range []struct {
-		target probe.Target
-		want   probe.Reason
-	}{{hangs, probe.ReasonHTTPTimeout}, {resets, probe.ReasonTCPReset}, {closes, probe.ReasonTCPClosed}} {
+		target  probe.Target
+		timeout time.Duration
+		want    probe.Reason
+	}{{hangs, short, probe.ReasonHTTPTimeout}, {resets, plenty, probe.ReasonTCPReset}, {closes, plenty, probe.ReasonTCPClosed}} {
 		port, err := c.target.Port("web")
 		if err != nil {
 			t.Fatal(err)
 		}
 		address := (&net.TCPAddr{IP: net.ParseIP(c.target.Address), Port: int(port)}).String()
-		wantSeen(t, forward(t, request(t, address, nil)), probe.Failure, c.want)
+		wantSeen(t, forward(t, request(t, address, nil), c.timeout), probe.Failure, c.want)
 	}
 }
 
@@ -93,10 +94,10 @@ func TestWhatIsNotTheServersFaultSaysNothing(t *testing.T) {
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	wantSeen(t, forward(t, request(t, to, nil).WithContext(gone)), probe.Unknown, probe.ReasonStopped)
+	wantSeen(t, forward(t, request(t, to, nil).WithContext(gone), plenty), probe.Unknown, probe.ReasonStopped)
 
 	broken := errors.New("the client has sent half of its request")
-	wantSeen(t, forward(t, request(t, to, iotest.ErrReader(broken))), probe.Unknown, "")
+	wantSeen(t, forward(t, request(t, to, iotest.ErrReader(broken)), plenty), probe.Unknown, "")
 
 	for number, err := range dialtest.OwnErrors(t) {
 		_, seen, _ := httpprobe.Forward(roundTrip(func(*http.Request) (*http.Response, error) { return nil, err }), request(t, to, nil))

@@ -15,6 +15,7 @@ import (
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -235,7 +236,11 @@ func TestTheExpiryIsKnownIfTheServerRejectsTheClientOrIsSilent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
-			got := attempt(t, c, test.target, test.timeout)
+			var got probe.Result
+			testsync.Longer(t, string(test.reason), test.timeout, func(timeout time.Duration) bool {
+				got = attempt(t, c, test.target, timeout)
+				return got.Reason == test.reason
+			})
 			wantResult(t, got, probe.Failure, test.reason)
 			if got.CertificateExpiry != cert.Leaf.NotAfter.Unix() {
 				t.Errorf("the certificate expires at %d", got.CertificateExpiry)

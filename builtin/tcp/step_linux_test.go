@@ -17,6 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -59,15 +60,19 @@ func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.config.Port = "db"
 			h := handler(t, test.config).Handler
-			got, stepped := inTime(t, test.timeout, h, test.target)
-			if !stepped {
-				t.Error("it was not made in steps")
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), test.timeout)
-			defer cancel()
-			if got, want := nonblocktest.Normalize(got), nonblocktest.Normalize(h.Probe(ctx, test.target)); got != want {
-				t.Errorf("in steps  %+v\nby Probe  %+v", got, want)
-			}
+			testsync.Longer(t, "the same result", test.timeout, func(timeout time.Duration) bool {
+				got, stepped := inTime(t, timeout, h, test.target)
+				if !stepped {
+					t.Error("it was not made in steps")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), timeout)
+				defer cancel()
+				want := nonblocktest.Normalize(h.Probe(ctx, test.target))
+				if got = nonblocktest.Normalize(got); got != want {
+					t.Logf("in steps  %+v\nby Probe  %+v", got, want)
+				}
+				return got == want
+			})
 		})
 	}
 }
@@ -103,9 +108,13 @@ func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := handler(t, test.config).Handler
-			if got, stepped := inTime(t, short, h, test.target); stepped {
-				t.Errorf("it was made in steps, and found %+v", got)
-			}
+			testsync.Longer(t, "an attempt without steps", short, func(timeout time.Duration) bool {
+				got, stepped := inTime(t, timeout, h, test.target)
+				if stepped {
+					t.Logf("it was made in steps, and found %+v", got)
+				}
+				return !stepped
+			})
 		})
 	}
 }

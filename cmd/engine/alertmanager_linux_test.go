@@ -304,8 +304,11 @@ func TestReceiversMakeNoAttemptLate(t *testing.T) {
 	with, attempts := late(told)
 	without, _ := late(quiet)
 	t.Logf("attempts are late by %.6f s on average with receivers, and by %.6f s without", with, without)
-	if attempts < 2*flips*targets || with > 2*without+0.005 {
-		t.Errorf("%v attempts are late by %v s on average with receivers, and by %v s without", attempts, with, without)
+	if attempts < 2*flips*targets {
+		t.Errorf("there were %v attempts, want %d", attempts, 2*flips*targets)
+	}
+	if tier.IsLong() && with > 2*without+0.005 { // a stall of one engine is more
+		t.Error("attempts are later with receivers")
 	}
 }
 
@@ -465,7 +468,7 @@ func TestWhatIsSuppressedTellsNobodyAndRestartsNothing(t *testing.T) {
 	l.sonde("unpause", "paused")
 	l.write("config.hcl", fmt.Sprintf(suppressedConfig, "", accepted.URL))
 	l.sonde("reload")
-	testsync.UntilWithin(t, time.Minute, "all to be told and restarted", func() bool { // the child 20 s later: twice the timeout of db
+	testsync.UntilWithin(t, 2*testsync.Timeout, "all to be told and restarted", func() bool { // the child 20 s later: twice the timeout of db
 		all := l.targets()
 		for _, name := range []string{"child", "flapper", "paused", "served"} {
 			if began, _ := accepted.counts(name); began == 0 || name == "flapper" && began == flaps || all[name][0].Instance.Restarts == 0 {

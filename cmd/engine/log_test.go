@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -38,8 +37,8 @@ func fullPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-// changing serves requests with 200 and 503 in turn, and counts them.
-func changing(t *testing.T) (port string, requests *atomic.Int64) {
+// changing serves requests with 200 and 503 in turn, and counts them, until stop is called.
+func changing(t *testing.T) (port string, requests *atomic.Int64, stop func()) {
 	requests = new(atomic.Int64)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if requests.Add(1)%2 == 0 {
@@ -48,11 +47,11 @@ func changing(t *testing.T) (port string, requests *atomic.Int64) {
 	}))
 	t.Cleanup(s.Close)
 	_, port, _ = strings.Cut(s.Listener.Addr().String(), ":")
-	return port, requests
+	return port, requests, s.Close
 }
 
 // noisy is the configuration of 20 probes whose verdicts change all the time, and of a
-// process that writes much and counts its lines in the file lines.
+// process that writes much and counts its lines in the file lines, until there is a file quiet.
 func noisy(port string) string {
 	return fmt.Sprintf(`
 		target "web" {
@@ -67,7 +66,7 @@ func noisy(port string) string {
 		}
 		target "noisy" {
 		  process {
-		    command          = ["sh", "-c", "echo $$$$ >pid; while :; do echo %s; echo >>lines; done"]
+		    command          = ["sh", "-c", "echo $$$$ >pid; until test -e quiet; do echo %s; echo >>lines; done; while :; do echo all is quiet; sleep 0.1; done"]
 		    lines_per_second = 1000000
 		  }
 		}`, port, strings.Repeat("x", 2000))
@@ -91,7 +90,7 @@ func (e *engineProcess) works(t *testing.T, requests *atomic.Int64) {
 
 func TestALogThatIsNotReadStopsNothing(t *testing.T) {
 	tier.CI(t)
-	port, requests := changing(t)
+	port, requests, stop := changing(t)
 	r, w := fullPipe(t)
 	e := startEngine(t, noisy(port), w)
 	e.works(t, requests)
@@ -100,7 +99,7 @@ func TestALogThatIsNotReadStopsNothing(t *testing.T) {
 	})
 	e.works(t, requests)
 
-	var log bytes.Buffer
+	var log testsync.Buffer
 	w.Close()
 	read := make(chan error, 1)
 	go func() {
@@ -108,6 +107,9 @@ func TestALogThatIsNotReadStopsNothing(t *testing.T) {
 		read <- err
 	}()
 	e.works(t, requests)
+	stop()
+	e.write(t, "quiet", "")
+	testsync.Until(t, "the end of the noise", func() bool { return strings.Contains(log.String(), "all is quiet") })
 	if code := e.end(t, syscall.SIGTERM); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -125,7 +127,7 @@ func TestSignalsEndAnEngineWhoseLogIsNotRead(t *testing.T) {
 	tier.CI(t)
 	for signal, code := range map[syscall.Signal]int{syscall.SIGTERM: 0, syscall.SIGINT: 0, syscall.SIGQUIT: 131} {
 		t.Run(signal.String(), func(t *testing.T) {
-			port, requests := changing(t)
+			port, requests, _ := changing(t)
 			_, w := fullPipe(t)
 			e := startEngine(t, noisy(port), w)
 			e.works(t, requests)
@@ -144,7 +146,7 @@ func TestSignalsEndAnEngineWhoseLogIsNotRead(t *testing.T) {
 
 func TestAClosedLogDoesNotEndTheEngine(t *testing.T) {
 	tier.Slow(t)
-	port, requests := changing(t)
+	port, requests, _ := changing(t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -227,13 +228,16 @@ func TestASilentAddressLeavesTimeForTheNext(t *testing.T) {
 	defer taker.Close()
 	d := dialer(t, Config{})
 	d.lookup = names{"shop": {"127.0.0.3", "127.0.0.2"}}.lookup
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	conn, err := d.Open(ctx, "shop", port, new(probe.Timings))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
+	testsync.Longer(t, "a connection", time.Second, func(timeout time.Duration) bool {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		conn, err := d.Open(ctx, "shop", port, new(probe.Timings))
+		if err != nil {
+			t.Log(err)
+			return false
+		}
+		return conn.Close() == nil
+	})
 
 	d.lookup = names{"shop": {"127.0.0.3"}}.lookup
 	late, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -34,7 +34,7 @@ import (
 )
 
 // limit is how long a test waits for the page: on a busy machine too.
-const limit = 90 * time.Second
+const limit = 5 * time.Minute
 
 // site is an engine with scripted targets, and the server of its page.
 type site struct {
@@ -177,7 +177,7 @@ type tab struct {
 // open opens the page in a window of a width.
 func (s *site) open(width int64) *tab {
 	s.t.Helper()
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath("chromium"), chromedp.NoSandbox)
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.WSURLReadTimeout(limit))
 	ctx, cancel := chromedp.NewExecAllocator(s.t.Context(), options...)
 	s.t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
@@ -220,7 +220,7 @@ func (b *tab) run(actions ...chromedp.Action) {
 // until waits until an expression is true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(limit/2)))
+	b.run(chromedp.Poll(expression, nil, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(limit)))
 }
 
 // eval returns the value of an expression.

@@ -26,21 +26,22 @@ func TestEachStateOfAKeptPeerHasAReasonOfItsOwn(t *testing.T) {
 	if !faulttest.InNamespaces(t) {
 		return
 	}
-	alive := keep(t)
+	alive := keep(t, 2)
 	t.Run("others", func(t *testing.T) {
 		for _, state := range []struct {
-			name   string
-			enter  func(t *testing.T, p *peer)
-			reason probe.Reason
+			name    string
+			packets int // without an answer, after which the system gives up
+			enter   func(t *testing.T, p *peer)
+			reason  probe.Reason
 		}{
-			{"crashed", crash, probe.ReasonTCPTimeout},
-			{"rebooted", reboot, probe.ReasonTCPReset},
-			{"unreachable", cutOff, probe.ReasonTCPUnreachable},
-			{"forgotten by a firewall", forget, probe.ReasonTCPClosed},
+			{"crashed", 2, crash, probe.ReasonTCPTimeout},
+			{"rebooted", 100, reboot, probe.ReasonTCPReset}, // enough until it speaks again
+			{"unreachable", 2, cutOff, probe.ReasonTCPUnreachable},
+			{"forgotten by a firewall", 2, forget, probe.ReasonTCPClosed},
 		} {
 			t.Run(state.name, func(t *testing.T) {
 				t.Parallel()
-				p := keep(t)
+				p := keep(t, state.packets)
 				state.enter(t, p)
 				testsync.Receive(t, "the end of the connection", p.woken)
 				if r := p.attempt(t); r.Outcome != probe.Failure || r.Reason != state.reason {
@@ -63,9 +64,9 @@ type peer struct {
 	woken   chan struct{}
 }
 
-// keep makes an attempt that keeps its connection. The system gives a silent peer up after
-// three seconds.
-func keep(t *testing.T) *peer {
+// keep makes an attempt that keeps its connection. The system gives a silent peer up after so
+// many packets, one in a second, and one second more.
+func keep(t *testing.T, packets int) *peer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -74,7 +75,7 @@ func keep(t *testing.T) *peer {
 	t.Cleanup(func() { l.Close() })
 	p := &peer{port: l.Addr().(*net.TCPAddr).Port, woken: make(chan struct{}, 10)}
 	h, err := tcpprobe.New(tcpprobe.Config{
-		Port: strconv.Itoa(p.port), KeepAlive: &tcpprobe.KeepAlive{Idle: time.Second, Interval: time.Second, Count: 2},
+		Port: strconv.Itoa(p.port), KeepAlive: &tcpprobe.KeepAlive{Idle: time.Second, Interval: time.Second, Count: packets},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +95,7 @@ func keep(t *testing.T) *peer {
 }
 
 func (p *peer) attempt(t *testing.T) probe.Result {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
 	defer cancel()
 	return p.handler.ProbeWaking(ctx, probe.Target{Name: "db", Address: "127.0.0.1"}, func() { p.woken <- struct{}{} })
 }

@@ -24,8 +24,17 @@ const (
 	wellTargets = 24
 )
 
+// steadyFleet is the first number of fleets in which nothing must move before etcd is away: their leases are longer than a
+// loaded machine stalls.
+const steadyFleet = 60
+
 // ttl of the leases of engines: of every other fleet the least that is allowed.
-func (f *fleet) ttl() time.Duration { return coord.MinTTL + time.Duration(f.number%2)*4*time.Second }
+func (f *fleet) ttl() time.Duration {
+	if f.number >= steadyFleet {
+		return 20 * time.Second
+	}
+	return coord.MinTTL + time.Duration(f.number%2)*4*time.Second
+}
 
 // fleet is engines that share targets, each target with a restart command.
 type fleet struct {
@@ -85,9 +94,8 @@ func (f *fleet) config() string {
 }
 
 defaults {
-  timeout           = "5s"
-  period            = "1s"
-  failure_threshold = 2
+  timeout = "5s"
+  period  = "1s"
 }
 `, f.prefix(), f.ttl())
 	_, port, _ := net.SplitHostPort(f.world.address)
@@ -96,9 +104,9 @@ defaults {
 		f.t.Fatal(err)
 	}
 	for i := range sickTargets + wellTargets {
-		name := sickName(i)
+		name, threshold := sickName(i), 2
 		if i >= sickTargets {
-			name = wellName(i - sickTargets)
+			name, threshold = wellName(i-sickTargets), 5 // a loaded machine must not make it fail
 		}
 		fmt.Fprintf(&c, `
 target %q {
@@ -113,13 +121,14 @@ target %q {
   restart { command = [%q, %q, %q, %q] }
 
   probe "liveness" {
+    failure_threshold = %d
     http {
       port = %s
       path = "/%s"
     }
   }
 }
-`, name, self, restartCommand, f.world.socket, f.path(name), port, f.path(name))
+`, name, self, restartCommand, f.world.socket, f.path(name), threshold, port, f.path(name))
 	}
 	return c.String()
 }

@@ -68,8 +68,9 @@ func (c *crowd) config() string {
 }
 
 defaults {
-  timeout = "5s"
-  period  = "%v"
+  timeout           = "5s"
+  period            = "%v"
+  failure_threshold = 5
 }
 `, *period)
 	for from := 0; from < *targets; from += maxBlock {

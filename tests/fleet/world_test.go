@@ -90,6 +90,7 @@ type world struct {
 // target is something that is probed at /NAME.
 type target struct {
 	isSick   bool
+	asked    int           // attempts of probes
 	takes    time.Duration // what a restart takes
 	cured    *act          // the last restart that was completed
 	instance func() string // returns what etcd calls the instance that is being restarted
@@ -190,6 +191,9 @@ func (w *world) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w.asked++
 	of := w.targets[strings.TrimPrefix(r.URL.Path, "/")]
 	isSick := of == nil || of.isSick
+	if of != nil {
+		of.asked++
+	}
 	w.worldMu.Unlock()
 	if isSick {
 		to.WriteHeader(http.StatusServiceUnavailable)
@@ -265,4 +269,17 @@ func (w *world) attempts() int {
 	w.worldMu.Lock()
 	defer w.worldMu.Unlock()
 	return w.asked
+}
+
+// attemptsOf returns how many attempts the probe of each target has made whose name begins with a prefix.
+func (w *world) attemptsOf(prefix string) map[string]int {
+	w.worldMu.Lock()
+	defer w.worldMu.Unlock()
+	all := map[string]int{}
+	for name, of := range w.targets {
+		if strings.HasPrefix(name, prefix) {
+			all[name] = of.asked
+		}
+	}
+	return all
 }

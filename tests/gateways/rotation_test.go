@@ -150,6 +150,7 @@ func supervised(hcl string) string {
   probe "startup" {
     failure_threshold = 100
     period            = "1s"
+    timeout           = "1m"
     http {
       port = "health"
       path = "/live"
@@ -159,6 +160,7 @@ func supervised(hcl string) string {
   probe "liveness" {
     failure_threshold = 1
     period            = "1s"
+    timeout           = "1m"
     http {
       port = "health"
       path = "/live"

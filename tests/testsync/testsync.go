@@ -4,6 +4,7 @@ package testsync
 
 import (
 	"bytes"
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -48,6 +49,40 @@ func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 		t.Fatalf("timed out waiting for %s", what)
 	}
 	return v
+}
+
+// Deadline returns a context whose deadline passes when a function is called: once what must happen before has
+// happened, however slow the machine.
+func Deadline(ctx context.Context) (_ context.Context, pass func()) {
+	c := deadline{ctx, make(chan struct{})}
+	return c, sync.OnceFunc(func() { close(c.passed) })
+}
+
+type deadline struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (d deadline) Done() <-chan struct{} { return d.passed }
+
+func (d deadline) Err() error {
+	select {
+	case <-d.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// Longer calls try with a timeout, and with twice the one before, until it returns true: it is for what ends at
+// its timeout, where something must have happened before.
+func Longer(t testing.TB, what string, timeout time.Duration, try func(timeout time.Duration) bool) {
+	t.Helper()
+	for ; !try(timeout); timeout *= 2 {
+		if timeout > Timeout {
+			t.Fatalf("%s not within %v", what, timeout)
+		}
+	}
 }
 
 // Buffer is a bytes.Buffer for concurrent use. The zero Buffer is empty.

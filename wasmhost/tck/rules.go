@@ -33,8 +33,8 @@ func rules() []rule {
 		{"a closed connection is replaced", true, closedIsReplaced},
 		{"a refused connection is a failure", false, refusedFails},
 		{"a connection that is closed at once is a failure", false, mustFailAt(closeAtOnce, false)},
-		{"a server that never responds is a failure, within the timeout", false, mustFailAt(silent, false)},
-		{"random bytes are a failure", false, mustFailAt(garbage, false)},
+		{"a server that never responds is a failure, within the timeout", false, silenceFailsAt(silent)},
+		{"random bytes are a failure", false, silenceFailsAt(garbage)},
 		{"another protocol is a failure", false, mustFailAt(otherProtocol, false)},
 		{"an endless response is a failure", false, mustFailAt(flood, true)},
 		{"a destination that is not granted is not reached", false, grantsHold},
@@ -103,8 +103,10 @@ func bytewiseSucceeds(t *trial) error {
 	return cmp.Or(err, mustSucceed(r))
 }
 
+// lateFails delays the response until an attempt that still waits for it has ended too late.
 func lateFails(t *trial) error {
-	r, err := t.attemptAt(relayTo(t.healthyAddress(), relay{delay: 3 * t.kit.config.Timeout}))
+	t.timeout = t.kit.config.Silence
+	r, err := t.attemptAt(relayTo(t.healthyAddress(), relay{delay: t.timeout + 3*slack}))
 	return cmp.Or(err, t.mustFail(r))
 }
 
@@ -222,6 +224,14 @@ func mustFailAt(b behaviour, limitOK bool) func(*trial) error {
 			return err
 		}
 		return cmp.Or(err, t.mustFail(r))
+	}
+}
+
+// silenceFailsAt is mustFailAt for a server that keeps the connection open, so that the plugin may wait for more.
+func silenceFailsAt(b behaviour) func(*trial) error {
+	return func(t *trial) error {
+		t.timeout = t.kit.config.Silence
+		return mustFailAt(b, false)(t)
 	}
 }
 

@@ -31,6 +31,7 @@ type Config struct {
 	Address  string         // host or IP address of a healthy server; without it, rules that need one are skipped
 	Port     uint16         // port of that server
 	Timeout  time.Duration  // of each attempt; default 1s
+	Silence  time.Duration  // timeout of attempts that get no response in time; default Timeout
 
 	// Shallow says that the plugin only connects, and so may succeed against a server
 	// that responds with garbage or not at all.
@@ -57,6 +58,7 @@ const DefaultTimeout = probe.DefaultTimeout
 // loaded, or that the kit itself failed.
 func Run(ctx context.Context, c Config) (checks []Check, err error) {
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Silence = cmp.Or(c.Silence, c.Timeout)
 	c.Plugin.Limits.Instances = 1
 	if c.Plugin.CacheDir == "" {
 		if c.Plugin.CacheDir, err = os.MkdirTemp("", "sonde-tck-"); err != nil {
@@ -110,7 +112,7 @@ func (k *kit) check(ctx context.Context, r rule) Check {
 		done.Skipped = "no server was given"
 		return done
 	}
-	t := &trial{kit: k, ctx: ctx}
+	t := &trial{kit: k, ctx: ctx, timeout: k.config.Timeout}
 	done.Err = r.check(t)
 	done.Result, done.Took = t.last, t.took
 	return done
@@ -118,10 +120,11 @@ func (k *kit) check(ctx context.Context, r rule) Check {
 
 // trial is the check of one rule.
 type trial struct {
-	kit  *kit
-	ctx  context.Context
-	last probe.Result
-	took time.Duration
+	kit     *kit
+	ctx     context.Context
+	timeout time.Duration // of each attempt
+	last    probe.Result
+	took    time.Duration
 }
 
 // attempt makes one attempt at a port, by a handler of its own.
@@ -136,21 +139,38 @@ func (t *trial) attempt(p *wasmhost.Plugin, name, address string, port uint16) (
 	return t.probe(h, target)
 }
 
-// slack is how late an attempt may end on a busy machine.
-const slack = time.Second
+// A busy machine is not the plugin's fault.
+const (
+	slack    = time.Second            // how late an attempt may end
+	patience = time.Minute            // how long attempts are repeated for which the machine was too busy
+	between  = 100 * time.Millisecond // repeated attempts
+)
 
-// probe makes an attempt, and returns an error when it ends too late.
+// probe makes an attempt, and repeats it if the machine was too busy for it. It returns an error when
+// the last one ends too late.
 func (t *trial) probe(h probe.Handler, target probe.Target) (probe.Result, error) {
-	ctx, cancel := context.WithTimeout(t.ctx, t.kit.config.Timeout)
+	for began := time.Now(); ; {
+		took := t.probeOnce(h, target)
+		late := took > t.timeout+abi.Grace+slack
+		busy := late || t.last.Reason == wasmhost.ReasonBusy || t.last.Reason == wasmhost.ReasonStarting
+		if busy && time.Since(began) < patience && wait(t.ctx, between) {
+			continue
+		}
+		if late {
+			return t.last, fmt.Errorf("attempt took %v, its timeout is %v", took.Round(time.Millisecond), t.timeout)
+		}
+		return t.last, nil
+	}
+}
+
+func (t *trial) probeOnce(h probe.Handler, target probe.Target) (took time.Duration) {
+	ctx, cancel := context.WithTimeout(t.ctx, t.timeout)
 	defer cancel()
 	start := time.Now()
 	t.last = h.Probe(ctx, target)
-	took := time.Since(start)
+	took = time.Since(start)
 	t.took += took
-	if took > t.kit.config.Timeout+abi.Grace+slack {
-		return t.last, fmt.Errorf("attempt took %v, its timeout is %v", took.Round(time.Millisecond), t.kit.config.Timeout)
-	}
-	return t.last, nil
+	return took
 }
 
 // Aim returns settings and a target for attempts at one port of an address. It sets the

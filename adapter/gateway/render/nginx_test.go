@@ -48,7 +48,7 @@ func nginx(t *testing.T, rule group.Rule) *lab {
 	dir := gatewaytest.Dir(t)
 	l := &lab{t: t, rule: rule, backends: gatewaytest.Backends(t, "web-1", "web-2", "web-3")}
 	front, pid, upstream := filepath.Join(dir, "edge.sock"), filepath.Join(dir, "pid"), filepath.Join(dir, "upstream.conf")
-	text := strings.NewReplacer("listen 8080", "listen unix:"+front, "/etc/nginx/upstream.conf", upstream).Replace(gatewaytest.CodeBlock(t, page, "nginx", "proxy_next_upstream"))
+	text := strings.NewReplacer("listen 8080", "listen unix:"+front, "/etc/nginx/upstream.conf", upstream, "proxy_read_timeout 5s", "proxy_read_timeout 2m").Replace(gatewaytest.CodeBlock(t, page, "nginx", "proxy_next_upstream"))
 	temporary := ""
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temporary += fmt.Sprintf(" %s_temp_path %s;", kind, filepath.Join(dir, kind))

@@ -176,9 +176,9 @@ func TestACommandThatHangsIsKilled(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	status, stop := run(t, s, Config{
-		Template: list, Path: path, Interval: minInterval, Timeout: 50 * time.Millisecond, Command: []string{"sh", "-c", "test ! -e " + hang + " || exec sleep 1000"},
+		Template: list, Path: path, Interval: minInterval, Timeout: 500 * time.Millisecond, Command: []string{"sh", "-c", "test ! -e " + hang + " || exec sleep 1000"},
 	})
-	testsync.Until(t, "a failure", func() bool { return strings.Contains(status().Error, "killed after 50ms (timeout)") })
+	testsync.Until(t, "a failure", func() bool { return strings.Contains(status().Error, "killed after 500ms (timeout)") })
 	if err := os.Remove(hang); err != nil {
 		t.Fatal(err)
 	}

@@ -226,7 +226,7 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 	grace := cmp.Or(s.grace, restart.DefaultTerminationGracePeriod)
 	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "signal", cmp.Or(s.signal, restart.DefaultStopSignal).String(), "grace_period", grace)
 	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(s.signal)})
-	ctx, cancel := context.WithTimeout(ctx, grace+killTimeout)
+	ctx, cancel := context.WithTimeout(ctx, grace+d.killTimeout)
 	defer cancel()
 	exit := i.watch(ctx, func(string) {}, requests)
 	switch {
@@ -253,7 +253,7 @@ func (d *Driver) adopt(workDir string, stop restart.StopSettings) (*guard.Adopt,
 	}
 	return &guard.Adopt{
 		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest, WorkDir: workDir,
-		Interval: d.findInterval, Linger: d.linger, Grace: stop.GracePeriod, StopSignal: syscall.Signal(stop.Signal),
+		Interval: d.findInterval, Linger: d.linger, Flush: d.output.flushTimeout, Grace: stop.GracePeriod, StopSignal: syscall.Signal(stop.Signal),
 		Log: d.output.guardLog,
 	}, nil
 }

@@ -40,6 +40,7 @@ func adoptable(t *testing.T, dir, script string, log *testsync.Buffer) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.killTimeout = testsync.Timeout
 	return d
 }
 
@@ -50,6 +51,26 @@ func survivors(t *testing.T, dir string) Survivors {
 		t.Fatal(err)
 	}
 	return found
+}
+
+// attached calls try again while the guard of a survivor is slow to accept the engine, as the supervisor does.
+func attached(ctx context.Context, try func() error) (err error) {
+	for end := time.Now().Add(testsync.Timeout); ; <-time.After(time.Millisecond) {
+		if err = try(); !errors.Is(err, restart.ErrNotTakenOver) || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// endUnwanted ends a survivor.
+func endUnwanted(ctx context.Context, s Survivor, guards string, log *slog.Logger) error {
+	return attached(ctx, func() error { return s.End(ctx, guards, log, unwanted) })
+}
+
+// runAttached is Run, again while the guard of a survivor is slow to accept the engine.
+func runAttached(ctx context.Context, d *Driver, began func(id string), end <-chan time.Duration) (exit restart.Exit) {
+	_ = attached(ctx, func() error { exit = d.Run(ctx, began, end); return exit.Err })
+	return exit
 }
 
 // attendance is one call of Run.
@@ -66,12 +87,18 @@ func attend(t *testing.T, d *Driver) *attendance {
 	ctx, release := context.WithCancelCause(context.Background())
 	r := &attendance{release: release, end: make(chan time.Duration, 1), exit: make(chan restart.Exit, 1)}
 	began := make(chan string, 1)
-	go func() { r.exit <- d.Run(ctx, func(id string) { began <- id }, r.end) }()
+	go func() {
+		exit := runAttached(ctx, d, func(id string) { began <- id }, r.end)
+		close(began)
+		r.exit <- exit
+	}()
 	t.Cleanup(func() { release(nil) })
+	var hasBegun bool
 	select {
-	case r.id = <-began:
-	case exit := <-r.exit:
-		t.Fatalf("the instance did not begin: %+v", exit)
+	case r.id, hasBegun = <-began:
+		if !hasBegun {
+			t.Fatalf("the instance did not begin: %+v", <-r.exit)
+		}
 	case <-time.After(testsync.Timeout):
 		t.Fatal("timed out waiting for the instance")
 	}
@@ -180,7 +207,7 @@ func TestUnwantedSurvivorsAreEnded(t *testing.T) {
 		t.Errorf("a wanted survivor was ended: %v", err)
 	}
 	for range 2 { // the second call finds that it has ended
-		if err := s.End(t.Context(), guards, nil, unwanted); err != nil {
+		if err := endUnwanted(t.Context(), s, guards, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -226,7 +253,7 @@ func TestTheEndOfASurvivorWhoseGuardDoesNotAnswerIsAnError(t *testing.T) {
 	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.End(t.Context(), guards, nil, unwanted); err != nil {
+	if err := endUnwanted(t.Context(), s, guards, nil); err != nil {
 		t.Error(err)
 	}
 	awaitGone(t, []int{pidOf(t, first.id), guard})
@@ -309,14 +336,12 @@ func TestFilesOfAKilledGuardAreRemoved(t *testing.T) {
 
 // The start of a program may take for ever, on a file system that does not answer.
 func TestACommandThatCannotBeStartedCanBeCanceled(t *testing.T) {
-	t.Parallel() // it takes as long as killTimeout
 	for name, adopt := range map[string]bool{"adopt": true, "no adopt": false} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			dir, log := t.TempDir(), new(testsync.Buffer)
 			blocked := blockExec(t, filepath.Join(dir, "program"))
 			d := adoptable(t, dir, "", log)
-			d.command.Words, d.config.Adopt = []string{filepath.Join(dir, "program")}, adopt
+			d.command.Words, d.config.Adopt, d.killTimeout = []string{filepath.Join(dir, "program")}, adopt, time.Millisecond
 			ctx, cancel := context.WithCancel(t.Context())
 			exited := make(chan restart.Exit, 1)
 			go func() { exited <- d.Run(ctx, func(string) {}, nil) }()
@@ -449,14 +474,14 @@ func TestASurvivorThatExitsIsNotKilledWhenTheEngineStops(t *testing.T) {
 	s, _ := survivors(t, guards).Of("web")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.End(ctx, guards, nil, unwanted) }()
+	go func() { ended <- endUnwanted(ctx, s, guards, nil) }()
 	awaitFile(t, filepath.Join(dir, "asked"))
 	cancel()
 	if err := testsync.Receive(t, "the return of End", ended); err != restart.ErrReleased {
 		t.Errorf("End() = %v", err)
 	}
 	letGo(t, dir)
-	if err := s.End(t.Context(), guards, nil, unwanted); err != nil { // the next engine
+	if err := endUnwanted(t.Context(), s, guards, nil); err != nil { // the next engine
 		t.Error(err)
 	}
 	if text := text(filepath.Join(dir, "asked")); text != "" {
@@ -475,7 +500,7 @@ func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
 	d := adoptable(t, dir, `echo >second; exec sleep 600`, log)
 	end, exited := make(chan time.Duration), make(chan restart.Exit, 1)
 	go func() {
-		exited <- d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, end)
+		exited <- runAttached(t.Context(), d, func(id string) { t.Errorf("instance %s began", id) }, end)
 	}()
 	awaitFile(t, filepath.Join(dir, "asked"))
 	end <- testsync.Timeout
@@ -490,17 +515,27 @@ func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
 
 func TestAGracePeriodEndsWithoutTheEngine(t *testing.T) {
 	tier.Slow(t)
-	dir, log := t.TempDir(), new(testsync.Buffer)
-	first := attend(t, adoptable(t, dir, reluctant, log))
-	awaitFile(t, filepath.Join(dir, "ready"))
-	first.end <- time.Second
-	awaitFile(t, filepath.Join(dir, "asked"))
-	first.leave(t)
-	awaitGone(t, []int{pidOf(t, first.id)})
-	second := attend(t, adoptable(t, dir, reluctant, log))
-	if exit := testsync.Receive(t, "the exit", second.exit); second.id != first.id || exit.Code != 137 {
-		t.Errorf("instance %s has the exit %+v", second.id, exit)
-	}
+	testsync.Longer(t, "an engine left before the end of a grace period", time.Second, func(grace time.Duration) bool {
+		dir, log := t.TempDir(), new(testsync.Buffer)
+		first := attend(t, adoptable(t, dir, reluctant, log))
+		awaitFile(t, filepath.Join(dir, "ready"))
+		first.end <- grace
+		testsync.Until(t, "the request or the exit", func() bool { return exists(filepath.Join(dir, "asked")) || len(first.exit) > 0 })
+		first.release(restart.ErrReleased)
+		if exit := testsync.Receive(t, "the release", first.exit); exit.Err != restart.ErrReleased {
+			return false
+		}
+		awaitGone(t, []int{pidOf(t, first.id)})
+		second := attend(t, adoptable(t, dir, reluctant, log))
+		if second.id != first.id { // the guard has reported the exit before it noticed that the engine left
+			second.release(nil)
+			return false
+		}
+		if exit := testsync.Receive(t, "the exit", second.exit); exit.Code != 137 {
+			t.Errorf("instance %s has the exit %+v", second.id, exit)
+		}
+		return true
+	})
 }
 
 // deafScript ignores SIGTERM.
@@ -527,27 +562,38 @@ func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
 			return first
 		},
 	} {
-		for endName, end := range map[string]func(t *testing.T, dir string, log *testsync.Buffer){
-			"target removed": func(t *testing.T, dir string, log *testsync.Buffer) {
+		for endName, end := range map[string]func(t *testing.T, dir string, log *testsync.Buffer) error{
+			"target removed": func(t *testing.T, dir string, log *testsync.Buffer) error {
 				guards := filepath.Join(dir, "guards")
 				s, _ := survivors(t, guards).Of("web")
-				if err := s.End(t.Context(), guards, slog.New(slog.NewTextHandler(log, nil)), unwanted); err != nil {
-					t.Error(err)
-				}
+				return endUnwanted(t.Context(), s, guards, slog.New(slog.NewTextHandler(log, nil)))
 			},
-			"command changed": func(t *testing.T, dir string, log *testsync.Buffer) {
+			"command changed": func(t *testing.T, dir string, log *testsync.Buffer) error {
 				next := attend(t, adoptable(t, dir, `exec sleep 600`, log))
 				next.release(nil)
 				<-next.exit
+				return nil
 			},
 		} {
 			t.Run(startName+", "+endName, func(t *testing.T) {
-				dir, log := t.TempDir(), new(testsync.Buffer)
-				first := start(t, adoptable(t, dir, deafScript, log))
-				awaitFile(t, filepath.Join(dir, "ready"))
-				first.leave(t)
-				end(t, dir, log)
-				awaitGone(t, []int{pidOf(t, first.id)})
+				var first *attendance
+				var log *testsync.Buffer
+				testsync.Until(t, "an end within killTimeout", func() bool { // by a guard that is not slow
+					var dir string
+					dir, log = t.TempDir(), new(testsync.Buffer)
+					first = start(t, adoptable(t, dir, deafScript, log))
+					awaitFile(t, filepath.Join(dir, "ready"))
+					first.leave(t)
+					err := end(t, dir, log)
+					awaitGone(t, []int{pidOf(t, first.id)})
+					if errors.Is(err, context.DeadlineExceeded) {
+						return false
+					}
+					if err != nil {
+						t.Error(err)
+					}
+					return true
+				})
 				for _, want := range []string{
 					"grace_period=50ms", "process did not exit within its grace period, killed",
 					`msg="instance of an earlier engine exited" target=web instance=` + first.id + " exit_code=137",
@@ -580,7 +626,7 @@ func TestTheStopSignalHoldsAcrossEngines(t *testing.T) {
 		"target removed": func(t *testing.T, first *attendance, dir string, log *testsync.Buffer) {
 			guards := filepath.Join(dir, "guards")
 			s, _ := survivors(t, guards).Of("web")
-			if err := s.End(t.Context(), guards, slog.New(slog.NewTextHandler(log, nil)), unwanted); err != nil {
+			if err := endUnwanted(t.Context(), s, guards, slog.New(slog.NewTextHandler(log, nil))); err != nil {
 				t.Error(err)
 			}
 		},

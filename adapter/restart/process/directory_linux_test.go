@@ -254,7 +254,7 @@ func TestADirectoryBesideTheStateFileIsUsedWhileItHasInstances(t *testing.T) {
 	if !ok || s.ID != id || d.Path() != name {
 		t.Fatalf("%s has the survivors %+v", d.Path(), d.Survivors())
 	}
-	if err := s.End(t.Context(), d.Path(), nil, unwanted); err != nil {
+	if err := endUnwanted(t.Context(), s, d.Path(), nil); err != nil {
 		t.Fatal(err)
 	}
 	d.Close()

@@ -62,6 +62,7 @@ type instance struct {
 	releaseRoom func()           // that a guard and its command need, and have once they run
 	tree        guard.Tree       // zero before the command runs
 	asked       bool             // a request to end was received
+	killTimeout time.Duration    // of the driver
 	abandon     <-chan time.Time // fires when a process cannot be killed
 	gaveUp      bool             // it was not killed in time
 
@@ -139,7 +140,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 var removeLeftCgroups = sync.OnceFunc(guard.RemoveLeftCgroups)
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, stops: d.stops, releaseRoom: func() {}}
+	i := &instance{log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, killTimeout: d.killTimeout, stops: d.stops, releaseRoom: func() {}}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = d.output.stream(name, i.tail)
 	}
@@ -211,7 +212,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				return restart.Exit{Err: restart.ErrReleased}
 			}
 			i.order(guard.Order{Signal: guard.Kill})
-			i.abandon = time.After(killTimeout)
+			i.abandon = time.After(i.killTimeout)
 		case <-i.abandon:
 			return i.giveUp()
 		}
@@ -287,7 +288,7 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 			giveUp()
 			return
 		}
-		time.AfterFunc(killTimeout, giveUp)
+		time.AfterFunc(i.killTimeout, giveUp)
 	})()
 	if i.tree.Kill(killing) {
 		return killed(i.exit(0, nil).Output)

@@ -136,10 +136,12 @@ type output struct {
 	guardLog  *logfile.Config // of the guard while no engine is attached; nil if it discards the output
 	of        *targetOutput
 	notes     *dropNotes
+
+	flushTimeout time.Duration // see there
 }
 
 func newOutput(c Config) output {
-	o := output{log: c.Logger, perSecond: c.LinesPerSecond, of: c.Outputs.of(c.Target)}
+	o := output{log: c.Logger, perSecond: c.LinesPerSecond, of: c.Outputs.of(c.Target), flushTimeout: flushTimeout}
 	if c.Log == nil {
 		return o
 	}
@@ -169,13 +171,14 @@ func (o output) stream(name string, tail *command.Tail) stream {
 	return &fileStream{lines: logfile.Lines{File: o.file}, tail: tail, notes: o.notes}
 }
 
-// flushTimeout is how long the end of an instance waits for lines that are not written yet.
+// flushTimeout is how long the end of an instance waits for lines that are not written yet, and a new engine for those
+// that the guard has read.
 const flushTimeout = 500 * time.Millisecond
 
 // flush waits until the lines are in the file, for flushTimeout at most.
 func (o output) flush() {
 	if o.file != nil {
-		o.file.Flush(flushTimeout)
+		o.file.Flush(o.flushTimeout)
 		o.notes.note(true)
 	}
 }

@@ -45,7 +45,9 @@ func TestOutputIsAppendedToALogFile(t *testing.T) {
 	for range 2 {
 		c := sh(`echo one; echo two >&2; printf '\033[1mas it is'; echo; printf unfinished`)
 		c.Log, c.Logger = &Log{File: path}, slog.New(slog.NewTextHandler(log, nil))
-		if exit := begin(t, c).exit(t); !strings.Contains(exit.Output, "as it is") {
+		d := driver(t, c)
+		d.output.flushTimeout = testsync.Timeout
+		if exit := run(t, d).exit(t); !strings.Contains(exit.Output, "as it is") {
 			t.Errorf("the end of the output is %q", exit.Output)
 		}
 	}
@@ -97,13 +99,19 @@ func TestAFastProcessLosesOnlyItsOwnLines(t *testing.T) {
 
 func TestAFastProcessFillsItsLogFilesOnly(t *testing.T) {
 	tier.Slow(t)
-	const lines = 600_000
 	dir := t.TempDir()
-	path := filepath.Join(dir, "app.log")
+	path, rounds := filepath.Join(dir, "app.log"), filepath.Join(dir, "rounds")
 	outputs := new(Outputs)
-	c := sh(strings.ReplaceAll(spammer, "$LINES", "600000"))
+	c := sh("until test -e " + path + ".2; do echo >>" + rounds + "; " + strings.ReplaceAll(spammer, "$LINES", "600000") + "; done")
 	c.Outputs, c.Log = outputs, &Log{File: path, MaxSize: 1 << 20, MaxFiles: 100}
-	begin(t, c).exit(t)
+	d := driver(t, c)
+	d.output.flushTimeout = testsync.Timeout
+	run(t, d).exit(t)
+	begun, err := os.ReadFile(rounds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 600_000 * uint64(len(begun))
 	files, err := filepath.Glob(path + "*")
 	if err != nil {
 		t.Fatal(err)

@@ -238,10 +238,11 @@ func cgroupsOf(guard int) []string {
 }
 
 func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
-	tier.Slow(t)
-	t.Parallel() // it takes as long as killTimeout
-	l := begin(t, deaf())
-	l.await(t, "ready")
+	ready := filepath.Join(t.TempDir(), "ready")
+	d := driver(t, sh(`trap '' TERM; echo >`+ready+`; while :; do sleep 0.05; done`))
+	d.killTimeout = time.Millisecond
+	l := run(t, d)
+	awaitFile(t, ready)
 	guard := parentOf(l.pid(t))
 	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil { // a stopped guard kills no process
 		t.Fatal(err)

@@ -116,6 +116,7 @@ type Driver struct {
 
 	findInterval time.Duration             // see guard.Adopt
 	linger       time.Duration             // see guard.Adopt
+	killTimeout  time.Duration             // see there
 	stops        chan restart.StopSettings // the latest of SetStop that no instance has read; capacity 1
 }
 
@@ -165,7 +166,7 @@ func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, stops: make(chan restart.StopSettings, 1)}
+	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout, stops: make(chan restart.StopSettings, 1)}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.

@@ -28,6 +28,7 @@ func driver(t *testing.T, c Config) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.killTimeout = testsync.Timeout
 	return d
 }
 
@@ -57,11 +58,17 @@ func run(t *testing.T, d *Driver) *running {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &running{end: make(chan time.Duration), cancel: cancel, ended: make(chan restart.Exit, 1)}
 	began := make(chan string, 1)
-	go func() { l.ended <- d.Run(ctx, func(id string) { began <- id }, l.end) }()
+	go func() {
+		exit := d.Run(ctx, func(id string) { began <- id }, l.end)
+		close(began)
+		l.ended <- exit
+	}()
+	var hasBegun bool
 	select {
-	case l.id = <-began:
-	case exit := <-l.ended:
-		t.Fatalf("it could not begin: %+v", exit)
+	case l.id, hasBegun = <-began:
+		if !hasBegun {
+			t.Fatalf("it could not begin: %+v", <-l.ended)
+		}
 	case <-time.After(testsync.Timeout):
 		t.Fatal("it did not begin")
 	}

@@ -201,9 +201,7 @@ func oddAnswers(t *testing.T, way lab.Way) {
 		}
 	}
 	mute := way.Must(t, fmt.Sprintf(`{"port": %q}`, lab.Serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })))
-	if r := mute(200 * time.Millisecond); r.Outcome != guest.Failure || r.Reason != "tcp.timeout" {
-		t.Errorf("a mute server: %+v", r)
-	}
+	lab.TimesOut(t, mute, 200*time.Millisecond, "tcp.timeout")
 }
 
 func wrongSettings(t *testing.T, way lab.Way) {

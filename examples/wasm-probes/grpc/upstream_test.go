@@ -54,37 +54,39 @@ func serveHealth(t *testing.T, h http.Handler, http2 bool) (port string) {
 }
 
 func TestUpstreamGrpcProber(t *testing.T) {
-	const plenty, short = 10 * time.Second, 300 * time.Millisecond
 	plain := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "res") })
 	tests := []struct {
 		name    string
 		handler http.Handler
 		http2   bool
-		timeout time.Duration
 		outcome guest.Outcome
 		reason  string // how it begins
 		detail  string // what it contains
 	}{
-		{"a server of HTTP/1", plain, false, plenty, guest.Failure, "grpc.protocol", ""},
-		{"not serving", health{state: 2}, true, plenty, guest.Failure, "grpc.not_serving", "NOT_SERVING"},
-		{"too slow", health{state: serving, sleeps: time.Minute}, true, short, guest.Failure, "tcp.timeout", ""},
-		{"serving", health{state: serving}, true, plenty, guest.Success, "", "SERVING"},
-		{"a server without the protocol", health{status: unimplemented}, true, plenty, guest.Failure, "grpc.unimplemented", "grpc.health.v1.Health"},
-		{"a service that is not known", health{status: notFound}, true, plenty, guest.Failure, "grpc.service_unknown", ""},
-		{"another status", health{status: "13"}, true, plenty, guest.Failure, "grpc.status", "status 13"},
+		{"a server of HTTP/1", plain, false, guest.Failure, "grpc.protocol", ""},
+		{"not serving", health{state: 2}, true, guest.Failure, "grpc.not_serving", "NOT_SERVING"},
+		{"too slow", health{state: serving, sleeps: time.Hour}, true, guest.Failure, "tcp.timeout", ""},
+		{"serving", health{state: serving}, true, guest.Success, "", "SERVING"},
+		{"a server without the protocol", health{status: unimplemented}, true, guest.Failure, "grpc.unimplemented", "grpc.health.v1.Health"},
+		{"a service that is not known", health{status: notFound}, true, guest.Failure, "grpc.service_unknown", ""},
+		{"another status", health{status: "13"}, true, guest.Failure, "grpc.status", "status 13"},
 	}
 	lab.Both(t, attempt, func(t *testing.T, way lab.Way) {
 		for _, test := range tests {
 			t.Run(test.name, func(t *testing.T) {
 				probing := way.Must(t, `{"port": "`+serveHealth(t, test.handler, test.http2)+`"}`)
-				if r := probing(test.timeout); r.Outcome != test.outcome || !strings.HasPrefix(r.Reason, test.reason) || !strings.Contains(r.Detail, test.detail) {
+				if test.reason == "tcp.timeout" {
+					lab.TimesOut(t, probing, 300*time.Millisecond, test.reason)
+					return
+				}
+				if r := probing(lab.Timeout); r.Outcome != test.outcome || !strings.HasPrefix(r.Reason, test.reason) || !strings.Contains(r.Detail, test.detail) {
 					t.Errorf("got %+v, want %v %q with %q", r, test.outcome, test.reason, test.detail)
 				}
 			})
 		}
 		t.Run("connection refused", func(t *testing.T) {
 			// The kubelet retries until its timeout; here a refusal is a result.
-			if r := way.Must(t, `{"port": "`+lab.FreePort(t)+`"}`)(plenty); r.Outcome != guest.Failure || r.Reason != "tcp.refused" {
+			if r := way.Must(t, `{"port": "`+lab.FreePort(t)+`"}`)(lab.Timeout); r.Outcome != guest.Failure || r.Reason != "tcp.refused" {
 				t.Errorf("got %+v", r)
 			}
 		})

@@ -94,14 +94,19 @@ func queries(t *testing.T, way lab.Way, s server) {
 		{"SELECT repeat('x', 200000)", "", "", "xxx"},
 		{"KILL QUERY CONNECTION_ID()", "", "mysql.timeout", "interrupted"},
 		{"KILL CONNECTION_ID()", "", "mysql.error", "killed"},
-		{"SELECT sleep(10)", "1", "mysql.timeout", "max_statement_time"},
+		{"SELECT sleep(1000)", "1", "mysql.timeout", "max_statement_time"},
 	} {
 		want := guest.Failure
 		if test.reason == "" {
 			want = guest.Success
 		}
 		a := s.asks(t, way, fmt.Sprintf(`, "database": "orders", "query": %q, "expect": %q`, test.query, test.expect))
-		r := a(2 * time.Second)
+		var r guest.Result
+		if strings.Contains(test.query, "sleep") {
+			r = lab.TimesOut(t, a, 2*time.Second, test.reason)
+		} else {
+			r = a(lab.Timeout)
+		}
 		if r.Outcome != want || r.Reason != test.reason || !strings.Contains(r.Detail, test.detail) {
 			t.Errorf("%s: %+v, want %v, %q and %q", test.query, r, want, test.reason, test.detail)
 		}
@@ -120,9 +125,7 @@ func lockedTables(t *testing.T, way lab.Way, s server) {
 	}
 	waits := s.asks(t, way, `, "query": "SELECT n FROM orders.orders"`)
 	for range 3 {
-		if r := waits(time.Second); r.Outcome != guest.Failure || r.Reason != "mysql.timeout" {
-			t.Errorf("a locked table: %+v", r)
-		}
+		lab.TimesOut(t, waits, time.Second, "mysql.timeout")
 	}
 	// Nothing is left waiting on the server.
 	lab.Until(t, s.asks(t, way, `, "query": "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%n FROM orders.orders'", "expect": "0"`), guest.Success)
@@ -219,9 +222,7 @@ func oddAnswers(t *testing.T, way lab.Way) {
 		}
 	}
 	mute := way.Must(t, fmt.Sprintf(`{"port": %q, "user": "probe"}`, lab.Serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })))
-	if r := mute(200 * time.Millisecond); r.Outcome != guest.Failure || r.Reason != "tcp.timeout" {
-		t.Errorf("a mute server: %+v", r)
-	}
+	lab.TimesOut(t, mute, 200*time.Millisecond, "tcp.timeout")
 }
 
 // zeroNonce logs in to a server whose first random bytes for ed25519 end in a 0: the second
@@ -244,7 +245,7 @@ func zeroNonce(t *testing.T, way lab.Way) {
 		_, _ = io.WriteString(c, another)
 		_, _ = io.Copy(io.Discard, c)
 	})
-	r := way.Must(t, fmt.Sprintf(`{"port": %q, "user": "probe", "password": "geheim"}`, port))(5 * time.Second)
+	r := way.Must(t, fmt.Sprintf(`{"port": %q, "user": "probe", "password": "geheim"}`, port))(lab.Timeout)
 	if r.Outcome != guest.Failure || r.Reason != "mysql.auth" || logins.Load() != 2 {
 		t.Errorf("got %+v after %d logins", r, logins.Load())
 	}

@@ -254,9 +254,7 @@ func wrongTransport(t *testing.T, way lab.Way) {
 
 func onlyAccepts(t *testing.T, way lab.Way) {
 	mute := way.Must(t, with(lab.Serve(t, func(c net.Conn) { io.Copy(io.Discard, c) }), nil))
-	if got := mute(200 * time.Millisecond); got.Outcome != guest.Failure || got.Reason != "tcp.timeout" {
-		t.Errorf("a server that never answers: %+v", got)
-	}
+	lab.TimesOut(t, mute, 200*time.Millisecond, "tcp.timeout")
 	closing := way.Must(t, with(lab.Serve(t, func(c net.Conn) { c.Read(make([]byte, 64)) }), nil))
 	lab.Expect(t, closing, guest.Failure, "tcp.closed")
 	refused := way.Must(t, with(lab.FreePort(t), nil))

@@ -167,10 +167,7 @@ func silence(t *testing.T, way lab.Way) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			got := way.Must(t, with(raw(t, c.bytes), c.more))(300 * time.Millisecond)
-			if got.Outcome != guest.Failure || got.Reason != c.reason {
-				t.Errorf("got %+v, want %s", got, c.reason)
-			}
+			lab.TimesOut(t, way.Must(t, with(raw(t, c.bytes), c.more)), 300*time.Millisecond, c.reason)
 		})
 	}
 }

@@ -27,7 +27,7 @@ const Available = true
 
 // maxDelay bounds the time of a child as a multiple of its limit of processor time: it has a
 // low priority, or may be stopped.
-const maxDelay = 10
+var maxDelay time.Duration = 10
 
 // Compile compiles a module with RuntimeConfig, and returns a file in memory with its code for
 // NewCache. It waits while other compilations have the memory. When ctx is done it kills its child,

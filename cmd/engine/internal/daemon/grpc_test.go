@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/program"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -66,7 +67,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	if !there {
 		t.Fatalf("the set is %v", all.Set)
 	}
-	made.Target.Name, made.Rule.Kind = id.Target, id.Kind
+	made.Target.Name, made.Rule.Kind, made.Rule.Timeout = id.Target, id.Kind, testsync.Timeout
 	if got := engine.Once(context.Background(), made); got.Outcome != probe.Failure || got.Timings.Connect == 0 {
 		t.Errorf("an attempt is %+v", got)
 	}

@@ -76,6 +76,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 		r := load(n)
 		d.reload(&job{}, r)
 		for _, p := range r.config.Set {
+			p.Rule.Timeout = testsync.Timeout
 			if got := engine.Once(t.Context(), p); got.Outcome != probe.Success {
 				t.Fatalf("after reload %d: %+v", n, got)
 			}

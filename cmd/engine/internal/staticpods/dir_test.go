@@ -21,6 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // podsAt is a directory of pods under test.
@@ -176,7 +177,7 @@ func TestCompatibilityReachesTheProbesOfPods(t *testing.T) {
 		}
 		id := probe.ID{Target: "default/a/c", Kind: probe.Liveness}
 		made := dir.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}}).Set[id]
-		made.Target.Name, made.Rule.Kind = id.Target, id.Kind
+		made.Target.Name, made.Rule.Kind, made.Rule.Timeout = id.Target, id.Kind, testsync.Timeout
 		if got := engine.Once(t.Context(), made); got.Outcome != want.outcome {
 			t.Errorf("K71, compatibility %v: the attempt is %+v, want %v", compatibility, got, want.outcome)
 		}

@@ -3,6 +3,7 @@ package lab
 import (
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -29,6 +30,7 @@ func Conforms(t *testing.T, module, port, settings string) {
 	checks, err := tck.Run(t.Context(), tck.Config{
 		Plugin:   wasmhost.Config{Module: code, AllowUnpinned: true, CacheDir: cacheDir()},
 		Settings: values, Address: "127.0.0.1", Port: uint16(number),
+		Timeout: Timeout, Silence: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -31,9 +31,7 @@ func restarts(t *testing.T, server *lab.Server, a lab.Attempt, gone string) {
 	t.Helper()
 	lab.Until(t, a, guest.Success)
 	server.Freeze()
-	if got := a(300 * time.Millisecond); got.Outcome != guest.Failure || got.Reason != "line.timeout" {
-		t.Errorf("a frozen server: %+v", got)
-	}
+	lab.TimesOut(t, a, 300*time.Millisecond, "line.timeout")
 	server.Thaw()
 	lab.Until(t, a, guest.Success)
 	server.Kill()

@@ -286,9 +286,6 @@ func acceptFrom(listener *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "engine"), nil
 }
 
-// flushTimeout is how long a new engine waits for the lines that the guard has read.
-const flushTimeout = 500 * time.Millisecond
-
 // readOutputs reads the outputs until stop is called: into the log file, or else it counts their
 // lines and discards them.
 func (a *adoption) readOutputs() (stop func()) {
@@ -303,7 +300,7 @@ func (a *adoption) readOutputs() (stop func()) {
 		}
 		readers.Wait()
 		if a.log != nil {
-			a.log.Flush(flushTimeout)
+			a.log.Flush(a.adopt.Flush)
 		}
 	}
 }

@@ -65,6 +65,9 @@ type Adopt struct {
 	// Linger is how long the guard waits for an engine after the command has ended.
 	Linger time.Duration
 
+	// Flush is how long a new engine waits for the lines that the guard has read.
+	Flush time.Duration
+
 	// Grace is the grace period if the guard ends the command, or an engine that finds the
 	// command and does not want it. StopSignal is by which the command is asked to exit then.
 	Grace      time.Duration

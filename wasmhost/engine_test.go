@@ -62,6 +62,9 @@ func TestHostilePluginsDoNotChangeVerdictsOfOtherProbes(t *testing.T) {
 	}
 	late := e.Stats().Lateness
 	t.Logf("attempts began late, by %v: %v", late.Bounds, late.Counts)
+	if n := late.Counts[len(late.Bounds)]; n > 0 && tier.IsLong() {
+		t.Errorf("%d attempts began later than the last bound", n)
+	}
 }
 
 // TestAPluginWithHangingTargetsDoesNotStarveOtherProbes has so many hanging targets that

@@ -164,11 +164,16 @@ func TestFaultsOfAGoGuestHavePluginReasons(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := handler(t, shared.load(t), map[string]any{"text": name})
-			if name == "sleep" {
-				wantStopped(t, h, probe.Target{Name: "web"}, time.Second)
-				return
+			timeout := plenty
+			if test.reason == wasmhost.ReasonTimeout {
+				timeout = 2 * time.Second
 			}
-			wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), test.outcome, test.reason)
+			var got probe.Result
+			testsync.Longer(t, name, timeout, func(timeout time.Duration) bool {
+				got = attempt(t, h, probe.Target{Name: "web"}, timeout)
+				return got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting
+			})
+			wantResult(t, got, test.outcome, test.reason)
 		})
 	}
 }

@@ -133,10 +133,7 @@ func TestCancelKillsAndCountsForNothing(t *testing.T) {
 		result := make(chan probe.Result, 1)
 		h := handler(t, run, sh(`echo $$$$ >`+pids+`; sleep 600`))
 		go func() { result <- h.Probe(ctx, probe.Target{}) }()
-		testsync.Until(t, "the command's process ID", func() bool {
-			b, _ := os.ReadFile(pids)
-			return strings.HasSuffix(string(b), "\n")
-		})
+		testsync.Until(t, "the command's process ID", isWritten(pids))
 		cancel()
 		r := testsync.Receive(t, "the result", result)
 		if r.Outcome != probe.Unknown || r.Reason != probe.ReasonStopped {

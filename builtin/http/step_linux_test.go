@@ -18,7 +18,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
-	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -54,7 +53,7 @@ func sameBothWays(t *testing.T, c httpprobe.Config, target probe.Target, timeout
 	var got, want probe.Result
 	for range 3 {
 		var stepped bool
-		got, stepped = inTime(t, timeout, h, target)
+		got, stepped = nonblocktest.InTime(t, timeout, h, target)
 		if !stepped {
 			t.Error("it was not made in steps")
 		}
@@ -68,13 +67,6 @@ func sameBothWays(t *testing.T, c httpprobe.Config, target probe.Target, timeout
 	if got != want {
 		t.Errorf("in steps  %+v\nby Probe  %+v", got, want)
 	}
-}
-
-// inTime makes an attempt in steps.
-func inTime(t *testing.T, timeout time.Duration, h nonblock.Stepper, target probe.Target) (r probe.Result, stepped bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	return nonblocktest.Probe(ctx, h, target)
 }
 
 func TestTheRequestIsTheSameBothWays(t *testing.T) {
@@ -163,13 +155,7 @@ func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 			target := serveRaw(t, test.serve)
 			h := handler(t, test.config).Handler
 			before := nonblocktest.Descriptors(t)
-			testsync.Longer(t, "an attempt without steps", 5*short, func(timeout time.Duration) bool {
-				got, stepped := inTime(t, timeout, h, target)
-				if stepped {
-					t.Logf("it was made in steps, and found %+v", got)
-				}
-				return !stepped
-			})
+			nonblocktest.WantNoSteps(t, 5*short, h, target)
 			h.Close()
 			nonblocktest.WaitForDescriptors(t, before)
 		})
@@ -213,9 +199,9 @@ func TestAddressesThatNeedProbeAreRemembered(t *testing.T) {
 	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
 	h := handler(t, httpprobe.Config{Port: "web"}).Handler
 	for range 5 {
-		got, _ := inTime(t, plenty, h, moved)
+		got, _ := nonblocktest.InTime(t, plenty, h, moved)
 		wantResult(t, got, probe.Warning, probe.ReasonHTTPRedirect)
-		if got, stepped := inTime(t, plenty, h, plain); !stepped || got.Outcome != probe.Success {
+		if got, stepped := nonblocktest.InTime(t, plenty, h, plain); !stepped || got.Outcome != probe.Success {
 			t.Errorf("the other target got %+v, in steps: %v", got, stepped)
 		}
 	}

@@ -61,7 +61,7 @@ func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 			test.config.Port = "db"
 			h := handler(t, test.config).Handler
 			testsync.Longer(t, "the same result", test.timeout, func(timeout time.Duration) bool {
-				got, stepped := inTime(t, timeout, h, test.target)
+				got, stepped := nonblocktest.InTime(t, timeout, h, test.target)
 				if !stepped {
 					t.Error("it was not made in steps")
 				}
@@ -75,13 +75,6 @@ func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 			})
 		})
 	}
-}
-
-// inTime makes an attempt in steps.
-func inTime(t *testing.T, timeout time.Duration, h nonblock.Stepper, target probe.Target) (r probe.Result, stepped bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	return nonblocktest.Probe(ctx, h, target)
 }
 
 // fullTarget answers no handshake.
@@ -108,13 +101,7 @@ func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			h := handler(t, test.config).Handler
-			testsync.Longer(t, "an attempt without steps", short, func(timeout time.Duration) bool {
-				got, stepped := inTime(t, timeout, h, test.target)
-				if stepped {
-					t.Logf("it was made in steps, and found %+v", got)
-				}
-				return !stepped
-			})
+			nonblocktest.WantNoSteps(t, short, h, test.target)
 		})
 	}
 }
@@ -129,9 +116,9 @@ func TestAddressesThatNeedProbeAreRemembered(t *testing.T) {
 	short := serveTCP(t, send("ok"))
 	h := handler(t, tcpprobe.Config{Port: "db", ExpectRegex: "ok$"}).Handler
 	for range 5 {
-		got, _ := inTime(t, plenty, h, long)
+		got, _ := nonblocktest.InTime(t, plenty, h, long)
 		wantResult(t, got, probe.Success, "")
-		if got, stepped := inTime(t, plenty, h, short); !stepped || got.Outcome != probe.Success {
+		if got, stepped := nonblocktest.InTime(t, plenty, h, short); !stepped || got.Outcome != probe.Success {
 			t.Errorf("the other target got %+v, in steps: %v", got, stepped)
 		}
 	}
@@ -150,7 +137,7 @@ func TestALargeRequestIsSentInPieces(t *testing.T) {
 		io.WriteString(conn, "done")
 		stay(conn)
 	})
-	result, stepped := inTime(t, plenty, handler(t, tcpprobe.Config{Port: "db", Send: sent, Expect: "done"}).Handler, target)
+	result, stepped := nonblocktest.InTime(t, plenty, handler(t, tcpprobe.Config{Port: "db", Send: sent, Expect: "done"}).Handler, target)
 	wantResult(t, result, probe.Success, "")
 	if !stepped {
 		t.Error("it was not made in steps")

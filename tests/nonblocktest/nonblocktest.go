@@ -31,6 +31,26 @@ func Probe(ctx context.Context, h nonblock.Stepper, t probe.Target) (r probe.Res
 	return h.Probe(ctx, t), false
 }
 
+// InTime is Probe with a timeout.
+func InTime(t testing.TB, timeout time.Duration, h nonblock.Stepper, target probe.Target) (r probe.Result, stepped bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return Probe(ctx, h, target)
+}
+
+// WantNoSteps makes attempts, the first one with a timeout and each other with twice the one before, until one is not made
+// in steps.
+func WantNoSteps(t testing.TB, timeout time.Duration, h nonblock.Stepper, target probe.Target) {
+	t.Helper()
+	testsync.Longer(t, "an attempt without steps", timeout, func(timeout time.Duration) bool {
+		got, stepped := InTime(t, timeout, h, target)
+		if stepped {
+			t.Logf("it was made in steps, and found %+v", got)
+		}
+		return !stepped
+	})
+}
+
 // steps makes an attempt in steps, and reports whether they have led to a result.
 func steps(ctx context.Context, h nonblock.Stepper, t probe.Target, set *nonblock.Set, spares *nonblock.Spares) (r probe.Result, ok bool) {
 	defer context.AfterFunc(ctx, set.Wake)()

@@ -108,6 +108,9 @@ func (s step) run(ctx context.Context, r *report) {
 	r.endStep(s.name, err, time.Since(began), cpu)
 }
 
+// isTest reports whether a step runs go test.
+func (s step) isTest() bool { return len(s.argv) > 1 && s.argv[0] == "go" && s.argv[1] == "test" }
+
 // isPackage reports whether an argument of go test is a package.
 func isPackage(arg string) bool {
 	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, ourselves)
@@ -116,8 +119,7 @@ func isPackage(arg string) bool {
 // once runs the command of a step, and adds the processor time that it took.
 func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all result, err error) {
 	argv := s.argv
-	isTest := len(argv) > 1 && argv[0] == "go" && argv[1] == "test"
-	if isTest {
+	if s.isTest() {
 		argv = append([]string{"go", "test", "-json"}, argv[2:]...)
 	}
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
@@ -126,7 +128,7 @@ func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all resu
 	c.WaitDelay = 30 * time.Second
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
 	c.Stdout, c.Stderr = r, r
-	if isTest {
+	if s.isTest() {
 		all, err = runTest(c, r)
 	} else {
 		err = c.Run()

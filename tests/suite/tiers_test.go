@@ -68,7 +68,7 @@ func TestEachTestIsInATier(t *testing.T) {
 // runsOfSteps returns what steps run that are commands.
 func runsOfSteps(steps []step) (runs []testRun) {
 	for _, s := range steps {
-		if s.argv[1] != "test" {
+		if !s.isTest() {
 			continue
 		}
 		var r testRun
@@ -78,11 +78,8 @@ func runsOfSteps(steps []step) (runs []testRun) {
 			}
 		}
 		for _, word := range s.argv[2:] {
-			if dir, isOurs := strings.CutPrefix(word, ourselves); isOurs {
-				word = "./" + dir
-			}
-			if strings.HasPrefix(word, "./") {
-				runs = append(runs, r.of(s.dir, word))
+			if isPackage(word) {
+				runs = append(runs, r.of(s.dir, strings.TrimPrefix(word, ourselves)))
 			}
 		}
 	}
@@ -129,14 +126,14 @@ func runsOfTargets(t *testing.T, steps []step, makefile string) (runs []testRun)
 			if i := slices.Index(args, "-run"); i >= 0 {
 				r.pattern = strings.Trim(args[i+1], "'")
 			}
-			isPackage := func(arg string) bool { return strings.HasPrefix(arg, ".") }
-			first := slices.IndexFunc(args, isPackage)
+			isDir := func(arg string) bool { return arg == "." || isPackage(arg) }
+			first := slices.IndexFunc(args, isDir)
 			if first < 0 {
 				runs = append(runs, r.of(dir, "."))
 				continue
 			}
 			for _, arg := range args[first:] {
-				if !isPackage(arg) {
+				if !isDir(arg) {
 					break
 				}
 				runs = append(runs, r.of(dir, arg))

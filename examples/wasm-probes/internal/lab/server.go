@@ -112,17 +112,18 @@ func FreePort(t testing.TB) string {
 const Timeout = testsync.Timeout
 
 // Until makes attempts until one has an outcome.
-func Until(t testing.TB, a Attempt, want guest.Outcome) guest.Result {
+func Until(t testing.TB, a Attempt, want guest.Outcome) (r guest.Result) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); ; time.Sleep(20 * time.Millisecond) {
-		r := a(Timeout)
-		if r.Outcome == want {
-			return r
+	defer func() {
+		if r.Outcome != want {
+			t.Logf("there is still %+v", r)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v there is still %+v, want %v", Timeout, r, want)
-		}
-	}
+	}()
+	testsync.Until(t, want.String(), func() bool {
+		r = a(Timeout)
+		return r.Outcome == want
+	})
+	return r
 }
 
 // Expect makes an attempt and checks its outcome and reason.

@@ -78,6 +78,8 @@ func buildLocked(dir, name string, command []string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	// os.Create changes the time of the file: go test therefore caches no result of tests that run a program, whose
+	// sources it does not know.
 	lock, err := os.Create(filepath.Join(dir, name+".lock"))
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"maps"
 	"regexp"
 	"strings"
 )
@@ -18,21 +19,26 @@ type event struct {
 	Output     string
 }
 
-// result is which packages have failed. Of these, some have crashed only: see hasDetectorCrashed.
+// result has the packages that have failed, and those of them in which the race detector has crashed.
 type result struct{ failed, crashed []string }
 
 // hasDetectorCrashed reports whether a program of tests has crashed by a mistake of the race detector, which
 // counts a goroutine's events on two threads at once if timers of a synctest bubble are due there:
 // golang/go#78156.
 func hasDetectorCrashed(output string) bool {
-	return detectorCrash.MatchString(output) && strings.Contains(output, "synctest") && !strings.Contains(output, "DATA RACE")
+	return detectorCrash.MatchString(output) && strings.Contains(output, "synctest") &&
+		!strings.Contains(output, "DATA RACE") && !strings.Contains(output, "panic: ")
 }
 
-var detectorCrash = regexp.MustCompile(`ThreadSanitizer: CHECK failed|SIGSEGV: segmentation violation|unexpected fault address`)
+var detectorCrash = regexp.MustCompile(`(?m)ThreadSanitizer: CHECK failed|^SIGSEGV: segmentation violation|unexpected fault address`)
+
+// stray matches what ends a program of tests. go test may show it as output of a test that has passed: of the last
+// one of which the program has printed anything.
+var stray = regexp.MustCompile(`(?m)^(panic: |fatal error: |SIG[A-Z]+: |WARNING: DATA RACE|ThreadSanitizer: |unexpected fault address)`)
 
 // read prints the events of go test until they end.
 func (r *report) read(events io.Reader) (all result) {
-	outputs := map[[2]string]*strings.Builder{} // of tests that have not ended, by package and name
+	outputs := map[[2]string]*strings.Builder{} // of tests that have not ended, and strays, by package and name
 	lines := bufio.NewScanner(events)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -51,14 +57,19 @@ func (r *report) read(events io.Reader) (all result) {
 			}
 			outputs[key].WriteString(e.Output)
 		case "pass", "fail", "skip":
-			crashed := r.end(e, outputs)
+			crashed := r.endTest(e, outputs)
 			if e.Test == "" && e.Action == "fail" {
 				all.failed = append(all.failed, e.Package)
 			}
 			if crashed {
 				all.crashed = append(all.crashed, e.Package)
 			}
-			delete(outputs, key)
+			switch b := outputs[key]; {
+			case e.Test == "":
+				maps.DeleteFunc(outputs, func(key [2]string, _ *strings.Builder) bool { return key[0] == e.Package })
+			case e.Action == "fail" || b == nil || !stray.MatchString(b.String()):
+				delete(outputs, key)
+			}
 		}
 	}
 	if err := lines.Err(); err != nil {
@@ -68,9 +79,9 @@ func (r *report) read(events io.Reader) (all result) {
 	return all
 }
 
-// end prints a package that has ended, with the output of its tests that have failed, and reports whether it is one
-// whose race detector has crashed.
-func (r *report) end(e event, outputs map[[2]string]*strings.Builder) (crashed bool) {
+// endTest prints a test that has failed, or a package that has ended, and reports whether it is one in which the
+// race detector has crashed.
+func (r *report) endTest(e event, outputs map[[2]string]*strings.Builder) (crashed bool) {
 	output := ""
 	if b := outputs[[2]string{e.Package, e.Test}]; b != nil {
 		output = b.String()
@@ -79,17 +90,17 @@ func (r *report) end(e event, outputs map[[2]string]*strings.Builder) (crashed b
 	case e.Test != "" && e.Action == "skip":
 		r.skip(output)
 	case e.Test != "" && e.Action == "fail":
-		r.printf("%s", output)
+		r.printf("--- %s\n%s", e.Package, output)
 	case e.Test == "" && e.Action == "pass":
 		r.pass(e, output)
 	case e.Test == "" && e.Action == "fail":
 		for key, b := range outputs { // tests that ran when the program of the tests ended
 			if key[0] == e.Package && key[1] != "" {
-				r.printf("%s", b)
+				r.printf("--- %s\n%s", e.Package, b)
 				crashed = crashed || hasDetectorCrashed(b.String())
 			}
 		}
-		r.printf("%s", output)
+		r.fail(output)
 	}
 	return crashed
 }

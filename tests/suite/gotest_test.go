@@ -17,7 +17,7 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 		`{"Action":"pass","Package":"a","Test":"TestGood","Elapsed":1}`,
 		`{"Action":"output","Package":"a","Test":"TestSkipped","Output":"    a_test.go:1: needs root\n"}`,
 		`{"Action":"skip","Package":"a","Test":"TestSkipped"}`,
-		`{"Action":"output","Package":"a","Test":"TestOfCI","Output":"    a_test.go:2: stands in .ci/run\n"}`,
+		`{"Action":"output","Package":"a","Test":"TestOfCI","Output":"    a_test.go:2: runs only in .ci/run\n"}`,
 		`{"Action":"skip","Package":"a","Test":"TestOfCI"}`,
 		`{"Action":"output","Package":"a","Output":"ok  \ta\t1.500s\n"}`,
 		`{"Action":"pass","Package":"a","Elapsed":1.5}`,
@@ -27,25 +27,31 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 		`{"Action":"output","Package":"b","Output":"FAIL\tb\t2.000s\n"}`,
 		`{"Action":"fail","Package":"b","Elapsed":2}`,
 		`{"ImportPath":"c","Action":"build-output","Output":"c.go:1: does not compile\n"}`,
-		`{"Action":"pass","Package":"d","Elapsed":0}`,
+		`{"Action":"output","Package":"d","Test":"TestLast","Output":"panic: of a test that hangs\n"}`,
+		`{"Action":"pass","Package":"d","Test":"TestLast"}`,
+		`{"Action":"fail","Package":"d","Elapsed":0}`,
+		`{"Action":"pass","Package":"e","Elapsed":0}`,
 		"no event",
 	}, "\n")
 	var out strings.Builder
 	r := report{w: &out}
 	ended := r.read(strings.NewReader(events))
 	r.sumUp()
-	if !slices.Equal(ended.failed, []string{"b"}) || ended.crashed != nil {
+	if !slices.Equal(ended.failed, []string{"b", "d"}) || ended.crashed != nil {
 		t.Errorf("failed and crashed: %v", ended)
 	}
 	want := "ok  \ta\t1.500s\n" +
-		"    b_test.go:3: wrong\n" +
-		"panic: while it ran\n" +
+		"--- b\n    b_test.go:3: wrong\n" +
+		"--- b\npanic: while it ran\n" +
 		"FAIL\tb\t2.000s\n" +
 		"c.go:1: does not compile\n" +
+		"--- d\npanic: of a test that hangs\n" +
 		"no event\n" +
 		"skipped 1: needs root\n" +
 		"--- 1 packages have passed; the slowest:\n" +
-		"ok  \ta\t1.500s\n"
+		"ok  \ta\t1.500s\n" +
+		"--- 1 packages have failed:\n" +
+		"FAIL\tb\t2.000s\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -54,11 +60,12 @@ func TestWhatGoTestReportsIsPrintedByPackage(t *testing.T) {
 // A package in which the race detector crashes is told from one that crashes, or has a race.
 func TestACrashOfTheRaceDetectorIsRecognized(t *testing.T) {
 	for text, want := range map[string]bool{
-		"SIGSEGV: segmentation violation\nPC=0x41cb09 m=0\ngoroutine 7 [select (durable), synctest bubble 9]:": true,
-		"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:94\ngoroutine 7 [synctest.Run]:":                          true,
-		"SIGSEGV: segmentation violation\ngoroutine 7 [running]:":                                              false,
-		"WARNING: DATA RACE\nunexpected fault address 0x6e5\ngoroutine 7 [synctest.Run]:":                      false,
-		"panic: index out of range\ngoroutine 7 [select, synctest bubble 9]:":                                  false,
+		"SIGSEGV: segmentation violation\nPC=0x41cb09 m=0\ngoroutine 7 [select (durable), synctest bubble 9]:":               true,
+		"ThreadSanitizer: CHECK failed: tsan_rtl.cpp:94\ngoroutine 7 [synctest.Run]:":                                        true,
+		"SIGSEGV: segmentation violation\ngoroutine 7 [running]:":                                                            false,
+		"WARNING: DATA RACE\nunexpected fault address 0x6e5\ngoroutine 7 [synctest.Run]:":                                    false,
+		"panic: runtime error\n[signal SIGSEGV: segmentation violation code=0x1]\ngoroutine 7 [running, synctest bubble 9]:": false,
+		"panic: index out of range\ngoroutine 7 [select, synctest bubble 9]:":                                                false,
 	} {
 		events := fmt.Sprintf(`{"Action":"output","Package":"a","Test":"TestA","Output":%q}
 {"Action":"fail","Package":"a"}`, text)

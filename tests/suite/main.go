@@ -32,9 +32,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: go run ./tests/suite check|test|lint|ci|long")
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if err := run(ctx, os.Stdout, os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -99,7 +98,7 @@ func (s step) run(ctx context.Context, r *report) {
 	began := time.Now()
 	var cpu time.Duration
 	all, err := s.once(ctx, r, &cpu)
-	if err != nil && len(all.crashed) > 0 && len(all.crashed) == len(all.failed) {
+	if err != nil && slices.Contains(s.argv, "-race") && len(all.crashed) > 0 && len(all.crashed) == len(all.failed) {
 		r.printf("    the race detector has crashed (golang/go#78156), tested once more: %s\n", strings.Join(all.crashed, " "))
 		again := s
 		again.argv = append(slices.Clone(s.argv[:slices.IndexFunc(s.argv, isPackage)]), all.crashed...)
@@ -113,8 +112,11 @@ func (s step) isTest() bool { return len(s.argv) > 1 && s.argv[0] == "go" && s.a
 
 // isPackage reports whether an argument of go test is a package.
 func isPackage(arg string) bool {
-	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, ourselves)
+	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, modulePath)
 }
+
+// killDelay is how long the commands of a step have to end after SIGINT.
+const killDelay = 10 * time.Second
 
 // once runs the command of a step, and adds the processor time that it took.
 func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all result, err error) {
@@ -125,13 +127,16 @@ func (s step) once(ctx context.Context, r *report, cpu *time.Duration) (all resu
 	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGINT) } // go test, and the tests, which it would wait for
-	c.WaitDelay = 30 * time.Second
+	c.WaitDelay = killDelay
 	c.Dir, c.Env = s.dir, append(os.Environ(), s.env...)
 	c.Stdout, c.Stderr = r, r
 	if s.isTest() {
 		all, err = runTest(c, r)
 	} else {
 		err = c.Run()
+	}
+	if ctx.Err() != nil && c.Process != nil { // what has not ended by SIGINT, such as a shell's background commands
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
 	}
 	if c.ProcessState != nil {
 		*cpu += c.ProcessState.UserTime() + c.ProcessState.SystemTime()

@@ -13,14 +13,15 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// A signal ends what a step has started, too: go test does not end its tests.
+// A signal ends what a step has started, too: go test does not end its tests, and a shell has its background commands
+// ignore SIGINT.
 func TestASignalEndsAllProcessesOfAStep(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		command("", "sh", "-c", `sh -c 'echo $$ >`+file+`; exec sleep 600'; exit 0`).run(ctx, &report{w: &bytes.Buffer{}})
+		command("", "sh", "-c", `sh -c 'echo $$ >`+file+`; exec sleep 600' >/dev/null 2>&1 & wait`).run(ctx, &report{w: &bytes.Buffer{}})
 	}()
 	var pid int
 	testsync.Until(t, "a child", func() bool {

@@ -19,6 +19,7 @@ type report struct {
 	mu      sync.Mutex // guards all below
 	w       io.Writer
 	failed  []string // steps
+	fails   []string // the last lines of packages that have failed
 	ended   []ended
 	skipped map[string]int // tests, by reason
 }
@@ -70,6 +71,18 @@ func (r *report) pass(e event, output string) {
 	}
 }
 
+// fail prints what go test has said of a package that has failed, and keeps its last line.
+func (r *report) fail(output string) {
+	r.printf("%s", output)
+	for line := range strings.Lines(output) {
+		if strings.HasPrefix(line, "FAIL\t") {
+			r.mu.Lock()
+			r.fails = append(r.fails, line)
+			r.mu.Unlock()
+		}
+	}
+}
+
 // skip counts a test that was skipped, but not for its tier.
 func (r *report) skip(output string) {
 	if strings.Contains(output, tier.Marker) {
@@ -83,7 +96,8 @@ func (r *report) skip(output string) {
 	r.skipped[cmp.Or(tier.Reason(output), "no reason")]++
 }
 
-// sumUp prints what was skipped and the packages that took longest, the slowest one last.
+// sumUp prints what was skipped, the packages that took longest, the slowest one last, and those that have
+// failed.
 func (r *report) sumUp() {
 	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
 		r.printf("skipped %d: %s\n", r.skipped[reason], reason)
@@ -94,5 +108,8 @@ func (r *report) sumUp() {
 	}
 	for _, e := range r.ended[max(0, len(r.ended)-slowest):] {
 		r.printf("%s", e.line)
+	}
+	if len(r.fails) > 0 {
+		r.printf("--- %d packages have failed:\n%s", len(r.fails), strings.Join(r.fails, ""))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -21,6 +22,11 @@ type pkg struct {
 	TestGoFiles  []string
 	XTestGoFiles []string
 	Deps         []string // of its tests, if ImportPath ends with .test
+}
+
+// isSource reports whether a package is none that go list has for tests.
+func (p pkg) isSource() bool {
+	return !strings.HasSuffix(p.ImportPath, ".test") && !strings.Contains(p.ImportPath, " ")
 }
 
 func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
@@ -49,7 +55,11 @@ func list(flags ...string) ([]pkg, error) {
 func output(name string, args ...string) ([]byte, error) {
 	c := exec.Command(name, args...)
 	c.Stderr = os.Stderr
-	return c.Output()
+	out, err := c.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return out, err
 }
 
 // concurrent matches the statements that start a goroutine.
@@ -108,47 +118,115 @@ func withoutRace(packages []pkg) (pattern string, some []pkg, err error) {
 	return "^(" + strings.Join(names, "|") + ")$", some, nil
 }
 
-// changed returns the packages of the main module that have changed since a revision, or
-// link one that has; and the folders of other modules in which something has changed.
-func changed(since string) (packages, modules []string, err error) {
-	files, err := output("sh", "-c", `git diff --name-only "$1" && git ls-files --others --exclude-standard`, "sh", since)
+// change is what make check looks at.
+type change struct {
+	packages []string // of the main module: changed, or tested
+	tested   []string // those whose tests link a changed package
+	scripts  []string // of tests/scripts, by name
+	modules  []string // folders of other modules: changed, or importing one that is
+}
+
+// changedSince returns what has changed since a revision.
+func changedSince(since string) (c change, err error) {
+	if _, err := output("git", "rev-parse", "--verify", "--quiet", "--end-of-options", since+"^{commit}"); err != nil {
+		return c, fmt.Errorf("%q is no commit of this checkout: make check compares with SINCE=commit, by default HEAD; make test needs no git (%w)", since, err)
+	}
+	files, err := output("sh", "-c", `git diff --name-only --no-renames --relative -z "$1" -- && git ls-files --others --exclude-standard -z`, "sh", since)
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
 	all, err := list("-test")
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
 	root, err := os.Getwd()
 	if err != nil {
-		return nil, nil, err
+		return c, err
 	}
-	dirs := map[string]bool{}
-	for _, file := range strings.Fields(string(files)) {
-		switch module := moduleOf(file); module {
-		case ".":
-			dirs[packageDir(all, root, file)] = true
+	changed := map[string]bool{} // directories of packages
+	for file := range strings.SplitSeq(strings.TrimSuffix(string(files), "\x00"), "\x00") {
+		module := moduleOf(file)
+		switch script, isScript := strings.CutPrefix(file, "tests/scripts/"); {
+		case file == "":
+		case file == "go.mod" || file == "go.sum":
+			for _, p := range all {
+				changed[p.Dir] = true
+			}
+		case isScript && isFile(file):
+			c.scripts = append(c.scripts, strings.TrimSuffix(script, ".txtar"))
+		case module == ".":
+			changed[packageDir(all, root, file)] = true
 		default:
-			modules = append(modules, module)
+			c.modules = append(c.modules, module)
+		}
+		for prefix, dir := range readElsewhere {
+			if strings.HasPrefix(file, prefix) {
+				changed[filepath.Join(root, dir)] = true
+			}
 		}
 	}
-	var paths []string
+	c.tested = testsOf(all, changed)
 	for _, p := range all {
-		if dirs[p.Dir] {
-			paths = append(paths, p.ImportPath)
+		if changed[p.Dir] && p.isSource() {
+			c.packages = append(c.packages, p.ImportPath)
 		}
+	}
+	c.packages = sortedSet(append(c.packages, c.tested...))
+	c.modules, err = withImporters(c.modules)
+	return c, err
+}
+
+// testsOf returns the packages whose tests link a package of one of some directories.
+func testsOf(all []pkg, changed map[string]bool) (tested []string) {
+	linked := map[string]bool{} // import paths
+	for _, p := range all {
+		linked[p.ImportPath] = changed[p.Dir]
 	}
 	for _, p := range all {
 		path, isTest := strings.CutSuffix(p.ImportPath, ".test")
-		if isTest && (slices.Contains(paths, path) || slices.ContainsFunc(p.Deps, func(d string) bool {
+		if isTest && (linked[path] || slices.ContainsFunc(p.Deps, func(d string) bool {
 			d, _, _ = strings.Cut(d, " ") // a package that was compiled for the test
-			return slices.Contains(paths, d)
+			return linked[d]
 		})) {
-			packages = append(packages, path)
+			tested = append(tested, path)
 		}
 	}
-	slices.Sort(modules)
-	return packages, slices.Compact(modules), nil
+	return tested
+}
+
+// withImporters adds to folders of modules those whose go.mod files replace one of them by its folder, since they
+// import it. It leaves out the one without Go code, which is of a tool.
+func withImporters(folders []string) ([]string, error) {
+	files, err := output("git", "ls-files", "*/go.mod")
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Clone(folders)
+	for file := range strings.FieldsSeq(string(files)) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range replacement.FindAllSubmatch(text, -1) {
+			if slices.Contains(folders, filepath.Join(filepath.Dir(file), string(m[1]))) {
+				all = append(all, filepath.Dir(file))
+			}
+		}
+	}
+	return slices.DeleteFunc(sortedSet(all), func(dir string) bool { return dir == "dist/nfpm" }), nil
+}
+
+// replacement matches the folder of a replace directive.
+var replacement = regexp.MustCompile(`=> (\.\S+)`)
+
+func sortedSet(s []string) []string {
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // moduleOf returns the folder of the module that a file belongs to.
@@ -162,25 +240,21 @@ func moduleOf(file string) string {
 	return dir
 }
 
-// testedElsewhere are files that tests of another package read than that of the nearest folder: by
-// the beginnings of their paths, the folder of the package.
-var testedElsewhere = map[string]string{
-	"tests/scripts/":      "cmd/engine",
+// readElsewhere are files that tests of other packages read, too: by the beginnings of their paths, the
+// folder of the package.
+var readElsewhere = map[string]string{
 	"docs/states.md":      "engine/verdict",
 	"docs/configuration/": "cmd/engine/internal/reference",
 	"docs/beats.md":       "builtin/beat",
 	"docs/gateways/":      "adapter/gateway",
+	"examples/demo/":      "cmd/engine",
+	"guest/":              "cmd/engine/internal/plugindev",
 }
 
 // packageDir returns the directory of the package whose tests read a file: its own, or, of test data and
 // embedded files, the nearest one above. What is in no package, such as a document, tests read all
 // the same.
 func packageDir(all []pkg, root, file string) string {
-	for prefix, dir := range testedElsewhere {
-		if strings.HasPrefix(file, prefix) {
-			return filepath.Join(root, dir)
-		}
-	}
 	dir := filepath.Join(root, filepath.Dir(file))
 	for dir != root && !slices.ContainsFunc(all, func(p pkg) bool { return p.Dir == dir }) {
 		dir = filepath.Dir(dir)

@@ -17,29 +17,33 @@ var tiers = map[string]func() ([]step, error){"check": check, "test": test, "lin
 // program is the program that make has built before.
 const program = "bin/sonde"
 
-// ourselves is the module, as the beginning of paths of its packages.
-const ourselves = "github.com/sonde-probe/sonde/"
+// modulePath begins the import paths of the main module's packages.
+const modulePath = "github.com/sonde-probe/sonde/"
 
 // The folders of the modules beside the main one.
 var (
-	light  = []string{"examples/wasm-probes", "guest", "guest/starlark"}                                    // tested by make test
-	served = []string{"cmd/engine/fleet", "adapter/etcd", "tests/fleet", "tests/gateways", "tests/browser"} // with servers
-	heavy  = []string{"adapter/caddy", "adapter/xds", "tests/oracle"}                                       // link Caddy, gRPC and Kubernetes, which take minutes to compile
+	light       = []string{"examples/wasm-probes", "guest", "guest/starlark"}                                    // tested by make test
+	withServers = []string{"cmd/engine/fleet", "adapter/etcd", "tests/fleet", "tests/gateways", "tests/browser"} // with servers
+	heavy       = []string{"adapter/caddy", "adapter/xds", "tests/oracle"}                                       // link Caddy, gRPC and Kubernetes, which take minutes to compile
 )
 
 // check is what a developer runs at each save.
 func check() ([]step, error) {
-	packages, modules, err := changed(cmp.Or(os.Getenv("SINCE"), "HEAD"))
+	c, err := changedSince(cmp.Or(os.Getenv("SINCE"), "HEAD"))
 	if err != nil {
 		return nil, err
 	}
 	steps := []step{format}
-	if len(packages) > 0 {
-		steps = append(steps,
-			command("vet", "go", append([]string{"vet"}, packages...)...),
-			goTest("changed packages, and those that import them", append([]string{"-short"}, packages...)...))
+	if len(c.packages) > 0 {
+		steps = append(steps, command("vet", "go", append([]string{"vet"}, c.packages...)...))
 	}
-	for _, module := range modules {
+	if len(c.tested) > 0 {
+		steps = append(steps, goTest("changed packages, and those that import them", append([]string{"-short"}, c.tested...)...))
+	}
+	if len(c.scripts) > 0 {
+		steps = append(steps, goTest("changed scripts", "-run", "^TestScripts$/^("+strings.Join(c.scripts, "|")+")$", "./cmd/engine"))
+	}
+	for _, module := range c.modules {
 		steps = append(steps, vetOf(module))
 		if slices.Contains(light, module) {
 			steps = append(steps, testOf(module, "-short"))
@@ -57,7 +61,7 @@ func test() ([]step, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps := []step{format, configuration, goTest("packages", paths(packages)...), wholes.inParallel()}
+	steps := []step{format, configuration, goTest("packages", paths(packages)...), repositoryTests.inParallel()}
 	for _, module := range light {
 		steps = append(steps, testOf(module).inParallel())
 	}
@@ -71,7 +75,7 @@ func lint() ([]step, error) {
 		command("staticcheck", "go", "tool", "staticcheck", "./..."),
 		configuration,
 	}
-	for _, module := range slices.Concat(light, served) {
+	for _, module := range slices.Concat(light, withServers) {
 		steps = append(steps, vetOf(module))
 	}
 	return steps, nil
@@ -96,11 +100,11 @@ func ci() ([]step, error) {
 		goTest("packages that start goroutines, with the race detector", append([]string{"-race"}, paths(racing)...)...),
 		goTest("their tests that run without it", append([]string{"-run", pattern}, paths(plain)...)...),
 		goTest("other packages", paths(others)...),
-		testOf(served[0], "-count=1").inParallel(), // the longest first
+		testOf(withServers[0], "-count=1").inParallel(), // the longest first
 		testOf(light[0], "-count=1").inParallel(),
-		wholes.inParallel(),
+		repositoryTests.inParallel(),
 	}
-	for _, module := range slices.Concat(served[1:], light[1:]) {
+	for _, module := range slices.Concat(withServers[1:], light[1:]) {
 		tests = append(tests, testOf(module, "-count=1").inParallel())
 	}
 	for i, s := range tests {
@@ -118,7 +122,7 @@ func long() ([]step, error) {
 	steps := []step{
 		goTest("packages, at length", append([]string{"-count=1", "-timeout", "2h"}, paths(all)...)...).inTier("long"),
 		goTest("releases and benchmarks", "-count=1", "./tests/release", "./tests/bench").inTier("long"),
-		wholes.inTier("ci"), // its long tests are the step above, and targets of make, below
+		repositoryTests.inTier("ci"), // its long tests are the step above, and targets of make, below
 		goTest("all packages, with the race detector", append([]string{"-race", "-count=1", "-timeout", "1h"}, paths(all)...)...).inTier("ci"),
 	}
 	for _, module := range append(slices.Clone(light), "adapter/xds", "cmd/engine/fleet") {
@@ -140,10 +144,10 @@ func long() ([]step, error) {
 
 // The steps of several tiers.
 var (
-	format        = command("format", "sh", "-c", `bad=$(gofmt -l .); [ -z "$bad" ] || { echo "gofmt -w is needed for: $bad"; exit 1; }`)
-	vet           = command("vet", "go", "vet", "./...")
-	wholes        = goTest("the whole: imports, documents", "-count=1", "./tests/...")
-	configuration = command("config.hcl", "sh", "-c", program+" fmt --check config.hcl && "+program+" validate config.hcl")
+	format          = command("format", "sh", "-c", `bad=$(gofmt -l .) && [ -z "$bad" ] || { echo "gofmt -w is needed for: $bad"; exit 1; }`)
+	vet             = command("vet", "go", "vet", "./...")
+	repositoryTests = goTest("the whole: imports, documents", "-count=1", "./tests/...")
+	configuration   = command("config.hcl", "sh", "-c", program+" fmt --check config.hcl && "+program+" validate config.hcl")
 )
 
 func command(name, program string, args ...string) step {
@@ -198,10 +202,10 @@ func testedPackages() ([]pkg, error) {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(p pkg) bool {
-		return !p.hasTests() || strings.HasPrefix(p.ImportPath, ourselves+"tests")
+		return !p.hasTests() || strings.HasPrefix(p.ImportPath, modulePath+"tests")
 	})
 	rank := func(p pkg) int {
-		if slices.Contains(longest, strings.TrimPrefix(p.ImportPath, ourselves)) {
+		if slices.Contains(longest, strings.TrimPrefix(p.ImportPath, modulePath)) {
 			return 0
 		}
 		return 1
@@ -217,19 +221,19 @@ func paths(packages []pkg) (all []string) {
 	return all
 }
 
-// slow are beginnings of packages that make long tests with the race detector: the command links
+// noRaceInCI are beginnings of packages that make long tests with the race detector: the command links
 // so much that it takes minutes to compile, and fleets make so many steps that they take minutes.
-var slow = []string{"cmd/engine", "adapter/fleet"}
+var noRaceInCI = []string{"cmd/engine", "adapter/fleet"}
 
 // racingPackages divides packages into those that .ci/run tests with the race detector, which
-// start goroutines and are none of slow, and others.
+// start goroutines and are none of noRaceInCI, and others.
 func racingPackages(packages []pkg) (racing, others []pkg, err error) {
 	for _, p := range packages {
 		starts, err := p.startsGoroutines()
 		if err != nil {
 			return nil, nil, err
 		}
-		if starts && !slices.ContainsFunc(slow, func(name string) bool { return strings.HasPrefix(p.ImportPath, ourselves+name) }) {
+		if starts && !slices.ContainsFunc(noRaceInCI, func(name string) bool { return strings.HasPrefix(p.ImportPath, modulePath+name) }) {
 			racing = append(racing, p)
 		} else {
 			others = append(others, p)

@@ -79,7 +79,7 @@ func runsOfSteps(steps []step) (runs []testRun) {
 		}
 		for _, word := range s.argv[2:] {
 			if isPackage(word) {
-				runs = append(runs, r.of(s.dir, strings.TrimPrefix(word, ourselves)))
+				runs = append(runs, r.of(s.dir, strings.TrimPrefix(word, modulePath)))
 			}
 		}
 	}
@@ -145,7 +145,8 @@ func runsOfTargets(t *testing.T, steps []step, makefile string) (runs []testRun)
 
 var (
 	function  = regexp.MustCompile(`(?m)^func (\([^)]*\) )?(\w+)`)
-	callsLong = regexp.MustCompile(`\btier\.(Long|IsLong|Pick(\[\w+\])?)\(`)
+	callsLong = regexp.MustCompile(`\btier\.(Long|IsLong|Pick(\[[\w.]+\])?)\(`)
+	flags     = regexp.MustCompile(`(?m)^(var)?\s+\w+ += tier\.Flag\(`)
 	callsCI   = regexp.MustCompile(`\btier\.(CI|InCI|Needs)\(`)
 )
 
@@ -170,6 +171,9 @@ func neededTiers(text string) map[string]string {
 			needed[name] = tier
 		}
 	}
+	if flags.MatchString(text) { // of a variable, which tests read
+		needed[""] = "long"
+	}
 	return needed
 }
 
@@ -186,7 +190,7 @@ caddy: bin ## two commands
 	cd adapter/caddy && $(GO) test -short -parallel 8
 `
 	runs := append(
-		runsOfSteps([]step{goTest("", ourselves+"engine").inTier("ci"), testOf("guest", "-race"), command("vet", "go", "vet", "./...")}),
+		runsOfSteps([]step{goTest("", modulePath+"engine").inTier("ci"), testOf("guest", "-race"), command("vet", "go", "vet", "./...")}),
 		runsOfTargets(t, []step{command("make years", "make"), command("make caddy", "make")}, makefile)...)
 	want := []testRun{
 		{dir: "engine", tier: "ci"},

@@ -4,6 +4,7 @@ package testsync
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -32,8 +33,12 @@ func Until(t testing.TB, what string, condition func() bool) {
 func UntilWithin(t testing.TB, limit time.Duration, what string, condition func() bool) {
 	t.Helper()
 	interval := firstInterval
-	for end := time.Now().Add(limit); !condition(); interval = min(interval*5/4, lastInterval) {
-		if time.Now().After(end) {
+	for end := time.Now().Add(limit); ; interval = min(interval*5/4, lastInterval) {
+		late := time.Now().After(end) // before the condition, which is asked once more if the machine stalled
+		if condition() {
+			return
+		}
+		if late {
 			t.Fatalf("timed out waiting for %s", what)
 		}
 		<-time.After(interval)
@@ -52,10 +57,12 @@ func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
 }
 
 // Deadline returns a context whose deadline passes when a function is called: once what must happen before has
-// happened, however slow the machine.
+// happened, however slow the machine. It passes with the end of ctx, too.
 func Deadline(ctx context.Context) (_ context.Context, pass func()) {
 	c := deadline{ctx, make(chan struct{})}
-	return c, sync.OnceFunc(func() { close(c.passed) })
+	pass = sync.OnceFunc(func() { close(c.passed) })
+	context.AfterFunc(ctx, pass)
+	return c, pass
 }
 
 type deadline struct {
@@ -68,7 +75,7 @@ func (d deadline) Done() <-chan struct{} { return d.passed }
 func (d deadline) Err() error {
 	select {
 	case <-d.passed:
-		return context.DeadlineExceeded
+		return cmp.Or(d.Context.Err(), context.DeadlineExceeded)
 	default:
 		return nil
 	}

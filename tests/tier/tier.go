@@ -27,7 +27,7 @@ const (
 )
 
 // Marker begins the reason of each test that is skipped because it is of another tier.
-const Marker = "stands in "
+const Marker = "runs only in "
 
 func init() {
 	if name := os.Getenv(Variable); name != "" && name != ciTier && name != longTier {

@@ -365,7 +365,7 @@ func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
 				moving = target
 			}
 		}
-		const large = 600
+		const large = 900 // probes, of which at most some 600 fit into coord.MaxMemory
 		targets := func() fleet.Targets {
 			all := w.targets(many)
 			p := all.Probes[probe.ID{Target: moving, Kind: probe.Readiness}]

@@ -86,8 +86,8 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 	s := &scene{t: t, kind: g, dir: gatewaytest.Dir(t), program: program}
 	s.edge = &net.UnixAddr{Name: s.front(), Net: "unix"}
 	s.network = netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(250)), 0})
-	s.port, s.health = s.freePort("7"), s.freePort("7")
-	s.listen = net.JoinHostPort(s.at("10"), s.freePort("10"))
+	s.port, s.health = s.freePort(), s.freePort()
+	s.listen = net.JoinHostPort(s.at("10"), s.freePort())
 	n, _ := strconv.ParseUint(s.port, 10, 16)
 	s.wire = watchWire(t, s.network, uint16(n))
 	for _, name := range []string{"web-1", "web-2", "web-3"} {
@@ -127,7 +127,7 @@ func (s *scene) begin(edit func(hcl string) string) {
 	s.t.Helper()
 	text := ""
 	if s.kind.inside == nil {
-		api := net.JoinHostPort(s.at("11"), s.freePort("11"))
+		api := net.JoinHostPort(s.at("11"), s.freePort())
 		s.client = httpapi.Client{Base: "http://" + api}
 		if text = s.configuration(s.kind); edit != nil {
 			text = edit(text)
@@ -150,15 +150,10 @@ func (s *scene) begin(edit func(hcl string) string) {
 	}
 }
 
-// freePort returns a port that is free at an address of the scene.
-func (s *scene) freePort(host string) string {
+// freePort returns a port that nothing listens at, another one each time.
+func (s *scene) freePort() string {
 	s.t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(s.at(host), "0"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
+	_, port, _ := net.SplitHostPort(gatewaytest.FreeAddress(s.t))
 	return port
 }
 

@@ -26,6 +26,9 @@ STARLARK_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go guest/starlark/
 
 .DEFAULT_GOAL := help
 
+# What runs the steps of a tier. It gets the signals that make gets, which `go run` would not pass on.
+SUITE = $(GO) build -o bin/suite ./tests/suite && PATH="$$($(GO) env GOROOT)/bin:$$PATH" exec bin/suite
+
 # The tests of a target are those of a tier: see tests/tier.
 browser caddy etcd fleet: export SONDE_TIER = ci
 fleet-scale fleet-long gateways faults reloads years: export SONDE_TIER = long
@@ -79,9 +82,6 @@ plugins: # the ones that config.hcl loads
 .PHONY: wasm
 wasm: ## build the example plugins, in each language whose compiler is installed
 	@GO=$(GO) $(WASM)/build.sh
-
-# What runs the steps of a tier gets the signals that make gets.
-SUITE = $(GO) build -o bin/suite ./tests/suite && PATH="$$($(GO) env GOROOT)/bin:$$PATH" exec bin/suite
 
 .PHONY: check
 check: $(STARLARK) ## check what has changed since the last commit (SINCE=revision), a minute

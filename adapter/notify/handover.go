@@ -82,9 +82,10 @@ func (n *Notifiers) setTold(subject Subject, value []byte) error {
 			notice.Link = link(r.spec.ExternalURL, subject) // of this engine
 		}
 		r.feedMu.Lock()
+		_, wasTold := r.feed.told[subject]
 		hasChanged := r.feed.know(subject, notice, now)
 		if hasChanged {
-			r.noteUnsaved(subject, r.latestCursor())
+			r.noteUnsaved(subject, unsaved{r.latestCursor(), wasTold})
 		}
 		r.feedMu.Unlock()
 		if hasChanged { // of most targets of an owner that has died receivers know nothing

@@ -32,7 +32,13 @@ type cursor struct {
 type memory struct {
 	cursor
 	told    map[Subject]Notice
-	unsaved map[Subject]cursor // of the receiver that this one replaces; nil after a restart
+	unsaved map[Subject]unsaved // of the receiver that this one replaces; nil after a restart
+}
+
+// unsaved is a change of the notice of a subject since Value last returned it.
+type unsaved struct {
+	before  cursor
+	wasTold bool // the value before the change is a notice
 }
 
 type memories map[receiverKey]*memory
@@ -68,23 +74,28 @@ func (r *receiver) keys() (keys []string) {
 // latestCursor returns the cursor after all notices that were accepted, saved or not. It needs feedMu.
 func (r *receiver) latestCursor() cursor { return cursor{r.feed.resumeCursors(), r.feed.lost} }
 
-// noteUnsaved notes that the notice of a subject has changed, and the cursor before that. It needs feedMu.
-func (r *receiver) noteUnsaved(s Subject, before cursor) {
-	if _, isNoted := r.unsaved[s]; !isNoted {
-		r.unsaved[s] = before
+// noteUnsaved notes that the notice of a subject has changed. A trouble whose start was not saved leaves no note when it
+// has ended: so ended troubles do not pile up while nothing is saved. It needs feedMu.
+func (r *receiver) noteUnsaved(s Subject, change unsaved) {
+	if first, isNoted := r.unsaved[s]; isNoted {
+		change = first
+	}
+	r.unsaved[s] = change
+	if _, isTold := r.feed.told[s]; !isTold && !change.wasTold {
+		delete(r.unsaved, s)
 	}
 }
 
-// cursorToSave returns the latest cursor that precedes all unsaved notices, and whether there are none. An engine that
-// restored a later cursor would, without the begin of a trouble, not send its end, and without the end not the begin of
-// the next one. It needs feedMu.
+// cursorToSave returns the latest cursor that precedes all unsaved notices, and whether there are none. If the start of a
+// trouble was not saved, an engine with a later cursor would not send its end. If the end was not saved, it would not send
+// the next start. It needs feedMu.
 func (r *receiver) cursorToSave() (c cursor, isLatest bool) {
 	c = r.latestCursor()
-	for _, before := range r.unsaved {
+	for _, change := range r.unsaved {
 		for kind, at := range c.After {
-			c.After[kind] = min(at, before.After[kind])
+			c.After[kind] = min(at, change.before.After[kind])
 		}
-		c.Lost = min(c.Lost, before.Lost)
+		c.Lost = min(c.Lost, change.before.Lost)
 	}
 	return c, len(r.unsaved) == 0
 }

@@ -730,17 +730,40 @@ func TestATroubleAfterAnUnsavedEndIsTold(t *testing.T) {
 	})
 }
 
+// A trouble that began and ended since values were saved leaves nothing that a cursor waits for, and nothing in memory:
+// an engine without a state file saves no value.
+func TestATroubleThatHasEndedLeavesNothingUnsaved(t *testing.T) {
+	const names = "a b c d e f g h"
+	in(t, names, func(s *scene) {
+		for range 2 {
+			s.say(probe.Failure, strings.Fields(names)...)
+			s.say(probe.Success, strings.Fields(names)...)
+		}
+		clear(s.changed)
+		s.spec.Labels = map[string]string{"of": "another"}
+		s.apply() // which marks all keys
+		synctest.Wait()
+		for key := range s.changed {
+			if strings.HasPrefix(key, "notify/told/") {
+				t.Errorf("%s is not saved", key)
+			}
+		}
+		s.expectCursor("after the end", s.lastTransition())
+	})
+}
+
 // A cursor of groups waits as that of targets does, and so does the count of lost transitions.
 func TestAllOfACursorWaits(t *testing.T) {
 	in(t, "db", func(s *scene) {
+		s.say(probe.Failure, "db")
 		s.save("")
 		before := s.saveCursor()
 		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
 		for range engine.MaxTransitions {
-			s.say(probe.Failure, "db")
 			s.say(probe.Success, "db")
+			s.say(probe.Failure, "db")
 		}
-		s.say(probe.Failure, "db")
+		s.say(probe.Success, "db")
 		s.to.set(func(r *receiver) { r.fails = nil })
 		pass(time.Minute)
 		if got := s.saveCursor(); !maps.Equal(got.After, before.After) || got.Lost != before.Lost {
@@ -797,6 +820,12 @@ func TestACursorWaitsForNoticesOfAnotherEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.say(probe.Failure, "web")
+		s.expectCursorWaits(before)
+		before = s.lastTransition()
+		if err := s.notifiers.SetTold("db", nil); err != nil {
+			t.Fatal(err)
+		}
+		s.say(probe.Success, "web")
 		s.expectCursorWaits(before)
 	})
 }

@@ -66,8 +66,8 @@ type receiver struct {
 
 	feedMu  sync.Mutex // guards all below; the locks of an engine's readers are taken while it is held
 	feed    feed
-	status  Status             // without what follows from feed
-	unsaved map[Subject]cursor // what has changed in feed.told since Value returned it, each with a cursor before the change
+	status  Status              // without what follows from feed
+	unsaved map[Subject]unsaved // what has changed in feed.told since Value returned it: the first change of each
 }
 
 func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender Sender) *receiver {
@@ -80,7 +80,7 @@ func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender 
 		},
 		woken: make(chan struct{}, 1), ended: make(chan struct{}),
 		feed:    newFeed(spec, map[Kind]source{KindTarget: n.targets, KindGroup: n.groups}),
-		unsaved: map[Subject]cursor{},
+		unsaved: map[Subject]unsaved{},
 		status:  Status{Notifier: key.Notifier, Output: spec.Output, Receiver: name},
 	}
 }
@@ -195,9 +195,12 @@ func (r *receiver) accept(b *batch) {
 		moved = moved || r.feed.cursor[kind] != at
 	}
 	var keys []string
-	before := r.latestCursor()
+	before, wasTold := r.latestCursor(), map[Subject]bool{}
+	for s := range b.told {
+		_, wasTold[s] = r.feed.told[s]
+	}
 	for _, s := range r.feed.accept(b, time.Now()) {
-		r.noteUnsaved(s, before)
+		r.noteUnsaved(s, unsaved{before, wasTold[s]})
 		keys = append(keys, r.toldKey(s))
 	}
 	if moved || b.lost > 0 {

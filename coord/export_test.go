@@ -7,6 +7,9 @@ import (
 	"github.com/sonde-probe/sonde/internal/clock"
 )
 
+// MaxAdded is maxAdded.
+const MaxAdded = maxAdded
+
 // IgnoreDeadline makes a Coordinator act beyond the end of its lease, as one does whose clock stood.
 func (c *Coordinator) IgnoreDeadline() {
 	c.stateMu.Lock()

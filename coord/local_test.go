@@ -100,7 +100,7 @@ func TestARangeHasWhatIsStored(t *testing.T) {
 
 // However many keys are put between two ranges, the second has them all.
 func TestARangeHasAllKeysSinceTheLastOne(t *testing.T) {
-	const n = 1<<15 + 2
+	const n = coord.MaxAdded + 2
 	b := coord.NewLocal()
 	for i := range n {
 		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: strconv.Itoa(i)}}}); err != nil {

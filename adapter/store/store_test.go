@@ -141,11 +141,16 @@ func TestStateIsRestoredAfterAStop(t *testing.T) {
 		for _, key := range []string{"a", "b", "c"} {
 			first.store.Mark(key)
 		}
+		stopped := sinceBoot()
 		first.stop()
 		want := remembered(first.engine)
 		s, got := open(t, path)
 		defer s.Close()
-		for id, m := range want { // the time since boot is not the bubble's: after a second of it the clock was set back
+		// The time since boot is not the bubble's: after a second of it the clock was set back.
+		if passed := time.Duration(sinceBoot() - stopped); got.Shift > 0 || -got.Shift > passed {
+			t.Errorf("the clock was set by %v within %v", got.Shift, passed)
+		}
+		for id, m := range want {
 			m.Since, m.InstanceSince = moved(m.Since, got.Shift, got.Written), moved(m.InstanceSince, got.Shift, got.Written)
 			want[id] = m
 		}

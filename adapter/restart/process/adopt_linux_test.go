@@ -62,7 +62,7 @@ func attached(ctx context.Context, try func() error) (err error) {
 	}
 }
 
-// endUnwanted ends a survivor.
+// endUnwanted ends a survivor whose target is not configured; it retries while the guard is slow.
 func endUnwanted(ctx context.Context, s Survivor, guards string, log *slog.Logger) error {
 	return attached(ctx, func() error { return s.End(ctx, guards, log, unwanted) })
 }
@@ -78,30 +78,16 @@ type attendance struct {
 	release context.CancelCauseFunc
 	end     chan time.Duration
 	id      string
-	exit    chan restart.Exit
+	exit    <-chan restart.Exit
 }
 
 // attend calls Run, and returns when the instance runs.
 func attend(t *testing.T, d *Driver) *attendance {
 	t.Helper()
 	ctx, release := context.WithCancelCause(context.Background())
-	r := &attendance{release: release, end: make(chan time.Duration, 1), exit: make(chan restart.Exit, 1)}
-	began := make(chan string, 1)
-	go func() {
-		exit := runAttached(ctx, d, func(id string) { began <- id }, r.end)
-		close(began)
-		r.exit <- exit
-	}()
 	t.Cleanup(func() { release(nil) })
-	var hasBegun bool
-	select {
-	case r.id, hasBegun = <-began:
-		if !hasBegun {
-			t.Fatalf("the instance did not begin: %+v", <-r.exit)
-		}
-	case <-time.After(testsync.Timeout):
-		t.Fatal("timed out waiting for the instance")
-	}
+	r := &attendance{release: release, end: make(chan time.Duration, 1)}
+	r.id, r.exit = beginRun(t, func(began func(id string)) restart.Exit { return runAttached(ctx, d, began, r.end) })
 	return r
 }
 

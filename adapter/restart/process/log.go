@@ -137,7 +137,7 @@ type output struct {
 	of        *targetOutput
 	notes     *dropNotes
 
-	flushTimeout time.Duration // see there
+	flushTimeout time.Duration // see const flushTimeout
 }
 
 func newOutput(c Config) output {

@@ -36,6 +36,13 @@ func TestWrongLogsAreNamed(t *testing.T) {
 	}
 }
 
+// Other tests set longer timeouts.
+func TestADriverHasTheTimeoutsOfTheConstants(t *testing.T) {
+	if d := newDriver(Config{}); d.output.flushTimeout != flushTimeout || d.killTimeout != killTimeout {
+		t.Errorf("flush: %v, kill: %v", d.output.flushTimeout, d.killTimeout)
+	}
+}
+
 func TestOutputIsAppendedToALogFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.log")
 	if err := os.WriteFile(path, []byte("before\n"), 0o600); err != nil {

@@ -116,7 +116,7 @@ type Driver struct {
 
 	findInterval time.Duration             // see guard.Adopt
 	linger       time.Duration             // see guard.Adopt
-	killTimeout  time.Duration             // see there
+	killTimeout  time.Duration             // see const killTimeout
 	stops        chan restart.StopSettings // the latest of SetStop that no instance has read; capacity 1
 }
 

@@ -38,7 +38,7 @@ type running struct {
 	end    chan time.Duration
 	cancel func()
 	log    *testsync.Buffer
-	ended  chan restart.Exit
+	ended  <-chan restart.Exit
 }
 
 func begin(t *testing.T, c Config) *running {
@@ -56,23 +56,23 @@ func begin(t *testing.T, c Config) *running {
 func run(t *testing.T, d *Driver) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &running{end: make(chan time.Duration), cancel: cancel, ended: make(chan restart.Exit, 1)}
-	began := make(chan string, 1)
-	go func() {
-		exit := d.Run(ctx, func(id string) { began <- id }, l.end)
-		close(began)
-		l.ended <- exit
-	}()
-	var hasBegun bool
-	select {
-	case l.id, hasBegun = <-began:
-		if !hasBegun {
-			t.Fatalf("it could not begin: %+v", <-l.ended)
-		}
-	case <-time.After(testsync.Timeout):
-		t.Fatal("it did not begin")
-	}
+	l := &running{end: make(chan time.Duration), cancel: cancel}
+	l.id, l.ended = beginRun(t, func(began func(id string)) restart.Exit { return d.Run(ctx, began, l.end) })
 	return l
+}
+
+// beginRun calls run, and returns the instance with which run calls began.
+func beginRun(t *testing.T, run func(began func(id string)) restart.Exit) (id string, exit <-chan restart.Exit) {
+	t.Helper()
+	began, ended := make(chan string, 1), make(chan restart.Exit, 1)
+	go func() {
+		defer close(began)
+		ended <- run(func(id string) { began <- id })
+	}()
+	if id = testsync.Receive(t, "the instance", began); id == "" {
+		t.Fatalf("the instance did not begin: %+v", <-ended)
+	}
+	return id, ended
 }
 
 func (l *running) exit(t *testing.T) restart.Exit {

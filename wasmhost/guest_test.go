@@ -131,7 +131,7 @@ func TestAWaitingGoGuestReturnsAtTheDeadline(t *testing.T) {
 	before, late := p.Stats().Started, uint64(0)
 	for _, name := range []string{"line", "two"} {
 		h, silent := handler(t, p, map[string]any{"text": name}), serve(t, mute)
-		testsync.Longer(t, name, 100*time.Millisecond, func(timeout time.Duration) bool {
+		testsync.Longer(t, name, 100*time.Millisecond, testsync.Timeout, func(timeout time.Duration) bool {
 			got := attempt(t, h, silent, timeout)
 			if got.Outcome == probe.Unknown { // on a busy machine
 				late++
@@ -169,7 +169,7 @@ func TestFaultsOfAGoGuestHavePluginReasons(t *testing.T) {
 				timeout = 2 * time.Second
 			}
 			var got probe.Result
-			testsync.Longer(t, name, timeout, func(timeout time.Duration) bool {
+			testsync.Longer(t, name, timeout, testsync.Timeout, func(timeout time.Duration) bool {
 				got = attempt(t, h, probe.Target{Name: "web"}, timeout)
 				return got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting
 			})

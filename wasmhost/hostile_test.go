@@ -272,7 +272,7 @@ func TestRunawayGuestsAreStopped(t *testing.T) {
 func TestRecursionInConfigureIsStopped(t *testing.T) {
 	c := wasmhost.Config{Module: wat("%s", fib+`(func $configure (result i32) i32.const 60 call $fib)
 		(func $run (result i32) i32.const 1) (export "sonde_configure" (func $configure))`)}
-	testsync.Longer(t, "the start of an instance", 200*time.Millisecond, func(timeout time.Duration) bool {
+	testsync.Longer(t, "the start of an instance", 200*time.Millisecond, testsync.Timeout, func(timeout time.Duration) bool {
 		c.Limits.Start = timeout
 		p := load(t, c)
 		if err := p.Wait(t.Context()); err != nil {

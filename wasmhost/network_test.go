@@ -116,7 +116,7 @@ func TestATLSHandshakeWithASilentPeerTimesOut(t *testing.T) {
 	p := load(t, wasmhost.Config{Module: dialer("tls", ":db", "")})
 	h, silent := handler(t, p, nil), serve(t, mute)
 	var got probe.Result
-	testsync.Longer(t, "a handshake", 50*time.Millisecond, func(timeout time.Duration) bool {
+	testsync.Longer(t, "a handshake", 50*time.Millisecond, testsync.Timeout, func(timeout time.Duration) bool {
 		got = attempt(t, h, silent, timeout)
 		return got.Reason == probe.ReasonTLSTimeout
 	})

@@ -92,7 +92,7 @@ func TestASecretOfOneTargetIsInNoLaterMemory(t *testing.T) {
 				if ending == "it does not return" || ending == "it waits" {
 					timeout = time.Second
 				}
-				testsync.Longer(t, "all of the memory", timeout, func(timeout time.Duration) bool {
+				testsync.Longer(t, "all of the memory", timeout, testsync.Timeout, func(timeout time.Duration) bool {
 					p := load(t, wasmhost.Config{Module: wat(sender, spread.pages, spread.code, end), Limits: wasmhost.Limits{Instances: 1, BytesOut: 4 << 20}})
 					const targets = 3
 					var mu sync.Mutex

@@ -306,7 +306,7 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 			timeout = short
 		}
 		c := httpprobe.Config{Host: test.host, Port: "9", Scheme: test.scheme, Proxy: &httpprobe.Proxy{URL: test.proxy, User: ""}}
-		testsync.Longer(t, test.name, timeout, func(timeout time.Duration) bool {
+		testsync.Longer(t, test.name, timeout, testsync.Timeout, func(timeout time.Duration) bool {
 			r := attempt(t, c, probe.Target{Name: "shop"}, timeout)
 			isWanted := r.Outcome == test.outcome && r.Reason == test.reason
 			if !isWanted {

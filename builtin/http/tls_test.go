@@ -237,7 +237,7 @@ func TestTheExpiryIsKnownIfTheServerRejectsTheClientOrIsSilent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
 			var got probe.Result
-			testsync.Longer(t, string(test.reason), test.timeout, func(timeout time.Duration) bool {
+			testsync.Longer(t, string(test.reason), test.timeout, testsync.Timeout, func(timeout time.Duration) bool {
 				got = attempt(t, c, test.target, timeout)
 				return got.Reason == test.reason
 			})

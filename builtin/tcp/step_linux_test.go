@@ -60,7 +60,7 @@ func TestStepsAndProbeHaveEqualResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.config.Port = "db"
 			h := handler(t, test.config).Handler
-			testsync.Longer(t, "the same result", test.timeout, func(timeout time.Duration) bool {
+			testsync.Longer(t, "the same result", test.timeout, testsync.Timeout, func(timeout time.Duration) bool {
 				got, stepped := nonblocktest.InTime(t, timeout, h, test.target)
 				if !stepped {
 					t.Error("it was not made in steps")

@@ -18,7 +18,7 @@ import (
 // A target that had no time to answer because the engine was stopped has not failed.
 func TestAStoppedEngineBlamesNoTargetOfProbe(t *testing.T) {
 	tier.Slow(t)
-	testsync.Longer(t, "the engine was stopped, and asked again,", 2*time.Second, func(timeout time.Duration) bool {
+	testsync.Longer(t, "the engine was stopped, and asked again,", 2*time.Second, testsync.Timeout, func(timeout time.Duration) bool {
 		return stopsDuringProbe(t, timeout)
 	})
 }

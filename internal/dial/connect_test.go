@@ -228,7 +228,7 @@ func TestASilentAddressLeavesTimeForTheNext(t *testing.T) {
 	defer taker.Close()
 	d := dialer(t, Config{})
 	d.lookup = names{"shop": {"127.0.0.3", "127.0.0.2"}}.lookup
-	testsync.Longer(t, "a connection", time.Second, func(timeout time.Duration) bool {
+	testsync.Longer(t, "a connection", time.Second, 1500*time.Millisecond, func(timeout time.Duration) bool {
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		conn, err := d.Open(ctx, "shop", port, new(probe.Timings))

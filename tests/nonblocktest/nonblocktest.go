@@ -42,7 +42,7 @@ func InTime(t testing.TB, timeout time.Duration, h nonblock.Stepper, target prob
 // in steps.
 func WantNoSteps(t testing.TB, timeout time.Duration, h nonblock.Stepper, target probe.Target) {
 	t.Helper()
-	testsync.Longer(t, "an attempt without steps", timeout, func(timeout time.Duration) bool {
+	testsync.Longer(t, "an attempt without steps", timeout, testsync.Timeout, func(timeout time.Duration) bool {
 		got, stepped := InTime(t, timeout, h, target)
 		if stepped {
 			t.Logf("it was made in steps, and found %+v", got)

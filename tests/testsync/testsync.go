@@ -81,14 +81,16 @@ func (d deadline) Err() error {
 	}
 }
 
-// Longer calls try with a timeout, and with twice the one before, until it returns true: it is for what ends at
-// its timeout, where something must have happened before.
-func Longer(t testing.TB, what string, timeout time.Duration, try func(timeout time.Duration) bool) {
+// Longer calls try until it returns true. The timeout doubles with each call, but is never longer than most. Longer gives
+// up when all timeouts together exceed Timeout and three times most. Use it for an operation that always ends at its
+// timeout and must reach a certain state before.
+func Longer(t testing.TB, what string, timeout, most time.Duration, try func(timeout time.Duration) bool) {
 	t.Helper()
-	for ; !try(timeout); timeout *= 2 {
-		if timeout > Timeout {
+	for spent := timeout; !try(timeout); spent += timeout {
+		if spent > max(Timeout, 3*most) {
 			t.Fatalf("%s not within %v", what, timeout)
 		}
+		timeout = min(2*timeout, most)
 	}
 }
 

@@ -501,7 +501,7 @@ func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
 
 func TestAGracePeriodEndsWithoutTheEngine(t *testing.T) {
 	tier.Slow(t)
-	testsync.Longer(t, "an engine left before the end of a grace period", time.Second, func(grace time.Duration) bool {
+	testsync.Longer(t, "an engine left before the end of a grace period", time.Second, testsync.Timeout, func(grace time.Duration) bool {
 		dir, log := t.TempDir(), new(testsync.Buffer)
 		first := attend(t, adoptable(t, dir, reluctant, log))
 		awaitFile(t, filepath.Join(dir, "ready"))

@@ -133,7 +133,7 @@ func onlyAnswers(t *testing.T, answers ...string) (port string) {
 }
 
 func lateAnswers(t *testing.T, way lab.Way) {
-	testsync.Longer(t, "nine beats", 50*time.Millisecond, func(wait time.Duration) bool {
+	testsync.Longer(t, "nine beats", 50*time.Millisecond, testsync.Timeout, func(wait time.Duration) bool {
 		port := onlyAnswers(t, "PONG 1\n", "", "", "PONG 2\nPONG 4\n", "", "", "", "")
 		a := way.Must(t, fmt.Sprintf(`{"port": %q, "missed": 3}`, port))
 		return beats(t, a, wait, "", late, late, "", late, late, missed, missed, "tcp.closed")
@@ -175,7 +175,7 @@ func firstBeat(t *testing.T, way lab.Way) {
 }
 
 func halfAnswer(t *testing.T, way lab.Way) {
-	testsync.Longer(t, "three beats", 50*time.Millisecond, func(wait time.Duration) bool {
+	testsync.Longer(t, "three beats", 50*time.Millisecond, testsync.Timeout, func(wait time.Duration) bool {
 		a := way.Must(t, fmt.Sprintf(`{"port": %q, "missed": 2}`, onlyAnswers(t, "PONG 1\n", "PON", "G 2\nPONG 3\n")))
 		return beats(t, a, wait, "", late, "")
 	})
@@ -229,7 +229,7 @@ func answersByUDP(t *testing.T, answers ...[]string) (port string, end func()) {
 
 // lostDatagrams loses, repeats and delays datagrams, and then ends the service.
 func lostDatagrams(t *testing.T, way lab.Way) {
-	testsync.Longer(t, "seven beats", 100*time.Millisecond, func(wait time.Duration) bool {
+	testsync.Longer(t, "seven beats", 100*time.Millisecond, testsync.Timeout, func(wait time.Duration) bool {
 		port, end := answersByUDP(t,
 			[]string{"PONG 1\n"}, nil, []string{"PONG 2\n", "PONG 3\n", "PONG 3\n"}, []string{"PONG 3\n", "PONG 4\n"}, nil)
 		settings := fmt.Sprintf(`{"port": %q, "network": "udp", "missed": 3}`, port)
@@ -254,7 +254,7 @@ func wrongDatagrams(t *testing.T, way lab.Way) {
 	a := way.Must(t, fmt.Sprintf(`{"port": %q, "network": "udp"}`, port))
 	beaten(t, a, 1)
 	lab.Expect(t, a, guest.Failure, "heartbeat.garbage")
-	testsync.Longer(t, "three beats", 100*time.Millisecond, func(wait time.Duration) bool {
+	testsync.Longer(t, "three beats", 100*time.Millisecond, testsync.Timeout, func(wait time.Duration) bool {
 		port, _ := answersByUDP(t, []string{"ho"}, nil, []string{"ho"})
 		a := way.Must(t, fmt.Sprintf(`{"port": %q, "network": "udp", "expect": "ho", "missed": 2}`, port))
 		return beats(t, a, wait, "", late, "")

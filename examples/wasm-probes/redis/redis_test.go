@@ -83,7 +83,7 @@ func overTLS(t *testing.T, way lab.Way) {
 		"TLS where there is none": with(plain, shows),
 	} {
 		var r guest.Result
-		testsync.Longer(t, what, 300*time.Millisecond, func(timeout time.Duration) bool {
+		testsync.Longer(t, what, 300*time.Millisecond, testsync.Timeout, func(timeout time.Duration) bool {
 			r = a(timeout)
 			return r.Outcome != guest.Unknown // of a busy machine
 		})

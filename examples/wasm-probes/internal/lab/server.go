@@ -133,7 +133,7 @@ func Expect(t testing.TB, a Attempt, want guest.Outcome, reason string) guest.Re
 func TimesOut(t testing.TB, a Attempt, timeout time.Duration, reason string) guest.Result {
 	t.Helper()
 	var r guest.Result
-	testsync.Longer(t, reason, timeout, func(timeout time.Duration) bool {
+	testsync.Longer(t, reason, timeout, testsync.Timeout, func(timeout time.Duration) bool {
 		r = a(timeout)
 		return r.Reason == reason || r.Outcome != guest.Unknown && !strings.HasSuffix(r.Reason, ".timeout")
 	})

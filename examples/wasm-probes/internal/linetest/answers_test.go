@@ -17,7 +17,7 @@ import (
 func check(t *testing.T, h *wasmhost.Handler, target probe.Target, timeout time.Duration, w want) {
 	t.Helper()
 	var got probe.Result
-	testsync.Longer(t, string(w.reason), timeout, func(timeout time.Duration) bool {
+	testsync.Longer(t, string(w.reason), timeout, testsync.Timeout, func(timeout time.Duration) bool {
 		got = attempt(t, h, target, timeout)
 		return got.Reason == w.reason || got.Outcome != probe.Unknown && !strings.HasSuffix(string(got.Reason), ".timeout")
 	})

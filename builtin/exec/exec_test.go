@@ -86,7 +86,7 @@ func TestProbeDoesNotWaitForADaemonThatKeepsThePipeOpen(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		config, _ := daemon(t, "exit 0")
-		r := attempt(t, run, config, probe.Target{}, testsync.Timeout)
+		r := withoutDeadline(t, handler(t, run, config))
 		if r.Outcome != probe.Success || r.Detail != "ready" {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
@@ -117,7 +117,7 @@ func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *te
 
 func TestWhatACommandLeavesInItsGroupIsKilled(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
-		r := attempt(t, run, sh(`sleep 600 & echo $!`), probe.Target{}, testsync.Timeout)
+		r := withoutDeadline(t, handler(t, run, sh(`sleep 600 & echo $!`)))
 		pid, err := strconv.Atoi(r.Detail)
 		if err != nil || r.Outcome != probe.Success {
 			t.Fatalf("got %v %q %q", r.Outcome, r.Reason, r.Detail)

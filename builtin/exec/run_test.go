@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
+	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func sh(script string) Config { return Config{Command: []string{"/bin/sh", "-c", script}} }
@@ -64,7 +65,27 @@ func atDeadline(t *testing.T, h *Handler, what string, isTrue func() bool) probe
 	go func() { result <- h.Probe(ctx, probe.Target{}) }()
 	testsync.Until(t, what, isTrue)
 	pass()
-	return testsync.Receive(t, "the result", result)
+	return receive(t, result)
+}
+
+// withoutDeadline returns the result of an attempt that has no deadline.
+func withoutDeadline(t *testing.T, h *Handler) probe.Result {
+	t.Helper()
+	result := make(chan probe.Result, 1)
+	go func() { result <- h.Probe(t.Context(), probe.Target{}) }()
+	return receive(t, result)
+}
+
+// receive returns the result of an attempt whose command ends, or whose deadline has passed.
+func receive(t *testing.T, result <-chan probe.Result) probe.Result {
+	t.Helper()
+	const most = 10 * time.Second // 2*command.WaitDelay and the delay of a busy machine, but not 600 s until a pipe is closed
+	began := time.Now()
+	r := testsync.Receive(t, "the result", result)
+	if took := time.Since(began); tier.IsLong() && took > most {
+		t.Errorf("took %v", took)
+	}
+	return r
 }
 
 // isWritten returns a function that reports whether a file has an end of a line.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,14 +39,13 @@ func InTime(t testing.TB, timeout time.Duration, h nonblock.Stepper, target prob
 	return Probe(ctx, h, target)
 }
 
-// WantNoSteps makes attempts, the first one with a timeout and each other with twice the one before, until one is not made
-// in steps.
+// WantNoSteps makes an attempt that must not be made in steps. It repeats one that ended at its timeout with a longer timeout.
 func WantNoSteps(t testing.TB, timeout time.Duration, h nonblock.Stepper, target probe.Target) {
 	t.Helper()
 	testsync.Longer(t, "an attempt without steps", timeout, testsync.Timeout, func(timeout time.Duration) bool {
 		got, stepped := InTime(t, timeout, h, target)
-		if stepped {
-			t.Logf("it was made in steps, and found %+v", got)
+		if stepped && !strings.HasSuffix(string(got.Reason), ".timeout") {
+			t.Fatalf("it was made in steps, and found %+v", got)
 		}
 		return !stepped
 	})

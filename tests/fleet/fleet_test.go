@@ -25,13 +25,13 @@ const (
 )
 
 // steadyFleet is the first number of fleets in which nothing must move before etcd is away: their leases are longer than a
-// loaded machine stalls.
+// loaded machine stalls, also right before they are kept alive.
 const steadyFleet = 60
 
 // ttl of the leases of engines: of every other fleet the least that is allowed.
 func (f *fleet) ttl() time.Duration {
 	if f.number >= steadyFleet {
-		return 20 * time.Second
+		return 40 * time.Second
 	}
 	return coord.MinTTL + time.Duration(f.number%2)*4*time.Second
 }

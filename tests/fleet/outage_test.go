@@ -69,6 +69,22 @@ func (f *fleet) probed(d time.Duration) int {
 	return f.world.attempts() - before
 }
 
+// outage returns a time in which leases end that are not kept alive.
+func (f *fleet) outage() time.Duration { return f.ttl() + 5*time.Second }
+
+// awaitAttempts waits until each well target has as many more attempts than before as it should have in a time.
+func (f *fleet) awaitAttempts(before map[string]int, d time.Duration) {
+	f.t.Helper()
+	f.await("each well target is probed", func() bool {
+		for target, n := range f.world.attemptsOf(f.path("well-")) {
+			if n < before[target]+int(d/time.Second) { // one in a second, as the configuration says
+				return false
+			}
+		}
+		return true
+	})
+}
+
 func TestEnginesProbeAndRestartNothingWithoutEtcd(t *testing.T) {
 	needRoot(t)
 	t.Parallel()
@@ -76,7 +92,8 @@ func TestEnginesProbeAndRestartNothingWithoutEtcd(t *testing.T) {
 	nodes := startEtcd(t, 3, 2000)
 	f := startFleet(t, path, nodes, newWorld(t), steadyFleet, *first)
 	f.await("each engine shows all targets", f.showsAll)
-	outage := f.ttl() * 3 / 2
+	f.awaitAttempts(f.world.attemptsOf(f.path("well-")), 2*time.Second) // by their owners, which have loaded them
+	outage := f.outage()
 	with := 0
 	if tier.IsLong() {
 		with = f.probed(outage / 2)
@@ -97,14 +114,7 @@ func TestEnginesProbeAndRestartNothingWithoutEtcd(t *testing.T) {
 		}
 		t.Logf("%d attempts in %v with etcd, %d in %v without", with, outage/2, without, outage)
 	}
-	f.await("each well target is probed without etcd", func() bool {
-		for target, n := range f.world.attemptsOf(f.path("well-")) {
-			if n < before[target]+int(outage/time.Second) { // one in a second, as the configuration says
-				return false
-			}
-		}
-		return true
-	})
+	f.awaitAttempts(before, outage)
 	if acts, areMore := f.world.takeActs(f.path("")); len(acts) > 0 || areMore {
 		t.Errorf("targets were restarted without etcd: %v", acts)
 	}
@@ -138,7 +148,7 @@ func TestNothingMovesWhenTheLeaderOfEtcdIsKilled(t *testing.T) {
 	killed := leader(t, nodes)
 	killed.end(syscall.SIGKILL)
 	f.world.infect(f.path(sickName(0)), 0)
-	time.Sleep(f.ttl() * 3 / 2) // in which leases would have ended
+	f.awaitAttempts(f.world.attemptsOf(f.path("well-")), f.outage())
 	f.settle()
 	if _, after := f.observer.counts(); after != before {
 		t.Errorf("%d shards were claimed", after-before)

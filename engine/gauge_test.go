@@ -124,6 +124,7 @@ func checkGauge(t *testing.T, e *engine.Engine, target string, before *engine.Ta
 // TestATargetsGaugeIsWhatTargetSays has 5,000 random events a seed.
 func TestATargetsGaugeIsWhatTargetSays(t *testing.T) {
 	tier.NoRace(t)
+	tier.Slow(t)
 	for seed := range uint64(tier.Pick(4, 20, 20)) {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 			r := rand.New(rand.NewPCG(seed, 1))

@@ -36,6 +36,7 @@ func (b *beat) Probe(context.Context, probe.Target) probe.Result {
 
 func TestManyProbesKeepTheirOffsets(t *testing.T) {
 	tier.NoRace(t)
+	tier.Slow(t)
 	probes := tier.Pick(20_000, 20_000, 100_000)
 	const (
 		period = 100 * time.Second

@@ -11,6 +11,7 @@ import (
 
 // With the 2,800 targets of make long, each of two engines has about a thousand shards with some.
 func TestManyShardsAreTakenOverInFewRequests(t *testing.T) {
+	tier.Slow(t)
 	targets := tier.Pick(300, 300, 2800)
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coord.NewLocal()

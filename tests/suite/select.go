@@ -21,20 +21,16 @@ type pkg struct {
 	GoFiles      []string
 	TestGoFiles  []string
 	XTestGoFiles []string
-	Deps         []string // of its tests, if ImportPath ends with .test
-}
-
-// isSource reports whether a package is none that go list has for tests.
-func (p pkg) isSource() bool {
-	return !strings.HasSuffix(p.ImportPath, ".test") && !strings.Contains(p.ImportPath, " ")
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
 }
 
 func (p pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// list returns the packages of the main module as go list does with flags. With -test, these are
-// the programs of their tests too, with the packages that these link.
+// list returns the packages of the main module as go list does with flags.
 func list(flags ...string) ([]pkg, error) {
-	args := append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Deps"}, flags...)
+	args := append([]string{"list", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports,XTestImports"}, flags...)
 	out, err := output("go", append(args, "./...")...)
 	if err != nil {
 		return nil, err
@@ -118,12 +114,11 @@ func withoutRace(packages []pkg) (pattern string, some []pkg, err error) {
 	return "^(" + strings.Join(names, "|") + ")$", some, nil
 }
 
-// change is what make check looks at.
+// change is what make check looks at: what has changed, and what imports it.
 type change struct {
-	packages []string // of the main module: changed, or tested
-	tested   []string // those whose tests link a changed package
+	packages []string // of the main module
 	scripts  []string // of tests/scripts, by name
-	modules  []string // folders of other modules: changed, or importing one that is
+	modules  []string // folders of other modules
 }
 
 // changedSince returns what has changed since a revision.
@@ -135,7 +130,7 @@ func changedSince(since string) (c change, err error) {
 	if err != nil {
 		return c, err
 	}
-	all, err := list("-test")
+	all, err := list()
 	if err != nil {
 		return c, err
 	}
@@ -165,33 +160,17 @@ func changedSince(since string) (c change, err error) {
 			}
 		}
 	}
-	c.tested = testsOf(all, changed)
+	paths := map[string]bool{}
 	for _, p := range all {
-		if changed[p.Dir] && p.isSource() {
+		paths[p.ImportPath] = changed[p.Dir]
+	}
+	for _, p := range all {
+		if changed[p.Dir] || slices.ContainsFunc(slices.Concat(p.Imports, p.TestImports, p.XTestImports), func(path string) bool { return paths[path] }) {
 			c.packages = append(c.packages, p.ImportPath)
 		}
 	}
-	c.packages = sortedSet(append(c.packages, c.tested...))
 	c.modules, err = withImporters(c.modules)
 	return c, err
-}
-
-// testsOf returns the packages whose tests link a package of one of some directories.
-func testsOf(all []pkg, changed map[string]bool) (tested []string) {
-	linked := map[string]bool{} // import paths
-	for _, p := range all {
-		linked[p.ImportPath] = changed[p.Dir]
-	}
-	for _, p := range all {
-		path, isTest := strings.CutSuffix(p.ImportPath, ".test")
-		if isTest && (linked[path] || slices.ContainsFunc(p.Deps, func(d string) bool {
-			d, _, _ = strings.Cut(d, " ") // a package that was compiled for the test
-			return linked[d]
-		})) {
-			tested = append(tested, path)
-		}
-	}
-	return tested
 }
 
 // withImporters adds to folders of modules those whose go.mod files replace one of them by its folder, since they
@@ -213,16 +192,12 @@ func withImporters(folders []string) ([]string, error) {
 			}
 		}
 	}
-	return slices.DeleteFunc(sortedSet(all), func(dir string) bool { return dir == "dist/nfpm" }), nil
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(dir string) bool { return dir == "dist/nfpm" }), nil
 }
 
 // replacement matches the folder of a replace directive.
 var replacement = regexp.MustCompile(`=> (\.\S+)`)
-
-func sortedSet(s []string) []string {
-	slices.Sort(s)
-	return slices.Compact(s)
-}
 
 func isFile(path string) bool {
 	info, err := os.Stat(path)

@@ -24,7 +24,7 @@ func TestAFileIsTestedByThePackageThatReadsIt(t *testing.T) {
 	}
 }
 
-// make check looks at what a change reaches, in a repository of four packages and three other modules.
+// make check looks at what a change reaches, in a repository of five packages and three other modules.
 func TestWhatAChangeReachesIsSelected(t *testing.T) {
 	root := t.TempDir()
 	t.Chdir(root)
@@ -48,6 +48,7 @@ func TestWhatAChangeReachesIsSelected(t *testing.T) {
 	write("low/low.go", "package low\n")
 	write("high/high.go", "package high\n\nimport _ \"m/low\"\n")
 	write("high/high_test.go", "package high\n\nimport \"testing\"\n\nfunc TestA(*testing.T) {}\n")
+	write("top/top.go", "package top\n\nimport _ \"m/high\"\n")
 	write("other/other_test.go", "package other\n\nimport \"testing\"\n\nfunc TestA(*testing.T) {}\n")
 	write("tests/tests_test.go", "package tests\n\nimport \"testing\"\n\nfunc TestA(*testing.T) {}\n")
 	write("guest/go.mod", "module m/guest\n")
@@ -63,15 +64,15 @@ func TestWhatAChangeReachesIsSelected(t *testing.T) {
 		want   change
 	}{
 		"nothing":                      {func() {}, change{}},
-		"a package without tests":      {func() { write("low/low.go", "package low\n\n") }, change{packages: []string{"m/high", "m/low"}, tested: []string{"m/high"}}},
+		"a package that one imports":   {func() { write("low/low.go", "package low\n\n") }, change{packages: []string{"m/high", "m/low"}}},
 		"a new package, not yet added": {func() { write("new/\u00fc.go", "package added\n") }, change{packages: []string{"m/new"}}},
 		"a file that has moved": {func() {
 			git("mv", "other/other_test.go", "high/other_test.go")
 			write("other/doc.go", "package other\n")
 			write("high/other_test.go", "package high\n")
-		}, change{packages: []string{"m/high", "m/other"}, tested: []string{"m/high"}}},
-		"a document":                    {func() { write("README.md", "") }, change{packages: []string{"m/tests"}, tested: []string{"m/tests"}}},
-		"the versions of modules":       {func() { write("go.sum", "") }, change{packages: []string{"m/high", "m/low", "m/other", "m/tests"}, tested: []string{"m/high", "m/other", "m/tests"}}},
+		}, change{packages: []string{"m/high", "m/other", "m/top"}}},
+		"a document":                    {func() { write("README.md", "") }, change{packages: []string{"m/tests"}}},
+		"the versions of modules":       {func() { write("go.sum", "") }, change{packages: []string{"m/high", "m/low", "m/other", "m/tests", "m/top"}}},
 		"a script":                      {func() { write("tests/scripts/run.txtar", "") }, change{scripts: []string{"run"}}},
 		"a module, which one imports":   {func() { write("guest/a b.go", "package guest\n") }, change{modules: []string{"guest", "user"}}},
 		"a module that nothing imports": {func() { write("stranger/a.go", "package stranger\n") }, change{modules: []string{"stranger"}}},

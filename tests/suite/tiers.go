@@ -35,10 +35,9 @@ func check() ([]step, error) {
 	}
 	steps := []step{format}
 	if len(c.packages) > 0 {
-		steps = append(steps, command("vet", "go", append([]string{"vet"}, c.packages...)...))
-	}
-	if len(c.tested) > 0 {
-		steps = append(steps, goTest("changed packages, and those that import them", append([]string{"-short"}, c.tested...)...))
+		steps = append(steps,
+			command("vet", "go", append([]string{"vet"}, c.packages...)...),
+			goTest("changed packages, and those that import them", append([]string{"-short"}, c.packages...)...))
 	}
 	if len(c.scripts) > 0 {
 		steps = append(steps, goTest("changed scripts", "-run", "^TestScripts$/^("+strings.Join(c.scripts, "|")+")$", "./cmd/engine"))

@@ -98,6 +98,7 @@ func stateDir(t *testing.T) string {
 }
 
 func TestAStoryIsReplayed(t *testing.T) {
+	tier.Slow(t)
 	if *seed != 0 {
 		t.Skip("with -seed TestStory plays it")
 	}

@@ -334,11 +334,13 @@ func (m *model) resumed(l *life, instances map[string]string) {
 	forgotten := !s.keeps || s.resume == config.Forget || age > store.DefaultMaxAge && !m.unsure
 	answered := map[probe.ID]bool{} // those that the engine knows to have been
 	for id, lg := range m.probes {
-		goesOn := !forgotten && lg.of != "" && instances[id.Target] == lg.of
+		// A crash may have lost it, and that an instance outside the engine was replaced.
+		mayBeLost := lg.changed.After(m.certain)
+		goesOn := !forgotten && lg.of != "" && (instances[id.Target] == lg.of || mayBeLost && instances[id.Target] != "")
 		switch {
 		case !goesOn:
 			*lg = ledger{flat: lg.flat, begun: lg.begun, since: time.Now(), changed: time.Now()}
-		case !recalled || lg.changed.After(m.certain) || lg.moved: // a crash may have lost it
+		case !recalled || mayBeLost || lg.moved:
 			m.accept(l, id, lg)
 		default:
 			m.counts.resumed++

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// otherID is a user and a group that this process is not: nobody's.
-const otherID = 65534
+// otherID is a user and a group that this process is not.
+const otherID = 54321
 
 func TestOnlyThisUserMayUseWhatIsPrivate(t *testing.T) {
 	for _, test := range []struct {
@@ -45,8 +45,8 @@ func TestOtherUsersMayNotReplaceAFile(t *testing.T) {
 		{0o757, os.Geteuid(), os.Getegid(), "is writable for all users"},
 		{0o777 | os.ModeSticky, os.Geteuid(), os.Getegid(), "is writable for all users"},
 		{0o755, os.Geteuid(), otherID, ""},
-		{0o775, os.Geteuid(), otherID, "is writable for group 65534, to which this process does not belong"},
-		{0o755, otherID, os.Getegid(), "belongs to user 65534, who decides what its files are, use another one or: chown"},
+		{0o775, os.Geteuid(), otherID, "is writable for group 54321, to which this process does not belong"},
+		{0o755, otherID, os.Getegid(), "belongs to user 54321, who decides what its files are, use another one or: chown"},
 	} {
 		dir := newDir(t, test.mode, test.owner, test.group)
 		wantError(t, CheckParent(filepath.Join(dir, "file")), test.want)
@@ -62,7 +62,7 @@ func TestOtherUsersMayNotReplaceADirectoryAboveAFile(t *testing.T) {
 		{0o755, os.Geteuid(), ""},
 		{0o777 | os.ModeSticky, os.Geteuid(), ""},
 		{0o777, os.Geteuid(), "is writable for all users"},
-		{0o755, otherID, "belongs to user 65534"},
+		{0o755, otherID, "belongs to user 54321"},
 	} {
 		dir := newDir(t, test.mode, test.owner, os.Getegid())
 		own := filepath.Join(t.TempDir(), "own")

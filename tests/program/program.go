@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -116,4 +117,16 @@ func Root(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// OwnRepository has git use the repository of its folder: not one that variables of the environment name, as they do
+// in a hook.
+func OwnRepository(t *testing.T) {
+	t.Helper()
+	for _, variable := range os.Environ() {
+		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "GIT_") {
+			t.Setenv(name, value) // restores it
+			os.Unsetenv(name)
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -22,6 +23,7 @@ import (
 // and returns the folder with the result.
 func release(t *testing.T) string {
 	t.Helper()
+	program.OwnRepository(t)
 	top, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -22,6 +23,7 @@ const (
 // are read from the repository in which they were made, as if they had been pushed.
 func TestTaggedModulesCanBeInstalled(t *testing.T) {
 	tier.Long(t)
+	program.OwnRepository(t)
 	top, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func output(name string, args ...string) ([]byte, error) {
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {
-		err = fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+		err = fmt.Errorf("%s %s: %w", name, args[0], err)
 	}
 	return out, err
 }

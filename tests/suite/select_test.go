@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/program"
 )
 
 func TestAFileIsTestedByThePackageThatReadsIt(t *testing.T) {
@@ -26,8 +28,13 @@ func TestAFileIsTestedByThePackageThatReadsIt(t *testing.T) {
 
 // make check looks at what a change reaches, in a repository of five packages and three other modules.
 func TestWhatAChangeReachesIsSelected(t *testing.T) {
-	root := t.TempDir()
-	t.Chdir(root)
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	t.Chdir(t.TempDir())
+	program.OwnRepository(t)
+	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
+	t.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 	write := func(file, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -14,8 +14,8 @@ import (
 // tiers are the tables of steps, by the tier's name.
 var tiers = map[string]func() ([]step, error){"check": check, "test": test, "lint": lint, "ci": ci, "long": long}
 
-// program is the program that make has built before.
-const program = "bin/sonde"
+// sonde is the program that make has built before.
+const sonde = "bin/sonde"
 
 // modulePath begins the import paths of the main module's packages.
 const modulePath = "github.com/sonde-probe/sonde/"
@@ -143,10 +143,10 @@ func long() ([]step, error) {
 
 // The steps of several tiers.
 var (
-	format          = command("format", "sh", "-c", `bad=$(gofmt -l .) && [ -z "$bad" ] || { echo "gofmt -w is needed for: $bad"; exit 1; }`)
+	format          = command("format", "sh", "-c", `bad=$(gofmt -l .) || exit; [ -z "$bad" ] || { echo "gofmt -w is needed for: $bad"; exit 1; }`)
 	vet             = command("vet", "go", "vet", "./...")
 	repositoryTests = goTest("the whole: imports, documents", "-count=1", "./tests/...")
-	configuration   = command("config.hcl", "sh", "-c", program+" fmt --check config.hcl && "+program+" validate config.hcl")
+	configuration   = command("config.hcl", "sh", "-c", sonde+" fmt --check config.hcl && "+sonde+" validate config.hcl")
 )
 
 func command(name, program string, args ...string) step {

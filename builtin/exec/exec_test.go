@@ -60,7 +60,7 @@ func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
 func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		pids := filepath.Join(t.TempDir(), "pids")
-		h := handler(t, run, sh(`echo waiting; sleep 600 & echo $$$$ $! >`+pids+`; wait`))
+		h := handler(t, run, sh(`echo waiting; sleep 600 & echo $$$$ $! >'`+pids+`'; wait`))
 		r := atDeadline(t, h, "the command's child", isWritten(pids))
 		if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout || !strings.Contains(r.Detail, "waiting") {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
@@ -96,7 +96,7 @@ func TestProbeDoesNotWaitForADaemonThatKeepsThePipeOpen(t *testing.T) {
 func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
-		config, _ := daemon(t, "echo $$$$ >$OWN")
+		config, _ := daemon(t, `echo $$$$ >"$OWN"`)
 		own := filepath.Join(t.TempDir(), "own")
 		config.Env = map[string]string{"OWN": own}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +131,7 @@ func TestCancelKillsAndCountsForNothing(t *testing.T) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan probe.Result, 1)
-		h := handler(t, run, sh(`echo $$$$ >`+pids+`; sleep 600`))
+		h := handler(t, run, sh(`echo $$$$ >'`+pids+`'; sleep 600`))
 		go func() { result <- h.Probe(ctx, probe.Target{}) }()
 		testsync.Until(t, "the command's process ID", isWritten(pids))
 		cancel()
@@ -150,7 +150,7 @@ func TestNothingIsStartedWhenTheTimeIsOver(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "ran")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if r := handler(t, run, sh(`touch `+file)).Probe(ctx, probe.Target{}); r.Reason != probe.ReasonStopped {
+		if r := handler(t, run, sh(`touch '`+file+`'`)).Probe(ctx, probe.Target{}); r.Reason != probe.ReasonStopped {
 			t.Errorf("got %v %q", r.Outcome, r.Reason)
 		}
 		if _, err := os.Stat(file); err == nil {
@@ -208,13 +208,16 @@ func TestUserIsTheProbesElseTheTargets(t *testing.T) {
 		if os.Geteuid() != 0 {
 			t.Skip("only root can run commands as another user")
 		}
-		target := probe.Target{User: "424242:4242"}
-		if got := attempt(t, run, sh(`id -u; id -g; id -G`), target, testsync.Timeout).Detail; got != "424242\n4242\n4242" {
+		if ids, _ := os.ReadFile("/proc/self/uid_map"); strings.HasSuffix(string(ids), " 1\n") {
+			t.Skip("this user namespace has no other user")
+		}
+		target := probe.Target{User: "42424:4242"}
+		if got := attempt(t, run, sh(`id -u; id -g; id -G`), target, testsync.Timeout).Detail; got != "42424\n4242\n4242" {
 			t.Errorf("got %q", got)
 		}
 		config := sh(`id -u`)
-		config.User = "434343:4242"
-		if got := attempt(t, run, config, target, testsync.Timeout).Detail; got != "434343" {
+		config.User = "43434:4242"
+		if got := attempt(t, run, config, target, testsync.Timeout).Detail; got != "43434" {
 			t.Errorf("got %q", got)
 		}
 	})

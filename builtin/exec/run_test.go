@@ -28,7 +28,7 @@ func daemon(t *testing.T, then string) (c Config, pids string) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	return sh(`setsid sh -c 'echo $$$$ >` + pids + `; exec sleep 600' & while ! [ -s ` + pids + ` ]; do sleep 0.01; done; echo ready; ` + then), pids
+	return sh(`pids='` + pids + `'; setsid sh -c 'echo $$$$ >"$0"; exec sleep 600' "$pids" & while ! [ -s "$pids" ]; do sleep 0.01; done; echo ready; ` + then), pids
 }
 
 // inEachWay runs a test with the run function of this system, and with the one that

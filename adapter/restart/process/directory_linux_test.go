@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -199,7 +200,7 @@ func TestTheNextPlaceIsUsedWhereADirectoryCannotBe(t *testing.T) {
 		service string
 		want    string // "" is beside the state file
 	}{
-		"others can read it":       {func(p string) error { return os.Mkdir(p, 0o755) }, "", ""},
+		"others can read it":       {func(p string) error { return errors.Join(os.Mkdir(p, 0o755), os.Chmod(p, 0o755)) }, "", ""},
 		"a file has its name":      {func(p string) error { return os.WriteFile(p, nil, 0o600) }, service, service},
 		"a directory of others":    {func(p string) error { return mkdirOf(p, 54321) }, service + ":/other", service},
 		"a link has its name":      {func(p string) error { return os.Symlink("/tmp", p) }, "relative", ""},

@@ -109,7 +109,7 @@ func TestAFastProcessFillsItsLogFilesOnly(t *testing.T) {
 	dir := t.TempDir()
 	path, rounds := filepath.Join(dir, "app.log"), filepath.Join(dir, "rounds")
 	outputs := new(Outputs)
-	c := sh("until test -e " + path + ".2; do echo >>" + rounds + "; " + strings.ReplaceAll(spammer, "$LINES", "600000") + "; done")
+	c := sh("until test -e '" + path + ".2'; do echo >>'" + rounds + "'; " + strings.ReplaceAll(spammer, "$LINES", "600000") + "; done")
 	c.Outputs, c.Log = outputs, &Log{File: path, MaxSize: 1 << 20, MaxFiles: 100}
 	d := driver(t, c)
 	d.output.flushTimeout = testsync.Timeout

@@ -64,10 +64,10 @@ func TestNoDescendantSurvivesACancelledContext(t *testing.T) {
 func TestNoDescendantSurvivesAKilledEngine(t *testing.T) {
 	tier.Slow(t)
 	withAndWithoutCgroup(t, func(t *testing.T, noCgroup bool) {
-		config, pids := family(t, `echo >>$FILE; wait`)
+		config, pids := family(t, `echo >>"$FILE"; wait`)
 		engine := exec.Command(reexec.Executable, append([]string{engineRole, strconv.FormatBool(noCgroup)}, config.Command...)...)
 		ready := filepath.Join(t.TempDir(), "ready")
-		engine.Args[len(engine.Args)-1] = strings.Replace(config.Command[2], "echo ready", "echo ready >"+ready, 1)
+		engine.Args[len(engine.Args)-1] = strings.Replace(config.Command[2], "echo ready", "echo ready >'"+ready+"'", 1)
 		engine.Stderr = os.Stderr
 		if err := engine.Start(); err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestCgroupsAreRemoved(t *testing.T) {
 // The engine is a process of its own, since it looks for such cgroups once.
 func TestTheCgroupOfAGuardThatWasKilledWithItsEngineIsRemovedByTheNext(t *testing.T) {
 	start := func(file string) (engine *exec.Cmd, command int) {
-		engine = exec.Command(reexec.Executable, engineRole, "false", "/bin/sh", "-c", "echo $$$$ >"+file+"; exec sleep 600")
+		engine = exec.Command(reexec.Executable, engineRole, "false", "/bin/sh", "-c", "echo $$$$ >'"+file+"'; exec sleep 600")
 		if err := engine.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func cgroupsOf(guard int) []string {
 
 func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
-	d := driver(t, sh(`trap '' TERM; echo >`+ready+`; while :; do sleep 0.05; done`))
+	d := driver(t, sh(`trap '' TERM; echo >'`+ready+`'; while :; do sleep 0.05; done`))
 	d.killTimeout = time.Millisecond
 	l := run(t, d)
 	awaitFile(t, ready)

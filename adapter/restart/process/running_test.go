@@ -125,13 +125,13 @@ func family(t *testing.T, then string) (Config, func() []int) {
 	}
 	file := filepath.Join(t.TempDir(), "pids")
 	config := sh(`trap '' TERM
-echo $$$$ >>$FILE
-sh -c 'echo $$$$ >>$FILE; exec sleep 600' &
-setsid sh -c 'echo $$$$ >>$FILE; setsid sh -c "echo \$\$$ >>$FILE; exec sleep 600" & wait' &
-while [ $(grep -c . $FILE) -lt 4 ]; do sleep 0.01; done
+export FILE='` + file + `'
+echo $$$$ >>"$FILE"
+sh -c 'echo $$$$ >>"$FILE"; exec sleep 600' &
+setsid sh -c 'echo $$$$ >>"$FILE"; setsid sh -c "echo \$\$$ >>\"\$FILE\"; exec sleep 600" & wait' &
+while [ $(grep -c . "$FILE") -lt 4 ]; do sleep 0.01; done
 echo ready
 ` + then)
-	config.Command[2] = strings.ReplaceAll(config.Command[2], "$FILE", file)
 	return config, func() []int {
 		text, _ := os.ReadFile(file)
 		var pids []int

@@ -318,7 +318,7 @@ func TestAnotherInstanceCancelsTheAttemptAndStartsItsOwn(t *testing.T) {
 }
 
 func TestManyNonBlockingAttemptsAreInFlightAtOnce(t *testing.T) {
-	const probes = 200
+	const probes = 100
 	h := newStepper(t, probe.Success)
 	e := step(t, h, patient)
 	removed := <-h.writers // its attempt has begun, and is to be canceled
@@ -336,7 +336,7 @@ func TestManyNonBlockingAttemptsAreInFlightAtOnce(t *testing.T) {
 	}
 	var writers []int
 	for range probes { // before the first one ends: its next attempt may be due at once
-		writers = append(writers, <-h.writers)
+		writers = append(writers, testsync.Receive(t, "the attempts", h.writers))
 	}
 	for _, w := range writers {
 		write(w)

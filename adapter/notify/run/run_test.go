@@ -61,11 +61,11 @@ func TestTheCommandHasTheNoticeInItsEnvironment(t *testing.T) {
 
 func TestTheExitStatusDecides(t *testing.T) {
 	for script, want := range map[string]string{
-		"exit 0":                       "",
-		"echo no; exit 65":             "exit status 65: no",
-		"echo busy >&2; exit 1":        "exit status 1: busy",
-		"kill -9 $$":                   "killed by signal",
-		"exec this-program-is-missing": "exit status 127",
+		"exit 0":                "",
+		"echo no; exit 65":      "exit status 65: no",
+		"echo busy >&2; exit 1": "exit status 1: busy",
+		"kill -9 $$":            "killed by signal",
+		"PATH=/usr/bin:/bin; exec this-program-is-missing": "exit status 127",
 	} {
 		s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", script}})
 		err := s.Send(t.Context(), []notify.Notice{notice()})

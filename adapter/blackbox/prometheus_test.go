@@ -31,7 +31,7 @@ func TestPrometheusProbes(t *testing.T) {
 	if strings.Contains(replaced, "example.com") || strings.Contains(replaced, "10.0.0.7") || strings.Contains(replaced, "9650") {
 		t.Fatalf("the configuration has other addresses than this test replaces:\n%s", text)
 	}
-	dir, address := gatewaytest.Dir(t), gatewaytest.FreeAddress(t)
+	dir, address := t.TempDir(), gatewaytest.FreeAddress(t)
 	file := gatewaytest.WriteFile(t, dir, "prometheus.yml", "global: {scrape_interval: 1s}\n"+replaced)
 	ready := func() bool {
 		answer, err := http.Get("http://" + address + "/-/ready")

@@ -42,7 +42,7 @@ type edge struct {
 // addresses are others. Further replacements are of the text itself.
 func documented(t *testing.T, containing string, replace ...string) *edge {
 	t.Helper()
-	socket := filepath.Join(gatewaytest.Dir(t), "edge.sock")
+	socket := filepath.Join(testsync.SocketDir(t), "edge.sock")
 	e := &edge{Edge: gatewaytest.Edge{T: t, Servers: gatewaytest.Servers(t, "web-1", "web-2", "web-3")}}
 	e.State = func(s *gatewaytest.Server) group.State { return state(e.view(), s) }
 	replace = append(replace, ":8080 {", "http:// {\n\tbind unix/"+socket)

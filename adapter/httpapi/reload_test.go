@@ -16,6 +16,7 @@ import (
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // reloading returns a configuration whose reloads are counted. They succeed, unless forced.
@@ -112,7 +113,7 @@ func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
 	config, count := reloading(token)
 	config.TLS, _, _ = certificates(t)
 	s := server(t, config)
-	path := filepath.Join(t.TempDir(), "socket")
+	path := filepath.Join(testsync.SocketDir(t), "socket")
 	l, err := listener.Listen(t.Context(), "unix:"+path, listener.ForUser)
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func TestClientsNeedCertificates(t *testing.T) {
 
 // The remains of a socket are replaced; a socket where a process listens is not, nor is a file.
 func TestTheListenerCanBeAUnixSocket(t *testing.T) {
-	dir := gatewaytest.Dir(t)
+	dir := testsync.SocketDir(t)
 	path := filepath.Join(dir, "xds.sock")
 	stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

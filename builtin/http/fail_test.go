@@ -16,6 +16,7 @@ import (
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -220,7 +221,7 @@ func TestASourceAddressIsUsed(t *testing.T) {
 }
 
 func TestAUnixSocketIsProbed(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "s")
+	file := filepath.Join(testsync.SocketDir(t), "s")
 	got := attempt(t, httpprobe.Config{UnixSocket: file}, probe.Target{}, plenty)
 	wantResult(t, got, probe.Failure, probe.ReasonUnixMissing)
 

@@ -71,7 +71,9 @@ func TestTheEndOfAKeptConnectionIsReportedWithItsReason(t *testing.T) {
 			client, server := pair(t, "tcp", "127.0.0.1:0")
 			return secured(t, client, server)
 		}, []probe.Reason{probe.ReasonTCPClosed, probe.ReasonTCPReset}},
-		"unix": {func(t *testing.T) (net.Conn, net.Conn) { return pair(t, "unix", filepath.Join(t.TempDir(), "s")) },
+		"unix": {func(t *testing.T) (net.Conn, net.Conn) {
+			return pair(t, "unix", filepath.Join(testsync.SocketDir(t), "s"))
+		},
 			[]probe.Reason{probe.ReasonTCPClosed}},
 	}
 	for name, test := range tests {

@@ -16,6 +16,7 @@ import (
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // plenty is a timeout that is not meant to pass, and short is one that is.
@@ -179,7 +180,7 @@ func TestACancelledAttemptIsUnknown(t *testing.T) {
 }
 
 func TestAUnixSocketIsProbed(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "s")
+	file := filepath.Join(testsync.SocketDir(t), "s")
 	c := tcpprobe.Config{UnixSocket: file, Send: "PING", Expect: "PONG"}
 	wantResult(t, attempt(t, c, probe.Target{}, plenty), probe.Failure, probe.ReasonUnixMissing)
 	listener := listen(t, "unix", file)

@@ -34,7 +34,7 @@ func start(t *testing.T) *scene {
 	if s.gateway, err = newGateway("/ready", addresses, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(gatewaytest.Dir(t), "edge.sock")
+	socket := filepath.Join(testsync.SocketDir(t), "edge.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)

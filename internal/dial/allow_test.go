@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // A name that resolves to other addresses from one lookup to the next leads nowhere else.
@@ -50,7 +51,7 @@ func TestARestrictedAttemptConnectsToAllowedAddressesOnly(t *testing.T) {
 }
 
 func TestARestrictedAttemptConnectsToNoUnixSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
+	path := filepath.Join(testsync.SocketDir(t), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

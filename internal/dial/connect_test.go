@@ -247,7 +247,7 @@ func TestASilentAddressLeavesTimeForTheNext(t *testing.T) {
 }
 
 func TestAUnixSocketWithAFullBacklogIsRefused(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "s")
+	file := filepath.Join(testsync.SocketDir(t), "s")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestAUnixSocketWithAFullBacklogIsRefused(t *testing.T) {
 }
 
 func TestAFileThatIsNoSocketIsRefused(t *testing.T) {
-	_, err := dialer(t, Config{UnixSocket: t.TempDir()}).Open(t.Context(), "", 0, new(probe.Timings))
+	_, err := dialer(t, Config{UnixSocket: testsync.SocketDir(t)}).Open(t.Context(), "", 0, new(probe.Timings))
 	wantError(t, err, probe.Failure, probe.ReasonUnixRefused)
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // open listens at a Unix socket.
@@ -59,7 +60,7 @@ func TestTheModeOfASocketIsTheOneAskedFor(t *testing.T) {
 }
 
 func TestOnlyASocketWithoutAListenerIsReplaced(t *testing.T) {
-	dir := t.TempDir()
+	dir := testsync.SocketDir(t)
 	stale, file := filepath.Join(dir, "stale"), filepath.Join(dir, "file")
 	leave(t, stale)
 	open(t, stale, listener.ForUser)
@@ -82,7 +83,7 @@ func TestOnlyASocketWithoutAListenerIsReplaced(t *testing.T) {
 
 // The one of another process, which has taken the path meanwhile, stays.
 func TestASocketIsRemovedByTheListenerThatMadeIt(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
+	path := filepath.Join(testsync.SocketDir(t), "s")
 	l := open(t, path, listener.ForUser)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)

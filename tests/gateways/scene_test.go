@@ -83,7 +83,7 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to see what gateways send to backends")
 	}
-	s := &scene{t: t, kind: g, dir: gatewaytest.Dir(t), program: program}
+	s := &scene{t: t, kind: g, dir: testsync.SocketDir(t), program: program}
 	s.edge = &net.UnixAddr{Name: s.front(), Net: "unix"}
 	s.network = netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(250)), 0})
 	s.port, s.health = s.freePort(), s.freePort()

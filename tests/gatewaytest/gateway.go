@@ -23,18 +23,6 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// Dir returns a folder for sockets and configurations of gateways, whose path is short enough
-// for a socket.
-func Dir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "gw")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // The ports of FreeAddress: as many as ports, from firstPort, beginning with a random one.
 const firstPort, ports = 10_000, 20_000
 

@@ -1,5 +1,5 @@
 // Package testsync has what tests of concurrent code need: waiting for a condition
-// or a value with a limit, and a log that may be read while it is written.
+// or a value with a limit, a log that may be read while it is written, and a folder for sockets.
 package testsync
 
 import (

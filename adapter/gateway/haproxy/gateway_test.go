@@ -38,7 +38,7 @@ func both(t *testing.T, rule group.Rule, play func(*edge)) {
 	for _, output := range []string{"agent", "haproxy"} {
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
-			dir := gatewaytest.Dir(t)
+			dir := testsync.SocketDir(t)
 			e := &edge{t: t, rule: rule, backends: gatewaytest.Backends(t, names...)}
 			admin, front := filepath.Join(dir, "admin.sock"), filepath.Join(dir, "edge.sock")
 			replace := []string{":8080", "unix@" + front, "/run/haproxy/admin.sock", admin}

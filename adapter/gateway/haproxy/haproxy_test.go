@@ -82,7 +82,7 @@ type recorder struct {
 }
 
 func record(t *testing.T, servers string) *recorder {
-	r := &recorder{path: filepath.Join(gatewaytest.Dir(t), "s"), answers: header + servers + "\n"}
+	r := &recorder{path: filepath.Join(testsync.SocketDir(t), "s"), answers: header + servers + "\n"}
 	l, err := net.Listen("unix", r.path)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
 func TestAnInvalidBackendDoesNotCureTheSocket(t *testing.T) {
 	v := group.NewMirror("web shop")
 	v.Publish(&group.View{}, []*group.Member{up("a")})
-	results := New(Config{Socket: filepath.Join(gatewaytest.Dir(t), "none")}).update(t.Context(), []*group.View{v.Group().View()}, time.Now())
+	results := New(Config{Socket: filepath.Join(testsync.SocketDir(t), "none")}).update(t.Context(), []*group.View{v.Group().View()}, time.Now())
 	if _, reported := results[sourceSocket]; reported || results["group web shop"] == nil {
 		t.Errorf("the results are %v", results)
 	}
@@ -366,7 +366,7 @@ func states(t *testing.T, admin, backend string) map[string]int {
 
 // startHAProxy starts HAProxy with a backend of servers, and returns its runtime socket.
 func startHAProxy(t *testing.T, backend string, servers ...string) (admin string) {
-	dir := gatewaytest.Dir(t)
+	dir := testsync.SocketDir(t)
 	admin = filepath.Join(dir, "admin.sock")
 	text := "global\n    stats socket " + admin + " mode 600 level admin\ndefaults\n    timeout connect 1s\n    timeout client 1s\n    timeout server 1s\nbackend " + backend + "\n"
 	for i, name := range servers {

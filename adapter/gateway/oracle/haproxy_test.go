@@ -22,7 +22,7 @@ func TestHAProxyFollows(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"web-1": "10.0.0.7", "web-2": "10.0.0.8"})
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success})
 	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
-	dir := gatewaytest.Dir(t)
+	dir := testsync.SocketDir(t)
 	text := gatewaytest.CodeBlock(t, "../../../docs/gateways/oracle.md", "haproxy", "send-state")
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.URL, "http://"))
 	socket := filepath.Join(dir, "edge")

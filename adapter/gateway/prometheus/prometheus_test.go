@@ -68,7 +68,7 @@ func TestPrometheusFollows(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "8080"}, map[string]string{"a": "127.0.0.2", "b": "127.0.0.3"})
 	o := start(s)
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
-	dir, address := gatewaytest.Dir(t), gatewaytest.FreeAddress(t)
+	dir, address := t.TempDir(), gatewaytest.FreeAddress(t)
 	text := gatewaytest.CodeBlock(t, "../../../docs/gateways/prometheus.md", "yaml", "http_sd_configs")
 	text = strings.NewReplacer("http://127.0.0.1:9779", o.URL, "refresh_interval: 5s", "refresh_interval: 50ms").Replace(text)
 	file := gatewaytest.WriteFile(t, dir, "prometheus.yml", text)

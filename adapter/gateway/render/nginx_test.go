@@ -45,7 +45,7 @@ type lab struct {
 func nginx(t *testing.T, rule group.Rule) *lab {
 	tier.Needs(t, "nginx")
 	rule.Port = "http"
-	dir := gatewaytest.Dir(t)
+	dir := testsync.SocketDir(t)
 	l := &lab{t: t, rule: rule, backends: gatewaytest.Backends(t, "web-1", "web-2", "web-3")}
 	front, pid, upstream := filepath.Join(dir, "edge.sock"), filepath.Join(dir, "pid"), filepath.Join(dir, "upstream.conf")
 	text := strings.NewReplacer("listen 8080", "listen unix:"+front, "/etc/nginx/upstream.conf", upstream, "proxy_read_timeout 5s", "proxy_read_timeout 2m").Replace(gatewaytest.CodeBlock(t, page, "nginx", "proxy_next_upstream"))

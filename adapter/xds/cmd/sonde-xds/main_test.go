@@ -30,7 +30,7 @@ func TestTheCommandServesWhatItFollows(t *testing.T) {
 	api := httptest.NewServer(server)
 	defer api.Close()
 	defer api.CloseClientConnections()
-	dir := gatewaytest.Dir(t)
+	dir := testsync.SocketDir(t)
 	socket := filepath.Join(dir, "xds.sock")
 	secret := gatewaytest.WriteFile(t, dir, "token", token+"\n")
 	ctx, cancel := context.WithCancel(t.Context())

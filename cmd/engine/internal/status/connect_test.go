@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // The engines of this machine are not those of the test, which says what is found.
@@ -15,7 +17,7 @@ func TestTheOnlyEngineIsReachedWhereNoneListensOnTheDefaultAddress(t *testing.T)
 		t.Fatal(err)
 	}
 	unused.Close()
-	path := filepath.Join(t.TempDir(), "s")
+	path := filepath.Join(testsync.SocketDir(t), "s")
 	engine, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

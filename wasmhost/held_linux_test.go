@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -105,7 +106,7 @@ func TestTheEndOfAConnectionWakesOnEachNetwork(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil) // for its certificate
 	server.StartTLS()
 	server.Close()
-	path := filepath.Join(t.TempDir(), "s")
+	path := filepath.Join(testsync.SocketDir(t), "s")
 	local, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

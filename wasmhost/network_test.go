@@ -134,7 +134,7 @@ func TestATargetsNameIsResolved(t *testing.T) {
 }
 
 func TestUnixSocketsNeedAGrant(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.sock")
+	path := filepath.Join(testsync.SocketDir(t), "a.sock")
 	listener, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func umask(t *testing.T, mask int) {
 func TestTheModeOfASocketIsTheOneAskedFor(t *testing.T) {
 	for _, mask := range []int{0, 0o022, 0o177, 0o777} {
 		for _, mode := range []fs.FileMode{listener.ForUser, listener.ForGroup} {
-			path := filepath.Join(t.TempDir(), "s")
+			path := filepath.Join(testsync.SocketDir(t), "s")
 			umask(t, mask)
 			open(t, path, mode)
 			if info, err := os.Lstat(path); err != nil || info.Mode() != mode|fs.ModeSocket {

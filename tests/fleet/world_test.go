@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // restartCommand is the first argument of a process of this program that restarts a target, as the command of a
@@ -125,7 +127,7 @@ func clock(at time.Time) string { return at.Format("15:04:05.000") }
 // newWorld starts a world, which ends with the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{socket: filepath.Join(t.TempDir(), "world"), targets: map[string]*target{}, pids: map[int]*process{}}
+	w := &world{socket: filepath.Join(testsync.SocketDir(t), "world"), targets: map[string]*target{}, pids: map[int]*process{}}
 	restarts, err := net.Listen("unix", w.socket)
 	if err != nil {
 		t.Fatal(err)

@@ -337,8 +337,9 @@ func (f *feed) repeat(b *batch, now time.Time, limit int) {
 }
 
 // accept makes the feed what it is once the receiver has accepted a batch, and returns the subjects
-// about which it was told something else than before.
-func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
+// about which it was told something else than before, each with whether it was told anything before.
+func (f *feed) accept(b *batch, now time.Time) (changed map[Subject]bool) {
+	changed = map[Subject]bool{}
 	f.cursor = b.cursor
 	f.lost += b.lost
 	for subject, mark := range b.compared {
@@ -359,11 +360,11 @@ func (f *feed) accept(b *batch, now time.Time) (changed []Subject) {
 		if _, isHanded := f.handed[subject]; isHanded && n == nil {
 			continue // the receiver knows what the other engine has told it since
 		}
-		if changed = append(changed, subject); n == nil {
+		t, wasTold := f.told[subject]
+		if changed[subject] = wasTold; n == nil {
 			delete(f.told, subject)
 			continue
 		}
-		t := f.told[subject]
 		t.Notice = *n
 		f.told[subject] = t
 	}

@@ -195,12 +195,9 @@ func (r *receiver) accept(b *batch) {
 		moved = moved || r.feed.cursor[kind] != at
 	}
 	var keys []string
-	before, wasTold := r.latestCursor(), map[Subject]bool{}
-	for s := range b.told {
-		_, wasTold[s] = r.feed.told[s]
-	}
-	for _, s := range r.feed.accept(b, time.Now()) {
-		r.noteUnsaved(s, unsaved{before, wasTold[s]})
+	before := r.latestCursor()
+	for s, wasTold := range r.feed.accept(b, time.Now()) {
+		r.noteUnsaved(s, unsaved{before, wasTold})
 		keys = append(keys, r.toldKey(s))
 	}
 	if moved || b.lost > 0 {

@@ -201,27 +201,9 @@ func endLease(t *testing.T, b coord.Backend, ttl time.Duration) bool {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
-	last := begin // when the latest request began that has kept it alive
+	var last time.Time
 	var keeping sync.WaitGroup
-	keeping.Go(func() {
-		for ctx.Err() == nil {
-			sent := time.Now()
-			err := b.KeepAlive(ctx, kept)
-			if ctx.Err() != nil || time.Since(last) > ttl {
-				return
-			}
-			if err != nil && !errors.Is(err, coord.ErrUnreachable) {
-				t.Errorf("a lease that is kept alive: %v", err)
-			}
-			if err == nil {
-				last = sent
-			}
-			select {
-			case <-time.After(ttl / 4):
-			case <-ctx.Done():
-			}
-		}
-	})
+	keeping.Go(func() { last = keepAlive(ctx, t, b, kept, begin, ttl) })
 	var deleted []string
 	for events, err := range b.Watch(ctx, "ending/", at) {
 		if err != nil {
@@ -261,6 +243,29 @@ func endLease(t *testing.T, b coord.Backend, ttl time.Duration) bool {
 		t.Errorf("there are %s", text)
 	}
 	return true
+}
+
+// keepAlive keeps a lease alive that was granted after a time, until ctx ends or the machine has stalled for longer
+// than the lease lasts. It returns when the latest request began that has kept it alive, or else that time.
+func keepAlive(ctx context.Context, t *testing.T, b coord.Backend, l coord.Lease, granted time.Time, ttl time.Duration) (last time.Time) {
+	for last = granted; ctx.Err() == nil; {
+		sent := time.Now()
+		err := b.KeepAlive(ctx, l)
+		if ctx.Err() != nil || time.Since(last) > ttl {
+			break
+		}
+		if err != nil && !errors.Is(err, coord.ErrUnreachable) {
+			t.Errorf("a lease that is kept alive: %v", err)
+		}
+		if err == nil {
+			last = sent
+		}
+		select {
+		case <-time.After(ttl / 4):
+		case <-ctx.Done():
+		}
+	}
+	return last
 }
 
 func testWatch(t *testing.T, c Config) {

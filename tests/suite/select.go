@@ -121,12 +121,18 @@ type change struct {
 	modules  []string // folders of other modules
 }
 
-// changedSince returns what has changed since a revision.
-func changedSince(since string) (c change, err error) {
+// filesSince returns the files that have changed since a revision, or are new.
+func filesSince(since string) ([]string, error) {
 	if _, err := output("git", "rev-parse", "--verify", "--quiet", "--end-of-options", since+"^{commit}"); err != nil {
-		return c, fmt.Errorf("%q is no commit of this checkout: make check compares with SINCE=commit, by default HEAD; make test needs no git (%w)", since, err)
+		return nil, fmt.Errorf("%q is no commit of this checkout: make check compares with SINCE=commit, by default HEAD; make test needs no git (%w)", since, err)
 	}
 	files, err := output("sh", "-c", `git diff --name-only --no-renames --relative -z "$1" -- && git ls-files --others --exclude-standard -z`, "sh", since)
+	return strings.FieldsFunc(string(files), func(r rune) bool { return r == 0 }), err
+}
+
+// changedSince returns what has changed since a revision.
+func changedSince(since string) (c change, err error) {
+	files, err := filesSince(since)
 	if err != nil {
 		return c, err
 	}
@@ -139,10 +145,9 @@ func changedSince(since string) (c change, err error) {
 		return c, err
 	}
 	changed := map[string]bool{} // directories of packages
-	for file := range strings.SplitSeq(strings.TrimSuffix(string(files), "\x00"), "\x00") {
+	for _, file := range files {
 		module := moduleOf(file)
 		switch script, isScript := strings.CutPrefix(file, "tests/scripts/"); {
-		case file == "":
 		case file == "go.mod" || file == "go.sum":
 			for _, p := range all {
 				changed[p.Dir] = true

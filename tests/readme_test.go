@@ -140,7 +140,7 @@ type reader struct {
 func newReader(t *testing.T) *reader {
 	t.Helper()
 	dir, bin := openDir(t), filepath.Dir(program.Build(t, program.Sonde))
-	demo, listen := freePort(t), freePort(t)
+	demo, listen := gatewaytest.FreePort(t), gatewaytest.FreePort(t)
 	startDemo(t, program.Build(t, program.Demo), demo)
 	deployment := filepath.Join(dir, "deploy", "web.yaml")
 	if err := os.MkdirAll(filepath.Dir(deployment), 0o755); err != nil {
@@ -151,7 +151,7 @@ func newReader(t *testing.T) *reader {
 	}
 	places := []string{"9651", demo, "9660", listen, "7777", startPong(t), "/srv/shop", dir}
 	for _, port := range stackPorts {
-		places = append(places, port, freePort(t))
+		places = append(places, port, gatewaytest.FreePort(t))
 	}
 	return &reader{
 		t: t, dir: dir,
@@ -160,14 +160,10 @@ func newReader(t *testing.T) *reader {
 	}
 }
 
-// openDir returns a folder that other users may enter, and whose path is short enough for sockets.
+// openDir returns a folder for sockets that other users may enter.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "guide")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := testsync.SocketDir(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -367,12 +363,6 @@ func matchesShown(shown, got string) bool {
 	}
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(normal(shown)), "\n…\n", "\n(?:.*\n)*")
 	return regexp.MustCompile("^" + pattern + "$").MatchString(normal(got))
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	_, port, _ := net.SplitHostPort(gatewaytest.FreeAddress(t))
-	return port
 }
 
 // startDemo runs the demo service, and returns when it has started.

@@ -250,7 +250,7 @@ func startEDSClient(s *scene) {
 func startPrometheus(s *scene) {
 	text := s.adapt(gatewaytest.CodeBlock(s.t, filepath.Join(pages, "prometheus.md"), "yaml", "http_sd_configs"))
 	file := gatewaytest.WriteFile(s.t, s.dir, "prometheus.yml", text)
-	address := net.JoinHostPort(s.at("12"), s.freePort())
+	address := net.JoinHostPort(s.at("12"), gatewaytest.FreePort(s.t))
 	query := "http://" + address + "/api/v1/targets?" + url.Values{"state": {"active"}}.Encode()
 	ready := func() bool { return getJSON(context.Background(), query, &struct{}{}) == nil }
 	gatewaytest.Start(s.t, ready, "prometheus", "--config.file="+file, "--storage.tsdb.path="+filepath.Join(s.dir, "data"), "--web.listen-address="+address)

@@ -119,7 +119,7 @@ func startCheckingCaddy(s *scene) {
 // exampleOf starts examples/gateway with further arguments.
 func exampleOf(further ...string) func(s *scene) {
 	return func(s *scene) {
-		s.edge = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(net.JoinHostPort(s.at("12"), s.freePort())))
+		s.edge = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(net.JoinHostPort(s.at("12"), gatewaytest.FreePort(s.t))))
 		words := append([]string{s.program, "-listen", s.edge.String(), "-path", "/ready", "-port", s.health}, further...)
 		if !tier.IsLong() && len(further) == 0 {
 			words = append(words, "-timeout", "2s")

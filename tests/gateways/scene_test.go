@@ -86,8 +86,8 @@ func play(t *testing.T, g kind, program string, edit func(hcl string) string, ac
 	s := &scene{t: t, kind: g, dir: testsync.SocketDir(t), program: program}
 	s.edge = &net.UnixAddr{Name: s.front(), Net: "unix"}
 	s.network = netip.AddrFrom4([4]byte{127, byte(1 + rand.N(250)), byte(rand.N(250)), 0})
-	s.port, s.health = s.freePort(), s.freePort()
-	s.listen = net.JoinHostPort(s.at("10"), s.freePort())
+	s.port, s.health = gatewaytest.FreePort(t), gatewaytest.FreePort(t)
+	s.listen = net.JoinHostPort(s.at("10"), gatewaytest.FreePort(s.t))
 	n, _ := strconv.ParseUint(s.port, 10, 16)
 	s.wire = watchWire(t, s.network, uint16(n))
 	for _, name := range []string{"web-1", "web-2", "web-3"} {
@@ -127,7 +127,7 @@ func (s *scene) begin(edit func(hcl string) string) {
 	s.t.Helper()
 	text := ""
 	if s.kind.inside == nil {
-		api := net.JoinHostPort(s.at("11"), s.freePort())
+		api := net.JoinHostPort(s.at("11"), gatewaytest.FreePort(s.t))
 		s.client = httpapi.Client{Base: "http://" + api}
 		if text = s.configuration(s.kind); edit != nil {
 			text = edit(text)
@@ -148,13 +148,6 @@ func (s *scene) begin(edit func(hcl string) string) {
 	if s.kind.inside != nil {
 		s.followLog()
 	}
-}
-
-// freePort returns a port that nothing listens at, another one each time.
-func (s *scene) freePort() string {
-	s.t.Helper()
-	_, port, _ := net.SplitHostPort(gatewaytest.FreeAddress(s.t))
-	return port
 }
 
 // configuration returns Sonde's configuration, as the pages have it: the targets and the group

@@ -41,6 +41,13 @@ func FreeAddress(t testing.TB) string {
 	return address
 }
 
+// FreePort returns the port of FreeAddress.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	_, port, _ := net.SplitHostPort(FreeAddress(t))
+	return port
+}
+
 // FindAddress returns an address of this machine without a listener, another one each time. Its port is none of
 // those that the system gives to others, for connections and for listeners on port 0: it stays free for a while.
 func FindAddress() (address string, err error) {

@@ -51,14 +51,10 @@ func program(t *testing.T, name string, patterns ...string) string {
 	return ""
 }
 
-// serverDir returns a folder whose path is short enough for a socket, which belongs to a user.
+// serverDir returns a folder for sockets, which belongs to a user.
 func serverDir(t *testing.T, owner *user.User) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "srv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := testsync.SocketDir(t)
 	if owner != nil {
 		uid, _ := strconv.Atoi(owner.Uid)
 		gid, _ := strconv.Atoi(owner.Gid)

@@ -111,8 +111,7 @@ func placesOf(t *testing.T, etcd string) *strings.Replacer {
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(etcd, "http://"))
 	places := []string{"2379", port}
 	for _, port := range []string{"9651", "9652", "9653"} {
-		_, free, _ := net.SplitHostPort(gatewaytest.FreeAddress(t))
-		places = append(places, port, free)
+		places = append(places, port, gatewaytest.FreePort(t))
 	}
 	certFile, keyFile := dialtest.Files(t, dialtest.NewAuthority(t).Sign(t, time.Hour, "etcd-1"))
 	password := filepath.Join(t.TempDir(), "password")

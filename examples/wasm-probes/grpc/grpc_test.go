@@ -14,6 +14,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
 func TestGRPC(t *testing.T) {
@@ -29,7 +30,7 @@ func TestGRPC(t *testing.T) {
 
 // etcd probes a real server that is frozen, killed and restarted.
 func etcd(t *testing.T, way lab.Way) {
-	client, peer := lab.FreePort(t), lab.FreePort(t)
+	client, peer := gatewaytest.FreePort(t), gatewaytest.FreePort(t)
 	at, between := "http://127.0.0.1:"+client, "http://127.0.0.1:"+peer
 	server := lab.Start(t, &lab.Server{Name: "etcd", Dir: t.TempDir(), Args: []string{
 		"--data-dir", "data", "--listen-client-urls", at, "--advertise-client-urls", at,
@@ -41,7 +42,7 @@ func etcd(t *testing.T, way lab.Way) {
 }
 
 func demo(t *testing.T, way lab.Way) {
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	server := lab.Demo(t, "-listen", "127.0.0.1:"+port, "-slow-start", "200ms")
 	a := way.Must(t, fmt.Sprintf(`{"port": %q, "service": "demo"}`, port))
 	server.Turns(t, a)

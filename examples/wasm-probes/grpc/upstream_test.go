@@ -10,6 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
 // The test in this file has the cases of upstream's pkg/probe/grpc, and those call
@@ -86,7 +87,7 @@ func TestUpstreamGrpcProber(t *testing.T) {
 		}
 		t.Run("connection refused", func(t *testing.T) {
 			// The kubelet retries until its timeout; here a refusal is a result.
-			if r := way.Must(t, `{"port": "`+lab.FreePort(t)+`"}`)(lab.Timeout); r.Outcome != guest.Failure || r.Reason != "tcp.refused" {
+			if r := way.Must(t, `{"port": "`+gatewaytest.FreePort(t)+`"}`)(lab.Timeout); r.Outcome != guest.Failure || r.Reason != "tcp.refused" {
 				t.Errorf("got %+v", r)
 			}
 		})

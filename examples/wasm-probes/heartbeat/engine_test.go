@@ -8,13 +8,14 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // TestTheEndOfTheConnectionIsDetectedAtOnce kills a service whose next beat is due in an
 // hour.
 func TestTheEndOfTheConnectionIsDetectedAtOnce(t *testing.T) {
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	demo := lab.Demo(t, "-listen", "127.0.0.1:0", "-slow-start", "0s", "-heartbeat", "127.0.0.1:"+port)
 	h, err := lab.Load(t, lab.Build(t, ".")).New(map[string]any{"port": port})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -37,7 +38,7 @@ func TestHeartbeats(t *testing.T) {
 
 // realServer probes the demo service, which is frozen, killed and restarted.
 func realServer(t *testing.T, way lab.Way) {
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	demo := lab.Demo(t, "-listen", "127.0.0.1:0", "-slow-start", "0s", "-heartbeat", "127.0.0.1:"+port)
 	a := way.Must(t, fmt.Sprintf(`{"port": %q}`, port))
 	lab.Until(t, a, guest.Success)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
 // server is a MariaDB server and its data, of which everything belongs to a user root
@@ -32,7 +33,7 @@ func start(t *testing.T, options ...string) server {
 
 func serve(t *testing.T, owner *syscall.Credential, dir string, options ...string) server {
 	t.Helper()
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	args := append([]string{"--no-defaults", "--datadir=" + dir, "--bind-address=127.0.0.1", "--port=" + port,
 		"--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"), small}, options...)
 	return server{lab.Start(t, &lab.Server{Name: "mariadbd", Args: args, Dir: dir, User: owner}), port}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -69,7 +70,7 @@ func standbyOf(t *testing.T, c cluster, settings ...string) cluster {
 
 func serve(t *testing.T, owner *syscall.Credential, dir string, settings ...string) cluster {
 	t.Helper()
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	args := []string{"-D", dir, "-h", "127.0.0.1", "-p", port, "-k", dir, "-F", "-c", "wal_retrieve_retry_interval=100ms"}
 	for _, s := range settings {
 		args = append(args, "-c", s)

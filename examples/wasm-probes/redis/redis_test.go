@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -30,7 +31,7 @@ func TestRedis(t *testing.T) {
 
 // server starts Redis and returns its port.
 func server(t *testing.T, args ...string) (s *lab.Server, port string) {
-	port = lab.FreePort(t)
+	port = gatewaytest.FreePort(t)
 	args = append([]string{"--bind", "127.0.0.1", "--port", port, "--save", "", "--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0"}, args...)
 	return lab.Start(t, &lab.Server{Name: "redis-server", Dir: t.TempDir(), Args: args}), port
 }
@@ -61,7 +62,7 @@ func logins(t *testing.T, way lab.Way) {
 
 func overTLS(t *testing.T, way lab.Way) {
 	cert, key, authority := lab.CertificateFiles(t, nil)
-	secure := lab.FreePort(t)
+	secure := gatewaytest.FreePort(t)
 	_, plain := server(t, "--tls-port", secure, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
 	with := func(port, tls string) lab.Attempt {
 		return way.Must(t, fmt.Sprintf(`{"port": %q, "tls": {%s}}`, port, tls))

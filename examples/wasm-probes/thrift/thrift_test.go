@@ -19,6 +19,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -146,7 +147,7 @@ func TestMain(m *testing.M) {
 }
 
 func realServer(t *testing.T, way lab.Way) {
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	lab.Start(t, &lab.Server{Name: os.Args[0], Args: []string{"serve", port}}).Turns(t, way.Must(t, with(port, nil)))
 }
 
@@ -257,7 +258,7 @@ func onlyAccepts(t *testing.T, way lab.Way) {
 	lab.TimesOut(t, mute, 200*time.Millisecond, "tcp.timeout")
 	closing := way.Must(t, with(lab.Serve(t, func(c net.Conn) { c.Read(make([]byte, 64)) }), nil))
 	lab.Expect(t, closing, guest.Failure, "tcp.closed")
-	refused := way.Must(t, with(lab.FreePort(t), nil))
+	refused := way.Must(t, with(gatewaytest.FreePort(t), nil))
 	lab.Expect(t, refused, guest.Failure, "tcp.refused")
 }
 

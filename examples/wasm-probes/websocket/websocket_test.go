@@ -13,6 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -82,7 +83,7 @@ func overTLS(t *testing.T, way lab.Way) {
 }
 
 func restarts(t *testing.T, way lab.Way) {
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	server := lab.Start(t, &lab.Server{Name: os.Args[0], Args: []string{"serve", port}})
 	server.Turns(t, way.Must(t, with(port, settingsOf{"send": "hello", "expect": "hello"})))
 }

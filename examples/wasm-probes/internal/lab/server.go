@@ -3,7 +3,6 @@ package lab
 import (
 	"bytes"
 	"cmp"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/guest"
-	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -95,13 +93,6 @@ func (s *Server) signal(number syscall.Signal) {
 	if err := syscall.Kill(-s.cmd.Process.Pid, number); err != nil {
 		s.t.Errorf("%s: %v: %v", s.Name, number, err)
 	}
-}
-
-// FreePort returns a port on 127.0.0.1 that nothing listens at, another one each time.
-func FreePort(t testing.TB) string {
-	t.Helper()
-	_, port, _ := net.SplitHostPort(gatewaytest.FreeAddress(t))
-	return port
 }
 
 // Timeout is the timeout of attempts that should succeed.

@@ -10,12 +10,13 @@ import (
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 // testRestarts freezes, ends and restarts Redis, which has a line protocol.
 func testRestarts(t *testing.T, p *wasmhost.Plugin) {
-	port := lab.FreePort(t)
+	port := gatewaytest.FreePort(t)
 	server := lab.Start(t, &lab.Server{
 		Name: "redis-server", Dir: t.TempDir(), Args: []string{"--bind", "127.0.0.1", "--port", port, "--save", ""},
 	})

@@ -54,7 +54,7 @@ func TestTheModeOfASocketIsTheOneAskedFor(t *testing.T) {
 			if info, err := os.Lstat(path); err != nil || info.Mode() != mode|fs.ModeSocket {
 				t.Errorf("with umask %o and mode %o: %v, %v", mask, mode, info.Mode(), err)
 			}
-			umask(t, 0o022) // for TempDir
+			umask(t, 0o022) // for SocketDir
 		}
 	}
 }

@@ -1,5 +1,6 @@
 // Package program builds the programs and plugins that tests run, each once for all tests:
-// they are in bin/test, and are built again when a source has changed.
+// they are in bin/test, and are built again when a source has changed. Tests that run git call
+// OwnRepository.
 package program
 
 import (

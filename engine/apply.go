@@ -73,50 +73,50 @@ func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 	sc.mu.Lock()
 	defer sc.unlock()
 	if targets != nil && targets.dependencies != nil {
-		sc.setDependencies(*targets.dependencies)
+		sc.summaries.setDependencies(*targets.dependencies)
 	}
 	switch {
 	case targets == nil:
 	case targets.dampings != nil:
-		sc.setDampings(targets.dampings, targets.penalties)
+		sc.summaries.setDampings(targets.dampings, targets.penalties)
 	default:
-		sc.restorePenalties(targets.penalties)
+		sc.summaries.restorePenalties(targets.penalties)
 	}
 	for i, c := range changes {
 		switch c.action {
 		case ProbeAdded:
 			c.slot = sc.add(c)
 		case ProbeRemoved:
-			sc.keepSummary(c.slot.target)
+			c.slot.target.keepSummary(sc.registry.probesOf(c.slot.target))
 			sc.remove(c.slot)
 		case ProbeUpdated:
 			if sc.adjust(c.slot, c.spec); c.labels {
-				sc.notify(c.id, probeChanged)
+				sc.subscribers.notifyProbe(c.id, probeChanged)
 			}
 		case ProbeReplaced:
 			sc.replace(c)
 		}
 		if i+1 == len(changes) || changes[i+1].id.Target != c.id.Target {
-			sc.dropSummary(c.slot.target)
+			c.slot.target.dropSummary(sc.registry.probesOf(c.slot.target))
 			sc.reportStatic(c.slot.target)
 			sc.markStarted(c.slot.target)
 			sc.reconcileAll(c.slot.target)
-			sc.updateStateOf(c.slot.target, false)
-			if len(sc.targetSubs) > 0 && sc.registry.has(c.slot.target) { // its address or its labels may be other ones
-				sc.notifyTarget(c.id.Target, probeChanged)
+			sc.summaries.updateStateOf(c.slot.target, false)
+			if len(sc.subscribers.targets) > 0 && sc.registry.has(c.slot.target) { // its address or its labels may be other ones
+				sc.subscribers.notifyTarget(c.id.Target, probeChanged)
 			}
 		}
 	}
-	sc.publishIsolation(sc.clock.Now())
+	sc.isolation.publish(sc.monitor, sc.clock.Now())
 	sc.wakeIfEarlier()
 }
 
 func (sc *scheduler) add(c change) *slot {
 	s := &slot{
-		key: sc.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
+		key: sc.timetable.schedule.Add(schedule.TimesOf(c.id, c.spec.rule.Period), c.spec.stepper != nil), kind: c.id.Kind, name: c.id.Name,
 		address: c.address, waitReason: verdict.NoInstance,
 	}
-	sc.setHost(s, c.host)
+	sc.peers.setHost(s, c.host)
 	s.spec.Store(c.spec)
 	s.keepDurations(c.spec.rule.Compatibility)
 	if c.memory != nil {
@@ -128,12 +128,12 @@ func (sc *scheduler) add(c change) *slot {
 	}
 	sc.slots[s.key] = s
 	if sc.registry.add(s, c.id, c.memory, sc.clock) {
-		sc.notifyTarget(c.id.Target, probeAdded)
+		sc.subscribers.notifyTarget(c.id.Target, probeAdded)
 		if sc.ctx != nil {
 			sc.unreported.add(s.target, sc.clock.Now())
 		}
 	}
-	sc.notify(c.id, probeAdded)
+	sc.subscribers.notifyProbe(c.id, probeAdded)
 	return s
 }
 
@@ -152,19 +152,19 @@ func (sc *scheduler) reportStatic(t *target) {
 
 // keepSummary keeps whether a target that loses a probe has started and is ready. If it
 // loses all of them, that stands until its instance is reported again.
-func (sc *scheduler) keepSummary(t *target) {
+func (t *target) keepSummary(slots []*slot) {
 	before := t.instance.Load()
 	if before == nil || before.kept {
 		return
 	}
 	in := *before
-	in.kept, in.ready = true, t.isReady(sc.registry.probesOf(t))
+	in.kept, in.ready = true, t.isReady(slots)
 	t.instance.Store(&in)
 }
 
 // dropSummary takes back what keepSummary has done, if the target still has probes.
-func (sc *scheduler) dropSummary(t *target) {
-	if in := *t.current(); in.kept && len(sc.registry.probesOf(t)) > 0 {
+func (t *target) dropSummary(slots []*slot) {
+	if in := *t.current(); in.kept && len(slots) > 0 {
 		in.kept, in.ready = false, false
 		t.instance.Store(&in)
 	}
@@ -172,7 +172,7 @@ func (sc *scheduler) dropSummary(t *target) {
 
 // forgetDecided forgets that it was known whether a target is ready, since what is probed
 // now is somewhere else.
-func (sc *scheduler) forgetDecided(t *target) {
+func (t *target) forgetDecided() {
 	if in := *t.current(); in.decided {
 		in.decided = false
 		t.instance.Store(&in)
@@ -181,37 +181,37 @@ func (sc *scheduler) forgetDecided(t *target) {
 
 func (sc *scheduler) remove(s *slot) {
 	sc.drop(s)
-	sc.isolation.forget(s)
-	delete(sc.hosts, s)
-	sc.ejections.Remove(s.key)
-	sc.schedule.Remove(s.key)
+	sc.peers.remove(s)
+	sc.summaries.ejections.ends.Remove(s.key)
+	sc.timetable.schedule.Remove(s.key)
 	sc.slots[s.key] = nil
 	if sc.registry.remove(s) {
-		sc.notifyTarget(s.target.name, probeRemoved)
-		sc.updateDependents(s.target.name)
+		sc.subscribers.notifyTarget(s.target.name, probeRemoved)
+		sc.summaries.updateDependents(s.target.name)
 	}
 	s.mu.Lock()
-	sc.outcomesSize -= s.outcomesSize()
+	sc.outcomes.size -= s.outcomesSize()
 	s.removed, s.next = true, 0
 	if s.rare != nil {
 		s.rare.gauge.set(probe.Undecided)
 	}
 	s.mu.Unlock()
-	sc.notify(s.id(), probeRemoved)
+	sc.subscribers.notifyProbe(s.id(), probeRemoved)
 }
 
 // adjust gives a probe another rule.
 func (sc *scheduler) adjust(s *slot, sp *spec) {
-	before := sc.schedule.Times(s.key).Period
+	before := sc.timetable.schedule.Times(s.key).Period
 	s.mu.Lock()
 	s.spec.Store(sp)
 	s.mu.Unlock()
-	sc.configure(s, sp)
-	times, now := sc.schedule.Times(s.key), sc.clock.Now()
+	s.keepDurations(sp.rule.Compatibility)
+	sc.timetable.configure(s, sp)
+	times, now := sc.timetable.schedule.Times(s.key), sc.clock.Now()
 	if s.inflight != nil {
 		s.inflight.next = times.From(now)
-	} else if times.Period != before && sc.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
-		sc.at(s, times.From(now))
+	} else if times.Period != before && sc.timetable.schedule.IsDue(s.key) && s.currentWaitReason() == verdict.NotWaiting {
+		sc.timetable.at(s, times.From(now))
 	}
 }
 
@@ -219,12 +219,13 @@ func (sc *scheduler) adjust(s *slot, sp *spec) {
 func (sc *scheduler) replace(c change) {
 	s := c.slot
 	sc.drop(s)
-	sc.readmit(s, never, sc.clock.Now())
-	sc.configure(s, c.spec)
-	sc.schedule.Forget(s.key)
+	sc.summaries.readmit(s, never, sc.clock.Now())
+	s.keepDurations(c.spec.rule.Compatibility)
+	sc.timetable.configure(s, c.spec)
+	sc.timetable.schedule.Forget(s.key)
 	if c.moved {
 		sc.isolation.forget(s)
-		sc.forgetDecided(s.target)
+		s.target.forgetDecided()
 	}
 	s.mu.Lock()
 	s.address = c.address
@@ -239,28 +240,12 @@ func (sc *scheduler) replace(c change) {
 		s.publish(sc.clock.Now())
 	}
 	s.mu.Unlock()
-	sc.forgetOutcomes(s)
-	sc.setHost(s, c.host)
+	sc.outcomes.forget(s)
+	sc.peers.setHost(s, c.host)
 	if changed || c.labels {
-		sc.notify(c.id, probeChanged)
+		sc.subscribers.notifyProbe(c.id, probeChanged)
 	} else {
-		sc.notifyMemory(c.id)
+		sc.subscribers.notifyMemory(c.id)
 	}
-	sc.idle(s)
-}
-
-// configure makes the schedule and the statistics of a probe those of another spec.
-func (sc *scheduler) configure(s *slot, sp *spec) {
-	s.keepDurations(sp.rule.Compatibility)
-	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), s.period(&sp.rule)), sp.stepper != nil)
-}
-
-// adaptPeriod gives a probe the regular times of its state, and reports whether it had others.
-func (sc *scheduler) adaptPeriod(s *slot, sp *spec) bool {
-	period := s.period(&sp.rule)
-	if sc.schedule.Times(s.key).Period == int64(period) {
-		return false
-	}
-	sc.schedule.Configure(s.key, schedule.TimesOf(s.id(), period), sp.stepper != nil)
-	return true
+	sc.timetable.idle(s)
 }

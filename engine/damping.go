@@ -79,7 +79,7 @@ func (e *Engine) SetDampings(of map[string]probe.Damping) error {
 	}
 	e.scheduler.mu.Lock()
 	defer e.scheduler.unlock()
-	e.scheduler.setDampings(checked, nil)
+	e.scheduler.summaries.setDampings(checked, nil)
 	e.scheduler.wakeIfEarlier()
 	return nil
 }
@@ -138,150 +138,148 @@ func (e *Engine) Penalties() (targets []string) {
 }
 
 // setDampings replaces the dampings. Targets without a penalty go on with those of restored.
-func (sc *scheduler) setDampings(of map[string]probe.Damping, restored map[string]verdict.Penalty) {
-	now := sc.clock.Now()
-	for target := range sc.registry.dampings { // which only the scheduler writes
+func (m *summaries) setDampings(of map[string]probe.Damping, restored map[string]verdict.Penalty) {
+	now := m.clock.Now()
+	for target := range m.registry.dampings { // which only the scheduler writes
 		if _, stays := of[target]; !stays {
-			sc.setPenalty(target, nil, verdict.Penalty{})
+			m.setPenalty(target, nil, verdict.Penalty{})
 		}
 	}
 	for target, rule := range of {
-		penalty := sc.registry.penaltyOf(target)
+		penalty := m.registry.penaltyOf(target)
 		if penalty == (verdict.Penalty{}) {
-			sc.changePenalty(target, &rule, sc.restoredPenalty(rule, restored[target], now))
+			m.changePenalty(target, &rule, m.restoredPenalty(rule, restored[target], now))
 			continue // the history has it from the earlier engine
 		}
-		sc.setPenalty(target, &rule, verdict.Decayed(rule, penalty, clockTime(now)))
+		m.setPenalty(target, &rule, verdict.Decayed(rule, penalty, clockTime(now)))
 	}
 }
 
 // restorePenalties has targets that are to be damped go on with the penalties that another engine has stored, unless
 // their own are of later flaps.
-func (sc *scheduler) restorePenalties(restored map[string]verdict.Penalty) {
+func (m *summaries) restorePenalties(restored map[string]verdict.Penalty) {
 	for target, penalty := range restored {
-		d := sc.registry.dampingOf(target)
+		d := m.registry.dampingOf(target)
 		if d == nil {
 			continue
 		}
-		if next := sc.restoredPenalty(d.rule, penalty, sc.clock.Now()); next.At.After(d.penalty.At) {
-			sc.changePenalty(target, &d.rule, next) // the history has it from the other engine
+		if next := m.restoredPenalty(d.rule, penalty, m.clock.Now()); next.At.After(d.penalty.At) {
+			m.changePenalty(target, &d.rule, next) // the history has it from the other engine
 		}
 	}
 }
 
 // restoredPenalty returns the penalty of another engine as this one has it: what has decayed since is left out.
-func (sc *scheduler) restoredPenalty(rule probe.Damping, p verdict.Penalty, now int64) verdict.Penalty {
-	p = verdict.Decayed(rule, p, sc.clock.Time(now))
-	p.At, p.Since = toClock(sc.clock, p.At), toClock(sc.clock, p.Since)
+func (m *summaries) restoredPenalty(rule probe.Damping, p verdict.Penalty, now int64) verdict.Penalty {
+	p = verdict.Decayed(rule, p, m.clock.Time(now))
+	p.At, p.Since = toClock(m.clock, p.At), toClock(m.clock, p.Since)
 	return p
 }
 
 // countFlap adds a flap to the penalty of a target that is to be damped, if it was ready, and is not by
 // its own state and its new summary. It reports whether the target is damped now, and was not before.
-func (sc *scheduler) countFlap(t *target, slots []*slot, own probe.TargetState, sum *summary) (begins bool) {
+func (m *summaries) countFlap(t *target, slots []*slot, own probe.TargetState, sum *summary) (begins bool) {
 	if sum.ready || !sum.decided || !t.gauge.Ready() || t.gauge.State() == probe.StateStopped { // whose instance was to end
 		return false
 	}
-	d, now := sc.registry.dampingOf(t.name), sc.clock.Now()
-	if d == nil || !verdict.IsFlap(t.current().brief(), own) || sc.doubtsTarget(t, slots, now) {
+	d, now := m.registry.dampingOf(t.name), m.clock.Now()
+	if d == nil || !verdict.IsFlap(t.current().brief(), own) || m.doubtsTarget(t, slots, now) {
 		return false
 	}
 	next := verdict.AfterFlap(d.rule, d.penalty, clockTime(now))
 	begins = next.IsDamped() && !d.penalty.IsDamped()
-	sc.counters.flaps++
-	sc.counters.dampings += uint64(one(begins))
-	sc.replacePenalty(t.name, &d.rule, next)
+	m.flaps++
+	m.dampings += uint64(one(begins))
+	m.replacePenalty(t.name, &d.rule, next)
 	return begins
 }
 
 // doubtsTarget reports whether a probe of a target fails whose verdict the engine doubts.
-func (sc *scheduler) doubtsTarget(t *target, slots []*slot, now int64) bool {
-	h := healthAt(sc.monitor, now)
+func (m *summaries) doubtsTarget(t *target, slots []*slot, now int64) bool {
+	h := healthAt(m.monitor, now)
 	if !h.isUnwell() {
 		return false
 	}
-	return slices.ContainsFunc(slots, func(s *slot) bool { return s.hasFailed(t.current().id) && sc.doubts(s, h) })
+	return slices.ContainsFunc(slots, func(s *slot) bool { return s.hasFailed(t.current().id) && m.doubts(s, h) })
 }
 
 // setPenalty gives a target another penalty, apart from a flap, brings its state up to date, and records
 // whether its damping begins or ends. Rule is nil for a target that is not to be damped.
-func (sc *scheduler) setPenalty(target string, rule *probe.Damping, next verdict.Penalty) {
-	wasDamped := sc.registry.isDamped(target)
-	if t := sc.changePenalty(target, rule, next); t != nil && next.IsDamped() != wasDamped {
-		sc.recordDamping(t)
+func (m *summaries) setPenalty(target string, rule *probe.Damping, next verdict.Penalty) {
+	wasDamped := m.registry.isDamped(target)
+	if t := m.changePenalty(target, rule, next); t != nil && next.IsDamped() != wasDamped {
+		m.recordDamping(t)
 	}
 }
 
 // changePenalty is setPenalty without a record. It returns the target if there is one, and its penalty was
 // another one.
-func (sc *scheduler) changePenalty(name string, rule *probe.Damping, next verdict.Penalty) *target {
-	before := sc.registry.penaltyOf(name)
-	sc.replacePenalty(name, rule, next)
-	t, _ := sc.registry.target(name)
+func (m *summaries) changePenalty(name string, rule *probe.Damping, next verdict.Penalty) *target {
+	before := m.registry.penaltyOf(name)
+	m.replacePenalty(name, rule, next)
+	t, _ := m.registry.target(name)
 	if t == nil || next == before {
 		return nil
 	}
-	sc.updateState(t)
-	sc.notifyTarget(name, probeChanged)
+	m.updateState(t)
+	m.subscribers.notifyTarget(name, probeChanged)
 	return t
 }
 
 // replacePenalty replaces how a target is damped, and its penalty, and notes when that has to be looked at.
-func (sc *scheduler) replacePenalty(target string, rule *probe.Damping, next verdict.Penalty) {
+func (m *summaries) replacePenalty(target string, rule *probe.Damping, next verdict.Penalty) {
 	var before damping
-	if d := sc.registry.dampingOf(target); d != nil {
+	if d := m.registry.dampingOf(target); d != nil {
 		before = *d
 	}
 	key := before.key
 	switch exists := next != (verdict.Penalty{}); {
 	case exists:
 		if key == 0 {
-			key = sc.penalties.take(target)
+			key = m.penalties.take(target)
 		}
-		sc.penalties.due.Set(key, next.NextDecay(*rule).UnixNano())
+		m.penalties.due.Set(key, next.NextDecay(*rule).UnixNano())
 	case key != 0:
-		sc.penalties.release(key)
+		m.penalties.release(key)
 		key = 0
 	}
-	sc.penalties.damped += one(next.IsDamped()) - one(before.penalty.IsDamped())
+	m.penalties.damped += one(next.IsDamped()) - one(before.penalty.IsDamped())
 	if rule == nil {
-		sc.registry.setDamping(target, nil)
+		m.registry.setDamping(target, nil)
 	} else {
-		sc.registry.setDamping(target, &damping{*rule, next, key})
+		m.registry.setDamping(target, &damping{*rule, next, key})
 	}
-	if next != before.penalty && sc.penaltyChanged != nil {
-		sc.flapped = append(sc.flapped, target)
+	if next != before.penalty {
+		m.out.record(target, RecordPenalty)
 	}
 }
 
 // decayPenalties looks at some of the penalties whose time has come: it ends their damping, or forgets
 // them.
-func (sc *scheduler) decayPenalties(now int64) {
+func (m *summaries) decayPenalties(now int64) {
 	for range loopChunk {
-		key, due, ok := sc.penalties.due.First()
+		key, due, ok := m.penalties.due.First()
 		if !ok || due > now {
 			return
 		}
-		target := sc.penalties.targets[key]
-		d := sc.registry.dampingOf(target)
-		sc.setPenalty(target, &d.rule, verdict.Decayed(d.rule, d.penalty, clockTime(now)))
+		target := m.penalties.targets[key]
+		d := m.registry.dampingOf(target)
+		m.setPenalty(target, &d.rule, verdict.Decayed(d.rule, d.penalty, clockTime(now)))
 	}
 }
 
 // recordDamping adds to the history and the log that a target is damped now, or that it is no longer.
-func (sc *scheduler) recordDamping(t *target) {
-	d, in, now := sc.registry.dampingOf(t.name), t.current(), sc.clock.Now()
+func (m *summaries) recordDamping(t *target) {
+	d, in, now := m.registry.dampingOf(t.name), t.current(), m.clock.Now()
 	tr := Transition{Undamped: true, Reason: probe.ReasonDamped, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
 	line := dampingLine{target: t.name}
 	if d != nil && d.penalty.IsDamped() {
 		tr.Damped, tr.Undamped = true, false
-		line.damped, line.penalty, line.until = true, d.penalty.Value, fromClock(sc.clock, d.penalty.NextDecay(d.rule))
+		line.damped, line.penalty, line.until = true, d.penalty.Value, fromClock(m.clock, d.penalty.NextDecay(d.rule))
 		tr.Detail = fmt.Sprintf("penalty %.0f, suppress %d", d.penalty.Value, d.rule.Suppress)
 	}
-	sc.recordTransition(t, tr, now)
-	if sc.firsts.allow(probe.Undecided, now) {
-		sc.lines = append(sc.lines, line)
-	}
+	m.recordTransition(t, tr, now)
+	m.log.limited(line, now)
 }
 
 // dampingLine says that a target is damped, or that it is no longer.
@@ -335,15 +333,15 @@ func (r *registry) isDamped(target string) bool {
 	return p.IsDamped()
 }
 
-// damp changes the status of a target that has a penalty. D may be nil.
-func (st *TargetStatus) damp(d *damping, c *clock.Clock) {
+// public returns the damping for a status; nil without a penalty. D may be nil.
+func (d *damping) public(c *clock.Clock) *Damping {
 	if d == nil || d.key == 0 {
-		return
+		return nil
 	}
 	p := d.penalty
-	st.Damping = &Damping{Penalty: p.ValueAt(d.rule, clockTime(c.Now())), Flapped: fromClock(c, p.At), Since: fromClock(c, p.Since)}
+	public := &Damping{Penalty: p.ValueAt(d.rule, clockTime(c.Now())), Flapped: fromClock(c, p.At), Since: fromClock(c, p.Since)}
 	if p.IsDamped() {
-		st.Damping.Until = fromClock(c, p.NextDecay(d.rule))
-		st.State, st.Gateway = verdict.OfDamped(st.State), verdict.GatewayStateOfDamped(st.Gateway)
+		public.Until = fromClock(c, p.NextDecay(d.rule))
 	}
+	return public
 }

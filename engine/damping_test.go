@@ -240,7 +240,11 @@ func TestDampingsAreReplaced(t *testing.T) {
 // counts.
 func TestAnEngineGoesOnWithPenalties(t *testing.T) {
 	var changed []string
-	bubble(t, engine.Config{PenaltyChanged: func(target string) { changed = append(changed, target) }}, func(t *testing.T, e *engine.Engine) {
+	bubble(t, engine.Config{Recorded: func(target string, r engine.Record) {
+		if r == engine.RecordPenalty {
+			changed = append(changed, target)
+		}
+	}}, func(t *testing.T, e *engine.Engine) {
 		now := time.Now()
 		set, of, penalties := probe.Set{}, map[string]probe.Damping{}, map[string]verdict.Penalty{
 			"damped": {Value: 3000, At: now.Add(-10 * time.Minute), Since: now.Add(-20 * time.Minute)},

@@ -50,24 +50,24 @@ func (e *Engine) SetDependencies(of map[string][]string) error {
 	}
 	e.scheduler.mu.Lock()
 	defer e.scheduler.unlock()
-	e.scheduler.setDependencies(d)
+	e.scheduler.summaries.setDependencies(d)
 	return nil
 }
 
 // setDependencies replaces the dependencies, and brings the states of the targets up to date whose
 // are other ones. It needs mu.
-func (sc *scheduler) setDependencies(d dependencies) {
-	before := sc.dependencies.Load()
+func (m *summaries) setDependencies(d dependencies) {
+	before := m.dependencies.Load()
 	d.others, d.delay = before.others, before.delay
-	sc.dependencies.Store(&d)
+	m.dependencies.Store(&d)
 	for target := range before.of {
 		if len(d.of[target]) == 0 {
-			sc.updateDependent(target)
+			m.updateDependent(target)
 		}
 	}
 	for target, on := range d.of {
 		if !slices.Equal(before.of[target], on) {
-			sc.updateDependent(target)
+			m.updateDependent(target)
 		}
 	}
 }
@@ -87,10 +87,10 @@ func (d *dependencies) check() error {
 
 // troubledDependency returns the first target that one depends on and that explains its failures,
 // or "".
-func (sc *scheduler) troubledDependency(target string) string {
-	d := sc.dependencies.Load()
+func (m *summaries) troubledDependency(target string) string {
+	d := m.dependencies.Load()
 	for _, on := range d.of[target] {
-		if sc.registry.explains(on) || d.others != nil && d.others.registry.explains(on) {
+		if m.registry.explains(on) || d.others != nil && d.others.registry.explains(on) {
 			return on
 		}
 	}
@@ -111,7 +111,7 @@ func (r *registry) explains(target string) bool {
 func (e *Engine) FollowDependencies(ctx context.Context, other *Engine, delay time.Duration) {
 	changes := other.SubscribeTargets()
 	defer changes.Close()
-	e.scheduler.setOthers(other, delay)
+	e.setOthers(other, delay)
 	e.followDependencies(ctx, changes.changes)
 }
 
@@ -124,29 +124,29 @@ func (e *Engine) followDependencies(ctx context.Context, changes *Subscription) 
 		if err != nil {
 			return
 		}
-		if len(sc.dependencies.Load().dependents[id.Target]) == 0 {
+		if len(sc.summaries.dependencies.Load().dependents[id.Target]) == 0 {
 			continue // those that it gets later are brought up to date then
 		}
 		sc.mu.Lock()
-		sc.updateDependents(id.Target)
+		sc.summaries.updateDependents(id.Target)
 		sc.unlock()
 	}
 }
 
 // UnfollowDependencies makes targets of the other engine that FollowDependencies has followed explain nothing, since
 // what it shows may be out of date. Call it after FollowDependencies has returned.
-func (e *Engine) UnfollowDependencies() { e.scheduler.setOthers(nil, 0) }
+func (e *Engine) UnfollowDependencies() { e.setOthers(nil, 0) }
 
-// setOthers sets which other engine has dependencies, nil for none, and brings the states of all targets up to date
-// that depend on any. It locks mu.
-func (sc *scheduler) setOthers(other *Engine, delay time.Duration) {
-	sc.mu.Lock()
-	defer sc.unlock()
-	d := *sc.dependencies.Load()
+// setOthers sets which other engine has dependencies, nil for none, and updates the states of all targets that depend on any.
+func (e *Engine) setOthers(other *Engine, delay time.Duration) {
+	m := &e.scheduler.summaries
+	e.scheduler.mu.Lock()
+	defer e.scheduler.unlock()
+	d := *m.dependencies.Load()
 	d.others, d.delay = other, delay
-	sc.dependencies.Store(&d)
+	m.dependencies.Store(&d)
 	for target := range d.of {
-		sc.updateDependent(target)
+		m.updateDependent(target)
 	}
 }
 
@@ -161,7 +161,7 @@ type Dependency struct {
 // that name with probes, of the other one that FollowDependencies follows. Several goroutines may call it at once.
 func (e *Engine) Dependency(name string) (d Dependency, ok bool) {
 	st, ok := e.Target(name)
-	all := e.scheduler.dependencies.Load()
+	all := e.scheduler.summaries.dependencies.Load()
 	if len(st.Probes) == 0 && all.others != nil {
 		if other, isThere := all.others.Target(name); isThere {
 			return Dependency{other, true, all.delay}, true
@@ -177,26 +177,26 @@ func (e *Engine) Dependency(name string) (d Dependency, ok bool) {
 func (e *Engine) TroubledDependency(target string) string {
 	e.scheduler.mu.Lock()
 	defer e.scheduler.mu.Unlock()
-	return e.scheduler.troubledDependency(target)
+	return e.scheduler.summaries.troubledDependency(target)
 }
 
 // Dependencies returns the targets that one depends on, sorted by name. They need not exist. Several
 // goroutines may call it at once.
 func (e *Engine) Dependencies(target string) []string {
-	return slices.Clone(e.scheduler.dependencies.Load().of[target])
+	return slices.Clone(e.scheduler.summaries.dependencies.Load().of[target])
 }
 
 // updateDependent brings the state of a target that depends on others up to date, if it exists.
-func (sc *scheduler) updateDependent(target string) {
-	if t, _ := sc.registry.target(target); t != nil {
-		sc.updateState(t)
+func (m *summaries) updateDependent(target string) {
+	if t, _ := m.registry.target(target); t != nil {
+		m.updateState(t)
 	}
 }
 
 // updateDependents does that for those that depend on a target.
-func (sc *scheduler) updateDependents(target string) {
-	for _, dependent := range sc.dependencies.Load().dependents[target] {
-		sc.updateDependent(dependent)
+func (m *summaries) updateDependents(target string) {
+	for _, dependent := range m.dependencies.Load().dependents[target] {
+		m.updateDependent(dependent)
 	}
 }
 
@@ -226,22 +226,13 @@ func (r *registry) troubledDependency(t *target) string {
 	return r.states.explained[t]
 }
 
-// explain changes the status of a target that fails because of one that it depends on.
-func (st *TargetStatus) explain(on string) {
-	if own := st.State; on != "" {
-		if st.State = verdict.OfDependent(own); st.State != own {
-			st.TroubledDependency = on
-		}
-	}
-}
-
 // stateAmongDependencies returns the state of a target, whose own instance and probes give it one,
 // and which dependency explains it, or "".
-func (sc *scheduler) stateAmongDependencies(t *target, own probe.TargetState) (state probe.TargetState, on string) {
+func (m *summaries) stateAmongDependencies(t *target, own probe.TargetState) (state probe.TargetState, on string) {
 	if state = verdict.OfDependent(own); state == own {
 		return own, ""
 	}
-	if on = sc.troubledDependency(t.name); on == "" {
+	if on = m.troubledDependency(t.name); on == "" {
 		return own, ""
 	}
 	return state, on

@@ -31,10 +31,12 @@
 //	idle.go         the instances of targets that have lost their probes
 //	states.go       the states of the targets, and which are in trouble
 //	depend.go       which targets depend on others
+//	restate.go      Restate: what another engine has found out
 //	damping.go      SetDampings: which targets are damped, since they flap
 //	pause.go        Pause: which targets nothing is to be done about
 //	slot.go         one probe: its published status and its attempt in flight
 //	scheduler.go    what is due, and what follows from events: status, subscribers, log
+//	outbox.go       effects, which happen without the lock: log lines, records, handlers to close
 //	start.go        starts attempts, and takes their results
 //	loop.go         the goroutine that starts what is due
 //	nonblocking.go  attempts that the loop makes without blocking
@@ -57,7 +59,6 @@
 //	machine.go      which hosts are this machine
 //	log.go          the log lines
 //	unreported.go   the warning about targets without an instance
-//	clock.go        times as integers
 //
 // Package engine/internal/schedule has the policy: when attempts start, and how many.
 package engine
@@ -129,17 +130,10 @@ type Config struct {
 	// not block, and must be safe for concurrent use by multiple goroutines. Default: nothing.
 	Redact func(text string) string
 
-	// HistoryChanged is called when a target has another Transition (see Engine.History). It
-	// must not block, and must be safe for concurrent use by multiple goroutines. Default: none.
-	HistoryChanged func(target string)
-
-	// PenaltyChanged is called when Engine.Penalty of a target is another one, apart from its decay. It
-	// is called as HistoryChanged is.
-	PenaltyChanged func(target string)
-
-	// OutcomesChanged is called when Engine.Outcomes of a target has another run, or a run that has
-	// become twice as long: often enough to write them to a disk. It is called as HistoryChanged is.
-	OutcomesChanged func(target string)
+	// Recorded is called when a record about a target has changed, to write it to a disk or to send it
+	// to others. It must not block for long, and must be safe for concurrent use by multiple goroutines.
+	// Default: nothing.
+	Recorded func(target string, r Record)
 }
 
 // Defaults of a Config.
@@ -193,7 +187,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	sc := e.scheduler
 	var background sync.WaitGroup
-	if !sc.noIsolationCheck {
+	if !sc.peers.unchecked {
 		background.Go(func() { sc.followMachine(ctx) })
 	}
 	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{
@@ -203,6 +197,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	background.Wait()
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
-	e.scheduler.closeAll()
+	sc.mu.Lock()
+	defer sc.unlock()
+	sc.closers.closeAll()
 	return nil
 }

@@ -75,16 +75,16 @@ func (e *Engine) Doubts(id probe.ID) bool {
 	}
 	e.scheduler.mu.Lock()
 	defer e.scheduler.mu.Unlock()
-	return e.scheduler.doubts(s, h)
+	return e.scheduler.summaries.doubts(s, h)
 }
 
 // isUnwell reports whether the engine may doubt a failing verdict.
 func (h Health) isUnwell() bool { return h.Degraded() || h.Isolated || h.NamesIsolated }
 
 // doubts is Engine.Doubts for a probe that exists.
-func (sc *scheduler) doubts(s *slot, h Health) bool {
-	isCutOff := h.Isolated || h.NamesIsolated && isName(sc.hostOf(s))
-	isDoubtful := !s.flags.has(failureAnswered) && sc.clock.Now()-s.publishedAt() < int64(maxDoubt)
+func (m *summaries) doubts(s *slot, h Health) bool {
+	isCutOff := h.Isolated || h.NamesIsolated && isName(m.peers.hostOf(s))
+	isDoubtful := !s.flags.has(failureAnswered) && m.clock.Now()-s.publishedAt() < int64(maxDoubt)
 	return h.Degraded() && isDoubtful || isCutOff && s.peer != 0 && s.missing != 0
 }
 

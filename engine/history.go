@@ -187,13 +187,13 @@ func (h *history) names() []string {
 // History returns the latest transitions of a target, the oldest first, at most MaxTransitions.
 // A target that has been well since its start has none. That of a removed target is kept until
 // MaxHistory is reached. It never waits for the scheduler.
-func (e *Engine) History(target string) []Transition { return e.scheduler.history.of(target) }
+func (e *Engine) History(target string) []Transition { return e.scheduler.summaries.history.of(target) }
 
 // Histories yields the transitions of every target that has some, in no order. It holds no lock
 // while it yields.
 func (e *Engine) Histories() iter.Seq2[string, []Transition] {
 	return func(yield func(string, []Transition) bool) {
-		for _, target := range e.scheduler.history.names() {
+		for _, target := range e.scheduler.summaries.history.names() {
 			if past := e.History(target); len(past) > 0 && !yield(target, past) {
 				return
 			}
@@ -212,13 +212,13 @@ type TargetTransition struct {
 // MaxTransitions or MaxHistory, is missing: that many of the numbers up to the last are. It never
 // waits for the scheduler.
 func (e *Engine) TransitionsAfter(seq uint64, limit int) (some []TargetTransition, last uint64) {
-	return e.scheduler.history.after(seq, limit)
+	return e.scheduler.summaries.history.after(seq, limit)
 }
 
 // SkipTransitions makes the Seq of further transitions greater than one: readers of an earlier
 // engine's transitions may have seen more than what was restored.
 func (e *Engine) SkipTransitions(seq uint64) {
-	h := &e.scheduler.history
+	h := &e.scheduler.summaries.history
 	h.pastMu.Lock()
 	defer h.pastMu.Unlock()
 	h.last = max(h.last, seq)
@@ -230,19 +230,19 @@ func (e *Engine) SkipTransitions(seq uint64) {
 func (e *Engine) RestoreHistory(target string, past []Transition) {
 	for _, t := range past[max(0, len(past)-MaxTransitions):] {
 		t.Detail = probe.CleanText(t.Detail, MaxTransitionText)
-		e.scheduler.history.add(target, t)
+		e.scheduler.summaries.history.add(target, t)
 	}
 }
 
 // recordVerdict adds what has followed from an event to the history of the probe's target. What
 // is well from the start is not recorded.
-func (sc *scheduler) recordVerdict(s *slot, f *folded, res *probe.Result, now int64) {
+func (m *summaries) recordVerdict(s *slot, f *folded, res *probe.Result, now int64) {
 	turned := f.Changed && f.state.Instance == f.previous.Instance || f.decided && f.first && f.state.Verdict == probe.Failing
 	if !turned && f.blind == f.wasBlind || res == nil && f.state.Down != f.previous.Down {
 		return // the latter is recorded as a change of the instance
 	}
 	name := s.target.name
-	if f.first && f.state.Verdict != probe.Failing && !f.blind && !sc.history.has(name) {
+	if f.first && f.state.Verdict != probe.Failing && !f.blind && !m.history.has(name) {
 		return
 	}
 	t := Transition{Kind: s.kind, Name: s.name, Verdict: f.state.Verdict, Previous: f.previous.Verdict, Blind: f.blind, Instance: f.state.Instance}
@@ -254,38 +254,36 @@ func (sc *scheduler) recordVerdict(s *slot, f *folded, res *probe.Result, now in
 			t.Attempts = f.state.Errors
 		}
 	}
-	if h := healthAt(sc.monitor, now); h.isUnwell() && (f.blind || t.Verdict == probe.Failing) {
-		t.Doubtful = sc.doubts(s, h)
+	if h := healthAt(m.monitor, now); h.isUnwell() && (f.blind || t.Verdict == probe.Failing) {
+		t.Doubtful = m.doubts(s, h)
 	}
-	sc.recordTransition(s.target, t, now)
+	m.recordTransition(s.target, t, now)
 }
 
 // recordInstance adds a report to the history of a target whose state was another one before,
 // unless it is that the first instance is well, or goes on since an earlier engine.
-func (sc *scheduler) recordInstance(t *target, before *instance, state probe.TargetState, now int64) {
+func (m *summaries) recordInstance(t *target, before *instance, state probe.TargetState, now int64) {
 	in := t.current()
 	changed := before.id != in.id || before.phase != in.phase || before.terminating != in.terminating
 	if !changed && t.currentState() == state {
 		return
 	}
-	if in.phase <= probe.Running && in.restarts == 0 && !t.currentState().InTrouble() && !sc.history.has(t.name) {
+	if in.phase <= probe.Running && in.restarts == 0 && !t.currentState().InTrouble() && !m.history.has(t.name) {
 		return
 	}
-	if before.phase == probe.Absent && in.phase == probe.Running && (before.id == in.id || before.id == "" && 0 < in.since && in.since < sc.clock.Start()) {
+	if before.phase == probe.Absent && in.phase == probe.Running && (before.id == in.id || before.id == "" && 0 < in.since && in.since < m.clock.Start()) {
 		return
 	}
 	tr := Transition{Instance: in.id, Phase: in.phase, Restarts: in.restarts}
 	if in.note != nil {
 		tr.Reason, tr.Detail = in.note.reason, in.note.detail
 	}
-	sc.recordTransition(t, tr, now)
+	m.recordTransition(t, tr, now)
 }
 
-func (sc *scheduler) recordTransition(t *target, tr Transition, now int64) {
-	tr.At, tr.State = sc.clock.Time(now), t.currentState()
+func (m *summaries) recordTransition(t *target, tr Transition, now int64) {
+	tr.At, tr.State = m.clock.Time(now), t.currentState()
 	tr.Detail = strings.Clone(probe.CleanText(tr.Detail, MaxTransitionText)) // not the whole of a result's
-	sc.history.add(t.name, tr)
-	if sc.historyChanged != nil {
-		sc.pasts = append(sc.pasts, t.name)
-	}
+	m.history.add(t.name, tr)
+	m.out.record(t.name, RecordHistory)
 }

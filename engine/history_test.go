@@ -26,7 +26,11 @@ func describe(past []engine.Transition) (all []string) {
 
 func TestHistoryHasWhatHasTurnedAndWhy(t *testing.T) {
 	var told atomic.Int32
-	bubble(t, engine.Config{HistoryChanged: func(string) { told.Add(1) }}, func(t *testing.T, e *engine.Engine) {
+	bubble(t, engine.Config{Recorded: func(_ string, r engine.Record) {
+		if r == engine.RecordHistory {
+			told.Add(1)
+		}
+	}}, func(t *testing.T, e *engine.Engine) {
 		live, ready := says(probe.Success), says(probe.Success)
 		apply(t, e, probe.Set{liveness: with(live), readiness: with(ready)})
 		e.Report(instance("1"))

@@ -210,7 +210,7 @@ func (sc *scheduler) count(a *attempt, res *probe.Result, now int64) {
 		}
 		sc.conclude(a, res, now)
 	}
-	sc.publishIsolation(now)
+	i.publish(sc.monitor, now)
 }
 
 // judge concludes an attempt that lacks an answer, unless that has to wait for evidence.
@@ -221,7 +221,7 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) health.Judg
 	if missing == nameServer {
 		list = &i.names
 	}
-	judgement := sc.judgementOf(a, res, missing, now)
+	judgement := i.judge(a, res, missing, now)
 	if judgement == health.Later {
 		if !a.unsettled {
 			s.inflight = a.unsettledBy(res)
@@ -247,9 +247,9 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) health.Judg
 	return judgement
 }
 
-// judgementOf returns whether an attempt counts that lacks an answer.
-func (sc *scheduler) judgementOf(a *attempt, res *probe.Result, missing responders, now int64) health.Judgement {
-	i, s, rule := &sc.isolation, a.slot, &a.spec.rule
+// judge returns whether an attempt counts that lacks an answer.
+func (i *isolation) judge(a *attempt, res *probe.Result, missing responders, now int64) health.Judgement {
+	s, rule := a.slot, &a.spec.rule
 	if s.peer == 0 || rule.Compatibility == probe.Kubelet { // it may have become local since it ended
 		return health.Counts
 	}
@@ -281,10 +281,8 @@ func (sc *scheduler) settle(now int64) {
 			sc.judge(a, &a.Result, now)
 		}
 	}
-	sc.publishIsolation(now)
-	if line := i.log.check(now); line != nil {
-		sc.lines = append(sc.lines, line)
-	}
+	i.publish(sc.monitor, now)
+	sc.out.log(i.log.check(now))
 }
 
 // settleByEvidence judges unsettled results in the order in which they ended, until there
@@ -302,12 +300,11 @@ func (sc *scheduler) settleByEvidence(u *unsettled, now int64) {
 	}
 }
 
-// publishIsolation publishes whether the engine is isolated.
-func (sc *scheduler) publishIsolation(now int64) {
-	log := &sc.isolation.log
-	names, all := sc.isolation.until()
-	if names != log.until[fromNames] || all != log.until[fromAll] {
-		log.set(names, all, now)
-		sc.monitor.SetIsolated(names, all)
+// publish publishes whether the engine is isolated.
+func (i *isolation) publish(to *health.Monitor, now int64) {
+	names, all := i.until()
+	if names != i.log.until[fromNames] || all != i.log.until[fromAll] {
+		i.log.set(names, all, now)
+		to.SetIsolated(names, all)
 	}
 }

@@ -88,20 +88,34 @@ func (l *verdictLine) write(to *slog.Logger) {
 	to.LogAttrs(context.Background(), level, message, attrs...)
 }
 
-// logAttempt queues the lines about an attempt: the first verdict on an instance, unless it
+// eventLog queues the log lines about probes and targets, as many as an operator can read. scheduler.mu guards it.
+type eventLog struct {
+	out    *outbox
+	debug  bool // there is a line for each attempt
+	firsts firstVerdicts
+}
+
+// limited queues a line about an event that many targets may have at the same time.
+func (l *eventLog) limited(line logLine, now int64) {
+	if l.firsts.allow(probe.Undecided, now) {
+		l.out.log(line)
+	}
+}
+
+// attempt queues the lines about an attempt: the first verdict on an instance, unless it
 // confirms that the probe passes, each change of it, the first attempt that could not be made, and
 // when the probe becomes blind and sees again.
-func (sc *scheduler) logAttempt(s *slot, f *folded, res *probe.Result, now int64) {
-	if sc.debug {
-		sc.lines = append(sc.lines, newAttemptLine(s, f, res, "attempt", slog.LevelDebug))
+func (l *eventLog) attempt(s *slot, f *folded, res *probe.Result, now int64) {
+	if l.debug {
+		l.out.log(newAttemptLine(s, f, res, "attempt", slog.LevelDebug))
 	}
 	decided := f.first && f.decided
 	if f.Changed || decided {
 		s.flags.set(unknownLogged, false)
 	}
 	if f.Changed || decided && f.state.Verdict == probe.Failing {
-		if !f.first || sc.firsts.allow(f.state.Verdict, now) {
-			sc.lines = append(sc.lines, newVerdictLine(s, f, res))
+		if !f.first || l.firsts.allow(f.state.Verdict, now) {
+			l.out.log(newVerdictLine(s, f, res))
 		}
 	}
 	message, level := "", slog.LevelWarn
@@ -114,8 +128,8 @@ func (sc *scheduler) logAttempt(s *slot, f *folded, res *probe.Result, now int64
 		s.flags.set(unknownLogged, true)
 		message = "attempt could not be made"
 	}
-	if message != "" && sc.firsts.allow(probe.Undecided, now) {
-		sc.lines = append(sc.lines, newAttemptLine(s, f, res, message, level))
+	if message != "" {
+		l.limited(newAttemptLine(s, f, res, message, level), now)
 	}
 }
 

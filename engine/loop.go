@@ -22,10 +22,6 @@ const (
 	// the lock.
 	loopChunk = 256
 
-	// maxRecycled bounds the attempts that are kept to be used again, with their buffers:
-	// after an overload the memory of the others is free.
-	maxRecycled = 1024
-
 	// never is when the loop wakes up if nothing is due.
 	never = 1<<63 - 1
 
@@ -116,19 +112,14 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	}
 	now := sc.clock.Now()
 	sc.monitor.Await(now, now)
-	sc.endEjections(now)
-	sc.decayPenalties(now)
-	if line := sc.unreported.check(sc.registry, now); line != nil {
-		sc.lines = append(sc.lines, line)
-	}
-	if line := sc.firsts.check(now); line != nil {
-		sc.lines = append(sc.lines, line)
-	}
+	sc.summaries.advance(sc.slots, now)
+	sc.out.log(sc.unreported.check(sc.registry, now))
+	sc.out.log(sc.log.firsts.check(now))
 	sc.counters.busy += time.Duration(now - l.awakeSince)
 	if due = sc.nextDue(); due != never {
 		due = min(due, now+maxSleep)
 	}
-	if sc.schedule.InFlight() > 0 {
+	if sc.timetable.schedule.InFlight() > 0 {
 		due = min(due, now+int64(sc.tick))
 	} else {
 		sc.tick = maxTick
@@ -147,7 +138,7 @@ func (l *loop) startDue() bool {
 	now := sc.clock.Now()
 	sc.monitor.Await(now, now)
 	for range loopChunk {
-		key, due, ok := sc.schedule.Pop(now)
+		key, due, ok := sc.timetable.schedule.Pop(now)
 		if !ok {
 			return true
 		}
@@ -165,8 +156,8 @@ func (l *loop) completeDone() {
 	now := sc.clock.Now()
 	for _, a := range l.nonBlocking.done {
 		sc.complete(a, &a.Result, a.panics, now)
-		if !a.canceled && len(sc.recycled) < maxRecycled { // sc.canceled may still hold a canceled one
-			sc.recycled = append(sc.recycled, a)
+		if !a.canceled { // sc.canceled may still hold a canceled one
+			sc.recycled.put(a)
 		}
 	}
 	l.nonBlocking.done = reset(l.nonBlocking.done)

@@ -134,7 +134,7 @@ func hostOf(h probe.Handler, t probe.Target) string {
 // followMachine keeps what names this machine up to date until ctx is done. It locks mu.
 func (sc *scheduler) followMachine(ctx context.Context) {
 	for {
-		m, err := readMachine(sc.machine)
+		m, err := readMachine(sc.peers.machine)
 		sc.setMachine(m)
 		wait := machinePeriod
 		if err != nil {
@@ -153,8 +153,8 @@ func (sc *scheduler) followMachine(ctx context.Context) {
 // setMachine replaces what names this machine. It locks mu.
 func (sc *scheduler) setMachine(m machine) {
 	sc.mu.Lock()
-	changed := m.differs(sc.machine)
-	sc.machine = m
+	changed := m.differs(sc.peers.machine)
+	sc.peers.machine = m
 	sc.mu.Unlock()
 	for begin, more := 0, changed; more; begin += applyChunk {
 		more = sc.setPeers(begin)
@@ -169,37 +169,51 @@ func (sc *scheduler) setPeers(begin int) (more bool) {
 	end := min(begin+applyChunk, len(sc.slots))
 	for _, s := range sc.slots[min(begin, end):end] {
 		if s != nil {
-			sc.setPeer(s, sc.hostOf(s))
+			sc.peers.setPeer(s, sc.peers.hostOf(s))
 		}
 	}
 	return end < len(sc.slots)
 }
 
+// peers are the hosts that probes connect to. scheduler.mu guards them.
+type peers struct {
+	machine   machine
+	elsewhere map[*slot]string // hosts other than the addresses of the targets
+	unchecked bool             // see Config.NoIsolationCheck: nobody is a peer
+	isolation *isolation
+}
+
 // setHost sets the host that a new handler of a probe connects to.
-func (sc *scheduler) setHost(s *slot, host string) {
-	if delete(sc.hosts, s); host != s.currentAddress() {
-		sc.hosts[s] = host
+func (p *peers) setHost(s *slot, host string) {
+	if delete(p.elsewhere, s); host != s.currentAddress() {
+		p.elsewhere[s] = host
 	}
 	s.missing = theTarget
-	sc.setPeer(s, host)
+	p.setPeer(s, host)
+}
+
+// remove forgets a probe.
+func (p *peers) remove(s *slot) {
+	p.isolation.forget(s)
+	delete(p.elsewhere, s)
 }
 
 // hostOf returns the host that a probe connects to.
-func (sc *scheduler) hostOf(s *slot) string {
-	if host, elsewhere := sc.hosts[s]; elsewhere {
+func (p *peers) hostOf(s *slot) string {
+	if host, ok := p.elsewhere[s]; ok {
 		return host
 	}
 	return s.currentAddress()
 }
 
 // setPeer sets the peer of a probe by the host that it connects to.
-func (sc *scheduler) setPeer(s *slot, host string) {
-	peer := sc.machine.peerOf(host)
-	if sc.noIsolationCheck {
+func (p *peers) setPeer(s *slot, host string) {
+	peer := p.machine.peerOf(host)
+	if p.unchecked {
 		peer = 0
 	}
 	if peer != s.peer {
-		sc.isolation.forget(s)
+		p.isolation.forget(s)
 		s.peer = peer
 	}
 }

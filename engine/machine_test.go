@@ -88,7 +88,7 @@ func TestWithoutDescriptorsTheMachineKeepsItsAddresses(t *testing.T) {
 		synctest.Wait()
 		e.scheduler.mu.Lock()
 		defer e.scheduler.mu.Unlock()
-		if len(e.scheduler.machine.addresses) == 0 {
+		if len(e.scheduler.peers.machine.addresses) == 0 {
 			t.Error("the addresses were not read again")
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/internal/timeline"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
@@ -31,6 +32,12 @@ type Ejection struct {
 	Until  time.Time    // when it ends at the latest
 	Reason probe.Reason // of the last failure, or probe.ReasonEjected if that had none
 	Detail string
+}
+
+// ejections are those of all targets.
+type ejections struct {
+	ends  timeline.Timeline // when they end at the latest, by key of the schedule
+	count uint64            // of all that have begun
 }
 
 // observed is what gateways have seen of a target.
@@ -117,15 +124,22 @@ func (sc *scheduler) observeFailure(s *slot, o *probe.Observation, now int64) {
 	if sc.slots[s.key] != s {
 		return // it was removed meanwhile
 	}
-	if until := s.eject(o, sc.clock, now); until != 0 {
-		sc.ejections.Set(s.key, until)
-		sc.counters.ejections++
-		sc.updateState(s.target)
-		sc.logEjection(s, &ejectionLine{reason: o.Reason, detail: o.Detail, ejected: true}, now)
-		sc.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Ejected: true, Reason: o.Reason, Detail: o.Detail}, now)
-		sc.wakeIfEarlier()
-	}
+	sc.summaries.eject(s, o, now)
 	sc.trigger(s, false)
+	sc.wakeIfEarlier()
+}
+
+// eject ejects the target of a probe for which enough failures were observed.
+func (m *summaries) eject(s *slot, o *probe.Observation, now int64) {
+	until := s.eject(o, m.clock, now)
+	if until == 0 {
+		return
+	}
+	m.ejections.ends.Set(s.key, until)
+	m.ejections.count++
+	m.updateState(s.target)
+	m.logEjection(s, &ejectionLine{reason: o.Reason, detail: o.Detail, ejected: true}, now)
+	m.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Ejected: true, Reason: o.Reason, Detail: o.Detail}, now)
 }
 
 // eject ejects the target of a probe for which enough failures were observed, and returns until
@@ -157,14 +171,14 @@ func ejectionTime(r *probe.Rule) time.Duration {
 }
 
 // readmit ends the ejection of a probe's target if it began at a time or before.
-func (sc *scheduler) readmit(s *slot, began, now int64) {
+func (m *summaries) readmit(s *slot, began, now int64) {
 	if !s.endEjection(began) {
 		return
 	}
-	sc.ejections.Remove(s.key)
-	sc.updateState(s.target)
-	sc.logEjection(s, &ejectionLine{}, now)
-	sc.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Readmitted: true}, now)
+	m.ejections.ends.Remove(s.key)
+	m.updateState(s.target)
+	m.logEjection(s, &ejectionLine{}, now)
+	m.recordTransition(s.target, Transition{Kind: s.kind, Name: s.name, Readmitted: true}, now)
 }
 
 // endEjection ends an ejection that began at a time or before, and reports whether there was
@@ -191,19 +205,19 @@ func (s *slot) isEjected() bool {
 }
 
 // endEjections ends some of the ejections whose time is over.
-func (sc *scheduler) endEjections(now int64) {
+func (m *summaries) endEjections(slots []*slot, now int64) {
 	for range loopChunk {
-		key, until, ok := sc.ejections.First()
+		key, until, ok := m.ejections.ends.First()
 		if !ok || until > now {
 			return
 		}
-		sc.readmit(sc.slots[key], now, now)
+		m.readmit(slots[key], now, now)
 	}
 }
 
-// nextEjection returns when endEjections has to be called.
-func (sc *scheduler) nextEjection() int64 {
-	if _, until, ok := sc.ejections.First(); ok {
+// next returns when endEjections has to be called.
+func (e *ejections) next() int64 {
+	if _, until, ok := e.ends.First(); ok {
 		return until
 	}
 	return never
@@ -217,12 +231,9 @@ type ejectionLine struct {
 	detail  string
 }
 
-func (sc *scheduler) logEjection(s *slot, l *ejectionLine, now int64) {
-	if !sc.firsts.allow(probe.Undecided, now) {
-		return
-	}
+func (m *summaries) logEjection(s *slot, l *ejectionLine, now int64) {
 	l.id, l.instance = s.id(), s.target.current().id
-	sc.lines = append(sc.lines, l)
+	m.log.limited(l, now)
 }
 
 func (l *ejectionLine) write(to *slog.Logger) {

@@ -56,6 +56,11 @@ func (o *outcomes) trim(most int) {
 	}
 }
 
+// allOutcomes bounds the memory of the outcomes of all probes. scheduler.mu guards it.
+type allOutcomes struct {
+	size int // bytes
+}
+
 // runs returns all runs, the oldest first.
 func (o *outcomes) runs() (all []probe.OutcomeRun) {
 	for rest := o.past; len(rest) > 0; {
@@ -68,25 +73,24 @@ func (o *outcomes) runs() (all []probe.OutcomeRun) {
 	return all
 }
 
-// recordOutcome remembers the outcome of an attempt, before slot.attempts counts it. Until an attempt
+// add remembers the outcome of an attempt, before slot.attempts counts it. Until an attempt
 // has another outcome than all before, or does not count, slot.attempts says all there is to know.
-// It needs slot.mu, too.
-func (sc *scheduler) recordOutcome(s *slot, outcome probe.Outcome, counts bool) {
+// It reports whether that is to be written to disk. It needs slot.mu, too.
+func (o *allOutcomes) add(s *slot, outcome probe.Outcome, counts bool) (notable bool) {
 	if s.rare == nil || s.rare.outcomes == nil {
 		only := s.onlyOutcome()
 		if counts && (only.Attempts == 0 || only.Outcome == outcome) {
-			return
+			return false
 		}
 		s.makeRare().outcomes = &outcomes{current: only}
 	}
 	if !counts {
-		return
+		return false
 	}
 	size := s.outcomesSize()
-	if s.rare.outcomes.add(outcome) && sc.outcomesChanged != nil {
-		sc.recorded = append(sc.recorded, s.target.name)
-	}
-	sc.limitOutcomes(s, size)
+	notable = s.rare.outcomes.add(outcome)
+	o.limit(s, size)
+	return notable
 }
 
 // onlyOutcome returns the outcome of all attempts, with their number, of a probe without outcomes.
@@ -100,7 +104,7 @@ func (s *slot) onlyOutcome() (only probe.OutcomeRun) {
 	return only
 }
 
-// currentOutcomes returns the outcomes that recordOutcome remembers.
+// currentOutcomes returns the outcomes that allOutcomes.add remembers.
 func (s *slot) currentOutcomes() []probe.OutcomeRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,15 +114,15 @@ func (s *slot) currentOutcomes() []probe.OutcomeRun {
 	return probe.AppendOutcomes(nil, s.onlyOutcome())
 }
 
-// limitOutcomes forgets the oldest outcomes of a probe beyond the limits, of which it has had size
+// limit forgets the oldest outcomes of a probe beyond the limits, of which it has had size
 // bytes before. It needs slot.mu, too.
-func (sc *scheduler) limitOutcomes(s *slot, size int) {
+func (o *allOutcomes) limit(s *slot, size int) {
 	most := MaxOutcomes
-	if sc.outcomesSize > MaxAllOutcomes {
+	if o.size > MaxAllOutcomes {
 		most = minOutcomes
 	}
 	s.rare.outcomes.trim(most)
-	sc.outcomesSize += s.outcomesSize() - size
+	o.size += s.outcomesSize() - size
 }
 
 // outcomesSize returns how many bytes the outcomes of a probe have. It needs mu.
@@ -129,11 +133,11 @@ func (s *slot) outcomesSize() int {
 	return len(s.rare.outcomes.past)
 }
 
-// forgetOutcomes forgets the outcomes of a probe whose handler or target is another one now.
-func (sc *scheduler) forgetOutcomes(s *slot) {
+// forget forgets the outcomes of a probe whose handler or target is another one now.
+func (o *allOutcomes) forget(s *slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sc.outcomesSize -= s.outcomesSize()
+	o.size -= s.outcomesSize()
 	if s.onlyOutcome().Attempts > 0 || s.rare != nil && s.rare.outcomes != nil {
 		s.makeRare().outcomes = new(outcomes)
 	}
@@ -190,5 +194,5 @@ func (e *Engine) RestoreOutcomes(id probe.ID, runs []probe.OutcomeRun) {
 	defer s.mu.Unlock()
 	size := s.outcomesSize()
 	s.makeRare().outcomes = &restored
-	sc.limitOutcomes(s, size)
+	sc.outcomes.limit(s, size)
 }

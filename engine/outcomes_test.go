@@ -23,7 +23,11 @@ func outcomesOf(e *engine.Engine, id probe.ID) string {
 
 func TestOutcomesAreRememberedThatHaveCounted(t *testing.T) {
 	var changed atomic.Int32
-	bubble(t, engine.Config{OutcomesChanged: func(string) { changed.Add(1) }}, func(t *testing.T, e *engine.Engine) {
+	bubble(t, engine.Config{Recorded: func(_ string, r engine.Record) {
+		if r == engine.RecordOutcomes {
+			changed.Add(1)
+		}
+	}}, func(t *testing.T, e *engine.Engine) {
 		ready := says(probe.Failure)
 		p := with(ready)
 		p.Rule.Period = time.Second

@@ -3,7 +3,6 @@ package engine
 import (
 	"time"
 
-	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -23,11 +22,11 @@ type Pause struct {
 // goroutines may call Pause at once.
 func (e *Engine) Pause(target string, p Pause) {
 	p.Detail = probe.CleanText(e.conf.Redact(p.Detail), maxInstanceText)
-	e.scheduler.setPause(target, &p)
+	e.setPause(target, &p)
 }
 
 // Unpause ends the Pause of a target, if it has one. Several goroutines may call it at once.
-func (e *Engine) Unpause(target string) { e.scheduler.setPause(target, nil) }
+func (e *Engine) Unpause(target string) { e.setPause(target, nil) }
 
 // Suppressed returns why nothing is to be done about a target now, whatever its probes find out: it
 // is not to be restarted because a probe fails, and nobody is to be notified of its transitions. The
@@ -49,24 +48,29 @@ func (e *Engine) Suppressed(target string) probe.Reason {
 	return ""
 }
 
-// setPause sets the Pause of a target, nil for none. It locks mu.
-func (sc *scheduler) setPause(name string, p *Pause) {
-	sc.mu.Lock()
-	defer sc.unlock()
-	before := sc.registry.setPause(name, p)
-	t, _ := sc.registry.target(name)
+// setPause sets the Pause of a target, nil for none.
+func (e *Engine) setPause(target string, p *Pause) {
+	e.scheduler.mu.Lock()
+	defer e.scheduler.unlock()
+	e.scheduler.summaries.setPause(target, p)
+}
+
+// setPause sets the Pause of a target, nil for none.
+func (m *summaries) setPause(name string, p *Pause) {
+	before := m.registry.setPause(name, p)
+	t, _ := m.registry.target(name)
 	if t == nil || before == nil && p == nil || before != nil && p != nil && *before == *p {
 		return
 	}
-	sc.updateState(t)
-	sc.notifyTarget(name, probeChanged)
+	m.updateState(t)
+	m.subscribers.notifyTarget(name, probeChanged)
 	in := t.current()
 	tr := Transition{Paused: p != nil, Unpaused: p == nil, Instance: in.id, Phase: in.phase, Restarts: in.restarts}
 	if p == nil {
 		p = before
 	}
 	tr.Reason, tr.Detail = p.Reason, p.Detail
-	sc.recordTransition(t, tr, sc.clock.Now())
+	m.recordTransition(t, tr, m.clock.Now())
 }
 
 // setPause sets the Pause of a target, and returns the one that it had. Both may be nil.
@@ -89,13 +93,4 @@ func (r *registry) pauseOf(target string) *Pause {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.pauses[target]
-}
-
-// pause changes the status of a target that is paused. P may be nil.
-func (st *TargetStatus) pause(p *Pause) {
-	if st.Pause = p; p == nil {
-		return
-	}
-	st.State = verdict.OfPaused(st.State)
-	st.Gateway = verdict.GatewayStateOfPaused(st.Instance.Phase, st.Gateway)
 }

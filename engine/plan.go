@@ -286,6 +286,7 @@ func (p *plan) remove(s *slot) {
 // of a StatefulHandler a handler of its own; one that is only adjusted keeps the one that
 // it has.
 func (p *plan) retain() {
+	sc := p.engine.scheduler
 	for _, c := range p.changes {
 		switch {
 		case c.spec == nil:
@@ -297,7 +298,9 @@ func (p *plan) retain() {
 			c.spec.use(c.spec.configured.(probe.StatefulHandler).ForProbe())
 		}
 		if c.spec.users++; c.spec.users == 1 {
-			p.engine.scheduler.retain(c.spec)
+			sc.mu.Lock()
+			sc.closers.retain(c.spec)
+			sc.unlock()
 		}
 	}
 }
@@ -312,12 +315,15 @@ func (p *plan) sweep() {
 
 // release closes the handlers that no probe has now, if their attempts have ended.
 func (p *plan) release() {
+	sc := p.engine.scheduler
 	for _, c := range p.changes {
 		if c.before == nil {
 			continue
 		}
 		if c.before.users--; c.before.users == 0 {
-			p.engine.scheduler.release(c.before)
+			sc.mu.Lock()
+			sc.closers.release(c.before)
+			sc.unlock()
 		}
 	}
 }

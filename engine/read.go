@@ -47,13 +47,22 @@ func (e *Engine) Target(name string) (TargetStatus, bool) {
 	var st TargetStatus
 	t.fill(&st, slots, e.scheduler.clock)
 	st.Labels = e.registry.labelsOf(t, slots)
-	st.explain(e.registry.troubledDependency(t))
-	st.damp(e.registry.dampingOf(name), e.scheduler.clock)
-	st.pause(e.registry.pauseOf(name))
+	st.Damping, st.Pause = e.registry.dampingOf(name).public(e.scheduler.clock), e.registry.pauseOf(name)
+	st.fold(e.registry.troubledDependency(t))
 	if since := e.registry.stateSince(t); since != 0 && dates(st.State) {
 		st.Since = e.scheduler.clock.Time(since)
 	}
 	return st, true
+}
+
+// fold applies what is decided about the target beside its instance and its probes. On is the dependency that explains its
+// failures; "" for none.
+func (st *TargetStatus) fold(on string) {
+	if verdict.OfDependent(st.State) != st.State {
+		st.TroubledDependency = on
+	}
+	conditions := verdict.Conditions{Explained: on != "", Damped: st.Damping != nil && !st.Damping.Until.IsZero(), Paused: st.Pause != nil}
+	st.State, st.Gateway = conditions.Fold(st.Instance.Phase, st.State, st.Gateway)
 }
 
 // Targets yields every target, sorted by name. It holds no lock while it yields.

@@ -167,6 +167,22 @@ func (r *registry) probesOf(t *target) []*slot {
 	return t.slots
 }
 
+// startupPassed reports whether an instance runs and all startup probes of its target
+// have passed. An instance without probes may have been reported before its probes
+// were applied: nothing is known about it.
+func (r *registry) startupPassed(t *target, in *instance) bool {
+	slots := r.probesOf(t)
+	if in.phase != probe.Running || len(slots) == 0 {
+		return false
+	}
+	for _, s := range slots {
+		if s.kind == probe.Startup && !s.hasPassed(in.id) {
+			return false
+		}
+	}
+	return true
+}
+
 // count returns how many probes there are.
 func (r *registry) count() int {
 	r.mu.RLock()

@@ -49,11 +49,11 @@ func (sc *scheduler) report(in probe.Instance) {
 	case t == nil && isNew: // there is no such target, as before
 		return
 	case t == nil:
-		sc.notifyTarget(in.Target, probeRemoved)
-		sc.updateDependents(in.Target)
+		sc.subscribers.notifyTarget(in.Target, probeRemoved)
+		sc.summaries.updateDependents(in.Target)
 		return
 	case isNew:
-		sc.notifyTarget(in.Target, probeAdded)
+		sc.subscribers.notifyTarget(in.Target, probeAdded)
 	}
 	sc.setInstance(t, in)
 	sc.wakeIfEarlier()
@@ -70,7 +70,7 @@ func (e *Engine) Label(target string, labels map[string]string) error {
 	sc.mu.Lock()
 	defer sc.unlock()
 	if sc.registry.label(target, maps.Clone(labels)) {
-		sc.notifyTarget(target, probeChanged)
+		sc.subscribers.notifyTarget(target, probeChanged)
 	}
 	return nil
 }
@@ -83,14 +83,14 @@ func (sc *scheduler) setInstance(t *target, in probe.Instance) {
 	if now.terminating && len(sc.registry.probesOf(t)) == 0 {
 		started = before.hasStartedBare()
 	}
-	now.started = started && before.id == now.id || sc.startupPassed(t, now)
+	now.started = started && before.id == now.id || sc.registry.startupPassed(t, now)
 	now.decided = t.isDecided(sc.registry.probesOf(t))
 	t.instance.Store(now)
 	sc.reconcileAll(t)
-	sc.updateState(t)
-	sc.recordInstance(t, before, state, sc.clock.Now())
+	sc.summaries.updateState(t)
+	sc.summaries.recordInstance(t, before, state, sc.clock.Now())
 	if before.id != now.id || before.phase != now.phase || before.restarts != now.restarts {
-		sc.notifyTarget(in.Target, probeChanged)
+		sc.subscribers.notifyTarget(in.Target, probeChanged)
 	}
 }
 

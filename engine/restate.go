@@ -70,12 +70,12 @@ func (e *Engine) Restate(in probe.Instance, of Restated) error {
 			s.rare.observed = nil
 		}
 		s.mu.Unlock()
-		sc.notify(s.id(), probeChanged)
+		sc.subscribers.notifyProbe(s.id(), probeChanged)
 	}
 	if d := sc.registry.dampingOf(t.name); d != nil {
-		sc.replacePenalty(t.name, &d.rule, sc.restoredPenalty(d.rule, of.Penalty, sc.clock.Now()))
+		sc.summaries.replacePenalty(t.name, &d.rule, sc.summaries.restoredPenalty(d.rule, of.Penalty, sc.clock.Now()))
 	}
-	sc.updateStateOf(t, false)
-	sc.notifyTarget(t.name, probeChanged)
+	sc.summaries.updateStateOf(t, false)
+	sc.subscribers.notifyTarget(t.name, probeChanged)
 	return errors.Join(errs...)
 }

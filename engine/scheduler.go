@@ -10,7 +10,6 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
-	"github.com/sonde-probe/sonde/engine/internal/timeline"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/internal/nonblock"
@@ -23,49 +22,29 @@ import (
 type scheduler struct {
 	clock    *clock.Clock
 	registry *registry
-	logger   *slog.Logger
+	outlets  outlets
 	monitor  *health.Monitor
+	redact   func(text string) string
 	passDue  atomic.Int64 // when the loop has to make its next pass, by the monotonic clock; 0 before and after Run
 
-	noIsolationCheck bool
-	debug            bool // the log has a line for each attempt
-
-	dependencies atomic.Pointer[dependencies] // replaced as a whole while mu is held
-
-	mu         sync.Mutex // guards all below, slot.inflight, and attempt.canceled
-	schedule   *schedule.Schedule[*attempt]
-	slots      []*slot         // by key of the schedule
-	ctx        context.Context // of Run; nil before
-	sleep      sleep
-	tick       time.Duration // how often the loop looks at the clock while attempts are in flight
-	canceled   []*attempt    // non-blocking ones, for the loop to end
-	recycled   []*attempt    // non-blocking ones, to be used again
-	counters   counters
-	subs       map[*Subscription]struct{}
-	memorySubs map[*Subscription]struct{} // those of subs that deliver changes of memories too
-	targetSubs map[*Subscription]struct{} // deliver changes of targets, and none of probes
-	lines      []logLine                  // to be written by unlock
-	closers    closers
-	isolation  isolation
-	machine    machine
-	hosts      map[*slot]string // that handlers connect to, other than their targets' addresses: see setHost
-	unreported unreportedTargets
-	ejections  timeline.Timeline // when they end at the latest, by key of the schedule
-	penalties  penalties
-	firsts     firstVerdicts
-	pasts      []string // targets whose history has changed, to be told by unlock
-
-	history        history
-	historyChanged func(target string) // nil: no one follows histories
-
-	flapped        []string            // targets whose penalties have changed, to be told by unlock
-	penaltyChanged func(target string) // nil: no one follows penalties
-
-	outcomesSize    int                 // bytes of the outcomes of all probes
-	recorded        []string            // targets of whose probes outcomes were recorded, to be told by unlock
-	outcomesChanged func(target string) // nil: no one follows outcomes
-
-	redact func(text string) string
+	mu          sync.Mutex      // guards all below, slot.inflight, and attempt.canceled
+	ctx         context.Context // of Run; nil before
+	timetable   timetable
+	slots       []*slot // by key of the schedule
+	sleep       sleep
+	tick        time.Duration // how often the loop looks at the clock while attempts are in flight
+	canceled    []*attempt    // non-blocking ones, for the loop to end
+	recycled    recycled
+	closers     closers
+	isolation   isolation
+	peers       peers
+	outcomes    allOutcomes
+	summaries   summaries
+	unreported  unreportedTargets
+	counters    counters
+	subscribers subscribers
+	out         outbox
+	log         eventLog
 }
 
 func newScheduler(c Config, r *registry) *scheduler {
@@ -73,30 +52,25 @@ func newScheduler(c Config, r *registry) *scheduler {
 	sc := &scheduler{
 		clock:    clock.New(),
 		registry: r,
-		logger:   c.Logger,
+		outlets:  outlets{c.Logger, c.Recorded},
 		monitor:  new(health.Monitor),
+		redact:   c.Redact,
 
-		noIsolationCheck: c.NoIsolationCheck,
-		debug:            c.Logger.Enabled(context.Background(), slog.LevelDebug),
-
-		machine:    m,
-		schedule:   schedule.New[*attempt](c.Concurrency, c.StartRate),
-		sleep:      sleep{wake: make(chan struct{}, 1)},
-		tick:       maxTick,
-		counters:   counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()},
-		isolation:  isolation{silentSince: map[*slot]int64{}},
-		hosts:      map[*slot]string{},
-		subs:       map[*Subscription]struct{}{},
-		memorySubs: map[*Subscription]struct{}{},
-		targetSubs: map[*Subscription]struct{}{},
-		closers:    closers{handlers: map[io.Closer]*closable{}},
-
-		historyChanged:  c.HistoryChanged,
-		penaltyChanged:  c.PenaltyChanged,
-		outcomesChanged: c.OutcomesChanged,
-		redact:          c.Redact,
+		sleep:       sleep{wake: make(chan struct{}, 1)},
+		tick:        maxTick,
+		isolation:   isolation{silentSince: map[*slot]int64{}},
+		counters:    counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()},
+		subscribers: newSubscribers(),
+		out:         outbox{records: c.Recorded != nil},
 	}
-	sc.dependencies.Store(&dependencies{})
+	sc.timetable = timetable{schedule.New[*attempt](c.Concurrency, c.StartRate), sc.clock}
+	sc.closers = closers{map[io.Closer]*closable{}, &sc.out}
+	sc.peers = peers{m, map[*slot]string{}, c.NoIsolationCheck, &sc.isolation}
+	sc.log = eventLog{out: &sc.out, debug: c.Logger.Enabled(context.Background(), slog.LevelDebug)}
+	sc.summaries.clock, sc.summaries.registry, sc.summaries.monitor = sc.clock, r, sc.monitor
+	sc.summaries.peers, sc.summaries.subscribers = &sc.peers, &sc.subscribers
+	sc.summaries.out, sc.summaries.log = &sc.out, &sc.log
+	sc.summaries.dependencies.Store(&dependencies{})
 	return sc
 }
 
@@ -110,53 +84,20 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 	}
 	sc.ctx = ctx
 	now := sc.clock.Now()
-	sc.schedule.Begin(now)
+	sc.timetable.schedule.Begin(now)
 	for t := range sc.registry.walk(ctx, "") {
 		sc.unreported.add(t.target, now)
 	}
 	return true
 }
 
-// unlock unlocks mu. Then it closes the handlers that were released while it was held, writes
-// the log lines of what happened, and tells whose history, penalty or outcomes have changed: all may
-// block.
+// unlock unlocks mu, and then lets the effects happen of what was done while it was held.
 func (sc *scheduler) unlock() {
-	lines, unused, pasts, flapped, recorded := sc.lines, sc.closers.unused, sc.pasts, sc.flapped, sc.recorded
-	sc.lines, sc.closers.unused, sc.pasts, sc.flapped, sc.recorded = nil, nil, nil, nil, nil
+	effects := sc.out.take()
 	sc.mu.Unlock()
-	for _, target := range pasts {
-		sc.historyChanged(target)
+	for _, e := range effects {
+		e.happen(&sc.outlets)
 	}
-	for _, target := range flapped {
-		sc.penaltyChanged(target)
-	}
-	for _, target := range recorded {
-		sc.outcomesChanged(target)
-	}
-	for _, h := range unused {
-		_ = h.Close() // the handler's own problem: its probes are gone
-	}
-	for _, l := range lines {
-		l.write(sc.logger)
-	}
-}
-
-// at makes a probe due at one of its regular times.
-func (sc *scheduler) at(s *slot, at int64) {
-	sc.schedule.At(s.key, at)
-	s.setNext(at)
-}
-
-// extra makes a probe due at a time of its own.
-func (sc *scheduler) extra(s *slot, at int64) {
-	sc.schedule.Extra(s.key, at)
-	s.setNext(at)
-}
-
-// idle makes a probe not due.
-func (sc *scheduler) idle(s *slot) {
-	sc.schedule.Cancel(s.key)
-	s.setNext(0)
 }
 
 // folded is what followed from an event.
@@ -184,7 +125,9 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 	marked := s.marks
 	if res != nil {
 		uncounted := ev.Extra && !passed(res) || res.Outcome == probe.Unknown && res.Reason.BlamesEngine()
-		sc.recordOutcome(s, res.Outcome, !uncounted)
+		if sc.outcomes.add(s, res.Outcome, !uncounted) {
+			sc.out.record(s.target.name, RecordOutcomes)
+		}
 		s.record(res, now)
 	}
 	f := folded{previous: s.state, before: s.waitReason, warning: s.marks != marked}
@@ -204,32 +147,31 @@ func (sc *scheduler) step(s *slot, ev verdict.Event, res *probe.Result, now int6
 		s.publish(now)
 	}
 	s.mu.Unlock()
-	f.adapted = sc.adaptPeriod(s, s.spec.Load())
-	sc.tell(s, &f, res, now)
+	f.adapted = sc.timetable.adaptPeriod(s, s.spec.Load())
+	sc.publish(s, &f, res, now)
 	return f
 }
 
-// tell tells subscribers and the log what has followed from an event, and brings the state of
-// the target up to date.
-func (sc *scheduler) tell(s *slot, f *folded, res *probe.Result, now int64) {
+// publish notifies subscribers of what has followed from an event, logs it, and updates the summary of the target.
+func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 	rule := s.spec.Load().rule
 	if f.Changed {
-		sc.readmit(s, now, now)
+		sc.summaries.readmit(s, now, now)
 	}
 	switch {
 	case f.Changed:
-		sc.notify(s.id(), probeChanged)
-	case len(sc.memorySubs) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
-		sc.notifyMemory(s.id())
+		sc.subscribers.notifyProbe(s.id(), probeChanged)
+	case len(sc.subscribers.memories) > 0 && verdict.Settled(rule, f.state) != verdict.Settled(rule, f.previous):
+		sc.subscribers.notifyMemory(s.id())
 	}
 	if res != nil {
-		sc.logAttempt(s, f, res, now)
+		sc.log.attempt(s, f, res, now)
 	} else if f.Changed && f.state.Instance == f.previous.Instance {
-		sc.lines = append(sc.lines, newVerdictLine(s, f, nil))
+		sc.out.log(newVerdictLine(s, f, nil))
 	}
 	if f.Changed || f.blind != f.wasBlind || f.decided && f.first || f.warning {
-		sc.updateState(s.target)
-		sc.recordVerdict(s, f, res, now)
+		sc.summaries.updateState(s.target)
+		sc.summaries.recordVerdict(s, f, res, now)
 	}
 }
 
@@ -256,30 +198,11 @@ func (sc *scheduler) reconcile(s *slot) {
 	s.flags.set(resumed, wasResumed && next.WaitReason == verdict.NoInstance)
 	switch {
 	case next.Do != verdict.Attempt:
-		sc.wait(s, next.At)
+		sc.timetable.wait(s, next.At)
 	case wasResumed && !next.Changed:
-		sc.at(s, sc.schedule.Times(s.key).From(now))
+		sc.timetable.at(s, sc.timetable.schedule.Times(s.key).From(now))
 	case waited || next.Changed:
-		sc.first(s, now)
-	}
-}
-
-// first makes the first attempt due of a probe that need not wait after a time. It is
-// an extra attempt at that time if the probe may have one, and else the first regular
-// attempt.
-func (sc *scheduler) first(s *slot, from int64) {
-	if !s.spec.Load().attemptsAtOnce() {
-		from = sc.schedule.Times(s.key).From(from)
-	}
-	sc.extra(s, from)
-}
-
-// wait lets a probe wait until a time, or with the zero time for a change.
-func (sc *scheduler) wait(s *slot, until time.Time) {
-	if until.IsZero() {
-		sc.idle(s)
-	} else {
-		sc.first(s, sc.clock.At(until))
+		sc.timetable.first(s, now)
 	}
 }
 
@@ -299,28 +222,12 @@ func (sc *scheduler) reconcileAll(t *target) {
 // reports whether it has.
 func (sc *scheduler) markStarted(t *target) bool {
 	in := t.current()
-	if in.started || !sc.startupPassed(t, in) {
+	if in.started || !sc.registry.startupPassed(t, in) {
 		return false
 	}
 	started := *in
 	started.started = true
 	t.instance.Store(&started)
-	return true
-}
-
-// startupPassed reports whether an instance runs and all startup probes of its target
-// have passed. An instance without probes may have been reported before its probes
-// were applied: nothing is known about it.
-func (sc *scheduler) startupPassed(t *target, in *instance) bool {
-	slots := sc.registry.probesOf(t)
-	if in.phase != probe.Running || len(slots) == 0 {
-		return false
-	}
-	for _, s := range slots {
-		if s.kind == probe.Startup && !s.hasPassed(in.id) {
-			return false
-		}
-	}
 	return true
 }
 
@@ -330,7 +237,7 @@ func (sc *scheduler) trigger(s *slot, byHandler bool) {
 	if sc.slots[s.key] != s || s.currentWaitReason() != verdict.NotWaiting {
 		return
 	}
-	if at := sc.schedule.Trigger(s.key, sc.clock.Now(), byHandler); at != 0 {
+	if at := sc.timetable.schedule.Trigger(s.key, sc.clock.Now(), byHandler); at != 0 {
 		s.setNext(at)
 		sc.wakeIfEarlier()
 	}
@@ -357,8 +264,8 @@ func (sc *scheduler) setPassDue(at int64) { sc.passDue.Store(at - int64(sc.clock
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := min(sc.unreported.next(), sc.firsts.next(), sc.isolation.next(), sc.nextEjection(), sc.penalties.next())
-	if at, ok := sc.schedule.First(); ok {
+	due := min(sc.unreported.next(), sc.log.firsts.next(), sc.isolation.next(), sc.summaries.next())
+	if at, ok := sc.timetable.schedule.First(); ok {
 		due = min(due, at)
 	}
 	return due

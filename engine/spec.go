@@ -174,7 +174,7 @@ func (s specs) drop(sp *spec) {
 // closers are the handlers that have to be closed. scheduler.mu guards them.
 type closers struct {
 	handlers map[io.Closer]*closable
-	unused   []io.Closer // are to be closed by scheduler.unlock
+	out      *outbox
 }
 
 // closable is a handler that is closed when no spec has it and its attempts have ended.
@@ -184,32 +184,27 @@ type closable struct {
 	attempts int // in flight
 }
 
-// retain notes that a spec with probes has a handler. It locks mu.
-func (sc *scheduler) retain(sp *spec) {
+// retain notes that a spec with probes has a handler.
+func (c *closers) retain(sp *spec) {
 	h, ok := sp.handler.(io.Closer)
 	if !ok || !canCompare(sp.handler) {
 		return
 	}
-	sc.mu.Lock()
-	defer sc.mu.Unlock()
-	c := sc.closers.handlers[h]
-	if c == nil {
-		c = &closable{handler: h}
-		sc.closers.handlers[h] = c
+	x := c.handlers[h]
+	if x == nil {
+		x = &closable{handler: h}
+		c.handlers[h] = x
 	}
-	c.specs++
-	sp.closable = c
+	x.specs++
+	sp.closable = x
 }
 
-// release notes that a spec no longer has a probe. It locks mu.
-func (sc *scheduler) release(sp *spec) {
-	if sp.closable == nil {
-		return
+// release notes that a spec no longer has a probe.
+func (c *closers) release(sp *spec) {
+	if sp.closable != nil {
+		sp.closable.specs--
+		c.closeUnused(sp.closable)
 	}
-	sc.mu.Lock()
-	defer sc.unlock()
-	sp.closable.specs--
-	sc.closers.closeUnused(sp.closable)
 }
 
 // end notes that an attempt has ended.
@@ -220,21 +215,19 @@ func (c *closers) end(a *attempt) {
 	}
 }
 
-// closeUnused lets unlock close a handler if nothing has it. A handler that closeAll
+// closeUnused closes a handler if nothing has it. A handler that closeAll
 // has closed is not closed again.
 func (c *closers) closeUnused(x *closable) {
 	if x.specs == 0 && x.attempts == 0 && c.handlers[x.handler] == x {
 		delete(c.handlers, x.handler)
-		c.unused = append(c.unused, x.handler)
+		c.out.close(x.handler)
 	}
 }
 
-// closeAll closes every handler, after the last attempt has ended. It locks mu.
-func (sc *scheduler) closeAll() {
-	sc.mu.Lock()
-	defer sc.unlock()
-	for h := range sc.closers.handlers {
-		sc.closers.unused = append(sc.closers.unused, h)
+// closeAll closes every handler, after the last attempt has ended.
+func (c *closers) closeAll() {
+	for h := range c.handlers {
+		c.out.close(h)
 	}
-	clear(sc.closers.handlers)
+	clear(c.handlers)
 }

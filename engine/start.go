@@ -6,6 +6,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine/internal/schedule"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -16,7 +17,7 @@ func (sc *scheduler) drop(s *slot) {
 		return
 	}
 	s.setInflight(nil)
-	sc.schedule.Drop(s.key)
+	sc.timetable.schedule.Drop(s.key)
 	a.withdraw()
 	if a.unsettled {
 		sc.isolation.targets.remove(s.key)
@@ -44,7 +45,7 @@ func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 			s.mu.Lock()
 			s.waitReason = verdict.Preparing
 			s.mu.Unlock()
-			sc.extra(s, now+int64(preparePeriod))
+			sc.timetable.extra(s, now+int64(preparePeriod))
 			return nil
 		}
 		if s.currentWaitReason() == verdict.Preparing {
@@ -52,7 +53,7 @@ func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 			return nil
 		}
 	}
-	start, at := sc.schedule.Admit(s.key, due, now)
+	start, at := sc.timetable.schedule.Admit(s.key, due, now)
 	if start {
 		return sc.start(s, now)
 	}
@@ -66,11 +67,11 @@ func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 func (sc *scheduler) start(s *slot, now int64) *attempt {
 	next := sc.look(s, now)
 	if next.Do != verdict.Attempt {
-		sc.wait(s, next.At)
+		sc.timetable.wait(s, next.At)
 		return nil
 	}
 	failing := next.state.Last == probe.Failure && next.state.Run > 0
-	st, ok := sc.schedule.Start(s.key, now, mayShed(s.kind, &next.state) && !sc.isOverdue(s, now), failing)
+	st, ok := sc.timetable.schedule.Start(s.key, now, mayShed(s.kind, &next.state) && !s.isOverdue(sc.clock, now), failing)
 	if !ok {
 		s.setNext(st.Next)
 		return nil
@@ -78,7 +79,7 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 	sc.counters.lateness.add(st.Lateness)
 	sp := s.spec.Load()
 	sc.tick = min(sc.tick, tickOf(&sp.rule))
-	a := sc.newAttempt(sp)
+	a := sc.recycled.take(sp)
 	in := s.target.current()
 	a.slot, a.instance, a.next, a.lane, a.counts = s, in.id, st.Next, st.Lane, st.Counts
 	a.Target = sp.targetOf(s.target.name, s.setInflight(a))
@@ -97,8 +98,8 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 
 // isOverdue reports whether an attempt should not wait for the next regular time of its probe, since the
 // machine was suspended: one that has few would miss those of each night.
-func (sc *scheduler) isOverdue(s *slot, now int64) bool {
-	resumed := sc.clock.Resumed()
+func (s *slot) isOverdue(c *clock.Clock, now int64) bool {
+	resumed := c.Resumed()
 	return resumed != 0 && now-resumed <= 2*maxSleep && int64(s.spec.Load().rule.Period) > maxSleep
 }
 
@@ -108,15 +109,27 @@ func mayShed(k probe.Kind, st *verdict.State) bool {
 	return k != probe.Startup && st.Verdict == probe.Passing && st.Last != probe.Failure
 }
 
-// newAttempt returns an attempt with a spec: a recycled one if the loop makes it.
-func (sc *scheduler) newAttempt(sp *spec) *attempt {
-	n := len(sc.recycled)
+// recycled are non-blocking attempts that have ended, to be used again with their buffers. scheduler.mu guards them.
+type recycled struct{ attempts []*attempt }
+
+// maxRecycled bounds the recycled attempts: after an overload the memory of the others is free.
+const maxRecycled = 1024
+
+func (r *recycled) put(a *attempt) {
+	if len(r.attempts) < maxRecycled {
+		r.attempts = append(r.attempts, a)
+	}
+}
+
+// take returns an attempt with a spec: a recycled one if the loop makes it.
+func (r *recycled) take(sp *spec) *attempt {
+	n := len(r.attempts)
 	if sp.stepper == nil || n == 0 {
 		return &attempt{judged: judged{spec: sp}}
 	}
-	a := sc.recycled[n-1]
-	sc.recycled[n-1] = nil
-	sc.recycled = sc.recycled[:n-1]
+	a := r.attempts[n-1]
+	r.attempts[n-1] = nil
+	r.attempts = r.attempts[:n-1]
 	a.spec = sp
 	return a
 }
@@ -142,7 +155,7 @@ func (sc *scheduler) handOff(a *attempt) (now, canceled bool) {
 	if a.canceled {
 		return false, true
 	}
-	if a.lane, now = sc.schedule.Handoff(a.slot.key, a); now {
+	if a.lane, now = sc.timetable.schedule.Handoff(a.slot.key, a); now {
 		sc.attachContext(a)
 	}
 	return now, false
@@ -166,12 +179,12 @@ func (sc *scheduler) nextForWorker(now int64) *attempt {
 // nextHandedOff starts the attempt that has waited longest since handOff.
 func (sc *scheduler) nextHandedOff(lane schedule.Lane) *attempt {
 	for {
-		a, ok := sc.schedule.NextHandoff(lane)
+		a, ok := sc.timetable.schedule.NextHandoff(lane)
 		switch {
 		case !ok:
 			return nil
 		case a.canceled:
-			sc.schedule.Release(lane)
+			sc.timetable.schedule.Release(lane)
 			sc.closers.end(a)
 			sc.counters.dropped++
 		default:
@@ -184,7 +197,7 @@ func (sc *scheduler) nextHandedOff(lane schedule.Lane) *attempt {
 // nextQueued starts the attempt of the probe that has waited longest in a lane.
 func (sc *scheduler) nextQueued(lane schedule.Lane, now int64) *attempt {
 	for {
-		key, ok := sc.schedule.NextQueued(lane, now)
+		key, ok := sc.timetable.schedule.NextQueued(lane, now)
 		if !ok {
 			return nil
 		}
@@ -211,7 +224,7 @@ func (sc *scheduler) completeOnWorker(a *attempt, res *probe.Result, panics int)
 // complete takes the result of an attempt that has ended. It counts if the probe
 // still waits for it.
 func (sc *scheduler) complete(a *attempt, res *probe.Result, panics int, now int64) {
-	sc.schedule.Release(a.lane)
+	sc.timetable.schedule.Release(a.lane)
 	sc.closers.end(a)
 	sc.counters.panics += uint64(panics)
 	switch {
@@ -235,21 +248,21 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	if isUnwell(res.Reason) && !a.waived && !res.Denied { // a degraded engine could not restart what takes the processes
 		sc.monitor.Blame(now)
 	}
-	sc.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
+	sc.timetable.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
 	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
 		planned := a.next
 		if next.adapted {
-			planned = sc.schedule.Replan(s.key, a.start, next.state.Last == probe.Failure)
+			planned = sc.timetable.schedule.Replan(s.key, a.start, next.state.Last == probe.Failure)
 		}
-		s.setNext(sc.schedule.Next(s.key, planned, now))
+		s.setNext(sc.timetable.schedule.Next(s.key, planned, now))
 	}
 	if passed(res) {
-		sc.readmit(s, a.start, now)
+		sc.summaries.readmit(s, a.start, now)
 	}
 	if s.kind == probe.Startup && sc.markStarted(s.target) {
 		sc.reconcileAll(s.target)
-		sc.updateState(s.target)
+		sc.summaries.updateState(s.target)
 	}
 }
 

@@ -1,9 +1,42 @@
 package engine
 
 import (
+	"sync/atomic"
+
+	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/probe"
 )
+
+// summaries keep the summary of each target up to date, which is for its gauge and for subscribers, and its history. A
+// summary follows from the instance of the target and from its probes, and from what is decided beside them: dependencies,
+// dampings, pauses and ejections. scheduler.mu guards it.
+type summaries struct {
+	clock       *clock.Clock
+	registry    *registry
+	monitor     *health.Monitor
+	peers       *peers
+	subscribers *subscribers
+	out         *outbox
+	log         *eventLog
+
+	dependencies atomic.Pointer[dependencies] // replaced as a whole while scheduler.mu is held
+	penalties    penalties
+	ejections    ejections
+	history      history
+	flaps        uint64 // of targets that are to be damped
+	dampings     uint64 // how often a target was damped
+}
+
+// next returns when advance has to be called.
+func (m *summaries) next() int64 { return min(m.ejections.next(), m.penalties.next()) }
+
+// advance ends the ejections and dampings whose time is over, some at a time. The slots are by key of the schedule.
+func (m *summaries) advance(slots []*slot, now int64) {
+	m.endEjections(slots, now)
+	m.decayPenalties(now)
+}
 
 // targetStates are the states of all targets, kept up to date so that readers need not visit
 // the targets. registry.mu guards them.
@@ -100,12 +133,12 @@ func (t *target) currentState() probe.TargetState { return t.gauge.State() }
 
 // updateState makes the summary of a target what its instance and its probes add up to now, and
 // tells the subscribers to targets if it is another one.
-func (sc *scheduler) updateState(t *target) { sc.updateStateOf(t, true) }
+func (m *summaries) updateState(t *target) { m.updateStateOf(t, true) }
 
 // updateStateOf is updateState. The target may flap if it has the probes that it had: other ones may say
 // something else about it, which it did not do itself.
-func (sc *scheduler) updateStateOf(t *target, mayFlap bool) {
-	in, slots := t.current(), sc.registry.probesOf(t)
+func (m *summaries) updateStateOf(t *target, mayFlap bool) {
+	in, slots := t.current(), m.registry.probesOf(t)
 	state, probed := in.state(len(slots) > 0)
 	sum, warned := summary{ready: t.isReady(slots)}, false
 	for _, s := range slots {
@@ -116,26 +149,22 @@ func (sc *scheduler) updateStateOf(t *target, mayFlap bool) {
 		sum.ejected = sum.ejected || s.isEjected()
 	}
 	explained := t.gauge.summary().explains
-	state, on := sc.stateAmongDependencies(t, state)
-	sum.state, sum.decided, sum.explains = state, sum.ready || t.isDecided(slots), verdict.ExplainsDependents(state)
+	state, on := m.stateAmongDependencies(t, state)
+	sum.decided, sum.explains = sum.ready || t.isDecided(slots), verdict.ExplainsDependents(state)
 	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
-	isPaused := sc.registry.pauseOf(t.name) != nil
-	begins := mayFlap && !isPaused && sc.countFlap(t, slots, state, &sum)
-	if sc.registry.isDamped(t.name) {
-		sum.state, sum.gateway = verdict.OfDamped(state), verdict.GatewayStateOfDamped(sum.gateway)
-	}
-	if isPaused {
-		sum.state, sum.gateway = verdict.OfPaused(sum.state), verdict.GatewayStateOfPaused(in.phase, sum.gateway)
-	}
-	isExplained := sc.registry.setTroubledDependency(t, on)
-	if sc.registry.setSummary(t, sum, sc.clock.Now()) || isExplained {
-		sc.notifyTarget(t.name, probeChanged)
+	isPaused := m.registry.pauseOf(t.name) != nil
+	begins := mayFlap && !isPaused && m.countFlap(t, slots, state, &sum)
+	conditions := verdict.Conditions{Explained: on != "", Damped: m.registry.isDamped(t.name), Paused: isPaused}
+	sum.state, sum.gateway = conditions.Fold(in.phase, state, sum.gateway)
+	isExplained := m.registry.setTroubledDependency(t, on)
+	if m.registry.setSummary(t, sum, m.clock.Now()) || isExplained {
+		m.subscribers.notifyTarget(t.name, probeChanged)
 	}
 	if begins {
-		sc.recordDamping(t)
+		m.recordDamping(t)
 	}
 	if explained != sum.explains {
-		sc.updateDependents(t.name)
+		m.updateDependents(t.name)
 	}
 }
 

@@ -58,11 +58,11 @@ func (e *Engine) Stats() Stats {
 	probes, ejected, sc, h := e.registry.count(), e.registry.ejectedCount(), e.scheduler, e.Health()
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	c, s := &sc.counters, sc.schedule
+	c, s := &sc.counters, sc.timetable.schedule
 	st := Stats{
 		Lateness: c.lateness.copy(), Probes: probes, InFlight: s.InFlight(), Queued: s.Queued(),
 		Overrun: s.Overrun, Late: s.Late, Shed: s.Shed, Busy: c.busy, Panics: c.panics, Dropped: c.dropped,
-		Ejected: ejected, Ejections: c.ejections, Flaps: c.flaps, Damped: sc.penalties.damped, Dampings: c.dampings, Health: h,
+		Ejected: ejected, Ejections: sc.summaries.ejections.count, Flaps: sc.summaries.flaps, Damped: sc.summaries.penalties.damped, Dampings: sc.summaries.dampings, Health: h,
 	}
 	for k, h := range c.attempts {
 		st.Attempts = append(st.Attempts, AttemptStats{k.kind, k.handler, k.outcome, h.copy()})
@@ -88,14 +88,11 @@ func (e *Engine) LoopDelay() time.Duration {
 
 // counters are what Stats shows, beside the schedule's own.
 type counters struct {
-	attempts  map[attemptKey]*Histogram
-	lateness  *Histogram
-	busy      time.Duration
-	panics    uint64
-	dropped   uint64
-	ejections uint64
-	flaps     uint64
-	dampings  uint64
+	attempts map[attemptKey]*Histogram
+	lateness *Histogram
+	busy     time.Duration
+	panics   uint64
+	dropped  uint64
 }
 
 type attemptKey struct {

@@ -47,9 +47,9 @@ func (e *Engine) subscribe(memories bool) *Subscription {
 	sub, sc := newSubscription(e), e.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	sc.subs[sub] = struct{}{}
+	sc.subscribers.probes[sub] = struct{}{}
 	if memories {
-		sc.memorySubs[sub] = struct{}{}
+		sc.subscribers.memories[sub] = struct{}{}
 	}
 	return sub
 }
@@ -69,7 +69,7 @@ func (e *Engine) SubscribeTargets() *TargetSubscription {
 	sub.existing.targets = true
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	sc.targetSubs[sub] = struct{}{}
+	sc.subscribers.targets[sub] = struct{}{}
 	return &TargetSubscription{sub}
 }
 
@@ -152,28 +152,39 @@ func (s *Subscription) Close() {
 	sc := s.engine.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	delete(sc.subs, s)
-	delete(sc.memorySubs, s)
-	delete(sc.targetSubs, s)
+	delete(sc.subscribers.probes, s)
+	delete(sc.subscribers.memories, s)
+	delete(sc.subscribers.targets, s)
 }
 
-// notify tells every subscriber what has happened to a probe.
-func (sc *scheduler) notify(id probe.ID, ev event) {
-	for sub := range sc.subs {
+// subscribers are the subscriptions that are not closed. scheduler.mu guards them.
+type subscribers struct {
+	probes   map[*Subscription]struct{}
+	memories map[*Subscription]struct{} // those of probes that deliver changes of memories too
+	targets  map[*Subscription]struct{}
+}
+
+func newSubscribers() subscribers {
+	return subscribers{map[*Subscription]struct{}{}, map[*Subscription]struct{}{}, map[*Subscription]struct{}{}}
+}
+
+// notifyProbe notifies the subscribers to probes of an event of one.
+func (l *subscribers) notifyProbe(id probe.ID, ev event) {
+	for sub := range l.probes {
 		sub.mark(id, ev)
 	}
 }
 
-// notifyTarget tells the subscribers to targets what has happened to one.
-func (sc *scheduler) notifyTarget(name string, ev event) {
-	for sub := range sc.targetSubs {
+// notifyTarget notifies the subscribers to targets of an event of one.
+func (l *subscribers) notifyTarget(name string, ev event) {
+	for sub := range l.targets {
 		sub.mark(probe.ID{Target: name}, ev)
 	}
 }
 
-// notifyMemory tells the subscribers to memories that a probe's memory has changed.
-func (sc *scheduler) notifyMemory(id probe.ID) {
-	for sub := range sc.memorySubs {
+// notifyMemory notifies the subscribers to memories that the one of a probe has changed.
+func (l *subscribers) notifyMemory(id probe.ID) {
+	for sub := range l.memories {
 		sub.mark(id, probeChanged)
 	}
 }

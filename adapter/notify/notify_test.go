@@ -164,7 +164,7 @@ func (s *scene) say(o probe.Outcome, targets ...string) {
 // start starts an engine that goes on with the histories and memories of another one.
 func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engine.Memory) {
 	s.t.Helper()
-	s.engine = engine.New(engine.Config{HistoryChanged: func(string) { s.notifiers.TransitionsChanged() }})
+	s.engine = engine.New(engine.Config{Recorded: func(string, engine.Record) { s.notifiers.TransitionsChanged() }})
 	s.groups = group.New(group.Config{Engine: s.engine})
 	s.notifiers = notify.New(notify.Config{
 		Engine: s.engine, Groups: s.groups, MayTell: func(string) bool { return !s.isOthers.Load() },

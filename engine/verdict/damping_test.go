@@ -206,7 +206,7 @@ func TestADampedTargetIsNotInTroubleAndGetsNoRequests(t *testing.T) {
 		if kept[s] {
 			want = s
 		}
-		if got := verdict.OfDamped(s); got != want {
+		if got, _ := (verdict.Conditions{Damped: true}).Fold(probe.Running, s, probe.GatewayReady); got != want {
 			t.Errorf("of a damped target %v is %v, want %v", s, got, want)
 		}
 		for reason, asked := range map[probe.Reason]bool{"": false, probe.ReasonCrashLoop: false, probe.ReasonOperatorRestart: true, probe.ReasonOperatorStop: true} {
@@ -221,7 +221,7 @@ func TestADampedTargetIsNotInTroubleAndGetsNoRequests(t *testing.T) {
 		if g == probe.GatewayDraining {
 			want = g
 		}
-		if got := verdict.GatewayStateOfDamped(g); got != want {
+		if _, got := (verdict.Conditions{Damped: true}).Fold(probe.Running, probe.StateReady, g); got != want {
 			t.Errorf("to gateways a damped target that is %v is %v, want %v", g, got, want)
 		}
 	}

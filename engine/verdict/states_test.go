@@ -42,7 +42,7 @@ func TestDocumentShowsTheStatesThatExist(t *testing.T) {
 // there, or has ended, stays so.
 func TestAPausedTargetIsNotInTroubleAndDrains(t *testing.T) {
 	for s := range probe.TargetState(probe.TargetStates) {
-		got := verdict.OfPaused(s)
+		got, _ := verdict.Conditions{Paused: true}.Fold(probe.Running, s, probe.GatewayReady)
 		kept := s == probe.StateAbsent || s == probe.StateStopped || s == probe.StateCompleted
 		if got.InTrouble() || kept != (got == s && s != probe.StatePaused) || !kept && got != probe.StatePaused {
 			t.Errorf("of a paused target %v is %v", s, got)
@@ -54,7 +54,7 @@ func TestAPausedTargetIsNotInTroubleAndDrains(t *testing.T) {
 			if p == probe.Running {
 				want = probe.GatewayDraining
 			}
-			if got := verdict.GatewayStateOfPaused(p, g); got != want {
+			if _, got := (verdict.Conditions{Paused: true}).Fold(p, probe.StateReady, g); got != want {
 				t.Errorf("to gateways a paused target that is %v, and is %v, is %v, want %v", p, g, got, want)
 			}
 		}

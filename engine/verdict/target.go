@@ -84,9 +84,30 @@ func OfDependent(own probe.TargetState) probe.TargetState {
 	return own
 }
 
-// OfPaused returns the state of a paused target that would be in another one: paused, unless it is
-// not there, or has ended as was asked for.
-func OfPaused(own probe.TargetState) probe.TargetState {
+// Conditions are what is decided about a target beside its instance and its probes. Several may hold at once.
+type Conditions struct {
+	Explained bool // a target that it depends on is in trouble: see OfDependent
+	Damped    bool // it has flapped too often
+	Paused    bool // an operator works on it, or it is under maintenance
+}
+
+// Fold returns the state of a target and what it is to gateways under the conditions, where its instance, which is in a
+// phase, and its probes give it others.
+func (c Conditions) Fold(p probe.Phase, s probe.TargetState, g probe.GatewayState) (probe.TargetState, probe.GatewayState) {
+	if c.Explained {
+		s = OfDependent(s)
+	}
+	if c.Damped {
+		s, g = ofDamped(s), gatewayStateOfDamped(g)
+	}
+	if c.Paused {
+		s, g = ofPaused(s), gatewayStateOfPaused(p, g)
+	}
+	return s, g
+}
+
+// ofPaused returns the state of a paused target: paused, unless it is not there, or has ended as an operator wanted.
+func ofPaused(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateAbsent, probe.StateStopped, probe.StateCompleted:
 		return own
@@ -94,20 +115,18 @@ func OfPaused(own probe.TargetState) probe.TargetState {
 	return probe.StatePaused
 }
 
-// GatewayStateOfPaused returns what a paused target with an instance in a phase is to gateways, to
-// which it would be another one: it drains while its instance runs, whether or not it is ready, so
-// that neither a group in panic nor the end of a failure brings it requests.
-func GatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewayState {
+// gatewayStateOfPaused returns what a paused target is to gateways: it drains while its instance runs, whether or not it
+// is ready, so that neither a group in panic nor the end of a failure brings it requests.
+func gatewayStateOfPaused(p probe.Phase, own probe.GatewayState) probe.GatewayState {
 	if p == probe.Running {
 		return probe.GatewayDraining
 	}
 	return own
 }
 
-// OfDamped returns the state of a damped target that would be in another one: damped, whether it is ready
-// or fails now. It stays unreachable, if another target explains that, and what it is if it is not there
-// or has ended: then it does not flap any more.
-func OfDamped(own probe.TargetState) probe.TargetState {
+// ofDamped returns the state of a damped target: damped, whether it is ready or fails now. It stays unreachable, if another
+// target explains that, and what it is if it is not there or has ended: then it does not flap any more.
+func ofDamped(own probe.TargetState) probe.TargetState {
 	switch own {
 	case probe.StateCrashLooping, probe.StateRestartBlocked, probe.StateFailing, probe.StateNotReady, probe.StateBlind,
 		probe.StateRestarting, probe.StateStarting, probe.StateReady:
@@ -116,9 +135,8 @@ func OfDamped(own probe.TargetState) probe.TargetState {
 	return own
 }
 
-// GatewayStateOfDamped returns what a damped target is to gateways, to which it would be another one: it
-// is down, unless it drains.
-func GatewayStateOfDamped(own probe.GatewayState) probe.GatewayState {
+// gatewayStateOfDamped returns what a damped target is to gateways: it is down, unless it drains.
+func gatewayStateOfDamped(own probe.GatewayState) probe.GatewayState {
 	if own == probe.GatewayDraining {
 		return own
 	}
@@ -132,7 +150,7 @@ func IsFlap(in *probe.Instance, own probe.TargetState) bool {
 	if in.Reason == probe.ReasonOperatorRestart || in.Reason == probe.ReasonOperatorStop {
 		return false
 	}
-	return OfDamped(own) == probe.StateDamped
+	return ofDamped(own) == probe.StateDamped
 }
 
 // ExplainsDependents reports whether a target in a state explains the failures of those that

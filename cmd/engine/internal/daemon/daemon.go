@@ -113,9 +113,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 		Compatibility:    c.Engine.Compatibility,
 		NoIsolationCheck: c.Engine.NoIsolationCheck,
 		Logger:           d.log,
-		HistoryChanged:   d.markHistory,
-		OutcomesChanged:  d.markOutcomes,
-		PenaltyChanged:   d.markPenalty,
+		Recorded:         d.markRecord,
 		Redact:           d.queue.Secrets.Text,
 	})
 	if d.cluster, err = d.openCluster(c.Cluster); err != nil {

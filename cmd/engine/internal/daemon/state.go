@@ -307,13 +307,6 @@ func (d *daemon) penalties(state store.Restored) map[string]verdict.Penalty {
 	return all
 }
 
-// markPenalty says that a target has another penalty.
-func (d *daemon) markPenalty(target string) {
-	if d.state != nil {
-		d.state.Mark(keyPenalty + target)
-	}
-}
-
 // restoreOutcomes gives the engine, which has its probes, the outcomes that the previous one has
 // remembered of those that are as they were.
 func (d *daemon) restoreOutcomes(state store.Restored) {
@@ -343,13 +336,6 @@ func (d *daemon) restoreOutcomes(state store.Restored) {
 	}
 }
 
-// markOutcomes says that the outcomes of a target have changed.
-func (d *daemon) markOutcomes(target string) {
-	if d.state != nil {
-		d.state.Mark(keyOutcomes + target)
-	}
-}
-
 // outcomes returns the outcomes of a target for the state file, or nil if none of its probes has had
 // different ones.
 func outcomes(all []engine.ProbeOutcomes) map[string]string {
@@ -364,12 +350,22 @@ func outcomes(all []engine.ProbeOutcomes) map[string]string {
 	return texts
 }
 
-// markHistory says that a target has another transition. Nothing else has it if the engine is killed and
-// the next one finds the target as it was before.
-func (d *daemon) markHistory(target string) {
-	d.notifiers.TransitionsChanged()
-	if d.state != nil {
+// markRecord marks a record of the engine about a target as changed. A history is urgent: nothing else has its last
+// transition if the engine is killed, and the next one finds the target as it was before.
+func (d *daemon) markRecord(target string, r engine.Record) {
+	if r == engine.RecordHistory {
+		d.notifiers.TransitionsChanged()
+	}
+	if d.state == nil {
+		return
+	}
+	switch r {
+	case engine.RecordHistory:
 		d.state.MarkUrgent(keyHistory + target)
+	case engine.RecordPenalty:
+		d.state.Mark(keyPenalty + target)
+	case engine.RecordOutcomes:
+		d.state.Mark(keyOutcomes + target)
 	}
 }
 

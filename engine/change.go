@@ -38,7 +38,7 @@ type Change struct {
 	// nil, those that there are.
 	Dampings map[string]probe.Damping
 
-	// Penalties are those with which targets go on that are damped when they flap: see Engine.Penalty. With Dampings
+	// Penalties are those with which targets go on that are damped when they flap: see Records.Penalty. With Dampings
 	// these are the targets that have none, and without them those that have none or one of an earlier flap.
 	Penalties map[string]verdict.Penalty
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Damping is the penalty of a target that has flapped: see Engine.SetDampings.
+// Damping is the penalty of a target that has flapped: see Admin.SetDampings.
 type Damping struct {
 	Penalty float64   // now, in the unit of probe.Damping: probe.FlapPenalty for each flap, less its decay
 	Flapped time.Time // when the target has flapped last
@@ -72,15 +72,15 @@ func (p *penalties) release(key uint32) {
 // is not one of trouble, gateways send it no requests, and Suppressed says that nothing is to be done about
 // it. A name need not be that of a target. A target keeps its penalty, as far as its new limits allow, and
 // has none if it is no longer named.
-func (e *Engine) SetDampings(of map[string]probe.Damping) error {
+func (a Admin) SetDampings(of map[string]probe.Damping) error {
 	checked, err := checkedDampings(of)
 	if err != nil {
 		return err
 	}
-	e.scheduler.mu.Lock()
-	defer e.scheduler.unlock()
-	e.scheduler.summaries.setDampings(checked, nil)
-	e.scheduler.wakeIfEarlier()
+	a.engine.scheduler.mu.Lock()
+	defer a.engine.scheduler.unlock()
+	a.engine.scheduler.summaries.setDampings(checked, nil)
+	a.engine.scheduler.wakeIfEarlier()
 	return nil
 }
 
@@ -99,9 +99,9 @@ func checkedDampings(of map[string]probe.Damping) (map[string]probe.Damping, err
 
 // Penalty returns the penalty of a target, to be remembered for the next engine: see Change.Penalties.
 // It is zero if the target has none.
-func (e *Engine) Penalty(target string) verdict.Penalty {
-	p := e.registry.penaltyOf(target)
-	p.At, p.Since = fromClock(e.scheduler.clock, p.At), fromClock(e.scheduler.clock, p.Since)
+func (r Records) Penalty(target string) verdict.Penalty {
+	p := r.engine.registry.penaltyOf(target)
+	p.At, p.Since = fromClock(r.engine.scheduler.clock, p.At), fromClock(r.engine.scheduler.clock, p.Since)
 	return p
 }
 
@@ -126,10 +126,10 @@ func fromClock(c *clock.Clock, t time.Time) time.Time {
 }
 
 // Penalties returns the targets that have a penalty.
-func (e *Engine) Penalties() (targets []string) {
-	e.registry.mu.RLock()
-	defer e.registry.mu.RUnlock()
-	for target, d := range e.registry.dampings {
+func (r Records) Penalties() (targets []string) {
+	r.engine.registry.mu.RLock()
+	defer r.engine.registry.mu.RUnlock()
+	for target, d := range r.engine.registry.dampings {
 		if d.key != 0 {
 			targets = append(targets, target)
 		}

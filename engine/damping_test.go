@@ -20,7 +20,7 @@ func (c *chain) damp(names ...string) {
 	for _, name := range names {
 		of[name] = probe.Damping{}
 	}
-	if err := c.engine.SetDampings(of); err != nil {
+	if err := c.engine.Admin().SetDampings(of); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -36,7 +36,7 @@ func (c *chain) flap(name string, times int) {
 // pastOf returns what the history has about the dampings of a target.
 func (c *chain) pastOf(name string) string {
 	var past []string
-	for _, tr := range c.engine.History(name) {
+	for _, tr := range c.engine.Records().History(name) {
 		text := tr.State.String()
 		if tr.Damped {
 			text += " begins: " + string(tr.Reason) + " " + tr.Detail
@@ -67,7 +67,7 @@ func TestATargetThatFlapsIsDampedUntilItsPenaltyHasDecayed(t *testing.T) {
 		}
 		c.say(probe.Failure, "web")
 		c.is("other=ready web=damped")
-		if got := c.engine.Suppressed("web"); got != probe.ReasonDamped {
+		if got := c.engine.Admin().Suppressed("web"); got != probe.ReasonDamped {
 			t.Errorf("suppressed because of %q", got)
 		}
 		c.say(probe.Success, "web")
@@ -88,14 +88,14 @@ func TestATargetThatFlapsIsDampedUntilItsPenaltyHasDecayed(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		c.is("other=ready web=ready")
-		if known.poll(changes); known["web"].Gateway != probe.GatewayReady || c.engine.Suppressed("web") != "" {
-			t.Errorf("subscribers know %+v, suppressed because of %q", known["web"], c.engine.Suppressed("web"))
+		if known.poll(changes); known["web"].Gateway != probe.GatewayReady || c.engine.Admin().Suppressed("web") != "" {
+			t.Errorf("subscribers know %+v, suppressed because of %q", known["web"], c.engine.Admin().Suppressed("web"))
 		}
 		if got, want := c.pastOf("web"), "not_ready; ready; not_ready; ready; damped begins: restart.damped penalty 29"; !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "; damped; damped; ready ends: restart.damped") {
 			t.Errorf("the history is %s, want %s…", got, want)
 		}
 		pass(20 * time.Minute)
-		if st, _ := c.engine.Target("web"); st.Damping != nil || len(c.engine.Penalties()) != 0 {
+		if st, _ := c.engine.Target("web"); st.Damping != nil || len(c.engine.Records().Penalties()) != 0 {
 			t.Errorf("the penalty is never forgotten: %+v", st.Damping)
 		}
 		if stats := c.engine.Stats(); stats.Flaps != 3 || stats.Dampings != 1 || stats.Damped != 0 {
@@ -113,7 +113,7 @@ func TestATargetThatStaysDownIsInTroubleWhenItsDampingEnds(t *testing.T) {
 		c.is("web=damped")
 		pass(time.Hour)
 		c.is("web=not_ready")
-		past := c.engine.History("web")
+		past := c.engine.Records().History("web")
 		if last := past[len(past)-1]; !last.Undamped || last.State != probe.StateNotReady {
 			t.Errorf("the last transition is %+v", last)
 		}
@@ -125,35 +125,35 @@ func TestATargetThatStaysDownIsInTroubleWhenItsDampingEnds(t *testing.T) {
 func TestWhatIsNotTheFaultOfATargetIsNoFlap(t *testing.T) {
 	chained(t, "db web", func(c *chain) {
 		c.damp("web")
-		c.engine.Pause("web", paused(""))
+		c.engine.Admin().Pause("web", paused(""))
 		c.flap("web", 5)
-		c.engine.Unpause("web")
+		c.engine.Admin().Unpause("web")
 		c.depend(map[string][]string{"web": {"db"}})
 		c.say(probe.Failure, "db")
 		c.flap("web", 5)
 		c.say(probe.Success, "db")
 		c.is("db=ready web=ready")
-		if p := c.engine.Penalty("web"); p != (verdict.Penalty{}) {
+		if p := c.engine.Records().Penalty("web"); p != (verdict.Penalty{}) {
 			t.Errorf("the penalty is %+v", p)
 		}
 		c.flap("web", 3)
-		c.engine.Pause("web", paused(""))
+		c.engine.Admin().Pause("web", paused(""))
 		c.is("db=ready web=paused")
-		if st, _ := c.engine.Target("web"); st.Gateway != probe.GatewayDraining || c.engine.Suppressed("web") != probe.ReasonPaused || !c.engine.Penalty("web").IsDamped() {
-			t.Errorf("to gateways it is %v, suppressed because of %q, with the penalty %+v", st.Gateway, c.engine.Suppressed("web"), c.engine.Penalty("web"))
+		if st, _ := c.engine.Target("web"); st.Gateway != probe.GatewayDraining || c.engine.Admin().Suppressed("web") != probe.ReasonPaused || !c.engine.Records().Penalty("web").IsDamped() {
+			t.Errorf("to gateways it is %v, suppressed because of %q, with the penalty %+v", st.Gateway, c.engine.Admin().Suppressed("web"), c.engine.Records().Penalty("web"))
 		}
-		c.engine.Unpause("web")
+		c.engine.Admin().Unpause("web")
 		c.is("db=ready web=damped")
 		c.say(probe.Failure, "db", "web")
 		c.is("db=not_ready web=unreachable(db)")
-		if st, _ := c.engine.Target("web"); st.Gateway != probe.GatewayDown || c.engine.Suppressed("web") != probe.ReasonDependency {
-			t.Errorf("to gateways it is %v, suppressed because of %q", st.Gateway, c.engine.Suppressed("web"))
+		if st, _ := c.engine.Target("web"); st.Gateway != probe.GatewayDown || c.engine.Admin().Suppressed("web") != probe.ReasonDependency {
+			t.Errorf("to gateways it is %v, suppressed because of %q", st.Gateway, c.engine.Admin().Suppressed("web"))
 		}
-		c.engine.Pause("web", paused(""))
+		c.engine.Admin().Pause("web", paused(""))
 		pass(time.Hour)
-		c.engine.Unpause("web")
+		c.engine.Admin().Unpause("web")
 		c.is("db=not_ready web=unreachable(db)")
-		if c.engine.Penalty("web").IsDamped() {
+		if c.engine.Records().Penalty("web").IsDamped() {
 			t.Error("the penalty does not decay while a target is paused")
 		}
 	})
@@ -164,7 +164,7 @@ func TestWhatIsNotTheFaultOfATargetIsNoFlap(t *testing.T) {
 func TestEndsOfInstancesAreFlapsUnlessAskedFor(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{{Target: "web", Kind: probe.Readiness}: every(time.Second, 1, says(probe.Success))})
-		if err := e.SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+		if err := e.Admin().SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
 			t.Fatal(err)
 		}
 		report := func(in probe.Instance) {
@@ -182,7 +182,7 @@ func TestEndsOfInstancesAreFlapsUnlessAskedFor(t *testing.T) {
 		for range 5 {
 			end(probe.ReasonOperatorRestart)
 		}
-		if p := e.Penalty("web"); p != (verdict.Penalty{}) {
+		if p := e.Records().Penalty("web"); p != (verdict.Penalty{}) {
 			t.Errorf("after restarts by an operator the penalty is %+v", p)
 		}
 		for i := range 5 { // the configuration of its process was changed
@@ -191,12 +191,12 @@ func TestEndsOfInstancesAreFlapsUnlessAskedFor(t *testing.T) {
 			report(probe.Instance{ID: id, Phase: probe.Running, Terminating: true})
 			report(probe.Instance{ID: id, Phase: probe.Ended, Reason: probe.ReasonEnded})
 		}
-		if p := e.Penalty("web"); p != (verdict.Penalty{}) {
+		if p := e.Records().Penalty("web"); p != (verdict.Penalty{}) {
 			t.Errorf("after terminations the penalty is %+v", p)
 		}
 		for i, reason := range []probe.Reason{probe.ReasonExited, probe.ReasonEnded, probe.ReasonExited} {
-			if end(reason); e.Penalty("web").IsDamped() != (i == 2) {
-				t.Errorf("after %d ends the penalty is %+v", i+1, e.Penalty("web"))
+			if end(reason); e.Records().Penalty("web").IsDamped() != (i == 2) {
+				t.Errorf("after %d ends the penalty is %+v", i+1, e.Records().Penalty("web"))
 			}
 		}
 		report(probe.Instance{ID: "back off", Phase: probe.Waiting, Reason: probe.ReasonBackOff, Restarts: 9})
@@ -204,8 +204,8 @@ func TestEndsOfInstancesAreFlapsUnlessAskedFor(t *testing.T) {
 			t.Errorf("while it waits for its back-off it is %v, to gateways %v", st.State, st.Gateway)
 		}
 		report(probe.Instance{ID: "last", Phase: probe.Gone, Reason: probe.ReasonExited, Retained: true})
-		if st, _ := e.Target("web"); st.State != probe.StateExited || e.Suppressed("web") != "" {
-			t.Errorf("it is %v once it has exited, suppressed because of %q", st.State, e.Suppressed("web"))
+		if st, _ := e.Target("web"); st.State != probe.StateExited || e.Admin().Suppressed("web") != "" {
+			t.Errorf("it is %v once it has exited, suppressed because of %q", st.State, e.Admin().Suppressed("web"))
 		}
 	})
 }
@@ -217,18 +217,18 @@ func TestDampingsAreReplaced(t *testing.T) {
 		c.flap("a", 3)
 		c.flap("b", 3)
 		c.is("a=damped b=damped")
-		if err := c.engine.SetDampings(map[string]probe.Damping{"a": {}, "b": {Suppress: 700}}); err == nil || !strings.Contains(err.Error(), `damping of target "b": reuse`) {
+		if err := c.engine.Admin().SetDampings(map[string]probe.Damping{"a": {}, "b": {Suppress: 700}}); err == nil || !strings.Contains(err.Error(), `damping of target "b": reuse`) {
 			t.Errorf("the error is %v", err)
 		}
 		c.is("a=damped b=damped")
-		if err := c.engine.SetDampings(map[string]probe.Damping{"a": {Reuse: 10_000, Suppress: 20_000}}); err != nil {
+		if err := c.engine.Admin().SetDampings(map[string]probe.Damping{"a": {Reuse: 10_000, Suppress: 20_000}}); err != nil {
 			t.Fatal(err)
 		}
 		c.is("a=ready b=ready")
-		if c.engine.Penalty("b") != (verdict.Penalty{}) || c.engine.Stats().Damped != 0 {
-			t.Errorf("b has the penalty %+v, damped are %d", c.engine.Penalty("b"), c.engine.Stats().Damped)
+		if c.engine.Records().Penalty("b") != (verdict.Penalty{}) || c.engine.Stats().Damped != 0 {
+			t.Errorf("b has the penalty %+v, damped are %d", c.engine.Records().Penalty("b"), c.engine.Stats().Damped)
 		}
-		if past := c.engine.History("b"); !past[len(past)-1].Undamped {
+		if past := c.engine.Records().History("b"); !past[len(past)-1].Undamped {
 			t.Errorf("the history of b ends with %+v", past[len(past)-1])
 		}
 		c.flap("b", 5)
@@ -285,8 +285,8 @@ func TestAnEngineGoesOnWithPenalties(t *testing.T) {
 		}
 		changed = nil
 		pass(time.Hour)
-		if len(changed) != 2 || e.Penalty("damped") != (verdict.Penalty{}) { // the end of damping, and that it is forgotten
-			t.Errorf("changed are the penalties of %v, there is %+v", changed, e.Penalty("damped"))
+		if len(changed) != 2 || e.Records().Penalty("damped") != (verdict.Penalty{}) { // the end of damping, and that it is forgotten
+			t.Errorf("changed are the penalties of %v, there is %+v", changed, e.Records().Penalty("damped"))
 		}
 		if _, err := e.Change(engine.Change{Dampings: map[string]probe.Damping{"well": {Max: 1}}}); err == nil {
 			t.Error("a change with invalid limits is applied")
@@ -308,17 +308,17 @@ func TestDampedTargetsAreThoseThatTheModelDamps(t *testing.T) {
 			for _, name := range all[1:] { // a is never damped
 				of[name] = rule
 			}
-			if err := c.engine.SetDampings(of); err != nil {
+			if err := c.engine.Admin().SetDampings(of); err != nil {
 				t.Fatal(err)
 			}
 			for range 120 {
 				name := all[r.IntN(len(all))]
 				switch r.IntN(12) {
 				case 0:
-					c.engine.Pause(name, paused(""))
+					c.engine.Admin().Pause(name, paused(""))
 					isPaused[name] = true
 				case 1, 2:
-					c.engine.Unpause(name)
+					c.engine.Admin().Unpause(name)
 					isPaused[name] = false
 				case 3:
 					pass(time.Duration(r.Int64N(int64(2 * time.Minute))))
@@ -384,10 +384,10 @@ func TestATargetThatFailsSinceAnEarlierEngineHasNotFlapped(t *testing.T) {
 		if _, err := second.Change(change); err != nil {
 			t.Fatal(err)
 		}
-		if p := second.Penalty("web"); p != (verdict.Penalty{}) {
+		if p := second.Records().Penalty("web"); p != (verdict.Penalty{}) {
 			t.Errorf("the penalty is %+v", p)
 		}
-		if past := second.History("damped"); len(past) > 0 {
+		if past := second.Records().History("damped"); len(past) > 0 {
 			t.Errorf("the history has %+v of a target that was damped before", past)
 		}
 	})
@@ -416,10 +416,10 @@ func TestPenaltiesOfAnotherEngineAreTakenOver(t *testing.T) {
 		pass(2 * time.Second)
 		for name, want := range map[string]probe.TargetState{"none": probe.StateDamped, "later": probe.StateReady, "free": probe.StateReady} {
 			if st, _ := e.Target(name); st.State != want {
-				t.Errorf("%s is %v, want %v, with the penalty %+v", name, st.State, want, e.Penalty(name))
+				t.Errorf("%s is %v, want %v, with the penalty %+v", name, st.State, want, e.Records().Penalty(name))
 			}
 		}
-		if p := e.Penalty("later"); p.Value != own.Value {
+		if p := e.Records().Penalty("later"); p.Value != own.Value {
 			t.Errorf("a penalty of a later flap is replaced by %+v", p)
 		}
 	})

@@ -39,18 +39,18 @@ func newDependencies(of map[string][]string) dependencies {
 // SetDependencies sets which targets depend on which others, by name: all of them or, if it
 // returns an error, none. A target that fails while one that it depends on is in trouble, or
 // is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is. That one may
-// be paused (see Engine.Pause), and would be in trouble otherwise.
+// be paused (see Admin.Pause), and would be in trouble otherwise.
 // That changes no verdict, and neither readiness nor what gateways are to do. A name need not
 // be that of a target: one that does not exist is not in trouble. An error names targets that
 // depend on themselves, or on more than probe.MaxDependencies others.
-func (e *Engine) SetDependencies(of map[string][]string) error {
+func (a Admin) SetDependencies(of map[string][]string) error {
 	d := newDependencies(of)
 	if err := d.check(); err != nil {
 		return err
 	}
-	e.scheduler.mu.Lock()
-	defer e.scheduler.unlock()
-	e.scheduler.summaries.setDependencies(d)
+	a.engine.scheduler.mu.Lock()
+	defer a.engine.scheduler.unlock()
+	a.engine.scheduler.summaries.setDependencies(d)
 	return nil
 }
 
@@ -108,17 +108,17 @@ func (r *registry) explains(target string) bool {
 // happened. A target may be in both while it moves.
 // It returns when ctx is done; what the other engine shows later is not noticed, and what it has shown until then stands
 // until UnfollowDependencies is called. Call it again only after that.
-func (e *Engine) FollowDependencies(ctx context.Context, other *Engine, delay time.Duration) {
+func (a Admin) FollowDependencies(ctx context.Context, other *Engine, delay time.Duration) {
 	changes := other.SubscribeTargets()
 	defer changes.Close()
-	e.setOthers(other, delay)
-	e.followDependencies(ctx, changes.changes)
+	a.setOthers(other, delay)
+	a.followDependencies(ctx, changes.changes)
 }
 
 // followDependencies brings the states of those targets up to date that depend on others that have changed, until ctx
 // is done. Of many targets few have dependents: it locks mu for these only.
-func (e *Engine) followDependencies(ctx context.Context, changes *Subscription) {
-	sc := e.scheduler
+func (a Admin) followDependencies(ctx context.Context, changes *Subscription) {
+	sc := a.engine.scheduler
 	for {
 		id, err := changes.next(ctx)
 		if err != nil {
@@ -135,13 +135,13 @@ func (e *Engine) followDependencies(ctx context.Context, changes *Subscription) 
 
 // UnfollowDependencies makes targets of the other engine that FollowDependencies has followed explain nothing, since
 // what it shows may be out of date. Call it after FollowDependencies has returned.
-func (e *Engine) UnfollowDependencies() { e.setOthers(nil, 0) }
+func (a Admin) UnfollowDependencies() { a.setOthers(nil, 0) }
 
 // setOthers sets which other engine has dependencies, nil for none, and updates the states of all targets that depend on any.
-func (e *Engine) setOthers(other *Engine, delay time.Duration) {
-	m := &e.scheduler.summaries
-	e.scheduler.mu.Lock()
-	defer e.scheduler.unlock()
+func (a Admin) setOthers(other *Engine, delay time.Duration) {
+	m := &a.engine.scheduler.summaries
+	a.engine.scheduler.mu.Lock()
+	defer a.engine.scheduler.unlock()
 	d := *m.dependencies.Load()
 	d.others, d.delay = other, delay
 	m.dependencies.Store(&d)
@@ -159,9 +159,9 @@ type Dependency struct {
 
 // Dependency returns a target on which others may depend, and whether there is one: of this engine or, if it has none of
 // that name with probes, of the other one that FollowDependencies follows. Several goroutines may call it at once.
-func (e *Engine) Dependency(name string) (d Dependency, ok bool) {
-	st, ok := e.Target(name)
-	all := e.scheduler.summaries.dependencies.Load()
+func (a Admin) Dependency(name string) (d Dependency, ok bool) {
+	st, ok := a.engine.Target(name)
+	all := a.engine.scheduler.summaries.dependencies.Load()
 	if len(st.Probes) == 0 && all.others != nil {
 		if other, isThere := all.others.Target(name); isThere {
 			return Dependency{other, true, all.delay}, true
@@ -174,16 +174,16 @@ func (e *Engine) Dependency(name string) (d Dependency, ok bool) {
 // unreachable itself, so that it explains failures of the one; "" if there is none. That holds
 // whether or not the one fails. It is up to date when a failing verdict is published, unlike
 // TargetStatus.TroubledDependency, which follows the verdict. Several goroutines may call it at once.
-func (e *Engine) TroubledDependency(target string) string {
-	e.scheduler.mu.Lock()
-	defer e.scheduler.mu.Unlock()
-	return e.scheduler.summaries.troubledDependency(target)
+func (a Admin) TroubledDependency(target string) string {
+	a.engine.scheduler.mu.Lock()
+	defer a.engine.scheduler.mu.Unlock()
+	return a.engine.scheduler.summaries.troubledDependency(target)
 }
 
 // Dependencies returns the targets that one depends on, sorted by name. They need not exist. Several
 // goroutines may call it at once.
-func (e *Engine) Dependencies(target string) []string {
-	return slices.Clone(e.scheduler.summaries.dependencies.Load().of[target])
+func (a Admin) Dependencies(target string) []string {
+	return slices.Clone(a.engine.scheduler.summaries.dependencies.Load().of[target])
 }
 
 // updateDependent brings the state of a target that depends on others up to date, if it exists.

@@ -48,7 +48,7 @@ func (c *chain) say(o probe.Outcome, names ...string) {
 
 func (c *chain) depend(of map[string][]string) {
 	c.t.Helper()
-	if err := c.engine.SetDependencies(of); err != nil {
+	if err := c.engine.Admin().SetDependencies(of); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -87,12 +87,12 @@ func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 		}
 		depends := map[string][]string{"web": {"db"}, "app": {"web"}}
 		c.depend(depends)
-		if err := others.SetDependencies(depends); err != nil {
+		if err := others.Admin().SetDependencies(depends); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var following sync.WaitGroup
-		following.Go(func() { others.FollowDependencies(ctx, c.engine, 0) })
+		following.Go(func() { others.Admin().FollowDependencies(ctx, c.engine, 0) })
 		defer following.Wait()
 		defer cancel()
 		stop := others.Follow(c.engine, delay)
@@ -107,20 +107,20 @@ func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 		if st, _ := others.Target("app"); st.State != probe.StateUnreachable || st.TroubledDependency != "web" {
 			t.Errorf("app is %v because of %q", st.State, st.TroubledDependency)
 		}
-		if on := c.engine.TroubledDependency("web"); on != "db" {
+		if on := c.engine.Admin().TroubledDependency("web"); on != "db" {
 			t.Errorf("failures of web are explained by %q", on)
 		}
-		if d, ok := c.engine.Dependency("db"); !d.IsOther || d.Delay != delay || !ok || d.State != probe.StateNotReady {
+		if d, ok := c.engine.Admin().Dependency("db"); !d.IsOther || d.Delay != delay || !ok || d.State != probe.StateNotReady {
 			t.Errorf("db is %v, of another engine %v, known after %v, there %v", d.State, d.IsOther, d.Delay, ok)
 		}
-		if d, ok := c.engine.Dependency("web"); d.IsOther || d.Delay != 0 || !ok || d.State != probe.StateUnreachable {
+		if d, ok := c.engine.Admin().Dependency("web"); d.IsOther || d.Delay != 0 || !ok || d.State != probe.StateUnreachable {
 			t.Errorf("web is %v, of another engine %v, known after %v, there %v", d.State, d.IsOther, d.Delay, ok)
 		}
 		stop()
 		c.is("other=not_ready web=unreachable(db)")
-		c.engine.UnfollowDependencies()
+		c.engine.Admin().UnfollowDependencies()
 		c.is("other=not_ready web=not_ready")
-		if d, ok := c.engine.Dependency("db"); ok {
+		if d, ok := c.engine.Admin().Dependency("db"); ok {
 			t.Errorf("db is known as %v", d.State)
 		}
 		stop = others.Follow(c.engine, delay)
@@ -170,13 +170,13 @@ func TestFailuresOfATargetWhoseDependencyIsInTroubleAreUnreachable(t *testing.T)
 		c.is("cache=ready db=not_ready other=ready web=unreachable(db)")
 		c.say(probe.Success, "web") // a recovery is never blocked
 		c.is("cache=ready db=not_ready other=ready web=ready")
-		if on := c.engine.TroubledDependency("web"); on != "db" { // which explains the next failure
+		if on := c.engine.Admin().TroubledDependency("web"); on != "db" { // which explains the next failure
 			t.Errorf("failures of web would be explained by %q, want db", on)
 		}
 		c.say(probe.Failure, "web")
 		c.say(probe.Success, "db")
 		c.is("cache=ready db=ready other=ready web=not_ready")
-		if on := c.engine.TroubledDependency("web"); on != "" {
+		if on := c.engine.Admin().TroubledDependency("web"); on != "" {
 			t.Errorf("failures of web are explained by %q", on)
 		}
 	})
@@ -220,7 +220,7 @@ func TestDependenciesThatCannotBeAreRefused(t *testing.T) {
 			`target "b" depends on itself: b on c on b`:              {"a": {"b"}, "b": {"c"}, "c": {"b"}},
 			`target "a" depends on 101 targets, at most 100 are all`: {"a": many},
 		} {
-			if err := c.engine.SetDependencies(of); err == nil || !strings.Contains(err.Error(), want) {
+			if err := c.engine.Admin().SetDependencies(of); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is %v, want %s", err, want)
 			}
 		}

@@ -16,6 +16,7 @@
 // The files, in the order of a probe's life:
 //
 //	engine.go       Config, New and Run
+//	admin.go        Admin and Records: what operators decide about targets, and what outlasts the engine
 //	apply.go        Apply: makes the desired set
 //	change.go       Change: a part of the probes, with their memories
 //	owner.go        Owner: several that share an engine
@@ -35,7 +36,8 @@
 //	damping.go      SetDampings: which targets are damped, since they flap
 //	pause.go        Pause: which targets nothing is to be done about
 //	slot.go         one probe: its published status and its attempt in flight
-//	scheduler.go    what is due, and what follows from events: status, subscribers, log
+//	scheduler.go    what follows from events: status, subscribers, log
+//	timetable.go    when probes are due
 //	outbox.go       effects, which happen without the lock: log lines, records, handlers to close
 //	start.go        starts attempts, and takes their results
 //	loop.go         the goroutine that starts what is due

@@ -14,14 +14,14 @@ import (
 // take its lock, which each of its attempts needs.
 func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testing.T) {
 	e, others := New(Config{NoIsolationCheck: true}), New(Config{NoIsolationCheck: true})
-	if err := e.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+	if err := e.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
 		t.Fatal(err)
 	}
 	changes := newSubscription(others)
 	changes.swept = true // nothing exists before
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
-	following.Go(func() { e.followDependencies(ctx, changes) })
+	following.Go(func() { e.Admin().followDependencies(ctx, changes) })
 	defer following.Wait()
 	defer cancel()
 	isRead := func() bool {

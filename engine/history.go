@@ -45,10 +45,10 @@ type Transition struct {
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
 
-	Damped   bool `json:"damped,omitempty"`   // the target is damped, since it has flapped: see Engine.SetDampings
+	Damped   bool `json:"damped,omitempty"`   // the target is damped, since it has flapped: see Admin.SetDampings
 	Undamped bool `json:"undamped,omitempty"` // it is no longer
 
-	Paused   bool `json:"paused,omitempty"`   // the target was paused: see Engine.Pause
+	Paused   bool `json:"paused,omitempty"`   // the target was paused: see Admin.Pause
 	Unpaused bool `json:"unpaused,omitempty"` // that has ended
 
 	Instance string      `json:"instance,omitempty"`
@@ -187,14 +187,16 @@ func (h *history) names() []string {
 // History returns the latest transitions of a target, the oldest first, at most MaxTransitions.
 // A target that has been well since its start has none. That of a removed target is kept until
 // MaxHistory is reached. It never waits for the scheduler.
-func (e *Engine) History(target string) []Transition { return e.scheduler.summaries.history.of(target) }
+func (r Records) History(target string) []Transition {
+	return r.engine.scheduler.summaries.history.of(target)
+}
 
 // Histories yields the transitions of every target that has some, in no order. It holds no lock
 // while it yields.
-func (e *Engine) Histories() iter.Seq2[string, []Transition] {
+func (r Records) Histories() iter.Seq2[string, []Transition] {
 	return func(yield func(string, []Transition) bool) {
-		for _, target := range e.scheduler.summaries.history.names() {
-			if past := e.History(target); len(past) > 0 && !yield(target, past) {
+		for _, target := range r.engine.scheduler.summaries.history.names() {
+			if past := r.History(target); len(past) > 0 && !yield(target, past) {
 				return
 			}
 		}
@@ -211,14 +213,14 @@ type TargetTransition struct {
 // by Seq, and the number after which a later call goes on. What lies between and was forgotten, beyond
 // MaxTransitions or MaxHistory, is missing: that many of the numbers up to the last are. It never
 // waits for the scheduler.
-func (e *Engine) TransitionsAfter(seq uint64, limit int) (some []TargetTransition, last uint64) {
-	return e.scheduler.summaries.history.after(seq, limit)
+func (r Records) TransitionsAfter(seq uint64, limit int) (some []TargetTransition, last uint64) {
+	return r.engine.scheduler.summaries.history.after(seq, limit)
 }
 
 // SkipTransitions makes the Seq of further transitions greater than one: readers of an earlier
 // engine's transitions may have seen more than what was restored.
-func (e *Engine) SkipTransitions(seq uint64) {
-	h := &e.scheduler.summaries.history
+func (r Records) SkipTransitions(seq uint64) {
+	h := &r.engine.scheduler.summaries.history
 	h.pastMu.Lock()
 	defer h.pastMu.Unlock()
 	h.last = max(h.last, seq)
@@ -227,10 +229,10 @@ func (e *Engine) SkipTransitions(seq uint64) {
 // RestoreHistory puts the transitions that an earlier engine has remembered about a target, the
 // oldest first, before all others. Call it before Run and before the target is reported. Transitions
 // keep their Seq if it is greater than those that were restored before.
-func (e *Engine) RestoreHistory(target string, past []Transition) {
+func (r Records) RestoreHistory(target string, past []Transition) {
 	for _, t := range past[max(0, len(past)-MaxTransitions):] {
 		t.Detail = probe.CleanText(t.Detail, MaxTransitionText)
-		e.scheduler.summaries.history.add(target, t)
+		r.engine.scheduler.summaries.history.add(target, t)
 	}
 }
 

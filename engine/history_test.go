@@ -35,7 +35,7 @@ func TestHistoryHasWhatHasTurnedAndWhy(t *testing.T) {
 		apply(t, e, probe.Set{liveness: with(live), readiness: with(ready)})
 		e.Report(instance("1"))
 		pass(time.Minute)
-		if past := e.History("web"); past != nil || told.Load() > 0 {
+		if past := e.Records().History("web"); past != nil || told.Load() > 0 {
 			t.Errorf("a target that is well has the history %v", past)
 		}
 		live.give(probe.Fail(probe.ReasonHTTPStatus, "status 503"))
@@ -60,7 +60,7 @@ func TestHistoryHasWhatHasTurnedAndWhy(t *testing.T) {
 			"readiness passing after 3, blind true, blind: plugin.trap unreachable",
 			"readiness passing after 1, blind false, ready",
 		}
-		if got := describe(e.History("web")); !slices.Equal(got, want) {
+		if got := describe(e.Records().History("web")); !slices.Equal(got, want) {
 			t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		if int(told.Load()) != len(want) {
@@ -75,31 +75,31 @@ func TestHistoryGoesOnWithThatOfAnEarlierEngine(t *testing.T) {
 		apply(t, e, probe.Set{readiness: with(h)})
 		e.Report(instance("1"))
 		pass(time.Minute)
-		first := e.History("web")
+		first := e.Records().History("web")
 		h.say(probe.Success)
 		pass(time.Minute)
 		next := engine.New(engine.Config{})
-		for target, past := range e.Histories() {
-			next.RestoreHistory(target, past)
+		for target, past := range e.Records().Histories() {
+			next.Records().RestoreHistory(target, past)
 		}
-		if got := next.History("web"); len(first) != 1 || len(got) != 2 || got[0] != first[0] {
+		if got := next.Records().History("web"); len(first) != 1 || len(got) != 2 || got[0] != first[0] {
 			t.Errorf("got %v, first %v", got, first)
 		}
 		memory, _ := e.Snapshot(readiness)
 		for name, memories := range map[string]map[probe.ID]engine.Memory{"with its state": {readiness: memory}, "without": nil} {
 			next := engine.New(engine.Config{})
-			next.RestoreHistory("web", first)
+			next.Records().RestoreHistory("web", first)
 			if _, err := next.Change(engine.Change{Set: probe.Set{readiness: with(h)}, Memories: memories}); err != nil {
 				t.Fatal(err)
 			}
 			goesOn := instance("1")
 			goesOn.Since = time.Now().Add(-time.Minute)
 			next.Report(goesOn)
-			if got := next.History("web"); len(got) != 1 {
+			if got := next.Records().History("web"); len(got) != 1 {
 				t.Errorf("%s: an instance that goes on adds %v", name, describe(got[1:]))
 			}
 			next.Report(instance("2"))
-			if got := next.History("web"); len(got) != 2 {
+			if got := next.Records().History("web"); len(got) != 2 {
 				t.Errorf("%s: another instance is not in %v", name, describe(got))
 			}
 		}
@@ -117,20 +117,20 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	const targets = 4000
 	for i := range targets {
-		e.RestoreHistory(fmt.Sprint(i), past)
+		e.Records().RestoreHistory(fmt.Sprint(i), past)
 	}
-	last := e.History(fmt.Sprint(targets - 1))
+	last := e.Records().History(fmt.Sprint(targets - 1))
 	if len(last) != engine.MaxTransitions || last[0].At.Unix() != engine.MaxTransitions || len(last[0].Detail) != engine.MaxTransitionText {
 		t.Errorf("%d transitions, the first %+v", len(last), last[0])
 	}
 	bytes, kept := 0, 0
-	for _, past := range e.Histories() {
+	for _, past := range e.Records().Histories() {
 		kept++
 		for _, t := range past {
 			bytes += len(t.Detail)
 		}
 	}
-	if kept == targets || bytes > engine.MaxHistory || bytes < engine.MaxHistory/4 || e.History("0") != nil {
+	if kept == targets || bytes > engine.MaxHistory || bytes < engine.MaxHistory/4 || e.Records().History("0") != nil {
 		t.Errorf("%d targets have %d bytes", kept, bytes)
 	}
 }
@@ -142,14 +142,14 @@ func TestTransitionsOfAllTargetsAreReadInOrder(t *testing.T) {
 	const targets, each = 3, engine.MaxTransitions + 2
 	for i := range each {
 		for target := range targets {
-			e.RestoreHistory(fmt.Sprint(target), []engine.Transition{{At: time.Unix(int64(i), 0)}})
+			e.Records().RestoreHistory(fmt.Sprint(target), []engine.Transition{{At: time.Unix(int64(i), 0)}})
 		}
 	}
 	for _, limit := range []int{1, 7, 1000} {
 		for _, from := range []uint64{0, 1, 2*targets - 1, 2 * targets, 2*targets + 1, targets*each - 1, targets * each, targets*each + 5} {
 			read, at := 0, from
 			for {
-				some, to := e.TransitionsAfter(at, limit)
+				some, to := e.Records().TransitionsAfter(at, limit)
 				for _, tr := range some {
 					if tr.Seq <= at || tr.Target != fmt.Sprint((tr.Seq-1)%targets) {
 						t.Fatalf("after %d: got %d of target %s", at, tr.Seq, tr.Target)
@@ -167,16 +167,16 @@ func TestTransitionsOfAllTargetsAreReadInOrder(t *testing.T) {
 		}
 	}
 	next := engine.New(engine.Config{})
-	all, _ := e.TransitionsAfter(0, 1000)
+	all, _ := e.Records().TransitionsAfter(0, 1000)
 	for _, tr := range all {
-		next.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
+		next.Records().RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
 	}
-	if got, last := next.TransitionsAfter(0, 1000); !slices.Equal(got, all) || last != targets*each {
+	if got, last := next.Records().TransitionsAfter(0, 1000); !slices.Equal(got, all) || last != targets*each {
 		t.Errorf("the next engine has %d transitions up to %d, want %d", len(got), last, len(all))
 	}
-	next.SkipTransitions(1000)
-	next.RestoreHistory("0", []engine.Transition{{}})
-	if got, last := next.TransitionsAfter(1000, 10); len(got) != 1 || got[0].Seq != 1001 || last != 1001 {
+	next.Records().SkipTransitions(1000)
+	next.Records().RestoreHistory("0", []engine.Transition{{}})
+	if got, last := next.Records().TransitionsAfter(1000, 10); len(got) != 1 || got[0].Seq != 1001 || last != 1001 {
 		t.Errorf("after skipping: %+v, %d", got, last)
 	}
 }

@@ -149,7 +149,7 @@ func TestATargetWithoutProbesHasTheLabelsThatItIsGiven(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		label := func(labels map[string]string) {
 			t.Helper()
-			if err := e.Label("web", labels); err != nil {
+			if err := e.Admin().Label("web", labels); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -194,7 +194,7 @@ func TestATargetWithoutProbesHasTheLabelsThatItIsGiven(t *testing.T) {
 		e.Report(in)
 		e.Report(instance("b"))
 		is("") // it is another target of that name
-		if err := e.Label("web", map[string]string{"1": "x"}); err == nil {
+		if err := e.Admin().Label("web", map[string]string{"1": "x"}); err == nil {
 			t.Error("an invalid label is taken")
 		}
 	})

@@ -237,7 +237,7 @@ func TestEjectionsAreLoggedAndRemembered(t *testing.T) {
 		ejected := time.Now()
 		observe(e, probe.Observation{Outcome: probe.Failure, Detail: "the secret\x1b[0m"}, engine.EjectAfter)
 		pass(time.Minute)
-		past := e.History("web")
+		past := e.Records().History("web")
 		want := engine.Transition{State: probe.StateReady, Kind: probe.Readiness, Ejected: true, Reason: probe.ReasonEjected, Detail: "the ***\ufffd[0m"}
 		if len(past) != 2 || !past[0].At.Equal(ejected) || !past[1].Readmitted || past[1].Ejected {
 			t.Fatalf("the history is %+v", past)

@@ -10,9 +10,9 @@ type Record uint8
 
 // The records.
 const (
-	RecordHistory  Record = iota + 1 // see Engine.History: there is another Transition
-	RecordPenalty                    // see Engine.Penalty: it has changed otherwise than by its decay
-	RecordOutcomes                   // see Engine.Outcomes: a run has begun, or is twice as long: often enough to write them to a disk
+	RecordHistory  Record = iota + 1 // see Records.History: there is another Transition
+	RecordPenalty                    // see Records.Penalty: it has changed otherwise than by its decay
+	RecordOutcomes                   // see Records.Outcomes: a run has begun, or is twice as long: often enough to write them to a disk
 )
 
 // outbox has the effects of what has happened while scheduler.mu was held, in that order. Each may block, so that

@@ -145,8 +145,8 @@ func (o *allOutcomes) forget(s *slot) {
 
 // Outcomes returns the outcomes of the latest attempts of a target's probes, sorted by ID; of
 // probes without any it has none. It never waits for the scheduler.
-func (e *Engine) Outcomes(target string) (all []ProbeOutcomes) {
-	_, slots := e.registry.target(target)
+func (r Records) Outcomes(target string) (all []ProbeOutcomes) {
+	_, slots := r.engine.registry.target(target)
 	for _, s := range slots {
 		if runs := s.currentOutcomes(); len(runs) > 0 {
 			all = append(all, ProbeOutcomes{s.id(), runs})
@@ -156,10 +156,10 @@ func (e *Engine) Outcomes(target string) (all []ProbeOutcomes) {
 }
 
 // AllOutcomes yields Outcomes of the targets whose probes have had different outcomes. It holds no lock while it yields.
-func (e *Engine) AllOutcomes() iter.Seq2[string, []ProbeOutcomes] {
+func (r Records) AllOutcomes() iter.Seq2[string, []ProbeOutcomes] {
 	return func(yield func(string, []ProbeOutcomes) bool) {
-		for t := range e.registry.walk(context.Background(), "") {
-			all := e.Outcomes(t.target.name)
+		for t := range r.engine.registry.walk(context.Background(), "") {
+			all := r.Outcomes(t.target.name)
 			for _, one := range all {
 				if len(one.Runs) > 1 {
 					if !yield(t.target.name, all) {
@@ -174,8 +174,8 @@ func (e *Engine) AllOutcomes() iter.Seq2[string, []ProbeOutcomes] {
 
 // RestoreOutcomes puts the outcomes that an earlier engine has remembered about a probe in place of
 // its own. Call it after Apply or Change and before Run. It does nothing without such a probe.
-func (e *Engine) RestoreOutcomes(id probe.ID, runs []probe.OutcomeRun) {
-	s := e.registry.probe(id)
+func (r Records) RestoreOutcomes(id probe.ID, runs []probe.OutcomeRun) {
+	s := r.engine.registry.probe(id)
 	if s == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (e *Engine) RestoreOutcomes(id probe.ID, runs []probe.OutcomeRun) {
 		restored.add(run.Outcome)
 		restored.current.Attempts = run.Attempts
 	}
-	sc := e.scheduler
+	sc := r.engine.scheduler
 	sc.mu.Lock()
 	defer sc.unlock()
 	s.mu.Lock()

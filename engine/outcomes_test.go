@@ -13,7 +13,7 @@ import (
 
 // outcomesOf returns the outcomes of a probe as words.
 func outcomesOf(e *engine.Engine, id probe.ID) string {
-	for _, one := range e.Outcomes(id.Target) {
+	for _, one := range e.Records().Outcomes(id.Target) {
 		if one.ID == id {
 			return probe.FormatOutcomes(one.Runs)
 		}
@@ -38,7 +38,7 @@ func TestOutcomesAreRememberedThatHaveCounted(t *testing.T) {
 			}
 		}
 		apply(t, e, probe.Set{readiness: p})
-		if got := e.Outcomes("web"); got != nil {
+		if got := e.Records().Outcomes("web"); got != nil {
 			t.Errorf("a probe without attempts has %v", got)
 		}
 		e.Report(instance("1"))
@@ -81,7 +81,7 @@ func TestAProbeThatAlwaysSucceedsHasItsOutcomes(t *testing.T) {
 		if got := outcomesOf(e, readiness); got != "S101" && got != "S100" {
 			t.Errorf("got %q", got)
 		}
-		for target := range e.AllOutcomes() {
+		for target := range e.Records().AllOutcomes() {
 			t.Errorf("%s is to be stored", target)
 		}
 	})
@@ -96,7 +96,7 @@ func TestTheOldestOutcomesAreForgotten(t *testing.T) {
 		for i := range engine.MaxOutcomes {
 			runs = append(runs, probe.OutcomeRun{Outcome: probe.Success, Attempts: uint64(100 + i)}, probe.OutcomeRun{Outcome: probe.Failure, Attempts: 2})
 		}
-		e.RestoreOutcomes(readiness, runs)
+		e.Records().RestoreOutcomes(readiness, runs)
 		text := outcomesOf(e, readiness)
 		if n := len(strings.Fields(text)); n < engine.MaxOutcomes/3 || n > engine.MaxOutcomes {
 			t.Errorf("%d runs are remembered", n)
@@ -110,9 +110,9 @@ func TestTheOldestOutcomesAreForgotten(t *testing.T) {
 		if got := outcomesOf(e, readiness); !strings.Contains(got, last+" S") {
 			t.Errorf("got %q after %q", got, last)
 		}
-		e.RestoreOutcomes(readiness, []probe.OutcomeRun{{Outcome: 9, Attempts: 1}})
-		e.RestoreOutcomes(liveness, runs)
-		for target, all := range e.AllOutcomes() {
+		e.Records().RestoreOutcomes(readiness, []probe.OutcomeRun{{Outcome: 9, Attempts: 1}})
+		e.Records().RestoreOutcomes(liveness, runs)
+		for target, all := range e.Records().AllOutcomes() {
 			if target != "web" || len(all) != 1 {
 				t.Errorf("%s has %v", target, all)
 			}

@@ -20,13 +20,13 @@ type Pause struct {
 // of trouble, gateways are to drain it, and Suppressed says that nothing is to be done about it.
 // The target need not exist yet, and stays paused when it is removed, until Unpause. Several
 // goroutines may call Pause at once.
-func (e *Engine) Pause(target string, p Pause) {
-	p.Detail = probe.CleanText(e.conf.Redact(p.Detail), maxInstanceText)
-	e.setPause(target, &p)
+func (a Admin) Pause(target string, p Pause) {
+	p.Detail = probe.CleanText(a.engine.conf.Redact(p.Detail), maxInstanceText)
+	a.setPause(target, &p)
 }
 
 // Unpause ends the Pause of a target, if it has one. Several goroutines may call it at once.
-func (e *Engine) Unpause(target string) { e.setPause(target, nil) }
+func (a Admin) Unpause(target string) { a.setPause(target, nil) }
 
 // Suppressed returns why nothing is to be done about a target now, whatever its probes find out: it
 // is not to be restarted because a probe fails, and nobody is to be notified of its transitions. The
@@ -35,24 +35,24 @@ func (e *Engine) Unpause(target string) { e.setPause(target, nil) }
 // "" if nothing is suppressed. Whoever acts on
 // verdicts asks here right before each act, and again a little later if that was suppressed.
 // Several goroutines may call it at once.
-func (e *Engine) Suppressed(target string) probe.Reason {
-	if p := e.registry.pauseOf(target); p != nil {
+func (a Admin) Suppressed(target string) probe.Reason {
+	if p := a.engine.registry.pauseOf(target); p != nil {
 		return p.Reason
 	}
-	if e.TroubledDependency(target) != "" {
+	if a.TroubledDependency(target) != "" {
 		return probe.ReasonDependency
 	}
-	if t, _ := e.registry.target(target); t != nil && t.currentState() == probe.StateDamped {
+	if t, _ := a.engine.registry.target(target); t != nil && t.currentState() == probe.StateDamped {
 		return probe.ReasonDamped
 	}
 	return ""
 }
 
 // setPause sets the Pause of a target, nil for none.
-func (e *Engine) setPause(target string, p *Pause) {
-	e.scheduler.mu.Lock()
-	defer e.scheduler.unlock()
-	e.scheduler.summaries.setPause(target, p)
+func (a Admin) setPause(target string, p *Pause) {
+	a.engine.scheduler.mu.Lock()
+	defer a.engine.scheduler.unlock()
+	a.engine.scheduler.summaries.setPause(target, p)
 }
 
 // setPause sets the Pause of a target, nil for none.

@@ -20,12 +20,12 @@ func TestAPausedTargetIsProbedAndNotInTrouble(t *testing.T) {
 		defer changes.Close()
 		known := polled{}
 		known.poll(changes)
-		c.engine.Pause("web", paused("by alice: disk"))
+		c.engine.Admin().Pause("web", paused("by alice: disk"))
 		c.is("other=ready web=paused")
 		if known.poll(changes); known["web"].Pause == nil || known["web"].Gateway != probe.GatewayDraining {
 			t.Errorf("subscribers know %+v", known["web"])
 		}
-		if got := c.engine.Suppressed("web"); got != probe.ReasonPaused {
+		if got := c.engine.Admin().Suppressed("web"); got != probe.ReasonPaused {
 			t.Errorf("suppressed because of %q", got)
 		}
 		pass(10 * time.Second)
@@ -41,13 +41,13 @@ func TestAPausedTargetIsProbedAndNotInTrouble(t *testing.T) {
 		if states := c.engine.States(); st.Pause.Detail != "by alice: disk" || states.InTrouble() != 1 {
 			t.Errorf("the pause is %+v, in trouble are %d", st.Pause, states.InTrouble())
 		}
-		c.engine.Unpause("web")
+		c.engine.Admin().Unpause("web")
 		c.is("other=not_ready web=not_ready")
-		if got := c.engine.Suppressed("web"); got != "" {
+		if got := c.engine.Admin().Suppressed("web"); got != "" {
 			t.Errorf("suppressed because of %q after the pause", got)
 		}
 		var past []string
-		for _, tr := range c.engine.History("web") {
+		for _, tr := range c.engine.Records().History("web") {
 			text := tr.State.String()
 			if tr.Paused {
 				text += " begins: " + string(tr.Reason) + " " + tr.Detail
@@ -61,9 +61,9 @@ func TestAPausedTargetIsProbedAndNotInTrouble(t *testing.T) {
 			t.Errorf("the history is %s, want %s", got, want)
 		}
 		n := len(past)
-		c.engine.Unpause("web")
-		c.engine.Unpause("there is none")
-		if got := len(c.engine.History("web")); got != n {
+		c.engine.Admin().Unpause("web")
+		c.engine.Admin().Unpause("there is none")
+		if got := len(c.engine.Records().History("web")); got != n {
 			t.Errorf("%d transitions after nothing has changed, want %d", got, n)
 		}
 	})
@@ -74,26 +74,26 @@ func TestAPausedTargetIsProbedAndNotInTrouble(t *testing.T) {
 func TestAPausedTargetExplainsItsDependentsOnlyIfItFails(t *testing.T) {
 	chained(t, "db web", func(c *chain) {
 		c.depend(map[string][]string{"web": {"db"}})
-		c.engine.Pause("db", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+		c.engine.Admin().Pause("db", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
 		c.say(probe.Failure, "web")
 		c.is("db=paused web=not_ready")
-		if got := c.engine.Suppressed("web"); got != "" {
+		if got := c.engine.Admin().Suppressed("web"); got != "" {
 			t.Errorf("suppressed because of %q", got)
 		}
 		c.say(probe.Failure, "db")
 		c.is("db=paused web=unreachable(db)")
-		if db, web := c.engine.Suppressed("db"), c.engine.Suppressed("web"); db != probe.ReasonMaintenance || web != probe.ReasonDependency {
+		if db, web := c.engine.Admin().Suppressed("db"), c.engine.Admin().Suppressed("web"); db != probe.ReasonMaintenance || web != probe.ReasonDependency {
 			t.Errorf("suppressed because of %q and %q", db, web)
 		}
-		c.engine.Pause("web", paused(""))
+		c.engine.Admin().Pause("web", paused(""))
 		c.is("db=paused web=paused(db)")
-		if got := c.engine.Suppressed("web"); got != probe.ReasonPaused {
+		if got := c.engine.Admin().Suppressed("web"); got != probe.ReasonPaused {
 			t.Errorf("suppressed because of %q", got)
 		}
-		c.engine.Unpause("web")
+		c.engine.Admin().Unpause("web")
 		c.say(probe.Success, "db")
 		c.is("db=paused web=not_ready")
-		c.engine.Unpause("db")
+		c.engine.Admin().Unpause("db")
 		c.is("db=ready web=not_ready")
 	})
 }
@@ -103,7 +103,7 @@ func TestATargetIsPausedBeforeItExists(t *testing.T) {
 	chained(t, "a", func(c *chain) {
 		changes := c.engine.SubscribeTargets()
 		defer changes.Close()
-		c.engine.Pause("new", paused(""))
+		c.engine.Admin().Pause("new", paused(""))
 		c.answers["new"] = says(probe.Success)
 		p := every(time.Second, 1, c.answers["new"])
 		p.Target.Static = true
@@ -133,10 +133,10 @@ func TestPausedTargetsAreThoseThatWerePaused(t *testing.T) {
 				name := all[r.IntN(len(all))]
 				switch r.IntN(3) {
 				case 0:
-					c.engine.Pause(name, paused(""))
+					c.engine.Admin().Pause(name, paused(""))
 					isPaused[name] = true
 				case 1:
-					c.engine.Unpause(name)
+					c.engine.Admin().Unpause(name)
 					isPaused[name] = false
 				default:
 					fails[name] = !fails[name]

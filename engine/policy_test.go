@@ -36,11 +36,11 @@ func TestEvidenceFailsATargetThatFailsEveryThirdAttempt(t *testing.T) {
 		want(t, e, readiness, probe.Failing)
 		pass(time.Second)
 		want(t, e, readiness, probe.Passing)
-		got := describe(e.History("web"))
+		got := describe(e.Records().History("web"))
 		if want := []string{"readiness failing after 0, blind false, not_ready", "readiness passing after 0, blind false, ready"}; !slices.Equal(got, want) {
 			t.Errorf("got the history\n%s", strings.Join(got, "\n"))
 		}
-		for _, past := range e.History("web") {
+		for _, past := range e.Records().History("web") {
 			if past.Policy != probe.PolicyEvidence {
 				t.Errorf("%+v has not the policy by which it was decided", past)
 			}

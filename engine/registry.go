@@ -22,7 +22,7 @@ type registry struct {
 	probes   int   // how many there are
 	idle     idleInstances
 	states   targetStates
-	labels   map[string]map[string]string // by name, of targets without probes: see Engine.Label
+	labels   map[string]map[string]string // by name, of targets without probes: see Admin.Label
 	dampings map[string]*damping          // by name, of targets that may not exist yet; nil while there are none
 	pauses   map[string]*Pause            // by name, of targets that may not exist yet; nil while there are none
 }

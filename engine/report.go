@@ -62,11 +62,11 @@ func (sc *scheduler) report(in probe.Instance) {
 // Label sets the labels that a target has while it has no probes; otherwise it has those of its
 // probes. It may be called before the target is reported, at any time and by multiple goroutines.
 // The engine forgets them when the target is removed. The error is a *probe.FieldError.
-func (e *Engine) Label(target string, labels map[string]string) error {
+func (a Admin) Label(target string, labels map[string]string) error {
 	if err := probe.CheckLabels(labels); err != nil {
 		return err
 	}
-	sc := e.scheduler
+	sc := a.engine.scheduler
 	sc.mu.Lock()
 	defer sc.unlock()
 	if sc.registry.label(target, maps.Clone(labels)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Restated is what another engine knows of a target: see Engine.Restate.
+// Restated is what another engine knows of a target: see Admin.Restate.
 type Restated struct {
 	Memories map[probe.ID]Memory // of its probes; their endpoints and handlers do not matter: the other engine has compared them
 
@@ -25,12 +25,12 @@ type Restated struct {
 // find out. Probes without a memory stay as they are, and so does all of a target without probes. A memory that
 // its probe cannot have is left out: the error joins those about such memories, and those about probes that do
 // not exist.
-func (e *Engine) Restate(in probe.Instance, of Restated) error {
-	in.Detail = probe.CleanText(e.conf.Redact(in.Detail), maxInstanceText)
-	sc := e.scheduler
+func (a Admin) Restate(in probe.Instance, of Restated) error {
+	in.Detail = probe.CleanText(a.engine.conf.Redact(in.Detail), maxInstanceText)
+	sc := a.engine.scheduler
 	sc.mu.Lock()
 	defer sc.unlock()
-	t, slots := e.registry.target(in.Target)
+	t, slots := a.engine.registry.target(in.Target)
 	if t == nil || len(slots) == 0 {
 		return fmt.Errorf("target %q has no probes", in.Target)
 	}
@@ -38,7 +38,7 @@ func (e *Engine) Restate(in probe.Instance, of Restated) error {
 	restored := map[*slot]Memory{}
 	now := newInstance(in, sc.clock)
 	for id, m := range of.Memories {
-		s := e.registry.probe(id)
+		s := a.engine.registry.probe(id)
 		if s == nil || s.target != t {
 			errs = append(errs, fmt.Errorf("probe %q is not one of target %q", id, in.Target))
 			continue
@@ -60,11 +60,11 @@ func (e *Engine) Restate(in probe.Instance, of Restated) error {
 		r, isKnown := of.Results[s.id()]
 		s.marks.set(markWarned, isKnown && r.Outcome == probe.Warning)
 		if isKnown {
-			r.Detail = e.conf.Redact(r.Detail)
+			r.Detail = a.engine.conf.Redact(r.Detail)
 			s.result, s.resultAt = &r, s.since
 		}
 		if ejection, isEjected := of.Ejections[s.id()]; isEjected {
-			ejection.Probe, ejection.Detail = s.id(), e.conf.Redact(ejection.Detail)
+			ejection.Probe, ejection.Detail = s.id(), a.engine.conf.Redact(ejection.Detail)
 			s.makeRare().observed = &observed{ejection: &ejection, since: sc.clock.At(ejection.Since)}
 		} else if s.rare != nil {
 			s.rare.observed = nil

@@ -31,7 +31,7 @@ func TestARestatedTargetIsAsTheOtherEngineHasIt(t *testing.T) {
 			results = map[probe.ID]probe.Result{id: probe.Fail("test.sick", "status 503")}
 		}
 		m := Memory{State: verdict.State{Instance: instance, Verdict: v, Last: last, Run: run}, Since: since, Changes: 7, Started: true, Endpoint: 12345, Handler: 678}
-		if err := e.Restate(probe.Instance{Target: "web", ID: instance, Phase: probe.Running, Since: since, Restarts: 2}, Restated{Memories: map[probe.ID]Memory{id: m}, Results: results}); err != nil {
+		if err := e.Admin().Restate(probe.Instance{Target: "web", ID: instance, Phase: probe.Running, Since: since, Restarts: 2}, Restated{Memories: map[probe.ID]Memory{id: m}, Results: results}); err != nil {
 			t.Fatal(err)
 		}
 		for {
@@ -89,7 +89,7 @@ func TestARestatedTargetIsOutOfRotationAsInTheOtherEngine(t *testing.T) {
 	} {
 		id := probe.ID{Target: c.name, Kind: probe.Readiness}
 		c.of.Memories = map[probe.ID]Memory{id: {State: verdict.State{Instance: "1", Verdict: probe.Passing, Last: probe.Success, Run: 1}, Since: since, Started: true}}
-		if err := e.Restate(probe.Instance{Target: c.name, ID: "1", Phase: probe.Running, Since: since}, c.of); err != nil {
+		if err := e.Admin().Restate(probe.Instance{Target: c.name, ID: "1", Phase: probe.Running, Since: since}, c.of); err != nil {
 			t.Fatal(err)
 		}
 		st, _ := e.Target(c.name)
@@ -120,14 +120,14 @@ func TestAMemoryThatAProbeCannotHaveIsNotRestated(t *testing.T) {
 		{id: {State: verdict.State{Verdict: probe.Failing, Run: -1}}},
 		{other: {}},
 	} {
-		if err := e.Restate(in, Restated{Memories: all}); err == nil {
+		if err := e.Admin().Restate(in, Restated{Memories: all}); err == nil {
 			t.Errorf("%v was restated", all)
 		}
 	}
 	if st, _ := e.Status(id); st.Verdict == probe.Failing {
 		t.Errorf("the probe is %v", st.Verdict)
 	}
-	if err := e.Restate(probe.Instance{Target: "db"}, Restated{}); err == nil {
+	if err := e.Admin().Restate(probe.Instance{Target: "db"}, Restated{}); err == nil {
 		t.Error("a target without probes was restated")
 	}
 }

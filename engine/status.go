@@ -51,7 +51,7 @@ type TargetStatus struct {
 	Target   string
 	Address  string            // as in the probes' Target, likewise Ports and Labels
 	Ports    map[string]uint16 // shared, do not write; nil for a target without probes
-	Labels   map[string]string // likewise; those of Engine.Label for a target without probes
+	Labels   map[string]string // likewise; those of Admin.Label for a target without probes
 	Instance probe.Instance    // as its driver has reported it
 
 	State probe.TargetState // what instance and probes add up to: see package verdict
@@ -59,16 +59,16 @@ type TargetStatus struct {
 	Cause Cause             // of State
 
 	// TroubledDependency is the target that this one depends on and that is in trouble or
-	// unreachable, while State is probe.StateUnreachable, or would be without a Pause. See Engine.SetDependencies.
+	// unreachable, while State is probe.StateUnreachable, or would be without a Pause. See Admin.SetDependencies.
 	TroubledDependency string
 
 	// Damping is nil unless the target has flapped, and is to be damped. While it is damped State is
 	// probe.StateDamped, unless it is paused, unreachable, not there or has ended, and Gateway is
-	// probe.GatewayDown unless the target drains. Shared, do not write. See Engine.SetDampings.
+	// probe.GatewayDown unless the target drains. Shared, do not write. See Admin.SetDampings.
 	Damping *Damping
 
 	// Pause is nil unless the target is paused: then State is probe.StatePaused if it would be
-	// another one than absent, stopped or completed. Shared, do not write. See Engine.Pause.
+	// another one than absent, stopped or completed. Shared, do not write. See Admin.Pause.
 	Pause *Pause
 
 	Started bool // the instance runs, and its startup probes passed or there are none

@@ -162,7 +162,7 @@ func TestAPenaltyDecaysWhileTheMachineIsSuspended(t *testing.T) {
 		if value := st.Damping.Penalty; value < 1400 || value > 1500 {
 			t.Errorf("the penalty is %v", value)
 		}
-		if at := l.engine.Penalty("web").At; !at.Equal(flapped) {
+		if at := l.engine.Records().Penalty("web").At; !at.Equal(flapped) {
 			t.Errorf("it has flapped at %v, want %v", at, flapped)
 		}
 		l.suspend(20 * time.Minute)

@@ -241,7 +241,7 @@ func TestATargetWithoutProbesMovesWithItsLabels(t *testing.T) {
 			if c.team == "" {
 				labels = nil
 			}
-			if err := s.engine.Label("worker", labels); err != nil {
+			if err := s.engine.Admin().Label("worker", labels); err != nil {
 				t.Fatal(err)
 			}
 			s.engine.Report(probe.Instance{Target: "worker", ID: "1", Phase: probe.Running, Since: time.Now(), Managed: true})
@@ -293,7 +293,7 @@ func TestDampedMembersAreOutOfRotationButNotAllOfThem(t *testing.T) {
 			of[name] = probe.Damping{}
 		}
 		s.apply()
-		if err := s.engine.SetDampings(of); err != nil {
+		if err := s.engine.Admin().SetDampings(of); err != nil {
 			t.Fatal(err)
 		}
 		s.rules(map[string]group.Rule{"g": {}, "alone": rule(t, "1", []string{"c"}, nil), "panic": {Panic: 0.6}})

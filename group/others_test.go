@@ -48,7 +48,7 @@ func (o *others) restateSince(target string, v probe.Verdict, since time.Time) {
 	}
 	in := probe.Instance{Target: target, ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
 	m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: 1}, Since: since, Started: true}
-	if err := o.engine.Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{readiness(target): m}}); err != nil {
+	if err := o.engine.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{readiness(target): m}}); err != nil {
 		o.t.Fatal(err)
 	}
 	pass(0)

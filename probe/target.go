@@ -133,5 +133,5 @@ func (p *Phase) UnmarshalText(b []byte) (err error) {
 func (t Target) PortNames() []string { return slices.Sorted(maps.Keys(t.Ports)) }
 
 // MaxDependencies bounds how many targets one may depend on: depends_on in a configuration, and
-// Engine.SetDependencies.
+// Admin.SetDependencies.
 const MaxDependencies = 100

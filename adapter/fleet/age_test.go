@@ -38,7 +38,7 @@ func stopWhileFailing(t *testing.T, w *world, b coord.Backend, isKilled bool) {
 	t.Helper()
 	one := start(t, "one", b, w.targets(1))
 	time.Sleep(time.Minute)
-	one.engine.Pause(crippled, engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+	one.engine.Admin().Pause(crippled, engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
 	w.infect(crippled, 0)
 	time.Sleep(10 * time.Second)
 	if s, _ := one.engine.Status(probe.ID{Target: crippled, Kind: probe.Liveness}); s.Verdict != probe.Failing {

@@ -23,12 +23,12 @@ func (f *Fleet) followDependencies(ctx context.Context) {
 	for f.awaitFresh(ctx, true) {
 		following, stop := context.WithCancel(ctx)
 		var ended sync.WaitGroup
-		ended.Go(func() { f.config.Engine.FollowDependencies(following, f.others.engine, delay) })
+		ended.Go(func() { f.config.Engine.Admin().FollowDependencies(following, f.others.engine, delay) })
 		isStale := f.awaitFresh(ctx, false)
 		stop()
 		ended.Wait()
 		if isStale { // at the end of this engine states stay as they are
-			f.config.Engine.UnfollowDependencies()
+			f.config.Engine.Admin().UnfollowDependencies()
 		}
 	}
 }

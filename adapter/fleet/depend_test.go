@@ -44,7 +44,7 @@ func startDependents(t *testing.T, ttl time.Duration) *dependents {
 	}
 	d.one, d.two = begin("one"), begin("two")
 	for _, m := range []*member{d.one, d.two} {
-		if err := m.engine.SetDependencies(d.depends); err != nil {
+		if err := m.engine.Admin().SetDependencies(d.depends); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestADependencyOfAnotherEngineExplainsNothingOnceTheStoreIsAway(t *testing.
 		is("when the store was lost", probe.StateUnreachable)
 		time.Sleep(2 * coord.DefaultTTL)
 		is("while the store is away", probe.StateNotReady)
-		if _, known := d.one.engine.Dependency(on); known {
+		if _, known := d.one.engine.Admin().Dependency(on); known {
 			t.Error("the dependency is known while the store is away")
 		}
 		d.one.backend.isCut.Store(false)

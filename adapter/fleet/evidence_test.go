@@ -121,7 +121,7 @@ func TestAnOldJointFailureRestartsNothing(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					j := startJury(t, 3, quorum.Rule{})
 					for _, m := range j.members {
-						m.engine.Pause(crippled, engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+						m.engine.Admin().Pause(crippled, engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
 					}
 					j.world.infect(crippled, 0)
 					time.Sleep(time.Minute)

@@ -72,11 +72,11 @@ type Targets struct {
 	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
 	Quorums map[probe.ID]quorum.Rule
 
-	// Dependencies are which targets depend on which others, as Others shows them: see engine.Engine.SetDependencies.
+	// Dependencies are which targets depend on which others, as Others shows them: see engine.Admin.SetDependencies.
 	// The caller sets those of Config.Engine, which has the targets of Others as dependencies, too.
 	Dependencies map[string][]string
 
-	// Dampings are which targets are damped when they flap, as Others shows them: see engine.Engine.SetDampings. The
+	// Dampings are which targets are damped when they flap, as Others shows them: see engine.Admin.SetDampings. The
 	// caller sets those of Config.Engine, which goes on with the penalties that the owner before has stored.
 	Dampings map[string]probe.Damping
 }
@@ -173,7 +173,7 @@ func (f *Fleet) Apply(t Targets) error {
 	if err := t.checkQuorums(); err != nil {
 		return err
 	}
-	if err := errors.Join(f.others.engine.SetDependencies(t.Dependencies), f.others.engine.SetDampings(t.Dampings)); err != nil {
+	if err := errors.Join(f.others.engine.Admin().SetDependencies(t.Dependencies), f.others.engine.Admin().SetDampings(t.Dampings)); err != nil {
 		return err
 	}
 	if err := f.count(t); err != nil { // first: joint verdicts without a ballot are swept
@@ -242,7 +242,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.floors.follow(ctx, f.config.Coordinator) })
 	parts.Go(func() { f.unreserve(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
-	parts.Go(func() { f.others.engine.FollowDependencies(ctx, f.config.Engine, 0) })
+	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })
 	_, interrupted := f.config.Coordinator.Interruptions()
 	for {
 		owned, changed := f.config.Coordinator.Owned()

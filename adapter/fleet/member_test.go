@@ -209,7 +209,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 		t.Fatal(err)
 	}
 	m.groups = group.New(group.Config{Engine: m.engine, Others: m.fleet.Others(), Reserved: m.reserved})
-	if err := errors.Join(m.engine.SetDampings(targets.Dampings), m.fleet.Apply(targets)); err != nil {
+	if err := errors.Join(m.engine.Admin().SetDampings(targets.Dampings), m.fleet.Apply(targets)); err != nil {
 		t.Fatal(err)
 	}
 	runs := []func(context.Context){

@@ -228,7 +228,7 @@ func (o *others) restate(m memories) {
 			in = latestInstance(target, probes)
 		}
 		of := engine.Restated{Memories: probes, Results: results, Ejections: m.ejections, Penalty: m.penalties[target]}
-		if err := o.engine.Restate(in, of); err != nil {
+		if err := o.engine.Admin().Restate(in, of); err != nil {
 			o.log.Debug("what another engine has found out does not fit the configuration of this one", "target", target, "error", err)
 		}
 	}

@@ -337,7 +337,7 @@ func (f *Fleet) snapshot(in shard.ID, some names) memories {
 			if m, ok := f.config.Restarts.Memory(target); ok {
 				all.restarts[target] = m
 			}
-			if p := f.config.Engine.Penalty(target); p != (verdict.Penalty{}) {
+			if p := f.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
 				all.penalties[target] = p
 			}
 			if told := f.config.Notices.Told(target); told != nil {

@@ -91,7 +91,7 @@ func TestHistoryOfATargetIsFoundByAnyName(t *testing.T) {
 		{At: noon, State: probe.StateCrashLooping, Instance: "7", Phase: probe.Ended, Reason: probe.ReasonBackOff, Detail: "exit status 3: bye"},
 	}
 	for _, name := range []string{"gone", "shop/web", "a/history", "history", "%2F"} {
-		e.RestoreHistory(name, past)
+		e.Records().RestoreHistory(name, past)
 	}
 	e.targets = append(e.targets, engine.TargetStatus{Target: "shop/history"})
 	c := client(t, server(t, httpapi.Config{Engine: e}))

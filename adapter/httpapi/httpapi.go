@@ -46,8 +46,7 @@ type Engine interface {
 	Count(ctx context.Context, f engine.Filter) int
 	Target(name string) (engine.TargetStatus, bool)
 	States() engine.TargetStates
-	History(target string) []engine.Transition
-	Outcomes(target string) []engine.ProbeOutcomes
+	Records() engine.Records
 	Stats() engine.Stats
 	Subscribe() *engine.Subscription
 	SubscribeTargets() *engine.TargetSubscription

@@ -165,7 +165,7 @@ func TestResponsesMatchTheGoldenFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(noon.Add(4 * time.Second))) // explanations reckon with the time
 		e := shop()
-		e.RestoreHistory("shop/web", past)
+		e.Records().RestoreHistory("shop/web", past)
 		s := server(t, httpapi.Config{
 			Engine: e,
 			Ready:  func() error { return errors.New("the configuration is being read") },

@@ -56,7 +56,7 @@ func (c clusterOfTwo) set(t *testing.T, e *engine.Engine, target string, v probe
 	if v == probe.Passing {
 		m.State.Run = 1
 	}
-	if err := e.Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{{Target: target, Kind: probe.Readiness}: m}}); err != nil {
+	if err := e.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{{Target: target, Kind: probe.Readiness}: m}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -140,13 +140,13 @@ const historySuffix = "/history"
 
 // history serves the history of a target, also of one that was removed, if it has some.
 func (s *Server) history(w http.ResponseWriter, name string) {
-	past := s.config.Engine.History(name)
+	past := s.config.Engine.Records().History(name)
 	t, exists := s.results.find(name)
 	if !exists && len(past) == 0 {
 		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 		return
 	}
-	h := newHistory(name, past, s.config.Engine.Outcomes(name))
+	h := newHistory(name, past, s.config.Engine.Records().Outcomes(name))
 	if t.isOther {
 		h.Owner = s.config.Others.OwnerOf(name)
 	}

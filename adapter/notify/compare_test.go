@@ -35,7 +35,7 @@ func TestATargetThatChangesWhileItIsToldIsComparedAgain(t *testing.T) {
 		s.spec.Timeout, s.spec.Settings = time.Minute, "slow"
 		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return slow{s.to, 10 * time.Second}, nil }
 		s.apply()
-		if err := s.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+		if err := s.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
 			t.Fatal(err)
 		}
 		s.say(probe.Failure, "db")
@@ -82,8 +82,8 @@ func TestWhatIsCoalescedIsToldAtOnce(t *testing.T) {
 		began := time.Now()
 		s.say(probe.Failure, "web")
 		s.expect("web not_ready")
-		if st := s.status(); st.Last.Sub(s.engine.History("web")[0].At) > 100*time.Millisecond {
-			t.Errorf("it is told after %v, %v after it began to fail", st.Last.Sub(s.engine.History("web")[0].At), st.Last.Sub(began))
+		if st := s.status(); st.Last.Sub(s.engine.Records().History("web")[0].At) > 100*time.Millisecond {
+			t.Errorf("it is told after %v, %v after it began to fail", st.Last.Sub(s.engine.Records().History("web")[0].At), st.Last.Sub(began))
 		}
 	})
 }

@@ -16,8 +16,8 @@ const maxWait = time.Minute
 // depends on, and that may have failed at the same time: as long as the slowest of their probes takes, and until what
 // other engines have found is known here; at most maxWait. It is 0 for a target that depends on none.
 func dependencyWait(e *engine.Engine, target string) (wait time.Duration) {
-	for _, on := range e.Dependencies(target) {
-		d, _ := e.Dependency(on)
+	for _, on := range e.Admin().Dependencies(target) {
+		d, _ := e.Admin().Dependency(on)
 		for i := range d.Probes {
 			wait = max(wait, d.Probes[i].Rule.DetectionTime()+d.Delay)
 		}
@@ -48,8 +48,8 @@ func hasNewDependency(e *engine.Engine, target string, since, now time.Time) boo
 	if !now.Before(since.Add(maxWait)) {
 		return false
 	}
-	for _, on := range e.Dependencies(target) {
-		if d, _ := e.Dependency(on); !d.IsOther && slices.ContainsFunc(d.Probes, isNew) {
+	for _, on := range e.Admin().Dependencies(target) {
+		if d, _ := e.Admin().Dependency(on); !d.IsOther && slices.ContainsFunc(d.Probes, isNew) {
 			return true
 		}
 	}
@@ -72,20 +72,20 @@ func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 	if _, exists := s.engine.Target(ev.Name); !exists && !s.isConfigured(ev.Name) {
 		return true
 	}
-	for _, tr := range s.engine.History(ev.Name) {
+	for _, tr := range s.engine.Records().History(ev.Name) {
 		if tr.Seq > ev.seq && !tr.At.After(until) && (tr.Paused || tr.Damped) {
 			return true
 		}
 	}
-	for _, on := range s.engine.Dependencies(ev.Name) {
-		d, _ := s.engine.Dependency(on)
+	for _, on := range s.engine.Admin().Dependencies(ev.Name) {
+		d, _ := s.engine.Admin().Dependency(on)
 		switch {
 		case d.IsOther && hasExplained(&d, ev.At, until):
 			return true
 		case verdict.ExplainsDependents(d.State) && !d.Since.After(until): // it may have failed before it was taken over
 			return true
 		}
-		for _, tr := range s.engine.History(on) {
+		for _, tr := range s.engine.Records().History(on) {
 			if tr.Seq > ev.seq && !tr.At.After(until) && explains(&tr) {
 				return true
 			}

@@ -34,7 +34,7 @@ func (s *scene) slowParent() (detection time.Duration) {
 
 func (s *scene) depend() {
 	s.t.Helper()
-	if err := s.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+	if err := s.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -204,25 +204,25 @@ func TestATroubleThatWaitsIsNotToldOfATargetThatIsSilencedMeanwhile(t *testing.T
 	}{
 		"paused": {
 			func(s *scene) {
-				s.engine.Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+				s.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
 			},
-			func(s *scene) { s.engine.Unpause("web") },
+			func(s *scene) { s.engine.Admin().Unpause("web") },
 		},
 		"paused for a moment": {
 			func(s *scene) {
-				s.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+				s.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
 				pass(time.Second)
 				s.answer(probe.Success, "web")
 				pass(2 * time.Second)
-				s.engine.Unpause("web")
+				s.engine.Admin().Unpause("web")
 			},
 			nil,
 		},
 		"under maintenance": {
 			func(s *scene) {
-				s.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+				s.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
 			},
-			func(s *scene) { s.engine.Unpause("web") },
+			func(s *scene) { s.engine.Admin().Unpause("web") },
 		},
 		"removed": {
 			func(s *scene) {

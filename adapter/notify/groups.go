@@ -243,7 +243,7 @@ func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
 		if m.State == group.Ready || m.State == group.Degraded || m.ZeroWeight {
 			continue
 		}
-		if reason := s.engine.Suppressed(m.Target); reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
+		if reason := s.engine.Admin().Suppressed(m.Target); reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
 			enough++
 		}
 		if enough >= v.Need {

@@ -245,7 +245,7 @@ func (n *Notifiers) Restore(values map[string][]byte) (wrong []error) {
 		}
 	}
 	for _, m := range n.saved { // the engine may have written a cursor that its history is behind
-		n.config.Engine.SkipTransitions(m.After[KindTarget])
+		n.config.Engine.Records().SkipTransitions(m.After[KindTarget])
 		n.groups.skip(m.After[KindGroup])
 	}
 	return wrong
@@ -259,7 +259,7 @@ func (n *Notifiers) restore(key string, value []byte) error {
 	if key == keyLast {
 		last := map[Kind]uint64{}
 		err := json.Unmarshal(value, &last)
-		n.config.Engine.SkipTransitions(last[KindTarget])
+		n.config.Engine.Records().SkipTransitions(last[KindTarget])
 		n.groups.skip(last[KindGroup])
 		return err
 	}

@@ -173,7 +173,7 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 		Changed:      s.mark,
 	})
 	for _, tr := range past {
-		s.engine.RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
+		s.engine.Records().RestoreHistory(tr.Target, []engine.Transition{tr.Transition})
 	}
 	if wrong := s.notifiers.Restore(s.values); wrong != nil {
 		s.t.Fatal(wrong)
@@ -215,7 +215,7 @@ func (s *scene) restart(between func()) {
 func (s *scene) replace(between func()) {
 	s.t.Helper()
 	s.stop()
-	past, _ := s.engine.TransitionsAfter(0, 1<<20)
+	past, _ := s.engine.Records().TransitionsAfter(0, 1<<20)
 	memories := maps.Collect(s.engine.Memories())
 	between()
 	s.start(past, memories)
@@ -277,7 +277,7 @@ func (s *scene) kill(away func()) {
 
 // lastTransition returns the number of the last transition of targets.
 func (s *scene) lastTransition() uint64 {
-	_, last := s.engine.TransitionsAfter(0, 0)
+	_, last := s.engine.Records().TransitionsAfter(0, 0)
 	return last
 }
 
@@ -468,7 +468,7 @@ func TestTransitionsAreCoalesced(t *testing.T) {
 // Nobody is told of a target that is paused, or of one that fails because of another one.
 func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 	in(t, "db web", func(s *scene) {
-		if err := s.engine.SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+		if err := s.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
 			t.Fatal(err)
 		}
 		s.say(probe.Failure, "db")
@@ -483,18 +483,18 @@ func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 		s.say(probe.Success, "web")
 		s.expect("web ready ends")
 
-		s.engine.Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+		s.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
 		s.say(probe.Failure, "web")
 		s.say(probe.Success, "web")
 		s.say(probe.Failure, "web")
 		s.expect("")
-		s.engine.Unpause("web")
+		s.engine.Admin().Unpause("web")
 		pass(4 * time.Second) // db may fail, too
 		s.expect("web not_ready")
-		s.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+		s.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
 		s.say(probe.Success, "web")
 		s.expect("")
-		s.engine.Unpause("web")
+		s.engine.Admin().Unpause("web")
 		pass(2 * time.Second)
 		s.expect("web ready ends")
 	})
@@ -517,14 +517,14 @@ func TestWhatIsToldAfterASuppressionIsTheTroubleOfTheTarget(t *testing.T) {
 			in(t, "web", func(s *scene) {
 				s.spec.Selection.Groups = nil
 				s.apply()
-				s.engine.Pause("web", engine.Pause{Reason: reason, Since: time.Now()})
+				s.engine.Admin().Pause("web", engine.Pause{Reason: reason, Since: time.Now()})
 				s.say(probe.Failure, "web")
-				s.engine.Unpause("web")
+				s.engine.Admin().Unpause("web")
 				pass(2 * time.Second)
 				expectReason(s, probe.ReasonHTTPStatus, "not_ready")
-				s.engine.Pause("web", engine.Pause{Reason: reason, Since: time.Now()})
+				s.engine.Admin().Pause("web", engine.Pause{Reason: reason, Since: time.Now()})
 				s.say(probe.Success, "web")
-				s.engine.Unpause("web")
+				s.engine.Admin().Unpause("web")
 				pass(2 * time.Second)
 				expectReason(s, "", "ready")
 			})
@@ -534,7 +534,7 @@ func TestWhatIsToldAfterASuppressionIsTheTroubleOfTheTarget(t *testing.T) {
 		in(t, "web", func(s *scene) {
 			s.spec.Selection.Groups = nil
 			s.apply()
-			if err := s.engine.SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+			if err := s.engine.Admin().SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
 				t.Fatal(err)
 			}
 			for range 4 {
@@ -630,7 +630,7 @@ func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {
 	for name, stays := range map[string]bool{"it recovers": false, "it stays down": true} {
 		t.Run(name, func(t *testing.T) {
 			in(t, "db web", func(s *scene) {
-				if err := s.engine.SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+				if err := s.engine.Admin().SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
 					t.Fatal(err)
 				}
 				for range 2 {
@@ -877,10 +877,10 @@ func TestAlertsAreRepeatedWhileTheyLast(t *testing.T) {
 		s.expect("web not_ready")
 		pass(3*time.Minute + time.Second)
 		s.expect("web not_ready again, web not_ready again, web not_ready again")
-		s.engine.Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+		s.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
 		pass(time.Minute)
 		s.expect("web not_ready again")
-		s.engine.Unpause("web")
+		s.engine.Admin().Unpause("web")
 		s.say(probe.Success, "web")
 		pass(5 * time.Minute)
 		s.expect("web ready ends")

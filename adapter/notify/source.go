@@ -46,7 +46,7 @@ type targetSource struct {
 func (s *targetSource) isHeld() bool { return s.engine.Health().Isolated }
 
 func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64) {
-	past, last := s.engine.TransitionsAfter(seq, limit)
+	past, last := s.engine.Records().TransitionsAfter(seq, limit)
 	for i := range past {
 		tr := &past[i]
 		st, exists := s.engine.Target(tr.Target)
@@ -100,7 +100,7 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 	if st.Cause.Probe.Kind != 0 {
 		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
 	}
-	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Suppressed(name) != "")
+	ev.held = ev.level == firing && (st.Cause.Probe.Kind != 0 && s.engine.Doubts(st.Cause.Probe) || s.engine.Admin().Suppressed(name) != "")
 	ev.restarted = isRestarted(&st)
 	return ev, true
 }

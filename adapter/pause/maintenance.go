@@ -160,9 +160,9 @@ func (k *Keeper) tell(target string) {
 		switch {
 		case e == nil:
 		case now != nil:
-			e.Pause(target, *now)
+			e.Admin().Pause(target, *now)
 		default:
-			e.Unpause(target)
+			e.Admin().Unpause(target)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (h *harness) is(want string) {
 	h.Helper()
 	var got []string
 	for t := range h.engine.Targets() {
-		reason := h.engine.Suppressed(t.Target)
+		reason := h.engine.Admin().Suppressed(t.Target)
 		if t.State == probe.StatePaused != (reason != "") {
 			h.Errorf("%s is %v, suppressed because of %q", t.Target, t.State, reason)
 		}
@@ -63,7 +63,7 @@ func TestTargetsOfOtherEnginesAreUnderMaintenanceToo(t *testing.T) {
 		check := func(want probe.Reason) {
 			h.Helper()
 			synctest.Wait()
-			if got := others.Suppressed("theirs"); got != want {
+			if got := others.Admin().Suppressed("theirs"); got != want {
 				h.Errorf("at %v it is suppressed because of %q, want %q", h.keeper.wallClock().UTC().Format("15:04:05"), got, want)
 			}
 		}
@@ -71,7 +71,7 @@ func TestTargetsOfOtherEnginesAreUnderMaintenanceToo(t *testing.T) {
 		check("")
 		time.Sleep(3 * time.Hour)
 		check(probe.ReasonMaintenance)
-		if got := others.Suppressed("other"); got != "" {
+		if got := others.Admin().Suppressed("other"); got != "" {
 			h.Errorf("another target is suppressed because of %q", got)
 		}
 		time.Sleep(time.Hour)
@@ -100,7 +100,7 @@ func TestAMaintenanceBeginsAndEndsByTheClock(t *testing.T) {
 		h.is("db= web=maintenance")
 		h.pass(1)
 		h.is("db= web=")
-		if past := h.engine.History("web"); len(past) != 2 || !past[0].Paused || !past[1].Unpaused || past[1].Reason != probe.ReasonMaintenance {
+		if past := h.engine.Records().History("web"); len(past) != 2 || !past[0].Paused || !past[1].Unpaused || past[1].Reason != probe.ReasonMaintenance {
 			t.Errorf("the history is %+v", past)
 		}
 		want = []MaintenanceStatus{{"nightly", false, until.Add(23 * time.Hour), until.Add(24 * time.Hour), "backup", 0}}
@@ -156,7 +156,7 @@ func TestMaintenancesOverlap(t *testing.T) {
 			}
 			h.pass(30 * time.Minute)
 		}
-		if past := h.engine.History("web"); len(past) != 3 {
+		if past := h.engine.Records().History("web"); len(past) != 3 {
 			t.Errorf("the history is %+v", past)
 		}
 	})
@@ -169,7 +169,7 @@ func TestAReloadChangesMaintenancesAtOnce(t *testing.T) {
 		h.maintain(map[string]Maintenance{"nightly": daily(t, "0 1", time.Hour, "web")})
 		h.is("db= web=maintenance")
 		h.maintain(map[string]Maintenance{"nightly": daily(t, "0 1", time.Hour, "web")})
-		if past := h.engine.History("web"); len(past) != 1 {
+		if past := h.engine.Records().History("web"); len(past) != 1 {
 			t.Errorf("the history is %+v", past)
 		}
 		h.maintain(map[string]Maintenance{"nightly": daily(t, "0 1", time.Hour, "db")})
@@ -192,7 +192,7 @@ func TestAnEngineStartsInsideAWindow(t *testing.T) {
 		h.keeper.Maintain(map[string]Maintenance{"nightly": daily(t, "0 1", time.Hour, "w*")}, map[string]map[string]string{"web": nil, "db": nil})
 	}, func(h *harness) {
 		h.is("db= web=maintenance")
-		if past := h.engine.History("web"); len(past) > 0 {
+		if past := h.engine.Records().History("web"); len(past) > 0 {
 			t.Errorf("the history is %+v", past)
 		}
 		h.pass(time.Hour)

@@ -1,5 +1,5 @@
 // Package pause keeps which targets are paused, by whom and until when, and which are under
-// maintenance, and tells the engine, which does nothing about them meanwhile: see engine.Engine.Pause.
+// maintenance, and tells the engine, which does nothing about them meanwhile: see engine.Admin.Pause.
 //
 //	pause.go        pauses by operators
 //	order.go        the orders of operators about a target that engines share, and which of them counts

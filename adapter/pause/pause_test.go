@@ -72,7 +72,7 @@ func (h *harness) pause(target string, d time.Duration) {
 func (h *harness) isPaused(target string, want bool) {
 	h.Helper()
 	_, kept := h.keeper.Orders()[target]
-	if got := h.engine.Suppressed(target) == probe.ReasonPaused; got != want || kept != want {
+	if got := h.engine.Admin().Suppressed(target) == probe.ReasonPaused; got != want || kept != want {
 		h.Errorf("%s is paused: %v, and %v by the keeper, want %v\n%s", target, got, kept, want, h.log)
 	}
 }
@@ -151,8 +151,8 @@ func TestPausesAreRestored(t *testing.T) {
 	}, func(h *harness) {
 		h.isPaused("web", true)
 		h.isPaused("db", false)
-		if st, _ := h.engine.Target("web"); st.Pause == nil || st.Pause.Detail != "by alice: disk" || len(h.engine.History("web")) > 0 {
-			t.Errorf("the status is %+v, with the history %v", st, h.engine.History("web"))
+		if st, _ := h.engine.Target("web"); st.Pause == nil || st.Pause.Detail != "by alice: disk" || len(h.engine.Records().History("web")) > 0 {
+			t.Errorf("the status is %+v, with the history %v", st, h.engine.Records().History("web"))
 		}
 		h.pass(58 * time.Minute)
 		h.isPaused("web", false)

@@ -111,7 +111,7 @@ func checkPaused(t *testing.T, when, target string, want bool, all ...*sharer) {
 	synctest.Wait()
 	for _, s := range all {
 		for _, e := range []*engine.Engine{s.config.Engine, s.config.Others} {
-			if got := e.Suppressed(target) == probe.ReasonPaused; got != want {
+			if got := e.Admin().Suppressed(target) == probe.ReasonPaused; got != want {
 				t.Errorf("%s: %s is paused: %v by %s", when, target, got, s.config.Coordinator.Name())
 			}
 		}

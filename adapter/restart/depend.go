@@ -97,7 +97,7 @@ func (p dependencyProbe) isUnreported() bool {
 func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProbe) bool) {
 	return func(yield func(dependencyProbe) bool) {
 		for _, name := range targets {
-			on, _ := e.Dependency(name)
+			on, _ := e.Admin().Dependency(name)
 			for _, p := range on.Probes {
 				found := dependencyProbe{p, on.IsOther, on.Delay}
 				if (on.IsOther || p.WaitReason == verdict.NotWaiting || found.isUnreported()) && !yield(found) {
@@ -112,7 +112,7 @@ func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProb
 // fail too, which is not known yet: see inquiry.
 func (i *instance) inquires(now time.Time, failing engine.Status) bool {
 	e := i.control.config.Engine
-	dependencies := e.Dependencies(i.target)
+	dependencies := e.Admin().Dependencies(i.target)
 	if i.inquiry == (inquiry{}) {
 		i.inquiry.begin(e, dependencies, now)
 	}

@@ -267,7 +267,7 @@ func reasonOf(failing engine.Status) probe.Reason {
 // isSuppressed reports whether a restart is not wanted now, or would not help (see engine.Suppressed), or
 // is not for this engine. Then it is postponed.
 func (i *instance) isSuppressed(now time.Time, failing engine.Status) bool {
-	reason := i.control.config.Engine.Suppressed(i.target)
+	reason := i.control.config.Engine.Admin().Suppressed(i.target)
 	if reason == "" && !i.control.config.MayAct(i.target) {
 		reason = probe.ReasonOwnership
 	}

@@ -19,7 +19,7 @@ func TestATargetIsNotRestartedWhileItIsPaused(t *testing.T) {
 				h.probes(map[string]probe.Handler{"web": web})
 				h.apply(only(d))
 				h.sleep(5 * s)
-				h.engine.Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
+				h.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonMaintenance, Since: time.Now()})
 				web.setFailing(true)
 				h.sleep(600 * s)
 				h.expect("web", "web-0", probe.Running, probe.ReasonMaintenance)
@@ -30,7 +30,7 @@ func TestATargetIsNotRestartedWhileItIsPaused(t *testing.T) {
 
 				web.setFailing(!recovers)
 				h.sleep(2 * s)
-				h.engine.Unpause("web")
+				h.engine.Admin().Unpause("web")
 				h.sleep(2 * s)
 				if got, want := len(d.graces()) > 0, !recovers; got != want {
 					t.Errorf("restarted: %v, want %v\n%s", got, want, h.log)
@@ -100,7 +100,7 @@ func TestAPausedTargetThatExitsIsStartedAgain(t *testing.T) {
 			}
 			return behavior{}
 		})
-		h.engine.Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+		h.engine.Admin().Pause("web", engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
 		h.apply(only(d))
 		h.sleep(60 * s)
 		h.expect("web", "web-1", probe.Running, "")

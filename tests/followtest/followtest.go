@@ -47,7 +47,7 @@ func (o *Others) Say(id probe.ID, v probe.Verdict) {
 	if v == probe.Failing {
 		m.State.Last, m.State.Run = probe.Failure, o.rule.FailureThreshold
 	}
-	if err := o.Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{id: m}}); err != nil {
+	if err := o.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{id: m}}); err != nil {
 		o.t.Fatal(err)
 	}
 }
@@ -56,7 +56,7 @@ func (o *Others) Say(id probe.ID, v probe.Verdict) {
 func (o *Others) Follow(e *engine.Engine, delay time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var following sync.WaitGroup
-	following.Go(func() { e.FollowDependencies(ctx, o.Engine, delay) })
+	following.Go(func() { e.Admin().FollowDependencies(ctx, o.Engine, delay) })
 	return func() { cancel(); following.Wait() }
 }
 

@@ -357,7 +357,7 @@ func (d *daemon) useWithGroups(c *config.Config, use func() (engine.Changes, err
 // label gives the engine the labels of targets without probes.
 func (d *daemon) label(n *desired) (err error) {
 	for name := range n.units {
-		err = errors.Join(err, d.engine.Label(name, n.config.Targets[name].Labels))
+		err = errors.Join(err, d.engine.Admin().Label(name, n.config.Targets[name].Labels))
 	}
 	return err
 }

@@ -284,7 +284,7 @@ func (d *daemon) restoreHistories(state store.Restored) {
 	}
 	slices.SortStableFunc(all, func(a, b engine.TargetTransition) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.At.Compare(b.At)) })
 	for i := range all {
-		d.engine.RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
+		d.engine.Records().RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
 	}
 }
 
@@ -330,7 +330,7 @@ func (d *daemon) restoreOutcomes(state store.Restored) {
 			if err != nil {
 				d.log.Warn("outcomes of a probe discarded", "probe", p.ID.String(), "error", err)
 			} else if len(runs) > 0 {
-				d.engine.RestoreOutcomes(p.ID, runs)
+				d.engine.Records().RestoreOutcomes(p.ID, runs)
 			}
 		}
 	}
@@ -445,15 +445,15 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 		return nil, false
 	}
 	if target, ok := strings.CutPrefix(key, keyHistory); ok {
-		past := v.engine.History(target)
+		past := v.engine.Records().History(target)
 		return marshal(past), len(past) > 0
 	}
 	if target, ok := strings.CutPrefix(key, keyOutcomes); ok {
-		texts := outcomes(v.engine.Outcomes(target))
+		texts := outcomes(v.engine.Records().Outcomes(target))
 		return marshal(texts), len(texts) > 0
 	}
 	if target, ok := strings.CutPrefix(key, keyPenalty); ok {
-		p := v.engine.Penalty(target)
+		p := v.engine.Records().Penalty(target)
 		return marshal(p), p != verdict.Penalty{}
 	}
 	if strings.HasPrefix(key, notify.KeyPrefix) {
@@ -477,17 +477,17 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 				return
 			}
 		}
-		for target, past := range v.engine.Histories() {
+		for target, past := range v.engine.Records().Histories() {
 			if !yield(keyHistory+target, marshal(past)) {
 				return
 			}
 		}
-		for _, target := range v.engine.Penalties() {
+		for _, target := range v.engine.Records().Penalties() {
 			if value, ok := v.Value(keyPenalty + target); ok && !yield(keyPenalty+target, value) {
 				return
 			}
 		}
-		for target, all := range v.engine.AllOutcomes() {
+		for target, all := range v.engine.Records().AllOutcomes() {
 			if !yield(keyOutcomes+target, marshal(outcomes(all))) {
 				return
 			}

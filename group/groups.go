@@ -103,20 +103,31 @@ func New(c Config) *Groups {
 // which names the group, none. A group that goes on keeps its state. When Apply returns,
 // the Views are those of the engine's present targets.
 func (g *Groups) Apply(rules map[string]Rule) error {
+	commit, err := g.Plan(rules)
+	if err != nil {
+		return err
+	}
+	commit()
+	return nil
+}
+
+// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+func (g *Groups) Plan(rules map[string]Rule) (commit func(), err error) {
 	if len(rules) > MaxGroups {
-		return fmt.Errorf("there are %d groups, at most %d are allowed", len(rules), MaxGroups)
+		return nil, fmt.Errorf("there are %d groups, at most %d are allowed", len(rules), MaxGroups)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
 		if err := probe.CheckGroupName(name); err != nil {
-			return fmt.Errorf("group %q: %w", name, err)
+			return nil, fmt.Errorf("group %q: %w", name, err)
 		}
 	}
-	g.mu.Lock()
-	g.apply(rules, time.Now())
-	lines := g.follow(time.Now())
-	g.mu.Unlock()
-	g.log(lines)
-	return nil
+	return func() {
+		g.mu.Lock()
+		g.apply(rules, time.Now())
+		lines := g.follow(time.Now())
+		g.mu.Unlock()
+		g.log(lines)
+	}, nil
 }
 
 // Differences returns the names of the groups that Apply would add, change or remove, sorted.

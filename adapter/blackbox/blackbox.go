@@ -81,19 +81,28 @@ func New(e Engine) *Server {
 // Apply makes the modules those of all, by name. Attempts that are under way go on. An error is
 // that of CheckAllowed; then nothing is changed.
 func (s *Server) Apply(all map[string]Module) error {
+	commit, err := s.Plan(all)
+	if err != nil {
+		return err
+	}
+	commit()
+	return nil
+}
+
+// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+func (s *Server) Plan(all map[string]Module) (commit func(), err error) {
 	next := make(map[string]*module, len(all))
 	for name, m := range all {
 		next[name] = &module{Module: m}
 		for _, text := range m.Allow {
 			a, err := parseAllowed(text)
 			if err != nil {
-				return fmt.Errorf("module %q allows %q: %w", name, text, err)
+				return nil, fmt.Errorf("module %q allows %q: %w", name, text, err)
 			}
 			next[name].allow = append(next[name].allow, a)
 		}
 	}
-	s.modules.Store(&next)
-	return nil
+	return func() { s.modules.Store(&next) }, nil
 }
 
 // ServeHTTP makes the attempt that a request asks for.

@@ -92,20 +92,38 @@ func New(c Config) *Gateways {
 // hangs, for example, is logged, and Apply returns: the gateway that succeeds it, by its name or
 // by one of its resources, fails until the output has ended, and runs then.
 func (g *Gateways) Apply(specs map[string]Spec) error {
+	commit, err := g.Plan(specs, func(name string) bool { return g.config.Groups.Get(name) != nil })
+	if err != nil {
+		return err
+	}
+	commit()
+	return nil
+}
+
+// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+// HasGroup reports whether there is a group of a name when commit is called.
+func (g *Gateways) Plan(specs map[string]Spec, hasGroup func(name string) bool) (commit func(), err error) {
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		for _, of := range specs[name].Groups {
+			if !hasGroup(of) {
+				return nil, fmt.Errorf("gateway %q: there is no group %q", name, of)
+			}
+		}
+	}
+	return func() { g.await(g.replace(g.sessions(specs))) }, nil
+}
+
+// sessions returns what specs ask for, with the groups that there are now.
+func (g *Gateways) sessions(specs map[string]Spec) map[string]*running {
 	next := make(map[string]*running, len(specs))
 	for name, spec := range specs {
 		s := newSession(name, spec, g.config.Logger)
 		for _, of := range spec.Groups {
-			followed := g.config.Groups.Get(of)
-			if followed == nil {
-				return fmt.Errorf("gateway %q: there is no group %q", name, of)
-			}
-			s.Groups = append(s.Groups, followed)
+			s.Groups = append(s.Groups, g.config.Groups.Get(of))
 		}
 		next[name] = &running{name: name, spec: spec, session: s, ended: make(chan struct{})}
 	}
-	g.await(g.replace(next))
-	return nil
+	return next
 }
 
 // replace makes the gateways those of next, but for those that have not changed. It returns the

@@ -200,24 +200,36 @@ func New(c Config) *Notifiers {
 // that has not changed goes on as it is. The receivers of another one go on with what they were told,
 // as long as their names do. Those that are new are told which subjects are in trouble now.
 func (n *Notifiers) Apply(specs map[string]Spec) error {
+	commit, err := n.Plan(specs)
+	if err != nil {
+		return err
+	}
+	commit()
+	return nil
+}
+
+// Plan is Apply in two steps: it makes the senders, which may read files, returns Apply's error and changes nothing; and
+// commit, which cannot fail, does the rest.
+func (n *Notifiers) Plan(specs map[string]Spec) (commit func(), err error) {
 	next := make(map[string]*notifier, len(specs))
 	for name, spec := range specs {
 		made := &notifier{name: name, spec: spec}
 		for _, to := range spec.Receivers {
 			sender, err := to.New(n.config.Redact)
 			if err != nil {
-				return fmt.Errorf("notify %q: %w", name, err)
+				return nil, fmt.Errorf("notify %q: %w", name, err)
 			}
 			made.receivers = append(made.receivers, newReceiver(n, receiverKey{name, to.key()}, to.Name, &made.spec, sender))
 		}
 		next[name] = made
 	}
-	ending := n.changedBy(next)
-	for _, r := range ending {
-		r.end()
-	}
-	n.replace(next, ending)
-	return nil
+	return func() {
+		ending := n.changedBy(next)
+		for _, r := range ending {
+			r.end()
+		}
+		n.replace(next, ending)
+	}, nil
 }
 
 // changedBy puts the notifiers that have not changed into next, and returns the receivers of the others,

@@ -36,22 +36,22 @@ func (e *Engine) Apply(set probe.Set) (Changes, error) {
 // change makes the changes of an owner's probes that draw plans, or none if it returns an
 // error.
 func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
-	e.applyMu.Lock()
-	defer e.applyMu.Unlock()
-	p := plan{engine: e, owner: own}
-	defer p.sweep()
-	if err := p.draw(draw); err != nil {
+	p, err := e.plan(own, draw)
+	if err != nil {
 		return Changes{}, err
 	}
-	own.probes += p.counts.Added - p.counts.Removed
-	p.retain()
-	for rest, targets := p.changes, p.targets; len(rest) > 0 || targets != nil; targets = nil {
-		n := chunkOf(rest)
-		e.scheduler.apply(rest[:n], targets)
-		rest = rest[n:]
+	return p.Commit(), nil
+}
+
+// plan locks applyMu until the plan is committed or discarded, unless it returns an error.
+func (e *Engine) plan(own *owner, draw func(p *plan) error) (*Planned, error) {
+	e.applyMu.Lock()
+	p := &Planned{plan: plan{engine: e, owner: own}}
+	if err := p.plan.draw(draw); err != nil {
+		p.Discard()
+		return nil, err
 	}
-	p.release()
-	return p.counts, nil
+	return p, nil
 }
 
 // applyChunk is how many changes are made before other goroutines may have the lock.

@@ -7,7 +7,53 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Preview is what an Apply or a Change would do.
+// Planned is a change that was checked, and not made yet. Call Commit or Discard once: until then every other change of the
+// engine's probes waits, while attempts go on.
+type Planned struct {
+	plan plan
+	done bool
+}
+
+// Plan checks a change, of which nobody sees anything before Commit. An error is that of Engine.Change.
+func (e *Engine) Plan(c Change) (*Planned, error) {
+	return e.plan(e.own, func(p *plan) error { return p.change(&c) })
+}
+
+// Commit makes the change. It cannot fail.
+func (p *Planned) Commit() Changes {
+	own, e := p.plan.owner, p.plan.engine
+	own.probes += p.plan.counts.Added - p.plan.counts.Removed
+	p.plan.retain()
+	for rest, targets := p.plan.changes, p.plan.targets; len(rest) > 0 || targets != nil; targets = nil {
+		n := chunkOf(rest)
+		e.scheduler.apply(rest[:n], targets)
+		rest = rest[n:]
+	}
+	p.plan.release()
+	p.Discard()
+	return p.plan.counts
+}
+
+// Discard forgets the change, unless it was committed.
+func (p *Planned) Discard() {
+	if !p.done {
+		p.done = true
+		p.plan.sweep()
+		p.plan.engine.applyMu.Unlock()
+	}
+}
+
+// Preview returns what Commit would do.
+func (p *Planned) Preview() Preview {
+	all := Preview{Changes: p.plan.counts, Probes: make([]ProbeChange, len(p.plan.changes))}
+	for i, c := range p.plan.changes {
+		all.Probes[i] = ProbeChange{c.id, c.action, c.moved}
+	}
+	slices.SortFunc(all.Probes, func(a, b ProbeChange) int { return a.ID.Compare(b.ID) })
+	return all
+}
+
+// Preview is what a change would do.
 type Preview struct {
 	Changes Changes
 	Probes  []ProbeChange // sorted by ID; those that are kept are not among them
@@ -39,30 +85,4 @@ func (a Action) String() string {
 		return actionNames[a]
 	}
 	return fmt.Sprintf("invalid(%d)", uint8(a))
-}
-
-// PreviewApply returns what Apply would do now, or its error, and changes nothing.
-func (e *Engine) PreviewApply(set probe.Set) (Preview, error) {
-	return e.preview(func(p *plan) error { return p.apply(set) })
-}
-
-// PreviewChange returns what Change would do now, or its error, and changes nothing.
-func (e *Engine) PreviewChange(c Change) (Preview, error) {
-	return e.preview(func(p *plan) error { return p.change(&c) })
-}
-
-func (e *Engine) preview(draw func(p *plan) error) (Preview, error) {
-	e.applyMu.Lock()
-	defer e.applyMu.Unlock()
-	p := plan{engine: e, owner: e.own}
-	defer p.sweep()
-	if err := p.draw(draw); err != nil {
-		return Preview{}, err
-	}
-	all := Preview{Changes: p.counts, Probes: make([]ProbeChange, len(p.changes))}
-	for i, c := range p.changes {
-		all.Probes[i] = ProbeChange{c.id, c.action, c.moved}
-	}
-	slices.SortFunc(all.Probes, func(a, b ProbeChange) int { return a.ID.Compare(b.ID) })
-	return all, nil
 }

@@ -54,7 +54,7 @@ func TestAPreviewSaysWhatTheChangeDoesAndDoesNothing(t *testing.T) {
 			{ID: probe.ID{Target: "slower", Kind: probe.Readiness}, Action: engine.ProbeUpdated},
 		}
 		for range 2 { // the first has changed nothing
-			got, err := e.PreviewApply(after())
+			got, err := preview(e, engine.Change{Set: after(), All: true})
 			if err != nil || !slices.Equal(got.Probes, want) {
 				t.Fatalf("got %+v, %v", got, err)
 			}
@@ -62,26 +62,41 @@ func TestAPreviewSaysWhatTheChangeDoesAndDoesNothing(t *testing.T) {
 		invalid := after()
 		id, p := one("bad", "10.0.0.1", "1", time.Nanosecond)
 		invalid[id] = p
-		_, previewErr := e.PreviewApply(invalid)
+		_, previewErr := preview(e, engine.Change{Set: invalid, All: true})
 		if _, err := e.Apply(invalid); err == nil || previewErr == nil || err.Error() != previewErr.Error() {
 			t.Errorf("the errors are %v and %v", previewErr, err)
 		}
 		partial := after()
 		delete(partial, probe.ID{Target: "kept", Kind: probe.Readiness})
 		change := engine.Change{Set: partial, Remove: []probe.ID{want[0].ID}}
-		preview, err := e.PreviewChange(change)
-		if err != nil || !slices.Equal(preview.Probes, want) {
-			t.Errorf("of a partial change: %+v, %v", preview, err)
+		ofPart, err := preview(e, change)
+		if err != nil || !slices.Equal(ofPart.Probes, want) {
+			t.Errorf("of a partial change: %+v, %v", ofPart, err)
 		}
-		whole, err := e.PreviewApply(after())
+		whole, err := preview(e, engine.Change{Set: after(), All: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if done, err := e.Apply(after()); err != nil || done != whole.Changes {
-			t.Errorf("Apply has done %+v, %v, and the preview was %+v", done, err, whole.Changes)
+		planned, err := e.Plan(engine.Change{Set: after(), All: true})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if left, err := e.PreviewApply(after()); err != nil || len(left.Probes) > 0 || left.Changes.Kept != 5 {
+		if done := planned.Commit(); done != whole.Changes {
+			t.Errorf("Commit has done %+v, and the preview was %+v", done, whole.Changes)
+		}
+		planned.Discard() // does nothing any more
+		if left, err := preview(e, engine.Change{Set: after(), All: true}); err != nil || len(left.Probes) > 0 || left.Changes.Kept != 5 {
 			t.Errorf("afterwards: %+v, %v", left, err)
 		}
 	})
+}
+
+// preview returns what a change would do.
+func preview(e *engine.Engine, c engine.Change) (engine.Preview, error) {
+	p, err := e.Plan(c)
+	if err != nil {
+		return engine.Preview{}, err
+	}
+	defer p.Discard()
+	return p.Preview(), nil
 }

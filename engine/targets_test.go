@@ -213,7 +213,7 @@ func TestATargetWhoseOnlyProbeIsReplacedByAnotherIsTheSame(t *testing.T) {
 				if !gauge.Ready() {
 					t.Fatal("the target is not ready")
 				}
-				preview, err := e.PreviewApply(probe.Set{id: p})
+				preview, err := preview(e, engine.Change{Set: probe.Set{id: p}, All: true})
 				if err != nil || !slices.IsSortedFunc(preview.Probes, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) }) {
 					t.Errorf("the preview is %+v, %v", preview, err)
 				}

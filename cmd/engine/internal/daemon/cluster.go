@@ -359,7 +359,7 @@ func (c *cluster) addPreview(to *engine.Preview, n *desired) error {
 	if _, err := scratch.Apply(c.shared.Load().Probes); err != nil {
 		return err
 	}
-	shared, err := scratch.PreviewApply(n.shared.Probes)
+	shared, err := previewOf(scratch, engine.Change{Set: n.shared.Probes, All: true})
 	if err != nil {
 		return err
 	}

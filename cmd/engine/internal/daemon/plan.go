@@ -79,15 +79,25 @@ func PlanChange(before, after *config.Config) (httpapi.Plan, error) {
 // preview returns what apply or change would do, without the groups.
 func (d *daemon) preview(r loadResult, next *desired) (restart.Effect, engine.Preview, error) {
 	if !r.partial {
-		preview, err := d.engine.PreviewApply(next.set)
+		preview, err := previewOf(d.engine, engine.Change{Set: next.set, All: true})
 		if err == nil {
 			err = d.cluster.addPreview(&preview, next)
 		}
 		return d.effectOfApply(next), preview, errors.Join(err, d.checkApply(next))
 	}
-	preview, err := d.engine.PreviewChange(engine.Change{Set: next.set, Remove: r.config.Removed.Probes})
+	preview, err := previewOf(d.engine, engine.Change{Set: next.set, Remove: r.config.Removed.Probes})
 	countKept(&preview.Changes, r.config)
 	return d.restarts.EffectOfChange(next.units, r.config.Removed.Targets), preview, errors.Join(err, d.restarts.CheckChange(next.units, r.config.Removed.Targets))
+}
+
+// previewOf returns what a change of the engine would do.
+func previewOf(e *engine.Engine, c engine.Change) (engine.Preview, error) {
+	p, err := e.Plan(c)
+	if err != nil {
+		return engine.Preview{}, err
+	}
+	defer p.Discard()
+	return p.Preview(), nil
 }
 
 // planned collects the changes of targets for a plan.

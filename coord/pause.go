@@ -11,8 +11,8 @@ import (
 // MaxPause bounds Pause.Value, in bytes.
 const MaxPause = 2 << 10
 
-// Pause is what operators have ordered about a target, at any engine. It stays when another engine becomes the owner,
-// until it is replaced or its time is over; Forget deletes those of targets that are gone.
+// Pause is a target's pause by an operator, at any engine. It stays when another engine becomes the owner,
+// until it is replaced or deleted, or its time is over; Forget deletes those of targets that are gone.
 type Pause struct {
 	Target   string
 	Value    []byte    // nil: there is none
@@ -22,31 +22,28 @@ type Pause struct {
 
 func pauseKey(target string) string { return targetKey(keyPause, target) }
 
-// StorePauses replaces the pauses of at most MaxTransactions targets, whichever engines own them, and returns for which
-// of them the backend still had what their Modified says. After an error, some may have been stored.
-func (c *Coordinator) StorePauses(ctx context.Context, all ...Pause) (stored []bool, err error) {
+// StorePauses stores the pauses of at most MaxTransactions targets in place of all before, whichever engines own them, and deletes
+// those without a Value. After an error, some may have been stored.
+func (c *Coordinator) StorePauses(ctx context.Context, all ...Pause) error {
 	transactions := make([]Transaction, 0, len(all))
 	for _, p := range all {
 		if len(p.Value) > MaxPause {
-			return nil, fmt.Errorf("the pause of target %q has %d bytes, at most %d are allowed", p.Target, len(p.Value), MaxPause)
+			return fmt.Errorf("the pause of target %q has %d bytes, at most %d are allowed", p.Target, len(p.Value), MaxPause)
 		}
 		lease, err := c.leaseUntil(ctx, p.Until)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		key := pauseKey(p.Target)
-		transactions = append(transactions, Transaction{
-			If:   []Condition{{Key: key, Modified: p.Modified}},
-			Then: []Change{{Key: key, Value: p.Value, Lease: lease}},
-		})
+		transactions = append(transactions, Transaction{Then: []Change{{Key: pauseKey(p.Target), Value: p.Value, Lease: lease, Delete: p.Value == nil}}})
 	}
-	if stored, err = c.config.Backend.Commit(ctx, transactions...); errors.Is(err, ErrLeaseEnded) {
+	_, err := c.config.Backend.Commit(ctx, transactions...)
+	if errors.Is(err, ErrLeaseEnded) {
 		c.loseLeases()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("store the pauses of %d targets: %w", len(all), err)
+		return fmt.Errorf("store the pauses of %d targets: %w", len(all), err)
 	}
-	return stored, nil
+	return nil
 }
 
 // leaseStep is the time between the ends of leases of pauses: those that end within it share one, also when they are

@@ -46,7 +46,7 @@ type Paused struct {
 	By        string    `json:"by"` // the operator, as the engine logs it
 	Until     time.Time `json:"until,omitzero"`
 	Targets   int       `json:"targets"`            // how many there are: 1, or the members of Group
-	Unstored  int       `json:"unstored,omitempty"` // how many of them the other engines of the cluster do not know to be like that yet, since etcd does not answer
+	Local     int       `json:"local,omitempty"`    // how many of them are paused by this engine only, for 15 minutes at most: etcd does not answer
 	Changed   int       `json:"changed"`            // how many of them were not like that already
 	Saved     bool      `json:"saved"`              // it is in the state file, or in etcd; otherwise the next engine forgets it
 }

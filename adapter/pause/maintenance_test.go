@@ -125,7 +125,7 @@ func TestAPauseGoesBeforeMaintenance(t *testing.T) {
 		h.is("db=maintenance web=paused")
 		h.pass(20 * time.Minute)
 		h.is("db=maintenance web=maintenance")
-		_, err := h.keeper.Unpause("web", "bob")
+		_, err := h.keeper.Unpause(t.Context(), "", []string{"web"}, "bob")
 		var maintained *MaintenanceError
 		if !errors.As(err, &maintained) || !strings.Contains(err.Error(), "until 2000-01-01T01:10:00Z") || !strings.Contains(err.Error(), "nightly: backup") {
 			t.Errorf("the error is %v", err)
@@ -236,10 +236,10 @@ func TestWhatTheEngineIsToldFollowsFromPausesAndMaintenances(t *testing.T) {
 				switch r.IntN(6) {
 				case 0:
 					p := Pause{At: time.Now(), By: "alice", Until: time.Now().Add(time.Duration(1+r.IntN(120)) * time.Minute)}
-					_, _ = h.keeper.Pause(target, p)
+					_, _ = h.keeper.Pause(t.Context(), "", []string{target}, p)
 					paused[target] = p.Until
 				case 1:
-					_, _ = h.keeper.Unpause(target, "bob")
+					_, _ = h.keeper.Unpause(t.Context(), "", []string{target}, "bob")
 					delete(paused, target)
 				case 2:
 					all = maps.Clone(all)

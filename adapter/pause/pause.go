@@ -2,8 +2,7 @@
 // maintenance, and tells the engine, which does nothing about them meanwhile: see engine.Admin.Pause.
 //
 //	pause.go        pauses by operators
-//	order.go        the orders of operators about a target that engines share, and which of them counts
-//	shared.go       storing and following these
+//	shared.go       pauses of targets that engines share, in the store of a fleet
 //	maintenance.go  maintenances by the calendar
 package pause
 
@@ -11,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -57,10 +57,10 @@ type Config struct {
 	Engine *engine.Engine // required
 	Others *engine.Engine // shows targets that other engines probe, and is told what Engine is; default: none
 
-	// Coordinator shares the pauses of targets for which IsShared returns true with the other engines of a fleet: see
-	// Keeper.Share. Default: none are shared.
-	Coordinator *coord.Coordinator
-	IsShared    func(target string) bool // must be safe for concurrent use by multiple goroutines
+	// Store has the pauses of the targets for which IsShared returns true, for all engines of a fleet: see Keeper.Share.
+	// Default: none are shared.
+	Store    Store
+	IsShared func(target string) bool // must be safe for concurrent use by multiple goroutines
 
 	Logger *slog.Logger // an Info line when a target or a group is paused, and when that ends; default: none
 
@@ -93,119 +93,133 @@ func New(c Config) *Keeper {
 	if c.Changed == nil {
 		c.Changed = func() {}
 	}
-	if c.IsShared == nil || c.Coordinator == nil {
+	if c.IsShared == nil || c.Store == nil {
 		c.IsShared = func(string) bool { return false }
-	}
-	name := ""
-	if c.Coordinator != nil {
-		name = c.Coordinator.Name()
 	}
 	return &Keeper{
 		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: make(chan struct{}, 1),
-		paused: map[string]Pause{}, shared: newShared(name),
+		paused: map[string]Pause{},
+		shared: shared{stored: map[string]coord.Revision{}, changed: make(chan struct{}), known: make(chan struct{})},
 	}
 }
 
-// Pause pauses a target of the engine, or replaces the Pause that it has. It returns false if that
-// was the same until the same time. The error is ErrNoTarget.
-func (k *Keeper) Pause(target string, p Pause) (changed bool, err error) {
-	if changed, err = k.pause(target, p); changed {
-		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
-		k.notify()
-	}
-	return changed, err
+// Result is what has become of Keeper.Pause or Unpause.
+type Result struct {
+	Targets int // how many of the targets exist
+	Changed int // how many of these were not like that already
+	Local   int // how many shared ones are paused by this engine only, for LocalPause at most, since the store does not answer
 }
 
-// PauseAll is Pause for the targets of a group, with one line in the log. It returns how many of them
-// the engine has, and for how many there was a change.
-func (k *Keeper) PauseAll(group string, targets []string, p Pause) (known, changed int) {
-	for _, target := range targets {
-		isChanged, err := k.pause(target, p)
-		if err == nil {
-			known++
-		}
-		if isChanged {
-			changed++
-		}
-	}
-	if changed > 0 {
-		k.config.Logger.Info("targets of a group paused", "group", group, "targets", changed, "by", p.By, "why", p.Why, "until", untilText(p.Until))
-		k.notify()
-	}
-	return known, changed
-}
-
-// pause is Pause without what follows from it.
-func (k *Keeper) pause(target string, p Pause) (changed bool, err error) {
-	k.pausesMu.Lock()
-	defer k.pausesMu.Unlock()
-	if !k.exists(target) {
-		return false, ErrNoTarget
-	}
+// Pause pauses a target, or the targets of a group, or replaces the Pauses that they have. Targets that do not exist are left out. Shared targets are paused in all engines of the fleet, or in this one only if the
+// store does not answer before ctx is done. The error is ErrNoTarget if none of the targets exists.
+func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pause) (r Result, err error) {
 	p = p.bounded()
-	if before, was := k.paused[target]; was && before.Until.Equal(p.Until) && before.Why == p.Why {
-		return false, nil
+	own, shared := k.divide(targets, func(before Pause, is bool) bool { return !is || !before.Until.Equal(p.Until) || before.Why != p.Why }, &r)
+	if r.Targets == 0 {
+		return r, ErrNoTarget
 	}
-	k.paused[target] = p
-	k.tell(target)
-	k.give(target, Order{Pause: p})
-	return true, nil
-}
-
-// exists reports whether there is a target, in this engine or in another one of the fleet.
-func (k *Keeper) exists(target string) bool {
-	_, exists := k.config.Engine.Target(target)
-	return exists || k.config.IsShared(target)
-}
-
-// Unpause ends the Pause of a target. It returns false if the target was not paused. The error is
-// ErrNoTarget, or a *MaintenanceError if the target is not paused, but under maintenance.
-func (k *Keeper) Unpause(target, by string) (changed bool, err error) {
-	before, changed, err := k.unpause(target, by)
-	if changed {
-		k.config.Logger.Info("target no longer paused", "target", target, "by", by, "paused_by", before.By, "paused_at", before.At)
-		k.notify()
-	}
-	return changed, err
-}
-
-// UnpauseAll is Unpause for the targets of a group, with one line in the log. It returns how many of
-// them the engine has, and how many were paused.
-func (k *Keeper) UnpauseAll(group string, targets []string, by string) (known, changed int) {
-	for _, target := range targets {
-		_, isChanged, err := k.unpause(target, by)
-		if !errors.Is(err, ErrNoTarget) {
-			known++
-		}
-		if isChanged {
-			changed++
+	r.Changed = len(own) + len(shared)
+	if len(shared) > 0 {
+		if err := k.store(ctx, &p, shared); err != nil {
+			r.Local = len(shared)
+			k.config.Logger.Warn("targets paused by this engine only: the pause cannot be stored for the other ones", "targets", len(shared), "for", LocalPause, "error", err)
+			k.set(k.notStored(shared), p.atMost(LocalPause))
 		}
 	}
-	if changed > 0 {
-		k.config.Logger.Info("targets of a group no longer paused", "group", group, "targets", changed, "by", by)
-		k.notify()
-	}
-	return known, changed
+	k.set(own, p)
+	k.logOrder("paused", group, own, "by", p.By, "why", p.Why, "until", untilText(p.Until))
+	return r, nil
 }
 
-// unpause is Unpause without what follows from it. Before is the Pause that has ended.
-func (k *Keeper) unpause(target, by string) (before Pause, changed bool, err error) {
+// atMost returns p with an end that is not later than d after its begin.
+func (p Pause) atMost(d time.Duration) Pause {
+	if end := p.At.Add(d); p.Until.IsZero() || p.Until.After(end) {
+		p.Until = end
+	}
+	return p
+}
+
+// notStored returns those of the targets that the store has no pause of.
+func (k *Keeper) notStored(targets []string) []string {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
-	before, changed = k.paused[target]
-	k.end(target)
-	if changed {
-		k.give(target, Order{Pause: Pause{At: time.Now(), By: by}.bounded(), IsEnd: true})
-		return before, true, nil
+	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool { return k.shared.stored[target] != 0 })
+}
+
+// set pauses targets in this engine.
+func (k *Keeper) set(targets []string, p Pause) {
+	if len(targets) == 0 {
+		return
 	}
-	if !k.exists(target) {
-		return before, false, ErrNoTarget
+	k.pausesMu.Lock()
+	for _, target := range targets {
+		k.paused[target] = p
+		k.tell(target)
 	}
-	if m := k.under[target]; m != nil {
-		maintained := m.forEngine()
-		return before, false, &MaintenanceError{maintained.Detail, maintained.Until}
+	k.pausesMu.Unlock()
+	k.notify()
+}
+
+// Unpause ends the Pauses of targets, as Pause begins them. It has no effect on shared targets if the store does not
+// answer, which is an error, apart from those that only this engine has paused. The error is ErrNoTarget if none of the targets
+// exists, or is a *MaintenanceError if there is one that is not paused, but under maintenance.
+func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by string) (r Result, err error) {
+	own, stored := k.divide(targets, func(_ Pause, is bool) bool { return is }, &r)
+	if r.Targets == 0 {
+		return r, ErrNoTarget
 	}
-	return before, false, nil
+	if len(stored) > 0 {
+		if err := k.store(ctx, nil, stored); err != nil {
+			return r, fmt.Errorf("the pause stays, since its end cannot be stored for the other engines: %w", err)
+		}
+	}
+	k.pausesMu.Lock()
+	for _, target := range own {
+		k.end(target)
+	}
+	under := k.under[targets[0]]
+	k.pausesMu.Unlock()
+	if r.Changed = len(own) + len(stored); r.Changed > 0 {
+		k.notify()
+		k.logOrder("no longer paused", group, append(own, stored...), "by", by)
+	} else if under != nil && len(targets) == 1 {
+		maintained := under.forEngine()
+		return r, &MaintenanceError{maintained.Detail, maintained.Until}
+	}
+	return r, nil
+}
+
+// divide returns those of the targets that exist, and whose Pauses are to change, by where these are. It counts those that exist.
+func (k *Keeper) divide(targets []string, mayChange func(before Pause, is bool) bool, r *Result) (own, shared []string) {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	for _, target := range targets {
+		before, isPaused := k.paused[target]
+		if _, exists := k.config.Engine.Target(target); !exists && !isPaused && !k.config.IsShared(target) {
+			continue
+		}
+		r.Targets++
+		_, isStored := k.shared.stored[target]
+		switch {
+		case !mayChange(before, isPaused):
+		case isStored || k.config.IsShared(target) && !isPaused:
+			shared = append(shared, target)
+		default:
+			own = append(own, target)
+		}
+	}
+	return own, shared
+}
+
+// logOrder logs that an operator has paused targets, or has ended that.
+func (k *Keeper) logOrder(what, group string, targets []string, attrs ...any) {
+	switch {
+	case len(targets) == 0:
+	case group != "":
+		k.config.Logger.Info("targets of a group "+what, append([]any{"group", group, "targets", len(targets)}, attrs...)...)
+	default:
+		k.config.Logger.Info("target "+what, append([]any{"target", targets[0]}, attrs...)...)
+	}
 }
 
 // end ends the Pause of a target, if it has one. It needs pausesMu.
@@ -243,18 +257,16 @@ func untilText(until time.Time) string {
 }
 
 // Keep forgets the pauses of targets for which exists returns false: one that is removed and added
-// again is not paused any more. Call it when targets may have been removed. What is stored for all engines stays until
-// the owner has deleted it: this engine may not have a target yet that others have.
+// again is not paused any more. Call it when targets may have been removed. A pause in the store stays until
+// the owner of the target has deleted it: this engine may not have a target yet that others have.
 func (k *Keeper) Keep(exists func(target string) bool) {
 	k.pausesMu.Lock()
 	n := len(k.paused)
-	isStored := func(target string) bool { return k.shared.records[target].modified != 0 }
 	for target := range k.paused {
-		if !exists(target) && !isStored(target) {
+		if _, isStored := k.shared.stored[target]; !isStored && !exists(target) {
 			k.end(target)
 		}
 	}
-	maps.DeleteFunc(k.shared.records, func(target string, _ record) bool { return !exists(target) && !isStored(target) })
 	changed := n != len(k.paused)
 	k.pausesMu.Unlock()
 	if changed {
@@ -262,20 +274,14 @@ func (k *Keeper) Keep(exists func(target string) bool) {
 	}
 }
 
-// Orders returns the pauses by target, but for those that are stored for all engines, and the ends of pauses that are not
-// stored yet. Their times are on the wall clock as it is now.
-func (k *Keeper) Orders() map[string]Order {
+// Pauses returns the pauses by target, but for those in the store. Their times are on the wall clock as it is now.
+func (k *Keeper) Pauses() map[string]Pause {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
-	now, all := time.Now(), map[string]Order{}
+	now, all := time.Now(), map[string]Pause{}
 	for target, p := range k.paused {
-		if k.shared.records[target].latest.Number == 0 {
-			all[target] = Order{Pause: p.onWallClock(now)}
-		}
-	}
-	for target, r := range k.shared.records {
-		if r.unsaved {
-			all[target] = r.latest.onWallClock(now)
+		if _, isStored := k.shared.stored[target]; !isStored {
+			all[target] = p.onWallClock(now)
 		}
 	}
 	return all
@@ -293,28 +299,22 @@ func (p Pause) onWallClock(now time.Time) Pause {
 }
 
 // Restore pauses the targets that were paused when an earlier engine ended, unless that has ended by
-// itself meanwhile. Call it with what Orders has returned, before the targets exist, so that no reader sees them
+// itself meanwhile. Call it with what Pauses has returned, before the targets exist, so that no reader sees them
 // without it, and Keep afterwards.
-func (k *Keeper) Restore(orders map[string]Order) {
+func (k *Keeper) Restore(pauses map[string]Pause) {
 	now := time.Now()
-	due := map[string]pauseEnd{}
-	defer func() { k.logEnded(due) }()
+	due := map[string]Pause{}
 	k.pausesMu.Lock()
-	defer k.pausesMu.Unlock()
-	for target, o := range orders {
-		o = o.onMonotonicClock(now)
-		if o.Number > 0 {
-			k.setRecord(target, record{latest: o, unsaved: true})
+	for target, p := range pauses {
+		if p = p.onMonotonicClock(now); p.hasEnded(now) {
+			due[target] = p
+			continue
 		}
-		switch {
-		case o.IsEnd:
-		case o.hasEnded(now):
-			due[target] = pauseEnd{Pause: o.Pause}
-		default:
-			k.paused[target] = o.Pause
-			k.tell(target)
-		}
+		k.paused[target] = p
+		k.tell(target)
 	}
+	k.pausesMu.Unlock()
+	k.logEnded(due)
 }
 
 // onMonotonicClock returns p with times that go on by the monotonic clock, whatever the wall clock is set to.
@@ -366,12 +366,12 @@ func wallShift(from, to time.Time) time.Duration {
 
 // endDue ends the pauses whose time has come, and reports whether there were any.
 func (k *Keeper) endDue(now time.Time) (ended bool) {
-	due := map[string]pauseEnd{}
+	due := map[string]Pause{}
 	k.pausesMu.Lock()
 	for target, p := range k.paused {
 		if p.hasEnded(now) {
 			k.end(target)
-			due[target] = pauseEnd{Pause: p}
+			due[target] = p
 		}
 	}
 	k.pausesMu.Unlock()
@@ -379,36 +379,34 @@ func (k *Keeper) endDue(now time.Time) (ended bool) {
 	return len(due) > 0
 }
 
-// maxEndLines is how many lines the log gets of pauses that begin or end at the same time, such as those of a
+// maxLines is how many lines the log gets of pauses that begin or end at the same time, such as those of a
 // group.
-const maxEndLines = 10
+const maxLines = 10
 
-// pauseEnd is a pause that has ended by itself, or by an operator at another engine.
-type pauseEnd struct {
-	Pause
-	by string // the operator; "" for none
+// logBegun logs pauses that the store has, by target.
+func (k *Keeper) logBegun(pauses map[string]Pause) {
+	k.logEach(pauses, "targets paused", func(target string, p Pause) {
+		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
+	})
 }
 
 // logEnded logs pauses that have ended, by target.
-func (k *Keeper) logEnded(pauses map[string]pauseEnd) {
-	for _, target := range named(k.config.Logger.Info, pauses, "targets no longer paused") {
-		p := pauses[target]
-		if p.by == "" {
-			k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
-		} else {
-			k.config.Logger.Info("target no longer paused", "target", target, "by", p.by, "paused_by", p.By, "paused_at", p.At)
-		}
-	}
+func (k *Keeper) logEnded(pauses map[string]Pause) {
+	k.logEach(pauses, "targets no longer paused", func(target string, p Pause) {
+		k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
+	})
 }
 
-// named returns the targets that the log names, and logs a message about all if they are not.
-func named[T any](log func(message string, args ...any), pauses map[string]T, message string) []string {
+// logEach logs some pauses each, and how many there are if they are more.
+func (k *Keeper) logEach(pauses map[string]Pause, all string, each func(target string, p Pause)) {
 	targets := slices.Sorted(maps.Keys(pauses))
-	if more := len(targets) - maxEndLines; more > 0 {
-		log(message, "targets", len(targets), "not_named", more)
-		targets = targets[:maxEndLines]
+	if more := len(targets) - maxLines; more > 0 {
+		k.config.Logger.Info(all, "targets", len(targets), "not_named", more)
+		targets = targets[:maxLines]
 	}
-	return targets
+	for _, target := range targets {
+		each(target, pauses[target])
+	}
 }
 
 // maintain begins and ends the maintenances whose time has come.

@@ -62,8 +62,8 @@ func (h *harness) pause(target string, d time.Duration) {
 	if d > 0 {
 		p.Until = p.At.Add(d)
 	}
-	if changed, err := h.keeper.Pause(target, p); !changed || err != nil {
-		h.Fatalf("pausing %s: changed %v, %v", target, changed, err)
+	if r, err := h.keeper.Pause(h.Context(), "", []string{target}, p); err != nil || r != (Result{Targets: 1, Changed: 1}) {
+		h.Fatalf("pausing %s: %+v, %v", target, r, err)
 	}
 	synctest.Wait()
 }
@@ -71,7 +71,7 @@ func (h *harness) pause(target string, d time.Duration) {
 // isPaused compares what the engine and the keeper say.
 func (h *harness) isPaused(target string, want bool) {
 	h.Helper()
-	_, kept := h.keeper.Orders()[target]
+	_, kept := h.keeper.Pauses()[target]
 	if got := h.engine.Admin().Suppressed(target) == probe.ReasonPaused; got != want || kept != want {
 		h.Errorf("%s is paused: %v, and %v by the keeper, want %v\n%s", target, got, kept, want, h.log)
 	}
@@ -91,11 +91,11 @@ func TestAPauseEndsAtItsTime(t *testing.T) {
 		}
 		h.pass(24 * time.Hour)
 		h.isPaused("db", true)
-		if changed, err := h.keeper.Unpause("db", "bob"); !changed || err != nil {
-			t.Errorf("changed %v, %v", changed, err)
+		if r, err := h.keeper.Unpause(t.Context(), "", []string{"db"}, "bob"); err != nil || r.Changed != 1 {
+			t.Errorf("%+v, %v", r, err)
 		}
 		h.isPaused("db", false)
-		for _, want := range []string{"target paused\" target=web by=alice why=disk", "no longer paused\" target=web paused_by=alice", "no longer paused\" target=db by=bob paused_by=alice"} {
+		for _, want := range []string{"target paused\" target=web by=alice why=disk", "no longer paused\" target=web paused_by=alice", "no longer paused\" target=db by=bob"} {
 			if !strings.Contains(h.log.String(), want) {
 				t.Errorf("the log lacks %q:\n%s", want, h.log)
 			}
@@ -107,22 +107,22 @@ func TestAPauseCanBeChanged(t *testing.T) {
 	inBubble(t, nothing, func(h *harness) {
 		h.pause("web", time.Hour)
 		h.pause("web", time.Minute)
-		p := h.keeper.Orders()["web"].Pause
-		if changed, err := h.keeper.Pause("web", p); changed || err != nil {
-			t.Errorf("the same pause again: changed %v, %v", changed, err)
+		p := h.keeper.Pauses()["web"]
+		if r, err := h.keeper.Pause(t.Context(), "", []string{"web"}, p); err != nil || r.Changed != 0 {
+			t.Errorf("the same pause again: %+v, %v", r, err)
 		}
 		h.pass(time.Minute)
 		h.isPaused("web", false)
-		if changed, err := h.keeper.Unpause("web", "bob"); changed || err != nil {
-			t.Errorf("a target that is not paused: changed %v, %v", changed, err)
+		if r, err := h.keeper.Unpause(t.Context(), "", []string{"web"}, "bob"); err != nil || r.Changed != 0 {
+			t.Errorf("a target that is not paused: %+v, %v", r, err)
 		}
 	})
 }
 
 func TestOnlyTargetsThatExistArePaused(t *testing.T) {
 	inBubble(t, nothing, func(h *harness) {
-		_, err := h.keeper.Pause("there is none", Pause{At: time.Now()})
-		if _, unpaused := h.keeper.Unpause("there is none", "bob"); !errors.Is(err, ErrNoTarget) || !errors.Is(unpaused, ErrNoTarget) {
+		_, err := h.keeper.Pause(t.Context(), "", []string{"there is none"}, Pause{At: time.Now()})
+		if _, unpaused := h.keeper.Unpause(t.Context(), "", []string{"there is none"}, "bob"); !errors.Is(err, ErrNoTarget) || !errors.Is(unpaused, ErrNoTarget) {
 			t.Errorf("the errors are %v and %v", err, unpaused)
 		}
 		h.pause("web", time.Hour)
@@ -139,11 +139,11 @@ func TestPausesAreRestored(t *testing.T) {
 	inBubble(t, nothing, func(h *harness) {
 		h.pause("web", time.Hour)
 		h.pause("db", time.Minute)
-		saved, _ = json.Marshal(h.keeper.Orders())
+		saved, _ = json.Marshal(h.keeper.Pauses())
 	})
 	inBubble(t, func(h *harness) { // bubbles begin at the same time
 		time.Sleep(2 * time.Minute)
-		var pauses map[string]Order
+		var pauses map[string]Pause
 		if err := json.Unmarshal(saved, &pauses); err != nil {
 			t.Fatal(err)
 		}
@@ -209,21 +209,21 @@ func TestAGroupIsPausedWithOneLineInTheLog(t *testing.T) {
 		all := append([]string{"missing"}, names...)
 		now := time.Now()
 		p := Pause{At: now, By: "alice", Why: "disk", Until: now.Add(time.Hour)}
-		if known, changed := h.keeper.PauseAll("shop", all, p); known != targets || changed != targets {
-			h.Errorf("%d known, %d changed", known, changed)
+		if r, err := h.keeper.Pause(t.Context(), "shop", all, p); err != nil || r != (Result{Targets: targets, Changed: targets}) {
+			h.Errorf("%+v, %v", r, err)
 		}
-		if known, changed := h.keeper.PauseAll("shop", all, p); known != targets || changed != 0 {
-			h.Errorf("again: %d known, %d changed", known, changed)
+		if r, err := h.keeper.Pause(t.Context(), "shop", all, p); err != nil || r != (Result{Targets: targets}) {
+			h.Errorf("again: %+v, %v", r, err)
 		}
 		lines("paused", 1)
 		lines(`"targets of a group paused" group=shop targets=30 by=alice why=disk`, 1)
 		h.pass(2 * time.Hour)
-		lines(`"target no longer paused"`, maxEndLines)
+		lines(`"target no longer paused"`, maxLines)
 		lines(`"targets no longer paused" targets=30 not_named=20`, 1)
 		p.Until = time.Time{}
-		h.keeper.PauseAll("shop", names, p)
-		if known, changed := h.keeper.UnpauseAll("shop", all, "bob"); known != targets || changed != targets {
-			h.Errorf("at the end %d known, %d changed", known, changed)
+		_, _ = h.keeper.Pause(t.Context(), "shop", names, p)
+		if r, err := h.keeper.Unpause(t.Context(), "shop", all, "bob"); err != nil || r != (Result{Targets: targets, Changed: targets}) {
+			h.Errorf("at the end %+v, %v", r, err)
 		}
 		lines(`"targets of a group no longer paused" group=shop targets=30 by=bob`, 1)
 		h.isPaused(names[0], false)

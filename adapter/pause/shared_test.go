@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord"
-	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -71,12 +70,13 @@ func (c *cutOff) Watch(ctx context.Context, prefix string, after coord.Revision)
 type sharer struct {
 	*testing.T
 	*Keeper
+	name    string
 	backend *cutOff
 	stop    func()
 }
 
 // share starts a Keeper, with pauses of an earlier engine.
-func share(t *testing.T, name string, b coord.Backend, restored map[string]Order) *sharer {
+func share(t *testing.T, name string, b coord.Backend, restored map[string]Pause) *sharer {
 	t.Helper()
 	cut := &cutOff{Backend: b}
 	co, err := coord.New(coord.Config{Name: name, Backend: cut})
@@ -84,7 +84,7 @@ func share(t *testing.T, name string, b coord.Backend, restored map[string]Order
 		t.Fatal(err)
 	}
 	isShared := func(target string) bool { return target != "own" && target != "none" }
-	k := New(Config{Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Coordinator: co, IsShared: isShared})
+	k := New(Config{Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Store: co, IsShared: isShared})
 	k.config.Engine.Report(probe.Instance{Target: "own", ID: "static", Phase: probe.Running, Since: time.Now(), Managed: true})
 	k.Restore(restored)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,7 +92,7 @@ func share(t *testing.T, name string, b coord.Backend, restored map[string]Order
 	running.Go(func() { co.Run(ctx) })
 	running.Go(func() { _ = k.Run(ctx) })
 	running.Go(func() { k.Share(ctx) })
-	s := &sharer{t, k, cut, func() { cancel(); running.Wait() }}
+	s := &sharer{t, k, name, cut, func() { cancel(); running.Wait() }}
 	t.Cleanup(s.stop)
 	return s
 }
@@ -112,52 +112,44 @@ func checkPaused(t *testing.T, when, target string, want bool, all ...*sharer) {
 	for _, s := range all {
 		for _, e := range []*engine.Engine{s.config.Engine, s.config.Others} {
 			if got := e.Admin().Suppressed(target) == probe.ReasonPaused; got != want {
-				t.Errorf("%s: %s is paused: %v by %s", when, target, got, s.config.Coordinator.Name())
+				t.Errorf("%s: %s is paused: %v by %s", when, target, got, s.name)
 			}
 		}
 	}
 }
 
 // order pauses a target at an engine, without an end if d is 0.
-func (s *sharer) order(target string, d time.Duration) Pause {
+func (s *sharer) order(target string, d time.Duration) (Pause, Result) {
 	s.Helper()
 	p := Pause{At: time.Now(), By: "alice", Why: "disk"}
 	if d > 0 {
 		p.Until = p.At.Add(d)
 	}
-	if changed, err := s.Pause(target, p); !changed || err != nil {
-		s.Fatalf("pausing %s: changed %v, %v", target, changed, err)
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+	defer cancel()
+	r, err := s.Pause(ctx, "", []string{target}, p)
+	if r.Changed != 1 || err != nil {
+		s.Fatalf("pausing %s: %+v, %v", target, r, err)
 	}
-	return p
+	return p, r
 }
 
 // unpause ends the pause of a target at an engine.
-func (s *sharer) unpause(target string) {
-	s.Helper()
-	if changed, err := s.Unpause(target, "bob"); !changed || err != nil {
-		s.Fatalf("unpausing %s: changed %v, %v", target, changed, err)
-	}
-}
-
-// unsaved returns how many of some targets are not stored within a time.
-func (s *sharer) unsaved(d time.Duration, targets ...string) int {
-	ctx, cancel := context.WithTimeout(s.Context(), d)
+func (s *sharer) unpause(target string) error {
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 	defer cancel()
-	return s.Unsaved(ctx, targets)
+	_, err := s.Unpause(ctx, "", []string{target}, "bob")
+	return err
 }
 
-// entries returns the keys that a store has of pauses.
-func entries(t *testing.T, b coord.Backend) string {
+// entries returns the entries that a store has of pauses.
+func entries(t *testing.T, b coord.Backend) []coord.Entry {
 	t.Helper()
 	all, _, err := b.Range(t.Context(), "pause/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var keys []string
-	for _, e := range all {
-		keys = append(keys, e.Key)
-	}
-	return strings.Join(keys, " ")
+	return all
 }
 
 func TestAPauseHoldsInAllEngines(t *testing.T) {
@@ -165,10 +157,10 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
 		one, two := shareTwo(t, b, b)
-		want := one.order("web", time.Hour)
+		want, r := one.order("web", time.Hour)
 		one.order("db", 0)
-		if n := one.unsaved(time.Second, "web", "db"); n != 0 || len(one.Orders()) != 0 {
-			t.Errorf("%d are not stored, and the state file has %v", n, one.Orders())
+		if r.Local != 0 || len(one.Pauses()) != 0 {
+			t.Errorf("%+v, and the state file has %v", r, one.Pauses())
 		}
 		checkPaused(t, "at once", "web", true, one, two)
 		one.backend.isCut.Store(true) // it is killed
@@ -186,174 +178,135 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 		if !p.equal(want) || !three.Knows("web") {
 			t.Errorf("it is %+v, want %+v", p, want)
 		}
-		if changed, err := three.Unpause("db", "bob"); !changed || err != nil {
-			t.Errorf("unpausing: %v, %v", changed, err)
+		if err := three.unpause("db"); err != nil {
+			t.Error(err)
 		}
 		checkPaused(t, "after an unpause", "db", false, two, three)
 		time.Sleep(time.Until(want.Until) - time.Nanosecond)
 		checkPaused(t, "just before its end", "web", true, two, three)
 		time.Sleep(time.Nanosecond)
 		checkPaused(t, "at its end", "web", false, two, three)
-		if keys := entries(t, b); strings.Count(keys, "pause/") != 2 {
-			t.Errorf("the store has %q, want the ends of both", keys)
-		}
-		if !tier.InCI() {
-			return // a week takes ten seconds
-		}
-		time.Sleep(endLife + time.Hour + time.Minute)
-		checkPaused(t, "a week later", "web", false, two, three)
-		if keys := entries(t, b); keys != "" {
-			t.Errorf("the store has %s", keys)
-		}
-		if n := len(two.shared.records) + len(three.shared.records); n != 0 {
-			t.Errorf("%d orders are kept", n)
+		time.Sleep(2 * time.Hour)
+		if all := entries(t, b); len(all) > 0 {
+			t.Errorf("the store still has %v", all)
 		}
 	})
 }
 
-func TestALaterPauseOutlastsTheOneThatItReplaces(t *testing.T) {
+func TestTheLatestPauseCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
 		one, two := shareTwo(t, b, b)
 		one.order("web", time.Minute)
-		time.Sleep(time.Second)
 		two.order("web", 0)
 		time.Sleep(time.Hour)
 		three := share(t, "three", b, nil)
-		time.Sleep(time.Minute)
+		<-three.Known()
 		checkPaused(t, "an hour later", "web", true, one, two, three)
+		one.order("web", time.Minute)
+		time.Sleep(time.Minute)
+		checkPaused(t, "after a shorter one", "web", false, one, two, three)
 	})
 }
 
-// A pause that is ordered while the store is away holds in the engine that was asked, is kept in its state file, and
-// reaches the others when the store is back. So does the end of one.
-func TestAPauseIsStoredWhenTheStoreIsBack(t *testing.T) {
+// While the store does not answer, a pause holds in the engine that was asked only, and not for long. What is stored stays.
+func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
 		one, two := shareTwo(t, b, b)
 		two.order("db", 0)
-		checkPaused(t, "before", "db", true, one, two)
 		one.backend.isCut.Store(true)
 		time.Sleep(time.Minute)
-		one.order("web", 0)
-		if _, err := one.Unpause("db", "bob"); err != nil {
-			t.Error(err)
+		if _, r := one.order("web", 0); r.Local != 1 {
+			t.Errorf("%+v", r)
 		}
-		if n := one.unsaved(5*time.Second, "web", "db", "own"); n != 2 {
-			t.Errorf("%d are not stored", n)
+		if _, r := one.order("cache", time.Minute); r.Local != 1 {
+			t.Errorf("%+v", r)
 		}
-		if all := one.Orders(); len(all) != 2 || all["web"].By != "alice" || !all["db"].IsEnd {
+		if _, r := one.order("db", time.Minute); r.Local != 1 {
+			t.Errorf("%+v", r)
+		}
+		if err := one.unpause("db"); !errors.Is(err, errCut) {
+			t.Errorf("unpausing what is stored: %v", err)
+		}
+		if all := one.Pauses(); len(all) != 2 || all["web"].By != "alice" {
 			t.Errorf("the state file has %+v", all)
 		}
 		checkPaused(t, "while the store is away", "web", true, one)
 		checkPaused(t, "while the store is away", "web", false, two)
-		checkPaused(t, "while the store is away", "db", false, one)
+		time.Sleep(2 * time.Minute)
+		checkPaused(t, "after its time", "cache", false, one)
+		checkPaused(t, "while the store is away", "db", true, one, two)
+		time.Sleep(LocalPause)
+		checkPaused(t, "after the time of a local pause", "web", false, one)
+		one.order("web", 0)
+		if err := one.unpause("web"); err != nil {
+			t.Errorf("unpausing what is not stored: %v", err)
+		}
 		one.backend.isCut.Store(false)
-		time.Sleep(10 * time.Second)
-		checkPaused(t, "when it is back", "web", true, one, two)
-		checkPaused(t, "when it is back", "db", false, one, two)
-		if n := one.unsaved(time.Second, "web", "db"); n != 0 || len(one.Orders()) != 0 || !one.Knows("web") {
-			t.Errorf("%d are not stored, and the state file has %v", n, one.Orders())
+		time.Sleep(time.Minute)
+		checkPaused(t, "when it is back", "web", false, one, two)
+		checkPaused(t, "when it is back", "db", true, one, two)
+		if !one.Knows("web") {
+			t.Error("pauses are not known when the store is back")
 		}
 	})
 }
 
-// The state file of a release before, or of an engine that has ended while the store was away, has pauses of shared targets.
-func TestPausesOfTheStateFileAreStored(t *testing.T) {
+// The state file of an engine has the pauses of its own targets, and local ones of shared targets.
+func TestPausesOfTheStateFileHoldInOneEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
 		one := share(t, "one", b, nil)
-		time.Sleep(time.Minute)
 		p := Pause{At: time.Now(), By: "alice"}
-		two := share(t, "two", b, map[string]Order{"web": {Pause: p}, "own": {Pause: p}})
+		two := share(t, "two", b, map[string]Pause{"web": p.atMost(LocalPause), "own": p})
 		time.Sleep(time.Minute)
-		checkPaused(t, "after a start", "web", true, one, two)
+		checkPaused(t, "after a start", "web", true, two)
 		checkPaused(t, "after a start", "own", true, two)
 		checkPaused(t, "after a start", "own", false, one)
-		if all := two.Orders(); len(all) != 1 || all["own"].By != "alice" {
-			t.Errorf("the state file has %+v", all)
-		}
 		two.Keep(func(string) bool { return false }) // a reload by which this engine has no targets
-		checkPaused(t, "after a reload", "web", true, one, two)
 		checkPaused(t, "after a reload", "own", false, two)
-		if _, err := two.Pause("none", p); !errors.Is(err, ErrNoTarget) {
+		if _, err := two.Pause(t.Context(), "", []string{"none"}, p); !errors.Is(err, ErrNoTarget) {
 			t.Errorf("pausing what there is not: %v", err)
 		}
 	})
 }
 
-// What a stranger has stored pauses nothing, unless it is an order, of which texts are bounded.
+// A pause that an old backup of the store has comes back, and is ended by hand.
+func TestAPauseOfABackupComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		one, two := shareTwo(t, b, b)
+		one.order("web", 0)
+		backup := entries(t, b)[0]
+		if err := two.unpause("web"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: backup.Key, Value: backup.Value}}}); err != nil {
+			t.Fatal(err)
+		}
+		checkPaused(t, "restored", "web", true, one, two)
+		if err := two.unpause("web"); err != nil {
+			t.Fatal(err)
+		}
+		checkPaused(t, "ended", "web", false, one, two)
+	})
+}
+
+// A pause that a stranger has stored pauses nothing unless it can be read, and its texts are bounded.
 func TestWhatIsStoredIsBounded(t *testing.T) {
 	for value, want := range map[string]bool{
-		`{"at":"2026-01-01T00:00:00Z","by":"` + strings.Repeat("a", 1000) + `","why":"a\u001bb","number":1,"later":1}`: true,
-		`{"at":1,"number":1}`: false, `{`: false, ``: false, `{"by":"a"}`: false, `{"by":"a","number":-1}`: false,
-		`{"by":"a","number":9223372036854775807}`: false, `{"number":1,"by":"` + strings.Repeat("a", coord.MaxPause) + `"}`: false,
+		`{"at":"2026-01-01T00:00:00Z","by":"` + strings.Repeat("a", 1000) + `","why":"a\u001bb","later":1}`: true,
+		`{"at":"2026-01-01T00:00:00Z","by":"a","until":"2026-01-02T00:00:00Z"}`:                             false, // it has ended
+		`{"at":1}`: false, `{`: false, ``: false, `{"by":"` + strings.Repeat("a", coord.MaxPause) + `"}`: false,
 	} {
-		o := unmarshal([]byte(value))
-		if (o != Order{}) != want || len(o.By) > maxBy || strings.Contains(o.Why, "\x1b") {
-			t.Errorf("%.60s is read as %+v", value, o)
+		p, ok := unmarshal([]byte(value), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+		if ok != want || len(p.By) > maxBy || strings.Contains(p.Why, "\x1b") {
+			t.Errorf("%.60s is read as %+v, %v", value, p, ok)
 		}
 	}
 	quotes := strings.Repeat(`"<`, 1000)
-	author := strings.Repeat(`"`, maxAuthor)
-	o := Order{
-		Pause: Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded(), IsEnd: true,
-		Number: maxNumber, Base: maxNumber, Author: author, Known: maxNumber, KnownAuthor: author,
+	if n := len((Pause{At: time.Now(), Until: time.Now(), By: quotes, Why: quotes}.bounded()).marshal()); n > coord.MaxPause {
+		t.Errorf("a pause has %d bytes, at most %d can be stored", n, coord.MaxPause)
 	}
-	if n := len(o.marshal()); n > coord.MaxPause {
-		t.Errorf("an order has %d bytes, at most %d can be stored", n, coord.MaxPause)
-	}
-}
-
-// An order that was not stored when its target was shared is replaced by those that are given when it no longer is.
-func TestAnOrderAboutATargetThatIsNoLongerSharedIsReplaced(t *testing.T) {
-	restored := map[string]Order{"own": numbered("one/1", 4, forever)}
-	for name, c := range map[string]struct {
-		order func(s *sharer)
-		want  int
-	}{
-		"an end":        {func(s *sharer) { s.unpause("own") }, 0},
-		"another pause": {func(s *sharer) { s.order("own", time.Hour) }, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				one := share(t, "one", coord.NewLocal(), restored)
-				one.backend.isCut.Store(true)
-				c.order(one)
-				all := one.Orders()
-				if len(all) != c.want || all["own"].Number != 0 {
-					t.Errorf("the state file has %+v", all)
-				}
-			})
-		})
-	}
-}
-
-// What the store has of a target that is no longer shared is deleted by the owner of its shard.
-func TestAPauseOfATargetThatIsNoLongerSharedStaysWithoutAnEntry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
-		one := share(t, "one", b, nil)
-		time.Sleep(time.Minute)
-		change := coord.Change{Key: "pause/" + shard.Of("own").String() + "/own", Value: numbered("two/1", 4, forever).marshal()}
-		commit := func() {
-			t.Helper()
-			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{change}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		commit()
-		checkPaused(t, "by another engine", "own", true, one)
-		one.unpause("own")
-		one.order("own", 0)
-		change.Value = []byte("damaged")
-		commit()
-		checkPaused(t, "with an entry that cannot be read", "own", true, one)
-		change.Delete = true
-		commit()
-		checkPaused(t, "without the entry", "own", true, one)
-		if all := one.Orders(); len(all) != 1 || all["own"].By != "alice" {
-			t.Errorf("the state file has %+v", all)
-		}
-	})
 }

@@ -122,15 +122,7 @@ func (c *cluster) markTold(s notify.Subject) {
 	}
 }
 
-// membership returns what makes the engine a member of the cluster, nil for none.
-func (c *cluster) membership() *coord.Coordinator {
-	if c == nil {
-		return nil
-	}
-	return c.coordinator
-}
-
-// follow has the pauses of shared targets be those of the cluster.
+// follow sets the Keeper of the pauses of shared targets.
 func (c *cluster) follow(p *pause.Keeper) {
 	if c != nil {
 		c.pauses = p

@@ -137,9 +137,11 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.cluster.makeFleet(shared, d.settings.Resume); err != nil {
 		return errors.Join(err, d.close())
 	}
-	d.pauses = pause.New(pause.Config{
-		Engine: d.engine, Others: d.cluster.others(), Coordinator: d.cluster.membership(), IsShared: d.cluster.isShared, Logger: d.log, Changed: d.markPauses,
-	})
+	pauses := pause.Config{Engine: d.engine, Others: d.cluster.others(), IsShared: d.cluster.isShared, Logger: d.log, Changed: d.markPauses}
+	if d.cluster != nil {
+		pauses.Store = d.cluster.coordinator
+	}
+	d.pauses = pause.New(pauses)
 	d.cluster.follow(d.pauses)
 	groups := group.Config{Engine: d.engine, Logger: d.log}
 	if d.cluster != nil {

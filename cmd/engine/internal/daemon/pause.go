@@ -13,67 +13,48 @@ import (
 	"github.com/sonde-probe/sonde/adapter/store"
 )
 
-// pause pauses targets for an operator, or ends that, and waits until the state file has it, or etcd for those that the
-// engines of a cluster share.
+// pause pauses targets for an operator, or ends that, and waits until etcd has it, for targets that the engines of a cluster
+// share, or else the state file.
 func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Paused, error) {
 	done := httpapi.Paused{Target: r.Target, Group: r.Group, Operation: r.Operation, At: time.Now(), By: r.By}
-	p := pause.Pause{At: done.At, By: r.By, Why: r.Reason}
-	if r.For > 0 {
-		p.Until = done.At.Add(r.For)
-	}
-	done.Until = p.Until
-	targets, err := []string{r.Target}, error(nil)
+	targets := []string{r.Target}
 	if r.Group != "" {
-		targets, err = d.pauseGroup(&done, p)
-	} else {
-		done.Targets = 1
-		done.Changed, err = d.pauseTarget(r.Target, r.Operation, p)
-	}
-	if err != nil {
-		return httpapi.Paused{}, err
+		g := d.groups.Get(r.Group)
+		if g == nil {
+			return httpapi.Paused{}, httpapi.ErrNoGroup
+		}
+		targets = nil
+		for m := range g.View().Members() { // may name targets that do not exist
+			targets = append(targets, m.Target)
+		}
 	}
 	storing, cancel := context.WithTimeout(ctx, diskTimeout)
 	defer cancel()
-	done.Unstored = d.pauses.Unsaved(storing, targets)
-	done.Saved = done.Unstored == 0 && !slices.ContainsFunc(targets, d.isOwn) || d.saved(ctx)
+	result, err := pause.Result{}, error(nil)
+	if r.Operation == httpapi.OperationUnpause {
+		result, err = d.pauses.Unpause(storing, r.Group, targets, r.By)
+	} else {
+		p := pause.Pause{At: done.At, By: r.By, Why: r.Reason}
+		if r.For > 0 {
+			p.Until = done.At.Add(r.For)
+		}
+		done.Until = p.Until
+		result, err = d.pauses.Pause(storing, r.Group, targets, p)
+	}
+	switch {
+	case errors.Is(err, pause.ErrNoTarget) && r.Group != "":
+	case errors.Is(err, pause.ErrNoTarget):
+		return httpapi.Paused{}, httpapi.ErrNoTarget
+	case err != nil:
+		return httpapi.Paused{}, err
+	}
+	done.Targets, done.Changed, done.Local = result.Targets, result.Changed, result.Local
+	done.Saved = result.Local == 0 && !slices.ContainsFunc(targets, d.isOwn) || d.saved(ctx)
 	return done, nil
 }
 
 // isOwn reports whether a target is not shared with other engines.
 func (d *daemon) isOwn(target string) bool { return !d.cluster.isShared(target) }
-
-func (d *daemon) pauseTarget(target string, o httpapi.Operation, p pause.Pause) (changed int, err error) {
-	isChanged := false
-	if o == httpapi.OperationUnpause {
-		isChanged, err = d.pauses.Unpause(target, p.By)
-	} else {
-		isChanged, err = d.pauses.Pause(target, p)
-	}
-	if errors.Is(err, pause.ErrNoTarget) {
-		err = httpapi.ErrNoTarget
-	}
-	if isChanged {
-		changed = 1
-	}
-	return changed, err
-}
-
-// pauseGroup pauses the members that a group has now, and returns them. It may name targets that do not exist.
-func (d *daemon) pauseGroup(done *httpapi.Paused, p pause.Pause) (targets []string, err error) {
-	g := d.groups.Get(done.Group)
-	if g == nil {
-		return nil, httpapi.ErrNoGroup
-	}
-	for m := range g.View().Members() {
-		targets = append(targets, m.Target)
-	}
-	if done.Operation == httpapi.OperationUnpause {
-		done.Targets, done.Changed = d.pauses.UnpauseAll(done.Group, targets, p.By)
-	} else {
-		done.Targets, done.Changed = d.pauses.PauseAll(done.Group, targets, p)
-	}
-	return targets, nil
-}
 
 // saved waits until the state file has what was marked, and reports whether it does.
 func (d *daemon) saved(ctx context.Context) bool {
@@ -95,17 +76,16 @@ func (d *daemon) restorePauses(state store.Restored, exists func(target string) 
 	if !ok {
 		return
 	}
-	var orders map[string]pause.Order
-	if err := json.Unmarshal(value, &orders); err != nil {
+	var pauses map[string]pause.Pause
+	if err := json.Unmarshal(value, &pauses); err != nil {
 		d.log.Warn("state of paused targets discarded", "error", err)
 		return
 	}
-	maps.DeleteFunc(orders, func(target string, _ pause.Order) bool { return !exists(target) })
-	for target, o := range orders {
-		o.Pause = o.Shifted(state.Shift)
-		orders[target] = o
+	maps.DeleteFunc(pauses, func(target string, _ pause.Pause) bool { return !exists(target) })
+	for target, p := range pauses {
+		pauses[target] = p.Shifted(state.Shift)
 	}
-	d.pauses.Restore(orders)
+	d.pauses.Restore(pauses)
 }
 
 // markPauses says that targets were paused, or are no longer.

@@ -234,7 +234,7 @@ const (
 
 	keyProcesses = "processes" // a location
 	keyStopped   = "stopped"   // by target: a restart.Stopped
-	keyPauses    = "pauses"    // by target: a pause.Order
+	keyPauses    = "pauses"    // by target: a pause.Pause
 )
 
 // restored returns what the previous engine's controller has remembered. Targets that
@@ -436,8 +436,8 @@ func (v stateValues) Value(key string) ([]byte, bool) {
 		stopped := v.restarts.Stopped()
 		return marshal(stopped), len(stopped) > 0
 	case keyPauses:
-		orders := v.pauses.Orders()
-		return marshal(orders), len(orders) > 0
+		pauses := v.pauses.Pauses()
+		return marshal(pauses), len(pauses) > 0
 	case keyProcesses:
 		if text := v.located.Load(); text != nil {
 			return *text, true
@@ -516,7 +516,7 @@ func (v stateValues) Values() iter.Seq2[string, []byte] {
 }
 
 // marshal returns v as JSON. No value of these types is without.
-func marshal[T restart.Memory | []time.Time | []engine.Transition | verdict.Penalty | map[string]restart.Stopped | map[string]pause.Order | map[string]string](v T) []byte {
+func marshal[T restart.Memory | []time.Time | []engine.Transition | verdict.Penalty | map[string]restart.Stopped | map[string]pause.Pause | map[string]string](v T) []byte {
 	b, _ := json.Marshal(v)
 	return b
 }

@@ -62,7 +62,7 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		warnOfUnstored(c, done)
+		warnOfLocal(c, done)
 		warnUnlessSaved(c, done.Saved)
 		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))
 		return err
@@ -76,11 +76,11 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// warnOfUnstored warns an operator if other engines do not know yet what was asked for.
-func warnOfUnstored(c *cobra.Command, done httpapi.Paused) {
-	if done.Unstored > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not answer: only this engine knows that of %s; the other engines will when etcd is back\n",
-			cli.Plural(done.Unstored, "target"))
+// warnOfLocal warns an operator if other engines do not pause what was to be paused.
+func warnOfLocal(c *cobra.Command, done httpapi.Paused) {
+	if done.Local > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not answer: %s paused by this engine only, for 15 minutes at most; pause again when etcd is back\n",
+			cli.Plural(done.Local, "target"))
 	}
 }
 

@@ -1,0 +1,106 @@
+// Package agent brings one configuration into all parts of a program, or into none.
+//
+// A Part prepares a change by Plan, where everything that can fail is done: files are read, listeners are opened, plugins are
+// compiled. The Agent plans all parts, and then commits all changes or discards all. Start, reload, plan and push are the
+// same few lines:
+//
+//	p, err := agent.Plan(next)
+//	if err != nil {
+//		return err // nothing has changed
+//	}
+//	p.Commit() // or p.Discard()
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sonde-probe/sonde/config"
+)
+
+// Part is a component that a configuration changes while it runs.
+type Part interface {
+	// Name is how errors name the part, such as "notify".
+	Name() string
+
+	// Plan prepares the change to next. Nobody sees anything of it before it is committed. After an error
+	// the part is as it was.
+	Plan(next *config.Config) (Change, error)
+
+	// Run runs the part until ctx is done. An error ends the other parts, too.
+	Run(ctx context.Context) error
+}
+
+// Change is what a Plan of a Part has prepared. Either Commit or Discard is called, once.
+type Change interface {
+	Commit()  // puts the change into use; it cannot fail
+	Discard() // gives back what Plan has reserved, such as a listener or a compiled plugin
+}
+
+// Holder is a Change of a part that follows other parts. Between Hold, which is called before the first Commit, and its own
+// Commit it shows nothing of what the other parts commit, so that a configuration is one change for its readers.
+type Holder interface {
+	Change
+	Hold()
+}
+
+// Agent has the parts of a program. One Plan at a time is prepared, and committed or discarded.
+type Agent struct{ parts []Part }
+
+// New returns an Agent of parts. Their changes are committed in this order: a part that others refer to comes first.
+func New(parts ...Part) *Agent { return &Agent{parts} }
+
+// Plan is a configuration that all parts have prepared.
+type Plan struct{ changes []Change }
+
+// Plan prepares a configuration in all parts. After an error, which names the part, nothing has changed.
+func (a *Agent) Plan(next *config.Config) (*Plan, error) {
+	p := &Plan{}
+	for _, part := range a.parts {
+		change, err := part.Plan(next)
+		if err != nil {
+			p.Discard()
+			return nil, fmt.Errorf("%s: %w", part.Name(), err)
+		}
+		p.changes = append(p.changes, change)
+	}
+	return p, nil
+}
+
+// Changes returns the changes of the parts, in their order.
+func (p *Plan) Changes() []Change { return p.changes }
+
+// Commit commits the changes, in the order of the parts.
+func (p *Plan) Commit() {
+	for _, c := range p.changes {
+		if h, ok := c.(Holder); ok {
+			h.Hold()
+		}
+	}
+	for _, c := range p.changes {
+		c.Commit()
+	}
+}
+
+// Discard discards the changes, the last one first.
+func (p *Plan) Discard() {
+	for i := len(p.changes) - 1; i >= 0; i-- {
+		p.changes[i].Discard()
+	}
+}
+
+// Run runs the parts until ctx is done or one of them returns an error, and returns the first error when all have ended.
+func (a *Agent) Run(ctx context.Context) error {
+	running, ctx := errgroup.WithContext(ctx)
+	for _, part := range a.parts {
+		running.Go(func() error {
+			if err := part.Run(ctx); err != nil {
+				return fmt.Errorf("%s: %w", part.Name(), err)
+			}
+			return nil
+		})
+	}
+	return running.Wait()
+}

@@ -1,0 +1,109 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sonde-probe/sonde/agent"
+	"github.com/sonde-probe/sonde/config"
+)
+
+// part writes what happens to it into a list that all parts share.
+type part struct {
+	name   string
+	list   *[]string
+	planNo error // of Plan
+	runNo  error // of Run
+	holds  bool
+}
+
+func (p *part) Name() string { return p.name }
+
+func (p *part) Plan(*config.Config) (agent.Change, error) {
+	p.add("plan")
+	if p.planNo != nil {
+		return nil, p.planNo
+	}
+	if p.holds {
+		return holder{change{p}}, nil
+	}
+	return change{p}, nil
+}
+
+func (p *part) Run(ctx context.Context) error {
+	if p.runNo != nil {
+		return p.runNo
+	}
+	<-ctx.Done()
+	return nil
+}
+
+func (p *part) add(what string) { *p.list = append(*p.list, what+" "+p.name) }
+
+type change struct{ part *part }
+
+func (c change) Commit()  { c.part.add("commit") }
+func (c change) Discard() { c.part.add("discard") }
+
+type holder struct{ change }
+
+func (h holder) Hold() { h.part.add("hold") }
+
+var errBroken = errors.New("broken")
+
+func TestAConfigurationComesIntoAllPartsOrNone(t *testing.T) {
+	for name, test := range map[string]struct {
+		broken int // the part whose Plan fails, from 1; 0: none
+		commit bool
+		want   []string
+	}{
+		"all parts plan": {commit: true, want: []string{
+			"plan engine", "plan groups", "plan gateways", "hold groups", "commit engine", "commit groups", "commit gateways"}},
+		"nobody wants it":   {want: []string{"plan engine", "plan groups", "plan gateways", "discard gateways", "discard groups", "discard engine"}},
+		"the first fails":   {broken: 1, want: []string{"plan engine"}},
+		"one between fails": {broken: 2, want: []string{"plan engine", "plan groups", "discard engine"}},
+		"the last fails":    {broken: 3, want: []string{"plan engine", "plan groups", "plan gateways", "discard groups", "discard engine"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var list []string
+			parts := []*part{{name: "engine", list: &list}, {name: "groups", list: &list, holds: true}, {name: "gateways", list: &list}}
+			if test.broken > 0 {
+				parts[test.broken-1].planNo = errBroken
+			}
+			p, err := agent.New(parts[0], parts[1], parts[2]).Plan(&config.Config{})
+			switch {
+			case test.broken > 0:
+				if want := parts[test.broken-1].name + ": broken"; !errors.Is(err, errBroken) || err.Error() != want {
+					t.Errorf("the error is %v, want %q", err, want)
+				}
+			case err != nil:
+				t.Fatal(err)
+			case test.commit:
+				p.Commit()
+			default:
+				p.Discard()
+			}
+			if !slices.Equal(list, test.want) {
+				t.Errorf("got %q, want %q", list, test.want)
+			}
+		})
+	}
+}
+
+func TestAPartThatFailsEndsTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var list []string
+		a := agent.New(&part{name: "engine", list: &list}, &part{name: "gateways", list: &list, runNo: errBroken})
+		if err := a.Run(t.Context()); !errors.Is(err, errBroken) || err.Error() != "gateways: broken" {
+			t.Errorf("Run returned %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := agent.New(&part{name: "engine", list: &list}).Run(ctx); err != nil {
+			t.Errorf("Run returned %v at its end", err)
+		}
+	})
+}

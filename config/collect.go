@@ -97,14 +97,22 @@ func (c *collector) addTwice(r report, first hcl.Range) {
 
 func (c *collector) note(text string, at hcl.Range) Note { return Note{Text: text, Range: rangeOf(at)} }
 
-// problems adds what a body contains against its schema.
-func (c *collector) problems(b *tree.Body, problems []tree.Problem) {
+// problems adds what a body contains against its schema, and reports whether there is no error.
+func (c *collector) problems(b *tree.Body, problems []tree.Problem) (ok bool) {
+	ok = true
 	for _, p := range problems {
 		if place := c.places[p.Unknown]; place != "" {
 			p.Hint = "write it inside " + place
 		}
-		c.add(report{at: p.Range, body: b, summary: p.Summary, hint: p.Hint})
+		r := report{at: p.Range, body: b, summary: p.Summary, hint: p.Hint}
+		if p.Warning {
+			r.severity = Warning
+		} else {
+			ok = false
+		}
+		c.add(r)
 	}
+	return ok
 }
 
 // diagnostics returns the diagnostics with their source lines, sorted.

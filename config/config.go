@@ -53,7 +53,6 @@ type Engine struct {
 	ReloadGuard      probe.Share         `hcl:"reload_guard,optional" doc:"largest share of its targets (a percentage such as \"80%\") that a reload may remove or restart in an engine with ten targets or more; 100% permits every reload. The value in the new configuration counts" default:"50%"`
 	Watch            bool                `hcl:"watch,optional" doc:"reloads the configuration when its files have changed, or files that its functions read, and have then been still for a second. A change that would be rejected is logged once" default:"false"`
 	NoIsolationCheck bool                `hcl:"no_isolation_check,optional" doc:"makes failures without an answer count against their targets even if no target or name server answers; otherwise the engine takes that for a fault of its own network" default:"false"`
-	Watchdog         *time.Duration      `hcl:"watchdog,optional" doc:"how long the engine may hang before it is started again in the same process; 0s for never. Linux only" default:"1m"`
 	MetricsMaxProbes int                 `hcl:"metrics_max_probes,optional,nonzero" doc:"up to how many probes /metrics has series of each probe and target; with more it has only their sums" default:"20000" min:"1" max:"1000000"`
 	MetricLabels     []string            `hcl:"metric_labels,optional" doc:"names of the labels of targets that /metrics has, in sonde_target_labels" default:"none"`
 	PluginCache      *string             `hcl:"plugin_cache,optional" doc:"directory for the compiled code of plugins; an empty text for none. It is created if missing. Only the user of the engine may be able to write to it, since the engine runs its content" default:"sonde/plugins in the cache directory of the user"`
@@ -76,7 +75,6 @@ const (
 const (
 	MaxConcurrency = 1 << 20
 	MinStateMaxAge = 10 * time.Second
-	MinWatchdog    = 10 * time.Second // a reload of a million probes keeps the engine's loop from running for seconds
 
 	MinPluginMemory = 1 << 20
 )

@@ -33,9 +33,9 @@ type fieldSource struct {
 // decodeBlock decodes a block.
 func (l *loader) decodeBlock(b *tree.Block, s *compiledSchema) *decodedBlock {
 	content, problems := b.Body.Read(s.body)
-	l.problems(&b.Body, problems)
+	ok := l.problems(&b.Body, problems)
 	d := l.decodeContent(b, content, s)
-	d.ok = d.ok && len(problems) == 0
+	d.ok = d.ok && ok
 	return d
 }
 

@@ -11,6 +11,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// retiredOfEngine are arguments of the engine block that have no effect any more. They are warnings, since an upgrade
+// must not keep an engine from starting.
+var retiredOfEngine = map[string]string{
+	"watchdog": "remove it; systemd restarts an engine that hangs if its unit says WatchdogSec=60s, and a container's liveness check can read /healthz",
+}
+
 // engine decodes the engine block.
 func (l *loader) engine() {
 	blocks := l.blocks["engine"]
@@ -36,9 +42,6 @@ func (l *loader) engine() {
 	}
 	if d.values["token_file"] == "" {
 		l.refuse(d, "token_file", "must not be empty")
-	}
-	if w := e.Watchdog; w != nil && *w != 0 && *w < MinWatchdog {
-		l.refuse(d, "watchdog", fmt.Sprintf("is %v, it must be at least %v, or \"0s\" for none", *w, MinWatchdog))
 	}
 	l.beats(d, e.Beats)
 	l.state(d, e)

@@ -93,6 +93,7 @@ func (l *loader) compile() {
 		validation:  compileSchema(validationSchema).body,
 		dynamic:     compileSchema(dynamicSchema).body,
 	}
+	l.schemas.engine.body.Retired = retiredOfEngine
 	l.schemas.defaults = tree.BodySchema{Arguments: append(slices.Clone(l.schemas.rule.body.Arguments), labelsField.Name)}
 	if decode := l.options.TargetSettings.decode; decode != nil {
 		l.noLifecycle.Settings, _ = decode(nil, Context{})

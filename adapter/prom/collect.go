@@ -33,7 +33,6 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	s, stats := scrape(out), c.config.Engine.Stats()
 	s.gauge(buildInfoDesc, 1, c.config.Version, runtime.Version())
 	s.stats(stats)
-	s.counter(watchdogDesc, float64(c.config.WatchdogRestarts))
 	if c.config.LogDropped != nil {
 		s.counter(logDroppedDesc, float64(c.config.LogDropped()))
 	}

@@ -64,7 +64,6 @@ var (
 	verdictsDesc      = describe("sonde_verdicts", "Number of probes by kind and verdict.", "kind", "verdict")
 	logDroppedDesc    = describe("sonde_log_records_dropped_total", "Total number of log records dropped because the log was read too slowly or could not be written.")
 	droppedLinesDesc  = describe("sonde_process_log_lines_dropped_total", "Total number of lines of the output of the target's processes that were dropped because they came too fast or could not be written.", "target")
-	watchdogDesc      = describe("sonde_watchdog_restarts_total", "Total number of times that the watchdog has started the engine again because it hung.")
 	omittedDesc       = describe("sonde_series_omitted", "Whether the series of each probe and target are left out because there are more probes than metrics_max_probes (1 for yes, 0 for no).")
 	groupReadyDesc    = describe("sonde_group_ready", "Whether the group was ready when that was last known (1 for yes, 0 for no).", "group")
 	groupMembersDesc  = describe("sonde_group_members", "Number of members of the group by state, without those of the weight 0.", "group", "state")

@@ -78,10 +78,6 @@ type Config struct {
 	// scrape calls it. Default: the metric is left out.
 	LogDropped func() uint64
 
-	// WatchdogRestarts is how often a watchdog has started the program again because the
-	// engine hung.
-	WatchdogRestarts int
-
 	// State returns the numbers of the state file. Each scrape calls it. Default: no
 	// state file.
 	State func() State

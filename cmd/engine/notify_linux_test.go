@@ -7,36 +7,56 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// startNotifying runs sonde run with a service manager, whose socket it returns.
-func startNotifying(t *testing.T, name, config string, env ...string) (*engineProcess, *net.UnixConn) {
+// testManager is a service manager. It reads without a pause, since the engine does not wait for one that does not.
+type testManager struct {
+	*net.UnixConn
+	states chan string // what engines have told it
+}
+
+// startNotifying runs sonde run with a service manager, whose socket has a name.
+func startNotifying(t *testing.T, name, config string, env ...string) (*engineProcess, *testManager) {
 	t.Helper()
-	manager, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { manager.Close() })
+	t.Cleanup(func() { socket.Close() })
+	manager := &testManager{socket, make(chan string, 1000)}
+	go manager.read()
 	e := &engineProcess{dir: t.TempDir(), exited: make(chan struct{})}
 	e.write(t, "config.hcl", config)
 	e.start(t, func(c *exec.Cmd) { c.Env = append(append(c.Env, "NOTIFY_SOCKET="+name), env...) })
 	return e, manager
 }
 
-// expectStates reads what an engine tells its service manager until all states have come in
-// this order, with others between them.
-func expectStates(t *testing.T, manager *net.UnixConn, states ...string) {
-	t.Helper()
+// read reads until the socket is closed.
+func (m *testManager) read() {
 	buffer := make([]byte, 100)
+	for {
+		n, err := m.Read(buffer)
+		if err != nil {
+			return
+		}
+		m.states <- string(buffer[:n])
+	}
+}
+
+// expect waits until all states have come in this order, with others between them.
+func (m *testManager) expect(t *testing.T, states ...string) {
+	t.Helper()
 	for _, want := range states {
 		for got := ""; got != want; {
-			n, err := manager.Read(buffer)
-			if err != nil {
-				t.Fatal(err)
+			select {
+			case got = <-m.states:
+			case <-time.After(waitTimeout):
+				t.Fatalf("the service manager has not been told %s", want)
 			}
-			got = string(buffer[:n])
 		}
 	}
 }
@@ -44,32 +64,47 @@ func expectStates(t *testing.T, manager *net.UnixConn, states ...string) {
 func TestTheServiceManagerIsToldWhatTheEngineDoes(t *testing.T) {
 	tier.Slow(t)
 	t.Parallel()
-	const config = "engine {\n  allow_empty = true\n  watchdog = \"0s\"\n}"
+	const config = "engine { allow_empty = true }"
 	for _, name := range []string{filepath.Join(t.TempDir(), "notify"), "@sonde-test-" + filepath.Base(t.TempDir()) + t.Name()} {
-		e, manager := startNotifying(t, name, config, "WATCHDOG_USEC=30000000")
-		expectStates(t, manager, "READY=1", "WATCHDOG=1", "WATCHDOG=1")
+		e, manager := startNotifying(t, name, config, "WATCHDOG_USEC=1000000")
+		manager.expect(t, "READY=1", "WATCHDOG=1", "WATCHDOG=1")
 		e.waitListening(t)
 		e.write(t, "config.hcl", "engine {") // rejected: the engine goes on
 		if err := e.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		expectStates(t, manager, "RELOADING=1", "READY=1")
-		if err := e.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
-		expectStates(t, manager, "STOPPING=1")
-		<-e.exited
-		if code := e.ProcessState.ExitCode(); code != 0 {
+		manager.expect(t, "RELOADING=1", "READY=1", "WATCHDOG=1")
+		if code := e.end(t, os.Interrupt); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
+		manager.expect(t, "STOPPING=1")
 	}
 }
 
-// The socket may be gone, or that of another program's watchdog.
+// The process does not end within its grace period, until a second signal kills it.
+func TestAnEngineThatWaitsForItsProcessesIsAlive(t *testing.T) {
+	tier.Slow(t)
+	t.Parallel()
+	e, manager := startNotifying(t, filepath.Join(t.TempDir(), "notify"), `
+		target "web" {
+		  process { command = ["sh", "-c", "trap '' TERM; echo >up; while :; do sleep 0.1; done"] }
+		  termination_grace_period = "1h"
+		}`, "WATCHDOG_USEC=1000000")
+	testsync.Until(t, "the process", func() bool { return e.size("up") > 0 })
+	if err := e.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	manager.expect(t, "STOPPING=1", "WATCHDOG=1", "WATCHDOG=1")
+	if code := e.end(t, syscall.SIGTERM); code != 128+int(syscall.SIGTERM) {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// The socket may be gone, and the limit may be that of another process.
 func TestAnEngineRunsWithoutItsServiceManager(t *testing.T) {
 	t.Parallel()
 	e, manager := startNotifying(t, filepath.Join(t.TempDir(), "notify"), "engine { allow_empty = true }", "WATCHDOG_USEC=30000000", "WATCHDOG_PID=1")
-	expectStates(t, manager, "READY=1")
+	manager.expect(t, "READY=1")
 	manager.Close()
 	e.waitListening(t)
 	if code := e.end(t, syscall.SIGTERM); code != 0 {

@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/root"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -115,47 +111,4 @@ func (e *engineProcess) end(t *testing.T, s os.Signal) int {
 		t.Fatalf("the engine has not ended after %v", s)
 	}
 	return e.ProcessState.ExitCode()
-}
-
-// mainWithHold is main in a program that hangs once the file "hold" is in its working
-// directory: as many goroutines as there are processors of Go never end and, with
-// asyncpreemptoff, are never preempted.
-func mainWithHold() {
-	watchdog.Shorten(time.Second)
-	go func() {
-		for os.Remove("hold") != nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-		for range runtime.GOMAXPROCS(0) {
-			go func() {
-				for n := 0; ; n++ {
-				}
-			}()
-		}
-	}()
-	main()
-}
-
-// mainWithHoldAtItsEnd is main in a program that hangs when its engine has stopped: with one
-// processor of Go, and asyncpreemptoff, nothing runs beside the write of that log line.
-func mainWithHoldAtItsEnd() {
-	watchdog.Shorten(time.Second)
-	c := root.New(options)
-	c.SetArgs(os.Args[1:])
-	c.SetErr(holdAtTheEnd{})
-	if c.Execute() != nil {
-		os.Exit(2)
-	}
-}
-
-// holdAtTheEnd is the standard error of a program, and hangs after the last log line.
-type holdAtTheEnd struct{}
-
-func (holdAtTheEnd) Write(b []byte) (int, error) {
-	n, err := os.Stderr.Write(b)
-	if bytes.Contains(b, []byte("engine stopped")) {
-		for n := 0; ; n++ {
-		}
-	}
-	return n, err
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sonde": main, "sonde-holdable": mainWithHold, "sonde-held-at-its-end": mainWithHoldAtItsEnd})
+	testscript.Main(m, map[string]func(){"sonde": main})
 }
 
 // TestScripts runs the scripts of tests/scripts. They have additional commands, see

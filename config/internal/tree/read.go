@@ -13,7 +13,7 @@ import (
 // Native returns the body of a file in the native syntax.
 func Native(b *hclsyntax.Body, ctx *hcl.EvalContext) Body { return Body{native: b, Ctx: ctx} }
 
-// Read returns what the body contains of a schema, and errors about everything else.
+// Read returns what the body contains of a schema, and problems with everything else.
 func (b *Body) Read(s BodySchema) (Content, []Problem) {
 	r := reader{body: b, schema: s, out: Content{Arguments: make(map[string]Argument)}}
 	if b.native != nil {
@@ -51,6 +51,10 @@ func inOrder(attrs hclsyntax.Attributes) []*hclsyntax.Attribute {
 func (r *reader) argument(a Argument) {
 	if s, ok := r.schema.block(a.Name); ok {
 		r.object(a, s)
+		return
+	}
+	if hint, ok := r.schema.Retired[a.Name]; ok {
+		r.problems = append(r.problems, Problem{Range: a.Range, Summary: a.Name + " has no effect any more", Hint: hint, Warning: true})
 		return
 	}
 	if !slices.Contains(r.schema.Arguments, a.Name) {

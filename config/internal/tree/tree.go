@@ -61,6 +61,7 @@ type Argument struct {
 type BodySchema struct {
 	Arguments []string
 	Blocks    []BlockSchema
+	Retired   map[string]string        // arguments that have no effect any more, with the hint what to write instead
 	Unknown   func(name string) string // returns the hint for a block with another name; default: a list of the names
 }
 
@@ -80,11 +81,12 @@ type Content struct {
 	Blocks    []*Block
 }
 
-// Problem is an error in a body that its BodySchema does not allow.
+// Problem is an error in a body that its BodySchema does not allow, or a warning.
 type Problem struct {
 	Range   hcl.Range
 	Summary string
 	Hint    string
+	Warning bool   // the body can be used
 	Unknown string // a name that is not known here, and whose Hint is only a list; else empty
 }
 

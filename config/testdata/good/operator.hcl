@@ -7,7 +7,6 @@ engine {
   state          = "/var/lib/sonde/sonde.state"
   state_max_age  = "5m"
   resume         = "verify"
-  watchdog       = "30s"
   log_level      = "debug"
   log_format     = "json"
   tls {

@@ -14,7 +14,7 @@
 //	survivors.go takes over and ends the processes of the previous engine
 //	restarts.go the drivers of targets
 //	cluster.go  the targets that engines share
-//	watchdog.go starts the engine again when it hangs
+//	servicemanager.go tells systemd what the engine does
 package daemon
 
 import (
@@ -32,7 +32,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -64,12 +63,12 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 			"periods, then the engine, with exit code 0. A second signal kills them, and the exit code is 128\n" +
 			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
 			"log. Other signals that a terminal or a closed pipe sends have no effect.\n\n" +
-			"An engine that is started again, by hand, by a service manager or after it hung, keeps to the same\n" +
-			"rules: where a reload would be rejected it goes on with the configuration that was accepted last,\n" +
-			"if it has a state that is not too old, or processes that have outlived it. --force starts it with the\n" +
-			"files or not at all.\n\n" +
-			"On Linux an engine that hangs for longer than the setting watchdog of the engine block, a minute by\n" +
-			"default, is started again in the same process.",
+			"An engine that is started again, by hand or by a service manager, keeps to the same rules: where a\n" +
+			"reload would be rejected it goes on with the configuration that was accepted last, if it has a state\n" +
+			"that is not too old, or processes that have outlived it. --force starts it with the files or not at\n" +
+			"all.\n\n" +
+			"Run tells systemd that it is ready, reloads, stops, and is alive: with WatchdogSec in its unit, systemd\n" +
+			"restarts an engine that hangs. Elsewhere let a liveness check read /healthz.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
 		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version, openStore) },
 	}
@@ -91,7 +90,6 @@ const flushTimeout = time.Second
 
 // run runs the engine until a signal stops it.
 func run(c *cobra.Command, f *flags, paths []string, version string, openStore OpenStore) (err error) {
-	previous := watchdog.Inherited()
 	signals := catchSignals()
 	queue := cli.NewLogQueue(c.ErrOrStderr())
 	defer queue.Close(flushTimeout)
@@ -100,7 +98,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	logger := f.logger(queue, level)
 	f.inputs.Beats = beatprobe.NewRegistry()
 	first := make(chan loadResult, 1)
-	start := &starter{flags: f, paths: paths, hung: previous.Restarts > 0, openStore: openStore, plugins: func() *handlers.Plugins {
+	start := &starter{flags: f, paths: paths, openStore: openStore, plugins: func() *handlers.Plugins {
 		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
 		p.Inputs = &accepted.Inputs{}
 		return p
@@ -120,8 +118,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, previous: previous, place: start.place, pushed: loaded.pushed, jobs: make(chan *job)}
-	d.logRestart()
+	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, place: start.place, pushed: loaded.pushed, jobs: make(chan *job)}
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is told nothing", "error", err)
 	}
@@ -142,8 +139,6 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	}
 	defer d.closePlace()
 	go d.place.RemoveOthers(isLeft) // reads the disks of other engines
-	stopBeating := d.startWatchdog()
-	defer stopBeating() // first: the watchdog ends a program that does not end
 	return d.run(context.WithoutCancel(c.Context()))
 }
 

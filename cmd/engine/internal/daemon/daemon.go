@@ -29,7 +29,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
@@ -48,9 +47,8 @@ type daemon struct {
 	queue   *cli.LogQueue // that log writes to
 	signals *signals
 
-	manager  serviceManager
-	previous watchdog.Previous // what an engine has left that hung
-	place    *accepted.Place   // of the accepted configuration; nil for none
+	manager serviceManager
+	place   *accepted.Place // of the accepted configuration; nil for none
 
 	pods       *staticpods.Dir // nil for none
 	config     *config.Config  // the configuration in use, without the pods; nil without pods
@@ -416,8 +414,8 @@ func (f floor) WithheldBy(target string, reserved map[string][]string) string {
 	return f.groups.WithheldBy(target, reserved)
 }
 
-// maxLoopDelay is how late the engine's loop may be before /healthz says that the engine
-// hangs. A reload of a million probes keeps it from running for seconds.
+// maxLoopDelay is how late the engine's loop may be before the engine hangs, to /healthz and to the service
+// manager. A reload of a million probes keeps it from running for seconds.
 const maxLoopDelay = 15 * time.Second
 
 // alive returns why the engine does not make attempts, or nil.
@@ -456,7 +454,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	d.runFollowers(parts, serving)
 	d.manager.notify(isReady)
-	parts.Go(func() error { d.previous.Reap(serving); return nil })
+	parts.Go(func() error { d.manager.reportAlive(serving, d.alive); return nil })
 	parts.Go(func() error { d.warnOfAbandoned(running); return nil })
 	if d.state != nil {
 		parts.Go(func() error {

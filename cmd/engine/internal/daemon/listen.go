@@ -58,7 +58,7 @@ func (d *daemon) apiConfig() httpapi.Config {
 	metrics := prom.Config{
 		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 		Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
-		LogDropped: d.queue.Dropped, State: d.stateStats(), WatchdogRestarts: d.previous.Restarts,
+		LogDropped: d.queue.Dropped, State: d.stateStats(),
 		Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
 		DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats, Beats: d.beats,
 	}

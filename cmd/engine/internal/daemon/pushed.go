@@ -54,7 +54,7 @@ func (s *starter) read() loadResult {
 	if !r.diags.HasErrors() {
 		return r
 	}
-	if s.force && !s.hung {
+	if s.force {
 		return s.withoutTargets(alone, r)
 	}
 	r.diags = append(r.diags, needsPushed(alone.config.Engine.State))

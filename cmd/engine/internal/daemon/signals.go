@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/watchdog"
 )
 
 // signals are those that sonde run handles, from its first moment on. Each kind has a
@@ -132,7 +131,6 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 			if !stopping {
 				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())
 				stopping = true
-				watchdog.ExitOnly()
 				d.manager.notify(isStopping)
 				loads.refuse()
 				shutdown()

@@ -43,7 +43,6 @@ type starter struct {
 	*flags
 	paths   []string
 	place   *accepted.Place // set by load
-	hung    bool            // the watchdog starts the engine
 	plugins func() *handlers.Plugins
 
 	openStore OpenStore // of a cluster block
@@ -54,10 +53,10 @@ type starter struct {
 func (s *starter) load() loadResult {
 	s.place = s.flags.place(s.paths)
 	r := s.read()
-	if s.force && !s.hung {
+	if s.force {
 		return r
 	}
-	kept, err := s.place.Find(s.goesOn)
+	kept, err := s.place.Find(isLeft)
 	if err != nil {
 		r = r.warn("the configuration that was accepted last cannot be read: %v", err)
 	}
@@ -103,10 +102,8 @@ func (r loadResult) warn(format string, args ...any) loadResult {
 	return r
 }
 
-// goesOn reports whether an engine that starts goes on with what an earlier one has left: its state,
-// unless that is too old, or its processes. An engine that hung goes on in any case.
-func (s *starter) goesOn(h accepted.Header) bool { return s.hung || isLeft(h) }
-
+// isLeft reports whether an engine that starts goes on with what an earlier one has left: its state,
+// unless that is too old, or its processes.
 func isLeft(h accepted.Header) bool {
 	info, err := os.Stat(h.State) // it is written every ten seconds
 	return err == nil && time.Since(info.ModTime()) <= h.MaxAge || len(running(h)) > 0

@@ -1,0 +1,4 @@
+engine {
+  watchdog    = "1m"
+  allow_empty = true
+}

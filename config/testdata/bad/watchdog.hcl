@@ -1,3 +1,0 @@
-engine {
-  watchdog = "9s"
-}

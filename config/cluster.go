@@ -4,15 +4,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/coord/quorum"
@@ -210,50 +206,6 @@ func ClusterNameProblem(name string) string {
 
 // isForCluster reports whether the configuration is one for the engines of a cluster.
 func (l *loader) isForCluster() bool { return len(l.blocks["cluster"]) > 0 || len(l.pushed) > 0 }
-
-// ofEngine are the blocks that each engine has in its own files, if the others are pushed: neither who writes
-// to etcd nor another engine decides where it listens, what it may use, and where its state is.
-var ofEngine = []string{"cluster", "engine"}
-
-// inBoth are the blocks that its own files and pushed ones may have.
-var inBoth = []string{"locals", "variable"}
-
-// checkPushed reports blocks of the engine in pushed files, and those that are pushed in files of the engine.
-func (l *loader) checkPushed() {
-	if !l.isForCluster() {
-		return
-	}
-	for _, kind := range slices.Sorted(maps.Keys(l.blocks)) {
-		for _, b := range l.blocks[kind] {
-			isPushed, isOfEngine := l.pushed[b.Header.Filename], slices.Contains(ofEngine, kind)
-			switch {
-			case isPushed && isOfEngine:
-				l.add(report{
-					at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s block in a configuration that is pushed: it belongs to each engine", kind),
-					hint: "move it to the files that the engines are started with",
-				})
-			case !isPushed && !isOfEngine && !slices.Contains(inBoth, kind) && l.config.Cluster.IsPushed():
-				l.add(report{
-					at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s block in a file of the engine, whose cluster block says config = %q", kind, ClusterConfigEtcd),
-					hint: "move it to the configuration that sonde-fleet push puts into etcd, or remove config from the cluster block",
-				})
-			}
-		}
-	}
-}
-
-// checkPushedPath reports a relative path in a file that is to be pushed: each engine would begin where it was started.
-func (l *loader) checkPushedPath(b *tree.Body, f *Field, arg tree.Argument, value cty.Value) {
-	if !l.disclosure.isPushed(arg.Expr) || !f.Path && !f.Socket || value.Type() != cty.String {
-		return
-	}
-	if path := value.AsString(); path != "" && !filepath.IsAbs(path) && !(f.Socket && strings.HasPrefix(path, "@")) {
-		l.add(report{
-			at: arg.Expr.Range(), body: b, summary: f.Name + " has a relative path in a file that is pushed",
-			hint: fmt.Sprintf("each engine takes it from its own machine, and begins where it was started: write an absolute path, such as %s = \"/…\"", f.Name),
-		})
-	}
-}
 
 // checkClusterHandler reports a handler that works in one engine only.
 func (l *loader) checkClusterHandler(h *handlerBlock, b *tree.Block, parent *tree.Body) {

@@ -141,10 +141,10 @@
 // The errors:
 //
 //	syntax.go      bounds on the text, and syntax errors
-//	plaintext.go   warns of secrets that are written in a file
-//	urlpassword.go the passwords in URLs, also in those that format and replace make
-//	disclosure.go  finds secrets whose values are in files that are to be pushed
-//	absent.go      the same in elements of loops that this machine does not have
+//	secrets.go     secrets in a file: errors if it is to be pushed, otherwise warnings
+//	secretname.go  which names are those of secrets
+//	exposure.go    which expressions of a secret may be pushed
+//	pushed.go      what else may be pushed
 //	foreign.go     files in YAML, JSON and other formats, or encodings
 //	explain.go     rewords HCL's errors about expressions
 //	traversal.go   references such as var.hosts["a"]

@@ -69,13 +69,9 @@ func (l *loader) dynamic(b *tree.Body, block *tree.Block, s *compiledSchema) (ou
 		return nil, false
 	}
 	whole = true
-	known := l.disclosure.each(&block.Body, each.Expr)
-	if schema := s.inside[lp.made]; schema != nil && known.partial {
-		l.disclosure.absentElement(block.Make(lp.made, lp.content, block.Body.Ctx, ""), schema, lp.iterator, known)
-	}
 	for it := v.ElementIterator(); it.Next(); {
 		key, value := it.Element()
-		made, ok := l.dynamicElement(lp, l.loopContext(block, lp.iterator, known, key, value), key, s.body)
+		made, ok := l.dynamicElement(lp, loopContext(block, lp.iterator, key, value), key, s.body)
 		if ok {
 			out = append(out, made)
 		}

@@ -142,14 +142,11 @@ func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
 }
 
 // callsSensitive reports whether an expression may call sensitive, by its text.
-func (l *loader) callsSensitive(e hcl.Expression) bool { return l.matches(e, callsSensitive) }
-
-// matches reports whether the text of an expression matches.
-func (l *loader) matches(e hcl.Expression, pattern *regexp.Regexp) bool {
+func (l *loader) callsSensitive(e hcl.Expression) bool {
 	at := e.Range()
 	text := l.texts[at.Filename]
 	from, to := max(0, at.Start.Byte), min(at.End.Byte, len(text))
-	return from < to && pattern.Match(text[from:to])
+	return from < to && callsSensitive.Match(text[from:to])
 }
 
 // conceal adds the sensitive texts of a value to Config.Secrets: those that are marked, or all.

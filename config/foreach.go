@@ -68,10 +68,6 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 	if ok {
 		v, ok = l.eachOf(b, arg, v)
 	}
-	known := l.disclosure.each(&b.Body, arg.Expr)
-	if ok && known.partial {
-		l.disclosure.absentElement(b, l.schemas.target, "each", known)
-	}
 	return func(yield func(element) bool) {
 		if !ok {
 			return
@@ -80,7 +76,7 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 			key, value := it.Element()
 			name := key.AsString()
 			target := b.Label(0) + "[" + strconv.Quote(name) + "]"
-			if !yield(element{name, "each.key = " + strconv.Quote(name), l.loopContext(b, "each", known, key, value), key, value, target}) {
+			if !yield(element{name, "each.key = " + strconv.Quote(name), loopContext(b, "each", key, value), key, value, target}) {
 				return
 			}
 		}
@@ -88,15 +84,10 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 }
 
 // loopContext returns the context of a block in which an iterator has a key and a value.
-func (l *loader) loopContext(b *tree.Block, iterator string, known knownEach, key, value cty.Value) *hcl.EvalContext {
+func loopContext(b *tree.Block, iterator string, key, value cty.Value) *hcl.EvalContext {
 	ctx := b.Body.Ctx.NewChild()
-	ctx.Variables = loopVariables(iterator, key, value)
-	l.disclosure.loop(ctx, iterator, known, key, value)
+	ctx.Variables = map[string]cty.Value{iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 	return ctx
-}
-
-func loopVariables(iterator string, key, value cty.Value) map[string]cty.Value {
-	return map[string]cty.Value{iterator: cty.ObjectVal(map[string]cty.Value{"key": key, "value": value})}
 }
 
 // eachOf returns the collection of a for_each, or reports why it is not allowed.

@@ -9,10 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-// FuzzParse checks for any text that Parse does not panic, that it returns, that equal
+// FuzzParse checks for any text that Parse does not panic, also before a push, that it returns, that equal
 // input gives equal output, and that diagnostics have no control characters.
 func FuzzParse(f *testing.F) {
-	for _, pattern := range []string{"testdata/bad/*", "testdata/good/*"} {
+	for _, pattern := range []string{"testdata/bad/*", "testdata/good/*", "testdata/pushed/*"} {
 		for _, s := range configurations(f, pattern) {
 			f.Add(s.Bytes, s.JSON())
 		}
@@ -26,6 +26,9 @@ func FuzzParse(f *testing.F) {
 			s.Name = "fuzz.hcl.json"
 		}
 		begin := time.Now()
+		push := toPush()
+		push.IsPushed = func(string) bool { return true }
+		Parse([]Source{s}, push)
 		o := testOptions()
 		c, diags := Parse([]Source{s}, o)
 		again, diagsAgain := Parse([]Source{s}, o)

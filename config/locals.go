@@ -55,7 +55,6 @@ func (l *loader) locals() {
 		values[n.name] = n.value
 	}
 	l.setNames("local", values, func(name string) hcl.Range { return g.byName[name].arg.Range })
-	l.disclosure.setLocals(g.order)
 }
 
 type localGraph struct {
@@ -132,7 +131,6 @@ func (g *localGraph) visit(n *local, path []*local) {
 	if v, ok := g.eval(&body, n.arg.Expr); ok {
 		n.value = v
 		g.conceal(v, false)
-		g.disclosure.local(&body, n)
 	}
 }
 

@@ -37,9 +37,6 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		o.IsFile = files.IsRegular
 	}
 	l := newLoader(o)
-	if o.ToPush {
-		l.disclosure = newDisclosure(l)
-	}
 	var files []tree.Body
 	for _, s := range sources {
 		if o.IsPushed != nil && o.IsPushed(s.Name) {
@@ -59,6 +56,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.engine()
 	l.cluster()
 	l.plugins()
+	l.pushedFields()
 	l.defaults()
 	l.targets()
 	l.checkTargetLists()
@@ -72,7 +70,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	l.requireTargets(sources)
 	l.warnOfEmptyFiles(sources)
 	for _, body := range files {
-		l.warnOfPlainText(body)
+		l.checkSecrets(body)
 	}
 	if l.unknown && !Diagnostics(l.list).HasErrors() {
 		l.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
@@ -95,8 +93,10 @@ type loader struct {
 	pushed  map[string]bool          // the names of the sources that are pushed
 	names   map[string]*origin       // of the targets
 
-	digest     *digester   // set when the variables are evaluated
-	disclosure *disclosure // of files that are to be pushed; nil without
+	digest *digester // set when the variables are evaluated
+
+	sensitiveVariables map[string]bool           // by name
+	secretValues       map[hcl.Range]secretValue // what is set to fields and variables, beside what has the name of a secret
 
 	unknown bool // a value is unknown; its cause was reported
 
@@ -138,11 +138,15 @@ func newLoader(o Options) *loader {
 			Set:    probe.Set{}, Quorums: map[probe.ID]quorum.Rule{}, Targets: map[string]Target{}, Plugins: map[string]Plugin{}, Scripts: map[string]Script{}, Groups: map[string]Group{}, Gateways: map[string]Gateway{}, Notifiers: map[string]Notifier{}, Maintenances: map[string]Maintenance{}, ProbeModules: map[string]ProbeModule{},
 			descriptions: descriptions{description{}, map[string]description{}, map[probe.ID]description{}, map[string]description{}},
 		},
-		pure:       pure,
-		root:       &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
-		blocks:     make(map[string][]*tree.Block),
-		pushed:     make(map[string]bool),
-		names:      make(map[string]*origin),
+		pure:   pure,
+		root:   &hcl.EvalContext{Functions: pure, Variables: map[string]cty.Value{}},
+		blocks: make(map[string][]*tree.Block),
+		pushed: make(map[string]bool),
+		names:  make(map[string]*origin),
+
+		sensitiveVariables: make(map[string]bool),
+		secretValues:       make(map[hcl.Range]secretValue),
+
 		made:       make(map[string]*madeHandler),
 		warnings:   make(map[string]error),
 		ports:      make(map[string]map[string]uint16),

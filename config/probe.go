@@ -178,7 +178,6 @@ func (l *loader) compiledProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 	key := probeKey{b.Body.Text(), kind, values}
 	p := l.compiled[key]
 	if p != nil {
-		l.disclosure.shared(&b.Body)
 		return p
 	}
 	constant, before := values == "", l.reports

@@ -116,7 +116,7 @@ func (l *loader) warnOfEmptyFiles(sources []Source) {
 // the errors in it are reported.
 func (l *loader) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
 	unknown := l.unknown
-	ctx := l.loopContext(b, "each", knownEach{value: cty.DynamicVal}, cty.UnknownVal(cty.String), cty.DynamicVal)
+	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), cty.DynamicVal)
 	spec.dryRun = true
 	spec.target.Name += "[…]"
 	if arg, named := c.Arguments["name"]; named {

@@ -40,7 +40,6 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 		return nil, false, wrong
 	}
 	l.conceal(raw, f.Sensitive)
-	l.disclosure.check(b, arg.Name, arg.Expr, raw, secrecyOf(f))
 	raw, secret = unmark(raw)
 	if raw.IsNull() {
 		return nil, secret, null

@@ -49,7 +49,6 @@ func (l *loader) variables() {
 		values[v.name] = l.variableValue(v, given[v.name])
 	}
 	l.setNames("var", values, func(name string) hcl.Range { return declared[name].block.Header })
-	l.disclosure.variables(order, given)
 	for _, v := range order {
 		l.validate(v)
 	}
@@ -64,17 +63,29 @@ func (l *loader) variable(b *tree.Block) *variable {
 		secret, _, _ := l.value(&b.Body, &Field{Name: a.Name, Type: Bool}, a)
 		v.sensitive, _ = secret.(bool)
 	}
-	if a, ok := content.Arguments["default"]; ok && v.sensitive {
-		l.secret(a.Expr.Range())
-	} else if ok && isSecretName(v.name) {
-		l.warnIfWritten(a.Expr, v.name+" is a secret")
-	}
+	l.sensitiveVariables[v.name] = v.sensitive
+	l.secretDefault(v)
 	if a, ok := content.Arguments["description"]; ok {
 		l.value(&b.Body, &Field{Name: a.Name, Type: String}, a) // reports another type
 	}
 	l.variableType(v)
 	l.variableDefault(v)
 	return v
+}
+
+// secretDefault notes the default of a variable that is a secret. One that is sensitive may have a default in a file that is
+// not pushed.
+func (l *loader) secretDefault(v *variable) {
+	a, ok := v.content.Arguments["default"]
+	if !ok {
+		return
+	}
+	if v.sensitive {
+		l.secret(a.Expr.Range())
+	}
+	if v.sensitive && l.isToPush(a.Expr.Range()) || !v.sensitive && isSecretName(v.name) {
+		l.noteSecret(a.Expr, secretValue{name: v.name, isSensitive: v.sensitive, isDefault: true})
+	}
 }
 
 // validIdentifier reports the name of a variable or a local that is not valid.
@@ -125,11 +136,6 @@ func (l *loader) variableDefault(v *variable) {
 		v.broken = true
 		return
 	}
-	secrecy := secretMarked
-	if v.sensitive {
-		secrecy = secretWhole
-	}
-	l.disclosure.check(&v.block.Body, v.name, a.Expr, def, secrecy)
 	v.def, v.broken = l.fit(v, def, report{at: a.Expr.Range(), body: &v.block.Body}, "the default")
 }
 

@@ -72,10 +72,7 @@ func index(args []cty.Value) (cty.Value, error) {
 }
 
 func unmark(v cty.Value) (cty.Value, error) {
-	unmarked, marks := v.Unmark()
-	if len(marks) == 0 {
-		return cty.NilVal, errors.New("the value is not sensitive")
-	}
+	unmarked, _ := v.Unmark()
 	return unmarked, nil
 }
 

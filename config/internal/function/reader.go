@@ -27,45 +27,18 @@ type Reader struct {
 	// ToPush refuses abspath of a relative path: what is pushed is in no folder of the machines that use it.
 	ToPush bool
 
-	// PushedOnly makes all results unknown that depend on more than files below Dir: on the environment, and on
-	// files with absolute paths.
-	PushedOnly bool
-
 	Pure map[string]function.Function // what a template can call besides file, fileexists and env
-
-	// Prepare returns the expression that is evaluated instead of that of a template; nil for the same.
-	Prepare func(hclsyntax.Expression) hclsyntax.Expression
 }
 
 // Table returns file, fileexists, templatefile, abspath and env.
 func (r Reader) Table() map[string]function.Function {
-	table := map[string]function.Function{
+	return map[string]function.Function{
 		"abspath":      text(r.absolute),
 		"env":          r.env(),
 		"file":         text(r.read),
 		"fileexists":   define(r.exists, cty.Bool, parameter("path", cty.String)),
 		"templatefile": define(r.template, cty.String, parameter("path", cty.String), parameter("vars", cty.DynamicPseudoType)),
 	}
-	if r.PushedOnly {
-		table["env"] = unknownIf(table["env"], func([]cty.Value) bool { return true })
-		for _, name := range []string{"file", "fileexists", "templatefile"} {
-			table[name] = unknownIf(table[name], func(args []cty.Value) bool { return filepath.IsAbs(args[0].AsString()) })
-		}
-	}
-	return table
-}
-
-// unknownIf returns a function with an unknown result if its arguments meet a condition.
-func unknownIf(f function.Function, meets func(args []cty.Value) bool) function.Function {
-	return function.New(&function.Spec{
-		Params: f.Params(), VarParam: f.VarParam(), Type: f.ReturnTypeForValues,
-		Impl: func(args []cty.Value, result cty.Type) (cty.Value, error) {
-			if meets(args) {
-				return cty.UnknownVal(result), nil
-			}
-			return f.Call(args)
-		},
-	})
 }
 
 // Impure reports whether a function is one of Reader: its result can change while its
@@ -142,9 +115,6 @@ func (r Reader) template(args []cty.Value) (cty.Value, error) {
 	expr, diags := hclsyntax.ParseTemplate([]byte(body), r.path(name), hcl.InitialPos)
 	if diags.HasErrors() {
 		return cty.NilVal, templateError(diags)
-	}
-	if r.Prepare != nil {
-		expr = r.Prepare(expr)
 	}
 	v, diags := expr.Value(&hcl.EvalContext{Variables: vars.AsValueMap(), Functions: r.inTemplate()})
 	if diags.HasErrors() {

@@ -74,7 +74,7 @@ func OfBundle(b *revision.Bundle) *Inputs {
 // paths. Local are the absolute paths of the files that each engine reads for itself, sorted. It is an
 // error if a relative path leads out of the folder, or if a file has one of the secrets in it, for all who can
 // read the store would see it. That search finds values of redact.MinValue bytes as they are written; config.Options.ToPush
-// finds those that the files give in another way.
+// refuses other expressions that may have a secret of the files.
 func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, err error) {
 	b = in.pushed()
 	for _, path := range in.Paths() {

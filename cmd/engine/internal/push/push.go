@@ -37,7 +37,7 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			"they use; push waits for that. If one refuses it nothing is changed anywhere. With --dry-run only the engines are asked.\n\n" +
 			"The files of an engine, which have its cluster block, say where etcd is; --engine-config names them.\n" +
 			"Variables, and files with absolute paths, are those of the machine that reads them: of this one now, and\n" +
-			"of each engine later. It is an error if files that are pushed give the value of a secret.\n\n" + exitHelp,
+			"of each engine later. Secrets in files that are pushed are errors: each engine reads its own, by env, file or a variable.\n\n" + exitHelp,
 		Example: "  sonde-fleet push fleet/ --engine-config /etc/sonde/config.hcl -m \"probe the new shop\"",
 		Args:    cli.Args(1, math.MaxInt, "name the files or the folder to push"),
 		RunE: func(c *cobra.Command, paths []string) error {

@@ -109,7 +109,7 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledPro
 		return p
 	}
 	l.warnOfHandler(p, b, spec.target)
-	if l.digest.next.Probes+len(l.digest.probes) >= MaxProbes {
+	if len(l.config.Set) >= MaxProbes {
 		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
 		return p
 	}
@@ -117,7 +117,6 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledPro
 	if p.quorum != nil {
 		l.config.Quorums[id] = p.votes
 	}
-	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
 	l.describeProbe(id, p)
 	return p
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Preview is what an Apply or a Change would do.
+// Preview is what an Apply would do.
 type Preview struct {
 	Changes Changes
 	Probes  []ProbeChange // sorted by ID; those that are kept are not among them
@@ -43,20 +43,11 @@ func (a Action) String() string {
 
 // PreviewApply returns what Apply would do now, or its error, and changes nothing.
 func (e *Engine) PreviewApply(set probe.Set) (Preview, error) {
-	return e.preview(func(p *plan) error { return p.apply(set) })
-}
-
-// PreviewChange returns what Change would do now, or its error, and changes nothing.
-func (e *Engine) PreviewChange(c Change) (Preview, error) {
-	return e.preview(func(p *plan) error { return p.change(&c) })
-}
-
-func (e *Engine) preview(draw func(p *plan) error) (Preview, error) {
 	e.applyMu.Lock()
 	defer e.applyMu.Unlock()
 	p := plan{engine: e, owner: e.own}
 	defer p.sweep()
-	if err := p.draw(draw); err != nil {
+	if err := p.draw(func(p *plan) error { return p.apply(set) }); err != nil {
 		return Preview{}, err
 	}
 	all := Preview{Changes: p.counts, Probes: make([]ProbeChange, len(p.changes))}

@@ -66,13 +66,6 @@ func TestAPreviewSaysWhatTheChangeDoesAndDoesNothing(t *testing.T) {
 		if _, err := e.Apply(invalid); err == nil || previewErr == nil || err.Error() != previewErr.Error() {
 			t.Errorf("the errors are %v and %v", previewErr, err)
 		}
-		partial := after()
-		delete(partial, probe.ID{Target: "kept", Kind: probe.Readiness})
-		change := engine.Change{Set: partial, Remove: []probe.ID{want[0].ID}}
-		preview, err := e.PreviewChange(change)
-		if err != nil || !slices.Equal(preview.Probes, want) {
-			t.Errorf("of a partial change: %+v, %v", preview, err)
-		}
 		whole, err := e.PreviewApply(after())
 		if err != nil {
 			t.Fatal(err)

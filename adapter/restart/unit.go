@@ -26,7 +26,7 @@ type Unit struct {
 
 	// StartAfter are the targets that must be up before the first instance is started: ready, or
 	// completed. One with the policy Never and without startup and readiness probes must be completed. When the controller stops, or both units are removed, the instance of this unit
-	// terminates before theirs. A cycle is an error of Apply and Change. It has no effect with an External driver.
+	// terminates before theirs. A cycle is an error of Apply and TakeOver. It has no effect with an External driver.
 	StartAfter []string
 
 	// Revision identifies what Driver does: when a target's new unit has the same

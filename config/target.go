@@ -249,7 +249,10 @@ func (l *loader) address(b *tree.Block, c tree.Content) (address string, valid b
 
 // addressProblem returns why a text is neither an IP address nor a host name, or "".
 func addressProblem(s string) (problem, hint string) {
-	if _, err := netip.ParseAddr(s); err == nil {
+	if dial.IsHostName(s) {
+		return "", ""
+	}
+	if _, err := netip.ParseAddr(s); err == nil { // of IPv6
 		return "", ""
 	}
 	host, port, colon := strings.Cut(s, ":")
@@ -276,8 +279,6 @@ func addressProblem(s string) (problem, hint string) {
 		return "must not contain a port", fmt.Sprintf("write address = %q and ports = { http = %s }", host, port)
 	case strings.Contains(s, "{{") || strings.ContainsAny(s, "<>$"):
 		return "must be an IP address or a host name", "a placeholder was not filled in"
-	case !dial.IsHostName(s):
-		return "must be an IP address or a host name", "a host name has letters, digits, dots and hyphens; one with other letters is written in its form that begins with xn--"
 	}
-	return "", ""
+	return "must be an IP address or a host name", "a host name has letters, digits, dots and hyphens; one with other letters is written in its form that begins with xn--"
 }

@@ -54,23 +54,25 @@ func (u Unit) Check() error {
 	if u.Policy > Never {
 		wrong.Add("restart_policy", "must be %s", policies())
 	}
-	duration := func(field string, d time.Duration) {
-		if d < 0 || d > probe.MaxDuration {
-			wrong.Add(field, "is %v; it must be greater than 0 and at most %v", d, probe.MaxDuration)
-		}
-	}
-	duration("termination_grace_period", u.TerminationGracePeriod)
-	var field *probe.FieldError
-	if errors.As(u.StopSignal.check(), &field) {
+	checkDuration(&wrong, "termination_grace_period", u.TerminationGracePeriod)
+	if err := u.StopSignal.check(); err != nil {
+		var field *probe.FieldError
+		errors.As(err, &field)
 		wrong = append(wrong, field)
 	}
-	duration("back_off.initial", u.BackOff.Initial)
-	duration("back_off.max", u.BackOff.Max)
-	duration("back_off.reset", u.BackOff.Reset)
+	checkDuration(&wrong, "back_off.initial", u.BackOff.Initial)
+	checkDuration(&wrong, "back_off.max", u.BackOff.Max)
+	checkDuration(&wrong, "back_off.reset", u.BackOff.Reset)
 	if u.BackOff.Max > 0 && u.BackOff.Initial > u.BackOff.Max {
 		wrong.Add("back_off.max", "is %v; it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
 	}
 	return wrong.Err()
+}
+
+func checkDuration(wrong *probe.FieldErrors, field string, d time.Duration) {
+	if d < 0 || d > probe.MaxDuration {
+		wrong.Add(field, "is %v; it must be greater than 0 and at most %v", d, probe.MaxDuration)
+	}
 }
 
 // continues reports whether an instance of before may keep running under u.

@@ -25,19 +25,11 @@ type Config struct {
 	Notifiers    map[string]Notifier    // by name
 
 	// Secrets are the sensitive texts of the configuration: values of variables, of locals and
-	// of arguments that are, or are made of, sensitive values. With Options.Previous those that
-	// were not evaluated again are missing.
+	// of arguments that are, or are made of, sensitive values.
 	Secrets []string
 
-	// Removed is what Options.Previous had, and the configuration has not.
-	Removed Removed
-
-	digest       *Digest
 	descriptions descriptions
 }
-
-// Digest returns the digest of a configuration without errors, for Options.Previous.
-func (c *Config) Digest() *Digest { return c.digest }
 
 // Engine is the engine block of a configuration.
 type Engine struct {
@@ -175,15 +167,6 @@ type Options struct {
 	EngineSettings Settings // further arguments and blocks of the engine block
 	TargetSettings Settings // of a target block
 	PluginSettings Settings // of a plugin or script block
-
-	// Previous makes Parse leave out from Config.Set and Config.Targets what has not
-	// changed since a previous configuration, so that a change of a part costs neither
-	// the time nor the memory of the whole. Only targets with for_each can be left out,
-	// and only those that the engine does not start. Their arguments and blocks, and what
-	// these refer to, must be the same, and read no file. The other options must be those
-	// of the previous Parse, apart from the values of variables. Default: Config has
-	// everything.
-	Previous *Digest
 
 	// Describe keeps the arguments of targets and probes as text, for Config.ProbeDifferences and
 	// the like.

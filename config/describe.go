@@ -139,16 +139,23 @@ func valueText(v any) string {
 	return strings.TrimSpace(s.String())
 }
 
-// describeProbe describes a probe that was decoded.
+// describeProbe describes a probe that was decoded. Probes that share a compiledProbe share its description.
 func (l *loader) describeProbe(id probe.ID, p *compiledProbe) {
 	if !l.options.Describe {
 		return
 	}
+	if p.description == nil {
+		p.description = l.descriptionOf(id.Kind, p)
+	}
+	l.config.descriptions.probes[id] = p.description
+}
+
+func (l *loader) descriptionOf(kind probe.Kind, p *compiledProbe) description {
 	d := description{}
 	rule := reflect.ValueOf(p.rule)
 	for f := range rule.Type().Fields() {
 		if tag, ok := tagOf(f); ok {
-			d.set(tag.name, rule.FieldByIndex(f.Index).Interface(), l.isSecretRule(id.Kind, p.own, tag.name))
+			d.set(tag.name, rule.FieldByIndex(f.Index).Interface(), l.isSecretRule(kind, p.own, tag.name))
 		}
 	}
 	votes := reflect.ValueOf(p.votes)
@@ -160,7 +167,7 @@ func (l *loader) describeProbe(id probe.ID, p *compiledProbe) {
 	d.set("handler", p.name, false)
 	d.set("plugin", p.module[:min(len(p.module), 12)], false)
 	d.add(p.name+".", p.block)
-	l.config.descriptions.probes[id] = d
+	return d
 }
 
 // describeProbeModule describes a probe module that was decoded, with the block of its handler.

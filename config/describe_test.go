@@ -19,13 +19,10 @@ func differencesOf(t *testing.T, before, after string) string {
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	o.Previous = first.Digest()
 	second, diags := parse(t, after, o)
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	o.Previous = second.Digest()
-	first, _ = parse(t, before, o)
 	id := probe.ID{Target: "db", Kind: probe.Readiness}
 	var lines []string
 	for _, d := range slices.Concat(second.EngineDifferences(first), second.TargetDifferences(first, "db"), second.ProbeDifferences(first, id)) {

@@ -136,6 +136,7 @@
 //	given.go       values of variables from flags, files and the environment
 //	locals.go      locals blocks, in the order of their references
 //	eval.go        evaluates expressions
+//	share.go       what the elements of a for_each share: the values that a probe depends on
 //	value.go       converts values to the types of fields
 //
 // The errors:

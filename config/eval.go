@@ -43,39 +43,6 @@ type evaluated struct {
 	labels   map[string]string // of a constant map of labels, with those of the defaults block
 }
 
-// varying are the expressions of a body whose values differ between the elements of a loop.
-type varying struct {
-	list []hcl.Expression
-	all  bool // there are no others
-}
-
-// loopValues returns the values that the expressions of a body have for an element of its
-// loop, as a text: equal for equal values, and empty if all are constant. They are not known
-// if one is sensitive, or has an error, which is not reported.
-func (l *loader) loopValues(b *tree.Body) (text string, known bool) {
-	v := l.varying[b.Text()]
-	if v == nil {
-		v = &varying{}
-		v.list, v.all = tree.Varying(b.Text())
-		l.varying[b.Text()] = v
-	}
-	if !v.all {
-		return "", false
-	}
-	l.scratch.Reset()
-	for _, e := range v.list {
-		value, diags := protected(e, b.Ctx)
-		if diags.HasErrors() || tooLarge(value) || containsMarked(value) || !writeValue(&l.scratch, value) {
-			return "", false
-		}
-		if l.evaluated[e] == nil {
-			l.evaluated[e] = &evaluated{}
-		}
-		*l.evaluated[e] = evaluated{ctx: b.Ctx, value: value, ok: true}
-	}
-	return l.scratch.String(), true
-}
-
 func (l *loader) evalOnce(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
 	v, diags := protected(e, b.Ctx)
 	if diags.HasErrors() {

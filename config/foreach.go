@@ -3,9 +3,7 @@ package config
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
@@ -16,43 +14,21 @@ import (
 
 // element is one element of a for_each.
 type element struct {
-	key  string
-	text string // for messages: `each.key = "a"`
-	ctx  *hcl.EvalContext
-
-	keyValue, value cty.Value
-
-	target string // the name of its target
+	text   string // for messages: `each.key = "a"`
+	ctx    *hcl.EvalContext
+	target string // the name of its target, unless the argument name gives another one
 }
 
-// namedElements returns the elements of a target's for_each, sorted by the names of their
-// targets if the argument name gives these: the digester finds equal ones so.
-func (l *loader) namedElements(b *tree.Block, c tree.Content) iter.Seq[element] {
-	all := l.elements(b, c.Arguments["for_each"])
-	arg, named := c.Arguments["name"]
-	if !named {
-		return all
+// targetName returns the name of the target of an element: the one that the argument name gives, or else otherwise.
+func (l *loader) targetName(b *tree.Block, c tree.Content, otherwise string) (name string, valid bool) {
+	arg, given := c.Arguments["name"]
+	if !given {
+		return otherwise, true
 	}
-	var list []element
-	for e := range all {
-		if name, ok := l.targetName(b.In(e.ctx, e.text), arg); !ok {
-			continue
-		} else if name != "" {
-			e.target = name
-		}
-		list = append(list, e)
-	}
-	slices.SortStableFunc(list, func(a, b element) int { return strings.Compare(a.target, b.target) })
-	return slices.Values(list)
-}
-
-// targetName returns the name that the argument name gives to the target of an element, or
-// "" if it is null.
-func (l *loader) targetName(b *tree.Block, arg tree.Argument) (name string, valid bool) {
 	v, secret, state := l.value(&b.Body, &Field{Name: "name", Type: String}, arg)
 	switch name, _ = v.(string); {
 	case state == null:
-		return "", true
+		return otherwise, true
 	case state == wrong:
 		return "", false
 	case secret:
@@ -74,9 +50,8 @@ func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
 		}
 		for it := v.ElementIterator(); it.Next(); {
 			key, value := it.Element()
-			name := key.AsString()
-			target := b.Label(0) + "[" + strconv.Quote(name) + "]"
-			if !yield(element{name, "each.key = " + strconv.Quote(name), loopContext(b, "each", key, value), key, value, target}) {
+			name := strconv.Quote(key.AsString())
+			if !yield(element{"each.key = " + name, loopContext(b, "each", key, value), b.Label(0) + "[" + name + "]"}) {
 				return
 			}
 		}

@@ -129,11 +129,8 @@ func (l *loader) checkRotation(g *decodedGroup) {
 
 // checkMembers checks that all that groups name exists, and that they can be ready.
 func (l *loader) checkMembers(groups []decodedGroup) {
-	targets := slices.Clone(l.digest.next.others)
-	for _, loop := range l.digest.next.loops {
-		targets = append(targets, loop.elements...)
-	}
-	slices.SortFunc(targets, func(a, b digested) int { return compareName(a, b.name) })
+	targets := slices.Clone(l.known)
+	slices.SortFunc(targets, func(a, b knownTarget) int { return compareName(a, b.name) })
 	invalid := Diagnostics(l.list).HasErrors() // labels may be missing
 	for i := range groups {
 		g := &groups[i]
@@ -157,7 +154,7 @@ func (l *loader) checkMembers(groups []decodedGroup) {
 
 // checkMemberOfGateways reports a member that lacks the port of its group, or whose label is
 // no weight.
-func (l *loader) checkMemberOfGateways(g *decodedGroup, t *digested) {
+func (l *loader) checkMemberOfGateways(g *decodedGroup, t *knownTarget) {
 	at := func(argument string) report {
 		return report{at: g.sources[argument].value, body: &g.block.Body, reference: true}
 	}
@@ -179,10 +176,10 @@ func (l *loader) checkMemberOfGateways(g *decodedGroup, t *digested) {
 }
 
 // checkMember reports a name that no target has.
-func (l *loader) checkMember(g *decodedGroup, i int, name string, targets []digested) {
+func (l *loader) checkMember(g *decodedGroup, i int, name string, targets []knownTarget) {
 	r := report{at: elementRange(g.block.Body.Text(), "members", i, g.sources["members"].value), body: &g.block.Body, reference: true}
 	if probe.IsGlob(name) {
-		if slices.ContainsFunc(targets, func(t digested) bool { return probe.MatchesGlob(name, t.name) }) {
+		if slices.ContainsFunc(targets, func(t knownTarget) bool { return probe.MatchesGlob(name, t.name) }) {
 			return
 		}
 		r.summary = fmt.Sprintf("no target has a name like %s", quoted(name))
@@ -222,7 +219,7 @@ func elementRange(text *hclsyntax.Body, argument string, i int, list hcl.Range) 
 }
 
 // checkNumber reports a group without members, and one with fewer than must be ready.
-func (l *loader) checkNumber(g *decodedGroup, found int, targets []digested) {
+func (l *loader) checkNumber(g *decodedGroup, found int, targets []knownTarget) {
 	if need := g.group.MinReady.Of(found); found >= need {
 		if g.group.HoldRestarts && found == need {
 			l.warnOfFloor(g, found)
@@ -256,7 +253,7 @@ func (l *loader) warnOfFloor(g *decodedGroup, found int) {
 }
 
 // labelHint returns what a condition that no target fulfils probably means, or "".
-func labelHint(conditions []string, targets []digested) string {
+func labelHint(conditions []string, targets []knownTarget) string {
 	for _, text := range conditions {
 		m, err := probe.ParseLabelMatch(text)
 		if err != nil || m.Not {
@@ -297,16 +294,10 @@ func (l *loader) warnOfMetricLabels() {
 		return
 	}
 	known := map[string]bool{}
-	add := func(targets []digested) {
-		for _, t := range targets {
-			for name := range t.labels {
-				known[name] = true
-			}
+	for _, t := range l.known {
+		for name := range t.labels {
+			known[name] = true
 		}
-	}
-	add(l.digest.next.others)
-	for _, loop := range l.digest.next.loops {
-		add(loop.elements)
 	}
 	for _, name := range wanted {
 		if !known[name] {

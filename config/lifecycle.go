@@ -20,7 +20,6 @@ func (l *loader) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) 
 		!slices.ContainsFunc(blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
 		return l.noLifecycle, probe.Target{}, nil
 	}
-	l.digest.decodedAlways = true
 	d := l.decodeContent(b, content, schema)
 	t.Settings, t.Damping = l.settings(d, l.options.TargetSettings), l.damping(d.blocks[dampingBlock])
 	var first *tree.Block

@@ -46,9 +46,7 @@ func (l *loader) locals() {
 		g.block(b)
 	}
 	for _, n := range g.order {
-		if l.digest.demanded[n.name] {
-			g.visit(n, nil)
-		}
+		g.visit(n, nil)
 	}
 	values := make(map[string]cty.Value, len(g.order))
 	for _, n := range g.order {

@@ -51,7 +51,6 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		}
 	}
 	l.variables()
-	l.digest = newDigester(l)
 	l.locals()
 	l.engine()
 	l.cluster()
@@ -75,9 +74,6 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	if l.unknown && !Diagnostics(l.list).HasErrors() {
 		l.add(report{summary: "a value is unknown"}) // cannot happen: its cause was reported
 	}
-	if !Diagnostics(l.list).HasErrors() {
-		l.digest.finish(l.config)
-	}
 	return l.config, l.diagnostics()
 }
 
@@ -92,8 +88,7 @@ type loader struct {
 	blocks  map[string][]*tree.Block // of all files, by type
 	pushed  map[string]bool          // the names of the sources that are pushed
 	names   map[string]*origin       // of the targets
-
-	digest *digester // set when the variables are evaluated
+	known   []knownTarget            // the same targets, as written
 
 	sensitiveVariables map[string]bool           // by name
 	secretValues       map[hcl.Range]secretValue // what is set to fields and variables, beside what has the name of a secret
@@ -108,9 +103,9 @@ type loader struct {
 
 	defaultLabels map[string]string // of the defaults block for all kinds
 
-	emptyLoops   []Note // the arguments for_each without elements
-	targetLists  []targetList
+	emptyLoops   []Note   // the arguments for_each without elements
 	blockReports []report // about target blocks: see reportLater
+	targetLists  []targetList
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting
 

@@ -19,7 +19,7 @@ import (
 
 // probes decodes the probes of a target, and reports whether there are any.
 func (l *loader) probes(blocks []*tree.Block, spec targetSpec) bool {
-	seen := siblings{byID: make(map[probe.ID]*tree.Block), byKind: make(map[probe.Kind]*tree.Block)}
+	var seen siblings
 	some := false
 	for _, b := range blocks {
 		if b.Type != "probe" {
@@ -41,27 +41,29 @@ func (l *loader) probes(blocks []*tree.Block, spec targetSpec) bool {
 
 // siblings are the probes of one target that have been decoded.
 type siblings struct {
-	byID   map[probe.ID]*tree.Block
-	byKind map[probe.Kind]*tree.Block // the first of each kind
+	named   map[probe.ID]*tree.Block
+	unnamed [probe.Liveness + 1]*tree.Block // by kind
+	first   [probe.Liveness + 1]*tree.Block // of each kind, with or without a name
 
 	handlers []probe.Handler // those that are siblingCheckers
 }
 
 // add adds a probe. It returns the probe that it conflicts with, or nil: one of the
 // same kind and name, or of the same kind if one of the two has no name.
-func (s siblings) add(id probe.ID, b *tree.Block) *tree.Block {
-	other := s.byID[id]
-	if other == nil && id.Name == "" {
-		other = s.byKind[id.Kind]
+func (s *siblings) add(id probe.ID, b *tree.Block) (other *tree.Block) {
+	if s.first[id.Kind] == nil {
+		s.first[id.Kind] = b
+	} else if id.Name == "" {
+		other = s.first[id.Kind]
 	}
-	if other == nil {
-		other = s.byID[probe.ID{Target: id.Target, Kind: id.Kind}]
-	}
-	if s.byID[id] == nil {
-		s.byID[id] = b
-	}
-	if s.byKind[id.Kind] == nil {
-		s.byKind[id.Kind] = b
+	other = cmp.Or(s.named[id], s.unnamed[id.Kind], other)
+	switch {
+	case id.Name == "":
+		s.unnamed[id.Kind] = cmp.Or(s.unnamed[id.Kind], b)
+	case s.named == nil:
+		s.named = map[probe.ID]*tree.Block{id: b}
+	case s.named[id] == nil:
+		s.named[id] = b
 	}
 	return other
 }
@@ -109,7 +111,7 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledPro
 		return p
 	}
 	l.warnOfHandler(p, b, spec.target)
-	if l.digest.next.Probes+len(l.digest.probes) >= MaxProbes {
+	if len(l.config.Set) >= MaxProbes {
 		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
 		return p
 	}
@@ -117,7 +119,6 @@ func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledPro
 	if p.quorum != nil {
 		l.config.Quorums[id] = p.votes
 	}
-	l.digest.probes = append(l.digest.probes, probeName{id.Kind, id.Name})
 	l.describeProbe(id, p)
 	return p
 }
@@ -156,6 +157,8 @@ type compiledProbe struct {
 	votes  quorum.Rule // with its defaults; zero without a quorum block
 
 	warn func(Values, probe.Target) error
+
+	description description // with Options.Describe
 }
 
 type probeKey struct {

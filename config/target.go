@@ -32,8 +32,7 @@ func (l *loader) targets() {
 }
 
 // reportLater reports something about a block itself, and not about an element of its
-// for_each, once all targets are decoded without errors: a later Parse decodes the elements
-// of a block with reports again, even if nothing has changed.
+// for_each, once all targets are decoded without errors.
 func (l *loader) reportLater(r report) {
 	same := func(other report) bool { return other.at == r.at && other.summary == r.summary }
 	if n := len(l.blockReports); n == 0 || !same(l.blockReports[n-1]) {
@@ -54,26 +53,17 @@ func (l *loader) target(b *tree.Block) {
 			})
 		}
 		l.element(b, content, spec)
-		l.digest.addDecoded(nil, spec.target.Name, 0)
-		return
-	}
-	if l.digest.reuse(b) {
 		return
 	}
 	spec.origin.inLoop = true
-	some, loop := false, l.digest.startBlock(b)
-	for e := range l.namedElements(b, content) {
+	some := false
+	for e := range l.elements(b, forEach) {
 		some = true
-		hash := hashElement(e)
-		spec.target.Name = e.target
-		if l.digest.reuseElement(loop, spec.target.Name, hash) {
-			l.claim(b, spec)
-		} else if l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
-			l.element(b.In(e.ctx, e.text), content, spec)
-			l.digest.addDecoded(loop, spec.target.Name, hash)
+		one := b.In(e.ctx, e.text)
+		if spec.target.Name, ok = l.targetName(one, content, e.target); ok && l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
+			l.element(one, content, spec)
 		}
 	}
-	l.digest.endBlock(loop)
 	if !some {
 		l.emptyLoops = append(l.emptyLoops, l.note(fmt.Sprintf("for_each of target %q has no elements", b.Label(0)), forEach.Expr.Range()))
 		l.dryRun(b, content, spec)
@@ -87,7 +77,7 @@ const maxEmptyLoops = 3
 // list that is empty by mistake, would end everything that runs. An engine whose targets are pushed has none
 // before the first push.
 func (l *loader) requireTargets(sources []Source) {
-	if !l.options.RequireTargets || l.config.Engine.AllowEmpty || l.config.Cluster.IsPushed() && len(l.pushed) == 0 || l.digest.next.Targets > 0 || Diagnostics(l.list).HasErrors() {
+	if !l.options.RequireTargets || l.config.Engine.AllowEmpty || l.config.Cluster.IsPushed() && len(l.pushed) == 0 || len(l.known) > 0 || Diagnostics(l.list).HasErrors() {
 		return
 	}
 	r := report{
@@ -149,7 +139,6 @@ type targetSpec struct {
 // element decodes a target, or one element of a target with for_each.
 func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	name := spec.target.Name
-	l.digest.startTarget()
 	if !spec.dryRun {
 		l.claim(b, spec)
 	}
@@ -166,14 +155,12 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
 	spec.localDriver = l.localDriver(blocks)
 	probes := l.probes(blocks, spec)
-	l.digest.labels = labels
-	if probes {
-		l.digest.ports = ports
-	} else {
+	if !probes {
 		target.Labels = labels
 	}
 	if !spec.dryRun {
 		l.config.Targets[name] = target
+		l.known = append(l.known, knownTarget{name, labels, ports})
 		l.describeTarget(b, content, spec.target, lifecycle)
 	}
 	if whole {
@@ -186,6 +173,15 @@ func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	}
 }
 
+// knownTarget is what other blocks say something about a target by.
+type knownTarget struct {
+	name   string
+	labels map[string]string
+	ports  map[string]uint16
+}
+
+func compareName(t knownTarget, name string) int { return strings.Compare(t.name, name) }
+
 // origin is the block that a target is made from. All elements of a for_each have the same.
 type origin struct {
 	header hcl.Range
@@ -196,9 +192,6 @@ type origin struct {
 func (l *loader) claim(b *tree.Block, spec targetSpec) {
 	name := spec.target.Name
 	first := l.names[name]
-	if first == nil {
-		first = l.digest.reusedOrigin(name)
-	}
 	if first == nil {
 		l.names[name] = spec.origin
 		return
@@ -256,7 +249,10 @@ func (l *loader) address(b *tree.Block, c tree.Content) (address string, valid b
 
 // addressProblem returns why a text is neither an IP address nor a host name, or "".
 func addressProblem(s string) (problem, hint string) {
-	if _, err := netip.ParseAddr(s); err == nil {
+	if dial.IsHostName(s) {
+		return "", ""
+	}
+	if _, err := netip.ParseAddr(s); err == nil { // of IPv6
 		return "", ""
 	}
 	host, port, colon := strings.Cut(s, ":")
@@ -283,8 +279,6 @@ func addressProblem(s string) (problem, hint string) {
 		return "must not contain a port", fmt.Sprintf("write address = %q and ports = { http = %s }", host, port)
 	case strings.Contains(s, "{{") || strings.ContainsAny(s, "<>$"):
 		return "must be an IP address or a host name", "a placeholder was not filled in"
-	case !dial.IsHostName(s):
-		return "must be an IP address or a host name", "a host name has letters, digits, dots and hyphens; one with other letters is written in its form that begins with xn--"
 	}
-	return "", ""
+	return "must be an IP address or a host name", "a host name has letters, digits, dots and hyphens; one with other letters is written in its form that begins with xn--"
 }

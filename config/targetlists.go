@@ -44,14 +44,12 @@ func (l *loader) readStartAfter(b *tree.Block, c tree.Content, spec targetSpec, 
 	}
 }
 
-// readDependsOn decodes depends_on of a target. The elements of its for_each are decoded each time,
-// since the engine gets all dependencies at once.
+// readDependsOn decodes depends_on of a target.
 func (l *loader) readDependsOn(b *tree.Block, c tree.Content, spec targetSpec, t *Target) {
 	list, ok := l.readTargetList(&dependsOnField, b, c, spec)
 	if !ok {
 		return
 	}
-	l.digest.decodedAlways = true
 	if t.DependsOn = list; len(list) > probe.MaxDependencies {
 		l.add(report{
 			at: c.Arguments[dependsOnField.Name].Expr.Range(), body: &b.Body,
@@ -110,13 +108,8 @@ func (l *loader) checkTargetLists() {
 
 // targetNames returns the names of all targets, sorted.
 func (l *loader) targetNames() (names []string) {
-	for _, t := range l.digest.next.others {
+	for _, t := range l.known {
 		names = append(names, t.name)
-	}
-	for _, loop := range l.digest.next.loops {
-		for _, t := range loop.elements {
-			names = append(names, t.name)
-		}
 	}
 	slices.Sort(names)
 	return names

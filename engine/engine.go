@@ -22,7 +22,7 @@
 //	owner.go        Owner: several that share an engine
 //	plan.go         what Apply and Change have to do: compares the desired set with what exists
 //	memory.go       Memory: what is remembered about a probe, and its binary form
-//	preview.go      Preview: what an Apply or a Change would do
+//	preview.go      Preview: what an Apply would do
 //	snapshot.go     Snapshot and Memories
 //	spec.go         what probes share: rule, handler, target settings
 //	report.go       Report and Trigger: what drivers and users tell the engine

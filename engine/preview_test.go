@@ -66,13 +66,6 @@ func TestAPreviewSaysWhatTheChangeDoesAndDoesNothing(t *testing.T) {
 		if _, err := e.Apply(invalid); err == nil || previewErr == nil || err.Error() != previewErr.Error() {
 			t.Errorf("the errors are %v and %v", previewErr, err)
 		}
-		partial := after()
-		delete(partial, probe.ID{Target: "kept", Kind: probe.Readiness})
-		change := engine.Change{Set: partial, Remove: []probe.ID{want[0].ID}}
-		ofPart, err := preview(e, change)
-		if err != nil || !slices.Equal(ofPart.Probes, want) {
-			t.Errorf("of a partial change: %+v, %v", ofPart, err)
-		}
 		whole, err := preview(e, engine.Change{Set: after(), All: true})
 		if err != nil {
 			t.Fatal(err)

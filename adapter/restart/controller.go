@@ -34,6 +34,10 @@ type Config struct {
 	// restart.ownership, and asked for again every second. It must not block. Default: always.
 	MayAct func(target string) bool
 
+	// IsShared reports whether the unit of a target is one that TakeOver brings: Apply does not remove it. It must not
+	// block. Default: none is.
+	IsShared func(target string) bool
+
 	// Floor withholds the restarts of instances because a probe fails, with the reason restart.floor, and is told of those
 	// that operators ask for. Default: it withholds none.
 	Floor Floor
@@ -68,7 +72,7 @@ type Controller struct {
 	requested   map[string]bool    // targets whose restart was requested, and has not begun
 	spent       account
 	restored    map[string]restored // by target, until a supervisor takes it
-	applies     int                 // number of calls of Apply and Change
+	applies     int                 // number of calls of Apply and TakeOver
 }
 
 // Check returns what is wrong with the budget: probe.FieldErrors, or nil.
@@ -92,6 +96,9 @@ func New(c Config) (*Controller, error) {
 	}
 	if c.MayAct == nil {
 		c.MayAct = func(string) bool { return true }
+	}
+	if c.IsShared == nil {
+		c.IsShared = func(string) bool { return false }
 	}
 	if c.Floor == nil {
 		c.Floor = noFloor{}
@@ -117,8 +124,8 @@ func New(c Config) (*Controller, error) {
 	return r, nil
 }
 
-// Apply replaces the units, by the names of their targets: all of them, or none
-// when one is invalid. It returns at once; Run does the work. Apply may be called
+// Apply replaces the units, by the names of their targets, but for those that Config.IsShared names: all of them, or
+// none when one is invalid. It returns at once; Run does the work. Apply may be called
 // before Run.
 //
 // The instance of a removed unit is reported as terminating, and is terminated
@@ -141,34 +148,19 @@ func (c *Controller) Apply(units map[string]Unit) error {
 	return err
 }
 
-// missing returns the targets whose units are not among others. It needs unitsMu.
+// missing returns the targets whose units Apply removes since they are not among others. It needs unitsMu.
 func (c *Controller) missing(units map[string]Unit) (missing []string) {
 	for target := range c.units {
-		if _, kept := units[target]; !kept {
+		if _, kept := units[target]; !kept && !c.config.IsShared(target) {
 			missing = append(missing, target)
 		}
 	}
 	for target := range c.static.since {
-		if _, kept := units[target]; !kept {
+		if _, kept := units[target]; !kept && !c.config.IsShared(target) {
 			missing = append(missing, target)
 		}
 	}
 	return missing
-}
-
-// Change replaces some units and removes others, as an Apply that has all other units
-// as they are would. A name that is not that of a unit is not removed.
-func (c *Controller) Change(units map[string]Unit, remove []string) error {
-	if err := CheckUnits(units); err != nil {
-		return err
-	}
-	c.unitsMu.Lock()
-	err := c.checkedChange(units, remove)
-	c.unitsMu.Unlock()
-	if err == nil {
-		notify(c.changed)
-	}
-	return err
 }
 
 // checkedChange is change, unless a target would be started after itself. It needs unitsMu.
@@ -180,7 +172,7 @@ func (c *Controller) checkedChange(units map[string]Unit, remove []string) error
 	return nil
 }
 
-// change is Change for valid units. It needs unitsMu.
+// change replaces some valid units and removes others. A name that is not that of a unit is not removed. It needs unitsMu.
 func (c *Controller) change(units map[string]Unit, remove []string) {
 	c.applies++
 	c.pending = slices.Grow(c.pending, len(units)+len(remove))
@@ -215,15 +207,8 @@ func (c *Controller) CheckApply(units map[string]Unit) error {
 	return errors.Join(CheckUnits(units), c.checkOrder(units, c.missing(units)))
 }
 
-// CheckChange returns the error that Change would return now, and changes nothing.
-func (c *Controller) CheckChange(units map[string]Unit, remove []string) error {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	return errors.Join(CheckUnits(units), c.checkOrder(units, remove))
-}
-
-// CheckUnits returns the errors for which Apply and Change refuse units, sorted, or nil. It does not
-// look for cycles of Unit.StartAfter, which may go through other units: CheckApply and CheckChange do.
+// CheckUnits returns the errors for which Apply and TakeOver refuse units, sorted, or nil. It does not
+// look for cycles of Unit.StartAfter, which may go through other units: CheckApply does.
 func CheckUnits(units map[string]Unit) error {
 	var wrong []string
 	for target, u := range units {
@@ -356,7 +341,7 @@ func (c *Controller) wakeAll() (changed []string) {
 	return changed
 }
 
-// repeat makes a report again if Apply or Change was called since the last call with the same
+// repeat makes a report again if Apply or TakeOver was called since the last call with the same
 // counter. It holds the lock meanwhile: the target of a unit that is removed has lost its probes,
 // so that a report after that would make a running instance started and ready.
 func (c *Controller) repeat(in probe.Instance, counter *int) {

@@ -41,12 +41,12 @@ func TestUnitNeedsAValidTargetName(t *testing.T) {
 	})
 }
 
-func TestChangeOfSomeUnitsLeavesTheOthers(t *testing.T) {
+func TestATakeOverOfSomeUnitsLeavesTheOthers(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		kept, gone, fresh := newDriver("kept", healthy), newDriver("gone", healthy), newDriver("fresh", healthy)
 		h.apply(map[string]restart.Unit{"kept": {Driver: kept}, "gone": {Driver: gone}, "static": {}, "ended": {}})
 		h.sleep(time.Second)
-		if err := h.control.Change(map[string]restart.Unit{"fresh": {Driver: fresh}, "more": {}}, []string{"gone", "ended", "unknown"}); err != nil {
+		if err := h.control.TakeOver(map[string]restart.Unit{"fresh": {Driver: fresh}, "more": {}}, []string{"gone", "ended", "unknown"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		h.sleep(time.Minute)
@@ -64,26 +64,24 @@ func TestChangeOfSomeUnitsLeavesTheOthers(t *testing.T) {
 	})
 }
 
-func TestAChangedStaticUnitIsReportedAgain(t *testing.T) {
+func TestAStaticUnitIsReportedAgain(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
 		h.apply(map[string]restart.Unit{"web": {}})
 		h.sleep(time.Minute)
 		h.probes(nil) // the engine forgets the instance
 		h.probes(map[string]probe.Handler{"web": &fakeHandler{}})
-		if err := h.control.Change(map[string]restart.Unit{"web": {}}, nil); err != nil {
-			t.Fatal(err)
-		}
+		h.apply(map[string]restart.Unit{"web": {}})
 		h.sleep(time.Minute)
 		h.expect("web", "static", probe.Running, "")
 	})
 }
 
-func TestChangeWithAnInvalidUnitChangesNothing(t *testing.T) {
+func TestUnitsOfWhichOneIsInvalidChangeNothing(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		d := newDriver("web", healthy)
 		h.apply(only(d))
-		err := h.control.Change(map[string]restart.Unit{"bad": {TerminationGracePeriod: -1}}, []string{"web"})
+		err := h.control.Apply(map[string]restart.Unit{"bad": {TerminationGracePeriod: -1}})
 		if err == nil {
 			t.Error("no error")
 		}

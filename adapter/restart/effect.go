@@ -6,7 +6,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Effect is what an Apply or a Change would do to the units in use.
+// Effect is what an Apply would do to the units in use.
 type Effect struct {
 	Units     int      // in use now
 	Added     []string // targets that have no unit now
@@ -45,34 +45,26 @@ func (e Effect) String() string {
 	return text
 }
 
-// EffectOfApply returns what Apply would do now.
+// EffectOfApply returns what Apply would do now. It counts no units that Config.IsShared names.
 func (c *Controller) EffectOfApply(units map[string]Unit) Effect {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	return c.effect(units, c.missing(units))
-}
-
-// EffectOfChange returns what Change would do now.
-func (c *Controller) EffectOfChange(units map[string]Unit, remove []string) Effect {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	return c.effect(units, remove)
-}
-
-// effect compares the units in use with those that replace them. It needs unitsMu.
-func (c *Controller) effect(units map[string]Unit, remove []string) Effect {
-	e := Effect{Units: len(c.units) + len(c.static.since)}
-	for _, u := range c.units {
-		if u.runs() {
+	var e Effect
+	for target, u := range c.units {
+		if c.config.IsShared(target) {
+			continue
+		}
+		if e.Units++; u.runs() {
 			e.Run++
 		}
 	}
-	for _, target := range remove {
-		u, driven := c.units[target]
-		if !driven && !c.isStatic(target) {
-			continue
+	for target := range c.static.since {
+		if !c.config.IsShared(target) {
+			e.Units++
 		}
-		if e.Removed = append(e.Removed, target); u.runs() {
+	}
+	for _, target := range c.missing(units) {
+		if e.Removed = append(e.Removed, target); c.units[target].runs() {
 			e.Ended++
 		}
 	}

@@ -3,8 +3,10 @@ package restart
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -54,8 +56,16 @@ func TestTheEffectOfUnitsIsThatOnThoseInUse(t *testing.T) {
 	after["undriven"] = Unit{}
 	after["new"] = Unit{Driver: unused{}}
 	delete(after, "gone")
-	c := &Controller{units: map[string]Unit{}, static: newStaticUnits()}
-	c.change(before, nil)
+	c, err := New(Config{Engine: engine.New(engine.Config{}), IsShared: func(target string) bool { return strings.HasPrefix(target, "shared") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.TakeOver(map[string]Unit{"shared": {}, "shared outside": {Driver: outside{}}}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Apply(before); err != nil {
+		t.Fatal(err)
+	}
 	e := c.EffectOfApply(after)
 	slices.Sort(e.Restarted)
 	if !slices.Equal(e.Added, []string{"new"}) {
@@ -64,8 +74,10 @@ func TestTheEffectOfUnitsIsThatOnThoseInUse(t *testing.T) {
 	if got := fmt.Sprintf("%+v", e); got != "remove 1 and restart 2 of 6 targets, and end 3 of 4 processes" || e.Removed[0] != "gone" || !slices.Equal(e.Restarted, []string{"changed", "undriven"}) {
 		t.Errorf("the effect is %v: %q, %q", got, e.Removed, e.Restarted)
 	}
-	e = c.EffectOfChange(map[string]Unit{"changed": after["changed"], "new": after["new"]}, []string{"gone", "unknown"})
-	if !slices.Equal(e.Removed, []string{"gone"}) || !slices.Equal(e.Restarted, []string{"changed"}) || e.Units != 6 {
-		t.Errorf("the effect of a change is %v: %q, %q", e, e.Removed, e.Restarted)
+	if err := c.Apply(after); err != nil {
+		t.Fatal(err)
+	}
+	if e := c.EffectOfApply(nil); e.Units != 6 || len(e.Removed) != 6 || c.Driver("shared outside") == nil || !c.isStatic("shared") {
+		t.Errorf("afterwards the removal of all units would be %v: %q", e, e.Removed)
 	}
 }

@@ -100,9 +100,10 @@ func (c *Controller) Restore(r Restored) map[string]string {
 	return goOn
 }
 
-// TakeOver is Change for targets that another controller has supervised until now: it goes on with what that
-// one has remembered about units, as after Restore. If the controller supervises such a target already,
-// the memory replaces its own.
+// TakeOver replaces some units and removes others, as an Apply that has all other units as they are would. A name that
+// is not that of a unit is not removed. It goes on with what another controller, which has supervised targets until now,
+// has remembered about units, as after Restore. If the controller supervises such a target already, the memory replaces
+// its own.
 func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories map[string]Memory) error {
 	if err := CheckUnits(units); err != nil {
 		return err

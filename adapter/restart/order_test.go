@@ -127,12 +127,8 @@ func TestTargetsAreTerminatedInReverseOrder(t *testing.T) {
 			h.apply(map[string]restart.Unit{"other": units["other"]})
 		},
 		"removed one by one": func(h *harness, units map[string]restart.Unit) {
-			if err := h.control.Change(nil, []string{"web"}); err != nil {
-				h.Fatal(err)
-			}
-			if err := h.control.Change(nil, []string{"app", "db"}); err != nil {
-				h.Fatal(err)
-			}
+			h.apply(map[string]restart.Unit{"other": units["other"], "app": units["app"], "db": units["db"]})
+			h.apply(map[string]restart.Unit{"other": units["other"]})
 		},
 		"stopped after the order was reversed": func(h *harness, units map[string]restart.Unit) {
 			db, app, web := units["db"], units["app"], units["web"]
@@ -213,18 +209,18 @@ func TestACycleIsRejectedWithAllUnits(t *testing.T) {
 		h.sleep(time.Minute)
 		h.expectTimes("db starts at", db.starts())
 
-		// A cycle by way of units that a Change leaves as they are.
+		// A cycle by way of units that a TakeOver leaves as they are.
 		h.apply(units)
-		err = h.control.Change(map[string]restart.Unit{"db": cyclic["db"]}, nil)
+		err = h.control.TakeOver(map[string]restart.Unit{"db": cyclic["db"]}, nil, nil)
 		if err == nil || !strings.Contains(err.Error(), `target "app": start_after has a cycle: app after db after web after app`) {
-			t.Errorf("Change has returned %v", err)
+			t.Errorf("TakeOver has returned %v", err)
 		}
 		h.sleep(time.Minute)
 		h.expectTimes("db starts at", db.starts(), time.Minute)
-		if err := h.control.Change(map[string]restart.Unit{"db": cyclic["db"]}, []string{"web"}); err != nil {
+		if err := h.control.TakeOver(map[string]restart.Unit{"db": cyclic["db"]}, []string{"web"}, nil); err != nil {
 			t.Errorf("without web there is no cycle: %v", err)
 		}
-		if err := h.control.Change(map[string]restart.Unit{"self": {Driver: newDriver("self", healthy), StartAfter: []string{"self"}}}, nil); err == nil {
+		if err := h.control.TakeOver(map[string]restart.Unit{"self": {Driver: newDriver("self", healthy), StartAfter: []string{"self"}}}, nil, nil); err == nil {
 			t.Error("a target is started after itself")
 		}
 	})

@@ -70,7 +70,10 @@ func signalNamed(name string) (s syscall.Signal, known bool) {
 // check returns a *probe.FieldError if the signal does not ask a process to exit, or nil. The zero
 // signal is valid.
 func (s StopSignal) check() error {
-	if _, known := signalNamed(s.String()); s != 0 && !known {
+	if s == 0 {
+		return nil
+	}
+	if _, known := signalNamed(s.String()); !known {
 		return probe.FieldErrorf("stop_signal", "is %d, which is not a signal", int(s))
 	}
 	if slices.Contains(noStopSignals, syscall.Signal(s)) {

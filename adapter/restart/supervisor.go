@@ -285,7 +285,7 @@ func (s *supervisor) waitForPolicy(end termination) {
 	}
 }
 
-// reportAgain repeats the last report after Apply or Change: the target may have lost its
+// reportAgain repeats the last report after Apply or TakeOver: the target may have lost its
 // probes, and got others (see Engine.Report).
 func (s *supervisor) reportAgain() {
 	if s.reported.ID != "" {

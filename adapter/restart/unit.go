@@ -26,7 +26,7 @@ type Unit struct {
 
 	// StartAfter are the targets that must be up before the first instance is started: ready, or
 	// completed. One with the policy Never and without startup and readiness probes must be completed. When the controller stops, or both units are removed, the instance of this unit
-	// terminates before theirs. A cycle is an error of Apply and Change. It has no effect with an External driver.
+	// terminates before theirs. A cycle is an error of Apply and TakeOver. It has no effect with an External driver.
 	StartAfter []string
 
 	// Revision identifies what Driver does: when a target's new unit has the same
@@ -54,23 +54,25 @@ func (u Unit) Check() error {
 	if u.Policy > Never {
 		wrong.Add("restart_policy", "must be %s", policies())
 	}
-	duration := func(field string, d time.Duration) {
-		if d < 0 || d > probe.MaxDuration {
-			wrong.Add(field, "is %v; it must be greater than 0 and at most %v", d, probe.MaxDuration)
-		}
-	}
-	duration("termination_grace_period", u.TerminationGracePeriod)
-	var field *probe.FieldError
-	if errors.As(u.StopSignal.check(), &field) {
+	checkDuration(&wrong, "termination_grace_period", u.TerminationGracePeriod)
+	if err := u.StopSignal.check(); err != nil {
+		var field *probe.FieldError
+		errors.As(err, &field)
 		wrong = append(wrong, field)
 	}
-	duration("back_off.initial", u.BackOff.Initial)
-	duration("back_off.max", u.BackOff.Max)
-	duration("back_off.reset", u.BackOff.Reset)
+	checkDuration(&wrong, "back_off.initial", u.BackOff.Initial)
+	checkDuration(&wrong, "back_off.max", u.BackOff.Max)
+	checkDuration(&wrong, "back_off.reset", u.BackOff.Reset)
 	if u.BackOff.Max > 0 && u.BackOff.Initial > u.BackOff.Max {
 		wrong.Add("back_off.max", "is %v; it must not be less than initial (%v)", u.BackOff.Max, u.BackOff.Initial)
 	}
 	return wrong.Err()
+}
+
+func checkDuration(wrong *probe.FieldErrors, field string, d time.Duration) {
+	if d < 0 || d > probe.MaxDuration {
+		wrong.Add(field, "is %v; it must be greater than 0 and at most %v", d, probe.MaxDuration)
+	}
 }
 
 // continues reports whether an instance of before may keep running under u.

@@ -138,24 +138,7 @@ func (r *Registry) Run(ctx context.Context) {
 
 // Apply makes the targets of a set those whose beats are received.
 func (r *Registry) Apply(set probe.Set) {
-	r.recordsMu.Lock()
-	var gone []probe.ID
-	for target, rec := range r.records {
-		for _, b := range rec.probes {
-			if id := (probe.ID{Target: target, Kind: b.kind, Name: b.name}); !isBeat(set[id]) {
-				gone = append(gone, id)
-			}
-		}
-	}
-	r.recordsMu.Unlock()
-	r.Change(set, gone)
-}
-
-func isBeat(p probe.Probe) bool { _, ok := p.Handler.(*Handler); return ok }
-
-// Change removes probes, and adds those of a set or replaces them.
-func (r *Registry) Change(set probe.Set, removed []probe.ID) {
-	gone, dropped := r.change(set, removed)
+	gone, dropped := r.apply(set)
 	for _, target := range gone {
 		r.config.Changed(target)
 	}
@@ -168,33 +151,32 @@ func (r *Registry) Change(set probe.Set, removed []probe.ID) {
 	}
 }
 
-// change is Change, and returns the targets that have no probe left, and the keys of Sent that are gone.
+// apply is Apply, and returns the targets that have no probe left, and the keys of Sent that are gone.
 // Records without probes are deleted in the end only: a target whose probe is replaced by another keeps its
 // last beat.
-func (r *Registry) change(set probe.Set, removed []probe.ID) (gone, dropped []string) {
+func (r *Registry) apply(set probe.Set) (gone, dropped []string) {
 	r.recordsMu.Lock()
 	defer r.recordsMu.Unlock()
 	if len(r.records) == 0 {
 		r.listening.looked = 0 // Run does not look without targets
 	}
-	touched := map[string]*record{}
-	unbind := func(id probe.ID) {
-		if rec := r.records[id.Target]; rec != nil {
-			rec.probes = slices.DeleteFunc(rec.probes, binding{kind: id.Kind, name: id.Name}.isSame)
-			touched[id.Target] = rec
+	changed := map[string]*record{}
+	for target, rec := range r.records {
+		before := len(rec.probes)
+		rec.probes = slices.DeleteFunc(rec.probes, func(b binding) bool {
+			_, still := set[probe.ID{Target: target, Kind: b.kind, Name: b.name}].Handler.(*Handler)
+			return !still
+		})
+		if len(rec.probes) != before {
+			changed[target] = rec
 		}
-	}
-	for _, id := range removed {
-		unbind(id)
 	}
 	for id, p := range set {
 		if h, ok := p.Handler.(*Handler); ok {
 			r.bind(id, h.config)
-		} else {
-			unbind(id)
 		}
 	}
-	for target, rec := range touched {
+	for target, rec := range changed {
 		if rec.update(); len(rec.probes) == 0 {
 			r.keepSent(target, rec)
 			delete(r.records, target)

@@ -208,7 +208,7 @@ func TestOnlyTheTokenOfTheTargetIsTaken(t *testing.T) {
 		if _, ok := r.Last("a"); ok || r.Allows("a", token) || r.Allows("b", other) || !r.Allows("b", token) {
 			t.Error("a reload has changed neither targets nor tokens")
 		}
-		r.Change(nil, []probe.ID{{Target: "b", Kind: probe.Liveness}})
+		r.Apply(nil)
 		if s := r.Stats(); s.Targets != 0 {
 			t.Errorf("%d targets are left", s.Targets)
 		}

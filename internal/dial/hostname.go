@@ -26,8 +26,11 @@ const IPv4Hint = "an IPv4 address has four numbers from 0 to 255, without leadin
 // address: "300.1.2.3", "10.0.0". No host has such a name, since top-level domains have
 // letters (RFC 1123, section 2.1).
 func IsMistypedIPv4(host string) bool {
+	if !strings.Contains(host, ".") || strings.Trim(host, "0123456789.") != "" {
+		return false
+	}
 	_, err := netip.ParseAddr(host)
-	return err != nil && strings.Contains(host, ".") && strings.Trim(host, "0123456789.") == ""
+	return err != nil
 }
 
 // IsLoopback reports whether a host is localhost or a loopback address.

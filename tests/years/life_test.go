@@ -27,7 +27,6 @@ type life struct {
 	engine   *engine.Engine
 	restarts *restart.Controller
 	state    *store.Store // nil without
-	digest   *config.Digest
 	probes   map[probe.ID]flat
 	dead     chan struct{} // closed when the engine is killed
 	ending   chan struct{} // closed when it is killed or stopped
@@ -76,8 +75,7 @@ func (s *story) begin() *life {
 	if l.restarts, err = restart.New(c); err != nil {
 		s.Fatal(err)
 	}
-	parsed := l.parse(nil)
-	l.digest = parsed.Digest()
+	parsed := l.parse()
 	s.world.setStatic(s.specs)
 	s.model.edit(s.specs, false)
 	units := l.units(parsed)
@@ -138,8 +136,8 @@ func (l *life) kill(crash func(file []byte) []byte) {
 	l.story.world.endChildren()
 }
 
-// parse returns the configuration, or what has changed since a digest.
-func (l *life) parse(previous *config.Digest) *config.Config {
+// parse returns the configuration, and the anchor.
+func (l *life) parse() *config.Config {
 	o := config.Options{
 		Handlers: map[string]config.Handler{
 			"quick": config.Of(func(c script) (*quick, error) { return &quick{l, c.Kind}, nil }),
@@ -147,16 +145,13 @@ func (l *life) parse(previous *config.Digest) *config.Config {
 		},
 		Drivers:        map[string]config.Driver{"runs": config.DriverOf[runs](nil, nil)},
 		TargetSettings: config.SettingsOf(restart.Unit.Check),
-		Previous:       previous,
 	}
 	c, diags := config.Parse([]config.Source{{Name: "story.hcl", Bytes: text(l.story.specs)}}, o)
 	if diags.HasErrors() {
 		l.story.Fatalf("story %d: %v\n%s", l.story.seed, diags, text(l.story.specs))
 	}
-	if previous == nil {
-		c.Set[anchorID] = probe.Probe{Handler: &anchor{l.story.world}, HandlerName: "anchor", Revision: "1", Rule: probe.Rule{Period: 10 * time.Minute}, Target: probe.Target{Address: "localhost"}}
-		c.Targets[anchorID.Target] = config.Target{}
-	}
+	c.Set[anchorID] = probe.Probe{Handler: &anchor{l.story.world}, HandlerName: "anchor", Revision: "1", Rule: probe.Rule{Period: 10 * time.Minute}, Target: probe.Target{Address: "localhost"}}
+	c.Targets[anchorID.Target] = config.Target{}
 	return c
 }
 
@@ -173,21 +168,21 @@ func (l *life) units(c *config.Config) map[string]restart.Unit {
 	return units
 }
 
-// reload applies what has changed in the configuration, as package daemon does.
+// reload applies the configuration again, as package daemon does.
 func (l *life) reload() {
-	c := l.parse(l.digest)
+	c := l.parse()
 	units := l.units(c)
 	l.story.world.setStatic(l.story.specs)
 	want := l.story.model.edit(l.story.specs, true)
-	changes, err := l.engine.Change(engine.Change{Set: c.Set, Remove: c.Removed.Probes})
+	changes, err := l.engine.Change(engine.Change{Set: c.Set, All: true})
 	if err == nil {
-		err = l.restarts.Change(units, c.Removed.Targets)
+		err = l.restarts.Apply(units)
 	}
 	if err != nil {
 		l.story.model.broken("change", "", "the reload failed: %v", err)
 		return
 	}
-	l.digest, l.probes = c.Digest(), flatten(l.story.specs)
+	l.probes = flatten(l.story.specs)
 	if changes.Kept = 0; changes != want {
 		l.story.model.broken("change", "", "the reload made the changes %+v, want %+v", changes, want)
 	}

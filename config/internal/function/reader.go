@@ -41,13 +41,6 @@ func (r Reader) Table() map[string]function.Function {
 	}
 }
 
-// Impure reports whether a function is one of Reader: its result can change while its
-// arguments do not.
-func Impure(name string) bool {
-	_, ok := Reader{}.Table()[name]
-	return ok
-}
-
 func (r Reader) path(p string) string {
 	if filepath.IsAbs(p) {
 		return p

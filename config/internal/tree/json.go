@@ -33,45 +33,42 @@ func (r *reader) json() {
 			r.argument(Argument{Name: p.name, Range: p.at, Expr: p.value})
 			continue
 		}
-		r.jsonBlock(&Block{Type: p.name, Name: p.at, Header: p.at}, s, p.value)
+		r.jsonBlock(&Head{Type: p.name, Name: p.at, Header: p.at}, s, p.value)
 	}
 }
 
 // jsonBlock reads a block, whose labels are nested objects around its body.
-func (r *reader) jsonBlock(b *Block, s BlockSchema, value hcl.Expression) {
+func (r *reader) jsonBlock(h *Head, s BlockSchema, value hcl.Expression) {
 	if isNull(value) { // in the JSON syntax, null means that the block is not set
 		return
 	}
 	if list, diags := hcl.ExprList(value); !diags.HasErrors() {
 		for _, v := range list {
-			r.jsonBlock(b, s, v)
+			r.jsonBlock(h, s, v)
 		}
 		return
 	}
 	pairs, ok := r.pairs(value)
 	if !ok {
-		r.problem(value.StartRange(), fmt.Sprintf("%s must be an object, or a list of objects", b), fmt.Sprintf(`write "%s": { "name": { … } }`, b.Type))
+		r.problem(value.StartRange(), fmt.Sprintf("%s must be an object, or a list of objects", h), fmt.Sprintf(`write "%s": { "name": { … } }`, h.Type))
 		return
 	}
 	// An object without all optional labels is the body of the block if it is empty, or has
 	// a name that only the body has.
 	isBody := len(pairs) == 0 || slices.ContainsFunc(pairs, func(p pair) bool { return slices.Contains(s.Inside, p.name) })
-	if left := len(s.Labels) - len(b.Labels); left > 0 && !(left <= s.Optional && isBody) {
+	if left := len(s.Labels) - len(h.Labels); left > 0 && !(left <= s.Optional && isBody) {
 		for _, p := range pairs {
-			r.jsonBlock(b.with(Label{p.name, p.at}), s, p.value)
+			r.jsonBlock(h.with(Label{p.name, p.at}), s, p.value)
 		}
 		return
 	}
-	whole := *b
-	whole.Range = hcl.RangeBetween(b.Header, value.Range())
-	whole.Body = Body{pairs: pairs}
-	r.add(&whole)
+	r.add(&Block{Head: h, Body: Body{pairs: pairs}})
 }
 
-func (b *Block) with(l Label) *Block {
-	next := *b
-	next.Labels = append(slices.Clip(b.Labels), l)
-	next.Header = hcl.RangeBetween(b.Header, l.Range)
+func (h *Head) with(l Label) *Head {
+	next := *h
+	next.Labels = append(slices.Clip(h.Labels), l)
+	next.Header = hcl.RangeBetween(h.Header, l.Range)
 	return &next
 }
 

@@ -33,15 +33,19 @@ type Body struct {
 	pairs  []pair // of a JSON object, or of an object in native syntax
 }
 
-// Block is one block with its header.
+// Block is one block. Those of all elements of a loop share their head.
 type Block struct {
+	*Head
+	Body   Body
+	Parent *Body
+}
+
+// Head is what a block is called.
+type Head struct {
 	Type   string
 	Name   hcl.Range // of the type
 	Labels []Label
 	Header hcl.Range // from the type to the last label
-	Range  hcl.Range // header and body
-	Body   Body
-	Parent *Body
 }
 
 // Label is a label of a block.
@@ -117,29 +121,29 @@ func (b *Body) Iteration() string {
 }
 
 // String returns the block's header: `probe "readiness" "db"`.
-func (b *Block) String() string {
+func (h *Head) String() string {
 	var s strings.Builder
-	s.WriteString(b.Type)
-	for _, l := range b.Labels {
+	s.WriteString(h.Type)
+	for _, l := range h.Labels {
 		s.WriteString(" " + strconv.Quote(l.Text))
 	}
 	return s.String()
 }
 
 // Label returns the text of label i, or "" if there is none.
-func (b *Block) Label(i int) string {
-	if i < len(b.Labels) {
-		return b.Labels[i].Text
+func (h *Head) Label(i int) string {
+	if i < len(h.Labels) {
+		return h.Labels[i].Text
 	}
 	return ""
 }
 
 // LabelRange returns the range of label i, or that of the header if there is none.
-func (b *Block) LabelRange(i int) hcl.Range {
-	if i < len(b.Labels) {
-		return b.Labels[i].Range
+func (h *Head) LabelRange(i int) hcl.Range {
+	if i < len(h.Labels) {
+		return h.Labels[i].Range
 	}
-	return b.Header
+	return h.Header
 }
 
 // In returns the body for one element of a loop: with the element's variables, and its
@@ -210,7 +214,7 @@ func (s BodySchema) block(name string) (BlockSchema, bool) {
 // Make returns the block that a dynamic block makes for one element: its body is that
 // of the content block.
 func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
-	made := &Block{Type: typ, Name: b.Name, Header: b.Header, Range: b.Range, Parent: b.Parent}
+	made := &Block{Head: &Head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
 	made.Body = content.Body.In(ctx, element)
 	made.Body.Block = made
 	return made

@@ -84,7 +84,7 @@ func (s *Store) Parse(ctx context.Context, in *accepted.Inputs) (*config.Config,
 	p := handlers.NewPlugins(ctx, handlers.WaitForConfigure, handlers.Silent)
 	p.Inputs, p.Describe = in, true
 	defer p.Close()
-	return s.flags.Inputs.Parse(slices.Concat(s.sources, in.Sources), s.files, p, nil)
+	return s.flags.Inputs.Parse(slices.Concat(s.sources, in.Sources), s.files, p)
 }
 
 // Advise adds to the error of a request where the store is that was not reached.

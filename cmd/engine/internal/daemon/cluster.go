@@ -46,11 +46,9 @@ type cluster struct {
 	follower    *revision.Follower // of the configuration that is pushed; nil if the targets are in the files of the engine
 	current     chan struct{}      // capacity 1: it is known whether this engine runs the current revision
 	fleet       *fleet.Fleet
-	restarts    *restart.Controller
 	pauses      *pause.Keeper
 
-	own    map[string]bool               // the targets that are not shared
-	shared atomic.Pointer[fleet.Targets] // the others, of the configuration in use
+	shared atomic.Pointer[fleet.Targets] // the targets that the engines share, of the configuration in use
 }
 
 // openCluster returns the cluster of a configuration, which it does not join yet, or nil for none.
@@ -102,7 +100,6 @@ func (c *cluster) makeFleet(with fleet.Config, resume string) (err error) {
 	if c == nil {
 		return nil
 	}
-	c.restarts = with.Restarts
 	switch resume {
 	case config.Verify:
 		with.Resume = fleet.Verify
@@ -279,8 +276,7 @@ func (c *cluster) checkUnchanged(next *config.Cluster) error {
 	return nil
 }
 
-// apply puts the units and the shared targets of a configuration into use, and returns what changes with
-// those of its own probes.
+// apply puts the shared targets of a configuration into use, and returns what changes with those of its own probes.
 func (c *cluster) apply(n *desired, own engine.Changes) (engine.Changes, error) {
 	if c == nil {
 		return own, nil
@@ -289,53 +285,26 @@ func (c *cluster) apply(n *desired, own engine.Changes) (engine.Changes, error) 
 	if err := c.addPreview(&p, n); err != nil {
 		return own, err
 	}
-	if err := c.restarts.Change(n.units, c.removed(n)); err != nil {
-		return own, err
-	}
-	c.own = make(map[string]bool, len(n.units))
-	for target := range n.units {
-		c.own[target] = true
-	}
 	c.shared.Store(&n.shared)
 	return p.Changes, c.fleet.Apply(n.shared)
-}
-
-// removed returns the targets that are not shared and that a configuration no longer has.
-func (c *cluster) removed(n *desired) (removed []string) {
-	for target := range c.own {
-		if _, kept := n.units[target]; !kept {
-			removed = append(removed, target)
-		}
-	}
-	slices.Sort(removed)
-	return removed
-}
-
-// checkApply returns the error for which the units of a configuration cannot be put into use.
-func (d *daemon) checkApply(n *desired) error {
-	if d.cluster == nil {
-		return d.restarts.CheckApply(n.units)
-	}
-	return d.restarts.CheckChange(n.units, d.cluster.removed(n))
 }
 
 // effectOfApply returns what apply would do now. In a cluster it counts all targets that are shared, so that
 // all engines accept the same configuration.
 func (d *daemon) effectOfApply(n *desired) restart.Effect {
-	c := d.cluster
-	if c == nil {
-		return d.restarts.EffectOfApply(n.units)
+	e := d.restarts.EffectOfApply(n.units)
+	if d.cluster == nil {
+		return e
 	}
-	before := c.shared.Load().Units
-	e := d.restarts.EffectOfChange(n.units, c.removed(n))
-	e.Units = len(c.own) + len(before)
+	before := d.cluster.shared.Load().Units
+	e.Units += len(before)
 	for target := range before {
 		if _, kept := n.shared.Units[target]; !kept {
 			e.Removed = append(e.Removed, target)
 		}
 	}
 	for target := range n.shared.Units {
-		if _, was := before[target]; !was && !c.own[target] {
+		if _, was := before[target]; !was {
 			e.Added = append(e.Added, target)
 		}
 	}

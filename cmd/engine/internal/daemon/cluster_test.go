@@ -101,7 +101,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Minute}); err != nil {
 			t.Fatal(err)
 		}
-		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
+		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart, IsShared: d.cluster.isShared}); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
@@ -109,7 +109,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		}
 		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Store: d.cluster.coordinator, IsShared: d.cluster.isShared}))
 		var asked time.Time
-		if err := d.restarts.Change(map[string]restart.Unit{"own": {Driver: endless{func() { asked = time.Now() }}, Revision: "1"}}, nil); err != nil {
+		if err := d.restarts.Apply(map[string]restart.Unit{"own": {Driver: endless{func() { asked = time.Now() }}, Revision: "1"}}); err != nil {
 			t.Fatal(err)
 		}
 		shared := fleet.Targets{

@@ -162,24 +162,24 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 	}
 }
 
-// load reads the configuration, or what has changed in it, together with a revision of what is pushed to the
-// cluster. With a directory of pods none is needed.
-func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+// load reads the configuration together with a revision of what is pushed to the cluster. With a directory of pods
+// none is needed.
+func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
 	p.Inputs = pushed.Inputs()
 	if f.isOnlyPods(paths) {
-		return f.parse(nil, nil, p, previous)
+		return f.parse(nil, nil, p)
 	}
 	sources, files, diags := f.inputs.Read(paths)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return f.parse(pushed.Sources(sources), files, p, previous)
+	return f.parse(pushed.Sources(sources), files, p)
 }
 
 // parse parses a configuration that was read, and files with variables.
-func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
 	f.inputs.AllowEmpty = f.pods.Path != ""
-	loaded, diags := f.inputs.Parse(sources, files, p, previous)
+	loaded, diags := f.inputs.Parse(sources, files, p)
 	if diags.HasErrors() {
 		return loaded, diags
 	}

@@ -52,7 +52,6 @@ type daemon struct {
 
 	pods       *staticpods.Dir // nil for none
 	config     *config.Config  // the configuration in use, without the pods; nil without pods
-	digest     *config.Digest  // that of the configuration in use; nil with pods
 	blocks     *config.Config  // what blockChanges compares of the configuration in use; nil before the first
 	targets    int             // in use, with the pods
 	plugins    atomic.Pointer[handlers.Plugins]
@@ -123,6 +122,9 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	restarts.Engine, restarts.Logger, restarts.Redact = d.engine, d.log, d.queue.Secrets.Text
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
 	restarts.MayAct, restarts.Floor = d.cluster.mayRestart, floor{d}
+	if d.cluster != nil {
+		restarts.IsShared = d.cluster.isShared
+	}
 	d.restarts, err = restart.New(restarts)
 	if err != nil {
 		return errors.Join(err, d.close())
@@ -198,7 +200,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (done
 	var instances httpapi.InstanceChanges
 	done, err = d.applyWith(c, func(next *desired) (engine.Changes, error) {
 		effect := d.effectOfApply(next)
-		if err := cmp.Or(d.checkApply(next), check(effect)); err != nil {
+		if err := cmp.Or(d.restarts.CheckApply(next.units), check(effect)); err != nil {
 			return engine.Changes{}, err
 		}
 		instances = instanceChanges(d.restarts, effect, next.units)
@@ -208,33 +210,10 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (done
 		}
 		d.pauses.Keep(next.has)
 		d.beats.Apply(next.set)
-		if d.cluster != nil {
-			return d.cluster.apply(next, changes)
-		}
-		return changes, d.restarts.Apply(next.units)
-	})
-	done.instances = instances
-	return done, err
-}
-
-// change is apply for a configuration that has only what has changed (see
-// config.Options.Previous).
-func (d *daemon) change(c *config.Config, check func(restart.Effect) error) (done applied, err error) {
-	var instances httpapi.InstanceChanges
-	done, err = d.applyWith(c, func(next *desired) (engine.Changes, error) {
-		effect := d.restarts.EffectOfChange(next.units, c.Removed.Targets)
-		if err := cmp.Or(d.restarts.CheckChange(next.units, c.Removed.Targets), check(effect)); err != nil {
-			return engine.Changes{}, err
-		}
-		instances = instanceChanges(d.restarts, effect, next.units)
-		changes, err := d.engine.Change(engine.Change{Set: next.set, Remove: c.Removed.Probes, Dependencies: dependencies(next.config), Dampings: dampings(next.config)})
-		if err != nil {
+		if err := d.restarts.Apply(next.units); err != nil {
 			return changes, err
 		}
-		countKept(&changes, c)
-		d.forgetPauses(c.Removed.Targets)
-		d.beats.Change(next.set, c.Removed.Probes)
-		return changes, d.restarts.Change(next.units, c.Removed.Targets)
+		return d.cluster.apply(next, changes)
 	})
 	done.instances = instances
 	return done, err
@@ -246,18 +225,6 @@ func (d *daemon) isConfigured(target string) bool { return d.restarts.Driver(tar
 // mayExist reports whether a target has a driver now, or may become one of this engine.
 func (d *daemon) mayExist(target string) bool {
 	return d.isConfigured(target) || d.cluster.mayOwn(target)
-}
-
-// forgetPauses forgets the pauses of targets that are removed.
-func (d *daemon) forgetPauses(removed []string) {
-	if len(removed) == 0 {
-		return
-	}
-	gone := make(map[string]bool, len(removed))
-	for _, target := range removed {
-		gone[target] = true
-	}
-	d.pauses.Keep(func(target string) bool { return !gone[target] })
 }
 
 // desired is what a configuration asks for, with the pods.
@@ -291,11 +258,6 @@ func (d *daemon) desired(c *config.Config, plan bool) (*desired, error) {
 	return d.divide(c, &desired{config: all, set: all.Set, units: units})
 }
 
-// countKept counts the probes that a configuration with only what has changed leaves out, too.
-func countKept(n *engine.Changes, c *config.Config) {
-	n.Kept = c.Digest().Probes - n.Added - n.Updated - n.Replaced
-}
-
 // applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies,
 // the dampings and the units into use.
 func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes, error)) (done applied, err error) {
@@ -324,13 +286,8 @@ func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes,
 	if err := d.probes.Apply(handlers.ProbeModules(c.ProbeModules)); err != nil {
 		return done, err
 	}
-	switch {
-	case d.pods != nil:
-		d.config, d.targets = c, len(next.config.Targets)
-	case d.cluster != nil:
-		d.targets = c.Digest().Targets // each reload has all of the configuration
-	default:
-		d.digest, d.targets = c.Digest(), c.Digest().Targets
+	if d.targets = len(next.config.Targets); d.pods != nil {
+		d.config = c
 	}
 	done.blocks, d.blocks = blockChanges(d.blocks, c), blocksOf(c)
 	return done, nil
@@ -362,8 +319,7 @@ func (d *daemon) label(n *desired) (err error) {
 	return err
 }
 
-// dependencies returns which targets depend on which others. A configuration that has only what has
-// changed has all of them.
+// dependencies returns which targets depend on which others.
 func dependencies(c *config.Config) map[string][]string {
 	all := map[string][]string{}
 	for name, t := range c.Targets {
@@ -374,8 +330,7 @@ func dependencies(c *config.Config) map[string][]string {
 	return all
 }
 
-// dampings returns which targets are damped when they flap. A configuration that has only what has
-// changed has all of them.
+// dampings returns which targets are damped when they flap.
 func dampings(c *config.Config) map[string]probe.Damping {
 	all := map[string]probe.Damping{}
 	for name, t := range c.Targets {

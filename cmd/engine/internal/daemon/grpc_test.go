@@ -53,7 +53,7 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	logger := func(config.Engine) *slog.Logger { return slog.New(slog.NewTextHandler(&log, nil)) }
 	p := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger)
 	defer p.Close()
-	loaded, diags := f.load(nil, nil, p, nil)
+	loaded, diags := f.load(nil, nil, p)
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +73,14 @@ func TestGRPCProbesOfPodsAreMadeByThePlugin(t *testing.T) {
 	}
 	again := handlers.NewPlugins(t.Context(), handlers.WaitForAll, logger) // a reload takes the module over
 	again.Previous = p
-	if _, diags := f.load(nil, nil, again, nil); diags.HasErrors() || strings.Count(log.String(), "plugin loaded") != 1 {
+	if _, diags := f.load(nil, nil, again); diags.HasErrors() || strings.Count(log.String(), "plugin loaded") != 1 {
 		t.Errorf("a reload has %v, and the log is %s", diags, log.String())
 	}
 }
 
 func TestAPluginThatIsNotThereIsRejected(t *testing.T) {
 	f := flags{pods: staticpods.Flags{Path: t.TempDir(), GRPC: manifests.GRPCPlugin{File: "none.wasm"}}}
-	_, diags := f.load(nil, nil, handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent), nil)
+	_, diags := f.load(nil, nil, handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 	if err := diags.Err(); err == nil || !strings.Contains(err.Error(), "--grpc-plugin: open none.wasm: no such file or directory") {
 		t.Errorf("the error is %v", err)
 	}

@@ -84,12 +84,11 @@ type loader struct {
 // loadResult is a configuration that was loaded.
 type loadResult struct {
 	config  *config.Config
-	partial bool             // config has only what has changed
 	pushed  *accepted.Pushed // the revision that config has; nil for none
 	diags   config.Diagnostics
 	plugins *handlers.Plugins
 
-	before *config.Config // for a plan: what has changed, as it is in use; nil if that is not known
+	before *config.Config // for a plan: the configuration in use; nil if it is not known
 
 	// Of the start:
 	rejected   *rejection // config is not that of the files
@@ -125,12 +124,12 @@ func (l *loader) start(ctx context.Context, j *job) {
 	d := l.daemon
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 	p.Previous, p.Describe = d.plugins.Load(), j.plan
-	previous, pushed := d.digest, cmp.Or(j.pushed, d.pushed)
+	pushed := cmp.Or(j.pushed, d.pushed)
 	if !j.plan {
 		d.manager.notify(isReloading)
 		go func() {
-			loaded, diags := d.flags.load(d.paths, pushed, p, previous)
-			l.done <- loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
+			loaded, diags := d.flags.load(d.paths, pushed, p)
+			l.done <- loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
 		}()
 		return
 	}
@@ -139,25 +138,24 @@ func (l *loader) start(ctx context.Context, j *job) {
 		paths = j.paths
 	}
 	go func() {
-		loaded, diags := d.flags.load(paths, pushed, p, previous)
-		r := loadResult{config: loaded, pushed: pushed, partial: previous != nil, diags: diags, plugins: p}
+		loaded, diags := d.flags.load(paths, pushed, p)
+		r := loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
 		if !diags.HasErrors() && kept != nil {
-			r.before = d.flags.inUse(kept, p, loaded.Digest())
+			r.before = d.flags.inUse(kept, p)
 		}
 		l.done <- r
 	}()
 }
 
-// inUse returns what of the configuration in use differs from another one, by its digest, or nil
-// if the one in use cannot be read.
-func (f *flags) inUse(kept func() (*accepted.Inputs, error), others *handlers.Plugins, other *config.Digest) *config.Config {
+// inUse returns the configuration in use, or nil if it cannot be read. It shares modules with others.
+func (f *flags) inUse(kept func() (*accepted.Inputs, error), others *handlers.Plugins) *config.Config {
 	in, err := kept()
 	if err != nil {
 		return nil
 	}
 	p := handlers.NewPlugins(context.Background(), handlers.WaitForNone, handlers.Silent)
 	p.Previous, p.Inputs, p.Describe = others.Previous, in, true
-	before, diags := f.parse(in.Sources, in.VarFiles, p, other)
+	before, diags := f.parse(in.Sources, in.VarFiles, p)
 	p.Release(others.Previous)
 	if diags.HasErrors() {
 		return nil

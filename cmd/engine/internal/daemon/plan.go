@@ -31,7 +31,7 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 	if err != nil {
 		return reject(err)
 	}
-	effect, preview, err := d.preview(r, next)
+	effect, preview, err := d.preview(next)
 	if err != nil {
 		return reject(err)
 	}
@@ -76,18 +76,13 @@ func PlanChange(before, after *config.Config) (httpapi.Plan, error) {
 	return d.plan(loadResult{config: &is, before: &was}), nil
 }
 
-// preview returns what apply or change would do, without the groups.
-func (d *daemon) preview(r loadResult, next *desired) (restart.Effect, engine.Preview, error) {
-	if !r.partial {
-		preview, err := previewOf(d.engine, engine.Change{Set: next.set, All: true})
-		if err == nil {
-			err = d.cluster.addPreview(&preview, next)
-		}
-		return d.effectOfApply(next), preview, errors.Join(err, d.checkApply(next))
+// preview returns what apply would do, without the groups.
+func (d *daemon) preview(next *desired) (restart.Effect, engine.Preview, error) {
+	preview, err := previewOf(d.engine, engine.Change{Set: next.set, All: true})
+	if err == nil {
+		err = d.cluster.addPreview(&preview, next)
 	}
-	preview, err := previewOf(d.engine, engine.Change{Set: next.set, Remove: r.config.Removed.Probes})
-	countKept(&preview.Changes, r.config)
-	return d.restarts.EffectOfChange(next.units, r.config.Removed.Targets), preview, errors.Join(err, d.restarts.CheckChange(next.units, r.config.Removed.Targets))
+	return d.effectOfApply(next), preview, errors.Join(err, d.restarts.CheckApply(next.units))
 }
 
 // previewOf returns what a change of the engine would do.

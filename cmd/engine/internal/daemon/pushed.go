@@ -28,7 +28,7 @@ type ownFiles struct{ sources, files []config.Source }
 func (s *starter) parseWith(own ownFiles, pushed *accepted.Pushed) loadResult {
 	r := loadResult{plugins: s.plugins(), pushed: pushed}
 	r.plugins.Inputs = pushed.Inputs()
-	r.config, r.diags = s.parse(pushed.Sources(own.sources), own.files, r.plugins, nil)
+	r.config, r.diags = s.parse(pushed.Sources(own.sources), own.files, r.plugins)
 	return r
 }
 

@@ -39,11 +39,7 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 	if j.force {
 		check = anyEffect
 	}
-	use := d.apply
-	if r.partial {
-		use = d.change
-	}
-	changed, err := use(r.config, check)
+	changed, err := d.apply(r.config, check)
 	if err != nil {
 		r.plugins.Release(current)
 		d.log.Error("configuration rejected, keeping the current one", append(rejectionAttrs(err), "trigger", j.trigger)...)

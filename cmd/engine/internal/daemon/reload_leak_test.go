@@ -65,8 +65,8 @@ func TestReloadsDoNotLeak(t *testing.T) {
 				}
 			}`, filepath.Join(dir, "steady.wasm"), 1+n%2))
 		r.plugins = handlers.NewPlugins(t.Context(), handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
-		r.plugins.Previous, r.partial = d.plugins.Load(), d.digest != nil
-		r.config, r.diags = d.flags.load(d.paths, nil, r.plugins, d.digest)
+		r.plugins.Previous = d.plugins.Load()
+		r.config, r.diags = d.flags.load(d.paths, nil, r.plugins)
 		if err := r.diags.Err(); err != nil {
 			t.Fatal(err)
 		}

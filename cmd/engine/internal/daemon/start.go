@@ -68,7 +68,7 @@ func (s *starter) load() loadResult {
 	}
 	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed(), isUnkept: true}
 	before.plugins.Previous, before.plugins.Inputs = r.plugins, kept.Inputs
-	before.config, before.diags = s.parse(kept.Inputs.Sources, kept.Inputs.VarFiles, before.plugins, nil)
+	before.config, before.diags = s.parse(kept.Inputs.Sources, kept.Inputs.VarFiles, before.plugins)
 	before.plugins.Previous = nil
 	if before.diags.HasErrors() {
 		before.plugins.Release(r.plugins)

@@ -41,14 +41,13 @@ func (in *Inputs) Register(c *cobra.Command) {
 	c.Flags().StringArrayVar(&in.files, "var-file", nil, "read variables from a `file`; can be repeated")
 }
 
-// Load reads a configuration and loads its plugins. It starts nothing. With a digest it
-// leaves out what has not changed: see config.Options.Previous.
-func (in *Inputs) Load(paths []string, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+// Load reads a configuration and loads its plugins. It starts nothing.
+func (in *Inputs) Load(paths []string, p *Plugins) (*config.Config, config.Diagnostics) {
 	sources, files, diags := in.Read(paths)
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return in.Parse(sources, files, p, previous)
+	return in.Parse(sources, files, p)
 }
 
 // Read reads the texts of a configuration, and the files with variables.
@@ -71,10 +70,10 @@ func (in *Inputs) Given() []string {
 }
 
 // Parse parses sources that have been read.
-func (in *Inputs) Parse(sources, files []config.Source, p *Plugins, previous *config.Digest) (*config.Config, config.Diagnostics) {
+func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Handlers = Builtin(in.Beats)
-	o.Plugin, o.Script, o.Vars, o.VarFiles, o.Previous = p.open, p.script, in.vars, files, previous
+	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
 	o.Describe, o.NoCluster = p.Describe, in.NoCluster
 	if p.Inputs != nil {
 		p.Inputs.Sources, p.Inputs.VarFiles = sources, files

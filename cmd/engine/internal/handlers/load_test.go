@@ -56,7 +56,7 @@ target "other" {
 }`)}}
 	for _, lookUp := range []bool{false, true} {
 		in := Inputs{LookUp: lookUp}
-		_, diags := in.Parse(sources, nil, NewPlugins(t.Context(), WaitForNone, Silent), nil)
+		_, diags := in.Parse(sources, nil, NewPlugins(t.Context(), WaitForNone, Silent))
 		var text bytes.Buffer
 		if err := diags.WriteText(&text, false); err != nil {
 			t.Fatal(err)

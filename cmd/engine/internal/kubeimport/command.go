@@ -126,7 +126,7 @@ func (im *importer) text(ctx context.Context) ([]byte, error) {
 func checked(ctx context.Context, text []byte) ([]byte, error) {
 	p := handlers.NewPlugins(ctx, handlers.WaitForConfigure, handlers.Silent)
 	defer p.Close()
-	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p, nil)
+	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p)
 	if err := diags.Err(); err != nil {
 		return nil, fmt.Errorf("the generated configuration is invalid: %w", err)
 	}

@@ -43,6 +43,9 @@ func (p *Planned) Discard() {
 	}
 }
 
+// Changes counts the probes that Commit would change.
+func (p *Planned) Changes() Changes { return p.plan.counts }
+
 // Preview returns what Commit would do.
 func (p *Planned) Preview() Preview {
 	all := Preview{Changes: p.plan.counts, Probes: make([]ProbeChange, len(p.plan.changes))}

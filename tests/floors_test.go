@@ -82,6 +82,7 @@ var rules = []rule{
 	{path: "config", floor: 3, group: "config", order: 2},
 	{path: "config/document", floor: 3, group: "config"},
 	{path: "config/format", floor: 3, group: "config", order: 3},
+	{path: "agent", floor: 4},
 	{path: "adapter/restart", floor: 4, group: "restart"},
 	{path: "adapter/restart/process/internal/guard", floor: 4, group: "restart"},
 	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
@@ -162,7 +163,7 @@ var thirdParty = []struct {
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
 	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{
-		"engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
+		"agent", "engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},
 }
 

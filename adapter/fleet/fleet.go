@@ -156,6 +156,42 @@ func New(c Config) (*Fleet, error) {
 // does the work. A target whose driver runs its instances on this host is an error: it is not one of a
 // fleet. So is a driver that cannot say that it has failed.
 func (f *Fleet) Apply(t Targets) error {
+	commit, err := f.Plan(t)
+	if err != nil {
+		return err
+	}
+	commit()
+	return nil
+}
+
+// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+func (f *Fleet) Plan(t Targets) (commit func(), err error) {
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	settings := engine.Change{Dependencies: t.Dependencies, Dampings: t.Dampings}
+	planned, err := f.others.engine.Plan(settings)
+	if err != nil {
+		return nil, err
+	}
+	planned.Discard() // the engine of others changes while the plan is kept
+	return func() {
+		_ = errors.Join(f.others.engine.Admin().SetDependencies(t.Dependencies), f.others.engine.Admin().SetDampings(t.Dampings)) // checked above
+		f.count(t)                                                                                                                // first: joint verdicts without a ballot are swept
+		f.desiredMu.Lock()
+		before := f.desired
+		f.desiredMu.Unlock()
+		desired := f.divide(f.withQuorums(t), before)
+		f.desiredMu.Lock()
+		f.desired, f.isDesired = desired, true
+		f.desiredMu.Unlock()
+		f.vantage.apply(t)
+		notify(f.wake)
+	}, nil
+}
+
+// check returns the error of Apply about targets alone.
+func (t Targets) check() error {
 	if err := restart.CheckUnits(t.Units); err != nil {
 		return err
 	}
@@ -170,25 +206,7 @@ func (f *Fleet) Apply(t Targets) error {
 			return fmt.Errorf("probe %q: %w", id, err)
 		}
 	}
-	if err := t.checkQuorums(); err != nil {
-		return err
-	}
-	if err := errors.Join(f.others.engine.Admin().SetDependencies(t.Dependencies), f.others.engine.Admin().SetDampings(t.Dampings)); err != nil {
-		return err
-	}
-	if err := f.count(t); err != nil { // first: joint verdicts without a ballot are swept
-		return err
-	}
-	f.desiredMu.Lock()
-	before := f.desired
-	f.desiredMu.Unlock()
-	desired := f.divide(f.withQuorums(t), before)
-	f.desiredMu.Lock()
-	f.desired, f.isDesired = desired, true
-	f.desiredMu.Unlock()
-	f.vantage.apply(t)
-	notify(f.wake)
-	return nil
+	return t.checkQuorums()
 }
 
 // desiredProbe returns a probe of the fleet, the zero one for any other. It needs desiredMu.

@@ -276,19 +276,6 @@ func (c *cluster) checkUnchanged(next *config.Cluster) error {
 	return nil
 }
 
-// apply puts the shared targets of a configuration into use, and returns what changes with those of its own probes.
-func (c *cluster) apply(n *desired, own engine.Changes) (engine.Changes, error) {
-	if c == nil {
-		return own, nil
-	}
-	p := engine.Preview{Changes: own}
-	if err := c.addPreview(&p, n); err != nil {
-		return own, err
-	}
-	c.shared.Store(&n.shared)
-	return p.Changes, c.fleet.Apply(n.shared)
-}
-
 // effectOfApply returns what apply would do now. In a cluster it counts all targets that are shared, so that
 // all engines accept the same configuration.
 func (d *daemon) effectOfApply(n *desired) restart.Effect {

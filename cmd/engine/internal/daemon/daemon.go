@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +22,7 @@ import (
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
@@ -56,6 +56,7 @@ type daemon struct {
 	targets    int             // in use, with the pods
 	plugins    atomic.Pointer[handlers.Plugins]
 	settings   config.Engine // those in use
+	agent      *agent.Agent
 	engine     *engine.Engine
 	restarts   *restart.Controller
 	openStore  OpenStore
@@ -162,7 +163,8 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	if err := d.listen(); err != nil {
 		return errors.Join(err, d.close())
 	}
-	done, err := d.applyWith(c, func(next *desired) (engine.Changes, error) { return d.resume(c, next) })
+	d.agent = d.newAgent()
+	done, err := d.apply(c, anyEffect)
 	if err != nil {
 		return errors.Join(err, d.close())
 	}
@@ -194,29 +196,27 @@ type applied struct {
 	blocks    []httpapi.BlockChange
 }
 
-// apply puts a configuration into use, with the pods: all of it, or nothing, if check has
+// apply puts a configuration into use, with the pods: all of it, or nothing, if a part cannot use it, or check has
 // an error about what would happen to the targets in use.
-func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (done applied, err error) {
-	var instances httpapi.InstanceChanges
-	done, err = d.applyWith(c, func(next *desired) (engine.Changes, error) {
-		effect := d.effectOfApply(next)
-		if err := cmp.Or(d.restarts.CheckApply(next.units), check(effect)); err != nil {
-			return engine.Changes{}, err
-		}
-		instances = instanceChanges(d.restarts, effect, next.units)
-		changes, err := d.engine.Change(engine.Change{Set: next.set, All: true, Dependencies: dependencies(next.config), Dampings: dampings(next.config)})
-		if err != nil {
-			return changes, err
-		}
-		d.pauses.Keep(next.has)
-		d.beats.Apply(next.set)
-		if err := d.restarts.Apply(next.units); err != nil {
-			return changes, err
-		}
-		return d.cluster.apply(next, changes)
-	})
-	done.instances = instances
-	return done, err
+func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (applied, error) {
+	defer d.outputs.Keep(d.isConfigured) // drivers of a configuration that is rejected have counters, too
+	d.addSecrets(c.Secrets)
+	p, err := d.agent.Plan(c)
+	if err != nil {
+		return applied{}, err
+	}
+	t := p.Changes()[0].(*targetsChange)
+	if err := check(t.effect); err != nil {
+		p.Discard()
+		return applied{}, err
+	}
+	p.Commit()
+	if d.targets = len(t.next.config.Targets); d.pods != nil {
+		d.config = c
+	}
+	done := applied{t.changes, t.instances, blockChanges(d.blocks, c)}
+	d.blocks = blocksOf(c)
+	return done, nil
 }
 
 // isConfigured reports whether a target has a driver now.
@@ -249,48 +249,10 @@ func (d *daemon) desired(c *config.Config, plan bool) (*desired, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := maintenances(c); err != nil {
-		return nil, err
-	}
 	if err := restart.CheckUnits(units); err != nil {
 		return nil, err
 	}
 	return d.divide(c, &desired{config: all, set: all.Set, units: units})
-}
-
-// applyWith puts a configuration into use, with the pods. Use puts the probes, the dependencies,
-// the dampings and the units into use.
-func (d *daemon) applyWith(c *config.Config, use func(*desired) (engine.Changes, error)) (done applied, err error) {
-	defer d.outputs.Keep(d.isConfigured) // drivers of a configuration that is rejected have counters, too
-	next, err := d.desired(c, false)
-	if err != nil {
-		return applied{}, err
-	}
-	d.addSecrets(c.Secrets)
-	done.Changes, err = d.useWithGroups(c, func() (engine.Changes, error) {
-		changes, err := use(next)
-		if err != nil {
-			return changes, err
-		}
-		return changes, errors.Join(d.label(next), d.maintain(c, labelsOf(next.shared.Probes, next.shared.Units)))
-	})
-	if err != nil {
-		return done, err
-	}
-	if err := d.gateways.Apply(handlers.GatewaySpecs(c.Gateways)); err != nil {
-		return done, err
-	}
-	if err := d.notifiers.Apply(handlers.NotifySpecs(c.Notifiers)); err != nil {
-		return done, err
-	}
-	if err := d.probes.Apply(handlers.ProbeModules(c.ProbeModules)); err != nil {
-		return done, err
-	}
-	if d.targets = len(next.config.Targets); d.pods != nil {
-		d.config = c
-	}
-	done.blocks, d.blocks = blockChanges(d.blocks, c), blocksOf(c)
-	return done, nil
 }
 
 // addSecrets has values replaced in outputs. Those of an earlier configuration stay known.
@@ -298,25 +260,6 @@ func (d *daemon) addSecrets(values []string) {
 	if !d.queue.Secrets.Add(values) {
 		d.log.Warn("not all sensitive values are replaced in outputs: there are too many", "limit", redact.MaxValues, "limit_bytes", redact.MaxText)
 	}
-}
-
-// useWithGroups puts the probes of a configuration into use together with its groups: those
-// who follow the groups see one change.
-func (d *daemon) useWithGroups(c *config.Config, use func() (engine.Changes, error)) (engine.Changes, error) {
-	defer d.groups.Hold()()
-	changes, err := use()
-	if err != nil {
-		return engine.Changes{}, err
-	}
-	return changes, d.groups.Apply(groupRules(c))
-}
-
-// label gives the engine the labels of targets without probes.
-func (d *daemon) label(n *desired) (err error) {
-	for name := range n.units {
-		err = errors.Join(err, d.engine.Admin().Label(name, n.config.Targets[name].Labels))
-	}
-	return err
 }
 
 // dependencies returns which targets depend on which others.
@@ -402,12 +345,8 @@ func (d *daemon) run(ctx context.Context) error {
 		defer stopServing()
 		return d.runTargets(running)
 	})
-	parts.Go(func() error {
-		d.running.Store(true)
-		defer d.running.Store(false)
-		return d.engine.Run(serving)
-	})
-	d.runFollowers(parts, serving)
+	parts.Go(func() error { return d.agent.Run(serving) })
+	d.runListeners(parts, serving)
 	d.manager.notify(isReady)
 	parts.Go(func() error { d.manager.reportAlive(serving, d.alive); return nil })
 	parts.Go(func() error { d.warnOfAbandoned(running); return nil })
@@ -450,13 +389,9 @@ func (d *daemon) runTargets(ctx context.Context) error {
 	return d.restarts.Run(ctx)
 }
 
-// runFollowers runs the parts that follow the engine, or listen for others, until serving is done.
-func (d *daemon) runFollowers(parts *errgroup.Group, serving context.Context) {
-	parts.Go(func() error { return d.groups.Run(serving) })
-	parts.Go(func() error { return d.pauses.Run(serving) })
+// runListeners runs what listens for others, until serving is done.
+func (d *daemon) runListeners(parts *errgroup.Group, serving context.Context) {
 	parts.Go(func() error { d.beats.Run(serving); return nil })
-	parts.Go(func() error { return d.gateways.Run(serving) })
-	parts.Go(func() error { return d.notifiers.Run(serving) })
 	if d.datagrams != nil {
 		parts.Go(func() error { d.datagrams.Run(serving); return nil })
 	}

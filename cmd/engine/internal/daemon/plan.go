@@ -32,6 +32,9 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 		return reject(err)
 	}
 	effect, preview, err := d.preview(next)
+	if err == nil {
+		_, err = maintenances(r.config)
+	}
 	if err != nil {
 		return reject(err)
 	}

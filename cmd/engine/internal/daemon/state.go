@@ -159,30 +159,22 @@ func (d *daemon) makeProcessDir() error {
 // diskTimeout is how long a reload waits for the disk of the state file.
 const diskTimeout = 5 * time.Second
 
-// resume applies the first configuration together with the state of the previous engine.
-func (d *daemon) resume(c *config.Config, next *desired) (engine.Changes, error) {
-	if err := d.restarts.Apply(next.units); err != nil {
-		return engine.Changes{}, err
+// resume prepares the first configuration: the controller goes on with the units that the previous engine had. It returns what is to be
+// applied with the probes. Nothing runs yet that could see it.
+func (d *daemon) resume(next *desired) (map[probe.ID]engine.Memory, map[string]verdict.Penalty) {
+	if err := d.restarts.Apply(next.units); err != nil || d.state == nil {
+		return nil, nil // an error was reported by CheckApply
 	}
-	upcoming := labelsOf(next.set, next.units)
-	maps.Copy(upcoming, labelsOf(next.shared.Probes, next.shared.Units))
-	if err := d.maintain(c, upcoming); err != nil {
-		return engine.Changes{}, err
-	}
-	defer func() { d.beats.Apply(next.set); d.beats.ForgetRestored() }()
-	change := engine.Change{Set: next.set, Dependencies: dependencies(next.config), Dampings: dampings(next.config)}
-	if d.state != nil {
-		change.Memories, change.Penalties = d.restore(next)
-	}
-	changes, err := d.engine.Change(change)
-	if err != nil {
-		return changes, err
-	}
+	return d.restore(next)
+}
+
+// resumed completes the first configuration, which the engine has.
+func (d *daemon) resumed() {
+	d.beats.ForgetRestored()
 	if d.state != nil {
 		d.restoreOutcomes(d.left)
 	}
 	d.left = store.Restored{}
-	return d.cluster.apply(next, changes)
 }
 
 // restore restores the state of the previous engine, and returns the memories of the probes that are as

@@ -103,12 +103,7 @@ func (h *Handler) Unchecked() error {
 func (p *Plugin) checkLater(h *Handler) bool {
 	p.pendingMu.Lock()
 	defer p.pendingMu.Unlock()
-	later := p.retrying || time.Since(p.lateCheck) < p.limits.Start
-	select {
-	case <-p.ready:
-	default:
-		later = true
-	}
+	later := p.retrying || time.Since(p.lateCheck) < p.limits.Start || errors.Is(p.compiled.state(), errCompiling)
 	if later {
 		p.addPending(h)
 	}

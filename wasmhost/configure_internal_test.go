@@ -8,7 +8,7 @@ import (
 )
 
 func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
-	p := &Plugin{ready: make(chan struct{}), checking: true, closing: t.Context()}
+	p := &Plugin{compiled: newCompilation(), checking: true, closing: t.Context()}
 	h, err := p.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -25,9 +25,9 @@ func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
 		}
 	}
 	preparing(ReasonCompiling)
-	close(p.ready)
+	p.compiled.end(nil)
 	preparing(ReasonStarting) // its settings are still to be checked
-	p.broken = errors.New("no good")
+	p.compiled.err = errors.New("no good")
 	p.checkPending()
 	<-h.Ready()
 	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != ReasonBroken || got.Detail != "no good" {

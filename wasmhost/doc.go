@@ -152,16 +152,17 @@
 //
 // # Files
 //
-//	config.go     Config, Grant and Limits, with their defaults and bounds
-//	plugin.go     Plugin: Load, compiling, Close
-//	configure.go  Plugin.New, and the module's own check of settings
-//	prepared.go   what that check has prepared for attempts
-//	handler.go    Handler: one attempt
-//	instances.go  borrowing instances from the pool
-//	result.go     what the end of a call means for the probe
-//	reason.go     the reasons that begin with "plugin."
-//	stats.go      Stats, for metrics
-//	inspect.go    ModuleInfo: describing a module without running it
+//	config.go       Config, Grant and Limits, with their defaults and bounds
+//	plugin.go       Plugin: Load, compiling, Close
+//	compilation.go  whether the module is compiled
+//	configure.go    Plugin.New, and the module's own check of settings
+//	prepared.go     what that check has prepared for attempts
+//	handler.go      Handler: one attempt
+//	instances.go    borrowing instances from the pool
+//	result.go       what the end of a call means for the probe
+//	reason.go       the reasons that begin with "plugin."
+//	stats.go        Stats, for metrics
+//	inspect.go      ModuleInfo: describing a module without running it
 //
 // # Internal packages
 //

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -44,14 +42,12 @@ type Plugin struct {
 	pool     *pool.Pool[sandbox.Instance]
 	breaker  breaker.Breaker
 	counters counters
+	compiled *compilation
+	prepared *preparedTexts
 
 	closing   context.Context // done when Close is called
 	cancel    context.CancelFunc
 	workers   sync.WaitGroup // that compile, or check settings
-	ready     chan struct{}  // closed when compiling has ended
-	broken    error          // why it failed; set before ready is closed
-	short     chan struct{}  // closed when this machine has not let the module compile maxWaitTries times
-	shortage  error          // why not; set before short is closed
 	closed    atomic.Bool
 	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
 	pendingMu sync.Mutex   // guards what follows
@@ -59,9 +55,6 @@ type Plugin struct {
 	checking  bool         // checkPending runs, or will once the module is compiled
 	retrying  bool         // a check could not be made
 	lateCheck time.Time    // when the latest check that took too long has ended; zero for none
-
-	keptMu sync.Mutex                                   // guards kept
-	kept   map[[sha256.Size]byte]weak.Pointer[prepared] // by the hash of the text
 }
 
 var (
@@ -88,8 +81,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p := &Plugin{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
-		ready: make(chan struct{}), short: make(chan struct{}), checking: true,
-		kept: make(map[[sha256.Size]byte]weak.Pointer[prepared]),
+		compiled: newCompilation(), checking: true,
 	}
 	m, info, err := p.check(wasm)
 	if err != nil {
@@ -108,6 +100,7 @@ func Load(c Config) (*Plugin, error) {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
 	}
 	p.sandbox = sandbox.New(confine)
+	p.prepared = newPreparedTexts(p.sandbox)
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	p.workers.Go(func() { p.compileAndCheck(m, code) })
@@ -171,14 +164,14 @@ func (p *Plugin) compileAndCheck(m *image.Module, code *codecache.Entry) {
 	err := p.compile(m, code)
 	switch {
 	case err != nil && p.closing.Err() != nil:
-		p.broken = errClosed
+		err = errClosed
 	case err != nil:
-		p.broken = fmt.Errorf("plugin %s: %w", p.name, err)
 		p.logger.Error("plugin cannot be compiled", "error", err)
+		err = fmt.Errorf("plugin %s: %w", p.name, err)
 	}
 	p.counters.compile.Store(int64(time.Since(start)))
 	p.pendingMu.Lock()
-	close(p.ready)
+	p.compiled.end(err)
 	p.pendingMu.Unlock()
 	p.checkPending()
 }
@@ -259,9 +252,8 @@ func (p *Plugin) compileInChild(m *image.Module, code *codecache.Entry) error {
 		pause := max(shortest, compilerPause*min(time.Since(start), maxRetryPause))
 		shortest = min(2*shortest, maxRetryPause)
 		p.logger.Warn("plugin cannot be compiled now, trying again", "pause", pause, "error", err)
-		if p.shortage == nil && (tries == maxWaitTries || time.Since(began) > maxWaitTime) {
-			p.shortage = fmt.Errorf("plugin %s: %w", p.name, err)
-			close(p.short)
+		if tries >= maxWaitTries || time.Since(began) > maxWaitTime {
+			p.compiled.lack(fmt.Errorf("plugin %s: %w", p.name, err))
 		}
 		if p.pause(pause); p.closing.Err() != nil {
 			return p.closing.Err()
@@ -292,38 +284,25 @@ func (p *Plugin) tryChild(m *image.Module, code *codecache.Entry) error {
 func (p *Plugin) Manifest() abi.Manifest { return p.manifest }
 
 // Ready is closed when the module is compiled, or cannot be.
-func (p *Plugin) Ready() <-chan struct{} { return p.ready }
+func (p *Plugin) Ready() <-chan struct{} { return p.compiled.ended }
 
 // Wait returns when the module is compiled, with an error if it cannot be, or when
 // ctx is done. If this machine lacks the resources three times, Wait returns that error, while the
 // plugin goes on trying: Ready tells when it has succeeded.
 func (p *Plugin) Wait(ctx context.Context) error {
-	select {
-	case <-p.ready:
-		return p.state()
-	default:
+	if err := p.compiled.wait(ctx); err != nil {
+		return err
 	}
-	select {
-	case <-p.ready:
-		return p.state()
-	case <-p.short:
-		return p.shortage
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return p.state()
 }
 
 // state returns nil when attempts can be made, and the reason why not otherwise.
 func (p *Plugin) state() error {
-	select {
-	case <-p.ready:
-	default:
-		return errCompiling
-	}
-	if p.closed.Load() {
+	err := p.compiled.state()
+	if p.closed.Load() && !errors.Is(err, errCompiling) {
 		return errClosed
 	}
-	return p.broken
+	return err
 }
 
 // Close cancels the compiler, the starts of instances and the checks of settings, and frees what the

@@ -3,6 +3,7 @@ package wasmhost
 import (
 	"crypto/sha256"
 	"runtime"
+	"sync"
 	"weak"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
@@ -23,40 +24,52 @@ func (p *Plugin) keepPrepared(r sandbox.Report) *prepared {
 	case r.Prepared == "":
 		return nil
 	}
-	kept := p.share(r.Prepared)
+	kept := p.prepared.share(r.Prepared)
 	if kept == nil {
 		p.logger.Warn(lost, "bytes", len(r.Prepared), "error", sandbox.ErrNoMemory)
 	}
 	return kept
 }
 
+// preparedTexts are the texts that checks use, and the memory that is counted for them.
+type preparedTexts struct {
+	memory *sandbox.Sandbox // that counts it
+
+	mu   sync.Mutex                                   // guards kept
+	kept map[[sha256.Size]byte]weak.Pointer[prepared] // by the hash of the text
+}
+
+func newPreparedTexts(memory *sandbox.Sandbox) *preparedTexts {
+	return &preparedTexts{memory: memory, kept: make(map[[sha256.Size]byte]weak.Pointer[prepared])}
+}
+
 // share returns what has a text, if there is memory for it. It is counted as long as a check uses
 // it.
-func (p *Plugin) share(text string) *prepared {
+func (t *preparedTexts) share(text string) *prepared {
 	hash := sha256.Sum256([]byte(text))
-	p.keptMu.Lock()
-	defer p.keptMu.Unlock()
-	if k := p.kept[hash].Value(); k != nil {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.kept[hash].Value(); k != nil {
 		return k
 	}
 	size := int64(len(text))
-	if !p.sandbox.Reserve(size) {
+	if !t.memory.Reserve(size) {
 		return nil
 	}
 	k := &prepared{text}
-	p.kept[hash] = weak.Make(k)
-	runtime.AddCleanup(k, func(hash [sha256.Size]byte) { p.forget(hash, size) }, hash)
+	t.kept[hash] = weak.Make(k)
+	runtime.AddCleanup(k, func(hash [sha256.Size]byte) { t.forget(hash, size) }, hash)
 	return k
 }
 
 // forget frees what no check uses any more.
-func (p *Plugin) forget(hash [sha256.Size]byte, size int64) {
-	p.keptMu.Lock()
-	defer p.keptMu.Unlock()
-	if p.kept[hash].Value() == nil { // it was not prepared again since
-		delete(p.kept, hash)
+func (t *preparedTexts) forget(hash [sha256.Size]byte, size int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.kept[hash].Value() == nil { // it was not prepared again since
+		delete(t.kept, hash)
 	}
-	p.sandbox.Unreserve(size)
+	t.memory.Unreserve(size)
 }
 
 // preparedText returns what the module has prepared, or "".

@@ -96,22 +96,22 @@ func TestTheSumIsNeverExceeded(t *testing.T) {
 			all = append(all, i)
 			c := endedCall(i)
 			c.finish()
-			c.included, c.ctx, c.pastDeadline, c.stopped = nil, t.Context(), make(chan struct{}), make(chan struct{})
+			c.open.included, c.life.ctx, c.life.pastDeadline, c.life.stopped = nil, t.Context(), make(chan struct{}), make(chan struct{})
 			calls = append(calls, c)
 			for _, d := range []grant.Dest{
 				{Network: "tcp", Host: "127.0.0.1", Port: netip.MustParseAddrPort(listener.Addr().String()).Port()},
 				{Network: "udp", Host: "127.0.0.1", Port: netip.MustParseAddrPort(server.LocalAddr().String()).Port()},
 				{Network: "tcp", Host: "127.0.0.1", Port: netip.MustParseAddrPort(listener.Addr().String()).Port()},
 			} {
-				if s, errno := c.dial(t.Context(), d, ""); errno == abi.OK {
-					c.add(s)
+				if s, errno := c.network.connect(t.Context(), d, ""); errno == abi.OK {
+					c.open.add(s)
 				} else if c.last.Reason != probe.ReasonResources {
 					t.Fatalf("%+v", c.last)
 				}
 				observe()
 			}
 			c.memory.WriteByte(0, 'k')
-			holdSocket(c, args{abi.FirstFD, 0, 1})
+			c.network.hold(args{abi.FirstFD, 0, 1})
 			observe()
 			i.Run(t.Context(), Attempt{State: i.sandbox.NewState()})
 			observe()
@@ -122,7 +122,7 @@ func TestTheSumIsNeverExceeded(t *testing.T) {
 	}
 	for _, c := range calls {
 		c.finish()
-		c.state.Close()
+		c.input.State.Close()
 	}
 	for _, i := range append(all, first, second) {
 		i.Close()
@@ -309,7 +309,7 @@ func TestTheStackOfEachFunctionIsCounted(t *testing.T) {
 func TestConnectionsAreCounted(t *testing.T) {
 	i := newInstance(t)
 	c := endedCall(i)
-	c.pastDeadline, c.stopped, c.ctx = make(chan struct{}), make(chan struct{}), t.Context()
+	c.life.pastDeadline, c.life.stopped, c.life.ctx = make(chan struct{}), make(chan struct{}), t.Context()
 	defer c.finish()
 	used := func() int64 { return totalMemory.usedBy(i.sandbox.account) }
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -323,27 +323,27 @@ func TestConnectionsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := used()
-	s, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
+	s, errno := c.network.connect(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
 	if errno != abi.OK || used() != before+datagramBuffer {
 		t.Fatalf("%v: %d bytes are counted beside the connection of the instance", errno, used()-before)
 	}
-	other, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
+	other, errno := c.network.connect(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, "")
 	if errno != abi.OK || used() != before+connSize+2*datagramBuffer {
 		t.Fatalf("%v: %d bytes are counted for two", errno, used()-before)
 	}
-	c.add(other)
-	fd := c.add(s)
+	c.open.add(other)
+	fd := c.open.add(s)
 	c.memory.WriteByte(0, 'k')
 	room := i.sandbox.Room()
-	if result := holdSocket(c, args{uint64(fd), 0, 1}); result != 0 || used() != before+2*(connSize+datagramBuffer) || i.sandbox.Room() < room {
+	if result := c.network.hold(args{uint64(fd), 0, 1}); result != 0 || used() != before+2*(connSize+datagramBuffer) || i.sandbox.Room() < room {
 		t.Errorf("%d: %d bytes are counted while it is held, and %d more instances have room, %d before", result, used()-before, i.sandbox.Room(), room)
 	}
 	c.finish()
-	if c.state.Close(); used() != before || i.sandbox.account.shared != i.sandbox.image.Load().Size() {
+	if c.input.State.Close(); used() != before || i.sandbox.account.shared != i.sandbox.image.Load().Size() {
 		t.Errorf("%d bytes are counted after they were closed, %d are shared", used()-before, i.sandbox.account.shared)
 	}
 	limitMemory(t, 1)
-	if _, errno := c.dial(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, ""); errno == abi.OK || c.last.Reason != probe.ReasonResources || !c.last.Local || used() != before {
+	if _, errno := c.network.connect(t.Context(), grant.Dest{Network: "udp", Host: "127.0.0.1", Port: uint16(port)}, ""); errno == abi.OK || c.last.Reason != probe.ReasonResources || !c.last.Local || used() != before {
 		t.Errorf("without memory: %v, %+v, %d bytes are counted", errno, c.last, used()-before)
 	}
 }
@@ -367,15 +367,15 @@ func TestACallThatEndsInADialLeavesNoConnection(t *testing.T) {
 	}
 	d := grant.Dest{Network: "tls", Host: "127.0.0.1", Port: uint16(server.Addr().(*net.TCPAddr).Port)}
 	for name, end := range map[string]func(*call){
-		"without fuel": func(*call) { i.sandbox.config.Limits.Fuel = 1 },
-		"stopped":      func(c *call) { close(c.stopped) },
+		"without fuel": func(c *call) { c.cpu.limit = 1 },
+		"stopped":      func(c *call) { close(c.life.stopped) },
 	} {
 		c := computingCall(t, i, 1<<20)
 		before := totalMemory.usedBy(i.sandbox.account)
 		end(c)
 		func() {
 			defer func() { _ = recover() }() // as the runtime does
-			if _, errno := c.dial(t.Context(), d, "verify=none\n"); errno == abi.OK {
+			if _, errno := c.network.connect(t.Context(), d, "verify=none\n"); errno == abi.OK {
 				t.Errorf("%s: connected", name)
 			}
 		}()
@@ -383,8 +383,7 @@ func TestACallThatEndsInADialLeavesNoConnection(t *testing.T) {
 		if left := totalMemory.usedBy(i.sandbox.account) - before; left != 0 {
 			t.Errorf("%s: %d bytes are left", name, left)
 		}
-		c.releaseSlot()
-		i.sandbox.config.Limits.Fuel = 1 << 30
+		c.cpu.releaseSlot()
 	}
 }
 
@@ -447,11 +446,11 @@ func TestNoCallClosesInstancesWithASlot(t *testing.T) {
 	totalMemory.addShared(greedy, 64<<20)
 	defer totalMemory.addShared(greedy, -64<<20)
 	limitMemory(t, totalMemory.used)
-	i.call = c
+	i.running = &c.cpu
 	closed := false
 	greedy.closeOldest = func() bool {
 		closed = true
-		if !c.fuel.slotSince.IsZero() {
+		if !c.cpu.slotSince.IsZero() {
 			t.Error("the call has a slot")
 		}
 		return false
@@ -495,26 +494,26 @@ func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
 	}
 	compute := func() {
 		i.fuel.Set(api.EncodeI32(-1))
-		c.tick()
+		c.cpu.tick()
 	}
 	change := func(at, n int) { c.memory.Write(uint32(at), bytes.Repeat([]byte{1}, n)) }
 	whole := used()
-	c.releaseSlot()
+	c.cpu.releaseSlot()
 	want("waiting with much memory", whole, whole)
 	compute()
 	limitMemory(t, totalMemory.used)
-	c.releaseSlot()
+	c.cpu.releaseSlot()
 	want("waiting", whole-size, whole-size+little)
 	waiting := used()
 	compute()
 	want("computing", whole, whole)
 	change(0, piece)
-	c.releaseSlot()
+	c.cpu.releaseSlot()
 	want("waiting with changes", waiting+piece-little, waiting+piece)
 	change(piece, writtenByHost)
 	release := holdSlots()
-	close(c.stopped)
-	if c.awaitSlot(time.Now()) {
+	close(c.life.stopped)
+	if c.cpu.awaitSlot(time.Now()) {
 		t.Error("it has a slot")
 	}
 	release()
@@ -528,11 +527,11 @@ func TestACallThatWaitsIsCountedByWhatItHasChanged(t *testing.T) {
 		t.Error("it is not used again though there is memory")
 	}
 	want("idle", whole, whole)
-	c.stopped = make(chan struct{})
+	c.life.stopped = make(chan struct{})
 	compute()
 	change(0, size*3/4)
 	limitMemory(t, 1)
-	c.releaseSlot()
+	c.cpu.releaseSlot()
 	want("with most of its memory changed", whole, whole)
 	i.Close()
 }
@@ -545,7 +544,7 @@ func TestTheMemoryOfACallIsScannedWithItsSlot(t *testing.T) {
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
-		c.releaseSlot()
+		c.cpu.releaseSlot()
 	}()
 	stacks := make([]byte, 1<<20)
 	testsync.Until(t, "the scan", func() bool {

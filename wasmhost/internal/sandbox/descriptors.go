@@ -1,56 +1,144 @@
 package sandbox
 
+import (
+	"crypto/tls"
+	"sync"
+
+	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
+)
+
+// descriptors are the connections that a guest has open, by number, and the memory that is counted for
+// them. When the call is over, none of them waits any longer.
+type descriptors struct {
+	life     *lifetime
+	cpu      *cpu // loses its slot while other plugins close instances
+	account  *account
+	next     int32
+	included *socket // whose connSize is counted with the instance; nil: none
+
+	mu      sync.Mutex // guards what follows, and the deadlines of sockets
+	sockets map[int32]*socket
+}
+
+// get returns the connection with a descriptor.
+func (d *descriptors) get(fd int32) (*socket, bool) {
+	s, ok := d.sockets[fd]
+	return s, ok
+}
+
 // add gives a connection a new descriptor.
-func (c *call) add(s *socket) int {
-	fd := c.instance.nextFD
-	c.instance.nextFD++
-	c.addAs(fd, s)
+func (d *descriptors) add(s *socket) int {
+	fd := d.next
+	d.next++
+	d.addAs(fd, s)
 	return int(fd)
 }
 
 // addAs gives a connection a descriptor that it had before.
-func (c *call) addAs(fd int32, s *socket) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sockets == nil {
-		c.sockets = make(map[int32]*socket)
+func (d *descriptors) addAs(fd int32, s *socket) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sockets == nil {
+		d.sockets = make(map[int32]*socket)
 	}
-	c.sockets[fd] = s
-	if c.isOver() {
+	d.sockets[fd] = s
+	if d.life.isOver() {
 		_ = s.conn.SetDeadline(past()) // an error means that it is closed
 	}
 }
 
 // remove takes a connection from the guest.
-func (c *call) remove(fd int32) (*socket, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s, ok := c.sockets[fd]
-	delete(c.sockets, fd)
-	if ok && s == c.included {
-		c.included = nil
+func (d *descriptors) remove(fd int32) (*socket, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok := d.sockets[fd]
+	delete(d.sockets, fd)
+	if ok && s == d.included {
+		d.included = nil
 	}
 	return s, ok
 }
 
-// finish logs the line and closes the connections that the guest has left open.
-func (c *call) finish() {
-	c.endLine()
-	c.mu.Lock()
-	open := c.sockets
-	c.sockets = nil
-	c.mu.Unlock()
+// secured replaces the connection of a socket by TLS over it.
+func (d *descriptors) secured(s *socket, conn *tls.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.conn, s.dest.Network = conn, "tls"
+}
+
+// closeAll closes the connections.
+func (d *descriptors) closeAll() {
+	d.mu.Lock()
+	open := d.sockets
+	d.sockets = nil
+	d.mu.Unlock()
 	for _, s := range open {
 		s.close()
 	}
 }
 
 // setDeadline calls set, which sets a deadline of a connection, unless the call is over:
-// then interrupt has set them all. An error of set means that the connection is closed.
-func (c *call) setDeadline(set func() error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.isOver() {
+// then interrupt sets them all. An error of set means that the connection is closed.
+func (d *descriptors) setDeadline(set func() error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.life.isOver() {
 		_ = set()
 	}
+}
+
+// interrupt ends each wait for a connection, after the call is over. It runs on a goroutine of its own.
+func (d *descriptors) interrupt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sockets {
+		_ = s.conn.SetDeadline(past()) // an error means that it is closed
+	}
+}
+
+// newSocket returns a socket without a connection, and counts its memory. It returns false if
+// there is none left. An instance is counted with one connection: others that start would
+// otherwise leave none to it.
+func (d *descriptors) newSocket(to grant.Dest) (*socket, bool) {
+	s := &socket{dest: to, account: d.account}
+	if d.included == nil {
+		d.included = s
+	} else if !d.reserveFor(s, connSize) {
+		return nil, false
+	}
+	if s.datagram() && !d.reserveFor(s, datagramBuffer) {
+		d.discard(s)
+		return nil, false
+	}
+	return s, true
+}
+
+// discard returns the memory that is counted for a socket without a connection.
+func (d *descriptors) discard(s *socket) {
+	if d.included == s {
+		d.included = nil
+	}
+	s.release()
+}
+
+// reserveFor counts more memory for a connection, and returns false if there is none left.
+func (d *descriptors) reserveFor(s *socket, bytes int64) bool {
+	ok := totalMemory.reserve(s.account, bytes, d.cpu.releaseSlot)
+	if ok {
+		s.reserved += bytes
+	}
+	return ok
+}
+
+// separate counts a connection apart from the instance of its call, which it will outlast. It
+// returns false if there is no memory left.
+func (d *descriptors) separate(s *socket) bool {
+	if d.included != s {
+		return true
+	}
+	ok := d.reserveFor(s, connSize)
+	if ok {
+		d.included = nil
+	}
+	return ok
 }

@@ -1,12 +1,10 @@
 package sandbox
 
 import (
-	"runtime"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 )
 
@@ -58,49 +56,6 @@ func (f *fuel) total() int64 {
 	return f.used + int64(f.granted) - int64(api.DecodeI32(f.counter.Get()))
 }
 
-// charge lets the guest pay for what the host computes next on its behalf: like its own code,
-// that needs a slot once the first fuel is used up.
-func (c *call) charge(units int) {
-	left := int64(api.DecodeI32(c.fuel.counter.Get())) - int64(units)
-	c.fuel.counter.Set(api.EncodeI32(int32(left)))
-	if left < 0 {
-		c.tick()
-	}
-}
-
-// tick is called by a guest that has used up its fuel. It returns when it may go on.
-func (c *call) tick() {
-	f := &c.fuel
-	f.use()
-	c.stopIfDue()
-	left := c.fuelLeft()
-	if left <= 0 {
-		c.reachLimit("fuel", abi.ENOSPC)
-		panic(errLimit)
-	}
-	c.countGrowth()
-	now := time.Now()
-	if !f.grantedAt.IsZero() {
-		switch took := f.endSlice(now); {
-		case took < minSlice:
-			f.next = min(2*f.next, maxFuel)
-		case took > maxSlice:
-			f.next = max(f.next/2, 1)
-		}
-	}
-	f.grantedAt = c.acquireSlot(now)
-	f.grant(int32(min(int64(f.next), left)))
-}
-
-// fuelLeft returns how much more an attempt may use. A start and a check of settings have a
-// limit of time only.
-func (c *call) fuelLeft() int64 {
-	if c.state == nil {
-		return maxFuel
-	}
-	return int64(c.sandbox.config.Limits.Fuel) - c.fuel.used
-}
-
 // use counts what was used, and leaves the guest nothing. An instruction that handles many
 // bytes is paid for in advance, with more than was granted.
 func (f *fuel) use() {
@@ -136,51 +91,4 @@ func (f *fuel) isStarved(lasted time.Duration) bool {
 func (f *fuel) grant(units int32) {
 	f.granted = units
 	f.counter.Set(api.EncodeI32(units))
-}
-
-// acquireSlot waits until the guest may compute, and ends it when it is stopped meanwhile.
-// A guest that has a slot keeps it unless others wait and its time slice is over. It
-// returns the time, which is now if it did not wait.
-func (c *call) acquireSlot(now time.Time) time.Time {
-	f := &c.fuel
-	if !f.slotSince.IsZero() {
-		if now.Sub(f.slotSince) < timeSlice {
-			return now
-		}
-		c.releaseSlot()
-		runtime.Gosched() // to the engine's goroutines
-		now = time.Now()
-	}
-	if !c.awaitSlot(now) {
-		panic(errStopped)
-	}
-	return f.slotSince
-}
-
-// awaitSlot waits for a slot, and returns false if the call is stopped before it has one.
-func (c *call) awaitSlot(now time.Time) bool {
-	acquired := cpuSlots.acquire(&c.sandbox.slotQueue, c.stopped)
-	granted := time.Now()
-	c.fuel.waited += granted.Sub(now)
-	if acquired {
-		c.fuel.slotSince = granted
-		c.instance.useAll()
-	}
-	return acquired
-}
-
-// releaseSlot gives the slot back, because the guest does not compute. What is left of its
-// fuel goes with it: computing again needs a slot.
-func (c *call) releaseSlot() {
-	f := &c.fuel
-	if f.slotSince.IsZero() {
-		return
-	}
-	f.use()
-	if !f.grantedAt.IsZero() {
-		f.endSlice(time.Now())
-	}
-	f.slotSince = time.Time{}
-	c.instance.returnUnused() // with the slot, since it takes processor time
-	cpuSlots.release()
 }

@@ -50,7 +50,7 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	if err := s.linkModule(ctx, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasi); err != nil {
 		return err
 	}
-	tick := api.GoModuleFunc(func(ctx context.Context, _ api.Module, _ []uint64) { callOf(ctx).tick() })
+	tick := api.GoModuleFunc(func(ctx context.Context, _ api.Module, _ []uint64) { callOf(ctx).cpu.tick() })
 	_, err := r.NewHostModuleBuilder(meter.Module).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(meter.Tick).Instantiate(ctx)
 	return err
 }
@@ -66,8 +66,8 @@ func (s *Sandbox) linkModule(ctx context.Context, r wazero.Runtime, module strin
 }
 
 // wrap returns a function that the runtime can call. It counts calls and, if Config.Trace
-// is set, reports them. A function that computes pays for that by call.charge, and one that
-// waits gives its slot back by call.releaseSlot.
+// is set, reports them. A function that computes pays for that by cpu.charge, and one that
+// waits gives its slot back by cpu.releaseSlot.
 func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModuleFunction {
 	hasResult := t.Results != ""
 	plain := func(ctx context.Context, _ api.Module, stack []uint64) {
@@ -82,8 +82,8 @@ func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModule
 	}
 	return api.GoModuleFunc(func(ctx context.Context, guest api.Module, stack []uint64) {
 		c, start := callOf(ctx), time.Now()
-		traced := HostCall{Target: c.target.Name, Function: name, Args: append([]uint64{}, stack[:len(t.Params)]...)}
-		failures := c.failures
+		traced := HostCall{Target: c.input.Target.Name, Function: name, Args: append([]uint64{}, stack[:len(t.Params)]...)}
+		failed := c.failures.count
 		plain(ctx, guest, stack)
 		traced.Took = time.Since(start)
 		switch t.Results {
@@ -92,7 +92,7 @@ func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModule
 		case "l":
 			traced.Result = int64(stack[0])
 		}
-		if c.failures > failures {
+		if c.failures.count > failed {
 			traced.Detail = c.last.Detail
 		}
 		s.config.Trace(traced)

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -19,9 +20,42 @@ type HostError struct {
 	Local  bool // this machine is at fault: the error says nothing about the target
 }
 
-// failNetwork records an error of package net or crypto/tls and returns its number.
-func (c *call) failNetwork(ctx context.Context, s dial.Stage, err error) abi.Errno {
-	return c.fail(networkError(dial.Classify(ctx, s, err)))
+// errLimit is the panic that ends a guest which goes on after a limit was reached.
+var errLimit = errors.New("limit reached")
+
+// failures are the host calls of a call that failed.
+type failures struct {
+	last  HostError // for abi.InputError
+	count int
+	limit string // the limit that was reached last
+}
+
+// fail records an error and returns its number.
+func (f *failures) fail(e HostError) abi.Errno {
+	f.last = e
+	f.count++
+	return e.Errno
+}
+
+// failf is fail for an error of the plugin's own making.
+func (f *failures) failf(errno abi.Errno, format string, a ...any) abi.Errno {
+	return f.fail(HostError{Errno: errno, Detail: fmt.Sprintf(format, a...)})
+}
+
+// failMemory is fail for memory of the host that the guest's request needs.
+func (f *failures) failMemory() abi.Errno {
+	return f.fail(HostError{Errno: abi.EADDRNOTAVAIL, Reason: probe.ReasonResources, Detail: ErrNoMemory.Error(), Local: true})
+}
+
+// failNetwork is fail for an error of package net or crypto/tls.
+func (f *failures) failNetwork(ctx context.Context, s dial.Stage, err error) abi.Errno {
+	return f.fail(networkError(dial.Classify(ctx, s, err)))
+}
+
+// reachLimit records that a limit was reached.
+func (f *failures) reachLimit(limit string, errno abi.Errno) abi.Errno {
+	f.limit = limit
+	return f.failf(errno, "limit %s was reached", limit)
 }
 
 // networkError returns what an error of package dial means to a plugin.

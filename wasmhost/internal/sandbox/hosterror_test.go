@@ -20,14 +20,14 @@ func TestPluginsGetTheReasonOfEveryErrorNumber(t *testing.T) {
 	} {
 		for number := syscall.Errno(1); number < 134; number++ {
 			err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError(op, number)}
-			c := new(call)
-			errno := c.failNetwork(t.Context(), stage, err)
+			f := new(failures)
+			errno := f.failNetwork(t.Context(), stage, err)
 			want := dial.Result(dial.Classify(t.Context(), stage, err))
-			if c.last.Reason != want.Reason || c.last.Detail != want.Detail || c.last.Local != (want.Outcome == probe.Unknown) {
-				t.Errorf("stage %d, %v: a plugin gets %+v, a built-in handler finds %+v", stage, number, c.last, want)
+			if f.last.Reason != want.Reason || f.last.Detail != want.Detail || f.last.Local != (want.Outcome == probe.Unknown) {
+				t.Errorf("stage %d, %v: a plugin gets %+v, a built-in handler finds %+v", stage, number, f.last, want)
 			}
-			if errno == abi.OK || c.last.Local != (errno == abi.EADDRNOTAVAIL) {
-				t.Errorf("stage %d, %v: a plugin gets the number %v and %+v", stage, number, errno, c.last)
+			if errno == abi.OK || f.last.Local != (errno == abi.EADDRNOTAVAIL) {
+				t.Errorf("stage %d, %v: a plugin gets the number %v and %+v", stage, number, errno, f.last)
 			}
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
-	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
@@ -27,22 +26,13 @@ import (
 type Instance struct {
 	sandbox   *Sandbox
 	module    api.Module
-	memory    *image.Memory
 	globals   []api.MutableGlobal
 	image     *image.Image // what it was made from; nil if it has initialised itself
 	run       *function
 	configure *function // nil until it is called, which it is on few instances
 	fuel      api.MutableGlobal
-	nextFD    int32
 	stack     [1]uint64 // the result of a call
-	call      *call     // the one that runs; nil: none
-	used      int64     // counted in the budget, except for returned
-	returned  int64     // to the budget, while the call waits: see returnUnused
-	tables    tables    // empty unless code of the module can make them larger
-	atStart   int       // their size when it started
-	grown     int       // bytes that they have grown by
-	gathered  []byte    // buffer of call.gather; nil until it is used
-	uncounted bool      // it uses more memory than is counted
+	footprint
 }
 
 // ErrStarved is in the error of a start that exceeded Limits.Start, and had hardly any
@@ -179,8 +169,8 @@ var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().Wi
 // instantiate makes an instance, which does not run code of the module yet. It needs a slot:
 // the runtime evaluates the elements of tables, up to some milliseconds.
 func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance, error) {
-	i := &Instance{sandbox: s, image: from, nextFD: abi.FirstFD, used: s.memoryFor(from)}
-	if !totalMemory.reserveInstance(s.account, i.used) {
+	i := &Instance{sandbox: s, image: from, footprint: footprint{account: s.account, used: s.memoryFor(from)}}
+	if !totalMemory.reserveInstance(i.account, i.used) {
 		return nil, ErrNoMemory
 	}
 	err := s.acquireSlot(ctx)
@@ -224,8 +214,7 @@ func (i *Instance) initialize(ctx context.Context) error {
 		if f.function == nil {
 			continue
 		}
-		c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory()}
-		err := c.run(f.function).Err
+		err := newCall(ctx, i, Attempt{}).run(f.function).Err
 		if lacking := i.memory.Err; err != nil && lacking != nil && !errors.Is(err, lacking) {
 			err = fmt.Errorf("%w; %w", err, lacking)
 		}
@@ -250,22 +239,6 @@ func (i *Instance) writeSegments(ctx context.Context) (start *function, err erro
 	return start, err
 }
 
-// reserve counts memory that the instance uses, and returns ErrNoMemory if there is none left.
-func (i *Instance) reserve(bytes int64) error {
-	if !totalMemory.reserve(i.sandbox.account, bytes, i.releaseSlot) {
-		return ErrNoMemory
-	}
-	i.used += bytes
-	return nil
-}
-
-// releaseSlot gives back the slot of the call that runs, if one does.
-func (i *Instance) releaseSlot() {
-	if i.call != nil {
-		i.call.releaseSlot()
-	}
-}
-
 // Attempt is the input of one attempt.
 type Attempt struct {
 	Target   probe.Target
@@ -279,10 +252,7 @@ type Attempt struct {
 // that does not return closes the connections that State holds.
 func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	a.State.bind(a.Target)
-	c := &call{
-		ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(),
-		settings: a.Settings, target: a.Target, state: a.State, wakeProbe: a.Wake, prepared: a.Prepared,
-	}
+	c := newCall(ctx, i, a)
 	r := c.run(i.run)
 	if r.Ending != Returned {
 		a.State.closeConns()
@@ -297,56 +267,23 @@ func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 // Configure asks the module whether it accepts settings: it does if Report.Value is 0.
 // The module must export sonde_configure.
 func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
-	c := &call{ctx: ctx, sandbox: i.sandbox, instance: i, memory: i.module.Memory(), settings: s}
 	if i.configure == nil {
 		i.configure = i.exported(abi.ExportConfigure)
 	}
-	return c.run(i.configure)
+	return newCall(ctx, i, Attempt{Settings: s}).run(i.configure)
 }
 
 // Reset makes the instance what it was before its first call, whatever a call has done and
 // however it has ended. It returns false if that cannot be done: its memory has grown, or
 // the module does not permit it, or the memory that it may use is no longer left.
 func (i *Instance) Reset() bool {
-	i.nextFD = abi.FirstFD
-	if i.returned > 0 {
-		if !totalMemory.tryReserve(i.sandbox.account, i.returned, false) {
-			return false
-		}
-		i.returned = 0
-	}
-	return i.image != nil && i.image.Reset(i.memory, i.globals)
-}
-
-// writtenByHost is how many bytes the host writes at most to the memory of an instance whose call
-// waits.
-const writtenByHost = 64 << 10
-
-// returnUnused counts an instance whose call waits by what it has changed of its memory, if memory
-// is scarce: while it does not compute, it changes nothing more.
-func (i *Instance) returnUnused() {
-	if i.returned == 0 && !totalMemory.isScarce() {
-		return
-	}
-	const rounding = 2 * module.PageSize // the system's pages at both ends of what the host writes
-	unused := max(i.memory.Unused()-writtenByHost-rounding, 0)
-	totalMemory.use(i.sandbox.account, i.returned-unused)
-	i.returned = unused
-}
-
-// useAll counts an instance whose call computes by all that it may change. Together, such instances
-// may exceed the limit: they are no more than there are slots.
-func (i *Instance) useAll() {
-	if i.returned > 0 {
-		totalMemory.use(i.sandbox.account, i.returned)
-		i.returned = 0
-	}
+	return i.tryUseAll() && i.image != nil && i.image.Reset(i.memory, i.globals)
 }
 
 // Spent reports whether the instance should not be used again.
 func (i *Instance) Spent() bool {
 	large := i.run.stack > keepStack || i.configure != nil && i.configure.stack > keepStack || i.grown > keepTables
-	return i.uncounted || large || totalMemory.owes(i.sandbox.account)
+	return i.uncounted || large || totalMemory.owes(i.account)
 }
 
 // Close frees the instance. It must not be running.
@@ -357,7 +294,7 @@ func (i *Instance) Close() {
 	if i.memory != nil {
 		i.memory.Free()
 	}
-	totalMemory.releaseInstance(i.sandbox.account, i.used-i.returned)
+	i.release()
 }
 
 // Ending is how a call ended.
@@ -428,7 +365,7 @@ func (c *call) ending(err error) Ending {
 	}
 	var exit *sys.ExitError
 	switch {
-	case isClosed(c.stopped):
+	case isClosed(c.life.stopped):
 		return Stopped
 	case errors.Is(err, errLimit):
 		return LimitReached

@@ -13,12 +13,13 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-func setMetric(c *call, a args) int64 {
+// setMetric sets a metric of the plugin, or a number about the attempt.
+func (c *call) setMetric(a args) int64 {
 	kind, v := a.u32(0), api.DecodeF64(a[3])
-	if kind == abi.MetricAttempt && !probe.IsTraced(c.ctx) {
+	if kind == abi.MetricAttempt && !probe.IsTraced(c.life.ctx) {
 		return i32(0, abi.ENOTCAPABLE)
 	}
-	name, errno := c.text(a, 1, abi.MaxMetricName)
+	name, errno := c.memory.text(a, 1, abi.MaxMetricName)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
@@ -40,7 +41,7 @@ func setMetric(c *call, a args) int64 {
 // measured records a number about the attempt in its trace, if somebody has asked for that.
 // ENOSPC means that there are as many names as an operator allows metrics.
 func (c *call) measured(name string, v float64) (errno abi.Errno) {
-	probe.RecordTrace(c.ctx, func(t *probe.Trace) {
+	probe.RecordTrace(c.life.ctx, func(t *probe.Trace) {
 		if _, ok := t.Measured[name]; !ok && len(t.Measured) >= c.sandbox.config.Limits.Metrics {
 			errno = abi.ENOSPC
 			return

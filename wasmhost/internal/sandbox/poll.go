@@ -33,7 +33,8 @@ const maxSubscriptions = 1024
 
 // oneoff is one call of poll_oneoff.
 type oneoff struct {
-	call    *call
+	streams *streams
+	clocks  clocks
 	in, out []byte
 	events  int
 
@@ -42,18 +43,19 @@ type oneoff struct {
 	clock   []byte    // the subscription of that clock
 }
 
-func pollOneoff(c *call, a args) abi.Errno {
+// poll waits for descriptors and clocks.
+func (c *call) poll(a args) abi.Errno {
 	n := a.u32(2)
 	if n == 0 || n > maxSubscriptions {
 		return abi.EINVAL
 	}
-	in, ok1 := c.bytes(a.u32(0), n*subscriptionSize)
-	out, ok2 := c.bytes(a.u32(1), n*eventSize)
+	in, ok1 := c.memory.bytes(a.u32(0), n*subscriptionSize)
+	out, ok2 := c.memory.bytes(a.u32(1), n*eventSize)
 	if !ok1 || !ok2 {
 		return abi.EFAULT
 	}
-	c.charge(unitsSubscription * int(n))
-	p := oneoff{call: c, in: in, out: out}
+	c.cpu.charge(unitsSubscription * int(n))
+	p := oneoff{streams: &c.streams, clocks: c.sandbox.clocks, in: in, out: out}
 	if errno := p.read(); errno != abi.OK {
 		return errno
 	}
@@ -61,7 +63,7 @@ func pollOneoff(c *call, a args) abi.Errno {
 	if p.events == 0 {
 		p.wait()
 	}
-	return c.put(a.u32(3), uint32(p.events))
+	return c.memory.put(a.u32(3), uint32(p.events))
 }
 
 // each calls f for each subscription.
@@ -77,7 +79,7 @@ func (p *oneoff) read() (errno abi.Errno) {
 	p.each(func(sub []byte) {
 		switch sub[subscriptionTag] {
 		case eventClock:
-			at, ok := p.call.clockEnd(sub, now)
+			at, ok := p.clocks.end(sub, now)
 			if !ok {
 				errno = abi.EINVAL
 			}
@@ -85,7 +87,7 @@ func (p *oneoff) read() (errno abi.Errno) {
 				p.until, p.clock = at, sub
 			}
 		case eventRead:
-			if s, ok := p.call.sockets[subscribed(sub)]; ok {
+			if s, ok := p.streams.open.get(subscribed(sub)); ok {
 				p.sockets = append(p.sockets, s)
 			}
 		case eventWrite:
@@ -100,12 +102,12 @@ func subscribed(sub []byte) int32 {
 	return int32(binary.LittleEndian.Uint32(sub[subscriptionFD:]))
 }
 
-// clockEnd returns when the time of a subscribed clock is reached.
-func (c *call) clockEnd(sub []byte, now time.Time) (time.Time, bool) {
+// end returns when the time of a subscribed clock is reached.
+func (c clocks) end(sub []byte, now time.Time) (time.Time, bool) {
 	ns := binary.LittleEndian.Uint64(sub[clockTimeout:])
 	wait := time.Duration(min(ns, uint64(forever)))
 	if binary.LittleEndian.Uint16(sub[clockFlags:])&clockAbsolute != 0 {
-		have, ok := c.sandbox.clock(binary.LittleEndian.Uint32(sub[clockID:]), now)
+		have, ok := c.read(binary.LittleEndian.Uint32(sub[clockID:]), now)
 		if !ok {
 			return now, false
 		}
@@ -116,13 +118,13 @@ func (c *call) clockEnd(sub []byte, now time.Time) (time.Time, bool) {
 
 // collect writes an event for each descriptor that is ready.
 func (p *oneoff) collect() {
-	over := p.call.isOver()
+	over := p.streams.life.isOver()
 	p.each(func(sub []byte) {
 		tag := sub[subscriptionTag]
 		if tag != eventRead && tag != eventWrite {
 			return
 		}
-		s, ok := p.call.sockets[subscribed(sub)]
+		s, ok := p.streams.open.get(subscribed(sub))
 		switch {
 		case !ok && subscribed(sub) <= stderr: // the log is always ready, and standard input is at its end
 			p.emit(sub, abi.OK, 0)
@@ -156,8 +158,8 @@ func (p *oneoff) emit(sub []byte, errno abi.Errno, n int) {
 // clocks only keeps waiting, and is stopped.
 func (p *oneoff) wait() {
 	if len(p.sockets) > 0 {
-		ready := p.call.await(p.sockets, p.until)
-		if ready || p.call.isOver() {
+		ready := p.streams.await(p.sockets, p.until)
+		if ready || p.streams.life.isOver() {
 			p.collect()
 		}
 	} else {
@@ -170,17 +172,17 @@ func (p *oneoff) wait() {
 
 // sleep waits for the clock, at most until the call is stopped.
 func (p *oneoff) sleep() {
-	p.call.releaseSlot()
+	p.streams.cpu.releaseSlot()
 	passed, stop := alarm(p.until)
 	defer stop()
 	select {
 	case <-passed:
 		return
-	case <-p.call.pastDeadline:
+	case <-p.streams.life.pastDeadline:
 	}
 	select {
 	case <-passed:
-	case <-p.call.stopped:
-		p.call.stopIfDue()
+	case <-p.streams.life.stopped:
+		p.streams.life.stopIfDue()
 	}
 }

@@ -4,16 +4,34 @@
 // It knows how a call ended, not what that means for a probe: package wasmhost makes
 // results of it.
 //
+// # What a host function may touch
+//
+// A call has parts, each with a state of its own. A host function is a method of the part that it needs,
+// and reaches only what that part names in its fields; nativeFunctions and wasiFunctions list them.
+//
+//	lifetime     when the call is over, and when it is stopped
+//	failures     why host calls failed, and which limit was reached
+//	cpu          fuel, and a slot to compute
+//	memory       the guest's memory: arguments in it, and results
+//	guestLog     the plugin's log
+//	descriptors  the open connections, by number
+//	streams      reads, writes and waits on these
+//	network      new connections, lookups, TLS, and connections that are held
+//
+// An instance has a footprint, which cpu and memory change.
+//
 // # Files
 //
 //	sandbox.go      Sandbox: a compiled plugin, and what its instances share
 //	instance.go     Instance: starting it, calling it, resetting it; Report: how a call ended
 //	threadtime_*    the processor time of a start
+//	footprint.go    the memory that an instance uses
 //	stack.go        what the runtime takes in a call: stacks, up to a limit, and tables
 //	budget.go       the memory of the instances of all plugins together
-//	call.go         one call: its deadlines, its errors, what it reports
-//	usage.go        what a call has used of its limits
-//	descriptors.go  the connections of a call
+//	call.go         one call: its parts, and what it reports
+//	lifetime.go     when a call is over, and when it is stopped
+//	hosterror.go    failures, and what an error of the network means to a plugin
+//	cpu.go          what a call computes with, and what it waits for
 //	fuel.go         how long a call computes before the host is asked
 //	slots.go        how many calls compute at the same time, and which is next
 //	state.go        State: what a probe keeps from one attempt to the next
@@ -21,12 +39,14 @@
 //	native.go       the functions of module sonde_v1
 //	wasi.go         the functions of module wasi_snapshot_preview1
 //	poll.go         WASI's poll_oneoff
+//	memory.go       arguments and results in the guest's memory
 //	dial.go         dial and resolve
 //	tls.go          start_tls and conn_info
+//	held.go         hold and held
 //	lines.go        the lines of keys and values that some functions return
+//	descriptors.go  the connections of a call
 //	socket.go       a connection as a plugin sees it
 //	stream.go       reads, writes and waits on sockets
-//	hosterror.go    what an error of the network means to a plugin
 //	log.go          the plugin's log, with its limits
 //	metric.go       the plugin's metrics
 package sandbox
@@ -44,8 +64,6 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
-	"github.com/sonde-probe/sonde/internal/dial"
-	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
@@ -87,7 +105,7 @@ type Limits struct {
 // Sandbox is a plugin and what its instances share.
 type Sandbox struct {
 	config Config
-	epoch  time.Time // where the plugin's monotonic clock is 0
+	clocks clocks
 
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
@@ -101,20 +119,17 @@ type Sandbox struct {
 	slotQueue slotQueue // guarded by cpuSlots.mu
 	account   *account  // in totalMemory
 
-	dialer  dial.Dialer
-	held    atomic.Int64     // connections
-	watcher nonblock.Watcher // of held connections
+	network sharedNetwork
+	held    atomic.Int64 // connections
 	log     logLimiter
 	metrics metrics
-	refused atomic.Uint64 // dials and lookups that are not granted
-	dropped atomic.Uint64 // log records above a limit
 }
 
 // New returns a sandbox. Load or Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
 	aSecondAgo := time.Now().Add(-time.Second) // because 0 stands for no time in WASI
-	return &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), epoch: aSecondAgo}
+	return &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), clocks: clocks{aSecondAgo}}
 }
 
 // ErrNoCode says that there is no code of a module, but perhaps that of another version of the
@@ -215,5 +230,5 @@ func (s *Sandbox) Close() error {
 // ReadStats sets the numbers that a sandbox counts.
 func (s *Sandbox) ReadStats(to *stats.Plugin) {
 	to.Memory = totalMemory.usedBy(s.account)
-	to.Denied, to.Dropped, to.Held, to.Metrics = s.refused.Load(), s.dropped.Load(), int(s.held.Load()), s.metrics.all()
+	to.Denied, to.Dropped, to.Held, to.Metrics = s.network.denied.Load(), s.log.dropped.Load(), int(s.held.Load()), s.metrics.all()
 }

@@ -115,17 +115,16 @@ func endedCall(i *Instance) *call {
 	close(closed)
 	ctx, cancel := context.WithDeadline(context.Background(), past())
 	cancel()
-	i.nextFD = abi.FirstFD
-	c := &call{
-		ctx: ctx, sandbox: i.sandbox, instance: i, function: i.run, memory: i.module.Memory(), pastDeadline: closed, stopped: closed,
-		target:   probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
-		settings: &settings.Settings{JSON: "{}"}, state: i.sandbox.NewState(),
-	}
-	c.fuel.grantFirst(i.fuel, maxFuel)
+	c := newCall(ctx, i, Attempt{
+		Target:   probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
+		Settings: &settings.Settings{JSON: "{}"}, State: i.sandbox.NewState(),
+	})
+	c.life.pastDeadline, c.life.stopped, c.cpu.function = closed, closed, i.run
+	c.cpu.grantFirst(i.fuel, maxFuel)
 	i.fuel.Set(1 << 30) // more than any host function charges
 	ours, theirs := net.Pipe()
 	theirs.Close()
-	c.add(&socket{conn: ours, account: i.sandbox.account, dest: grant.Dest{Network: "tcp", Host: "127.0.0.1", Port: 80}, data: []byte("answer"), err: io.EOF})
+	c.open.add(&socket{conn: ours, account: i.sandbox.account, dest: grant.Dest{Network: "tcp", Host: "127.0.0.1", Port: 80}, data: []byte("answer"), err: io.EOF})
 	return c
 }
 
@@ -163,7 +162,7 @@ func FuzzDest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, network, address string) {
 		c := endedCall(i)
 		defer c.finish()
-		to, errno := c.dest(network, address)
+		to, errno := c.network.dest(network, address)
 		if errno != abi.OK {
 			return
 		}
@@ -224,10 +223,10 @@ func TestAVectorIsWrittenInBoundedPieces(t *testing.T) {
 		c.memory.WriteUint32Le(8*n, 0)
 		c.memory.WriteUint32Le(8*n+4, module.PageSize/2)
 	}
-	if all, errno := c.gather(0, 100); errno != abi.OK || len(all) != maxGather {
+	if all, errno := c.memory.gather(0, 100); errno != abi.OK || len(all) != maxGather {
 		t.Errorf("%d bytes, %v", len(all), errno)
 	}
-	if c.gather(0, 100); i.used != before+maxGather {
+	if c.memory.gather(0, 100); i.used != before+maxGather {
 		t.Errorf("%d bytes are counted for it", i.used-before)
 	}
 }
@@ -256,7 +255,7 @@ func TestAHugeNameOfACertificateTakesLittleMemory(t *testing.T) {
 	defer c.finish()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	text := c.certificateLines([]*x509.Certificate{cert})
+	text := c.network.certificateLines([]*x509.Certificate{cert})
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 || !strings.Contains(text, "\nnot_after=1\n") {
 		t.Errorf("%q took %d bytes", text, took)

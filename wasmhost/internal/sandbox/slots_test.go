@@ -144,20 +144,20 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 		longestSlice + 30*time.Millisecond: 30 * time.Millisecond,
 	} {
 		for ending, end := range map[string]func(*call){
-			"tick":      func(c *call) { c.tick() },
-			"host call": (*call).releaseSlot,
+			"tick":      func(c *call) { c.cpu.tick() },
+			"host call": func(c *call) { c.cpu.releaseSlot() },
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				c := endedCall(i)
-				c.stopped = make(chan struct{})
+				c.life.stopped = make(chan struct{})
 				defer c.finish()
-				c.fuel.grantFirst(i.fuel, maxFuel)
-				c.tick()
+				c.cpu.grantFirst(i.fuel, maxFuel)
+				c.cpu.tick()
 				time.Sleep(took) // the guest does not run
 				end(c)
-				c.releaseSlot()
-				if c.fuel.delayed != want || c.fuel.isStarved(took) != (want > took/2) || c.fuel.computed != took-want {
-					t.Errorf("slice of %v, ended by a %s: delayed by %v, want %v; computed for %v", took, ending, c.fuel.delayed, want, c.fuel.computed)
+				c.cpu.releaseSlot()
+				if c.cpu.delayed != want || c.cpu.isStarved(took) != (want > took/2) || c.cpu.computed != took-want {
+					t.Errorf("slice of %v, ended by a %s: delayed by %v, want %v; computed for %v", took, ending, c.cpu.delayed, want, c.cpu.computed)
 				}
 			})
 		}
@@ -169,29 +169,29 @@ func TestACallThatTheSystemDoesNotRunIsStarved(t *testing.T) {
 func TestAHostCallThatMayBlockEndsTheSlotAndItsFuel(t *testing.T) {
 	i := newInstance(t)
 	c := endedCall(i)
-	c.stopped = make(chan struct{})
+	c.life.stopped = make(chan struct{})
 	defer c.finish()
-	c.fuel.grantFirst(i.fuel, c.fuelLeft())
+	c.cpu.grantFirst(i.fuel, c.cpu.left())
 	left := func() int32 { return api.DecodeI32(i.fuel.Get()) }
 	spend := func(n int32) { i.fuel.Set(api.EncodeI32(left() - n)) }
 	spend(maxFuel + 1)
-	c.tick()
+	c.cpu.tick()
 	spend(10)
-	if c.fuel.slotSince.IsZero() || left() <= 0 {
+	if c.cpu.slotSince.IsZero() || left() <= 0 {
 		t.Fatalf("no slot, or %d units", left())
 	}
 	before := cpuSlots.used
-	c.releaseSlot()
-	if cpuSlots.used != before-1 || left() != 0 || c.fuel.total() != maxFuel+11 {
-		t.Errorf("%d slots, %d units are left, %d are used", cpuSlots.used, left(), c.fuel.total())
+	c.cpu.releaseSlot()
+	if cpuSlots.used != before-1 || left() != 0 || c.cpu.total() != maxFuel+11 {
+		t.Errorf("%d slots, %d units are left, %d are used", cpuSlots.used, left(), c.cpu.total())
 	}
-	c.releaseSlot()
+	c.cpu.releaseSlot()
 	spend(1)
-	c.tick()
-	if c.fuel.slotSince.IsZero() || c.fuel.total() != maxFuel+12 {
-		t.Errorf("no slot again, or %d units used", c.fuel.total())
+	c.cpu.tick()
+	if c.cpu.slotSince.IsZero() || c.cpu.total() != maxFuel+12 {
+		t.Errorf("no slot again, or %d units used", c.cpu.total())
 	}
-	c.releaseSlot()
+	c.cpu.releaseSlot()
 }
 
 // Many deadlines that pass at once are noticed one after another. That takes nothing from when calls
@@ -208,10 +208,11 @@ func TestALateInterruptDoesNotDelayTheStop(t *testing.T) {
 			end := time.Now().Add(time.Second)
 			ctx, cancel := context.WithDeadline(t.Context(), end)
 			defer cancel()
-			c := &call{ctx: ctx, pastDeadline: make(chan struct{}), stopped: make(chan struct{})}
+			l := &lifetime{ctx: ctx}
+			l.begin()
 			time.Sleep(time.Second + late)
-			c.interrupt()
-			if <-c.stopped; time.Since(end) != want {
+			l.interrupt()
+			if <-l.stopped; time.Since(end) != want {
 				t.Errorf("%v late: stopped %v after the deadline, want %v", late, time.Since(end), want)
 			}
 		})
@@ -230,15 +231,15 @@ func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := endedCall(i)
-			c.stopped = make(chan struct{})
+			c.life.stopped = make(chan struct{})
 			defer c.finish()
-			c.fuel.grantFirst(i.fuel, maxFuel)
+			c.cpu.grantFirst(i.fuel, maxFuel)
 			i.fuel.Set(api.EncodeI32(-units)) // what the instruction pays
-			c.tick()
+			c.cpu.tick()
 			time.Sleep(took)
-			c.releaseSlot()
-			if c.fuel.delayed != want {
-				t.Errorf("slice of %v: delayed by %v, want %v", took, c.fuel.delayed, want)
+			c.cpu.releaseSlot()
+			if c.cpu.delayed != want {
+				t.Errorf("slice of %v: delayed by %v, want %v", took, c.cpu.delayed, want)
 			}
 		})
 	}
@@ -247,12 +248,12 @@ func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {
 // computingCall returns a call of an instance that has a slot, whose fuel lasts for units.
 func computingCall(t *testing.T, i *Instance, units int32) *call {
 	c := endedCall(i)
-	c.ctx, c.pastDeadline, c.stopped = t.Context(), make(chan struct{}), make(chan struct{})
-	c.fuel.grantFirst(i.fuel, maxFuel)
-	c.tick()
-	c.fuel.granted = units
+	c.life.ctx, c.life.pastDeadline, c.life.stopped = t.Context(), make(chan struct{}), make(chan struct{})
+	c.cpu.grantFirst(i.fuel, maxFuel)
+	c.cpu.tick()
+	c.cpu.granted = units
 	i.fuel.Set(api.EncodeI32(units))
-	t.Cleanup(func() { c.releaseSlot(); c.finish() })
+	t.Cleanup(func() { c.cpu.releaseSlot(); c.finish() })
 	return c
 }
 
@@ -289,29 +290,29 @@ func TestHostFunctionsThatComputeAreChargedAndKeepTheSlot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := computingCall(t, i, 1<<30)
-			c.settings = &settings.Settings{JSON: strings.Repeat("x", 1<<20)}
+			c.input.Settings = &settings.Settings{JSON: strings.Repeat("x", 1<<20)}
 			c.memory.Write(0, make([]byte, module.PageSize))
 			for n := uint32(0); n < half; n += subscriptionSize {
 				c.memory.WriteByte(n+subscriptionTag, eventWrite) // so that the poll does not wait
 			}
-			before := c.fuel.total()
+			before := c.cpu.total()
 			hostFunctions()[test.function](c, test.args)
-			if used := c.fuel.total() - before; used < test.least {
+			if used := c.cpu.total() - before; used < test.least {
 				t.Errorf("%d units are charged, want at least %d", used, test.least)
 			}
-			if c.fuel.slotSince.IsZero() {
+			if c.cpu.slotSince.IsZero() {
 				t.Error("the slot is given back")
 			}
 		})
 	}
 	t.Run("TLS options", func(t *testing.T) {
 		c := computingCall(t, i, 1<<30)
-		c.sockets[abi.FirstFD].data = nil
+		c.open.sockets[abi.FirstFD].data = nil
 		c.memory.Write(0, []byte(strings.Repeat("x", half)))
-		before := c.fuel.total()
+		before := c.cpu.total()
 		hostFunctions()["start_tls"](c, args{abi.FirstFD, 0, half})
-		if used := c.fuel.total() - before; used < half*16 || c.last.Errno != abi.EINVAL || c.dials != 1 {
-			t.Errorf("%d units are charged, %d dials are counted: %+v", used, c.dials, c.last)
+		if used := c.cpu.total() - before; used < half*16 || c.last.Errno != abi.EINVAL || c.network.dials != 1 {
+			t.Errorf("%d units are charged, %d dials are counted: %+v", used, c.network.dials, c.last)
 		}
 	})
 }
@@ -344,7 +345,7 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 		"read":           {"read", args{abi.FirstFD, 0, 8}, nil},
 		"write":          {"write", args{abi.FirstFD, 0, 8}, nil},
 		"close":          {"close", args{abi.FirstFD}, nil},
-		"handshake":      {"start_tls", args{abi.FirstFD, 0, 0}, func(c *call) { c.ctx = context.Background() }},
+		"handshake":      {"start_tls", args{abi.FirstFD, 0, 0}, func(c *call) { c.life.ctx = context.Background() }},
 		"hold":           {"hold", args{abi.FirstFD, 4000, 1}, func(c *call) { c.memory.WriteByte(4000, 'k') }},
 		"dial":           {"dial", args{0, 3, 4, 11, 0, 0, 0, 0}, func(c *call) { c.memory.Write(0, []byte("tcp:127.0.0.1:1")) }},
 		"lookup":         {"resolve", args{0, 9}, func(c *call) { c.memory.Write(0, []byte("a.invalid")) }},
@@ -370,24 +371,24 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 			c := computingCall(t, i, 1<<30)
 			ended, cancel := context.WithCancel(t.Context())
 			cancel() // so that nothing waits
-			c.ctx = ended
+			c.life.ctx = ended
 			c.memory.Write(0, make([]byte, module.PageSize))
 			check := func(method string) {
-				if !c.fuel.slotSince.IsZero() {
+				if !c.cpu.slotSince.IsZero() {
 					t.Errorf("%s is called with a slot", method)
 				}
 			}
-			s := c.sockets[abi.FirstFD]
+			s := c.open.sockets[abi.FirstFD]
 			s.conn.Close()
 			s.conn, s.data, s.err = waitingConn{s.conn, check}, nil, nil
 			if test.prepare != nil {
 				test.prepare(c)
 			}
 			hostFunctions()[test.function](c, test.args)
-			if !c.fuel.slotSince.IsZero() {
+			if !c.cpu.slotSince.IsZero() {
 				t.Error("it has the slot afterwards")
 			}
-			delete(c.sockets, abi.FirstFD)
+			delete(c.open.sockets, abi.FirstFD)
 		})
 	}
 }
@@ -411,11 +412,11 @@ func TestAHandshakeComputesWithASlot(t *testing.T) {
 	defer server.Close()
 	synctest.Test(t, func(t *testing.T) {
 		c := endedCall(i)
-		c.ctx, c.pastDeadline, c.stopped = t.Context(), make(chan struct{}), make(chan struct{})
-		c.fuel.granted = 1 << 30
+		c.life.ctx, c.life.pastDeadline, c.life.stopped = t.Context(), make(chan struct{}), make(chan struct{})
+		c.cpu.granted = 1 << 30
 		ours, theirs := net.Pipe()
 		var release func()
-		s := c.sockets[abi.FirstFD]
+		s := c.open.sockets[abi.FirstFD]
 		s.conn.Close()
 		s.data, s.err, s.conn = nil, nil, hookedConn{ours, func() {
 			if release == nil {
@@ -425,9 +426,9 @@ func TestAHandshakeComputesWithASlot(t *testing.T) {
 		go tls.Server(theirs, server.TLS).Handshake()
 		done := make(chan abi.Errno, 1)
 		go func() {
-			config, errno := c.readTLSOptions("verify=none\n", s.dest)
+			config, errno := c.network.readTLSOptions("verify=none\n", s.dest)
 			if errno == abi.OK {
-				errno = c.secure(c.ctx, s, config, 0)
+				errno = c.network.secure(c.life.ctx, s, config, 0)
 			}
 			done <- errno
 		}()
@@ -436,8 +437,8 @@ func TestAHandshakeComputesWithASlot(t *testing.T) {
 			t.Error("the handshake ended without a slot")
 		}
 		release()
-		if errno := <-done; errno != abi.OK || cpuSlots.used != 0 || c.fuel.total() < unitsHandshake {
-			t.Errorf("%v: %+v, %d slots are used, %d units", errno, c.last, cpuSlots.used, c.fuel.total())
+		if errno := <-done; errno != abi.OK || cpuSlots.used != 0 || c.cpu.total() < unitsHandshake {
+			t.Errorf("%v: %+v, %d slots are used, %d units", errno, c.last, cpuSlots.used, c.cpu.total())
 		}
 		c.finish()
 	})

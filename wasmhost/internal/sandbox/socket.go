@@ -44,53 +44,6 @@ const (
 	optionSize = 8 // for each byte of the options of TLS, which may be certificates
 )
 
-// newSocket returns a socket without a connection, and counts its memory. It returns false if
-// there is none left. An instance is counted with one connection: others that start would
-// otherwise leave none to it.
-func (c *call) newSocket(d grant.Dest) (*socket, bool) {
-	s := &socket{dest: d, account: c.sandbox.account}
-	if c.included == nil {
-		c.included = s
-	} else if !c.reserveFor(s, connSize) {
-		return nil, false
-	}
-	if s.datagram() && !c.reserveFor(s, datagramBuffer) {
-		c.discard(s)
-		return nil, false
-	}
-	return s, true
-}
-
-// discard returns the memory that is counted for a socket without a connection.
-func (c *call) discard(s *socket) {
-	if c.included == s {
-		c.included = nil
-	}
-	s.release()
-}
-
-// reserveFor counts more memory for a connection, and returns false if there is none left.
-func (c *call) reserveFor(s *socket, bytes int64) bool {
-	ok := totalMemory.reserve(s.account, bytes, c.releaseSlot)
-	if ok {
-		s.reserved += bytes
-	}
-	return ok
-}
-
-// separate counts a connection apart from the instance of its call, which it will outlast. It
-// returns false if there is no memory left.
-func (c *call) separate(s *socket) bool {
-	if c.included != s {
-		return true
-	}
-	ok := c.reserveFor(s, connSize)
-	if ok {
-		c.included = nil
-	}
-	return ok
-}
-
 // release returns the memory that is counted.
 func (s *socket) release() {
 	if s.reserved > 0 {

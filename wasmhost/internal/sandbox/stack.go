@@ -125,33 +125,3 @@ func (t *tables) size() (bytes int) {
 	}
 	return bytes
 }
-
-// countGrowth counts what the stack of the call, the tables and the references to functions
-// have grown by, and ends the call when that is too much. Until the next tick a stack can
-// grow up to wazero's own bound, but only in calls that have a slot.
-func (c *call) countGrowth() {
-	i, f := c.instance, c.function
-	if size := stackSize(f); size > f.stack {
-		if size > maxStack {
-			i.uncounted = true
-			panic(errStackOverflow)
-		}
-		c.mustReserve(size - f.stack)
-		f.stack = size
-	}
-	if !i.sandbox.config.Module.Allocates {
-		return
-	}
-	if grown := i.tables.size() - i.atStart; grown > i.grown {
-		c.mustReserve(grown - i.grown)
-		i.grown = grown
-	}
-}
-
-// mustReserve counts memory that the runtime has taken, and ends the call if it is too much.
-func (c *call) mustReserve(bytes int) {
-	if err := c.instance.reserve(int64(bytes)); err != nil {
-		c.instance.uncounted = true
-		panic(err)
-	}
-}

@@ -9,12 +9,59 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
+// streams move bytes between the guest's memory and its connections, within limits, and wait for these.
+type streams struct {
+	*failures
+	memory *memory
+	life   *lifetime
+	cpu    *cpu
+	open   *descriptors
+	limits *Limits
+
+	bytesIn, bytesOut int64
+	sent              time.Time     // of the last write, until it is answered
+	firstByte         time.Duration // see probe.Timings
+	wake              chan struct{} // signalled by sockets' readers; made when there is one
+}
+
+// transfer moves bytes between a connection and the guest's memory.
+func (t *streams) transfer(a args, move func(*streams, *socket, []byte) (int, abi.Errno)) int64 {
+	s, ok := t.open.get(a.i32(0))
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	p, ok := t.memory.bytes(a.u32(1), a.u32(2))
+	if !ok {
+		return i32(0, abi.EFAULT)
+	}
+	return i32(move(t, s, p))
+}
+
+// setDeadline sets the guest's own deadlines of a connection.
+func (t *streams) setDeadline(a args) int64 {
+	s, ok := t.open.get(a.i32(0))
+	if !ok {
+		return i32(0, abi.EBADF)
+	}
+	var at time.Time
+	if ns := int64(a[2]); ns > 0 {
+		at = time.Now().Add(time.Duration(ns))
+	}
+	if a.u32(1)&abi.DeadlineRead != 0 {
+		s.readBy = at
+	}
+	if a.u32(1)&abi.DeadlineWrite != 0 {
+		s.writeBy = at
+	}
+	return 0
+}
+
 // read reads into the guest's memory and waits if necessary. 0 means that the peer has
 // closed the connection.
-func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
-	left := c.sandbox.config.Limits.BytesIn - c.bytesIn
+func (t *streams) read(s *socket, p []byte) (int, abi.Errno) {
+	left := t.limits.BytesIn - t.bytesIn
 	if left <= 0 {
-		return 0, c.reachLimit("bytes_in", abi.ENOSPC)
+		return 0, t.reachLimit("bytes_in", abi.ENOSPC)
 	}
 	if p = p[:min(int64(len(p)), left)]; len(p) == 0 {
 		return 0, abi.OK
@@ -22,100 +69,100 @@ func (c *call) read(s *socket, p []byte) (int, abi.Errno) {
 	for {
 		n, err, ok := s.readBuffered(p)
 		if ok {
-			return c.received(n, err)
+			return t.received(n, err)
 		}
-		if c.isOver() {
-			return 0, c.fail(c.overError())
+		if t.life.isOver() {
+			return 0, t.fail(t.life.overError())
 		}
 		if s.hasReader() {
-			if !c.await([]*socket{s}, s.readBy) && !c.isOver() {
-				return 0, c.fail(HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the descriptor's read deadline has passed"})
+			if !t.await([]*socket{s}, s.readBy) && !t.life.isOver() {
+				return 0, t.fail(HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the descriptor's read deadline has passed"})
 			}
 			continue
 		}
-		c.releaseSlot()
-		c.setDeadline(func() error { return s.conn.SetReadDeadline(s.readBy) })
+		t.cpu.releaseSlot()
+		t.open.setDeadline(func() error { return s.conn.SetReadDeadline(s.readBy) })
 		n, err = s.conn.Read(p[:min(len(p), writtenByHost)])
 		s.recordError(n, err)
-		if c.isOver() && isTimeout(err) {
-			return 0, c.fail(c.overError())
+		if t.life.isOver() && isTimeout(err) {
+			return 0, t.fail(t.life.overError())
 		}
-		return c.received(n, err)
+		return t.received(n, err)
 	}
 }
 
 // received counts what the guest has read.
-func (c *call) received(n int, err error) (int, abi.Errno) {
-	c.bytesIn += int64(n)
-	c.charge(n / copiedPerUnit)
+func (t *streams) received(n int, err error) (int, abi.Errno) {
+	t.bytesIn += int64(n)
+	t.cpu.charge(n / copiedPerUnit)
 	if n <= 0 && err != nil && err != io.EOF {
-		return 0, c.failNetwork(c.ctx, dial.Transferring, err)
+		return 0, t.failNetwork(t.life.ctx, dial.Transferring, err)
 	}
-	if !c.sent.IsZero() && c.timings.FirstByte == 0 {
-		c.timings.FirstByte = time.Since(c.sent)
+	if !t.sent.IsZero() && t.firstByte == 0 {
+		t.firstByte = time.Since(t.sent)
 	}
 	return n, abi.OK
 }
 
 // write writes all of p, and waits if necessary.
-func (c *call) write(s *socket, p []byte) (int, abi.Errno) {
-	if int64(len(p)) > c.sandbox.config.Limits.BytesOut-c.bytesOut {
-		return 0, c.reachLimit("bytes_out", abi.ENOSPC)
+func (t *streams) write(s *socket, p []byte) (int, abi.Errno) {
+	if int64(len(p)) > t.limits.BytesOut-t.bytesOut {
+		return 0, t.reachLimit("bytes_out", abi.ENOSPC)
 	}
-	c.bytesOut += int64(len(p))
-	c.charge(len(p) / copiedPerUnit)
-	if c.isOver() {
-		return 0, c.fail(c.overError())
+	t.bytesOut += int64(len(p))
+	t.cpu.charge(len(p) / copiedPerUnit)
+	if t.life.isOver() {
+		return 0, t.fail(t.life.overError())
 	}
-	c.releaseSlot()
-	c.setDeadline(func() error { return s.conn.SetWriteDeadline(s.writeBy) })
+	t.cpu.releaseSlot()
+	t.open.setDeadline(func() error { return s.conn.SetWriteDeadline(s.writeBy) })
 	n, err := s.conn.Write(p)
-	c.sent = time.Now()
+	t.sent = time.Now()
 	if err == nil {
 		return n, abi.OK
 	}
-	if c.isOver() && isTimeout(err) {
-		return 0, c.fail(c.overError())
+	if t.life.isOver() && isTimeout(err) {
+		return 0, t.fail(t.life.overError())
 	}
-	return 0, c.failNetwork(c.ctx, dial.Transferring, err)
+	return 0, t.failNetwork(t.life.ctx, dial.Transferring, err)
 }
 
 // await returns true as soon as one of the sockets can be read, and false when until
 // has passed (never for the zero time) or the call is over.
-func (c *call) await(sockets []*socket, until time.Time) bool {
+func (t *streams) await(sockets []*socket, until time.Time) bool {
 	if anyReadable(sockets) {
 		return true
 	}
-	c.releaseSlot()
+	t.cpu.releaseSlot()
 	if len(sockets) > 1 || sockets[0].hasReader() {
-		return c.awaitAny(sockets, until)
+		return t.awaitAny(sockets, until)
 	}
 	s := sockets[0] // the common case is the cheap one: it reads on this goroutine
-	c.setDeadline(func() error { return s.conn.SetReadDeadline(until) })
+	t.open.setDeadline(func() error { return s.conn.SetReadDeadline(until) })
 	s.readAhead()
 	_, ok := s.readable()
 	return ok
 }
 
 // awaitAny reads from each socket on a goroutine of its own.
-func (c *call) awaitAny(sockets []*socket, until time.Time) bool {
-	if c.wake == nil {
-		c.wake = make(chan struct{}, 1)
+func (t *streams) awaitAny(sockets []*socket, until time.Time) bool {
+	if t.wake == nil {
+		t.wake = make(chan struct{}, 1)
 	}
 	for _, s := range sockets {
 		if !s.hasReader() {
-			c.setDeadline(func() error { return s.conn.SetReadDeadline(time.Time{}) })
-			s.startReader(c.wake)
+			t.open.setDeadline(func() error { return s.conn.SetReadDeadline(time.Time{}) })
+			s.startReader(t.wake)
 		}
 	}
 	passed, stop := alarm(until)
 	defer stop()
 	for {
 		select {
-		case <-c.wake:
+		case <-t.wake:
 		case <-passed:
 			return false
-		case <-c.pastDeadline:
+		case <-t.life.pastDeadline:
 			return false
 		}
 		for _, s := range sockets {

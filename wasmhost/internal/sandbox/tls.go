@@ -20,58 +20,57 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 )
 
-func startTLS(c *call, a args) int64 {
-	options, errno := c.text(a, 1, abi.MaxOptions)
+// startTLS changes a connection to TLS.
+func (n *network) startTLS(a args) int64 {
+	options, errno := n.memory.text(a, 1, abi.MaxOptions)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	s, ok := c.sockets[a.i32(0)]
+	s, ok := n.open.get(a.i32(0))
 	if !ok {
 		return i32(0, abi.EBADF)
 	}
-	c.releaseSlot()
+	n.cpu.releaseSlot()
 	s.stopReader()
-	if n, _ := s.readable(); n > 0 || s.datagram() || s.dest.Network == "tls" {
-		return i32(0, c.failf(abi.EINVAL, "TLS cannot start: the descriptor uses TLS already, is not a stream, or has unread bytes"))
+	if unread, _ := s.readable(); unread > 0 || s.datagram() || s.dest.Network == "tls" {
+		return i32(0, n.failf(abi.EINVAL, "TLS cannot start: the descriptor uses TLS already, is not a stream, or has unread bytes"))
 	}
-	if errno := c.countDial(); errno != abi.OK {
+	if errno := n.countDial(); errno != abi.OK {
 		return i32(0, errno)
 	}
-	config, errno := c.readTLSOptions(options, s.dest)
+	config, errno := n.readTLSOptions(options, s.dest)
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	return i32(0, c.secure(c.ctx, s, config, len(options)))
+	return i32(0, n.secure(n.life.ctx, s, config, len(options)))
 }
 
 // readTLSOptions reads the options of a handshake with a destination, and lets the guest pay for it.
-func (c *call) readTLSOptions(options string, d grant.Dest) (*tls.Config, abi.Errno) {
-	c.charge(unitsHandshake + unitsOptionByte*len(options))
+func (n *network) readTLSOptions(options string, d grant.Dest) (*tls.Config, abi.Errno) {
+	n.cpu.charge(unitsHandshake + unitsOptionByte*len(options))
 	config, err := tlsConfig(options, d)
 	if err != nil {
-		return nil, c.failf(abi.EINVAL, "%v", err)
+		return nil, n.failf(abi.EINVAL, "%v", err)
 	}
 	return config, abi.OK
 }
 
 // secure makes a client's TLS handshake, after which the socket transfers plaintext over TLS. Size is
 // that of the options. It does not end the call.
-func (c *call) secure(ctx context.Context, s *socket, config *tls.Config, size int) abi.Errno {
-	if !c.reserveFor(s, tlsSize+optionSize*int64(size)) {
-		return c.failMemory()
+func (n *network) secure(ctx context.Context, s *socket, config *tls.Config, size int) abi.Errno {
+	if !n.open.reserveFor(s, tlsSize+optionSize*int64(size)) {
+		return n.failMemory()
 	}
-	transport := &transport{Conn: s.conn, handshaking: c}
-	conn, err := dial.Handshake(ctx, transport, config, config.ServerName, &c.timings)
-	c.releaseSlot()
+	transport := &transport{Conn: s.conn, handshaking: n.cpu}
+	conn, err := dial.Handshake(ctx, transport, config, config.ServerName, &n.timings)
+	n.cpu.releaseSlot()
 	transport.handshaking = nil
 	if err != nil {
-		c.expiry = dial.Result(err).CertificateExpiry
-		return c.fail(networkError(err))
+		n.expiry = dial.Result(err).CertificateExpiry
+		return n.fail(networkError(err))
 	}
-	c.expiry = dial.CertificateExpiry(conn)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.conn, s.dest.Network = conn, "tls"
+	n.expiry = dial.CertificateExpiry(conn)
+	n.open.secured(s, conn)
 	return abi.OK
 }
 
@@ -79,7 +78,7 @@ func (c *call) secure(ctx context.Context, s *socket, config *tls.Config, size i
 // the handshake the call has a slot whenever it does not wait for the peer.
 type transport struct {
 	net.Conn
-	handshaking *call // nil after the handshake
+	handshaking *cpu // nil after the handshake
 }
 
 func (t *transport) Read(p []byte) (int, error)  { return t.wait(t.Conn.Read, p) }
@@ -100,7 +99,7 @@ func (t *transport) wait(do func([]byte) (int, error), p []byte) (int, error) {
 		if !c.awaitSlot(now) {
 			return n, errStopped
 		}
-		c.fuel.grantedAt = c.fuel.slotSince
+		c.grantedAt = c.slotSince
 	}
 	return n, err
 }
@@ -160,8 +159,9 @@ func tlsKey(config *tls.Config, cert, key string) error {
 	return nil
 }
 
-func connInfo(c *call, a args) int64 {
-	s, ok := c.sockets[a.i32(0)]
+// connInfo tells the guest about a connection.
+func (n *network) connInfo(a args) int64 {
+	s, ok := n.open.get(a.i32(0))
 	if !ok {
 		return i32(0, abi.EBADF)
 	}
@@ -182,23 +182,23 @@ func connInfo(c *call, a args) int64 {
 			text = strings.TrimPrefix(tls.VersionName(state.Version), "TLS ")
 		}
 	case abi.InfoCertificate:
-		text = c.certificateLines(state.PeerCertificates)
+		text = n.certificateLines(state.PeerCertificates)
 	default:
 		return i32(0, abi.ENOTSUP)
 	}
-	return c.give(text, a.u32(2), a.u32(3))
+	return n.memory.give(text, a.u32(2), a.u32(3))
 }
 
 // maxNames bounds the DNS names of a certificate that conn_info returns.
 const maxNames = 100
 
 // certificateLines returns the peer's certificate as InfoCertificate has it.
-func (c *call) certificateLines(chain []*x509.Certificate) string {
+func (n *network) certificateLines(chain []*x509.Certificate) string {
 	if len(chain) == 0 {
 		return ""
 	}
 	cert := chain[0]
-	c.charge(len(cert.Raw) / textPerUnit)
+	n.cpu.charge(len(cert.Raw) / textPerUnit)
 	sum := sha256.Sum256(cert.Raw)
 	var b strings.Builder
 	line(&b, "sha256", hex.EncodeToString(sum[:]))

@@ -1,0 +1,151 @@
+package sandbox
+
+import (
+	"crypto/rand"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/sonde-probe/sonde/wasmhost/abi"
+)
+
+// memory is the guest's memory as host functions use it: addresses and lengths come from the guest and are
+// checked, and the guest pays for what is copied.
+type memory struct {
+	api.Memory
+	*failures
+	cpu       *cpu
+	footprint *footprint // has the buffer of gather
+}
+
+// bytes returns the bytes at an address.
+func (m *memory) bytes(address, length uint32) ([]byte, bool) { return m.Read(address, length) }
+
+// argument returns the guest's bytes whose address and length are arguments i and i+1. More
+// than max are an error.
+func (m *memory) argument(a args, i, max int) ([]byte, abi.Errno) {
+	at, length := a.u32(i), a.u32(i+1)
+	if length > uint32(max) {
+		return nil, m.failf(abi.E2BIG, "text of %d bytes is too long, at most %d are allowed", length, max)
+	}
+	b, ok := m.bytes(at, length)
+	if !ok {
+		return nil, m.failf(abi.EFAULT, "%d bytes at address %d are outside of the memory", length, at)
+	}
+	return b, abi.OK
+}
+
+// text is argument as a string.
+func (m *memory) text(a args, i, max int) (string, abi.Errno) {
+	b, errno := m.argument(a, i, max)
+	m.cpu.charge(len(b) / copiedPerUnit)
+	return string(b), errno
+}
+
+// key is text that names a held connection.
+func (m *memory) key(a args, i int) (string, abi.Errno) {
+	key, errno := m.text(a, i, abi.MaxKey)
+	if errno == abi.OK && key == "" {
+		errno = m.failf(abi.EINVAL, "key must not be empty")
+	}
+	return key, errno
+}
+
+// give writes text, if there is room, and returns its length.
+func (m *memory) give(text string, at, room uint32) int64 {
+	m.cpu.charge(len(text) / copiedPerUnit)
+	if len(text) <= int(room) && !m.WriteString(at, text) {
+		return i32(0, abi.EFAULT)
+	}
+	return i32(len(text), abi.OK)
+}
+
+// put writes a number.
+func (m *memory) put(at, n uint32) abi.Errno {
+	if !m.WriteUint32Le(at, n) {
+		return abi.EFAULT
+	}
+	return abi.OK
+}
+
+// put2 writes two numbers.
+func (m *memory) put2(at1, at2, n1, n2 uint32) abi.Errno {
+	if !m.WriteUint32Le(at1, n1) || !m.WriteUint32Le(at2, n2) {
+		return abi.EFAULT
+	}
+	return abi.OK
+}
+
+// put64 writes a number of 64 bits.
+func (m *memory) put64(at uint32, n uint64) abi.Errno {
+	if !m.WriteUint64Le(at, n) {
+		return abi.EFAULT
+	}
+	return abi.OK
+}
+
+// random writes random bytes.
+func (m *memory) random(at, length uint32) abi.Errno {
+	if length > abi.MaxRandom {
+		return abi.EINVAL
+	}
+	b, ok := m.bytes(at, length)
+	if !ok {
+		return abi.EFAULT
+	}
+	m.cpu.charge(len(b) / randomPerUnit)
+	rand.Read(b) // never fails
+	return abi.OK
+}
+
+// maxVector bounds the parts of a vector that one read or write uses.
+const maxVector = 1024
+
+// part returns one part of a vector.
+func (m *memory) part(at, i uint32) ([]byte, abi.Errno) {
+	start, ok1 := m.ReadUint32Le(at + 8*i)
+	length, ok2 := m.ReadUint32Le(at + 8*i + 4)
+	if !ok1 || !ok2 {
+		return nil, abi.EFAULT
+	}
+	b, ok := m.bytes(start, length)
+	if !ok {
+		return nil, abi.EFAULT
+	}
+	return b, abi.OK
+}
+
+// maxGather bounds the bytes that are written of a vector at once, if it has several parts:
+// they may overlap, and add up to far more than the memory. It is the size of the largest
+// datagram. As with any short write, the guest writes the rest.
+const maxGather = 1 << 16
+
+// gather returns a vector in one piece, or its first maxGather bytes. The bytes are valid
+// until the next call of gather.
+func (m *memory) gather(at, n uint32) ([]byte, abi.Errno) {
+	switch {
+	case n > maxVector:
+		return nil, abi.EINVAL
+	case n == 0:
+		return nil, abi.OK
+	case n == 1:
+		return m.part(at, 0)
+	case m.footprint.gathered == nil:
+		if m.footprint.reserve(maxGather) != nil {
+			return nil, m.failMemory()
+		}
+		m.footprint.gathered = make([]byte, 0, maxGather)
+	}
+	all := m.footprint.gathered
+	for i := range n {
+		part, errno := m.part(at, i)
+		if errno != abi.OK {
+			return nil, errno
+		}
+		part = part[:min(len(part), maxGather-len(all))]
+		m.cpu.charge(unitsPart + len(part)/copiedPerUnit)
+		if all = append(all, part...); len(all) == maxGather {
+			break
+		}
+	}
+	return all, abi.OK
+}

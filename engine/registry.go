@@ -75,6 +75,18 @@ func newInstance(in probe.Instance, c *clock.Clock) *instance {
 	return i
 }
 
+// isReport reports whether i is what a driver reports, and stays as it is when that is reported again.
+func (i *instance) isReport(in probe.Instance, c *clock.Clock) bool {
+	if i.kept || i.id != in.ID || i.phase != in.Phase || i.since != c.At(in.Since) {
+		return false
+	}
+	n := note{in.Reason, in.Detail, in.LastExit}
+	if i.note == nil && n != (note{}) || i.note != nil && *i.note != n {
+		return false
+	}
+	return i.restarts == in.Restarts && i.managed == in.Managed && i.terminating == in.Terminating && i.retained == in.Retained
+}
+
 // hasStarted reports whether the instance runs and has started.
 func (i *instance) hasStarted() bool { return i.phase == probe.Running && i.started }
 
@@ -290,6 +302,13 @@ func (r *registry) label(name string, labels map[string]string) (changed bool) {
 	return t != nil && len(t.slots) == 0
 }
 
+// hasLabels reports whether label has set these labels of a target.
+func (r *registry) hasLabels(name string, labels map[string]string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return maps.Equal(r.labels[name], labels)
+}
+
 // labelsOf returns the labels of a target with some probes.
 func (r *registry) labelsOf(t *target, slots []*slot) map[string]string {
 	if n := len(slots); n > 0 {
@@ -353,6 +372,14 @@ func (r *registry) reported(in probe.Instance) (t *target, isNew bool) {
 		return nil, isNew
 	}
 	return t, isNew
+}
+
+// hasReport reports whether a target exists with the instance that a driver reports.
+func (r *registry) hasReport(in probe.Instance, c *clock.Clock) bool {
+	r.mu.RLock()
+	t := r.targets[in.Target]
+	r.mu.RUnlock()
+	return t != nil && t.isReported() && t.current().isReport(in, c)
 }
 
 // has reports whether a target still exists.

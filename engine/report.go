@@ -37,7 +37,9 @@ func (e *Engine) Report(in probe.Instance) {
 		in.Phase = probe.Absent
 	}
 	in.Detail = probe.CleanText(e.conf.Redact(in.Detail), maxInstanceText)
-	e.scheduler.report(in)
+	if !e.registry.hasReport(in, e.scheduler.clock) {
+		e.scheduler.report(in)
+	}
 }
 
 // report makes in the target's instance. It locks mu.
@@ -67,6 +69,9 @@ func (a Admin) Label(target string, labels map[string]string) error {
 		return err
 	}
 	sc := a.engine.scheduler
+	if sc.registry.hasLabels(target, labels) {
+		return nil
+	}
 	sc.mu.Lock()
 	defer sc.unlock()
 	if sc.registry.label(target, maps.Clone(labels)) {

@@ -200,11 +200,11 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 	}
 }
 
-// CheckApply returns the error that Apply would return now, and changes nothing.
+// CheckApply returns the error that Apply would return now for units that CheckUnits accepts, and changes nothing.
 func (c *Controller) CheckApply(units map[string]Unit) error {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	return errors.Join(CheckUnits(units), c.checkOrder(units, c.missing(units)))
+	return c.checkOrder(units, c.missing(units))
 }
 
 // CheckUnits returns the errors for which Apply and TakeOver refuse units, sorted, or nil. It does not

@@ -19,7 +19,7 @@ import (
 )
 
 // MaxGroups is how many groups there can be.
-const MaxGroups = 1000
+const MaxGroups = probe.MaxGroups
 
 // Engine is the part of *engine.Engine that Groups uses.
 type Engine interface {

@@ -111,6 +111,7 @@
 //	diagnostic.go  Diagnostic and its parts
 //	text.go        diagnostics as text for a terminal
 //	json.go        diagnostics as JSON
+//	describe.go    the arguments that differ between two configurations
 //
 // The blocks:
 //
@@ -118,17 +119,25 @@
 //	language.go    the same as one Schema, for documents
 //	decode.go      decodes a block by its schema, and reports errors at its fields
 //	engine.go      the engine block
+//	cluster.go     the cluster block
 //	plugin.go      plugin blocks
 //	script.go      script blocks
 //	defaults.go    defaults blocks, and the rule of a probe
 //	target.go      target blocks
+//	labels.go      the labels of a target
 //	foreach.go     the elements of for_each
 //	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
 //	targetlists.go after which other targets it is started, and on which it depends
 //	ports.go       the ports of a target
 //	probe.go       probe blocks and their handlers
+//	quorum.go      the quorum blocks of a probe
 //	shown.go       the settings of a handler as text, without what is secret
+//	probemodule.go probe_module blocks
+//	group.go       group blocks
+//	gateway.go     gateway blocks
+//	notify.go      notify blocks
+//	maintenance.go maintenance blocks
 //
 // The values:
 //

@@ -56,13 +56,13 @@ type groupBlock struct {
 
 // Bounds of a group block.
 const (
-	MaxWeight    = 256
+	MaxWeight    = probe.MaxWeight
 	MinSlowStart = time.Second
 	MaxSlowStart = time.Hour
 )
 
 // MaxGroups is how many groups a configuration may have.
-const MaxGroups = 1000
+const MaxGroups = probe.MaxGroups
 
 // decodedGroup is a group whose members are still to be checked.
 type decodedGroup struct {

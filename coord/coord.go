@@ -7,6 +7,7 @@
 // nothing. An engine also stops to act by its own clock before its lease can have ended.
 //
 //	coord.go    Config, Coordinator and what it owns
+//	state.go    state: a value, and a channel that is closed when it changes
 //	session.go  membership by one lease: claims shards, and gives them up
 //	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown

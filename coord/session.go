@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/internal/wake"
 )
 
 // session is the membership of an engine by one lease.
@@ -18,7 +19,7 @@ type session struct {
 	view
 	self  owner
 	end   context.CancelCauseFunc // ends the session
-	stale chan struct{}           // capacity 1: the view has changed
+	stale wake.Signal             // the view has changed
 }
 
 // session is a member of the fleet until ctx is done or the lease is lost, and returns why.
@@ -31,7 +32,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, end: end, stale: make(chan struct{}, 1)}
+	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, end: end, stale: wake.New()}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
@@ -207,7 +208,7 @@ func (s *session) follow(ctx context.Context) error {
 				end(errNotMember)
 				return
 			}
-			s.mark()
+			s.stale.Set()
 		})
 		if errors.Is(err, ErrCompacted) {
 			s.renew()
@@ -215,14 +216,6 @@ func (s *session) follow(ctx context.Context) error {
 		return err
 	})
 	return context.Cause(ctx)
-}
-
-// mark has the view looked at.
-func (s *session) mark() {
-	select {
-	case s.stale <- struct{}{}:
-	default:
-	}
 }
 
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
@@ -296,7 +289,7 @@ func (s *session) warnOfUnclaimed(before map[shard.ID]string) (now map[shard.ID]
 func (s *session) retry(ctx context.Context) {
 	select {
 	case <-time.After(s.config.TTL / 10):
-		s.mark()
+		s.stale.Set()
 	case <-ctx.Done():
 	}
 }

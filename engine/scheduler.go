@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/internal/nonblock"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -56,7 +57,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 		monitor:  new(health.Monitor),
 		redact:   c.Redact,
 
-		sleep:       sleep{wake: make(chan struct{}, 1)},
+		sleep:       sleep{wake: wake.New()},
 		tick:        maxTick,
 		isolation:   isolation{silentSince: map[*slot]int64{}},
 		counters:    counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()},
@@ -275,7 +276,7 @@ func (sc *scheduler) nextDue() int64 {
 type sleep struct {
 	until int64         // when the loop wakes up; 0 while it is awake
 	set   *nonblock.Set // what it waits for; nil: for wake
-	wake  chan struct{} // capacity 1; never replaced
+	wake  wake.Signal   // never replaced
 }
 
 // wakeNow wakes the loop if it sleeps.
@@ -288,8 +289,5 @@ func (s *sleep) wakeNow() {
 		s.set.Wake()
 		return
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Set()
 }

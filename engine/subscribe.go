@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -15,7 +16,7 @@ import (
 type Subscription struct {
 	engine   *Engine
 	existing sweep
-	wake     chan struct{} // capacity 1: queue is not empty
+	wake     wake.Signal // queue is not empty
 
 	mu      sync.Mutex        // guards the queue: all below
 	pending map[probe.ID]bool // to be delivered; true: the subscriber knows the ID from an earlier status
@@ -55,7 +56,7 @@ func (e *Engine) subscribe(memories bool) *Subscription {
 }
 
 func newSubscription(e *Engine) *Subscription {
-	return &Subscription{engine: e, wake: make(chan struct{}, 1), pending: map[probe.ID]bool{}}
+	return &Subscription{engine: e, wake: wake.New(), pending: map[probe.ID]bool{}}
 }
 
 // TargetSubscription delivers the status of each target whose state, readiness, labels,
@@ -205,10 +206,7 @@ func (s *Subscription) mark(id probe.ID, ev event) {
 		s.queue = append(s.queue, id)
 	}
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Set()
 }
 
 // compact removes the dropped entries of the queue when they are most of it.
@@ -274,10 +272,7 @@ func (s *Subscription) take() (id probe.ID, ok bool) {
 		delete(s.pending, id)
 	}
 	if len(s.pending) > 0 { // for another reader, if there is one
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+		s.wake.Set()
 	}
 	return id, ok
 }

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // MaxGroups is how many groups there can be.
-const MaxGroups = 1000
+const MaxGroups = probe.MaxGroups
 
 // Engine is the part of *engine.Engine that Groups uses.
 type Engine interface {
@@ -59,7 +60,7 @@ type Groups struct {
 	others   Targets // nil for none
 	logger   *slog.Logger
 	reserved func(group string) []string // by other engines
-	resub    chan struct{}               // capacity 1: sub was replaced, with that of others
+	resub    wake.Signal                 // sub was replaced, with that of others
 
 	mu       sync.Mutex // guards all below, and what Group says; locks of the engine are taken while it is held
 	byName   map[string]*Group
@@ -94,7 +95,7 @@ func New(c Config) *Groups {
 		c.Reserved = func(string) []string { return nil }
 	}
 	return &Groups{
-		engine: c.Engine, others: c.Others, logger: c.Logger, reserved: c.Reserved, resub: make(chan struct{}, 1),
+		engine: c.Engine, others: c.Others, logger: c.Logger, reserved: c.Reserved, resub: wake.New(),
 		byName: map[string]*Group{}, targets: map[string]*target{}, doubtful: map[*target]bool{}, dirty: map[*Group]bool{}, timed: map[*Group]bool{}, restarts: newRestarts(),
 	}
 }
@@ -176,10 +177,7 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 	default:
 		return
 	}
-	select {
-	case g.resub <- struct{}{}:
-	default:
-	}
+	g.resub.Set()
 }
 
 // subscribe begins to follow the targets. It needs mu.

@@ -11,10 +11,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Bounds on weights, and the default of Rule.Weight. HAProxy and Envoy know the same
-// weights.
+// Bounds on weights, and the default of Rule.Weight.
 const (
-	MaxWeight     = 256
+	MaxWeight     = probe.MaxWeight
 	DefaultWeight = 100
 )
 

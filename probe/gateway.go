@@ -35,6 +35,12 @@ func (s *GatewayState) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
+// Bounds that configurations and gateways share.
+const (
+	MaxGroups = 1000 // groups of targets
+	MaxWeight = 256  // the weight of a target; HAProxy and Envoy have the same bound
+)
+
 // Observation is what a gateway has seen of a target itself, with a request that it has
 // forwarded.
 type Observation struct {

@@ -51,6 +51,7 @@ var rules = []rule{
 	{path: "internal/reexec", floor: 0},
 	{path: "internal/shortage", floor: 0},
 	{path: "internal/sparselog", floor: 0},
+	{path: "internal/wake", floor: 0},
 	{path: "wasmhost/abi/...", floor: 0},
 	{path: "guest/...", floor: 0},
 	{path: "engine/verdict", floor: 1},

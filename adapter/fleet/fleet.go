@@ -42,6 +42,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/sparselog"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -93,7 +94,7 @@ type Fleet struct {
 	joints  joints
 	others  *others
 	floors  floors
-	wake    chan struct{}     // capacity 1: desired or changed were changed
+	wake    wake.Signal       // desired or changed were changed
 	sparse  *sparselog.Logger // what is tried again in each pass
 
 	ballotsMu sync.Mutex // held while the counter is told of instances: of two calls the later one knows the later instance
@@ -102,7 +103,7 @@ type Fleet struct {
 	desired      map[shard.ID]*Targets
 	isDesired    bool                        // desired was set
 	changed      map[shard.ID]names          // whose memories are to be stored
-	isCollecting bool                        // wake is sent to after collectDelay
+	isCollecting bool                        // wake is set after collectDelay
 	loaded       map[shard.ID]coord.Revision // the tokens with which the memories of applied shards were loaded
 
 	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
@@ -135,10 +136,10 @@ func New(c Config) (*Fleet, error) {
 	if c.Notices == nil {
 		c.Notices = noNotices{}
 	}
-	wake := make(chan struct{}, 1)
+	changed := wake.New()
 	f := &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: wake, sparse: sparselog.New(c.Logger),
-		others:  newOthers(c.Coordinator, c.Logger, func() { notify(wake) }),
+		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: changed, sparse: sparselog.New(c.Logger),
+		others:  newOthers(c.Coordinator, c.Logger, changed.Set),
 		changed: map[shard.ID]names{}, loaded: map[shard.ID]coord.Revision{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
 	}
@@ -186,7 +187,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		f.desired, f.isDesired = desired, true
 		f.desiredMu.Unlock()
 		f.vantage.apply(t)
-		notify(f.wake)
+		f.wake.Set()
 	}, nil
 }
 
@@ -327,7 +328,7 @@ func (f *Fleet) markSoon(target string) {
 	f.isCollecting = true
 	f.desiredMu.Unlock()
 	if !wasCollecting {
-		time.AfterFunc(collectDelay, func() { notify(f.wake) })
+		time.AfterFunc(collectDelay, f.wake.Set)
 	}
 }
 
@@ -452,11 +453,4 @@ func (t *Targets) unit(target string) restart.Unit {
 		return restart.Unit{}
 	}
 	return t.Units[target]
-}
-
-func notify(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/sparselog"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -23,7 +24,7 @@ type others struct {
 	engine      *engine.Engine // never runs
 	owner       *engine.Owner
 	sparse      *sparselog.Logger // what is tried again
-	wake        chan struct{}     // capacity 1: outdated has shards
+	wake        wake.Signal       // outdated has shards
 	begun       func()            // is called when isKnown is set
 
 	othersMu   sync.Mutex // guards all below; is held while engine changes
@@ -39,7 +40,7 @@ type others struct {
 func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 	e := engine.New(engine.Config{NoIsolationCheck: true})
 	return &others{
-		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: make(chan struct{}, 1), begun: begun,
+		coordinator: c, log: log, sparse: sparselog.New(log), engine: e, owner: e.Owner("fleet"), wake: wake.New(), begun: begun,
 		shown: map[shard.ID]*Targets{}, outdated: map[shard.ID]bool{}, loading: map[shard.ID]map[string]bool{}, loaded: map[shard.ID]coord.Revision{},
 	}
 }
@@ -145,7 +146,7 @@ func (o *others) outdate(ids []shard.ID) {
 	for _, id := range ids {
 		o.outdated[id] = true
 	}
-	notify(o.wake)
+	o.wake.Set()
 }
 
 // load loads the memories that are outdated, until the store returns an error: then it has to be called again.

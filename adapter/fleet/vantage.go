@@ -13,6 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -28,8 +29,8 @@ type vantage struct {
 	engine *engine.Engine
 	voter  *vote.Voter
 	log    *slog.Logger
-	wake   chan struct{} // capacity 1: desired or instances were changed
-	count  atomic.Int64  // polls of which this engine is a vantage
+	wake   wake.Signal  // desired or instances were changed
+	count  atomic.Int64 // polls of which this engine is a vantage
 
 	desiredMu sync.Mutex // guards all below
 	desired   map[shard.ID][]poll
@@ -58,7 +59,7 @@ const (
 
 func newVantage(c Config, voter *vote.Voter) *vantage {
 	return &vantage{
-		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), voter: voter, log: c.Logger, wake: make(chan struct{}, 1),
+		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), voter: voter, log: c.Logger, wake: wake.New(),
 		desired: map[shard.ID][]poll{}, startups: map[string]probe.Set{}, instances: map[string]string{}, reported: map[string]string{},
 	}
 }
@@ -103,7 +104,7 @@ func (v *vantage) apply(t Targets) {
 	v.desiredMu.Lock()
 	defer v.desiredMu.Unlock()
 	v.desired, v.startups, v.observes = desired, startups, observes
-	notify(v.wake)
+	v.wake.Set()
 }
 
 // polls returns how many probes this engine attempts as a vantage.
@@ -185,7 +186,7 @@ func (v *vantage) follow(id probe.ID, j vote.Joint) {
 	}
 	if j.Instance != "" && v.instances[id.Target] != j.Instance {
 		v.instances[id.Target] = j.Instance
-		notify(v.wake)
+		v.wake.Set()
 	}
 }
 

@@ -228,10 +228,7 @@ func (n *Notifiers) Values() iter.Seq2[string, []byte] {
 // waits.
 func (n *Notifiers) TransitionsChanged() {
 	n.config.Changed(keyLast)
-	select {
-	case n.wake <- struct{}{}:
-	default:
-	}
+	n.wake.Set()
 }
 
 // Restore makes the receivers of the first Apply go on with the values of an earlier engine, whose

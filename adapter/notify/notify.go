@@ -40,6 +40,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/wake"
 )
 
 // Sender gives notices to a receiver. One that is an io.Closer, too, is closed once no more notices are
@@ -151,7 +152,7 @@ type Notifiers struct {
 	config  Config
 	targets *targetSource
 	groups  *groupSource
-	wake    chan struct{} // capacity 1: the history of the engine has grown
+	wake    wake.Signal // the history of the engine has grown
 
 	allMu     sync.Mutex // guards all below
 	ctx       context.Context
@@ -192,7 +193,7 @@ func New(c Config) *Notifiers {
 	targets := &targetSource{engine: c.Engine, redact: c.Redact, isConfigured: c.IsConfigured, mayTell: c.MayTell}
 	return &Notifiers{
 		config: c, targets: targets, groups: newGroupSource(&c),
-		wake: make(chan struct{}, 1), notifiers: map[string]*notifier{}, saved: memories{},
+		wake: wake.New(), notifiers: map[string]*notifier{}, saved: memories{},
 	}
 }
 

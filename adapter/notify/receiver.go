@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -58,7 +59,7 @@ type receiver struct {
 	redact  func(string) string
 	changed func(keys []string)
 
-	woken   chan struct{}      // capacity 1
+	woken   wake.Signal        // set by wakeUp
 	stop    context.CancelFunc // nil until it is started
 	ended   chan struct{}      // closed when run has returned
 	resumed bool
@@ -78,7 +79,7 @@ func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender 
 				n.config.Changed(key)
 			}
 		},
-		woken: make(chan struct{}, 1), ended: make(chan struct{}),
+		woken: wake.New(), ended: make(chan struct{}),
 		feed:    newFeed(spec, map[Kind]source{KindTarget: n.targets, KindGroup: n.groups}),
 		unsaved: map[Subject]unsaved{},
 		status:  Status{Notifier: key.Notifier, Output: spec.Output, Receiver: name},
@@ -122,10 +123,7 @@ func (r *receiver) wakeUp(changed []Subject, ticked bool) {
 		r.feed.mark(s)
 	}
 	r.feedMu.Unlock()
-	select {
-	case r.woken <- struct{}{}:
-	default:
-	}
+	r.woken.Set()
 }
 
 // run sends what is to be told until ctx is done.

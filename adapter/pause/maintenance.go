@@ -91,7 +91,7 @@ func (k *Keeper) Maintain(all map[string]Maintenance, upcoming map[string]map[st
 	k.upcoming = upcoming
 	k.lookAtMaintenances()
 	k.applyMaintenances()
-	k.wakeUp()
+	k.wake.Set()
 }
 
 // lookAtMaintenances brings the windows up to date, and reports whether one has begun or ended. It

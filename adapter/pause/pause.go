@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/cron"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -74,7 +75,7 @@ type Config struct {
 type Keeper struct {
 	config    Config
 	wallClock func() time.Time // what it shows may be set at any time
-	wake      chan struct{}    // capacity 1: Run may have to wait for something else
+	wake      wake.Signal      // Run may have to wait for something else
 
 	pausesMu   sync.Mutex // guards all below; the engine is told while it is held
 	paused     map[string]Pause
@@ -97,7 +98,7 @@ func New(c Config) *Keeper {
 		c.IsShared = func(string) bool { return false }
 	}
 	return &Keeper{
-		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: make(chan struct{}, 1),
+		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: wake.New(),
 		paused: map[string]Pause{},
 		shared: shared{stored: map[string]coord.Revision{}, changed: make(chan struct{}), known: make(chan struct{})},
 	}
@@ -233,15 +234,7 @@ func (k *Keeper) end(target string) {
 // notify reports that the pauses have changed, and wakes Run.
 func (k *Keeper) notify() {
 	k.config.Changed()
-	k.wakeUp()
-}
-
-// wakeUp makes Run look again.
-func (k *Keeper) wakeUp() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	k.wake.Set()
 }
 
 // forEngine returns the pause as the engine has it.

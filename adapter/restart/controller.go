@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -55,7 +56,7 @@ type Controller struct {
 	config  Config
 	forced  context.Context // done: kill all instances
 	force   context.CancelFunc
-	changed chan struct{} // capacity 1: units or supervisors have changed, reconcile
+	changed wake.Signal // units or supervisors have changed, reconcile
 
 	retrying atomic.Int64 // supervisors that try again what this machine lacked something for
 
@@ -111,7 +112,7 @@ func New(c Config) (*Controller, error) {
 	}
 	r := &Controller{
 		config:      c,
-		changed:     make(chan struct{}, 1),
+		changed:     wake.New(),
 		units:       map[string]Unit{},
 		static:      newStaticUnits(),
 		supervisors: map[string]*supervisor{},
@@ -143,7 +144,7 @@ func (c *Controller) Apply(units map[string]Unit) error {
 	err := c.checkedChange(units, c.missing(units))
 	c.unitsMu.Unlock()
 	if err == nil {
-		notify(c.changed)
+		c.changed.Set()
 	}
 	return err
 }
@@ -292,7 +293,7 @@ func (c *Controller) stop() {
 	defer c.unitsMu.Unlock()
 	c.stopping = true
 	for _, s := range c.supervisors {
-		notify(s.wake)
+		s.wake.Set()
 	}
 }
 
@@ -311,7 +312,7 @@ func (c *Controller) watchVerdicts(ctx context.Context) {
 		}
 		c.unitsMu.Lock()
 		if s := c.supervisors[status.ID.Target]; s != nil {
-			notify(s.wake)
+			s.wake.Set()
 		}
 		c.unitsMu.Unlock()
 	}
@@ -335,7 +336,7 @@ func (c *Controller) wakeAll() (changed []string) {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	for _, s := range c.supervisors {
-		notify(s.wake)
+		s.wake.Set()
 	}
 	changed, c.pending = c.pending, nil
 	return changed
@@ -426,13 +427,13 @@ func (c *Controller) release(target string) bool {
 	}
 	for _, earlier := range c.order.remove(target) {
 		if s := c.supervisors[earlier]; s != nil {
-			notify(s.wake)
+			s.wake.Set()
 		}
 	}
 	if !c.stopping { // what it remembers is for the next engine
 		delete(c.supervisors, target)
 	}
-	notify(c.changed)
+	c.changed.Set()
 	return true
 }
 
@@ -445,12 +446,4 @@ func (c *Controller) spend(now time.Time) (again time.Time, ok bool) {
 		c.config.BudgetChanged()
 	}
 	return again, ok
-}
-
-// notify sends to a channel of capacity 1, unless it is full.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

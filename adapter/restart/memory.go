@@ -119,7 +119,7 @@ func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories m
 			c.config.Engine.Report(in) // before a supervisor is started, which needs the lock
 		}
 	}
-	notify(c.changed)
+	c.changed.Set()
 	return nil
 }
 

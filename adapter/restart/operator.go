@@ -93,7 +93,7 @@ func (c *Controller) operate(target string, change func(Unit) (bool, error)) (ch
 		err = ErrNoTarget
 	}
 	if s := c.supervisors[target]; s != nil {
-		notify(s.wake)
+		s.wake.Set()
 	}
 	c.unitsMu.Unlock()
 	if changed {

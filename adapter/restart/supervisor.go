@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // supervisor runs the instances of one target, one after another. Its fields
-// belong to the goroutine of run; other goroutines only send to wake.
+// belong to the goroutine of run; other goroutines only set wake.
 type supervisor struct {
 	control *Controller
 	target  string
 	log     *slog.Logger
-	wake    chan struct{} // capacity 1: check the unit and the probes
+	wake    wake.Signal // check the unit and the probes
 
 	unit       Unit           // the settings in effect
 	reported   probe.Instance // the last Report; ID is empty before the first
@@ -40,7 +41,7 @@ type supervisor struct {
 
 // newSupervisor needs unitsMu.
 func (c *Controller) newSupervisor(target string) *supervisor {
-	s := &supervisor{control: c, target: target, log: c.config.Logger.With("target", target), wake: make(chan struct{}, 1)}
+	s := &supervisor{control: c, target: target, log: c.config.Logger.With("target", target), wake: wake.New()}
 	if r, ok := c.takeRestored(target); ok {
 		s.restored = r
 		s.remembered.Store(&r.Memory)

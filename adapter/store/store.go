@@ -28,6 +28,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/journal"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -71,8 +72,8 @@ type Restored struct {
 type Store struct {
 	config  Config
 	journal *journal.Journal // nil if it could not be opened; the writer's alone
-	flush   chan struct{}    // capacity 1: flushes is not empty
-	urgent  chan struct{}    // capacity 1: a value was marked by MarkUrgent
+	flush   wake.Signal      // flushes is not empty
+	urgent  wake.Signal      // a value was marked by MarkUrgent
 
 	mu       sync.Mutex          // guards all below
 	restored Restored            // until it is returned
@@ -97,7 +98,7 @@ type Stats struct {
 func Open(c Config) (*Store, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	s := &Store{config: c, marked: map[string]struct{}{}, flush: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
+	s := &Store{config: c, marked: map[string]struct{}{}, flush: wake.New(), urgent: wake.New()}
 	in, err := s.open()
 	switch {
 	case err == nil:
@@ -218,10 +219,7 @@ func (s *Store) Mark(key string) {
 // already, for which it waits then, and after an error of the disk it waits as Mark does.
 func (s *Store) MarkUrgent(key string) {
 	s.Mark(key)
-	select {
-	case s.urgent <- struct{}{}:
-	default:
-	}
+	s.urgent.Set()
 }
 
 // Flush writes now what was marked before the call, and returns when it is on the disk: nil, the error
@@ -231,10 +229,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	s.flushes = append(s.flushes, ended)
 	s.mu.Unlock()
-	select {
-	case s.flush <- struct{}{}:
-	default:
-	}
+	s.flush.Set()
 	select {
 	case err := <-ended:
 		return err

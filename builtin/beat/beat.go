@@ -10,8 +10,10 @@
 //	registry.go     Registry: the last beat of each target, and who may send it
 //	interruption.go times in which the engine may have missed beats
 //	saved.go        what is kept for the next engine
+//	sent.go         the latest time in a datagram of each target and token
 //	datagram.go     the form of a beat in a datagram
 //	receiver.go     Receiver: datagrams
+//	allowance.go    how many datagrams that change nothing are read
 //	drops_linux.go  how many datagrams the system has dropped
 package beatprobe
 

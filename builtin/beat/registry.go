@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/clock"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -43,7 +44,7 @@ type Registry struct {
 	config RegistryConfig
 	log    *slog.Logger
 	clock  *clock.Clock
-	woken  chan struct{} // capacity 1: there may be records now
+	woken  wake.Signal // there may be records now
 
 	recordsMu  sync.Mutex // guards all below
 	records    map[string]*record
@@ -99,7 +100,7 @@ type binding struct {
 
 // NewRegistry returns a Registry without targets.
 func NewRegistry() *Registry {
-	r := &Registry{clock: clock.New(), woken: make(chan struct{}, 1), records: map[string]*record{}, restored: map[string]saved{}, removed: map[string]uint64{}}
+	r := &Registry{clock: clock.New(), woken: wake.New(), records: map[string]*record{}, restored: map[string]saved{}, removed: map[string]uint64{}}
 	r.Configure(RegistryConfig{})
 	return r
 }
@@ -145,10 +146,7 @@ func (r *Registry) Apply(set probe.Set) {
 	for _, key := range dropped {
 		r.config.SentChanged(key, false)
 	}
-	select {
-	case r.woken <- struct{}{}:
-	default:
-	}
+	r.woken.Set()
 }
 
 // apply is Apply, and returns the targets that have no probe left, and the keys of Sent that are gone.

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/internal/shortage"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -38,8 +39,8 @@ type Config struct {
 type Handler struct {
 	config Config
 	run    runFunc
-	stuck  atomic.Int32  // commands of earlier attempts that were killed and have not ended
-	ended  chan struct{} // capacity 1: one of them has ended
+	stuck  atomic.Int32 // commands of earlier attempts that were killed and have not ended
+	ended  wake.Signal  // one of them has ended
 }
 
 // runFunc runs a command: command.Plan.Run, or RunPortably in tests of both.
@@ -56,7 +57,7 @@ func New(c Config) (*Handler, error) {
 	}
 	c.Command = slices.Clone(c.Command)
 	c.Env = maps.Clone(c.Env)
-	return &Handler{config: c, run: command.Plan.Run, ended: make(chan struct{}, 1)}, nil
+	return &Handler{config: c, run: command.Plan.Run, ended: wake.New()}, nil
 }
 
 // Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
@@ -128,15 +129,8 @@ func (h *Handler) awaitStuck(ctx context.Context) bool {
 			return false
 		}
 	}
-	h.notifyEnded() // other attempts may wait too
+	h.ended.Set() // other attempts may wait too
 	return true
-}
-
-func (h *Handler) notifyEnded() {
-	select {
-	case h.ended <- struct{}{}:
-	default:
-	}
 }
 
 // stuck is the result of an attempt that stuck commands have kept from starting.
@@ -154,7 +148,7 @@ func (h *Handler) countStuck(dead <-chan struct{}) {
 	go func() {
 		<-dead
 		h.stuck.Add(-1)
-		h.notifyEnded()
+		h.ended.Set()
 	}()
 }
 

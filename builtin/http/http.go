@@ -19,6 +19,7 @@
 //	json.go        values of a JSON document by their paths
 //	attempt.go     the course of one attempt by net/http, and the result of its error
 //	trace.go       what a probe.Trace has of the response
+//	forward.go     Forward: a round trip for a proxy, and its observation
 //	url.go         a handler for another URL
 //	transport.go   an http.RoundTripper over the connections of package dial
 //	proxy.go       connections through a proxy

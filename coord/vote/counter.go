@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
 	"github.com/sonde-probe/sonde/internal/sparselog"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -48,7 +49,7 @@ func (b Ballot) hasInstance(token coord.Revision) bool {
 // by multiple goroutines.
 type Counter struct {
 	config CounterConfig
-	wake   chan struct{} // capacity 1: ballots were changed
+	wake   wake.Signal   // ballots were changed
 	reads  chan struct{} // capacity maxReads: has an element for each shard that is being read
 
 	ballotsMu sync.Mutex // guards all below
@@ -83,7 +84,7 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 		c.Decided = func(probe.ID, Joint) {}
 	}
 	return &Counter{
-		config: c, sparse: sparselog.New(c.Logger), wake: make(chan struct{}, 1), reads: make(chan struct{}, maxReads),
+		config: c, sparse: sparselog.New(c.Logger), wake: wake.New(), reads: make(chan struct{}, maxReads),
 		ballots: map[shard.ID]*ballots{}, counting: map[shard.ID]*counting{},
 	}, nil
 }
@@ -114,7 +115,7 @@ func (c *Counter) Apply(all map[probe.ID]Ballot) error {
 		}
 	}
 	c.ballots = now
-	notify(c.wake)
+	c.wake.Set()
 	return nil
 }
 
@@ -139,7 +140,7 @@ func (c *Counter) SetInstances(in shard.ID, token coord.Revision, instances map[
 		now := maps.Clone(*before)
 		maps.Copy(now, changed)
 		c.ballots[in] = &now
-		notify(c.wake)
+		c.wake.Set()
 	}
 }
 
@@ -213,7 +214,7 @@ func (c *Counter) reconcile(ctx context.Context, owned coord.Owned) {
 			delete(c.counting, in)
 		case n.ballots != all[in]:
 			n.ballots = all[in]
-			notify(n.tally.wake)
+			n.tally.wake.Set()
 		}
 	}
 	for _, n := range ending {

@@ -10,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/coord"
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -19,7 +20,7 @@ type tally struct {
 	shard   shard.ID
 	token   coord.Revision
 	ballots *ballots
-	wake    chan struct{} // capacity 1: the Counter has other ballots
+	wake    wake.Signal // the Counter has other ballots
 
 	votes   map[probe.ID]map[string]Vote // by vantage
 	joints  map[probe.ID]Joint           // as decided last
@@ -30,7 +31,7 @@ type tally struct {
 }
 
 func newTally(c *Counter, id shard.ID, token coord.Revision, b *ballots) *tally {
-	return &tally{counter: c, shard: id, token: token, ballots: b, wake: make(chan struct{}, 1), passed: map[probe.ID]Joint{}}
+	return &tally{counter: c, shard: id, token: token, ballots: b, wake: wake.New(), passed: map[probe.ID]Joint{}}
 }
 
 // run counts until ctx is done. While the store returns errors, or another engine owns the shard, it tries

@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/coord/doubt"
 	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/internal/sparselog"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -29,7 +30,7 @@ type Voter struct {
 	backend   coord.Backend
 	directory *directory
 	sparse    *sparselog.Logger // of the store
-	wake      chan struct{}     // capacity 1: something is to be put
+	wake      wake.Signal       // something is to be put
 
 	votesMu sync.Mutex // guards all below
 	votes   map[probe.ID]Vote
@@ -48,7 +49,7 @@ func NewVoter(c VoterConfig) (*Voter, error) {
 		return nil, err
 	}
 	return &Voter{
-		config: c, sparse: sparselog.New(c.Logger), backend: c.Coordinator.Backend(), directory: newDirectory(), wake: make(chan struct{}, 1),
+		config: c, sparse: sparselog.New(c.Logger), backend: c.Coordinator.Backend(), directory: newDirectory(), wake: wake.New(),
 		votes: map[probe.ID]Vote{}, changed: map[probe.ID]bool{}, self: self,
 	}, nil
 }
@@ -65,7 +66,7 @@ func (v *Voter) Set(id probe.ID, vote Vote) error {
 	defer v.votesMu.Unlock()
 	if before, ok := v.votes[id]; !ok || before != vote {
 		v.votes[id], v.changed[id] = vote, true
-		notify(v.wake)
+		v.wake.Set()
 	}
 	return nil
 }
@@ -78,7 +79,7 @@ func (v *Voter) Remove(ids ...probe.ID) {
 		if _, ok := v.votes[id]; ok {
 			delete(v.votes, id)
 			v.changed[id] = true
-			notify(v.wake)
+			v.wake.Set()
 		}
 	}
 }
@@ -92,7 +93,7 @@ func (v *Voter) SetHealth(doubtful bool, own doubt.Sample) {
 	now.Doubtful, now.Targets, now.Failing = doubtful, own.Targets, own.Failing
 	if now.Doubtful != v.self.Doubtful || differs(now.Targets, v.self.Targets, now.Targets) || differs(now.Failing, v.self.Failing, now.Targets) {
 		v.self, v.isNew = now, true
-		notify(v.wake)
+		v.wake.Set()
 	}
 }
 
@@ -286,12 +287,4 @@ func (v *Voter) take(fence coord.Condition, lease coord.Lease) (all []coord.Tran
 		}
 	}
 	return all, ids
-}
-
-// notify wakes who receives from a channel of the capacity 1.
-func notify(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
 }

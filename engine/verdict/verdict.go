@@ -7,8 +7,11 @@
 //
 //	verdict.go  State, Event, Next and Step
 //	evidence.go the policy "evidence": outcomes that are weighed
+//	restore.go  Restore: a state that was saved
+//	period.go   Period: the time between two attempts
 //	wait.go     WaitReason: why a probe makes no attempt
 //	target.go   what an instance and its probes add up to: the state of a target
+//	damping.go  Penalty: what the flaps of a target add up to
 //
 // The K numbers in comments name behaviours of the kubelet v1.36 as
 // RATIONALE.md lists them.

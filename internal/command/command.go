@@ -4,7 +4,8 @@
 //
 //	command.go          Command, its checks, and its Plan
 //	expand.go           references $(NAME) to variables
-//	env.go, user.go     the environment, the program in PATH, the user
+//	env.go              the environment, and the program in PATH
+//	user.go             the user and the group
 //	missing.go          which of program, directory and user do not exist
 //	buffer.go           the first and the last bytes of an output
 //	run.go              Run and its result

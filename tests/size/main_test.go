@@ -32,6 +32,7 @@ lines` + "`" + `
 
 func (s *Shop) Sell() {
 	s.wake = make(chan struct{}, 1)
+	queued := wake.New()
 	queue := make(chan int, 8)
 	close(queue)
 }
@@ -52,12 +53,12 @@ func count(s *Shop) int { return 0 } // not a method, yet one in all but name
 	}
 	var printed strings.Builder
 	h.print(&printed)
-	want := `lines of code   26 in 2 packages
-                    20 shop
+	want := `lines of code   27 in 2 packages
+                    21 shop
                      6 till
 exported names  6
-locks           1 mutexes, 1 channels of capacity 1, 1 atomic pointers
-functions       p50 1, p90 1, longest 5 lines
+locks           1 mutexes, 2 channels of capacity 1, 1 atomic pointers
+functions       p50 1, p90 1, longest 6 lines
 more than 40 methods
 more than 25 fields
 `

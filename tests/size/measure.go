@@ -123,8 +123,12 @@ func (l *locks) addType(s *ast.SelectorExpr) {
 	}
 }
 
-// isSignal reports whether a call makes a channel of capacity 1.
+// isSignal reports whether a call makes a channel of capacity 1, or a wake.Signal, which is one.
 func isSignal(call *ast.CallExpr) bool {
+	if s, ok := call.Fun.(*ast.SelectorExpr); ok {
+		of, _ := s.X.(*ast.Ident)
+		return of != nil && of.Name+"."+s.Sel.Name == "wake.New"
+	}
 	name, _ := call.Fun.(*ast.Ident)
 	if name == nil || name.Name != "make" || len(call.Args) != 2 {
 		return false

@@ -5,6 +5,7 @@
 //	fields.go          what is read of an object, and what is left
 //	http.go            the prober http
 //	tcp.go             the prober tcp
+//	icmp.go            the prober icmp
 //	plugins.go         the probers dns and grpc
 package blackboximport
 

@@ -1,13 +1,21 @@
-// Package status is sonde status, which shows the targets and probes of a running
-// engine, sonde explain and sonde history.
+// Package status has the commands that ask a running engine: sonde status, which shows its
+// targets and probes, explain, history, plan, reload and others.
 //
-//	status.go the command, and the three ways to show: once, as a table on a terminal, as events
-//	connect.go  which engine is asked
-//	table.go  the table
-//	explain.go  why a target is in its state
-//	history.go  what has happened to a target
-//	cluster.go  sonde cluster: the engines that share targets
-//	tls.go    flags of an HTTPS connection
+//	status.go    the command, and the three ways to show: once, as a table on a terminal, as events
+//	connect.go   which engine is asked
+//	target.go    the commands that show one target
+//	table.go     the table
+//	explain.go   why a target is in its state
+//	history.go   what has happened to a target
+//	plan.go      what a reload would change
+//	reload.go    reloads the configuration
+//	operate.go   restarts, stops and starts a target
+//	pause.go     pauses targets, and ends pauses
+//	beat.go      sends a beat
+//	notify.go    sends a test notification
+//	recorded.go  the outcomes that an engine remembers
+//	cluster.go   sonde cluster: the engines that share targets
+//	tls.go       flags of an HTTPS connection
 package status
 
 import (

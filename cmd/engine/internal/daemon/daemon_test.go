@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
@@ -96,6 +97,8 @@ func idle(t *testing.T) *daemon {
 	if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
 		t.Fatal(err)
 	}
+	d.agent = d.newAgent()
+	d.lastReload.Store(&httpapi.Reload{}) // it has a configuration
 	return d
 }
 

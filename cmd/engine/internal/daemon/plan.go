@@ -32,8 +32,8 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 		return reject(err)
 	}
 	effect, preview, err := d.preview(next)
-	if err == nil {
-		_, err = maintenances(r.config)
+	if err == nil && d.agent != nil { // or else no engine is asked: see PlanChange
+		err = d.checkFollowers(r.config)
 	}
 	if err != nil {
 		return reject(err)

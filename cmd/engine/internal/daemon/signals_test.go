@@ -46,6 +46,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
 			t.Fatal(err)
 		}
+		d.agent = d.newAgent()
 		if err := d.restarts.Apply(map[string]restart.Unit{"web": {Driver: killable{}}}); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -49,22 +50,23 @@ type Holder interface {
 // Agent has the parts of a program. One Plan at a time is prepared, and committed or discarded.
 type Agent struct{ parts []Part }
 
-// New returns an Agent of parts. Their changes are committed in this order: a part that others refer to comes first.
+// New returns an Agent of parts. Their changes are committed in this order, so that a part that others refer to comes first.
+// They plan in the reverse order: what the first part locks is locked only briefly.
 func New(parts ...Part) *Agent { return &Agent{parts} }
 
 // Plan is a configuration that all parts have prepared.
-type Plan struct{ changes []Change }
+type Plan struct{ changes []Change } // in the order of the parts; nil for a part that has not planned
 
 // Plan prepares a configuration in all parts. After an error, which names the part, nothing has changed.
 func (a *Agent) Plan(next *config.Config) (*Plan, error) {
-	p := &Plan{}
-	for _, part := range a.parts {
+	p := &Plan{make([]Change, len(a.parts))}
+	for i, part := range slices.Backward(a.parts) {
 		change, err := part.Plan(next)
 		if err != nil {
 			p.Discard()
 			return nil, fmt.Errorf("%s: %w", part.Name(), err)
 		}
-		p.changes = append(p.changes, change)
+		p.changes[i] = change
 	}
 	return p, nil
 }
@@ -84,10 +86,12 @@ func (p *Plan) Commit() {
 	}
 }
 
-// Discard discards the changes, the last one first.
+// Discard discards the changes, that of the part that has planned last first.
 func (p *Plan) Discard() {
-	for i := len(p.changes) - 1; i >= 0; i-- {
-		p.changes[i].Discard()
+	for _, c := range p.changes {
+		if c != nil {
+			c.Discard()
+		}
 	}
 }
 

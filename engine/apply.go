@@ -47,10 +47,16 @@ func (e *Engine) change(own *owner, draw func(p *plan) error) (Changes, error) {
 func (e *Engine) plan(own *owner, draw func(p *plan) error) (*Planned, error) {
 	e.applyMu.Lock()
 	p := &Planned{plan: plan{engine: e, owner: own}}
+	isDrawn := false
+	defer func() {
+		if !isDrawn { // also after a panic of a handler
+			p.Discard()
+		}
+	}()
 	if err := p.plan.draw(draw); err != nil {
-		p.Discard()
 		return nil, err
 	}
+	isDrawn = true
 	return p, nil
 }
 

@@ -1,8 +1,7 @@
 // Package agent brings one configuration into all parts of a program, or into none.
 //
-// A Part prepares a change by Plan, where everything that can fail is done: files are read, listeners are opened, plugins are
-// compiled. The Agent plans all parts, and then commits all changes or discards all. Start, reload, plan and push are the
-// same few lines:
+// A Part prepares a change by Plan, which reads files and does everything else that can fail. The Agent plans all parts, and then
+// commits all changes or discards all. Start, reload, push and pods are the same few lines:
 //
 //	p, err := agent.Plan(next)
 //	if err != nil {
@@ -26,7 +25,7 @@ type Part interface {
 	// Name is how errors name the part, such as "notify".
 	Name() string
 
-	// Plan prepares the change to next. Nobody sees anything of it before it is committed. After an error
+	// Plan prepares the change to next. Readers do not see the change before Commit. After an error
 	// the part is as it was.
 	Plan(next *config.Config) (Change, error)
 
@@ -37,11 +36,11 @@ type Part interface {
 // Change is what a Plan of a Part has prepared. Either Commit or Discard is called, once.
 type Change interface {
 	Commit()  // puts the change into use; it cannot fail
-	Discard() // gives back what Plan has reserved, such as a listener or a compiled plugin
+	Discard() // gives back what Plan has reserved, such as a lock
 }
 
-// Holder is a Change of a part that follows other parts. Between Hold, which is called before the first Commit, and its own
-// Commit it shows nothing of what the other parts commit, so that a configuration is one change for its readers.
+// Holder is a Change of a part that follows other parts. Hold is called before the first Commit. Readers of the part do not see
+// the changes of other parts before its own Commit, so that a configuration is one change for them.
 type Holder interface {
 	Change
 	Hold()
@@ -71,9 +70,6 @@ func (a *Agent) Plan(next *config.Config) (*Plan, error) {
 	return p, nil
 }
 
-// Changes returns the changes of the parts, in their order.
-func (p *Plan) Changes() []Change { return p.changes }
-
 // Commit commits the changes, in the order of the parts.
 func (p *Plan) Commit() {
 	for _, c := range p.changes {
@@ -86,7 +82,7 @@ func (p *Plan) Commit() {
 	}
 }
 
-// Discard discards the changes, that of the part that has planned last first.
+// Discard discards the changes in the order of the parts.
 func (p *Plan) Discard() {
 	for _, c := range p.changes {
 		if c != nil {

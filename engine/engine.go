@@ -152,10 +152,8 @@ type Engine struct {
 	registry  *registry
 	scheduler *scheduler
 
-	// applyMu lets one Apply or Change run at a time, and guards the fields below, and which
-	// probes each owner has. They may
-	// take the other locks while they hold it: applyMu, scheduler.mu, registry.mu,
-	// slot.mu is the order.
+	// applyMu is held by one change at a time, from its plan to its end. It guards the fields below and the probes of
+	// each owner. The order of locks is applyMu, scheduler.mu, registry.mu, slot.mu.
 	applyMu sync.Mutex
 	specs   specs
 	own     *owner            // of what Engine.Apply and Engine.Change have added

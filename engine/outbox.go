@@ -15,20 +15,20 @@ const (
 	RecordOutcomes                   // see Records.Outcomes: a run has begun, or is twice as long: often enough to write them to a disk
 )
 
-// outbox has the effects of what has happened while scheduler.mu was held, in that order. Each may block, so that
-// scheduler.unlock makes them happen without the lock. scheduler.mu guards it.
+// outbox has the effects of changes that were made while scheduler.mu was held, in their order. Each may block:
+// scheduler.unlock applies them without the lock. scheduler.mu guards it.
 type outbox struct {
 	effects []effect
-	records bool // somebody follows records
+	records bool // Config.Recorded is set
 }
 
 // effect is a log line, a record that has changed, or a handler to be closed.
-type effect interface{ happen(to *outlets) }
+type effect interface{ apply(to *outlets) }
 
 // outlets are where effects go.
 type outlets struct {
 	logger   *slog.Logger
-	recorded func(target string, r Record) // nil: nobody follows records
+	recorded func(target string, r Record) // Config.Recorded; may be nil
 }
 
 // take empties the outbox.
@@ -57,15 +57,15 @@ func (o *outbox) close(h io.Closer) { o.effects = append(o.effects, closeEffect{
 
 type lineEffect struct{ logLine }
 
-func (e lineEffect) happen(to *outlets) { e.write(to.logger) }
+func (e lineEffect) apply(to *outlets) { e.write(to.logger) }
 
 type recordEffect struct {
 	target string
 	record Record
 }
 
-func (e recordEffect) happen(to *outlets) { to.recorded(e.target, e.record) }
+func (e recordEffect) apply(to *outlets) { to.recorded(e.target, e.record) }
 
 type closeEffect struct{ handler io.Closer }
 
-func (e closeEffect) happen(*outlets) { _ = e.handler.Close() } // an error is the handler's own problem: its probes are gone
+func (e closeEffect) apply(*outlets) { _ = e.handler.Close() } // an error is the handler's own problem: its probes are gone

@@ -14,13 +14,17 @@ type Planned struct {
 	done bool
 }
 
-// Plan checks a change, of which nobody sees anything before Commit. An error is that of Engine.Change.
+// Plan checks a change, and locks the engine's probes until Commit or Discard. Its errors are those of Engine.Change.
 func (e *Engine) Plan(c Change) (*Planned, error) {
 	return e.plan(e.own, func(p *plan) error { return p.change(&c) })
 }
 
-// Commit makes the change. It cannot fail.
+// Commit makes the change, unless it was committed or discarded. It cannot fail.
 func (p *Planned) Commit() Changes {
+	if p.done {
+		return p.plan.counts
+	}
+	defer p.Discard() // also after a panic of a handler
 	own, e := p.plan.owner, p.plan.engine
 	own.probes += p.plan.counts.Added - p.plan.counts.Removed
 	p.plan.retain()
@@ -30,7 +34,6 @@ func (p *Planned) Commit() Changes {
 		rest = rest[n:]
 	}
 	p.plan.release()
-	p.Discard()
 	return p.plan.counts
 }
 

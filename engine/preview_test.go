@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -92,4 +93,25 @@ func preview(e *engine.Engine, c engine.Change) (engine.Preview, error) {
 	}
 	defer p.Discard()
 	return p.Preview(), nil
+}
+
+// stubborn is a stateful handler that cannot be made for a probe.
+type stubborn struct{ probe.Handler }
+
+func (stubborn) ForProbe() probe.Handler { panic("no handler") }
+
+func TestAHandlerThatPanicsLeavesNoPlanBehind(t *testing.T) {
+	e := engine.New(engine.Config{})
+	id := probe.ID{Target: "web", Kind: probe.Readiness}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("ForProbe has not panicked")
+			}
+		}()
+		_, _ = e.Apply(probe.Set{id: {Handler: stubborn{}}})
+	}()
+	if _, err := e.Apply(probe.Set{id: {Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Succeed("") })}}); err != nil {
+		t.Error(err)
+	}
 }

@@ -92,12 +92,12 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 	return true
 }
 
-// unlock unlocks mu, and then lets the effects happen of what was done while it was held.
+// unlock unlocks mu and applies the queued effects.
 func (sc *scheduler) unlock() {
 	effects := sc.out.take()
 	sc.mu.Unlock()
 	for _, e := range effects {
-		e.happen(&sc.outlets)
+		e.apply(&sc.outlets)
 	}
 }
 

@@ -97,10 +97,11 @@ func New(c Config) *Keeper {
 	if c.IsShared == nil || c.Store == nil {
 		c.IsShared = func(string) bool { return false }
 	}
+	synced := make(chan struct{})
 	return &Keeper{
 		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: wake.New(),
 		paused: map[string]Pause{},
-		shared: shared{stored: map[string]coord.Revision{}, changed: make(chan struct{}), known: make(chan struct{})},
+		shared: shared{stored: map[string]coord.Revision{}, changed: make(chan struct{}), synced: synced, read: sync.OnceFunc(func() { close(synced) })},
 	}
 }
 
@@ -111,24 +112,33 @@ type Result struct {
 	Local   int // how many shared ones are paused by this engine only, for LocalPause at most, since the store does not answer
 }
 
-// Pause pauses a target, or the targets of a group, or replaces the Pauses that they have. Targets that do not exist are left out. Shared targets are paused in all engines of the fleet, or in this one only if the
-// store does not answer before ctx is done. The error is ErrNoTarget if none of the targets exists.
+// Pause pauses a target, or the targets of a group, or replaces the Pauses that they have. Targets that do not exist
+// are left out. Shared targets are paused in all engines of the fleet, or in this one only if the store does not answer
+// before ctx is done. The error is ErrNoTarget if none of the targets exists. If the store does not answer, Pauses that it
+// has stay as they are, which is an error, too.
 func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pause) (r Result, err error) {
 	p = p.bounded()
-	own, shared := k.divide(targets, func(before Pause, is bool) bool { return !is || !before.Until.Equal(p.Until) || before.Why != p.Why }, &r)
+	differs := func(before Pause, is bool) bool { return !is || !before.Until.Equal(p.Until) || before.Why != p.Why }
+	own, shared := k.divide(targets, true, differs, &r)
 	if r.Targets == 0 {
 		return r, ErrNoTarget
 	}
 	r.Changed = len(own) + len(shared)
-	if len(shared) > 0 {
-		if err := k.store(ctx, &p, shared); err != nil {
-			r.Local = len(shared)
-			k.config.Logger.Warn("targets paused by this engine only: the pause cannot be stored for the other ones", "targets", len(shared), "for", LocalPause, "error", err)
-			k.set(k.notStored(shared), p.atMost(LocalPause))
+	k.set(own, p)
+	if err := k.store(ctx, &p, shared); err != nil && !errors.Is(err, errNotSeen) {
+		local := k.notStored(shared)
+		k.set(local, p.atMost(LocalPause))
+		r.Local, r.Changed = len(local), len(own)+len(local)
+		k.config.Logger.Warn("targets paused by this engine only: the pause cannot be stored for the other ones", "targets", len(local), "for", LocalPause, "error", err)
+		if kept := len(shared) - len(local); kept > 0 {
+			return r, fmt.Errorf("%d pauses stay as they are, since they cannot be stored for the other engines: %w", kept, err)
 		}
 	}
-	k.set(own, p)
-	k.logOrder("paused", group, own, "by", p.By, "why", p.Why, "until", untilText(p.Until))
+	logged := own // of shared targets follow logs each
+	if group != "" {
+		logged = slices.Concat(own, shared)
+	}
+	k.logOrder("paused", group, logged, "by", p.By, "why", p.Why, "until", untilText(p.Until))
 	return r, nil
 }
 
@@ -165,14 +175,9 @@ func (k *Keeper) set(targets []string, p Pause) {
 // answer, which is an error, apart from those that only this engine has paused. The error is ErrNoTarget if none of the targets
 // exists, or is a *MaintenanceError if there is one that is not paused, but under maintenance.
 func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by string) (r Result, err error) {
-	own, stored := k.divide(targets, func(_ Pause, is bool) bool { return is }, &r)
+	own, stored := k.divide(targets, false, func(_ Pause, is bool) bool { return is }, &r)
 	if r.Targets == 0 {
 		return r, ErrNoTarget
-	}
-	if len(stored) > 0 {
-		if err := k.store(ctx, nil, stored); err != nil {
-			return r, fmt.Errorf("the pause stays, since its end cannot be stored for the other engines: %w", err)
-		}
 	}
 	k.pausesMu.Lock()
 	for _, target := range own {
@@ -180,18 +185,27 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	}
 	under := k.under[targets[0]]
 	k.pausesMu.Unlock()
-	if r.Changed = len(own) + len(stored); r.Changed > 0 {
+	if len(own) > 0 {
 		k.notify()
+	}
+	switch err := k.store(ctx, nil, stored); {
+	case errors.Is(err, errNotSeen):
+		return r, err
+	case err != nil:
+		return r, fmt.Errorf("the pause stays, since its end cannot be stored for the other engines: %w", err)
+	}
+	if r.Changed = len(own) + len(stored); r.Changed > 0 {
 		k.logOrder("no longer paused", group, append(own, stored...), "by", by)
-	} else if under != nil && len(targets) == 1 {
+	} else if under != nil && group == "" {
 		maintained := under.forEngine()
 		return r, &MaintenanceError{maintained.Detail, maintained.Until}
 	}
 	return r, nil
 }
 
-// divide returns those of the targets that exist, and whose Pauses are to change, by where these are. It counts those that exist.
-func (k *Keeper) divide(targets []string, mayChange func(before Pause, is bool) bool, r *Result) (own, shared []string) {
+// divide returns those of the targets that exist, and whose Pauses are to change, by where these are. It counts the targets
+// that exist. A shared target is one of the store if its Pause begins, or the store has it.
+func (k *Keeper) divide(targets []string, begins bool, mayChange func(before Pause, is bool) bool, r *Result) (own, shared []string) {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
 	for _, target := range targets {
@@ -203,7 +217,7 @@ func (k *Keeper) divide(targets []string, mayChange func(before Pause, is bool) 
 		_, isStored := k.shared.stored[target]
 		switch {
 		case !mayChange(before, isPaused):
-		case isStored || k.config.IsShared(target) && !isPaused:
+		case isStored || begins && k.config.IsShared(target):
 			shared = append(shared, target)
 		default:
 			own = append(own, target)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -25,10 +25,11 @@ type Store interface {
 
 // shared is what a Keeper knows of the pauses in the store. Keeper.pausesMu guards it.
 type shared struct {
-	stored  map[string]coord.Revision // by target: the entry that the store has
-	changed chan struct{}             // closed when stored has changed
-	known   chan struct{}             // closed when the store has been read first
-	isKnown bool                      // the store is followed
+	stored   map[string]coord.Revision // by target: the entry that the store has
+	changed  chan struct{}             // closed when stored has changed
+	synced   chan struct{}             // closed when the store has been read first
+	read     func()                    // closes synced, if it is not closed
+	isSynced bool                      // the store is followed
 }
 
 // Share follows the pauses of shared targets in the store until ctx is done. Without Config.Store it only waits for ctx.
@@ -40,19 +41,25 @@ func (k *Keeper) Share(ctx context.Context) {
 	k.config.Store.WatchPauses(ctx, coord.PauseWatch{Changed: k.follow, Ended: k.unfollow})
 }
 
-// Known returns a channel that is closed when Share has first read the pauses of shared targets.
-func (k *Keeper) Known() <-chan struct{} { return k.shared.known }
+// Synced returns a channel that is closed when Share has first read the pauses of shared targets.
+func (k *Keeper) Synced() <-chan struct{} { return k.shared.synced }
 
-// Knows reports whether the pause of a target is known: while those of shared targets cannot be followed, another
+// IsSynced reports whether this engine has the latest pause of a target: while those of shared targets cannot be followed, another
 // engine may have paused it.
-func (k *Keeper) Knows(target string) bool {
+func (k *Keeper) IsSynced(target string) bool {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
-	return k.shared.isKnown || !k.config.IsShared(target)
+	return k.shared.isSynced || !k.config.IsShared(target)
 }
 
-// store stores the pauses of shared targets, nil for their ends, and waits until this engine has seen them in the store.
+// errNotSeen is the error of store if the store has all pauses, and has not shown them to this engine.
+var errNotSeen = errors.New("etcd has it, and this engine has not received it yet")
+
+// store stores the pauses of shared targets, nil for their ends, and waits until this engine has received them from the store.
 func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
+	if len(targets) == 0 {
+		return nil
+	}
 	before := k.revisions(targets)
 	all := make([]coord.Pause, len(targets))
 	for i, target := range targets {
@@ -69,7 +76,8 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 		k.pausesMu.Lock()
 		changed, seen := k.shared.changed, true
 		for _, target := range targets {
-			seen = seen && k.shared.stored[target] != before[target]
+			now := k.shared.stored[target]
+			seen = seen && (now != before[target] || p == nil && now == 0)
 		}
 		k.pausesMu.Unlock()
 		if seen {
@@ -78,7 +86,7 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("stored, and not seen yet: %w", ctx.Err())
+			return errNotSeen
 		}
 	}
 }
@@ -117,8 +125,8 @@ func (k *Keeper) follow(all []coord.Pause, isAll bool) {
 		}
 	}
 	if isAll {
-		k.shared.isKnown = true
-		closeOnce(k.shared.known)
+		k.shared.isSynced = true
+		k.shared.read()
 	}
 	close(k.shared.changed)
 	k.shared.changed = make(chan struct{})
@@ -142,20 +150,11 @@ func (k *Keeper) missing(all []coord.Pause) (ends []coord.Pause) {
 	return ends
 }
 
-// closeOnce closes a channel that may be closed. Only one goroutine at a time may call it.
-func closeOnce(c chan struct{}) {
-	select {
-	case <-c:
-	default:
-		close(c)
-	}
-}
-
 // unfollow notes that changes of pauses may be missed from now on.
 func (k *Keeper) unfollow() {
 	k.pausesMu.Lock()
 	defer k.pausesMu.Unlock()
-	k.shared.isKnown = false
+	k.shared.isSynced = false
 }
 
 // The bounds of the texts of a pause, in bytes.
@@ -179,12 +178,19 @@ func (p Pause) marshal() []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
+// Stored is a pause as an earlier release has stored it, which also stored ends.
+type Stored struct {
+	Pause
+	IsEnd bool `json:"end"`
+}
+
 // unmarshal returns a pause that was stored, bounded and made safe again, and whether it pauses its target now.
 func unmarshal(value []byte, now time.Time) (p Pause, ok bool) {
-	if len(value) == 0 || len(value) > coord.MaxPause || json.Unmarshal(value, &p) != nil {
+	var stored Stored
+	if len(value) == 0 || len(value) > coord.MaxPause || json.Unmarshal(value, &stored) != nil || stored.IsEnd {
 		return Pause{}, false
 	}
-	p = p.bounded().onMonotonicClock(now)
+	p = stored.bounded().onMonotonicClock(now)
 	return p, !p.hasEnded(now)
 }
 

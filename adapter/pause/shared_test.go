@@ -125,13 +125,18 @@ func (s *sharer) order(target string, d time.Duration) (Pause, Result) {
 	if d > 0 {
 		p.Until = p.At.Add(d)
 	}
-	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
-	defer cancel()
-	r, err := s.Pause(ctx, "", []string{target}, p)
+	r, err := s.pausing(target, p)
 	if r.Changed != 1 || err != nil {
 		s.Fatalf("pausing %s: %+v, %v", target, r, err)
 	}
 	return p, r
+}
+
+// pausing asks for a pause as an operator does, who waits for five seconds.
+func (s *sharer) pausing(target string, p Pause) (Result, error) {
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+	defer cancel()
+	return s.Pause(ctx, "", []string{target}, p)
 }
 
 // unpause ends the pause of a target at an engine.
@@ -167,15 +172,15 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 		one.stop()
 		time.Sleep(30 * time.Minute)
 		three := share(t, "three", b, nil)
-		if three.Knows("web") || !three.Knows("own") {
+		if three.IsSynced("web") || !three.IsSynced("own") {
 			t.Error("a pause is known before it was read, or that of a target that is not shared is not")
 		}
-		<-three.Known()
+		<-three.Synced()
 		checkPaused(t, "after a kill", "web", true, two, three)
 		three.pausesMu.Lock()
 		p := three.paused["web"]
 		three.pausesMu.Unlock()
-		if !p.equal(want) || !three.Knows("web") {
+		if !p.equal(want) || !three.IsSynced("web") {
 			t.Errorf("it is %+v, want %+v", p, want)
 		}
 		if err := three.unpause("db"); err != nil {
@@ -201,7 +206,7 @@ func TestTheLatestPauseCounts(t *testing.T) {
 		two.order("web", 0)
 		time.Sleep(time.Hour)
 		three := share(t, "three", b, nil)
-		<-three.Known()
+		<-three.Synced()
 		checkPaused(t, "an hour later", "web", true, one, two, three)
 		one.order("web", time.Minute)
 		time.Sleep(time.Minute)
@@ -223,8 +228,8 @@ func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 		if _, r := one.order("cache", time.Minute); r.Local != 1 {
 			t.Errorf("%+v", r)
 		}
-		if _, r := one.order("db", time.Minute); r.Local != 1 {
-			t.Errorf("%+v", r)
+		if r, err := one.pausing("db", Pause{At: time.Now(), By: "alice"}); !errors.Is(err, errCut) || r.Changed != 0 {
+			t.Errorf("replacing what is stored: %+v, %v", r, err)
 		}
 		if err := one.unpause("db"); !errors.Is(err, errCut) {
 			t.Errorf("unpausing what is stored: %v", err)
@@ -243,11 +248,16 @@ func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 		if err := one.unpause("web"); err != nil {
 			t.Errorf("unpausing what is not stored: %v", err)
 		}
+		one.order("cache", 0)
 		one.backend.isCut.Store(false)
 		time.Sleep(time.Minute)
+		if _, r := one.order("cache", time.Hour); r.Local != 0 {
+			t.Errorf("again, when it is back: %+v", r)
+		}
+		checkPaused(t, "again, when it is back", "cache", true, one, two)
 		checkPaused(t, "when it is back", "web", false, one, two)
 		checkPaused(t, "when it is back", "db", true, one, two)
-		if !one.Knows("web") {
+		if !one.IsSynced("web") {
 			t.Error("pauses are not known when the store is back")
 		}
 	})
@@ -298,6 +308,7 @@ func TestWhatIsStoredIsBounded(t *testing.T) {
 	for value, want := range map[string]bool{
 		`{"at":"2026-01-01T00:00:00Z","by":"` + strings.Repeat("a", 1000) + `","why":"a\u001bb","later":1}`: true,
 		`{"at":"2026-01-01T00:00:00Z","by":"a","until":"2026-01-02T00:00:00Z"}`:                             false, // it has ended
+		`{"at":"2026-01-01T00:00:00Z","by":"a","end":true,"number":5}`:                                      false, // an end, by an earlier release
 		`{"at":1}`: false, `{`: false, ``: false, `{"by":"` + strings.Repeat("a", coord.MaxPause) + `"}`: false,
 	} {
 		p, ok := unmarshal([]byte(value), time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))

@@ -141,7 +141,7 @@ func (c *cluster) run(ctx context.Context) {
 	}
 	parts.Go(func() { c.pauses.Share(ctx) })
 	select { // no one sees a target without its pause
-	case <-c.pauses.Known():
+	case <-c.pauses.Synced():
 	case <-ctx.Done():
 	}
 	parts.Go(func() { c.join(ctx, member) })
@@ -183,13 +183,13 @@ func (c *cluster) isShared(target string) bool {
 // mayTell reports whether this engine may tell about a target: one that is shared only while it owns it, and does not
 // doubt its own verdicts. Any goroutine may call it.
 func (c *cluster) mayTell(target string) bool {
-	return !c.isShared(target) || c.fleet.MayAct(target) && c.pauses.Knows(target)
+	return !c.isShared(target) || c.fleet.MayAct(target) && c.pauses.IsSynced(target)
 }
 
 // mayRestart reports whether this engine may restart a target because a probe fails: see fleet.MayRestart. Any
 // goroutine may call it.
 func (c *cluster) mayRestart(target string) bool {
-	return !c.isShared(target) || c.fleet.MayRestart(target) && c.pauses.Knows(target)
+	return !c.isShared(target) || c.fleet.MayRestart(target) && c.pauses.IsSynced(target)
 }
 
 // tellerOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
@@ -313,12 +313,17 @@ func (c *cluster) addPreview(to *engine.Preview, n *desired) error {
 	}
 	to.Probes = append(to.Probes, shared.Probes...)
 	slices.SortFunc(to.Probes, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) })
-	to.Changes.Added += shared.Changes.Added
-	to.Changes.Updated += shared.Changes.Updated
-	to.Changes.Replaced += shared.Changes.Replaced
-	to.Changes.Removed += shared.Changes.Removed
-	to.Changes.Kept += shared.Changes.Kept
+	addCounts(&to.Changes, shared.Changes)
 	return nil
+}
+
+// addCounts adds the counts of other changes.
+func addCounts(to *engine.Changes, other engine.Changes) {
+	to.Added += other.Added
+	to.Updated += other.Updated
+	to.Replaced += other.Replaced
+	to.Removed += other.Removed
+	to.Kept += other.Kept
 }
 
 // status returns what is known of the cluster, for the API.

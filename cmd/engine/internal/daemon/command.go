@@ -8,6 +8,7 @@
 //	pushed.go   the configuration that is pushed to the engines of a cluster
 //	loader.go   jobs: reloads that signals and requests ask for, one at a time
 //	reload.go   applies a new configuration and new pods
+//	parts.go    the parts that a configuration changes
 //	plan.go     says what a reload would do
 //	watch.go    finds that files have changed
 //	signals.go  catches signals, and the loop that handles them
@@ -19,7 +20,7 @@
 //	pause.go    pauses of targets by operators
 //	maintenance.go maintenances by the calendar
 //	cluster.go  the targets that engines share
-//	servicemanager.go tells systemd what the engine does
+//	servicemanager.go notifies systemd of the state of the engine
 package daemon
 
 import (
@@ -72,7 +73,7 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 			"reload would be rejected it goes on with the configuration that was accepted last, if it has a state\n" +
 			"that is not too old, or processes that have outlived it. --force starts it with the files or not at\n" +
 			"all.\n\n" +
-			"Run tells systemd that it is ready, reloads, stops, and is alive: with WatchdogSec in its unit, systemd\n" +
+			"Run notifies systemd when it is ready, reloads and stops, and that it is alive: with WatchdogSec in its unit, systemd\n" +
 			"restarts an engine that hangs. Elsewhere let a liveness check read /healthz.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
 		RunE:    func(c *cobra.Command, paths []string) error { return run(c, &f, paths, version, openStore) },
@@ -125,7 +126,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	cli.LogDiagnostics(log, loaded.diags)
 	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, place: start.place, pushed: loaded.pushed, jobs: make(chan *job)}
 	if d.manager, err = openServiceManager(); err != nil {
-		log.Warn("the service manager is told nothing", "error", err)
+		log.Warn("the service manager is not notified", "error", err)
 	}
 	d.plugins.Store(loaded.plugins)
 	defer func() { d.plugins.Load().Close() }()

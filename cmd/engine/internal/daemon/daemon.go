@@ -57,6 +57,7 @@ type daemon struct {
 	plugins    atomic.Pointer[handlers.Plugins]
 	settings   config.Engine // those in use
 	agent      *agent.Agent
+	probed     *targetsPart // of agent
 	engine     *engine.Engine
 	restarts   *restart.Controller
 	openStore  OpenStore
@@ -205,7 +206,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (appl
 	if err != nil {
 		return applied{}, err
 	}
-	t := p.Changes()[0].(*targetsChange)
+	t := d.probed.change
 	if err := check(t.effect); err != nil {
 		p.Discard()
 		return applied{}, err

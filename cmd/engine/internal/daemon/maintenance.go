@@ -11,17 +11,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// maintain puts the maintenance blocks of a configuration into use. Upcoming are the labels of the
-// targets that the engine does not have yet.
-func (d *daemon) maintain(c *config.Config, upcoming map[string]map[string]string) error {
-	all, err := maintenances(c)
-	if err != nil {
-		return err
-	}
-	d.pauses.Maintain(all, upcoming)
-	return nil
-}
-
 // maintenances returns what the maintenance blocks of a configuration say. There is an error if the
 // machine has lost a time zone since they were checked.
 func maintenances(c *config.Config) (map[string]pause.Maintenance, error) {

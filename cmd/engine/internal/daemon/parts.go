@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/sonde-probe/sonde/adapter/httpapi"
 	"github.com/sonde-probe/sonde/adapter/restart"
@@ -17,7 +19,8 @@ import (
 // newAgent returns the parts that a configuration changes while the engine runs, in the order in which their changes are
 // committed: gateways and notifiers follow groups, and groups follow targets.
 func (d *daemon) newAgent() *agent.Agent {
-	return agent.New(append([]agent.Part{targetsPart{d}}, d.followers()...)...)
+	d.probed = &targetsPart{daemon: d}
+	return agent.New(append([]agent.Part{d.probed}, d.followers()...)...)
 }
 
 // followers returns the parts that follow the targets.
@@ -47,7 +50,7 @@ func (d *daemon) checkFollowers(next *config.Config) error {
 	return err
 }
 
-// part is a part that reserves nothing.
+// part is a part whose Plan has nothing to give back.
 type part struct {
 	name string
 	plan func(next *config.Config) (commit func(), err error)
@@ -81,7 +84,7 @@ func (c change) Commit() { c() }
 // Discard implements agent.Change.
 func (change) Discard() {}
 
-// groupsPart are the groups. Those who follow them see the targets and the groups of a configuration at once.
+// groupsPart are the groups. Their followers get targets and groups in one change.
 type groupsPart struct{ *daemon }
 
 // Name implements agent.Part.
@@ -130,6 +133,7 @@ func (d *daemon) planMaintenances(next *config.Config) (commit func(), err error
 // upcoming returns the labels of the targets that the engine gets later, at any time: from other engines, or when an instance
 // of a target without probes is reported.
 func (d *daemon) upcoming(next *config.Config) map[string]map[string]string {
+	next = d.pods.Add(next)
 	probed := make(map[string]bool, len(next.Set))
 	for id := range next.Set {
 		probed[id.Target] = true
@@ -144,16 +148,19 @@ func (d *daemon) upcoming(next *config.Config) map[string]map[string]string {
 }
 
 // targetsPart are the probes and units of targets: of the engine, of the controller of restarts, and of the fleet.
-type targetsPart struct{ *daemon }
+type targetsPart struct {
+	daemon *daemon
+	change *targetsChange // that was planned last
+}
 
 // Name implements agent.Part.
-func (targetsPart) Name() string { return "targets" }
+func (*targetsPart) Name() string { return "targets" }
 
 // Run implements agent.Part. It runs the engine: instances end before, see runTargets.
-func (p targetsPart) Run(ctx context.Context) error {
-	p.running.Store(true)
-	defer p.running.Store(false)
-	return p.engine.Run(ctx)
+func (p *targetsPart) Run(ctx context.Context) error {
+	p.daemon.running.Store(true)
+	defer p.daemon.running.Store(false)
+	return p.daemon.engine.Run(ctx)
 }
 
 // targetsChange is a change of targets.
@@ -168,8 +175,9 @@ type targetsChange struct {
 	instances httpapi.InstanceChanges
 }
 
-// Plan implements agent.Part. The lock of the engine's probes is held until the change is committed or discarded.
-func (p targetsPart) Plan(c *config.Config) (agent.Change, error) {
+// Plan implements agent.Part. The lock of the engine's probes is held until the change is committed or discarded. The first
+// Plan restores the state of the previous engine: after an error the program ends.
+func (p *targetsPart) Plan(c *config.Config) (agent.Change, error) {
 	d := p.daemon
 	next, err := d.desired(c, false)
 	if err != nil {
@@ -179,9 +187,9 @@ func (p targetsPart) Plan(c *config.Config) (agent.Change, error) {
 		return nil, err
 	}
 	t := &targetsChange{daemon: d, next: next, isFirst: d.lastReload.Load() == nil}
-	change := engine.Change{Set: next.set, All: true, Dependencies: dependencies(next.config), Dampings: dampings(next.config)}
+	change := next.change()
 	if t.isFirst {
-		change.Memories, change.Penalties = d.resume(next)
+		change.Memories, change.Penalties = d.resume(c, next)
 	}
 	t.effect = d.effectOfApply(next)
 	t.instances = instanceChanges(d.restarts, t.effect, next.units)
@@ -190,26 +198,32 @@ func (p targetsPart) Plan(c *config.Config) (agent.Change, error) {
 			return nil, err
 		}
 	}
+	var ofShared engine.Preview
+	if err := d.cluster.addPreview(&ofShared, next); err != nil {
+		return nil, err
+	}
 	if t.planned, err = d.engine.Plan(change); err != nil {
 		return nil, err
 	}
-	preview := engine.Preview{Changes: t.planned.Changes()}
-	if err := d.cluster.addPreview(&preview, next); err != nil {
-		t.planned.Discard()
-		return nil, err
-	}
-	t.changes = preview.Changes
+	t.changes = t.planned.Changes()
+	addCounts(&t.changes, ofShared.Changes)
+	p.change = t
 	return t, nil
 }
 
-// checkLabels returns an error about the labels of a target, which the engine needs for targets without probes.
-func checkLabels(n *desired) error {
-	for name := range n.units {
+// change returns the change of the engine's own probes.
+func (n *desired) change() engine.Change {
+	return engine.Change{Set: n.set, All: true, Dependencies: dependencies(n.config), Dampings: dampings(n.config)}
+}
+
+// checkLabels returns errors about the labels of targets, which the engine needs for targets without probes.
+func checkLabels(n *desired) (errs error) {
+	for _, name := range slices.Sorted(maps.Keys(n.units)) {
 		if err := probe.CheckLabels(n.config.Targets[name].Labels); err != nil {
-			return fmt.Errorf("target %q: %w", name, err)
+			errs = errors.Join(errs, fmt.Errorf("target %q: %w", name, err))
 		}
 	}
-	return nil
+	return errs
 }
 
 // Commit implements agent.Change.

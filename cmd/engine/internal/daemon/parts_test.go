@@ -144,6 +144,25 @@ func TestAConfigurationThatOnePartRefusesIsInUseInNone(t *testing.T) {
 	}
 }
 
+// An engine that starts during a maintenance never shows its targets without it.
+func TestAStartDuringAMaintenanceIsNotInTheHistory(t *testing.T) {
+	dir := t.TempDir()
+	writeCA(t, filepath.Join(dir, "ca.pem"))
+	d, c := inVersion(t, dir, "1")
+	m := c.Maintenances["patches"]
+	m.Cron = "* * * * *"
+	c.Maintenances["patches"] = m
+	if err := d.prepare(c); err != nil {
+		t.Fatal(err)
+	}
+	if why := d.engine.Admin().Suppressed("web"); why != probe.ReasonMaintenance {
+		t.Errorf("nothing is done about web for the reason %q", why)
+	}
+	if past := d.engine.Records().History("web"); len(past) > 0 {
+		t.Errorf("the history has %+v", past)
+	}
+}
+
 // inVersion returns a daemon, and a version of allParts for it.
 func inVersion(t *testing.T, dir, version string) (*daemon, *config.Config) {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -76,14 +75,16 @@ func (d *daemon) restorePauses(state store.Restored, exists func(target string) 
 	if !ok {
 		return
 	}
-	var pauses map[string]pause.Pause
-	if err := json.Unmarshal(value, &pauses); err != nil {
+	var stored map[string]pause.Stored
+	if err := json.Unmarshal(value, &stored); err != nil {
 		d.log.Warn("state of paused targets discarded", "error", err)
 		return
 	}
-	maps.DeleteFunc(pauses, func(target string, _ pause.Pause) bool { return !exists(target) })
-	for target, p := range pauses {
-		pauses[target] = p.Shifted(state.Shift)
+	pauses := map[string]pause.Pause{}
+	for target, p := range stored {
+		if exists(target) && !p.IsEnd {
+			pauses[target] = p.Shifted(state.Shift)
+		}
 	}
 	d.pauses.Restore(pauses)
 }

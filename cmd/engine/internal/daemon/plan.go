@@ -81,11 +81,14 @@ func PlanChange(before, after *config.Config) (httpapi.Plan, error) {
 
 // preview returns what apply would do, without the groups.
 func (d *daemon) preview(next *desired) (restart.Effect, engine.Preview, error) {
-	preview, err := previewOf(d.engine, engine.Change{Set: next.set, All: true})
+	preview, err := previewOf(d.engine, next.change())
 	if err == nil {
 		err = d.cluster.addPreview(&preview, next)
 	}
-	return d.effectOfApply(next), preview, errors.Join(err, d.restarts.CheckApply(next.units))
+	if err == nil && d.cluster != nil {
+		_, err = d.cluster.fleet.Plan(next.shared)
+	}
+	return d.effectOfApply(next), preview, errors.Join(err, d.restarts.CheckApply(next.units), checkLabels(next))
 }
 
 // previewOf returns what a change of the engine would do.

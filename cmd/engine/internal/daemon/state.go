@@ -159,11 +159,19 @@ func (d *daemon) makeProcessDir() error {
 // diskTimeout is how long a reload waits for the disk of the state file.
 const diskTimeout = 5 * time.Second
 
-// resume prepares the first configuration: the controller goes on with the units that the previous engine had. It returns what is to be
-// applied with the probes. Nothing runs yet that could see it.
-func (d *daemon) resume(next *desired) (map[probe.ID]engine.Memory, map[string]verdict.Penalty) {
-	if err := d.restarts.Apply(next.units); err != nil || d.state == nil {
-		return nil, nil // an error was reported by CheckApply
+// resume prepares the first configuration: its maintenances begin before the engine has the targets, and the controller goes on
+// with the units that the previous engine had. It returns what is to be applied with the probes. Nothing runs yet that could see it.
+func (d *daemon) resume(c *config.Config, next *desired) (map[probe.ID]engine.Memory, map[string]verdict.Penalty) {
+	if err := d.restarts.Apply(next.units); err != nil {
+		return nil, nil // CheckApply has reported the error
+	}
+	if all, err := maintenances(c); err == nil { // the maintenance part has reported the error
+		upcoming := labelsOf(next.set, next.units)
+		maps.Copy(upcoming, labelsOf(next.shared.Probes, next.shared.Units))
+		d.pauses.Maintain(all, upcoming)
+	}
+	if d.state == nil {
+		return nil, nil
 	}
 	return d.restore(next)
 }

@@ -164,7 +164,7 @@ var thirdParty = []struct {
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
 	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{
-		"agent", "engine", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
+		"engine", "agent", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},
 }
 

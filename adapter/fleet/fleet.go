@@ -177,8 +177,10 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	}
 	planned.Discard() // the engine of others changes while the plan is kept
 	return func() {
-		_ = errors.Join(f.others.engine.Admin().SetDependencies(t.Dependencies), f.others.engine.Admin().SetDampings(t.Dampings)) // checked above
-		f.count(t)                                                                                                                // first: joint verdicts without a ballot are swept
+		// Neither has an error: both were planned above.
+		_ = f.others.engine.Admin().SetDependencies(t.Dependencies)
+		_ = f.others.engine.Admin().SetDampings(t.Dampings)
+		f.count(t) // before the rest: joint verdicts without a ballot are swept
 		f.desiredMu.Lock()
 		before := f.desired
 		f.desiredMu.Unlock()

@@ -131,8 +131,11 @@ func (d *daemon) planMaintenances(next *config.Config) (commit func(), err error
 }
 
 // upcoming returns the labels of the targets that the engine gets later, at any time: from other engines, or when an instance
-// of a target without probes is reported.
+// of a target without probes is reported; none if there are no maintenances, which are all that needs them.
 func (d *daemon) upcoming(next *config.Config) map[string]map[string]string {
+	if len(next.Maintenances) == 0 {
+		return nil
+	}
 	next = d.pods.Add(next)
 	probed := make(map[string]bool, len(next.Set))
 	for id := range next.Set {
@@ -217,13 +220,18 @@ func (n *desired) change() engine.Change {
 }
 
 // checkLabels returns errors about the labels of targets, which the engine needs for targets without probes.
-func checkLabels(n *desired) (errs error) {
-	for _, name := range slices.Sorted(maps.Keys(n.units)) {
+func checkLabels(n *desired) error {
+	wrong := map[string]error{}
+	for name := range n.units {
 		if err := probe.CheckLabels(n.config.Targets[name].Labels); err != nil {
-			errs = errors.Join(errs, fmt.Errorf("target %q: %w", name, err))
+			wrong[name] = fmt.Errorf("target %q: %w", name, err)
 		}
 	}
-	return errs
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		errs = append(errs, wrong[name])
+	}
+	return errors.Join(errs...)
 }
 
 // Commit implements agent.Change.

@@ -165,7 +165,7 @@ func (d *daemon) resume(c *config.Config, next *desired) (map[probe.ID]engine.Me
 	if err := d.restarts.Apply(next.units); err != nil {
 		return nil, nil // CheckApply has reported the error
 	}
-	if all, err := maintenances(c); err == nil { // the maintenance part has reported the error
+	if all, err := maintenances(c); err == nil && len(all) > 0 { // the maintenance part has reported the error
 		upcoming := labelsOf(next.set, next.units)
 		maps.Copy(upcoming, labelsOf(next.shared.Probes, next.shared.Units))
 		d.pauses.Maintain(all, upcoming)

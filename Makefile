@@ -61,7 +61,7 @@ interpreter: $(STARLARK) # what dist/release.sh embeds
 
 .PHONY: sonde-xds
 sonde-xds: ## build bin/sonde-xds, which serves groups to Envoy and to clients of gRPC
-	$(GO) build -C adapter/xds -o ../../bin/sonde-xds ./cmd/sonde-xds
+	$(GO) build -C gateway/xds -o ../../bin/sonde-xds ./cmd/sonde-xds
 
 .PHONY: sonde-fleet
 sonde-fleet: $(STARLARK) ## build bin/sonde-fleet, whose engines share targets over etcd
@@ -69,7 +69,7 @@ sonde-fleet: $(STARLARK) ## build bin/sonde-fleet, whose engines share targets o
 
 .PHONY: caddy-build
 caddy-build: ## build bin/caddy: Caddy with the module for Sonde
-	$(GO) build -C adapter/caddy -o ../../bin/caddy ./cmd/caddy
+	$(GO) build -C gateway/caddy -o ../../bin/caddy ./cmd/caddy
 
 .PHONY: release
 release: ## build programs and packages for Linux and macOS into bin/release, the same bytes each time
@@ -122,12 +122,12 @@ oracle: ## compare with the kubelet's prober, a few minutes (SEED=n for other sc
 .PHONY: caddy
 # Without -race, with which Caddy takes minutes to build.
 caddy: ## test the module for Caddy, and build Caddy for that
-	cd adapter/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
+	cd gateway/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 .PHONY: etcd
 etcd: ## test what fleets keep in etcd, with three nodes, a minute (TRANSITIONS=1000000 for the figures of docs/fleet.md, ten)
-	cd adapter/etcd && $(GO) vet ./... && $(GO) test -race -count=1 ./...
-	cd adapter/etcd && $(GO) test -count=1 -run TestADatabase -v -timeout 30m . -transitions $(TRANSITIONS)
+	cd fleet/etcd && $(GO) vet ./... && $(GO) test -race -count=1 ./...
+	cd fleet/etcd && $(GO) test -count=1 -run TestADatabase -v -timeout 30m . -transitions $(TRANSITIONS)
 
 .PHONY: fleet
 fleet: ## test engines that share targets over a real etcd, two minutes (root)

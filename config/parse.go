@@ -15,7 +15,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/function"
 	"github.com/sonde-probe/sonde/config/internal/tree"
-	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )

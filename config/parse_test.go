@@ -246,7 +246,7 @@ func TestOfPanicsOnFieldsThatHCLCannotSet(t *testing.T) {
 }
 
 func TestListenOnLoopbackNeedsNoToken(t *testing.T) {
-	for _, address := range []string{"127.8.8.8:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "localhost:0", "LOCALHOST:0"} { // as httpapi.CheckListen
+	for _, address := range []string{"127.8.8.8:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "localhost:0", "LOCALHOST:0"} { // as api.CheckListen
 		parseGood(t, `engine { listen = "`+address+`" }`, Options{})
 	}
 }

@@ -45,7 +45,7 @@ for platform in "${platforms[@]}"; do
 	"$GO" build -ldflags=-s -o "$to/sonde" ./cmd/engine
 	cp -R "$OUT/host/man" "$OUT/host/man-fleet" "$OUT/host/completion" "$to"
 	"$GO" build -C cmd/engine/fleet -ldflags=-s -o "$(cd "$to" && pwd)/sonde-fleet" .
-	"$GO" build -C adapter/xds -ldflags=-s -o "$(cd "$to" && pwd)/sonde-xds" ./cmd/sonde-xds
+	"$GO" build -C gateway/xds -ldflags=-s -o "$(cd "$to" && pwd)/sonde-xds" ./cmd/sonde-xds
 	for program in sonde sonde-fleet sonde-xds; do
 		env -u GOOS -u GOARCH "$GO" run ./dist/sbom "$to/$program" >"$to/$program.cdx.json"
 	done

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 GO=${GO:-go}
 main=github.com/sonde-probe/sonde
-modules=(adapter/caddy adapter/etcd adapter/xds)
+modules=(gateway/caddy fleet/etcd gateway/xds)
 version=${1:?usage: dist/tag.sh v1.2.3}
 [ -z "$(git status --porcelain)" ] || { echo "there are changes that are not committed" >&2; exit 1; }
 
@@ -32,7 +32,7 @@ for module in "${modules[@]}"; do
 		LC_ALL=C sort -o go.sum go.sum
 	)
 done
-git -C "$work/tree" commit --quiet --all -m "adapter: require $version of the main module"
+git -C "$work/tree" commit --quiet --all -m "gateway, fleet: require $version of the main module"
 for module in "${modules[@]}"; do
 	git -C "$work/tree" tag -a -m "Sonde $version: $module" "$module/$version"
 done

@@ -63,9 +63,9 @@ var rules = []rule{
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "internal/listener", floor: 1, group: "network", order: 2},
 	{path: "wasmhost/internal/binary", floor: 1},
-	{path: "coord/doubt", floor: 1},
-	{path: "coord/shard", floor: 1, group: "quorum"},
-	{path: "coord/quorum", floor: 1, group: "quorum", order: 1},
+	{path: "fleet/doubt", floor: 1},
+	{path: "fleet/shard", floor: 1, group: "quorum"},
+	{path: "fleet/quorum", floor: 1, group: "quorum", order: 1},
 	{path: "engine", floor: 2},
 	{path: "builtin/...", floor: 2},
 	{path: "wasmhost/internal/sandbox", floor: 2, group: "wasmhost", order: 1},
@@ -74,29 +74,32 @@ var rules = []rule{
 	{path: "wasmhost", floor: 2, group: "wasmhost", order: 2},
 	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},
 	{path: "group", floor: 3},
-	{path: "coord", floor: 3, group: "coord"},
-	{path: "coord/vote", floor: 3, group: "coord", order: 1},
-	{path: "coord/revision", floor: 3, group: "coord", order: 1},
-	{path: "coord/coordtest", floor: 3, group: "coord", order: 2},
+	{path: "fleet/coord", floor: 3, group: "coord"},
+	{path: "fleet/vote", floor: 3, group: "coord", order: 1},
+	{path: "fleet/revision", floor: 3, group: "coord", order: 1},
+	{path: "fleet/coordtest", floor: 3, group: "coord", order: 2},
 	{path: "config/suggest", floor: 3, group: "config"},
 	{path: "config/internal/...", floor: 3, group: "config", order: 1},
 	{path: "config", floor: 3, group: "config", order: 2},
 	{path: "config/document", floor: 3, group: "config"},
 	{path: "config/format", floor: 3, group: "config", order: 3},
+	{path: "agent/store", floor: 4},
 	{path: "agent", floor: 4},
-	{path: "adapter/restart", floor: 4, group: "restart"},
-	{path: "adapter/restart/process/internal/guard", floor: 4, group: "restart"},
-	{path: "adapter/restart/...", floor: 4, group: "restart", order: 1},
-	{path: "adapter/fleet", floor: 4, group: "restart", order: 2},
-	{path: "adapter/gateway", floor: 4, group: "gateway"},
-	{path: "adapter/gateway/...", floor: 4, group: "gateway", order: 1},
-	{path: "adapter/notify", floor: 4, group: "notify"},
-	{path: "adapter/notify/...", floor: 4, group: "notify", order: 1},
-	{path: "adapter/kube/internal/validate", floor: 4, group: "kube"},
-	{path: "adapter/kube", floor: 4, group: "kube", order: 1},
-	{path: "adapter/httpapi", floor: 4, group: "follow"},
-	{path: "adapter/follow", floor: 4, group: "follow", order: 1},
-	{path: "adapter/...", floor: 4},
+	{path: "restart", floor: 4, group: "restart"},
+	{path: "restart/process/internal/guard", floor: 4, group: "restart"},
+	{path: "restart/...", floor: 4, group: "restart", order: 1},
+	{path: "fleet", floor: 4, group: "restart", order: 2},
+	{path: "gateway/follow", floor: 4, group: "follow", order: 1},
+	{path: "gateway", floor: 4, group: "gateway"},
+	{path: "gateway/...", floor: 4, group: "gateway", order: 1},
+	{path: "notify", floor: 4, group: "notify"},
+	{path: "notify/...", floor: 4, group: "notify", order: 1},
+	{path: "kube/internal/validate", floor: 4, group: "kube"},
+	{path: "kube", floor: 4, group: "kube", order: 1},
+	{path: "kube/upstream", floor: 4},
+	{path: "api", floor: 4, group: "follow"},
+	{path: "api/...", floor: 4},
+	{path: "pause", floor: 4},
 	{path: "cmd/engine/internal/accepted", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/control", floor: 5, group: "cmd"},
 	{path: "cmd/engine/internal/cli", floor: 5, group: "cmd"},
@@ -137,8 +140,19 @@ var forbidden = []struct{ from, to string }{
 	{"group", "builtin/..."},
 	{"group", "wasmhost/..."},
 	{"config/...", "wasmhost/..."},
-	{"adapter/...", "config/..."},
-	{"examples/gateway", "adapter/..."}, // it shows what an embedder needs
+	{"agent/store", "config/..."},
+	{"api/...", "config/..."},
+	{"fleet/...", "config/..."},
+	{"gateway/...", "config/..."},
+	{"kube/...", "config/..."},
+	{"notify/...", "config/..."},
+	{"pause", "config/..."},
+	{"restart/...", "config/..."},
+	{"examples/gateway", "agent/..."}, // it shows what an embedder needs
+	{"examples/gateway", "api/..."},
+	{"examples/gateway", "gateway/..."},
+	{"examples/gateway", "notify/..."},
+	{"examples/gateway", "restart/..."},
 	{"examples/gateway", "config/..."},
 	{"examples/gateway", "internal/..."},
 	{"examples/gateway", "wasmhost/..."},
@@ -156,20 +170,20 @@ var thirdParty = []struct {
 	{module: "github.com/zclconf/go-cty-yaml", in: []string{"config/..."}},
 	{module: "github.com/apparentlymart/go-cidr", in: []string{"config/..."}},
 	{module: "github.com/agext/levenshtein", in: []string{"config/..."}},
-	{module: "github.com/prometheus/client_golang", in: []string{"adapter/prom/...", "tests"}},
-	{module: "k8s.io", in: []string{"adapter/kube/..."}},
-	{module: "sigs.k8s.io/yaml", in: []string{"adapter/kube/...", "cmd/engine/internal/blackboximport", "tests"}},
+	{module: "github.com/prometheus/client_golang", in: []string{"api/metrics/...", "tests"}},
+	{module: "k8s.io", in: []string{"kube/..."}},
+	{module: "sigs.k8s.io/yaml", in: []string{"kube/...", "cmd/engine/internal/blackboximport", "tests"}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},
 	{module: "github.com/spf13/pflag", in: []string{"cmd/..."}},
 	{module: "golang.org/x/term", in: []string{"cmd/..."}},
-	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "adapter/restart/process/...", "adapter/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
+	{module: "golang.org/x/sys", in: []string{"internal/command", "internal/files", "internal/quota", "restart/process/...", "agent/store", "internal/clock", "cmd/...", "tests/faulttest", "wasmhost/internal/image"}},
 	{module: "golang.org/x/sync", in: []string{
-		"engine", "agent", "builtin/...", "wasmhost/...", "config/...", "adapter/...", "cmd/...", "tests/...", "examples/..."}},
+		"engine", "agent", "builtin/...", "wasmhost/...", "config/...", "fleet/...", "gateway/...", "kube/...", "notify/...", "restart/...", "api/...", "cmd/...", "tests/...", "examples/..."}},
 	{module: "github.com/rogpeppe/go-internal", in: []string{"cmd/...", "tests/..."}, testsOnly: true},
 }
 
 // pure lists the packages without clock, I/O, and concurrency.
-var pure = []string{"coord/doubt", "coord/quorum", "coord/shard", "engine/verdict", "engine/internal/..."}
+var pure = []string{"fleet/doubt", "fleet/quorum", "fleet/shard", "engine/verdict", "engine/internal/..."}
 
 // locking lists the pure packages that may import sync for a lock of their own.
 var locking = []string{"engine/internal/health"}
@@ -206,7 +220,7 @@ func TestPackagesImportLowerFloorsOnly(t *testing.T) {
 func TestPurePackagesNeverReadTheClock(t *testing.T) {
 	t.Parallel()
 	for _, system := range systems {
-		for _, p := range list(t, system, "./coord/...", "./engine/...") {
+		for _, p := range list(t, system, "./fleet/...", "./engine/...") {
 			if !matchesAny(pure, local(p.ImportPath)) {
 				continue
 			}
@@ -245,7 +259,7 @@ func TestAnEmbedderLinksNoThirdPartyCode(t *testing.T) {
 // The memory of a guard depends on what is initialized before it starts.
 func TestAGuardLinksLittle(t *testing.T) {
 	t.Parallel()
-	for _, p := range list(t, "linux", "-deps", "./adapter/restart/process/internal/guard") {
+	for _, p := range list(t, "linux", "-deps", "./restart/process/internal/guard") {
 		if p.ImportPath == "net" || p.ImportPath == "log/slog" || !p.Standard && foreign(p.ImportPath) && !within("golang.org/x/sys", p.ImportPath) {
 			t.Errorf("a guard links %s", p.ImportPath)
 		}

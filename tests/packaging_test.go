@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
@@ -25,12 +25,12 @@ const (
 
 func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 	scrape := httptest.NewRecorder()
-	prom.New(prom.Config{
+	metrics.New(metrics.Config{
 		Engine:     engineOf(t),
 		Plugins:    func() []stats.Plugin { return []stats.Plugin{{Name: "grpc"}} },
 		LogDropped: func() uint64 { return 0 },
-		State:      func() prom.State { return prom.State{} },
-		Reload:     func() prom.Reload { return prom.Reload{} },
+		State:      func() metrics.State { return metrics.State{} },
+		Reload:     func() metrics.Reload { return metrics.Reload{} },
 	}).Handler().ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
 	if !strings.Contains(scrape.Body.String(), `sonde_target_in_trouble{target="worker"} 1`) {
 		t.Fatalf("the scrape has status %d:\n%s", scrape.Code, scrape.Body)
@@ -114,7 +114,7 @@ func TestRulesAndDashboardUseMetricsThatExist(t *testing.T) {
 func exportedMetrics(t *testing.T) (names []string) {
 	t.Helper()
 	descs := make(chan *prometheus.Desc, 1000)
-	prom.New(prom.Config{}).Describe(descs)
+	metrics.New(metrics.Config{}).Describe(descs)
 	close(descs)
 	for d := range descs {
 		name := regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(d.String())

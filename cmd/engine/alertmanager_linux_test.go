@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -528,7 +528,7 @@ func (l *lives) awaitReady(name string, want bool) {
 }
 
 // attemptedAll reports whether each probe was attempted since the engine started.
-func attemptedAll(targets map[string][]httpapi.Target) bool {
+func attemptedAll(targets map[string][]api.Target) bool {
 	for _, some := range targets {
 		for _, p := range some[0].Probes {
 			if p.Result == nil {

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -85,7 +85,7 @@ type lives struct {
 	dir     string
 	process *exec.Cmd
 	log     *testsync.Buffer
-	client  httpapi.Client
+	client  api.Client
 }
 
 func (l *lives) path(name string) string { return filepath.Join(l.dir, name) }
@@ -114,13 +114,13 @@ func (l *lives) kill() {
 }
 
 // targets returns the targets by the for_each name before their key.
-func (l *lives) targets() map[string][]httpapi.Target {
+func (l *lives) targets() map[string][]api.Target {
 	l.Helper()
-	page, err := l.client.Targets(context.Background(), httpapi.Query{Probes: true})
+	page, err := l.client.Targets(context.Background(), api.Query{Probes: true})
 	if err != nil {
 		l.Fatalf("%v; log:\n%s", err, l.log)
 	}
-	byName := map[string][]httpapi.Target{}
+	byName := map[string][]api.Target{}
 	for _, t := range page.Targets {
 		name, _, _ := strings.Cut(t.Name, "[")
 		byName[name] = append(byName[name], t)
@@ -162,7 +162,7 @@ func (l *lives) stored(name string, v probe.Verdict) (n int) {
 }
 
 // unready returns how many of some targets are not ready.
-func unready(targets []httpapi.Target) (n int) {
+func unready(targets []api.Target) (n int) {
 	for _, t := range targets {
 		if !t.Ready {
 			n++
@@ -172,7 +172,7 @@ func unready(targets []httpapi.Target) (n int) {
 }
 
 // attempted reports whether each readiness probe was attempted since the engine started.
-func attempted(targets map[string][]httpapi.Target) bool {
+func attempted(targets map[string][]api.Target) bool {
 	for _, some := range targets {
 		for _, t := range some {
 			for _, p := range t.Probes {

@@ -25,7 +25,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
@@ -46,7 +46,7 @@ type site struct {
 	mu       sync.Mutex
 	faults   map[string]probe.Result // of targets that do not succeed
 	gateways []group.GatewayStatus
-	told     []httpapi.Notifier
+	told     []api.Notifier
 	set      probe.Set
 }
 
@@ -68,23 +68,23 @@ func newSite(t *testing.T, token string, names ...string) *site {
 		defer s.mu.Unlock()
 		return s.gateways
 	}
-	notifiers := func() []httpapi.Notifier {
+	notifiers := func() []api.Notifier {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.told
 	}
-	api, err := httpapi.New(httpapi.Config{Engine: s.engine, Groups: s.groups, Gateways: gateways, Notifiers: notifiers, Listen: "127.0.0.1:0", Token: token})
+	server, err := api.New(api.Config{Engine: s.engine, Groups: s.groups, Gateways: gateways, Notifiers: notifiers, Listen: "127.0.0.1:0", Token: token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	listener, err := api.Listen(ctx)
+	listener, err := server.Listen(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.url = "http://" + listener.Addr().String()
 	var running sync.WaitGroup
-	running.Go(func() { api.Serve(ctx, listener) })
+	running.Go(func() { server.Serve(ctx, listener) })
 	running.Go(func() { s.engine.Run(ctx) })
 	running.Go(func() { s.groups.Run(ctx) })
 	t.Cleanup(func() {
@@ -150,7 +150,7 @@ func (s *site) setGateways(all ...group.GatewayStatus) {
 }
 
 // setNotifiers says how the receivers of notifiers fare.
-func (s *site) setNotifiers(all ...httpapi.Notifier) {
+func (s *site) setNotifiers(all ...api.Notifier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.told = all
@@ -347,8 +347,8 @@ func TestGroupsAreShown(t *testing.T) {
 
 func TestNotifiersAreShown(t *testing.T) {
 	s := newSite(t, "", "web-1").start()
-	first := httpapi.Notifier{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", Sent: 3, Last: time.Now()}
-	second := httpapi.Notifier{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", Pending: 1700, Error: "connection refused", ErrorSince: time.Now()}
+	first := api.Notifier{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", Sent: 3, Last: time.Now()}
+	second := api.Notifier{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", Pending: 1700, Error: "connection refused", ErrorSince: time.Now()}
 	s.setNotifiers(first, second)
 	b := s.open(1440)
 	b.until(`[...document.querySelectorAll("#notifiers li")].map((e) => e.querySelector(".state").innerText).join() === "failing,up to date"`)

@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -49,7 +49,7 @@ type prober struct {
 	process     *os.Process
 	exited      chan struct{}
 	log         *os.File // our end of its standard error
-	client      httpapi.Client
+	client      api.Client
 	haproxy     *haproxy // nil for none
 
 	mu     sync.Mutex // guards failed
@@ -160,7 +160,7 @@ func (w *world) start(t *testing.T, sonde, plugin string, f fault) *prober {
 	})
 	testsync.Until(t, "the address of sonde", func() bool {
 		text, err := os.ReadFile(addressFile)
-		p.client = httpapi.Client{Base: "http://" + strings.TrimSpace(string(text)), HTTP: &http.Client{Timeout: testsync.Timeout}}
+		p.client = api.Client{Base: "http://" + strings.TrimSpace(string(text)), HTTP: &http.Client{Timeout: testsync.Timeout}}
 		return err == nil
 	})
 	p.waitFor(t, "all targets to pass", func(_ target, s state) bool { return s.verdict == probe.Passing && s.attempts > 0 })
@@ -312,7 +312,7 @@ func (p *prober) breakTarget(t *testing.T, tg target, verb string) {
 // reading is what the prober says about itself and all targets.
 type reading struct {
 	targets     map[string]state
-	health      httpapi.Health
+	health      api.Health
 	logDropped  float64 // records
 	stateErrors float64 // failed writes of the state file
 }
@@ -363,7 +363,7 @@ type state struct {
 	waiting  string // for what
 }
 
-func stateOf(tg httpapi.Target) state {
+func stateOf(tg api.Target) state {
 	pr := tg.Probes[0]
 	s := state{
 		verdict: pr.Verdict, changes: pr.Changes, restarts: tg.Instance.Restarts,
@@ -389,7 +389,7 @@ func (p *prober) state(ctx context.Context, targets ...target) (map[string]state
 	if len(targets) > 0 {
 		return all, nil
 	}
-	for page, err := range p.client.Pages(ctx, httpapi.Query{Limit: httpapi.MaxListed, Probes: true}) {
+	for page, err := range p.client.Pages(ctx, api.Query{Limit: api.MaxListed, Probes: true}) {
 		if err != nil {
 			return nil, err
 		}

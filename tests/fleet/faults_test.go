@@ -141,11 +141,11 @@ func TestRandomFaultsLeadToNoStaleRestart(t *testing.T) {
 // safeguards are what keeps stale engines from acting, each with a fault that switches it off.
 var safeguards = []plant.Fault{
 	{
-		Name: "deadline", File: top + "/coord/coord.go",
+		Name: "deadline", File: top + "/fleet/coord/coord.go",
 		Old: "return max(time.Duration(c.deadline-c.clock.Now()), 0)", New: "return time.Hour",
 	},
 	{
-		Name: "guard", File: top + "/coord/write.go",
+		Name: "guard", File: top + "/fleet/coord/write.go",
 		Old: "Transaction{If: []Condition{{Key: shardKey(id), Created: token}}, Then: []Change{change}}", New: "Transaction{Then: []Change{change}}",
 	},
 }

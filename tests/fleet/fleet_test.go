@@ -13,7 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/tests/faulttest"
 )
 

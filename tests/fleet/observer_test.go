@@ -11,7 +11,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
 // observer follows the keys of a fleet by a watch of its own.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/coord"
-	"github.com/sonde-probe/sonde/coord/shard"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
 // crowd is engines that share many targets, all of which are well.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/plant"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -53,11 +53,11 @@ func TestGatewaysKeepWhatTheyHaveWithoutSonde(t *testing.T) {
 				s.whole("Sonde is away")
 				s.hold(true)
 				s.startSonde()
-				s.awaitProbes("attempts", func(p httpapi.Probe) bool { return p.Attempting })
+				s.awaitProbes("attempts", func(p api.Probe) bool { return p.Attempting })
 				s.whileAway(lateAnswer)
 				s.whole("Sonde knows nothing yet")
 				s.hold(false)
-				s.awaitProbes("verdicts", func(p httpapi.Probe) bool { return p.Decided })
+				s.awaitProbes("verdicts", func(p api.Probe) bool { return p.Decided })
 				s.upToDate()
 				s.whileAway(lateAnswer)
 				s.whole("Sonde is back")
@@ -115,7 +115,7 @@ func (s *scene) hold(held bool) {
 }
 
 // awaitProbes waits until a condition holds for the probe of each backend.
-func (s *scene) awaitProbes(what string, is func(httpapi.Probe) bool) {
+func (s *scene) awaitProbes(what string, is func(api.Probe) bool) {
 	s.t.Helper()
 	until(s.t, what, func() bool {
 		for _, b := range s.backends {

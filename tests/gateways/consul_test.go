@@ -8,8 +8,8 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
-	"github.com/sonde-probe/sonde/adapter/gateway"
-	"github.com/sonde-probe/sonde/adapter/gateway/consul"
+	"github.com/sonde-probe/sonde/gateway"
+	"github.com/sonde-probe/sonde/gateway/consul"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"

@@ -67,9 +67,9 @@ type goProgram struct {
 var (
 	sonde     = &goProgram{".", program.Sonde}
 	example   = &goProgram{".", "examples/gateway"}
-	caddy     = &goProgram{"adapter/caddy", "cmd/caddy"}
-	sondeXDS  = &goProgram{"adapter/xds", "cmd/sonde-xds"}
-	labClient = &goProgram{"adapter/xds", "internal/labclient"}
+	caddy     = &goProgram{"gateway/caddy", "cmd/caddy"}
+	sondeXDS  = &goProgram{"gateway/xds", "cmd/sonde-xds"}
+	labClient = &goProgram{"gateway/xds", "internal/labclient"}
 )
 
 // build returns the path of the program.

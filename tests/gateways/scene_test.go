@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -48,7 +48,7 @@ type scene struct {
 
 	sonde  *exec.Cmd // nil while it is away
 	log    testsync.Buffer
-	client httpapi.Client
+	client api.Client
 
 	view    *view       // what the gateway says whom it uses; nil if it takes requests
 	load    *load       // nil if it takes none
@@ -127,12 +127,12 @@ func (s *scene) begin(edit func(hcl string) string) {
 	s.t.Helper()
 	text := ""
 	if s.kind.inside == nil {
-		api := net.JoinHostPort(s.at("11"), gatewaytest.FreePort(s.t))
-		s.client = httpapi.Client{Base: "http://" + api}
+		listen := net.JoinHostPort(s.at("11"), gatewaytest.FreePort(s.t))
+		s.client = api.Client{Base: "http://" + listen}
 		if text = s.configuration(s.kind); edit != nil {
 			text = edit(text)
 		}
-		gatewaytest.WriteFile(s.t, s.dir, "config.hcl", fmt.Sprintf("engine {\n  listen = %q\n}\n\n%s", api, text))
+		gatewaytest.WriteFile(s.t, s.dir, "config.hcl", fmt.Sprintf("engine {\n  listen = %q\n}\n\n%s", listen, text))
 	}
 	if !strings.Contains(text, "process {") {
 		for _, b := range s.backends {
@@ -226,7 +226,7 @@ func (s *scene) followVerdicts() {
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-			for e, err := range s.client.Events(ctx, httpapi.EventOptions{Snapshot: true}) {
+			for e, err := range s.client.Events(ctx, api.EventOptions{Snapshot: true}) {
 				if err == nil && e.Probe.Kind == probe.Readiness && e.Probe.Decided {
 					s.verdictsMu.Lock()
 					s.verdicts = append(s.verdicts, verdict{e.Probe.Target, e.Probe.Verdict, e.Probe.Since})
@@ -314,10 +314,10 @@ func (s *scene) upToDate() {
 	if s.kind.inside != nil {
 		return
 	}
-	client := httpapi.Client{Base: s.client.Base, HTTP: &http.Client{Timeout: patience}}
+	client := api.Client{Base: s.client.Base, HTTP: &http.Client{Timeout: patience}}
 	until(s.t, "a gateway that is up to date", func() bool {
 		all, err := client.Gateways(s.t.Context())
-		return err == nil && !slices.ContainsFunc(all.Gateways, func(g httpapi.Gateway) bool { return g.Outputs == 0 || g.Error != "" })
+		return err == nil && !slices.ContainsFunc(all.Gateways, func(g api.Gateway) bool { return g.Outputs == 0 || g.Error != "" })
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/gateway"
+	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/notify"
+	"github.com/sonde-probe/sonde/notify"
 )
 
 // Sensitive is what the senders of SenderOf must not show: they replace it by "(sensitive)".

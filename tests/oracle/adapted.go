@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// adapted is the side of adapter/kube: an engine with pods and their statuses, through
+// adapted is the side of kube: an engine with pods and their statuses, through
 // the methods of the kubelet's prober manager.
 type adapted struct {
 	*sonde
@@ -23,7 +23,7 @@ type adapted struct {
 	pods map[string]*adaptedPod
 }
 
-// newAdapted returns the side of adapter/kube. It ends with the test.
+// newAdapted returns the side of kube. It ends with the test.
 func newAdapted(t testing.TB) *adapted {
 	a := &adapted{sonde: newSonde(t, probe.Kubelet), pods: map[string]*adaptedPod{}}
 	a.manager = kube.NewManager(a.engine, kube.Handlers{

@@ -30,7 +30,7 @@ func faults() []fault {
 	const (
 		judge     = "engine/verdict/verdict.go"
 		times     = "engine/internal/schedule/times.go"
-		manager   = "adapter/kube/manager.go"
+		manager   = "kube/manager.go"
 		apart     = "TestAttemptsAreAPeriodApart"
 		kills     = "TestContainersAreKilledAtTheKubeletsTimes"
 		delays    = "TestFirstAttemptKeepsTheInitialDelay"
@@ -70,11 +70,11 @@ func faults() []fault {
 			old: "case now.Before(start):", new: "case now.Before(start) && r.Kind == probe.Readiness:"},
 		{name: "two tries", file: "engine/attempt.go",
 			old: "const maxTries = 3", new: "const maxTries = 2"},
-		{name: "warnings that are not counted", file: "adapter/prom/kubelet.go",
+		{name: "warnings that are not counted", file: "api/metrics/kubelet.go",
 			old: "p.Attempts[probe.Success] + p.Attempts[probe.Warning]", new: "p.Attempts[probe.Success]"},
-		{name: "a pod deletion that is ignored", file: "adapter/kube/instances.go",
+		{name: "a pod deletion that is ignored", file: "kube/instances.go",
 			old: "Terminating: pod.DeletionTimestamp != nil", new: "Terminating: false"},
-		{name: "pods that are ready before they have started", file: "adapter/kube/status.go",
+		{name: "pods that are ready before they have started", file: "kube/status.go",
 			old: "s.Ready = started && isReady(", new: "s.Ready = isReady("},
 		{name: "an extra attempt whose failure counts", file: "engine/start.go", main: true,
 			old: "Extra: !a.counts}", new: "Extra: false}"},
@@ -100,7 +100,7 @@ func faults() []fault {
 			old: "case r.Kind == probe.Startup && v == probe.Passing:\n\t\treturn true", new: "case r.Kind == probe.Startup && v == probe.Passing:\n\t\treturn false"},
 		{name: "readiness that stops when the pod is deleted", file: judge,
 			old: "case in.Terminating && r.Kind != probe.Readiness:", new: "case in.Terminating:"},
-		{name: "failures that are not in the metrics", file: "adapter/prom/kubelet.go",
+		{name: "failures that are not in the metrics", file: "api/metrics/kubelet.go",
 			old: "c.failed += p.Attempts[probe.Failure]", new: "_ = p.Attempts[probe.Failure]"},
 		{name: "a period that is a tenth too short", file: times, by: apart,
 			old: "Times{Period: int64(period), Offset: int64(hash(id) % uint64(period))}",
@@ -124,11 +124,11 @@ func faults() []fault {
 		{name: "a pod that removes the one with its name", file: manager, by: "TestPodsOfOneNameHaveTheirOwnTimes",
 			old: "name := m.unusedName(pod)",
 			new: "name := nameOf(pod)\n\tfor uid, other := range m.pods {\n\t\tif other.name == name {\n\t\t\tm.remove(uid)\n\t\t}\n\t}"},
-		{name: "a removed pod that becomes ready", file: "adapter/kube/status.go", by: "TestPodThatIsRemovedStaysAsItWas",
+		{name: "a removed pod that becomes ready", file: "kube/status.go", by: "TestPodThatIsRemovedStaysAsItWas",
 			old: "return c.ReadinessProbe == nil || s.Ready", new: "return true"},
 		{name: "a stop that is ignored", file: manager, by: inFlight, main: true,
 			old: "in.Terminating = in.Terminating || p.stopped", new: "in.Terminating = in.Terminating || false"},
-		{name: "a removed target that starts", file: "adapter/restart/instance.go", by: removed,
+		{name: "a removed target that starts", file: "restart/instance.go", by: removed,
 			old: "in.Terminating = true", new: "in.Terminating = false"},
 		{name: "a removed target that stays ready", file: "engine/read.go", by: removed,
 			old: "(in.ready || !in.kept) && !in.terminating", new: "(in.ready || !in.kept)"},

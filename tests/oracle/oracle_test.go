@@ -24,7 +24,7 @@ var (
 )
 
 // comparison has all sides: the kubelet, our engine as it is compatible with it, our
-// engine as it is by default, and our engine by adapter/kube.
+// engine as it is by default, and our engine by kube.
 type comparison struct {
 	sides   []newSide
 	kubelet *kubelet

@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/api/metrics"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/engine"
@@ -49,7 +49,7 @@ func newSonde(t testing.TB, compat probe.Compatibility) *sonde {
 // registry returns a registry with the engine's metrics.
 func (s *sonde) registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(prom.New(prom.Config{Engine: s.engine, Compatibility: s.compat}))
+	r.MustRegister(metrics.New(metrics.Config{Engine: s.engine, Compatibility: s.compat}))
 	return r
 }
 
@@ -124,7 +124,7 @@ func (p *sondePod) handler(at probeKey, k Check) (probe.Handler, error) {
 	}), nil
 }
 
-// targetOf returns the name of a target for adapter/prom.
+// targetOf returns the name of a target for api/metrics.
 func targetOf(script, container string) string { return namespace + "/" + script + "/" + container }
 
 // scriptOf is the reverse of targetOf.

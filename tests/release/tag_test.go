@@ -18,7 +18,7 @@ const (
 	version    = "v1.99.0" // of a release that there is in a test only
 )
 
-// With the tags of a release, the modules below adapter can be used without a checkout: go
+// With the tags of a release, the modules below gateway and fleet can be used without a checkout: go
 // install accepts the command, and Caddy's builder finds the module that it is asked for. Tags
 // are read from the repository in which they were made, as if they had been pushed.
 func TestTaggedModulesCanBeInstalled(t *testing.T) {
@@ -42,8 +42,8 @@ func TestTaggedModulesCanBeInstalled(t *testing.T) {
 	env := append(os.Environ(),
 		"GOMODCACHE="+filepath.Join(dir, "modules"), "GOFLAGS=-modcacherw", "GOPRIVATE="+mainModule, "GOPROXY=file://"+cache+"/cache/download,https://proxy.golang.org",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+checkout+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+mainModule)
-	goIn(t, dir, env, "install", "-n", mainModule+"/adapter/xds/cmd/sonde-xds@"+version)
-	for _, module := range []string{"adapter/caddy", "adapter/xds"} {
+	goIn(t, dir, env, "install", "-n", mainModule+"/gateway/xds/cmd/sonde-xds@"+version)
+	for _, module := range []string{"gateway/caddy", "gateway/xds"} {
 		var got struct{ GoMod string }
 		if err := json.Unmarshal([]byte(goIn(t, dir, env, "mod", "download", "-json", mainModule+"/"+module+"@"+version)), &got); err != nil {
 			t.Fatal(err)

@@ -226,7 +226,7 @@ var readElsewhere = map[string]string{
 	"docs/states.md":      "engine/verdict",
 	"docs/configuration/": "cmd/engine/internal/reference",
 	"docs/beats.md":       "builtin/beat",
-	"docs/gateways/":      "adapter/gateway",
+	"docs/gateways/":      "gateway",
 	"examples/demo/":      "cmd/engine",
 	"guest/":              "cmd/engine/internal/plugindev",
 }

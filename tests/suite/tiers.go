@@ -22,9 +22,9 @@ const modulePath = "github.com/sonde-probe/sonde/"
 
 // The folders of the modules beside the main one.
 var (
-	light       = []string{"examples/wasm-probes", "guest", "guest/starlark"}                                    // tested by make test
-	withServers = []string{"cmd/engine/fleet", "adapter/etcd", "tests/fleet", "tests/gateways", "tests/browser"} // with servers
-	heavy       = []string{"adapter/caddy", "adapter/xds", "tests/oracle"}                                       // link Caddy, gRPC and Kubernetes, which take minutes to compile
+	light       = []string{"examples/wasm-probes", "guest", "guest/starlark"}                                  // tested by make test
+	withServers = []string{"cmd/engine/fleet", "fleet/etcd", "tests/fleet", "tests/gateways", "tests/browser"} // with servers
+	heavy       = []string{"gateway/caddy", "gateway/xds", "tests/oracle"}                                     // link Caddy, gRPC and Kubernetes, which take minutes to compile
 )
 
 // check is what a developer runs at each save.
@@ -124,7 +124,7 @@ func long() ([]step, error) {
 		repositoryTests.inTier("ci"), // its long tests are the step above, and targets of make, below
 		goTest("all packages, with the race detector", append([]string{"-race", "-count=1", "-timeout", "1h"}, paths(all)...)...).inTier("ci"),
 	}
-	for _, module := range append(slices.Clone(light), "adapter/xds", "cmd/engine/fleet") {
+	for _, module := range append(slices.Clone(light), "gateway/xds", "cmd/engine/fleet") {
 		steps = append(steps,
 			testOf(module, "-count=1").inTier("long"),
 			testOf(module, "-count=1", "-race").inTier("ci"))
@@ -190,7 +190,7 @@ func (s step) with(env ...string) step {
 
 // longest are the packages whose tests take longest. They are begun first, so that the
 // others end beside them.
-var longest = []string{"adapter/fleet", "adapter/restart/process", "cmd/engine", "cmd/engine/internal/daemon", "engine", "wasmhost"}
+var longest = []string{"fleet", "restart/process", "cmd/engine", "cmd/engine/internal/daemon", "engine", "wasmhost"}
 
 // testedPackages returns the packages of the main module with tests, the longest first, apart
 // from tests/..., which read files that go test does not know of.
@@ -221,7 +221,7 @@ func paths(packages []pkg) (all []string) {
 
 // noRaceInCI are beginnings of packages that make long tests with the race detector: the command links
 // so much that it takes minutes to compile, and fleets make so many steps that they take minutes.
-var noRaceInCI = []string{"cmd/engine", "adapter/fleet"}
+var noRaceInCI = []string{"cmd/engine", "fleet"}
 
 // racingPackages divides packages into those that .ci/run tests with the race detector, which
 // start goroutines and are none of noRaceInCI, and others.

@@ -186,8 +186,8 @@ years: ## play stories
 	$(GO) test -count=1 -run 'Story' ./tests/years -planted . -first 1
 
 caddy: bin ## two commands
-	cd adapter/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
-	cd adapter/caddy && $(GO) test -short -parallel 8
+	cd gateway/caddy && $(GO) vet ./... && $(GO) test -count=1 ./...
+	cd gateway/caddy && $(GO) test -short -parallel 8
 `
 	runs := append(
 		runsOfSteps([]step{goTest("", modulePath+"engine").inTier("ci"), testOf("guest", "-race"), command("vet", "go", "vet", "./...")}),
@@ -196,8 +196,8 @@ caddy: bin ## two commands
 		{dir: "engine", tier: "ci"},
 		{dir: "guest", all: true},
 		{dir: "tests/years", pattern: "Story", tier: "long"},
-		{dir: "adapter/caddy", all: true, tier: "long"},
-		{dir: "adapter/caddy", tier: "long"},
+		{dir: "gateway/caddy", all: true, tier: "long"},
+		{dir: "gateway/caddy", tier: "long"},
 	}
 	if !slices.Equal(runs, want) {
 		t.Errorf("runs %+v, want %+v", runs, want)

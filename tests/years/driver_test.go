@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // runs is the block of a target that says how it is started.

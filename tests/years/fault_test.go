@@ -26,7 +26,7 @@ type fault struct {
 func faults() []fault {
 	const (
 		judge      = "engine/verdict/verdict.go"
-		instanceGo = "adapter/restart/instance.go"
+		instanceGo = "restart/instance.go"
 	)
 	return []fault{
 		{name: "a restart because of readiness", law: "restart", file: instanceGo,
@@ -53,11 +53,11 @@ func faults() []fault {
 			old: "i.notBefore = now.Add(grace + forceTimeout)", new: "i.notBefore = now.Add(time.Second)"},
 		{name: "a probe that is not attempted again after an error", law: "truth", file: "engine/start.go",
 			old: "next.Do != verdict.Wait {", new: "next.Do != verdict.Wait && res.Reason != probe.ReasonResources {"},
-		{name: "a supervisor that starts nothing after an exit", law: "truth", file: "adapter/restart/unit.go",
+		{name: "a supervisor that starts nothing after an exit", law: "truth", file: "restart/unit.go",
 			old: "case Always:\n\t\treturn true", new: "case Always:\n\t\treturn failing || code != 0"},
 		{name: "a verdict that is not recalled", law: "flap", file: "engine/change.go",
 			old: "s.state, s.changes = m.State, m.Changes", new: "s.changes = m.Changes"},
-		{name: "a verdict that is not written", law: "flap", file: "adapter/store/write.go",
+		{name: "a verdict that is not written", law: "flap", file: "agent/store/write.go",
 			old: "case len(w.probes)+len(w.keys)+len(w.waiting) > 0 || w.unsynced && w.synced == nil:", new: "case len(w.keys) > 0:"},
 		{name: "an address that is not compared", law: "change", file: "engine/plan.go",
 			old: "case s.currentAddress() != c.address ||", new: "case"},
@@ -67,7 +67,7 @@ func faults() []fault {
 			old: "if m.Endpoint != 0 &&", new: "if false &&"},
 		{name: "a handler that is not closed", law: "bounds", file: "engine/spec.go",
 			old: "if x.specs == 0 && x.attempts == 0 &&", new: "if x.specs < 0 &&"},
-		{name: "a state file that only grows", law: "bounds", file: "adapter/store/write.go",
+		{name: "a state file that only grows", law: "bounds", file: "agent/store/write.go",
 			old: "w.journal.Size() > 2*w.base+slack", new: "w.journal.Size() < 0"},
 		{name: "a torn file that is damaged", law: "log", file: "internal/journal/read.go",
 			old: `r.unlessZeros(errors.New("wrong checksum of a frame"))`, new: `errors.New("wrong checksum of a frame")`},

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // world is all targets, and the engine's machine. It goes on while the engine does not

@@ -4,9 +4,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/etcd"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/etcd"
 )
 
 // TestTheDefaultsOfTheClusterBlockAreThoseOfWhatItConfigures holds facts equal that package config cannot import:

@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/sonde-probe/sonde v0.0.0
-	github.com/sonde-probe/sonde/adapter/etcd v0.0.0
+	github.com/sonde-probe/sonde/fleet/etcd v0.0.0
 )
 
 require (
@@ -70,5 +70,5 @@ require (
 
 replace (
 	github.com/sonde-probe/sonde => ../../..
-	github.com/sonde-probe/sonde/adapter/etcd => ../../../adapter/etcd
+	github.com/sonde-probe/sonde/fleet/etcd => ../../../fleet/etcd
 )

@@ -5,10 +5,10 @@ package main
 import (
 	"runtime"
 
-	"github.com/sonde-probe/sonde/adapter/etcd"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/root"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/fleet/etcd"
 )
 
 func init() { runtime.LockOSThread() } // see root.Main

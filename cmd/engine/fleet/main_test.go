@@ -20,7 +20,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/root"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -222,9 +222,9 @@ func waitShared(ts *testscript.TestScript, neg bool, args []string) {
 		owners, shared := map[string][]string{}, 0
 		last = ""
 		for _, name := range args {
-			client := httpapi.Client{Base: "http://" + ts.Getenv(variable(name))}
+			client := api.Client{Base: "http://" + ts.Getenv(variable(name))}
 			cluster, err := client.Cluster(context.Background())
-			all, listErr := client.Targets(context.Background(), httpapi.Query{})
+			all, listErr := client.Targets(context.Background(), api.Query{})
 			if err != nil || listErr != nil {
 				last = fmt.Sprintf("%s: %v, %v", name, err, listErr)
 				return false

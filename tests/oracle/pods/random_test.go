@@ -1,4 +1,4 @@
-// Package pods compares adapter/kube with Kubernetes' own code on random pods: defaults,
+// Package pods compares kube with Kubernetes' own code on random pods: defaults,
 // validation, conditions, restarts and the variables in commands. A seed determines a pod.
 package pods
 

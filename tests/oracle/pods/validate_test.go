@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/kube"
 )
 
 func TestTheSamePodsAreRejectedInTheSameWords(t *testing.T) {
@@ -32,7 +32,7 @@ func TestTheSamePodsAreRejectedInTheSameWords(t *testing.T) {
 	t.Logf("%d refusals are the same", compared)
 }
 
-// refusals returns adapter/kube's errors of a pod, sorted.
+// refusals returns kube's errors of a pod, sorted.
 func refusals(pod *v1.Pod) []string {
 	var all []string
 	for _, err := range kube.Validate(pod) {

@@ -19,7 +19,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -256,7 +256,7 @@ type removedTarget struct {
 	dir    string
 	sonde  *exec.Cmd
 	log    testsync.Buffer
-	client httpapi.Client
+	client api.Client
 	server *httptest.Server // answers the probes
 
 	mu       sync.Mutex // guards all below

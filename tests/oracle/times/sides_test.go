@@ -24,8 +24,8 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/status"
 	"k8s.io/utils/exec"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
 )
 

@@ -5,7 +5,7 @@
 // a file in memory, from where wazero reads it in this process.
 //
 // A program that imports this package is its own child: started with the name sonde-compiler
-// it compiles, before its main, as package adapter/restart/process does with guards.
+// it compiles, before its main, as package restart/process does with guards.
 //
 // # Files
 //

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 

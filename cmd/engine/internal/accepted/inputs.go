@@ -21,7 +21,7 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/internal/files"
 )
 

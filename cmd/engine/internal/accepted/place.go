@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/journal"
 	"github.com/sonde-probe/sonde/internal/private"

@@ -11,7 +11,7 @@ import (
 	"syscall"
 
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/private"
 )

@@ -20,8 +20,8 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
 // Flags are the flags that say where the store is.

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/blackbox"
+	"github.com/sonde-probe/sonde/api/blackbox"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -80,10 +80,10 @@ func (r Report) times() string {
 // MarshalJSON returns the report with the result as the API shows it.
 func (r Report) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
-		ID     string         `json:"id"`
-		Target string         `json:"target"`
-		Kind   probe.Kind     `json:"kind"`
-		Name   string         `json:"name,omitempty"`
-		Result httpapi.Result `json:"result"`
-	}{r.ID.String(), r.ID.Target, r.ID.Kind, r.ID.Name, httpapi.NewResult(r.Result)})
+		ID     string     `json:"id"`
+		Target string     `json:"target"`
+		Kind   probe.Kind `json:"kind"`
+		Name   string     `json:"name,omitempty"`
+		Result api.Result `json:"result"`
+	}{r.ID.String(), r.ID.Target, r.ID.Kind, r.ID.Name, api.NewResult(r.Result)})
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
 	"github.com/sonde-probe/sonde/config"
 )
 

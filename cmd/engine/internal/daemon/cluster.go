@@ -12,20 +12,20 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/sonde-probe/sonde/adapter/fleet"
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/notify"
-	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/prom"
-	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord"
-	"github.com/sonde-probe/sonde/coord/doubt"
-	"github.com/sonde-probe/sonde/coord/revision"
-	"github.com/sonde-probe/sonde/coord/shard"
-	"github.com/sonde-probe/sonde/coord/vote"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/doubt"
+	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/fleet/vote"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // Store is what the engines of a cluster share.
@@ -327,14 +327,14 @@ func addCounts(to *engine.Changes, other engine.Changes) {
 }
 
 // status returns what is known of the cluster, for the API.
-func (c *cluster) status() httpapi.Cluster {
+func (c *cluster) status() api.Cluster {
 	st := c.coordinator.Status()
 	shared := c.shared.Load().Units
 	votes := c.fleet.Quorum()
-	known := httpapi.Cluster{
+	known := api.Cluster{
 		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
 		Zone: c.config.Zone(), Polls: votes.Polls, Gray: votes.Gray, Doubt: doubtOf(c.fleet.Doubt()),
-		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]httpapi.ClusterMember, 0, len(st.Members)),
+		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]api.ClusterMember, 0, len(st.Members)),
 	}
 	owned, _ := c.coordinator.Owned()
 	for target := range shared {
@@ -345,52 +345,52 @@ func (c *cluster) status() httpapi.Cluster {
 	owns := c.coordinator.CountByOwner(maps.Keys(shared))
 	engines := c.fleet.Engines()
 	for _, m := range st.Members {
-		known.Members = append(known.Members, httpapi.ClusterMember{
+		known.Members = append(known.Members, api.ClusterMember{
 			Name: m.Name, Shards: m.Shards, Targets: owns[m.Name], Drained: m.Drained, Health: healthOf(engines, m.Name),
 		})
 	}
 	for _, drain := range st.Drains {
-		known.Drains = append(known.Drains, httpapi.ClusterDrain{Name: drain.Name, By: drain.By, At: drain.At})
+		known.Drains = append(known.Drains, api.ClusterDrain{Name: drain.Name, By: drain.By, At: drain.At})
 	}
 	c.addRevisions(&known)
 	return known
 }
 
 // healthOf returns how an engine is, by what it has said of itself.
-func healthOf(engines map[string]vote.Vantage, name string) httpapi.MemberHealth {
+func healthOf(engines map[string]vote.Vantage, name string) api.MemberHealth {
 	switch said, isKnown := engines[name]; {
 	case !isKnown:
-		return httpapi.MemberUnknown
+		return api.MemberUnknown
 	case said.Doubtful:
-		return httpapi.MemberDoubtful
+		return api.MemberDoubtful
 	}
-	return httpapi.MemberWell
+	return api.MemberWell
 }
 
 // doubtOf returns why an engine doubts its own verdicts, for the API.
-func doubtOf(s doubt.State) httpapi.Doubt {
+func doubtOf(s doubt.State) api.Doubt {
 	switch {
 	case s.MayAct || s == doubt.State{}: // or it has not begun
-		return httpapi.DoubtNone
+		return api.DoubtNone
 	case s.Alone:
-		return httpapi.DoubtAlone
+		return api.DoubtAlone
 	case s.Doubtful:
-		return httpapi.DoubtUnwell
+		return api.DoubtUnwell
 	}
-	return httpapi.DoubtRecovering
+	return api.DoubtRecovering
 }
 
 // stats returns what metrics show of it.
-func (c *cluster) stats() prom.Cluster {
+func (c *cluster) stats() metrics.Cluster {
 	st, votes := c.coordinator.Status(), c.fleet.Quorum()
-	known := prom.Cluster{
+	known := metrics.Cluster{
 		Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Allowed,
-		Polls: votes.Polls, Gray: votes.Gray, Doubtful: doubtOf(c.fleet.Doubt()) != httpapi.DoubtNone,
+		Polls: votes.Polls, Gray: votes.Gray, Doubtful: doubtOf(c.fleet.Doubt()) != api.DoubtNone,
 		Drained: slices.ContainsFunc(st.Members, func(m coord.Member) bool { return m.Name == st.Name && m.Drained }),
 	}
 	if c.follower != nil {
 		told, current := c.follower.Status()
-		known.Revision = &prom.ClusterRevision{Running: told.Running.Number, Current: current.Number}
+		known.Revision = &metrics.ClusterRevision{Running: told.Running.Number, Current: current.Number}
 	}
 	return known
 }

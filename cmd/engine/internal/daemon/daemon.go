@@ -13,16 +13,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sonde-probe/sonde/adapter/blackbox"
-	"github.com/sonde-probe/sonde/adapter/fleet"
-	"github.com/sonde-probe/sonde/adapter/gateway"
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/notify"
-	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/adapter/store"
 	"github.com/sonde-probe/sonde/agent"
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/blackbox"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
@@ -31,9 +25,15 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/redact"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // daemon is a running sonde: an engine, the controller that restarts its targets,
@@ -70,21 +70,21 @@ type daemon struct {
 	notifiers  *notify.Notifiers
 	probes     *blackbox.Server
 	beats      *beatprobe.Registry
-	datagrams  *beatprobe.Receiver            // of beats; nil for none
-	state      *store.Store                   // nil for none
-	statePath  string                         // absolute, of the file that a symbolic link names
-	left       store.Restored                 // by the previous engine, until it is applied
-	processes  *process.Directory             // of those that outlive the engine; nil for none
-	outputs    process.Outputs                // what has become of the lines of processes
-	located    atomic.Pointer[[]byte]         // the location of processes, for the state file
-	opening    chan openedDir                 // will have processes, once the disk responds; nil if nothing is opened
-	survivors  process.Survivors              // processes that the previous engine has left running
-	abandoned  []process.Abandoned            // processes of engines whose state files are in other directories
-	api        *httpapi.Server                // nil for none
-	listener   net.Listener                   // nil for none
-	control    *control.Socket                // nil for none
-	running    atomic.Bool                    // the engine's loop runs
-	lastReload atomic.Pointer[httpapi.Reload] // nil until the first configuration is applied
+	datagrams  *beatprobe.Receiver        // of beats; nil for none
+	state      *store.Store               // nil for none
+	statePath  string                     // absolute, of the file that a symbolic link names
+	left       store.Restored             // by the previous engine, until it is applied
+	processes  *process.Directory         // of those that outlive the engine; nil for none
+	outputs    process.Outputs            // what has become of the lines of processes
+	located    atomic.Pointer[[]byte]     // the location of processes, for the state file
+	opening    chan openedDir             // will have processes, once the disk responds; nil if nothing is opened
+	survivors  process.Survivors          // processes that the previous engine has left running
+	abandoned  []process.Abandoned        // processes of engines whose state files are in other directories
+	api        *api.Server                // nil for none
+	listener   net.Listener               // nil for none
+	control    *control.Socket            // nil for none
+	running    atomic.Bool                // the engine's loop runs
+	lastReload atomic.Pointer[api.Reload] // nil until the first configuration is applied
 	watch      fileWatch
 	jobs       chan *job     // for handleSignals
 	ended      chan struct{} // closed when run returns
@@ -193,8 +193,8 @@ func (d *daemon) close() (err error) {
 // applied is what a configuration that was put into use has changed.
 type applied struct {
 	engine.Changes
-	instances httpapi.InstanceChanges
-	blocks    []httpapi.BlockChange
+	instances api.InstanceChanges
+	blocks    []api.BlockChange
 }
 
 // apply puts a configuration into use, with the pods: all of it, or nothing, if a part cannot use it, or check has

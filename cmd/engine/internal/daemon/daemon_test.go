@@ -10,14 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
 )
 
@@ -98,7 +98,7 @@ func idle(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	d.agent = d.newAgent()
-	d.lastReload.Store(&httpapi.Reload{}) // it has a configuration
+	d.lastReload.Store(&api.Reload{}) // it has a configuration
 	return d
 }
 

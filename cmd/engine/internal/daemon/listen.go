@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"syscall"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/prom"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
 	"github.com/sonde-probe/sonde/internal/files"
@@ -27,10 +27,10 @@ func (d *daemon) listen() (err error) {
 			return err
 		}
 		if t := d.settings.TLS; t != nil {
-			scheme, c.TLS = "https", httpapi.TLS(*t)
+			scheme, c.TLS = "https", api.TLS(*t)
 		}
 	}
-	if d.api, err = httpapi.New(c); err != nil {
+	if d.api, err = api.New(c); err != nil {
 		return err
 	}
 	if d.settings.Listen == "" {
@@ -54,15 +54,15 @@ func (d *daemon) listen() (err error) {
 }
 
 // apiConfig returns what the API shows and does, without how it is reached.
-func (d *daemon) apiConfig() httpapi.Config {
-	metrics := prom.Config{
+func (d *daemon) apiConfig() api.Config {
+	shown := metrics.Config{
 		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 		Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 		LogDropped: d.queue.Dropped, State: d.stateStats(),
 		Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
 		DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats, Beats: d.beats,
 	}
-	c := httpapi.Config{
+	c := api.Config{
 		Engine:       d.engine,
 		Probe:        d.probes,
 		Groups:       d.groups,
@@ -83,10 +83,10 @@ func (d *daemon) apiConfig() httpapi.Config {
 		Logger:       d.log,
 	}
 	if d.cluster != nil {
-		metrics.Cluster, c.Cluster = d.cluster.stats, d.cluster.status
-		c.Others = httpapi.Others{Engine: d.cluster.others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
+		shown.Cluster, c.Cluster = d.cluster.stats, d.cluster.status
+		c.Others = api.Others{Engine: d.cluster.others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
 	}
-	c.Metrics = prom.New(metrics).Handler()
+	c.Metrics = metrics.New(shown).Handler()
 	return c
 }
 

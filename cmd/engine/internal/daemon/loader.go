@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
@@ -45,8 +45,8 @@ type asker struct {
 
 // reply is what becomes of a job.
 type reply struct {
-	reload httpapi.Reload
-	plan   httpapi.Plan
+	reload api.Reload
+	plan   api.Plan
 	err    error
 }
 
@@ -244,14 +244,14 @@ func (d *daemon) request(ctx context.Context, j *job) reply {
 	}
 }
 
-// requestReload is httpapi.Config.Reload.
-func (d *daemon) requestReload(ctx context.Context, force bool) (httpapi.Reload, error) {
+// requestReload is api.Config.Reload.
+func (d *daemon) requestReload(ctx context.Context, force bool) (api.Reload, error) {
 	r := d.request(ctx, &job{trigger: byRequest, force: force})
 	return r.reload, r.err
 }
 
-// requestPlan is httpapi.Config.Plan.
-func (d *daemon) requestPlan(ctx context.Context, paths []string) (httpapi.Plan, error) {
+// requestPlan is api.Config.Plan.
+func (d *daemon) requestPlan(ctx context.Context, paths []string) (api.Plan, error) {
 	r := d.request(ctx, &job{plan: true, paths: paths})
 	return r.plan, r.err
 }

@@ -11,11 +11,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -190,7 +190,7 @@ func TestReloadsAreRefusedWhileTheEngineStops(t *testing.T) {
 	if r := s.receive(s.ask(t.Context())); !errors.Is(r.err, errStopping) {
 		t.Errorf("afterwards: %+v", r)
 	}
-	if got := s.reloads(); !reflect.DeepEqual(got, httpapi.Reload{}) {
+	if got := s.reloads(); !reflect.DeepEqual(got, api.Reload{}) {
 		t.Errorf("a reload has ended: %+v", got)
 	}
 }

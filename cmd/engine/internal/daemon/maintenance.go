@@ -3,12 +3,12 @@ package daemon
 import (
 	"fmt"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/prom"
-	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // maintenances returns what the maintenance blocks of a configuration say. There is an error if the
@@ -38,19 +38,19 @@ func labelsOf(set probe.Set, units map[string]restart.Unit) map[string]map[strin
 }
 
 // maintenances returns when maintenances are, for the API.
-func (d *daemon) maintenances() []httpapi.Maintenance {
-	var all []httpapi.Maintenance
+func (d *daemon) maintenances() []api.Maintenance {
+	var all []api.Maintenance
 	for _, m := range d.pauses.Maintenances() {
-		all = append(all, httpapi.Maintenance{Name: m.Name, Active: m.Active, From: m.From, To: m.To, Reason: m.Why, Targets: m.Targets})
+		all = append(all, api.Maintenance{Name: m.Name, Active: m.Active, From: m.From, To: m.To, Reason: m.Why, Targets: m.Targets})
 	}
 	return all
 }
 
 // maintenanceStats returns what metrics show of them.
-func (d *daemon) maintenanceStats() []prom.Maintenance {
-	var all []prom.Maintenance
+func (d *daemon) maintenanceStats() []metrics.Maintenance {
+	var all []metrics.Maintenance
 	for _, m := range d.pauses.Maintenances() {
-		all = append(all, prom.Maintenance{Name: m.Name, Active: m.Active, Targets: m.Targets})
+		all = append(all, metrics.Maintenance{Name: m.Name, Active: m.Active, Targets: m.Targets})
 	}
 	return all
 }

@@ -3,10 +3,10 @@ package daemon
 import (
 	"strings"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/notify"
-	"github.com/sonde-probe/sonde/adapter/prom"
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/metrics"
+	"github.com/sonde-probe/sonde/notify"
 )
 
 // restoreNotified makes the notifiers go on where those of the previous engine were, however long ago.
@@ -59,9 +59,9 @@ func (n notices) SetToldOfGroup(group string, value []byte) error {
 }
 
 // notifierStatuses returns how the receivers of notifiers fare.
-func (d *daemon) notifierStatuses() (all []httpapi.Notifier) {
+func (d *daemon) notifierStatuses() (all []api.Notifier) {
 	for _, st := range d.notifiers.Statuses() {
-		all = append(all, httpapi.Notifier{
+		all = append(all, api.Notifier{
 			Name: st.Notifier, Output: st.Output, Receiver: st.Receiver, Firing: st.Firing, Held: st.Held, Pending: st.Pending, PendingSince: st.PendingSince,
 			Sent: st.Sent, Last: st.Last, Dropped: st.Dropped, Lost: st.Lost, Errors: st.Failed, Error: st.Error, ErrorSince: st.ErrorSince,
 		})
@@ -70,9 +70,9 @@ func (d *daemon) notifierStatuses() (all []httpapi.Notifier) {
 }
 
 // notifierMetrics returns the numbers of the receivers of notifiers.
-func (d *daemon) notifierMetrics() (all []prom.Notifier) {
+func (d *daemon) notifierMetrics() (all []metrics.Notifier) {
 	for _, st := range d.notifiers.Statuses() {
-		all = append(all, prom.Notifier{
+		all = append(all, metrics.Notifier{
 			Notifier: st.Notifier, Output: st.Output, Receiver: st.Receiver, Sent: st.Sent, Failed: st.Failed, Dropped: st.Dropped, Lost: st.Lost,
 			Pending: st.Pending, PendingSince: st.PendingSince, Firing: st.Firing, Held: st.Held,
 		})

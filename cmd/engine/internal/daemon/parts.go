@@ -7,13 +7,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/agent"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // newAgent returns the parts that a configuration changes while the engine runs, in the order in which their changes are
@@ -175,7 +175,7 @@ type targetsChange struct {
 	shared    func()          // commits the shared targets; nil without a cluster
 	changes   engine.Changes  // of all probes
 	effect    restart.Effect
-	instances httpapi.InstanceChanges
+	instances api.InstanceChanges
 }
 
 // Plan implements agent.Part. The lock of the engine's probes is held until the change is committed or discarded. The first

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
@@ -188,7 +188,7 @@ var changing = regexp.MustCompile(`(?m)^(# .*|(go|process|promhttp)_.*|sonde_(lo
 // views returns what the API and the metrics show.
 func views(t *testing.T, d *daemon) map[string]string {
 	t.Helper()
-	api, err := httpapi.New(d.apiConfig())
+	api, err := api.New(d.apiConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

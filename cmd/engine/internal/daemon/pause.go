@@ -7,20 +7,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/pause"
 )
 
 // pause pauses targets for an operator, or ends that, and waits until etcd has it, for targets that the engines of a cluster
 // share, or else the state file.
-func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Paused, error) {
-	done := httpapi.Paused{Target: r.Target, Group: r.Group, Operation: r.Operation, At: time.Now(), By: r.By}
+func (d *daemon) pause(ctx context.Context, r api.PauseRequest) (api.Paused, error) {
+	done := api.Paused{Target: r.Target, Group: r.Group, Operation: r.Operation, At: time.Now(), By: r.By}
 	targets := []string{r.Target}
 	if r.Group != "" {
 		g := d.groups.Get(r.Group)
 		if g == nil {
-			return httpapi.Paused{}, httpapi.ErrNoGroup
+			return api.Paused{}, api.ErrNoGroup
 		}
 		targets = nil
 		for m := range g.View().Members() { // may name targets that do not exist
@@ -30,7 +30,7 @@ func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Pau
 	storing, cancel := context.WithTimeout(ctx, diskTimeout)
 	defer cancel()
 	result, err := pause.Result{}, error(nil)
-	if r.Operation == httpapi.OperationUnpause {
+	if r.Operation == api.OperationUnpause {
 		result, err = d.pauses.Unpause(storing, r.Group, targets, r.By)
 	} else {
 		p := pause.Pause{At: done.At, By: r.By, Why: r.Reason}
@@ -43,9 +43,9 @@ func (d *daemon) pause(ctx context.Context, r httpapi.PauseRequest) (httpapi.Pau
 	switch {
 	case errors.Is(err, pause.ErrNoTarget) && r.Group != "":
 	case errors.Is(err, pause.ErrNoTarget):
-		return httpapi.Paused{}, httpapi.ErrNoTarget
+		return api.Paused{}, api.ErrNoTarget
 	case err != nil:
-		return httpapi.Paused{}, err
+		return api.Paused{}, err
 	}
 	done.Targets, done.Changed, done.Local = result.Targets, result.Changed, result.Local
 	done.Saved = result.Local == 0 && !slices.ContainsFunc(targets, d.isOwn) || d.saved(ctx)

@@ -9,19 +9,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // plan returns what reload would do with a configuration that was loaded. It changes nothing.
-func (d *daemon) plan(r loadResult) httpapi.Plan {
-	p := httpapi.Plan{Problems: problems(r.diags), Partial: r.before == nil, Changes: []httpapi.TargetChange{}}
-	reject := func(err error) httpapi.Plan {
-		p.Error = &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)}
+func (d *daemon) plan(r loadResult) api.Plan {
+	p := api.Plan{Problems: problems(r.diags), Partial: r.before == nil, Changes: []api.TargetChange{}}
+	reject := func(err error) api.Plan {
+		p.Error = &api.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)}
 		return p
 	}
 	if errs, _ := r.diags.Count(); errs > 0 {
@@ -38,9 +38,9 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 	if err != nil {
 		return reject(err)
 	}
-	p.Probes, p.Instances = httpapi.Changes(preview.Changes), instanceChanges(d.restarts, effect, next.units)
+	p.Probes, p.Instances = api.Changes(preview.Changes), instanceChanges(d.restarts, effect, next.units)
 	p.Blocks, p.Settings, p.ProbeModules = blockChanges(d.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
-	changes := planned{plan: &p, targets: map[string]*httpapi.TargetChange{}, before: r.before, after: r.config}
+	changes := planned{plan: &p, targets: map[string]*api.TargetChange{}, before: r.before, after: r.config}
 	changes.addTargets(d.restarts, effect, next.units)
 	for _, change := range preview.Probes {
 		changes.addProbe(change)
@@ -56,24 +56,24 @@ func (d *daemon) plan(r loadResult) httpapi.Plan {
 
 // PlanChange returns what engines would do that use a configuration, and are to use another one. It asks none: of those
 // in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
-func PlanChange(before, after *config.Config) (httpapi.Plan, error) {
+func PlanChange(before, after *config.Config) (api.Plan, error) {
 	log := slog.New(slog.DiscardHandler)
 	d := &daemon{flags: &flags{}, log: log, queue: &cli.LogQueue{}, settings: before.Engine, engine: engine.New(engine.Config{})}
 	var err error
 	if d.restarts, err = restart.New(restart.Config{Engine: d.engine, Logger: log}); err != nil {
-		return httpapi.Plan{}, err
+		return api.Plan{}, err
 	}
 	was, is := *before, *after
 	was.Cluster, is.Cluster = nil, nil
 	now, err := d.desired(&was, true)
 	if err != nil {
-		return httpapi.Plan{}, err
+		return api.Plan{}, err
 	}
 	if _, err := d.engine.Apply(now.set); err != nil {
-		return httpapi.Plan{}, err
+		return api.Plan{}, err
 	}
 	if err := d.restarts.Apply(now.units); err != nil { // it never runs, and starts nothing
-		return httpapi.Plan{}, err
+		return api.Plan{}, err
 	}
 	d.blocks = blocksOf(before)
 	return d.plan(loadResult{config: &is, before: &was}), nil
@@ -103,16 +103,16 @@ func previewOf(e *engine.Engine, c engine.Change) (engine.Preview, error) {
 
 // planned collects the changes of targets for a plan.
 type planned struct {
-	plan          *httpapi.Plan
-	targets       map[string]*httpapi.TargetChange
+	plan          *api.Plan
+	targets       map[string]*api.TargetChange
 	before, after *config.Config // before is nil if it is not known
 }
 
 // change returns what becomes of a target: it is changed, if nothing else is known.
-func (p *planned) change(target string) *httpapi.TargetChange {
+func (p *planned) change(target string) *api.TargetChange {
 	c := p.targets[target]
 	if c == nil {
-		c = &httpapi.TargetChange{Name: target, Action: "changed"}
+		c = &api.TargetChange{Name: target, Action: "changed"}
 		p.targets[target] = c
 	}
 	return c
@@ -151,7 +151,7 @@ func (p *planned) addTargets(now *restart.Controller, e restart.Effect, units ma
 }
 
 // instanceChanges counts the processes that are started or ended with an effect.
-func instanceChanges(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) (n httpapi.InstanceChanges) {
+func instanceChanges(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) (n api.InstanceChanges) {
 	for _, target := range e.Removed {
 		if runs(now.Driver(target)) {
 			n.Ended++
@@ -180,7 +180,7 @@ func runs(d restart.Driver) bool {
 
 func (p *planned) addProbe(change engine.ProbeChange) {
 	c := p.change(change.ID.Target)
-	one := httpapi.ProbeChange{ID: change.ID.String(), Action: change.Action.String(), Moved: change.Moved}
+	one := api.ProbeChange{ID: change.ID.String(), Action: change.Action.String(), Moved: change.Moved}
 	if p.before != nil && (change.Action == engine.ProbeUpdated || change.Action == engine.ProbeReplaced) {
 		one.Arguments = argumentChanges(p.after.ProbeDifferences(p.before, change.ID))
 	}
@@ -200,7 +200,7 @@ func (p *planned) finish(now int) {
 		default:
 			n.Changed++
 		}
-		if probes += len(c.Probes); len(p.plan.Changes) == httpapi.MaxPlanned || probes > httpapi.MaxPlannedProbes {
+		if probes += len(c.Probes); len(p.plan.Changes) == api.MaxPlanned || probes > api.MaxPlannedProbes {
 			p.plan.Omitted++
 			continue
 		}
@@ -211,7 +211,7 @@ func (p *planned) finish(now int) {
 
 // blockChanges returns what becomes of groups, gateways, maintenances and notify blocks, sorted by type
 // and name. Before is nil if there was no configuration.
-func blockChanges(before, after *config.Config) (all []httpapi.BlockChange) {
+func blockChanges(before, after *config.Config) (all []api.BlockChange) {
 	if before == nil {
 		return nil
 	}
@@ -222,7 +222,7 @@ func blockChanges(before, after *config.Config) (all []httpapi.BlockChange) {
 }
 
 // addChanges adds what only one of two maps has, or both have differently.
-func addChanges[T any](all []httpapi.BlockChange, kind string, before, after map[string]T) []httpapi.BlockChange {
+func addChanges[T any](all []api.BlockChange, kind string, before, after map[string]T) []api.BlockChange {
 	both := maps.Clone(before)
 	if both == nil {
 		both = map[string]T{}
@@ -233,11 +233,11 @@ func addChanges[T any](all []httpapi.BlockChange, kind string, before, after map
 		is, has := after[name]
 		switch {
 		case !had:
-			all = append(all, httpapi.BlockChange{Type: kind, Name: name, Action: "added"})
+			all = append(all, api.BlockChange{Type: kind, Name: name, Action: "added"})
 		case !has:
-			all = append(all, httpapi.BlockChange{Type: kind, Name: name, Action: "removed"})
+			all = append(all, api.BlockChange{Type: kind, Name: name, Action: "removed"})
 		case !reflect.DeepEqual(was, is):
-			all = append(all, httpapi.BlockChange{Type: kind, Name: name, Action: "changed"})
+			all = append(all, api.BlockChange{Type: kind, Name: name, Action: "changed"})
 		}
 	}
 	return all
@@ -249,7 +249,7 @@ func blocksOf(c *config.Config) *config.Config {
 }
 
 // moduleChanges returns what becomes of the probe modules, sorted by name.
-func moduleChanges(before, after *config.Config) (changes []httpapi.ProbeModuleChange) {
+func moduleChanges(before, after *config.Config) (changes []api.ProbeModuleChange) {
 	if before == nil {
 		return nil
 	}
@@ -258,7 +258,7 @@ func moduleChanges(before, after *config.Config) (changes []httpapi.ProbeModuleC
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		_, had := before.ProbeModules[name]
 		_, has := after.ProbeModules[name]
-		change := httpapi.ProbeModuleChange{Name: name, Action: "changed"}
+		change := api.ProbeModuleChange{Name: name, Action: "changed"}
 		switch {
 		case !had:
 			change.Action = "added"
@@ -275,7 +275,7 @@ func moduleChanges(before, after *config.Config) (changes []httpapi.ProbeModuleC
 }
 
 // settingChanges returns the arguments of the engine block that differ.
-func settingChanges(before, after *config.Config) []httpapi.ArgumentChange {
+func settingChanges(before, after *config.Config) []api.ArgumentChange {
 	if before == nil {
 		return nil
 	}
@@ -287,10 +287,10 @@ func settingChanges(before, after *config.Config) []httpapi.ArgumentChange {
 	return changes
 }
 
-func argumentChanges(differ []config.Difference) []httpapi.ArgumentChange {
-	changes := make([]httpapi.ArgumentChange, len(differ))
+func argumentChanges(differ []config.Difference) []api.ArgumentChange {
+	changes := make([]api.ArgumentChange, len(differ))
 	for i, f := range differ {
-		changes[i] = httpapi.ArgumentChange{Name: f.Name, Before: f.Before, After: f.After}
+		changes[i] = api.ArgumentChange{Name: f.Name, Before: f.Before, After: f.After}
 	}
 	return changes
 }

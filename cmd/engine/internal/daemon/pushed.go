@@ -11,14 +11,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // ownFiles are the texts of an engine's own files, and files with variables.
@@ -237,7 +237,7 @@ func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revisi
 }
 
 // refusal is the error of a configuration that was rejected: in its first line why, and then what is wrong with it.
-func refusal(rejected *httpapi.Error, problems string) error {
+func refusal(rejected *api.Error, problems string) error {
 	return errors.New(strings.TrimSpace(rejected.Message + "\n" + problems))
 }
 
@@ -362,17 +362,17 @@ func (r loadResult) warnOfRetry(refused *revision.Refusal) loadResult {
 }
 
 // addRevisions adds which revisions of the pushed configuration engines run, as etcd has shown them last.
-func (c *cluster) addRevisions(to *httpapi.Cluster) {
+func (c *cluster) addRevisions(to *api.Cluster) {
 	if c.follower == nil {
 		return
 	}
 	told, current := c.follower.Status()
-	to.Config = &httpapi.ClusterConfig{Revision: told.Running.Number, Since: told.Since, Current: current.Number}
+	to.Config = &api.ClusterConfig{Revision: told.Running.Number, Since: told.Since, Current: current.Number}
 	if refused := c.refusal(); refused != nil {
 		to.Config.Refused = firstLine(refused.Error)
 	}
 	for _, e := range c.follower.Engines() {
-		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m httpapi.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
+		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m api.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
 		if !found || e.Format == 0 {
 			continue
 		}

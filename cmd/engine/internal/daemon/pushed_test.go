@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/fleet"
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/restart"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/pause"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // A disk that hangs holds up the first revision. The second is replaced by the third before the disk responds: nothing
@@ -141,7 +141,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 			if c.Config == nil || c.Config.Current != int64(base+1) || c.Config.Refused != want {
 				t.Errorf("revision %d: %+v, want %q", base+1, c.Config, want)
 			}
-			member := slices.IndexFunc(c.Members, func(m httpapi.ClusterMember) bool { return m.Name == "a" })
+			member := slices.IndexFunc(c.Members, func(m api.ClusterMember) bool { return m.Name == "a" })
 			if member >= 0 && c.Members[member].Refused != want {
 				t.Errorf("revision %d: %+v, want %q", base+1, c.Members[member], want)
 			}

@@ -11,21 +11,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/prom"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // reload puts a configuration into use that was loaded for a job, and returns how that has ended.
 // An invalid one is logged and changes nothing.
-func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
+func (d *daemon) reload(j *job, r loadResult) api.Reload {
 	current := d.plugins.Load()
 	cli.LogDiagnostics(d.log, r.diags)
 	d.watch.use(d.watch.isOn(), r.plugins.Inputs.OfEngine())
@@ -74,10 +74,10 @@ func (d *daemon) reload(j *job, r loadResult) httpapi.Reload {
 
 // accepted notes that a configuration was put into use, with an engine block and warnings, and returns how the reload
 // has ended.
-func (d *daemon) accepted(j *job, c applied, e config.Engine, diags config.Diagnostics) httpapi.Reload {
+func (d *daemon) accepted(j *job, c applied, e config.Engine, diags config.Diagnostics) api.Reload {
 	now := time.Now()
-	changes := httpapi.Changes(c.Changes)
-	done := httpapi.Reload{
+	changes := api.Changes(c.Changes)
+	done := api.Reload{
 		At: now, Accepted: now, Applied: true, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Probes: &changes, Problems: problems(diags),
 		Instances: &c.instances, Blocks: c.blocks, Settings: restartRequired(d.settings, e),
 	}
@@ -108,10 +108,10 @@ func errorsOf(diags config.Diagnostics, n int) error {
 }
 
 // rejected notes that a configuration was rejected, and returns how the reload has ended.
-func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) httpapi.Reload {
-	done := httpapi.Reload{
+func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) api.Reload {
+	done := api.Reload{
 		At: time.Now(), Accepted: d.reloads().Accepted, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Problems: problems(diags),
-		Error: &httpapi.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)},
+		Error: &api.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)},
 	}
 	var guarded *guardError
 	done.Guarded = errors.As(err, &guarded)
@@ -133,17 +133,17 @@ func problems(diags config.Diagnostics) string {
 }
 
 // reloads returns how the last reload ended; at first, the start.
-func (d *daemon) reloads() httpapi.Reload {
+func (d *daemon) reloads() api.Reload {
 	if last := d.lastReload.Load(); last != nil {
 		return *last
 	}
-	return httpapi.Reload{}
+	return api.Reload{}
 }
 
 // reloadStats returns what metrics show of it.
-func (d *daemon) reloadStats() prom.Reload {
+func (d *daemon) reloadStats() metrics.Reload {
 	last := d.reloads()
-	return prom.Reload{Rejected: last.Error != nil, Accepted: last.Accepted}
+	return metrics.Reload{Rejected: last.Error != nil, Accepted: last.Accepted}
 }
 
 // rejectionAttrs returns the attributes of a log line about an error of a configuration that is
@@ -222,7 +222,7 @@ func (d *daemon) logChanges(message string, c engine.Changes, attrs ...any) {
 	counts := slog.Group("probes", "added", c.Added, "updated", c.Updated, "replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept)
 	d.log.Info(message, append([]any{"targets", d.targets, counts}, attrs...)...)
 	before := d.seriesOmitted
-	probes, most := d.engine.Stats().Probes, cmp.Or(d.settings.MetricsMaxProbes, prom.DefaultMaxProbes)
+	probes, most := d.engine.Stats().Probes, cmp.Or(d.settings.MetricsMaxProbes, metrics.DefaultMaxProbes)
 	if d.seriesOmitted = d.listener != nil && probes > most; d.seriesOmitted && !before {
 		d.log.Warn("/metrics has no series of each probe and target: there are more probes than metrics_max_probes",
 			"probes", probes, "metrics_max_probes", most)

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 func TestSettingsThatRequireARestartAreNamed(t *testing.T) {

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/command"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // units returns how each target is started and restarted. It starts nothing. For a plan it does
@@ -91,18 +91,18 @@ func (d *daemon) warnOfAbandoned(ctx context.Context) {
 
 // operate carries out an operation for an operator. It returns when the state file has it, so that an
 // engine that is killed afterwards does not forget it.
-func (d *daemon) operate(ctx context.Context, target string, o httpapi.Operation, by string) (changed, saved bool, err error) {
+func (d *daemon) operate(ctx context.Context, target string, o api.Operation, by string) (changed, saved bool, err error) {
 	switch o {
-	case httpapi.OperationStop:
+	case api.OperationStop:
 		changed, err = d.restarts.Stop(target, by)
-	case httpapi.OperationStart:
+	case api.OperationStart:
 		changed, err = d.restarts.Start(target, by)
 	default:
 		changed, err = d.restarts.Restart(target, by)
 	}
 	switch {
 	case errors.Is(err, restart.ErrNoTarget):
-		return false, false, httpapi.ErrNoTarget
+		return false, false, api.ErrNoTarget
 	case err != nil:
 		return false, false, err
 	}
@@ -110,7 +110,7 @@ func (d *daemon) operate(ctx context.Context, target string, o httpapi.Operation
 }
 
 // processOf returns what the API shows of the processes of a target.
-func (d *daemon) processOf(target string) (p httpapi.Process, isProcess bool) {
+func (d *daemon) processOf(target string) (p api.Process, isProcess bool) {
 	p.DroppedLines, isProcess = d.outputs.Dropped(target)
 	if err := d.outputs.LogError(target); err != nil {
 		p.LogError = probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)

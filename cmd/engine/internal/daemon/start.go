@@ -8,13 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // place returns where the inputs of the configuration in use are kept, or nil if nothing is: without
@@ -170,7 +170,7 @@ func (d *daemon) logRejection(r *rejection) {
 		err = errorsOf(r.diags, errs)
 		attrs = []any{"error_count", errs, "hint", "correct it and reload; sonde run --force starts without the accepted configuration"}
 	}
-	d.lastReload.Store(&httpapi.Reload{Accepted: r.accepted})
+	d.lastReload.Store(&api.Reload{Accepted: r.accepted})
 	d.rejected(&job{trigger: byStart}, r.diags, err)
 	d.log.Error("configuration rejected, going on with the one that was accepted before the start", append(attrs, "accepted", r.accepted)...)
 }

@@ -15,19 +15,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/notify"
-	"github.com/sonde-probe/sonde/adapter/pause"
-	"github.com/sonde-probe/sonde/adapter/prom"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api/metrics"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/internal/boot"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // openState opens the state file, if one is configured, and finds the processes that the
@@ -405,13 +405,13 @@ func (d *daemon) markSpent() {
 }
 
 // stateStats returns a function for the metrics of the state file, or nil without one.
-func (d *daemon) stateStats() func() prom.State {
+func (d *daemon) stateStats() func() metrics.State {
 	if d.state == nil {
 		return nil
 	}
-	return func() prom.State {
+	return func() metrics.State {
 		st := d.state.Stats()
-		return prom.State{Written: st.Written, Size: st.Size, Errors: st.Errors}
+		return metrics.State{Written: st.Written, Size: st.Size, Errors: st.Errors}
 	}
 }
 

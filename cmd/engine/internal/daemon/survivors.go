@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // addSurvivors adds the processes that have outlived the previous engine to what it has

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/journal"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // processesEnding is what the name of a state file's directory of processes ends with.

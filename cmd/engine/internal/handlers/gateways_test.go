@@ -5,12 +5,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/gateway/agent"
-	"github.com/sonde-probe/sonde/adapter/gateway/envoy"
-	"github.com/sonde-probe/sonde/adapter/gateway/haproxy"
-	"github.com/sonde-probe/sonde/adapter/gateway/oracle"
-	"github.com/sonde-probe/sonde/adapter/gateway/render"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/gateway/agent"
+	"github.com/sonde-probe/sonde/gateway/envoy"
+	"github.com/sonde-probe/sonde/gateway/haproxy"
+	"github.com/sonde-probe/sonde/gateway/oracle"
+	"github.com/sonde-probe/sonde/gateway/render"
 )
 
 // What only one gateway may use at once is known whatever else its block says.

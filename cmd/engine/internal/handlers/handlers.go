@@ -12,11 +12,8 @@
 package handlers
 
 import (
-	"github.com/sonde-probe/sonde/adapter/blackbox"
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/command"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/blackbox"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
@@ -24,6 +21,9 @@ import (
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/restart/process"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
@@ -41,7 +41,7 @@ func Options() config.Options {
 		GatewayConflict: gatewayConflict,
 		Notifiers:       notifySettings(),
 		CheckAllowed:    blackbox.CheckAllowed,
-		Listen:          httpapi.DefaultListen,
+		Listen:          api.DefaultListen,
 		EngineSettings:  config.SettingsOf(restart.Config.Check),
 		TargetSettings:  config.SettingsOf(restart.Unit.Check),
 		PluginSettings:  config.SettingsOf[wasmhost.Config](nil), // wasmhost.Load checks them

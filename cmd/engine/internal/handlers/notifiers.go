@@ -3,11 +3,11 @@ package handlers
 import (
 	"fmt"
 
-	"github.com/sonde-probe/sonde/adapter/notify"
-	"github.com/sonde-probe/sonde/adapter/notify/alertmanager"
-	"github.com/sonde-probe/sonde/adapter/notify/run"
-	"github.com/sonde-probe/sonde/adapter/notify/webhook"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/notify/alertmanager"
+	"github.com/sonde-probe/sonde/notify/run"
+	"github.com/sonde-probe/sonde/notify/webhook"
 )
 
 // notifyOutput is a block of a notify block that says by what it tells.

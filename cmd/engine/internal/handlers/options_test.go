@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/command"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/restart/process"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 

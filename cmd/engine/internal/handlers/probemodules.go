@@ -1,7 +1,7 @@
 package handlers
 
 import (
-	"github.com/sonde-probe/sonde/adapter/blackbox"
+	"github.com/sonde-probe/sonde/api/blackbox"
 	"github.com/sonde-probe/sonde/config"
 )
 

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
 	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/suggest"
@@ -21,6 +19,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/logfile"
 	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // lookUp makes options warn of programs, directories, users, log files and permissions that this machine lacks.

@@ -11,9 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
@@ -22,7 +19,10 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/format"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")

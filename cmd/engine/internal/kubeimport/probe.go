@@ -3,10 +3,10 @@ package kubeimport
 import (
 	"strconv"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/kube"
 )
 
 // Entrypoints is the flag --entrypoint: the program and the first arguments of an

@@ -3,8 +3,8 @@ package manifests
 import (
 	"testing"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
 )
 

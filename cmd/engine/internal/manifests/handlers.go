@@ -1,11 +1,11 @@
 package manifests
 
 import (
-	"github.com/sonde-probe/sonde/adapter/kube"
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
 )
 

@@ -18,10 +18,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
-	"github.com/sonde-probe/sonde/adapter/restart"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/kube"
+	"github.com/sonde-probe/sonde/restart"
 )
 
 // Loopback is the address of the containers of a pod for each other, and for

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/sonde-probe/sonde/adapter/kube"
+	"github.com/sonde-probe/sonde/kube"
 )
 
 // Ports finds containers that use the same port of this machine. In a cluster each

@@ -10,7 +10,7 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
 // flags are the flags of the commands.

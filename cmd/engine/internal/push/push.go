@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord/revision"
+	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
 // Command returns sonde push.

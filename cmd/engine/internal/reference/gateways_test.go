@@ -8,7 +8,7 @@ import (
 )
 
 // The configurations of Sonde in docs/gateways are valid. Gateways play theirs in the tests of
-// adapter/gateway.
+// gateway.
 func TestConfigurationsForGatewaysAreValid(t *testing.T) {
 	pages, err := filepath.Glob("../../../../docs/gateways/*.md")
 	if err != nil || len(pages) == 0 {

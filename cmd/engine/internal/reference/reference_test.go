@@ -13,20 +13,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
-	"github.com/sonde-probe/sonde/adapter/prom"
-	"github.com/sonde-probe/sonde/adapter/restart"
-	"github.com/sonde-probe/sonde/adapter/restart/command"
-	"github.com/sonde-probe/sonde/adapter/restart/process"
-	"github.com/sonde-probe/sonde/adapter/store"
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/api/metrics"
 	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/coord/quorum"
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/restart/process"
 	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
@@ -270,8 +270,8 @@ func set(text string, p *page, e entry, value string) string {
 func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 	const size = bytesize.Size(1)
 	for name, want := range map[string]any{
-		"engine.listen": httpapi.DefaultListen, "engine.concurrency": engine.DefaultConcurrency,
-		"engine.metrics_max_probes": prom.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
+		"engine.listen": api.DefaultListen, "engine.concurrency": engine.DefaultConcurrency,
+		"engine.metrics_max_probes": metrics.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
 		"engine.plugin_memory": size * wasmhost.DefaultTotalMemory, "engine.reload_guard": config.DefaultReloadGuard,
 		"plugin.limits.memory": size * wasmhost.DefaultMemory, "plugin.limits.module_size": size * wasmhost.DefaultModuleSize,
 		"plugin.limits.instances": wasmhost.DefaultInstances, "plugin.limits.held": wasmhost.DefaultHeld,

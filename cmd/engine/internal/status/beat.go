@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
@@ -30,7 +30,7 @@ type beat struct {
 	status string
 	target string
 	token  string
-	client *httpapi.Client // nil with udp
+	client *api.Client // nil with udp
 }
 
 // Beat returns sonde beat.
@@ -149,7 +149,7 @@ func (b *beat) request(ctx context.Context, report beatprobe.Report) error {
 
 // isFinal reports whether the engine has refused a beat, and would do so again.
 func isFinal(err error) bool {
-	var refused *httpapi.Error
+	var refused *api.Error
 	return errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429
 }
 

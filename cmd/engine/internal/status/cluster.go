@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/coord/quorum"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -43,7 +43,7 @@ func Cluster() *cobra.Command {
 }
 
 // clusterCommand completes a command that asks an engine for its cluster.
-func clusterCommand(c *cobra.Command, show func(io.Writer, httpapi.Cluster) error) *cobra.Command {
+func clusterCommand(c *cobra.Command, show func(io.Writer, api.Cluster) error) *cobra.Command {
 	var f flags
 	asJSON := false
 	c.Args = cli.Args(0, 0, "no arguments are allowed")
@@ -66,7 +66,7 @@ func clusterCommand(c *cobra.Command, show func(io.Writer, httpapi.Cluster) erro
 	return c
 }
 
-func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
+func writeClusterStatus(w io.Writer, c api.Cluster) error {
 	lease := "ended: it restarts none of its targets, and tells nothing about them"
 	if c.Allowed {
 		lease = fmt.Sprintf("lasts at least %v more", leaseLeft(c))
@@ -93,7 +93,7 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 	if text := drainText(c, time.Now()); text != "" {
 		fmt.Fprintf(table, "drained:\t%s\n", text)
 	}
-	if c.Doubt != httpapi.DoubtNone {
+	if c.Doubt != api.DoubtNone {
 		fmt.Fprintf(table, "doubts:\t%s\n", doubtText(c.Doubt))
 	}
 	if c.Config != nil {
@@ -103,7 +103,7 @@ func writeClusterStatus(w io.Writer, c httpapi.Cluster) error {
 }
 
 // drainText returns why this engine is to own no shards; "" if it may have some.
-func drainText(c httpapi.Cluster, now time.Time) string {
+func drainText(c api.Cluster, now time.Time) string {
 	text := ""
 	if d, isDrained := drainOf(c, c.Name); isDrained {
 		text = orderText(d, now) + "; sonde-fleet cluster undrain ends that"
@@ -122,8 +122,8 @@ func drainText(c httpapi.Cluster, now time.Time) string {
 }
 
 // drainOf returns the order of an operator to drain an engine, if there is one.
-func drainOf(c httpapi.Cluster, name string) (d httpapi.ClusterDrain, exists bool) {
-	i := slices.IndexFunc(c.Drains, func(d httpapi.ClusterDrain) bool { return d.Name == name })
+func drainOf(c api.Cluster, name string) (d api.ClusterDrain, exists bool) {
+	i := slices.IndexFunc(c.Drains, func(d api.ClusterDrain) bool { return d.Name == name })
 	if i < 0 {
 		return d, false
 	}
@@ -131,7 +131,7 @@ func drainOf(c httpapi.Cluster, name string) (d httpapi.ClusterDrain, exists boo
 }
 
 // orderText says who has drained an engine, and since when.
-func orderText(d httpapi.ClusterDrain, now time.Time) string {
+func orderText(d api.ClusterDrain, now time.Time) string {
 	if d.By == "" {
 		return "by an operator"
 	}
@@ -142,19 +142,19 @@ func orderText(d httpapi.ClusterDrain, now time.Time) string {
 const maxOperator = 256
 
 // doubtText returns what follows from an engine's doubts, and what to do about them.
-func doubtText(d httpapi.Doubt) string {
+func doubtText(d api.Doubt) string {
 	const effect = "its votes do not count, and it restarts none of its targets"
 	switch d {
-	case httpapi.DoubtAlone:
+	case api.DoubtAlone:
 		return "it alone sees many targets fail: " + effect + "; check its network and its name servers"
-	case httpapi.DoubtRecovering:
+	case api.DoubtRecovering:
 		return "it alone saw many targets fail until a moment ago: it restarts none of its targets yet"
 	}
 	return "the engine is not well: " + effect + "; its log says why"
 }
 
 // revisionText says which revision of the pushed configuration an engine runs.
-func revisionText(c httpapi.ClusterConfig) string {
+func revisionText(c api.ClusterConfig) string {
 	running := revisionNumber(c.Revision)
 	switch {
 	case c.Refused != "":
@@ -176,11 +176,11 @@ func revisionNumber(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-func leaseLeft(c httpapi.Cluster) time.Duration {
+func leaseLeft(c api.Cluster) time.Duration {
 	return time.Duration(c.LeaseSeconds * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
-func writeMembers(w io.Writer, c httpapi.Cluster) error {
+func writeMembers(w io.Writer, c api.Cluster) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	revisions := c.Config != nil
 	fmt.Fprintln(table, "ENGINE\tSHARDS\tTARGETS\tHEALTH\t"+column(revisions, "REVISION"))
@@ -194,7 +194,7 @@ func writeMembers(w io.Writer, c httpapi.Cluster) error {
 			probe.OneLine(string(m.Health), maxHealth), column(revisions, revision), memberNotes(c, m, now))
 	}
 	for _, d := range c.Drains {
-		if !slices.ContainsFunc(c.Members, func(m httpapi.ClusterMember) bool { return m.Name == d.Name }) {
+		if !slices.ContainsFunc(c.Members, func(m api.ClusterMember) bool { return m.Name == d.Name }) {
 			fmt.Fprintf(table, "%s\t-\t-\t-\t%snot a member, drained %s\n", probe.OneLine(d.Name, probe.MaxGroupName), column(revisions, "-"), orderText(d, now))
 		}
 	}
@@ -205,7 +205,7 @@ func writeMembers(w io.Writer, c httpapi.Cluster) error {
 const maxHealth = 32
 
 // memberNotes returns what else is to be known of a member.
-func memberNotes(c httpapi.Cluster, m httpapi.ClusterMember, now time.Time) string {
+func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	var notes []string
 	if m.Name == c.Name {
 		notes = append(notes, "this engine")
@@ -245,7 +245,7 @@ func (s viewer) clusterLine(ctx context.Context) string {
 // clusterLine returns a line such as
 //
 //	cluster: engine-1 of 3 engines has 10 of 30 shared targets
-func clusterLine(c httpapi.Cluster, now time.Time) string {
+func clusterLine(c api.Cluster, now time.Time) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "cluster: %s of %s has %d of %s", probe.OneLine(c.Name, probe.MaxGroupName), cli.Plural(len(c.Members), "engine"), c.Owned, cli.Plural(c.Targets, "shared target"))
 	switch {
@@ -254,7 +254,7 @@ func clusterLine(c httpapi.Cluster, now time.Time) string {
 		if !c.Heard.IsZero() {
 			fmt.Fprintf(&s, "; targets of other engines are shown as they were %s ago", age(c.Heard, now))
 		}
-	case c.Doubt != httpapi.DoubtNone:
+	case c.Doubt != api.DoubtNone:
 		s.WriteString(", and restarts none of them: " + doubtText(c.Doubt))
 	}
 	s.WriteString("\n")

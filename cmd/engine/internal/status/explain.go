@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -43,7 +43,7 @@ func explain(ctx context.Context, w io.Writer, f flags, target string, asJSON bo
 }
 
 // explanation returns the sentences about a target, with a line for each.
-func explanation(t httpapi.Target) string {
+func explanation(t api.Target) string {
 	var s strings.Builder
 	for _, text := range t.Explanation {
 		fmt.Fprintln(&s, probe.OneLine(text, 2*probe.MaxDetail))

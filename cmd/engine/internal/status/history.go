@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -51,7 +51,7 @@ func showHistory(ctx context.Context, w io.Writer, f flags, target string, asJSO
 }
 
 // sentences returns the transitions as text, with a line for each.
-func sentences(h httpapi.History) string {
+func sentences(h api.History) string {
 	var s strings.Builder
 	for _, t := range h.Transitions {
 		fmt.Fprintf(&s, "%s  %s\n", t.At.Local().Format(time.DateTime), probe.OneLine(t.Text, probe.MaxDetail))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -25,7 +25,7 @@ func TestNotify() *cobra.Command {
 		Args:    cli.Args(1, 1, "the NAME of a notify block is required"),
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		test, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (httpapi.NotifierTest, error) {
+		test, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.NotifierTest, error) {
 			return client.TestNotifier(ctx, args[0])
 		})
 		if err != nil {

@@ -13,14 +13,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Restart returns sonde restart.
 func Restart() *cobra.Command {
-	return operation(httpapi.OperationRestart, &cobra.Command{
+	return operation(api.OperationRestart, &cobra.Command{
 		Use:   "restart TARGET...",
 		Short: "Restart targets of a running engine",
 		Long: "Restart terminates the instance of a target within its grace period, and starts the next one at once,\n" +
@@ -33,7 +33,7 @@ func Restart() *cobra.Command {
 
 // Stop returns sonde stop.
 func Stop() *cobra.Command {
-	return operation(httpapi.OperationStop, &cobra.Command{
+	return operation(api.OperationStop, &cobra.Command{
 		Use:   "stop TARGET...",
 		Short: "Stop targets of a running engine",
 		Long: "Stop terminates the instance of a target within its grace period, and waits until it has terminated. The\n" +
@@ -45,7 +45,7 @@ func Stop() *cobra.Command {
 
 // Start returns sonde start.
 func Start() *cobra.Command {
-	return operation(httpapi.OperationStart, &cobra.Command{
+	return operation(api.OperationStart, &cobra.Command{
 		Use:     "start TARGET...",
 		Short:   "Start targets that were stopped by sonde stop",
 		Long:    "Start starts a target that was stopped by sonde stop, and waits until it runs.\n\n" + controlHelp,
@@ -54,12 +54,12 @@ func Start() *cobra.Command {
 }
 
 // operation completes a command that operates targets, one after the other.
-func operation(o httpapi.Operation, c *cobra.Command) *cobra.Command {
+func operation(o api.Operation, c *cobra.Command) *cobra.Command {
 	var f flags
 	noWait := false
 	c.Args = cli.Args(1, maxOperated, fmt.Sprintf("a TARGET is required, or up to %d", maxOperated))
 	c.RunE = func(c *cobra.Command, targets []string) error {
-		_, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (struct{}, error) {
+		_, err := withController(c, f, func(ctx context.Context, client *api.Client) (struct{}, error) {
 			for _, target := range targets {
 				text, err := operate(ctx, c, client, target, o, !noWait)
 				if err != nil {
@@ -81,7 +81,7 @@ const maxOperated = 1000
 
 // adviseName adds the cure to the error of a target that does not exist, if its name is a pattern.
 func adviseName(err error, target string) error {
-	refused, answered := errors.AsType[*httpapi.Error](err)
+	refused, answered := errors.AsType[*api.Error](err)
 	if !answered || refused.Status != http.StatusNotFound || !strings.ContainsAny(target, "*?") {
 		return err
 	}
@@ -93,7 +93,7 @@ func quoted(pattern string) string { return "'" + strings.ReplaceAll(pattern, "'
 
 // operate operates a target, waits until it is as was asked for if wait is true, and returns a line that
 // says how it is.
-func operate(ctx context.Context, c *cobra.Command, client *httpapi.Client, target string, o httpapi.Operation, wait bool) (string, error) {
+func operate(ctx context.Context, c *cobra.Command, client *api.Client, target string, o api.Operation, wait bool) (string, error) {
 	before, err := client.Target(ctx, target)
 	if err != nil {
 		return "", err
@@ -102,13 +102,13 @@ func operate(ctx context.Context, c *cobra.Command, client *httpapi.Client, targ
 	if err != nil {
 		return "", err
 	}
-	if o != httpapi.OperationRestart { // of which the next engine need not know
+	if o != api.OperationRestart { // of which the next engine need not know
 		warnUnlessSaved(c, done.Saved)
 	}
 	text := fmt.Sprintf("%s requested", o)
 	switch {
 	case !done.Changed:
-		text = map[httpapi.Operation]string{httpapi.OperationStop: "stopped already", httpapi.OperationStart: "was not stopped"}[o]
+		text = map[api.Operation]string{api.OperationStop: "stopped already", api.OperationStart: "was not stopped"}[o]
 	case wait:
 		if text, err = awaitOperation(ctx, client, done, before); err != nil {
 			return "", err
@@ -139,7 +139,7 @@ const (
 
 // awaitOperation waits until a target is as was asked for, and returns how it is. Before is how it
 // was.
-func awaitOperation(ctx context.Context, client *httpapi.Client, done httpapi.Operated, before httpapi.Target) (string, error) {
+func awaitOperation(ctx context.Context, client *api.Client, done api.Operated, before api.Target) (string, error) {
 	undone := 0
 	for {
 		now, err := client.Target(ctx, done.Target)
@@ -164,14 +164,14 @@ func awaitOperation(ctx context.Context, client *httpapi.Client, done httpapi.Op
 }
 
 // isUndone reports whether an instance runs that has started after the target was stopped.
-func isUndone(done httpapi.Operated, now, before httpapi.Instance) bool {
-	return done.Operation == httpapi.OperationStop && now.Phase == probe.Running && now.ID != before.ID && now.Since.After(done.At)
+func isUndone(done api.Operated, now, before api.Instance) bool {
+	return done.Operation == api.OperationStop && now.Phase == probe.Running && now.ID != before.ID && now.Since.After(done.At)
 }
 
 // outcome returns what has become of an operation, "" if that is not known yet, or an error if no
 // instance can be started.
-func outcome(o httpapi.Operation, now, before httpapi.Instance) (string, error) {
-	if o == httpapi.OperationStop {
+func outcome(o api.Operation, now, before api.Instance) (string, error) {
+	if o == api.OperationStop {
 		if now.Reason == probe.ReasonOperatorStop {
 			return "stopped", nil
 		}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
 // Pause returns sonde pause.
 func Pause() *cobra.Command {
-	return pausing(httpapi.OperationPause, &cobra.Command{
+	return pausing(api.OperationPause, &cobra.Command{
 		Use:   "pause TARGET",
 		Short: "Pause a target of a running engine, so that nothing is done about it",
 		Long: "Pause makes the engine do nothing about a target because of its probes, which go on: it is not restarted\n" +
@@ -29,7 +29,7 @@ func Pause() *cobra.Command {
 
 // Unpause returns sonde unpause.
 func Unpause() *cobra.Command {
-	return pausing(httpapi.OperationUnpause, &cobra.Command{
+	return pausing(api.OperationUnpause, &cobra.Command{
 		Use:     "unpause TARGET",
 		Short:   "End the pause of a target",
 		Long:    "Unpause ends what sonde pause has begun. With --group it does so for the members of a group.\n\n" + controlHelp,
@@ -38,25 +38,25 @@ func Unpause() *cobra.Command {
 }
 
 // pausing completes a command that pauses targets, or ends that.
-func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
+func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 	var f flags
-	p := httpapi.PauseRequest{Operation: o}
+	p := api.PauseRequest{Operation: o}
 	c.Args = cli.Args(0, 1, "one TARGET or --group is required")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if (len(args) == 1) == (p.Group != "") {
 			return cli.UsageError("one TARGET or --group is required")
 		}
-		if c.Flags().Changed("for") && (p.For < time.Second || p.For > httpapi.MaxPause) {
-			return cli.UsageError("--for is %v: write how long, from 1s to %gh", p.For, httpapi.MaxPause.Hours())
+		if c.Flags().Changed("for") && (p.For < time.Second || p.For > api.MaxPause) {
+			return cli.UsageError("--for is %v: write how long, from 1s to %gh", p.For, api.MaxPause.Hours())
 		}
-		if len(p.Reason) > httpapi.MaxPauseReason {
-			return cli.UsageError("--reason has %d bytes: write at most %d", len(p.Reason), httpapi.MaxPauseReason)
+		if len(p.Reason) > api.MaxPauseReason {
+			return cli.UsageError("--reason has %d bytes: write at most %d", len(p.Reason), api.MaxPauseReason)
 		}
 		if len(args) == 1 {
 			p.Target = args[0]
 		}
 		p.By = userName()
-		done, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (httpapi.Paused, error) {
+		done, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Paused, error) {
 			return client.Pause(ctx, p)
 		})
 		if err != nil {
@@ -69,7 +69,7 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 	}
 	f.connection(c)
 	c.Flags().StringVar(&p.Group, "group", "", "all members of a `group`, instead of one TARGET")
-	if o == httpapi.OperationPause {
+	if o == api.OperationPause {
 		cli.DurationVar(c.Flags(), &p.For, "for", 0, "`how long`, such as 30m, 1h or 2d; without it until sonde unpause")
 		c.Flags().StringVar(&p.Reason, "reason", "", "`why`, for people: sonde status, the history and the log show it")
 	}
@@ -77,7 +77,7 @@ func pausing(o httpapi.Operation, c *cobra.Command) *cobra.Command {
 }
 
 // warnOfLocal warns an operator if other engines do not pause what was to be paused.
-func warnOfLocal(c *cobra.Command, done httpapi.Paused) {
+func warnOfLocal(c *cobra.Command, done api.Paused) {
 	if done.Local > 0 {
 		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not answer: %s paused by this engine only, for 15 minutes at most; pause again when etcd is back\n",
 			cli.Plural(done.Local, "target"))
@@ -92,15 +92,15 @@ func warnUnlessSaved(c *cobra.Command, saved bool) {
 }
 
 // pausedText says what has become of a request.
-func pausedText(done httpapi.Paused) string {
+func pausedText(done api.Paused) string {
 	what := done.Target
 	if done.Group != "" {
 		what = fmt.Sprintf("group %s, %s", done.Group, cli.Plural(done.Targets, "target"))
 	}
 	switch {
-	case done.Operation == httpapi.OperationUnpause && done.Changed == 0:
+	case done.Operation == api.OperationUnpause && done.Changed == 0:
 		return what + ": was not paused"
-	case done.Operation == httpapi.OperationUnpause:
+	case done.Operation == api.OperationUnpause:
 		return what + ": no longer paused"
 	case done.Until.IsZero():
 		return what + ": paused until sonde unpause"

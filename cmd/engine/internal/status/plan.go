@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -51,7 +51,7 @@ func Plan() *cobra.Command {
 }
 
 // plan asks the engine for the plan of a reload.
-func (f flags) plan(c *cobra.Command, args []string, output string) (p httpapi.Plan, err error) {
+func (f flags) plan(c *cobra.Command, args []string, output string) (p api.Plan, err error) {
 	if output != "text" && output != "json" {
 		return p, cli.UsageError("unknown output %q: use text or json", output)
 	}
@@ -94,7 +94,7 @@ func absolute(paths []string) (out []string, err error) {
 }
 
 // advisePlan is adviseControl for a request that leaves nothing behind.
-func (f flags) advisePlan(ctx context.Context, client *httpapi.Client, err error) error {
+func (f flags) advisePlan(ctx context.Context, client *api.Client, err error) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
@@ -102,7 +102,7 @@ func (f flags) advisePlan(ctx context.Context, client *httpapi.Client, err error
 }
 
 // showPlan writes a plan, and returns the error with its exit code.
-func showPlan(c *cobra.Command, p httpapi.Plan, asJSON bool) error {
+func showPlan(c *cobra.Command, p api.Plan, asJSON bool) error {
 	out := c.OutOrStdout()
 	switch {
 	case asJSON:
@@ -138,7 +138,7 @@ var effects = map[string]string{
 }
 
 // PlanText returns a plan as text, with a line for each target, probe and argument.
-func PlanText(p httpapi.Plan) string {
+func PlanText(p api.Plan) string {
 	var s strings.Builder
 	line := func(indent int, sign, name, effect string) {
 		text := strings.Repeat(" ", indent) + sign + " " + probe.OneLine(name, maxID)
@@ -180,7 +180,7 @@ func PlanText(p httpapi.Plan) string {
 	return s.String()
 }
 
-func writeArguments(s *strings.Builder, indent int, all []httpapi.ArgumentChange) {
+func writeArguments(s *strings.Builder, indent int, all []api.ArgumentChange) {
 	for _, a := range all {
 		fmt.Fprintf(s, "%*s%s: %s → %s", indent, "", probe.OneLine(a.Name, maxID), value(a.Before), value(a.After))
 		if a.Restart {
@@ -199,7 +199,7 @@ func value(text string) string {
 }
 
 // summary returns the numbers of a plan.
-func summary(p httpapi.Plan) string {
+func summary(p api.Plan) string {
 	if !p.Changed {
 		text := fmt.Sprintf("no changes: %s, %s\n", cli.Plural(p.Targets.Kept, "target"), cli.Plural(p.Probes.Kept, "probe"))
 		if p.Partial {
@@ -213,7 +213,7 @@ func summary(p httpapi.Plan) string {
 }
 
 // blocksText returns a line for each change of a block.
-func blocksText(changes []httpapi.BlockChange) string {
+func blocksText(changes []api.BlockChange) string {
 	var s strings.Builder
 	for _, c := range changes {
 		fmt.Fprintf(&s, "%s %s %s\n", signs[c.Action], c.Type, probe.OneLine(c.Name, maxID))
@@ -222,8 +222,8 @@ func blocksText(changes []httpapi.BlockChange) string {
 }
 
 // instancesText returns a line about processes that are started or ended, or "".
-func instancesText(i httpapi.InstanceChanges) string {
-	if i == (httpapi.InstanceChanges{}) {
+func instancesText(i api.InstanceChanges) string {
+	if i == (api.InstanceChanges{}) {
 		return ""
 	}
 	return fmt.Sprintf("processes: %d started, %d restarted, %d ended\n", i.Started, i.Restarted, i.Ended)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -59,8 +59,8 @@ func (r *Recorded) Probe(ctx context.Context, target, selected string) (p Record
 }
 
 // chooseProbe returns the probe of a target that is selected.
-func chooseProbe(t httpapi.Target, selected string) (httpapi.Probe, error) {
-	var fit []httpapi.Probe
+func chooseProbe(t api.Target, selected string) (api.Probe, error) {
+	var fit []api.Probe
 	var names []string
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, t.Name+":")
@@ -73,15 +73,15 @@ func chooseProbe(t httpapi.Target, selected string) (httpapi.Probe, error) {
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(names) == 0:
-		return httpapi.Probe{}, errors.New("the target has no probes")
+		return api.Probe{}, errors.New("the target has no probes")
 	case len(fit) == 0:
-		return httpapi.Probe{}, fmt.Errorf("the target has no probe %q; it has %s", selected, strings.Join(names, ", "))
+		return api.Probe{}, fmt.Errorf("the target has no probe %q; it has %s", selected, strings.Join(names, ", "))
 	}
-	return httpapi.Probe{}, fmt.Errorf("several probes match; name one of them: %s", strings.Join(names, ", "))
+	return api.Probe{}, fmt.Errorf("several probes match; name one of them: %s", strings.Join(names, ", "))
 }
 
 // ruleOf returns the rule of a probe of the API.
-func ruleOf(p httpapi.Probe) probe.Rule {
+func ruleOf(p api.Probe) probe.Rule {
 	seconds := func(s float64) time.Duration { return time.Duration(s * float64(time.Second)).Round(time.Microsecond) }
 	return probe.Rule{
 		Kind: p.Kind, Policy: p.Rule.Policy, SuccessThreshold: p.Rule.SuccessThreshold, FailureThreshold: p.Rule.FailureThreshold,

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
 )
@@ -38,7 +38,7 @@ func Reload() *cobra.Command {
 			if output != "text" && output != "json" {
 				return cli.UsageError("unknown output %q: use text or json", output)
 			}
-			r, err := withController(c, f, func(ctx context.Context, client *httpapi.Client) (httpapi.Reload, error) {
+			r, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Reload, error) {
 				return client.Reload(ctx, force)
 			})
 			if err != nil {
@@ -59,7 +59,7 @@ const controlHelp = "The engine must be one of this user on this machine, which 
 
 // withController returns what request does, which may change an engine: it has a client from f.controller, and
 // a context that ends with an interrupt. An error of request has its cure.
-func withController[T any](c *cobra.Command, f flags, request func(context.Context, *httpapi.Client) (T, error)) (answer T, err error) {
+func withController[T any](c *cobra.Command, f flags, request func(context.Context, *api.Client) (T, error)) (answer T, err error) {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	client, err := f.controller(c)
@@ -74,7 +74,7 @@ func withController[T any](c *cobra.Command, f flags, request func(context.Conte
 
 // controller returns a client that may change an engine: over its control socket, unless a token is
 // to be shown.
-func (f flags) controller(c *cobra.Command) (*httpapi.Client, error) {
+func (f flags) controller(c *cobra.Command) (*api.Client, error) {
 	if f.tokenFile != "" {
 		return f.client()
 	}
@@ -93,12 +93,12 @@ func (f flags) controller(c *cobra.Command) (*httpapi.Client, error) {
 	if path == "" {
 		return f.client()
 	}
-	return &httpapi.Client{Base: "http://localhost", HTTP: &http.Client{Transport: &http.Transport{DialContext: control.Dial(path)}}}, nil
+	return &api.Client{Base: "http://localhost", HTTP: &http.Client{Transport: &http.Transport{DialContext: control.Dial(path)}}}, nil
 }
 
 // adviseControl adds the cure to an error of a request that needs a controller.
-func (f flags) adviseControl(ctx context.Context, client *httpapi.Client, err error) error {
-	refused, answered := errors.AsType[*httpapi.Error](err)
+func (f flags) adviseControl(ctx context.Context, client *api.Client, err error) error {
+	refused, answered := errors.AsType[*api.Error](err)
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted; the engine goes on with it")
@@ -115,7 +115,7 @@ func (f flags) adviseControl(ctx context.Context, client *httpapi.Client, err er
 }
 
 // showReload writes how a reload has ended. If it was rejected it returns the error.
-func showReload(c *cobra.Command, r httpapi.Reload, asJSON bool) error {
+func showReload(c *cobra.Command, r api.Reload, asJSON bool) error {
 	if asJSON {
 		if err := cli.WriteJSON(c.OutOrStdout(), r); err != nil || r.Error == nil {
 			return err
@@ -145,7 +145,7 @@ func showReload(c *cobra.Command, r httpapi.Reload, asJSON bool) error {
 }
 
 // counts returns what has become of probes.
-func counts(c *httpapi.Changes) string {
+func counts(c *api.Changes) string {
 	if c == nil {
 		return "none"
 	}

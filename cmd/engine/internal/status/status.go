@@ -36,7 +36,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -123,7 +123,7 @@ func (f flags) isTable() bool { return f.output == "table" || f.output == "wide"
 // connection adds the flags that say how to reach the engine.
 func (f *flags) connection(c *cobra.Command) {
 	f.set = c.Flags()
-	f.set.StringVar(&f.address, "address", "http://"+httpapi.DefaultListen, "`URL` or host:port of the engine; if none listens on the default, the only one of this user that runs")
+	f.set.StringVar(&f.address, "address", "http://"+api.DefaultListen, "`URL` or host:port of the engine; if none listens on the default, the only one of this user that runs")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
 	f.tls.flags(c)
 }
@@ -149,16 +149,16 @@ func run(ctx context.Context, w io.Writer, f flags, target string) error {
 	return s.once(ctx, f)
 }
 
-func (f flags) client() (*httpapi.Client, error) {
+func (f flags) client() (*api.Client, error) {
 	token, err := cli.ReadToken(f.tokenFile)
 	if err != nil {
 		return nil, err
 	}
 	if f.set != nil && !f.set.Changed("address") && f.tls == (tlsFlags{}) {
-		return &httpapi.Client{Base: f.url(), Token: token, HTTP: onlyEngine()}, nil
+		return &api.Client{Base: f.url(), Token: token, HTTP: onlyEngine()}, nil
 	}
 	trust, err := f.tls.client()
-	return &httpapi.Client{Base: f.url(), Token: token, HTTP: trust}, err
+	return &api.Client{Base: f.url(), Token: token, HTTP: trust}, err
 }
 
 // url returns the URL of the engine. An address host:port, as in the file of sonde run
@@ -175,21 +175,21 @@ func (f flags) url() string {
 
 // viewer shows a running engine.
 type viewer struct {
-	client *httpapi.Client
+	client *api.Client
 	out    io.Writer
 	target string   // the only one to show; default: those of names and labels
-	names  []string // as in httpapi.Query; default: all
+	names  []string // as in api.Query; default: all
 	labels []string
 	group  string
 
 	failing bool   // only targets in trouble
-	sort    string // as in httpapi.Query
+	sort    string // as in api.Query
 	wide    bool   // more columns
 }
 
 // query returns the query for the targets to show.
-func (s viewer) query(limit int) httpapi.Query {
-	return httpapi.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels, Group: s.group, Trouble: s.failing, Sort: s.sort}
+func (s viewer) query(limit int) api.Query {
+	return api.Query{Probes: true, Limit: limit, Names: s.names, Labels: s.labels, Group: s.group, Trouble: s.failing, Sort: s.sort}
 }
 
 // once shows the current status.
@@ -209,7 +209,7 @@ func (s viewer) once(ctx context.Context, f flags) error {
 	return nil
 }
 
-func (s viewer) write(ctx context.Context, all httpapi.Targets, output string) error {
+func (s viewer) write(ctx context.Context, all api.Targets, output string) error {
 	switch {
 	case output == "name":
 		_, err := io.WriteString(s.out, names(all.Targets))
@@ -243,16 +243,16 @@ const requestTimeout = 30 * time.Second
 
 // targets returns the targets to show, with their probes, as one page. It gives up when the
 // engine does not respond for requestTimeout.
-func (s viewer) targets(ctx context.Context) (all httpapi.Targets, err error) {
+func (s viewer) targets(ctx context.Context) (all api.Targets, err error) {
 	if s.target != "" {
 		return s.page(ctx, 1)
 	}
-	all.Targets = []httpapi.Target{} // in JSON a list, also if there are none
+	all.Targets = []api.Target{} // in JSON a list, also if there are none
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	late := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer late.Stop()
-	for page, err := range s.client.Pages(ctx, s.query(httpapi.MaxListed)) {
+	for page, err := range s.client.Pages(ctx, s.query(api.MaxListed)) {
 		if err != nil {
 			return all, cmp.Or(context.Cause(ctx), err)
 		}
@@ -264,14 +264,14 @@ func (s viewer) targets(ctx context.Context) (all httpapi.Targets, err error) {
 }
 
 // page returns the only target to show, or the first of all.
-func (s viewer) page(ctx context.Context, limit int) (httpapi.Targets, error) {
+func (s viewer) page(ctx context.Context, limit int) (api.Targets, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if s.target == "" {
 		return s.client.Targets(ctx, s.query(limit))
 	}
 	t, err := s.client.Target(ctx, s.target)
-	return httpapi.Targets{Targets: []httpapi.Target{t}, Total: 1}, err
+	return api.Targets{Targets: []api.Target{t}, Total: 1}, err
 }
 
 // redrawPeriod is the time between two requests to the engine.
@@ -302,7 +302,7 @@ func (s viewer) redraw(ctx context.Context) error {
 // targets than that.
 func (s viewer) screen(ctx context.Context) (string, error) {
 	width, height := size(s.out)
-	page, err := s.page(ctx, min(height, httpapi.MaxListed))
+	page, err := s.page(ctx, min(height, api.MaxListed))
 	if err != nil {
 		return "", err
 	}
@@ -317,7 +317,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 // follow writes a line for each probe, and then one for each change, until ctx
 // is done.
 func (s viewer) follow(ctx context.Context, asJSON bool) error {
-	for event, err := range s.client.Events(ctx, httpapi.EventOptions{Target: s.target, Group: s.group, Names: s.names, Labels: s.labels, Snapshot: true}) {
+	for event, err := range s.client.Events(ctx, api.EventOptions{Target: s.target, Group: s.group, Names: s.names, Labels: s.labels, Snapshot: true}) {
 		if err != nil {
 			return s.advise(err)
 		}
@@ -391,7 +391,7 @@ func (s viewer) trouble(ctx context.Context) string {
 
 // advise adds the cure to an error that a flag cures.
 func (s viewer) advise(err error) error {
-	if refused, ok := errors.AsType[*httpapi.Error](err); ok && refused.Status == http.StatusUnauthorized {
+	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusUnauthorized {
 		return fmt.Errorf("%w; give the file of the token with --token-file", err)
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -400,13 +400,13 @@ func (s viewer) advise(err error) error {
 	return err
 }
 
-func (s viewer) line(e httpapi.Event, asJSON bool) error {
+func (s viewer) line(e api.Event, asJSON bool) error {
 	p := e.Probe
 	if asJSON {
 		return json.NewEncoder(s.out).Encode(p)
 	}
 	is := verdictOf(p)
-	if e.Type == httpapi.RemovedEvent {
+	if e.Type == api.RemovedEvent {
 		is = "removed"
 	}
 	line := fmt.Sprintf("%s %s %s %s", p.Since.Local().Format(time.RFC3339), probe.OneLine(p.ID, maxID), is, result(p))

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
@@ -48,11 +48,11 @@ func size(w io.Writer) (width, height int) {
 //
 // With targets of a cluster, the engine that probes each follows its name. A wide table also says how long the target has been in its state, what it is to gateways, its
 // address and its labels, and the exit status of the latest instance that has exited.
-func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
+func table(all []api.Target, now time.Time, width int, wide bool) string {
 	var s strings.Builder
 	w := tabwriter.NewWriter(&s, 0, 0, 2, ' ', 0)
 	header := []string{"TARGET", "STATE", "RESTARTS", "PROBE", "VERDICT", "RUN", "NEXT", "RESULT"}
-	inCluster := slices.ContainsFunc(all, func(t httpapi.Target) bool { return t.Owner != "" || !t.Heard.IsZero() })
+	inCluster := slices.ContainsFunc(all, func(t api.Target) bool { return t.Owner != "" || !t.Heard.IsZero() })
 	owner := "OWNER"
 	write := func(line []string, more ...string) {
 		if wide {
@@ -86,7 +86,7 @@ func table(all []httpapi.Target, now time.Time, width int, wide bool) string {
 }
 
 // ownerOf returns the engine that probes a target of a cluster, or "-".
-func ownerOf(t httpapi.Target) string {
+func ownerOf(t api.Target) string {
 	switch {
 	case t.Owner != "":
 		return probe.OneLine(t.Owner, probe.MaxGroupName)
@@ -97,7 +97,7 @@ func ownerOf(t httpapi.Target) string {
 }
 
 // names returns the names of targets, with a line for each.
-func names(all []httpapi.Target) string {
+func names(all []api.Target) string {
 	var s strings.Builder
 	for _, t := range all {
 		s.WriteString(probe.OneLine(t.Name, probe.MaxTargetName) + "\n")
@@ -114,7 +114,7 @@ func age(since, now time.Time) string {
 }
 
 // exitStatus returns the exit status of the latest instance that has exited, or "-".
-func exitStatus(in httpapi.Instance) string {
+func exitStatus(in api.Instance) string {
 	if in.ExitStatus == nil {
 		return "-"
 	}
@@ -137,9 +137,9 @@ const maxGroupLines = 20
 // first that are not ready.
 //
 //	group web: ready, 3 of 4 ready, 2 needed
-func groupLines(groups []httpapi.Group, only string, most int) string {
-	groups = slices.DeleteFunc(slices.Clone(groups), func(g httpapi.Group) bool { return only != "" && g.Name != only })
-	slices.SortStableFunc(groups, func(a, b httpapi.Group) int {
+func groupLines(groups []api.Group, only string, most int) string {
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g api.Group) bool { return only != "" && g.Name != only })
+	slices.SortStableFunc(groups, func(a, b api.Group) int {
 		return cmp.Compare(one(a.State == "ready"), one(b.State == "ready"))
 	})
 	var s strings.Builder
@@ -168,10 +168,10 @@ func groupLines(groups []httpapi.Group, only string, most int) string {
 //
 //	gateway edge (agent): up to date, 3s ago
 //	gateway lb (haproxy): not up to date for 3m12s: dial unix /run/haproxy.sock: no such file
-func gatewayLines(gateways []httpapi.Gateway, of string, most int, now time.Time) string {
-	gateways = slices.DeleteFunc(slices.Clone(gateways), func(g httpapi.Gateway) bool { return of != "" && !slices.Contains(g.Groups, of) })
-	slices.SortStableFunc(gateways, func(a, b httpapi.Gateway) int {
-		return cmp.Compare(one(a.State != httpapi.GatewayFailing), one(b.State != httpapi.GatewayFailing))
+func gatewayLines(gateways []api.Gateway, of string, most int, now time.Time) string {
+	gateways = slices.DeleteFunc(slices.Clone(gateways), func(g api.Gateway) bool { return of != "" && !slices.Contains(g.Groups, of) })
+	slices.SortStableFunc(gateways, func(a, b api.Gateway) int {
+		return cmp.Compare(one(a.State != api.GatewayFailing), one(b.State != api.GatewayFailing))
 	})
 	var s strings.Builder
 	for i, g := range gateways {
@@ -181,9 +181,9 @@ func gatewayLines(gateways []httpapi.Gateway, of string, most int, now time.Time
 		}
 		fmt.Fprintf(&s, "gateway %s (%s): ", probe.OneLine(g.Name, probe.MaxGroupName), g.Output)
 		switch g.State {
-		case httpapi.GatewayFailing:
+		case api.GatewayFailing:
 			fmt.Fprintf(&s, "not up to date for %s: %s\n", age(g.ErrorSince, now), probe.OneLine(g.Error, probe.MaxDetail))
-		case httpapi.GatewayWaiting:
+		case api.GatewayWaiting:
 			s.WriteString("waiting, it was given nothing yet\n")
 		default:
 			fmt.Fprintf(&s, "up to date, %s ago\n", age(g.Last, now))
@@ -193,7 +193,7 @@ func gatewayLines(gateways []httpapi.Gateway, of string, most int, now time.Time
 }
 
 // logLines returns a line for each target up to most whose log file cannot be written.
-func logLines(targets []httpapi.Target, most int) string {
+func logLines(targets []api.Target, most int) string {
 	var s strings.Builder
 	failing := 0
 	for i := range targets {
@@ -219,8 +219,8 @@ const upcoming = 24 * time.Hour
 //
 //	maintenance nightly: 3 targets, until 2026-01-31 04:00:00 (backup)
 //	maintenance weekly: next from 2026-02-01 03:00:00 to 2026-02-01 05:00:00
-func maintenanceLines(all []httpapi.Maintenance, most int, now time.Time) string {
-	all = slices.DeleteFunc(slices.Clone(all), func(m httpapi.Maintenance) bool { return !m.Active && m.From.Sub(now) > upcoming })
+func maintenanceLines(all []api.Maintenance, most int, now time.Time) string {
+	all = slices.DeleteFunc(slices.Clone(all), func(m api.Maintenance) bool { return !m.Active && m.From.Sub(now) > upcoming })
 	var s strings.Builder
 	for i, m := range all {
 		if i == most {
@@ -245,10 +245,10 @@ func maintenanceLines(all []httpapi.Maintenance, most int, now time.Time) string
 // those first that fail.
 //
 //	notify oncall (alertmanager), http://am-1:9093: failing for 3m12s, 17 transitions to tell: connection refused
-func notifierLines(notifiers []httpapi.Notifier, most int, now time.Time) string {
-	notifiers = slices.DeleteFunc(slices.Clone(notifiers), func(n httpapi.Notifier) bool { return n.State == httpapi.NotifierUpToDate })
-	slices.SortStableFunc(notifiers, func(a, b httpapi.Notifier) int {
-		return cmp.Compare(one(a.State != httpapi.NotifierFailing), one(b.State != httpapi.NotifierFailing))
+func notifierLines(notifiers []api.Notifier, most int, now time.Time) string {
+	notifiers = slices.DeleteFunc(slices.Clone(notifiers), func(n api.Notifier) bool { return n.State == api.NotifierUpToDate })
+	slices.SortStableFunc(notifiers, func(a, b api.Notifier) int {
+		return cmp.Compare(one(a.State != api.NotifierFailing), one(b.State != api.NotifierFailing))
 	})
 	var s strings.Builder
 	for i, n := range notifiers {
@@ -257,7 +257,7 @@ func notifierLines(notifiers []httpapi.Notifier, most int, now time.Time) string
 			break
 		}
 		fmt.Fprintf(&s, "notify %s (%s), %s: ", probe.OneLine(n.Name, probe.MaxGroupName), n.Output, probe.OneLine(n.Receiver, probe.MaxDetail))
-		if n.State == httpapi.NotifierFailing {
+		if n.State == api.NotifierFailing {
 			fmt.Fprintf(&s, "failing for %s, ", age(n.ErrorSince, now))
 		}
 		fmt.Fprintf(&s, "%d transitions to tell", n.Pending)
@@ -281,7 +281,7 @@ func one(b bool) int {
 
 // engineLines returns lines about an engine that has skipped attempts, or is degraded or
 // isolated.
-func engineLines(stats httpapi.Stats) string {
+func engineLines(stats api.Stats) string {
 	var s strings.Builder
 	if stats.Shed > 0 {
 		fmt.Fprintf(&s, "overloaded: skipped %d attempts of passing probes\n", stats.Shed)
@@ -299,7 +299,7 @@ func engineLines(stats httpapi.Stats) string {
 }
 
 // verdictOf returns the verdict of a probe, or that there is none yet: until then it counts as an initial one.
-func verdictOf(p httpapi.Probe) string {
+func verdictOf(p api.Probe) string {
 	if !p.Decided {
 		return probe.Undecided.String()
 	}
@@ -307,7 +307,7 @@ func verdictOf(p httpapi.Probe) string {
 }
 
 // lines returns the cells of one target.
-func lines(t httpapi.Target, now time.Time) [][]string {
+func lines(t api.Target, now time.Time) [][]string {
 	first := []string{probe.OneLine(t.Name, probe.MaxTargetName), state(t), fmt.Sprint(t.Instance.Restarts)}
 	var all [][]string
 	if in := t.Instance; in.Reason != "" {
@@ -334,7 +334,7 @@ func lines(t httpapi.Target, now time.Time) [][]string {
 }
 
 // pausedLine says until when nothing is done about a target, and why.
-func pausedLine(p *httpapi.Pause) string {
+func pausedLine(p *api.Pause) string {
 	until := "until sonde unpause"
 	if !p.Until.IsZero() {
 		until = "until " + local(p.Until)
@@ -344,7 +344,7 @@ func pausedLine(p *httpapi.Pause) string {
 
 // state returns the state of a target in words, and that gateways do not use it for a reason of
 // their own.
-func state(t httpapi.Target) string {
+func state(t api.Target) string {
 	text := strings.ReplaceAll(t.State.String(), "_", " ")
 	if t.Ejection != nil {
 		text += ", ejected"
@@ -353,7 +353,7 @@ func state(t httpapi.Target) string {
 }
 
 // progress returns the current run of equal outcomes, or the score.
-func progress(p httpapi.Probe) string {
+func progress(p api.Probe) string {
 	switch {
 	case p.Errors > 0:
 		return fmt.Sprintf("%d unknown", p.Errors)
@@ -366,7 +366,7 @@ func progress(p httpapi.Probe) string {
 }
 
 // due returns the time until the next attempt, or why none is due.
-func due(p httpapi.Probe, now time.Time) string {
+func due(p api.Probe, now time.Time) string {
 	switch {
 	case p.WaitReason != verdict.NotWaiting:
 		return strings.ReplaceAll(p.WaitReason.String(), "_", " ")
@@ -379,7 +379,7 @@ func due(p httpapi.Probe, now time.Time) string {
 }
 
 // result returns the reason and the detail of the last result.
-func result(p httpapi.Probe) string {
+func result(p api.Probe) string {
 	if p.Result == nil {
 		return ""
 	}

@@ -10,22 +10,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/adapter/httpapi"
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 func TestTableHasALineForEachProbe(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	target := httpapi.Target{
+	target := api.Target{
 		Name: "shop/web", State: probe.StateNotReady,
-		Instance: httpapi.Instance{Phase: probe.Running, Restarts: 2, Reason: probe.ReasonBudget, Detail: "exit status 1:\n bad"},
-		Probes: []httpapi.Probe{
+		Instance: api.Instance{Phase: probe.Running, Restarts: 2, Reason: probe.ReasonBudget, Detail: "exit status 1:\n bad"},
+		Probes: []api.Probe{
 			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Decided: true, Last: probe.Success, WaitReason: verdict.Held},
 			{ID: "shop/web:readiness/db", Target: "shop/web", Verdict: probe.Failing, Errors: 4, Attempting: true,
-				Result: &httpapi.Result{Reason: probe.ReasonExecStart, Detail: "no such file"}},
+				Result: &api.Result{Reason: probe.ReasonExecStart, Detail: "no such file"}},
 			{ID: "shop/web:liveness", Target: "shop/web", Verdict: probe.Passing, Decided: true, Last: probe.Failure, Run: 2, Progress: "2/3",
-				Next: now.Add(1250 * time.Millisecond), Result: &httpapi.Result{Reason: probe.ReasonHTTPStatus, Detail: "status 503"}},
+				Next: now.Add(1250 * time.Millisecond), Result: &api.Result{Reason: probe.ReasonHTTPStatus, Detail: "status 503"}},
 		},
 	}
 	want := `
@@ -35,14 +35,14 @@ shop/web  not ready  2         -                                           resta
                                readiness/db  undecided  4 unknown    now   exec.start: no such file
                                liveness      passing    2/3 failure  1.3s  http.status: status 503
 `
-	if got := "\n" + table([]httpapi.Target{target}, now, unlimited, false); got != want {
+	if got := "\n" + table([]api.Target{target}, now, unlimited, false); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)
 	}
 }
 
 func TestTableFitsItsWidth(t *testing.T) {
-	wide := httpapi.Target{Name: strings.Repeat("é", 300)}
-	for line := range strings.Lines(table([]httpapi.Target{wide}, time.Time{}, 20, false)) {
+	wide := api.Target{Name: strings.Repeat("é", 300)}
+	for line := range strings.Lines(table([]api.Target{wide}, time.Time{}, 20, false)) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 20 {
 			t.Errorf("a line has %d characters: %q", n, line)
 		}
@@ -50,8 +50,8 @@ func TestTableFitsItsWidth(t *testing.T) {
 }
 
 func TestTableHasNoControlCharacters(t *testing.T) {
-	rude := httpapi.Target{Name: "a\x1b[2J", Probes: []httpapi.Probe{{ID: "\x1b[31mx", Result: &httpapi.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
-	if got := table([]httpapi.Target{rude}, time.Time{}, unlimited, false); strings.ContainsAny(got, "\x1b\a\r\t") {
+	rude := api.Target{Name: "a\x1b[2J", Probes: []api.Probe{{ID: "\x1b[31mx", Result: &api.Result{Reason: "\x1b]0;x\a", Detail: "a\r\x1b[1Ab\tc"}}}}
+	if got := table([]api.Target{rude}, time.Time{}, unlimited, false); strings.ContainsAny(got, "\x1b\a\r\t") {
 		t.Errorf("the table has control characters: %q", got)
 	}
 }
@@ -73,10 +73,10 @@ func TestHeadCountsTheLinesLeftOut(t *testing.T) {
 }
 
 func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
-	groups := []httpapi.Group{
-		{Name: "a", State: "ready", Need: 2, Counts: httpapi.GroupCounts{Total: 4, Ready: 3, Down: 1}},
-		{Name: "b", State: "down", Need: 2, Counts: httpapi.GroupCounts{Total: 2, Ready: 1, Down: 1}},
-		{Name: "c", State: "undecided", Need: 1, Counts: httpapi.GroupCounts{Total: 2, Undecided: 2}, ZeroWeight: 3},
+	groups := []api.Group{
+		{Name: "a", State: "ready", Need: 2, Counts: api.GroupCounts{Total: 4, Ready: 3, Down: 1}},
+		{Name: "b", State: "down", Need: 2, Counts: api.GroupCounts{Total: 2, Ready: 1, Down: 1}},
+		{Name: "c", State: "undecided", Need: 1, Counts: api.GroupCounts{Total: 2, Undecided: 2}, ZeroWeight: 3},
 	}
 	want := "group b: down, 1 of 2 ready, 2 needed\ngroup c: undecided, 0 of 2 ready, 1 needed, 2 not known yet, 3 more of weight 0\ngroup a: ready, 3 of 4 ready, 2 needed\n"
 	if got := groupLines(groups, "", maxGroupLines); got != want {
@@ -88,7 +88,7 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 	if got := groupLines(groups, "", 1); got != "group b: down, 1 of 2 ready, 2 needed\n… and 2 more groups\n" {
 		t.Errorf("one line of groups is %q", got)
 	}
-	many := make([]httpapi.Group, maxGroupLines+2)
+	many := make([]api.Group, maxGroupLines+2)
 	if got := groupLines(many, "", maxGroupLines); !strings.HasSuffix(got, "… and 2 more groups\n") {
 		t.Errorf("the lines of many groups are %s", got)
 	}
@@ -96,10 +96,10 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 
 func TestGatewaysThatAreNotUpToDateComeFirst(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	gateways := []httpapi.Gateway{
-		{Name: "a", Output: "agent", State: httpapi.GatewayUpToDate, Groups: []string{"web"}, Outputs: 7, Last: now.Add(-3 * time.Second)},
-		{Name: "b", Output: "oracle", State: httpapi.GatewayWaiting, Groups: []string{"db"}},
-		{Name: "c", Output: "haproxy", State: httpapi.GatewayFailing, Groups: []string{"web"}, Error: "dial unix /run/h.sock:\nno such file", ErrorSince: now.Add(-192 * time.Second)},
+	gateways := []api.Gateway{
+		{Name: "a", Output: "agent", State: api.GatewayUpToDate, Groups: []string{"web"}, Outputs: 7, Last: now.Add(-3 * time.Second)},
+		{Name: "b", Output: "oracle", State: api.GatewayWaiting, Groups: []string{"db"}},
+		{Name: "c", Output: "haproxy", State: api.GatewayFailing, Groups: []string{"web"}, Error: "dial unix /run/h.sock:\nno such file", ErrorSince: now.Add(-192 * time.Second)},
 	}
 	a, b := "gateway a (agent): up to date, 3s ago\n", "gateway b (oracle): waiting, it was given nothing yet\n"
 	c := "gateway c (haproxy): not up to date for 3m12s: dial unix /run/h.sock: no such file\n"
@@ -121,7 +121,7 @@ func TestGatewaysThatAreNotUpToDateComeFirst(t *testing.T) {
 
 func TestMaintenancesThatAreNearAreShown(t *testing.T) {
 	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.Local)
-	all := []httpapi.Maintenance{
+	all := []api.Maintenance{
 		{Name: "nightly", Active: true, From: now.Add(-time.Hour), To: now.Add(time.Hour), Targets: 1, Reason: "back\nup"},
 		{Name: "daily", From: now.Add(24 * time.Hour), To: now.Add(25 * time.Hour)},
 		{Name: "weekly", From: now.Add(24*time.Hour + 1), To: now.Add(25 * time.Hour)},
@@ -137,11 +137,11 @@ func TestMaintenancesThatAreNearAreShown(t *testing.T) {
 
 func TestTheTableSaysUntilWhenATargetIsDamped(t *testing.T) {
 	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.Local)
-	for want, d := range map[string]httpapi.Damping{
+	for want, d := range map[string]api.Damping{
 		"damped until 2026-01-31 03:30:00: it has flapped, penalty 2866\n": {Penalty: 2866, Flapped: now, Since: now, Until: now.Add(30 * time.Minute)},
 		"-\n": {Penalty: 1000, Flapped: now},
 	} {
-		if got := table([]httpapi.Target{{Name: "web", State: probe.StateDamped, Damping: &d}}, now, unlimited, false); !strings.HasSuffix(got, want) {
+		if got := table([]api.Target{{Name: "web", State: probe.StateDamped, Damping: &d}}, now, unlimited, false); !strings.HasSuffix(got, want) {
 			t.Errorf("the table is\n%s", got)
 		}
 	}
@@ -150,13 +150,13 @@ func TestTheTableSaysUntilWhenATargetIsDamped(t *testing.T) {
 func TestTheTableSaysUntilWhenNothingIsDone(t *testing.T) {
 	now := time.Date(2026, 1, 31, 3, 0, 0, 0, time.Local)
 	for _, c := range []struct {
-		pause httpapi.Pause
+		pause api.Pause
 		want  string
 	}{
-		{httpapi.Pause{Reason: probe.ReasonMaintenance, Until: now, Detail: "nightly: backup"}, "restart.maintenance until 2026-01-31 03:00:00: nightly: backup\n"},
-		{httpapi.Pause{Reason: probe.ReasonPaused, Detail: "by alice"}, "restart.paused until sonde unpause: by alice\n"},
+		{api.Pause{Reason: probe.ReasonMaintenance, Until: now, Detail: "nightly: backup"}, "restart.maintenance until 2026-01-31 03:00:00: nightly: backup\n"},
+		{api.Pause{Reason: probe.ReasonPaused, Detail: "by alice"}, "restart.paused until sonde unpause: by alice\n"},
 	} {
-		if got := table([]httpapi.Target{{Name: "web", State: probe.StatePaused, Pause: &c.pause}}, now, unlimited, false); !strings.HasSuffix(got, c.want) {
+		if got := table([]api.Target{{Name: "web", State: probe.StatePaused, Pause: &c.pause}}, now, unlimited, false); !strings.HasSuffix(got, c.want) {
 			t.Errorf("the table is\n%s", got)
 		}
 	}
@@ -164,10 +164,10 @@ func TestTheTableSaysUntilWhenNothingIsDone(t *testing.T) {
 
 func TestReceiversThatWereNotToldEverythingAreShown(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	notifiers := []httpapi.Notifier{
-		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", State: httpapi.NotifierUpToDate},
-		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", State: httpapi.NotifierBehind, Pending: 2},
-		{Name: "mail", Output: "run", Receiver: "sh", State: httpapi.NotifierFailing, Pending: 17, Error: "exit status 1:\nbusy", ErrorSince: now.Add(-192 * time.Second)},
+	notifiers := []api.Notifier{
+		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-1:9093", State: api.NotifierUpToDate},
+		{Name: "oncall", Output: "alertmanager", Receiver: "http://am-2:9093", State: api.NotifierBehind, Pending: 2},
+		{Name: "mail", Output: "run", Receiver: "sh", State: api.NotifierFailing, Pending: 17, Error: "exit status 1:\nbusy", ErrorSince: now.Add(-192 * time.Second)},
 	}
 	mail := "notify mail (run), sh: failing for 3m12s, 17 transitions to tell: exit status 1: busy\n"
 	for most, want := range map[int]string{
@@ -195,7 +195,7 @@ func TestTheScreenShowsGroupsAndGateways(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	s := viewer{client: &httpapi.Client{Base: server.URL}, out: io.Discard}
+	s := viewer{client: &api.Client{Base: server.URL}, out: io.Discard}
 	got, err := s.screen(t.Context())
 	if err != nil || !strings.Contains(got, "shop/a  ready") || !strings.HasSuffix(got, "group web: down, 1 of 2 ready, 2 needed\ngateway edge (agent): not up to date for -: port in use\n") {
 		t.Errorf("the screen is %q, %v", got, err)
@@ -204,13 +204,13 @@ func TestTheScreenShowsGroupsAndGateways(t *testing.T) {
 
 func TestTroubleOfTheEngineIsShown(t *testing.T) {
 	for _, c := range []struct {
-		stats httpapi.Stats
+		stats api.Stats
 		want  string
 	}{
-		{httpapi.Stats{}, ""},
-		{httpapi.Stats{Health: httpapi.Health{Score: 1, Stalls: 3, StalledSeconds: 1}}, ""},
-		{httpapi.Stats{Shed: 7}, "overloaded: skipped 7 attempts of passing probes\n"},
-		{httpapi.Stats{Health: httpapi.Health{Score: 5, Degraded: true, StalledSeconds: 4.96}},
+		{api.Stats{}, ""},
+		{api.Stats{Health: api.Health{Score: 1, Stalls: 3, StalledSeconds: 1}}, ""},
+		{api.Stats{Shed: 7}, "overloaded: skipped 7 attempts of passing probes\n"},
+		{api.Stats{Health: api.Health{Score: 5, Degraded: true, StalledSeconds: 4.96}},
 			"degraded: restarts are paused, since the engine itself lacks processor time, memory or descriptors (health score 5, 0 is healthy and 8 the worst; stalled for 5.0s in all)\n"},
 	} {
 		if got := engineLines(c.stats); got != c.want {
@@ -221,10 +221,10 @@ func TestTroubleOfTheEngineIsShown(t *testing.T) {
 
 func TestWideTableHasAgeGatewayStateAddressAndLabelsOfATarget(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	target := httpapi.Target{
+	target := api.Target{
 		Name: "web", Address: "10.0.0.7", Labels: map[string]string{"tier": "canary", "team": "shop"}, State: probe.StateReady, Since: now.Add(-90 * time.Second),
-		Gateway: probe.GatewayDown, Ejection: &httpapi.Ejection{Reason: probe.ReasonTCPRefused, Detail: "no"},
-		Probes: []httpapi.Probe{{ID: "web:readiness/a", Target: "web"}, {ID: "web:readiness/b", Target: "web"}},
+		Gateway: probe.GatewayDown, Ejection: &api.Ejection{Reason: probe.ReasonTCPRefused, Detail: "no"},
+		Probes: []api.Probe{{ID: "web:readiness/a", Target: "web"}, {ID: "web:readiness/b", Target: "web"}},
 	}
 	want := `
 TARGET  STATE           RESTARTS  FOR    EXIT  GATEWAY  ADDRESS   LABELS                 PROBE        VERDICT    RUN  NEXT  RESULT
@@ -232,7 +232,7 @@ web     ready, ejected  0         1m30s  -     down     10.0.0.7  team=shop,tier
                                                                                          readiness/a  undecided  -    -
                                                                                          readiness/b  undecided  -    -
 `
-	if got := "\n" + table([]httpapi.Target{target}, now, unlimited, true); got != want {
+	if got := "\n" + table([]api.Target{target}, now, unlimited, true); got != want {
 		t.Errorf("table is:%s\nwant:%s", got, want)
 	}
 }
@@ -256,7 +256,7 @@ func TestTableFillsTheTerminalAboveItsLastLines(t *testing.T) {
 
 func TestATableSaysWhoProbesTheTargetsOfACluster(t *testing.T) {
 	heard := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	all := []httpapi.Target{
+	all := []api.Target{
 		{Name: "a", State: probe.StateReady, Owner: "engine-1"}, {Name: "b", State: probe.StateReady, Owner: "engine-2", Heard: heard},
 		{Name: "c", State: probe.StateReady, Heard: heard}, {Name: "d", State: probe.StateReady},
 	}
@@ -270,7 +270,7 @@ d       -         ready  0         -
 	if got := "\n" + table(all, heard, unlimited, false); got != want {
 		t.Errorf("got:%swant:%s", got, want)
 	}
-	if got := clusterLine(httpapi.Cluster{Name: "engine-1", Heard: heard}, heard.Add(12*time.Second)); !strings.HasSuffix(got, "; targets of other engines are shown as they were 12s ago\n") {
+	if got := clusterLine(api.Cluster{Name: "engine-1", Heard: heard}, heard.Add(12*time.Second)); !strings.HasSuffix(got, "; targets of other engines are shown as they were 12s ago\n") {
 		t.Errorf("without etcd: %s", got)
 	}
 }
@@ -278,14 +278,14 @@ d       -         ready  0         -
 func TestMembersAreShownWithWhatTheyOwnAndWhoHasDrainedThem(t *testing.T) {
 	at := time.Now().Add(-90 * time.Second)
 	two := int64(2)
-	known := httpapi.Cluster{
+	known := api.Cluster{
 		Name: "a", Allowed: true, Member: true, Shards: 7,
-		Members: []httpapi.ClusterMember{
-			{Name: "a", Shards: 7, Targets: 3, Health: httpapi.MemberDoubtful, Drained: true},
-			{Name: "b\x1b[2J", Shards: 0, Health: httpapi.MemberUnknown, Drained: true, Revision: &two, Refused: "no"},
+		Members: []api.ClusterMember{
+			{Name: "a", Shards: 7, Targets: 3, Health: api.MemberDoubtful, Drained: true},
+			{Name: "b\x1b[2J", Shards: 0, Health: api.MemberUnknown, Drained: true, Revision: &two, Refused: "no"},
 		},
-		Drains: []httpapi.ClusterDrain{{Name: "a", By: "root@ops\x1b", At: at}, {Name: "c"}},
-		Config: &httpapi.ClusterConfig{},
+		Drains: []api.ClusterDrain{{Name: "a", By: "root@ops\x1b", At: at}, {Name: "c"}},
+		Config: &api.ClusterConfig{},
 	}
 	var members, own strings.Builder
 	if err := errors.Join(writeMembers(&members, known), writeClusterStatus(&own, known)); err != nil {

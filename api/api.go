@@ -1,0 +1,273 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"iter"
+	"log/slog"
+	"net/http"
+	"time"
+
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
+)
+
+// DefaultListen is the default of Config.Listen.
+const DefaultListen = "127.0.0.1:9650"
+
+// Limits of a Server.
+const (
+	MaxConnections  = 256                     // open at once; a new one then takes the place of the one that is idle the longest
+	MaxRequests     = 16                      // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503, those for changes of a group after ten seconds
+	MaxSubscribers  = 32                      // event streams at once; any more get status 503
+	MaxWaiters      = 96                      // requests at once that wait for a change of a group; any more get status 503
+	MaxGroupWait    = time.Minute             // of such a request
+	MaxListed       = 5000                    // targets in one response
+	MaxListedProbes = 10_000                  // probes in one response, after which it has no further target
+	MaxListText     = 512                     // bytes of each detail in a list
+	MaxHeaderBytes  = listener.MaxHeaderBytes // of a request
+	WriteTimeout    = listener.WriteTimeout   // to write a response, or one event
+	StallTimeout    = listener.StallTimeout   // for a client to read the next 64 KiB of a response
+	Heartbeat       = 15 * time.Second        // between events or comments of a stream
+	ShutdownGrace   = 5 * time.Second         // for requests in progress when the server stops
+)
+
+// MinToken is the minimum length of a token in bytes.
+const MinToken = listener.MinToken
+
+// Engine is the subset of *engine.Engine that a Server uses. Its methods must be
+// safe for concurrent use by multiple goroutines.
+type Engine interface {
+	Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus]
+	Count(ctx context.Context, f engine.Filter) int
+	Target(name string) (engine.TargetStatus, bool)
+	States() engine.TargetStates
+	Records() engine.Records
+	Stats() engine.Stats
+	Subscribe() *engine.Subscription
+	SubscribeTargets() *engine.TargetSubscription
+}
+
+// Groups is the subset of *group.Groups that a Server uses.
+type Groups interface {
+	Get(name string) *group.Group
+	Views() []*group.View
+}
+
+// Config configures a Server: what it serves, and to whom.
+type Config struct {
+	Engine  Engine       // required
+	Others  Others       // the targets of other engines; default: there are none
+	Metrics http.Handler // serves /metrics; default: 404
+	Probe   http.Handler // serves /probe, and limits how many requests are in progress; default: 404
+	Groups  Groups       // default: there are no groups
+
+	// Gateways returns how the gateways fare, sorted by name. Default: there are none.
+	Gateways func() []group.GatewayStatus
+
+	// Notifiers returns how the receivers of notifiers fare, sorted by name and receiver; States need not
+	// be set. TestNotifier sends a test notice to each receiver of a notifier, and returns the errors by
+	// their names, and whether there is such a notifier. They must be safe for concurrent use by multiple
+	// goroutines. Default: there are none.
+	Notifiers    func() []Notifier
+	TestNotifier func(ctx context.Context, name string) (results map[string]error, ok bool)
+
+	// Process returns what is known of the processes of a target besides its instance, and whether it has
+	// any. It must not block, and must be safe for concurrent use by multiple goroutines. Default: there are
+	// none.
+	Process func(target string) (p Process, isProcess bool)
+
+	// Alive returns an error while the engine does not run, Ready while it does not
+	// make attempts, or its verdicts are not to be trusted (engine.Health). They must not block, and must be safe for concurrent
+	// use by multiple goroutines. Default: never an error.
+	Alive func() error
+	Ready func() error
+
+	// Reload reads the configuration again, and puts it into use unless it has errors or, without
+	// force, Reload.Error says that a guard forbids it. It returns when that has ended, or with an
+	// error when ctx is done: the reload may go on. LastReload returns how the last one has ended.
+	// Plan returns what a reload would do, and changes nothing: of the files of the engine, or of
+	// others. They must be safe for concurrent use by multiple goroutines. Default: 404.
+	Reload     func(ctx context.Context, force bool) (Reload, error)
+	Plan       func(ctx context.Context, paths []string) (Plan, error)
+	LastReload func() Reload
+
+	// Operate carries out an operation on a target, or begins to, for an operator. It reports whether
+	// that changes anything, and whether it is in the state file, for which it waits, within limits. An
+	// error is ErrNoTarget, or says why the target cannot be operated. It must be safe for concurrent use
+	// by multiple goroutines. Default: 404.
+	Operate func(ctx context.Context, target string, o Operation, by string) (changed, saved bool, err error)
+
+	// Pause pauses targets for an operator, or ends that, and returns when that is in the state file,
+	// or cannot be. An error is ErrNoTarget or ErrNoGroup, or says why that is not possible. It must be
+	// safe for concurrent use by multiple goroutines. Default: 404.
+	Pause func(context.Context, PauseRequest) (Paused, error)
+
+	// Maintenances returns when maintenances are, sorted by time. It must not block, and must be safe
+	// for concurrent use by multiple goroutines. Default: there are none.
+	Maintenances func() []Maintenance
+
+	// Cluster returns what is known of the engines that share targets with this one. It must return
+	// within two seconds, and must be safe for concurrent use by multiple goroutines. Default: 404.
+	Cluster func() Cluster
+
+	// Beats receives the beats that targets send, and knows the last one of each. Default: none is
+	// accepted.
+	Beats *beatprobe.Registry
+
+	Listen string // host:port; port 0 lets the system choose; default DefaultListen
+	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
+	TLS    TLS    // default: plain HTTP
+
+	Logger *slog.Logger // one Warn line for each failed connection, and for rejected requests that would change the engine; default: none
+}
+
+// Server serves the API. It is an http.Handler, and can listen itself.
+type Server struct {
+	config   Config
+	results  results
+	tls      *tls.Config // nil: plain HTTP
+	handler  http.Handler
+	lists    semaphore // of targets: large responses, which slow clients keep in progress
+	requests semaphore // other ones
+	streams  semaphore
+	waiters  *listener.Waiters
+	changes  semaphore // reloads, plans and operations
+
+	rejections rejections
+}
+
+// New returns a Server. It is an error when other machines can reach c.Listen
+// without authentication, when the token is too short, or when a file of c.TLS is
+// missing or invalid.
+func New(c Config) (*Server, error) {
+	c.Listen = cmp.Or(c.Listen, DefaultListen)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Engine == nil {
+		return nil, errors.New("api: Config.Engine is nil")
+	}
+	if problem := listener.Token(c.Token).Problem(); problem != "" {
+		return nil, errors.New("token " + problem)
+	}
+	tlsConfig, err := c.TLS.load()
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckListen(c.Listen, c.guarded()); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		config:   c,
+		results:  results{c.Engine, c.Others},
+		tls:      tlsConfig,
+		lists:    make(semaphore, MaxRequests),
+		requests: make(semaphore, MaxRequests),
+		streams:  make(semaphore, MaxSubscribers),
+		waiters:  listener.NewWaiters(MaxWaiters),
+		changes:  make(semaphore, MaxChanges),
+	}
+	s.handler = s.guard(s.routes())
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler. It is safe for concurrent use by multiple
+// goroutines.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/events", s.events)
+	mux.HandleFunc("POST /v1/plan", s.changes.limit(s.plan))
+	mux.HandleFunc("POST /v1/reload", s.changes.limit(s.reload))
+	mux.HandleFunc("/v1/groups/{name...}", s.afterChange(paced(http.HandlerFunc(s.group))))
+	handle := func(pattern string, h http.Handler) { mux.HandleFunc(pattern, paced(h)) }
+	handle("/v1/targets", s.lists.limit(s.targets))
+	handle("/v1/targets/{name...}", s.requests.limit(s.target))
+	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
+	mux.HandleFunc("POST /v1/targets/{name}/restart", s.changes.limit(s.operate(OperationRestart)))
+	mux.HandleFunc("POST /v1/targets/{name}/stop", s.changes.limit(s.operate(OperationStop)))
+	mux.HandleFunc("POST /v1/targets/{name}/start", s.changes.limit(s.operate(OperationStart)))
+	mux.HandleFunc("POST /v1/targets/{name}/pause", s.changes.limit(s.pause(OperationPause, false)))
+	mux.HandleFunc("POST /v1/targets/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, false)))
+	mux.HandleFunc("POST /v1/groups/{name}/pause", s.changes.limit(s.pause(OperationPause, true)))
+	mux.HandleFunc("POST /v1/groups/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, true)))
+	handle("/v1/groups", s.requests.limit(s.groups))
+	handle("/v1/gateways", s.requests.limit(s.gateways))
+	handle("/v1/maintenance", s.requests.limit(s.maintenance))
+	handle("/v1/cluster", s.requests.limit(s.cluster))
+	handle("POST /v1/beat/{name...}", http.HandlerFunc(s.beat))
+	handle("/v1/notifiers", s.requests.limit(s.notifiers))
+	mux.HandleFunc("POST /v1/notifiers/{name}/test", s.changes.limit(s.testNotifier))
+	handle("GET /v1/reload", s.requests.limit(s.lastReload))
+	handle("/v1/stats", s.requests.limit(s.stats))
+	handle("/healthz", health(s.config.Alive))
+	handle("/readyz", health(s.config.Ready))
+	if s.config.Metrics != nil {
+		handle("/metrics", s.config.Metrics)
+	}
+	if s.config.Probe != nil {
+		mux.Handle("/probe", s.config.Probe) // may take longer than WriteTimeout
+	}
+	handle("/", http.HandlerFunc(page))
+	return mux
+}
+
+// paced returns a handler that disconnects clients which do not read its responses.
+func paced(h http.Handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(listener.Paced(w), r) }
+}
+
+// public reports whether a path is served without a token.
+func public(path string) bool {
+	file, _ := pageFile(path)
+	return file != "" || path == "/healthz" || path == "/readyz"
+}
+
+// semaphore limits how many requests are in progress.
+type semaphore chan struct{}
+
+// acquire returns false when the semaphore is full. Otherwise the caller releases it.
+func (s semaphore) acquire() bool {
+	select {
+	case s <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s semaphore) release() { <-s }
+
+// acquireInTurn waits for room, for turnTimeout at most, and returns false if there is none then.
+func (s semaphore) acquireInTurn(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	select {
+	case s <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// limit serves as many requests at once as the semaphore has room for.
+func (s semaphore) limit(serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !s.acquire() {
+			s.refuse(w)
+			return
+		}
+		defer s.release()
+		serve(w, r)
+	}
+}
+
+// refuse responds to a request for which there is no room.
+func (s semaphore) refuse(w http.ResponseWriter) {
+	w.Header().Set("Retry-After", "1")
+	respondError(w, http.StatusServiceUnavailable, "too many requests: the limit is %d at once", cap(s))
+}

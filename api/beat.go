@@ -1,0 +1,104 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
+	"github.com/sonde-probe/sonde/internal/listener"
+)
+
+const beatPath = "/v1/beat/"
+
+// isBeat reports whether a path is that of a beat.
+func isBeat(path string) bool { return strings.HasPrefix(path, beatPath) }
+
+// detailTimeout is how long the detail of a failure may take to arrive. The beat counts without it.
+const detailTimeout = 2 * time.Second
+
+// beat serves POST /v1/beat/{target}. Those without the token of a target do not learn which
+// targets there are, and nothing of what they send is read.
+func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
+	target, token := r.PathValue("name"), listener.Bearer(r)
+	if s.config.Beats == nil || !s.config.Beats.Allows(target, token) {
+		s.refuseBeat(w, r)
+		return
+	}
+	query, err := parseFields(r.URL.RawQuery, "status")
+	var report beatprobe.Report
+	if err == nil {
+		report, err = beatprobe.ParseReport(query.Get("status"))
+	}
+	if err != nil {
+		respondError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	if report.Status == beatprobe.Failed {
+		report.Detail = beatDetail(w, r)
+	}
+	switch err := s.config.Beats.Beat(target, token, listener.Client(r), report); {
+	case errors.Is(err, beatprobe.ErrTooMany):
+		w.Header().Set("Retry-After", "1")
+		respondError(w, http.StatusTooManyRequests, "%v", err)
+	case err != nil:
+		s.refuseBeat(w, r)
+	default:
+		respond(w, BeatTaken{Target: target, Status: report.Status.String(), At: time.Now().UTC()})
+	}
+}
+
+// refuseBeat responds to a beat without the token of its target.
+func (s *Server) refuseBeat(w http.ResponseWriter, r *http.Request) {
+	s.logRejection(r, "missing or wrong token of a target")
+	w.Header().Set("WWW-Authenticate", `Bearer realm="sonde beats"`)
+	respondError(w, http.StatusUnauthorized, "%v: send the header Authorization: Bearer <token of the beat block>", beatprobe.ErrDenied)
+}
+
+// beatDetail returns the beginning of a body.
+func beatDetail(w http.ResponseWriter, r *http.Request) string {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(detailTimeout)) // an error means that the ResponseWriter has no deadlines
+	text, _ := io.ReadAll(io.LimitReader(r.Body, beatprobe.MaxDetail))               // what has come counts
+	return string(text)
+}
+
+// beatOf returns the last beat of a target, or nil for a target without a beat block.
+func (s *Server) beatOf(target string) *Beat {
+	if s.config.Beats == nil {
+		return nil
+	}
+	last, ok := s.config.Beats.Last(target)
+	if !ok {
+		return nil
+	}
+	b := &Beat{Begun: utc(last.Begun)}
+	if !last.At.IsZero() {
+		b.At, b.Status, b.ExitStatus = utc(last.At), last.Report.Status.String(), int(last.Report.Exit)
+		b.Detail, b.DurationSeconds = last.Report.Detail, last.Took.Seconds()
+	}
+	return b
+}
+
+// explain says what the last beat was, and when.
+func (b *Beat) explain(now time.Time) string {
+	if b == nil {
+		return ""
+	}
+	text := "It has sent no beat yet."
+	if !b.At.IsZero() {
+		text = "Its last beat came" + before(b.At, now)
+		if b.Status != beatprobe.OK.String() {
+			text += ", and reports a failure"
+		}
+		if b.DurationSeconds > 0 {
+			text += ", after a run of " + brief(seconds(b.DurationSeconds))
+		}
+		text += "."
+	}
+	if !b.Begun.IsZero() {
+		text += " A run of it has begun" + before(b.Begun, now) + "."
+	}
+	return text
+}

@@ -1,0 +1,351 @@
+package api
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limits of a Client on what it reads, in bytes.
+const (
+	MaxResponse = 64 << 20
+	MaxLine     = 1 << 20 // of an event stream
+)
+
+// Client is a client of the API of a running engine. It is safe for concurrent use by
+// multiple goroutines.
+type Client struct {
+	Base  string       // URL of the engine; default "http://127.0.0.1:9650"
+	Token string       // default: none
+	HTTP  *http.Client // for client certificates and timeouts; default http.DefaultClient
+}
+
+// Targets returns a page of the targets that match q. For the next page set q.After to
+// Targets.Next, or use Pages. Like the other methods, it returns an
+// *Error when the response's status is not 200.
+func (c *Client) Targets(ctx context.Context, q Query) (Targets, error) {
+	return get[Targets](ctx, c, "/v1/targets", q.values())
+}
+
+// Pages yields the pages of all targets that match q; q.Limit bounds each page. While a
+// page is read, the engine already prepares the next. It ends with the first error, which
+// it yields.
+func (c *Client) Pages(ctx context.Context, q Query) iter.Seq2[Targets, error] {
+	return func(yield func(Targets, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		for next := c.request(ctx, q); next != nil; {
+			current := <-next
+			if next = nil; current.err == nil {
+				q.After = nextPage(current.response.Header)
+			}
+			if current.err == nil && q.After != "" {
+				next = c.request(ctx, q)
+			}
+			page, err := current.targets()
+			if !yield(page, err) || err != nil {
+				if next != nil {
+					cancel()
+					(<-next).close()
+				}
+				return
+			}
+		}
+	}
+}
+
+// pageResponse is the response to a request for a page.
+type pageResponse struct {
+	response *http.Response
+	err      error
+}
+
+// request requests a page. The caller receives the response, and closes it.
+func (c *Client) request(ctx context.Context, q Query) <-chan pageResponse {
+	done := make(chan pageResponse, 1)
+	go func() {
+		response, err := c.do(ctx, http.MethodGet, "/v1/targets", q.values())
+		done <- pageResponse{response, err}
+	}()
+	return done
+}
+
+// targets reads the page, and closes the response.
+func (p pageResponse) targets() (page Targets, err error) {
+	if p.err != nil {
+		return page, p.err
+	}
+	defer p.close()
+	if err := decode(p.response.Body, &page); err != nil {
+		return page, fmt.Errorf("/v1/targets: %w", err)
+	}
+	return page, nil
+}
+
+func (p pageResponse) close() {
+	if p.err == nil {
+		p.response.Body.Close()
+	}
+}
+
+// nextPage returns the value of Query.After in a header Link of /v1/targets, or "".
+func nextPage(h http.Header) string {
+	link, rest, _ := strings.Cut(strings.TrimPrefix(h.Get("Link"), "<"), ">")
+	if rest != `; rel="next"` {
+		return ""
+	}
+	next, err := url.Parse(link)
+	if err != nil {
+		return ""
+	}
+	return next.Query().Get("after")
+}
+
+// Target returns one target with its probes.
+func (c *Client) Target(ctx context.Context, name string) (Target, error) {
+	return get[Target](ctx, c, "/v1/targets/"+escape(name), nil)
+}
+
+// History returns the latest transitions of a target.
+func (c *Client) History(ctx context.Context, name string) (History, error) {
+	return get[History](ctx, c, "/v1/targets/"+escape(name)+historySuffix, nil)
+}
+
+// Groups returns the groups, without their members.
+func (c *Client) Groups(ctx context.Context) (GroupList, error) {
+	return get[GroupList](ctx, c, "/v1/groups", nil)
+}
+
+// Gateways returns how the gateways fare.
+func (c *Client) Gateways(ctx context.Context) (GatewayList, error) {
+	return get[GatewayList](ctx, c, "/v1/gateways", nil)
+}
+
+// Maintenances returns when maintenances are.
+func (c *Client) Maintenances(ctx context.Context) (MaintenanceList, error) {
+	return get[MaintenanceList](ctx, c, "/v1/maintenance", nil)
+}
+
+// Cluster returns what the engine knows of its cluster. The error is an *Error with status 404 if it is in
+// none.
+func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
+	return get[Cluster](ctx, c, "/v1/cluster", nil)
+}
+
+// Group returns a group with its members that come after a name; up to MaxListed.
+func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
+	query := url.Values{}
+	if after != "" {
+		query.Set("after", after)
+	}
+	return get[Group](ctx, c, "/v1/groups/"+escape(name), query)
+}
+
+// AwaitGroup waits until a group has another version than one, at most for wait, whose bound is
+// MaxGroupWait, and returns the group with its first members. The HTTP client must have no Timeout
+// that is shorter.
+func (c *Client) AwaitGroup(ctx context.Context, name string, version uint64, wait time.Duration) (Group, error) {
+	query := url.Values{"version": {strconv.FormatUint(version, 10)}, "wait": {wait.String()}}
+	return get[Group](ctx, c, "/v1/groups/"+escape(name), query)
+}
+
+// Stats returns the engine's counters.
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	return get[Stats](ctx, c, "/v1/stats", nil)
+}
+
+// Reload makes the engine read its configuration again, and returns how that has ended: with
+// Reload.Error if the engine goes on with the configuration before. With force, reload_guard is
+// not asked. It needs the token, or a connection to the engine's unix socket.
+func (c *Client) Reload(ctx context.Context, force bool) (Reload, error) {
+	query := url.Values{}
+	if force {
+		query.Set("force", "true")
+	}
+	return call[Reload](ctx, c, http.MethodPost, "/v1/reload", query)
+}
+
+// Plan returns what a reload would do: with the files that the engine was started with or, for the
+// user of the engine, with others, which the engine reads. It needs what Reload needs.
+func (c *Client) Plan(ctx context.Context, paths []string) (Plan, error) {
+	return call[Plan](ctx, c, http.MethodPost, "/v1/plan", url.Values{"config": paths})
+}
+
+// Operate asks for an operation on a target, and returns when the engine has begun it. By names the
+// operator. It needs what Reload needs.
+func (c *Client) Operate(ctx context.Context, target string, o Operation, by string) (Operated, error) {
+	return call[Operated](ctx, c, http.MethodPost, "/v1/targets/"+escape(target)+"/"+string(o), url.Values{"by": {by}})
+}
+
+// Beat sends a beat of a target: "ok", "fail", "start" or an exit status. Detail is that of a failure.
+// Token is that of the target's beat block.
+func (c *Client) Beat(ctx context.Context, target, status, detail string) (BeatTaken, error) {
+	response, err := c.send(ctx, http.MethodPost, beatPath+escape(target), url.Values{"status": {status}}, strings.NewReader(detail))
+	return decoded[BeatTaken](beatPath, response, err)
+}
+
+// EventOptions selects the events of a stream.
+type EventOptions struct {
+	Target   string // only events of this target; default: of all targets
+	Targets  bool   // events of targets, instead of those of probes
+	Snapshot bool   // start with the state of each probe, or target
+
+	Group  string   // only members of a group; the stream ends when the group is removed
+	Names  []string // as in a Query
+	Labels []string // as in a Query; what no longer matches is removed for the client
+}
+
+// Events yields events as they arrive. It ends without an error when ctx is done, or
+// with the error that ended the stream: io.ErrUnexpectedEOF when the server stopped.
+// The HTTP client must have no Timeout, which would end the stream.
+func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		query := Query{Group: o.Group, Names: o.Names, Labels: o.Labels}.values()
+		if o.Target != "" {
+			query.Set("target", o.Target)
+		}
+		if o.Targets {
+			query.Set("targets", "true")
+		}
+		if o.Snapshot {
+			query.Set("snapshot", "true")
+		}
+		err := c.stream(ctx, query, func(e Event) bool { return yield(e, nil) })
+		if err != nil && ctx.Err() == nil {
+			yield(Event{}, err)
+		}
+	}
+}
+
+// stream calls yield for each event until it returns false.
+func (c *Client) stream(ctx context.Context, query url.Values, yield func(Event) bool) error {
+	response, err := c.do(ctx, http.MethodGet, "/v1/events", query)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, MaxLine)
+	var e Event
+	for lines.Scan() {
+		if lines.Text() == "" { // ends an event or a comment
+			if e.Type != "" && !yield(e) {
+				return nil
+			}
+			e = Event{}
+			continue
+		}
+		if err := e.parseLine(lines.Text()); err != nil {
+			return fmt.Errorf("/v1/events: %w", err)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("/v1/events: %w", err)
+	}
+	return fmt.Errorf("/v1/events: %w", io.ErrUnexpectedEOF)
+}
+
+// parseLine sets the field of one line of an event.
+func (e *Event) parseLine(line string) (err error) {
+	field, value, _ := strings.Cut(line, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch field {
+	case "event":
+		e.Type = EventType(value)
+	case "id":
+		e.ID, err = strconv.ParseUint(value, 10, 64)
+	case "data":
+		if e.Type == TargetEvent || e.Type == TargetRemovedEvent {
+			err = json.Unmarshal([]byte(value), &e.Target)
+		} else {
+			err = json.Unmarshal([]byte(value), &e.Probe)
+		}
+	}
+	return err
+}
+
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (v T, err error) {
+	return call[T](ctx, c, http.MethodGet, path, query)
+}
+
+func call[T any](ctx context.Context, c *Client, method, path string, query url.Values) (v T, err error) {
+	response, err := c.do(ctx, method, path, query)
+	return decoded[T](path, response, err)
+}
+
+// decoded returns the body of a response, and closes it.
+func decoded[T any](path string, response *http.Response, err error) (v T, _ error) {
+	if err != nil {
+		return v, err
+	}
+	defer response.Body.Close()
+	if err := decode(response.Body, &v); err != nil {
+		return v, fmt.Errorf("%s: %w", path, err)
+	}
+	return v, nil
+}
+
+// do sends a request without a body.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
+	return c.send(ctx, method, path, query, nil)
+}
+
+// send sends a request. The caller closes the response's body. Status 422 is no error of a POST: the
+// body says why the engine has changed nothing.
+func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+	address := strings.TrimSuffix(cmp.Or(c.Base, "http://"+DefaultListen), "/") + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address, body)
+	if err != nil {
+		return nil, err
+	}
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode == http.StatusOK || method == http.MethodPost && response.StatusCode == http.StatusUnprocessableEntity {
+		return response, nil
+	}
+	defer response.Body.Close()
+	var failed errorBody
+	if decode(response.Body, &failed) != nil || failed.Error.Message == "" {
+		failed.Error.Message = "not a response of Sonde's API: " + response.Status
+	}
+	failed.Error.Status = response.StatusCode
+	return nil, &failed.Error
+}
+
+// decode reads JSON of at most MaxResponse bytes.
+func decode(r io.Reader, into any) error {
+	limited := &io.LimitedReader{R: r, N: MaxResponse}
+	err := json.NewDecoder(limited).Decode(into)
+	if err != nil && limited.N <= 0 {
+		return errors.New("response is larger than 64 MiB")
+	}
+	return err
+}
+
+// escape returns a target's name as one element of a path. A name of dots only must
+// not be taken for the parent directory.
+func escape(name string) string {
+	escaped := url.PathEscape(name)
+	if strings.Trim(name, ".") == "" {
+		return strings.ReplaceAll(escaped, ".", "%2E")
+	}
+	return escaped
+}

@@ -1,0 +1,215 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// events serves /v1/events. It returns when the client has gone or does not read, when the
+// server stops, or when the group that the client asked for was removed.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot", "group", "name", "label")
+	var filter eventFilter
+	ofTargets := false
+	if err == nil {
+		filter.snapshot, err = parseFlag(query, "snapshot")
+	}
+	if err == nil {
+		filter.target = query.Get("target")
+		filter.selector, err = parseSelector(query)
+	}
+	if err == nil {
+		ofTargets, err = parseFlag(query, "targets")
+	}
+	if err != nil {
+		respondError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	if name := query.Get("group"); name != "" {
+		if filter.group = s.groupOf(name); filter.group == nil {
+			respondNoGroup(w, name)
+			return
+		}
+	}
+	if !s.streams.acquire() {
+		w.Header().Set("Retry-After", "5")
+		respondError(w, http.StatusServiceUnavailable, "too many event streams: the limit is %d", MaxSubscribers)
+		return
+	}
+	defer s.streams.release()
+	listener.KeepOpen(r.Context())
+
+	out := eventWriter{w: w, control: http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx buffers events otherwise
+	if err := out.write(": sonde\n\n"); err != nil || r.Method == http.MethodHead {
+		return
+	}
+	filter.since = time.Now()
+	changes := s.probeEvents
+	if ofTargets {
+		changes = s.targetEvents
+	}
+	from, end := changes(filter)
+	defer end()
+	for r.Context().Err() == nil && !filter.ended() {
+		if err := forward(r.Context(), from, &out); err != nil {
+			return
+		}
+	}
+}
+
+// source waits for a change and returns it as an event with its data, or without a type if it
+// is no event of the stream, or the error of ctx.
+type source func(ctx context.Context) (EventType, any, error)
+
+// probeEvents returns the changes of probes.
+func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
+	next, end := s.results.probes()
+	sent := map[probe.ID]probe.Verdict{}
+	return func(ctx context.Context) (EventType, any, error) {
+		status, err := next(ctx)
+		if err != nil || filter.target != "" && status.ID.Target != filter.target {
+			return "", nil, err
+		}
+		before, known := sent[status.ID]
+		if removed, skip := filter.leaves(status.ID.Target, status.Labels, status.Removed, known); removed {
+			delete(sent, status.ID)
+			return RemovedEvent, newProbeID(status.ID), nil
+		} else if skip {
+			return "", nil, nil
+		}
+		sent[status.ID] = status.Verdict
+		if known && before == status.Verdict { // the instance has changed, and the verdict has not
+			return "", nil, nil
+		}
+		p := newProbe(status, probe.MaxDetail)
+		p.Labels = status.Labels
+		return filter.eventType(VerdictEvent, known, status.Since), p, nil
+	}, end
+}
+
+// targetEvents returns the changes of targets.
+func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
+	next, end := s.results.targets()
+	sent := map[string]struct{}{}
+	return func(ctx context.Context) (EventType, any, error) {
+		status, err := next(ctx)
+		if err != nil || filter.target != "" && status.Target != filter.target {
+			return "", nil, err
+		}
+		_, known := sent[status.Target]
+		if removed, skip := filter.leaves(status.Target, status.Labels, status.Removed, known); removed {
+			delete(sent, status.Target)
+			return TargetRemovedEvent, Target{Name: status.Target}, nil
+		} else if skip {
+			return "", nil, nil
+		}
+		sent[status.Target] = struct{}{}
+		kind := filter.eventType(TargetEvent, known, status.Since)
+		if kind == SnapshotEvent {
+			kind = TargetEvent
+		}
+		t := newTarget(status, probe.MaxDetail)
+		_, isOther := s.results.isOther(t.Name)
+		s.results.setOwner(&t, isOther)
+		return kind, t, nil
+	}, end
+}
+
+// forward waits for one change and sends it if it is an event, or sends a heartbeat
+// when there was none. It returns errors of the connection.
+func forward(ctx context.Context, next source, out *eventWriter) error {
+	until, cancel := context.WithDeadline(ctx, out.last.Add(Heartbeat))
+	defer cancel()
+	kind, data, err := next(until)
+	if err != nil {
+		return out.heartbeat()
+	}
+	if kind != "" {
+		return out.send(kind, data)
+	}
+	if time.Since(out.last) >= Heartbeat { // only changes that are not events of this stream
+		return out.heartbeat()
+	}
+	return nil
+}
+
+// eventFilter decides which statuses are events of a stream.
+type eventFilter struct {
+	since    time.Time // start of the stream
+	target   string    // only events of this target; empty: of all
+	selector probe.Selector
+	group    *group.Group // only events of its members; nil: of all
+	snapshot bool
+}
+
+// ended reports whether there is no such group any more.
+func (f *eventFilter) ended() bool { return f.group != nil && f.group.View().Removed }
+
+// selects reports whether a target is in the stream. Members are those of the group's
+// present rule.
+func (f *eventFilter) selects(target string, labels map[string]string) bool {
+	return f.selector.Matches(target, labels) && (f.group == nil || f.group.View().Rule.Members.Matches(target, labels))
+}
+
+// leaves reports whether something leaves the stream: it was removed, or its target is no
+// longer selected; and whether it is not in the stream. Known says that it was.
+func (f *eventFilter) leaves(target string, labels map[string]string, removed, known bool) (leaves, skip bool) {
+	if removed {
+		leaves = known || f.group == nil && f.selector.SelectsAll()
+		return leaves, !leaves
+	}
+	selected := f.selects(target, labels)
+	return !selected && known, !selected && !known
+}
+
+// eventType returns the type of the event for a change that is of a type: of something that
+// the stream knows, or since a time. It returns "" for the state at the start of a stream
+// without a snapshot.
+func (f *eventFilter) eventType(changed EventType, known bool, since time.Time) EventType {
+	switch {
+	case known || since.After(f.since):
+		return changed
+	case f.snapshot:
+		return SnapshotEvent
+	}
+	return ""
+}
+
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	id      uint64    // of the previous event
+	last    time.Time // time of the last write
+}
+
+func (s *eventWriter) heartbeat() error { return s.write(": heartbeat\n\n") }
+
+func (s *eventWriter) send(kind EventType, data any) error {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	s.id++
+	return s.write(fmt.Sprintf("event: %s\nid: %d\ndata: %s\n\n", kind, s.id, text))
+}
+
+// write sends text at once. A client that does not read for WriteTimeout is
+// disconnected.
+func (s *eventWriter) write(text string) error {
+	s.last = time.Now()
+	s.control.SetWriteDeadline(s.last.Add(WriteTimeout)) // an error means that the ResponseWriter has no deadlines
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

@@ -1,0 +1,464 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Explain returns sentences that say why the target is in its state: about the state itself,
+// the instance, and each probe, those that matter first. It needs the probes of the target,
+// and reckons with times before and after now.
+func (t Target) Explain(now time.Time) []string {
+	all := []string{t.explainState(now)}
+	for _, text := range []string{t.explainOwner(now), t.explainDamping(now), t.explainPause(now)} {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	if text := t.explainGateway(now); text != "" {
+		all = append(all, text)
+	}
+	if text := t.Instance.explain(now); text != "" {
+		all = append(all, text)
+	}
+	all = append(all, t.Process.explain()...)
+	if text := t.Beat.explain(now); text != "" {
+		all = append(all, text)
+	}
+	probes := slices.Clone(t.Probes)
+	slices.SortStableFunc(probes, func(a, b Probe) int { return cmp.Compare(a.importance(), b.importance()) })
+	for _, p := range probes {
+		if !t.Heard.IsZero() { // its owner knows what becomes of its attempts
+			all = append(all, p.explainState(now))
+			continue
+		}
+		all = append(all, p.explain(now))
+	}
+	for i, text := range all {
+		all[i] = strings.Join(strings.Fields(text), " ")
+	}
+	return all
+}
+
+// explain says what is noticeable of the processes. The nil Process has nothing.
+func (p *Process) explain() (all []string) {
+	if p == nil {
+		return nil
+	}
+	var with []string
+	if p.Nice != nil {
+		with = append(with, fmt.Sprintf("nice %d", *p.Nice))
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Rlimits)) {
+		with = append(with, fmt.Sprintf("limit %s %s", name, p.Rlimits[name]))
+	}
+	if len(with) > 0 {
+		all = append(all, "Its process is started with "+strings.Join(with, ", ")+".")
+	}
+	switch dropped := counted(int64(p.DroppedLines), "line"); {
+	case p.LogError != "" && p.DroppedLines > 0:
+		all = append(all, fmt.Sprintf("Its log file cannot be written: %s. Of its output %s were dropped.", p.LogError, dropped))
+	case p.LogError != "":
+		all = append(all, fmt.Sprintf("Its log file cannot be written: %s. The latest lines wait.", p.LogError))
+	case p.DroppedLines > 0:
+		all = append(all, fmt.Sprintf("Of its output %s were dropped: they came too fast, or could not be written.", dropped))
+	}
+	return all
+}
+
+// meanings says what the states of a target mean.
+var meanings = map[probe.TargetState]string{
+	probe.StateAbsent:         "no instance of it was reported, so that no probe is attempted",
+	probe.StateCannotStart:    "an instance cannot be started",
+	probe.StateCrashLooping:   "its instances exit, or are ended, one after another",
+	probe.StateExited:         "its last instance has exited with an error, and no other follows",
+	probe.StateRestartBlocked: "a startup or liveness probe fails, and the restart has to wait",
+	probe.StateFailing:        "a startup or liveness probe fails",
+	probe.StateNotReady:       "a readiness probe fails",
+	probe.StateBlind:          "the attempts of a probe cannot be made",
+	probe.StateUnreachable:    "it fails, and a target that it depends on is in trouble",
+	probe.StateDamped:         "it has flapped too often",
+	probe.StatePaused:         "nothing is done about it",
+	probe.StateStopped:        "it was terminated, as was asked for",
+	probe.StateRestarting:     "its instance has ended, and the next one starts at once",
+	probe.StateStarting:       "not all of its startup and readiness probes have a verdict yet, or there is no instance yet",
+	probe.StateCompleted:      "its last instance has exited with status 0, and no other follows",
+	probe.StateReady:          "it has started, and no readiness probe fails",
+}
+
+// explainState says whether the target is ready, and what its state is, since when.
+func (t Target) explainState(now time.Time) string {
+	is := "not ready"
+	if t.Ready {
+		is = "ready"
+	}
+	var more []string
+	if state := words(t.State); state != is {
+		more = append(more, "state "+state)
+	}
+	if !t.Since.IsZero() {
+		more = append(more, "for "+brief(now.Sub(t.Since)))
+	}
+	if len(more) > 0 {
+		is += " (" + strings.Join(more, ", ") + ")"
+	}
+	meaning := meanings[t.State]
+	if t.TroubledDependency != "" && t.State == probe.StateUnreachable {
+		meaning = fmt.Sprintf("it fails while %s, on which it depends, is in trouble", t.TroubledDependency)
+	}
+	return fmt.Sprintf("%s is %s: %s.", t.Name, is, meaning)
+}
+
+// explainDamping says how much the target has flapped, and until when it is damped.
+func (t Target) explainDamping(now time.Time) string {
+	d := t.Damping
+	switch {
+	case d == nil:
+		return ""
+	case d.Since.IsZero():
+		return fmt.Sprintf("It has a penalty of %d, since it has flapped, last%s.", d.Penalty, before(d.Flapped, now))
+	}
+	return fmt.Sprintf("It has been damped for %s, for another %s unless it flaps again (penalty %d, last flap%s): its probes go on, nobody is notified of it, it is not restarted because they fail, and gateways send it no requests.",
+		brief(now.Sub(d.Since)), brief(d.Until.Sub(now)), d.Penalty, before(d.Flapped, now))
+}
+
+// explainPause says who has paused the target, and until when.
+func (t Target) explainPause(now time.Time) string {
+	p := t.Pause
+	if p == nil {
+		return ""
+	}
+	text := "An operator has paused it" + before(p.Since, now)
+	if p.Reason == probe.ReasonMaintenance {
+		text = "It has been under maintenance for " + brief(now.Sub(p.Since))
+	}
+	if p.Until.IsZero() {
+		text += ", until sonde unpause"
+	} else {
+		text += ", for another " + brief(p.Until.Sub(now))
+	}
+	if text += ": its probes go on, and it is not restarted because they fail"; p.Detail != "" {
+		text += " (" + p.Detail + ")"
+	}
+	return text + "."
+}
+
+// explainGateway says what gateways are to do with the target, unless that is as its state says.
+func (t Target) explainGateway(now time.Time) string {
+	switch e := t.Ejection; {
+	case e != nil:
+		text := fmt.Sprintf("Gateways send it no requests, for another %s at most: theirs have failed, the last of them%s: %s",
+			brief(e.Until.Sub(now)), before(e.Since, now), e.Reason)
+		if e.Detail != "" {
+			text += ": " + e.Detail
+		}
+		return strings.TrimRight(text, ". \n") + "."
+	case t.Gateway == probe.GatewayDegraded:
+		return "For gateways it is degraded: a readiness probe warns."
+	case t.Gateway == probe.GatewayDraining && t.Pause != nil:
+		return "For gateways it is draining, and gets no new requests."
+	case t.Gateway == probe.GatewayDraining:
+		return "For gateways it is draining: its instance terminates, and gets no new requests."
+	}
+	return ""
+}
+
+// instanceReasons says what the reasons of an instance mean. Others are shown as they are.
+var instanceReasons = map[probe.Reason]string{
+	probe.ReasonBackOff:         "The next one waits for its back-off",
+	probe.ReasonStartAfter:      "It is started after other targets",
+	probe.ReasonOperatorStop:    "An operator has stopped the target, until sonde start starts it",
+	probe.ReasonOperatorRestart: "An operator has asked for its restart",
+	probe.ReasonCrashLoop:       "Those before it exited one after another, and it has not run for longer than the last back-off yet",
+	probe.ReasonDegraded:        "It fails, and is not restarted before the engine itself is well",
+	probe.ReasonDependency:      "It fails, and is not restarted while a target that it depends on is in trouble",
+	probe.ReasonPaused:          "It fails, and is not restarted while the target is paused",
+	probe.ReasonMaintenance:     "It fails, and is not restarted during the maintenance of the target",
+	probe.ReasonOwnership:       "It fails, and is not restarted before an engine of the fleet owns the target and may act, and, with a quorum, enough vantages say that it fails",
+	probe.ReasonDamped:          "It fails, and is not restarted while the target is damped",
+	probe.ReasonFloor:           "It fails, and is not restarted before its group has enough ready members without it",
+	probe.ReasonBudget:          "It fails, and is not restarted before the restart budget allows it",
+	probe.ReasonEnding:          "It fails and is being terminated",
+	probe.ReasonShutdown:        "It is, or was, terminated since the engine ends",
+	probe.ReasonEnded:           "It was terminated because it failed, or is no longer configured",
+	probe.ReasonExited:          "It exited on its own",
+	probe.ReasonCompleted:       "It exited with status 0",
+	probe.ReasonNoStart:         "It could not be started",
+}
+
+// explain returns "" for an instance that the engine does not run.
+func (in Instance) explain(now time.Time) string {
+	if in.Phase == probe.Absent || in.ID == probe.StaticID && in.Reason == "" {
+		return ""
+	}
+	text := "Instance " + in.ID
+	if in.Restarts > 0 {
+		text += " (after " + counted(int64(in.Restarts), "restart") + ")"
+	}
+	switch in.Phase {
+	case probe.Waiting:
+		text += " does not run yet"
+	case probe.Running:
+		text += continuing("running", in.Since, now)
+	case probe.Ended:
+		text += " ended" + before(in.Since, now) + in.explainExit() + ", another one follows"
+	default:
+		text += " ended" + before(in.Since, now) + in.explainExit() + ", no other follows"
+	}
+	text += "."
+	if in.Reason != "" {
+		text += " " + cmp.Or(instanceReasons[in.Reason], string(in.Reason))
+	}
+	switch {
+	case in.Reason != "" && in.Detail != "":
+		return text + ": " + in.Detail
+	case in.Detail != "":
+		return text + " The one before it: " + in.Detail
+	case in.Reason != "":
+		return text + "."
+	}
+	return text
+}
+
+// explainExit returns the exit status of an instance that has ended, unless its detail begins with it.
+func (in Instance) explainExit() string {
+	if in.ExitStatus == nil || strings.HasPrefix(in.Detail, "exit status ") {
+		return ""
+	}
+	return fmt.Sprintf(" with exit status %d", *in.ExitStatus)
+}
+
+// importance is smaller for probes of which people want to read first.
+func (p Probe) importance() int {
+	switch {
+	case p.Blind || p.Decided && p.Verdict == probe.Failing:
+		return 0
+	case !p.Decided && p.WaitReason == verdict.NotWaiting:
+		return 1
+	case p.Errors > 0 || p.Run > 0 && p.Last == probe.Failure || p.Score != nil && *p.Score > 0:
+		return 2
+	case !p.Decided:
+		return 3
+	}
+	return 4
+}
+
+// explain says what the verdict is, what the attempts add up to, how the last one went, and
+// when the next one is due.
+func (p Probe) explain(now time.Time) string {
+	parts := []string{p.explainState(now)}
+	if p.Result != nil {
+		parts = append(parts, p.Result.explain(now))
+	}
+	return strings.Join(append(parts, p.explainNext(now)), " ")
+}
+
+// explainState says what the verdict is, and how far it is from another one.
+func (p Probe) explainState(now time.Time) string {
+	return strings.TrimPrefix(p.ID, p.Target+":") + p.explainVerdict(now) + p.explainRun() + "."
+}
+
+func (p Probe) explainVerdict(now time.Time) string {
+	switch {
+	case p.Blind:
+		return " cannot be attempted"
+	case p.Decided && p.Verdict == probe.Failing:
+		return continuing("failing", p.Since, now)
+	case p.Decided && p.Verdict == probe.Passing:
+		return continuing("passing", p.Since, now)
+	case p.Verdict == probe.Undecided:
+		return " is undecided"
+	}
+	return fmt.Sprintf(" is undecided, and counts as %v until then", p.Verdict)
+}
+
+// explainRun says how far the run of equal outcomes, or the score, is from what decides.
+func (p Probe) explainRun() string {
+	text := ""
+	switch {
+	case p.Score != nil && p.OnHold:
+	case p.Score != nil && p.Decided && p.Verdict == probe.Failing:
+		text = fmt.Sprintf(": score %d of %d, passes at 0", *p.Score, p.Threshold)
+	case p.Score != nil && (*p.Score > 0 || p.Decided):
+		text = fmt.Sprintf(": score %d of %d, fails at %[2]d", *p.Score, p.Threshold)
+	case p.Run > 0:
+		text = fmt.Sprintf(": %s %s", p.Progress, plural(p.Threshold, p.Last.String()))
+		turned := p.Decided && (p.Last == probe.Failure) == (p.Verdict == probe.Failing)
+		if left := p.Threshold - p.Run; left > 0 && !turned {
+			text += fmt.Sprintf(", %d more in a row %s it", left, decide(left))
+		}
+	}
+	if p.Errors > 0 {
+		text += fmt.Sprintf("; the last %s could not be made", counted(int64(p.Errors), "attempt"))
+	}
+	return text
+}
+
+func decide(n int32) string {
+	if n == 1 {
+		return "decides"
+	}
+	return "decide"
+}
+
+// explain says how an attempt went.
+func (r Result) explain(now time.Time) string {
+	text := "The last attempt"
+	switch r.Outcome {
+	case probe.Success:
+		text += " succeeded"
+	case probe.Warning:
+		text += " succeeded with a warning"
+	case probe.Failure:
+		text += " failed"
+	default:
+		text += " could not be made"
+	}
+	text += before(r.At, now) + ", and took " + brief(seconds(r.DurationSeconds)) + r.Timings.explain()
+	if r.Tries > 1 {
+		text += fmt.Sprintf(", in %d tries", r.Tries)
+	}
+	for _, cause := range []string{string(r.Reason), r.Detail} {
+		if cause != "" {
+			text += ": " + cause
+		}
+	}
+	return strings.TrimRight(text, ". \n") + "." + r.explainPeer()
+}
+
+// explainPeer says with whom the attempt has spoken, and how, unless that is as configured.
+func (r Result) explainPeer() string {
+	if r.Peer == "" && r.TLSVersion == "" && r.Redirects == 0 {
+		return ""
+	}
+	text := " It spoke"
+	if r.Protocol != "" {
+		text += " " + r.Protocol
+	}
+	switch {
+	case r.Protocol != "" && r.TLSVersion != "":
+		text += " over " + r.TLSVersion
+	case r.TLSVersion != "":
+		text += " " + r.TLSVersion
+	}
+	if r.Peer != "" {
+		text += " with " + r.Peer
+	}
+	if r.Redirects > 0 {
+		text += ", after " + counted(int64(r.Redirects), "redirect")
+	}
+	return text + "."
+}
+
+// explain returns the steps that are known, in brackets.
+func (t Timings) explain() string {
+	var steps []string
+	for _, step := range []struct {
+		name string
+		took float64
+	}{{"resolve", t.ResolveSeconds}, {"connect", t.ConnectSeconds}, {"TLS", t.TLSSeconds}, {"first byte", t.FirstByteSeconds}} {
+		if step.took > 0 {
+			steps = append(steps, step.name+" "+brief(seconds(step.took)))
+		}
+	}
+	if len(steps) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(steps, ", ") + ")"
+}
+
+// waits says why a probe is not attempted.
+var waits = map[verdict.WaitReason]string{
+	verdict.NoInstance:   "It waits for an instance of the target.",
+	verdict.NotRunning:   "It waits until the instance runs.",
+	verdict.InitialDelay: "It waits for its initial delay.",
+	verdict.NotStarted:   "It waits until the startup probes have passed.",
+	verdict.Started:      "The target has started, so that it makes no more attempts.",
+	verdict.Held:         "It makes no attempts until the next instance.",
+	verdict.Finished:     "It makes no more attempts, since no other instance follows.",
+	verdict.Preparing:    "It waits for its handler, which is being prepared.",
+}
+
+// explainNext says when the next attempt is due, or why none is.
+func (p Probe) explainNext(now time.Time) string {
+	left := p.Next.Sub(now)
+	switch {
+	case p.WaitReason == verdict.InitialDelay && left > 0:
+		return "It waits for its initial delay, for " + brief(left) + "."
+	case p.WaitReason != verdict.NotWaiting:
+		return cmp.Or(waits[p.WaitReason], "It waits: "+p.WaitReason.String()+".")
+	case p.Attempting:
+		return "The next attempt is under way."
+	case p.Next.IsZero():
+		return "No attempt is due."
+	case left <= 0:
+		return "The next attempt is due now."
+	}
+	return "The next attempt is due in " + brief(left) + "."
+}
+
+// continuing returns " has been failing for 3m12s", or " is failing" if it is not known since when.
+func continuing(what string, since, now time.Time) string {
+	if since.IsZero() {
+		return " is " + what
+	}
+	return " has been " + what + " for " + brief(now.Sub(since))
+}
+
+// before returns " 3m12s ago", or "" if it is not known.
+func before(at, now time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return " " + brief(now.Sub(at)) + " ago"
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// brief returns a duration with two or three digits: 1.2ms, 3.2s, 42s, 3m12s, 5h3m, 3d4h.
+func brief(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "0s"
+	case d < time.Millisecond:
+		return d.Round(time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(100 * time.Microsecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	const day = 24 * time.Hour
+	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+}
+
+// words returns a state in words.
+func words(s probe.TargetState) string { return strings.ReplaceAll(s.String(), "_", " ") }
+
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// plural returns the noun of an outcome, for a number of them.
+func plural(n int32, outcome string) string {
+	switch {
+	case n == 1:
+		return outcome
+	case outcome == "success":
+		return "successes"
+	}
+	return outcome + "s"
+}

@@ -1,0 +1,285 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// GroupList is the response of /v1/groups.
+type GroupList struct {
+	Groups []Group `json:"groups"` // sorted by name
+}
+
+// Group is a group of targets.
+type Group struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`          // whether enough members are ready: "ready" or "down", or "undecided" while that is not known
+	Last     string    `json:"last"`           // State or, while that is undecided, the last one that was known
+	Since    time.Time `json:"since,omitzero"` // when Last changed
+	Version  uint64    `json:"version"`        // grows with each change of the group
+	MinReady string    `json:"minReady"`       // how many members must be ready, as it is configured: "2" or "50%"
+	Need     int       `json:"need"`           // MinReady as a number
+
+	HoldRestarts     bool `json:"holdRestarts,omitzero"`     // the restart of a member that is ready is withheld while fewer than Need others are
+	RestartsWithheld int  `json:"restartsWithheld,omitzero"` // how many of its members this engine does not restart for that, although they fail
+
+	InRotation int  `json:"inRotation"`         // to how many members gateways send requests
+	Panicking  bool `json:"panicking,omitzero"` // that is to all of them, since too few are ready
+	Frozen     bool `json:"frozen,omitzero"`    // gateways keep what they have: the group waits for its members to be decided, or the engine is isolated
+
+	Counts     GroupCounts `json:"counts"`              // members by state, without those of the weight 0
+	ZeroWeight int         `json:"zeroWeight,omitzero"` // members of the weight 0, which get no requests and count for nothing
+
+	// Members are sorted by name. Only /v1/groups/{name} has them, and up to MaxListed.
+	Members []Member `json:"members,omitempty"`
+	Next    string   `json:"next,omitempty"` // the value of ?after= for the following members; empty if there are none
+}
+
+// GroupCounts are the members of a group by state.
+type GroupCounts struct {
+	Total     int `json:"total"`
+	Ready     int `json:"ready"`
+	Degraded  int `json:"degraded"` // ready, and a readiness probe warns
+	Draining  int `json:"draining"` // the instance is terminating
+	Down      int `json:"down"`
+	Undecided int `json:"undecided"`
+}
+
+// Member is a target in a group.
+type Member struct {
+	Target  string            `json:"target"`
+	Address string            `json:"address,omitempty"`
+	Port    int               `json:"port,omitzero"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	State   string            `json:"state"` // "ready", "degraded", "draining", "down" or "undecided"
+	Since   time.Time         `json:"since,omitzero"`
+	Reason  string            `json:"reason,omitempty"` // why it is not ready
+
+	InRotation bool `json:"inRotation"` // gateways send requests to it
+	Weight     int  `json:"weight"`     // with which weight, 0 to 256
+
+	ZeroWeight bool `json:"zeroWeight,omitzero"` // its weight is 0 by a label: it gets no requests, and counts for nothing
+}
+
+// GatewayList is the response of /v1/gateways.
+type GatewayList struct {
+	Gateways []Gateway `json:"gateways"` // sorted by name
+}
+
+// Gateway is a gateway that follows groups.
+type Gateway struct {
+	Name    string    `json:"name"`
+	Output  string    `json:"output"` // what keeps it up to date, such as "agent"
+	Groups  []string  `json:"groups"`
+	State   string    `json:"state"`             // "up_to_date"; "failing" while Error is set; "waiting" before it is given something
+	Address string    `json:"address,omitempty"` // where Sonde listens for it
+	Outputs uint64    `json:"outputs"`           // how many times it was given what it needs
+	Last    time.Time `json:"last,omitzero"`     // the last of them
+
+	Refused uint64 `json:"refused"` // how many requests of its clients were refused, such as those without the token or for an unknown name
+
+	Errors     uint64           `json:"errors"`              // how many attempts to give it what it needs have failed, at least in part
+	Error      string           `json:"error,omitempty"`     // of the first few sources that fail; empty if none does
+	ErrorSince time.Time        `json:"errorSince,omitzero"` // when the unbroken series of failures began, of whatever sources
+	Failing    int              `json:"failing"`             // how many sources fail
+	Failures   []GatewayFailure `json:"failures,omitempty"`  // of sources that fail, sorted by source: at most 20
+}
+
+// GatewayFailure is what fails for one source of a gateway: something that can fail while the rest
+// does not.
+type GatewayFailure struct {
+	Source string    `json:"source"` // such as "group web", "file /run/eds/web.json" or "listener"
+	Error  string    `json:"error"`  // of the latest attempt
+	Since  time.Time `json:"since"`  // when the first attempt of an unbroken series of failures ended
+}
+
+// gateways serves /v1/gateways.
+func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
+	list := GatewayList{Gateways: []Gateway{}}
+	if s.config.Gateways != nil {
+		for _, g := range s.config.Gateways() {
+			one := Gateway{
+				Name: g.Gateway, Output: g.Output, Groups: g.Groups, State: gatewayState(g), Address: g.Address,
+				Outputs: g.Outputs, Refused: g.Refused, Errors: g.Errors, Error: g.Error, Failing: g.Failing,
+			}
+			for _, f := range g.Failures {
+				one.Failures = append(one.Failures, GatewayFailure{f.Source, f.Error, utc(f.Since)})
+			}
+			if !g.Last.IsZero() {
+				one.Last = utc(g.Last)
+			}
+			if !g.ErrorSince.IsZero() {
+				one.ErrorSince = utc(g.ErrorSince)
+			}
+			list.Gateways = append(list.Gateways, one)
+		}
+	}
+	respond(w, list)
+}
+
+// The states of a Gateway.
+const (
+	GatewayUpToDate = "up_to_date"
+	GatewayFailing  = "failing" // the latest attempt for some source has failed
+	GatewayWaiting  = "waiting" // it was given nothing yet: it has not asked, or nothing is known
+)
+
+func gatewayState(g group.GatewayStatus) string {
+	switch {
+	case g.Error != "":
+		return GatewayFailing
+	case g.Outputs == 0:
+		return GatewayWaiting
+	}
+	return GatewayUpToDate
+}
+
+// groups serves /v1/groups.
+func (s *Server) groups(w http.ResponseWriter, _ *http.Request) {
+	list := GroupList{Groups: []Group{}}
+	if s.config.Groups != nil {
+		for _, v := range s.config.Groups.Views() {
+			list.Groups = append(list.Groups, newGroup(v))
+		}
+	}
+	respond(w, list)
+}
+
+// groupQuery is the query of /v1/groups/{name}.
+type groupQuery struct {
+	after   string        // the members that sort after this name
+	waits   bool          // until the group has another version, or for a time
+	version uint64        // that the client has
+	wait    time.Duration // at most MaxGroupWait
+}
+
+func parseGroupQuery(text string) (q groupQuery, err error) {
+	query, err := parseFields(text, "after", "version", "wait")
+	if err != nil {
+		return q, err
+	}
+	q.after, q.wait, q.waits = query.Get("after"), MaxGroupWait, query.Has("version")
+	if q.waits {
+		if q.version, err = strconv.ParseUint(query.Get("version"), 10, 64); err != nil {
+			return q, fmt.Errorf("version is %.80q: it must be the version of a group, or 0", query.Get("version"))
+		}
+	}
+	if query.Has("wait") {
+		wait, err := time.ParseDuration(query.Get("wait"))
+		if err != nil || wait < 0 || !q.waits {
+			return q, fmt.Errorf("wait is %.80q: it must be a duration such as 20s, and needs version", query.Get("wait"))
+		}
+		q.wait = min(wait, MaxGroupWait)
+	}
+	return q, nil
+}
+
+// turnTimeout is how long a request with a version waits for its turn. A change ends the waits of many
+// at once.
+const turnTimeout = 10 * time.Second
+
+// afterChange passes requests of /v1/groups/{name} to next, as many at once as s.requests has room
+// for. With a version in the query it does so after the group has another one, or the wait is over,
+// and the request waits for its turn.
+func (s *Server) afterChange(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseGroupQuery(r.URL.RawQuery)
+		if err != nil {
+			respondError(w, http.StatusBadRequest, "%v", err)
+			return
+		}
+		if g := s.groupOf(r.PathValue("name")); g != nil && q.waits && g.View().Version == q.version {
+			wait := func(ctx context.Context) { _, _ = g.Next(ctx, q.version) } // an error says that there was no change
+			if !s.waiters.Wait(w, r, q.wait, wait) {
+				w.Header().Set("Retry-After", "1")
+				respondError(w, http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", MaxWaiters)
+				return
+			}
+			if r.Context().Err() != nil {
+				respondError(w, http.StatusServiceUnavailable, "the server stops")
+				return
+			}
+		}
+		if q.waits && !s.requests.acquireInTurn(r.Context()) || !q.waits && !s.requests.acquire() {
+			s.requests.refuse(w)
+			return
+		}
+		defer s.requests.release()
+		next(w, r)
+	}
+}
+
+// group serves /v1/groups/{name}.
+func (s *Server) group(w http.ResponseWriter, r *http.Request) {
+	query, err := parseGroupQuery(r.URL.RawQuery)
+	if err != nil {
+		respondError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	found := s.groupOf(r.PathValue("name"))
+	if found == nil {
+		respondNoGroup(w, r.PathValue("name"))
+		return
+	}
+	v := found.View()
+	g := newGroup(v)
+	for m := range v.MembersAfter(query.after) {
+		if n := len(g.Members); n == MaxListed {
+			g.Next = g.Members[n-1].Target
+			break
+		}
+		g.Members = append(g.Members, Member{
+			Target: m.Target, Address: m.Address, Port: int(m.Port), Labels: m.Labels, State: m.State.String(), Since: utc(m.Since),
+			Reason: string(m.Reason), InRotation: m.InRotation, Weight: m.Weight, ZeroWeight: m.ZeroWeight,
+		})
+	}
+	respond(w, g)
+}
+
+// groupOf returns the group of a name, or nil.
+func (s *Server) groupOf(name string) *group.Group {
+	if s.config.Groups == nil {
+		return nil
+	}
+	return s.config.Groups.Get(name)
+}
+
+// groupsOf returns the names of the groups of which a target is a member.
+func (s *Server) groupsOf(t engine.TargetStatus) (names []string) {
+	if s.config.Groups == nil {
+		return nil
+	}
+	for _, v := range s.config.Groups.Views() {
+		if v.Rule.Members.Matches(t.Target, t.Labels) {
+			names = append(names, v.Group)
+		}
+	}
+	return names
+}
+
+func respondNoGroup(w http.ResponseWriter, name string) {
+	respondError(w, http.StatusNotFound, "there is no group %q", probe.CleanText(name, probe.MaxGroupName))
+}
+
+func newGroup(v *group.View) Group {
+	g := Group{
+		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
+		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen, ZeroWeight: v.ZeroWeight,
+		HoldRestarts: v.Rule.HoldRestarts, RestartsWithheld: v.RestartsWithheld,
+		Counts: GroupCounts{
+			Total: v.Counts.Total(), Ready: v.Counts[group.Ready], Degraded: v.Counts[group.Degraded],
+			Draining: v.Counts[group.Draining], Down: v.Counts[group.Down], Undecided: v.Counts[group.Undecided],
+		},
+	}
+	if !v.Since.IsZero() {
+		g.Since = utc(v.Since)
+	}
+	return g
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/listener"
+)
+
+// CheckListen returns why a Server must not listen on address, or nil. Guarded is
+// whether clients need a token or a certificate: without either only loopback
+// addresses are allowed, because other machines must not read what is probed.
+func CheckListen(address string, guarded bool) error {
+	loopback, valid := listener.Loopback(address)
+	switch {
+	case !valid:
+		return fmt.Errorf("listen is %q: write an address and a port number, such as %q", address, DefaultListen)
+	case !guarded && !loopback:
+		return fmt.Errorf("listen is %q, which other machines can reach without authentication: "+
+			"set a token or client certificates, or listen on %s", address, DefaultListen)
+	}
+	return nil
+}
+
+// guarded reports whether clients need a token or a certificate.
+func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "" }
+
+// guard passes allowed requests to next, and rejects the others. A POST, which may change the
+// engine, needs the token or comes from the engine's own user: a certificate is not enough, since
+// browsers send it for any page. A beat needs the token of its target only.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setSecurityHeaders(w.Header())
+		switch {
+		case !slices.Contains(strings.Split(methods(r.URL.Path), ", "), r.Method):
+			w.Header().Set("Allow", methods(r.URL.Path))
+			respondError(w, http.StatusMethodNotAllowed, "method not allowed: use %s", strings.ReplaceAll(methods(r.URL.Path), ", ", " or "))
+		case isOwner(r.Context()):
+			next.ServeHTTP(w, r)
+		case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
+			s.logRejection(r, "host is not a loopback address")
+			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
+		case listener.CrossSite(r):
+			s.logRejection(r, "cross-site request")
+			respondError(w, http.StatusForbidden, "cross-site request rejected")
+		case isBeat(r.URL.Path): // needs the token of its target
+			next.ServeHTTP(w, r)
+		case r.Method == http.MethodPost && s.config.Token == "":
+			s.logRejection(r, "the engine has no token_file")
+			respondError(w, http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")
+		case !public(r.URL.Path) && !listener.Token(s.config.Token).Matches(listener.Bearer(r)):
+			s.logRejection(r, "missing or wrong token")
+			w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
+			respondError(w, http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// logRejection logs a rejected request if it would change the engine.
+func (s *Server) logRejection(r *http.Request, why string) {
+	if r.Method == http.MethodPost {
+		s.rejections.log(s, r, why)
+	}
+}
+
+// setSecurityHeaders sets the headers that every response has.
+func setSecurityHeaders(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "+
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}

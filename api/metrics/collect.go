@@ -1,0 +1,231 @@
+package metrics
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range descriptions {
+		out <- d
+	}
+	if c.labels != nil {
+		out <- c.labels
+	}
+	if c.config.Compatibility == probe.Kubelet {
+		out <- kubeletTotalDesc
+		out <- kubeletDurationDesc
+	}
+}
+
+// Collect implements prometheus.Collector: it reads the engine.
+func (c *Collector) Collect(out chan<- prometheus.Metric) { c.collect(context.Background(), out) }
+
+// collect reads the engine, or only a part of it if ctx is done.
+func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
+	s, stats := scrape(out), c.config.Engine.Stats()
+	s.gauge(buildInfoDesc, 1, c.config.Version, runtime.Version())
+	s.stats(stats)
+	if c.config.LogDropped != nil {
+		s.counter(logDroppedDesc, float64(c.config.LogDropped()))
+	}
+	s.summary(c.config.Engine.Summary(ctx))
+	for _, p := range c.config.Plugins() {
+		s.plugin(p)
+	}
+	if c.config.Groups != nil {
+		s.groups(c.config.Groups())
+	}
+	if c.config.Gateways != nil {
+		for _, g := range c.config.Gateways() {
+			send(s, gatewayMetrics, g, g.Gateway, g.Output)
+		}
+	}
+	if c.config.Notifiers != nil {
+		for _, n := range c.config.Notifiers() {
+			send(s, notifyMetrics, n, n.Notifier, n.Output, n.Receiver)
+		}
+	}
+	if c.config.Maintenances != nil {
+		for _, m := range c.config.Maintenances() {
+			send(s, maintenanceMetrics, m, m.Name)
+		}
+	}
+	if c.config.Cluster != nil {
+		known := c.config.Cluster()
+		send(s, clusterMetrics, known)
+		if known.Revision != nil {
+			send(s, clusterRevisionMetrics, *known.Revision)
+		}
+	}
+	if c.config.State != nil {
+		send(s, stateMetrics, c.config.State())
+	}
+	if c.config.Reload != nil {
+		send(s, reloadMetrics, c.config.Reload())
+	}
+	if c.config.Beats != nil {
+		s.beats(c.config.Beats.Stats())
+	}
+	omit := stats.Probes > c.config.MaxProbes
+	if s.gauge(omittedDesc, number(omit)); !omit {
+		c.targets(ctx, s)
+	}
+}
+
+// targets sends the metrics of each target.
+func (c *Collector) targets(ctx context.Context, s scrape) {
+	kubelet := kubeletSeries{}
+	for t := range c.config.Engine.Select(ctx, engine.Filter{}) {
+		s.target(t)
+		c.targetLabels(s, t)
+		if c.config.DroppedLines != nil {
+			if lines, isProcess := c.config.DroppedLines(t.Target); isProcess {
+				s.counter(droppedLinesDesc, float64(lines), t.Target)
+			}
+		}
+		c.lastBeat(s, t.Target)
+		if c.config.Compatibility == probe.Kubelet {
+			kubelet.add(t, c.config.Engine.SuccessDurations)
+		}
+	}
+	s.kubelet(kubelet)
+}
+
+// targetLabels sends the labels of a target that the configuration asks for, if it has
+// any of them.
+func (c *Collector) targetLabels(s scrape, t engine.TargetStatus) {
+	if c.labels == nil {
+		return
+	}
+	values, some := []string{t.Target}, false
+	for _, name := range c.config.Labels {
+		values, some = append(values, t.Labels[name]), some || t.Labels[name] != ""
+	}
+	if some {
+		s.gauge(c.labels, 1, values...)
+	}
+}
+
+// scrape is one call of Collect.
+type scrape chan<- prometheus.Metric
+
+// stats sends the metrics of the engine.
+func (s scrape) stats(st engine.Stats) {
+	for _, a := range st.Attempts {
+		labels := []string{a.Kind.String(), a.HandlerName, a.Outcome.String()}
+		s.counter(attemptsDesc, float64(a.Durations.Count()), labels...)
+		s.histogram(durationDesc, a.Durations, labels...)
+	}
+	s.histogram(latenessDesc, st.Lateness)
+	s.counter(skippedDesc, float64(st.Overrun), "overrun")
+	s.counter(skippedDesc, float64(st.Late), "late")
+	s.counter(skippedDesc, float64(st.Shed), "shed")
+	send(s, engineMetrics, st)
+}
+
+// summary sends the numbers of targets and probes.
+func (s scrape) summary(sum engine.Summary) {
+	send(s, summaryMetrics, sum)
+	for state, n := range sum.States {
+		s.gauge(statesDesc, float64(n), probe.TargetState(state).String())
+	}
+	for of, n := range sum.Verdicts {
+		s.gauge(verdictsDesc, float64(n), of.Kind.String(), of.Verdict.String())
+	}
+}
+
+// groups sends the metrics of groups. While it was never known whether a group is ready,
+// sonde_group_ready is left out.
+func (s scrape) groups(views []*group.View) {
+	for _, v := range views {
+		if v.Last != group.Undecided {
+			s.gauge(groupReadyDesc, number(v.Last == group.Ready), v.Group)
+		}
+		for state, members := range v.Counts {
+			s.gauge(groupMembersDesc, float64(members), v.Group, group.State(state).String())
+		}
+		s.gauge(groupRotationDesc, float64(v.InRotation), v.Group)
+		s.gauge(groupPanicDesc, number(v.Panicking), v.Group)
+		s.gauge(groupFrozenDesc, number(v.Frozen), v.Group)
+		if v.Rule.HoldRestarts {
+			s.gauge(groupHeldDesc, float64(v.RestartsWithheld), v.Group)
+		}
+	}
+}
+
+// target sends the metrics of a target and its probes.
+func (s scrape) target(t engine.TargetStatus) {
+	send(s, targetMetrics, &t, t.Target)
+	for i := range t.Probes {
+		p := &t.Probes[i]
+		send(s, probeMetrics, p, p.ID.Target, p.ID.Kind.String(), p.ID.Name)
+		if !p.ResultAt.IsZero() {
+			s.lastAttempt(p)
+		}
+	}
+}
+
+// lastAttempt sends the metrics of a probe's latest attempt.
+func (s scrape) lastAttempt(p *engine.Status) {
+	labels, res := []string{p.ID.Target, p.ID.Kind.String(), p.ID.Name}, &p.Result
+	s.gauge(lastDurationDesc, res.Took.Seconds(), labels...)
+	s.gauge(lastResultDesc, 1, append(labels[:3:3], res.Outcome.String(), string(res.Reason))...)
+	if res.HTTPStatus != 0 {
+		s.gauge(httpStatusDesc, float64(res.HTTPStatus), labels...)
+	}
+	if res.CertificateExpiry != 0 {
+		s.gauge(certExpiryDesc, float64(res.CertificateExpiry), labels...)
+	}
+}
+
+// send sends metrics that are read from one value.
+func send[T any](s scrape, metrics []metric[T], from T, labels ...string) {
+	for _, m := range metrics {
+		s.send(prometheus.NewConstMetric(m.desc, m.kind, m.value(from), labels...))
+	}
+}
+
+func (s scrape) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s.send(prometheus.NewConstMetric(d, prometheus.GaugeValue, v, labels...))
+}
+
+func (s scrape) counter(d *prometheus.Desc, v float64, labels ...string) {
+	s.send(prometheus.NewConstMetric(d, prometheus.CounterValue, v, labels...))
+}
+
+// histogram sends h with cumulative buckets, as Prometheus defines them.
+func (s scrape) histogram(d *prometheus.Desc, h engine.Histogram, labels ...string) {
+	buckets := make(map[float64]uint64, len(h.Bounds))
+	var cumulative uint64
+	for i, bound := range h.Bounds {
+		if i < len(h.Counts) {
+			cumulative += h.Counts[i]
+		}
+		buckets[bound.Seconds()] = cumulative
+	}
+	s.send(prometheus.NewConstHistogram(d, h.Count(), h.Sum.Seconds(), buckets, labels...))
+}
+
+// send sends a metric, or the error of creating it: a label that is not UTF-8 must
+// not end the program.
+func (s scrape) send(m prometheus.Metric, err error) {
+	if err != nil {
+		m = prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
+	}
+	s <- m
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,121 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// The operations on targets and on groups, which are the last elements of their paths.
+const (
+	OperationPause   Operation = "pause"   // do nothing about the target because of its probes, and let gateways drain it
+	OperationUnpause Operation = "unpause" // end what OperationPause has begun
+)
+
+// Limits of a PauseRequest.
+const (
+	MaxPause       = 366 * 24 * time.Hour // for how long
+	MaxPauseReason = 256                  // how long its reason may be, in bytes
+)
+
+// ErrNoGroup is the error of Config.Pause if there is no such group.
+var ErrNoGroup = errors.New("there is no such group")
+
+// PauseRequest is what an operator asks for by OperationPause or OperationUnpause.
+type PauseRequest struct {
+	Operation Operation
+	Target    string // or else Group
+	Group     string // the targets that are its members now
+
+	For    time.Duration // how long; 0: until OperationUnpause
+	Reason string        // may be empty
+	By     string        // the operator
+}
+
+// Paused is the response to a PauseRequest.
+type Paused struct {
+	Target    string    `json:"target,omitempty"`
+	Group     string    `json:"group,omitempty"` // instead of Target
+	Operation Operation `json:"operation"`
+	At        time.Time `json:"at"`
+	By        string    `json:"by"` // the operator, as the engine logs it
+	Until     time.Time `json:"until,omitzero"`
+	Targets   int       `json:"targets"`         // how many there are: 1, or the members of Group
+	Local     int       `json:"local,omitempty"` // how many of them are paused by this engine only, for 15 minutes at most: etcd does not answer
+	Changed   int       `json:"changed"`         // how many of them were not like that already
+	Saved     bool      `json:"saved"`           // it is in the state file, or in etcd; otherwise the next engine forgets it
+}
+
+// pause serves POST /v1/targets/{name}/pause and the like.
+func (s *Server) pause(o Operation, ofGroup bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, err := readPause(r, o)
+		if err != nil {
+			respondError(w, http.StatusBadRequest, "%v", err)
+			return
+		}
+		if s.config.Pause == nil {
+			respondError(w, http.StatusNotFound, "the engine pauses no targets")
+			return
+		}
+		if p.Target = r.PathValue("name"); ofGroup {
+			p.Target, p.Group = "", p.Target
+		}
+		done, err := s.config.Pause(r.Context(), p)
+		switch {
+		case errors.Is(err, ErrNoTarget):
+			respondError(w, http.StatusNotFound, "there is no target %q", p.Target)
+		case errors.Is(err, ErrNoGroup):
+			respondError(w, http.StatusNotFound, "there is no group %q", p.Group)
+		case err != nil:
+			respondError(w, http.StatusConflict, "%v", err)
+		default:
+			respond(w, done)
+		}
+	}
+}
+
+// readPause reads the query of a request for a pause, or for its end.
+func readPause(r *http.Request, o Operation) (PauseRequest, error) {
+	p := PauseRequest{Operation: o}
+	query, err := parseFields(r.URL.RawQuery, "by", "for", "reason")
+	if err != nil {
+		return p, err
+	}
+	if o == OperationUnpause && (query.Has("for") || query.Has("reason")) {
+		return p, errors.New("for and reason are fields of a pause, and not of its end")
+	}
+	if len(query.Get("by")) > MaxOperator {
+		return p, fmt.Errorf("by is longer than %d bytes", MaxOperator)
+	}
+	if p.Reason = probe.OneLine(query.Get("reason"), MaxPauseReason); len(query.Get("reason")) > MaxPauseReason {
+		return p, fmt.Errorf("reason is longer than %d bytes", MaxPauseReason)
+	}
+	if text := query.Get("for"); text != "" {
+		if p.For, err = time.ParseDuration(text); err != nil || p.For < time.Second || p.For > MaxPause {
+			return p, fmt.Errorf("for is %q: write how long, from 1s to %gh, such as 1h or 30m", text, MaxPause.Hours())
+		}
+	}
+	p.By = operator(r, query.Get("by"))
+	return p, nil
+}
+
+// Pause asks for a pause, or for its end. By names the operator. It needs what Reload needs.
+func (c *Client) Pause(ctx context.Context, p PauseRequest) (Paused, error) {
+	path, query := "/v1/targets/"+escape(p.Target), url.Values{"by": {p.By}}
+	if p.Group != "" {
+		path = "/v1/groups/" + escape(p.Group)
+	}
+	if p.For > 0 {
+		query.Set("for", p.For.String())
+	}
+	if p.Reason != "" {
+		query.Set("reason", p.Reason)
+	}
+	return call[Paused](ctx, c, http.MethodPost, path+"/"+string(p.Operation), query)
+}

@@ -1,0 +1,111 @@
+package api
+
+import (
+	"context"
+	"net/http"
+)
+
+// Limits of a Plan.
+const (
+	MaxPlanned       = 1000   // targets
+	MaxPlannedProbes = 10_000 // probes of all these targets, after which there is no further target
+)
+
+// Plan is what a reload would do now. Values of sensitive arguments are "(sensitive)".
+type Plan struct {
+	Changed  bool   `json:"changed"`            // a reload would change something
+	Error    *Error `json:"error,omitempty"`    // why a reload would be rejected
+	Guarded  bool   `json:"guarded"`            // reload_guard would reject it
+	Partial  bool   `json:"partial"`            // the configuration in use was not kept: changed arguments of targets and of the engine block are not known
+	Problems string `json:"problems,omitempty"` // errors and warnings in the configuration, as sonde validate shows them
+
+	Targets   TargetChanges   `json:"targets"`
+	Probes    Changes         `json:"probes"`
+	Instances InstanceChanges `json:"instances"`
+
+	Changes []TargetChange `json:"changes"`           // of targets, sorted by name
+	Omitted int            `json:"omitted,omitempty"` // changes of targets that are not listed
+	Blocks  []BlockChange  `json:"blocks,omitempty"`  // groups, gateways, maintenances and notify blocks, sorted by type and name
+
+	Settings []ArgumentChange `json:"settings,omitempty"` // of the engine block
+
+	ProbeModules []ProbeModuleChange `json:"probeModules,omitempty"` // sorted by name
+}
+
+// TargetChanges counts what would become of targets.
+type TargetChanges struct {
+	Added   int `json:"added"`
+	Changed int `json:"changed"`
+	Removed int `json:"removed"`
+	Kept    int `json:"kept"`
+}
+
+// InstanceChanges counts the processes that a reload starts or ends.
+type InstanceChanges struct {
+	Started   int `json:"started"`
+	Restarted int `json:"restarted"`
+	Ended     int `json:"ended"`
+}
+
+// TargetChange is what would become of a target.
+type TargetChange struct {
+	Name      string           `json:"name"`
+	Action    string           `json:"action"`             // added, changed or removed
+	Instance  string           `json:"instance,omitempty"` // start, restart or end; empty if its process goes on, or there is none
+	Arguments []ArgumentChange `json:"arguments,omitempty"`
+	Probes    []ProbeChange    `json:"probes,omitempty"`
+}
+
+// BlockChange is what becomes of a block beside those of targets.
+type BlockChange struct {
+	Type   string `json:"type"` // gateway, group, maintenance or notify
+	Name   string `json:"name"`
+	Action string `json:"action"` // added, changed or removed
+}
+
+// ProbeModuleChange is what would become of a probe_module block.
+type ProbeModuleChange struct {
+	Name      string           `json:"name"`
+	Action    string           `json:"action"` // added, changed or removed
+	Arguments []ArgumentChange `json:"arguments,omitempty"`
+}
+
+// ProbeChange is what would become of a probe.
+type ProbeChange struct {
+	ID        string           `json:"id"`
+	Action    string           `json:"action"` // added, updated, replaced or removed: see Changes
+	Moved     bool             `json:"moved"`  // its endpoint is another one, so that it is undecided
+	Arguments []ArgumentChange `json:"arguments,omitempty"`
+}
+
+// ArgumentChange is an argument with another value.
+type ArgumentChange struct {
+	Name    string `json:"name"`              // with the names of its blocks: "http.path"
+	Before  string `json:"before,omitempty"`  // as it is written in the configuration; empty if it is not set
+	After   string `json:"after,omitempty"`   // likewise
+	Restart bool   `json:"restart,omitempty"` // takes effect when the engine is started again
+}
+
+// plan serves POST /v1/plan.
+func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
+	query, err := parseFields(r.URL.RawQuery, "config")
+	if err != nil {
+		respondError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	paths := query["config"]
+	switch {
+	case s.config.Plan == nil:
+		respondError(w, http.StatusNotFound, "the engine has no configuration to reload")
+		return
+	case len(paths) > 0 && !isOwner(r.Context()):
+		respondError(w, http.StatusForbidden, "only the engine's user on this machine may have it read other files than its own (sonde plan)")
+		return
+	}
+	p, err := await(w, r, func(ctx context.Context) (Plan, error) { return s.config.Plan(ctx, paths) })
+	if err != nil {
+		respondWaitError(w, err)
+		return
+	}
+	respond(w, p)
+}

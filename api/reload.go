@@ -1,0 +1,123 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// Limits of the requests that change the engine, or ask what a change would do.
+const (
+	MaxChanges = 8                // in progress at once; any more get status 503
+	MaxWait    = 10 * time.Minute // for a reload or a plan to end; then the response is status 504, and the reload goes on
+)
+
+// Reload is how a reload of the configuration has ended.
+type Reload struct {
+	At       time.Time `json:"at"`                // when it ended
+	Trigger  string    `json:"trigger"`           // what asked for it: start, signal, request, watch or push
+	Applied  bool      `json:"applied"`           // the configuration was put into use; otherwise the engine goes on with the one before
+	Forced   bool      `json:"forced"`            // reload_guard was not asked
+	Guarded  bool      `json:"guarded"`           // reload_guard has rejected the configuration
+	Accepted time.Time `json:"accepted,omitzero"` // when the configuration in use was applied
+	Targets  int       `json:"targets"`           // in use
+	Probes   *Changes  `json:"probes,omitempty"`  // what has changed, if the configuration was applied
+
+	Instances *InstanceChanges `json:"instances,omitempty"` // likewise
+	Blocks    []BlockChange    `json:"blocks,omitempty"`    // likewise: groups, gateways, maintenances and notify blocks, sorted by type and name; none at the start
+	Settings  []string         `json:"settings,omitempty"`  // of the engine block, that take effect when the engine is started again
+
+	Error    *Error `json:"error,omitempty"`    // why the configuration was not applied
+	Problems string `json:"problems,omitempty"` // errors and warnings in the configuration with their lines, as sonde validate shows them; only in the response to POST
+}
+
+// Changes counts what becomes of probes.
+type Changes struct {
+	Added    int `json:"added"`
+	Updated  int `json:"updated"`  // have another rule or other labels, and keep their state
+	Replaced int `json:"replaced"` // have another handler or target, and start a new run
+	Removed  int `json:"removed"`
+	Kept     int `json:"kept"` // have not changed
+}
+
+// ownerKey is the key of a value in the context of requests over a unix socket: its client is the
+// user of the engine, or root.
+type ownerKey struct{}
+
+func isOwner(ctx context.Context) bool { return ctx.Value(ownerKey{}) != nil }
+
+// methods returns the methods of a path, as the header Allow has them.
+func methods(path string) string {
+	switch path {
+	case "/v1/plan":
+		return "POST"
+	case "/v1/reload":
+		return "GET, HEAD, POST"
+	}
+	if isBeat(path) || isOf(path, notifiersPath, []Operation{operationTest}) {
+		return "POST"
+	}
+	if isOperation(path) { // or a target of that name
+		return "GET, HEAD, POST"
+	}
+	return "GET, HEAD"
+}
+
+// lastReload serves GET /v1/reload.
+func (s *Server) lastReload(w http.ResponseWriter, r *http.Request) {
+	if s.config.LastReload == nil {
+		respondError(w, http.StatusNotFound, "there are no reloads")
+		return
+	}
+	last := s.config.LastReload()
+	last.Problems = "" // lines of a file that the client need not be able to read
+	respond(w, last)
+}
+
+// reload serves POST /v1/reload. It waits until the reload has ended.
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
+	query, err := parseFields(r.URL.RawQuery, "force")
+	force := false
+	if err == nil {
+		force, err = parseFlag(query, "force")
+	}
+	if err != nil {
+		respondError(w, http.StatusBadRequest, "%v", err)
+		return
+	}
+	if s.config.Reload == nil {
+		respondError(w, http.StatusNotFound, "the engine has no configuration to reload")
+		return
+	}
+	ended, err := await(w, r, func(ctx context.Context) (Reload, error) { return s.config.Reload(ctx, force) })
+	switch {
+	case err != nil:
+		respondWaitError(w, err)
+	case ended.Error != nil:
+		write(w, ended.Error.Status, ended)
+	default:
+		respond(w, ended)
+	}
+}
+
+// await waits for the result of f, for longer than other requests may take.
+func await[T any](w http.ResponseWriter, r *http.Request, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), MaxWait)
+	defer cancel()
+	control := http.NewResponseController(w)
+	control.SetReadDeadline(time.Time{}) // errors mean that the ResponseWriter has no deadlines
+	control.SetWriteDeadline(time.Time{})
+	v, err := f(ctx)
+	control.SetWriteDeadline(time.Now().Add(WriteTimeout))
+	return v, err
+}
+
+// respondWaitError responds to a client for whose reload or plan nothing waits any more.
+func respondWaitError(w http.ResponseWriter, err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		respondError(w, http.StatusGatewayTimeout, "the configuration has not been read for %v; the reload goes on", MaxWait)
+		return
+	}
+	respondError(w, http.StatusServiceUnavailable, "%v", err)
+}

@@ -1,0 +1,246 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// reloading returns a configuration whose reloads are counted. They succeed, unless forced.
+func reloading(token string) (api.Config, *atomic.Int32) {
+	count := &atomic.Int32{}
+	return api.Config{
+		Token: token,
+		Reload: func(_ context.Context, force bool) (api.Reload, error) {
+			count.Add(1)
+			if force {
+				return api.Reload{Error: &api.Error{Status: 422, Message: "the configuration has 1 error"}, Problems: "a secret line"}, nil
+			}
+			return api.Reload{Applied: true}, nil
+		},
+		LastReload: func() api.Reload { return api.Reload{Applied: true, Problems: "a secret line"} },
+	}, count
+}
+
+func TestNobodyReloadsWithoutTheToken(t *testing.T) {
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	for _, c := range []struct {
+		name, token string
+		request
+		reloads int32
+	}{
+		{"no token is configured", "", request{want: 403}, 0},
+		{"no token is configured, one is sent", "", request{headers: bearer, want: 403}, 0},
+		{"an empty one is sent", "", request{headers: map[string]string{"Authorization": "Bearer "}, want: 403}, 0},
+		{"its own page", "", request{headers: map[string]string{"Origin": "http://127.0.0.1:9650"}, want: 403}, 0},
+		{"none is sent", token, request{want: 401}, 0},
+		{"another is sent", token, request{headers: map[string]string{"Authorization": "Bearer " + token + "x"}, want: 401}, 0},
+		{"in the query", token, request{path: "/v1/reload?token=" + token, want: 401}, 0},
+		{"another site's page", token, request{headers: map[string]string{"Authorization": "Bearer " + token, "Origin": "http://evil.example"}, want: 403}, 0},
+		{"by PUT", token, request{method: http.MethodPut, headers: bearer, want: 405}, 0},
+		{"by GET", token, request{method: http.MethodGet, headers: bearer, want: 200}, 0},
+		{"it is sent", token, request{headers: bearer, want: 200}, 1},
+		{"it is sent, and the configuration is rejected", token, request{path: "/v1/reload?force=true", headers: bearer, want: 422}, 1},
+		{"it is sent with a typing error", token, request{path: "/v1/reload?forced=true", headers: bearer, want: 400}, 0},
+	} {
+		config, count := reloading(c.token)
+		if c.path == "" {
+			c.path = "/v1/reload"
+		}
+		if c.method == "" {
+			c.method = http.MethodPost
+		}
+		w := c.do(server(t, config))
+		if w.Code != c.want || count.Load() != c.reloads {
+			t.Errorf("%s: status %d, want %d, and %d reloads: %s", c.name, w.Code, c.want, count.Load(), w.Body)
+		}
+	}
+}
+
+func TestAPlanNeedsTheTokenAndOtherFilesTheUserOfTheEngine(t *testing.T) {
+	plans := 0
+	config := api.Config{Token: token, Plan: func(context.Context, []string) (api.Plan, error) {
+		plans++
+		return api.Plan{}, nil
+	}}
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	for _, r := range []request{
+		{path: "/v1/plan", want: 401},
+		{path: "/v1/plan?config=/etc/shadow", headers: bearer, want: 403},
+		{path: "/v1/plan?files=/etc/shadow", headers: bearer, want: 400},
+		{path: "/v1/plan", method: http.MethodGet, headers: bearer, want: 405},
+	} {
+		if r.method == "" {
+			r.method = http.MethodPost
+		}
+		if w := r.do(server(t, config)); w.Code != r.want || plans != 0 {
+			t.Errorf("%+v: status %d, %d plans: %s", r, w.Code, plans, w.Body)
+		}
+	}
+	if w := (request{method: http.MethodPost, path: "/v1/plan", headers: bearer}).do(server(t, config)); w.Code != 200 || plans != 1 {
+		t.Errorf("with the token: status %d, %d plans", w.Code, plans)
+	}
+}
+
+func TestLinesOfTheConfigurationAreForThoseWhoMayReload(t *testing.T) {
+	config, _ := reloading(token)
+	s := server(t, config)
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	if w := (request{path: "/v1/reload", headers: bearer}).do(s); strings.Contains(w.Body.String(), "secret line") {
+		t.Errorf("GET responds %s", w.Body)
+	}
+	w := request{method: http.MethodPost, path: "/v1/reload?force=true", headers: bearer}.do(s)
+	var r api.Reload
+	if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || r.Problems == "" || r.Error == nil {
+		t.Errorf("POST responds %s, %v", w.Body, err)
+	}
+}
+
+func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
+	config, count := reloading(token)
+	config.TLS, _, _ = certificates(t)
+	s := server(t, config)
+	path := filepath.Join(testsync.SocketDir(t), "socket")
+	l, err := listener.Listen(t.Context(), "unix:"+path, listener.ForUser)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	transport := &http.Transport{DialContext: dial}
+	defer transport.CloseIdleConnections()
+	c := &api.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}}
+	if r, err := c.Reload(t.Context(), false); err != nil || !r.Applied || count.Load() != 1 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if r, err := c.Reload(t.Context(), true); err != nil || r.Error == nil {
+		t.Errorf("a rejected configuration: got %+v, %v", r, err)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestReloadsBeyondTheLimitAreRejectedAndTheOthersAreNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		s := server(t, api.Config{Token: token, Reload: func(ctx context.Context, _ bool) (api.Reload, error) {
+			<-free
+			return api.Reload{Applied: true}, nil
+		}})
+		post := request{method: http.MethodPost, path: "/v1/reload", headers: map[string]string{"Authorization": "Bearer " + token}}
+		codes := make(chan int)
+		for range api.MaxChanges {
+			go func() { codes <- post.do(s).Code }()
+		}
+		synctest.Wait()
+		if w := post.do(s); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("beyond the limit: status %d", w.Code)
+		}
+		if w := (request{headers: post.headers}).do(s); w.Code != http.StatusOK {
+			t.Errorf("another request: status %d", w.Code)
+		}
+		close(free)
+		for range api.MaxChanges {
+			if code := <-codes; code != http.StatusOK {
+				t.Errorf("within the limit: status %d", code)
+			}
+		}
+	})
+}
+
+func TestAReloadThatDoesNotEndIsNotAwaitedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server(t, api.Config{Token: token, Reload: func(ctx context.Context, _ bool) (api.Reload, error) {
+			<-ctx.Done()
+			return api.Reload{}, ctx.Err()
+		}})
+		start := time.Now()
+		w := request{method: http.MethodPost, path: "/v1/reload", headers: map[string]string{"Authorization": "Bearer " + token}}.do(s)
+		if w.Code != http.StatusGatewayTimeout || time.Since(start) != api.MaxWait {
+			t.Errorf("status %d after %v", w.Code, time.Since(start))
+		}
+	})
+}
+
+// A reload may take longer than other requests.
+func TestAReloadIsAnsweredAfterTheTimeoutsOfOtherRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := server(t, api.Config{Token: token, Reload: func(ctx context.Context, _ bool) (api.Reload, error) {
+			select {
+			case <-time.After(2 * api.WriteTimeout):
+				return api.Reload{Applied: true}, nil
+			case <-ctx.Done():
+				return api.Reload{}, errors.New("the client has gone")
+			}
+		}})
+		client, end := pipeClient(t, s)
+		defer end()
+		if r, err := client.Reload(t.Context(), false); err != nil || !r.Applied {
+			t.Errorf("got %+v, %v", r, err)
+		}
+	})
+}
+
+// pipeClient serves s without a network, as synctest needs it.
+func pipeClient(t *testing.T, s *api.Server) (c *api.Client, end func()) {
+	t.Helper()
+	conns := make(chan net.Conn)
+	l := &pipeListener{conns: conns, closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		conns <- theirs
+		return ours, nil
+	}}
+	return &api.Client{Base: "http://" + api.DefaultListen, Token: token, HTTP: &http.Client{Transport: transport}}, func() {
+		transport.CloseIdleConnections()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// pipeListener accepts connections within this program.
+type pipeListener struct {
+	conns  <-chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9650} }

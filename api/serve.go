@@ -1,0 +1,44 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/sonde-probe/sonde/internal/listener"
+)
+
+// Listen opens Config.Listen. The listener is for Serve; its Addr has the port that
+// the system chose.
+func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.config.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", s.config.Listen, err)
+	}
+	return l, nil
+}
+
+// Serve serves the requests that arrive at l until ctx is done, and closes l. Then
+// event streams end at once, and other requests within ShutdownGrace. It returns
+// when all goroutines it started have ended: nil after ctx is done, else the
+// listener's error. A Server may serve several listeners.
+//
+// Whoever can connect to a unix socket is taken for the user of the engine, and may do everything:
+// nobody else may have permission to write to it. Its clients use neither TLS nor a token.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	own := l.Addr().Network() == "unix"
+	if own {
+		ctx = context.WithValue(ctx, ownerKey{}, true)
+	} else if err := CheckListen(l.Addr().String(), s.config.guarded()); err != nil {
+		l.Close()
+		return err
+	}
+	server := listener.HTTP{Handler: s, TLS: s.tls, MaxConnections: MaxConnections, Grace: ShutdownGrace, Logger: s.config.Logger}
+	if s.config.Beats != nil {
+		server.Lost = s.config.Beats.InterruptedFor
+	}
+	if own {
+		server.TLS = nil
+	}
+	return server.Serve(ctx, l)
+}

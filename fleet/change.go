@@ -1,0 +1,142 @@
+package fleet
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// change collects what is to be changed for several shards.
+type change struct {
+	engine.Change
+	units        map[string]restart.Unit
+	removedUnits []string
+	restarts     map[string]restart.Memory // of units
+	told         map[string][]byte         // by target: what receivers know of it
+	toldOfGroups map[string][]byte         // by group
+	shards       map[shard.ID]*Targets     // that there are afterwards; nil: none
+	stored       map[shard.ID]*stored      // of those that were loaded
+}
+
+func newChange() *change {
+	return &change{
+		Change: engine.Change{Set: probe.Set{}, Memories: map[probe.ID]engine.Memory{}, Penalties: map[string]verdict.Penalty{}},
+		units:  map[string]restart.Unit{}, restarts: map[string]restart.Memory{}, told: map[string][]byte{}, toldOfGroups: map[string][]byte{}, shards: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+	}
+}
+
+// replace replaces the targets of a shard. Memories that are none of its probes and units are left out.
+func (c *change) replace(id shard.ID, before, now *Targets, m memories) {
+	c.shards[id] = now
+	if now == nil {
+		now = &Targets{}
+	}
+	if before == nil {
+		before = &Targets{}
+	}
+	for p, desired := range now.Probes {
+		c.Set[p] = desired
+		memory, ok := m.probes[p]
+		if !ok || memory.Check(desired.Rule) != nil {
+			continue
+		}
+		_, hasCause := m.causes[p]
+		memory.Warned = hasCause && memory.State.Verdict == probe.Passing
+		c.Memories[p] = memory
+		if now.Units[p.Target].Driver == nil { // its instance is known by its probes only
+			c.restarts[p.Target] = restart.Memory{Instance: memory.State.Instance, Since: memory.InstanceSince}
+		}
+	}
+	for p := range before.Probes {
+		if _, kept := now.Probes[p]; !kept {
+			c.Remove = append(c.Remove, p)
+		}
+	}
+	maps.Copy(c.units, now.Units)
+	for target := range now.Units {
+		if memory, ok := m.restarts[target]; ok {
+			c.restarts[target] = memory
+		}
+		if penalty, ok := m.penalties[target]; ok {
+			c.Penalties[target] = penalty
+		}
+	}
+	for target, told := range m.told {
+		if _, exists := now.Units[target]; exists || told != nil { // or else receivers have not been told that it is gone
+			c.told[target] = told
+		}
+	}
+	for group, told := range m.toldOfGroups {
+		if told != nil || slices.Contains(now.Groups, group) {
+			c.toldOfGroups[group] = told
+		}
+	}
+	for target := range before.Units {
+		if _, kept := now.Units[target]; !kept {
+			c.removedUnits = append(c.removedUnits, target)
+		}
+	}
+}
+
+// change makes a change of the engine and of the controller.
+func (f *Fleet) change(c *change) error {
+	if len(c.shards) == 0 {
+		return nil
+	}
+	if _, err := f.owner.Change(c.Change); err != nil {
+		return err
+	}
+	f.joints.forget(c.Remove)
+	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
+		return err
+	}
+	f.setTold(c)
+	f.note(c)
+	for id, targets := range c.shards {
+		if targets != nil {
+			f.others.remove(id)
+			ids := targets.jointProbes()
+			f.countInstances(id, ids...)
+			for _, p := range ids { // which this engine may have decided alone before
+				f.doubts.probed(p.Target, verdictOf(f.config.Engine, p.Target, f.decidesAlone))
+			}
+		}
+	}
+	return nil
+}
+
+// note notes a change that was made.
+func (f *Fleet) note(c *change) {
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
+	for id, targets := range c.shards {
+		if targets == nil {
+			delete(f.applied, id)
+			delete(f.stored, id)
+			delete(f.unverified, id)
+			delete(f.unswept, id)
+			delete(f.changed, id)
+			delete(f.loaded, id)
+			continue
+		}
+		f.applied[id] = targets
+		f.unswept[id] = true
+		f.changed[id] = nil
+	}
+	for _, p := range c.Remove {
+		delete(f.incomplete, p.Target) // or else it is logged again
+		if s := f.stored[shard.Of(p.Target)]; s != nil {
+			delete(s.causes, p)
+		}
+	}
+	maps.Copy(f.stored, c.stored)
+	for id, s := range c.stored {
+		f.loaded[id] = s.token
+		delete(f.unverified, id)
+	}
+}

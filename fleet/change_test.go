@@ -1,0 +1,32 @@
+package fleet
+
+import (
+	"testing"
+
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// What is gone from the configuration is not remembered as long as its shard is owned.
+func TestNothingIsNotedOfProbesThatAreRemoved(t *testing.T) {
+	in := shard.Of("web")
+	ready, live := probe.ID{Target: "web", Kind: probe.Readiness}, probe.ID{Target: "web", Kind: probe.Liveness}
+	f := &Fleet{
+		applied: map[shard.ID]*Targets{}, unswept: map[shard.ID]bool{}, changed: map[shard.ID]names{},
+		stored:     map[shard.ID]*stored{in: {causes: map[probe.ID]cause{ready: {reason: "tcp.refused"}, live: {reason: "tcp.refused"}}}},
+		incomplete: map[string]bool{"web": true},
+	}
+	both, one := &Targets{Probes: probe.Set{ready: {}, live: {}}}, &Targets{Probes: probe.Set{ready: {}}}
+	c := newChange()
+	c.replace(in, both, one, memories{})
+	f.note(c)
+	if causes := f.stored[in].causes; len(causes) != 1 || causes[ready].reason == "" {
+		t.Errorf("after the liveness probe is removed there are %v", causes)
+	}
+	c = newChange()
+	c.replace(in, one, noTargets, memories{})
+	f.note(c)
+	if causes := f.stored[in].causes; len(causes) != 0 || len(f.incomplete) != 0 {
+		t.Errorf("after the target is removed there are %v, %v", causes, f.incomplete)
+	}
+}

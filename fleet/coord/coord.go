@@ -1,0 +1,215 @@
+// Package coord divides the targets of a fleet among its engines, and lets only one of them act.
+//
+// Targets are divided into shards (package shard). Each engine is a member of the fleet while its lease
+// lasts, computes which shards are its own without asking others, and claims each by a key. The
+// revision of that key is a token: what an engine does for a shard is recorded in a transaction that
+// requires the key with that token, so that an engine that has lost a shard without noticing changes
+// nothing. An engine also stops to act by its own clock before its lease can have ended.
+//
+//	coord.go    Config, Coordinator and what it owns
+//	state.go    state: a value, and a channel that is closed when it changes
+//	session.go  membership by one lease: claims shards, and gives them up
+//	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
+//	status.go   Status: what people are shown
+//	view.go     what the Backend says: members and owners
+//	act.go      Act: does something at most once for an instance
+//	reserve.go  ActAbove, Unreserve: acts that are withheld so that groups keep enough members
+//	memories.go Load and Store: what the next owner of a shard has to remember; MarkLoaded: that it does
+//	pause.go    StorePauses and WatchPauses: what operators have ordered about targets, at any engine
+//	follow.go   Follow: reads the Backend, and what changes in it
+//	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
+//	write.go    Lease and Write: for what others keep in the Backend
+//	backend.go  Backend: what the engines share
+//	observe.go  Observe: notices that a Backend was restored from a snapshot
+//	local.go    Local: a Backend in this process
+package coord
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/clock"
+	"github.com/sonde-probe/sonde/internal/sparselog"
+)
+
+// Config configures a Coordinator.
+type Config struct {
+	Name    string        // of this engine, which no other member has; no slashes, at most MaxName bytes
+	Backend Backend       // default: a Local of its own, for the only engine of a fleet
+	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
+	MaxAge  time.Duration // how long memories are recent after the last owner that has loaded their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
+	Margin  time.Duration // how long before the end of its lease this engine stops to act, by its own clock; less than half of TTL; default: a tenth of TTL
+	Logger  *slog.Logger  // a line when this engine joins, and once a minute while the backend refuses something; default: none
+}
+
+// The bounds of a Config.
+const (
+	DefaultTTL = 5 * time.Second
+	MinTTL     = 2 * time.Second
+	MaxName    = 253
+)
+
+// EndTimeout bounds how long Coordinator.Run waits for acts when it ends. Then their contexts end.
+const EndTimeout = 90 * time.Second
+
+// Coordinator is the membership of one engine in a fleet. Its methods are safe for concurrent use by
+// multiple goroutines.
+type Coordinator struct {
+	config Config
+	log    *slog.Logger
+	sparse *sparselog.Logger // what is tried again and again
+	clock  *clock.Clock      // also counts the time for which the machine is suspended
+
+	stateMu  sync.Mutex // guards all below, to current
+	deadline int64      // by clock, from which on this engine may not act
+	heard    time.Time  // see Heard
+	owned    Owned
+	changed  chan struct{} // closed when owned is replaced
+	acting   map[string]*acting
+	loaded   map[shard.ID]Revision // the tokens by which shards are marked as loaded
+	marks    Lease                 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
+	released map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
+	isEnding bool                  // likewise, for all shards
+	lease    state[Lease]          // of the membership; 0 while there is none
+	drained  state[bool]           // by Drain
+	eligible state[eligibility]    // see Eligible
+	missed   state[int]            // see Interruptions
+	current  *session              // the latest; nil before the first
+
+	pauseLeasesMu sync.Mutex          // guards pauseLeases
+	pauseLeases   map[time.Time]Lease // by their ends: see leaseUntil
+
+	wasDrained bool // it was logged that this engine is drained; Run's own
+}
+
+// Owned are the shards of an engine. It is not changed after it was returned.
+type Owned map[shard.ID]Ownership
+
+// Ownership is what an engine has to know of a shard of its own.
+type Ownership struct {
+	// Token proves the ownership. It is 0 after the lease was lost, until the shard is claimed again
+	// or by another: its targets are probed as before, and nothing is done for them.
+	Token Revision
+
+	// Leaving says that another member is to have the shard. The engine then stops what it does for
+	// it, stores its memories, and calls Release.
+	Leaving bool
+}
+
+// The errors of a Coordinator that a caller has to recognize.
+var (
+	ErrNotOwner   = errors.New("this engine does not own the shard")
+	ErrNotAllowed = errors.New("the lease of this engine may have ended")
+	ErrNotLoaded  = errors.New("this engine has not loaded the memories of the shard yet")
+	ErrDone       = errors.New("it was done for this instance before")
+	ErrBusy       = errors.New("it is being done for this target")
+)
+
+// New returns a Coordinator, which owns nothing until it runs.
+func New(c Config) (*Coordinator, error) {
+	if c.Name == "" || len(c.Name) > MaxName || strings.Contains(c.Name, "/") {
+		return nil, fmt.Errorf("name is %.100q; it must have 1 to %d bytes, and no slash", c.Name, MaxName)
+	}
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	if c.TTL < MinTTL {
+		return nil, fmt.Errorf("ttl is %v; it must be at least %v", c.TTL, MinTTL)
+	}
+	c.Margin = cmp.Or(c.Margin, c.TTL/10)
+	if c.Margin <= 0 || c.Margin >= c.TTL/2 {
+		return nil, fmt.Errorf("margin is %v; it must be positive, and less than half of ttl, which is %v", c.Margin, c.TTL)
+	}
+	if c.MaxAge > 0 {
+		c.MaxAge = max(c.MaxAge, 2*c.TTL)
+	}
+	if c.Backend == nil {
+		c.Backend = NewLocal()
+	}
+	co := &Coordinator{
+		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
+		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[int](),
+		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{}, pauseLeases: map[time.Time]Lease{},
+	}
+	co.config.Backend = Observe(c.Backend, func() { co.endSession(ErrRestored) })
+	return co, nil
+}
+
+// Run is a member of the fleet until ctx is done. Then it waits for the acts that are being done, for EndTimeout at
+// most, and leaves, so that others take over at once. It must be called once.
+func (c *Coordinator) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := c.session(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		c.sparse.Warn("not a member of the fleet, joining again", "engine", c.config.Name, "error", err)
+		select {
+		case <-time.After(c.config.TTL / 4):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// Owned returns the shards of this engine, and a channel that is closed when they have changed.
+func (c *Coordinator) Owned() (Owned, <-chan struct{}) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.owned, c.changed
+}
+
+// Allowed reports whether this engine may act for its shards: its lease lasts, by the clock of this
+// machine. On Linux that counts the time for which the machine was suspended. It does not count that for which a
+// hypervisor has paused a virtual machine: Act then finds what has become of the shard before it does anything.
+func (c *Coordinator) Allowed() bool {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.left() > 0
+}
+
+// left returns for how long this engine may act, unless its lease is kept alive. It needs stateMu.
+func (c *Coordinator) left() time.Duration { return max(time.Duration(c.deadline-c.clock.Now()), 0) }
+
+// extend says that the lease was granted or kept alive by a request that was sent at a time of the clock.
+func (c *Coordinator) extend(sent int64) {
+	c.hear(time.Now().Add(time.Duration(sent - c.clock.Now())))
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	c.deadline = sent + int64(c.config.TTL-c.config.Margin)
+}
+
+// publish replaces what this engine owns.
+func (c *Coordinator) publish(owned Owned) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	if maps.Equal(owned, c.owned) {
+		return
+	}
+	c.owned = owned
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// lose takes all tokens away, since the lease has ended, and cancels the acts that are being done. The
+// lease is the last: while a token is published, hasMet asks the session that has it.
+func (c *Coordinator) lose() {
+	c.stateMu.Lock()
+	c.deadline = 0
+	for _, a := range c.acting {
+		a.cancel(ErrNotAllowed)
+	}
+	c.stateMu.Unlock()
+	owned, _ := c.Owned()
+	without := Owned{}
+	for id := range owned {
+		without[id] = Ownership{}
+	}
+	c.publish(without)
+	c.setLease(0)
+}

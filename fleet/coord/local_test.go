@@ -1,0 +1,114 @@
+package coord_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/coordtest"
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+func TestLocalConforms(t *testing.T) {
+	tier.Slow(t)
+	coordtest.Run(t, coordtest.Config{
+		New: func(*testing.T) coord.Backend { return coord.NewLocal() },
+		Run: synctest.Test,
+	})
+}
+
+// What was stored does not stay in memory beside its newest value.
+func TestALocalForgetsOldValues(t *testing.T) {
+	b := coord.NewLocal()
+	put := coord.Transaction{Then: []coord.Change{{Key: "memory/0001", Value: make([]byte, coord.MaxMemory)}}}
+	for range 1000 {
+		if _, err := b.Commit(t.Context(), put); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := b.LogSize(); size > 32<<20 {
+		t.Errorf("its log has %d bytes", size)
+	}
+	for _, err := range b.Watch(t.Context(), "memory/", 1) {
+		if !errors.Is(err, coord.ErrCompacted) {
+			t.Errorf("a watch from the beginning: %v", err)
+		}
+		break
+	}
+}
+
+// The lease 0 is none: entries without a lease are not its own.
+func TestRevokingNoLeaseDeletesNothing(t *testing.T) {
+	b := coord.NewLocal()
+	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "memory/0001/web", Value: []byte("x")}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Revoke(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	if e, err := b.Get(t.Context(), "memory/0001/web"); err != nil || e.Created == 0 {
+		t.Errorf("the entry is gone: %v", err)
+	}
+}
+
+// A range has the entries of its prefix, sorted, whatever was put and deleted since the one before.
+func TestARangeHasWhatIsStored(t *testing.T) {
+	b := coord.NewLocal()
+	rng := rand.New(rand.NewPCG(1, 1))
+	want := map[string]bool{}
+	for range 300 {
+		var all []coord.Change
+		for _, n := range rng.Perm(12)[:rng.IntN(6)] {
+			key := fmt.Sprintf("%c/%d", 'a'+n%3, n)
+			if isDeleted := rng.IntN(2) == 0; isDeleted {
+				delete(want, key)
+				all = append(all, coord.Change{Key: key, Delete: true})
+			} else {
+				want[key] = true
+				all = append(all, coord.Change{Key: key, Value: []byte(key)})
+			}
+		}
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: all}); err != nil {
+			t.Fatal(err)
+		}
+		prefix := []string{"", "a/", "b/1", "c"}[rng.IntN(4)]
+		entries, _, err := b.Range(t.Context(), prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, wanted []string
+		for _, e := range entries {
+			got = append(got, string(e.Value))
+		}
+		for key := range want {
+			if strings.HasPrefix(key, prefix) {
+				wanted = append(wanted, key)
+			}
+		}
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) {
+			t.Fatalf("%q has %v, want %v", prefix, got, wanted)
+		}
+	}
+}
+
+// However many keys are put between two ranges, the second has them all.
+func TestARangeHasAllKeysSinceTheLastOne(t *testing.T) {
+	const n = coord.MaxAdded + 2
+	b := coord.NewLocal()
+	for i := range n {
+		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: strconv.Itoa(i)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, _, err := b.Range(t.Context(), "")
+	if err != nil || len(entries) != n {
+		t.Errorf("%d entries, %v, want %d", len(entries), err, n)
+	}
+}

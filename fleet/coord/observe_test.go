@@ -1,0 +1,50 @@
+package coord_test
+
+import (
+	"testing"
+
+	"github.com/sonde-probe/sonde/fleet/coord"
+)
+
+// replaced is a Backend that is another one after a while.
+type replaced struct{ coord.Backend }
+
+func TestARestoreIsNoticedOnce(t *testing.T) {
+	b := &replaced{coord.NewLocal()}
+	restores := 0
+	seen := coord.Observe(b, func() { restores++ })
+	want := func(when string, want int) {
+		t.Helper()
+		for range 2 {
+			if _, _, err := seen.Range(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if restores != want {
+			t.Errorf("%s: %d restores were noticed, want %d", when, restores, want)
+		}
+	}
+	put := func() {
+		if _, err := seen.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "a"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put()
+	want("before", 0)
+	b.Backend = coord.NewLocal()
+	want("an empty store", 1)
+	for range 3 {
+		put()
+	}
+	for range seen.Watch(t.Context(), "", 0) {
+		break
+	}
+	b.Backend = coord.NewLocal()
+	put()
+	want("after what a watch has shown", 2)
+	b.Backend = coord.NewLocal()
+	for range 2 {
+		put()
+	}
+	want("a store with more changes", 2)
+}

@@ -1,0 +1,198 @@
+package coord_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/shard"
+)
+
+// inShard returns the names of targets of a shard, which begin with a text.
+func inShard(id shard.ID, begin string, n int) (names []string) {
+	for i := 0; len(names) < n; i++ {
+		if name := fmt.Sprint(begin, i); shard.Of(name) == id {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// records returns the targets of the records in a shard.
+func records(t *testing.T, b coord.Backend, id shard.ID) string {
+	t.Helper()
+	entries, _, err := b.Range(t.Context(), "act/"+id.String()+"/restart/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var targets []string
+	for _, e := range entries {
+		targets = append(targets, strings.TrimPrefix(e.Key, "act/"+id.String()+"/restart/"))
+	}
+	return strings.Join(targets, " ")
+}
+
+func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		const id = 7
+		targets := inShard(id, "shop/web-", coord.MaxTransactions+5)
+		restart := func(target string, do func(context.Context) error) error {
+			return co.Act(t.Context(), coord.Order{Name: "restart", Target: target, Instance: "1"}, do)
+		}
+		for _, target := range targets {
+			if err := restart(target, hold(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept, busy := targets[0], targets[1]
+		isKept := func(target string) bool { return target == kept }
+		if other, err := coord.New(coord.Config{Name: "b", Backend: b}); err != nil {
+			t.Fatal(err)
+		} else if err := other.Forget(t.Context(), []shard.ID{id}, isKept); !errors.Is(err, coord.ErrNotOwner) {
+			t.Errorf("by another engine: %v", err)
+		}
+		if n := len(strings.Fields(records(t, b, id))); n != len(targets) {
+			t.Errorf("%d records are left by who does not own the shard", n)
+		}
+		if err := co.Act(t.Context(), coord.Order{Name: "restart", Target: busy, Instance: "2"}, func(ctx context.Context) error {
+			return co.Forget(ctx, []shard.ID{id}, isKept)
+		}); err != nil {
+			t.Error(err)
+		}
+		if got := records(t, b, id); got != kept+" "+busy && got != busy+" "+kept {
+			t.Errorf("records are left of %s", got)
+		}
+		if err := restart(kept, nil); !errors.Is(err, coord.ErrDone) {
+			t.Errorf("a target that is there is restarted again: %v", err)
+		}
+		if err := restart(busy, hold(0)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A pause stays as long as its target is there, whichever engine owns that, unless it is deleted or too large.
+func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		const id = shard.ID(7)
+		targets := inShard(id, "shop/web-", coord.MaxTransactions+5)
+		other, err := coord.New(coord.Config{Name: "b", Backend: b})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []coord.Pause
+		for _, target := range targets {
+			all = append(all, coord.Pause{Target: target, Value: []byte("{}")})
+		}
+		left := func() (left []string) {
+			entries, _, err := b.Range(t.Context(), "pause/"+id.String()+"/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range entries {
+				left = append(left, strings.TrimPrefix(e.Key, "pause/"+id.String()+"/"))
+			}
+			return left
+		}
+		for batch := range slices.Chunk(all, coord.MaxTransactions) {
+			if err := other.StorePauses(t.Context(), batch...); err != nil {
+				t.Errorf("stored by another engine than the owner: %v", err)
+			}
+		}
+		if n := len(left()); n != len(targets) {
+			t.Errorf("%d are stored", n)
+		}
+		if err := other.StorePauses(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
+			t.Error("a pause that is too large is stored")
+		}
+		if err := co.Forget(t.Context(), []shard.ID{id}, func(target string) bool { return target == targets[0] }); err != nil {
+			t.Error(err)
+		}
+		if got := left(); len(got) != 1 || got[0] != targets[0] {
+			t.Errorf("those of %v are left", got)
+		}
+	})
+}
+
+// The latest pause replaces those before. Pauses that end within an hour have one lease.
+func TestTheLatestPauseIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		until := time.Now().Add(30 * time.Minute)
+		store := func(target, value string) {
+			t.Helper()
+			if err := co.StorePauses(t.Context(), coord.Pause{Target: target, Value: []byte(value), Until: until}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		entries := func() []coord.Entry {
+			all, _, err := b.Range(t.Context(), "pause/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		store("web", "1")
+		store("web", "2")
+		if all := entries(); len(all) != 1 || string(all[0].Value) != "2" {
+			t.Errorf("stored is %+v", all)
+		}
+		before, err := b.Grant(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		until = until.Add(10 * time.Second)
+		store("db", "1")
+		if after, err := b.Grant(t.Context(), time.Hour); err != nil || after != before+1 {
+			t.Errorf("%d leases are granted for one that ends in the same hour, %v", after-before-1, err)
+		}
+		time.Sleep(time.Until(until))
+		if n := len(entries()); n != 2 {
+			t.Errorf("there are %d before their end", n)
+		}
+		time.Sleep(time.Hour)
+		if n := len(entries()); n != 0 {
+			t.Errorf("there are %d an hour after their end", n)
+		}
+	})
+}
+
+// A lease that the backend has lost is granted anew.
+func TestPausesHaveAnotherLeaseAfterOneIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		next, err := b.Grant(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := coord.Pause{Target: "web", Value: []byte("1"), Until: time.Now().Add(time.Hour)}
+		if err := co.StorePauses(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Revoke(t.Context(), next+1); err != nil {
+			t.Fatal(err)
+		}
+		if err := co.StorePauses(t.Context(), p); !errors.Is(err, coord.ErrLeaseEnded) {
+			t.Errorf("with a lease that has ended: %v", err)
+		}
+		if err := co.StorePauses(t.Context(), p); err != nil {
+			t.Errorf("again: %v", err)
+		}
+	})
+}

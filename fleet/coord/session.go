@@ -1,0 +1,440 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/wake"
+)
+
+// session is the membership of an engine by one lease.
+type session struct {
+	*Coordinator
+	view
+	self  owner
+	end   context.CancelCauseFunc // ends the session
+	stale wake.Signal             // the view has changed
+}
+
+// session is a member of the fleet until ctx is done or the lease is lost, and returns why.
+func (c *Coordinator) session(ctx context.Context) error {
+	sent := c.clock.Now()
+	lease, err := c.grant(ctx, c.config.TTL)
+	if err != nil {
+		return err
+	}
+	c.extend(sent)
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, end: end, stale: wake.New()}
+	c.stateMu.Lock()
+	c.current = s
+	c.stateMu.Unlock()
+	acting, stop := context.WithCancel(context.WithoutCancel(ctx)) // also while the last acts are done
+	defer stop()
+	var parts sync.WaitGroup
+	parts.Go(func() { end(s.keepAlive(acting)) })
+	parts.Go(func() {
+		if err := s.join(running); err != nil {
+			end(err)
+			return
+		}
+		parts.Go(func() { s.showDrained(running) })
+		end(s.follow(running))
+	})
+	s.divideOften(running)
+	haveEnded := ctx.Err() != nil && s.awaitActs()
+	stop()
+	parts.Wait()
+	if haveEnded {
+		s.leave()
+	}
+	c.lose()
+	return context.Cause(running)
+}
+
+func (c *Coordinator) grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.TTL)
+	defer cancel()
+	l, err := c.config.Backend.Grant(ctx, ttl)
+	if err != nil {
+		return 0, fmt.Errorf("get a lease: %w", err)
+	}
+	return l, nil
+}
+
+// markRenewals is how often the lease of loaded marks is kept alive within Config.MaxAge: with 20, memories are
+// recent for 5 % less in the worst case.
+const markRenewals = 20
+
+// keepAlive keeps the leases alive until ctx is done or one has ended. While the backend cannot be
+// reached it tries on: they may last longer there than here.
+func (s *session) keepAlive(ctx context.Context) error {
+	ticker := time.NewTicker(s.config.TTL / 4)
+	defer ticker.Stop()
+	renewed := s.clock.Now() - int64(s.config.MaxAge) // the lease of marks, which may be one of an earlier session
+	wasAway := false                                  // since this engine has looked again
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		sent := s.clock.Now()
+		err := s.keep(ctx, s.self.lease)
+		if err == nil && wasAway {
+			if err = s.lookAgain(ctx); errors.Is(err, errNotMember) {
+				return err
+			}
+		}
+		if wasAway = err != nil; !wasAway {
+			s.extend(sent)
+		}
+		if marks := s.markLease(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.config.MaxAge/markRenewals {
+			if err = s.keepMarks(ctx, marks); err == nil {
+				renewed = sent
+			}
+		}
+		if errors.Is(err, ErrLeaseEnded) {
+			return err
+		}
+	}
+}
+
+// keepMarks keeps the lease of the loaded marks alive.
+func (s *session) keepMarks(ctx context.Context, marks Lease) error {
+	err := s.keep(ctx, marks)
+	if errors.Is(err, ErrLeaseEnded) {
+		s.loseMarks(marks)
+	}
+	return err
+}
+
+func (s *session) keep(ctx context.Context, l Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, s.config.TTL/4)
+	defer cancel()
+	return s.config.Backend.KeepAlive(ctx, l)
+}
+
+// endSession ends the present session, if there is one: another one begins, with other tokens.
+func (c *Coordinator) endSession(why error) {
+	c.stateMu.Lock()
+	current := c.current
+	c.stateMu.Unlock()
+	if current != nil {
+		current.end(why)
+	}
+}
+
+// lookAgain reads whether this engine still is a member, after the backend was away: it may have been restored from a
+// snapshot, which no watch shows.
+func (s *session) lookAgain(ctx context.Context) error {
+	if l, _ := s.Lease(); l != s.self.lease {
+		return nil // it has not joined yet
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.TTL/4)
+	defer cancel()
+	key := keyMember + s.config.Name
+	entries, _, err := s.config.Backend.Range(ctx, key)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Key == key && parseMember(string(e.Value)).lease == s.self.lease {
+			return nil
+		}
+	}
+	return errNotMember
+}
+
+// join makes this engine a member. It waits while another has its name, which may be an earlier process
+// whose lease has not ended yet.
+func (s *session) join(ctx context.Context) error {
+	key := keyMember + s.config.Name
+	begun := time.Now()
+	for isLogged := false; ; isLogged = true {
+		isDrained, _ := s.isToDrain()
+		joined, err := s.commit(ctx, Transaction{
+			If:   []Condition{{Key: key}},
+			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
+		})
+		switch {
+		case err != nil:
+			return fmt.Errorf("join the fleet: %w", err)
+		case joined[0]:
+			s.log.Info("joined the fleet", "engine", s.config.Name)
+			s.setLease(s.self.lease)
+			return nil
+		case !isLogged:
+			s.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.config.Name)
+		case time.Since(begun) > 2*s.config.TTL: // the lease of one that has ended would have ended, too
+			s.sparse.Warn("another engine has this name, and this one probes no shared targets: give each engine a name of its own", "engine", s.config.Name)
+		}
+		select {
+		case <-time.After(s.config.TTL / 4):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// errNotMember ends a session. Its lease is not revoked, but ends by itself: acts of this session may
+// still be ending.
+var errNotMember = errors.New("the member key of this engine was deleted, or another engine has its name")
+
+// follow keeps the view up to date until ctx is done, or this engine is no member by it.
+func (s *session) follow(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	wasRead := false
+	s.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+		err := FollowEntries(ctx, s.config.Backend, keyFleet, func(events []Event, isAll bool) {
+			if isAll {
+				s.reset(events, 2*s.config.TTL)
+			} else {
+				s.change(events)
+			}
+			if isAll && wasRead {
+				s.interrupted()
+			}
+			wasRead = true
+			if !s.hasMember(s.self) {
+				end(errNotMember)
+				return
+			}
+			s.stale.Set()
+		})
+		if errors.Is(err, ErrCompacted) {
+			s.renew()
+		}
+		return err
+	})
+	return context.Cause(ctx)
+}
+
+// divideOften publishes what this engine owns, and claims what it has to, with each change of the view
+// until ctx is done.
+func (s *session) divideOften(ctx context.Context) {
+	ticker := time.NewTicker(2 * s.config.TTL)
+	defer ticker.Stop()
+	var abandoned map[shard.ID]ownedBy
+	var unclaimed map[shard.ID]string
+	for {
+		select {
+		case <-s.stale:
+		case <-ticker.C:
+			abandoned = s.warnOfAbandoned(abandoned)
+			unclaimed = s.warnOfUnclaimed(unclaimed)
+			continue
+		case <-ctx.Done():
+			return
+		}
+		before, _ := s.Owned()
+		owned, claims := s.divide(s.self, before)
+		s.publish(owned)
+		s.showEligible()
+		for batch := range slices.Chunk(claims, MaxTransactions) {
+			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
+				s.sparse.Warn("shards cannot be claimed, trying again", "engine", s.config.Name, "error", err)
+				s.retry(ctx)
+				break
+			}
+		}
+	}
+}
+
+// warnOfAbandoned logs which shards have an owner that is no member, and had it when it was called before: no engine claims
+// them. It returns those that have one now.
+func (s *session) warnOfAbandoned(before map[shard.ID]ownedBy) (now map[shard.ID]ownedBy) {
+	now = s.abandoned()
+	var lasting []shard.ID
+	for id, o := range now {
+		if before[id] == o {
+			lasting = append(lasting, id)
+		}
+	}
+	if len(lasting) > 0 {
+		first := slices.Min(lasting)
+		s.sparse.Warn("shards belong to an engine that is no member of the fleet, and their targets are not probed: delete the keys if no such engine runs",
+			"engine", s.config.Name, "shards", len(lasting), "key", shardKey(first), "owner", now[first].name)
+	}
+	return now
+}
+
+// warnOfUnclaimed logs which shards another member is to have, and has not claimed since it was called before. It returns
+// those that have no owner now.
+func (s *session) warnOfUnclaimed(before map[shard.ID]string) (now map[shard.ID]string) {
+	now = s.unclaimed()
+	var lasting []shard.ID
+	for id, name := range now {
+		if assigned, wasUnclaimed := before[id]; wasUnclaimed && assigned == name && name != s.config.Name {
+			lasting = append(lasting, id)
+		}
+	}
+	if len(lasting) > 0 {
+		name := now[slices.Min(lasting)]
+		s.sparse.Warn("a member of the fleet does not claim its shards, and their targets are not probed: delete its key if no such engine runs",
+			"engine", s.config.Name, "shards", len(lasting), "key", keyMember+name)
+	}
+	return now
+}
+
+// retry looks at the view again after a while.
+func (s *session) retry(ctx context.Context) {
+	select {
+	case <-time.After(s.config.TTL / 10):
+		s.stale.Set()
+	case <-ctx.Done():
+	}
+}
+
+// claim makes this engine the owner of those shards that are free. The view shows which it got.
+func (s *session) claim(ctx context.Context, batch []shard.ID) error {
+	all := make([]Transaction, 0, len(batch))
+	for _, id := range batch {
+		all = append(all, Transaction{
+			If:   []Condition{{Key: shardKey(id)}},
+			Then: []Change{{Key: shardKey(id), Value: []byte(s.self.String()), Lease: s.self.lease}},
+		})
+	}
+	_, err := s.commit(ctx, all...)
+	return err
+}
+
+// commit makes transactions with a lease, within the time that it lasts.
+func (s *session) commit(ctx context.Context, all ...Transaction) ([]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.TTL)
+	defer cancel()
+	return s.config.Backend.Commit(ctx, all...)
+}
+
+// An act whose context has ended is waited for during cancelTimeout, and the backend to end the lease during
+// leaveTimeout.
+const (
+	cancelTimeout = 5 * time.Second
+	leaveTimeout  = 3 * time.Second
+)
+
+// awaitActs lets no act begin, and waits for those that are being done. Their contexts end with the lease, or after
+// EndTimeout. It returns false if one goes on all the same: the lease must not be ended then.
+func (s *session) awaitActs() (haveEnded bool) {
+	s.stateMu.Lock()
+	s.isEnding = true
+	doing := slices.Collect(maps.Values(s.acting))
+	s.stateMu.Unlock()
+	if await(doing, EndTimeout) {
+		return true
+	}
+	for _, a := range doing {
+		a.cancel(errEnding)
+	}
+	if await(doing, cancelTimeout) {
+		return true
+	}
+	s.log.Error("an act of this engine has not ended, its lease is left to end", "engine", s.config.Name)
+	return false
+}
+
+// await reports whether acts have ended within a time.
+func await(acts []*acting, limit time.Duration) bool {
+	late := time.After(limit)
+	for _, a := range acts {
+		select {
+		case <-a.done:
+		case <-late:
+			return false
+		}
+	}
+	return true
+}
+
+// errEnding ends the context of an act that takes too long.
+var errEnding = errors.New("the engine ends")
+
+// leave ends the membership.
+func (s *session) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), min(s.config.TTL, leaveTimeout))
+	defer cancel()
+	if err := s.config.Backend.Revoke(ctx, s.self.lease); err != nil { // it ends by itself
+		s.log.Warn("the fleet cannot be left at once", "engine", s.config.Name, "error", err)
+	}
+}
+
+// Release gives up shards that are leaving. Call it when nothing else is done for them, and their memories are stored.
+// It keeps those for whose targets acts are being done, and returns after these acts: store the memories, which the acts
+// have changed, and call it again. So do after an error: some of the shards may have been given up.
+func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
+	defer c.unrelease(ids)
+	idle, doing := c.release(ids)
+	if err := c.deleteKeys(ctx, idle); err != nil {
+		return err
+	}
+	for _, a := range doing {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// deleteKeys deletes the keys of shards that have their tokens.
+func (c *Coordinator) deleteKeys(ctx context.Context, tokens map[shard.ID]Revision) error {
+	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
+		all := make([]Transaction, 0, len(batch))
+		for _, id := range batch {
+			all = append(all, Transaction{
+				If:   []Condition{{Key: shardKey(id), Created: tokens[id]}},
+				Then: []Change{{Key: shardKey(id), Delete: true}},
+			})
+		}
+		if _, err := c.config.Backend.Commit(ctx, all...); err != nil {
+			return fmt.Errorf("release %d shards: %w", len(batch), err)
+		}
+	}
+	return nil
+}
+
+// release lets no act begin for shards, and returns the tokens of those without acts that are being done, and the acts
+// of the others.
+func (c *Coordinator) release(ids []shard.ID) (idle map[shard.ID]Revision, doing []*acting) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	idle = map[shard.ID]Revision{}
+	busy := map[shard.ID]bool{}
+	for _, id := range ids {
+		c.released[id]++
+		if o := c.owned[id]; o.Token != 0 && o.Leaving {
+			idle[id] = o.Token
+		}
+	}
+	for target, a := range c.acting {
+		id := shard.Of(target)
+		if idle[id] == 0 && !busy[id] {
+			continue
+		}
+		doing = append(doing, a)
+		busy[id] = true
+		delete(idle, id)
+	}
+	return idle, doing
+}
+
+// unrelease ends what release has begun. A shard that was given up has another token, if it is claimed
+// again.
+func (c *Coordinator) unrelease(ids []shard.ID) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	for _, id := range ids {
+		if c.released[id]--; c.released[id] == 0 {
+			delete(c.released, id)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package coord
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/sonde-probe/sonde/fleet/shard"
+)
+
+// MemoryWatch has the functions that WatchMemories calls, one after the other. They must not block for long.
+type MemoryWatch struct {
+	// Began says that all changes from now on are passed to Changed, until Ended is called. Memories that were
+	// stored before have to be read by Load.
+	Began   func()
+	Changed func([]Memory) // as they are now, without their tokens
+	Ended   func()
+}
+
+// WatchMemories calls the functions of w with the changes of the memories of all shards until ctx is done. While the
+// backend cannot be reached, and when this engine becomes a member of the fleet or no longer is one, it begins anew.
+func (c *Coordinator) WatchMemories(ctx context.Context, w MemoryWatch) {
+	c.Follow(ctx, "what other engines have stored cannot be followed, trying again", func(ctx context.Context) error {
+		sent := time.Now()
+		reading, cancel := context.WithTimeout(ctx, readTimeout)
+		_, at, err := c.config.Backend.Range(reading, keyMember)
+		cancel()
+		if err != nil {
+			return err
+		}
+		c.hear(sent)
+		w.Began()
+		defer w.Ended()
+		for events, err := range c.config.Backend.Watch(ctx, keyMemory, at) {
+			if err != nil {
+				return err
+			}
+			w.Changed(memoriesOf(events))
+		}
+		return ctx.Err()
+	})
+}
+
+// memoriesOf returns the memories that events are about. Others are about marks of shards.
+func memoriesOf(events []Event) []Memory {
+	all := make([]Memory, 0, len(events))
+	for _, e := range events {
+		if target, isMemory := targetOf(e.Key, keyMemory); isMemory {
+			all = append(all, Memory{Target: target, Value: e.Value, Modified: e.Modified})
+		}
+	}
+	return all
+}
+
+// OwnerOf returns the engine that owns a target's shard, by what the backend has said last, or "" if no
+// member of the fleet does.
+func (c *Coordinator) OwnerOf(target string) string {
+	c.stateMu.Lock()
+	current := c.current
+	c.stateMu.Unlock()
+	if current == nil {
+		return ""
+	}
+	return current.ownerOf(shard.Of(target))
+}
+
+// CountByOwner counts targets by the members that own them, by what the backend has said last.
+func (c *Coordinator) CountByOwner(targets iter.Seq[string]) map[string]int {
+	c.stateMu.Lock()
+	current := c.current
+	c.stateMu.Unlock()
+	if current == nil {
+		return nil
+	}
+	return current.countByOwner(targets)
+}
+
+// countByOwner is Coordinator.CountByOwner.
+func (v *view) countByOwner(targets iter.Seq[string]) map[string]int {
+	var inShard [shard.Count]int
+	for target := range targets {
+		inShard[shard.Of(target)]++
+	}
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	owns := map[string]int{}
+	for id, o := range v.owners {
+		if v.members[o.name].lease == o.lease {
+			owns[o.name] += inShard[id]
+		}
+	}
+	return owns
+}
+
+// ownerOf returns the member that owns a shard, or "".
+func (v *view) ownerOf(id shard.ID) string {
+	v.viewMu.Lock()
+	defer v.viewMu.Unlock()
+	o, isOwned := v.owners[id]
+	if !isOwned || v.members[o.name].lease != o.lease {
+		return ""
+	}
+	return o.name
+}
+
+// hear says that the backend has answered a request that was sent at a time.
+func (c *Coordinator) hear(sent time.Time) {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	if sent.After(c.heard) {
+		c.heard = sent
+	}
+}
+
+// Heard returns when the backend has last answered this engine, by the time of the request; zero if never. Renewals
+// of the lease are such requests.
+func (c *Coordinator) Heard() time.Time {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.heard
+}

@@ -1,0 +1,114 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet/doubt"
+	"github.com/sonde-probe/sonde/fleet/vote"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// doubtInterval is the time between two observations.
+const doubtInterval = time.Second
+
+// doubts decides whether this engine doubts its own verdicts (package doubt), from what its engines and those of
+// others see.
+type doubts struct {
+	name    string
+	engines []*engine.Engine
+	voter   *vote.Voter
+	log     *slog.Logger
+
+	doubtMu sync.Mutex    // guards all below
+	probes  doubt.Targets // targets by their probes without a quorum
+	polls   doubt.Targets // targets by what this engine sees of them as a vantage
+	state   doubt.State
+}
+
+// probed says which verdict a target has, by its probes without a quorum.
+func (d *doubts) probed(target string, v probe.Verdict) { d.set(&d.probes, target, v) }
+
+// polled says which verdict a target has, as this engine sees it as a vantage.
+func (d *doubts) polled(target string, v probe.Verdict) { d.set(&d.polls, target, v) }
+
+func (d *doubts) set(some *doubt.Targets, target string, v probe.Verdict) {
+	d.doubtMu.Lock()
+	defer d.doubtMu.Unlock()
+	if v == probe.Undecided {
+		some.Remove(target)
+		return
+	}
+	some.Set(target, v, time.Now())
+}
+
+// run observes until ctx is done.
+func (d *doubts) run(ctx context.Context) {
+	ticker := time.NewTicker(doubtInterval)
+	defer ticker.Stop()
+	for {
+		d.observe()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// observe makes one observation.
+func (d *doubts) observe() {
+	o := doubt.Observation{Others: d.voter.Others()}
+	for _, e := range d.engines {
+		h := e.Health()
+		o.Unwell = o.Unwell || h.Degraded() || h.Isolated
+	}
+	now := time.Now()
+	d.doubtMu.Lock()
+	for _, some := range []*doubt.Targets{&d.probes, &d.polls} {
+		own, turned := some.Count(now)
+		o.Own.Targets, o.Own.Failing, o.New = o.Own.Targets+own.Targets, o.Own.Failing+own.Failing, o.New+turned
+	}
+	before := d.state
+	d.state = doubt.Step(doubt.Rule{}, before, o, now)
+	after := d.state
+	d.doubtMu.Unlock()
+	d.voter.SetHealth(after.Doubtful, o.Own)
+	switch {
+	case before == doubt.State{} && after.MayAct:
+	case before.MayAct && !after.MayAct || before == doubt.State{}:
+		d.log.Warn("this engine doubts its own verdicts: its votes do not count, and it restarts nothing that the cluster shares",
+			"engine", d.name, "unwell", o.Unwell, "failing", o.Own.Failing, "targets", o.Own.Targets,
+			"others_failing", o.Others.Failing, "others_targets", o.Others.Targets)
+	case !before.MayAct && after.MayAct:
+		d.log.Info("this engine no longer doubts its own verdicts", "engine", d.name)
+	}
+}
+
+// now returns the doubts of this engine.
+func (d *doubts) now() doubt.State {
+	d.doubtMu.Lock()
+	defer d.doubtMu.Unlock()
+	return d.state
+}
+
+// Doubt returns whether this engine doubts its own verdicts. The zero State is that before Run.
+func (f *Fleet) Doubt() doubt.State { return f.doubts.now() }
+
+// Engines returns what the engines of the fleet have said last of themselves, by name. It must not be changed.
+func (f *Fleet) Engines() map[string]vote.Vantage { return f.voter.Engines() }
+
+// MayAct reports whether this engine may act for a target of the fleet now: it owns it, its lease lasts, and it does
+// not doubt its own verdicts. Whether a failure is reason enough for a restart is up to MayRestart. Any goroutine may
+// call it.
+func (f *Fleet) MayAct(target string) bool {
+	return f.doubts.now().MayAct && f.config.Coordinator.MayAct(target)
+}
+
+// MayRestart reports whether this engine may restart a target of the fleet because a probe fails: it may act, and of
+// the probes that fail one is decided by this engine alone, or by the votes of vantages that there are now. Any
+// goroutine may call it.
+func (f *Fleet) MayRestart(target string) bool { return f.MayAct(target) && f.hasEvidence(target) }

@@ -1,0 +1,338 @@
+// Package etcd keeps what the engines of a fleet share in etcd, version 3.4 or newer.
+//
+// etcd must compact old revisions on its own, by --auto-compaction-mode=periodic and
+// --auto-compaction-retention=5m for example: the engines do not.
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/namespace"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/sonde-probe/sonde/fleet/coord"
+)
+
+// Config configures a Backend.
+type Config struct {
+	Endpoints []string    // of all members of the cluster, as "https://10.0.0.1:2379"; at least one
+	Prefix    string      // of all keys, which engines of one fleet share; ends with a slash; default DefaultPrefix
+	TLS       *tls.Config // default: the system's authorities for https, and no certificate of this engine
+	Username  string      // default: no authentication
+	Password  string
+
+	// RenewTLS returns TLS as it is now, for each connection, such as with a certificate that was renewed.
+	// After an error that of the connection before is used. Default: it does not change.
+	RenewTLS func() (*tls.Config, error)
+}
+
+// DefaultPrefix is the default of Config.Prefix.
+const DefaultPrefix = "/sonde/"
+
+// dialTimeout is how long one connection may take to be made.
+const dialTimeout = 2 * time.Second
+
+// Backend is a coord.Backend in etcd. Its methods are safe for concurrent use by multiple goroutines.
+type Backend struct {
+	config  Config
+	opening chan struct{} // capacity 1: has an element while one goroutine opens the client
+	client  atomic.Pointer[clientv3.Client]
+
+	handshake atomic.Pointer[error] // why the latest TLS handshake has failed; nil if it has not
+}
+
+// Open returns a Backend. It does not wait for a connection, unless there is a Username: then it waits some seconds at
+// most. It is an error if etcd refuses the password, and none if it does not answer: requests then log in.
+func Open(c Config) (*Backend, error) {
+	if len(c.Endpoints) == 0 {
+		return nil, errors.New("endpoints are missing: write the addresses of all members of the etcd cluster")
+	}
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	if !strings.HasSuffix(c.Prefix, "/") {
+		return nil, fmt.Errorf("prefix is %q; it must end with a slash", c.Prefix)
+	}
+	b := &Backend{config: c, opening: make(chan struct{}, 1)}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	if _, err := b.open(ctx); err != nil && !isUnreachable(err) {
+		return nil, err
+	}
+	return b, nil
+}
+
+// open returns the client. With a Username the client exists once etcd has given it a token: each request asks for one
+// until then.
+func (b *Backend) open(ctx context.Context) (*clientv3.Client, error) {
+	if client := b.client.Load(); client != nil {
+		return client, nil
+	}
+	select {
+	case b.opening <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-b.opening }()
+	if client := b.client.Load(); client != nil {
+		return client, nil
+	}
+	c := b.config
+	var dial []grpc.DialOption
+	if c.TLS != nil && c.RenewTLS != nil {
+		dial = append(dial, grpc.WithTransportCredentials(newRenewed(c.TLS, c.RenewTLS, &b.handshake)))
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: c.Endpoints, TLS: c.TLS, Username: c.Username, Password: c.Password, DialOptions: dial,
+		DialTimeout: dialTimeout, DialKeepAliveTime: dialTimeout, DialKeepAliveTimeout: dialTimeout,
+		Logger: zap.NewNop(), // a Coordinator logs what fails
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	client.KV = namespace.NewKV(client.KV, c.Prefix)
+	client.Watcher = namespace.NewWatcher(client.Watcher, c.Prefix)
+	b.client.Store(client)
+	return client, nil
+}
+
+// isUnreachable reports whether an error may pass when etcd is there again, or has a leader.
+func isUnreachable(err error) bool {
+	code := status.Code(err)
+	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
+		code = known.Code()
+	}
+	return errors.Is(err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.Unavailable
+}
+
+// unreachableError is a coord.ErrUnreachable with the text of an error of the client, which does not say why no connection
+// is made.
+type unreachableError struct{ err, handshake error }
+
+// Error implements error. The text is without the words and the code of gRPC.
+func (e unreachableError) Error() string {
+	text := e.err.Error()
+	if withStatus := (interface{ GRPCStatus() *status.Status })(nil); errors.As(e.err, &withStatus) {
+		text = withStatus.GRPCStatus().Message()
+	}
+	if e.handshake != nil {
+		return fmt.Sprintf("%s; the latest TLS handshake has failed: %v", text, e.handshake)
+	}
+	return text
+}
+
+func (e unreachableError) Unwrap() []error { return []error{coord.ErrUnreachable, e.err} }
+
+// Close closes all connections. It must be called once, after the last request.
+func (b *Backend) Close() error {
+	if client := b.client.Load(); client != nil {
+		return client.Close()
+	}
+	return nil
+}
+
+// Grant implements coord.Backend. The ttl is rounded up to seconds.
+func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	client, err := b.open(ctx)
+	if err != nil {
+		return 0, b.known(err)
+	}
+	granted, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	if err != nil {
+		return 0, b.known(err)
+	}
+	return coord.Lease(granted.ID), nil
+}
+
+// KeepAlive implements coord.Backend.
+func (b *Backend) KeepAlive(ctx context.Context, l coord.Lease) error {
+	client, err := b.open(ctx)
+	if err != nil {
+		return b.known(err)
+	}
+	_, err = client.KeepAliveOnce(ctx, clientv3.LeaseID(l))
+	return b.known(err)
+}
+
+// Revoke implements coord.Backend.
+func (b *Backend) Revoke(ctx context.Context, l coord.Lease) error {
+	client, err := b.open(ctx)
+	if err != nil {
+		return b.known(err)
+	}
+	_, err = client.Revoke(ctx, clientv3.LeaseID(l))
+	if err = b.known(err); errors.Is(err, coord.ErrLeaseEnded) {
+		return nil
+	}
+	return err
+}
+
+// Commit implements coord.Backend: several transactions are one of etcd, in which they are nested.
+func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if err := coord.CheckCommit(all); err != nil {
+		return nil, err
+	}
+	nested := make([]clientv3.Op, 0, len(all))
+	for _, t := range all {
+		nested = append(nested, transaction(t))
+	}
+	client, err := b.open(ctx)
+	if err != nil {
+		return nil, b.known(err)
+	}
+	response, err := client.Txn(ctx).Then(nested...).Commit()
+	if err != nil {
+		return nil, b.known(err)
+	}
+	made := make([]bool, len(all))
+	for i, r := range response.Responses {
+		made[i] = r.GetResponseTxn().Succeeded
+	}
+	return made, nil
+}
+
+// transaction returns a transaction as an operation of etcd.
+func transaction(t coord.Transaction) clientv3.Op {
+	conditions := make([]clientv3.Cmp, 0, len(t.If))
+	for _, c := range t.If {
+		compared := clientv3.Compare(clientv3.CreateRevision(c.Key), "=", int64(c.Created))
+		if c.Modified != 0 {
+			compared = clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Modified))
+		}
+		conditions = append(conditions, compared)
+	}
+	changes := make([]clientv3.Op, 0, len(t.Then))
+	for _, c := range t.Then {
+		if c.Delete {
+			changes = append(changes, clientv3.OpDelete(c.Key))
+		} else {
+			changes = append(changes, clientv3.OpPut(c.Key, string(c.Value), clientv3.WithLease(clientv3.LeaseID(c.Lease))))
+		}
+	}
+	return clientv3.OpTxn(conditions, changes, nil)
+}
+
+// Get implements coord.Backend.
+func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
+	client, err := b.open(ctx)
+	if err != nil {
+		return coord.Entry{}, b.known(err)
+	}
+	response, err := client.Get(ctx, key)
+	if err != nil || len(response.Kvs) == 0 {
+		return coord.Entry{}, b.known(err)
+	}
+	return entry(response.Kvs[0]), nil
+}
+
+// Range implements coord.Backend.
+func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	client, err := b.open(ctx)
+	if err != nil {
+		return nil, 0, b.known(err)
+	}
+	response, err := client.Get(ctx, prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, 0, b.known(err)
+	}
+	return entries(response.Kvs), coord.Revision(response.Header.Revision), nil
+}
+
+// RangeAll implements coord.Backend.
+func (b *Backend) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
+	if len(prefixes) > coord.MaxTransactions {
+		return nil, fmt.Errorf("%d prefixes in one request, at most %d are allowed", len(prefixes), coord.MaxTransactions)
+	}
+	gets := make([]clientv3.Op, 0, len(prefixes))
+	for _, prefix := range prefixes {
+		gets = append(gets, clientv3.OpGet(prefix, clientv3.WithPrefix()))
+	}
+	client, err := b.open(ctx)
+	if err != nil {
+		return nil, b.known(err)
+	}
+	response, err := client.Txn(ctx).Then(gets...).Commit()
+	if err != nil {
+		return nil, b.known(err)
+	}
+	all := make([][]coord.Entry, len(prefixes))
+	for i, r := range response.Responses {
+		all[i] = entries(r.GetResponseRange().Kvs)
+	}
+	return all, nil
+}
+
+func entries(kvs []*mvccpb.KeyValue) []coord.Entry {
+	found := make([]coord.Entry, 0, len(kvs))
+	for _, kv := range kvs {
+		found = append(found, entry(kv))
+	}
+	return found
+}
+
+func entry(kv *mvccpb.KeyValue) coord.Entry {
+	return coord.Entry{
+		Key: string(kv.Key), Value: kv.Value,
+		Created: coord.Revision(kv.CreateRevision), Modified: coord.Revision(kv.ModRevision),
+	}
+}
+
+// Watch implements coord.Backend. It ends if the member that it asks has no leader.
+func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		client, err := b.open(ctx)
+		if err != nil {
+			yield(nil, b.known(err))
+			return
+		}
+		ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		defer stop()
+		for response := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1), clientv3.WithFragment()) {
+			if err := response.Err(); err != nil {
+				yield(nil, b.known(err))
+				return
+			}
+			events := make([]coord.Event, 0, len(response.Events))
+			for _, e := range response.Events {
+				events = append(events, coord.Event{Entry: entry(e.Kv), Deleted: e.Type == clientv3.EventTypeDelete})
+			}
+			if len(events) > 0 && !yield(events, nil) {
+				return
+			}
+		}
+		if err = ctx.Err(); err == nil {
+			err = errors.New("etcd has ended the watch")
+		}
+		yield(nil, err)
+	}
+}
+
+// known returns an error as package coord knows it.
+func (b *Backend) known(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		return coord.ErrLeaseEnded
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return coord.ErrCompacted
+	case isUnreachable(err):
+		var handshake error
+		if failed := b.handshake.Load(); failed != nil {
+			handshake = *failed
+		}
+		return unreachableError{err, handshake}
+	}
+	return err
+}

@@ -1,0 +1,270 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/quorum"
+	"github.com/sonde-probe/sonde/fleet/vote"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+// late is a back-off in which much can happen.
+var late = restart.BackOff{Initial: 5 * time.Minute, Max: 5 * time.Minute}
+
+// failAgain makes a target fail, whose first instances are restarted at once, and whose next one fails as well and
+// waits for its back-off. It returns that one.
+func (j *jury) failAgain(target string) (id string) {
+	j.Helper()
+	j.world.cripple(target, 0)
+	time.Sleep(time.Minute)
+	id = j.world.running(target).id
+	if st, _ := j.owner(target).engine.Target(target); len(j.world.restarts(target)) != 2 || st.Instance.ID != id || st.Instance.Reason != probe.ReasonBackOff {
+		j.Fatalf("%s was restarted %d times, and %s waits with %q", target, len(j.world.restarts(target)), st.Instance.ID, st.Instance.Reason)
+	}
+	return id
+}
+
+// owner returns the engine that publishes a target.
+func (j *jury) owner(target string) *member {
+	j.Helper()
+	for _, m := range j.members {
+		if _, ok := m.engine.Target(target); ok {
+			return m
+		}
+	}
+	j.Fatalf("no engine has %s", target)
+	return nil
+}
+
+// slow makes votes and joint verdicts late, as those are that wait for many others.
+func (j *jury) slow() {
+	for _, m := range j.members {
+		m.backend.isSlow.Store(true)
+	}
+}
+
+// cut cuts all engines off from their store, or ends that.
+func (j *jury) cut(isCut bool) {
+	for _, m := range j.members {
+		m.backend.isCut.Store(isCut)
+	}
+}
+
+// The store is away while a restart waits for its back-off, and the target recovers: all vantages see that, but can
+// vote only after their engines are members again. Until then nothing says that the target still fails.
+func TestAFailureFromBeforeAnOutageRestartsNothing(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startPatientJury(t, 3, quorum.Rule{}, late)
+		id := j.failAgain(crippled)
+		j.cut(true)
+		time.Sleep(time.Minute)
+		j.world.heal(crippled)
+		time.Sleep(2 * late.Initial)
+		owner := j.owner(crippled)
+		if st, _ := owner.engine.Status(probe.ID{Target: crippled, Kind: probe.Liveness}); st.Result.Reason != probe.ReasonNoQuorum {
+			t.Errorf("while the store is away, the owner says %s", st.Result.Detail)
+		}
+		j.cut(false)
+		time.Sleep(time.Minute)
+		if asked, _ := j.world.counts(id); asked > 0 {
+			t.Errorf("a healthy instance was asked %d times to terminate", asked)
+		}
+		if st, _ := j.owner(crippled).engine.Target(crippled); st.State != probe.StateReady {
+			t.Errorf("it is %v: %s", st.State, st.Instance.Reason)
+		}
+	})
+}
+
+// Two of three vantages die while a restart waits for its back-off. What is published stands, but one vote restarts
+// nothing; two do.
+func TestAFailureThatIsNoLongerDecidedRestartsNothing(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startPatientJury(t, 3, quorum.Rule{}, late)
+		id := j.failAgain(crippled)
+		for _, m := range j.members {
+			if m != j.owner(crippled) {
+				m.kill()
+			}
+		}
+		j.members = []*member{j.owner(crippled)}
+		time.Sleep(2 * late.Initial)
+		st, _ := j.members[0].engine.Target(crippled)
+		if asked, _ := j.world.counts(id); asked > 0 || st.Instance.Reason != probe.ReasonOwnership || st.State != probe.StateRestartBlocked {
+			t.Errorf("by one vote the instance was asked %d times to terminate, and is %v: %s", asked, st.State, st.Instance.Reason)
+		}
+		start(t, "engine-3", j.backend, j.targets("engine-3"))
+		time.Sleep(time.Minute)
+		if asked, _ := j.world.counts(id); asked != 1 {
+			t.Errorf("by two votes the instance was asked %d times to terminate", asked)
+		}
+	})
+}
+
+// All engines are stopped while a target fails that vantages decide about, and people repair it: as
+// TestAnOldFailureRestartsNothing.
+func TestAnOldJointFailureRestartsNothing(t *testing.T) {
+	tier.CI(t)
+	for _, stopped := range []time.Duration{10 * time.Second, 5 * time.Minute, time.Hour, 72 * time.Hour}[:tier.Pick(1, 4, 4)] {
+		for _, isKilled := range []bool{true, false} {
+			t.Run(fmt.Sprint(stopped, isKilled), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					j := startJury(t, 3, quorum.Rule{})
+					for _, m := range j.members {
+						m.engine.Admin().Pause(crippled, engine.Pause{Reason: probe.ReasonPaused, Since: time.Now()})
+					}
+					j.world.infect(crippled, 0)
+					time.Sleep(time.Minute)
+					if st, _ := j.owner(crippled).engine.Status(probe.ID{Target: crippled, Kind: probe.Liveness}); st.Verdict != probe.Failing {
+						t.Fatalf("it is %v", st.Verdict)
+					}
+					j.stop(isKilled)
+					j.world.heal(crippled)
+					time.Sleep(stopped)
+					j.launch(3)
+					j.slow()
+					time.Sleep(time.Minute)
+					if asked, _ := j.world.counts(crippled + "#0"); asked != 0 {
+						t.Errorf("it was asked %d times to terminate", asked)
+					}
+					if st, _ := j.owner(crippled).engine.Target(crippled); st.State != probe.StateReady {
+						t.Errorf("it is %v", st.State)
+					}
+				})
+			})
+		}
+	}
+}
+
+// stop stops all engines, or kills them.
+func (j *jury) stop(isKilled bool) {
+	for _, m := range j.members {
+		if isKilled {
+			m.kill()
+		} else {
+			m.stop()
+		}
+	}
+}
+
+// All engines are stopped for longer than verdicts are kept, and a target fails meanwhile: it is not published as
+// passing before its vantages have attempted it.
+func TestAnOldJointSuccessIsNotPublished(t *testing.T) {
+	tier.CI(t)
+	const static = "shop/web-1"
+	ready := probe.ID{Target: static, Kind: probe.Readiness}
+	for _, isKilled := range []bool{true, false} {
+		t.Run(fmt.Sprint(isKilled), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := startJury(t, 3, quorum.Rule{})
+				j.stop(isKilled)
+				j.world.infect(static, 0)
+				time.Sleep(72 * time.Hour)
+				j.launch(3)
+				j.slow()
+				for began := time.Now(); time.Since(began) < 2*coord.DefaultTTL; time.Sleep(50 * time.Millisecond) {
+					for _, m := range j.members {
+						if st, ok := m.engine.Status(ready); ok && st.Verdict == probe.Passing {
+							t.Fatalf("after %v %s passes: %s", time.Since(began), static, st.Result.Detail)
+						}
+					}
+				}
+				if st, _ := j.owner(static).engine.Status(ready); st.Result.Reason != probe.ReasonQuorum {
+					t.Errorf("in the end it is %v: %s", st.Verdict, st.Result.Detail)
+				}
+			})
+		})
+	}
+}
+
+// An engine joins, takes over targets, restarts them and leaves: to those that own them again the instances from before
+// are nothing, although they have known them.
+func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
+	tier.Slow(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 2, quorum.Rule{})
+		guest := start(t, "guest", j.backend, j.targets("guest"))
+		time.Sleep(time.Minute)
+		moved := map[string]string{} // instances by target
+		for i := 0; i < watched; i += 2 {
+			target := fmt.Sprintf("shop/web-%d", i)
+			if _, ok := guest.engine.Target(target); ok {
+				j.world.infect(target, 0)
+				moved[target] = ""
+			}
+		}
+		time.Sleep(time.Minute)
+		for target := range moved {
+			if moved[target] = j.world.running(target).id; moved[target] == target+"#0" {
+				t.Errorf("%s was not restarted", target)
+			}
+		}
+		_, at, err := j.backend.Range(t.Context(), vote.JointPrefix)
+		if err != nil || len(moved) == 0 {
+			t.Fatalf("the guest has %d targets, %v", len(moved), err)
+		}
+		guest.stop()
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		puts := 0
+		for events := range j.backend.Watch(ctx, vote.JointPrefix, at) {
+			for _, e := range events {
+				id, joint, ok := vote.ParseJoint(e)
+				if !ok || moved[id.Target] == "" {
+					continue
+				}
+				puts++
+				if joint.Instance != moved[id.Target] || joint.Verdict != probe.Passing {
+					t.Errorf("after the guest has left, %v is %v of %s: %s runs", id, joint.Verdict, joint.Instance, moved[id.Target])
+				}
+			}
+		}
+		if puts < len(moved) {
+			t.Errorf("%d joint verdicts were put for %d targets: the test shows nothing", puts, len(moved))
+		}
+	})
+}
+
+// A quorum that leaves the configuration while no engine runs leaves no joint verdict in the store.
+func TestJointVerdictsOfQuorumsThatAreGoneAreDeleted(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 3, quorum.Rule{})
+		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2*4 {
+			t.Fatalf("there are %d votes and joint verdicts", n)
+		}
+		j.stop(false)
+		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2 {
+			t.Fatalf("there are %d joint verdicts", n)
+		}
+		for _, name := range []string{"engine-0", "engine-1"} {
+			targets := j.targets(name)
+			for id := range targets.Quorums {
+				if id.Target != crippled {
+					delete(targets.Quorums, id)
+				}
+			}
+			start(t, name, j.backend, targets)
+		}
+		time.Sleep(10 * time.Minute)
+		for _, key := range entries(t, j.backend, vote.JointPrefix) {
+			if !strings.HasSuffix(key, "/"+crippled) {
+				t.Errorf("there is %s", key)
+			}
+		}
+		if n := len(entries(t, j.backend, vote.JointPrefix)); n != 2*3 {
+			t.Errorf("there are %d votes and joint verdicts of %s", n, crippled)
+		}
+	})
+}

@@ -1,0 +1,458 @@
+// Package fleet gives an engine the targets of the shards that it owns in a fleet (package coord).
+//
+// Every engine of the fleet is given the same targets. A shard that is taken over comes with what the
+// owner before has stored of its probes: both are added to the engine in one step, so that no verdict is
+// decided anew, and no restart is made twice or too early. If no engine has seen that owner alive, Config.Resume
+// applies; and nothing goes on that is older than coord.Config.MaxAge. A shard is given up after the acts that are being
+// done for it, and after its memories were stored; until then it is probed. Instances are terminated by
+// coord.Coordinator.Act only.
+//
+// A probe with a quorum is attempted by several engines, its vantages, and each votes (packages quorum and vote).
+// The engine of the owner publishes what their votes add up to, and restarts because of that only.
+//
+//	fleet.go   Fleet: follows what the Coordinator owns
+//	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
+//	store.go   what is stored of the targets of a shard, and what the store has
+//	others.go  the targets of other engines, as these have stored them
+//	depend.go  the targets of other engines, as dependencies of this engine's
+//	memory.go  the memories of targets, of their probes and restarts, as bytes
+//	act.go     a driver that terminates instances by acts
+//	notices.go what receivers were told about targets and groups, for the next owner
+//	floor.go   which acts are withheld so that enough members of groups take requests, across engines
+//	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
+//	vantage.go the votes of this engine
+//	doubt.go   whether this engine doubts its own verdicts
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/quorum"
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/fleet/vote"
+	"github.com/sonde-probe/sonde/internal/sparselog"
+	"github.com/sonde-probe/sonde/internal/wake"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// Config configures a Fleet.
+type Config struct {
+	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
+	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
+	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Fleet.MayRestart, for the targets of the fleet
+	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
+	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
+	Zone        string              // where this engine is, for quorums: at most vote.MaxZone bytes; default: none
+	Notices     Notices             // what receivers know of targets and groups, which moves with the shards of their names; default: nothing does
+	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
+	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
+}
+
+// Targets are the targets of a fleet. They must not be changed after they were passed to Apply.
+type Targets struct {
+	Probes probe.Set
+
+	// Units has the units by target. Each driver is nil, or a restart.External that is a restart.Reporting, too: this engine
+	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance.
+	Units map[string]restart.Unit
+
+	Groups []string // whose notices move with the shards of their names
+
+	// Quorums has the readiness and liveness probes whose verdict several engines decide together, by which rule.
+	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
+	Quorums map[probe.ID]quorum.Rule
+
+	// Dependencies are which targets depend on which others, as Others shows them: see engine.Admin.SetDependencies.
+	// The caller sets those of Config.Engine, which has the targets of Others as dependencies, too.
+	Dependencies map[string][]string
+
+	// Dampings are which targets are damped when they flap, as Others shows them: see engine.Admin.SetDampings. The
+	// caller sets those of Config.Engine, which goes on with the penalties that the owner before has stored.
+	Dampings map[string]probe.Damping
+}
+
+// Fleet gives an engine the targets of its shards. Its methods are safe for concurrent use by multiple
+// goroutines.
+type Fleet struct {
+	config  Config
+	owner   *engine.Owner
+	voter   *vote.Voter
+	counter *vote.Counter
+	vantage *vantage
+	doubts  *doubts
+	joints  joints
+	others  *others
+	floors  floors
+	wake    wake.Signal       // desired or changed were changed
+	sparse  *sparselog.Logger // what is tried again in each pass
+
+	ballotsMu sync.Mutex // held while the counter is told of instances: of two calls the later one knows the later instance
+
+	desiredMu    sync.Mutex // guards all below
+	desired      map[shard.ID]*Targets
+	isDesired    bool                        // desired was set
+	changed      map[shard.ID]names          // whose memories are to be stored
+	isCollecting bool                        // wake is set after collectDelay
+	loaded       map[shard.ID]coord.Revision // the tokens with which the memories of applied shards were loaded
+
+	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
+	stored     map[shard.ID]*stored  // of applied
+	unverified map[shard.ID]bool     // the store may have lost what stored says
+	unswept    map[shard.ID]bool     // may have records of acts for targets, or joint verdicts of probes, that are gone
+	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
+	seed       maphash.Seed
+}
+
+// Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
+// storeInterval after it was stored. What failed is tried again after storeInterval.
+const (
+	collectDelay  = 20 * time.Millisecond
+	storeInterval = time.Second
+)
+
+// stepTimeout bounds each step of a pass over all shards, while the store does not answer, and endTimeout the last pass.
+const (
+	stepTimeout = 10 * time.Second
+	endTimeout  = 3 * time.Second
+)
+
+// New returns a Fleet without targets.
+func New(c Config) (*Fleet, error) {
+	if c.Coordinator == nil || c.Engine == nil || c.Restarts == nil {
+		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
+	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Notices == nil {
+		c.Notices = noNotices{}
+	}
+	changed := wake.New()
+	f := &Fleet{
+		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: changed, sparse: sparselog.New(c.Logger),
+		others:  newOthers(c.Coordinator, c.Logger, changed.Set),
+		changed: map[shard.ID]names{}, loaded: map[shard.ID]coord.Revision{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
+	}
+	var err error
+	if f.voter, err = vote.NewVoter(vote.VoterConfig{Coordinator: c.Coordinator, Zone: c.Zone, Logger: c.Logger}); err != nil {
+		return nil, fmt.Errorf("fleet: %w", err)
+	}
+	f.counter, err = vote.NewCounter(vote.CounterConfig{Coordinator: c.Coordinator, Voter: f.voter, Decided: f.decided, Logger: c.Logger})
+	f.vantage = newVantage(c, f.voter)
+	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, voter: f.voter, log: c.Logger}
+	return f, err
+}
+
+// Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run
+// does the work. A target whose driver runs its instances on this host is an error: it is not one of a
+// fleet. So is a driver that cannot say that it has failed.
+func (f *Fleet) Apply(t Targets) error {
+	commit, err := f.Plan(t)
+	if err != nil {
+		return err
+	}
+	commit()
+	return nil
+}
+
+// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+func (f *Fleet) Plan(t Targets) (commit func(), err error) {
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	settings := engine.Change{Dependencies: t.Dependencies, Dampings: t.Dampings}
+	planned, err := f.others.engine.Plan(settings)
+	if err != nil {
+		return nil, err
+	}
+	planned.Discard() // the engine of others changes while the plan is kept
+	return func() {
+		// Neither has an error: both were planned above.
+		_ = f.others.engine.Admin().SetDependencies(t.Dependencies)
+		_ = f.others.engine.Admin().SetDampings(t.Dampings)
+		f.count(t) // before the rest: joint verdicts without a ballot are swept
+		f.desiredMu.Lock()
+		before := f.desired
+		f.desiredMu.Unlock()
+		desired := f.divide(f.withQuorums(t), before)
+		f.desiredMu.Lock()
+		f.desired, f.isDesired = desired, true
+		f.desiredMu.Unlock()
+		f.vantage.apply(t)
+		f.wake.Set()
+	}, nil
+}
+
+// check returns the error of Apply about targets alone.
+func (t Targets) check() error {
+	if err := restart.CheckUnits(t.Units); err != nil {
+		return err
+	}
+	for target, u := range t.Units {
+		if err := checkDriver(u.Driver); err != nil {
+			return fmt.Errorf("target %q: %w", target, err)
+		}
+	}
+	for id, p := range t.Probes {
+		p.Rule.Kind = id.Kind
+		if err := errors.Join(id.Check(), p.Rule.WithDefaults().Check()); err != nil {
+			return fmt.Errorf("probe %q: %w", id, err)
+		}
+	}
+	return t.checkQuorums()
+}
+
+// desiredProbe returns a probe of the fleet, the zero one for any other. It needs desiredMu.
+func (f *Fleet) desiredProbe(id probe.ID) probe.Probe {
+	if in := f.desired[shard.Of(id.Target)]; in != nil {
+		return in.Probes[id]
+	}
+	return probe.Probe{}
+}
+
+// divide returns the targets of each shard, whose instances are terminated by acts only.
+func (f *Fleet) divide(t Targets, before map[shard.ID]*Targets) map[shard.ID]*Targets {
+	all := map[shard.ID]*Targets{}
+	in := func(target string) *Targets {
+		id := shard.Of(target)
+		if all[id] == nil {
+			all[id] = &Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}}
+		}
+		return all[id]
+	}
+	for id, p := range t.Probes {
+		p.Rule.Kind = id.Kind // by which memories are checked, also of probes with a quorum
+		in(id.Target).Probes[id] = p
+	}
+	for target, u := range t.Units {
+		if external, ok := u.Driver.(restart.External); ok {
+			u.Driver = f.guard(before[shard.Of(target)].unit(target).Driver, target, external)
+		}
+		in(target).Units[target] = u
+	}
+	for _, group := range t.Groups {
+		in(group).Groups = append(in(group).Groups, group)
+	}
+	return all
+}
+
+// Run follows what the Coordinator owns until ctx is done. Then it stores what has changed. Call it once,
+// and end it before the Coordinator.
+func (f *Fleet) Run(ctx context.Context) {
+	ctx, end := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer end() // a panic ends the parts, too: otherwise the engine would go on without this loop
+	parts.Go(func() { f.watch(ctx) })
+	parts.Go(func() { f.watchTargets(ctx) })
+	parts.Go(func() { f.voter.Run(ctx) })
+	parts.Go(func() { f.counter.Run(ctx) })
+	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
+	parts.Go(func() { f.doubts.run(ctx) })
+	parts.Go(func() { f.others.run(ctx) })
+	parts.Go(func() { f.floors.follow(ctx, f.config.Coordinator) })
+	parts.Go(func() { f.unreserve(ctx) })
+	parts.Go(func() { f.followDependencies(ctx) })
+	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })
+	_, interrupted := f.config.Coordinator.Interruptions()
+	for {
+		owned, changed := f.config.Coordinator.Owned()
+		isDone := f.reconcile(ctx, owned)
+		var again <-chan time.Time
+		if !isDone {
+			again = time.After(storeInterval)
+		}
+		select {
+		case <-changed:
+		case <-interrupted:
+			_, interrupted = f.config.Coordinator.Interruptions()
+			for id := range f.stored {
+				f.unverified[id] = true
+			}
+		case <-f.wake:
+		case <-again:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+			defer cancel()
+			f.store(last, owned, nil, 0)
+			return
+		}
+	}
+}
+
+// watch notes the shards whose probes have other verdicts or instances, until ctx is done.
+func (f *Fleet) watch(ctx context.Context) {
+	sub := f.config.Engine.Subscribe()
+	defer sub.Close()
+	for {
+		status, err := sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		f.markSoon(status.ID.Target)
+		if f.hasQuorum(status.ID) {
+			f.countInstances(shard.Of(status.ID.Target), status.ID)
+		}
+		target := status.ID.Target
+		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.decidesAlone))
+	}
+}
+
+// watchTargets notes the shards whose targets are in other states, such as those that are ejected or damped, until ctx
+// is done.
+func (f *Fleet) watchTargets(ctx context.Context) {
+	sub := f.config.Engine.SubscribeTargets()
+	defer sub.Close()
+	for {
+		st, err := sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		f.markSoon(st.Target)
+	}
+}
+
+// markSoon says that the memory of a target is to be stored, with those of others that change meanwhile.
+func (f *Fleet) markSoon(target string) {
+	f.desiredMu.Lock()
+	f.mark(target)
+	wasCollecting := f.isCollecting
+	f.isCollecting = true
+	f.desiredMu.Unlock()
+	if !wasCollecting {
+		time.AfterFunc(collectDelay, f.wake.Set)
+	}
+}
+
+// decidesAlone reports whether a probe is one of the fleet that its owner alone decides.
+func (f *Fleet) decidesAlone(id probe.ID) bool {
+	f.desiredMu.Lock()
+	defer f.desiredMu.Unlock()
+	p := f.desiredProbe(id)
+	_, isJoint := p.Handler.(joint)
+	return p.Handler != nil && !isJoint
+}
+
+// reconcile makes the engine probe what is owned, and returns false if it has to be called again.
+func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
+	isDone = true
+	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.verify, f.storeDue, f.release, f.sweep} {
+		bounded, cancel := context.WithTimeout(ctx, stepTimeout)
+		isDone = step(bounded, owned) && isDone
+		cancel()
+	}
+	return isDone
+}
+
+// noTargets are those of a shard without any.
+var noTargets = &Targets{}
+
+// take adds the targets of shards that are owned and removes those of others. Shards whose memories
+// cannot be loaded wait, and so do those that were lost before they were loaded. Those of a shard that was lost for a time
+// are loaded again. What this engine makes of memories is stored before it loads further ones, since it may end at any time.
+func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
+	f.desiredMu.Lock()
+	desired, isDesired := f.desired, f.isDesired
+	f.desiredMu.Unlock()
+	if !isDesired {
+		return true // until Apply was called: what is stored must not be deleted
+	}
+	var loading, ready []shard.ID
+	for id, o := range owned {
+		switch known := f.stored[id]; {
+		case known == nil && o.Token == 0:
+		case known == nil, o.Token != 0 && o.Token != known.token:
+			loading = append(loading, id)
+		case f.applied[id] != cmp.Or(desired[id], noTargets):
+			ready = append(ready, id)
+		}
+	}
+	for id := range f.applied {
+		if _, ok := owned[id]; !ok {
+			ready = append(ready, id)
+		}
+	}
+	f.others.keep(desired, f.applied)
+	slices.Sort(loading)
+	isDone = f.replace(ready, owned, desired, nil)
+	isStored := true
+	for batch := range slices.Chunk(loading, coord.MaxTransactions) {
+		loaded, err := f.config.Coordinator.Load(ctx, batch...)
+		if err != nil {
+			f.sparse.Warn("memories of shards cannot be loaded, trying again", "shards", len(loading), "error", err)
+			return false
+		}
+		batch = f.stillOwned(batch, owned)
+		isDone = f.replace(batch, owned, desired, loaded) && isDone
+		if isStored && len(batch) > 0 {
+			isStored = f.store(ctx, owned, batch, 0)
+		}
+	}
+	return isDone && isStored
+}
+
+// stillOwned returns those of some shards whose tokens are the same now. What was loaded of the others may have been loaded
+// when this engine was no member of the fleet, so that it does not know whether their last owner was alive, or is another
+// engine.
+func (f *Fleet) stillOwned(ids []shard.ID, owned coord.Owned) []shard.ID {
+	now, _ := f.config.Coordinator.Owned()
+	return slices.DeleteFunc(slices.Clone(ids), func(id shard.ID) bool { return now[id].Token != owned[id].Token })
+}
+
+// replace replaces the targets of shards in the engine by those that are desired, or removes them from it if
+// they are not owned. If that cannot be done at once, it is done for each shard alone.
+func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]*Targets, loaded map[shard.ID]coord.Memories) (isDone bool) {
+	c := newChange()
+	for _, id := range ids {
+		o, isOwned := owned[id]
+		if !isOwned {
+			f.others.add(id, desired[id], f.snapshot(id, nil))
+			c.replace(id, f.applied[id], nil, memories{})
+			continue
+		}
+		m := memories{}
+		if l, isLoaded := loaded[id]; isLoaded {
+			m = f.recall(id, l)
+			c.stored[id] = f.storedOf(o.Token, l)
+			c.stored[id].causes = m.causes
+		}
+		c.replace(id, f.applied[id], cmp.Or(desired[id], noTargets), m)
+	}
+	err := f.change(c)
+	if err == nil {
+		return true
+	}
+	if len(ids) > 1 {
+		isDone = true
+		for i := range ids {
+			isDone = f.replace(ids[i:i+1], owned, desired, loaded) && isDone
+		}
+		return isDone
+	}
+	f.sparse.Error("the targets of a shard cannot be changed, trying again", "shard", ids[0].String(), "error", err)
+	return false
+}
+
+func (t *Targets) probes() probe.Set {
+	if t == nil {
+		return nil
+	}
+	return t.Probes
+}
+
+func (t *Targets) unit(target string) restart.Unit {
+	if t == nil {
+		return restart.Unit{}
+	}
+	return t.Units[target]
+}

@@ -1,0 +1,295 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/vote"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/testsync"
+)
+
+// cutOff is a coord.Backend that one engine can be cut off from.
+type cutOff struct {
+	coord.Backend
+	isCut       atomic.Bool
+	isForgetful atomic.Bool // no memories are stored
+	isRefusing  atomic.Bool // memories cannot be read
+	isSilent    atomic.Bool // changes of memories are not shown by watches that began before it was unset
+	isSlow      atomic.Bool // what changes votes and joint verdicts takes a second
+
+	loads, refused         atomic.Int64 // requests that read memories, and those that isRefusing was the reason of an error of
+	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
+}
+
+var (
+	errCut     = errors.New("cut off")
+	errRefused = errors.New("too many requests")
+)
+
+func (c *cutOff) err() error {
+	if c.isCut.Load() {
+		return errCut
+	}
+	return nil
+}
+
+func (c *cutOff) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
+	if err := c.err(); err != nil {
+		return 0, err
+	}
+	return c.Backend.Grant(ctx, ttl)
+}
+
+func (c *cutOff) KeepAlive(ctx context.Context, l coord.Lease) error {
+	if err := c.err(); err != nil {
+		return err
+	}
+	return c.Backend.KeepAlive(ctx, l)
+}
+
+func (c *cutOff) Revoke(ctx context.Context, l coord.Lease) error {
+	if err := c.err(); err != nil {
+		return err
+	}
+	return c.Backend.Revoke(ctx, l)
+}
+
+func (c *cutOff) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	if c.isForgetful.Load() && strings.HasPrefix(all[0].Then[0].Key, "memory/") {
+		return nil, errCut
+	}
+	if c.isSlow.Load() && strings.HasPrefix(all[0].Then[0].Key, vote.JointPrefix) {
+		time.Sleep(time.Second)
+	}
+	c.writes.Add(1)
+	for _, t := range all {
+		for _, change := range t.Then {
+			c.written.Add(int64(len(change.Value)))
+		}
+	}
+	return c.Backend.Commit(ctx, all...)
+}
+
+func (c *cutOff) Get(ctx context.Context, key string) (coord.Entry, error) {
+	if err := c.err(); err != nil {
+		return coord.Entry{}, err
+	}
+	c.reads.Add(1)
+	return c.Backend.Get(ctx, key)
+}
+
+func (c *cutOff) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	isLoad := strings.HasPrefix(prefixes[0], "memory/")
+	if isLoad && c.isRefusing.Load() {
+		if c.refused.Add(1) > 1000 {
+			<-ctx.Done() // or else the time of a test would stand still
+		}
+		return nil, errRefused
+	}
+	c.reads.Add(1)
+	if isLoad {
+		c.loads.Add(1)
+	}
+	return c.Backend.RangeAll(ctx, prefixes...)
+}
+
+func (c *cutOff) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+	if err := c.err(); err != nil {
+		return nil, 0, err
+	}
+	c.reads.Add(1)
+	return c.Backend.Range(ctx, prefix)
+}
+
+func (c *cutOff) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
+		isSilent := false
+		for events, err := range c.Backend.Watch(ctx, prefix, after) {
+			if c.isCut.Load() {
+				err = errCut
+			}
+			if isSilent = isSilent || c.isSilent.Load() && prefix == "memory/"; isSilent && err == nil {
+				continue
+			}
+			if !yield(events, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// member is an engine of a fleet, as a program runs it.
+type member struct {
+	*testing.T
+	engine   *engine.Engine
+	restarts *restart.Controller
+	co       *coord.Coordinator
+	fleet    *fleet.Fleet
+	backend  *cutOff
+	faults   *faulty         // of a run with random faults
+	stop     func()          // leaves the fleet, and waits for that
+	log      testsync.Buffer // what its fleet warns of
+	failures atomic.Pointer[[]string]
+	groups   *group.Groups // of this engine's view; none until a test applies some, and runs them
+	notices  notices
+
+	ignoresReservations atomic.Bool // reserved targets count as ready
+
+	ignoresEvidence atomic.Bool // it restarts for a joint failure that merely stands
+}
+
+func start(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
+	t.Helper()
+	return resume(t, name, b, targets, fleet.Trust)
+}
+
+// resume is start with what becomes of what is stored.
+func resume(t *testing.T, name string, b coord.Backend, targets fleet.Targets, how fleet.Resume) *member {
+	t.Helper()
+	return resumeWith(t, name, &cutOff{Backend: b}, targets, how)
+}
+
+// resumeWith is resume with a store that can be cut off.
+func resumeWith(t *testing.T, name string, cut *cutOff, targets fleet.Targets, how fleet.Resume) *member {
+	t.Helper()
+	return launch(t, coord.Config{Name: name, Backend: cut, MaxAge: store.DefaultMaxAge}, cut, targets, how)
+}
+
+// startRefused starts an engine that can load no memories.
+func startRefused(t *testing.T, name string, b coord.Backend, targets fleet.Targets) *member {
+	t.Helper()
+	cut := &cutOff{Backend: b}
+	cut.isRefusing.Store(true)
+	return resumeWith(t, name, cut, targets, fleet.Trust)
+}
+
+// startWith starts an engine whose store can be cut off.
+func startWith(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets) *member {
+	t.Helper()
+	return launch(t, c, cut, targets, fleet.Trust)
+}
+
+func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, how fleet.Resume) *member {
+	t.Helper()
+	m := &member{T: t, engine: engine.New(engine.Config{}), backend: cut}
+	m.failures.Store(new([]string))
+	m.notices.member = m
+	var err error
+	if m.co, err = coord.New(c); err != nil {
+		t.Fatal(err)
+	}
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.mayRestart, Floor: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.restarts = restarts
+	warnings := slog.New(slog.NewTextHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if m.fleet, err = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Floor: m, Notices: &m.notices, Zone: "zone-" + c.Name, Logger: warnings}); err != nil {
+		t.Fatal(err)
+	}
+	m.groups = group.New(group.Config{Engine: m.engine, Others: m.fleet.Others(), Reserved: m.reserved})
+	if err := errors.Join(m.engine.Admin().SetDampings(targets.Dampings), m.fleet.Apply(targets)); err != nil {
+		t.Fatal(err)
+	}
+	runs := []func(context.Context){
+		m.record, m.fleet.Run, m.co.Run, // ends in this order
+		func(ctx context.Context) { _ = restarts.Run(ctx) },
+		func(ctx context.Context) { _ = m.engine.Run(ctx) },
+	}
+	var ends []func()
+	for _, run := range runs {
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { run(ctx) })
+		ends = append(ends, func() { cancel(); running.Wait() })
+	}
+	m.stop = func() {
+		for _, end := range ends {
+			end()
+		}
+	}
+	t.Cleanup(func() { m.stop() })
+	return m
+}
+
+// Reserve, Release, Floors and WithheldBy implement restart.Floor and fleet.Floor.
+func (m *member) Reserve(target, instance string, forced bool) string {
+	return m.groups.Reserve(target, instance, forced)
+}
+
+func (m *member) Release(target string) { m.groups.Release(target) }
+
+func (m *member) Floors(target string) []string { return m.groups.Floors(target) }
+
+func (m *member) WithheldBy(target string, reserved map[string][]string) string {
+	if m.ignoresReservations.Load() {
+		reserved = nil
+	}
+	return m.groups.WithheldBy(target, reserved)
+}
+
+func (m *member) reserved(name string) []string {
+	if m.ignoresReservations.Load() {
+		return nil
+	}
+	return m.fleet.Reserved(name)
+}
+
+// mayRestart reports whether the engine may restart a target.
+func (m *member) mayRestart(target string) bool {
+	return m.fleet.MayRestart(target) || m.ignoresEvidence.Load() && m.fleet.MayAct(target)
+}
+
+// record notes the probes that are published as not passing.
+func (m *member) record(ctx context.Context) {
+	sub := m.engine.Subscribe()
+	defer sub.Close()
+	for {
+		s, err := sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		if !s.Removed && s.Verdict != probe.Passing {
+			all := append(*m.failures.Load(), fmt.Sprintf("%v %v of %s", s.ID, s.Verdict, s.Instance))
+			m.failures.Store(&all)
+		}
+	}
+}
+
+// forget forgets the failures until now.
+func (m *member) forget() { m.failures.Store(new([]string)) }
+
+// kill ends the engine without a word to the others.
+func (m *member) kill() {
+	m.backend.isCut.Store(true)
+	m.stop()
+}
+
+// probes counts the probes of an engine.
+func (m *member) probes() (n int) {
+	for range m.engine.Memories() {
+		n++
+	}
+	return n
+}

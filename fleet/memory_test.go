@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// memoriesOf are the memories of so many targets with two probes and a driver each.
+func memoriesOf(targets int) memories {
+	all := newMemories()
+	for i := range targets {
+		target, id := fmt.Sprintf("shop/web-%d", i), fmt.Sprintf("web-%d-%08x", i, rand.Uint32())
+		m := engine.Memory{
+			State:    verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: id},
+			Since:    time.Unix(1_700_000_000, rand.Int64N(1e18)).Round(0),
+			Endpoint: rand.Uint64(), Handler: rand.Uint32(), Changes: uint64(i),
+		}
+		all.probes[probe.ID{Target: target, Kind: probe.Readiness}] = m
+		all.probes[probe.ID{Target: target, Kind: probe.Liveness, Name: "db"}] = m
+		all.restarts[target] = restart.Memory{
+			Revision: restart.Unit{Revision: target}.RevisionID(), Instance: id, Since: m.Since.UTC(), Started: 3, Exits: 2,
+			NotBefore: m.Since.UTC().Add(time.Minute), LastExit: "exit status 143", LastReason: probe.ReasonEnded,
+		}
+		all.told[target], all.toldOfGroups[target] = []byte("told"), []byte("told of a group")
+	}
+	return all
+}
+
+// decoded are the memories that were encoded by target.
+func decoded(t *testing.T, values map[string][]byte) memories {
+	t.Helper()
+	all := newMemories()
+	for target, b := range values {
+		if err := all.add(target, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
+	for _, n := range []int{0, 1, 244} { // 244: of a million targets
+		want := memoriesOf(n)
+		values, incomplete := want.encode()
+		if len(incomplete) > 0 || len(values) != n {
+			t.Fatalf("%d targets: %d values, %v", n, len(values), incomplete)
+		}
+		got := decoded(t, values)
+		if !maps.EqualFunc(got.told, want.told, bytes.Equal) || !maps.EqualFunc(got.toldOfGroups, want.toldOfGroups, bytes.Equal) || !maps.Equal(got.restarts, want.restarts) || !maps.EqualFunc(got.probes, want.probes, func(a, b engine.Memory) bool {
+			return a.State == b.State && a.Since.Equal(b.Since) && a.Endpoint == b.Endpoint && a.Handler == b.Handler && a.Changes == b.Changes
+		}) {
+			t.Errorf("%d targets: %d memories of %d", n, len(got.probes), len(want.probes))
+		}
+		for target, b := range values {
+			if len(b) > 400 {
+				t.Errorf("%s with two probes and a driver needs %d bytes", target, len(b))
+			}
+		}
+		if again, _ := got.encode(); !maps.EqualFunc(values, again, bytes.Equal) {
+			t.Errorf("%d targets: equal memories have other bytes", n)
+		}
+	}
+}
+
+// A target with too many probes keeps its restarts, and is stored without some of its probes.
+func TestTooLargeMemoriesAreCut(t *testing.T) {
+	all := memoriesOf(2)
+	for i := range 3000 {
+		all.probes[probe.ID{Target: "shop/web-1", Kind: probe.Readiness, Name: fmt.Sprintf("replica-%d", i)}] = engine.Memory{State: verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: "web-1-0"}}
+	}
+	values, incomplete := all.encode()
+	if len(values["shop/web-1"]) > coord.MaxMemory || incomplete["shop/web-1"] == nil || incomplete["shop/web-0"] != nil {
+		t.Fatalf("%d bytes, %v", len(values["shop/web-1"]), incomplete)
+	}
+	got := decoded(t, values)
+	if got.restarts["shop/web-1"] != all.restarts["shop/web-1"] || len(got.probes) < 1000 {
+		t.Errorf("%d probes are left, and %+v", len(got.probes), got.restarts["shop/web-1"])
+	}
+}
+
+// A cause is kept while its probe has a verdict, in few bytes: what a stranger has written is bounded and made safe.
+func TestACauseIsBounded(t *testing.T) {
+	id := probe.ID{Target: "web", Kind: probe.Liveness, Name: "db"}
+	for now, kept := range map[probe.Verdict]bool{probe.Failing: true, probe.Passing: true, probe.Undecided: false} {
+		m := memoriesOf(0)
+		m.probes[id] = engine.Memory{State: stateWith(now), Since: time.Unix(1_700_000_000, 0)}
+		without, _ := m.encode()
+		m.causes[id] = cause{reason: "http.status", detail: "status 503\x1b[31m " + strings.Repeat("x", 1000)}
+		values, _ := m.encode()
+		if n := len(values["web"]) - len(without["web"]); n > maxCause+10 {
+			t.Errorf("a cause has %d bytes", n)
+		}
+		got, isKept := decoded(t, values).causes[id]
+		if isKept != kept || kept && (got.reason != "http.status" || !strings.HasPrefix(got.detail, "status 503\ufffd[31m xxx") || !got.isOf(m.probes[id])) {
+			t.Errorf("%v: %+v", now, got)
+		}
+	}
+}
+
+// TestWhatTakesATargetOutOfRotationIsStored has a target that is damped, and ejected by two of its probes, of which one
+// fails meanwhile. What a stranger has written is bounded and made safe.
+func TestWhatTakesATargetOutOfRotationIsStored(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.FixedZone("CET", 3600))
+	passing, failing := probe.ID{Target: "web", Kind: probe.Readiness, Name: "a"}, probe.ID{Target: "web", Kind: probe.Readiness, Name: "b"}
+	m := memoriesOf(0)
+	m.probes[passing] = engine.Memory{State: verdict.State{Verdict: probe.Passing, Last: probe.Success, Run: 1, Instance: "1"}, Since: at}
+	m.probes[failing] = engine.Memory{State: stateWith(probe.Failing), Since: at}
+	before, _ := m.encode() // as the release before has written it
+	if got := decoded(t, before); len(got.probes) != 2 || len(got.penalties)+len(got.ejections) > 0 {
+		t.Errorf("without penalty and ejection it is read as %+v", got)
+	}
+	m.penalties["web"] = verdict.Penalty{Value: 2866.6, At: at, Since: at.Add(-time.Minute)}
+	e := engine.Ejection{Since: at, Until: at.Add(time.Minute), Reason: "tcp.refused\x1b[31m", Detail: strings.Repeat("x", 1000)}
+	m.ejections[passing], m.ejections[failing] = e, e
+	values, incomplete := m.encode()
+	if n := len(values["web"]) - len(before["web"]); len(incomplete) > 0 || n > 2*(maxCause+200)+100 {
+		t.Errorf("a penalty and two ejections have %d bytes, %v", n, incomplete)
+	}
+	got := decoded(t, values)
+	at = at.Truncate(time.Millisecond)
+	if p := got.penalties["web"]; p.Value != 2866.6 || !p.At.Equal(at) || !p.Since.Equal(at.Add(-time.Minute)) {
+		t.Errorf("the penalty is %+v", p)
+	}
+	if e := got.ejections[passing]; e.Probe != passing || !e.Since.Equal(at) || !e.Until.Equal(at.Add(time.Minute)) || e.Reason != "tcp.refused\ufffd[31m" || len(e.Detail) > maxCause {
+		t.Errorf("the ejection is %+v", e)
+	}
+	if e, isThere := got.ejections[failing]; isThere {
+		t.Errorf("a probe that fails has the ejection %+v", e)
+	}
+	delete(m.ejections, failing)
+	values, _ = m.encode()
+	if again, _ := got.encode(); !maps.EqualFunc(values, again, bytes.Equal) {
+		t.Error("equal memories have other bytes")
+	}
+}
+
+func stateWith(v probe.Verdict) verdict.State {
+	return verdict.State{Verdict: v, Last: probe.Failure, Run: 1, Instance: "1"}
+}
+
+func TestEntriesOfALaterReleaseAreLeftOut(t *testing.T) {
+	m := newMemories()
+	if err := m.add("a", []byte{version, 18, 1, 'b', 1, 'c', byte(probe.Readiness), 0, 0}); err == nil || !strings.Contains(err.Error(), "readiness") {
+		t.Errorf("an empty memory of a probe was decoded: %v", err)
+	}
+	if err := m.add("a", []byte{version, 18, 1, 'b', 1, 'c', 255, 0, 1, '{'}); err != nil || len(m.probes)+len(m.restarts) > 0 {
+		t.Errorf("%v, %v", m, err)
+	}
+	if err := m.add("a", []byte{version + 1}); err == nil || !strings.Contains(err.Error(), "version") {
+		t.Errorf("a later version: %v", err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	values, _ := memoriesOf(1).encode()
+	b := values["shop/web-0"]
+	for i := range b {
+		f.Add(b[:i])
+	}
+	f.Add(append([]byte{version + 1}, b[1:]...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m := newMemories()
+		if err := m.add("web", b); err != nil && len(m.probes)+len(m.restarts) > 0 {
+			t.Errorf("%d memories, and %v", len(m.probes), err)
+		}
+		if len(m.penalties) > 1 || len(m.ejections) > len(m.probes) {
+			t.Errorf("%d penalties, and %d ejections by %d probes", len(m.penalties), len(m.ejections), len(m.probes))
+		}
+		if _, incomplete := m.encode(); len(incomplete) > 0 && len(b) <= coord.MaxMemory/2 {
+			t.Errorf("what was decoded cannot be encoded: %v", incomplete)
+		}
+	})
+}

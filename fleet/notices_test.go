@@ -1,0 +1,258 @@
+package fleet_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+// notices are what receivers of an engine know.
+type notices struct {
+	member *member
+
+	toldMu sync.Mutex // guards all below
+	told   map[string]string
+	isOdd  bool // what is stored is of another release
+	late   int  // calls of SetTold for targets that the engine may act for already
+}
+
+func (n *notices) Told(target string) []byte {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	if text, ok := n.told[target]; ok {
+		return []byte(text)
+	}
+	return nil
+}
+
+// ofGroup is the prefix of groups in told.
+const ofGroup = "group "
+
+func (n *notices) ToldOfGroup(group string) []byte { return n.Told(ofGroup + group) }
+
+func (n *notices) SetToldOfGroup(group string, value []byte) error {
+	return n.setTold(group, ofGroup+group, value)
+}
+
+func (n *notices) SetTold(target string, value []byte) error { return n.setTold(target, target, value) }
+
+func (n *notices) setTold(target, subject string, value []byte) error {
+	mayAct := n.member.fleet.MayAct(target)
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	if mayAct {
+		n.late++
+	}
+	if n.isOdd {
+		return errors.New("odd")
+	}
+	n.set(subject, string(value))
+	return nil
+}
+
+// know makes receivers know something about a target, as a state file does.
+func (n *notices) know(target, text string) {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	n.set(target, text)
+}
+
+// becomeOdd makes what is stored unreadable.
+func (n *notices) becomeOdd() {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	n.isOdd = true
+}
+
+// set needs toldMu.
+func (n *notices) set(target, text string) {
+	if n.told == nil {
+		n.told = map[string]string{}
+	}
+	if n.told[target] = text; text == "" {
+		delete(n.told, target)
+	}
+}
+
+// tell says that receivers were told something about a target, as Notifiers do.
+func (n *notices) tell(target, text string) {
+	n.know(target, text)
+	n.member.fleet.NoticesChanged(strings.TrimPrefix(target, ofGroup))
+}
+
+func (n *notices) all() (all string) {
+	n.toldMu.Lock()
+	defer n.toldMu.Unlock()
+	for i := range 8 {
+		if text, ok := n.told[name(i)]; ok {
+			all += text + " "
+		}
+	}
+	if n.late > 0 {
+		n.member.Errorf("%d targets could be told of before it was known what was told", n.late)
+	}
+	return strings.TrimSpace(all)
+}
+
+// knows returns what receivers know of a subject.
+func (n *notices) knows(subject string) string { return string(n.Told(subject)) }
+
+func name(i int) string { return "shop/web-" + string(rune('0'+i)) }
+
+func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
+	tier.Slow(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		first := start(t, "first", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		first.notices.tell(name(1), "one")
+		first.notices.tell(name(2), "two")
+		first.notices.tell(name(3), "three")
+		time.Sleep(5 * time.Second)
+		first.notices.tell(name(2), "")
+		time.Sleep(5 * time.Second)
+		before := first.backend.writes.Load()
+		time.Sleep(time.Hour)
+		if n := first.backend.writes.Load() - before; n > 0 {
+			t.Errorf("what receivers know is stored again: %d requests", n)
+		}
+
+		second := start(t, "second", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		moved := 0
+		for i := range 8 {
+			if owned, _ := second.co.Owned(); owned[shard.Of(name(i))].Token != 0 {
+				moved++
+			}
+		}
+		if moved == 0 || moved == 8 {
+			t.Fatalf("%d targets have moved", moved)
+		}
+		first.kill()
+		time.Sleep(30 * time.Second)
+		if got := second.notices.all(); got != "one three" {
+			t.Errorf("the next owner knows %q", got)
+		}
+
+		// Of an engine that comes back the store knows more than its own state file may.
+		second.notices.tell(name(1), "")
+		time.Sleep(5 * time.Second)
+		third := start(t, "third", b, w.targets(8))
+		third.notices.know(name(1), "one")
+		second.stop()
+		time.Sleep(30 * time.Second)
+		if got := third.notices.all(); got != "three" {
+			t.Errorf("the engine after it knows %q", got)
+		}
+	})
+}
+
+// The next owner gets to know what receivers know of a target that its configuration does not have, and can tell them that it
+// is gone.
+func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
+	tier.Slow(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		first := start(t, "first", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		first.notices.tell(name(1), "one")
+		first.notices.tell(name(7), "seven")
+		time.Sleep(5 * time.Second)
+		first.kill()
+		second := start(t, "second", b, w.targets(4))
+		time.Sleep(30 * time.Second)
+		if got := second.notices.all(); got != "one seven" {
+			t.Errorf("the next owner knows %q", got)
+		}
+		second.notices.tell(name(7), "")
+		time.Sleep(5 * time.Second)
+		second.stop()
+		third := start(t, "third", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		if got := third.notices.all(); got != "one" {
+			t.Errorf("the engine after it knows %q", got)
+		}
+	})
+}
+
+func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		first := start(t, "first", b, w.targets(8))
+		time.Sleep(30 * time.Second)
+		first.notices.tell(name(1), "one")
+		time.Sleep(5 * time.Second)
+		first.stop()
+		next := &cutOff{Backend: b}
+		second := resumeWith(t, "second", next, w.targets(8), fleet.Forget)
+		second.notices.becomeOdd()
+		time.Sleep(30 * time.Second)
+		if !second.fleet.MayAct(name(1)) || second.notices.all() != "" {
+			t.Errorf("knows %q", second.notices.all())
+		}
+		if !strings.Contains(second.log.String(), "they may be told again") {
+			t.Errorf("log: %s", second.log.String())
+		}
+	})
+}
+
+// What receivers know of a group moves with the shard of its name, which may have no targets, or a target of that name.
+func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		targets := func() fleet.Targets {
+			all := w.targets(8)
+			all.Groups = []string{"web", name(1)}
+			return all
+		}
+		const web, one = ofGroup + "web", ofGroup + "shop/web-1"
+		first := start(t, "first", b, targets())
+		time.Sleep(30 * time.Second)
+		first.notices.tell(web, "down")
+		first.notices.tell(one, "too")
+		first.notices.tell(name(1), "target")
+		time.Sleep(5 * time.Second)
+		before := first.backend.writes.Load()
+		time.Sleep(time.Hour)
+		if n := first.backend.writes.Load() - before; n > 0 {
+			t.Errorf("what receivers know is stored again: %d requests", n)
+		}
+		first.kill()
+		second := start(t, "second", b, targets())
+		time.Sleep(30 * time.Second)
+		if got := second.notices.knows(web) + second.notices.knows(one) + second.notices.knows(name(1)); got != "downtootarget" {
+			t.Errorf("the next owner knows %q", got)
+		}
+
+		// The owner is cut off, and goes on with what another engine has told meanwhile.
+		second.backend.isCut.Store(true)
+		third := start(t, "third", b, targets())
+		time.Sleep(30 * time.Second)
+		third.notices.tell(web, "")
+		third.notices.tell(one, "again")
+		time.Sleep(5 * time.Second)
+		third.stop()
+		second.backend.isCut.Store(false)
+		time.Sleep(time.Minute)
+		if got := second.notices.knows(web) + second.notices.knows(one) + second.notices.knows(name(1)); got != "againtarget" {
+			t.Errorf("the owner that is back knows %q", got)
+		}
+		second.notices.tell(one, "")
+		time.Sleep(5 * time.Second)
+		fourth := start(t, "fourth", b, targets())
+		second.stop()
+		time.Sleep(30 * time.Second)
+		if got := fourth.notices.knows(web) + fourth.notices.knows(one) + fourth.notices.knows(name(1)); got != "target" {
+			t.Errorf("the last owner knows %q", got)
+		}
+	})
+}

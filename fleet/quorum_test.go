@@ -1,0 +1,375 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/quorum"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/tier"
+)
+
+// network says what engines see of targets besides how these are.
+type network struct {
+	networkMu sync.Mutex // guards all below
+	random    *rand.Rand
+	loss      float64         // part of the attempts that fail
+	isCut     map[string]bool // engines that reach no target, and engines with a target that they do not reach
+}
+
+func newNetwork() *network {
+	return &network{random: rand.New(rand.NewPCG(1, 2)), isCut: map[string]bool{}}
+}
+
+func (n *network) set(loss float64, cut ...string) {
+	n.networkMu.Lock()
+	defer n.networkMu.Unlock()
+	n.loss, n.isCut = loss, map[string]bool{}
+	for _, from := range cut {
+		n.isCut[from] = true
+	}
+}
+
+func (n *network) carries(engine, target string) bool {
+	n.networkMu.Lock()
+	defer n.networkMu.Unlock()
+	return !n.isCut[engine] && !n.isCut[engine+" "+target] && n.random.Float64() >= n.loss
+}
+
+// jury is a fleet of engines that decide about all targets together.
+type jury struct {
+	*testing.T
+	net     *network
+	world   *world
+	backend *coord.Local
+	rule    quorum.Rule
+	backOff restart.BackOff
+	members []*member
+}
+
+// watched is how many targets a jury has: every other has a driver and a liveness probe, all have a readiness probe.
+const watched = 16
+
+// startJury starts n engines, of which as many probe each target as a rule says.
+func startJury(t *testing.T, n int, r quorum.Rule) *jury {
+	t.Helper()
+	return startPatientJury(t, n, r, restart.BackOff{})
+}
+
+// startPatientJury is startJury with the back-off of the targets.
+func startPatientJury(t *testing.T, n int, r quorum.Rule, b restart.BackOff) *jury {
+	t.Helper()
+	j := &jury{T: t, net: newNetwork(), world: newWorld(), backend: coord.NewLocal(), rule: r, backOff: b}
+	j.launch(n)
+	time.Sleep(time.Minute)
+	j.forget()
+	return j
+}
+
+// launch starts n engines, and forgets those before.
+func (j *jury) launch(n int) {
+	j.Helper()
+	j.members = nil
+	for i := range n {
+		name := fmt.Sprint("engine-", i)
+		j.members = append(j.members, start(j.T, name, j.backend, j.targets(name)))
+	}
+}
+
+// targets returns what one engine is to know of the targets.
+func (j *jury) targets(engine string) fleet.Targets {
+	t := fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: map[probe.ID]quorum.Rule{}}
+	for i := range watched {
+		target := fmt.Sprintf("shop/web-%d", i)
+		p := probe.Probe{
+			Rule: probe.Rule{Period: time.Second, FailureThreshold: 3}, HandlerName: "test", Revision: "1",
+			Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+				if j.world.isSick(target) || !j.net.carries(engine, target) {
+					return probe.Fail("test.sick", "no answer")
+				}
+				return probe.Succeed("")
+			}),
+		}
+		ids := []probe.ID{{Target: target, Kind: probe.Readiness}}
+		var u restart.Unit
+		if i%2 == 0 {
+			u = restart.Unit{Driver: driver{world: j.world, target: target}, Revision: "1", BackOff: j.backOff}
+			ids = append(ids, probe.ID{Target: target, Kind: probe.Liveness})
+		}
+		t.Units[target] = u
+		for _, id := range ids {
+			t.Probes[id], t.Quorums[id] = p, j.rule
+		}
+	}
+	return t
+}
+
+func (j *jury) forget() {
+	for _, m := range j.members {
+		m.forget()
+	}
+}
+
+// failed returns the probes that an engine has published as not passing.
+func (j *jury) failed() (all []string) {
+	for _, m := range j.members {
+		all = append(all, *m.failures.Load()...)
+	}
+	return all
+}
+
+// expectPeace checks that no target was published as failing, and that none was restarted.
+func (j *jury) expectPeace(when string) {
+	j.Helper()
+	if failed := j.failed(); len(failed) > 0 {
+		j.Errorf("%s: %d were published as not passing, such as %s", when, len(failed), strings.Join(failed[:min(5, len(failed))], ", "))
+	}
+	for i := range watched {
+		if n := len(j.world.restarts(fmt.Sprintf("shop/web-%d", i))); n > 0 {
+			j.Errorf("%s: shop/web-%d was restarted %d times", when, i, n)
+		}
+	}
+}
+
+// count counts the probes of the engines that are published with a verdict, and those that say something.
+func (j *jury) count(v probe.Verdict, says string) (verdicts, saying int) {
+	for _, m := range j.members {
+		for st := range m.engine.All() {
+			if st.Verdict == v {
+				verdicts++
+			}
+			if strings.Contains(st.Result.Detail, says) {
+				saying++
+			}
+		}
+	}
+	return verdicts, saying
+}
+
+// A tenth of all attempts is lost: some vantage sees a target fail at nearly any time, and the targets are well.
+func TestLostAttemptsChangeNoJointVerdict(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 5, quorum.Rule{Vantages: 5})
+		if passing, _ := j.count(probe.Passing, "-"); passing != watched*3/2 {
+			t.Fatalf("%d probes pass in the beginning", passing)
+		}
+		j.net.set(0.1)
+		time.Sleep(2 * time.Minute)
+		j.expectPeace("a tenth is lost")
+		alone := startJury(t, 1, quorum.Rule{Vantages: 2, Min: 1})
+		alone.net.set(0.1)
+		time.Sleep(8 * time.Minute) // ten are expected to fail
+
+		if len(alone.failed()) == 0 {
+			t.Error("one vantage alone sees no target fail: too little is lost for this test")
+		}
+	})
+}
+
+// One vantage is cut off from the targets, and then another one: the others outvote them, and they do not count once
+// they doubt. Nothing is restarted.
+func TestVantagesThatAreCutOffChangeNoJointVerdict(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 5, quorum.Rule{Vantages: 5})
+		j.net.set(0, "engine-1")
+		time.Sleep(time.Minute)
+		for i, m := range j.members {
+			if d := m.fleet.Doubt(); d.Doubtful != (i == 1) || d.MayAct == (i == 1) {
+				t.Errorf("engine-%d: %+v", i, d)
+			}
+		}
+		j.net.set(0, "engine-1", "engine-2")
+		time.Sleep(time.Minute)
+		j.expectPeace("two are cut off")
+		j.net.set(0)
+		time.Sleep(time.Minute)
+		j.expectPeace("all are back")
+		if _, unanimous := j.count(probe.Passing, "passing at 5 vantages"); unanimous != watched*3/2 || j.gray() != 0 {
+			t.Errorf("%d probes say that all agree, and %d are counted as gray", unanimous, j.gray())
+		}
+	})
+}
+
+// One vantage does not reach some targets: too few for it to doubt itself. They are published as they are for most,
+// with who says what.
+func TestVantagesThatDifferArePublishedAsGray(t *testing.T) {
+	tier.Slow(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 5, quorum.Rule{Vantages: 5})
+		j.net.set(0, "engine-1 shop/web-0", "engine-1 shop/web-1", "engine-1 shop/web-2", "engine-1 shop/web-3")
+		time.Sleep(time.Minute)
+		j.expectPeace("one vantage does not reach four targets")
+		const probes = 4 * 3 / 2
+		_, saying := j.count(probe.Passing, "failing at 1 of 5 vantages: failing at engine-1; passing at engine-0, engine-2, engine-3, engine-4")
+		if saying != probes || j.gray() != probes {
+			t.Errorf("%d probes say who differs, and %d are counted as gray", saying, j.gray())
+		}
+		for _, m := range j.members {
+			for st := range m.engine.All() {
+				isGray := st.Result.Outcome == probe.Warning && st.Result.Reason == probe.ReasonGray && st.Warned
+				if isGray != strings.Contains(st.Result.Detail, "failing at engine-1") {
+					t.Errorf("%v: %v %s", st.ID, st.Result.Outcome, st.Result.Detail)
+				}
+			}
+		}
+		if shown := j.grayOfOthers(); shown != 4*probes {
+			t.Errorf("the other engines show %d gray probes, want %d", shown, 4*probes)
+		}
+		j.net.set(0)
+		time.Sleep(time.Minute)
+		if shown := j.grayOfOthers(); shown != 0 {
+			t.Errorf("the other engines show %d gray probes when all agree again", shown)
+		}
+	})
+}
+
+// grayOfOthers counts the gray probes that members show of other engines.
+func (j *jury) grayOfOthers() (n int) {
+	for _, m := range j.members {
+		for st := range m.fleet.Others().All() {
+			if st.Result.Outcome == probe.Warning && st.Result.Reason == probe.ReasonGray && st.Warned && strings.Contains(st.Result.Detail, "failing at engine-1;") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (j *jury) gray() (n int) {
+	for _, m := range j.members {
+		n += m.fleet.Quorum().Gray
+	}
+	return n
+}
+
+// Two of five engines are dead. What is down then is found by the three that are left, restarted once for each
+// instance, and well afterwards.
+func TestTargetsThatAreDownAreFoundWhileVantagesAreDead(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 5, quorum.Rule{Vantages: 5})
+		j.members[1].kill()
+		j.members[2].kill()
+		j.members = []*member{j.members[0], j.members[3], j.members[4]}
+		time.Sleep(time.Minute)
+		j.expectPeace("two are dead")
+		for i := range watched {
+			j.world.infect(fmt.Sprintf("shop/web-%d", i), 100*time.Millisecond)
+		}
+		time.Sleep(6 * time.Second)
+		if failing, _ := j.count(probe.Failing, "-"); failing < watched/2 { // the others are restarted meanwhile
+			t.Errorf("%d probes fail after six seconds", failing)
+		}
+		time.Sleep(time.Minute)
+		for i := range watched {
+			target := fmt.Sprintf("shop/web-%d", i)
+			if n, want := len(j.world.restarts(target)), (i+1)%2; n != want {
+				t.Errorf("%s was restarted %d times, want %d", target, n, want)
+			}
+			for _, m := range j.members {
+				st, ok := m.engine.Status(probe.ID{Target: target, Kind: probe.Readiness})
+				if isWell := st.Verdict == probe.Passing; ok && isWell != (i%2 == 0) {
+					t.Errorf("%s: %v of %s: %s", target, st.Verdict, st.Instance, st.Result.Detail)
+				}
+			}
+		}
+	})
+}
+
+// Fewer votes than the rule wants decide nothing: what was published stands, and the probe says why.
+func TestTooFewVotesDecideNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 3, quorum.Rule{Min: 3})
+		j.members[1].kill()
+		j.members = []*member{j.members[0], j.members[2]}
+		time.Sleep(2 * coord.DefaultTTL) // until then its votes count
+		for i := range watched {
+			j.world.infect(fmt.Sprintf("shop/web-%d", i), 0)
+		}
+		time.Sleep(time.Minute)
+		j.expectPeace("one is dead")
+		passing, saying := j.count(probe.Passing, "2 votes count, and 3 are needed")
+		if passing != watched*3/2 || saying != watched*3/2 {
+			t.Errorf("%d probes pass still, and %d say why", passing, saying)
+		}
+	})
+}
+
+// What a drained engine sees of targets may be by an old configuration: it is no vantage, for whichever reason it is
+// drained. While all are drained, all are.
+func TestADrainedEngineIsNoVantage(t *testing.T) {
+	tier.CI(t)
+	synctest.Test(t, func(t *testing.T) {
+		j := startJury(t, 3, quorum.Rule{Vantages: 3})
+		const all = watched * 3 / 2
+		expect := func(when string, polls ...int) {
+			t.Helper()
+			time.Sleep(30 * time.Second)
+			for i, want := range polls {
+				if got := j.members[i].fleet.Quorum().Polls; got != want {
+					t.Errorf("%s: engine-%d attempts %d probes, want %d", when, i, got, want)
+				}
+			}
+			j.expectPeace(when)
+		}
+		drain := func(i int) {
+			t.Helper()
+			if _, err := coord.PutDrain(t.Context(), j.members[i].backend, coord.Drain{Name: fmt.Sprint("engine-", i)}, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect("none is drained", all, all, all)
+		j.members[1].co.Drain(true)
+		expect("one is outdated", all, 0, all)
+		j.net.set(0, "engine-1 shop/web-0", "engine-1 shop/web-1", "engine-1 shop/web-2", "engine-1 shop/web-3")
+		expect("the one that is outdated sees others", all, 0, all)
+		if j.gray() != 0 {
+			t.Errorf("%d probes are gray by the votes of an engine that is drained", j.gray())
+		}
+		j.net.set(0)
+		drain(2)
+		expect("an operator has drained another one", all, 0, 0)
+		drain(0)
+		expect("all are drained", all, all, all)
+		j.members[1].co.Drain(false)
+		expect("one is not drained any more", 0, all, 0)
+	})
+}
+
+// A target whose probes all get quorums by a reload is one that this engine sees as a vantage, and no longer one that it
+// decides about alone.
+func TestATargetThatGetsQuorumsIsCountedOnce(t *testing.T) {
+	tier.Slow(t)
+	synctest.Test(t, func(t *testing.T) {
+		w, b := newWorld(), coord.NewLocal()
+		one := start(t, "one", b, w.targets(many))
+		counted := func() int { return one.fleet.Engines()["one"].Targets }
+		time.Sleep(time.Minute)
+		if n := counted(); n != many {
+			t.Fatalf("%d targets are counted of %d", n, many)
+		}
+		targets := w.targets(many)
+		targets.Quorums = map[probe.ID]quorum.Rule{}
+		for id := range targets.Probes {
+			targets.Quorums[id] = quorum.Rule{Min: 1}
+		}
+		if err := one.fleet.Apply(targets); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := counted(); n != many {
+			t.Errorf("%d targets are counted of %d that vantages decide about", n, many)
+		}
+	})
+}

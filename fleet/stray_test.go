@@ -1,0 +1,82 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// A key that no engine has put, such as one of another program, is that of no memory.
+func TestAMemoryInTheShardOfAnotherTargetIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, w := coord.NewLocal(), newWorld()
+		for _, target := range []string{"shop/web-0", "gone"} { // of which one is known
+			other := shard.Of(target) ^ 1
+			stray := coord.Change{Key: "memory/" + other.String() + "/" + target, Value: []byte("{}")}
+			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{stray}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one := start(t, "one", b, w.targets(50))
+		time.Sleep(time.Minute)
+		two := start(t, "two", b, w.targets(50))
+		time.Sleep(time.Minute)
+		if n, m := one.probes(), two.probes(); n == 0 || m == 0 {
+			t.Errorf("the engines have %d and %d probes", n, m)
+		}
+		if log := one.log.String() + two.log.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "memories of targets") {
+			t.Error(log)
+		}
+	})
+}
+
+// A panic must end the program: an engine that goes on without its fleet keeps its lease, and with it its shards.
+func TestRunEndsByAPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(engine.Config{})
+		restarts, err := restart.New(restart.Config{Engine: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		co, err := coord.New(coord.Config{Name: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts, Notices: panicking{}})
+		if err == nil {
+			err = f.Apply(newWorld().targets(1))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		go co.Run(t.Context())
+		ended := make(chan any, 1)
+		go func() {
+			defer func() { ended <- recover() }()
+			f.Run(t.Context())
+		}()
+		select {
+		case value := <-ended:
+			if value != "told" {
+				t.Errorf("it has ended by the panic %v", value)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it goes on after a panic")
+		}
+	})
+}
+
+// panicking is what receivers know, with a bug.
+type panicking struct{}
+
+func (panicking) Told(string) []byte                  { panic("told") }
+func (panicking) SetTold(string, []byte) error        { return nil }
+func (panicking) ToldOfGroup(string) []byte           { return nil }
+func (panicking) SetToldOfGroup(string, []byte) error { return nil }

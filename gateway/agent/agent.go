@@ -1,0 +1,255 @@
+// Package agent serves HAProxy's agent checks: HAProxy connects, sends the name of a server,
+// and gets a line that says whether the server is up, and which weight it has.
+//
+//	agent.go       Agent: the listener, and what it answers
+//	connections.go the bound on open connections
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/gateway"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config configures an Agent.
+type Config struct {
+	Listen  string   `hcl:"listen" doc:"address and port for the agent checks of HAProxy, such as 127.0.0.1:9777; one for all servers. Port 0 lets the system choose one"`
+	Clients []string `hcl:"clients,optional" doc:"IP addresses and networks, such as 10.0.0.5 and 10.1.0.0/16, that may ask beside this machine; listen can be an address that other machines reach then" default:"this machine only"`
+}
+
+// Bounds on what HAProxy may ask.
+const (
+	maxConnections = 1024                   // at once; then the oldest one is closed without an answer, which HAProxy ignores
+	maxName        = 2 << 10                // bytes of agent-send
+	askTimeout     = time.Second            // for agent-send, from its connection on
+	restTimeout    = 100 * time.Millisecond // between its parts; an agent-send without a newline ends so
+	answerTimeout  = time.Second
+	acceptPause    = 100 * time.Millisecond // while connections cannot be accepted
+	maxWarned      = 100                    // names of which the log says once that there is no such member
+	maxReason      = 120                    // bytes of a line's text
+)
+
+// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+func (c Config) Check() error {
+	loopback, valid := listener.Loopback(c.Listen)
+	clients, clientsErr := c.clients()
+	switch {
+	case !valid:
+		return &probe.FieldError{Field: "listen", Problem: "must be an address and a port number", Hint: `write an IP address and a number, for example listen = "127.0.0.1:9777"`}
+	case clientsErr != nil:
+		return clientsErr
+	case !loopback && len(clients) == 0:
+		return &probe.FieldError{Field: "listen", Problem: "is reachable from other machines, but agent checks do not authenticate their clients", Hint: `add clients = ["10.0.0.5"] with the addresses of HAProxy, or listen on 127.0.0.1`}
+	}
+	return nil
+}
+
+func (c Config) clients() (all []netip.Prefix, err error) {
+	for _, text := range c.Clients {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, addressErr := netip.ParseAddr(text)
+			if addressErr != nil {
+				return nil, probe.FieldErrorf("clients", "has %.80q, which is neither an IP address nor a network such as 10.0.0.0/8", text)
+			}
+			network = netip.PrefixFrom(address, address.BitLen())
+		}
+		all = append(all, network)
+	}
+	return all, nil
+}
+
+// Agent is an output for HAProxy's agent checks.
+type Agent struct {
+	listen  string
+	clients []netip.Prefix
+	session *gateway.Session
+	open    connections
+
+	warnedMu sync.Mutex      // guards warned
+	warned   map[string]bool // what warnOnce has logged
+}
+
+// New returns an Agent. The configuration must have passed Check.
+func New(c Config) *Agent {
+	clients, _ := c.clients()
+	return &Agent{listen: c.Listen, clients: clients, open: connections{limit: maxConnections, open: map[net.Conn]connection{}}, warned: map[string]bool{}}
+}
+
+// Run implements gateway.Output.
+func (a *Agent) Run(ctx context.Context, s *gateway.Session) {
+	a.session = s
+	s.Listen(ctx, a.listen, listener.ForUser, a.serve)
+}
+
+// serve answers until ctx is done, or the listener fails. It returns when all connections
+// are closed.
+func (a *Agent) serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	var answers sync.WaitGroup
+	defer answers.Wait()
+	for {
+		conn, err := l.Accept()
+		switch {
+		case gateway.IsTemporary(err):
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(acceptPause):
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		from, ok := a.admits(conn.RemoteAddr())
+		if !ok {
+			conn.Close()
+			a.session.Refused()
+			continue
+		}
+		if a.open.add(conn, from) {
+			a.session.Refused()
+		}
+		answers.Go(func() {
+			defer a.open.remove(conn)
+			a.answer(ctx, conn)
+		})
+	}
+}
+
+// answer answers one agent check.
+func (a *Agent) answer(ctx context.Context, conn net.Conn) {
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	name, err := readName(conn)
+	switch {
+	case errors.Is(err, net.ErrClosed): // by the agent
+		return
+	case err != nil:
+		a.session.Refused()
+		a.warnOnce(err.Error(), err.Error())
+		return
+	}
+	line, err := a.line(name)
+	_ = conn.SetWriteDeadline(time.Now().Add(answerTimeout))
+	_, writeErr := conn.Write([]byte(line))
+	switch {
+	case errors.Is(err, errUnknown):
+		a.session.Refused()
+		a.session.Cured(gateway.SourceName(name))
+		a.warnOnce(name, "HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
+	case err != nil:
+		a.session.Failed(gateway.SourceName(name), err)
+	case writeErr == nil:
+		a.session.Succeeded(gateway.SourceName(name))
+	}
+}
+
+// admits returns the address of a client, and whether it may ask.
+func (a *Agent) admits(from net.Addr) (ip netip.Addr, ok bool) {
+	tcp, ok := from.(*net.TCPAddr)
+	if !ok {
+		return ip, false
+	}
+	ip = tcp.AddrPort().Addr().Unmap()
+	inNetwork := func(network netip.Prefix) bool { return network.Contains(ip) }
+	return ip, ip.IsLoopback() || slices.ContainsFunc(a.clients, inNetwork)
+}
+
+// What is wrong with an agent check. The log says so once.
+var (
+	errNoName = errors.New(`an agent check sends no name: write agent-send "NAME\n" beside each agent-check, with the name of a target`)
+	errSlow   = fmt.Errorf("an agent check has not sent all of its agent-send after %v", askTimeout)
+	errLong   = fmt.Errorf("an agent check sends more than %d bytes: agent-send must be the name of a target", maxName)
+)
+
+// readName reads an agent-send: up to a newline, or up to a pause after its first bytes. One that
+// takes longer than askTimeout is an error: its end may be missing.
+func readName(conn net.Conn) (name string, err error) {
+	text, end := make([]byte, 0, 256), time.Now().Add(askTimeout)
+	for len(text) < maxName {
+		pause := end
+		if rest := time.Now().Add(restTimeout); len(text) > 0 && rest.Before(end) {
+			pause = rest
+		}
+		_ = conn.SetReadDeadline(pause)
+		n, err := conn.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		if line, _, ended := bytes.Cut(text, []byte("\n")); ended {
+			return strings.TrimSpace(string(line)), nil
+		}
+		switch late := errors.Is(err, os.ErrDeadlineExceeded) && pause.Equal(end); {
+		case errors.Is(err, net.ErrClosed):
+			return "", err
+		case err != nil && len(text) == 0:
+			return "", errNoName
+		case late:
+			return "", errSlow
+		case err != nil:
+			return strings.TrimSpace(string(text)), nil
+		}
+		if len(text) == cap(text) {
+			text = append(text, make([]byte, len(text))...)[:len(text)]
+		}
+	}
+	return "", errLong
+}
+
+// errUnknown says that there is no such member.
+var errUnknown = errors.New("no group of this gateway has the target")
+
+// line returns the answer for a server, and an error if it is not known which member that is. An
+// empty line changes nothing in HAProxy.
+func (a *Agent) line(name string) (line string, err error) {
+	v, m, err := a.session.Member(name)
+	switch {
+	case m == nil:
+		return "\n", errUnknown
+	case err != nil || v.Frozen:
+		return "\n", err
+	}
+	return stateLine(m), nil
+}
+
+// stateLine says all that HAProxy may have heard otherwise before: ready cancels drain and
+// maint, and up cancels down. The weight is a percentage of that in HAProxy's configuration.
+func stateLine(m *group.Member) string {
+	switch {
+	case m.InRotation:
+		return "up ready " + strconv.Itoa(m.Weight) + "%\n"
+	case m.State.TakesRequests(), m.State == group.Draining: // without a weight of its own
+		return "up drain\n"
+	}
+	reason := probe.OneLine(string(m.Reason), maxReason)
+	if reason == "" {
+		return "down ready\n"
+	}
+	return "down ready # " + reason + "\n"
+}
+
+// warnOnce logs a message once for a key, which is a name or the message.
+func (a *Agent) warnOnce(key, message string, attributes ...any) {
+	a.warnedMu.Lock()
+	isNew := !a.warned[key] && len(a.warned) < maxWarned
+	if isNew {
+		a.warned[key] = true
+	}
+	a.warnedMu.Unlock()
+	if isNew {
+		a.session.Logger.Warn(message, attributes...)
+	}
+}

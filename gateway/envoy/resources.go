@@ -1,0 +1,129 @@
+package envoy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/sonde-probe/sonde/gateway"
+	"github.com/sonde-probe/sonde/group"
+)
+
+// MaxNames bounds the names of resources that a request, or a stream of xDS, asks for.
+const MaxNames = 10_000
+
+// resourceType is the type of the endpoints of a cluster.
+const resourceType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+// request is what a DiscoveryRequest asks for.
+type request struct {
+	names   map[string]bool // of clusters; empty for all
+	version string          // of the endpoints that the client has, or has rejected
+}
+
+// parseRequest reads a DiscoveryRequest in JSON. Its error is for the client. Names of fields
+// have both forms that Protocol Buffers allow.
+func parseRequest(text []byte) (r request, err error) {
+	var written struct {
+		Version       string    `json:"version_info"`
+		VersionCamel  string    `json:"versionInfo"`
+		Nonce         string    `json:"response_nonce"`
+		NonceCamel    string    `json:"responseNonce"`
+		Names         []string  `json:"resource_names"`
+		NamesCamel    []string  `json:"resourceNames"`
+		Type          string    `json:"type_url"`
+		TypeCamel     string    `json:"typeUrl"`
+		Rejected      *struct{} `json:"error_detail"`
+		RejectedCamel *struct{} `json:"errorDetail"`
+	}
+	if err := json.Unmarshal(text, &written); err != nil {
+		return r, fmt.Errorf("the request is no DiscoveryRequest in JSON: %w", err)
+	}
+	for _, name := range []string{written.Type, written.TypeCamel} {
+		if name != "" && name != resourceType {
+			return r, fmt.Errorf("type_url is %.120q: here are resources of the type %s", name, resourceType)
+		}
+	}
+	r.version = written.Version + written.VersionCamel
+	if written.Rejected != nil || written.RejectedCamel != nil { // version_info is what it has accepted before
+		r.version = written.Nonce + written.NonceCamel
+	}
+	if n := len(written.Names) + len(written.NamesCamel); n > MaxNames {
+		return request{}, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)
+	}
+	r.names = make(map[string]bool, len(written.Names)+len(written.NamesCamel))
+	for _, names := range [][]string{written.Names, written.NamesCamel} {
+		for _, name := range names {
+			r.names[name] = true
+		}
+	}
+	return r, nil
+}
+
+// response is a DiscoveryResponse.
+type response struct {
+	Version   string       `json:"version_info"`
+	Resources []assignment `json:"resources"`
+	Type      string       `json:"type_url"`
+	Nonce     string       `json:"nonce"`
+
+	problems map[string]error // by source: a member of the group that is left out, or nil
+}
+
+// assignment is a ClusterLoadAssignment.
+type assignment struct {
+	Type      string     `json:"@type"`
+	Cluster   string     `json:"cluster_name"`
+	Endpoints []locality `json:"endpoints"`
+}
+
+type locality struct {
+	Endpoints []lbEndpoint `json:"lb_endpoints"`
+}
+
+type lbEndpoint struct {
+	Endpoint endpoint `json:"endpoint"`
+	Health   string   `json:"health_status"`
+	Weight   int      `json:"load_balancing_weight"`
+}
+
+type endpoint struct {
+	Address address `json:"address"`
+}
+
+type address struct {
+	Socket socketAddress `json:"socket_address"`
+}
+
+type socketAddress struct {
+	Address string `json:"address"`
+	Port    uint16 `json:"port_value"`
+}
+
+// newResponse returns the members of groups as endpoints. The version is a hash, so that it is
+// another one only if they are, also from one engine to the next.
+func newResponse(views []*group.View, degradedStatus bool) *response {
+	r := &response{Resources: []assignment{}, Type: resourceType, problems: map[string]error{}}
+	for _, v := range views {
+		all, problem := Endpoints(v, degradedStatus)
+		r.problems[gateway.SourceGroup(v.Group)] = problem
+		written := make([]lbEndpoint, len(all))
+		for i, e := range all {
+			written[i] = lbEndpoint{Health: e.Health, Weight: e.Weight}
+			written[i].Endpoint.Address.Socket = socketAddress{e.Address.Addr().String(), e.Address.Port()}
+		}
+		r.Resources = append(r.Resources, assignment{resourceType, v.Group, []locality{{written}}})
+	}
+	text, _ := json.Marshal(r.Resources) // texts and numbers
+	sum := sha256.Sum256(text)
+	r.Version = hex.EncodeToString(sum[:8])
+	r.Nonce = r.Version
+	return r
+}
+
+// answer returns a response as Envoy reads it.
+func (r *response) answer() gateway.Answer {
+	text, _ := json.MarshalIndent(r, "", "  ") // texts and numbers
+	return gateway.Answer{Text: append(text, '\n'), Version: r.Version, Problems: r.problems}
+}

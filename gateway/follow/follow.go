@@ -1,0 +1,218 @@
+// Package follow follows groups of another engine over its API. A program that keeps a gateway
+// up to date this way needs no engine of its own: it reads the same Views of the same groups.
+//
+//	follow.go Follower: asks for changes, and keeps what it has while there is no answer
+//	read.go   makes Views of answers
+package follow
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// MaxGroups is how many groups a Follower can follow. Each waits for an answer of its own: see
+// api.MaxWaiters.
+const MaxGroups = 64
+
+// Defaults of Config.
+const (
+	DefaultWait     = 30 * time.Second
+	DefaultMaxRetry = 5 * time.Second
+)
+
+const (
+	answerTime = 10 * time.Second      // for an answer, beyond the wait
+	leastGap   = 10 * time.Millisecond // from an answer to the next request: many changes become one
+	firstRetry = 100 * time.Millisecond
+
+	idleTimeout = time.Minute // of a connection without a request
+)
+
+// Config configures a Follower.
+type Config struct {
+	Client *api.Client // of the API; required. Its HTTP client must have no Timeout; see NewTransport
+	Groups []string    // names of the groups; at least one
+
+	// Wait is how long a request waits for a change. When the other machine has gone without a
+	// word, that is noticed after a Wait and ten seconds. At most api.MaxGroupWait; default
+	// DefaultWait.
+	Wait time.Duration
+
+	// MaxRetry bounds the time from one failed request to the next, which begins at 100 ms and
+	// doubles. Default DefaultMaxRetry.
+	MaxRetry time.Duration
+
+	Logger *slog.Logger // gets a line when requests for a group begin to fail, and when they succeed again; default: no log
+}
+
+// NewTransport returns a transport for the HTTP client of Config.Client, with settings of TLS or nil
+// for Go's own. It uses no proxy, also none of the environment: the other engine is known by its
+// address, and its token is for it alone.
+func NewTransport(c *tls.Config) *http.Transport {
+	return &http.Transport{TLSClientConfig: c, MaxIdleConnsPerHost: MaxGroups, IdleConnTimeout: idleTimeout}
+}
+
+// Follower follows groups. Create it with New, and call Run once. The other methods may be
+// called at any time by multiple goroutines.
+//
+// A group is Frozen, and has no members, until the first answer. While there are no answers,
+// the group has been removed, or the other engine says that a group is Frozen, such as after its
+// restart, the group keeps the View that it has.
+type Follower struct {
+	config Config
+	groups []*followed
+}
+
+// followed is a group that is followed.
+type followed struct {
+	name   string
+	mirror *group.Mirror
+
+	statusMu sync.Mutex // guards status
+	status   Status
+}
+
+// Status says how a group is followed.
+type Status struct {
+	Group string
+	Last  time.Time // when the latest answer was read; zero before the first one
+
+	Errors     uint64    // how many requests have failed
+	Error      string    // of the latest request; empty if that has succeeded
+	ErrorSince time.Time // when the first request of an unbroken series of failures ended
+}
+
+// New returns a Follower, or an error if the configuration is not valid.
+func New(c Config) (*Follower, error) {
+	c.Wait, c.MaxRetry = cmp.Or(c.Wait, DefaultWait), cmp.Or(c.MaxRetry, DefaultMaxRetry)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case c.Client == nil:
+		return nil, errors.New("follow: Config.Client is nil")
+	case len(c.Groups) == 0:
+		return nil, errors.New("there is no group to follow")
+	case len(c.Groups) > MaxGroups:
+		return nil, fmt.Errorf("there are %d groups to follow, at most %d are allowed", len(c.Groups), MaxGroups)
+	case c.Wait < 0 || c.Wait > api.MaxGroupWait:
+		return nil, fmt.Errorf("wait is %v, it must be from 0s to %v", c.Wait, api.MaxGroupWait)
+	case c.MaxRetry < 0:
+		return nil, fmt.Errorf("the bound on retries is %v, it must not be negative", c.MaxRetry)
+	}
+	f := &Follower{config: c}
+	for i, name := range c.Groups {
+		if err := probe.CheckGroupName(name); err != nil {
+			return nil, fmt.Errorf("group %q: %w", name, err)
+		}
+		if slices.Contains(c.Groups[:i], name) {
+			return nil, fmt.Errorf("group %q is given twice", name)
+		}
+		f.groups = append(f.groups, &followed{name: name, mirror: group.NewMirror(name), status: Status{Group: name}})
+	}
+	return f, nil
+}
+
+// Get returns the group of a name, or nil if it is not followed.
+func (f *Follower) Get(name string) *group.Group {
+	for _, g := range f.groups {
+		if g.name == name {
+			return g.mirror.Group()
+		}
+	}
+	return nil
+}
+
+// Groups returns the groups, in the order of Config.Groups.
+func (f *Follower) Groups() []*group.Group {
+	all := make([]*group.Group, len(f.groups))
+	for i, g := range f.groups {
+		all[i] = g.mirror.Group()
+	}
+	return all
+}
+
+// Statuses says how each group is followed, in the order of Config.Groups.
+func (f *Follower) Statuses() []Status {
+	all := make([]Status, len(f.groups))
+	for i, g := range f.groups {
+		g.statusMu.Lock()
+		all[i] = g.status
+		g.statusMu.Unlock()
+	}
+	return all
+}
+
+// Run follows the groups until ctx is done, and returns nil. What fails is tried again.
+func (f *Follower) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, g := range f.groups {
+		all.Go(func() { f.follow(ctx, g) })
+	}
+	return nil
+}
+
+// follow follows a group until ctx is done.
+func (f *Follower) follow(ctx context.Context, g *followed) {
+	var version, shown uint64 // of the latest answer, and of the one that was published
+	var retry time.Duration   // until the latest request, if that has failed
+	for ctx.Err() == nil {
+		a, err := f.ask(ctx, g.name, version)
+		if ctx.Err() != nil {
+			return
+		}
+		f.note(g, err)
+		pause := leastGap
+		if err != nil {
+			version = 0 // an answer at once says that it is well again
+			retry = min(max(2*retry, firstRetry), f.config.MaxRetry)
+			pause = retry/2 + rand.N(retry/2+1)
+		} else {
+			version, retry = a.version, 0
+			if version != shown && (!a.view.Frozen || g.mirror.Group().View().Frozen) {
+				shown = version
+				g.mirror.Publish(a.view, a.members)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// note notes how a request about a group has ended.
+func (f *Follower) note(g *followed, err error) {
+	now := time.Now()
+	g.statusMu.Lock()
+	before := g.status
+	if err == nil {
+		g.status.Last, g.status.Error, g.status.ErrorSince = now, "", time.Time{}
+	} else {
+		g.status.Errors++
+		if g.status.Error = err.Error(); before.Error == "" {
+			g.status.ErrorSince = now
+		}
+	}
+	g.statusMu.Unlock()
+	switch {
+	case err != nil && before.Error == "":
+		f.config.Logger.Warn("group cannot be followed, it stays as it is", "group", g.name, "error", err)
+	case err == nil && before.Error != "":
+		f.config.Logger.Info("group is followed again", "group", g.name, "failed_for", now.Sub(before.ErrorSince).Round(time.Millisecond))
+	}
+}

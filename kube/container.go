@@ -1,0 +1,231 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/kube/internal/validate"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Container is a container of a pod as an engine needs it: a target, its probes, and
+// how it would run as a process.
+type Container struct {
+	// Target has the name "namespace/pod/container" and the pod's IP as address, if
+	// it has one. Env, Dir and User are those of the container's process.
+	Target probe.Target
+
+	Name    string // "app"
+	Image   string
+	Sidecar bool    // a restartable init container
+	Probes  []Probe // at most one for each of startup, readiness and liveness
+
+	// Command and Args are those of the manifest, with $(NAME) in them. Without a
+	// command the image's entrypoint runs.
+	Command, Args []string
+
+	// Obstacles are the reasons why the container cannot run as a process of this
+	// machine, such as volumes. Empty when it can.
+	Obstacles []string
+
+	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
+	TerminationGracePeriod time.Duration    // of the pod, at least MinTerminationGracePeriod
+}
+
+// MinTerminationGracePeriod is the shortest grace period of a container
+// (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime; K138
+// in docs/kubelet.md).
+const MinTerminationGracePeriod = 2 * time.Second
+
+// Probe is a probe of a container: its rule and its action.
+type Probe struct {
+	Field string     // in the manifest: "livenessProbe"
+	Rule  probe.Rule // with its kind and the API server's defaults
+	Action
+}
+
+// Containers returns the containers of a pod that can have probes: regular ones, then
+// sidecars, in the order of the manifest (K3 in docs/kubelet.md). Defaults are set;
+// the pod itself is not changed. The error joins those of Validate, or names each
+// probe whose numbers exceed the engine's limits.
+func Containers(pod *v1.Pod) ([]Container, error) {
+	return containersAt(pod, field.NewPath("spec"))
+}
+
+func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
+	pod = Default(pod)
+	if found := validate.Pod(pod, spec); len(found) > 0 {
+		errs := make([]error, len(found))
+		for i, err := range found {
+			errs[i] = err
+		}
+		return nil, errors.Join(errs...)
+	}
+	var all []Container
+	var errs []error
+	for i, c := range pod.Spec.Containers {
+		converted, err := convert(pod, c, spec.Child("containers").Index(i))
+		all, errs = append(all, converted), append(errs, err)
+	}
+	for i, c := range pod.Spec.InitContainers {
+		if validate.IsSidecar(c) {
+			converted, err := convert(pod, c, spec.Child("initContainers").Index(i))
+			converted.Sidecar = true
+			all, errs = append(all, converted), append(errs, err)
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// Validate returns the errors of the API server's validation, with its texts and
+// paths, for the parts of a pod that probes need: names, images, ports, names of
+// variables, restart policies, grace periods and the probes themselves (K171 to K174 in
+// docs/kubelet.md). Defaults are set first; the pod itself is not changed.
+func Validate(pod *v1.Pod) field.ErrorList {
+	return validate.Pod(Default(pod), field.NewPath("spec"))
+}
+
+// convert converts a container of a valid pod.
+func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
+	env, unknown := environment(pod, c.Env)
+	grace := duration(*pod.Spec.TerminationGracePeriodSeconds)
+	converted := Container{
+		Target: probe.Target{
+			Name: TargetName(pod, c.Name), Address: pod.Status.PodIP, Ports: portsOf(c),
+			Env: env, Dir: c.WorkingDir, User: userOf(pod, c),
+		},
+		Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args,
+		Obstacles:              obstacles(pod, c, unknown),
+		RestartPolicy:          policyOf(pod, c),
+		TerminationGracePeriod: max(grace, MinTerminationGracePeriod),
+	}
+	var errs []error
+	if grace > probe.MaxDuration {
+		errs = append(errs, fmt.Errorf("terminationGracePeriodSeconds is %d: the maximum is %v", *pod.Spec.TerminationGracePeriodSeconds, probe.MaxDuration))
+	}
+	probes := validate.Probes(c)
+	slices.SortFunc(probes, func(a, b validate.Probe) int { return cmp.Compare(a.Kind, b.Kind) })
+	for _, p := range probes {
+		rule := ruleOf(p)
+		if err := rule.Check(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", path.Child(p.Field), err))
+		}
+		converted.Probes = append(converted.Probes, Probe{Field: p.Field, Rule: rule, Action: actionOf(p.Spec.ProbeHandler, c)})
+	}
+	return converted, errors.Join(errs...)
+}
+
+// portsOf returns the named ports. For equal names the first one counts; the protocol
+// is ignored (K110).
+func portsOf(c v1.Container) map[string]uint16 {
+	var ports map[string]uint16
+	for _, p := range c.Ports {
+		if _, twice := ports[p.Name]; p.Name == "" || twice {
+			continue
+		}
+		if ports == nil {
+			ports = map[string]uint16{}
+		}
+		ports[p.Name] = uint16(p.ContainerPort)
+	}
+	return ports
+}
+
+func policyOf(pod *v1.Pod, c v1.Container) v1.RestartPolicy {
+	if c.RestartPolicy != nil {
+		return v1.RestartPolicy(*c.RestartPolicy)
+	}
+	return pod.Spec.RestartPolicy
+}
+
+// userOf returns "user" or "user:group", or "" for the user of the image. A group alone
+// is ignored, see findIgnored.
+func userOf(pod *v1.Pod, c v1.Container) string {
+	switch user, group := userAndGroup(pod, c); {
+	case user == nil:
+		return ""
+	case group == nil:
+		return strconv.FormatInt(*user, 10)
+	default:
+		return fmt.Sprintf("%d:%d", *user, *group)
+	}
+}
+
+// userAndGroup returns those of the container, else of the pod, or nil.
+func userAndGroup(pod *v1.Pod, c v1.Container) (user, group *int64) {
+	if s := pod.Spec.SecurityContext; s != nil {
+		user, group = s.RunAsUser, s.RunAsGroup
+	}
+	if s := c.SecurityContext; s != nil {
+		user, group = cmp.Or(s.RunAsUser, user), cmp.Or(s.RunAsGroup, group)
+	}
+	return user, group
+}
+
+func ruleOf(p validate.Probe) probe.Rule {
+	r := probe.Rule{
+		Kind:             p.Kind,
+		InitialDelay:     duration(int64(p.Spec.InitialDelaySeconds)),
+		Period:           duration(int64(p.Spec.PeriodSeconds)),
+		Timeout:          duration(int64(p.Spec.TimeoutSeconds)),
+		SuccessThreshold: p.Spec.SuccessThreshold,
+		FailureThreshold: p.Spec.FailureThreshold,
+	}
+	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
+		r.TerminationGracePeriod = max(duration(*grace), MinTerminationGracePeriod)
+	}
+	return r
+}
+
+// duration returns a number of seconds as a duration. It does not overflow: a number
+// above probe.MaxDuration stays above it.
+func duration(seconds int64) time.Duration {
+	return time.Duration(min(seconds, int64(probe.MaxDuration/time.Second)+1)) * time.Second
+}
+
+// actionOf returns the action of a valid probe.
+func actionOf(h v1.ProbeHandler, c v1.Container) Action {
+	switch {
+	case h.Exec != nil:
+		env := make(map[string]string, len(c.Env)) // the literal values, and an empty one for valueFrom (K76)
+		for _, e := range c.Env {
+			env[e.Name] = e.Value
+		}
+		words := make([]string, len(h.Exec.Command))
+		for i, word := range h.Exec.Command {
+			words[i] = command.Expand(word, env)
+		}
+		return Action{Exec: &Exec{Command: words}}
+	case h.HTTPGet != nil:
+		return Action{HTTP: httpOf(h.HTTPGet)}
+	case h.TCPSocket != nil:
+		return Action{TCP: &TCP{Port: h.TCPSocket.Port.String(), Host: h.TCPSocket.Host}}
+	}
+	return Action{GRPC: &GRPC{Port: strconv.Itoa(int(h.GRPC.Port)), Service: *h.GRPC.Service}}
+}
+
+// httpOf returns an httpGet action. Header names are canonical, repeated headers keep
+// all values in order, and of several Host headers the first one counts (K87).
+func httpOf(get *v1.HTTPGetAction) *HTTP {
+	h := &HTTP{Path: get.Path, Port: get.Port.String(), Host: get.Host, Scheme: string(get.Scheme)}
+	for _, header := range get.HTTPHeaders {
+		name := http.CanonicalHeaderKey(header.Name)
+		if name == "Host" && len(h.Headers[name]) > 0 {
+			continue
+		}
+		if h.Headers == nil {
+			h.Headers = map[string][]string{}
+		}
+		h.Headers[name] = append(h.Headers[name], header.Value)
+	}
+	return h
+}

@@ -1,0 +1,64 @@
+package kube_test
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/kube"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// podOf returns the pod of a manifest. Its tabs are spaces, so that manifests can
+// stand indented in Go. A container without an image gets one.
+func podOf(t *testing.T, manifest string) *v1.Pod {
+	t.Helper()
+	found, errs := kube.Read("test.yaml", []byte(strings.ReplaceAll(manifest, "\t", "  ")))
+	if len(errs) > 0 || len(found) != 1 || found[0].Pod == nil {
+		t.Fatalf("the manifest has %v, %v", found, errs)
+	}
+	pod := found[0].Pod
+	for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			list[i].Image = cmp.Or(list[i].Image, "image")
+		}
+	}
+	return pod
+}
+
+// podWith returns the pod default/web whose spec is as given, in YAML's flow style.
+func podWith(t *testing.T, spec string) *v1.Pod {
+	t.Helper()
+	return podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: web, uid: u1}, spec: "+spec+"}")
+}
+
+// made is a handler that keeps its configuration.
+type made[A any] struct{ action A }
+
+func (made[A]) Probe(context.Context, probe.Target) probe.Result { return probe.Succeed("") }
+
+func maker[A any](a A) (probe.Handler, error) { return &made[A]{a}, nil }
+
+// makers are constructors for all actions.
+func makers() kube.Handlers {
+	return kube.Handlers{Exec: maker[kube.Exec], HTTP: maker[kube.HTTP], TCP: maker[kube.TCP], GRPC: maker[kube.GRPC]}
+}
+
+// targets is an engine with the states of the map.
+type targets map[string]engine.TargetStatus
+
+func (t targets) Target(name string) (engine.TargetStatus, bool) {
+	s, ok := t[name]
+	return s, ok
+}
+
+// found returns what an engine knows of target default/web/app: one probe of a
+// kind, about one instance.
+func found(kind probe.Kind, instance string, v probe.Verdict) targets {
+	id := probe.ID{Target: "default/web/app", Kind: kind}
+	return targets{id.Target: {Target: id.Target, Probes: []engine.Status{{ID: id, Instance: instance, Verdict: v}}}}
+}

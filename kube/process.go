@@ -1,0 +1,141 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/sonde-probe/sonde/kube/internal/validate"
+)
+
+// obstacles returns what a container needs and a process of this machine cannot have.
+// Unknown are the variables whose values the manifest does not determine.
+func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
+	var found []string
+	add := func(format string, a ...any) { found = append(found, fmt.Sprintf(format, a...)) }
+	for _, init := range pod.Spec.InitContainers {
+		if !validate.IsSidecar(init) {
+			add("init container %q must run first", init.Name)
+		}
+	}
+	for _, name := range unknown {
+		add("variable %s is set by valueFrom", name)
+	}
+	if len(c.EnvFrom) > 0 {
+		add("variables are set by envFrom")
+	}
+	for _, m := range c.VolumeMounts {
+		if !isHostPath(pod, m) {
+			add("volume %q is mounted at %s", m.Name, m.MountPath)
+		}
+	}
+	for _, d := range c.VolumeDevices {
+		add("volume %q is device %s", d.Name, d.DevicePath)
+	}
+	return found
+}
+
+// ProcessFields returns the fields in the manifest that matter only if a container runs as
+// a process: those of the container, such as "env", and then those of its pod, such as
+// "spec.restartPolicy". They are lost when the container is only probed.
+func (m Manifest) ProcessFields(container string) []string {
+	if m.Pod == nil {
+		return nil
+	}
+	spec := &m.Pod.Spec
+	c := containerOf(slices.Concat(spec.Containers, spec.InitContainers), container)
+	user, podUser := cmp.Or(c.SecurityContext, new(v1.SecurityContext)), cmp.Or(spec.SecurityContext, new(v1.PodSecurityContext))
+	var found []string
+	for _, f := range []struct {
+		given bool
+		path  string
+	}{
+		{len(c.Command) > 0, "command"},
+		{len(c.Args) > 0, "args"},
+		{c.WorkingDir != "", "workingDir"},
+		{len(c.Env) > 0, "env"},
+		{len(c.EnvFrom) > 0, "envFrom"},
+		{len(c.VolumeMounts) > 0, "volumeMounts"},
+		{len(c.VolumeDevices) > 0, "volumeDevices"},
+		{user.RunAsUser != nil, "securityContext.runAsUser"},
+		{user.RunAsGroup != nil, "securityContext.runAsGroup"},
+		{c.RestartPolicy != nil, "restartPolicy"},
+		{hasGrace(c.LivenessProbe), "livenessProbe.terminationGracePeriodSeconds"},
+		{hasGrace(c.StartupProbe), "startupProbe.terminationGracePeriodSeconds"},
+		{spec.RestartPolicy != "", m.spec.Child("restartPolicy").String()},
+		{spec.TerminationGracePeriodSeconds != nil, m.spec.Child("terminationGracePeriodSeconds").String()},
+		{podUser.RunAsUser != nil, m.spec.Child("securityContext", "runAsUser").String()},
+		{podUser.RunAsGroup != nil, m.spec.Child("securityContext", "runAsGroup").String()},
+	} {
+		if f.given {
+			found = append(found, f.path)
+		}
+	}
+	return found
+}
+
+func hasGrace(p *v1.Probe) bool { return p != nil && p.TerminationGracePeriodSeconds != nil }
+
+// isHostPath reports whether a mount is a hostPath volume at the same path, so that a
+// process finds the same files.
+func isHostPath(pod *v1.Pod, m v1.VolumeMount) bool {
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == m.Name && v.HostPath != nil {
+			return path.Join(v.HostPath.Path, m.SubPath) == path.Clean(m.MountPath) && m.SubPathExpr == ""
+		}
+	}
+	return false
+}
+
+// Argv returns the program and the arguments of the container as a process.
+// Entrypoints are those of images, by the image's name without tag and digest, or its
+// end after a slash; they may be empty. It is an error when the container has no
+// command and its image has no entry.
+func (c Container) Argv(entrypoints map[string][]string) ([]string, error) {
+	if len(c.Command) > 0 {
+		return append(append([]string{}, c.Command...), c.Args...), nil
+	}
+	entrypoint, known := entrypointOf(c.Image, entrypoints)
+	argv := append(append([]string{}, entrypoint...), c.Args...)
+	switch {
+	case !known:
+		return nil, fmt.Errorf("it has no command, and the entrypoint of image %q is not known", c.Image)
+	case len(argv) == 0:
+		return nil, fmt.Errorf("it has neither command nor args, and the entrypoint of image %q is empty", c.Image)
+	}
+	return argv, nil
+}
+
+// ImageName returns the last element of an image's name, without tag and digest:
+// "busybox" of "registry.k8s.io/busybox:1.27", or "" of "".
+func ImageName(image string) string {
+	if image == "" {
+		return ""
+	}
+	return path.Base(repository(image))
+}
+
+// entrypointOf looks up the image's name without tag and digest, then the name without
+// the registry, and so on without each further element from the left.
+func entrypointOf(image string, entrypoints map[string][]string) ([]string, bool) {
+	for name := repository(image); name != ""; {
+		if words, known := entrypoints[name]; known {
+			return words, true
+		}
+		_, name, _ = strings.Cut(name, "/")
+	}
+	return nil, false
+}
+
+// repository returns an image's name without tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndexByte(image, ':'); colon > strings.LastIndexByte(image, '/') {
+		return image[:colon]
+	}
+	return image
+}

@@ -1,0 +1,198 @@
+// Package alertmanager tells Prometheus' Alertmanager, by version 2 of its API. Each server of a
+// cluster is a receiver of its own: Alertmanager removes what is told twice, and its servers do not
+// pass alerts on to each other.
+package alertmanager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// Config configures the receivers.
+type Config struct {
+	URLs        []string            `hcl:"urls" doc:"URLs of all servers of the cluster, such as http://am-1:9093, with the path below which the API is, if there is one. Each of them is told"`
+	ResendEvery time.Duration       `hcl:"resend_every,optional,nonzero" doc:"how often an alert is sent again while it lasts; Alertmanager takes it for resolved after four times that" default:"1m" min:"10s" max:"1h"`
+	Timeout     time.Duration       `hcl:"timeout,optional,nonzero" doc:"time for a request" default:"10s" min:"1s" max:"1m"`
+	MaxAlerts   int                 `hcl:"max_alerts,optional,nonzero" doc:"how many alerts a request has at most" default:"200" min:"1" max:"5000"`
+	Token       string              `hcl:"token,optional,sensitive" doc:"bearer token to send" default:"none"`
+	Headers     map[string][]string `hcl:"headers,optional,sensitive" doc:"headers of each request" default:"none"`
+	TLS         *notify.TLS         `hcl:"tls,block" doc:"how to verify the servers, and which client certificate to present"`
+}
+
+// Bounds of a Config.
+const (
+	maxURLs        = 20
+	MinResend      = 10 * time.Second
+	MaxResend      = time.Hour
+	minTimeout     = time.Second
+	maxTimeout     = time.Minute
+	maxAlerts      = 5000
+	defaultResend  = time.Minute
+	defaultTimeout = 10 * time.Second
+	defaultAlerts  = 200
+)
+
+// path is that of the API's method, below a URL.
+const path = "/api/v2/alerts"
+
+// Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
+func (c Config) Check() error {
+	switch {
+	case len(c.URLs) == 0 || len(c.URLs) > maxURLs:
+		return probe.FieldErrorf("urls", "has %d elements; it must have 1 to %d", len(c.URLs), maxURLs)
+	case c.ResendEvery != 0 && (c.ResendEvery < MinResend || c.ResendEvery > MaxResend):
+		return probe.FieldErrorf("resend_every", "is %v; it must be from %v to %v", c.ResendEvery, MinResend, MaxResend)
+	case c.Timeout != 0 && (c.Timeout < minTimeout || c.Timeout > maxTimeout):
+		return probe.FieldErrorf("timeout", "is %v; it must be from %v to %v", c.Timeout, minTimeout, maxTimeout)
+	case c.MaxAlerts < 0 || c.MaxAlerts > maxAlerts:
+		return probe.FieldErrorf("max_alerts", "is %d; it must be from 1 to %d", c.MaxAlerts, maxAlerts)
+	}
+	seen := map[string]bool{}
+	for i, text := range c.URLs {
+		h := c.http(text)
+		if err := h.Check("urls"); err != nil {
+			return err
+		}
+		if strings.HasSuffix(strings.TrimSuffix(text, "/"), path) {
+			return &probe.FieldError{Field: "urls", Problem: fmt.Sprintf("has the path %s in element %d", path, i+1), Hint: "leave it out: it is added"}
+		}
+		if seen[h.Name()] {
+			return probe.FieldErrorf("urls", "has %q twice", h.Name())
+		}
+		seen[h.Name()] = true
+	}
+	return nil
+}
+
+func (c Config) http(text string) notify.HTTP {
+	return notify.HTTP{URL: strings.TrimSuffix(text, "/"), Token: c.Token, Headers: c.Headers, TLS: c.TLS}
+}
+
+// Fill sets what the output decides of a notifier. The configuration must have passed Check.
+func (c Config) Fill(spec *notify.Spec) {
+	spec.Resend, spec.Timeout, spec.Batch = defaultResend, defaultTimeout, defaultAlerts
+	spec.Files = c.http("").Files() // the same for all URLs
+	if c.ResendEvery != 0 {
+		spec.Resend = c.ResendEvery
+	}
+	if c.Timeout != 0 {
+		spec.Timeout = c.Timeout
+	}
+	if c.MaxAlerts != 0 {
+		spec.Batch = c.MaxAlerts
+	}
+	for _, text := range c.URLs {
+		h, resend := c.http(text), spec.Resend
+		spec.Receivers = append(spec.Receivers, notify.Receiver{Name: h.Name(), New: func(redact func(string) string) (notify.Sender, error) {
+			h := h
+			h.URL += path
+			client, err := h.Client(redact)
+			return &sender{client, resend}, err
+		}})
+	}
+}
+
+// sender sends alerts to one server.
+type sender struct {
+	client *notify.Client
+	resend time.Duration
+}
+
+// Close implements io.Closer.
+func (s *sender) Close() error { return s.client.Close() }
+
+// Send implements notify.Sender.
+func (s *sender) Send(ctx context.Context, notices []notify.Notice) error {
+	alerts := make([]alert, 0, len(notices))
+	now := time.Now()
+	for i := range notices {
+		alerts = append(alerts, alertsOf(&notices[i], now, s.resend)...)
+	}
+	body, err := json.Marshal(alerts)
+	if err != nil {
+		return err
+	}
+	return s.client.Post(ctx, body, nil)
+}
+
+// alert is a postableAlert of the API.
+type alert struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL,omitempty"`
+}
+
+// lifetimes is after how many times Spec.Resend Alertmanager takes an alert for resolved that is not
+// sent again, as with Prometheus.
+const lifetimes = 4
+
+// alertsOf returns the alert of a notice, after the end of the one that had the labels before.
+func alertsOf(n *notify.Notice, now time.Time, resend time.Duration) (all []alert) {
+	a := alert{Labels: labelsOf(n, notify.Identity{Labels: n.Labels, Severity: n.Severity}), Annotations: annotationsOf(n), StartsAt: n.StartsAt, GeneratorURL: n.Link}
+	if n.Firing {
+		a.EndsAt = now.Add(lifetimes * resend)
+		a.StartsAt = earlier(a.StartsAt, now)
+	} else {
+		a.end(n.EndsAt, now)
+	}
+	if n.Before != nil {
+		before := a
+		before.Labels = labelsOf(n, *n.Before)
+		before.end(n.At, now)
+		all = append(all, before)
+	}
+	return append(all, a)
+}
+
+// end ends an alert at a time, after its start. If the clock was set back, so that the time is still to
+// come, it ends now: Alertmanager takes it for one that lasts until then.
+func (a *alert) end(at, now time.Time) {
+	if least := a.StartsAt.Add(time.Millisecond); at.Before(least) {
+		at = least
+	}
+	a.EndsAt = earlier(at, now)
+	a.StartsAt = earlier(a.StartsAt, a.EndsAt.Add(-time.Millisecond))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// labelsOf returns the labels of an alert, by which Alertmanager knows it again: they are the same
+// until the trouble has ended. alertname and severity may be those of the subject or the notifier.
+func labelsOf(n *notify.Notice, as notify.Identity) map[string]string {
+	labels := map[string]string{"alertname": "SondeTargetInTrouble", "severity": as.Severity.String()}
+	switch {
+	case n.Test:
+		labels["alertname"] = "SondeTest"
+	case n.Kind == notify.KindGroup:
+		labels["alertname"] = "SondeGroupDown"
+	}
+	for name, value := range as.Labels {
+		labels[name] = value
+	}
+	labels[string(n.Kind)] = n.Name
+	return labels
+}
+
+// annotationsOf returns what people read of an alert.
+func annotationsOf(n *notify.Notice) map[string]string {
+	all := map[string]string{"summary": n.Summary(), "state": n.State}
+	for name, value := range map[string]string{"reason": string(n.Reason), "description": n.Detail, "probe": n.Probe} {
+		if value != "" {
+			all[name] = value
+		}
+	}
+	return all
+}

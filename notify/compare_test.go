@@ -1,0 +1,171 @@
+package notify_test
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// slow is a receiver that accepts notices after a time.
+type slow struct {
+	*receiver
+	takes time.Duration
+}
+
+func (r slow) Send(ctx context.Context, notices []notify.Notice) error {
+	select {
+	case <-time.After(r.takes):
+		return r.receiver.Send(ctx, notices)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// What changes without a transition while a notice about the same target is being sent is told afterwards.
+func TestATargetThatChangesWhileItIsToldIsComparedAgain(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.spec.Timeout, s.spec.Settings = time.Minute, "slow"
+		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return slow{s.to, 10 * time.Second}, nil }
+		s.apply()
+		if err := s.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+			t.Fatal(err)
+		}
+		s.say(probe.Failure, "db")
+		s.say(probe.Failure, "web")
+		pass(time.Minute)
+		s.expect("db not_ready")
+		s.say(probe.Success, "db")
+		pass(10 * time.Second)
+		s.expect("db ready ends") // and that web is not ready is being sent
+		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{{Target: "web", Kind: probe.Readiness}}}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		s.expect("web not_ready, web removed ends")
+	})
+}
+
+func TestAGroupThatIsRemovedIsNoLongerInTrouble(t *testing.T) {
+	in(t, "web", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready, all down")
+		if err := s.groups.Apply(map[string]group.Rule{}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		s.expect("all removed ends")
+		for key := range s.notifiers.Values() {
+			if key == notify.KeyPrefix+"group/all" {
+				t.Error("the history of the group is kept")
+			}
+		}
+	})
+}
+
+// One that coalesces compares what has happened at once, not with the next tick.
+func TestWhatIsCoalescedIsToldAtOnce(t *testing.T) {
+	in(t, "web other", func(s *scene) {
+		s.spec.Coalesce = true
+		s.apply()
+		if err := s.groups.Apply(map[string]group.Rule{}); err != nil { // whose changes would be a reason to look
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		began := time.Now()
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		if st := s.status(); st.Last.Sub(s.engine.Records().History("web")[0].At) > 100*time.Millisecond {
+			t.Errorf("it is told after %v, %v after it began to fail", st.Last.Sub(s.engine.Records().History("web")[0].At), st.Last.Sub(began))
+		}
+	})
+}
+
+// A receiver that is shown by the same name, and is another one, does not know what that was told.
+func TestAReceiverOfAnotherIdentityIsToldAnew(t *testing.T) {
+	in(t, "web b c d", func(s *scene) {
+		s.spec.Receivers[0].Identity = "https://chat/one"
+		s.spec.Settings = "one"
+		s.apply()
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		s.spec.Settings = "labels"
+		s.apply()
+		pass(time.Second)
+		s.expect("")
+		s.spec.Receivers[0].Identity = "https://chat/two"
+		s.spec.Settings = "two"
+		s.apply()
+		pass(time.Second)
+		s.expect("web not_ready")
+		for key, value := range s.notifiers.Values() {
+			if strings.Contains(key+string(value), "chat") {
+				t.Errorf("the value %s = %s shows the identity, which may be secret", key, value)
+			}
+		}
+		if got := s.status().Receiver; strings.Contains(got, "#") {
+			t.Errorf("it is shown as %q", got)
+		}
+	})
+}
+
+// A trouble about which a receiver is not to be told any more ends for it then, and not when it began.
+func TestATroubleThatIsNoLongerSelectedEndsNow(t *testing.T) {
+	in(t, "web b c d", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		pass(time.Minute)
+		s.spec.Selection.Targets = nil
+		s.spec.Settings = "groups only"
+		s.apply()
+		pass(time.Second)
+		if n := s.to.accepted[0]; n.EndsAt.Sub(n.StartsAt) < time.Minute || n.Reason != "" || n.Summary() != "web is unselected" {
+			t.Errorf("told: %+v", n)
+		}
+		s.expect("web unselected ends")
+	})
+}
+
+// What a state file has while a reload waits for a receiver is what the receiver was told.
+func TestTheValuesStayWhileAReceiverIsReplaced(t *testing.T) {
+	in(t, "web other", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		s.spec.Settings = "stays"
+		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return staying{s.to}, nil }
+		s.apply()
+		s.say(probe.Failure, "other") // it is being told
+		before := maps.Collect(s.notifiers.Values())
+		s.spec.Settings = "again"
+		applied := make(chan struct{})
+		go func() { s.apply(); close(applied) }()
+		pass(time.Second)
+		for key, want := range before {
+			if value, ok := s.notifiers.Value(key); !ok || !bytes.Equal(value, want) {
+				t.Errorf("meanwhile the value of %s is %s, not %s", key, value, want)
+			}
+		}
+		<-applied
+		for key, want := range before {
+			if value, ok := s.notifiers.Value(key); !ok || !bytes.Equal(value, want) {
+				t.Errorf("afterwards the value of %s is %s, not %s", key, value, want)
+			}
+		}
+	})
+}
+
+// staying is a receiver that ends late when it is not needed any more.
+type staying struct{ *receiver }
+
+func (r staying) Send(ctx context.Context, _ []notify.Notice) error {
+	<-ctx.Done()
+	time.Sleep(2 * time.Second)
+	return ctx.Err()
+}

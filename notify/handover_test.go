@@ -1,0 +1,223 @@
+package notify_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// moved is a scene in which web is in trouble, its receiver knows that, and the target moves to another engine, which begins
+// with no history and is told by the first one what was told.
+func moved(t *testing.T, how probe.Outcome, test func(s *scene)) {
+	in(t, "db web", func(s *scene) {
+		s.spec.ExternalURL = "https://sonde.example.com"
+		s.apply()
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		told := s.notifiers.Told("web")
+		if s.notifiers.Told("db") != nil {
+			t.Errorf("db is in trouble: %s", s.notifiers.Told("db"))
+		}
+		s.stop()
+		s.outcomes["web"] = how
+		s.isOthers.Store(true)
+		s.start(nil, nil)
+		if err := s.notifiers.SetTold("web", told); err != nil {
+			t.Fatal(err)
+		}
+		if again := s.notifiers.Told("web"); string(again) != string(told) {
+			t.Errorf("told: %s, want %s", again, told)
+		}
+		pass(2500 * time.Millisecond)
+		s.isOthers.Store(false)
+		pass(2500 * time.Millisecond)
+		test(s)
+	})
+}
+
+func TestTheNextOwnerDoesNotTellOfATroubleAgain(t *testing.T) {
+	moved(t, probe.Failure, func(s *scene) {
+		s.expect("")
+		s.say(probe.Success, "web")
+		s.expect("web ready ends")
+		if told := s.notifiers.Told("web"); told != nil {
+			t.Errorf("it is in trouble: %s", told)
+		}
+	})
+}
+
+func TestTheNextOwnerTellsThatATroubleHasEndedMeanwhile(t *testing.T) {
+	moved(t, probe.Success, func(s *scene) {
+		for _, n := range s.to.accepted {
+			if n.Link != "https://sonde.example.com/#/target/web" {
+				t.Errorf("the notice links to %q", n.Link)
+			}
+		}
+		s.expect("web ready ends")
+	})
+}
+
+// A group that is down is told by another engine from now on, which is told by the first one what was told.
+func TestTheNextEngineKnowsWhatWasToldAboutAGroup(t *testing.T) {
+	for name, c := range map[string]struct {
+		how  probe.Outcome
+		want string
+	}{
+		"it is down": {probe.Failure, ""},
+		"it is up":   {probe.Success, "all ready ends"},
+	} {
+		in(t, "db", func(s *scene) {
+			s.spec.Selection = notify.Selection{Groups: []string{"*"}}
+			s.apply()
+			s.say(probe.Failure, "db")
+			s.expect("all down")
+			told := s.notifiers.ToldOfGroup("all")
+			if told == nil || s.notifiers.ToldOfGroup("other") != nil || s.notifiers.Told("all") != nil {
+				t.Errorf("told: %s", told)
+			}
+			s.stop()
+			s.outcomes["db"] = c.how
+			s.teller.Store(int32(notify.OtherEngine))
+			s.start(nil, nil)
+			pass(5 * time.Second)
+			s.teller.Store(int32(notify.NoEngine))
+			if err := s.notifiers.SetToldOfGroup("all", told); err != nil {
+				t.Fatal(err)
+			}
+			pass(5 * time.Second)
+			s.expect("")
+			s.teller.Store(int32(notify.ThisEngine))
+			pass(5 * time.Second)
+			if got := s.to.take(); got != c.want {
+				t.Errorf("%s: told: %q, want %q", name, got, c.want)
+			}
+			s.say(probe.Success, "db")
+			if told := s.notifiers.ToldOfGroup("all"); told != nil {
+				t.Errorf("%s: it is down: %s", name, told)
+			}
+		})
+	}
+}
+
+func TestWhatWasToldStaysTheSameWhileATroubleLasts(t *testing.T) {
+	moved(t, probe.Failure, func(s *scene) {
+		before := s.notifiers.Told("web")
+		pass(time.Hour)
+		if after := s.notifiers.Told("web"); string(after) != string(before) {
+			t.Errorf("told: %s, before %s", after, before)
+		}
+	})
+}
+
+func TestTheNextOwnerTellsThatATargetWasRemovedMeanwhile(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		told := s.notifiers.Told("web")
+		s.stop()
+		delete(s.set, probe.ID{Target: "web", Kind: probe.Readiness})
+		s.start(nil, nil)
+		if err := s.notifiers.SetTold("web", told); err != nil {
+			t.Fatal(err)
+		}
+		pass(2500 * time.Millisecond)
+		s.expect("web removed ends")
+	})
+}
+
+// An engine that has lost its lease for a time has the target all along, which another one has told of meanwhile.
+func TestAnotherEngineMayHaveToldTheEnd(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		s.isOthers.Store(true)
+		s.say(probe.Success, "web")
+		if err := s.notifiers.SetTold("web", nil); err != nil {
+			t.Fatal(err)
+		}
+		s.isOthers.Store(false)
+		pass(2500 * time.Millisecond)
+		s.expect("")
+	})
+}
+
+// The engine has lost web, and gets it back while a receiver is slow to accept a notice of something else.
+func TestWhatWasToldIsKnownAfterANoticeThatIsUnderWay(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		members, err := probe.NewSelector([]string{"db"}, nil)
+		if err == nil {
+			err = s.groups.Apply(map[string]group.Rule{"dbs": {Members: members}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		told, web := s.notifiers.Told("web"), probe.ID{Target: "web", Kind: probe.Readiness}
+		s.isOthers.Store(true)
+		s.isConfigured.Store(true)
+		if _, err := s.engine.Change(engine.Change{Remove: []probe.ID{web}}); err != nil {
+			t.Fatal(err)
+		}
+		pass(3 * time.Second)
+		s.to.set(func(r *receiver) { r.slow = 4 * time.Second })
+		s.answer(probe.Failure, "db")
+		pass(2 * time.Second) // that dbs is down is under way
+		s.isConfigured.Store(false)
+		s.answer(probe.Success, "db")
+		pass(4 * time.Second) // and now that it is ready, and that web is another engine's
+		if _, err := s.engine.Change(engine.Change{Set: probe.Set{web: s.set[web]}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.notifiers.SetTold("web", told); err != nil {
+			t.Fatal(err)
+		}
+		s.isOthers.Store(false)
+		pass(10 * time.Second)
+		s.expect("dbs down, dbs ready ends")
+		s.say(probe.Success, "web")
+		pass(5 * time.Second)
+		s.expect("web ready ends")
+	})
+}
+
+func TestWhatCannotBeReadChangesNothing(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.say(probe.Failure, "web")
+		s.expect("web not_ready")
+		told := s.notifiers.Told("web")
+		for _, value := range []string{"", "{}", `[{"notifier": 1}]`, "\x00"} {
+			if err := s.notifiers.SetTold("web", []byte(value)); err == nil {
+				t.Errorf("%q has no error", value)
+			}
+		}
+		// Receivers that there are not.
+		if err := s.notifiers.SetTold("db", []byte(`[{"notifier": "other", "receiver": "a"}]`)); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if after := s.notifiers.Told("web"); string(after) != string(told) {
+			t.Errorf("told: %s, want %s", after, told)
+		}
+	})
+}
+
+func TestTheSubjectOfAKeyIsFound(t *testing.T) {
+	in(t, "web", func(s *scene) {
+		s.say(probe.Failure, "web")
+		found := map[notify.Subject]int{}
+		for key := range s.notifiers.Values() {
+			if subject, ok := notify.ToldSubject(key); ok {
+				found[subject]++
+			}
+		}
+		if len(found) != 2 || found[notify.Subject{Kind: notify.KindTarget, Name: "web"}] != 1 || found[notify.Subject{Kind: notify.KindGroup, Name: "all"}] != 1 {
+			t.Errorf("found: %v", found)
+		}
+	})
+}

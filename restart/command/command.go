@@ -1,0 +1,194 @@
+// Package command restarts what runs outside the engine by a command, such as
+// "systemctl restart web". It does not watch the service itself; probes do.
+package command
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	run "github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/shortage"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// Config configures a Driver: the command that restarts the target. Command, Env, Dir
+// and User have the meaning that they have in process.Config.
+type Config struct {
+	Target string // the target's name, for log records
+
+	Command []string          `hcl:"command" doc:"program and its arguments that restart the target. A program without a slash is searched in the PATH of the command. There is no shell unless the command names one. Exit status 0 means that it was restarted"`
+	Timeout time.Duration     `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed; the restart has then failed" default:"90s" max:"8784h"`
+	Env     map[string]string `hcl:"env,optional" doc:"environment variables of the command, beside PATH, LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user" default:"empty"`
+	Dir     string            `hcl:"dir,optional,path" doc:"working directory" default:"that of the engine"`
+	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the engine"`
+
+	Log *slog.Logger // one Warn line for each failed command, with its output; default: none
+}
+
+// DefaultTimeout is the default of Config.Timeout: systemd's own
+// DefaultTimeoutStartSec.
+const DefaultTimeout = 90 * time.Second
+
+// maxOutput limits the part of a command's output that is kept, in bytes.
+const maxOutput = 4 << 10
+
+// maxReason limits the part of it that is in the reason of a failure, in bytes.
+const maxReason = 300
+
+// Driver restarts one target by a command. It is a restart.External. While the
+// command does not run it costs one goroutine.
+type Driver struct {
+	command run.Command
+	timeout time.Duration
+	log     *slog.Logger
+	resumed string // the ID for the next Run; empty for a new one
+	failed  func(reason error)
+	run     func(p run.Plan, ctx context.Context, stdout, stderr io.Writer) (run.End, error) // run.Plan.Run
+}
+
+// Check returns what is wrong with the configuration's text: a *probe.FieldError, or
+// several, or nil.
+func (c Config) Check() error {
+	var wrong probe.FieldErrors
+	if c.Timeout < 0 || c.Timeout > probe.MaxDuration {
+		wrong.Add("timeout", "is %v; it must be greater than 0 and at most %v", c.Timeout, probe.MaxDuration)
+	}
+	return errors.Join(run.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
+}
+
+// New returns a driver, or a *probe.FieldError that names the wrong field.
+// Whether program, directory and user exist is checked by each restart.
+func New(c Config) (*Driver, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
+	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
+	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
+}
+
+// External marks the driver: its instances run outside the engine.
+func (d *Driver) External() {}
+
+// Resume makes the next Run go on with an instance of an earlier Run: it runs outside the
+// engine.
+func (d *Driver) Resume(id string) bool {
+	d.resumed = id
+	return true
+}
+
+// SetFailed sets the function that Run calls when the command has failed.
+func (d *Driver) SetFailed(failed func(reason error)) { d.failed = failed }
+
+// Run takes the target as an instance that runs already, and runs the command when
+// it is asked to terminate it. When the command exits with status 0 the instance has
+// terminated, with the command's output. Any other status is logged, and told as
+// SetFailed says, and the instance keeps running. The grace period is not used: the command itself decides
+// how to stop the service. If the command cannot be started for a shortage of this machine's,
+// the error is a restart.ErrShortage.
+//
+// When ctx is done a running command is killed, and Run returns the cause of ctx as the error. A command that was
+// killed, then or after its timeout, may hang in the kernel, or belong to another user, and still act: Run neither
+// returns nor says that it has failed before it has exited, however long that takes.
+func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+	id := cmp.Or(d.resumed, newID(time.Now()))
+	d.resumed = ""
+	began(id)
+	for {
+		select {
+		case <-ctx.Done():
+			return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+		case _, open := <-end:
+			if !open {
+				end = nil
+				continue
+			}
+			r := d.restart(ctx)
+			switch {
+			case r.err == nil:
+				return restart.Exit{Output: r.output}
+			case ctx.Err() != nil:
+				return restart.Exit{Code: -1, Err: context.Cause(ctx), Output: r.output}
+			case errors.Is(r.err, restart.ErrShortage):
+				return restart.Exit{Code: -1, Err: r.err}
+			}
+			d.log.Warn("restart command failed, instance not restarted", "error", r.err, "output", r.output)
+			drain(end)
+			d.failed(r.reason())
+		}
+	}
+}
+
+// newID returns an ID that no other instance has, not even one of an earlier engine.
+func newID(now time.Time) string {
+	return now.UTC().Format("20060102T150405Z") + "-" + strings.ToLower(rand.Text()[:10])
+}
+
+// drain drops a request to end that arrived while the command ran.
+func drain(end <-chan time.Duration) {
+	select {
+	case <-end:
+	default:
+	}
+}
+
+// result is how a command has ended.
+type result struct {
+	output string
+	err    error // nil for exit status 0
+}
+
+// reason returns why the command has failed, with the end of its output.
+func (r result) reason() error {
+	if r.output == "" {
+		return fmt.Errorf("restart command failed: %w", r.err)
+	}
+	return fmt.Errorf("restart command failed: %w: %s", r.err, run.LastLines(r.output, maxReason))
+}
+
+// restart runs the command, and returns when it has exited.
+func (d *Driver) restart(ctx context.Context) result {
+	plan, err := d.command.Plan()
+	if shortage.Is(err) || errors.Is(err, run.ErrLookup) {
+		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
+	}
+	if err != nil {
+		return result{err: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	tail := &run.Tail{Max: maxOutput}
+	end, err := d.run(plan, ctx, tail, tail)
+	switch {
+	case err == nil:
+		err = d.exitError(end)
+	case shortage.IsFork(err):
+		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
+	}
+	if end.Stuck != nil {
+		d.log.Warn("restart command was killed but has not exited, waiting: it hangs in the kernel, or belongs to another user. No other restart of the target begins before")
+		<-end.Stuck
+	}
+	return result{output: probe.CleanText(tail.String(), maxOutput), err: err}
+}
+
+// exitError returns nil for exit status 0.
+func (d *Driver) exitError(end run.End) error {
+	switch {
+	case end.Killed:
+		return fmt.Errorf("killed after %v (timeout)", d.timeout)
+	case end.Status != 0:
+		return errors.New(end.String())
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package restart_test
+
+import (
+	"testing"
+
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// A target is restarted within seconds after the engine has become its owner, not after a back-off, and
+// within the budget that the delay has not used.
+func TestARestartWaitsUntilTheEngineMayAct(t *testing.T) {
+	inBubble(t, restart.Budget{Max: 1, Per: 3600 * s}, func(h *harness) {
+		h.isOthers.Store(true)
+		web, d := new(fakeHandler), newDriver("web", healthy)
+		h.probes(map[string]probe.Handler{"web": web})
+		h.apply(only(d))
+		web.setFailing(true)
+		h.sleep(600 * s)
+		h.expect("web", "web-0", probe.Running, probe.ReasonOwnership)
+		if st, _ := h.engine.Target("web"); st.State != probe.StateRestartBlocked || len(d.graces()) > 0 {
+			t.Errorf("the state is %v, and the instance was terminated %d times", st.State, len(d.graces()))
+		}
+		h.isOthers.Store(false)
+		h.sleep(2 * s)
+		if len(d.graces()) != 1 {
+			t.Errorf("it was terminated %d times", len(d.graces()))
+		}
+	})
+}

@@ -1,0 +1,349 @@
+package process
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/private"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process/internal/guard"
+)
+
+// maxDescription bounds a description, in bytes.
+const maxDescription = 64 << 10
+
+// removeTimeout is how long what a killed guard has left may take to die until a caller must
+// try again. Guards of the same name wait longer for the description, which is locked.
+const removeTimeout = 100 * time.Millisecond
+
+// attachTimeout is how long a guard may take to accept an engine.
+const attachTimeout = 5 * time.Second
+
+// ReadSurvivors returns the instances in a directory whose guards run, and those of which
+// that is unknown. It kills what is left of the others, and removes their files. A directory
+// that does not exist has none.
+func ReadSurvivors(dir string) (Survivors, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := Survivors{}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), guard.DescriptionEnding); ok {
+			if s, state := findGuard(dir, name); state != guardEnded {
+				found[name] = s
+			}
+		}
+	}
+	return found, nil
+}
+
+// RunningIn returns the targets of the instances in a directory whose guards run, sorted. It
+// changes nothing.
+func RunningIn(dir string) (targets []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), guard.DescriptionEnding) {
+			if s, ok := readRunning(filepath.Join(dir, e.Name())); ok {
+				targets = append(targets, s.Target)
+			}
+		}
+	}
+	slices.Sort(targets)
+	return targets
+}
+
+// IsRunningIn reports whether a directory has an instance of a target whose guard runs. It
+// changes nothing.
+func IsRunningIn(dir, target string) bool {
+	_, ok := readRunning(filepath.Join(dir, nameOf(target)+guard.DescriptionEnding))
+	return ok
+}
+
+// readRunning reads the description of an instance if its guard runs.
+func readRunning(path string) (s Survivor, ok bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return s, false
+	}
+	defer f.Close()
+	if locked, _, err := guard.Lock(f); err != nil || locked {
+		return s, false
+	}
+	_, err = s.read(f)
+	return s, err == nil
+}
+
+// guardState is whether a guard runs.
+type guardState uint8
+
+const (
+	guardUnknown guardState = iota // Survivor.Err says why
+	guardRuns
+	guardEnded // nothing is left of it
+)
+
+// findGuard returns the instance with a name, and whether its guard runs. A guard that has
+// locked its description runs. What is left of one that was killed is removed, processes and
+// files.
+func findGuard(dir, name string) (s Survivor, state guardState) {
+	s.name = name
+	f, err := os.OpenFile(s.path(dir, guard.DescriptionEnding), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, guardEnded
+	}
+	if s.Err = err; err != nil {
+		return s, guardUnknown
+	}
+	defer f.Close()
+	locked, named, err := guard.Lock(f)
+	switch {
+	case err != nil:
+		s.Err = err
+	case !named: // the guard has removed it since
+		return s, guardEnded
+	case !locked:
+		if _, s.Err = s.read(f); s.Err == nil {
+			return s, guardRuns
+		}
+	default:
+		if s.Err = s.remove(dir, f); s.Err == nil {
+			return s, guardEnded
+		}
+	}
+	return s, guardUnknown
+}
+
+func (s *Survivor) path(dir, ending string) string { return filepath.Join(dir, s.name+ending) }
+
+// read reads the latest description. A guard that adds one at the same time has added a part
+// of it.
+func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
+	text, err := files.ReadFrom(f, f.Name(), maxDescription)
+	if err != nil {
+		return d, err
+	}
+	for decoder := json.NewDecoder(bytes.NewReader(text)); err == nil; {
+		err = decoder.Decode(&d)
+	}
+	s.Target, s.ID, s.Started, s.digest, s.dir, s.grace = d.Target, d.ID, d.Started, d.Digest, d.WorkDir, d.Grace
+	s.signal = restart.StopSignal(d.StopSignal)
+	if d.Target != "" && (err == io.EOF || err == io.ErrUnexpectedEOF) {
+		return d, nil
+	}
+	return d, fmt.Errorf("%s: %w: %w", f.Name(), errNoDescription, err)
+}
+
+var errNoDescription = errors.New("no description of a process")
+
+// remove removes what a guard that was killed has left: the processes that its description
+// identifies, and the files. Files that cannot be removed, as on a disk that can only be read,
+// do not matter. An unreadable description is that of a guard that was killed before it started
+// the command.
+func (s *Survivor) remove(dir string, f *os.File) error {
+	d, err := s.read(f)
+	if err != nil && !errors.Is(err, errNoDescription) {
+		return err
+	}
+	if err := checkPrivate(dir); err != nil {
+		return err
+	}
+	killing, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	if err == nil && !d.Kill(killing) {
+		return fmt.Errorf("processes of instance %s, whose guard was killed, have not died yet", s.ID)
+	}
+	_ = os.Remove(s.path(dir, guard.SocketEnding))
+	_ = os.Remove(s.path(dir, guard.DescriptionEnding))
+	return nil
+}
+
+// takeOver returns the instance of the target that an earlier engine has left running,
+// or nil. It ends an instance of another configuration, and then returns errEnded if end
+// has received a request meanwhile.
+func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*instance, error) {
+	if d.config.AdoptDir == "" {
+		return nil, nil
+	}
+	s, state := findGuard(d.config.AdoptDir, nameOf(d.config.Target))
+	switch {
+	case state == guardEnded:
+		return nil, nil
+	case state == guardUnknown:
+		return nil, fmt.Errorf("%w: %w", restart.ErrNotTakenOver, s.Err)
+	case d.config.Adopt && s.digest == d.digest:
+		return d.attach(ctx, s)
+	}
+	return nil, d.end(ctx, s, end)
+}
+
+// End ends an instance that an earlier engine has left running, within its grace period
+// (see Driver.SetStop). It does nothing if the instance has ended, or if
+// its target is wanted. When ctx is done End returns, and the instance's guard goes on with
+// the end.
+func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted func(target string) bool) error {
+	now, state := findGuard(dir, s.name)
+	if state == guardEnded || wanted(now.Target) {
+		return nil
+	}
+	if state == guardUnknown {
+		return now.Err
+	}
+	ending, release := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer release(nil)
+	defer context.AfterFunc(ctx, func() { release(restart.ErrReleased) })()
+	return newDriver(Config{Target: now.Target, AdoptDir: dir, Logger: log}).end(ending, now, nil)
+}
+
+// end ends an instance that an earlier engine has left running. Requests can only shorten
+// its grace period; after one the error is errEnded.
+func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Duration) error {
+	i, err := d.attach(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	grace := cmp.Or(s.grace, restart.DefaultTerminationGracePeriod)
+	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "signal", cmp.Or(s.signal, restart.DefaultStopSignal).String(), "grace_period", grace)
+	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(s.signal)})
+	ctx, cancel := context.WithTimeout(ctx, grace+d.killTimeout)
+	defer cancel()
+	exit := i.watch(ctx, func(string) {}, requests)
+	switch {
+	case exit.Err == restart.ErrReleased:
+		return exit.Err
+	case i.gaveUp:
+		return fmt.Errorf("instance %s of an earlier engine has not ended: %w", s.ID, ctx.Err())
+	}
+	i.log.Info("instance of an earlier engine exited", "instance", s.ID, "exit_code", exit.Code)
+	if i.asked {
+		return errEnded
+	}
+	return nil
+}
+
+// adopt returns where the guard of an instance that outlives the engine will be found.
+func (d *Driver) adopt(workDir string, stop restart.StopSettings) (*guard.Adopt, error) {
+	dir, err := filepath.Abs(d.config.AdoptDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := privateDir(dir); err != nil {
+		return nil, err
+	}
+	return &guard.Adopt{
+		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest, WorkDir: workDir,
+		Interval: d.findInterval, Linger: d.linger, Flush: d.output.flushTimeout, Grace: stop.GracePeriod, StopSignal: syscall.Signal(stop.Signal),
+		Log: d.output.guardLog,
+	}, nil
+}
+
+// privateDir creates a directory that only this user can enter.
+func privateDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return checkPrivate(dir)
+}
+
+// checkPrivate returns an error unless a path is a directory that only this user can enter.
+func checkPrivate(dir string) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s %w: it is not a directory", dir, errNotOurs)
+	}
+	if err := private.Check(info); err != nil {
+		return fmt.Errorf("%s %w: %w", dir, errNotOurs, err)
+	}
+	return nil
+}
+
+// attach connects to the guard of an instance, which so becomes this engine's.
+func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
+	attaching, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	socket, err := dialGuard(d.config.AdoptDir, s.name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: guard of instance %s: %w", restart.ErrNotTakenOver, s.ID, err)
+	}
+	stop := context.AfterFunc(attaching, func() { _ = socket.SetReadDeadline(time.Now()) })
+	i := d.newInstance()
+	i.guardConn = &guardConn{socket: socket}
+	i.stop, i.guardTakesStop = restart.StopSettings{GracePeriod: s.grace, Signal: s.signal}, s.grace != 0
+	hello, err := i.receive()
+	if !stop() {
+		err = cmp.Or(context.Cause(ctx), err, attaching.Err())
+	}
+	if err != nil {
+		i.close()
+		if err == restart.ErrReleased {
+			return nil, err
+		}
+		return nil, fmt.Errorf("%w: guard of instance %s does not accept this engine: %w", restart.ErrNotTakenOver, s.ID, err)
+	}
+	i.run(i.streams, io.MultiReader(bytes.NewReader(hello), socket))
+	return i, nil
+}
+
+func dialGuard(dir, name string) (*net.UnixConn, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: guard.InDir(d, name+guard.SocketEnding)})
+}
+
+// receive receives the guard's first report and the outputs of the command.
+func (c *guardConn) receive() (hello []byte, err error) {
+	fd, err := guard.Descriptor(c.socket)
+	if err != nil {
+		return nil, err
+	}
+	if c.guardPid, err = guard.Peer(fd); err != nil {
+		return nil, err
+	}
+	hello, rights := make([]byte, maxDescription), make([]byte, unix.CmsgSpace(len(c.outputs)*4))
+	n, nrights, _, _, err := c.socket.ReadMsgUnix(hello, rights)
+	if err != nil {
+		return nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:nrights])
+	if err != nil || len(messages) != 1 {
+		return nil, errors.Join(errors.New("it has not sent the outputs of the command"), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		return nil, err
+	}
+	for n, fd := range fds[:min(len(fds), len(c.outputs))] {
+		c.outputs[n] = os.NewFile(uintptr(fd), "output")
+	}
+	if len(fds) != len(c.outputs) { // too many open files
+		return nil, errors.New("it has not sent both outputs of the command")
+	}
+	return hello[:n], nil
+}

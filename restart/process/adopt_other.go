@@ -1,0 +1,43 @@
+//go:build !linux
+
+package process
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process/internal/guard"
+)
+
+// ReadSurvivors returns nil: no instance outlives its engine on this system.
+func ReadSurvivors(string) (Survivors, error) { return nil, nil }
+
+// OpenDirectory returns nil.
+func OpenDirectory(string, string, bool) (*Directory, error) { return nil, nil }
+
+// FindAbandoned returns nil.
+func FindAbandoned() []Abandoned { return nil }
+
+// Runs returns false.
+func (a Abandoned) Runs(Config) bool { return false }
+
+// RunningIn returns nil.
+func RunningIn(string) []string { return nil }
+
+// IsRunningIn returns false.
+func IsRunningIn(string, string) bool { return false }
+
+// End does nothing.
+func (s Survivor) End(context.Context, string, *slog.Logger, func(target string) bool) error {
+	return nil
+}
+
+func (d *Driver) takeOver(context.Context, <-chan time.Duration) (*instance, error) { return nil, nil }
+
+// adopt returns an error for what Config.Check rejects.
+func (d *Driver) adopt(string, restart.StopSettings) (*guard.Adopt, error) {
+	return nil, errors.New("adopt needs Linux")
+}

@@ -1,0 +1,235 @@
+package process
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/reexec"
+	"github.com/sonde-probe/sonde/restart/process/internal/guard"
+)
+
+// guardConn is the engine's end of a connection to a guard.
+type guardConn struct {
+	socket   *net.UnixConn // closing it makes the guard kill the command, unless it outlives the engine
+	guardPid int           // process ID
+	orders   *json.Encoder
+	reports  <-chan guard.Report // closed when the guard has ended
+	outputs  [2]*os.File         // of the command: standard output and error
+	stderr   *os.File            // of a guard that this program has started, until it has started the command
+	copying  sync.WaitGroup
+	closed   sync.Once
+}
+
+// unreaped has the process IDs of the guards that this program has started and not waited
+// for. It is global as process IDs are.
+var unreaped sync.Map
+
+// startGuard starts a guard, and has it start a command.
+func startGuard(target string, start guard.Start, streams [2]stream) (_ *guardConn, err error) {
+	socket, guardSocket, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
+	defer guardSocket.Close()
+	c := &guardConn{socket: socket}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	var writeEnds, readEnds [2]uintptr
+	for n := range c.outputs {
+		output, command, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer command.Close()
+		c.outputs[n], writeEnds[n] = output, command.Fd()
+		if readEnds[n], err = guard.Descriptor(output); err != nil {
+			return nil, err
+		}
+	}
+	stderr, guardStderr, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer guardStderr.Close()
+	c.stderr = stderr
+	stderrEnd, err := guard.Descriptor(guardStderr) // non-blocking: a guard does not wait until it is read
+	if err != nil {
+		return nil, err
+	}
+	c.guardPid, err = syscall.ForkExec(reexec.Executable, []string{guard.Name, target}, &syscall.ProcAttr{
+		Dir: "/",
+		Env: guardEnv,
+		Files: []uintptr{
+			null.Fd(), null.Fd(), stderrEnd,
+			guardSocket.Fd(), readEnds[0], readEnds[1], writeEnds[0], writeEnds[1],
+		},
+		Sys: &syscall.SysProcAttr{Setsid: true}, // no signal of a terminal reaches it
+	})
+	if err != nil {
+		return nil, os.NewSyscallError("fork/exec", err)
+	}
+	unreaped.Store(c.guardPid, nil)
+	c.run(streams, socket)
+	if err = c.send(guard.Order{Start: &start}); err != nil && !hasEnded(err) {
+		go c.reap()
+		return nil, err
+	}
+	return c, nil
+}
+
+// guardEnv is the environment of a guard. It needs one processor at most; it has some ten threads
+// all the same, of which most sleep (see guard.Tasks). The first garbage collection would take more
+// memory than a guard allocates in most of its life.
+var guardEnv = reexec.Env("GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB")
+
+// socketPair returns two connected sockets, of which the second blocks.
+func socketPair() (*net.UnixConn, *os.File, error) {
+	syscall.ForkLock.RLock() // not every system can open them close-on-exec
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "guard"), os.NewFile(uintptr(fds[1]), "engine")
+	defer ours.Close()
+	conn, err := net.FileConn(ours) // a duplicate
+	if err != nil {
+		_ = theirs.Close()
+		return nil, nil, err
+	}
+	return conn.(*net.UnixConn), theirs, nil
+}
+
+// run reads the reports and the outputs until the guard has ended, or close is called.
+func (c *guardConn) run(streams [2]stream, reports io.Reader) {
+	c.orders, c.reports = json.NewEncoder(c.socket), readReports(reports)
+	for n, output := range c.outputs {
+		c.copying.Go(func() { _, _ = streams[n].ReadFrom(output) })
+	}
+}
+
+// readReports returns a guard's reports as they arrive. The channel has room for all
+// of them, two at most, so that the goroutine ends with the guard.
+func readReports(from io.Reader) <-chan guard.Report {
+	reports := make(chan guard.Report, 2)
+	go func() {
+		defer close(reports)
+		for d := json.NewDecoder(from); ; {
+			var r guard.Report
+			if d.Decode(&r) != nil {
+				return
+			}
+			reports <- r
+		}
+	}()
+	return reports
+}
+
+// send sends an order. A guard that does not read within orderTimeout was stopped (SIGSTOP),
+// or cannot start the command.
+func (c *guardConn) send(o guard.Order) error {
+	_ = c.socket.SetWriteDeadline(time.Now().Add(orderTimeout))
+	return c.orders.Encode(o)
+}
+
+// hasEnded reports whether an error of send is that the guard has ended, which closes its
+// reports.
+func hasEnded(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// wait waits for the rest of the outputs, which another process may hold open, and for
+// the end of the guard. It returns how the guard has ended.
+func (c *guardConn) wait() string {
+	c.finishOutputs(drain)
+	return c.reap()
+}
+
+// kill kills a guard that has sent its last report, if this program has started it. It has
+// nothing left to do, but may have been stopped (SIGSTOP) before it could exit.
+func (c *guardConn) kill() {
+	if _, child := unreaped.Load(c.guardPid); child {
+		_ = syscall.Kill(c.guardPid, syscall.SIGKILL)
+	}
+}
+
+// reap waits for the end of the guard if this program has started it, and returns how it
+// has ended.
+func (c *guardConn) reap() string {
+	if _, child := unreaped.LoadAndDelete(c.guardPid); !child {
+		return "it is gone"
+	}
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(c.guardPid, &status, 0, nil)
+	for err == syscall.EINTR {
+		_, err = syscall.Wait4(c.guardPid, &status, 0, nil)
+	}
+	if status.Signaled() {
+		return "signal: " + status.Signal().String()
+	}
+	return "exit status " + strconv.Itoa(status.ExitStatus())
+}
+
+// maxComplaint bounds the text that is read from a guard's standard error, in bytes.
+const maxComplaint = 256
+
+// complaint returns what a guard that has ended said first on its standard error, such as that
+// the Go runtime could not start a thread.
+func (c *guardConn) complaint() string {
+	if c.stderr == nil {
+		return ""
+	}
+	_ = c.stderr.SetReadDeadline(time.Now().Add(drain))
+	text, _ := io.ReadAll(io.LimitReader(c.stderr, maxComplaint))
+	line, _, _ := bytes.Cut(text, []byte{'\n'})
+	return string(line)
+}
+
+// closeStderr closes the standard error of a guard that has started the command.
+func (c *guardConn) closeStderr() {
+	if c.stderr != nil {
+		_ = c.stderr.Close()
+		c.stderr = nil
+	}
+}
+
+// finishOutputs stops reading the outputs at their ends, but after a time at the latest.
+func (c *guardConn) finishOutputs(within time.Duration) {
+	for _, output := range c.outputs {
+		_ = output.SetReadDeadline(time.Now().Add(within)) // nil is without
+	}
+	c.copying.Wait()
+}
+
+// close lets the guard go. What the command has written and was not read is left to the
+// next engine.
+func (c *guardConn) close() {
+	c.closed.Do(func() {
+		c.finishOutputs(0)
+		for _, output := range c.outputs {
+			_ = output.Close()
+		}
+		c.closeStderr()
+		_ = c.socket.Close()
+	})
+}

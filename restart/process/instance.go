@@ -1,0 +1,311 @@
+package process
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/quota"
+	"github.com/sonde-probe/sonde/internal/shortage"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process/internal/guard"
+)
+
+// Limits of an instance.
+const (
+	maxOutput    = 4 << 10                // bytes; as MaxContainerTerminationMessageLength in k8s.io/kubernetes/pkg/kubelet/container
+	drain        = 200 * time.Millisecond // for output pipes that another process holds open after the end
+	orderTimeout = 5 * time.Second        // for a guard that does not read
+	killTimeout  = 5 * time.Second        // for a command to die when ctx is done
+)
+
+// Run runs the command, and returns when it and all its descendants have exited.
+// It calls began with the instance's ID once the process has started: the process ID
+// and a random suffix, "4711-k5zq2m7xwa". A duration received from end terminates the
+// process with that grace period.
+//
+// If the process does not exit after SIGKILL, Run returns five seconds after ctx is
+// done. The process's guard, a process that watches it for the engine, continues to try
+// to kill it.
+func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+	i, err := d.start(ctx, end)
+	if err != nil {
+		return restart.Exit{Code: -1, Err: err}
+	}
+	defer i.close()
+	defer i.releaseRoom()
+	return i.watch(ctx, began, end)
+}
+
+// errEnded is the error of a Run that was asked to end before it has started a command.
+var errEnded = errors.New("asked to end before the command was started")
+
+// instance is the engine's side of one run of a command.
+type instance struct {
+	*guardConn
+	log     *slog.Logger
+	tail    *command.Tail
+	output  output
+	streams [2]stream
+
+	releaseRoom func()           // that a guard and its command need, and have once they run
+	tree        guard.Tree       // zero before the command runs
+	asked       bool             // a request to end was received
+	killTimeout time.Duration    // of the driver
+	abandon     <-chan time.Time // fires when a process cannot be killed
+	gaveUp      bool             // it was not killed in time
+
+	notAdopted bool // it ends with the engine, although Config.Adopt is set
+	released   bool // so it was asked to exit when the engine stopped
+
+	stops          <-chan restart.StopSettings // of the driver
+	stop           restart.StopSettings        // the latest; those that the guard knows
+	guardTakesStop bool                        // the guard outlives the engine, and is not of an older release
+}
+
+// start starts a guard and has it start the command. If an earlier engine has left an
+// instance of the target running, start takes it over, or ends it first. A request to end
+// that is received meanwhile is an error, and no command is started.
+func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance, error) {
+	env, envErr := d.environment() // also for an instance that goes on, so that its secrets are known
+	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
+		return i, err
+	}
+	if d.config.Elsewhere != nil {
+		if err := d.config.Elsewhere(); err != nil {
+			return nil, fmt.Errorf("%w: %w", restart.ErrNotTakenOver, err)
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case _, open := <-end:
+		if open {
+			return nil, errEnded
+		}
+	default:
+	}
+	run := d.command
+	run.Env = env
+	plan, err := command.Plan{}, envErr
+	if err == nil {
+		plan, err = run.Plan()
+	}
+	if shortage.Is(err) || errors.Is(err, command.ErrLookup) {
+		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if plan.Dir, err = filepath.Abs(plan.Dir); err != nil { // the guard's own directory is another
+		return nil, err
+	}
+	stop := d.stopSettings()
+	start := guard.Start{
+		Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup,
+		Umask: d.config.Umask.mask(), Nice: d.config.Nice, Rlimits: d.config.rlimits(),
+	}
+	if d.config.Adopt {
+		if start.Adopt, err = d.adopt(plan.Dir, stop); err != nil {
+			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
+		}
+	}
+	releaseRoom, err := quota.Processes.Reserve(guard.Tasks)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
+	}
+	removeLeftCgroups()
+	i := d.newInstance()
+	i.releaseRoom = releaseRoom
+	i.stop, i.guardTakesStop = stop, start.Adopt != nil
+	if i.guardConn, err = startGuard(d.config.Target, start, i.streams); err != nil {
+		releaseRoom()
+		return nil, fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
+	}
+	return i, nil
+}
+
+// removeLeftCgroups removes what earlier engines have left, once: before the first instance.
+var removeLeftCgroups = sync.OnceFunc(guard.RemoveLeftCgroups)
+
+func (d *Driver) newInstance() *instance {
+	i := &instance{log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, killTimeout: d.killTimeout, stops: d.stops, releaseRoom: func() {}}
+	for n, name := range []string{"stdout", "stderr"} {
+		i.streams[n] = d.output.stream(name, i.tail)
+	}
+	return i
+}
+
+// close lets the instance go. The next reader of its output goes on where this one stops.
+func (i *instance) close() {
+	i.finishOutputs(0)
+	i.endStreams()
+	i.guardConn.close()
+}
+
+// endStreams writes what was read of the outputs.
+func (i *instance) endStreams() {
+	for _, s := range i.streams {
+		s.end()
+	}
+	i.output.flush()
+}
+
+func (i *instance) watch(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+	done := ctx.Done()
+	for {
+		select {
+		case r, alive := <-i.reports:
+			switch {
+			case !alive:
+				return i.guardKilled(ctx)
+			case r.Error != "":
+				i.kill()
+				err := errors.New(r.Error)
+				if r.Shortage {
+					err = fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
+				}
+				return i.exit(-1, err)
+			case r.Ended:
+				if r.Killed {
+					i.log.Warn("process did not exit within its grace period, killed", "pid", i.tree.Pid)
+				}
+				i.kill()
+				if i.released {
+					return i.exit(-1, restart.ErrReleased)
+				}
+				exit := i.exit(r.Code, nil)
+				exit.Signal = unix.SignalName(r.Signal)
+				return exit
+			}
+			i.hasStarted(r)
+			began(r.ID)
+		case grace, open := <-end:
+			if !open {
+				end = nil
+				continue
+			}
+			i.asked = true
+			i.terminate(max(grace, 0))
+		case s := <-i.stops:
+			i.setStop(s)
+		case <-done:
+			done = nil
+			released := context.Cause(ctx) == restart.ErrReleased
+			if i.released = released && i.notAdopted; i.released {
+				i.log.Info("terminating instance, the next engine could not find it", "grace_period", i.stop.GracePeriod)
+				i.terminate(i.stop.GracePeriod)
+				continue
+			}
+			if released {
+				return restart.Exit{Err: restart.ErrReleased}
+			}
+			i.order(guard.Order{Signal: guard.Kill})
+			i.abandon = time.After(i.killTimeout)
+		case <-i.abandon:
+			return i.giveUp()
+		}
+	}
+}
+
+// hasStarted notes the report that the command runs.
+func (i *instance) hasStarted(r guard.Report) {
+	i.tree, i.notAdopted = r.Tree, r.NotAdopted != ""
+	i.closeStderr()
+	i.releaseRoom()
+	i.output.droppedWithoutEngine(r.Dropped)
+	if i.notAdopted {
+		i.log.Warn("process will end with the engine, although adopt is set: the directory of its guard takes no files", "pid", r.Pid, "error", r.NotAdopted)
+	}
+}
+
+// setStop notes how the instance is asked to exit, also for the next engine.
+func (i *instance) setStop(s restart.StopSettings) {
+	if i.guardTakesStop && s != i.stop {
+		i.order(guard.Order{Signal: guard.SetStop, Grace: s.GracePeriod, StopSignal: syscall.Signal(s.Signal)})
+	}
+	i.stop = s
+}
+
+// terminate has the guard ask the command to exit, by the signal that was set last.
+func (i *instance) terminate(grace time.Duration) {
+	select {
+	case s := <-i.stops:
+		i.setStop(s)
+	default:
+	}
+	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(i.stop.Signal)})
+}
+
+// order orders the guard to end the command. A guard that does not read was stopped
+// (SIGSTOP), and will find the connection closed.
+func (i *instance) order(o guard.Order) {
+	if err := i.send(o); err != nil && !hasEnded(err) {
+		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guardPid, "pid", i.tree.Pid, "error", err)
+	}
+}
+
+// exit waits for a guard that ends.
+func (i *instance) exit(code int, err error) restart.Exit {
+	i.wait() // its reports say more than its status
+	i.endStreams()
+	return restart.Exit{Code: code, Err: err, Output: probe.CleanText(i.tail.String(), maxOutput)}
+}
+
+// killed is how a command has exited that the engine has killed.
+func killed(output string) restart.Exit {
+	return restart.Exit{Code: 128 + int(syscall.SIGKILL), Signal: unix.SignalName(syscall.SIGKILL), Output: output}
+}
+
+// guardKilled kills an instance whose guard was killed before the command exited, and returns
+// when it is dead. The kernel then kills the command; this kills what is left of its process
+// group and its cgroup. When ctx is done it gives up like a guard that lives: at once if the
+// instance is released, or else after killTimeout.
+func (i *instance) guardKilled(ctx context.Context) restart.Exit {
+	if i.tree.Pid == 0 {
+		how := i.wait()
+		if said := i.complaint(); said != "" {
+			how += ": " + said
+		}
+		return i.exit(-1, fmt.Errorf("%w: guard ended before it started the command: %s", restart.ErrShortage, how))
+	}
+	i.log.Warn("guard process was killed, killing the command it guarded", "guard_pid", i.guardPid, "pid", i.tree.Pid)
+	killing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	defer context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) == restart.ErrReleased {
+			giveUp()
+			return
+		}
+		time.AfterFunc(i.killTimeout, giveUp)
+	})()
+	if i.tree.Kill(killing) {
+		return killed(i.exit(0, nil).Output)
+	}
+	if context.Cause(ctx) == restart.ErrReleased {
+		return restart.Exit{Err: restart.ErrReleased}
+	}
+	i.gaveUp = true
+	i.log.Error("process did not exit after SIGKILL, and its guard process was killed: end it by hand", "pid", i.tree.Pid)
+	return killed(i.exit(0, nil).Output)
+}
+
+// giveUp returns before the exit of a command that has not exited after SIGKILL. Its
+// guard goes on killing it, because close closes the connection.
+func (i *instance) giveUp() restart.Exit {
+	i.gaveUp = true
+	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardPid, "pid", i.tree.Pid)
+	go i.reap() // the one goroutine that may outlive Run
+	return killed(probe.CleanText(i.tail.String(), maxOutput))
+}

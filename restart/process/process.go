@@ -1,0 +1,193 @@
+// Package process runs a command as a child process, and terminates it together
+// with all its descendants.
+//
+// Between the engine and each instance of a command there is a guard: the engine's
+// own program, started again, which only watches the command. The guard is the
+// subreaper of the command's descendants (PR_SET_CHILD_SUBREAPER), and a socket joins it
+// to the engine. When the command exits, when the engine orders it, and when the socket is
+// closed because the engine has exited in any way, the guard kills all descendants, even
+// those with sessions of their own. That needs neither root nor cgroups. Where the guard can
+// create a cgroup it runs the command in it: killing a cgroup is faster, and works even when
+// the guard was killed.
+//
+// With Config.Adopt the guard outlives the engine, however it ends, and so does the
+// command. The guard then holds the command's outputs, and listens on a socket in a
+// private directory: the next engine attaches to it, and goes on with the same instance.
+// While there is no engine the guard writes the outputs to the log file, or counts the lines that it
+// discards, and keeps the exit status.
+//
+// Other systems than Linux have no subreapers: there, only the command's process
+// group is killed.
+//
+// A program that imports this package is its own guard: started with the name sonde-guard
+// it runs as one, before its main.
+//
+// Files: instance.go runs an instance by its guard, conn.go is the connection to the guard,
+// adopt_linux.go finds the guards that have outlived their engine, directory_linux.go the
+// directory where they are found; log.go says where the command's output goes, and output.go writes it
+// there. The guard is package guard.
+package process
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/process/internal/guard"
+)
+
+// Config configures a Driver: the command, and where its output goes.
+//
+// The command's environment has PATH, LANG, LC_ALL and TZ from the engine's
+// environment, and HOME, USER and LOGNAME of the user that the command runs as.
+// Variables in Env are added to these and override them. Nothing else of the
+// engine's environment is passed on, since it may hold secrets.
+type Config struct {
+	Target string // the target's name, for log records and the process list
+
+	Command  []string          `hcl:"command" doc:"program and its arguments. A program without a slash is searched in the PATH of the process. $(NAME) in a word is replaced by the variable NAME of env, and $$ by $. There is no shell unless the command names one"`
+	Env      map[string]string `hcl:"env,optional" doc:"environment variables of the process, beside PATH, LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user. Probes by exec have them too" default:"empty"`
+	Dir      string            `hcl:"dir,optional,path" doc:"working directory" default:"that of the engine"`
+	User     string            `hcl:"user,optional" doc:"user who runs the process: a name, a number, or user:group" default:"that of the engine"`
+	EnvFile  string            `hcl:"env_file,optional,path" doc:"file with more environment variables, as lines NAME=value, of 64 KiB at most; a relative path starts at the working directory of the engine; env overrides them. It is read when the process starts, which fails without it: a change of the file needs sonde restart. All of its values are sensitive. Probes by exec do not have them" default:"none" json:",omitempty"`
+	Umask    Umask             `hcl:"umask,optional" doc:"permissions that files do not get which the process creates, in octal: \"0027\"" default:"that of the engine" json:",omitzero"`
+	Nice     *int              `hcl:"nice,optional" doc:"scheduling priority of the process, as nice(1) shows it. Only root may set one below that of the engine. Linux only" default:"that of the engine" min:"-20" max:"19" json:",omitempty"`
+	Rlimits  map[string]string `hcl:"rlimits,optional" doc:"resource limits of the process, by their names in limits.conf(5): as, core, cpu, data, fsize, memlock, nofile, nproc and stack, in bytes (\"64MiB\"), seconds or numbers, or \"unlimited\". One value is the soft and the hard limit; \"1024:4096\" has both. Only root may raise a hard limit. Linux only" default:"those of the engine" json:",omitempty"`
+	NoCgroup bool              `hcl:"no_cgroup,optional" doc:"does not give each instance a control group below that of the engine" default:"false"`
+
+	// Adopt makes instances outlive the engine: they go on when it stops or is killed,
+	// and the next engine with the same AdoptDir takes them over. An instance that is started
+	// while nothing can be written to AdoptDir ends with the engine. Linux only. Default:
+	// false, instances end with the engine.
+	Adopt bool `hcl:"adopt,optional" doc:"lets the process go on when the engine stops or is killed; the next engine with the same state file takes it over. Needs state in the engine block. Linux only" default:"false"`
+
+	// AdoptDir is the directory in which instances that outlive the engine are found;
+	// required with Adopt. It is created with mode 0700, and should be in memory: see
+	// OpenDirectory. A driver without Adopt ends the instance of its target that it finds
+	// there. Default: none.
+	AdoptDir string
+
+	// Survivor is the instance of the target that an earlier engine has left running in
+	// AdoptDir, for Resume: see ReadSurvivors. Default: none.
+	Survivor Survivor
+
+	// Elsewhere returns an error if an instance of the target runs that this driver cannot
+	// take over, since it is found in another directory. Run asks before it starts one, and
+	// starts none. Default: none.
+	Elsewhere func() error `json:"-"`
+
+	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log. A change of this block restarts the process: the guard of one with adopt writes to the file, too"`
+
+	// Logger gets a record for each line of output without Log: the line, with the attributes
+	// target and stream (stdout or stderr). Default: none.
+	Logger *slog.Logger `json:"-"`
+
+	// Sensitive is called with the values of EnvFile before the command is started, so that they can
+	// be replaced in what it prints. Default: they are not.
+	Sensitive func(values []string) `json:"-"`
+
+	// Outputs knows how many lines of the output were dropped, and why the log file cannot be written. Default: that is only logged.
+	Outputs *Outputs `json:"-"`
+
+	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero" doc:"lines of each output stream that are records of the engine's log in a second; the log counts those that were dropped" default:"100" min:"1"`
+}
+
+// DefaultLinesPerSecond is the default of Config.LinesPerSecond.
+const DefaultLinesPerSecond = 100
+
+// Driver runs the instances of one command. It is a restart.Driver. An instance
+// costs the guard process, of about 1.4 MB that it does not share with the engine and ten
+// threads, and three goroutines. Without room for them Run returns restart.ErrShortage.
+type Driver struct {
+	config  Config
+	command command.Command
+	digest  string
+	output  output
+
+	findInterval time.Duration             // see guard.Adopt
+	linger       time.Duration             // see guard.Adopt
+	killTimeout  time.Duration             // see const killTimeout
+	stops        chan restart.StopSettings // the latest of SetStop that no instance has read; capacity 1
+}
+
+// findInterval is the time after which a guard without an engine looks for its files.
+const findInterval = time.Minute
+
+// linger is how long a guard keeps the exit status of an instance for the next engine.
+const linger = 24 * time.Hour
+
+// Check returns what is wrong with the configuration's text: a *probe.FieldError, or
+// several, or nil.
+func (c Config) Check() error {
+	var wrong probe.FieldErrors
+	if c.LinesPerSecond < 0 {
+		wrong.Add("lines_per_second", "must be 1 or more")
+	}
+	c.Log.check(&wrong)
+	if strings.Contains(c.EnvFile, "\x00") {
+		wrong.Add("env_file", "has a NUL byte")
+	}
+	c.checkAttributes(&wrong)
+	if c.Adopt && !guard.IsSubreaper {
+		wrong.Add("adopt", "needs Linux")
+	}
+	return errors.Join(command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
+}
+
+// New returns a driver, or a *probe.FieldError that names the wrong field. Whether program,
+// directory and user exist is checked by Run.
+func New(c Config) (*Driver, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if c.Adopt && c.AdoptDir == "" {
+		return nil, probe.FieldErrorf("adopt", "needs a directory, AdoptDir")
+	}
+	return newDriver(c), nil
+}
+
+// Attributes returns the scheduling priority and the resource limits with which instances are started; nil for
+// those of the engine.
+func (d *Driver) Attributes() (nice *int, rlimits map[string]string) {
+	return d.config.Nice, d.config.Rlimits
+}
+
+func newDriver(c Config) *Driver {
+	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
+	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler)).With("target", c.Target)
+	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout, stops: make(chan restart.StopSettings, 1)}
+}
+
+// digest identifies what the command is: instances with the same one need no restart.
+func (c Config) digest() string {
+	parts := []any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup}
+	if c.Log != nil { // or else the digest is that of older releases
+		parts = append(parts, c.Log)
+	}
+	if c.EnvFile != "" {
+		parts = append(parts, "env_file", c.EnvFile)
+	}
+	if c.Umask.Set {
+		parts = append(parts, "umask", c.Umask)
+	}
+	if c.Nice != nil {
+		parts = append(parts, "nice", *c.Nice)
+	}
+	if len(c.Rlimits) > 0 {
+		parts = append(parts, "rlimits", c.Rlimits)
+	}
+	text, _ := json.Marshal(parts) // no value of these types is without
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -73,13 +73,6 @@ func RunningIn(dir string) (targets []string) {
 	return targets
 }
 
-// IsRunningIn reports whether a directory has an instance of a target whose guard runs. It
-// changes nothing.
-func IsRunningIn(dir, target string) bool {
-	_, ok := readRunning(filepath.Join(dir, nameOf(target)+guard.DescriptionEnding))
-	return ok
-}
-
 // readRunning reads the description of an instance if its guard runs.
 func readRunning(path string) (s Survivor, ok bool) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -18,17 +18,8 @@ func ReadSurvivors(string) (Survivors, error) { return nil, nil }
 // OpenDirectory returns nil.
 func OpenDirectory(string, string, bool) (*Directory, error) { return nil, nil }
 
-// FindAbandoned returns nil.
-func FindAbandoned() []Abandoned { return nil }
-
-// Runs returns false.
-func (a Abandoned) Runs(Config) bool { return false }
-
 // RunningIn returns nil.
 func RunningIn(string) []string { return nil }
-
-// IsRunningIn returns false.
-func IsRunningIn(string, string) bool { return false }
 
 // End does nothing.
 func (s Survivor) End(context.Context, string, *slog.Logger, func(target string) bool) error {

@@ -53,11 +53,3 @@ func removeEmpty(path string) {
 	}
 	_ = os.Remove(path)
 }
-
-// Abandoned is a directory in memory that no engine has, although instances in it go on: those of an
-// engine that was stopped, or whose state file was moved or removed since.
-type Abandoned struct {
-	Path    string
-	Name    string   // that OpenDirectory was given last, as an absolute path; empty if it is unknown
-	Targets []string // of the instances, sorted
-}

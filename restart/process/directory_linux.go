@@ -85,45 +85,6 @@ const directoryPrefix = "sonde-"
 // inMemoryName matches the names of directories in memory.
 var inMemoryName = regexp.MustCompile(`^` + directoryPrefix + `[0-9a-f]{16}$`)
 
-// FindAbandoned returns the directories of this user's that are abandoned.
-func FindAbandoned() (found []Abandoned) {
-	for _, dir := range private.RuntimeDirs() {
-		entries, _ := os.ReadDir(dir)
-		for _, e := range entries {
-			a := Abandoned{Path: filepath.Join(dir, e.Name())}
-			if !inMemoryName.MatchString(e.Name()) || !a.hasNoEngine() {
-				continue
-			}
-			if a.Targets = RunningIn(a.Path); len(a.Targets) > 0 {
-				a.Name, _ = os.Readlink(filepath.Join(a.Path, nameLink))
-				found = append(found, a)
-			}
-		}
-	}
-	return found
-}
-
-// hasNoEngine reports whether no engine has the directory. An engine that opens it at the same
-// time tries again.
-func (a Abandoned) hasNoEngine() bool {
-	if checkPrivate(a.Path) != nil {
-		return false
-	}
-	f, err := openLocked(a.Path)
-	if f == nil || err != nil {
-		return false
-	}
-	return f.Close() == nil
-}
-
-// Runs reports whether the instance of a configuration runs in the directory, and no engine has
-// it: the target has the same name, command and working directory.
-func (a Abandoned) Runs(c Config) bool {
-	s, ok := readRunning(filepath.Join(a.Path, nameOf(c.Target)+guard.DescriptionEnding))
-	dir, err := filepath.Abs(c.Dir)
-	return ok && err == nil && s.digest == c.digest() && s.dir == dir && a.hasNoEngine()
-}
-
 // openOccupied opens a directory if it has instances. Otherwise it is removed: the next one may be
 // at a better place.
 func openOccupied(path, beside string) (*Directory, error) {
@@ -168,8 +129,7 @@ func makeDirectory(beside string, inMemory []string) (*Directory, error) {
 }
 
 // link makes the name a symbolic link, and removes the one of an earlier name. Where it cannot be
-// made, the directory is found by placesInMemory. A link in the directory says for FindAbandoned what
-// its name is.
+// made, the directory is found by placesInMemory. A link in the directory says what its name is.
 func link(beside, path string) {
 	if path != beside {
 		name := filepath.Join(path, nameLink)

@@ -82,11 +82,6 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
 		return i, err
 	}
-	if d.config.Elsewhere != nil {
-		if err := d.config.Elsewhere(); err != nil {
-			return nil, fmt.Errorf("%w: %w", restart.ErrNotTakenOver, err)
-		}
-	}
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)

@@ -81,11 +81,6 @@ type Config struct {
 	// AdoptDir, for Resume: see ReadSurvivors. Default: none.
 	Survivor Survivor
 
-	// Elsewhere returns an error if an instance of the target runs that this driver cannot
-	// take over, since it is found in another directory. Run asks before it starts one, and
-	// starts none. Default: none.
-	Elsewhere func() error `json:"-"`
-
 	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log. A change of this block restarts the process: the guard of one with adopt writes to the file, too"`
 
 	// Logger gets a record for each line of output without Log: the line, with the attributes

@@ -70,7 +70,7 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	coordinator, err := coord.New(coord.Config{Name: name, Backend: backend, TTL: c.TTL, MaxAge: d.maxStateAge(), Logger: d.log})
+	coordinator, err := coord.New(coord.Config{Name: name, Backend: backend, TTL: c.TTL, MaxAge: maxStateAge(d.settings), Logger: d.log})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
 	}
@@ -231,24 +231,24 @@ func (c *cluster) mayOwn(target string) bool {
 
 // divide sets which of the targets are shared: those of the configuration's files that have probes, and
 // whose instances the engine does not run. It returns an error about what a reload cannot change.
-func (d *daemon) divide(c *config.Config, n *desired) (*desired, error) {
-	if err := d.cluster.checkUnchanged(c.Cluster); err != nil || d.cluster == nil {
+func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
+	if err := c.checkUnchanged(next.Cluster); err != nil || c == nil {
 		return n, err
 	}
 	own := &desired{config: n.config, set: probe.Set{}, units: map[string]restart.Unit{}}
 	own.shared = fleet.Targets{
-		Probes: probe.Set{}, Units: map[string]restart.Unit{}, Groups: slices.Sorted(maps.Keys(c.Groups)),
-		Quorums: c.Quorums, Dependencies: dependencies(c), Dampings: dampings(c),
+		Probes: probe.Set{}, Units: map[string]restart.Unit{}, Groups: slices.Sorted(maps.Keys(next.Groups)),
+		Quorums: next.Quorums, Dependencies: dependencies(next), Dampings: dampings(next),
 	}
 	for id, p := range n.set {
-		if _, ofFiles := c.Targets[id.Target]; ofFiles && !runs(n.units[id.Target].Driver) {
+		if _, ofFiles := next.Targets[id.Target]; ofFiles && !runs(n.units[id.Target].Driver) {
 			own.shared.Probes[id] = p
 			own.shared.Units[id.Target] = n.units[id.Target]
 		} else {
 			own.set[id] = p
 		}
 	}
-	before := d.cluster.shared.Load()
+	before := c.shared.Load()
 	for target, u := range n.units {
 		if _, shared := own.shared.Units[target]; shared {
 			continue
@@ -276,14 +276,12 @@ func (c *cluster) checkUnchanged(next *config.Cluster) error {
 	return nil
 }
 
-// effectOfApply returns what apply would do now. In a cluster it counts all targets that are shared, so that
-// all engines accept the same configuration.
-func (d *daemon) effectOfApply(n *desired) restart.Effect {
-	e := d.restarts.EffectOfApply(n.units)
-	if d.cluster == nil {
-		return e
+// addEffect adds what a configuration would do to all targets that are shared, so that all engines accept the same one.
+func (c *cluster) addEffect(e *restart.Effect, n *desired) {
+	if c == nil {
+		return
 	}
-	before := d.cluster.shared.Load().Units
+	before := c.shared.Load().Units
 	e.Units += len(before)
 	for target := range before {
 		if _, kept := n.shared.Units[target]; !kept {
@@ -295,7 +293,6 @@ func (d *daemon) effectOfApply(n *desired) restart.Effect {
 			e.Added = append(e.Added, target)
 		}
 	}
-	return e
 }
 
 // addPreview adds what becomes of the probes that are shared, whichever engine has them.

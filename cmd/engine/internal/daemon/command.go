@@ -4,7 +4,7 @@
 //	command.go  the command and its flags
 //	daemon.go   assembles the parts, and runs them
 //	start.go    the configuration that an engine starts with
-//	listen.go   the listeners of the API and of the control socket
+//	listen.go   the listeners of the API, of beats and of the control socket
 //	pushed.go   the configuration that is pushed to the engines of a cluster
 //	loader.go   jobs: reloads that signals and requests ask for, one at a time
 //	reload.go   applies a new configuration and new pods
@@ -12,12 +12,11 @@
 //	plan.go     says what a reload would do
 //	watch.go    finds that files have changed
 //	signals.go  catches signals, and the loop that handles them
-//	state.go    what the engine remembers over a restart
-//	survivors.go takes over and ends the processes of the previous engine
-//	restarts.go the drivers of targets
-//	beats.go    the receiver of beats, and the beats of the engine before
-//	notifiers.go what receivers were told, over a restart and between engines
-//	pause.go    pauses of targets by operators
+//	targets.go  the part of the targets: their probes and units
+//	saved.go    what the engine remembers over a restart
+//	processes.go the drivers of targets, and the processes that the previous engine has left running
+//	operate.go  what operators do to targets
+//	notifiers.go what receivers were told, between engines and for the API
 //	maintenance.go maintenances by the calendar
 //	cluster.go  the targets that engines share
 //	servicemanager.go notifies systemd of the state of the engine

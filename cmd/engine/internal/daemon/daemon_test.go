@@ -10,11 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sonde-probe/sonde/api"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process"
@@ -23,11 +22,11 @@ import (
 
 func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{engine: engine.New(engine.Config{})}
+		d := &daemon{engine: engine.New(engine.Config{}), targets: &targets{}}
 		if d.alive() == nil {
 			t.Error("an engine that does not run is alive")
 		}
-		d.running.Store(true)
+		d.targets.runs.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.engine.Run(ctx) }()
@@ -62,8 +61,8 @@ func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 // /readyz says what ready returns; /healthz, alive.
 func TestADegradedEngineIsAliveAndNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{engine: engine.New(engine.Config{})}
-		d.running.Store(true)
+		d := &daemon{engine: engine.New(engine.Config{}), targets: &targets{}}
+		d.targets.runs.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.engine.Run(ctx) }()
@@ -90,15 +89,13 @@ func TestADegradedEngineIsAliveAndNotReady(t *testing.T) {
 
 // idle returns a daemon that does not run.
 func idle(t *testing.T) *daemon {
-	d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard)}
+	d := &daemon{flags: &flags{}, log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard), beats: beatprobe.NewRegistry()}
 	t.Cleanup(func() { d.queue.Close(time.Minute) })
-	d.groups = group.New(group.Config{Engine: d.engine})
-	var err error
-	if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
+	if err := d.makeParts(&config.Config{}); err != nil {
 		t.Fatal(err)
 	}
+	d.targets.isResumed = true // it has a configuration
 	d.agent = d.newAgent()
-	d.lastReload.Store(&api.Reload{}) // it has a configuration
 	return d
 }
 
@@ -130,7 +127,7 @@ func TestARejectedConfigurationLeavesNoCountersOfOutputs(t *testing.T) {
 	if _, err := d.apply(c, func(restart.Effect) error { return refused }); !errors.Is(err, refused) {
 		t.Fatalf("the error is %v", err)
 	}
-	if _, counted := d.outputs.Dropped("app"); counted {
+	if _, counted := d.processes.outputs.Dropped("app"); counted {
 		t.Error("the lines of a process are counted that was never configured")
 	}
 }

@@ -1,56 +1,120 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/api/metrics"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-// listen opens the socket for beats, makes the API, opens its listener, if one is configured, and writes
-// --address-file. Then it opens the control socket.
-func (d *daemon) listen() (err error) {
-	if err := d.listenForBeats(); err != nil {
-		return err
-	}
-	c := d.apiConfig()
-	scheme := "http"
-	if d.settings.Listen != "" {
-		if c.Token, err = cli.ReadToken(d.settings.TokenFile); err != nil {
+// listeners are what the engine listens with.
+type listeners struct {
+	api       *api.Server
+	listener  net.Listener        // of the API; nil for none
+	control   *control.Socket     // nil for none
+	datagrams *beatprobe.Receiver // of beats; nil for none
+}
+
+// listen opens the socket for beats, makes the API, opens its listener, if one is configured, and writes the address of that to a
+// file that is not "". Then it opens the control socket. Close what it has opened also after an error.
+func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (err error) {
+	if e.Beats != nil {
+		if l.datagrams, err = c.Beats.Listen(context.Background(), e.Beats.Listen); err != nil {
 			return err
 		}
-		if t := d.settings.TLS; t != nil {
+		c.Logger.Info("listening for beats", "udp", l.datagrams.Addr().String())
+	}
+	scheme := "http"
+	if e.Listen != "" {
+		if c.Token, err = cli.ReadToken(e.TokenFile); err != nil {
+			return err
+		}
+		if t := e.TLS; t != nil {
 			scheme, c.TLS = "https", api.TLS(*t)
 		}
 	}
-	if d.api, err = api.New(c); err != nil {
+	if l.api, err = api.New(c); err != nil {
 		return err
 	}
-	if d.settings.Listen == "" {
-		d.openControl("")
+	if e.Listen == "" {
+		l.openControl("", c.Logger)
 		return nil
 	}
-	d.listener, err = d.api.Listen(context.Background())
+	l.listener, err = l.api.Listen(context.Background())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w; choose another address with --listen", err)
 	}
 	if err != nil {
 		return err
 	}
-	address := d.listener.Addr().String()
-	d.log.Info("listening", "url", scheme+"://"+address+"/")
-	d.openControl(address)
-	if d.flags.addressFile == "" {
+	address := l.listener.Addr().String()
+	c.Logger.Info("listening", "url", scheme+"://"+address+"/")
+	l.openControl(address, c.Logger)
+	if addressFile == "" {
 		return nil
 	}
-	return files.Replace(d.flags.addressFile, []byte(address+"\n"), 0o644)
+	return files.Replace(addressFile, []byte(address+"\n"), 0o644)
+}
+
+// openControl opens the control socket of the engine. An engine runs without one, too.
+func (l *listeners) openControl(address string, log *slog.Logger) {
+	var err error
+	l.control, err = control.Listen(address)
+	if err != nil && !errors.Is(err, control.ErrNone) {
+		log.Warn("control socket not opened: sonde reload, stop, start, restart, pause and unpause need a token", "error", err)
+	}
+}
+
+// run answers what listeners get until serving is done.
+func (l *listeners) run(parts *errgroup.Group, serving context.Context) {
+	if l.datagrams != nil {
+		parts.Go(func() error { l.datagrams.Run(serving); return nil })
+	}
+	if l.listener != nil {
+		parts.Go(func() error { return l.api.Serve(serving, l.listener) })
+	}
+	if l.control != nil {
+		parts.Go(func() error {
+			defer l.control.Close()
+			return l.api.Serve(serving, l.control.Listener)
+		})
+	}
+}
+
+// close closes what does not run.
+func (l *listeners) close() (err error) {
+	if l.listener != nil {
+		err = l.listener.Close()
+	}
+	l.control.Close()
+	if l.datagrams != nil {
+		err = errors.Join(err, l.datagrams.Close())
+	}
+	return err
+}
+
+// maxBeatAge returns how old a datagram may be.
+func maxBeatAge(e config.Engine) time.Duration {
+	if e.Beats == nil {
+		return 0
+	}
+	return cmp.Or(e.Beats.MaxAge, config.DefaultBeatAge)
 }
 
 // apiConfig returns what the API shows and does, without how it is reached.
@@ -58,25 +122,26 @@ func (d *daemon) apiConfig() api.Config {
 	shown := metrics.Config{
 		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 		Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
-		LogDropped: d.queue.Dropped, State: d.stateStats(),
-		Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: d.notifierMetrics,
-		DroppedLines: d.outputs.Dropped, Maintenances: d.maintenanceStats, Beats: d.beats,
+		LogDropped: d.queue.Dropped, State: d.saved.stats(),
+		Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: func() []metrics.Notifier { return notifierMetrics(d.notifiers) },
+		DroppedLines: d.processes.outputs.Dropped, Maintenances: func() []metrics.Maintenance { return maintenanceStats(d.pauses) }, Beats: d.beats,
 	}
+	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.cluster.isShared}
 	c := api.Config{
 		Engine:       d.engine,
 		Probe:        d.probes,
 		Groups:       d.groups,
 		Gateways:     d.gateways.Statuses,
-		Notifiers:    d.notifierStatuses,
+		Notifiers:    func() []api.Notifier { return notifierStatuses(d.notifiers) },
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
 		Ready:        d.ready,
 		Reload:       d.requestReload,
 		Plan:         d.requestPlan,
 		LastReload:   d.reloads,
-		Operate:      d.operate,
-		Pause:        d.pause,
-		Maintenances: d.maintenances,
+		Operate:      operator.operate,
+		Pause:        operator.pause,
+		Maintenances: func() []api.Maintenance { return shownMaintenances(d.pauses) },
 		Process:      d.processOf,
 		Beats:        d.beats,
 		Listen:       d.settings.Listen,
@@ -90,11 +155,9 @@ func (d *daemon) apiConfig() api.Config {
 	return c
 }
 
-// openControl opens the control socket of the engine. An engine runs without one, too.
-func (d *daemon) openControl(address string) {
-	var err error
-	d.control, err = control.Listen(address)
-	if err != nil && !errors.Is(err, control.ErrNone) {
-		d.log.Warn("control socket not opened: sonde reload, stop, start, restart, pause and unpause need a token", "error", err)
-	}
+// processOf returns what the API shows of the processes of a target.
+func (d *daemon) processOf(target string) (api.Process, bool) {
+	p, isProcess := d.processes.show(target, d.restarts.Driver(target))
+	p.LogError = probe.CleanText(d.queue.Secrets.Text(p.LogError), probe.MaxDetail)
+	return p, isProcess
 }

@@ -172,7 +172,7 @@ func (l *loader) finish(ctx context.Context, r loadResult) {
 			cli.LogDiagnostics(d.log, slices.DeleteFunc(slices.Clone(r.diags), func(one config.Diagnostic) bool { return !isOwn(one.Range.File) }))
 		}
 		r.diags = shown
-		j.reply(reply{plan: d.plan(r)})
+		j.reply(reply{plan: d.planner().plan(r)})
 		r.plugins.Release(d.plugins.Load())
 	} else {
 		done := d.reload(j, r)

@@ -37,19 +37,19 @@ func labelsOf(set probe.Set, units map[string]restart.Unit) map[string]map[strin
 	return labels
 }
 
-// maintenances returns when maintenances are, for the API.
-func (d *daemon) maintenances() []api.Maintenance {
+// shownMaintenances returns when maintenances are, for the API.
+func shownMaintenances(k *pause.Keeper) []api.Maintenance {
 	var all []api.Maintenance
-	for _, m := range d.pauses.Maintenances() {
+	for _, m := range k.Maintenances() {
 		all = append(all, api.Maintenance{Name: m.Name, Active: m.Active, From: m.From, To: m.To, Reason: m.Why, Targets: m.Targets})
 	}
 	return all
 }
 
 // maintenanceStats returns what metrics show of them.
-func (d *daemon) maintenanceStats() []metrics.Maintenance {
+func maintenanceStats(k *pause.Keeper) []metrics.Maintenance {
 	var all []metrics.Maintenance
-	for _, m := range d.pauses.Maintenances() {
+	for _, m := range k.Maintenances() {
 		all = append(all, metrics.Maintenance{Name: m.Name, Active: m.Active, Targets: m.Targets})
 	}
 	return all

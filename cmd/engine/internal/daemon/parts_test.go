@@ -118,7 +118,7 @@ func TestAConfigurationThatOnePartRefusesIsInUseInNone(t *testing.T) {
 			_, next := inVersion(t, dir, "2")
 			spoil(next, dir)
 			name, _, _ := strings.Cut(part, ":")
-			if p := d.plan(loadResult{config: next}); p.Error == nil || name != "targets" && !strings.HasPrefix(p.Error.Message, name+": ") {
+			if p := d.planner().plan(loadResult{config: next}); p.Error == nil || name != "targets" && !strings.HasPrefix(p.Error.Message, name+": ") {
 				t.Errorf("the plan has the error %+v", p.Error)
 			}
 			if _, err := d.apply(next, anyEffect); err == nil || !strings.HasPrefix(err.Error(), name+": ") {

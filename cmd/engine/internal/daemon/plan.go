@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -10,38 +9,50 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/api"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 )
 
+// planner says what a reload would do.
+type planner struct {
+	targets *targets
+	blocks  *config.Config             // see blockChanges
+	check   func(*config.Config) error // of the parts that follow the targets
+	redact  func(text string) string
+}
+
+// planner returns what plans for the configuration in use.
+func (d *daemon) planner() *planner {
+	return &planner{d.targets, d.blocks, d.checkFollowers, d.queue.Secrets.Text}
+}
+
 // plan returns what reload would do with a configuration that was loaded. It changes nothing.
-func (d *daemon) plan(r loadResult) api.Plan {
+func (l *planner) plan(r loadResult) api.Plan {
 	p := api.Plan{Problems: problems(r.diags), Partial: r.before == nil, Changes: []api.TargetChange{}}
 	reject := func(err error) api.Plan {
-		p.Error = &api.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)}
+		p.Error = &api.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(l.redact(err.Error()), probe.MaxDetail)}
 		return p
 	}
 	if errs, _ := r.diags.Count(); errs > 0 {
 		return reject(errorsOf(r.diags, errs))
 	}
-	next, err := d.desired(r.config, true)
+	next, err := l.targets.desired(r.config, true)
 	if err != nil {
 		return reject(err)
 	}
-	effect, preview, err := d.preview(next)
-	if err == nil && d.agent != nil { // or else no engine is asked: see PlanChange
-		err = d.checkFollowers(r.config)
+	effect, preview, err := l.targets.preview(next)
+	if err == nil {
+		err = l.check(r.config)
 	}
 	if err != nil {
 		return reject(err)
 	}
-	p.Probes, p.Instances = api.Changes(preview.Changes), instanceChanges(d.restarts, effect, next.units)
-	p.Blocks, p.Settings, p.ProbeModules = blockChanges(d.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
+	p.Probes, p.Instances = api.Changes(preview.Changes), instanceChanges(l.targets.restarts, effect, next.units)
+	p.Blocks, p.Settings, p.ProbeModules = blockChanges(l.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
 	changes := planned{plan: &p, targets: map[string]*api.TargetChange{}, before: r.before, after: r.config}
-	changes.addTargets(d.restarts, effect, next.units)
+	changes.addTargets(l.targets.restarts, effect, next.units)
 	for _, change := range preview.Probes {
 		changes.addProbe(change)
 	}
@@ -58,37 +69,27 @@ func (d *daemon) plan(r loadResult) api.Plan {
 // in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
 func PlanChange(before, after *config.Config) (api.Plan, error) {
 	log := slog.New(slog.DiscardHandler)
-	d := &daemon{flags: &flags{}, log: log, queue: &cli.LogQueue{}, settings: before.Engine, engine: engine.New(engine.Config{})}
+	t := &targets{engine: engine.New(engine.Config{}), processes: &processes{state: before.Engine.State, log: log}, log: log}
 	var err error
-	if d.restarts, err = restart.New(restart.Config{Engine: d.engine, Logger: log}); err != nil {
+	if t.restarts, err = restart.New(restart.Config{Engine: t.engine, Logger: log}); err != nil {
 		return api.Plan{}, err
 	}
 	was, is := *before, *after
 	was.Cluster, is.Cluster = nil, nil
-	now, err := d.desired(&was, true)
+	now, err := t.desired(&was, true)
 	if err != nil {
 		return api.Plan{}, err
 	}
-	if _, err := d.engine.Apply(now.set); err != nil {
+	if _, err := t.engine.Apply(now.set); err != nil {
 		return api.Plan{}, err
 	}
-	if err := d.restarts.Apply(now.units); err != nil { // it never runs, and starts nothing
+	if err := t.restarts.Apply(now.units); err != nil { // it never runs, and starts nothing
 		return api.Plan{}, err
 	}
-	d.blocks = blocksOf(before)
-	return d.plan(loadResult{config: &is, before: &was}), nil
-}
-
-// preview returns what apply would do, without the groups.
-func (d *daemon) preview(next *desired) (restart.Effect, engine.Preview, error) {
-	preview, err := previewOf(d.engine, next.change())
-	if err == nil {
-		err = d.cluster.addPreview(&preview, next)
-	}
-	if err == nil && d.cluster != nil {
-		_, err = d.cluster.fleet.Plan(next.shared)
-	}
-	return d.effectOfApply(next), preview, errors.Join(err, d.restarts.CheckApply(next.units), checkLabels(next))
+	noFollowers := func(*config.Config) error { return nil }
+	asIs := func(text string) string { return text }
+	l := planner{t, blocksOf(before), noFollowers, asIs}
+	return l.plan(loadResult{config: &is, before: &was}), nil
 }
 
 // previewOf returns what a change of the engine would do.

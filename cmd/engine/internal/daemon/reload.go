@@ -62,7 +62,7 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 		d.cluster.follower.Again(j.force) // what a revision lacked that was refused may be there now
 	}
 	for _, name := range done.Settings {
-		if name == "state" && d.processes != nil && len(process.RunningIn(d.processes.Path())) > 0 {
+		if name == "state" && len(process.RunningIn(d.processes.dir.Path())) > 0 {
 			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file and the directory of its processes, and start it",
 				"setting", name, "state", d.settings.State, "processes", handlers.ProcessDir(d.settings.State))
 			continue
@@ -78,7 +78,7 @@ func (d *daemon) accepted(j *job, c applied, e config.Engine, diags config.Diagn
 	now := time.Now()
 	changes := api.Changes(c.Changes)
 	done := api.Reload{
-		At: now, Accepted: now, Applied: true, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Probes: &changes, Problems: problems(diags),
+		At: now, Accepted: now, Applied: true, Trigger: j.trigger, Forced: j.force, Targets: d.count, Probes: &changes, Problems: problems(diags),
 		Instances: &c.instances, Blocks: c.blocks, Settings: restartRequired(d.settings, e),
 	}
 	d.lastReload.Store(&done)
@@ -110,7 +110,7 @@ func errorsOf(diags config.Diagnostics, n int) error {
 // rejected notes that a configuration was rejected, and returns how the reload has ended.
 func (d *daemon) rejected(j *job, diags config.Diagnostics, err error) api.Reload {
 	done := api.Reload{
-		At: time.Now(), Accepted: d.reloads().Accepted, Trigger: j.trigger, Forced: j.force, Targets: d.targets, Problems: problems(diags),
+		At: time.Now(), Accepted: d.reloads().Accepted, Trigger: j.trigger, Forced: j.force, Targets: d.count, Problems: problems(diags),
 		Error: &api.Error{Status: http.StatusUnprocessableEntity, Message: probe.CleanText(d.queue.Secrets.Text(err.Error()), probe.MaxDetail)},
 	}
 	var guarded *guardError
@@ -206,7 +206,7 @@ func readPods(dir *staticpods.Dir, to chan<- podsRead) {
 
 // applyPods applies what has changed in the directory of pods.
 func (d *daemon) applyPods(read podsRead) {
-	d.pods = read.dir
+	d.targets.pods = read.dir
 	if !read.changed {
 		return
 	}
@@ -220,10 +220,10 @@ func (d *daemon) applyPods(read podsRead) {
 
 func (d *daemon) logChanges(message string, c engine.Changes, attrs ...any) {
 	counts := slog.Group("probes", "added", c.Added, "updated", c.Updated, "replaced", c.Replaced, "removed", c.Removed, "kept", c.Kept)
-	d.log.Info(message, append([]any{"targets", d.targets, counts}, attrs...)...)
+	d.log.Info(message, append([]any{"targets", d.count, counts}, attrs...)...)
 	before := d.seriesOmitted
 	probes, most := d.engine.Stats().Probes, cmp.Or(d.settings.MetricsMaxProbes, metrics.DefaultMaxProbes)
-	if d.seriesOmitted = d.listener != nil && probes > most; d.seriesOmitted && !before {
+	if d.seriesOmitted = d.listeners.listener != nil && probes > most; d.seriesOmitted && !before {
 		d.log.Warn("/metrics has no series of each probe and target: there are more probes than metrics_max_probes",
 			"probes", probes, "metrics_max_probes", most)
 	}

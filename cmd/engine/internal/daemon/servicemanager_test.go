@@ -76,7 +76,7 @@ func countReports(t *testing.T, ctx context.Context, alive func() error) (report
 
 func TestTheServiceManagerHearsNothingWhileTheLoopHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{engine: engine.New(engine.Config{})}
+		d := &daemon{engine: engine.New(engine.Config{}), targets: &targets{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		reportsIn, ended := countReports(t, ctx, d.alive)
 		expect := func(when string, period time.Duration, want int64) {
@@ -87,7 +87,7 @@ func TestTheServiceManagerHearsNothingWhileTheLoopHangs(t *testing.T) {
 		}
 		expect("before the engine runs", time.Hour, 0)
 		running := make(chan error, 1)
-		d.running.Store(true)
+		d.targets.runs.Store(true)
 		go func() { running <- d.engine.Run(ctx) }()
 		expect("without probes", time.Hour, 60*aliveReports)
 		handler := nonblocktest.Stuck{Release: make(chan struct{})}

@@ -91,7 +91,7 @@ const killTimeout = 20 * time.Second
 // shutdown, and a second one kills the processes that still run. It returns an error
 // with the exit code of a kill.
 func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
-	ticks, stop := d.pods.Ticks()
+	ticks, stop := d.targets.pods.Ticks()
 	defer stop()
 	loads := loader{daemon: d, done: make(chan loadResult, 1)}
 	defer loads.stop()
@@ -105,7 +105,7 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 		case <-ticks:
 			if !stopping && !isReading {
 				isReading = true
-				go readPods(d.pods.Copy(), pods)
+				go readPods(d.targets.pods.Copy(), pods)
 			}
 		case read := <-pods:
 			if isReading = false; !stopping {

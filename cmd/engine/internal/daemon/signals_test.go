@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"syscall"
@@ -10,14 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/group"
-	"github.com/sonde-probe/sonde/notify"
-	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/restart"
 )
 
@@ -34,19 +27,8 @@ func (killable) Run(ctx context.Context, began func(string), _ <-chan time.Durat
 // test if the engine did not stop in time.
 func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{engine: engine.New(engine.Config{}), log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard)}
-		defer d.queue.Close(flushTimeout)
+		d := idle(t)
 		d.signals = &signals{stop: make(chan os.Signal, 2)}
-		d.beats = beatprobe.NewRegistry()
-		d.groups = group.New(group.Config{Engine: d.engine})
-		d.pauses = pause.New(pause.Config{Engine: d.engine})
-		d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
-		d.notifiers = notify.New(notify.Config{Engine: d.engine, Groups: d.groups, Logger: d.log})
-		var err error
-		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
-			t.Fatal(err)
-		}
-		d.agent = d.newAgent()
 		if err := d.restarts.Apply(map[string]restart.Unit{"web": {Driver: killable{}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +44,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 func TestShutdownDiscardsAReloadUnderWay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), queue: &cli.LogQueue{}}
+		d := &daemon{flags: &flags{}, targets: &targets{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), queue: &cli.LogQueue{}}
 		d.signals = &signals{reload: make(chan os.Signal), stop: make(chan os.Signal, 1)}
 		d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 		ctx, cancel := context.WithCancel(t.Context())

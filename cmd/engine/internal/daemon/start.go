@@ -182,13 +182,13 @@ func (d *daemon) keep(p *handlers.Plugins) {
 	if in == nil {
 		return
 	}
-	h := accepted.Header{Accepted: d.reloads().Accepted, Processes: d.processes.Path()}
+	h := accepted.Header{Accepted: d.reloads().Accepted, Processes: d.processes.dir.Path()}
 	if d.pushed != nil {
 		h.Revision = d.pushed.Ref
 	}
 	err := error(nil)
 	if d.settings.State != "" {
-		h.MaxAge = d.maxStateAge()
+		h.MaxAge = maxStateAge(d.settings)
 		h.State, err = filepath.Abs(d.settings.State)
 	}
 	if err == nil {

@@ -6,7 +6,7 @@
 //	probemodules.go  the modules of /probe
 //	load.go     the flags --var and --var-file, and loading
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
-//	abandoned.go  processes that no engine takes over, because the state file is another
+//	statefile.go  the directory of a state file, and that of the processes that go with it
 //	plugins.go  the modules that a configuration has loaded
 //	scripts.go  script blocks, by the plugin that runs them
 package handlers

@@ -88,7 +88,6 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	if !diags.HasErrors() && p.Previous == nil { // a reload does not read the state's disk, which may hang
 		diags = append(diags, noDirectory(c.Engine.State)...)
 		diags = append(diags, publicToken(c.Engine.TokenFile)...)
-		diags = append(diags, warnOfAbandoned(c.Engine.State)...)
 	}
 	return c, diags
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/config"
@@ -26,11 +25,13 @@ import (
 func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	t.Helper()
 	log = new(testsync.Buffer)
-	d = &daemon{settings: config.Engine{State: filepath.Join(t.TempDir(), "state")}, log: slog.New(slog.NewTextHandler(log, nil))}
-	if err := d.makeProcessDir(); err != nil {
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	d = &daemon{settings: config.Engine{State: filepath.Join(t.TempDir(), "state")}, log: logger, saved: &saved{log: logger}}
+	d.processes = &processes{state: d.settings.State, saved: d.saved, log: logger}
+	if err := d.processes.makeDir(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { d.processes.Close() })
+	t.Cleanup(func() { d.processes.dir.Close() })
 	ctx, release := context.WithCancelCause(t.Context())
 	began, released := make(chan string, 1), make(chan restart.Exit, 1)
 	driver := d.process(t, "exec sleep 600")
@@ -42,14 +43,14 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.processes.Close()
+	d.processes.dir.Close()
 	if err := d.openState(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = d.state.Close() })
+	t.Cleanup(func() { _ = d.saved.close() })
 	t.Cleanup(func() {
-		for _, s := range d.survivors {
-			if err := s.End(context.Background(), d.processes.Path(), d.log, func(string) bool { return false }); err != nil {
+		for _, s := range d.processes.survivors {
+			if err := s.End(context.Background(), d.processes.dir.Path(), d.log, func(string) bool { return false }); err != nil {
 				t.Error("a process is left: ", err)
 			}
 		}
@@ -63,9 +64,9 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 // process returns the driver of the process web.
 func (d *daemon) process(t *testing.T, script string) *process.Driver {
 	t.Helper()
-	survivor, _ := d.survivors.Of("web")
+	survivor, _ := d.processes.survivors.Of("web")
 	driver, err := process.New(process.Config{
-		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: d.processes.Path(), Survivor: survivor, Logger: d.log,
+		Target: "web", Command: []string{"sh", "-c", script}, Adopt: true, AdoptDir: d.processes.dir.Path(), Survivor: survivor, Logger: d.log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +80,7 @@ func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	tier.Slow(t)
 	t.Parallel()
 	d, pid, log := afterEngine(t)
-	socket, err := filepath.Glob(filepath.Join(d.processes.Path(), "*.sock"))
+	socket, err := filepath.Glob(filepath.Join(d.processes.dir.Path(), "*.sock"))
 	if err != nil || len(socket) != 1 {
 		t.Fatal(socket, err)
 	}
@@ -88,7 +89,7 @@ func TestTheEndOfASurvivorIsTriedAgain(t *testing.T) {
 	}
 	var ending sync.WaitGroup
 	defer ending.Wait()
-	ending.Go(func() { d.endSurvivors(t.Context()) })
+	ending.Go(func() { d.processes.endSurvivors(t.Context(), d.restarts.Driver) })
 	testsync.Until(t, "the error in the log", func() bool {
 		return strings.Contains(log.String(), "not ended, retrying")
 	})
@@ -104,15 +105,16 @@ func TestASurvivorWhoseTargetIsBackIsNotEnded(t *testing.T) {
 	if err := d.restarts.Apply(map[string]restart.Unit{"web": {Driver: d.process(t, "exec sleep 600")}}); err != nil {
 		t.Fatal(err)
 	}
-	s, _ := d.survivors.Of("web")
-	d.endSurvivor(t.Context(), s) // as it was found before the reload
+	s, _ := d.processes.survivors.Of("web")
+	isProcess := func(target string) bool { return d.restarts.Driver(target) != nil }
+	d.processes.endSurvivor(t.Context(), s, isProcess) // as it was found before the reload
 	if gone(pid)() {
 		t.Error("the process was ended")
 	}
 	if err := d.restarts.Apply(nil); err != nil {
 		t.Fatal(err)
 	}
-	d.endSurvivor(t.Context(), s)
+	d.processes.endSurvivor(t.Context(), s, isProcess)
 	testsync.Until(t, "the end of the process", gone(pid))
 }
 
@@ -128,7 +130,7 @@ func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	restored := restart.Restored{Targets: map[string]restart.Memory{
 		"web": {Revision: unit.RevisionID(), Instance: "before", Started: 1, Since: time.Now(), Exited: true},
 	}}
-	d.addSurvivors(restored, units)
+	d.processes.addSurvivors(restored, units)
 	if resumed := d.restarts.Restore(restored); len(resumed) != 0 {
 		t.Errorf("%v are resumed", resumed)
 	}
@@ -139,24 +141,4 @@ func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	d.restarts.Kill()
 	stop()
 	running.Wait()
-}
-
-func TestEnginesThatStartTogetherDoNotWarnOfEachOther(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, for a directory in /run")
-	}
-	d, _, _ := afterEngine(t) // which has its directory by now
-	log := new(testsync.Buffer)
-	other := &daemon{log: slog.New(slog.NewTextHandler(log, nil)), abandoned: []process.Abandoned{{Path: d.processes.Path()}}}
-	warned := func() bool {
-		synctest.Test(t, func(t *testing.T) { other.warnOfAbandoned(t.Context()) })
-		return strings.Contains(log.String(), d.processes.Path())
-	}
-	if warned() {
-		t.Errorf("the log is %s", log)
-	}
-	d.processes.Close()
-	if !warned() {
-		t.Errorf("no warning of processes without an engine: %s", log)
-	}
 }

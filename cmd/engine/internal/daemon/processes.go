@@ -1,0 +1,274 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/boot"
+	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/restart/process"
+)
+
+// processes makes the drivers of targets. It has the directory of the processes that outlive the engine, those that the previous
+// engine has left running, and what has become of the lines of all.
+type processes struct {
+	state     string // the state file of the engine block; empty for none
+	saved     *saved
+	log       *slog.Logger
+	sensitive func(values []string) // has values replaced in outputs
+
+	dir       *process.Directory     // of those that outlive the engine; nil for none
+	opening   chan openedDir         // will have dir, once the disk responds; nil if nothing is opened
+	survivors process.Survivors      // that the previous engine has left running
+	outputs   process.Outputs        // what has become of lines
+	located   atomic.Pointer[[]byte] // the location of dir, for the state file
+}
+
+// openDir opens the directory of processes if there is one. Before is where it was: see process.OpenDirectory.
+func (p *processes) openDir(before string) (err error) {
+	if p.dir, err = process.OpenDirectory(handlers.ProcessDir(p.state), before, false); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return nil
+}
+
+// takeOver finds the processes that the engine before has left running, by the state file, which is open.
+func (p *processes) takeOver() error {
+	if p.dir == nil {
+		if err := p.openDir(p.directoryBefore()); err != nil {
+			return err
+		}
+	}
+	p.markLocation()
+	p.survivors = p.dir.Survivors()
+	return nil
+}
+
+// location is what the state file says about the directory of processes: the file alone may be
+// moved.
+type location struct {
+	Directory string `json:"directory"`
+	State     string `json:"state"` // the file's absolute path
+	Boot      string `json:"boot"`
+}
+
+// subject is the location in the state file.
+func (p *processes) subject() store.Subject {
+	return store.Subject{Prefix: keyProcesses, Lasting: true, Value: func(string) ([]byte, bool) {
+		if text := p.located.Load(); text != nil {
+			return *text, true
+		}
+		return nil, false
+	}}
+}
+
+// directoryBefore returns the directory of processes that the state file names, or "" if it has been
+// copied: then the processes belong to the other file.
+func (p *processes) directoryBefore() string {
+	var l location
+	if json.Unmarshal(p.saved.left.Values[keyProcesses], &l) != nil || l.Directory == "" {
+		return ""
+	}
+	now, err := boot.ID()
+	if err != nil || l.Boot != now {
+		return ""
+	}
+	other, err := os.Stat(l.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.Directory
+	}
+	own, ownErr := os.Stat(p.saved.path)
+	if err != nil || ownErr != nil || !os.SameFile(own, other) {
+		return ""
+	}
+	return l.Directory
+}
+
+// markLocation says that there is a directory of processes, or another one.
+func (p *processes) markLocation() {
+	if p.dir == nil {
+		return
+	}
+	id, err := boot.ID()
+	if err != nil {
+		p.log.Warn("directory of processes not saved in the state file", "error", err)
+		return
+	}
+	text, _ := json.Marshal(location{Directory: p.dir.Path(), State: p.saved.path, Boot: id}) // has no error
+	p.located.Store(&text)
+	p.saved.mark(keyProcesses)
+}
+
+// openedDir is the result of process.OpenDirectory.
+type openedDir struct {
+	dir *process.Directory
+	err error
+}
+
+// makeDir makes the directory of processes that outlive the engine. A reload, and signals
+// after it, do not wait for a disk that hangs: a later reload waits for the same call.
+func (p *processes) makeDir() error {
+	if p.dir != nil {
+		return nil
+	}
+	if p.opening == nil {
+		p.opening = make(chan openedDir, 1)
+		go func(to chan<- openedDir, name string) {
+			dir, err := process.OpenDirectory(name, "", true)
+			to <- openedDir{dir, err}
+		}(p.opening, handlers.ProcessDir(p.state))
+	}
+	select {
+	case o := <-p.opening:
+		p.opening, p.dir = nil, o.dir
+		p.markLocation()
+		return o.err
+	case <-time.After(diskTimeout):
+		return fmt.Errorf("the disk of the state file %s does not respond", p.state)
+	}
+}
+
+// diskTimeout is how long a reload waits for the disk of the state file.
+const diskTimeout = 5 * time.Second
+
+// units returns how each target is started and restarted. It starts nothing. For a plan it does
+// not make the directory of processes either.
+func (p *processes) units(c *config.Config, plan bool) (map[string]restart.Unit, error) {
+	units := make(map[string]restart.Unit, len(c.Targets))
+	for name, t := range c.Targets {
+		u, err := p.unit(name, t, plan)
+		if err != nil {
+			return nil, fmt.Errorf("target %q: %w", name, err)
+		}
+		units[name] = u
+	}
+	return units, nil
+}
+
+func (p *processes) unit(name string, t config.Target, plan bool) (restart.Unit, error) {
+	unit, _ := t.Settings.(restart.Unit)
+	unit.StartAfter = t.StartAfter
+	driver, err := p.driver(name, t, plan)
+	if err != nil || driver == nil {
+		return unit, err
+	}
+	unit.Driver = driver
+	unit.Revision, err = driverRevision(t)
+	return unit, err
+}
+
+// driver returns what starts and ends the instances of a target, or nil for a target
+// that the engine only probes.
+func (p *processes) driver(name string, t config.Target, plan bool) (restart.Driver, error) {
+	switch c := t.Driver.(type) {
+	case process.Config:
+		if c.Adopt && !plan {
+			if err := p.makeDir(); err != nil {
+				return nil, err
+			}
+		}
+		c.Target, c.Logger, c.Outputs, c.AdoptDir = name, p.log, &p.outputs, p.dir.Path()
+		c.Sensitive = p.sensitive
+		if plan {
+			c.Outputs = nil
+			c.AdoptDir = cmp.Or(c.AdoptDir, handlers.ProcessDir(p.state))
+		}
+		c.Survivor, _ = p.survivors.Of(name)
+		return process.New(c)
+	case command.Config:
+		c.Target, c.Log = name, p.log
+		return command.New(c)
+	}
+	return nil, nil
+}
+
+// show returns what the API shows of the processes of a target, which has a driver, or none.
+func (p *processes) show(target string, driver restart.Driver) (shown api.Process, isProcess bool) {
+	shown.DroppedLines, isProcess = p.outputs.Dropped(target)
+	if err := p.outputs.LogError(target); err != nil {
+		shown.LogError = err.Error()
+	}
+	if driver, ok := driver.(*process.Driver); ok {
+		shown.Nice, shown.Rlimits = driver.Attributes()
+	}
+	return shown, isProcess
+}
+
+// addSurvivors adds the processes that have outlived the previous engine to what it has
+// remembered, which may be older than they are.
+func (p *processes) addSurvivors(restored restart.Restored, units map[string]restart.Unit) {
+	for target, u := range units {
+		s, survived := p.survivors.Of(target)
+		driver, isProcess := u.Driver.(*process.Driver)
+		if !survived || !isProcess {
+			continue
+		}
+		if s.Err != nil {
+			p.log.Warn("description of a process not read, retrying", "target", target, "error", s.Err)
+		}
+		m := restored.Targets[target]
+		m.Exited = false // another policy must not keep the driver from ending it
+		if driver.Resume(s.ID) {
+			if m.Instance != s.ID {
+				m.Started++
+			}
+			m.Instance, m.Since, m.Revision = s.ID, s.Started, u.RevisionID()
+		}
+		restored.Targets[target] = m
+	}
+}
+
+// endPause is the time until the second try to end a process that has outlived its target.
+// It doubles after each try, up to maxEndPause.
+const (
+	endPause    = 2 * time.Second
+	maxEndPause = time.Minute
+)
+
+// endSurvivors ends the processes of targets that are no longer processes, by the present drivers. It returns
+// when they have ended, or ctx is done.
+func (p *processes) endSurvivors(ctx context.Context, driverOf func(target string) restart.Driver) {
+	isProcess := func(target string) bool {
+		_, ok := driverOf(target).(*process.Driver)
+		return ok
+	}
+	var ending sync.WaitGroup
+	for _, s := range p.survivors {
+		if s.Err != nil || !isProcess(s.Target) {
+			ending.Go(func() { p.endSurvivor(ctx, s, isProcess) })
+		}
+	}
+	ending.Wait()
+}
+
+func (p *processes) endSurvivor(ctx context.Context, s process.Survivor, isProcess func(target string) bool) {
+	for pause := endPause; ; pause = min(2*pause, maxEndPause) {
+		err := s.End(ctx, p.dir.Path(), p.log, isProcess)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		message := "process of a removed target not ended, retrying"
+		if s.Target == "" {
+			message = "description of a process not read, retrying"
+		}
+		p.log.Warn(message, "target", s.Target, "error", err, "retry_in", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}

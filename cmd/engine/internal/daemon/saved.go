@@ -1,0 +1,411 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/agent/store"
+	"github.com/sonde-probe/sonde/api/metrics"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/pause"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// saved is what the parts of the engine remember over its end, in the state file. Without one they remember nothing.
+type saved struct {
+	store *store.Store   // nil for none
+	path  string         // absolute, of the file that a symbolic link names
+	left  store.Restored // by the previous engine, until it is applied
+	log   *slog.Logger
+
+	// The subjects, by when they are restored.
+	lasting    store.Subjects // first, whatever resume is
+	resumed    store.Subjects // then, unless resume is forget
+	afterwards store.Subjects // once the engine has its probes
+
+	restarts  restart.Restored           // of resumed
+	penalties map[string]verdict.Penalty // of resumed
+}
+
+// The prefixes of the keys in the state file. Where a slash ends one, a target follows if nothing else is said.
+const (
+	keyRestarts  = "restarts/" // a restart.Memory
+	keySpent     = "spent"     // the times of restarts that count for the budget
+	keyHistory   = "history/"  // its []engine.Transition
+	keyPenalty   = "penalty/"  // its verdict.Penalty
+	keyOutcomes  = "outcomes/" // the outcomes of its probes, by ID
+	keyBeat      = "beat/"     // its Value of a beatprobe.Registry
+	keySent      = "sent/"     // and a key of Registry.Sent: its value
+	keyProcesses = "processes" // a location
+	keyStopped   = "stopped"   // by target: a restart.Stopped
+	keyPauses    = "pauses"    // by target: a pause.Pause
+)
+
+// open opens the state file of an engine whose parts are made.
+func (s *saved) open(path string, maxAge time.Duration, d *daemon) (err error) {
+	s.lasting = store.Subjects{
+		historySubject(d.engine.Records()), stoppedSubject(d.restarts), pausesSubject(d.pauses), notifySubject(d.notifiers), sentSubject(d.beats),
+		d.processes.subject(),
+	}
+	s.resumed = store.Subjects{beatSubject(d.beats), s.restartsSubject(d.restarts), s.spentSubject(d.restarts), s.penaltySubject(d.engine.Records())}
+	s.afterwards = store.Subjects{s.outcomesSubject(d.engine)}
+	s.store, err = store.Open(store.Config{Path: path, MaxAge: maxAge, Lasting: s.subjects().Lasting(), Logger: s.log})
+	if err != nil {
+		return err
+	}
+	s.left = s.store.Restored()
+	if s.path, err = filepath.EvalSymlinks(path); err != nil { // the disk fails
+		s.path = path
+	}
+	s.path, err = filepath.Abs(s.path)
+	return err
+}
+
+// subjects returns all that is in the file beside the memories of probes.
+func (s *saved) subjects() store.Subjects { return slices.Concat(s.lasting, s.resumed, s.afterwards) }
+
+// maxStateAge is the age beyond which state is forgotten, in the state file and in what engines share.
+func maxStateAge(e config.Engine) time.Duration { return cmp.Or(e.StateMaxAge, store.DefaultMaxAge) }
+
+// run writes what changes until ctx is done.
+func (s *saved) run(ctx context.Context, e *engine.Engine) error {
+	if s.store != nil {
+		s.store.Run(ctx, e, s.subjects())
+	}
+	return nil
+}
+
+// close closes the file of an engine that does not run.
+func (s *saved) close() error {
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Close()
+}
+
+// mark says that the value of a key has changed.
+func (s *saved) mark(key string) {
+	if s.store != nil {
+		s.store.Mark(key)
+	}
+}
+
+// markUrgent says that the value of a key has changed, which has to outlive SIGKILL.
+func (s *saved) markUrgent(key string) {
+	if s.store != nil {
+		s.store.MarkUrgent(key)
+	}
+}
+
+// markRecord marks a record of the engine about a target. A history is urgent: nothing else has its last
+// transition if the engine is killed, and the next one finds the target as it was before.
+func (s *saved) markRecord(target string, r engine.Record) {
+	switch r {
+	case engine.RecordHistory:
+		s.markUrgent(keyHistory + target)
+	case engine.RecordPenalty:
+		s.mark(keyPenalty + target)
+	case engine.RecordOutcomes:
+		s.mark(keyOutcomes + target)
+	}
+}
+
+// markSent marks the latest time in a target's datagrams.
+func (s *saved) markSent(key string, isUrgent bool) {
+	if isUrgent {
+		s.markUrgent(keySent + key)
+		return
+	}
+	s.mark(keySent + key)
+}
+
+// markNotified marks what the notifiers remember. The history of a group is urgent, as that of a target is. A cursor is
+// not: what lies behind an old one is told again.
+func (s *saved) markNotified(key string) {
+	if strings.HasPrefix(key, notify.KeyGroup) {
+		s.markUrgent(key)
+		return
+	}
+	s.mark(key)
+}
+
+// flush waits until the file has what was marked, and reports whether it does.
+func (s *saved) flush(ctx context.Context) bool {
+	if s.store == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, diskTimeout)
+	defer cancel()
+	err := s.store.Flush(ctx)
+	if err != nil {
+		s.log.Warn("what an operator asked for is not in the state file yet, trying again", "error", err)
+	}
+	return err == nil
+}
+
+// stats returns a function for the metrics of the state file, or nil without one.
+func (s *saved) stats() func() metrics.State {
+	if s.store == nil {
+		return nil
+	}
+	return func() metrics.State {
+		st := s.store.Stats()
+		return metrics.State{Written: st.Written, Size: st.Size, Errors: st.Errors}
+	}
+}
+
+// restore restores what the previous engine has left, as far as resume says so. The controller must have its units, and the engine
+// no probes. It returns the state of what is resumed, without what is shared by the engines of a cluster: the cluster has that.
+func (s *saved) restore(resume string, isShared func(target string) bool) store.Restored {
+	s.restarts.Targets = map[string]restart.Memory{}
+	s.lasting.Restore(s.left, s.log)
+	if resume == config.Forget {
+		return store.Restored{}
+	}
+	for id, m := range s.left.Memories { // targets that the engine only probes are remembered by their probes
+		s.restarts.Targets[id.Target] = restart.Memory{Instance: m.State.Instance, Since: m.InstanceSince}
+	}
+	s.resumed.Restore(s.left, s.log)
+	for target := range s.restarts.Targets {
+		if isShared(target) {
+			delete(s.restarts.Targets, target)
+		}
+	}
+	return s.left
+}
+
+// finish restores what needs the probes of the engine, and forgets what the previous one has left.
+func (s *saved) finish() {
+	s.afterwards.Restore(s.left, s.log)
+	s.left, s.restarts, s.penalties = store.Restored{}, restart.Restored{}, nil
+}
+
+func historySubject(of engine.Records) store.Subject {
+	return store.JSON[[]engine.Transition]{
+		Prefix: keyHistory, Lasting: true,
+		Value: func(target string) ([]engine.Transition, bool) {
+			past := of.History(target)
+			return past, len(past) > 0
+		},
+		Values: of.Histories,
+		Restore: func(histories map[string][]engine.Transition, shift time.Duration) {
+			var all []engine.TargetTransition
+			for target, past := range histories {
+				for _, one := range past {
+					one.At = one.At.Add(shift)
+					all = append(all, engine.TargetTransition{Target: target, Transition: one})
+				}
+			}
+			slices.SortStableFunc(all, func(a, b engine.TargetTransition) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.At.Compare(b.At)) })
+			for i := range all {
+				of.RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
+			}
+		},
+	}.Subject()
+}
+
+func stoppedSubject(of *restart.Controller) store.Subject {
+	return store.JSON[map[string]restart.Stopped]{
+		Prefix: keyStopped, Lasting: true,
+		Value:   func(string) (map[string]restart.Stopped, bool) { all := of.Stopped(); return all, len(all) > 0 },
+		Restore: func(all map[string]map[string]restart.Stopped, _ time.Duration) { of.RestoreStopped(all[""]) },
+	}.Subject()
+}
+
+func pausesSubject(of *pause.Keeper) store.Subject {
+	return store.JSON[map[string]pause.Stored]{
+		Prefix: keyPauses, Lasting: true,
+		Value: func(string) (map[string]pause.Stored, bool) {
+			all := map[string]pause.Stored{}
+			for target, p := range of.Pauses() {
+				all[target] = pause.Stored{Pause: p}
+			}
+			return all, len(all) > 0
+		},
+		Restore: func(all map[string]map[string]pause.Stored, shift time.Duration) {
+			pauses := map[string]pause.Pause{}
+			for target, p := range all[""] {
+				if !p.IsEnd {
+					pauses[target] = p.Shifted(shift)
+				}
+			}
+			of.Restore(pauses)
+		},
+	}.Subject()
+}
+
+// notifySubject is what receivers were told. The histories must have been restored before.
+func notifySubject(of *notify.Notifiers) store.Subject {
+	return store.Subject{
+		Prefix: notify.KeyPrefix, Lasting: true,
+		Value: func(name string) ([]byte, bool) { return of.Value(notify.KeyPrefix + name) },
+		Values: func() iter.Seq2[string, []byte] {
+			return func(yield func(string, []byte) bool) {
+				for key, value := range of.Values() {
+					if !yield(strings.TrimPrefix(key, notify.KeyPrefix), value) {
+						return
+					}
+				}
+			}
+		},
+		Restore: func(values map[string][]byte, _ time.Duration) error {
+			all := make(map[string][]byte, len(values))
+			for name, value := range values {
+				all[notify.KeyPrefix+name] = value
+			}
+			return errors.Join(of.Restore(all)...)
+		},
+	}
+}
+
+// sentSubject are the latest times in datagrams: those that were recorded must not count again, however long ago.
+func sentSubject(of *beatprobe.Registry) store.Subject {
+	return store.Subject{
+		Prefix: keySent, Lasting: true, Value: of.Sent, Values: of.AllSent,
+		Restore: func(values map[string][]byte, _ time.Duration) error { return restoreEach(values, of.RestoreSent) },
+	}
+}
+
+func beatSubject(of *beatprobe.Registry) store.Subject {
+	return store.Subject{
+		Prefix: keyBeat, Value: of.Value,
+		Values: func() iter.Seq2[string, []byte] {
+			return func(yield func(string, []byte) bool) {
+				for _, target := range of.Targets() {
+					if value, ok := of.Value(target); ok && !yield(target, value) {
+						return
+					}
+				}
+			}
+		},
+		Restore: func(values map[string][]byte, shift time.Duration) error {
+			return restoreEach(values, func(target string, value []byte) error { return of.Restore(target, value, shift) })
+		},
+	}
+}
+
+// restoreEach restores values one by one.
+func restoreEach(values map[string][]byte, restore func(name string, value []byte) error) error {
+	var wrong []error
+	for name, value := range values {
+		if err := restore(name, value); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+func (s *saved) restartsSubject(of *restart.Controller) store.Subject {
+	return store.JSON[restart.Memory]{
+		Prefix: keyRestarts, Value: of.Memory, Values: of.Memories,
+		Restore: func(all map[string]restart.Memory, shift time.Duration) {
+			for target, m := range all {
+				s.restarts.Targets[target] = m.Shifted(shift)
+			}
+		},
+	}.Subject()
+}
+
+func (s *saved) spentSubject(of *restart.Controller) store.Subject {
+	return store.JSON[[]time.Time]{
+		Prefix: keySpent,
+		Value:  func(string) ([]time.Time, bool) { spent := of.Spent(); return spent, len(spent) > 0 },
+		Restore: func(all map[string][]time.Time, shift time.Duration) {
+			for _, at := range all[""] {
+				s.restarts.Spent = append(s.restarts.Spent, at.Add(shift))
+			}
+		},
+	}.Subject()
+}
+
+// penaltySubject is what the flaps of targets have added up to, however long ago: they have decayed since.
+func (s *saved) penaltySubject(of engine.Records) store.Subject {
+	value := func(target string) (verdict.Penalty, bool) { p := of.Penalty(target); return p, p != verdict.Penalty{} }
+	return store.JSON[verdict.Penalty]{
+		Prefix: keyPenalty, Lasting: true, Value: value,
+		Values: func() iter.Seq2[string, verdict.Penalty] {
+			return func(yield func(string, verdict.Penalty) bool) {
+				for _, target := range of.Penalties() {
+					if p, ok := value(target); ok && !yield(target, p) {
+						return
+					}
+				}
+			}
+		},
+		Restore: func(all map[string]verdict.Penalty, shift time.Duration) {
+			s.penalties = make(map[string]verdict.Penalty, len(all))
+			for target, p := range all {
+				s.penalties[target] = p.Shifted(shift)
+			}
+		},
+	}.Subject()
+}
+
+// outcomesSubject are the outcomes of probes, of targets whose probes have had different ones.
+func (s *saved) outcomesSubject(of *engine.Engine) store.Subject {
+	return store.JSON[map[string]string]{
+		Prefix: keyOutcomes,
+		Value: func(target string) (map[string]string, bool) {
+			texts := outcomes(of.Records().Outcomes(target))
+			return texts, len(texts) > 0
+		},
+		Values: func() iter.Seq2[string, map[string]string] {
+			return func(yield func(string, map[string]string) bool) {
+				for target, all := range of.Records().AllOutcomes() {
+					if texts := outcomes(all); len(texts) > 0 && !yield(target, texts) {
+						return
+					}
+				}
+			}
+		},
+		Restore: func(all map[string]map[string]string, _ time.Duration) {
+			for target, texts := range all {
+				s.restoreOutcomes(of, target, texts)
+			}
+		},
+	}.Subject()
+}
+
+// restoreOutcomes gives the engine the outcomes of those probes of a target that are as they were.
+func (s *saved) restoreOutcomes(to *engine.Engine, target string, texts map[string]string) {
+	t, _ := to.Target(target)
+	for _, p := range t.Probes {
+		before := s.left.Memories[p.ID]
+		now, ok := to.Snapshot(p.ID)
+		if !ok || before.Endpoint != now.Endpoint || before.Handler != now.Handler {
+			continue
+		}
+		runs, err := probe.ParseOutcomes(texts[p.ID.String()])
+		if err != nil {
+			s.log.Warn("outcomes of a probe discarded", "probe", p.ID.String(), "error", err)
+		} else if len(runs) > 0 {
+			to.Records().RestoreOutcomes(p.ID, runs)
+		}
+	}
+}
+
+// outcomes returns the outcomes of a target as texts by probe, or nil if none of its probes has had different ones.
+func outcomes(all []engine.ProbeOutcomes) map[string]string {
+	differ := func(of engine.ProbeOutcomes) bool { return len(of.Runs) > 1 }
+	if !slices.ContainsFunc(all, differ) {
+		return nil
+	}
+	texts := make(map[string]string, len(all))
+	for _, of := range all {
+		texts[of.ID.String()] = probe.FormatOutcomes(of.Runs)
+	}
+	return texts
+}

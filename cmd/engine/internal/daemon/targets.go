@@ -1,0 +1,282 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/sonde-probe/sonde/agent"
+	"github.com/sonde-probe/sonde/api"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/fleet"
+	"github.com/sonde-probe/sonde/pause"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// targets are the part with the probes and units of targets: those of the engine, of the controller of restarts, and of the fleet.
+type targets struct {
+	engine    *engine.Engine
+	restarts  *restart.Controller
+	processes *processes
+	cluster   *cluster // nil for none
+	pauses    *pause.Keeper
+	beats     *beatprobe.Registry
+	saved     *saved
+	resume    string // config.Engine.Resume
+	log       *slog.Logger
+
+	pods      *staticpods.Dir // as it was read last; nil for none
+	isResumed bool            // the state of the previous engine was restored: a configuration is in use
+	runs      atomic.Bool     // the engine's loop runs
+	change    *targetsChange  // that was planned last
+}
+
+// desired is what a configuration asks for, with the pods.
+type desired struct {
+	config *config.Config
+	set    probe.Set               // the probes that only this engine makes
+	units  map[string]restart.Unit // of the targets that are not shared
+	shared fleet.Targets           // by the engines of the cluster; empty without one
+}
+
+// has reports whether there is a target.
+func (n *desired) has(target string) bool {
+	_, isOwn := n.units[target]
+	return isOwn || n.isShared(target)
+}
+
+// isShared reports whether the engines of a cluster share a target.
+func (n *desired) isShared(target string) bool {
+	_, shared := n.shared.Units[target]
+	return shared
+}
+
+// change returns the change of the engine's own probes.
+func (n *desired) change() engine.Change {
+	return engine.Change{Set: n.set, All: true, Dependencies: dependencies(n.config), Dampings: dampings(n.config)}
+}
+
+// checkLabels returns errors about the labels of targets, which the engine needs for targets without probes.
+func (n *desired) checkLabels() error {
+	wrong := map[string]error{}
+	for name := range n.units {
+		if err := probe.CheckLabels(n.config.Targets[name].Labels); err != nil {
+			wrong[name] = fmt.Errorf("target %q: %w", name, err)
+		}
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		errs = append(errs, wrong[name])
+	}
+	return errors.Join(errs...)
+}
+
+// desired returns what a configuration asks for. For a plan it makes nothing.
+func (t *targets) desired(c *config.Config, plan bool) (*desired, error) {
+	all := t.pods.Add(c)
+	units, err := t.processes.units(all, plan)
+	if err != nil {
+		return nil, err
+	}
+	if err := restart.CheckUnits(units); err != nil {
+		return nil, err
+	}
+	return t.cluster.divide(c, &desired{config: all, set: all.Set, units: units})
+}
+
+// Name implements agent.Part.
+func (*targets) Name() string { return "targets" }
+
+// Run implements agent.Part. It runs the engine: instances end before, see daemon.runTargets.
+func (t *targets) Run(ctx context.Context) error {
+	t.runs.Store(true)
+	defer t.runs.Store(false)
+	return t.engine.Run(ctx)
+}
+
+// targetsChange is a change of targets.
+type targetsChange struct {
+	targets   *targets
+	next      *desired
+	planned   *engine.Planned // of the engine's own probes
+	shared    func()          // commits the shared targets; nil without a cluster
+	changes   engine.Changes  // of all probes
+	effect    restart.Effect
+	instances api.InstanceChanges
+}
+
+// Plan implements agent.Part. The lock of the engine's probes is held until the change is committed or discarded. The first
+// Plan restores the state of the previous engine: after an error the program ends.
+func (t *targets) Plan(c *config.Config) (agent.Change, error) {
+	next, err := t.desired(c, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(t.restarts.CheckApply(next.units), next.checkLabels()); err != nil {
+		return nil, err
+	}
+	planned := &targetsChange{targets: t, next: next}
+	change := next.change()
+	if !t.isResumed {
+		change.Memories, change.Penalties = t.restore(c, next)
+	}
+	planned.effect = t.effectOf(next)
+	planned.instances = instanceChanges(t.restarts, planned.effect, next.units)
+	if t.cluster != nil {
+		if planned.shared, err = t.cluster.fleet.Plan(next.shared); err != nil {
+			return nil, err
+		}
+	}
+	var ofShared engine.Preview
+	if err := t.cluster.addPreview(&ofShared, next); err != nil {
+		return nil, err
+	}
+	if planned.planned, err = t.engine.Plan(change); err != nil {
+		return nil, err
+	}
+	planned.changes = planned.planned.Changes()
+	addCounts(&planned.changes, ofShared.Changes)
+	t.change = planned
+	return planned, nil
+}
+
+// Commit implements agent.Change.
+func (c *targetsChange) Commit() {
+	t, next := c.targets, c.next
+	c.planned.Commit()
+	t.pauses.Keep(next.has)
+	t.beats.Apply(next.set)
+	if err := t.restarts.Apply(next.units); err != nil {
+		t.log.Error("the units of targets are not applied, although they were checked: this is a bug", "error", err)
+	}
+	if c.shared != nil {
+		t.cluster.shared.Store(&next.shared)
+		c.shared()
+	}
+	for name := range next.units {
+		_ = t.engine.Admin().Label(name, next.config.Targets[name].Labels) // checked by checkLabels
+	}
+	if !t.isResumed {
+		t.isResumed = true
+		t.beats.ForgetRestored()
+		t.saved.finish()
+	}
+}
+
+// Discard implements agent.Change.
+func (c *targetsChange) Discard() { c.planned.Discard() }
+
+// effectOf returns what a configuration would do to targets now.
+func (t *targets) effectOf(n *desired) restart.Effect {
+	e := t.restarts.EffectOfApply(n.units)
+	t.cluster.addEffect(&e, n)
+	return e
+}
+
+// preview returns what a configuration would do to targets, without the groups.
+func (t *targets) preview(next *desired) (restart.Effect, engine.Preview, error) {
+	preview, err := previewOf(t.engine, next.change())
+	if err == nil {
+		err = t.cluster.addPreview(&preview, next)
+	}
+	if err == nil && t.cluster != nil {
+		_, err = t.cluster.fleet.Plan(next.shared)
+	}
+	return t.effectOf(next), preview, errors.Join(err, t.restarts.CheckApply(next.units), next.checkLabels())
+}
+
+// restore prepares the first configuration: its maintenances begin before the engine has the targets, and the controller goes on
+// with the units that the previous engine had. It returns the memories of the probes that are as they were, and the penalties, which are
+// to be applied with the probes. Nothing runs yet that could see it.
+func (t *targets) restore(c *config.Config, next *desired) (map[probe.ID]engine.Memory, map[string]verdict.Penalty) {
+	if err := t.restarts.Apply(next.units); err != nil {
+		return nil, nil // CheckApply has reported the error
+	}
+	if all, err := maintenances(c); err == nil && len(all) > 0 { // the maintenance part has reported the error
+		upcoming := labelsOf(next.set, next.units)
+		maps.Copy(upcoming, labelsOf(next.shared.Probes, next.shared.Units))
+		t.pauses.Maintain(all, upcoming)
+	}
+	if t.saved.store == nil {
+		return nil, nil
+	}
+	state := t.saved.restore(t.resume, next.isShared)
+	restored := t.saved.restarts
+	t.processes.addSurvivors(restored, next.units)
+	instances := t.restarts.Restore(restored)
+	memories := make(map[probe.ID]engine.Memory, len(state.Memories))
+	for id, m := range state.Memories {
+		if _, ok := next.set[id]; !ok || instances[id.Target] != m.State.Instance {
+			continue // the probe is gone, or the instance that the memory is about
+		}
+		if t.resume == config.Verify {
+			m = m.Renewed(id.Kind)
+		}
+		if err := m.Check(probe.Rule{Kind: id.Kind}); err != nil {
+			t.log.Warn("state of a probe discarded", "probe", id.String(), "error", err)
+			continue
+		}
+		memories[id] = m
+	}
+	return memories, t.saved.penalties
+}
+
+// planMaintenances plans the maintenance blocks.
+func (t *targets) planMaintenances(next *config.Config) (commit func(), err error) {
+	all, err := maintenances(next)
+	if err != nil {
+		return nil, err
+	}
+	return func() { t.pauses.Maintain(all, t.upcoming(next)) }, nil
+}
+
+// upcoming returns the labels of the targets that the engine gets later, at any time: from other engines, or when an instance
+// of a target without probes is reported; none if there are no maintenances, which are all that needs them.
+func (t *targets) upcoming(next *config.Config) map[string]map[string]string {
+	if len(next.Maintenances) == 0 {
+		return nil
+	}
+	next = t.pods.Add(next)
+	probed := make(map[string]bool, len(next.Set))
+	for id := range next.Set {
+		probed[id.Target] = true
+	}
+	labels := map[string]map[string]string{}
+	for name, one := range next.Targets {
+		if !probed[name] || t.cluster.isShared(name) {
+			labels[name] = one.Labels
+		}
+	}
+	return labels
+}
+
+// dependencies returns which targets depend on which others.
+func dependencies(c *config.Config) map[string][]string {
+	all := map[string][]string{}
+	for name, t := range c.Targets {
+		if len(t.DependsOn) > 0 {
+			all[name] = t.DependsOn
+		}
+	}
+	return all
+}
+
+// dampings returns which targets are damped when they flap.
+func dampings(c *config.Config) map[string]probe.Damping {
+	all := map[string]probe.Damping{}
+	for name, t := range c.Targets {
+		if t.Damping != (probe.Damping{}) {
+			all[name] = t.Damping
+		}
+	}
+	return all
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-const page = "../../../docs/gateways/haproxy.md"
+const page = "../../docs/gateways/haproxy.md"
 
 // edge is HAProxy with a configuration of docs/gateways in front of three servers.
 type edge struct {

@@ -23,7 +23,7 @@ func TestHAProxyFollows(t *testing.T) {
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success})
 	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
 	dir := testsync.SocketDir(t)
-	text := gatewaytest.CodeBlock(t, "../../../docs/gateways/oracle.md", "haproxy", "send-state")
+	text := gatewaytest.CodeBlock(t, "../../docs/gateways/oracle.md", "haproxy", "send-state")
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.URL, "http://"))
 	socket := filepath.Join(dir, "edge")
 	text = strings.NewReplacer("bind :8080", "bind unix@"+socket, "port 9778", "port "+port).Replace(text)

@@ -69,7 +69,7 @@ func TestPrometheusFollows(t *testing.T) {
 	o := start(s)
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
 	dir, address := t.TempDir(), gatewaytest.FreeAddress(t)
-	text := gatewaytest.CodeBlock(t, "../../../docs/gateways/prometheus.md", "yaml", "http_sd_configs")
+	text := gatewaytest.CodeBlock(t, "../../docs/gateways/prometheus.md", "yaml", "http_sd_configs")
 	text = strings.NewReplacer("http://127.0.0.1:9779", o.URL, "refresh_interval: 5s", "refresh_interval: 50ms").Replace(text)
 	file := gatewaytest.WriteFile(t, dir, "prometheus.yml", text)
 	ready := func() bool {

@@ -17,7 +17,7 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-const page = "../../../docs/gateways/nginx.md"
+const page = "../../docs/gateways/nginx.md"
 
 // templateOf returns the template of a configuration on a page.
 func templateOf(t *testing.T, page, gateway string) string {
@@ -177,7 +177,7 @@ func TestExamplesOfFiles(t *testing.T) {
 		"keepalived": {"files.md", "ready\n"},
 		"hosts":      {"files.md", "10.0.0.7 web.internal web-1.internal\n10.0.0.9 web.internal web-3.internal\n"},
 	} {
-		parsed, err := parseTemplate(templateOf(t, "../../../docs/gateways/"+c.page, name))
+		parsed, err := parseTemplate(templateOf(t, "../../docs/gateways/"+c.page, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,6 @@ type slot struct {
 	attempting bool // an attempt is in flight
 	decided    bool // attempts on the instance have decided a verdict
 	marks      marks
-	extra      bool // a failure of that attempt, or of the latest one, does not count
 	waitReason verdict.WaitReason
 
 	kind probe.Kind // of the probe's ID; never changes
@@ -53,6 +52,7 @@ type marks uint8
 const (
 	markBlind  marks = 1 << iota // attempts cannot be made: see verdict.Blinds
 	markWarned                   // the latest attempt that passed was a warning
+	markExtra                    // a failure of the attempt in flight, or else of the latest one, does not count
 )
 
 func (m marks) has(one marks) bool { return m&one != 0 }
@@ -196,7 +196,8 @@ func (s *slot) setInflight(a *attempt) (address string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.attempting = a != nil; s.attempting {
-		s.next, s.extra = 0, !a.counts
+		s.next = 0
+		s.marks.set(markExtra, !a.counts)
 	}
 	return s.address
 }
@@ -301,7 +302,7 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 		st.Run = s.state.Run
 	}
 	st.Errors, st.OnHold, st.WaitReason = s.state.Errors, s.state.OnHold, s.waitReason
-	st.Changes, st.Attempts, st.Attempting, st.Extra = s.changes, s.attempts, s.attempting, s.extra
+	st.Changes, st.Attempts, st.Attempting, st.Extra = s.changes, s.attempts, s.attempting, s.marks.has(markExtra)
 	if s.rare != nil && s.rare.observed != nil {
 		st.Ejection = s.rare.observed.ejection
 	}

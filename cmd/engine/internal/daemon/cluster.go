@@ -295,23 +295,21 @@ func (c *cluster) addEffect(e *restart.Effect, n *desired) {
 	}
 }
 
-// addPreview adds what becomes of the probes that are shared, whichever engine has them.
-func (c *cluster) addPreview(to *engine.Preview, n *desired) error {
+// preview returns what becomes of the probes that are shared, whichever engine has them.
+func (c *cluster) preview(n *desired) (engine.Preview, error) {
 	if c == nil {
-		return nil
+		return engine.Preview{}, nil
 	}
 	scratch := engine.New(engine.Config{}) // never runs
 	if _, err := scratch.Apply(c.shared.Load().Probes); err != nil {
-		return err
+		return engine.Preview{}, err
 	}
-	shared, err := previewOf(scratch, engine.Change{Set: n.shared.Probes, All: true})
+	p, err := scratch.Plan(engine.Change{Set: n.shared.Probes, All: true})
 	if err != nil {
-		return err
+		return engine.Preview{}, err
 	}
-	to.Probes = append(to.Probes, shared.Probes...)
-	slices.SortFunc(to.Probes, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) })
-	addCounts(&to.Changes, shared.Changes)
-	return nil
+	defer p.Discard()
+	return p.Preview(), nil
 }
 
 // addCounts adds the counts of other changes.

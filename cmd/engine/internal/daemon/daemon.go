@@ -217,7 +217,7 @@ func (d *daemon) notified(key string) {
 // close closes what prepare has opened.
 func (d *daemon) close() (err error) {
 	err = errors.Join(d.listeners.close(), d.saved.close())
-	d.processes.dir.Close()
+	d.processes.closeDir()
 	return errors.Join(err, d.cluster.close())
 }
 
@@ -231,7 +231,6 @@ type applied struct {
 // apply puts a configuration into use, with the pods: all of it, or nothing, if a part cannot use it, or check has
 // an error about what would happen to the targets in use.
 func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (applied, error) {
-	defer d.processes.outputs.Keep(d.isConfigured) // drivers of a configuration that is rejected have counters, too
 	d.addSecrets(c.Secrets)
 	p, err := d.agent.Plan(c)
 	if err != nil {
@@ -251,12 +250,9 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (appl
 	return done, nil
 }
 
-// isConfigured reports whether a target has a driver now.
-func (d *daemon) isConfigured(target string) bool { return d.restarts.Driver(target) != nil }
-
 // mayExist reports whether a target has a driver now, or may become one of this engine.
 func (d *daemon) mayExist(target string) bool {
-	return d.isConfigured(target) || d.cluster.mayOwn(target)
+	return d.targets.isConfigured(target) || d.cluster.mayOwn(target)
 }
 
 // addSecrets has values replaced in outputs. Those of an earlier configuration stay known.
@@ -301,7 +297,7 @@ func (d *daemon) ready() error { return errors.Join(d.alive(), d.engine.Health()
 func (d *daemon) run(ctx context.Context) error {
 	d.ended = make(chan struct{})
 	defer close(d.ended)
-	defer func() { d.processes.dir.Close() }()
+	defer d.processes.closeDir()
 	parts, ctx := errgroup.WithContext(ctx)
 	running, shutdown := context.WithCancel(ctx)
 	defer shutdown()

@@ -12,12 +12,8 @@ import (
 // newAgent returns the parts that a configuration changes while the engine runs, in the order in which their changes are
 // committed: gateways and notifiers follow groups, and groups follow targets.
 func (d *daemon) newAgent() *agent.Agent {
-	return agent.New(append([]agent.Part{d.targets}, d.followers()...)...)
-}
-
-// followers returns the parts that follow the targets.
-func (d *daemon) followers() []agent.Part {
-	return []agent.Part{
+	return agent.New(
+		d.targets,
 		&part{"maintenance", d.targets.planMaintenances, d.pauses.Run},
 		groupsPart{d.groups},
 		&part{"gateways", func(next *config.Config) (func(), error) {
@@ -30,16 +26,7 @@ func (d *daemon) followers() []agent.Part {
 		&part{"probe modules", func(next *config.Config) (func(), error) {
 			return d.probes.Plan(handlers.ProbeModules(next.ProbeModules))
 		}, nothingToRun},
-	}
-}
-
-// checkFollowers returns the error for which one of the parts that follow the targets cannot use a configuration.
-func (d *daemon) checkFollowers(next *config.Config) error {
-	p, err := agent.New(d.followers()...).Plan(next)
-	if err == nil {
-		p.Discard()
-	}
-	return err
+	)
 }
 
 // part is a part whose Plan has nothing to give back.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sonde-probe/sonde/agent"
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
@@ -17,18 +18,18 @@ import (
 
 // planner says what a reload would do.
 type planner struct {
-	targets *targets
-	blocks  *config.Config             // see blockChanges
-	check   func(*config.Config) error // of the parts that follow the targets
+	agent   *agent.Agent
+	targets *targets       // of agent
+	blocks  *config.Config // see blockChanges
 	redact  func(text string) string
 }
 
 // planner returns what plans for the configuration in use.
 func (d *daemon) planner() *planner {
-	return &planner{d.targets, d.blocks, d.checkFollowers, d.queue.Secrets.Text}
+	return &planner{d.agent, d.targets, d.blocks, d.queue.Secrets.Text}
 }
 
-// plan returns what reload would do with a configuration that was loaded. It changes nothing.
+// plan returns what reload would do with a configuration that was loaded. It plans that, as reload does, and discards it.
 func (l *planner) plan(r loadResult) api.Plan {
 	p := api.Plan{Problems: problems(r.diags), Partial: r.before == nil, Changes: []api.TargetChange{}}
 	reject := func(err error) api.Plan {
@@ -38,27 +39,22 @@ func (l *planner) plan(r loadResult) api.Plan {
 	if errs, _ := r.diags.Count(); errs > 0 {
 		return reject(errorsOf(r.diags, errs))
 	}
-	next, err := l.targets.desired(r.config, true)
+	made, err := l.agent.Plan(r.config)
 	if err != nil {
 		return reject(err)
 	}
-	effect, preview, err := l.targets.preview(next)
-	if err == nil {
-		err = l.check(r.config)
-	}
-	if err != nil {
-		return reject(err)
-	}
-	p.Probes, p.Instances = api.Changes(preview.Changes), instanceChanges(l.targets.restarts, effect, next.units)
+	defer made.Discard()
+	change := l.targets.change
+	p.Probes, p.Instances = api.Changes(change.changes), change.instances
 	p.Blocks, p.Settings, p.ProbeModules = blockChanges(l.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
 	changes := planned{plan: &p, targets: map[string]*api.TargetChange{}, before: r.before, after: r.config}
-	changes.addTargets(l.targets.restarts, effect, next.units)
-	for _, change := range preview.Probes {
-		changes.addProbe(change)
+	changes.addTargets(l.targets.restarts, change.effect, change.next.units)
+	for _, one := range change.preview() {
+		changes.addProbe(one)
 	}
-	changes.finish(effect.Units)
+	changes.finish(change.effect.Units)
 	p.Changed = len(changes.targets)+len(p.Blocks)+len(p.Settings)+len(p.ProbeModules) > 0
-	if err := guard(r.config)(effect); err != nil {
+	if err := guard(r.config)(change.effect); err != nil {
 		p.Guarded = true
 		return reject(err)
 	}
@@ -69,14 +65,14 @@ func (l *planner) plan(r loadResult) api.Plan {
 // in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
 func PlanChange(before, after *config.Config) (api.Plan, error) {
 	log := slog.New(slog.DiscardHandler)
-	t := &targets{engine: engine.New(engine.Config{}), processes: &processes{state: before.Engine.State, log: log}, log: log}
+	t := &targets{engine: engine.New(engine.Config{}), processes: &processes{state: before.Engine.State, saved: &saved{}, log: log, isElsewhere: true}, saved: &saved{}, isResumed: true, log: log}
 	var err error
 	if t.restarts, err = restart.New(restart.Config{Engine: t.engine, Logger: log}); err != nil {
 		return api.Plan{}, err
 	}
 	was, is := *before, *after
 	was.Cluster, is.Cluster = nil, nil
-	now, err := t.desired(&was, true)
+	now, err := t.desired(&was)
 	if err != nil {
 		return api.Plan{}, err
 	}
@@ -86,20 +82,8 @@ func PlanChange(before, after *config.Config) (api.Plan, error) {
 	if err := t.restarts.Apply(now.units); err != nil { // it never runs, and starts nothing
 		return api.Plan{}, err
 	}
-	noFollowers := func(*config.Config) error { return nil }
-	asIs := func(text string) string { return text }
-	l := planner{t, blocksOf(before), noFollowers, asIs}
+	l := planner{agent.New(t), t, blocksOf(before), func(text string) string { return text }}
 	return l.plan(loadResult{config: &is, before: &was}), nil
-}
-
-// previewOf returns what a change of the engine would do.
-func previewOf(e *engine.Engine, c engine.Change) (engine.Preview, error) {
-	p, err := e.Plan(c)
-	if err != nil {
-		return engine.Preview{}, err
-	}
-	defer p.Discard()
-	return p.Preview(), nil
 }
 
 // planned collects the changes of targets for a plan.

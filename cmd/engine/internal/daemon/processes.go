@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +29,8 @@ type processes struct {
 	saved     *saved
 	log       *slog.Logger
 	sensitive func(values []string) // has values replaced in outputs
+
+	isElsewhere bool // the processes are those of an engine on another machine: nothing is made for them
 
 	dir       *process.Directory     // of those that outlive the engine; nil for none
 	opening   chan openedDir         // will have dir, once the disk responds; nil if nothing is opened
@@ -145,12 +146,26 @@ func (p *processes) makeDir() error {
 // diskTimeout is how long a reload waits for the disk of the state file.
 const diskTimeout = 5 * time.Second
 
-// units returns how each target is started and restarted. It starts nothing. For a plan it does
-// not make the directory of processes either.
-func (p *processes) units(c *config.Config, plan bool) (map[string]restart.Unit, error) {
+// closeDir releases the directory of processes for the next engine, and removes it if it has none.
+func (p *processes) closeDir() {
+	p.dir.Close()
+	p.dir = nil
+}
+
+// removeDir removes a directory that was made for a configuration that does not come into use.
+func (p *processes) removeDir() {
+	if p.dir != nil {
+		p.closeDir()
+		p.located.Store(nil)
+		p.saved.mark(keyProcesses)
+	}
+}
+
+// units returns how each target is started and restarted. It starts nothing.
+func (p *processes) units(c *config.Config) (map[string]restart.Unit, error) {
 	units := make(map[string]restart.Unit, len(c.Targets))
 	for name, t := range c.Targets {
-		u, err := p.unit(name, t, plan)
+		u, err := p.unit(name, t)
 		if err != nil {
 			return nil, fmt.Errorf("target %q: %w", name, err)
 		}
@@ -159,10 +174,10 @@ func (p *processes) units(c *config.Config, plan bool) (map[string]restart.Unit,
 	return units, nil
 }
 
-func (p *processes) unit(name string, t config.Target, plan bool) (restart.Unit, error) {
+func (p *processes) unit(name string, t config.Target) (restart.Unit, error) {
 	unit, _ := t.Settings.(restart.Unit)
 	unit.StartAfter = t.StartAfter
-	driver, err := p.driver(name, t, plan)
+	driver, err := p.driver(name, t)
 	if err != nil || driver == nil {
 		return unit, err
 	}
@@ -173,19 +188,18 @@ func (p *processes) unit(name string, t config.Target, plan bool) (restart.Unit,
 
 // driver returns what starts and ends the instances of a target, or nil for a target
 // that the engine only probes.
-func (p *processes) driver(name string, t config.Target, plan bool) (restart.Driver, error) {
+func (p *processes) driver(name string, t config.Target) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
-		if c.Adopt && !plan {
+		if c.Adopt && !p.isElsewhere {
 			if err := p.makeDir(); err != nil {
 				return nil, err
 			}
 		}
 		c.Target, c.Logger, c.Outputs, c.AdoptDir = name, p.log, &p.outputs, p.dir.Path()
 		c.Sensitive = p.sensitive
-		if plan {
-			c.Outputs = nil
-			c.AdoptDir = cmp.Or(c.AdoptDir, handlers.ProcessDir(p.state))
+		if p.isElsewhere {
+			c.AdoptDir = handlers.ProcessDir(p.state)
 		}
 		c.Survivor, _ = p.survivors.Of(name)
 		return process.New(c)

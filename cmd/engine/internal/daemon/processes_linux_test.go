@@ -142,3 +142,32 @@ func TestASurvivorThatIsNotResumedIsEndedWhateverThePolicy(t *testing.T) {
 	stop()
 	running.Wait()
 }
+
+// A plan is discarded, and so is a configuration that a part rejects: both leave nothing of what they had made.
+func TestWhatDoesNotComeIntoUseLeavesNoDirectoryOfProcesses(t *testing.T) {
+	d := idle(t)
+	d.processes.state = filepath.Join(t.TempDir(), "state")
+	adopting := func(policy restart.Policy) *config.Config {
+		return &config.Config{Targets: map[string]config.Target{"web": {
+			Driver: process.Config{Command: []string{"true"}, Adopt: true}, Settings: restart.Unit{Policy: policy},
+		}}}
+	}
+	isLeft := func() bool {
+		_, err := os.Stat(d.processes.state + ".processes") // or a symbolic link that names nothing any more
+		_, counted := d.processes.outputs.Dropped("web")
+		return err == nil || d.processes.dir != nil || d.processes.located.Load() != nil || counted
+	}
+	if p := d.planner().plan(loadResult{config: adopting(restart.Always)}); p.Error != nil || p.Instances.Started != 1 {
+		t.Fatalf("the plan is %+v, %+v", p, p.Error)
+	}
+	if isLeft() {
+		t.Error("the plan has left a directory")
+	}
+	if _, err := d.apply(adopting(restart.Never+1), anyEffect); err == nil || isLeft() {
+		t.Errorf("a configuration with the error %v has left a directory", err)
+	}
+	if _, err := d.apply(adopting(restart.Always), anyEffect); err != nil || !isLeft() {
+		t.Errorf("a configuration in use has no directory: %v", err)
+	}
+	d.processes.closeDir()
+}

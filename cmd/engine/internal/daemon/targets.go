@@ -80,10 +80,10 @@ func (n *desired) checkLabels() error {
 	return errors.Join(errs...)
 }
 
-// desired returns what a configuration asks for. For a plan it makes nothing.
-func (t *targets) desired(c *config.Config, plan bool) (*desired, error) {
+// desired returns what a configuration asks for.
+func (t *targets) desired(c *config.Config) (*desired, error) {
 	all := t.pods.Add(c)
-	units, err := t.processes.units(all, plan)
+	units, err := t.processes.units(all)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,9 @@ func (t *targets) Run(ctx context.Context) error {
 type targetsChange struct {
 	targets   *targets
 	next      *desired
+	hadDir    bool            // there was a directory of processes before
 	planned   *engine.Planned // of the engine's own probes
+	ofShared  engine.Preview  // of the probes that engines share
 	shared    func()          // commits the shared targets; nil without a cluster
 	changes   engine.Changes  // of all probes
 	effect    restart.Effect
@@ -116,15 +118,21 @@ type targetsChange struct {
 
 // Plan implements agent.Part. The lock of the engine's probes is held until the change is committed or discarded. The first
 // Plan restores the state of the previous engine: after an error the program ends.
-func (t *targets) Plan(c *config.Config) (agent.Change, error) {
-	next, err := t.desired(c, false)
+func (t *targets) Plan(c *config.Config) (_ agent.Change, err error) {
+	hadDir := t.processes.dir != nil
+	defer func() {
+		if err != nil {
+			t.forget(hadDir)
+		}
+	}()
+	next, err := t.desired(c)
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(t.restarts.CheckApply(next.units), next.checkLabels()); err != nil {
 		return nil, err
 	}
-	planned := &targetsChange{targets: t, next: next}
+	planned := &targetsChange{targets: t, next: next, hadDir: hadDir}
 	change := next.change()
 	if !t.isResumed {
 		change.Memories, change.Penalties = t.restore(c, next)
@@ -136,15 +144,14 @@ func (t *targets) Plan(c *config.Config) (agent.Change, error) {
 			return nil, err
 		}
 	}
-	var ofShared engine.Preview
-	if err := t.cluster.addPreview(&ofShared, next); err != nil {
+	if planned.ofShared, err = t.cluster.preview(next); err != nil {
 		return nil, err
 	}
 	if planned.planned, err = t.engine.Plan(change); err != nil {
 		return nil, err
 	}
 	planned.changes = planned.planned.Changes()
-	addCounts(&planned.changes, ofShared.Changes)
+	addCounts(&planned.changes, planned.ofShared.Changes)
 	t.change = planned
 	return planned, nil
 }
@@ -162,6 +169,7 @@ func (c *targetsChange) Commit() {
 		t.cluster.shared.Store(&next.shared)
 		c.shared()
 	}
+	t.processes.outputs.Keep(t.isConfigured)
 	for name := range next.units {
 		_ = t.engine.Admin().Label(name, next.config.Targets[name].Labels) // checked by checkLabels
 	}
@@ -173,25 +181,34 @@ func (c *targetsChange) Commit() {
 }
 
 // Discard implements agent.Change.
-func (c *targetsChange) Discard() { c.planned.Discard() }
+func (c *targetsChange) Discard() {
+	c.planned.Discard()
+	c.targets.forget(c.hadDir)
+}
+
+// preview returns what becomes of all probes.
+func (c *targetsChange) preview() []engine.ProbeChange {
+	all := slices.Concat(c.planned.Preview().Probes, c.ofShared.Probes)
+	slices.SortFunc(all, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) })
+	return all
+}
+
+// forget gives back what desired has made for a configuration that does not come into use.
+func (t *targets) forget(hadDir bool) {
+	if !hadDir {
+		t.processes.removeDir()
+	}
+	t.processes.outputs.Keep(t.isConfigured)
+}
+
+// isConfigured reports whether a target has a driver now.
+func (t *targets) isConfigured(target string) bool { return t.restarts.Driver(target) != nil }
 
 // effectOf returns what a configuration would do to targets now.
 func (t *targets) effectOf(n *desired) restart.Effect {
 	e := t.restarts.EffectOfApply(n.units)
 	t.cluster.addEffect(&e, n)
 	return e
-}
-
-// preview returns what a configuration would do to targets, without the groups.
-func (t *targets) preview(next *desired) (restart.Effect, engine.Preview, error) {
-	preview, err := previewOf(t.engine, next.change())
-	if err == nil {
-		err = t.cluster.addPreview(&preview, next)
-	}
-	if err == nil && t.cluster != nil {
-		_, err = t.cluster.fleet.Plan(next.shared)
-	}
-	return t.effectOf(next), preview, errors.Join(err, t.restarts.CheckApply(next.units), next.checkLabels())
 }
 
 // restore prepares the first configuration: its maintenances begin before the engine has the targets, and the controller goes on

@@ -57,6 +57,32 @@ func TestALinkThatIsCutAfterConnectionsFailsNothing(t *testing.T) {
 	})
 }
 
+// A link is back: what had begun before connects at last, with a packet that is sent again, and its time is over.
+func TestAConnectionThatComesLateFailsNothing(t *testing.T) {
+	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {
+		before := changes(e)
+		n.fail(probe.ReasonTCPTimeout, false)
+		pass(10 * time.Second)
+		late := noResponse(probe.ReasonHTTPTimeout)
+		late.Timings.Connect = 500 * time.Millisecond // of 900
+		for i := range 40 {
+			n.fallSilent(remote(i), late)
+		}
+		n.fail("", false)
+		pass(2 * time.Second)
+		if got := changes(e) - before; got != 0 || !e.Health().Isolated {
+			t.Errorf("verdicts have changed %d times; isolated: %v", got, e.Health().Isolated)
+		}
+		for i := range 40 {
+			n.answerAgain(remote(i))
+		}
+		pass(time.Minute)
+		if got := changes(e) - before; got != 0 || e.Health().Isolated {
+			t.Errorf("with the link verdicts have changed %d times; isolated: %v", got, e.Health().Isolated)
+		}
+	})
+}
+
 // A restart does not wait for the network if the target has answered, however late.
 func TestTheExitOfACommandIsAnAnswerHoweverLate(t *testing.T) {
 	reachable(t, engine.Config{}, remote, func(t *testing.T, e *engine.Engine, n *network) {

@@ -104,7 +104,8 @@ type Config struct {
 	// probes must have been answered once, and four or more hosts in the ten minutes before
 	// the latest answer. A second failure of the same probe counts if
 	// another probe was answered between the two, or if the target has accepted a connection
-	// and then not responded (probe.ReasonHTTPTimeout, probe.ReasonTLSTimeout).
+	// in the first half of the timeout and then not responded (probe.ReasonHTTPTimeout,
+	// probe.ReasonTLSTimeout).
 	//
 	// Addresses, names and lookups of names are judged apart, but no lookup fails while no
 	// address answers. A failure before the timeout, such as a connection without a route,

@@ -258,13 +258,19 @@ func (i *isolation) judge(a *attempt, res *probe.Result, missing responders, now
 	silence := health.Silence{
 		Began: a.start, Ended: a.start + int64(res.Took), Timeout: int64(rule.Timeout),
 		WasAnswered: s.answered&missing != 0,
-		Repeated:    a.othersAnswered&missing != 0 || silent && res.Timings.Connected,
+		Repeated:    a.othersAnswered&missing != 0 || silent && connectedInTime(&res.Timings, rule.Timeout),
 		CutOffFor:   min(2*int64(longest)+int64(res.Took), maxCutOff),
 	}
 	if missing == theTarget {
 		return i.judgeTarget(silence, now)
 	}
 	return i.judgeLookup(silence, a.othersAnswered&theTarget != 0, now)
+}
+
+// connectedInTime reports whether the target accepted a connection in the first half of the timeout: it had time to respond, by
+// a network that worked. What connects later may have begun while the engine was cut off.
+func connectedInTime(took *probe.Timings, timeout time.Duration) bool {
+	return took.Connected && took.Resolve+took.Connect <= timeout/2
 }
 
 // settle judges unsettled results if there is evidence or their time has come, and logs

@@ -131,6 +131,13 @@ func (n *network) fallSilent(address string, r probe.Result) {
 	n.silent[address] = r
 }
 
+// answerAgain ends what fallSilent has begun.
+func (n *network) answerAgain(address string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.silent, address)
+}
+
 // probeTargets has an engine probe so many targets with these addresses, and no others.
 func probeTargets(t *testing.T, e *engine.Engine, n *network, r probe.Rule, count int, addresses func(n int) string) {
 	t.Helper()

@@ -292,7 +292,7 @@ type Silence struct {
 	Began, Ended int64
 	Timeout      int64
 	WasAnswered  bool  // the probe's attempt before was answered, or ignored
-	Repeated     bool  // the probe was silent before, and the network has worked since: another answered before this attempt began, or its target accepted a connection
+	Repeated     bool  // the probe was silent before, and the network has worked since: another answered before this attempt began, or its target accepted a connection early
 	CutOffFor    int64 // for how long the engine counts as cut off because of it
 }
 

@@ -37,8 +37,40 @@ type Store interface {
 // OpenStore opens the store that a cluster block names. While that is away it waits some seconds at most, and has no error.
 type OpenStore func(config.Cluster) (Store, error)
 
-// cluster is the membership of the engine in a cluster. All methods of nil do nothing, as for an engine
-// that shares no targets.
+// sharing is what becomes of the targets that an engine shares with others: a *cluster, or alone.
+type sharing interface {
+	// divide sets which targets a configuration shares, or returns an error about what a reload cannot change.
+	divide(next *config.Config, n *desired) (*desired, error)
+
+	// plan prepares the change of those targets, and changes nothing.
+	plan(n *desired) (sharedChange, error)
+
+	isShared(target string) bool // is it one of them now
+	mayOwn(target string) bool   // is it one of them, and not known to be another engine's
+}
+
+// sharedChange is a change of targets that engines share.
+type sharedChange struct {
+	probes engine.Preview
+	effect restart.Effect // on the targets of all engines, so that all accept the same configuration
+	commit func()
+}
+
+// alone is the sharing of an engine without a cluster.
+type alone struct{}
+
+func (alone) divide(next *config.Config, n *desired) (*desired, error) {
+	if next.Cluster != nil {
+		return nil, errors.New("a cluster block was added: restart the engine to apply that")
+	}
+	return n, nil
+}
+
+func (alone) plan(*desired) (sharedChange, error) { return sharedChange{commit: func() {}}, nil }
+func (alone) isShared(string) bool                { return false }
+func (alone) mayOwn(string) bool                  { return false }
+
+// cluster is the membership of the engine in a cluster.
 type cluster struct {
 	config      config.Cluster // that it was opened with
 	store       Store
@@ -97,9 +129,6 @@ func ClusterName(given string, c config.Cluster) (string, error) {
 
 // makeFleet makes what gives the engine its share of the targets. Of the configuration it sets what is about the cluster.
 func (c *cluster) makeFleet(with fleet.Config, resume string) (err error) {
-	if c == nil {
-		return nil
-	}
 	switch resume {
 	case config.Verify:
 		with.Resume = fleet.Verify
@@ -114,25 +143,14 @@ func (c *cluster) makeFleet(with fleet.Config, resume string) (err error) {
 
 // markTold says that receivers know something else of a target or a group: see fleet.NoticesChanged.
 func (c *cluster) markTold(s notify.Subject) {
-	if c != nil && (s.Kind == notify.KindGroup || c.isShared(s.Name)) {
+	if s.Kind == notify.KindGroup || c.isShared(s.Name) {
 		c.fleet.NoticesChanged(s.Name)
-	}
-}
-
-// follow sets the Keeper of the pauses of shared targets.
-func (c *cluster) follow(p *pause.Keeper) {
-	if c != nil {
-		c.pauses = p
 	}
 }
 
 // run is a member of the cluster until ctx is done. Then it stores what has changed, and leaves when the acts that
 // are being done have ended. The engine must run until it returns.
 func (c *cluster) run(ctx context.Context) {
-	if c == nil {
-		<-ctx.Done()
-		return
-	}
 	member, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
 	var parts sync.WaitGroup
@@ -148,7 +166,7 @@ func (c *cluster) run(ctx context.Context) {
 	c.fleet.Run(ctx)
 	leave()
 	parts.Wait()
-	_ = c.close() // there is nothing left to be lost
+	_ = c.store.Close() // there is nothing left to be lost
 }
 
 // join is a member of the cluster until member is done. If targets are pushed, it joins when it is known whether those
@@ -164,18 +182,8 @@ func (c *cluster) join(ctx, member context.Context) {
 	c.coordinator.Run(member)
 }
 
-func (c *cluster) close() error {
-	if c == nil {
-		return nil
-	}
-	return c.store.Close()
-}
-
 // isShared reports whether a target is one of those that the engines share.
 func (c *cluster) isShared(target string) bool {
-	if c == nil {
-		return false
-	}
 	_, shared := c.shared.Load().Units[target]
 	return shared
 }
@@ -194,7 +202,7 @@ func (c *cluster) mayRestart(target string) bool {
 
 // tellerOf returns which engine tells about a group: the one that owns the shard of its name. Any goroutine may call it.
 func (c *cluster) tellerOf(group string) notify.Teller {
-	if c == nil || c.fleet.MayAct(group) {
+	if c.fleet.MayAct(group) {
 		return notify.ThisEngine
 	}
 	switch c.coordinator.OwnerOf(group) {
@@ -202,14 +210,6 @@ func (c *cluster) tellerOf(group string) notify.Teller {
 		return notify.NoEngine
 	}
 	return notify.OtherEngine
-}
-
-// others returns the engine that shows what other engines have found out, nil for none.
-func (c *cluster) others() *engine.Engine {
-	if c == nil {
-		return nil
-	}
-	return c.fleet.Others()
 }
 
 // ownerOf returns the engine that owns a target that is shared; "" while none does, and for any other target.
@@ -229,11 +229,14 @@ func (c *cluster) mayOwn(target string) bool {
 	return owner == "" || owner == c.coordinator.Name()
 }
 
-// divide sets which of the targets are shared: those of the configuration's files that have probes, and
-// whose instances the engine does not run. It returns an error about what a reload cannot change.
+// divide implements sharing: shared are the targets of the configuration's files that have probes, and whose instances the
+// engine does not run.
 func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
-	if err := c.checkUnchanged(next.Cluster); err != nil || c == nil {
-		return n, err
+	switch {
+	case next.Cluster == nil:
+		return nil, errors.New("the cluster block was removed: restart the engine to apply that")
+	case !reflect.DeepEqual(c.config, *next.Cluster):
+		return nil, errors.New("the cluster block was changed: restart the engine to apply that")
 	}
 	own := &desired{config: n.config, set: probe.Set{}, units: map[string]restart.Unit{}}
 	own.shared = fleet.Targets{
@@ -261,28 +264,27 @@ func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
 	return own, nil
 }
 
-// checkUnchanged returns an error if a configuration has another cluster block than the one in use.
-func (c *cluster) checkUnchanged(next *config.Cluster) error {
-	switch {
-	case c == nil && next == nil:
-		return nil
-	case c == nil:
-		return errors.New("a cluster block was added: restart the engine to apply that")
-	case next == nil:
-		return errors.New("the cluster block was removed: restart the engine to apply that")
-	case !reflect.DeepEqual(c.config, *next):
-		return errors.New("the cluster block was changed: restart the engine to apply that")
+// plan implements sharing.
+func (c *cluster) plan(n *desired) (planned sharedChange, err error) {
+	if planned.probes, err = c.preview(n); err != nil {
+		return sharedChange{}, err
 	}
-	return nil
+	commit, err := c.fleet.Plan(n.shared)
+	if err != nil {
+		return sharedChange{}, err
+	}
+	planned.effect = c.effectOf(n)
+	planned.commit = func() {
+		c.shared.Store(&n.shared)
+		commit()
+	}
+	return planned, nil
 }
 
-// addEffect adds what a configuration would do to all targets that are shared, so that all engines accept the same one.
-func (c *cluster) addEffect(e *restart.Effect, n *desired) {
-	if c == nil {
-		return
-	}
+// effectOf returns what becomes of all targets that are shared.
+func (c *cluster) effectOf(n *desired) (e restart.Effect) {
 	before := c.shared.Load().Units
-	e.Units += len(before)
+	e.Units = len(before)
 	for target := range before {
 		if _, kept := n.shared.Units[target]; !kept {
 			e.Removed = append(e.Removed, target)
@@ -293,13 +295,11 @@ func (c *cluster) addEffect(e *restart.Effect, n *desired) {
 			e.Added = append(e.Added, target)
 		}
 	}
+	return e
 }
 
 // preview returns what becomes of the probes that are shared, whichever engine has them.
 func (c *cluster) preview(n *desired) (engine.Preview, error) {
-	if c == nil {
-		return engine.Preview{}, nil
-	}
 	scratch := engine.New(engine.Config{}) // never runs
 	if _, err := scratch.Apply(c.shared.Load().Probes); err != nil {
 		return engine.Preview{}, err

@@ -124,21 +124,27 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 		Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: maxBeatAge(c.Engine),
 		Changed: func(target string) { d.saved.mark(keyBeat + target) }, SentChanged: d.saved.markSent,
 	})
+	var share sharing = alone{}
 	if d.cluster, err = d.openCluster(c.Cluster); err != nil {
 		return err
+	}
+	if d.cluster != nil {
+		share = d.cluster
 	}
 	floor, notices := &floor{}, &notices{}
 	if err := d.makeRestarts(c, floor); err != nil {
 		return err
 	}
-	shared := fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices, Floor: floor, Vantage: vantage, Logger: d.log}
-	if err := d.cluster.makeFleet(shared, d.settings.Resume); err != nil {
-		return err
+	if d.cluster != nil {
+		shared := fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices, Floor: floor, Vantage: vantage, Logger: d.log}
+		if err := d.cluster.makeFleet(shared, d.settings.Resume); err != nil {
+			return err
+		}
 	}
 	d.makeFollowers()
 	floor.Groups, notices.Notifiers = d.groups, d.notifiers
 	d.targets = &targets{
-		engine: d.engine, restarts: d.restarts, processes: d.processes, cluster: d.cluster, pauses: d.pauses, beats: d.beats, saved: d.saved,
+		engine: d.engine, restarts: d.restarts, processes: d.processes, sharing: share, pauses: d.pauses, beats: d.beats, saved: d.saved,
 		resume: c.Engine.Resume, log: d.log,
 	}
 	return nil
@@ -150,9 +156,9 @@ func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 	of.Engine, of.Logger, of.Redact = d.engine, d.log, d.queue.Secrets.Text
 	of.Changed = func(target string) { d.saved.mark(keyRestarts + target) }
 	of.BudgetChanged, of.StoppedChanged = func() { d.saved.mark(keySpent) }, func() { d.saved.mark(keyStopped) }
-	of.MayAct, of.Floor = d.cluster.mayRestart, floor
+	of.Floor = floor
 	if d.cluster != nil {
-		of.IsShared = d.cluster.isShared
+		of.MayAct, of.IsShared = d.cluster.mayRestart, d.cluster.isShared
 	}
 	d.restarts, err = restart.New(of)
 	return err
@@ -160,23 +166,25 @@ func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 
 // makeFollowers makes the parts that follow the targets.
 func (d *daemon) makeFollowers() {
-	pauses := pause.Config{
-		Engine: d.engine, Others: d.cluster.others(), IsShared: d.cluster.isShared, Logger: d.log, Changed: func() { d.saved.mark(keyPauses) },
-	}
+	pauses := pause.Config{Engine: d.engine, Logger: d.log, Changed: func() { d.saved.mark(keyPauses) }}
 	groups := group.Config{Engine: d.engine, Logger: d.log}
-	if d.cluster != nil {
-		pauses.Store = d.cluster.coordinator
-		groups.Others, groups.Reserved = d.cluster.others(), d.cluster.fleet.Reserved
+	notices := notify.Config{
+		Engine: d.engine, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.notified,
+		IsConfigured: d.mayExist, IsEnding: func() bool { return d.restarts.IsStopping() },
+	}
+	if c := d.cluster; c != nil {
+		pauses.Others, pauses.Store, pauses.IsShared = c.fleet.Others(), c.coordinator, c.isShared
+		groups.Others, groups.Reserved = c.fleet.Others(), c.fleet.Reserved
+		notices.MayTell, notices.TellerOf = c.mayTell, c.tellerOf
 	}
 	d.pauses = pause.New(pauses)
-	d.cluster.follow(d.pauses)
+	if d.cluster != nil {
+		d.cluster.pauses = d.pauses
+	}
 	d.groups = group.New(groups)
 	d.gateways = gateway.New(gateway.Config{Groups: d.groups, Logger: d.log})
-	d.notifiers = notify.New(notify.Config{
-		Engine: d.engine, Groups: d.groups, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.notified,
-		MayTell: d.cluster.mayTell, TellerOf: d.cluster.tellerOf,
-		IsConfigured: d.mayExist, IsEnding: func() bool { return d.restarts.IsStopping() },
-	})
+	notices.Groups = d.groups
+	d.notifiers = notify.New(notices)
 }
 
 // openState opens the state file, if one is configured, and finds the processes that the
@@ -208,7 +216,7 @@ func (d *daemon) recorded(target string, r engine.Record) {
 // notified notes that the notifiers remember something else. What receivers know of a group, or of a target that engines
 // share, is also kept for the engine that has it next.
 func (d *daemon) notified(key string) {
-	if subject, ok := notify.ToldSubject(key); ok {
+	if subject, ok := notify.ToldSubject(key); ok && d.cluster != nil {
 		d.cluster.markTold(subject)
 	}
 	d.saved.markNotified(key)
@@ -218,7 +226,10 @@ func (d *daemon) notified(key string) {
 func (d *daemon) close() (err error) {
 	err = errors.Join(d.listeners.close(), d.saved.close())
 	d.processes.closeDir()
-	return errors.Join(err, d.cluster.close())
+	if d.cluster != nil {
+		err = errors.Join(err, d.cluster.store.Close())
+	}
+	return err
 }
 
 // applied is what a configuration that was put into use has changed.
@@ -252,7 +263,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (appl
 
 // mayExist reports whether a target has a driver now, or may become one of this engine.
 func (d *daemon) mayExist(target string) bool {
-	return d.targets.isConfigured(target) || d.cluster.mayOwn(target)
+	return d.targets.isConfigured(target) || d.targets.sharing.mayOwn(target)
 }
 
 // addSecrets has values replaced in outputs. Those of an earlier configuration stay known.
@@ -342,6 +353,8 @@ func (d *daemon) runTargets(ctx context.Context) error {
 	var membership sync.WaitGroup
 	defer membership.Wait()
 	defer end() // also after a panic
-	membership.Go(func() { d.cluster.run(ctx) })
+	if d.cluster != nil {
+		membership.Go(func() { d.cluster.run(ctx) })
+	}
 	return d.restarts.Run(ctx)
 }

@@ -126,7 +126,7 @@ func (d *daemon) apiConfig() api.Config {
 		Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: func() []metrics.Notifier { return notifierMetrics(d.notifiers) },
 		DroppedLines: d.processes.outputs.Dropped, Maintenances: func() []metrics.Maintenance { return maintenanceStats(d.pauses) }, Beats: d.beats,
 	}
-	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.cluster.isShared}
+	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.targets.sharing.isShared}
 	c := api.Config{
 		Engine:       d.engine,
 		Probe:        d.probes,
@@ -149,7 +149,7 @@ func (d *daemon) apiConfig() api.Config {
 	}
 	if d.cluster != nil {
 		shown.Cluster, c.Cluster = d.cluster.stats, d.cluster.status
-		c.Others = api.Others{Engine: d.cluster.others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
+		c.Others = api.Others{Engine: d.cluster.fleet.Others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
 	}
 	c.Metrics = metrics.New(shown).Handler()
 	return c

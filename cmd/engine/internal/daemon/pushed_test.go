@@ -111,7 +111,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
 			t.Fatal(err)
 		}
-		d.cluster.follow(pause.New(pause.Config{Engine: d.engine, Store: d.cluster.coordinator, IsShared: d.cluster.isShared}))
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: d.cluster.coordinator, IsShared: d.cluster.isShared})
 		d.cluster.follower, err = revision.New(revision.Config{
 			Name: "a", Backend: b, Outdated: d.cluster.setOutdated,
 			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },

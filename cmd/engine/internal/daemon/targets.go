@@ -27,7 +27,7 @@ type targets struct {
 	engine    *engine.Engine
 	restarts  *restart.Controller
 	processes *processes
-	cluster   *cluster // nil for none
+	sharing   sharing // with other engines
 	pauses    *pause.Keeper
 	beats     *beatprobe.Registry
 	saved     *saved
@@ -90,7 +90,7 @@ func (t *targets) desired(c *config.Config) (*desired, error) {
 	if err := restart.CheckUnits(units); err != nil {
 		return nil, err
 	}
-	return t.cluster.divide(c, &desired{config: all, set: all.Set, units: units})
+	return t.sharing.divide(c, &desired{config: all, set: all.Set, units: units})
 }
 
 // Name implements agent.Part.
@@ -109,8 +109,7 @@ type targetsChange struct {
 	next      *desired
 	hadDir    bool            // there was a directory of processes before
 	planned   *engine.Planned // of the engine's own probes
-	ofShared  engine.Preview  // of the probes that engines share
-	shared    func()          // commits the shared targets; nil without a cluster
+	shared    sharedChange    // with other engines
 	changes   engine.Changes  // of all probes
 	effect    restart.Effect
 	instances api.InstanceChanges
@@ -137,21 +136,16 @@ func (t *targets) Plan(c *config.Config) (_ agent.Change, err error) {
 	if !t.isResumed {
 		change.Memories, change.Penalties = t.restore(c, next)
 	}
-	planned.effect = t.effectOf(next)
-	planned.instances = instanceChanges(t.restarts, planned.effect, next.units)
-	if t.cluster != nil {
-		if planned.shared, err = t.cluster.fleet.Plan(next.shared); err != nil {
-			return nil, err
-		}
-	}
-	if planned.ofShared, err = t.cluster.preview(next); err != nil {
+	if planned.shared, err = t.sharing.plan(next); err != nil {
 		return nil, err
 	}
+	planned.effect = bothEffects(t.restarts.EffectOfApply(next.units), planned.shared.effect)
+	planned.instances = instanceChanges(t.restarts, planned.effect, next.units)
 	if planned.planned, err = t.engine.Plan(change); err != nil {
 		return nil, err
 	}
 	planned.changes = planned.planned.Changes()
-	addCounts(&planned.changes, planned.ofShared.Changes)
+	addCounts(&planned.changes, planned.shared.probes.Changes)
 	t.change = planned
 	return planned, nil
 }
@@ -165,10 +159,7 @@ func (c *targetsChange) Commit() {
 	if err := t.restarts.Apply(next.units); err != nil {
 		t.log.Error("the units of targets are not applied, although they were checked: this is a bug", "error", err)
 	}
-	if c.shared != nil {
-		t.cluster.shared.Store(&next.shared)
-		c.shared()
-	}
+	c.shared.commit()
 	t.processes.outputs.Keep(t.isConfigured)
 	for name := range next.units {
 		_ = t.engine.Admin().Label(name, next.config.Targets[name].Labels) // checked by checkLabels
@@ -188,7 +179,7 @@ func (c *targetsChange) Discard() {
 
 // preview returns what becomes of all probes.
 func (c *targetsChange) preview() []engine.ProbeChange {
-	all := slices.Concat(c.planned.Preview().Probes, c.ofShared.Probes)
+	all := slices.Concat(c.planned.Preview().Probes, c.shared.probes.Probes)
 	slices.SortFunc(all, func(a, b engine.ProbeChange) int { return a.ID.Compare(b.ID) })
 	return all
 }
@@ -204,11 +195,12 @@ func (t *targets) forget(hadDir bool) {
 // isConfigured reports whether a target has a driver now.
 func (t *targets) isConfigured(target string) bool { return t.restarts.Driver(target) != nil }
 
-// effectOf returns what a configuration would do to targets now.
-func (t *targets) effectOf(n *desired) restart.Effect {
-	e := t.restarts.EffectOfApply(n.units)
-	t.cluster.addEffect(&e, n)
-	return e
+// bothEffects returns the effects on different targets as one.
+func bothEffects(own, shared restart.Effect) restart.Effect {
+	own.Units += shared.Units
+	own.Added = append(own.Added, shared.Added...)
+	own.Removed = append(own.Removed, shared.Removed...)
+	return own
 }
 
 // restore prepares the first configuration: its maintenances begin before the engine has the targets, and the controller goes on
@@ -269,7 +261,7 @@ func (t *targets) upcoming(next *config.Config) map[string]map[string]string {
 	}
 	labels := map[string]map[string]string{}
 	for name, one := range next.Targets {
-		if !probed[name] || t.cluster.isShared(name) {
+		if !probed[name] || t.sharing.isShared(name) {
 			labels[name] = one.Labels
 		}
 	}

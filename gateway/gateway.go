@@ -3,8 +3,7 @@
 //
 //	gateway.go  Gateways: starts and ends the outputs
 //	session.go  Session: what an output works with, and its status
-//	http.go     HTTP: how outputs listen, and answer HTTP requests
-//	answers.go  answers that clients share
+//	listen.go   how outputs listen
 package gateway
 
 import (

@@ -42,14 +42,13 @@ type Spec struct {
 	New func() Output // makes the output
 }
 
-// Groups is the part of *group.Groups that Gateways uses.
-type Groups interface {
-	Get(name string) *group.Group
-}
-
 // Config configures Gateways.
 type Config struct {
-	Groups Groups       // required
+	// Groups has the groups by name, as *group.Groups does. Required.
+	Groups interface {
+		Get(name string) *group.Group
+	}
+
 	Logger *slog.Logger // gets a line when a series of failures of a gateway begins, and when it ends; default: no log
 }
 

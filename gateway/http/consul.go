@@ -2,6 +2,7 @@ package httpgateway
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -150,9 +151,9 @@ func (c catalog) blocking(r *http.Request, groups []int, name string, value func
 	case err != nil:
 		return query{}, err
 	case dc != "" && dc != c.datacenter:
-		return query{}, refusef("dc is %.64q: the datacenter here is %s", dc, c.datacenter)
+		return query{}, fmt.Errorf("dc is %.64q: the datacenter here is %s", dc, c.datacenter)
 	case values.Get("filter") != "":
-		return query{}, refusef("filter is not supported")
+		return query{}, errors.New("filter is not supported")
 	}
 	q := query{name: name, groups: groups, render: func(views []*group.View) (*answer, error) { return c.indexed(views, value(views)) }, again: true}
 	if index != 0 {
@@ -165,12 +166,12 @@ func (c catalog) blocking(r *http.Request, groups []int, name string, value func
 func parseBlocking(values url.Values) (index uint64, wait time.Duration, err error) {
 	if text := values.Get("index"); text != "" {
 		if index, err = strconv.ParseUint(text, 10, 64); err != nil {
-			return 0, 0, refusef("index is no number")
+			return 0, 0, errors.New("index is no number")
 		}
 	}
 	if text := values.Get("wait"); text != "" {
 		if wait, err = time.ParseDuration(text); err != nil || wait < 0 {
-			return 0, 0, refusef("wait is no duration such as 10s")
+			return 0, 0, errors.New("wait is no duration such as 10s")
 		}
 	}
 	return index, cmp.Or(min(wait, maxBlocking), defaultBlocking), nil

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
@@ -37,11 +38,11 @@ func parseDiscovery(text []byte) (r discoveryRequest, err error) {
 		RejectedCamel *struct{} `json:"errorDetail"`
 	}
 	if err := json.Unmarshal(text, &written); err != nil {
-		return r, refusef("the request is no DiscoveryRequest in JSON: %v", err)
+		return r, fmt.Errorf("the request is no DiscoveryRequest in JSON: %w", err)
 	}
 	for _, name := range []string{written.Type, written.TypeCamel} {
 		if name != "" && name != resourceType {
-			return r, refusef("type_url is %.120q: here are resources of the type %s", name, resourceType)
+			return r, fmt.Errorf("type_url is %.120q: here are resources of the type %s", name, resourceType)
 		}
 	}
 	r.version = written.Version + written.VersionCamel
@@ -49,7 +50,7 @@ func parseDiscovery(text []byte) (r discoveryRequest, err error) {
 		r.version = written.Nonce + written.NonceCamel
 	}
 	if n := len(written.Names) + len(written.NamesCamel); n > MaxNames {
-		return discoveryRequest{}, refusef("the request has %d resource_names, at most %d are allowed", n, MaxNames)
+		return discoveryRequest{}, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)
 	}
 	r.names = make(map[string]bool, len(written.Names)+len(written.NamesCamel))
 	for _, names := range [][]string{written.Names, written.NamesCamel} {

@@ -72,7 +72,7 @@ func (e Envoy) Output() gateway.Output {
 func (e Envoy) discover(s *server, r *http.Request) (query, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		return query{}, refusef("cannot read the request: %v", err)
+		return query{}, fmt.Errorf("cannot read the request: %w", err)
 	}
 	asked, err := parseDiscovery(text)
 	if err != nil {
@@ -85,7 +85,7 @@ func (e Envoy) discover(s *server, r *http.Request) (query, error) {
 		}
 	}
 	if len(groups) == 0 {
-		return query{}, refusal{http.StatusNotFound, "none of the resource_names is a group of this gateway"}
+		return query{}, errNoGroup
 	}
 	q := e.about(groups...)
 	q.has, q.wait = asked.version, cmp.Or(e.Wait, defaultWait)

@@ -47,19 +47,8 @@ func newAnswer(views []*group.View, value any) (*answer, error) {
 	return &answer{text: append(text, '\n'), problems: problems}, err
 }
 
-// refusal is an error that is the client's.
-type refusal struct {
-	status  int
-	problem string
-}
-
-// Error implements error.
-func (r refusal) Error() string { return r.problem }
-
-// refusef returns a refusal of a request that is malformed.
-func refusef(format string, a ...any) error {
-	return refusal{http.StatusBadRequest, fmt.Sprintf(format, a...)}
-}
+// errNoGroup refuses a request with the status 404.
+var errNoGroup = errors.New("none of the resource_names is a group of this gateway")
 
 // errUndecided is the error for a query about a group of which nothing has been known since the gateway began.
 var errUndecided = errors.New("the state of a group is not known yet: keep what there is, and ask again")
@@ -67,15 +56,18 @@ var errUndecided = errors.New("the state of a group is not known yet: keep what 
 // sourceAnswer is the source of failures to make an answer.
 const sourceAnswer = "answer"
 
-// handler returns a handler of requests that read understands. Its errors are refusals.
+// handler returns a handler of requests that read understands. Its errors are the client's.
 func (s *server) handler(read func(*http.Request) (query, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := read(r)
-		if refused, ok := errors.AsType[refusal](err); ok {
-			s.refuse(w, refused.status, refused.problem)
-			return
+		switch {
+		case errors.Is(err, errNoGroup):
+			s.refuse(w, http.StatusNotFound, err.Error())
+		case err != nil:
+			s.refuse(w, http.StatusBadRequest, err.Error())
+		default:
+			s.respond(w, r, q)
 		}
-		s.respond(w, r, q)
 	}
 }
 

@@ -396,18 +396,15 @@ type wish struct {
 	replaced  bool    // TakeOver has brought a memory of the target that its supervisor has not taken
 	needed    bool    // targets that were started after this one have not ended: it has to wait with its own end
 	stopping  bool    // Run is about to return
-	killing   bool    // Kill was called
+	releases  bool    // it leaves instances running that outlive the engine
 }
-
-// releases reports whether instances that outlive the engine are left running.
-func (w wish) releases() bool { return w.stopping && !w.killing }
 
 // wish returns what is wanted of a target now.
 func (c *Controller) wish(target string) wish {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	unit, driven := c.units[target]
-	w := wish{unit: unit, wanted: driven && !c.stopping, stopping: c.stopping, killing: c.killing}
+	w := wish{unit: unit, wanted: driven && !c.stopping, stopping: c.stopping, releases: c.stopping && !c.killing}
 	w.stopped, w.isStopped = c.stopped[target]
 	_, w.replaced = c.restored[target]
 	w.needed = !w.wanted && !c.killing && len(c.order.dependents[target]) > 0

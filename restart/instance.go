@@ -266,7 +266,7 @@ func (i *instance) check(now time.Time) occurrence {
 func (i *instance) unwanted(w wish) occurrence {
 	u, isEnding := i.supervisor.unit, i.phase == ending || i.phase == replacing
 	switch {
-	case u.external(), u.outlives() && w.releases() && !isEnding:
+	case u.external(), u.outlives() && w.releases && !isEnding:
 		return occurrence{event: outlives, wish: w}
 	case w.stopping && !w.isStopped:
 		return occurrence{event: stops, wish: w}
@@ -278,7 +278,7 @@ func (i *instance) unwanted(w wish) occurrence {
 // released goes on anyway.
 func (i *instance) isNeeded(w wish) bool {
 	u := i.supervisor.unit
-	return w.needed && !u.external() && !(u.outlives() && w.releases())
+	return w.needed && !u.external() && !(u.outlives() && w.releases)
 }
 
 // runningReason returns the reason to report about an instance that runs and does not fail: that
@@ -339,7 +339,6 @@ const healthInterval = time.Second
 var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
 	(*instance).backOff,
 	(*instance).suppression,
-	(*instance).doubt,
 	(*instance).inquire,
 	(*instance).acquire,
 	(*instance).takeBudget,
@@ -357,25 +356,20 @@ func (i *instance) backOff(now time.Time, _ probe.ID) delay {
 }
 
 // suppression says that a restart is not wanted now, or would not help (see engine.Suppressed), or
-// is not for this engine.
-func (i *instance) suppression(now time.Time, _ probe.ID) delay {
-	s := i.supervisor
-	reason := s.control.config.Engine.Admin().Suppressed(s.target)
-	if reason == "" && !s.control.config.MayAct(s.target) {
+// is not for this engine, or that the engine doubts the verdict.
+func (i *instance) suppression(now time.Time, failing probe.ID) delay {
+	config := &i.supervisor.control.config
+	reason := config.Engine.Admin().Suppressed(i.supervisor.target)
+	switch {
+	case reason != "":
+	case !config.MayAct(i.supervisor.target):
 		reason = probe.ReasonOwnership
-	}
-	if reason == "" {
+	case config.Engine.Doubts(failing):
+		reason = probe.ReasonDegraded
+	default:
 		return delay{}
 	}
 	return delay{reason: reason, until: now.Add(healthInterval)}
-}
-
-// doubt says that the engine doubts the verdict.
-func (i *instance) doubt(now time.Time, failing probe.ID) delay {
-	if !i.supervisor.control.config.Engine.Doubts(failing) {
-		return delay{}
-	}
-	return delay{reason: probe.ReasonDegraded, until: now.Add(healthInterval)}
 }
 
 // takeBudget takes the restart from the budget, once, or says until when there is none left.
@@ -542,7 +536,7 @@ func (i *instance) finish(exit Exit) termination {
 	}
 	exit.Output = s.control.config.Redact(exit.Output)
 	end := termination{exit: exit, started: i.id != "", cause: i.cause()}
-	if i.phase == releasing && end.started && !s.unit.external() && w.releases() && !errors.Is(exit.Err, ErrReleased) {
+	if i.phase == releasing && end.started && !s.unit.external() && w.releases && !errors.Is(exit.Err, ErrReleased) {
 		end.cause = i.probeCause()
 	}
 	if end.started {

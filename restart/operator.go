@@ -184,6 +184,7 @@ func (i *instance) giveUp(now time.Time, reason error) {
 	in.Managed, in.Reason = s.unit.restartsOnFailure(), i.runningReason(now)
 	in.Detail = fmt.Sprintf("not restarted as requested at %s: %s", now.UTC().Format(millisecondsRFC3339), text)
 	s.report(in)
+	i.recheck.Reset(0) // a probe may fail that has not changed since
 }
 
 // millisecondsRFC3339 is a time.RFC3339 that tells restarts of the same second apart.

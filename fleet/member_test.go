@@ -199,7 +199,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	if m.co, err = coord.New(c); err != nil {
 		t.Fatal(err)
 	}
-	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.mayRestart, Floor: m})
+	restarts, err := restart.New(restart.Config{Engine: m.engine, MayAct: m.mayRestart, Disruptions: m})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +233,9 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	return m
 }
 
-// Reserve, Release, Floors and WithheldBy implement restart.Floor and fleet.Floor.
-func (m *member) Reserve(target, instance string, forced bool) string {
-	return m.groups.Reserve(target, instance, forced)
+// Acquire, Release, Floors and WithheldBy implement restart.DisruptionBudget and fleet.Floor.
+func (m *member) Acquire(target, instance string, forced bool) string {
+	return m.groups.Acquire(target, instance, forced)
 }
 
 func (m *member) Release(target string) { m.groups.Release(target) }

@@ -3,8 +3,7 @@
 //
 //	gateway.go  Gateways: starts and ends the outputs
 //	session.go  Session: what an output works with, and its status
-//	http.go     HTTP: how outputs listen, and answer HTTP requests
-//	answers.go  answers that clients share
+//	listen.go   how outputs listen
 package gateway
 
 import (
@@ -43,14 +42,13 @@ type Spec struct {
 	New func() Output // makes the output
 }
 
-// Groups is the part of *group.Groups that Gateways uses.
-type Groups interface {
-	Get(name string) *group.Group
-}
-
 // Config configures Gateways.
 type Config struct {
-	Groups Groups       // required
+	// Groups has the groups by name, as *group.Groups does. Required.
+	Groups interface {
+		Get(name string) *group.Group
+	}
+
 	Logger *slog.Logger // gets a line when a series of failures of a gateway begins, and when it ends; default: no log
 }
 

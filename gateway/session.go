@@ -26,18 +26,14 @@ type Session struct {
 	asked    map[string]time.Time            // when a source of failures that is a name was last asked about
 	expired  time.Time                       // when expire last looked at all of asked
 
-	answers answers // of outputs by HTTP
-
-	keptMu sync.Mutex    // guards kept and left
+	keptMu sync.Mutex    // guards kept
 	kept   []*group.View // of Groups: the last one that Kept has returned, or nil
-	left   []error       // of Groups: which members of kept have no address, or nil
 }
 
 // Sources of failures that several outputs have. Further ones are what an output can fail at while
 // the rest goes on, such as "file /run/web.json".
 const (
-	SourceListener = "listener"
-	SourceAnswer   = "answer" // that cannot be made
+	sourceListener = "listener"
 	sourceStart    = "start"
 )
 
@@ -90,12 +86,12 @@ func errorText(failures map[string]group.GatewayFailure) string {
 	return joinSome(texts, "; ")
 }
 
-// Listens notes at which address the output listens for its gateway.
-func (s *Session) Listens(address string) {
+// listens notes at which address the output listens for its gateway.
+func (s *Session) listens(address string) {
 	s.statusMu.Lock()
 	s.status.Address = address
 	s.statusMu.Unlock()
-	s.Cured(SourceListener)
+	s.Cured(sourceListener)
 	s.Logger.Info("gateway: listening", "address", address)
 }
 
@@ -247,35 +243,19 @@ func (s *Session) Kept() []*group.View {
 	s.keptMu.Lock()
 	defer s.keptMu.Unlock()
 	if s.kept == nil {
-		s.kept, s.left = make([]*group.View, len(s.Groups)), make([]error, len(s.Groups))
+		s.kept = make([]*group.View, len(s.Groups))
 	}
 	for i, g := range s.Groups {
 		if v := g.View(); !v.Frozen && v != s.kept[i] {
-			s.kept[i], s.left[i] = v, leftOut(v)
+			s.kept[i] = v
 		}
 	}
 	return slices.Clone(s.kept)
 }
 
-// Unreachable returns the results for Report of what is made of the Views of Kept, without the
-// members that have no address: for each group an error that names those, or nil. A member that does
-// not exist yet is not named.
-func (s *Session) Unreachable() map[string]error {
-	s.keptMu.Lock()
-	defer s.keptMu.Unlock()
-	results := make(map[string]error, len(s.Groups))
-	for i, g := range s.Groups {
-		results[SourceGroup(g.View().Group)] = nil
-		if s.left != nil {
-			results[SourceGroup(g.View().Group)] = s.left[i]
-		}
-	}
-	return results
-}
-
-// leftOut returns an error that names the members of a View that have no address, or nil. One
+// WithoutAddress returns an error that names the members of a View that have no address, or nil. One
 // that does not exist yet needs none.
-func leftOut(v *group.View) error {
+func WithoutAddress(v *group.View) error {
 	var without []string
 	for m := range v.Members() {
 		if m.Address == "" && m.State != group.Undecided {

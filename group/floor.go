@@ -49,14 +49,14 @@ type reservation struct {
 
 func newRestarts() restarts { return restarts{map[string]reservation{}, map[string]*Group{}} }
 
-// Reserve returns the name of a group with Rule.HoldRestarts that withholds the restart of an instance: the target
-// takes requests, and fewer than MinReady members would be left that do. If none does, Reserve returns "", and the
+// Acquire returns the name of a group with Rule.HoldRestarts that withholds the restart of an instance: the target
+// takes requests, and fewer than MinReady members would be left that do. If none does, Acquire returns "", and the
 // instance counts as one that takes no requests until another one of its target does, or Release is called: of several
 // restarts that would each be allowed alone, only as many are as the groups can do without. While a reload changes the
 // groups, each restart is withheld of a member of one that withholds any.
 //
-// A forced restart is reserved although a group withholds it. Reserve may be called again for the same instance.
-func (g *Groups) Reserve(target, instance string, forced bool) (withheldBy string) {
+// A forced restart is reserved although a group withholds it. Acquire may be called again for the same instance.
+func (g *Groups) Acquire(target, instance string, forced bool) (withheldBy string) {
 	g.mu.Lock()
 	lines := g.follow(time.Now())
 	by := g.withholding(target, (*View).withholds, g.reserved)
@@ -72,7 +72,7 @@ func (g *Groups) Reserve(target, instance string, forced bool) (withheldBy strin
 	return withheldBy
 }
 
-// Release says that the restart of a target that Reserve was asked for is no longer wanted, or that its instance goes on.
+// Release says that the restart of a target that Acquire was asked for is no longer wanted, or that its instance goes on.
 func (g *Groups) Release(target string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,9 +89,9 @@ func (g *Groups) Floors(target string) (names []string) {
 	return names
 }
 
-// WithheldBy returns the name of a group that withholds the restart of a target that Reserve has allowed, if those of
+// WithheldBy returns the name of a group that withholds the restart of a target that Acquire has allowed, if those of
 // some targets are reserved besides, by the name of the group, or "". The target may have been reported as draining
-// meanwhile: it goes by whether it took requests at the call of Reserve. A forced restart is never withheld.
+// meanwhile: it goes by whether it took requests at the call of Acquire. A forced restart is never withheld.
 func (g *Groups) WithheldBy(target string, reserved map[string][]string) string {
 	g.mu.Lock()
 	lines := g.follow(time.Now())

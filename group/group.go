@@ -23,7 +23,7 @@ type Rule struct {
 
 	MinReady probe.Minimum // how many members must be ready; default 1
 
-	// HoldRestarts says that Groups.Reserve withholds the restart of a member that takes requests while fewer than
+	// HoldRestarts says that Groups.Acquire withholds the restart of a member that takes requests while fewer than
 	// MinReady others do.
 	HoldRestarts bool
 

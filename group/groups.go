@@ -43,7 +43,7 @@ type Config struct {
 	// no verdicts there, or no probes any more. Default: there are none.
 	Others Targets
 
-	// Reserved returns the targets of a group whose restarts other engines have reserved: see Groups.Reserve. It must not
+	// Reserved returns the targets of a group whose restarts other engines have reserved: see Groups.Acquire. It must not
 	// block. Default: none.
 	Reserved func(group string) []string
 

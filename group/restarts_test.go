@@ -31,7 +31,7 @@ func (s *stage) replace(target, id string) {
 func (s *stage) reserves(targets ...string) string {
 	var by []string
 	for _, target := range targets {
-		by = append(by, s.groups.Reserve(target, "static", false))
+		by = append(by, s.groups.Acquire(target, "static", false))
 	}
 	return strings.Join(by, ",")
 }
@@ -89,7 +89,7 @@ func TestARestartThatWasGivenUpIsReleased(t *testing.T) {
 func TestAForcedRestartCounts(t *testing.T) {
 	playThree(t, func(s *stage) {
 		s.reserves("a")
-		if by := s.groups.Reserve("b", "static", true); by != "web" {
+		if by := s.groups.Acquire("b", "static", true); by != "web" {
 			t.Errorf("withheld by %q", by)
 		}
 		s.replace("a", "a-1")
@@ -166,7 +166,7 @@ func TestRestartsAreWithheldDuringAReload(t *testing.T) {
 	})
 }
 
-// In a fleet a restart that Reserve has allowed is made unless those that other engines have reserved leave too few.
+// In a fleet a restart that Acquire has allowed is made unless those that other engines have reserved leave too few.
 func TestARestartIsWithheldByThoseOfOtherEngines(t *testing.T) {
 	playThree(t, func(s *stage) {
 		s.rules(map[string]group.Rule{"web": holding(t, "2", "*"), "free": rule(t, "1", []string{"*"}, nil)})
@@ -185,14 +185,14 @@ func TestARestartIsWithheldByThoseOfOtherEngines(t *testing.T) {
 				t.Errorf("while %v are reserved it is withheld by %q, want %q", c.reserved, by, c.want)
 			}
 		}
-		s.groups.Reserve("c", "static", true)
+		s.groups.Acquire("c", "static", true)
 		if by := s.groups.WithheldBy("c", map[string][]string{"web": {"a", "b"}}); by != "" {
 			t.Errorf("a forced restart is withheld by %q", by)
 		}
 		s.groups.Release("c")
 		s.answers["b"].say(probe.Failure)
 		pass(3 * time.Second)
-		if by := s.groups.Reserve("b", "static", false) + s.groups.WithheldBy("b", map[string][]string{"web": {"a", "c"}}); by != "" {
+		if by := s.groups.Acquire("b", "static", false) + s.groups.WithheldBy("b", map[string][]string{"web": {"a", "c"}}); by != "" {
 			t.Errorf("the restart of a member that takes no requests is withheld by %q", by)
 		}
 	})

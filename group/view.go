@@ -34,7 +34,7 @@ type View struct {
 	Panicking  bool // all are, since too few take requests: see Rule.Panic
 
 	// RestartsWithheld is how many members of this engine fail, and are not restarted since the group would have too few that
-	// take requests: see Groups.Reserve. They count as what their readiness says.
+	// take requests: see Groups.Acquire. They count as what their readiness says.
 	RestartsWithheld int
 
 	Removed bool // Apply has removed the group: there is no further View

@@ -28,8 +28,8 @@ const (
 	DefaultBackOffReset   = 10 * time.Minute
 )
 
-// WithDefaults returns b with every zero field set to its default.
-func (b BackOff) WithDefaults() BackOff {
+// withDefaults returns b with every zero field set to its default.
+func (b BackOff) withDefaults() BackOff {
 	if b.Initial == 0 {
 		b.Initial = min(DefaultInitialBackOff, cmp.Or(b.Max, DefaultMaxBackOff))
 	}

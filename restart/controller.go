@@ -39,9 +39,9 @@ type Config struct {
 	// block. Default: none is.
 	IsShared func(target string) bool
 
-	// Floor withholds the restarts of instances because a probe fails, with the reason restart.floor, and is told of those
+	// Disruptions withholds the restarts of instances because a probe fails, with the reason restart.floor, and is told of those
 	// that operators ask for. Default: it withholds none.
-	Floor Floor
+	Disruptions DisruptionBudget
 
 	// StoppedChanged is called when what Stopped returns may have changed. It must not block.
 	// Default: none.
@@ -101,8 +101,8 @@ func New(c Config) (*Controller, error) {
 	if c.IsShared == nil {
 		c.IsShared = func(string) bool { return false }
 	}
-	if c.Floor == nil {
-		c.Floor = noFloor{}
+	if c.Disruptions == nil {
+		c.Disruptions = unlimited{}
 	}
 	if c.StoppedChanged == nil {
 		c.StoppedChanged = func() {}
@@ -387,20 +387,28 @@ func (c *Controller) Driver(target string) Driver {
 	return c.units[target].Driver
 }
 
-// unit returns the unit of a target, and whether there is one to supervise.
-func (c *Controller) unit(target string) (Unit, bool) {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	u, driven := c.units[target]
-	return u, driven && !c.stopping
+// wish is what the controller wants of a target now.
+type wish struct {
+	unit      Unit
+	wanted    bool    // there is such a unit, and the controller does not stop
+	isStopped bool    // by an operator
+	stopped   Stopped // who that was
+	replaced  bool    // TakeOver has brought a memory of the target that its supervisor has not taken
+	needed    bool    // targets that were started after this one have not ended: it has to wait with its own end
+	stopping  bool    // Run is about to return
+	releases  bool    // it leaves instances running that outlive the engine
 }
 
-// isTakenOver reports whether TakeOver has brought a memory of a target that its supervisor has not taken.
-func (c *Controller) isTakenOver(target string) bool {
+// wish returns what is wanted of a target now.
+func (c *Controller) wish(target string) wish {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	_, ok := c.restored[target]
-	return ok
+	unit, driven := c.units[target]
+	w := wish{unit: unit, wanted: driven && !c.stopping, stopping: c.stopping, releases: c.stopping && !c.killing}
+	w.stopped, w.isStopped = c.stopped[target]
+	_, w.replaced = c.restored[target]
+	w.needed = !w.wanted && !c.killing && len(c.order.dependents[target]) > 0
+	return w
 }
 
 // IsStopping reports whether Run is about to return, and ends instances for that.
@@ -408,13 +416,6 @@ func (c *Controller) IsStopping() bool {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	return c.stopping
-}
-
-// releases reports whether instances that outlive the engine are left running now.
-func (c *Controller) releases() bool {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	return c.stopping && !c.killing
 }
 
 // release removes a target's supervisor, and reports whether the supervisor may

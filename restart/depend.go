@@ -108,20 +108,18 @@ func probesOf(e *engine.Engine, targets []string) func(yield func(dependencyProb
 	}
 }
 
-// inquires reports whether the instance is not restarted yet, since a target that it depends on may
-// fail too, which is not known yet: see inquiry.
-func (i *instance) inquires(now time.Time, failing engine.Status) bool {
-	e := i.control.config.Engine
-	dependencies := e.Admin().Dependencies(i.target)
+// inquire says that a target that this one depends on may fail too, which is not known yet: see inquiry.
+func (i *instance) inquire(now time.Time, _ probe.ID) delay {
+	e := i.supervisor.control.config.Engine
+	dependencies := e.Admin().Dependencies(i.supervisor.target)
 	if i.inquiry == (inquiry{}) {
 		i.inquiry.begin(e, dependencies, now)
 	}
-	open, mayFail := i.inquiry.isOpen(e, dependencies, now)
-	switch {
+	switch open, mayFail := i.inquiry.isOpen(e, dependencies, now); {
 	case mayFail:
-		i.postpone(now, now.Add(min(healthInterval, i.inquiry.until.Sub(now))), probe.ReasonDependency, failing)
+		return delay{reason: probe.ReasonDependency, until: now.Add(min(healthInterval, i.inquiry.until.Sub(now)))}
 	case open:
-		i.recheck.Reset(inquiryInterval)
+		return delay{until: now.Add(inquiryInterval)}
 	}
-	return open
+	return delay{}
 }

@@ -10,9 +10,22 @@
 // command. A target without a driver is reported as one instance that always
 // runs.
 //
-// Files: controller.go holds the units and starts a supervisor for each;
-// supervisor.go runs one target's instances one after another; operator.go stops, starts and restarts targets for operators; order.go starts them after
-// those of other targets, and terminates them before these; instance.go watches
-// the probes of one instance and terminates it; floor.go asks which restarts a group withholds; unit.go, backoff.go and budget.go
-// are what a unit may set; effect.go says what other units would do to those in use.
+// Files, in the order of an instance's life:
+//
+//	controller.go  the Controller: has the units, and starts a supervisor for each with a driver
+//	unit.go        Unit: what is run, and how it is restarted; policies
+//	signal.go      StopSignal: by which signal an instance is asked to exit
+//	static.go      targets without a driver
+//	driver.go      Driver: starts and terminates instances
+//	supervisor.go  runs the instances of one target, one after another
+//	order.go       starts them after those of other targets, and terminates them before these
+//	memory.go      what the next engine goes on with
+//	phase.go       the phases of an instance, and the table of what each event does in them
+//	instance.go    watches the probes of one instance, and terminates it
+//	depend.go      whether what it depends on fails too
+//	disruption.go  DisruptionBudget: groups that withhold restarts
+//	budget.go      Budget: how many restarts there may be within a time
+//	backoff.go     BackOff: how long the next instance waits
+//	operator.go    stops, starts and restarts targets for operators
+//	effect.go      what other units would do to those in use
 package restart

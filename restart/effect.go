@@ -70,7 +70,7 @@ func (c *Controller) EffectOfApply(units map[string]Unit) Effect {
 	}
 	for target, u := range units {
 		old, driven := c.units[target]
-		if !driven && !c.isStatic(target) {
+		if !driven && !c.static.has(target) {
 			e.Added = append(e.Added, target)
 		}
 		if old.runs() && !u.continues(old) {
@@ -79,10 +79,4 @@ func (c *Controller) EffectOfApply(units map[string]Unit) Effect {
 		}
 	}
 	return e
-}
-
-// isStatic reports whether a target has a unit without a driver. It needs unitsMu.
-func (c *Controller) isStatic(target string) bool {
-	_, static := c.static.since[target]
-	return static
 }

@@ -77,7 +77,7 @@ func TestTheEffectOfUnitsIsThatOnThoseInUse(t *testing.T) {
 	if err := c.Apply(after); err != nil {
 		t.Fatal(err)
 	}
-	if e := c.EffectOfApply(nil); e.Units != 6 || len(e.Removed) != 6 || c.Driver("shared outside") == nil || !c.isStatic("shared") {
+	if e := c.EffectOfApply(nil); e.Units != 6 || len(e.Removed) != 6 || c.Driver("shared outside") == nil || !c.static.has("shared") {
 		t.Errorf("afterwards the removal of all units would be %v: %q", e, e.Removed)
 	}
 }

@@ -165,7 +165,7 @@ func newHarness(t *testing.T, budget restart.Budget) *harness {
 	var err error
 	h.control, err = restart.New(restart.Config{
 		Engine: h.engine, Budget: budget, Logger: slog.New(slog.NewTextHandler(h.log, nil)),
-		MayAct: func(string) bool { return !h.isOthers.Load() }, Floor: h.groups,
+		MayAct: func(string) bool { return !h.isOthers.Load() }, Disruptions: h.groups,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -13,30 +13,42 @@ import (
 )
 
 // instance is one call of a driver's Run, from start to return. It belongs to its
-// supervisor's goroutine.
+// supervisor's goroutine. Its phase changes by the table of transitions only.
 type instance struct {
-	*supervisor
-	driver  Driver // whose Run it is; after a reload the unit has another, equal one
-	cancel  context.CancelCauseFunc
-	began   chan string        // capacity 1
-	end     chan time.Duration // capacity 1
-	exit    chan Exit          // capacity 1
-	failed  chan error         // capacity 1: why the driver could not terminate it
-	recheck *time.Timer        // when to check the probes again
+	supervisor *supervisor
+	driver     Driver // whose Run it is; after a reload the unit has another, equal one
+	cancel     context.CancelCauseFunc
+	began      chan string        // capacity 1
+	end        chan time.Duration // capacity 1
+	exit       chan Exit          // capacity 1
+	failed     chan error         // capacity 1: why the driver could not terminate it
+	recheck    *time.Timer        // when to check the probes again
 
-	id          string    // empty until it has started
-	since       time.Time // when it started
-	provenAt    time.Time // when it has run for as long as the back-off before it; until then it is in a crash loop
-	notBefore   time.Time // earliest time of the next request to terminate; while terminating, of the release
-	requests    int       // requests to terminate, since a probe fails
-	budgeted    bool      // the budget has allowed the restart
-	released    bool      // it keeps running without the engine
-	terminating bool      // it is terminating because the unit was removed, its driver has changed, or an operator has stopped the target
-	shutdown    bool      // it is terminating because the engine ends
-	replacing   bool      // the driver was asked to terminate it, since an operator has asked for a restart
-	inquiry     inquiry   // whether its dependencies fail, since a probe fails
-	reserves    bool      // the floor was asked for its restart
-	withheldBy  string    // the group that withholds it; empty for none
+	phase     phase
+	id        string    // empty until it has started
+	since     time.Time // when it started
+	provenAt  time.Time // when it has run for as long as the back-off before it; until then it is in a crash loop
+	notBefore time.Time // deadline of the phase; in others than those that have one, the earliest time of the next request to terminate
+	requests  int       // requests to terminate, since a probe fails
+	budgeted  bool      // the budget has allowed the restart
+	acquired  bool      // the disruption budget was asked for its restart
+	inquiry   inquiry   // whether its dependencies fail, since a probe fails
+}
+
+// occurrence is an event, with what the action about it needs.
+type occurrence struct {
+	event   event
+	wish    wish          // unwanted, stops and outlives: why
+	failing engine.Status // waits, fails and expires: the probe
+	delay   delay         // waits
+	err     error         // refused: why
+}
+
+// delay is why a restart waits, and until when it does at least. The zero delay is none.
+type delay struct {
+	reason probe.Reason // empty if that is not to be reported
+	until  time.Time
+	group  string // that withholds it, with the reason restart.floor
 }
 
 // runInstance starts an instance and returns how it exited. An External instance
@@ -50,7 +62,7 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 		failed: make(chan error, 1), recheck: time.NewTimer(0),
 	}
 	defer i.recheck.Stop()
-	i.control.takeRequest(i.target) // a new instance is what it asks for
+	s.control.takeRequest(s.target) // a new instance is what it asks for
 	i.setStop()
 	if d, ok := i.driver.(Reporting); ok {
 		d.SetFailed(i.onFailed)
@@ -59,19 +71,15 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	for {
 		select {
 		case id := <-i.began:
-			i.reportStarted(id)
+			i.handle(i.start(id))
 		case exit := <-i.exit:
 			return i.finish(exit)
-		case reason := <-i.failed:
-			i.unreserve()
-			i.giveUpReplacing(reason)
-			if i.released { // nothing is under way that its release has to wait for
-				i.notBefore = time.Now()
-			}
-		case <-i.wake:
+		case err := <-i.failed:
+			i.handle(occurrence{event: refused, err: err})
+		case <-s.wake:
 		case <-i.recheck.C:
 		}
-		i.check()
+		i.handle(i.check(time.Now()))
 	}
 }
 
@@ -81,7 +89,7 @@ func (i *instance) run(ctx context.Context) {
 	defer func() {
 		if r := recover(); r != nil {
 			exit.Err = fmt.Errorf("driver panicked: %v", r)
-			i.log.Error("driver panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
+			i.supervisor.log.Error("driver panicked", "panic", fmt.Sprint(r), "stack", string(debug.Stack()))
 		}
 		i.exit <- exit
 	}()
@@ -92,7 +100,8 @@ func (i *instance) run(ctx context.Context) {
 // without the engine.
 func (i *instance) setStop() {
 	if d, ok := i.driver.(Stopping); ok {
-		d.SetStop(StopSettings{GracePeriod: i.unit.TerminationGracePeriod, Signal: i.unit.StopSignal})
+		u := i.supervisor.unit
+		d.SetStop(StopSettings{GracePeriod: u.TerminationGracePeriod, Signal: u.StopSignal})
 	}
 }
 
@@ -112,91 +121,164 @@ func (i *instance) onFailed(reason error) {
 	}
 }
 
-func (i *instance) reportStarted(id string) {
+// handle brings the instance to its next phase.
+func (i *instance) handle(o occurrence) {
+	next, do := i.phase.on(o.event)
+	i.phase = next
+	now := time.Now()
+	switch do {
+	case doAnnounce:
+		i.announce(now)
+	case doSettle, doCancel:
+		i.settle(now, do == doCancel)
+	case doDisregard:
+		i.show(false, i.runningReason(now), "")
+	case doPostpone:
+		i.postpone(now, o.delay, o.failing)
+	case doEnd:
+		i.requestEnd(now, o.failing)
+	case doEndLater:
+		i.requests++
+		i.notBefore = now.Add(i.supervisor.unit.BackOff.wait(i.requests))
+		i.postpone(now, delay{reason: probe.ReasonEnding, until: i.notBefore}, o.failing)
+	case doReplace:
+		i.replace(now)
+	case doGiveUp:
+		i.giveUp(now, cmp.Or(o.err, errNotTerminated))
+	case doFree:
+		i.free()
+	case doTerminate:
+		i.terminate(o.wish)
+	case doRelease:
+		i.free()
+		i.release(now, 0, o.wish)
+	case doFinish:
+		i.release(now, i.supervisor.unit.TerminationGracePeriod, o.wish)
+	case doLetGo:
+		i.free() // no restart is under way that its release has to wait for
+		i.cancel(ErrReleased)
+	}
+}
+
+// start notes that the driver has reported the instance.
+func (i *instance) start(id string) occurrence {
 	if i.id != "" || id == "" {
-		return
+		return occurrence{}
 	}
+	s := i.supervisor
 	i.id, i.since = id, time.Now()
-	message := "instance started"
-	if i.resumes == id { // it had started before, and was counted
-		i.since, i.started, message = i.supervisor.since, max(i.started-1, 0), "instance goes on"
-		i.resumeRequest()
-	} else {
-		i.setRetries(0)
+	if s.resumes != id {
+		s.setRetries(0)
 		i.countUnobserved()
+		return occurrence{event: begins}
 	}
-	i.resumes = ""
-	in := probe.Instance{
-		Target: i.target, ID: id, Phase: probe.Running, Since: i.since,
-		Managed: i.unit.restartsOnFailure() && !i.released, Terminating: i.terminating && !i.released,
-		Restarts: i.started, Detail: i.lastExit, LastExit: i.lastStatus,
+	i.since = s.since // it had started before
+	if m, _ := s.memory(); m.isBudgeted() {
+		i.budgeted = true       // and was asked to terminate by an earlier engine
+		if !s.unit.external() { // whose command has ended with that engine, so it is run again
+			i.requests = 1
+			return occurrence{event: continues}
+		}
 	}
-	if i.lastReason != probe.ReasonNoStart {
-		i.provenAt = i.since.Add(i.unit.BackOff.wait(i.exits))
-	}
-	if in.Reason = i.runningReason(time.Now()); i.requests > 0 {
-		in.Reason = probe.ReasonEnding
-	}
-	i.started++
-	i.remember(func(m *Memory) {
-		m.Instance, m.Since, m.Exited, m.Requested, m.Budgeted = id, i.since, false, i.requests > 0, i.budgeted
-	})
-	if !i.isForgotten() {
-		i.report(in)
-	}
-	if i.logsRetry() {
-		i.log.Info(message, "instance", id, "restarts", in.Restarts)
-	}
+	return occurrence{event: begins}
 }
 
 // countUnobserved counts the exit of the instance of an earlier engine that has ended before this one has
 // seen it, maybe at the request of that engine, and begins the back-off now. Without a Resumer such an instance
 // is not known from the next one.
 func (i *instance) countUnobserved() {
-	m, _ := i.memory()
-	if _, ok := i.driver.(Resumer); !ok || !i.unit.external() || m.Exited || m.Instance == "" || m.Instance == noID {
+	s := i.supervisor
+	m, _ := s.memory()
+	if _, ok := i.driver.(Resumer); !ok || !s.unit.external() || m.Exited || m.Instance == "" || m.Instance == noID {
 		return
 	}
-	i.exits = i.unit.BackOff.count(i.exits, i.since.Sub(m.Since))
-	i.notBefore = i.since.Add(i.unit.BackOff.wait(i.exits))
-	i.remember(func(m *Memory) { m.NotBefore = i.notBefore })
+	s.exits = s.unit.BackOff.count(s.exits, i.since.Sub(m.Since))
+	i.notBefore = i.since.Add(s.unit.BackOff.wait(s.exits))
+	s.remember(func(m *Memory) { m.NotBefore = i.notBefore })
 }
 
-// resumeRequest goes on with a request to terminate that an earlier engine has made, and
-// taken from the budget. The command of an External driver has ended with that engine, so it
-// is run again.
-func (i *instance) resumeRequest() {
-	m, _ := i.memory()
-	if i.budgeted = m.isBudgeted(); i.budgeted && !i.unit.external() {
-		i.requests = 1
+// announce reports that the instance has started, or goes on.
+func (i *instance) announce(now time.Time) {
+	s := i.supervisor
+	message := "instance started"
+	if s.resumes == i.id { // it was counted when it started
+		s.started, message = max(s.started-1, 0), "instance goes on"
+	}
+	s.resumes = ""
+	in := probe.Instance{
+		Target: s.target, ID: i.id, Phase: probe.Running, Since: i.since,
+		Managed: s.unit.restartsOnFailure() && i.phase != releasing, Terminating: i.phase.isTerminating(),
+		Restarts: s.started, Detail: s.lastExit, LastExit: s.lastStatus,
+	}
+	if s.lastReason != probe.ReasonNoStart {
+		i.provenAt = i.since.Add(s.unit.BackOff.wait(s.exits))
+	}
+	if in.Reason = i.runningReason(now); i.requests > 0 {
+		in.Reason = probe.ReasonEnding
+	}
+	s.started++
+	s.remember(func(m *Memory) {
+		m.Instance, m.Since, m.Exited, m.Requested, m.Budgeted = i.id, i.since, false, i.requests > 0, i.budgeted
+	})
+	if i.phase != releasing || !i.isForgotten(s.control.wish(s.target)) {
+		s.report(in)
+	}
+	if s.logsRetry() {
+		s.log.Info(message, "instance", i.id, "restarts", in.Restarts)
 	}
 }
 
-// check compares the instance with its unit and its probes, and acts on it.
-func (i *instance) check() {
-	now := time.Now()
-	isRemoved := !i.terminating && !i.refresh() // or has another driver
+// check compares the instance with its unit, its probes and its deadline, and returns what has happened.
+func (i *instance) check(now time.Time) occurrence {
+	s := i.supervisor
+	isRemoved := !i.phase.isLast() && !s.refresh() // or has another driver
 	i.setStop()
 	if !isRemoved {
-		i.reportAgain()
+		s.reportAgain()
 	}
 	switch {
-	case i.terminating && i.released && !now.Before(i.notBefore):
-		i.cancel(ErrReleased)
-	case i.terminating:
-	case isRemoved && i.isNeeded(): // woken when that has changed
 	case isRemoved:
-		i.terminate(now)
-	case i.id == "":
-	case i.replacing:
-		i.checkReplaced(now)
-	case i.control.takeRequest(i.target):
-		i.requestRestart(now)
-	case i.unit.restartsOnFailure():
-		i.checkProbes(now)
-	default:
-		i.setManaged(false, i.runningReason(now))
+		w := s.control.wish(s.target)
+		if i.isNeeded(w) { // woken when that has changed
+			return occurrence{}
+		}
+		return i.unwanted(w)
+	case i.phase == releasing, i.phase == replacing:
+		if now.Before(i.notBefore) {
+			i.recheck.Reset(i.notBefore.Sub(now))
+			return occurrence{}
+		}
+		return occurrence{event: expires}
+	case i.phase == starting, i.phase.isLast():
+		return occurrence{}
+	case s.control.takeRequest(s.target):
+		return occurrence{event: requested}
+	case !s.unit.restartsOnFailure():
+		return occurrence{event: ignores}
 	}
+	return i.checkProbes(now)
+}
+
+// unwanted returns what it means for the instance that its target or its driver is not wanted any more. An External
+// instance is released, after the grace period of a restart that is under way: half a restart could leave nothing
+// running. So is an instance of an Outliving driver when the controller stops, unless it is ending, even before the
+// driver has reported it: it may be one that an earlier engine has left running.
+func (i *instance) unwanted(w wish) occurrence {
+	u, isEnding := i.supervisor.unit, i.phase == ending || i.phase == replacing
+	switch {
+	case u.external(), u.outlives() && w.releases && !isEnding:
+		return occurrence{event: outlives, wish: w}
+	case w.stopping && !w.isStopped:
+		return occurrence{event: stops, wish: w}
+	}
+	return occurrence{event: unwanted, wish: w}
+}
+
+// isNeeded reports whether the instance goes on although its target is not wanted any more. One that is
+// released goes on anyway.
+func (i *instance) isNeeded(w wish) bool {
+	u := i.supervisor.unit
+	return w.needed && !u.external() && !(u.outlives() && w.releases)
 }
 
 // runningReason returns the reason to report about an instance that runs and does not fail: that
@@ -209,47 +291,36 @@ func (i *instance) runningReason(now time.Time) probe.Reason {
 	return probe.ReasonCrashLoop
 }
 
-// healthInterval is the time between two checks whether the engine, or a target that this one
-// depends on, has recovered, or a pause has ended.
-const healthInterval = time.Second
-
-// checkProbes asks the driver to terminate the instance when a probe fails, the engine does not
-// doubt that, nothing suppresses it (see isSuppressed), its dependencies have been asked (see
-// inquiry), and back-off, floor and budget allow it. Until they do the instance is reported as not managed, so that
-// its probes go on and may recover.
-func (i *instance) checkProbes(now time.Time) {
-	failing, fails := i.failingProbe()
+// checkProbes returns whether a probe fails that restarts the instance, and whether the restart waits.
+func (i *instance) checkProbes(now time.Time) occurrence {
+	failing, isFailing := i.failingProbe()
 	switch {
-	case i.ending() && now.Before(i.notBefore):
+	case i.phase == ending && now.Before(i.notBefore):
 		i.recheck.Reset(i.notBefore.Sub(now)) // its grace period is not over
-	case !fails:
-		i.clearFailure(now)
-	case i.ending(): // the driver did not terminate it in time
-		i.requests++
-		i.notBefore = now.Add(i.unit.BackOff.wait(i.requests))
-		i.postpone(now, i.notBefore, probe.ReasonEnding, failing)
-	case now.Before(i.notBefore):
-		reason := probe.ReasonBackOff
-		if i.requests > 0 {
-			reason = probe.ReasonEnding
-		}
-		i.postpone(now, i.notBefore, reason, failing)
-	case i.isSuppressed(now, failing):
-	case i.control.config.Engine.Doubts(failing.ID):
-		i.postpone(now, now.Add(healthInterval), probe.ReasonDegraded, failing)
-	case i.inquires(now, failing):
-	case !i.reserve(now, failing):
-	case !i.takeBudget(now, failing):
-	default:
-		i.requestEnd(now, failing)
+		return occurrence{}
+	case !isFailing:
+		return occurrence{event: recovers}
+	case i.phase == ending:
+		return occurrence{event: expires, failing: failing}
 	}
+	for _, ask := range restartChecks {
+		switch d := ask(i, now, failing.ID); {
+		case d.reason != "":
+			return occurrence{event: waits, failing: failing, delay: d}
+		case !d.until.IsZero():
+			i.recheck.Reset(d.until.Sub(now))
+			return occurrence{}
+		}
+	}
+	return occurrence{event: fails, failing: failing}
 }
 
 // failingProbe returns the first startup or liveness probe that fails this
 // instance. Readiness never restarts (K137), and verdicts about other instances do
 // not count.
 func (i *instance) failingProbe() (engine.Status, bool) {
-	target, _ := i.control.config.Engine.Target(i.target)
+	s := i.supervisor
+	target, _ := s.control.config.Engine.Target(s.target)
 	for _, p := range target.Probes {
 		if p.Verdict == probe.Failing && p.Instance == i.id && p.ID.Kind != probe.Readiness {
 			return p, true
@@ -258,58 +329,83 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 	return engine.Status{}, false
 }
 
+// healthInterval is the time between two checks whether the engine, or a target that this one
+// depends on, has recovered, or a pause has ended.
+const healthInterval = time.Second
+
+// restartChecks say, in this order, why the restart that a failing probe wants waits. The next one is asked only when
+// the one before returns no delay. While it waits the instance is reported as not managed, so that its probes go on
+// and may recover.
+var restartChecks = [...]func(*instance, time.Time, probe.ID) delay{
+	(*instance).backOff,
+	(*instance).suppression,
+	(*instance).inquire,
+	(*instance).acquire,
+	(*instance).takeBudget,
+}
+
+// backOff says that the instance was started, or asked to terminate, too recently.
+func (i *instance) backOff(now time.Time, _ probe.ID) delay {
+	switch {
+	case !now.Before(i.notBefore):
+		return delay{}
+	case i.requests > 0:
+		return delay{reason: probe.ReasonEnding, until: i.notBefore}
+	}
+	return delay{reason: probe.ReasonBackOff, until: i.notBefore}
+}
+
+// suppression says that a restart is not wanted now, or would not help (see engine.Suppressed), or
+// is not for this engine, or that the engine doubts the verdict.
+func (i *instance) suppression(now time.Time, failing probe.ID) delay {
+	config := &i.supervisor.control.config
+	reason := config.Engine.Admin().Suppressed(i.supervisor.target)
+	switch {
+	case reason != "":
+	case !config.MayAct(i.supervisor.target):
+		reason = probe.ReasonOwnership
+	case config.Engine.Doubts(failing):
+		reason = probe.ReasonDegraded
+	default:
+		return delay{}
+	}
+	return delay{reason: reason, until: now.Add(healthInterval)}
+}
+
+// takeBudget takes the restart from the budget, once, or says until when there is none left.
+func (i *instance) takeBudget(now time.Time, _ probe.ID) delay {
+	if i.budgeted {
+		return delay{}
+	}
+	again, ok := i.supervisor.control.spend(now)
+	if !ok {
+		return delay{reason: probe.ReasonBudget, until: again}
+	}
+	i.budgeted = true
+	return delay{}
+}
+
+// postpone reports why the restart waits. What the disruption budget has reserved is reserved again when the time has come.
+func (i *instance) postpone(now time.Time, d delay, failing engine.Status) {
+	i.recheck.Reset(d.until.Sub(now))
+	if i.requests == 0 && d.reason != probe.ReasonFloor {
+		i.free()
+	}
+	if !i.show(false, d.reason, d.group) {
+		return
+	}
+	attrs := []any{"instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", d.reason, "delay", d.until.Sub(now).Round(time.Millisecond)}
+	if d.group != "" {
+		attrs = append(attrs, "group", d.group)
+	}
+	i.supervisor.log.Warn("probe failing, restart delayed", attrs...)
+}
+
 // reasonOf returns why a probe fails, for the log. Of a verdict of an earlier engine that is not
 // known.
 func reasonOf(failing engine.Status) probe.Reason {
 	return cmp.Or(failing.Result.Reason, probe.ReasonRestored)
 }
-
-// isSuppressed reports whether a restart is not wanted now, or would not help (see engine.Suppressed), or
-// is not for this engine. Then it is postponed.
-func (i *instance) isSuppressed(now time.Time, failing engine.Status) bool {
-	reason := i.control.config.Engine.Admin().Suppressed(i.target)
-	if reason == "" && !i.control.config.MayAct(i.target) {
-		reason = probe.ReasonOwnership
-	}
-	if reason != "" {
-		i.postpone(now, now.Add(healthInterval), reason, failing)
-	}
-	return reason != ""
-}
-
-// takeBudget takes the restart from the budget, once, or postpones it.
-func (i *instance) takeBudget(now time.Time, failing engine.Status) bool {
-	if i.budgeted {
-		return true
-	}
-	again, ok := i.control.spend(now)
-	if !ok {
-		i.postpone(now, again, probe.ReasonBudget, failing)
-	}
-	i.budgeted = ok
-	return ok
-}
-
-// postpone delays the request to terminate until a time, and reports the reason. What the floor has reserved is
-// reserved again when the time has come.
-func (i *instance) postpone(now, until time.Time, reason probe.Reason, failing engine.Status) {
-	i.recheck.Reset(until.Sub(now))
-	if i.requests == 0 && reason != probe.ReasonFloor {
-		i.unreserve()
-	}
-	if !i.setManaged(false, reason) {
-		return
-	}
-	attrs := []any{"instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "delay_reason", reason, "delay", until.Sub(now).Round(time.Millisecond)}
-	if reason == probe.ReasonFloor {
-		attrs = append(attrs, "group", i.withheldBy)
-	}
-	i.log.Warn("probe failing, restart delayed", attrs...)
-}
-
-// ending reports whether the driver was asked to terminate the instance, and has
-// time left to do it.
-func (i *instance) ending() bool { return i.requests > 0 && i.reported.Managed }
 
 // forceTimeout is how long a driver may take to kill an instance, after the
 // grace period.
@@ -318,107 +414,102 @@ const forceTimeout = 5 * time.Second
 // requestEnd asks the driver to terminate the instance within the grace period
 // of the failing probe, or else the unit's (K139).
 func (i *instance) requestEnd(now time.Time, failing engine.Status) {
-	grace := cmp.Or(failing.Rule.TerminationGracePeriod, i.unit.TerminationGracePeriod)
+	s := i.supervisor
+	grace := cmp.Or(failing.Rule.TerminationGracePeriod, s.unit.TerminationGracePeriod)
 	i.requests = max(i.requests, 1)
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
-	i.remember(func(m *Memory) {
-		if m.Requested, m.Budgeted = true, true; !i.unit.external() {
+	s.remember(func(m *Memory) {
+		if m.Requested, m.Budgeted = true, true; !s.unit.external() {
 			m.NotBefore = i.notBefore
 		}
 	})
-	i.setManaged(true, probe.ReasonEnding)
-	if i.logsRetry() {
-		i.log.Warn("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
+	i.show(true, probe.ReasonEnding, "")
+	if s.logsRetry() {
+		s.log.Warn("probe failing, terminating instance", "instance", i.id, "probe", failing.ID.String(), "reason", reasonOf(failing), "grace_period", grace)
 	}
 	i.sendGrace(grace)
 }
 
-// clearFailure withdraws what was reported while a probe failed.
-func (i *instance) clearFailure(now time.Time) {
-	i.inquiry = inquiry{}
-	i.unreserve()
-	i.setRetries(0)
+// settle withdraws what was reported while a probe failed.
+func (i *instance) settle(now time.Time, isCanceled bool) {
+	s := i.supervisor
+	i.inquiry, i.requests = inquiry{}, 0
+	i.free()
+	s.setRetries(0)
 	if i.budgeted {
 		i.budgeted = false
-		i.remember(func(m *Memory) { m.Requested, m.Budgeted = false, false })
+		s.remember(func(m *Memory) { m.Requested, m.Budgeted = false, false })
 	}
-	failed := !i.reported.Managed || i.requests > 0
-	if !i.setManaged(true, i.runningReason(now)) || !failed {
-		return
+	i.show(true, i.runningReason(now), "")
+	if isCanceled {
+		s.log.Info("probes no longer failing, restart canceled", "instance", i.id)
 	}
-	i.requests = 0
-	i.log.Info("probes no longer failing, restart canceled", "instance", i.id)
 }
 
-// setManaged reports the instance as managed or not, for a reason. It returns
-// false when that was reported before.
-func (i *instance) setManaged(managed bool, reason probe.Reason) bool {
+// show reports the instance as managed or not, for a reason, and the group that withholds its restart, if it is
+// that. It returns false when that was reported before.
+func (i *instance) show(managed bool, reason probe.Reason, group string) bool {
+	s := i.supervisor
 	if !managed {
-		i.withdrawRequest()
+		s.withdrawRequest()
 	}
-	in := i.reported
+	in := s.reported
 	switch {
 	case reason == probe.ReasonFloor:
-		in.Detail = withheldDetail(i.withheldBy)
+		in.Detail = withheldDetail(group)
 	case in.Reason == probe.ReasonFloor:
-		in.Detail = i.lastExit
+		in.Detail = s.lastExit
 	}
 	in.Managed, in.Reason = managed, reason
-	if in == i.reported {
+	if in == s.reported {
 		return false
 	}
-	i.report(in)
+	s.report(in)
 	return true
 }
 
-// terminate terminates the instance because its unit was removed or its driver has
-// changed. An External instance is released instead, after the grace period of a
-// restart that is under way, since a probe fails or an operator has asked for it: half a restart could leave nothing running. So is an
-// instance of an Outliving driver when the controller stops, unless it is ending, even
-// before the driver has reported it: it may be one that an earlier engine has left running.
-func (i *instance) terminate(now time.Time) {
-	message, grace, underWay := "terminating instance", i.unit.TerminationGracePeriod, i.ending() || i.replacing
-	i.terminating = true
-	in := i.reported
-	switch {
-	case i.unit.external() || i.unit.outlives() && i.control.releases() && !underWay:
-		i.released = true
-		message = "releasing instance, it keeps running without the engine"
-		if !underWay {
-			grace = 0
-			i.unreserve()
-		}
-		i.notBefore = now.Add(grace)
-		i.recheck.Reset(grace)
-		in.Managed, in.Reason = false, ""
-	default:
-		i.sendGrace(grace)
-		in.Terminating = true
-		if _, stopped := i.control.stoppedBy(i.target); stopped {
-			message = "terminating instance, an operator has stopped the target"
-		} else if i.control.IsStopping() {
-			message, in.Reason, i.shutdown = "terminating instance, the engine ends", probe.ReasonShutdown, true
-		} else if _, wanted := i.control.unit(i.target); wanted {
-			message = "terminating instance, its configuration has changed"
-		}
-	}
+// terminate asks the driver to terminate the instance within the unit's grace period.
+func (i *instance) terminate(w wish) {
+	s := i.supervisor
+	i.sendGrace(s.unit.TerminationGracePeriod)
 	if i.id == "" {
 		return
 	}
-	if !i.isForgotten() {
-		i.report(in)
+	in, message := s.reported, "terminating instance"
+	in.Terminating = true
+	switch {
+	case w.isStopped:
+		message = "terminating instance, an operator has stopped the target"
+	case i.phase == shuttingDown:
+		message, in.Reason = "terminating instance, the engine ends", probe.ReasonShutdown
+	case w.wanted:
+		message = "terminating instance, its configuration has changed"
 	}
-	i.log.Info(message, "instance", i.id, "grace_period", grace)
+	s.report(in)
+	s.log.Info(message, "instance", i.id, "grace_period", s.unit.TerminationGracePeriod)
 }
 
-// isForgotten reports whether the instance is released because its unit was removed. Until
+// release lets the instance keep running without the engine, after a grace period.
+func (i *instance) release(now time.Time, grace time.Duration, w wish) {
+	s := i.supervisor
+	i.notBefore = now.Add(grace)
+	i.recheck.Reset(grace)
+	if i.id == "" {
+		return
+	}
+	if !i.isForgotten(w) {
+		in := s.reported
+		in.Managed, in.Reason = false, ""
+		s.report(in)
+	}
+	s.log.Info("releasing instance, it keeps running without the engine", "instance", i.id, "grace_period", grace)
+}
+
+// isForgotten reports whether an instance is released because its unit was removed. Until
 // that is reported, it stays as it was: the target has lost its probes, and a running instance
 // of a target without probes is started and ready.
-func (i *instance) isForgotten() bool {
-	_, wanted := i.control.unit(i.target)
-	return i.released && !wanted && !i.control.IsStopping()
-}
+func (i *instance) isForgotten(w wish) bool { return !w.wanted && !w.stopping }
 
 // sendGrace asks the driver to terminate the instance. It replaces a grace
 // period that the driver has not received yet.
@@ -433,36 +524,60 @@ func (i *instance) sendGrace(grace time.Duration) {
 // finish records that the driver's Run has returned. An instance that has exited although it
 // was released has exited like any other: the next engine must know.
 func (i *instance) finish(exit Exit) termination {
+	s := i.supervisor
 	select {
 	case id := <-i.began:
-		i.reportStarted(id)
+		i.handle(i.start(id))
 	default:
 	}
-	if !i.terminating && !i.refresh() {
-		i.terminate(time.Now())
+	w := s.control.wish(s.target)
+	if !i.phase.isLast() && !s.refresh() {
+		i.handle(i.unwanted(w))
 	}
-	exit.Output = i.control.config.Redact(exit.Output)
-	end := termination{exit: exit, started: i.id != "", requested: i.requests > 0, terminating: i.terminating, shutdown: i.shutdown, replaced: i.replacing}
-	if i.released && end.started && !i.unit.external() && i.control.releases() && !errors.Is(exit.Err, ErrReleased) {
-		end.terminating = false
+	exit.Output = s.control.config.Redact(exit.Output)
+	end := termination{exit: exit, started: i.id != "", cause: i.cause()}
+	if i.phase == releasing && end.started && !s.unit.external() && w.releases && !errors.Is(exit.Err, ErrReleased) {
+		end.cause = i.probeCause()
 	}
 	if end.started {
 		end.lasted = time.Since(i.since)
 	}
-	if end.terminating {
-		i.reportTerminated(end)
+	if end.cause.isFinal() {
+		i.reportTerminated(end, w)
 	}
 	return end
+}
+
+// cause returns why the instance has exited, or is released.
+func (i *instance) cause() cause {
+	switch i.phase {
+	case shuttingDown:
+		return byShutdown
+	case terminating, releasing:
+		return byRemoval
+	case replacing:
+		return byOperator
+	}
+	return i.probeCause()
+}
+
+// probeCause returns why an instance has exited that is still wanted.
+func (i *instance) probeCause() cause {
+	if i.requests > 0 {
+		return byProbe
+	}
+	return byItself
 }
 
 // reportTerminated reports the end of an instance that was terminating. An instance that was
 // released keeps running without the engine when the controller stops. One that the driver has
 // not reported was reported all the same if it is that of an earlier engine.
-func (i *instance) reportTerminated(end termination) {
+func (i *instance) reportTerminated(end termination, w wish) {
+	s := i.supervisor
 	switch {
-	case i.released && i.control.IsStopping():
-	case i.id == "" && (i.resumes == "" || errors.Is(end.exit.Err, ErrNotTakenOver)):
+	case i.phase == releasing && w.stopping:
+	case i.id == "" && (s.resumes == "" || errors.Is(end.exit.Err, ErrNotTakenOver)):
 	default:
-		i.reportEnd(end, probe.Ended, time.Time{})
+		s.reportEnd(end, probe.Ended, time.Time{})
 	}
 }

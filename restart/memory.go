@@ -149,10 +149,9 @@ func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Insta
 // goes on, if there is one. It needs unitsMu.
 func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in probe.Instance) {
 	u, driven := c.units[target]
-	_, static := c.static.since[target]
 	m.Since, m.Started, m.Exits = earlier(m.Since, now), max(m.Started, 0), max(m.Exits, 0)
 	switch {
-	case static && m.Instance == probe.StaticID:
+	case c.static.has(target) && m.Instance == probe.StaticID:
 		c.static.since[target] = m.Since
 		return probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
 	case driven && m.Revision != "" && m.Revision == u.RevisionID():
@@ -290,7 +289,10 @@ func (s *supervisor) resume() (notBefore time.Time) {
 	if r.goesOn.ID != "" {
 		s.resumes, s.reported = r.Instance, r.goesOn
 	}
-	end := termination{exit: Exit{Code: r.Code}, started: true, requested: r.Requested}
+	end := termination{exit: Exit{Code: r.Code}, started: true}
+	if r.Requested {
+		end.cause = byProbe
+	}
 	s.remember(func(m *Memory) { *m = r.Memory })
 	switch {
 	case !r.Exited && s.resumes != "":

@@ -87,7 +87,7 @@ func (c *Controller) operate(target string, change func(Unit) (bool, error)) (ch
 	switch {
 	case driven:
 		changed, err = change(u)
-	case c.isStatic(target):
+	case c.static.has(target):
 		err = ErrNotDriven
 	default:
 		err = ErrNoTarget
@@ -121,14 +121,6 @@ func (c *Controller) RestoreStopped(stopped map[string]Stopped) {
 	}
 }
 
-// stoppedBy returns who has stopped a target, and whether it is stopped.
-func (c *Controller) stoppedBy(target string) (Stopped, bool) {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	s, stopped := c.stopped[target]
-	return s, stopped
-}
-
 // takeRequest returns whether a restart of a target was requested, once.
 func (c *Controller) takeRequest(target string) bool {
 	c.unitsMu.Lock()
@@ -142,15 +134,14 @@ func (c *Controller) takeRequest(target string) bool {
 // or its unit is removed. An instance of an earlier engine is terminated before.
 func (s *supervisor) waitWhileStopped() {
 	for s.resumes == "" {
-		unit, wanted := s.control.unit(s.target)
-		by, stopped := s.control.stoppedBy(s.target)
-		if !wanted || !stopped {
+		w := s.control.wish(s.target)
+		if !w.wanted || !w.isStopped {
 			return
 		}
-		s.unit = unit
+		s.unit = w.unit
 		in := s.endedInstance(probe.Gone)
 		in.Reason = probe.ReasonOperatorStop
-		in.Detail = fmt.Sprintf("stopped by %s at %s", by.By, by.At.UTC().Format(time.RFC3339))
+		in.Detail = fmt.Sprintf("stopped by %s at %s", w.stopped.By, w.stopped.At.UTC().Format(time.RFC3339))
 		if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
 			s.report(in)
 		}
@@ -159,52 +150,41 @@ func (s *supervisor) waitWhileStopped() {
 	}
 }
 
-// requestRestart asks the driver to terminate the instance, since an operator wants another one.
-func (i *instance) requestRestart(now time.Time) {
-	grace := i.unit.TerminationGracePeriod
-	i.replacing = true
+// replace asks the driver to terminate the instance, since an operator wants another one.
+func (i *instance) replace(now time.Time) {
+	s := i.supervisor
+	grace := s.unit.TerminationGracePeriod
 	select {
 	case <-i.failed: // which is about an earlier request
 	default:
 	}
 	i.notBefore = now.Add(grace + forceTimeout)
 	i.recheck.Reset(i.notBefore.Sub(now))
-	i.reserves = true
-	withheldBy := i.control.config.Floor.Reserve(i.target, i.id, true)
-	i.setManaged(true, probe.ReasonOperatorRestart)
-	i.log.Info("terminating instance, its restart was requested", "instance", i.id, "grace_period", grace)
+	i.acquired = true
+	withheldBy := s.control.config.Disruptions.Acquire(s.target, i.id, true)
+	i.show(true, probe.ReasonOperatorRestart, "")
+	s.log.Info("terminating instance, its restart was requested", "instance", i.id, "grace_period", grace)
 	if withheldBy != "" {
-		i.log.Warn("group may have fewer than min_ready ready members during a restart that was requested", "instance", i.id, "group", withheldBy)
+		s.log.Warn("group may have fewer than min_ready ready members during a restart that was requested", "instance", i.id, "group", withheldBy)
 	}
 	i.sendGrace(grace)
 }
 
-// checkReplaced gives up the restart that an operator wants if the driver has not terminated the
-// instance in time.
-func (i *instance) checkReplaced(now time.Time) {
-	if now.Before(i.notBefore) {
-		i.recheck.Reset(i.notBefore.Sub(now))
-		return
-	}
-	i.giveUpReplacing(errors.New("it was not terminated in time"))
-}
+// errNotTerminated is why a restart was given up of which the driver says nothing.
+var errNotTerminated = errors.New("it was not terminated in time")
 
-// giveUpReplacing gives up the restart that an operator wants, if there is one: the driver could not
-// terminate the instance. Its detail says so, and when, from then on: an operator who waits for the
-// next instance sees by its change that there is none.
-func (i *instance) giveUpReplacing(reason error) {
-	if !i.replacing || i.terminating {
-		return
-	}
-	i.replacing = false
-	i.unreserve()
-	now := time.Now()
-	text := i.control.config.Redact(reason.Error())
-	i.log.Warn("instance not restarted as requested", "instance", i.id, "error", text)
-	in := i.reported
-	in.Managed, in.Reason = i.unit.restartsOnFailure(), i.runningReason(now)
+// giveUp reports that the driver could not terminate the instance for an operator. Its detail says so, and when, from
+// then on: an operator who waits for the next instance sees by its change that there is none.
+func (i *instance) giveUp(now time.Time, reason error) {
+	s := i.supervisor
+	i.free()
+	text := s.control.config.Redact(reason.Error())
+	s.log.Warn("instance not restarted as requested", "instance", i.id, "error", text)
+	in := s.reported
+	in.Managed, in.Reason = s.unit.restartsOnFailure(), i.runningReason(now)
 	in.Detail = fmt.Sprintf("not restarted as requested at %s: %s", now.UTC().Format(millisecondsRFC3339), text)
-	i.report(in)
+	s.report(in)
+	i.recheck.Reset(0) // a probe may fail that has not changed since
 }
 
 // millisecondsRFC3339 is a time.RFC3339 that tells restarts of the same second apart.

@@ -268,6 +268,25 @@ func TestARestartThatFailsIsGivenUpAtOnce(t *testing.T) {
 	})
 }
 
+// An instance that goes on after its restart has failed, first for a probe and then for an operator, exits like any other
+// once the probe has recovered: its policy starts no other one.
+func TestAFailedRestartIsForgottenWithTheFailure(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d, live := newDriver("web", func(int) behavior { return behavior{ignoresEnd: true, exitsAfter: 10 * time.Minute} }), new(fakeHandler)
+		h.probes(map[string]probe.Handler{"web": live})
+		h.apply(map[string]restart.Unit{"web": {Driver: d, Policy: restart.OnFailure, TerminationGracePeriod: 5 * s}})
+		live.setFailing(true)
+		h.sleep(5 * s)
+		h.expect("web", "web-0", probe.Running, probe.ReasonEnding)
+		h.operate(h.control.Restart, "web")
+		live.setFailing(false)
+		h.sleep(time.Minute)
+		h.expect("web", "web-0", probe.Running, "")
+		h.sleep(10 * time.Minute)
+		h.expect("web", "web-0", probe.Gone, probe.ReasonCompleted)
+	})
+}
+
 func TestWhatIsNotDrivenCannotBeOperated(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {
 		h.apply(map[string]restart.Unit{"probed": {}})

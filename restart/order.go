@@ -89,22 +89,6 @@ func (o *startOrder) remove(target string) (after []string) {
 	return after
 }
 
-// isNeeded reports whether a target that is no longer wanted has to wait with its end: targets
-// that were started after it have not ended.
-func (c *Controller) isNeeded(target string) bool {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	_, driven := c.units[target]
-	return (!driven || c.stopping) && !c.killing && len(c.order.dependents[target]) > 0
-}
-
-// isNeeded reports whether the instance goes on although its target is no longer wanted. One that is
-// released goes on anyway.
-func (i *instance) isNeeded() bool {
-	released := i.unit.external() || i.unit.outlives() && i.control.releases()
-	return !released && i.control.isNeeded(i.target)
-}
-
 // startAfterInterval is the time between two looks at the targets that a target is started after.
 const startAfterInterval = 100 * time.Millisecond
 

@@ -25,7 +25,7 @@ func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var got []time.Duration
 			for ends := range c.want {
-				got = append(got, c.b.WithDefaults().wait(ends))
+				got = append(got, c.b.withDefaults().wait(ends))
 			}
 			if !slices.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
@@ -35,7 +35,7 @@ func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
 }
 
 func TestBackOffResetsAfterALongRun(t *testing.T) {
-	b := BackOff{}.WithDefaults()
+	b := BackOff{}.withDefaults()
 	for name, c := range map[string]struct {
 		ends   int
 		lasted time.Duration
@@ -60,7 +60,7 @@ func FuzzBackOffKeepsItsBounds(f *testing.F) {
 		if (Unit{BackOff: b}).Check() != nil || ends < 0 {
 			t.Skip("Check refuses it")
 		}
-		b = b.WithDefaults()
+		b = b.withDefaults()
 		now, next := b.wait(ends), b.wait(ends+1)
 		if now < 0 || now > b.Max || next < now || ends >= 2 && now < b.Initial {
 			t.Errorf("%+v waits %v after %d ends, then %v", b, now, ends, next)

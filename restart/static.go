@@ -18,6 +18,12 @@ func newStaticUnits() staticUnits {
 	return staticUnits{since: map[string]time.Time{}, removed: map[string]time.Time{}}
 }
 
+// has reports whether a target has a unit without a driver.
+func (s *staticUnits) has(target string) bool {
+	_, known := s.since[target]
+	return known
+}
+
 // add adds the unit of a target. If its removal was not reported its instance goes on.
 func (s *staticUnits) add(target string) {
 	if _, known := s.since[target]; !known {

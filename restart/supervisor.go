@@ -64,7 +64,8 @@ func (s *supervisor) run() {
 // reset starts over with the target's current unit, if it has one, and with a memory that was taken over
 // meanwhile.
 func (s *supervisor) reset() (wanted bool) {
-	s.unit, wanted = s.control.unit(s.target)
+	w := s.control.wish(s.target)
+	s.unit = w.unit
 	s.started, s.exits, s.alerted = 0, 0, false
 	s.setRetries(0)
 	s.control.unitsMu.Lock()
@@ -75,7 +76,7 @@ func (s *supervisor) reset() (wanted bool) {
 		s.restored = r
 		s.remembered.Store(&r.Memory)
 	}
-	return wanted
+	return w.wanted
 }
 
 // reportGone reports that no instance follows. An External instance that is still
@@ -96,13 +97,12 @@ func (s *supervisor) reportGone() {
 // unit was removed, its driver has changed, an operator has stopped the target, or another memory of it was
 // taken over, so that the instance must be terminated or released.
 func (s *supervisor) refresh() (same bool) {
-	u, wanted := s.control.unit(s.target)
-	if !wanted || !u.continues(s.unit) || s.control.isTakenOver(s.target) {
+	w := s.control.wish(s.target)
+	if !w.wanted || !w.unit.continues(s.unit) || w.replaced {
 		return false
 	}
-	s.unit = u
-	_, stopped := s.control.stoppedBy(s.target)
-	return !stopped
+	s.unit = w.unit
+	return !w.isStopped
 }
 
 // takeOverPause is the time until the second try to take over an instance of an earlier
@@ -126,7 +126,7 @@ func (s *supervisor) supervise() {
 			pause = min(2*pause, maxTakeOverPause)
 			continue
 		}
-		if s.resumes = ""; end.terminating {
+		if s.resumes = ""; end.cause.isFinal() {
 			return
 		}
 		if end.started && s.unit.external() && isRetried(end.exit.Err) {
@@ -138,18 +138,18 @@ func (s *supervisor) supervise() {
 			continue
 		}
 		s.setRetries(0)
-		if end.replaced {
+		if end.cause == byOperator {
 			s.restarted(end)
 			continue
 		}
 		s.exits = s.unit.BackOff.count(s.exits, end.lasted)
 		notBefore = time.Now().Add(s.unit.BackOff.wait(s.exits))
 		s.remember(func(m *Memory) {
-			m.NotBefore, m.Exited, m.Code, m.Requested, m.Budgeted = notBefore, true, end.exit.Code, end.requested, false
+			m.NotBefore, m.Exited, m.Code, m.Requested, m.Budgeted = notBefore, true, end.exit.Code, end.cause == byProbe, false
 			m.LastExit, m.LastReason = end.detail(""), end.reason()
 		})
 		switch {
-		case !s.unit.Policy.restarts(end.exit.Code, end.requested):
+		case !s.unit.Policy.restarts(end.exit.Code, end.cause == byProbe):
 			s.reportEnd(end, probe.Gone, time.Time{})
 			s.waitForPolicy(end)
 		case s.unit.external() && end.exit.Err == nil:
@@ -235,7 +235,7 @@ func (s *supervisor) retryStart(err error) {
 // retryRestart reports why the restart of an External instance could not begin or end, and waits for the
 // next try. The instance goes on, and its probes may recover.
 func (s *supervisor) retryRestart(err error) {
-	s.control.config.Floor.Release(s.target)
+	s.control.config.Disruptions.Release(s.target)
 	s.withdrawRequest()
 	s.setRetries(s.retries + 1)
 	if s.logsRetry() {
@@ -280,7 +280,7 @@ func (s *supervisor) waitUntil(at time.Time) {
 // waitForPolicy returns when the unit's policy asks for a restart after that
 // exit, a restart is requested, or refresh returns false.
 func (s *supervisor) waitForPolicy(end termination) {
-	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.requested) && !s.control.takeRequest(s.target) {
+	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.cause == byProbe) && !s.control.takeRequest(s.target) {
 		s.reportAgain()
 		<-s.wake
 	}
@@ -335,17 +335,17 @@ func (s *supervisor) severity(end termination, phase probe.Phase) (slog.Level, s
 	if s.exits <= 1 {
 		s.alerted = false
 	}
-	failed := !end.requested && !end.replaced && !end.terminating && !end.hasCompleted()
+	failed := end.cause == byItself && !end.hasCompleted()
 	level, message := slog.LevelInfo, "instance exited"
 	if failed {
 		level = slog.LevelWarn
 	}
 	switch {
-	case end.terminating:
+	case end.cause.isFinal():
 		return level, message
 	case end.reason() == probe.ReasonNoStart:
 		message = "instance failed to start"
-	case phase == probe.Gone && (failed || end.requested):
+	case phase == probe.Gone && (failed || end.cause == byProbe):
 		message = "instance exited, no other follows"
 	case s.exits > 1:
 		message = "instance exited again, crash loop"
@@ -379,14 +379,25 @@ func (s *supervisor) report(in probe.Instance) {
 
 // termination describes the exit of an instance, or its failure to start.
 type termination struct {
-	exit        Exit
-	started     bool
-	requested   bool          // because a probe failed
-	terminating bool          // because the unit was removed, its driver has changed, or an operator has stopped the target
-	shutdown    bool          // because the engine ends
-	replaced    bool          // because an operator has asked for a restart
-	lasted      time.Duration // 0 when it failed to start
+	exit    Exit
+	started bool
+	cause   cause
+	lasted  time.Duration // 0 when it failed to start
 }
+
+// cause is why an instance has exited, or is released.
+type cause uint8
+
+const (
+	byItself   cause = iota
+	byProbe          // a probe failed
+	byOperator       // an operator has asked for a restart
+	byRemoval        // the unit was removed, its driver has changed, or an operator has stopped the target
+	byShutdown       // the engine ends
+)
+
+// isFinal reports whether no other instance of the unit follows.
+func (c cause) isFinal() bool { return c >= byRemoval }
 
 // hasCompleted reports whether the instance has exited on its own, with status 0.
 func (t termination) hasCompleted() bool {
@@ -395,11 +406,11 @@ func (t termination) hasCompleted() bool {
 
 func (t termination) reason() probe.Reason {
 	switch {
-	case t.replaced && !t.terminating:
+	case t.cause == byOperator:
 		return probe.ReasonOperatorRestart
-	case t.shutdown:
+	case t.cause == byShutdown:
 		return probe.ReasonShutdown
-	case t.requested || t.terminating:
+	case t.cause != byItself:
 		return probe.ReasonEnded
 	case !t.started && t.exit.Err != nil:
 		return probe.ReasonNoStart

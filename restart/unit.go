@@ -43,7 +43,7 @@ const DefaultTerminationGracePeriod = 30 * time.Second
 func (u Unit) WithDefaults() Unit {
 	u.TerminationGracePeriod = cmp.Or(u.TerminationGracePeriod, DefaultTerminationGracePeriod)
 	u.StopSignal = cmp.Or(u.StopSignal, DefaultStopSignal)
-	u.BackOff = u.BackOff.WithDefaults()
+	u.BackOff = u.BackOff.withDefaults()
 	return u
 }
 

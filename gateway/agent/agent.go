@@ -1,7 +1,7 @@
 // Package agent serves HAProxy's agent checks: HAProxy connects, sends the name of a server,
 // and gets a line that says whether the server is up, and which weight it has.
 //
-//	agent.go       Agent: the listener, and what it answers
+//	agent.go       the listener, and what it answers
 //	connections.go the bound on open connections
 package agent
 
@@ -25,7 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config configures an Agent.
+// Config configures the output.
 type Config struct {
 	Listen  string   `hcl:"listen" doc:"address and port for the agent checks of HAProxy, such as 127.0.0.1:9777; one for all servers. Port 0 lets the system choose one"`
 	Clients []string `hcl:"clients,optional" doc:"IP addresses and networks, such as 10.0.0.5 and 10.1.0.0/16, that may ask beside this machine; listen can be an address that other machines reach then" default:"this machine only"`
@@ -73,8 +73,8 @@ func (c Config) clients() (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// Agent is an output for HAProxy's agent checks.
-type Agent struct {
+// server is an output for HAProxy's agent checks.
+type server struct {
 	listen  string
 	clients []netip.Prefix
 	session *gateway.Session
@@ -84,21 +84,21 @@ type Agent struct {
 	warned   map[string]bool // what warnOnce has logged
 }
 
-// New returns an Agent. The configuration must have passed Check.
-func New(c Config) *Agent {
+// New returns an output for HAProxy's agent checks. The configuration must have passed Check.
+func New(c Config) gateway.Output {
 	clients, _ := c.clients()
-	return &Agent{listen: c.Listen, clients: clients, open: connections{limit: maxConnections, open: map[net.Conn]connection{}}, warned: map[string]bool{}}
+	return &server{listen: c.Listen, clients: clients, open: connections{limit: maxConnections, open: map[net.Conn]connection{}}, warned: map[string]bool{}}
 }
 
 // Run implements gateway.Output.
-func (a *Agent) Run(ctx context.Context, s *gateway.Session) {
+func (a *server) Run(ctx context.Context, s *gateway.Session) {
 	a.session = s
 	s.Listen(ctx, a.listen, listener.ForUser, a.serve)
 }
 
 // serve answers until ctx is done, or the listener fails. It returns when all connections
 // are closed.
-func (a *Agent) serve(ctx context.Context, l net.Listener) error {
+func (a *server) serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	var answers sync.WaitGroup
@@ -133,7 +133,7 @@ func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 }
 
 // answer answers one agent check.
-func (a *Agent) answer(ctx context.Context, conn net.Conn) {
+func (a *server) answer(ctx context.Context, conn net.Conn) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	name, err := readName(conn)
 	switch {
@@ -160,7 +160,7 @@ func (a *Agent) answer(ctx context.Context, conn net.Conn) {
 }
 
 // admits returns the address of a client, and whether it may ask.
-func (a *Agent) admits(from net.Addr) (ip netip.Addr, ok bool) {
+func (a *server) admits(from net.Addr) (ip netip.Addr, ok bool) {
 	tcp, ok := from.(*net.TCPAddr)
 	if !ok {
 		return ip, false
@@ -214,7 +214,7 @@ var errUnknown = errors.New("no group of this gateway has the target")
 
 // line returns the answer for a server, and an error if it is not known which member that is. An
 // empty line changes nothing in HAProxy.
-func (a *Agent) line(name string) (line string, err error) {
+func (a *server) line(name string) (line string, err error) {
 	v, m, err := a.session.Member(name)
 	switch {
 	case m == nil:
@@ -242,7 +242,7 @@ func stateLine(m *group.Member) string {
 }
 
 // warnOnce logs a message once for a key, which is a name or the message.
-func (a *Agent) warnOnce(key, message string, attributes ...any) {
+func (a *server) warnOnce(key, message string, attributes ...any) {
 	a.warnedMu.Lock()
 	isNew := !a.warned[key] && len(a.warned) < maxWarned
 	if isNew {

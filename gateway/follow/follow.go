@@ -29,8 +29,8 @@ const MaxGroups = 64
 
 // Defaults of Config.
 const (
-	DefaultWait     = 30 * time.Second
-	DefaultMaxRetry = 5 * time.Second
+	defaultWait     = 30 * time.Second
+	defaultMaxRetry = 5 * time.Second
 )
 
 const (
@@ -48,11 +48,11 @@ type Config struct {
 
 	// Wait is how long a request waits for a change. When the other machine has gone without a
 	// word, that is noticed after a Wait and ten seconds. At most api.MaxGroupWait; default
-	// DefaultWait.
+	// 30s.
 	Wait time.Duration
 
 	// MaxRetry bounds the time from one failed request to the next, which begins at 100 ms and
-	// doubles. Default DefaultMaxRetry.
+	// doubles. Default 5s.
 	MaxRetry time.Duration
 
 	Logger *slog.Logger // gets a line when requests for a group begin to fail, and when they succeed again; default: no log
@@ -97,7 +97,7 @@ type Status struct {
 
 // New returns a Follower, or an error if the configuration is not valid.
 func New(c Config) (*Follower, error) {
-	c.Wait, c.MaxRetry = cmp.Or(c.Wait, DefaultWait), cmp.Or(c.MaxRetry, DefaultMaxRetry)
+	c.Wait, c.MaxRetry = cmp.Or(c.Wait, defaultWait), cmp.Or(c.MaxRetry, defaultMaxRetry)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

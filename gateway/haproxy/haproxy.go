@@ -2,7 +2,7 @@
 // their states and weights with those of members each second, and when a member changes, and
 // sets what differs.
 //
-//	haproxy.go  Pusher: when it compares, and what it sets
+//	haproxy.go  pusher: when it compares, and what it sets
 //	backend.go  which server is which member
 //	socket.go   the runtime socket
 package haproxy
@@ -25,7 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config configures a Pusher.
+// Config configures the output.
 type Config struct {
 	Socket  string `hcl:"socket" doc:"runtime socket of HAProxy with level admin: the path of a Unix socket, or an address and port on this machine"`
 	Backend string `hcl:"backend,optional" doc:"name of the backend in HAProxy whose servers are the members of the group; with groups each has the name of its group" default:"the name of the group"`
@@ -62,24 +62,24 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Pusher is an output for HAProxy's runtime socket.
-type Pusher struct {
+// pusher is an output for HAProxy's runtime socket.
+type pusher struct {
 	config Config
 	socket socket
 	ending map[string]time.Time         // when the sessions of a server that is down end, by backend, slash and name
 	kept   map[string]map[string]string // places of the servers that are members, or were and are to get no requests any more, by backend and name
 }
 
-// New returns a Pusher. The configuration must have passed Check.
-func New(c Config) *Pusher {
-	return &Pusher{config: c, socket: socket(c.Socket), ending: map[string]time.Time{}, kept: map[string]map[string]string{}}
+// New returns an output for HAProxy's runtime socket. The configuration must have passed Check.
+func New(c Config) gateway.Output {
+	return &pusher{config: c, socket: socket(c.Socket), ending: map[string]time.Time{}, kept: map[string]map[string]string{}}
 }
 
 // sourceSocket is the source of failures of the socket, beside those of groups.
 const sourceSocket = "socket"
 
 // Run implements gateway.Output.
-func (p *Pusher) Run(ctx context.Context, s *gateway.Session) {
+func (p *pusher) Run(ctx context.Context, s *gateway.Session) {
 	for {
 		views := s.Views()
 		results := p.update(ctx, views, time.Now())
@@ -105,7 +105,7 @@ func (p *Pusher) Run(ctx context.Context, s *gateway.Session) {
 // update makes the servers of HAProxy what the members of groups are, apart from groups that are
 // frozen. It returns an error or nil for each of the groups, and for the socket: one that HAProxy
 // does not answer ends the update.
-func (p *Pusher) update(ctx context.Context, views []*group.View, now time.Time) (results map[string]error) {
+func (p *pusher) update(ctx context.Context, views []*group.View, now time.Time) (results map[string]error) {
 	results = map[string]error{}
 	for _, b := range p.backends(views) {
 		if !slices.ContainsFunc(b.views, func(v *group.View) bool { return !v.Frozen }) {
@@ -131,7 +131,7 @@ func (p *Pusher) update(ctx context.Context, views []*group.View, now time.Time)
 }
 
 // backends returns the backends of groups, in the order of their first groups.
-func (p *Pusher) backends(views []*group.View) (all []backend) {
+func (p *pusher) backends(views []*group.View) (all []backend) {
 	for _, v := range views {
 		name := p.config.BackendOf(v.Group)
 		at := slices.IndexFunc(all, func(b backend) bool { return b.name == name })
@@ -146,7 +146,7 @@ func (p *Pusher) backends(views []*group.View) (all []backend) {
 
 // updateBackend makes the servers of a backend what the members of its groups are. An error is of
 // the socket, and problems are those of the groups.
-func (p *Pusher) updateBackend(ctx context.Context, b backend, now time.Time) (found problems, err error) {
+func (p *pusher) updateBackend(ctx context.Context, b backend, now time.Time) (found problems, err error) {
 	servers, err := p.socket.servers(ctx, b.name)
 	if err == nil {
 		claims, lacking := b.assign(servers)
@@ -175,7 +175,7 @@ type changes struct {
 // compare returns the commands that make the servers what the members are. A server that was a
 // member's, and is no longer, goes into maintenance, once. One of its name at another place is not that
 // server: HAProxy was replaced by one with another configuration.
-func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) changes {
+func (p *pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) changes {
 	found := changes{kept: map[string]string{}, left: map[string]string{}}
 	for i := range servers {
 		s := &servers[i]
@@ -204,7 +204,7 @@ func (p *Pusher) compare(b backend, servers []server, claims map[string]claim, n
 
 // sent notes that HAProxy has got the commands of changes. If it has refused one, which may be any,
 // the servers that are to go into maintenance are compared again.
-func (p *Pusher) sent(backend string, c changes, refused bool) {
+func (p *pusher) sent(backend string, c changes, refused bool) {
 	if refused {
 		maps.Copy(c.kept, c.left)
 	}
@@ -223,7 +223,7 @@ func isDown(m *group.Member) bool {
 // endsSessions reports whether the sessions of a server end now: it has been down for
 // endSessionsAfter, and HAProxy has not got the command yet. Before says that it was in maintenance
 // already, by an earlier engine or by hand: its sessions go on.
-func (p *Pusher) endsSessions(name string, down, before bool, now time.Time) bool {
+func (p *pusher) endsSessions(name string, down, before bool, now time.Time) bool {
 	if !down {
 		delete(p.ending, name)
 		return false

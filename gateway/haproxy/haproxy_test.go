@@ -131,7 +131,7 @@ func TestOnlyWhatDiffersIsSet(t *testing.T) {
 	s.Leave("drains")
 	r := record(t, row("same", "10.1.0.1", 0, 100, 80)+row("back", "10.1.0.2", 1, 50, 80)+row("down", "10.1.0.3", 8, 100, 80)+
 		row("other", "10.0.0.7", 0, 100, 80)+row("drains", "10.1.0.4", 0, 100, 80)+row("maint", "10.1.0.5", 1, 3, 80)+row("stranger", "10.1.0.6", 0, 7, 80))
-	p := New(Config{Socket: r.path})
+	p := newPusher(Config{Socket: r.path})
 	now := time.Now()
 	want := []string{
 		"set server web/back state ready", "set server web/back weight 100", "set server web/down state maint", "set server web/drains state drain",
@@ -139,7 +139,7 @@ func TestOnlyWhatDiffersIsSet(t *testing.T) {
 	}
 	sessions := []string{"shutdown sessions server web/down", "shutdown sessions server web/other"}
 	for after, ends := range map[time.Duration][]string{0: nil, endSessionsAfter - 1: nil, endSessionsAfter: sessions} {
-		p := New(Config{Socket: r.path}) // "show servers state" goes on to answer the same
+		p := newPusher(Config{Socket: r.path}) // "show servers state" goes on to answer the same
 		for _, at := range []time.Duration{0, after} {
 			if results := p.update(t.Context(), []*group.View{s.Groups.Get("web").View()}, now.Add(at)); results["group web"] != nil || results[sourceSocket] != nil {
 				t.Fatal(results)
@@ -185,7 +185,7 @@ func TestARefusedCommandDoesNotKeepAMemberThatLeaves(t *testing.T) {
 	servers := row("a", "10.0.0.7", 0, 1, 80)
 	r := record(t, servers+row("b", "10.0.0.8", 0, 100, 80))
 	r.refusal = "Backend is using a static LB algorithm and only accepts weights '0%' and '100%'."
-	p := New(Config{Socket: r.path})
+	p := newPusher(Config{Socket: r.path})
 	weight, maint := "set server g1/a weight 100", "set server g1/b state maint"
 	for i, c := range []struct {
 		members []*group.Member
@@ -210,7 +210,7 @@ func TestARefusedCommandDoesNotKeepAMemberThatLeaves(t *testing.T) {
 // would go into maintenance otherwise, before the configuration of Sonde has the new servers.
 func TestAServerElsewhereIsNotTheMembers(t *testing.T) {
 	r := record(t, row("b", "10.0.0.8", 0, 100, 80))
-	p := New(Config{Socket: r.path})
+	p := newPusher(Config{Socket: r.path})
 	member := up("web-2")
 	member.Address, member.Port = "10.0.0.8", 80
 	for i, c := range []struct {
@@ -237,7 +237,7 @@ func TestAServerElsewhereIsNotTheMembers(t *testing.T) {
 func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
 	tier.Slow(t)
 	r := record(t, row("a", "10.0.0.7", 0, 100, 80))
-	p := New(Config{Socket: r.path})
+	p := newPusher(Config{Socket: r.path})
 	now, down := time.Now(), views([]*group.Member{down("a")})
 	p.update(t.Context(), down, now)
 	if got := r.take(); !slices.Equal(got, []string{"set server g1/a state maint"}) {
@@ -265,7 +265,7 @@ func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
 func TestAnInvalidBackendDoesNotCureTheSocket(t *testing.T) {
 	v := group.NewMirror("web shop")
 	v.Publish(&group.View{}, []*group.Member{up("a")})
-	results := New(Config{Socket: filepath.Join(testsync.SocketDir(t), "none")}).update(t.Context(), []*group.View{v.Group().View()}, time.Now())
+	results := newPusher(Config{Socket: filepath.Join(testsync.SocketDir(t), "none")}).update(t.Context(), []*group.View{v.Group().View()}, time.Now())
 	if _, reported := results[sourceSocket]; reported || results["group web shop"] == nil {
 		t.Errorf("the results are %v", results)
 	}
@@ -337,7 +337,7 @@ func TestMembersDoNotFightForAServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := record(t, row("a", "10.0.0.7", 0, 100, 80))
-			results := New(Config{Socket: r.path, Backend: "web"}).update(t.Context(), c.views, time.Now())
+			results := newPusher(Config{Socket: r.path, Backend: "web"}).update(t.Context(), c.views, time.Now())
 			if got := r.take(); !slices.Equal(got, c.commands) {
 				t.Errorf("the commands are %q, want %q", got, c.commands)
 			}
@@ -433,3 +433,5 @@ func TestTheServerOfAMemberThatLeavesGetsNoRequests(t *testing.T) {
 	s.Say(map[string]probe.Outcome{"b": probe.Failure})
 	testsync.Until(t, "b as a member again", func() bool { return states(t, admin, "web")["b"]&forcedMaint != 0 })
 }
+
+func newPusher(c Config) *pusher { return New(c).(*pusher) }

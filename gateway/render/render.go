@@ -1,7 +1,7 @@
 // Package render writes a file for a gateway from a template when members change, and runs a
 // command, such as one that reloads the gateway.
 //
-//	render.go  Renderer: when it writes and runs
+//	render.go  renderer: when it writes and runs
 //	data.go    what templates see
 //	steps.go   bounds how long a template executes
 package render
@@ -21,12 +21,13 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/gateway"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config configures a Renderer.
+// Config configures the output.
 type Config struct {
 	Template string        `hcl:"template" doc:"text of the template, in the language of Go's text/template; file(\"upstream.tmpl\") reads it from a file. It sees .Members and .InRotation of all groups, and .Groups with .Name, .State, .Panicking, .Members and .InRotation; a member has .Target, .Name, .Address, .Port, .HostPort, .State, .InRotation, .Weight, .Labels and .Reason. If the text has .Address or .HostPort, members without an address are left out, and the gateway fails for their group"`
 	Path     string        `hcl:"path,path" doc:"file that is written, beside itself first and then renamed, so that readers see the old text or the new one; a relative path starts at the working directory. In a directory of another user, or one that others can write to, a symbolic link is not followed"`
@@ -37,8 +38,8 @@ type Config struct {
 
 // Defaults and bounds of a Config.
 const (
-	DefaultInterval = time.Second
-	DefaultTimeout  = 10 * time.Second
+	defaultInterval = time.Second
+	defaultTimeout  = 10 * time.Second
 
 	minInterval = 10 * time.Millisecond
 	maxInterval = time.Hour
@@ -86,8 +87,8 @@ func parseTemplate(text string) (*template.Template, error) {
 	return t, countSteps(t)
 }
 
-// Renderer is an output that renders a template.
-type Renderer struct {
+// renderer is an output that renders a template.
+type renderer struct {
 	config   Config
 	template *template.Template
 	address  bool // the template has addresses of members: those without one are left out
@@ -99,17 +100,17 @@ type Renderer struct {
 	stuck   <-chan struct{}  // closed when a killed command has ended; nil without one
 }
 
-// New returns a Renderer. The configuration must have passed Check.
-func New(c Config) *Renderer {
-	c.Interval, c.Timeout = cmp.Or(c.Interval, DefaultInterval), cmp.Or(c.Timeout, DefaultTimeout)
-	r := &Renderer{config: c, address: addressField.MatchString(c.Template)}
+// New returns an output that renders a template. The configuration must have passed Check.
+func New(c Config) gateway.Output {
+	c.Interval, c.Timeout = cmp.Or(c.Interval, defaultInterval), cmp.Or(c.Timeout, defaultTimeout)
+	r := &renderer{config: c, address: addressField.MatchString(c.Template)}
 	r.template, _ = parseTemplate(c.Template)
 	return r
 }
 
 // Run implements gateway.Output. It does not return before a command that was killed has exited:
 // another one must not run beside it.
-func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
+func (r *renderer) Run(ctx context.Context, s *gateway.Session) {
 	defer func() {
 		if r.stuck != nil {
 			<-r.stuck
@@ -123,7 +124,7 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 		}
 		text, err := execute(r.template, dataOf(kept, r.address))
 		if err == nil && r.applied != nil && bytes.Equal(text, r.applied) {
-			r.reportLeftOut(s)
+			r.reportLeftOut(s, kept)
 			s.Wait(ctx, views, nil)
 			continue
 		}
@@ -140,7 +141,7 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 			return
 		case err == nil:
 			r.applied, r.retry = text, 0
-			r.left = r.leftOut(s)
+			r.left = r.leftOut(kept)
 			results := maps.Clone(r.left)
 			results[source] = nil
 			s.Report(results)
@@ -156,16 +157,19 @@ func (r *Renderer) Run(ctx context.Context, s *gateway.Session) {
 }
 
 // leftOut returns the results for groups: an error that names the members that are left out, or nil.
-func (r *Renderer) leftOut(s *gateway.Session) map[string]error {
-	if !r.address {
-		return map[string]error{}
+func (r *renderer) leftOut(views []*group.View) map[string]error {
+	results := map[string]error{}
+	if r.address {
+		for _, v := range views {
+			results[gateway.SourceGroup(v.Group)] = gateway.WithoutAddress(v)
+		}
 	}
-	return s.Unreachable()
+	return results
 }
 
 // reportLeftOut reports which members are left out, if others were before.
-func (r *Renderer) reportLeftOut(s *gateway.Session) {
-	now := r.leftOut(s)
+func (r *renderer) reportLeftOut(s *gateway.Session, views []*group.View) {
+	now := r.leftOut(views)
 	if !maps.EqualFunc(now, r.left, func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
 		r.left = now
 		s.Report(now)
@@ -206,7 +210,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // apply writes the file, unless it has the text already, and runs the command.
-func (r *Renderer) apply(ctx context.Context, text []byte) error {
+func (r *renderer) apply(ctx context.Context, text []byte) error {
 	if r.stuck != nil {
 		select {
 		case <-r.stuck:

@@ -301,7 +301,7 @@ func TestOnlyARegularFileIsReplaced(t *testing.T) {
 // A successor starts when Run returns, and must not run its command beside one that hangs.
 func TestTheEndWaitsForACommandThatDoesNotExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Config{Template: list, Path: "x"})
+		r := New(Config{Template: list, Path: "x"}).(*renderer)
 		exited, ended := make(chan struct{}), make(chan struct{})
 		r.stuck = exited
 		ctx, cancel := context.WithCancel(t.Context())

@@ -24,14 +24,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/envoy"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 )
 
 // Bounds on what a stream may ask for.
 const (
-	maxTypes = 32             // of resources
-	maxNames = envoy.MaxNames // of resources, of all types together
+	maxTypes = 32                   // of resources
+	maxNames = httpgateway.MaxNames // of resources, of all types together
 
 	maxNamesOfAll = 1_000_000 // of resources, of all streams
 )

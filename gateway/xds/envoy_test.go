@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/envoy"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -39,7 +39,7 @@ func TestTheOutputForEnvoyWritesItsMessages(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80", DegradedWeight: 0.25}, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "fd00::3", "d": "10.0.0.4"})
 	dir := t.TempDir()
 	o := s.Serve(func() gateway.Output {
-		return envoy.New(envoy.Config{Listen: "127.0.0.1:0", Wait: 10 * time.Millisecond, Directory: dir, DegradedStatus: true})
+		return httpgateway.Envoy{Listen: "127.0.0.1:0", Wait: 10 * time.Millisecond, Directory: dir, DegradedStatus: true}.Output()
 	})
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure, "c": probe.Warning, "d": probe.Success})
 	s.Leave("d")

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/sonde-probe/sonde/gateway/envoy"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 )
 
@@ -25,7 +25,7 @@ import (
 // requests has no weight, by which these clients drop it. Envoy does not look at the weights of
 // localities unless it is told to.
 func newAssignment(v *group.View, degradedStatus bool) (*endpointv3.ClusterLoadAssignment, error) {
-	all, problem := envoy.Endpoints(v, degradedStatus)
+	all, problem := httpgateway.Endpoints(v, degradedStatus)
 	localities := make([]*endpointv3.LocalityLbEndpoints, len(all))
 	for i, e := range all {
 		weight := wrapperspb.UInt32(uint32(e.Weight))

@@ -57,7 +57,7 @@ type Config struct {
 	TLS *tls.Config
 
 	// Retries is how many times clients of gRPC send a call again that ends with UNAVAILABLE
-	// before the headers of its response have arrived, 0 to MaxRetries. Default 0: not every call
+	// before the headers of its response have arrived, 0 to 10. Default 0: not every call
 	// may be made twice.
 	Retries int
 
@@ -67,8 +67,8 @@ type Config struct {
 	DegradedStatus bool
 }
 
-// MaxRetries bounds Config.Retries.
-const MaxRetries = 10
+// maxRetries bounds Config.Retries.
+const maxRetries = 10
 
 // Bounds on what clients may use.
 const (
@@ -90,8 +90,8 @@ func (c Config) Check() error {
 	if problem := listener.Token(c.Token).Problem(); problem != "" {
 		return probe.FieldErrorf("token", "%s", problem)
 	}
-	if c.Retries < 0 || c.Retries > MaxRetries {
-		return probe.FieldErrorf("retries", "is %d, it must be from 0 to %d", c.Retries, MaxRetries)
+	if c.Retries < 0 || c.Retries > maxRetries {
+		return probe.FieldErrorf("retries", "is %d, it must be from 0 to %d", c.Retries, maxRetries)
 	}
 	if path, ok := strings.CutPrefix(c.Listen, "unix:"); ok {
 		if !filepath.IsAbs(path) || len(path) > maxSocketPath {

@@ -21,7 +21,7 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// Config configures a Driver: the command that restarts the target. Command, Env, Dir
+// Config configures the driver: the command that restarts the target. Command, Env, Dir
 // and User have the meaning that they have in process.Config.
 type Config struct {
 	Target string // the target's name, for log records
@@ -45,9 +45,9 @@ const maxOutput = 4 << 10
 // maxReason limits the part of it that is in the reason of a failure, in bytes.
 const maxReason = 300
 
-// Driver restarts one target by a command. It is a restart.External. While the
+// driver restarts one target by a command. It is a restart.External. While the
 // command does not run it costs one goroutine.
-type Driver struct {
+type driver struct {
 	command run.Command
 	timeout time.Duration
 	log     *slog.Logger
@@ -66,29 +66,29 @@ func (c Config) Check() error {
 	return errors.Join(run.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
 
-// New returns a driver, or a *probe.FieldError that names the wrong field.
+// New returns a restart.External, or a *probe.FieldError that names the wrong field.
 // Whether program, directory and user exist is checked by each restart.
-func New(c Config) (*Driver, error) {
+func New(c Config) (restart.Driver, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
+	return &driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
 }
 
 // External marks the driver: its instances run outside the engine.
-func (d *Driver) External() {}
+func (d *driver) External() {}
 
 // Resume makes the next Run go on with an instance of an earlier Run: it runs outside the
 // engine.
-func (d *Driver) Resume(id string) bool {
+func (d *driver) Resume(id string) bool {
 	d.resumed = id
 	return true
 }
 
 // SetFailed sets the function that Run calls when the command has failed.
-func (d *Driver) SetFailed(failed func(reason error)) { d.failed = failed }
+func (d *driver) SetFailed(failed func(reason error)) { d.failed = failed }
 
 // Run takes the target as an instance that runs already, and runs the command when
 // it is asked to terminate it. When the command exits with status 0 the instance has
@@ -100,7 +100,7 @@ func (d *Driver) SetFailed(failed func(reason error)) { d.failed = failed }
 // When ctx is done a running command is killed, and Run returns the cause of ctx as the error. A command that was
 // killed, then or after its timeout, may hang in the kernel, or belong to another user, and still act: Run neither
 // returns nor says that it has failed before it has exited, however long that takes.
-func (d *Driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
+func (d *driver) Run(ctx context.Context, began func(id string), end <-chan time.Duration) restart.Exit {
 	id := cmp.Or(d.resumed, newID(time.Now()))
 	d.resumed = ""
 	began(id)
@@ -157,7 +157,7 @@ func (r result) reason() error {
 }
 
 // restart runs the command, and returns when it has exited.
-func (d *Driver) restart(ctx context.Context) result {
+func (d *driver) restart(ctx context.Context) result {
 	plan, err := d.command.Plan()
 	if shortage.Is(err) || errors.Is(err, run.ErrLookup) {
 		err = fmt.Errorf("%w: %w", restart.ErrShortage, err)
@@ -183,7 +183,7 @@ func (d *Driver) restart(ctx context.Context) result {
 }
 
 // exitError returns nil for exit status 0.
-func (d *Driver) exitError(end run.End) error {
+func (d *driver) exitError(end run.End) error {
 	switch {
 	case end.Killed:
 		return fmt.Errorf("killed after %v (timeout)", d.timeout)

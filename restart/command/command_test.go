@@ -16,7 +16,10 @@ import (
 )
 
 func TestDriverIsExternal(t *testing.T) {
-	var _ restart.External = new(command.Driver)
+	d, err := command.New(command.Config{Command: []string{"true"}})
+	if _, ok := d.(restart.External); !ok {
+		t.Errorf("it is a %T, %v", d, err)
+	}
 }
 
 func TestInvalidFieldsAreNamed(t *testing.T) {

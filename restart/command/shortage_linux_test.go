@@ -37,7 +37,7 @@ func TestACommandThatCannotBeStartedForLackOfDescriptorsIsAShortage(t *testing.T
 			if !errors.Is(exit.Err, restart.ErrShortage) || !strings.Contains(exit.Err.Error(), "too many open files") {
 				t.Errorf("the exit is %+v, want a shortage", exit)
 			}
-			d.Resume(ids[0])
+			d.(restart.Resumer).Resume(ids[0])
 			if exit := run(); exit.Err != nil || ids[1] != ids[0] {
 				t.Errorf("the exit is %+v, of the instances %v", exit, ids)
 			}

@@ -22,10 +22,11 @@ func TestACommandThatWasKilledIsWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := new(testsync.Buffer)
-				d, err := New(Config{Command: []string{"true"}, Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil))})
+				made, err := New(Config{Command: []string{"true"}, Timeout: time.Minute, Log: slog.New(slog.NewTextHandler(log, nil))})
 				if err != nil {
 					t.Fatal(err)
 				}
+				d := made.(*driver)
 				exited, runs := make(chan struct{}), 0
 				d.run = func(_ run.Plan, ctx context.Context, _, _ io.Writer) (run.End, error) {
 					runs++

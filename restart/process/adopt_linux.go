@@ -36,10 +36,10 @@ const removeTimeout = 100 * time.Millisecond
 // attachTimeout is how long a guard may take to accept an engine.
 const attachTimeout = 5 * time.Second
 
-// ReadSurvivors returns the instances in a directory whose guards run, and those of which
+// readSurvivors returns the instances in a directory whose guards run, and those of which
 // that is unknown. It kills what is left of the others, and removes their files. A directory
 // that does not exist has none.
-func ReadSurvivors(dir string) (Survivors, error) {
+func readSurvivors(dir string) (Survivors, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -46,7 +46,7 @@ func adoptable(t *testing.T, dir, script string, log *testsync.Buffer) *Driver {
 
 func survivors(t *testing.T, dir string) Survivors {
 	t.Helper()
-	found, err := ReadSurvivors(dir)
+	found, err := readSurvivors(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestALackOfDescriptorsLeavesASurvivorToTheNextTry(t *testing.T) {
 	first.leave(t)
 	d := adoptable(t, dir, script, log)
 	restore := faulttest.NoDescriptors(t)
-	_, err := ReadSurvivors(d.config.AdoptDir)
+	_, err := readSurvivors(d.config.AdoptDir)
 	exit := d.Run(t.Context(), func(id string) { t.Errorf("instance %s began", id) }, nil)
 	restore()
 	if !shortage.Is(err) || !shortage.Is(exit.Err) || !errors.Is(exit.Err, restart.ErrNotTakenOver) {

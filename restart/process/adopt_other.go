@@ -12,9 +12,6 @@ import (
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
 
-// ReadSurvivors returns nil: no instance outlives its engine on this system.
-func ReadSurvivors(string) (Survivors, error) { return nil, nil }
-
 // OpenDirectory returns nil.
 func OpenDirectory(string, string, bool) (*Directory, error) { return nil, nil }
 

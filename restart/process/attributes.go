@@ -47,14 +47,14 @@ func (u Umask) mask() *int {
 
 // Limits of Config.Nice.
 const (
-	MinNice = -20
-	MaxNice = 19
+	minNice = -20
+	maxNice = 19
 )
 
 // checkAttributes adds what is wrong with the nice value and the limits.
 func (c Config) checkAttributes(wrong *probe.FieldErrors) {
-	if c.Nice != nil && (*c.Nice < MinNice || *c.Nice > MaxNice) {
-		wrong.Add("nice", "is %d; it must be from %d, the highest priority, to %d", *c.Nice, MinNice, MaxNice)
+	if c.Nice != nil && (*c.Nice < minNice || *c.Nice > maxNice) {
+		wrong.Add("nice", "is %d; it must be from %d, the highest priority, to %d", *c.Nice, minNice, maxNice)
 	}
 	if c.Nice != nil && len(guard.Resources) == 0 {
 		wrong.Add("nice", "needs Linux")

@@ -95,7 +95,7 @@ func openOccupied(path, beside string) (*Directory, error) {
 	if d == nil {
 		return nil, err
 	}
-	if d.survivors, err = ReadSurvivors(path); len(d.survivors) > 0 {
+	if d.survivors, err = readSurvivors(path); len(d.survivors) > 0 {
 		link(beside, path)
 		return d, nil
 	}

@@ -29,8 +29,8 @@ type Log struct {
 const (
 	DefaultLogSize  = 10 << 20
 	DefaultLogFiles = 5
-	MinLogSize      = 64 << 10
-	MaxLogFiles     = 1000
+	minLogSize      = 64 << 10
+	maxLogFiles     = 1000
 )
 
 // check adds what is wrong with a log block. The nil Log is valid.
@@ -46,11 +46,11 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 	case l.File != "" && !filepath.IsAbs(l.File):
 		wrong.Add("log.file", `is %q; it must be an absolute path, such as "/var/log/%s"`, l.File, filepath.Base(l.File))
 	}
-	if l.MaxSize != 0 && l.MaxSize < MinLogSize {
-		wrong.Add("log.max_size", "is %v; it must be at least %v", bytesize.Size(l.MaxSize), bytesize.Size(MinLogSize))
+	if l.MaxSize != 0 && l.MaxSize < minLogSize {
+		wrong.Add("log.max_size", "is %v; it must be at least %v", bytesize.Size(l.MaxSize), bytesize.Size(minLogSize))
 	}
-	if l.MaxFiles < 0 || l.MaxFiles > MaxLogFiles {
-		wrong.Add("log.max_files", "is %d; it must be from 1 to %d", l.MaxFiles, MaxLogFiles)
+	if l.MaxFiles < 0 || l.MaxFiles > maxLogFiles {
+		wrong.Add("log.max_files", "is %d; it must be from 1 to %d", l.MaxFiles, maxLogFiles)
 	}
 }
 

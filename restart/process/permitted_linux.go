@@ -43,7 +43,7 @@ func lowestNice() int {
 	now, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // 20 less the nice value: see getpriority(2)
 	var limit unix.Rlimit
 	if err != nil || unix.Getrlimit(unix.RLIMIT_NICE, &limit) != nil {
-		return MinNice
+		return minNice
 	}
 	return 20 - int(max(uint64(now), min(limit.Cur, 40)))
 }

@@ -36,7 +36,7 @@ func TestWhatNeedsRootIsNamed(t *testing.T) {
 // What is looked up is what the kernel allows.
 func TestTheLowestNiceValueMayBeSet(t *testing.T) {
 	lowest := lowestNice()
-	if lowest < MinNice || lowest > MaxNice {
+	if lowest < minNice || lowest > maxNice {
 		t.Fatalf("the lowest nice value is %d", lowest)
 	}
 	c := sh("true")

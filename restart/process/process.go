@@ -78,7 +78,7 @@ type Config struct {
 	AdoptDir string
 
 	// Survivor is the instance of the target that an earlier engine has left running in
-	// AdoptDir, for Resume: see ReadSurvivors. Default: none.
+	// AdoptDir, for Resume: see readSurvivors. Default: none.
 	Survivor Survivor
 
 	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log. A change of this block restarts the process: the guard of one with adopt writes to the file, too"`

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/consul/api"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/consul"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -20,8 +20,7 @@ const token = "0123456789abcdef"
 // HashiCorp's client follows a group by blocking queries, also from one engine to the next.
 func TestHashiCorpsClientFollows(t *testing.T) {
 	client := func(s *gatewaytest.Scene) *api.Client {
-		c := consul.Config{Listen: "127.0.0.1:0", Token: token}
-		o := s.Serve(func() gateway.Output { return consul.New(c) })
+		o := s.Serve(func() gateway.Output { return httpgateway.Consul{Listen: "127.0.0.1:0", Token: token}.Output() })
 		client, err := api.NewClient(&api.Config{Address: strings.TrimPrefix(o.URL, "http://"), Token: token})
 		if err != nil {
 			t.Fatal(err)

@@ -156,7 +156,7 @@ func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 	of.Engine, of.Logger, of.Redact = d.engine, d.log, d.queue.Secrets.Text
 	of.Changed = func(target string) { d.saved.mark(keyRestarts + target) }
 	of.BudgetChanged, of.StoppedChanged = func() { d.saved.mark(keySpent) }, func() { d.saved.mark(keyStopped) }
-	of.Floor = floor
+	of.Disruptions = floor
 	if d.cluster != nil {
 		of.MayAct, of.IsShared = d.cluster.mayRestart, d.cluster.isShared
 	}
@@ -282,7 +282,7 @@ func groupRules(c *config.Config) map[string]group.Rule {
 	return rules
 }
 
-// floor is the restart.Floor and the fleet.Floor of an engine: its groups, which are made after the controller.
+// floor is the restart.DisruptionBudget and the fleet.Floor of an engine: its groups, which are made after the controller.
 type floor struct{ *group.Groups }
 
 // maxLoopDelay is how late the engine's loop may be before the engine hangs, to /healthz and to the service

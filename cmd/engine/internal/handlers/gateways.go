@@ -13,13 +13,9 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/gateway/agent"
-	"github.com/sonde-probe/sonde/gateway/consul"
-	"github.com/sonde-probe/sonde/gateway/envoy"
 	"github.com/sonde-probe/sonde/gateway/haproxy"
-	"github.com/sonde-probe/sonde/gateway/oracle"
-	"github.com/sonde-probe/sonde/gateway/prometheus"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/gateway/render"
-	"github.com/sonde-probe/sonde/gateway/traefik"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -32,13 +28,13 @@ type output struct {
 // outputs are the blocks, by name.
 var outputs = map[string]output{
 	"agent":      outputOf(agent.Config.Check, agent.New),
-	"consul":     outputOf(consul.Config.Check, consul.New),
-	"envoy":      outputOf(envoy.Config.Check, envoy.New),
+	"consul":     outputOf(httpgateway.Consul.Check, httpgateway.Consul.Output),
+	"envoy":      outputOf(httpgateway.Envoy.Check, httpgateway.Envoy.Output),
 	"haproxy":    outputOf(haproxy.Config.Check, haproxy.New),
 	"render":     outputOf(render.Config.Check, render.New),
-	"oracle":     outputOf(oracle.Config.Check, oracle.New),
-	"prometheus": outputOf(prometheus.Config.Check, prometheus.New),
-	"traefik":    outputOf(traefik.Config.Check, traefik.New),
+	"oracle":     outputOf(httpgateway.Oracle.Check, httpgateway.Oracle.Output),
+	"prometheus": outputOf(httpgateway.Prometheus.Check, httpgateway.Prometheus.Output),
+	"traefik":    outputOf(httpgateway.Traefik.Check, httpgateway.Traefik.Output),
 }
 
 func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) output {
@@ -106,7 +102,7 @@ func gatewayConflict(a, b config.Gateway) *probe.FieldError {
 // resources returns what no other gateway can have at once.
 func resources(g config.Gateway) (all []resource) {
 	switch settings := g.Settings.(type) {
-	case envoy.Config:
+	case httpgateway.Envoy:
 		if settings.Directory != "" {
 			for _, of := range g.Groups {
 				all = append(all, resource{argument: "directory", name: "file " + absolute(settings.FileOf(of))})

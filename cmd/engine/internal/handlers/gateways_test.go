@@ -7,9 +7,8 @@ import (
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/gateway/agent"
-	"github.com/sonde-probe/sonde/gateway/envoy"
 	"github.com/sonde-probe/sonde/gateway/haproxy"
-	"github.com/sonde-probe/sonde/gateway/oracle"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/gateway/render"
 )
 
@@ -25,10 +24,10 @@ func TestGatewaysHaveTheResourcesOfTheirArguments(t *testing.T) {
 		want     []string
 	}{
 		"file":      {"render", render.Config{Path: "./x/../out", Template: "x", Command: []string{"true"}}, []string{"file " + out}},
-		"listener":  {"oracle", oracle.Config{Listen: "127.0.0.1:9778", Token: "secret"}, []string{"listener at 127.0.0.1:9778"}},
+		"listener":  {"oracle", httpgateway.Oracle{Listen: "127.0.0.1:9778", Token: "secret"}, []string{"listener at 127.0.0.1:9778"}},
 		"any port":  {"agent", agent.Config{Listen: "127.0.0.1:0"}, nil},
 		"socket":    {"haproxy", haproxy.Config{Socket: "/run//admin.sock"}, []string{"backend web of the HAProxy at /run/admin.sock", "backend db of the HAProxy at /run/admin.sock"}},
-		"directory": {"envoy", envoy.Config{Directory: "/run/envoy/", Listen: ":9781"}, []string{"file /run/envoy/web.json", "file /run/envoy/db.json", "listener at :9781"}},
+		"directory": {"envoy", httpgateway.Envoy{Directory: "/run/envoy/", Listen: ":9781"}, []string{"file /run/envoy/web.json", "file /run/envoy/db.json", "listener at :9781"}},
 	} {
 		specs := GatewaySpecs(map[string]config.Gateway{name: {Groups: []string{"web", "db"}, Output: c.output, Settings: c.settings}})
 		if got := specs[name].Resources; !slices.Equal(got, c.want) {
@@ -48,7 +47,7 @@ func TestOnlyOneGatewayCanHaveAResource(t *testing.T) {
 		a, b config.Gateway
 		want string // which argument of b is wrong
 	}{
-		"one address":                       {gateway(listen("127.0.0.1:80")), gateway(oracle.Config{Listen: "127.0.0.1:080"}), "listen"},
+		"one address":                       {gateway(listen("127.0.0.1:80")), gateway(httpgateway.Oracle{Listen: "127.0.0.1:080"}), "listen"},
 		"localhost":                         {gateway(listen("127.0.0.1:80")), gateway(listen("localhost:80")), "listen"},
 		"every address":                     {gateway(listen("127.0.0.1:80")), gateway(listen(":80")), "listen"},
 		"every address by name":             {gateway(listen("[::]:80")), gateway(listen("10.0.0.1:80")), "listen"},
@@ -57,9 +56,9 @@ func TestOnlyOneGatewayCanHaveAResource(t *testing.T) {
 		"ports of the system":               {gateway(listen("127.0.0.1:0")), gateway(listen("127.0.0.1:0")), ""},
 		"one file":                          {gateway(write("/run/web")), gateway(write("/run/./web")), "path"},
 		"another file":                      {gateway(write("/run/web")), gateway(write("/run/api")), ""},
-		"a file in a directory":             {gateway(write("/run/web.json")), gateway(envoy.Config{Directory: "/run"}, "web"), "directory"},
-		"one directory":                     {gateway(envoy.Config{Directory: "/run"}, "db", "web"), gateway(envoy.Config{Directory: "/run"}, "web"), "directory"},
-		"one directory, other groups":       {gateway(envoy.Config{Directory: "/run"}, "db"), gateway(envoy.Config{Directory: "/run"}, "web"), ""},
+		"a file in a directory":             {gateway(write("/run/web.json")), gateway(httpgateway.Envoy{Directory: "/run"}, "web"), "directory"},
+		"one directory":                     {gateway(httpgateway.Envoy{Directory: "/run"}, "db", "web"), gateway(httpgateway.Envoy{Directory: "/run"}, "web"), "directory"},
+		"one directory, other groups":       {gateway(httpgateway.Envoy{Directory: "/run"}, "db"), gateway(httpgateway.Envoy{Directory: "/run"}, "web"), ""},
 		"one backend":                       {gateway(backend("all"), "db"), gateway(backend("all"), "web"), "socket"},
 		"the backend of a group":            {gateway(backend(""), "web"), gateway(backend("web"), "db"), "socket"},
 		"the backends of groups":            {gateway(backend(""), "web"), gateway(backend(""), "db"), ""},

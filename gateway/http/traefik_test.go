@@ -1,4 +1,4 @@
-package traefik_test
+package httpgateway_test
 
 import (
 	"net/url"
@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/traefik"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
-func start(t *testing.T, s *gatewaytest.Scene, c traefik.Config) func() (status int, body string) {
-	o := s.Serve(func() gateway.Output { return traefik.New(c) })
+func startTraefik(t *testing.T, s *gatewaytest.Scene, c httpgateway.Traefik) func() (status int, body string) {
+	o := s.Serve(func() gateway.Output { return c.Output() })
 	return func() (int, string) { return gatewaytest.Get(t, o.URL+"/v1/traefik") }
 }
 
@@ -23,7 +23,7 @@ func services(servers string) string {
 
 func TestServersInRotationAreListed(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "8080", DegradedWeight: 0.25}, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "fd00::3", "none": ""})
-	get := start(t, s, traefik.Config{Listen: "127.0.0.1:0"})
+	get := startTraefik(t, s, httpgateway.Traefik{Listen: "127.0.0.1:0"})
 	if status, body := get(); status != 503 || !strings.Contains(body, "not known yet") {
 		t.Errorf("before anything is known the answer is %d %q", status, body)
 	}
@@ -53,7 +53,7 @@ func TestURLsAreValid(t *testing.T) {
 	for port, want := range map[string]string{"": "[fe80::1%eth0]", "80": "[fe80::1%eth0]:80"} {
 		s := gatewaytest.New(t, group.Rule{Port: port}, map[string]string{"a": "fe80::1%eth0"})
 		s.Say(map[string]probe.Outcome{"a": probe.Success})
-		_, body := start(t, s, traefik.Config{Listen: "127.0.0.1:0"})()
+		_, body := startTraefik(t, s, httpgateway.Traefik{Listen: "127.0.0.1:0"})()
 		_, text, _ := strings.Cut(body, `"url":"`)
 		text, _, _ = strings.Cut(text, `"`)
 		if u, err := url.Parse(text); err != nil || u.Host != want {
@@ -65,16 +65,16 @@ func TestURLsAreValid(t *testing.T) {
 func TestSchemes(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "web.example", "b": "fd00::1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success})
-	get := start(t, s, traefik.Config{Listen: "127.0.0.1:0", Scheme: "https"})
+	get := startTraefik(t, s, httpgateway.Traefik{Listen: "127.0.0.1:0", Scheme: "https"})
 	if _, body := get(); body != services(`{"url":"https://web.example"},{"url":"https://[fd00::1]"}`) {
 		t.Errorf("the answer is %s", body)
 	}
 	for scheme, ok := range map[string]bool{"": true, "http": true, "https": true, "h2c": true, "ftp": false} {
-		if err := (traefik.Config{Listen: "127.0.0.1:0", Scheme: scheme}).Check(); (err == nil) != ok {
+		if err := (httpgateway.Traefik{Listen: "127.0.0.1:0", Scheme: scheme}).Check(); (err == nil) != ok {
 			t.Errorf("%q gives %v", scheme, err)
 		}
 	}
-	if err := (traefik.Config{Listen: ":0"}).Check(); err == nil {
+	if err := (httpgateway.Traefik{Listen: ":0"}).Check(); err == nil {
 		t.Error("other machines can ask without a token")
 	}
 }

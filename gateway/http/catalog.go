@@ -1,14 +1,9 @@
-package consul
+package httpgateway
 
-import (
-	"net/http"
-	"slices"
+import "github.com/sonde-probe/sonde/group"
 
-	"github.com/sonde-probe/sonde/group"
-)
-
-// node is a member as a node of Consul. All have the names of Consul's API.
-type node struct {
+// consulNode is a member as a node of Consul. All have the names of Consul's API.
+type consulNode struct {
 	ID              string
 	Node            string
 	Address         string
@@ -19,21 +14,21 @@ type node struct {
 	ModifyIndex     uint64
 }
 
-// service is a member as an instance of its group.
-type service struct {
+// consulService is a member as an instance of its group.
+type consulService struct {
 	ID                string
 	Service           string
 	Tags              []string
 	Address           string
 	Meta              map[string]string
 	Port              uint16
-	Weights           weights
+	Weights           consulWeights
 	EnableTagOverride bool
 	CreateIndex       uint64
 	ModifyIndex       uint64
 }
 
-type weights struct{ Passing, Warning int }
+type consulWeights struct{ Passing, Warning int }
 
 // check is the state of a member.
 type check struct {
@@ -53,8 +48,8 @@ type check struct {
 
 // healthEntry is an element of /v1/health/service.
 type healthEntry struct {
-	Node    node
-	Service service
+	Node    consulNode
+	Service consulService
 	Checks  []check
 }
 
@@ -72,7 +67,7 @@ type catalogEntry struct {
 	ServiceAddress  string
 	ServiceMeta     map[string]string
 	ServicePort     uint16
-	ServiceWeights  weights
+	ServiceWeights  consulWeights
 	CreateIndex     uint64
 	ModifyIndex     uint64
 }
@@ -84,29 +79,29 @@ const (
 	critical = "critical"
 )
 
-func status(m *group.Member) string {
+func checkStatus(m *group.Member) string {
 	if m.InRotation {
 		return passing
 	}
 	return critical
 }
 
-func (c *Catalog) check(v *group.View, m *group.Member) check {
+func (c catalog) check(v *group.View, m *group.Member) check {
 	output := m.State.String()
 	if m.Reason != "" {
 		output += ": " + string(m.Reason)
 	}
 	return check{
-		Node: m.Target, CheckID: "sonde:" + m.Target, Name: "Sonde", Status: status(m), Output: output,
+		Node: m.Target, CheckID: "sonde:" + m.Target, Name: "Sonde", Status: checkStatus(m), Output: output,
 		ServiceID: m.Target, ServiceName: v.Group, ServiceTags: c.tags, Type: "sonde", CreateIndex: c.began, ModifyIndex: v.Version,
 	}
 }
 
 // checks returns the checks of a service in a state, which is any for all.
-func (c *Catalog) checks(v *group.View, state string) []check {
+func (c catalog) checks(v *group.View, state string) []check {
 	all := []check{}
 	for m := range v.Members() {
-		if state == "any" || state == status(m) {
+		if state == "any" || state == checkStatus(m) {
 			all = append(all, c.check(v, m))
 		}
 	}
@@ -114,7 +109,7 @@ func (c *Catalog) checks(v *group.View, state string) []check {
 }
 
 // healthEntries returns the members with their states, or only those in rotation.
-func (c *Catalog) healthEntries(v *group.View, onlyPassing bool) []healthEntry {
+func (c catalog) healthEntries(v *group.View, onlyPassing bool) []healthEntry {
 	all := []healthEntry{}
 	for m := range v.Members() {
 		if m.Address == "" || onlyPassing && !m.InRotation {
@@ -122,12 +117,12 @@ func (c *Catalog) healthEntries(v *group.View, onlyPassing bool) []healthEntry {
 		}
 		w := max(m.Weight, 1) // Consul allows no less
 		all = append(all, healthEntry{
-			Node: node{
+			Node: consulNode{
 				Node: m.Target, Address: m.Address, Datacenter: c.datacenter, TaggedAddresses: map[string]string{}, Meta: map[string]string{},
 				CreateIndex: c.began, ModifyIndex: v.Version,
 			},
-			Service: service{
-				ID: m.Target, Service: v.Group, Tags: c.tags, Address: m.Address, Port: m.Port, Meta: meta(m), Weights: weights{w, w},
+			Service: consulService{
+				ID: m.Target, Service: v.Group, Tags: c.tags, Address: m.Address, Port: m.Port, Meta: labelsOf(m), Weights: consulWeights{w, w},
 				CreateIndex: c.began, ModifyIndex: v.Version,
 			},
 			Checks: []check{c.check(v, m)},
@@ -137,7 +132,7 @@ func (c *Catalog) healthEntries(v *group.View, onlyPassing bool) []healthEntry {
 }
 
 // catalogEntries returns all members, whatever their states are.
-func (c *Catalog) catalogEntries(v *group.View) []catalogEntry {
+func (c catalog) catalogEntries(v *group.View) []catalogEntry {
 	all := []catalogEntry{}
 	for _, e := range c.healthEntries(v, false) {
 		all = append(all, catalogEntry{
@@ -150,20 +145,10 @@ func (c *Catalog) catalogEntries(v *group.View) []catalogEntry {
 	return all
 }
 
-// meta returns the labels of a member.
-func meta(m *group.Member) map[string]string {
+// labelsOf returns the labels of a member.
+func labelsOf(m *group.Member) map[string]string {
 	if m.Labels == nil {
 		return map[string]string{}
 	}
 	return m.Labels
-}
-
-// hasTags reports whether services have all tags that a request asks for.
-func (c *Catalog) hasTags(r *http.Request) bool {
-	for _, tag := range r.URL.Query()["tag"] {
-		if tag != "" && !slices.Contains(c.tags, tag) {
-			return false
-		}
-	}
-	return true
 }

@@ -1,9 +1,6 @@
-// Package prometheus serves Prometheus' HTTP service discovery: the targets of groups, with
-// their states as labels.
-package prometheus
+package httpgateway
 
 import (
-	"context"
 	"net/http"
 	"strconv"
 
@@ -11,26 +8,20 @@ import (
 	"github.com/sonde-probe/sonde/group"
 )
 
-// Config configures a Discovery.
-type Config struct {
+// Prometheus is the output for Prometheus' HTTP service discovery: the targets of groups, with their states as labels.
+type Prometheus struct {
 	Listen string `hcl:"listen" doc:"address and port for http_sd_configs of Prometheus, such as 127.0.0.1:9779. Port 0 lets the system choose one"`
 	Token  string `hcl:"token,optional,sensitive" doc:"bearer token that Prometheus must send; listen can be an address that other machines reach then" default:"none; only this machine can ask"`
 }
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
-func (c Config) Check() error { return gateway.HTTP(c).Check() }
+func (p Prometheus) Check() error { return access{p.Listen, p.Token}.check() }
 
-// Discovery is an output for Prometheus' HTTP service discovery.
-type Discovery struct{ http gateway.HTTP }
-
-// New returns a Discovery. The configuration must have passed Check.
-func New(c Config) *Discovery { return &Discovery{gateway.HTTP(c)} }
-
-// Run implements gateway.Output.
-func (d *Discovery) Run(ctx context.Context, s *gateway.Session) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/sd/prometheus", s.Handler(func(views []*group.View) any { return targetGroups(views) }))
-	d.http.Serve(ctx, s, mux)
+// Output returns the output. The configuration must have passed Check.
+func (p Prometheus) Output() gateway.Output {
+	return newServer(access{p.Listen, p.Token}, func(s *server) map[string]http.HandlerFunc {
+		return map[string]http.HandlerFunc{"GET /v1/sd/prometheus": s.handlerOfAll(func(views []*group.View) any { return targetGroups(views) })}
+	})
 }
 
 // targetGroup is an element of Prometheus' format.
@@ -46,15 +37,15 @@ func targetGroups(views []*group.View) []targetGroup {
 	for _, v := range views {
 		for m := range v.Members() {
 			if m.Address != "" {
-				all = append(all, targetGroup{[]string{m.HostPort()}, labels(v, m)})
+				all = append(all, targetGroup{[]string{m.HostPort()}, metaLabels(v, m)})
 			}
 		}
 	}
 	return all
 }
 
-// labels returns the meta labels of a member.
-func labels(v *group.View, m *group.Member) map[string]string {
+// metaLabels returns the labels of a member, and those of its state.
+func metaLabels(v *group.View, m *group.Member) map[string]string {
 	all := map[string]string{
 		"__meta_sonde_group":       v.Group,
 		"__meta_sonde_target":      m.Target,

@@ -1,4 +1,4 @@
-package envoy
+package httpgateway
 
 import (
 	"fmt"
@@ -36,16 +36,16 @@ func Endpoints(v *group.View, degradedStatus bool) (all []Endpoint, problem erro
 			problem = fmt.Errorf("member %q is left out: %q has the same address and port", m.Target, first)
 		default:
 			by[address] = m.Target
-			health, weight := status(m, degradedStatus)
+			health, weight := healthOf(m, degradedStatus)
 			all = append(all, Endpoint{m.Target, address, health, weight})
 		}
 	}
 	return all, problem
 }
 
-// status returns the health and the weight of a member. One that is in rotation gets requests
+// healthOf returns the health and the weight of a member. One that is in rotation gets requests
 // whatever its state is; the least weight that Envoy knows is 1.
-func status(m *group.Member, degradedStatus bool) (health string, weight int) {
+func healthOf(m *group.Member, degradedStatus bool) (health string, weight int) {
 	weight = max(m.Weight, 1)
 	switch {
 	case m.InRotation && m.State == group.Degraded && degradedStatus:

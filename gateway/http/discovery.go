@@ -1,4 +1,4 @@
-package envoy
+package httpgateway
 
 import (
 	"crypto/sha256"
@@ -16,15 +16,15 @@ const MaxNames = 10_000
 // resourceType is the type of the endpoints of a cluster.
 const resourceType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 
-// request is what a DiscoveryRequest asks for.
-type request struct {
+// discoveryRequest is what a DiscoveryRequest asks for.
+type discoveryRequest struct {
 	names   map[string]bool // of clusters; empty for all
 	version string          // of the endpoints that the client has, or has rejected
 }
 
-// parseRequest reads a DiscoveryRequest in JSON. Its error is for the client. Names of fields
+// parseDiscovery reads a DiscoveryRequest in JSON. Its error is for the client. Names of fields
 // have both forms that Protocol Buffers allow.
-func parseRequest(text []byte) (r request, err error) {
+func parseDiscovery(text []byte) (r discoveryRequest, err error) {
 	var written struct {
 		Version       string    `json:"version_info"`
 		VersionCamel  string    `json:"versionInfo"`
@@ -50,7 +50,7 @@ func parseRequest(text []byte) (r request, err error) {
 		r.version = written.Nonce + written.NonceCamel
 	}
 	if n := len(written.Names) + len(written.NamesCamel); n > MaxNames {
-		return request{}, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)
+		return discoveryRequest{}, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)
 	}
 	r.names = make(map[string]bool, len(written.Names)+len(written.NamesCamel))
 	for _, names := range [][]string{written.Names, written.NamesCamel} {
@@ -61,14 +61,12 @@ func parseRequest(text []byte) (r request, err error) {
 	return r, nil
 }
 
-// response is a DiscoveryResponse.
-type response struct {
+// discoveryResponse is a DiscoveryResponse.
+type discoveryResponse struct {
 	Version   string       `json:"version_info"`
 	Resources []assignment `json:"resources"`
 	Type      string       `json:"type_url"`
 	Nonce     string       `json:"nonce"`
-
-	problems map[string]error // by source: a member of the group that is left out, or nil
 }
 
 // assignment is a ClusterLoadAssignment.
@@ -101,29 +99,26 @@ type socketAddress struct {
 	Port    uint16 `json:"port_value"`
 }
 
-// newResponse returns the members of groups as endpoints. The version is a hash, so that it is
-// another one only if they are, also from one engine to the next.
-func newResponse(views []*group.View, degradedStatus bool) *response {
-	r := &response{Resources: []assignment{}, Type: resourceType, problems: map[string]error{}}
+// newDiscoveryAnswer returns the members of groups as endpoints, as Envoy reads them. The version is a hash, so that
+// it is another one only if they are, also from one engine to the next.
+func newDiscoveryAnswer(views []*group.View, degradedStatus bool) (*answer, error) {
+	resources, problems := []assignment{}, make(map[string]error, len(views))
 	for _, v := range views {
 		all, problem := Endpoints(v, degradedStatus)
-		r.problems[gateway.SourceGroup(v.Group)] = problem
+		problems[gateway.SourceGroup(v.Group)] = problem
 		written := make([]lbEndpoint, len(all))
 		for i, e := range all {
 			written[i] = lbEndpoint{Health: e.Health, Weight: e.Weight}
 			written[i].Endpoint.Address.Socket = socketAddress{e.Address.Addr().String(), e.Address.Port()}
 		}
-		r.Resources = append(r.Resources, assignment{resourceType, v.Group, []locality{{written}}})
+		resources = append(resources, assignment{resourceType, v.Group, []locality{{written}}})
 	}
-	text, _ := json.Marshal(r.Resources) // texts and numbers
+	text, err := json.Marshal(resources)
+	if err != nil {
+		return nil, err
+	}
 	sum := sha256.Sum256(text)
-	r.Version = hex.EncodeToString(sum[:8])
-	r.Nonce = r.Version
-	return r
-}
-
-// answer returns a response as Envoy reads it.
-func (r *response) answer() gateway.Answer {
-	text, _ := json.MarshalIndent(r, "", "  ") // texts and numbers
-	return gateway.Answer{Text: append(text, '\n'), Version: r.Version, Problems: r.problems}
+	version := hex.EncodeToString(sum[:8])
+	text, err = json.MarshalIndent(discoveryResponse{version, resources, resourceType, version}, "", "  ")
+	return &answer{text: append(text, '\n'), version: version, problems: problems}, err
 }

@@ -1,4 +1,4 @@
-package consul_test
+package httpgateway_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/consul"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -21,20 +21,20 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-func start(s *gatewaytest.Scene) *gatewaytest.Output {
-	c := consul.Config{Listen: "127.0.0.1:0", Tags: []string{"edge"}}
-	return s.Serve(func() gateway.Output { return consul.New(c) })
+func startConsul(s *gatewaytest.Scene) *gatewaytest.Output {
+	c := httpgateway.Consul{Listen: "127.0.0.1:0", Tags: []string{"edge"}}
+	return s.Serve(func() gateway.Output { return c.Output() })
 }
 
-// answer is what Consul's clients read of an answer.
-type answer struct {
+// indexed is what Consul's clients read of an answer.
+type indexed struct {
 	status int
 	index  uint64
 	body   string
 }
 
 // get makes a request, without failing the test, so that it may be called by any goroutine.
-func get(ctx context.Context, url string) (a answer, err error) {
+func get(ctx context.Context, url string) (a indexed, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return a, err
@@ -50,7 +50,7 @@ func get(ctx context.Context, url string) (a answer, err error) {
 	return a, err
 }
 
-func mustGet(t *testing.T, url string) answer {
+func mustGet(t *testing.T, url string) indexed {
 	t.Helper()
 	a, err := get(t.Context(), url)
 	if err != nil {
@@ -86,7 +86,7 @@ func names(t *testing.T, body string) string {
 
 func TestServicesAreGroups(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "8080", DegradedWeight: 0.25}, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "fd00::3"})
-	o := start(s)
+	o := startConsul(s)
 	if a := mustGet(t, o.URL+"/v1/health/service/web"); a.status != 503 {
 		t.Errorf("before anything is known the answer is %+v", a)
 	}
@@ -137,7 +137,7 @@ func TestServicesAreGroups(t *testing.T) {
 func TestABlockingQueryWaitsForAChange(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
-	o := start(s)
+	o := startConsul(s)
 	for _, path := range []string{"/v1/health/service/web?passing", "/v1/health/state/passing?x"} {
 		first := mustGet(t, o.URL+path)
 		if again := mustGet(t, o.URL+path+"&wait=1ms&index="+strconv.FormatUint(first.index, 10)); again != first {
@@ -149,7 +149,7 @@ func TestABlockingQueryWaitsForAChange(t *testing.T) {
 			}
 		}
 		var waiting sync.WaitGroup
-		var changed answer
+		var changed indexed
 		var err error
 		waiting.Go(func() {
 			changed, err = get(t.Context(), o.URL+path+"&wait=10m&index="+strconv.FormatUint(first.index, 10))
@@ -161,7 +161,7 @@ func TestABlockingQueryWaitsForAChange(t *testing.T) {
 		}
 		s.Say(map[string]probe.Outcome{"a": probe.Success})
 	}
-	var last answer
+	var last indexed
 	var err error
 	var waiting sync.WaitGroup
 	index := mustGet(t, o.URL+"/v1/catalog/services").index
@@ -187,9 +187,9 @@ func TestABlockingQueryWaitsForAChange(t *testing.T) {
 // A client that has an index of the previous engine waits until something is known.
 func TestAQueryOfAnotherLifeWaitsUntilSomethingIsKnown(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
-	o := start(s)
+	o := startConsul(s)
 	var waiting sync.WaitGroup
-	var a answer
+	var a indexed
 	var err error
 	waiting.Go(func() { a, err = get(t.Context(), o.URL+"/v1/health/service/web?index=7&wait=10m") })
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
@@ -199,17 +199,17 @@ func TestAQueryOfAnotherLifeWaitsUntilSomethingIsKnown(t *testing.T) {
 	}
 }
 
-func TestWaitersAreBounded(t *testing.T) {
+func TestBlockingQueriesAreBounded(t *testing.T) {
 	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
-	o := start(s)
+	o := startConsul(s)
 	query := func(wait string, index uint64) string {
 		return o.URL + "/v1/health/service/web?wait=" + wait + "&index=" + strconv.FormatUint(index, 10)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var waiting sync.WaitGroup
-	for range consul.MaxWaiters + 32 { // those of the test itself take places, too
+	for range httpgateway.MaxWaiting + 32 { // those of the test itself take places, too
 		waiting.Go(func() {
 			for index := uint64(1); ctx.Err() == nil; { // a change answers all of them
 				a, err := get(ctx, query("10m", index))
@@ -235,18 +235,18 @@ func TestWaitersAreBounded(t *testing.T) {
 	})
 }
 
-func TestSettingsAreChecked(t *testing.T) {
-	for _, c := range []consul.Config{{Listen: ":0"}, {Listen: "127.0.0.1:0", Datacenter: "D C"}, {Listen: "127.0.0.1:0", Tags: make([]string, 65)}} {
+func TestSettingsOfConsulAreChecked(t *testing.T) {
+	for _, c := range []httpgateway.Consul{{Listen: ":0"}, {Listen: "127.0.0.1:0", Datacenter: "D C"}, {Listen: "127.0.0.1:0", Tags: make([]string, 65)}} {
 		if c.Check() == nil {
 			t.Errorf("%+v is taken", c)
 		}
 	}
-	if err := (consul.Config{Listen: "127.0.0.1:0", Datacenter: "eu-1", Tags: []string{"a=b"}}).Check(); err != nil {
+	if err := (httpgateway.Consul{Listen: "127.0.0.1:0", Datacenter: "eu-1", Tags: []string{"a=b"}}).Check(); err != nil {
 		t.Error(err)
 	}
 }
 
-func FuzzQuery(f *testing.F) {
+func FuzzBlockingQuery(f *testing.F) {
 	f.Add("index=7&wait=5m")
 	f.Add("index=18446744073709551615&wait=10000h")
 	f.Add("wait=0s")
@@ -256,8 +256,8 @@ func FuzzQuery(f *testing.F) {
 		if err != nil {
 			return
 		}
-		q, wait, err := consul.ParseQuery(values)
-		if err == nil && (wait <= 0 || wait > consul.MaxWait) {
+		q, wait, err := httpgateway.ParseBlocking(values)
+		if err == nil && (wait <= 0 || wait > httpgateway.MaxBlocking) {
 			t.Errorf("%q waits for %v", text, wait)
 		}
 		if err != nil && q != 0 {

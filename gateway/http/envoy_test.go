@@ -1,4 +1,4 @@
-package envoy_test
+package httpgateway_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/envoy"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -21,8 +21,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// answer is what Envoy reads of an answer.
-type answer struct {
+// discovered is what Envoy reads of an answer.
+type discovered struct {
 	status    int
 	Version   string `json:"version_info"`
 	Nonce     string `json:"nonce"`
@@ -49,7 +49,7 @@ type answer struct {
 }
 
 // endpoints describes the endpoints: "web: 10.0.0.1:80 HEALTHY 100".
-func (a answer) endpoints() string {
+func (a discovered) endpoints() string {
 	var all []string
 	for _, r := range a.Resources {
 		var one []string
@@ -64,7 +64,7 @@ func (a answer) endpoints() string {
 	return strings.Join(all, "; ")
 }
 
-func read(t *testing.T, text string) (a answer) {
+func readDiscovered(t *testing.T, text string) (a discovered) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		t.Fatalf("%v: %s", err, text)
@@ -72,19 +72,19 @@ func read(t *testing.T, text string) (a answer) {
 	return a
 }
 
-func post(t *testing.T, o *gatewaytest.Output, body string, headers ...string) (a answer) {
+func post(t *testing.T, o *gatewaytest.Output, body string, headers ...string) (a discovered) {
 	t.Helper()
 	status, text := gatewaytest.Do(t, http.MethodPost, o.URL+"/v3/discovery:endpoints", body, headers...)
 	if status == 200 {
-		a = read(t, text)
+		a = readDiscovered(t, text)
 	}
 	a.status, a.body = status, text
 	return a
 }
 
-func start(s *gatewaytest.Scene, c envoy.Config) *gatewaytest.Output {
+func startEnvoy(s *gatewaytest.Scene, c httpgateway.Envoy) *gatewaytest.Output {
 	c.Listen = "127.0.0.1:0"
-	return s.Serve(func() gateway.Output { return envoy.New(c) })
+	return s.Serve(func() gateway.Output { return c.Output() })
 }
 
 const clusterType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
@@ -94,7 +94,7 @@ var addresses = map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "fd00::
 func TestMembersAreEndpoints(t *testing.T) {
 	tier.Slow(t)
 	s := gatewaytest.New(t, group.Rule{Port: "80", DegradedWeight: 0.25}, addresses)
-	o := start(s, envoy.Config{Wait: 10 * time.Millisecond})
+	o := startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Millisecond})
 	if a := post(t, o, `{}`); a.status != 503 || !strings.Contains(a.body, "not known yet") {
 		t.Errorf("before anything is known the answer is %d %s", a.status, a.body)
 	}
@@ -132,7 +132,7 @@ func TestMembersAreEndpoints(t *testing.T) {
 func TestDegradedMembersCanHaveAStatus(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80", DegradedWeight: 0.25}, addresses)
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success, "c": probe.Warning})
-	if a := post(t, start(s, envoy.Config{DegradedStatus: true}), `{}`); a.endpoints() != "web: 10.0.0.1:80 HEALTHY 100, 10.0.0.2:80 HEALTHY 100, fd00::3:80 DEGRADED 25" {
+	if a := post(t, startEnvoy(s, httpgateway.Envoy{DegradedStatus: true}), `{}`); a.endpoints() != "web: 10.0.0.1:80 HEALTHY 100, 10.0.0.2:80 HEALTHY 100, fd00::3:80 DEGRADED 25" {
 		t.Errorf("the endpoints are %s", a.endpoints())
 	}
 }
@@ -140,7 +140,7 @@ func TestDegradedMembersCanHaveAStatus(t *testing.T) {
 // With panic members that are down are used.
 func TestEndpointsFollowTheRotation(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80", Panic: 0.5}, addresses)
-	o := start(s, envoy.Config{})
+	o := startEnvoy(s, httpgateway.Envoy{})
 	s.Say(map[string]probe.Outcome{"a": probe.Failure, "b": probe.Failure, "c": probe.Success})
 	if a := post(t, o, `{}`); a.endpoints() != "web: 10.0.0.1:80 HEALTHY 100, 10.0.0.2:80 HEALTHY 100, fd00::3:80 HEALTHY 100" {
 		t.Errorf("with panic the endpoints are %s", a.endpoints())
@@ -152,13 +152,13 @@ func TestEndpointsFollowTheRotation(t *testing.T) {
 func TestAClientWaitsForOtherEndpoints(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
-	short, long := start(s, envoy.Config{Wait: 10 * time.Millisecond}), start(s, envoy.Config{Wait: 10 * time.Minute})
+	short, long := startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Millisecond}), startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Minute})
 	first := post(t, short, `{}`)
 	for _, body := range []string{`{"version_info":"` + first.Version + `"}`, `{"versionInfo":"old","responseNonce":"` + first.Nonce + `","errorDetail":{"code":3}}`} {
 		if a := post(t, short, body); a.status != 304 || a.body != "" {
 			t.Errorf("%s: after the wait the answer is %d %s", body, a.status, a.body)
 		}
-		answers := make(chan answer, 1)
+		answers := make(chan discovered, 1)
 		var asking sync.WaitGroup
 		asking.Go(func() { answers <- post(t, long, body) })
 		s.Say(map[string]probe.Outcome{"a": probe.Failure})
@@ -179,8 +179,8 @@ func TestAClientWaitsForOtherEndpoints(t *testing.T) {
 // A client that asks before anything is known gets the first endpoints when they are.
 func TestAClientWaitsForTheFirstEndpoints(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
-	o := start(s, envoy.Config{Wait: 10 * time.Minute})
-	answers := make(chan answer, 1)
+	o := startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Minute})
+	answers := make(chan discovered, 1)
 	go func() { answers <- post(t, o, `{"resource_names":["web"]}`) }()
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	if a := testsync.Receive(t, "the first answer", answers); a.status != 200 || a.endpoints() != "web: 10.0.0.1:80 HEALTHY 100" {
@@ -192,7 +192,7 @@ func TestAClientWaitsForTheFirstEndpoints(t *testing.T) {
 func TestEndpointsAreKept(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
 	dir := t.TempDir()
-	o := start(s, envoy.Config{Wait: 10 * time.Millisecond, Directory: dir})
+	o := startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Millisecond, Directory: dir})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	first := post(t, o, `{}`)
 	awaitFile(t, filepath.Join(dir, "web.json"), "web: 10.0.0.1:80 HEALTHY 100")
@@ -209,7 +209,7 @@ func awaitFile(t *testing.T, name, want string) {
 	t.Helper()
 	testsync.Until(t, "the file "+want, func() bool {
 		text, err := os.ReadFile(name)
-		return err == nil && read(t, string(text)).endpoints() == want
+		return err == nil && readDiscovered(t, string(text)).endpoints() == want
 	})
 }
 
@@ -230,7 +230,7 @@ func TestFilesAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer old.Close()
-	o := s.RunOutput(func() gateway.Output { return envoy.New(envoy.Config{Directory: dir}) })
+	o := s.RunOutput(func() gateway.Output { return httpgateway.Envoy{Directory: dir}.Output() })
 	if text, _ := os.ReadFile(name); string(text) != before {
 		t.Errorf("before anything is known the file is %s", text)
 	}
@@ -273,7 +273,7 @@ func TestEachGroupHasAFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	all := gateway.New(gateway.Config{Groups: s.Groups})
-	if err := all.Apply(map[string]gateway.Spec{"edge": {Groups: []string{"team/a", "b"}, New: func() gateway.Output { return envoy.New(envoy.Config{Directory: dir}) }}}); err != nil {
+	if err := all.Apply(map[string]gateway.Spec{"edge": {Groups: []string{"team/a", "b"}, New: func() gateway.Output { return httpgateway.Envoy{Directory: dir}.Output() }}}); err != nil {
 		t.Fatal(err)
 	}
 	gatewaytest.Run(t, all)
@@ -291,7 +291,7 @@ func TestEachGroupHasAFile(t *testing.T) {
 func TestMembersWithoutAnIPAddressAreReported(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1", "b": "web.example", "c": ""})
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success, "c": probe.Unknown})
-	o := start(s, envoy.Config{})
+	o := startEnvoy(s, httpgateway.Envoy{})
 	s.Say(map[string]probe.Outcome{"c": probe.Success})
 	s.Say(map[string]probe.Outcome{"c": probe.Unknown})
 	if a := post(t, o, `{}`); a.endpoints() != "web: 10.0.0.1:80 HEALTHY 100" {
@@ -306,7 +306,7 @@ func TestMembersWithoutAnIPAddressAreReported(t *testing.T) {
 func TestWaitingClientsAreBounded(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
-	o := start(s, envoy.Config{Wait: 10 * time.Minute})
+	o := startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Minute})
 	first := post(t, o, `{}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	var asking sync.WaitGroup
@@ -334,8 +334,8 @@ func TestWaitingClientsAreBounded(t *testing.T) {
 	testsync.Receive(t, "the answer to one too many", unchanged)
 }
 
-func TestInvalidConfigurationsAreRejected(t *testing.T) {
-	for want, c := range map[string]envoy.Config{
+func TestInvalidSettingsOfEnvoyAreRejected(t *testing.T) {
+	for want, c := range map[string]httpgateway.Envoy{
 		"are both missing":       {},
 		"absolute path":          {Directory: "eds"},
 		"an absolute path":       {Directory: "/run/../eds"},
@@ -349,7 +349,7 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 			t.Errorf("%+v: the error is %v, want one with %q", c, err, want)
 		}
 	}
-	for _, c := range []envoy.Config{{Directory: "/run/eds"}, {Listen: "127.0.0.1:0", Directory: "/run/eds", Wait: time.Second}, {Listen: ":0", Token: "0123456789abcdef"}} {
+	for _, c := range []httpgateway.Envoy{{Directory: "/run/eds"}, {Listen: "127.0.0.1:0", Directory: "/run/eds", Wait: time.Second}, {Listen: ":0", Token: "0123456789abcdef"}} {
 		if err := c.Check(); err != nil {
 			t.Errorf("%+v: %v", c, err)
 		}

@@ -190,7 +190,7 @@ func TestAFloorAndABudgetDoNotBlockEachOther(t *testing.T) {
 		m.live["web-1"].setFailing(true)
 		m.sleep(time.Minute)
 		m.expect("web-1", "web-1-0", probe.Running, probe.ReasonBudget)
-		if by := m.groups.Reserve("web-3", "web-3-0", false); by != "" {
+		if by := m.groups.Acquire("web-3", "web-3-0", false); by != "" {
 			t.Errorf("a restart that waits for the budget is reserved: withheld by %q", by)
 		}
 	})
@@ -228,13 +228,13 @@ func TestARestartThatFailsReservesNothing(t *testing.T) {
 		h.sleep(3 * s)
 		live.setFailing(true)
 		h.sleep(2 * s)
-		if by := h.groups.Reserve("db", "db-0", false); by != "shop" {
+		if by := h.groups.Acquire("db", "db-0", false); by != "shop" {
 			t.Fatalf("withheld by %q while the other restart is under way", by)
 		}
 		h.sleep(8 * s)
 		h.groups.Release("db")
 		h.expect("web", "web-0", probe.Running, probe.ReasonEnding)
-		if by := h.groups.Reserve("db", "db-0", false); by != "" {
+		if by := h.groups.Acquire("db", "db-0", false); by != "" {
 			t.Errorf("withheld by %q although the other restart has failed\n%s", by, h.log)
 		}
 	})

@@ -1,4 +1,4 @@
-package envoy
+package httpgateway
 
 import (
 	"net/http"
@@ -18,16 +18,17 @@ import (
 func TestTheEndEndsRequestsThatWait(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
-	d := New(Config{Listen: "127.0.0.1:0", Wait: 10 * time.Minute})
+	c := Envoy{Listen: "127.0.0.1:0", Wait: 10 * time.Minute}
+	d := c.Output().(*server)
 	o := s.Serve(func() gateway.Output { return d })
-	present, release, err := d.answer([]int{0})
+	present, release, err := d.answer(c.about(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	release()
 	status := make(chan int, 1)
 	go func() {
-		response, err := http.Post(o.URL+"/v3/discovery:endpoints", "application/json", strings.NewReader(`{"version_info":"`+present.Version+`"}`))
+		response, err := http.Post(o.URL+"/v3/discovery:endpoints", "application/json", strings.NewReader(`{"version_info":"`+present.version+`"}`))
 		if err != nil {
 			t.Error(err)
 			status <- 0

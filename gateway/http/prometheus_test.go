@@ -1,4 +1,4 @@
-package prometheus_test
+package httpgateway_test
 
 import (
 	"encoding/json"
@@ -10,23 +10,22 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/prometheus"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
-func start(s *gatewaytest.Scene) *gatewaytest.Output {
-	c := prometheus.Config{Listen: "127.0.0.1:0"}
-	return s.Serve(func() gateway.Output { return prometheus.New(c) })
+func startPrometheus(s *gatewaytest.Scene) *gatewaytest.Output {
+	return s.Serve(func() gateway.Output { return httpgateway.Prometheus{Listen: "127.0.0.1:0"}.Output() })
 }
 
 // All members are listed, whatever their states, and in the same order each time. One that has
 // no address is left out, and shown.
 func TestAllTargetsAreListed(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "8080", DegradedWeight: 0.25}, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "fd00::3", "none": ""})
-	o := start(s)
+	o := startPrometheus(s)
 	path := o.URL + "/v1/sd/prometheus"
 	if status, body := gatewaytest.Get(t, path); status != 503 || !strings.Contains(body, "not known yet") {
 		t.Errorf("before anything is known the answer is %d %q", status, body)
@@ -55,7 +54,7 @@ func TestAllTargetsAreListed(t *testing.T) {
 // While nothing is known the list stays as it was.
 func TestAListThatIsNotDecidedIsKept(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.1"})
-	o := start(s)
+	o := startPrometheus(s)
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	_, before := gatewaytest.Get(t, o.URL+"/v1/sd/prometheus")
 	s.LoseTargets()
@@ -66,7 +65,7 @@ func TestAListThatIsNotDecidedIsKept(t *testing.T) {
 
 func TestPrometheusFollows(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "8080"}, map[string]string{"a": "127.0.0.2", "b": "127.0.0.3"})
-	o := start(s)
+	o := startPrometheus(s)
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
 	dir, address := t.TempDir(), gatewaytest.FreeAddress(t)
 	text := gatewaytest.CodeBlock(t, "../../docs/gateways/prometheus.md", "yaml", "http_sd_configs")

@@ -1,4 +1,4 @@
-package oracle_test
+package httpgateway_test
 
 import (
 	"net"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/gateway"
-	"github.com/sonde-probe/sonde/gateway/oracle"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -15,13 +15,13 @@ import (
 
 const token = "0123456789abcdef"
 
-func start(s *gatewaytest.Scene, c oracle.Config) *gatewaytest.Output {
-	return s.Serve(func() gateway.Output { return oracle.New(c) })
+func startOracle(s *gatewaytest.Scene, c httpgateway.Oracle) *gatewaytest.Output {
+	return s.Serve(func() gateway.Output { return c.Output() })
 }
 
 func TestAnAnswerSaysWhetherAServerIsInRotation(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Port: "8080"}, map[string]string{"a": "10.0.0.1", "shop/b": "10.0.0.2", "c": "fd00::3", "d": "10.0.0.4"})
-	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	o := startOracle(s, httpgateway.Oracle{Listen: "127.0.0.1:0"})
 	if status, body := gatewaytest.Get(t, o.URL+"/v1/ready/a"); status != 200 || !strings.Contains(body, "nothing is known yet") {
 		t.Errorf("before anything is known the answer is %d %q", status, body)
 	}
@@ -72,7 +72,7 @@ func TestAnAnswerSaysWhetherAServerIsInRotation(t *testing.T) {
 func TestAnAddressOfTwoTargetsIsAnError(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": "10.0.0.7", "b": "10.0.0.7", "c": "10.0.0.8"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure, "c": probe.Success})
-	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	o := startOracle(s, httpgateway.Oracle{Listen: "127.0.0.1:0"})
 	for name, want := range map[string]int{"10.0.0.7": 200, "a": 200, "b": 503} {
 		if status, body := gatewaytest.Get(t, o.URL+"/v1/ready/"+name); status != want {
 			t.Errorf("the answer about %s is %d %q", name, status, body)
@@ -100,7 +100,7 @@ func TestAnAddressOfTwoTargetsIsAnError(t *testing.T) {
 // If too few members are ready, all are in rotation.
 func TestPanicIsObeyed(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{Panic: 0.5}, map[string]string{"a": "10.0.0.1", "b": "10.0.0.2"})
-	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	o := startOracle(s, httpgateway.Oracle{Listen: "127.0.0.1:0"})
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
 	if status, _ := gatewaytest.Get(t, o.URL+"/v1/ready/b"); status != 503 {
 		t.Errorf("the answer is %d", status)
@@ -115,7 +115,7 @@ func TestPanicIsObeyed(t *testing.T) {
 func TestOnlyThoseWithTheTokenMayAsk(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
-	guarded, open := start(s, oracle.Config{Listen: "127.0.0.1:0", Token: token}), start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	guarded, open := startOracle(s, httpgateway.Oracle{Listen: "127.0.0.1:0", Token: token}), startOracle(s, httpgateway.Oracle{Listen: "127.0.0.1:0"})
 	for _, c := range []struct {
 		o      *gatewaytest.Output
 		header string
@@ -140,7 +140,7 @@ func TestOnlyThoseWithTheTokenMayAsk(t *testing.T) {
 			t.Errorf("%q: the answer is %d, want %d", c.header, status, c.status)
 		}
 	}
-	for listen, ok := range map[oracle.Config]bool{
+	for listen, ok := range map[httpgateway.Oracle]bool{
 		{Listen: "127.0.0.1:0"}: true, {Listen: "[::1]:1"}: true, {Listen: "0.0.0.0:9"}: false, {Listen: ":9"}: false, {Listen: "x"}: false, {Listen: "127.0.0.1:http"}: false,
 		{Listen: ":9", Token: token}: true, {Listen: ":9", Token: "short"}: false, {Listen: "127.0.0.1:9", Token: token + " x"}: false,
 	} {
@@ -154,7 +154,7 @@ func TestOnlyThoseWithTheTokenMayAsk(t *testing.T) {
 func TestOpenConnectionsDoNotShutOutOthers(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"a": ""})
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
-	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	o := startOracle(s, httpgateway.Oracle{Listen: "127.0.0.1:0"})
 	for range 1030 { // the limit is 1024
 		conn, err := net.Dial("tcp", strings.TrimPrefix(o.URL, "http://"))
 		if err != nil {
@@ -178,7 +178,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("", "10.0.0.1:80", "")
 	f.Add("", "", "UP; name=web/shop/b; node=x")
 	f.Fuzz(func(t *testing.T, path, target, state string) {
-		name, m := oracle.Find(groups, path, target, state)
+		name, m := httpgateway.Find(groups, path, target, state)
 		if m == nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package envoy
+package httpgateway
 
 import (
 	"encoding/json"
@@ -28,7 +28,7 @@ func TestStatusesOfEndpoints(t *testing.T) {
 		{group.Member{State: group.Down}, false, "UNHEALTHY", 1},
 		{group.Member{State: group.Undecided}, false, "UNHEALTHY", 1},
 	} {
-		if health, weight := status(&c.member, c.degradedStatus); health != c.health || weight != c.weight {
+		if health, weight := healthOf(&c.member, c.degradedStatus); health != c.health || weight != c.weight {
 			t.Errorf("%+v is %s with the weight %d, want %s with %d", c.member, health, weight, c.health, c.weight)
 		}
 	}
@@ -60,13 +60,13 @@ func TestMembersThatEnvoyCannotHaveAreLeftOut(t *testing.T) {
 func TestTheNamesOfARequestAreBounded(t *testing.T) {
 	for names, ok := range map[int]bool{MaxNames: true, MaxNames + 1: false} {
 		text := `{"resource_names":["web"` + strings.Repeat(`,"web"`, names-1) + `]}`
-		if _, err := parseRequest([]byte(text)); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "at most 10000") {
+		if _, err := parseDiscovery([]byte(text)); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "at most 10000") {
 			t.Errorf("a request with %d names: %v", names, err)
 		}
 	}
 }
 
-func FuzzRequests(f *testing.F) {
+func FuzzDiscoveryRequests(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `{"resource_names":["web"],"version_info":"1"}`, `{"resourceNames":["a","a"],"typeUrl":"` + resourceType + `"}`,
 		`{"error_detail":{"code":3},"response_nonce":"2"}`, `{"resource_names":null,"version_info":null}`, `[`, `"`, `{"node":{"id":"\ud800"}}`,
@@ -74,7 +74,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := parseRequest(text)
+		r, err := parseDiscovery(text)
 		if err != nil {
 			if len(r.names) > 0 || r.version != "" {
 				t.Errorf("with the error %v there is %+v", err, r)

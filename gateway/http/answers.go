@@ -1,4 +1,4 @@
-package gateway
+package httpgateway
 
 import (
 	"errors"
@@ -21,15 +21,9 @@ const (
 // errTooManyAnswers rejects a request while clients read too many texts.
 var errTooManyAnswers = errors.New("clients read too many different answers at once: ask again")
 
-// Answer is what clients are given that ask for the same.
-type Answer struct {
-	Text     []byte           // must not be changed
-	Version  string           // for outputs that compare it with what a client has
-	Problems map[string]error // by source: which members of a group Text lacks, or nil
-}
-
 // answers holds the answers that are being given to clients, one for each query and state of groups,
-// however many clients ask, and the latest ones of some queries.
+// however many clients ask, and the latest ones of some queries: thousands of clients may wait for a change
+// of a large group.
 type answers struct {
 	makingMu sync.Mutex // one text is made at a time: it takes several times the memory of the text
 
@@ -39,11 +33,11 @@ type answers struct {
 	held   int             // bytes of texts
 }
 
-// sharedAnswer is an Answer with the number of those who use it.
+// sharedAnswer is an answer with the number of those who use it.
 type sharedAnswer struct {
 	query string
 	views []*group.View
-	once  func() (Answer, error)
+	once  func() (*answer, error)
 
 	users int // answers.heldMu guards it and size
 	size  int
@@ -51,23 +45,23 @@ type sharedAnswer struct {
 
 // get returns the answer to a query about some views, which of makes unless a client has it, and a
 // function to call when it is no longer used.
-func (a *answers) get(query string, views []*group.View, of func() (Answer, error)) (Answer, func(), error) {
+func (a *answers) get(query string, views []*group.View, of func() (*answer, error)) (*answer, func(), error) {
 	s := a.join(query, views, of)
-	answer, err := s.once()
+	made, err := s.once()
 	if err != nil {
 		a.leave(s)
-		return Answer{}, nil, err
+		return nil, nil, err
 	}
-	return answer, func() { a.leave(s) }, nil
+	return made, func() { a.leave(s) }, nil
 }
 
-func (a *answers) join(query string, views []*group.View, of func() (Answer, error)) *sharedAnswer {
+func (a *answers) join(query string, views []*group.View, of func() (*answer, error)) *sharedAnswer {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
 	s := a.shared[query]
 	if s == nil || !slices.Equal(s.views, views) {
 		s = &sharedAnswer{query: query, views: views}
-		s.once = sync.OnceValues(func() (Answer, error) { return a.make(s, of) })
+		s.once = sync.OnceValues(func() (*answer, error) { return a.make(s, of) })
 		if a.shared == nil {
 			a.shared = map[string]*sharedAnswer{}
 		}
@@ -78,19 +72,19 @@ func (a *answers) join(query string, views []*group.View, of func() (Answer, err
 }
 
 // make makes an answer, and keeps it as the latest of its query.
-func (a *answers) make(s *sharedAnswer, of func() (Answer, error)) (Answer, error) {
+func (a *answers) make(s *sharedAnswer, of func() (*answer, error)) (*answer, error) {
 	a.makingMu.Lock()
 	defer a.makingMu.Unlock()
 	if !a.hasRoom(s.query) {
-		return Answer{}, errTooManyAnswers
+		return nil, errTooManyAnswers
 	}
-	answer, err := of()
+	made, err := of()
 	if err != nil {
-		return Answer{}, err
+		return nil, err
 	}
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
-	s.size = len(answer.Text)
+	s.size = len(made.text)
 	a.held += s.size
 	s.users++
 	a.latest = append(a.latest, s)
@@ -102,7 +96,7 @@ func (a *answers) make(s *sharedAnswer, of func() (Answer, error)) (Answer, erro
 		sum -= a.latest[0].size
 		a.dropLatest(func(kept *sharedAnswer) bool { return kept == a.latest[0] })
 	}
-	return answer, nil
+	return made, nil
 }
 
 // hasRoom drops the latest answer to a query, and all latest ones if clients need their room. It

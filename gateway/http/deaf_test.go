@@ -1,4 +1,4 @@
-package consul_test
+package httpgateway_test
 
 import (
 	"maps"
@@ -23,7 +23,7 @@ func TestClientsThatDoNotReadShareAnAnswer(t *testing.T) {
 		all[name] = probe.Success
 	}
 	s.Say(all)
-	o := start(s)
+	o := startConsul(s)
 	const path = "/v1/health/service/web"
 	index := mustGet(t, o.URL+path+"?tag=other").index // an answer that takes no memory
 	before := gatewaytest.LiveHeap()

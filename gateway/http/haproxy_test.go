@@ -1,4 +1,4 @@
-package oracle_test
+package httpgateway_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/gateway/oracle"
+	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
@@ -18,10 +18,10 @@ import (
 )
 
 // HAProxy with the configuration of docs/gateways/oracle.md follows the oracle.
-func TestHAProxyFollows(t *testing.T) {
+func TestHAProxyFollowsTheOracle(t *testing.T) {
 	s := gatewaytest.New(t, group.Rule{}, map[string]string{"web-1": "10.0.0.7", "web-2": "10.0.0.8"})
 	s.Say(map[string]probe.Outcome{"web-1": probe.Success, "web-2": probe.Success})
-	o := start(s, oracle.Config{Listen: "127.0.0.1:0"})
+	o := startOracle(s, httpgateway.Oracle{Listen: "127.0.0.1:0"})
 	dir := testsync.SocketDir(t)
 	text := gatewaytest.CodeBlock(t, "../../docs/gateways/oracle.md", "haproxy", "send-state")
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(o.URL, "http://"))

@@ -1,8 +1,7 @@
-package gateway
+package httpgateway
 
 import (
 	"errors"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -12,20 +11,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/tests/gatewaytest"
 )
 
 // makes returns what makes an answer of a size, and counts how often it does.
-func makes(size int, made *atomic.Int64) func() (Answer, error) {
-	return func() (Answer, error) {
+func makes(size int, made *atomic.Int64) func() (*answer, error) {
+	return func() (*answer, error) {
 		made.Add(1)
-		return Answer{Text: make([]byte, size)}, nil
+		return &answer{text: make([]byte, size)}, nil
 	}
 }
 
 func TestAnAnswerIsMadeOnceForAllWhoAsk(t *testing.T) {
-	var s Session
+	var s answers
 	var made atomic.Int64
 	first, second := []*group.View{{}}, []*group.View{{}}
 	const clients = 100
@@ -33,7 +34,7 @@ func TestAnAnswerIsMadeOnceForAllWhoAsk(t *testing.T) {
 	given.Add(2 * clients)
 	for i := range 2 * clients {
 		asking.Go(func() {
-			_, release, err := s.Share([]string{"a", "b"}[i%2], first, makes(1, &made))
+			_, release, err := s.get([]string{"a", "b"}[i%2], first, makes(1, &made))
 			given.Done()
 			if err != nil {
 				t.Error(err)
@@ -44,12 +45,12 @@ func TestAnAnswerIsMadeOnceForAllWhoAsk(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if made.Load() != 2 || s.answers.held != 2 || len(s.answers.shared) != 2 {
-		t.Errorf("answers to two queries were made %d times; %d bytes are held for %d queries", made.Load(), s.answers.held, len(s.answers.shared))
+	if made.Load() != 2 || s.held != 2 || len(s.shared) != 2 {
+		t.Errorf("answers to two queries were made %d times; %d bytes are held for %d queries", made.Load(), s.held, len(s.shared))
 	}
 	for _, want := range []int64{3, 3, 4} { // the latest one is kept
 		views := map[int64][]*group.View{3: second, 4: first}[want]
-		if _, release, err := s.Share("a", views, makes(1, &made)); err != nil || made.Load() != want {
+		if _, release, err := s.get("a", views, makes(1, &made)); err != nil || made.Load() != want {
 			t.Errorf("the answer was made %d times, want %d: %v", made.Load(), want, err)
 		} else {
 			release()
@@ -59,11 +60,11 @@ func TestAnAnswerIsMadeOnceForAllWhoAsk(t *testing.T) {
 
 // A change of one group makes no other answer again, and what is kept is bounded.
 func TestTheLatestAnswersToSeveralQueriesAreKept(t *testing.T) {
-	var s Session
+	var s answers
 	var made atomic.Int64
 	ask := func(query string, views []*group.View, size int) {
 		t.Helper()
-		_, release, err := s.Share(query, views, makes(size, &made))
+		_, release, err := s.get(query, views, makes(size, &made))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,32 +80,32 @@ func TestTheLatestAnswersToSeveralQueriesAreKept(t *testing.T) {
 	for i := range 2 * maxLatest {
 		ask("small "+strconv.Itoa(i), a, 1)
 	}
-	if s.answers.held != maxLatest || len(s.answers.shared) != maxLatest {
-		t.Errorf("%d bytes are held for %d queries, want %d", s.answers.held, len(s.answers.shared), maxLatest)
+	if s.held != maxLatest || len(s.shared) != maxLatest {
+		t.Errorf("%d bytes are held for %d queries, want %d", s.held, len(s.shared), maxLatest)
 	}
 	ask("large", a, maxLatestBytes)
 	ask("larger", a, maxLatestBytes+1)
-	if s.answers.held != maxLatestBytes+1 || len(s.answers.shared) != 1 {
-		t.Errorf("%d bytes are held for %d queries, want those of the latest", s.answers.held, len(s.answers.shared))
+	if s.held != maxLatestBytes+1 || len(s.shared) != 1 {
+		t.Errorf("%d bytes are held for %d queries, want those of the latest", s.held, len(s.shared))
 	}
 }
 
 func TestTextsThatClientsReadAreBounded(t *testing.T) {
-	var s Session
+	var s answers
 	var made atomic.Int64
 	var releases []func()
 	for i := range 10 {
-		_, release, err := s.Share(string(rune('a'+i)), nil, makes(maxHeld/4, &made))
+		_, release, err := s.get(string(rune('a'+i)), nil, makes(maxHeld/4, &made))
 		if err == nil {
 			releases = append(releases, release)
 		} else if !errors.Is(err, errTooManyAnswers) {
 			t.Fatal(err)
 		}
 	}
-	if len(releases) != 4 || s.answers.held != maxHeld || made.Load() != 4 {
-		t.Errorf("%d answers of %d bytes are given, %d were made", len(releases), s.answers.held, made.Load())
+	if len(releases) != 4 || s.held != maxHeld || made.Load() != 4 {
+		t.Errorf("%d answers of %d bytes are given, %d were made", len(releases), s.held, made.Load())
 	}
-	if _, release, err := s.Share("a", nil, makes(1, &made)); err != nil {
+	if _, release, err := s.get("a", nil, makes(1, &made)); err != nil {
 		t.Errorf("an answer that others read is not given: %v", err)
 	} else {
 		release()
@@ -112,14 +113,14 @@ func TestTextsThatClientsReadAreBounded(t *testing.T) {
 	for _, release := range releases {
 		release()
 	}
-	if _, release, err := s.Share("z", nil, makes(1, &made)); err != nil || s.answers.held != 1 || len(s.answers.shared) != 1 {
-		t.Errorf("afterwards: %v, %d bytes are held for %d queries", err, s.answers.held, len(s.answers.shared))
+	if _, release, err := s.get("z", nil, makes(1, &made)); err != nil || s.held != 1 || len(s.shared) != 1 {
+		t.Errorf("afterwards: %v, %d bytes are held for %d queries", err, s.held, len(s.shared))
 	} else {
 		release()
 	}
 	failed := errors.New("no answer")
-	if _, _, err := s.Share("y", nil, func() (Answer, error) { return Answer{}, failed }); !errors.Is(err, failed) || s.answers.held != 1 || len(s.answers.shared) != 1 {
-		t.Errorf("an error is %v; %d bytes are held for %d queries", err, s.answers.held, len(s.answers.shared))
+	if _, _, err := s.get("y", nil, func() (*answer, error) { return nil, failed }); !errors.Is(err, failed) || s.held != 1 || len(s.shared) != 1 {
+		t.Errorf("an error is %v; %d bytes are held for %d queries", err, s.held, len(s.shared))
 	}
 }
 
@@ -137,7 +138,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error {
 func TestClientsHaveLittleTimeToReadAPartOfAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-		if !Write(w, make([]byte, 1<<20)) || w.Body.Len() != 1<<20 || w.Result().Header.Get("Content-Length") != "1048576" {
+		if !write(w, &answer{text: make([]byte, 1<<20)}) || w.Body.Len() != 1<<20 || w.Result().Header.Get("Content-Length") != "1048576" {
 			t.Errorf("%d bytes were written: %v", w.Body.Len(), w.Result().Header)
 		}
 		if len(w.writes) < 10 {
@@ -152,9 +153,14 @@ func TestClientsHaveLittleTimeToReadAPartOfAnAnswer(t *testing.T) {
 }
 
 func TestARequestWithoutAnAnswerIsMadeAgain(t *testing.T) {
-	s := newSession("edge", Spec{}, slog.New(slog.DiscardHandler))
-	w := httptest.NewRecorder()
-	if s.Busy(w, errTooManyAnswers); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || s.Status().Errors != 1 {
-		t.Errorf("%d %v %+v", w.Code, w.Header(), s.Status())
+	s := Oracle{Listen: "127.0.0.1:0"}.Output().(*server)
+	o := gatewaytest.New(t, group.Rule{}, nil).Serve(func() gateway.Output { return s })
+	for err, errors := range map[error]uint64{errUndecided: 0, errTooManyAnswers: 1} {
+		before := o.Gateways.Statuses()[0].Errors
+		w := httptest.NewRecorder()
+		s.unavailable(w, err)
+		if got := o.Gateways.Statuses()[0].Errors - before; w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || got != errors {
+			t.Errorf("%v: %d %v, errors: %d, want %d", err, w.Code, w.Header(), got, errors)
+		}
 	}
 }

@@ -38,11 +38,11 @@ const (
 	done
 )
 
-// locals evaluates the locals and sets the variable local. They may refer to each
+// decodeLocals sets the name local in the scope to the values of the locals. They may refer to each
 // other in any order, but not in a cycle.
-func (l *loader) locals() {
-	g := &localGraph{loader: l, byName: make(map[string]*local)}
-	for _, b := range l.blocks["locals"] {
+func decodeLocals(blocks []*tree.Block, e *evaluator, s *scope) {
+	g := &localGraph{e: e, byName: make(map[string]*local)}
+	for _, b := range blocks {
 		g.block(b)
 	}
 	for _, n := range g.order {
@@ -52,24 +52,24 @@ func (l *loader) locals() {
 	for _, n := range g.order {
 		values[n.name] = n.value
 	}
-	l.setNames("local", values, func(name string) hcl.Range { return g.byName[name].arg.Range })
+	s.set("local", values, func(name string) hcl.Range { return g.byName[name].arg.Range })
 }
 
 type localGraph struct {
-	*loader
+	e      *evaluator
 	byName map[string]*local
 	order  []*local // as written
 }
 
 func (g *localGraph) block(b *tree.Block) {
 	args, problems := b.Body.All()
-	g.problems(&b.Body, problems)
+	g.e.problems(&b.Body, problems)
 	for _, a := range args {
 		if first, twice := g.byName[a.Name]; twice {
-			g.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
+			g.e.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
 			continue
 		}
-		if !g.validIdentifier(a.Name, a.Range, &b.Body) { // in the JSON syntax only
+		if !isIdentifier(a.Name, a.Range, &b.Body, g.e.collector) { // in the JSON syntax only
 			continue
 		}
 		n := &local{name: a.Name, arg: a, body: &b.Body, refs: references(a.Expr), value: cty.DynamicVal}
@@ -120,15 +120,15 @@ func (g *localGraph) visit(n *local, path []*local) {
 		known[to.name] = to.value
 	}
 	if !whole {
-		g.unknown = true
+		g.e.unknown = true
 		return
 	}
 	body := *n.body
 	body.Ctx = n.body.Ctx.NewChild()
 	body.Ctx.Variables = map[string]cty.Value{"local": cty.ObjectVal(known)}
-	if v, ok := g.eval(&body, n.arg.Expr); ok {
+	if v, ok := g.e.eval(&body, n.arg.Expr); ok {
 		n.value = v
-		g.conceal(v, false)
+		g.e.conceal(v, false)
 	}
 }
 
@@ -138,7 +138,7 @@ func (g *localGraph) unknownLocal(n *local, ref reference) {
 	if r.hint = cmp.Or(suggest.DidYouMean("local.%s", ref.name, known), suggest.Known(known)); ref.name == "" {
 		r.summary, r.hint = "local needs the name of a local value", "write local.name"
 	}
-	g.add(r)
+	g.e.add(r)
 }
 
 // cycle reports locals that refer to each other in a cycle, with a note for each
@@ -152,7 +152,7 @@ func (g *localGraph) cycle(path []*local, to *local) {
 		trail = append(trail, "local."+n.name)
 		for _, ref := range n.refs {
 			if ref.name == next.name {
-				notes = append(notes, g.note(fmt.Sprintf("local.%s refers to local.%s", n.name, next.name), ref.at))
+				notes = append(notes, noteAt(ref.at, fmt.Sprintf("local.%s refers to local.%s", n.name, next.name)))
 				break
 			}
 		}
@@ -165,5 +165,5 @@ func (g *localGraph) cycle(path []*local, to *local) {
 	if len(path) == 1 {
 		r.summary, r.hint = fmt.Sprintf("local.%s refers to itself", to.name), ""
 	}
-	g.add(r)
+	g.e.add(r)
 }

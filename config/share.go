@@ -19,28 +19,28 @@ type varying struct {
 // loopValues returns the values that the expressions of a body have for an element of its
 // loop, as a text: equal for equal values, and empty if all are constant. They are not known
 // if one is sensitive, or has an error, which is not reported.
-func (l *loader) loopValues(b *tree.Body) (text string, known bool) {
-	v := l.varying[b.Text()]
+func (p *probeDecoder) loopValues(b *tree.Body) (text string, known bool) {
+	v := p.varying[b.Text()]
 	if v == nil {
 		v = &varying{}
 		v.list, v.all = tree.Varying(b.Text())
-		l.varying[b.Text()] = v
+		p.varying[b.Text()] = v
 	}
 	if !v.all {
 		return "", false
 	}
-	l.scratch.Reset()
+	p.scratch.Reset()
 	for _, e := range v.list {
 		value, diags := protected(e, b.Ctx)
-		if diags.HasErrors() || tooLarge(value) || containsMarked(value) || !writeValue(&l.scratch, value) {
+		if diags.HasErrors() || tooLarge(value) || containsMarked(value) || !writeValue(&p.scratch, value) {
 			return "", false
 		}
-		if l.evaluated[e] == nil {
-			l.evaluated[e] = &evaluated{}
+		if p.e.inLoops[e] == nil {
+			p.e.inLoops[e] = &evaluated{}
 		}
-		*l.evaluated[e] = evaluated{ctx: b.Ctx, value: value, ok: true}
+		*p.e.inLoops[e] = evaluated{ctx: b.Ctx, value: value, ok: true}
 	}
-	return l.scratch.String(), true
+	return p.scratch.String(), true
 }
 
 // writeValue writes a value so that only equal values give equal bytes. It returns false

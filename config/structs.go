@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -271,4 +273,42 @@ func fillField(to reflect.Value, given any, c Context, name string, wrong *probe
 		return
 	}
 	to.Set(reflect.ValueOf(given).Convert(to.Type()))
+}
+
+// checkLimits adds an error for each value of a block that is outside the limits in the tags of its field. Path is that
+// of fillStruct.
+func checkLimits(t reflect.Type, v Values, path string, wrong *probe.FieldErrors) {
+	for f := range t.Fields() {
+		tag, ok := tagOf(f)
+		if !ok {
+			continue
+		}
+		if inside, ok := v[tag.name].(Values); ok {
+			checkLimits(pointed(f.Type), inside, path+tag.name+".", wrong)
+		} else if least, most := f.Tag.Get("min"), f.Tag.Get("max"); least != "" && v[tag.name] != nil {
+			checkLimit(v[tag.name], least, most, tag.has("bytes"), path+tag.name, wrong)
+		}
+	}
+}
+
+// checkLimit adds an error if a value of the type Int, Duration or Size is less than a least or more than a most one,
+// which are written as in the tags of Of. There may be no most.
+func checkLimit(given any, least, most string, isSize bool, name string, wrong *probe.FieldErrors) {
+	parse := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
+	show := func(n int64) any { return n }
+	n, _ := given.(int64)
+	if d, ok := given.(time.Duration); ok {
+		n = int64(d)
+		parse = func(text string) int64 { d, _ := time.ParseDuration(text); return int64(d) }
+		show = func(n int64) any { return time.Duration(n) }
+	} else if isSize {
+		parse = func(text string) int64 { size, _ := bytesize.Parse(text); return int64(size) }
+		show = func(n int64) any { return bytesize.Size(n) }
+	}
+	switch low, high := parse(least), parse(most); {
+	case most == "" && n < low:
+		wrong.Add(name, "is %v; it must be at least %v", show(n), show(low))
+	case most != "" && (n < low || n > high):
+		wrong.Add(name, "is %v; it must be from %v to %v", show(n), show(low), show(high))
+	}
 }

@@ -35,13 +35,13 @@ type Body struct {
 
 // Block is one block. Those of all elements of a loop share their head.
 type Block struct {
-	*Head
+	*head
 	Body   Body
 	Parent *Body
 }
 
-// Head is what a block is called.
-type Head struct {
+// head is what a block is called.
+type head struct {
 	Type   string
 	Name   hcl.Range // of the type
 	Labels []Label
@@ -121,7 +121,7 @@ func (b *Body) Iteration() string {
 }
 
 // String returns the block's header: `probe "readiness" "db"`.
-func (h *Head) String() string {
+func (h *head) String() string {
 	var s strings.Builder
 	s.WriteString(h.Type)
 	for _, l := range h.Labels {
@@ -131,7 +131,7 @@ func (h *Head) String() string {
 }
 
 // Label returns the text of label i, or "" if there is none.
-func (h *Head) Label(i int) string {
+func (h *head) Label(i int) string {
 	if i < len(h.Labels) {
 		return h.Labels[i].Text
 	}
@@ -139,7 +139,7 @@ func (h *Head) Label(i int) string {
 }
 
 // LabelRange returns the range of label i, or that of the header if there is none.
-func (h *Head) LabelRange(i int) hcl.Range {
+func (h *head) LabelRange(i int) hcl.Range {
 	if i < len(h.Labels) {
 		return h.Labels[i].Range
 	}
@@ -214,7 +214,7 @@ func (s BodySchema) block(name string) (BlockSchema, bool) {
 // Make returns the block that a dynamic block makes for one element: its body is that
 // of the content block.
 func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
-	made := &Block{Head: &Head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
+	made := &Block{head: &head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
 	made.Body = content.Body.In(ctx, element)
 	made.Body.Block = made
 	return made

@@ -181,12 +181,10 @@ func isClear(endpoint string) bool {
 
 // ClusterNameProblem returns what is wrong with the name of an engine in a cluster, or "".
 func ClusterNameProblem(name string) string {
-	err := probe.CheckGroupName(name)
-	var field *probe.FieldError
-	switch {
-	case errors.As(err, &field):
+	if field, ok := errors.AsType[*probe.FieldError](probe.CheckGroupName(name)); ok {
 		return field.Problem
-	case strings.Contains(name, "/"):
+	}
+	if strings.Contains(name, "/") {
 		return "must not have a slash"
 	}
 	return ""

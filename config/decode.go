@@ -223,8 +223,8 @@ func (d *decodedBlock) refuse(path, format string, a ...any) {
 // block, and each of several joined errors on its own. Nil is no error.
 func (d *decodedBlock) reportErrors(err error) {
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		if !errors.As(one, &field) {
+		field, ok := errors.AsType[*probe.FieldError](one)
+		if !ok {
 			r := report{at: d.block.Header, body: &d.block.Body, summary: one.Error()}
 			if d.exposed(fieldSource{}, one.Error()) {
 				r.summary, r.hint = d.block.Type+" is not valid", hidden
@@ -240,11 +240,17 @@ func (d *decodedBlock) reportErrors(err error) {
 	d.ok = d.ok && err == nil
 }
 
+// reportPart reports an error about a part of an argument as one of the argument.
+func (d *decodedBlock) reportPart(argument string, err error) {
+	if field, ok := errors.AsType[*probe.FieldError](err); ok {
+		d.reportErrors(&probe.FieldError{Field: argument, Problem: field.Problem, Hint: field.Hint})
+	}
+}
+
 // reportWarnings reports an error about a block without errors as a warning.
 func (d *decodedBlock) reportWarnings(err error) {
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		if errors.As(one, &field) {
+		if field, ok := errors.AsType[*probe.FieldError](one); ok {
 			r := d.fieldReport(field)
 			if r.severity = Warning; r.hint == hidden {
 				r.summary = field.Field + " is probably not what is meant"
@@ -334,8 +340,7 @@ func decodeNamed[T any](blocks []*tree.Block, c *collector, noun string, limit i
 	all, seen := map[string]T{}, map[string]*tree.Block{}
 	for i, b := range blocks {
 		name := b.Label(0)
-		var field *probe.FieldError
-		if err := probe.CheckGroupName(name); errors.As(err, &field) {
+		if field, ok := errors.AsType[*probe.FieldError](probe.CheckGroupName(name)); ok {
 			c.add(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("the %s's name %s", noun, field.Problem)})
 			continue
 		}

@@ -93,8 +93,7 @@ func (d *defaults) rule(kind probe.Kind, own *decodedBlock, c Context) (probe.Ru
 	rule = rule.WithDefaults()
 	err = errors.Join(err, rule.Check())
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		errors.As(one, &field)
+		field, _ := errors.AsType[*probe.FieldError](one)
 		block := cmp.Or(from[field.Field], own)
 		r := block.fieldReport(field)
 		r.with = probeOf(block, own)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/hcl/v2"
@@ -14,24 +15,19 @@ import (
 // expand replaces dynamic blocks by the blocks that they make, which a schema has. It reports whether it
 // succeeded for all of them.
 func (s *compiledSchema) expand(e *evaluator, b *tree.Body, blocks []*tree.Block) (out []*tree.Block, whole bool) {
+	if !slices.ContainsFunc(blocks, func(b *tree.Block) bool { return b.Type == "dynamic" }) {
+		return blocks, true
+	}
 	whole = true
-	for i, block := range blocks {
+	for _, block := range blocks {
 		if block.Type != "dynamic" {
-			if out != nil {
-				out = append(out, block)
-			}
+			out = append(out, block)
 			continue
-		}
-		if out == nil {
-			out = append(make([]*tree.Block, 0, len(blocks)), blocks[:i]...)
 		}
 		d := &dynamicLoop{e: e, block: block, schema: s.body, made: block.Label(0), iterator: block.Label(0)}
 		made, ok := d.expand(b)
 		whole = whole && ok
 		out = append(out, made...)
-	}
-	if out == nil {
-		return blocks, true
 	}
 	return out, whole
 }

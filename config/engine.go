@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -73,11 +72,9 @@ func (d *decodedEngine) checkMetricLabels() {
 		return
 	}
 	for i, name := range d.MetricLabels {
-		var field *probe.FieldError
-		switch err := probe.CheckLabel(name, ""); {
-		case errors.As(err, &field):
-			d.report(d.sources["metric_labels"].value, "metric_labels "+field.Problem, field.Hint)
-		case slices.Contains(d.MetricLabels[:i], name):
+		if err := probe.CheckLabel(name, ""); err != nil {
+			d.reportPart("metric_labels", err)
+		} else if slices.Contains(d.MetricLabels[:i], name) {
 			d.refuse("metric_labels", "has %q twice", name)
 		}
 	}

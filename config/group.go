@@ -98,9 +98,8 @@ func (g *decodedGroup) checkRotation() {
 	if n, err := strconv.Atoi(g.Port); err == nil && (n < 1 || n > math.MaxUint16) {
 		g.refuse("port", "is %d; it must be from 1 to %d", n, math.MaxUint16)
 	}
-	var field *probe.FieldError
-	if err := probe.CheckLabel(g.WeightLabel, ""); g.WeightLabel != "" && errors.As(err, &field) {
-		g.report(g.sources["weight_label"].value, "weight_label "+field.Problem, field.Hint)
+	if g.WeightLabel != "" {
+		g.reportPart("weight_label", probe.CheckLabel(g.WeightLabel, ""))
 	}
 }
 
@@ -120,15 +119,11 @@ func (d *decodedBlock) selectMembers(members, match []string, noun string) (s pr
 // selector returns the targets that an argument with names and match select, and reports whether they are valid.
 func (d *decodedBlock) selector(argument string, names, match []string) (s probe.Selector, ok bool) {
 	s, err := probe.NewSelector(names, match)
-	var field *probe.FieldError
-	if !errors.As(err, &field) {
-		return s, true
-	}
-	if field.Field == "labels" {
+	if field, ok := errors.AsType[*probe.FieldError](err); ok && field.Field == "labels" {
 		argument = "match"
 	}
-	d.report(d.sources[argument].value, argument+" "+field.Problem, field.Hint)
-	return s, false
+	d.reportPart(argument, err)
+	return s, err == nil
 }
 
 // checkMembers checks that all that groups name exists, and that they can be ready.
@@ -164,8 +159,7 @@ func (g *decodedGroup) checkMemberOfGateways(t *knownTarget) {
 		return report{at: g.sources[argument].value, body: &g.block.Body, reference: true}
 	}
 	if _, err := (probe.Target{Name: t.name, Ports: t.ports}).Port(g.Port); g.Port != "" && err != nil {
-		var field *probe.FieldError
-		errors.As(err, &field)
+		field, _ := errors.AsType[*probe.FieldError](err)
 		r := at("port")
 		r.summary, r.hint = "port "+field.Problem, suggest.DidYouMean("%s", g.Port, slices.Sorted(maps.Keys(t.ports)))
 		g.e.add(r)

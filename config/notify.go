@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -69,10 +68,7 @@ func (d *decodedNotifier) notifier(groups []string) Notifier {
 	if n.Targets == nil && len(n.Groups) == 0 && d.ok && d.e.reports == before {
 		d.refuse("groups", "and targets are both empty: nothing would be told")
 	}
-	var field *probe.FieldError
-	if err := probe.CheckLabels(n.Labels); errors.As(err, &field) {
-		d.report(d.sources["labels"].value, "labels "+field.Problem, field.Hint)
-	}
+	d.reportPart("labels", probe.CheckLabels(n.Labels))
 	if u, err := url.Parse(n.ExternalURL); n.ExternalURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
 		d.refuse("external_url", "must be a URL with http or https, a host, and perhaps a path")
 	}

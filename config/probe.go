@@ -113,9 +113,9 @@ func isValidProbeName(b *tree.Block, id probe.ID, c *collector) bool {
 	}
 	problem := "must not be empty"
 	if id.Name != "" {
-		var field *probe.FieldError
 		id.Target = "any" // it was checked already
-		if !errors.As(id.Check(), &field) {
+		field, ok := errors.AsType[*probe.FieldError](id.Check())
+		if !ok {
 			return true
 		}
 		problem = field.Problem
@@ -232,8 +232,7 @@ func (p *compiledProbe) checkRule() {
 		return
 	}
 	for _, one := range Separate(c.CheckRule(p.rule)) {
-		var field *probe.FieldError
-		if errors.As(one, &field) && p.own.values[field.Field] != nil {
+		if field, ok := errors.AsType[*probe.FieldError](one); ok && p.own.values[field.Field] != nil {
 			p.own.reportErrors(one)
 			p.ok = false
 		}
@@ -324,8 +323,8 @@ func (p *compiledProbe) supports(b *tree.Block, t probe.Target) bool {
 	}
 	d := p.block.under(&b.Body)
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		if !errors.As(one, &field) {
+		field, ok := errors.AsType[*probe.FieldError](one)
+		if !ok {
 			d.reportErrors(one)
 			continue
 		}

@@ -91,8 +91,8 @@ func settingsOf[T any](check func(T, Context) error) Settings {
 // followsFrom reports whether an error is about a field that has another error, or
 // about the block of such a field.
 func followsFrom(err error, others probe.FieldErrors) bool {
-	var field *probe.FieldError
-	return errors.As(err, &field) && slices.ContainsFunc(others, func(other *probe.FieldError) bool {
+	field, ok := errors.AsType[*probe.FieldError](err)
+	return ok && slices.ContainsFunc(others, func(other *probe.FieldError) bool {
 		return other.Field == field.Field || strings.HasPrefix(other.Field, field.Field+".")
 	})
 }

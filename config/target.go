@@ -131,13 +131,11 @@ func (t *targetDecoder) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
 }
 
 func isValidTargetName(b *tree.Block, name string, at hcl.Range, c *collector) bool {
-	err := probe.ID{Target: name, Kind: probe.Readiness}.Check()
-	var field *probe.FieldError
-	if !errors.As(err, &field) {
-		return true
+	field, isInvalid := errors.AsType[*probe.FieldError](probe.ID{Target: name, Kind: probe.Readiness}.Check())
+	if isInvalid {
+		c.add(report{at: at, body: b.Parent, summary: "the target's name " + field.Problem})
 	}
-	c.add(report{at: at, body: b.Parent, summary: "the target's name " + field.Problem})
-	return false
+	return !isInvalid
 }
 
 // targetSpec is what is known of a target while its probes are decoded.

@@ -15,27 +15,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Group is what a group block says.
+// Group is what a group block says. Zero values stand for the defaults.
 type Group struct {
-	Members  probe.Selector
-	MinReady probe.Minimum
+	Members probe.Selector
 
-	HoldRestarts bool
-
-	Port           string // a number, or the name of a port that each member has
-	Weight         int    // 0 for the default
-	WeightLabel    string
-	Panic          probe.Share // 0 for never
-	Quorum         int
-	MaxEjected     probe.Share // 0 for the default
-	SlowStart      time.Duration
-	DegradedWeight probe.Share // 0 for 100%
-}
-
-// groupBlock is a group block as it is written.
-type groupBlock struct {
-	Members  []string      `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
-	Match    []string      `hcl:"match,optional" doc:"conditions on labels that all members fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
 	MinReady probe.Minimum `hcl:"min_ready,optional" doc:"how many members must be ready for the group to be ready: a number, or a percentage of them, which is rounded up" default:"1"`
 
 	HoldRestarts bool `hcl:"hold_restarts,optional" doc:"withhold the restart of a member that is ready and whose liveness probe fails, while the group would have fewer than min_ready ready members without it" default:"false"`
@@ -50,11 +33,17 @@ type groupBlock struct {
 	DegradedWeight probe.Share   `hcl:"degraded_weight,optional" doc:"which part of its weight a degraded member has, one whose readiness probe warns; a percentage, and not while panic, quorum or max_ejected keep members in rotation that are down" default:"100%"`
 }
 
+// groupBlock is a group block as it is written.
+type groupBlock struct {
+	Members []string `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
+	Match   []string `hcl:"match,optional" doc:"conditions on labels that all members fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
+	Group
+}
+
 // decodedGroup is a group, or what a maintenance has of one, whose members are still to be checked.
 type decodedGroup struct {
 	*decodedBlock
 	groupBlock
-	selected probe.Selector
 }
 
 // decodeGroups decodes the group blocks, and checks their members.
@@ -74,18 +63,15 @@ func decodeGroups(blocks []*tree.Block, e *evaluator, s *compiledSchema, targets
 }
 
 // group returns the group, and whether it is valid apart from which members it has.
-func (g *decodedGroup) group() (group Group, ok bool) {
+func (g *decodedGroup) group() (Group, bool) {
 	before, isWhole := g.e.reports, g.ok
 	g.fill(&g.groupBlock)
 	if len(g.Members) == 0 && len(g.Match) == 0 && !isWhole {
-		return group, false
+		return Group{}, false
 	}
 	g.checkRotation()
-	g.selected, _ = g.selectMembers(g.Members, g.Match, "group")
-	return Group{
-		Members: g.selected, MinReady: g.MinReady, HoldRestarts: g.HoldRestarts, Port: g.Port, Weight: g.Weight, WeightLabel: g.WeightLabel,
-		Panic: g.Panic, Quorum: g.Quorum, MaxEjected: g.MaxEjected, SlowStart: g.SlowStart, DegradedWeight: g.DegradedWeight,
-	}, g.ok && g.e.reports == before
+	g.Group.Members, _ = g.selectMembers(g.Members, g.Match, "group")
+	return g.Group, g.ok && g.e.reports == before
 }
 
 // checkRotation checks the arguments that are for gateways.
@@ -136,7 +122,7 @@ func checkMembers(groups []decodedGroup, targets *knownTargets) {
 		g := &groups[i]
 		found := 0
 		for _, t := range targets.sorted() {
-			if g.selected.Matches(t.name, t.labels) {
+			if g.Group.Members.Matches(t.name, t.labels) {
 				if found++; isValid {
 					g.checkMemberOfGateways(&t)
 				}

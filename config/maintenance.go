@@ -9,25 +9,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Maintenance is what a maintenance block says: nothing is done about some targets at some times.
+// Maintenance is what a maintenance block says: nothing is done about some targets at some times. Cron and Timezone are
+// as they are written; Windows returns what they say.
 type Maintenance struct {
 	Members probe.Selector // the targets
 
-	// Cron and Timezone are as they are written. Windows returns what they say.
-	Cron     string
-	Duration time.Duration
-	Timezone string
-	Reason   string
-}
-
-// maintenanceBlock is a maintenance block as it is written.
-type maintenanceBlock struct {
-	Members  []string      `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
-	Match    []string      `hcl:"match,optional" doc:"conditions on labels that all these targets fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
 	Cron     string        `hcl:"cron" doc:"when the maintenance begins, as in crontab: minute, hour, day of the month, month, day of the week, such as \"0 3 * * 0\" for each Sunday at 3 o'clock"`
 	Duration time.Duration `hcl:"duration" doc:"how long it lasts, as it passes" min:"1m" max:"168h"`
 	Timezone string        `hcl:"timezone,optional" doc:"time zone of cron, such as \"Europe/Vienna\" or \"UTC\"" default:"that of the machine"`
 	Reason   string        `hcl:"reason,optional" doc:"why, for people" default:"none"`
+}
+
+// maintenanceBlock is a maintenance block as it is written.
+type maintenanceBlock struct {
+	Members []string `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
+	Match   []string `hcl:"match,optional" doc:"conditions on labels that all these targets fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
+	Maintenance
 }
 
 // Bounds of a maintenance block.
@@ -61,7 +58,7 @@ func decodeMaintenances(blocks []*tree.Block, e *evaluator, s *compiledSchema, t
 		d := decodedMaintenance{decodedBlock: s.decode(e, b)}
 		m, ok := d.maintenance()
 		if ok {
-			valid = append(valid, decodedGroup{decodedBlock: d.decodedBlock, groupBlock: groupBlock{Members: d.Members, Match: d.Match}, selected: m.Members})
+			valid = append(valid, decodedGroup{d.decodedBlock, groupBlock{d.Members, d.Match, Group{Members: m.Members}}})
 		}
 		return m, ok
 	})
@@ -84,10 +81,10 @@ func (d *decodedMaintenance) maintenance() (m Maintenance, ok bool) {
 	}
 	before := d.e.reports
 	d.fill(&d.maintenanceBlock)
+	m = d.Maintenance
 	if m.Members, ok = d.selectMembers(d.Members, d.Match, "maintenance"); !ok {
 		return m, false
 	}
-	m.Cron, m.Duration, m.Timezone, m.Reason = d.Cron, d.Duration, d.Timezone, d.Reason
 	if len(m.Reason) > maxMaintenanceReason {
 		d.refuse("reason", "is longer than %d bytes", maxMaintenanceReason)
 	}

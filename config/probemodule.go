@@ -15,9 +15,10 @@ import (
 // ProbeModule is what a probe_module block says: a probe without a target, which a request
 // names.
 type ProbeModule struct {
-	Timeout     time.Duration // 0: what the request leaves
-	Allow       []string      // hosts that requests may name
-	Port        string        // of targets that a request names without one; empty for none
+	Timeout time.Duration `hcl:"timeout,optional,nonzero" doc:"time that an attempt may take; less if the request leaves less" default:"the scrape timeout of Prometheus less half a second" min:"1ms" max:"1h"`
+	Allow   []string      `hcl:"allow,optional" doc:"what may be probed beside the targets of this configuration: names of hosts, in which * and ? stand for other characters, IP addresses, and networks such as 10.0.0.0/8; each with a port (\"*.example.com:443\"), or with any port" default:"none"`
+
+	Port        string // of targets that a request names without one; empty for none
 	HandlerName string
 	Handler     probe.Handler // connects to the port with the name RequestPort, unless NoPort
 	NoPort      bool          // the handler needs no port: see Handler.NoPort
@@ -26,12 +27,6 @@ type ProbeModule struct {
 
 // RequestPort is the name of the port to which the handler of a ProbeModule connects.
 const RequestPort = "request"
-
-// probeModuleBlock is a probe_module block as it is written, apart from the handler block.
-type probeModuleBlock struct {
-	Timeout time.Duration `hcl:"timeout,optional,nonzero" doc:"time that an attempt may take; less if the request leaves less" default:"the scrape timeout of Prometheus less half a second" min:"1ms" max:"1h"`
-	Allow   []string      `hcl:"allow,optional" doc:"what may be probed beside the targets of this configuration: names of hosts, in which * and ? stand for other characters, IP addresses, and networks such as 10.0.0.0/8; each with a port (\"*.example.com:443\"), or with any port" default:"none"`
-}
 
 // Bounds of probe_module blocks.
 const (
@@ -62,15 +57,13 @@ func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
 	content, problems := b.Body.Read(m.language.probeModuleSchema())
 	m.e.problems(&b.Body, problems)
 	d := m.language.probeModule.decodeContent(m.e, b, content)
-	var written probeModuleBlock
-	d.fill(&written)
-	if n := len(written.Allow); n > maxAllow {
+	d.fill(&module)
+	if n := len(module.Allow); n > maxAllow {
 		d.refuse("allow", "has %d elements, at most %d are allowed", n, maxAllow)
 	}
 	if m.checkAllowed != nil {
-		m.checkAllow(d, written.Allow)
+		m.checkAllow(d, module.Allow)
 	}
-	module = ProbeModule{Timeout: written.Timeout, Allow: written.Allow}
 	m.decodeHandler(&module, d, content.Blocks, d.ok && len(problems) == 0)
 	return module, m.e.reports == before
 }

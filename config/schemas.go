@@ -89,7 +89,7 @@ func newLanguage(o *Options) *language {
 		handlers:    make(map[string]*handlerBlock),
 		gateway:     compileStruct[gatewayBlock](blocksOf(o.Gateways)),
 		notify:      compileStruct[notifyBlock](blocksOf(o.Notifiers)),
-		probeModule: compileStruct[probeModuleBlock](Schema{}),
+		probeModule: compileStruct[ProbeModule](Schema{}),
 		engine:      compileStruct[Engine](o.EngineSettings.schema),
 		cluster:     compileStruct[Cluster](Schema{}),
 		plugin:      compileStruct[Plugin](o.PluginSettings.schema),

@@ -37,6 +37,8 @@ import (
 // The tags doc, default, min and max become Doc, Unset, Min and Max of the Field. They
 // describe what the package itself does and checks.
 //
+// The fields of a struct that is embedded without a tag count as those of the struct.
+//
 // A field may be a string, bool, int, int32, int64, float64, time.Duration,
 // []string, map[string]string, map[string][]string, a type with text methods
 // (encoding.TextUnmarshaler), or a pointer to one of them. A field of type
@@ -123,6 +125,9 @@ func tagOf(f reflect.StructField) (tag, bool) {
 	return tag{parts[0], parts[1:]}, true
 }
 
+// isEmbedded reports whether a field without a tag is a struct whose fields are those of the block.
+func isEmbedded(f reflect.StructField) bool { return f.Anonymous && f.Type.Kind() == reflect.Struct }
+
 func (t tag) has(option string) bool { return slices.Contains(t.options, option) }
 
 // schemaOf returns the schema of a struct.
@@ -132,6 +137,9 @@ func schemaOf(t reflect.Type) Schema {
 	for f := range t.Fields() {
 		tag, ok := tagOf(f)
 		if !ok {
+			if isEmbedded(f) {
+				s.Fields = append(s.Fields, schemaOf(f.Type).Fields...)
+			}
 			continue
 		}
 		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"),
@@ -239,7 +247,9 @@ func fillStruct(to reflect.Value, v Values, c Context, path string, wrong *probe
 		field := to.FieldByIndex(f.Index)
 		tag, ok := tagOf(f)
 		if !ok {
-			if f.Type == reflect.TypeFor[probe.Compatibility]() {
+			if isEmbedded(f) {
+				fillStruct(field, v, c, path, wrong)
+			} else if f.Type == reflect.TypeFor[probe.Compatibility]() {
 				field.Set(reflect.ValueOf(c.Compatibility))
 			}
 			continue
@@ -281,6 +291,9 @@ func checkLimits(t reflect.Type, v Values, path string, wrong *probe.FieldErrors
 	for f := range t.Fields() {
 		tag, ok := tagOf(f)
 		if !ok {
+			if isEmbedded(f) {
+				checkLimits(f.Type, v, path, wrong)
+			}
 			continue
 		}
 		if inside, ok := v[tag.name].(Values); ok {

@@ -11,16 +11,17 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/internal/cycle"
 )
 
 // local is one name in a locals block.
 type local struct {
-	name  string
-	arg   tree.Argument
-	body  *tree.Body
-	refs  []reference
-	state visit
-	value cty.Value
+	name      string
+	arg       tree.Argument
+	body      *tree.Body
+	refs      []reference
+	isVisited bool
+	value     cty.Value // unknown until it is evaluated, and if it has an error
 }
 
 // reference is where one local refers to another.
@@ -29,15 +30,6 @@ type reference struct {
 	at   hcl.Range
 }
 
-// visit is the state of a local in the depth-first search.
-type visit uint8
-
-const (
-	unseen visit = iota
-	open         // its references are being evaluated
-	done
-)
-
 // decodeLocals sets the name local in the scope to the values of the locals. They may refer to each
 // other in any order, but not in a cycle.
 func decodeLocals(blocks []*tree.Block, e *evaluator, s *scope) {
@@ -45,8 +37,9 @@ func decodeLocals(blocks []*tree.Block, e *evaluator, s *scope) {
 	for _, b := range blocks {
 		g.block(b)
 	}
+	g.reportCycles()
 	for _, n := range g.order {
-		g.visit(n, nil)
+		g.evaluate(n)
 	}
 	values := make(map[string]cty.Value, len(g.order))
 	for _, n := range g.order {
@@ -94,33 +87,24 @@ func references(e hcl.Expression) []reference {
 	return out
 }
 
-// visit evaluates the locals that a local refers to, then the local. Path are the
-// locals whose references led to it.
-func (g *localGraph) visit(n *local, path []*local) {
-	if n.state != unseen {
+// evaluate evaluates the locals that a local refers to, then the local.
+func (g *localGraph) evaluate(n *local) {
+	if n.isVisited {
 		return
 	}
-	n.state = open
-	defer func() { n.state = done }()
-	known := make(map[string]cty.Value, len(n.refs))
-	whole := true
+	n.isVisited = true
+	known, isWhole := make(map[string]cty.Value, len(n.refs)), true
 	for _, ref := range n.refs {
 		to, ok := g.byName[ref.name]
-		switch {
-		case !ok:
+		if !ok {
 			g.unknownLocal(n, ref)
-			whole = false
-			continue
-		case to.state == open:
-			g.cycle(append(path, n), to)
-			whole = false
+			isWhole = false
 			continue
 		}
-		g.visit(to, append(path, n))
+		g.evaluate(to)
 		known[to.name] = to.value
 	}
-	if !whole {
-		g.e.unknown = true
+	if !isWhole {
 		return
 	}
 	body := *n.body
@@ -141,29 +125,31 @@ func (g *localGraph) unknownLocal(n *local, ref reference) {
 	g.e.add(r)
 }
 
-// cycle reports locals that refer to each other in a cycle, with a note for each
+// reportCycles reports locals that refer to each other in a cycle, with a note for each
 // reference.
-func (g *localGraph) cycle(path []*local, to *local) {
-	path = path[slices.Index(path, to):]
-	var trail []string
-	var notes []Note
-	for i, n := range path {
-		next := path[(i+1)%len(path)]
-		trail = append(trail, "local."+n.name)
+func (g *localGraph) reportCycles() {
+	graph := make(map[string][]string, len(g.order))
+	for _, n := range g.order {
 		for _, ref := range n.refs {
-			if ref.name == next.name {
-				notes = append(notes, noteAt(ref.at, fmt.Sprintf("local.%s refers to local.%s", n.name, next.name)))
-				break
-			}
+			graph[n.name] = append(graph[n.name], ref.name)
 		}
 	}
-	r := report{
-		at: to.arg.Range, body: to.body, notes: notes,
-		summary: fmt.Sprintf("locals refer to each other in a cycle: %s -> local.%s", strings.Join(trail, " -> "), to.name),
-		hint:    "remove one of these references",
+	for _, names := range cycle.Find(graph) {
+		var notes []Note
+		for i, name := range names[1:] {
+			refs := g.byName[names[i]].refs
+			ref := refs[slices.IndexFunc(refs, func(r reference) bool { return r.name == name })]
+			notes = append(notes, noteAt(ref.at, fmt.Sprintf("local.%s refers to local.%s", names[i], name)))
+		}
+		first := g.byName[names[0]]
+		r := report{
+			at: first.arg.Range, body: first.body, notes: notes,
+			summary: "locals refer to each other in a cycle: local." + strings.Join(names, " -> local."),
+			hint:    "remove one of these references",
+		}
+		if len(notes) == 1 {
+			r.summary, r.hint = fmt.Sprintf("local.%s refers to itself", first.name), ""
+		}
+		g.e.add(r)
 	}
-	if len(path) == 1 {
-		r.summary, r.hint = fmt.Sprintf("local.%s refers to itself", to.name), ""
-	}
-	g.e.add(r)
 }

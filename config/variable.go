@@ -30,12 +30,13 @@ type variable struct {
 	broken    bool // its value is unknown; the cause was reported
 }
 
-// decodeVariables returns the variables, and sets the name var in the scope to their values.
+// decodeVariables returns the variables, also those that are declared again, and sets the name var in the scope to their values.
 func decodeVariables(blocks []*tree.Block, e *evaluator, s *scope, o *Options) []*variable {
 	declared := make(map[string]*variable)
-	var order []*variable
+	var all, order []*variable
 	for _, b := range blocks {
 		v := decodeVariable(b, e)
+		all = append(all, v)
 		if first, twice := declared[v.name]; twice {
 			e.addTwice(report{at: b.LabelRange(0), summary: fmt.Sprintf("variable %q is declared twice", v.name)}, first.block.Header)
 			continue
@@ -52,7 +53,7 @@ func decodeVariables(blocks []*tree.Block, e *evaluator, s *scope, o *Options) [
 	for _, v := range order {
 		v.validate(e)
 	}
-	return order
+	return all
 }
 
 func decodeVariable(b *tree.Block, e *evaluator) *variable {

@@ -290,23 +290,23 @@ func fillField(to reflect.Value, given any, c Context, name string, wrong *probe
 func checkLimits(t reflect.Type, v Values, path string, wrong *probe.FieldErrors) {
 	for f := range t.Fields() {
 		tag, ok := tagOf(f)
-		if !ok {
-			if isEmbedded(f) {
-				checkLimits(f.Type, v, path, wrong)
+		switch given := v[tag.name].(type) {
+		case Values:
+			checkLimits(pointed(f.Type), given, path+tag.name+".", wrong)
+		case int64, time.Duration:
+			if problem := limitProblem(given, f.Tag.Get("min"), f.Tag.Get("max"), tag.has("bytes")); problem != "" {
+				wrong.Add(path+tag.name, "%s", problem)
 			}
-			continue
 		}
-		if inside, ok := v[tag.name].(Values); ok {
-			checkLimits(pointed(f.Type), inside, path+tag.name+".", wrong)
-		} else if least, most := f.Tag.Get("min"), f.Tag.Get("max"); least != "" && v[tag.name] != nil {
-			checkLimit(v[tag.name], least, most, tag.has("bytes"), path+tag.name, wrong)
+		if !ok && isEmbedded(f) {
+			checkLimits(f.Type, v, path, wrong)
 		}
 	}
 }
 
-// checkLimit adds an error if a value of the type Int, Duration or Size is less than a least or more than a most one,
-// which are written as in the tags of Of. There may be no most.
-func checkLimit(given any, least, most string, isSize bool, name string, wrong *probe.FieldErrors) {
+// limitProblem returns what is wrong with a number, a duration or a size that is outside limits, which are written as in
+// the tags of Of; "" if nothing is. Either limit may be missing.
+func limitProblem(given any, least, most string, isSize bool) string {
 	parse := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
 	show := func(n int64) any { return n }
 	n, _ := given.(int64)
@@ -318,10 +318,14 @@ func checkLimit(given any, least, most string, isSize bool, name string, wrong *
 		parse = func(text string) int64 { size, _ := bytesize.Parse(text); return int64(size) }
 		show = func(n int64) any { return bytesize.Size(n) }
 	}
-	switch low, high := parse(least), parse(most); {
-	case most == "" && n < low:
-		wrong.Add(name, "is %v; it must be at least %v", show(n), show(low))
-	case most != "" && (n < low || n > high):
-		wrong.Add(name, "is %v; it must be from %v to %v", show(n), show(low), show(high))
+	low, high := parse(least), parse(most)
+	switch isLow, isHigh := least != "" && n < low, most != "" && n > high; {
+	case !isLow && !isHigh:
+		return ""
+	case most == "":
+		return fmt.Sprintf("is %v; it must be at least %v", show(n), show(low))
+	case least == "":
+		return fmt.Sprintf("is %v; it must be at most %v", show(n), show(high))
 	}
+	return fmt.Sprintf("is %v; it must be from %v to %v", show(n), show(low), show(high))
 }

@@ -3,7 +3,9 @@
 //
 // HCL's own reader, Body.Content, drops a block with a wrong number of labels and has
 // no optional labels. This one reports the number and knows the enclosing blocks of
-// each block, for messages.
+// each block, for messages. HCL's body of a JSON file has to be told how many labels a block has before it reads the
+// block, so that it cannot read defaults and probe blocks, whose last label is optional; here a JSON object is one of
+// names with expressions, as an argument with an object is in the native syntax.
 //
 //	tree.go     Body, Block and BodySchema
 //	read.go     reads a body in the native syntax by its schema

@@ -3,7 +3,6 @@ package config
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -50,22 +49,17 @@ type ClusterTLS struct {
 	ServerName string `hcl:"server_name,optional" doc:"name that must match the certificates of etcd" default:"the host of the endpoint"`
 }
 
-// Bounds of a cluster block.
-const (
-	MinClusterTTL       = 2 * time.Second
-	MaxClusterTTL       = 5 * time.Minute
-	MaxClusterEndpoints = 20
-)
+const maxClusterEndpoints = 20
 
 // The defaults of a cluster block.
 const (
-	DefaultClusterPrefix = "/sonde/"
-	DefaultClusterTTL    = 5 * time.Second
+	defaultClusterPrefix = "/sonde/"
+	defaultClusterTTL    = 5 * time.Second
 )
 
 // The values of Cluster.Config.
 const (
-	ClusterConfigFiles = "files"
+	clusterConfigFiles = "files"
 	ClusterConfigEtcd  = "etcd"
 )
 
@@ -89,35 +83,32 @@ func (c Cluster) isHTTPS() bool {
 	return len(c.Endpoints) > 0 && strings.HasPrefix(c.Endpoints[0], "https://")
 }
 
-// cluster decodes the cluster block. It connects to nothing.
-func (l *loader) cluster() {
-	blocks := l.blocks["cluster"]
-	if len(blocks) == 0 {
-		return
+// decodeCluster decodes the cluster block, and returns nil if there is none, or it has errors. It connects to nothing.
+func decodeCluster(blocks []*tree.Block, e *evaluator, s *compiledSchema, o *Options) *Cluster {
+	b := oneBlock(blocks, e.collector)
+	if b == nil {
+		return nil
 	}
-	for _, b := range blocks[1:] {
-		l.addTwice(report{at: b.Header, summary: "there are two cluster blocks"}, blocks[0].Header)
-	}
-	if l.options.NoCluster {
-		l.add(report{
-			at: blocks[0].Header, summary: "this program cannot share targets with other engines: it has no client of etcd",
+	if o.NoCluster {
+		e.add(report{
+			at: b.Header, summary: "this program cannot share targets with other engines: it has no client of etcd",
 			hint: "run sonde-fleet, which has the same commands, or remove the cluster block",
 		})
 	}
-	d := l.decodeBlock(blocks[0], l.schemas.cluster)
-	c := &Cluster{Prefix: DefaultClusterPrefix, TTL: DefaultClusterTTL, Config: ClusterConfigFiles}
-	l.fill(d, c)
+	d := s.decode(e, b)
+	c := &Cluster{Prefix: defaultClusterPrefix, TTL: defaultClusterTTL, Config: clusterConfigFiles}
+	err := d.set(c)
 	if slices.ContainsFunc(c.Endpoints, hasUser) {
-		l.secret(d.sources["endpoints"].value) // there may be a password
+		e.texts.mask(d.sources["endpoints"].value) // there may be a password
 	}
-	l.reportErrors(d, c.check(d.values))
+	d.reportErrors(errors.Join(err, c.check(d.values)))
 	if !d.ok {
-		return
+		return nil
 	}
 	if _, err := c.LoadTLS(); err != nil {
-		l.reportErrors(d, err)
+		d.reportErrors(err)
 	}
-	l.config.Cluster = c
+	return c
 }
 
 // check returns what is wrong with the values that are given.
@@ -131,9 +122,6 @@ func (c *Cluster) check(given Values) error {
 	}
 	if c.Prefix == "" || !strings.HasSuffix(c.Prefix, "/") {
 		wrong.Add("prefix", "is %q; it must end with a slash", c.Prefix)
-	}
-	if c.TTL < MinClusterTTL || c.TTL > MaxClusterTTL {
-		wrong.Add("ttl", "is %v; it must be from %v to %v", c.TTL, MinClusterTTL, MaxClusterTTL)
 	}
 	if n := len(c.Zone()); c.Vantage != nil && (n == 0 || n > quorum.MaxZone) {
 		wrong.Add("vantage.zone", "has %d bytes; it must have from 1 to %d", n, quorum.MaxZone)
@@ -154,8 +142,8 @@ func (c *Cluster) check(given Values) error {
 
 // checkEndpoints adds what is wrong with the first endpoint that cannot be used.
 func (c *Cluster) checkEndpoints(wrong *probe.FieldErrors) {
-	if n := len(c.Endpoints); n == 0 || n > MaxClusterEndpoints {
-		wrong.Add("endpoints", "has %d URLs; it must have from 1 to %d", n, MaxClusterEndpoints)
+	if n := len(c.Endpoints); n == 0 || n > maxClusterEndpoints {
+		wrong.Add("endpoints", "has %d URLs; it must have from 1 to %d", n, maxClusterEndpoints)
 		return
 	}
 	scheme := ""
@@ -193,26 +181,11 @@ func isClear(endpoint string) bool {
 
 // ClusterNameProblem returns what is wrong with the name of an engine in a cluster, or "".
 func ClusterNameProblem(name string) string {
-	err := probe.CheckGroupName(name)
-	var field *probe.FieldError
-	switch {
-	case errors.As(err, &field):
+	if field, ok := errors.AsType[*probe.FieldError](probe.CheckGroupName(name)); ok {
 		return field.Problem
-	case strings.Contains(name, "/"):
+	}
+	if strings.Contains(name, "/") {
 		return "must not have a slash"
 	}
 	return ""
-}
-
-// isForCluster reports whether the configuration is one for the engines of a cluster.
-func (l *loader) isForCluster() bool { return len(l.blocks["cluster"]) > 0 || len(l.pushed) > 0 }
-
-// checkClusterHandler reports a handler that works in one engine only.
-func (l *loader) checkClusterHandler(h *handlerBlock, b *tree.Block, parent *tree.Body) {
-	if h.NoCluster != "" && l.isForCluster() {
-		l.add(report{
-			at: b.Name, body: parent, summary: fmt.Sprintf("%s cannot be in a configuration with a cluster block: %s", h.name, h.NoCluster),
-			hint: "move the target to an engine without a cluster block",
-		})
-	}
 }

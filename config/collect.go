@@ -18,10 +18,13 @@ type collector struct {
 	seen     map[diagnosticKey]int // index in list
 	reports  int                   // number of calls of add
 	dropped  int                   // number of diagnostics beyond maxCollected
-	texts    map[string][]byte
-	secrets  map[hcl.Range]bool // parts of the texts that are never shown
-	unparsed map[string][]span  // the parts of files that could not be parsed
-	places   map[string]string  // the block that an argument or block belongs in, by its name
+	texts    *sourceTexts
+	unparsed map[string][]span // the parts of files that could not be parsed
+	places   map[string]string // the block that an argument or block belongs in, by its name
+}
+
+func newCollector() *collector {
+	return &collector{seen: make(map[diagnosticKey]int), texts: newSourceTexts(), unparsed: make(map[string][]span)}
 }
 
 // span is a part of a file, in bytes.
@@ -91,11 +94,14 @@ func (c *collector) add(r report) {
 // first one is.
 func (c *collector) addTwice(r report, first hcl.Range) {
 	r.hint = cmp.Or(r.hint, "keep one of them")
-	r.notes = []Note{c.note("the first is here", first)}
+	r.notes = []Note{noteAt(first, "the first is here")}
 	c.add(r)
 }
 
-func (c *collector) note(text string, at hcl.Range) Note { return Note{Text: text, Range: rangeOf(at)} }
+func noteAt(at hcl.Range, text string) Note { return Note{Text: text, Range: rangeOf(at)} }
+
+// hasErrors reports whether there is an error so far.
+func (c *collector) hasErrors() bool { return Diagnostics(c.list).HasErrors() }
 
 // problems adds what a body contains against its schema, and reports whether there is no error.
 func (c *collector) problems(b *tree.Body, problems []tree.Problem) (ok bool) {
@@ -120,9 +126,9 @@ func (c *collector) diagnostics() Diagnostics {
 	out := Diagnostics(c.list).sorted(c.dropped)
 	for i := range out {
 		d := &out[i]
-		d.source = c.line(d.Range)
+		d.source = c.texts.line(d.Range)
 		for j := range d.Notes {
-			d.Notes[j].source = c.line(d.Notes[j].Range)
+			d.Notes[j].source = c.texts.line(d.Notes[j].Range)
 		}
 		if d.With != "" && d.elements > 1 {
 			d.With += fmt.Sprintf(" (the first of %d %s with this %v)", d.elements, d.of, d.Severity)
@@ -130,14 +136,3 @@ func (c *collector) diagnostics() Diagnostics {
 	}
 	return out
 }
-
-func (c *collector) line(r Range) sourceLine {
-	text, ok := c.texts[r.File]
-	if !ok || r.Start.Line == 0 {
-		return sourceLine{}
-	}
-	return lineOf(text, r, c.secrets)
-}
-
-// secret masks a part of a source text in all diagnostics.
-func (c *collector) secret(r hcl.Range) { c.secrets[r] = true }

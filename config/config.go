@@ -63,14 +63,6 @@ const (
 	Forget = "forget" // the engine starts without state
 )
 
-// Bounds of the engine block.
-const (
-	MaxConcurrency = 1 << 20
-	MinStateMaxAge = 10 * time.Second
-
-	MinPluginMemory = 1 << 20
-)
-
 // DefaultReloadGuard is the default of Engine.ReloadGuard.
 const DefaultReloadGuard probe.Share = 0.5
 
@@ -201,24 +193,20 @@ type Var struct {
 
 // Bounds on how much a configuration may ask for.
 const (
-	MaxForEach = 200_000   // elements of one for_each
-	MaxDynamic = 1_000     // elements of one dynamic block
-	MaxProbes  = 1_000_000 // in total
-	MaxPorts   = 1_000     // named ports of one target
+	maxForEach = 200_000   // elements of one for_each
+	maxDynamic = 1_000     // elements of one dynamic block
+	maxProbes  = 1_000_000 // in total
+	maxPorts   = 1_000     // named ports of one target
 )
+
+// MaxSourceBytes is how long one file may be.
+const MaxSourceBytes = 2 << 20
 
 // Bounds on the text of a configuration, since HCL's parsers recurse, and a stack
 // overflow ends the process. HCL takes about 1 KiB of memory per byte of the worst
 // text.
 const (
-	MaxSourceBytes  = 2 << 20  // of one file
-	MaxSourcesBytes = 32 << 20 // of all files
-	MaxNesting      = 100      // brackets in brackets
-	MaxChain        = 1000     // operators in one argument
-)
-
-// Bounds on one value.
-const (
-	MaxTextBytes = 4 << 20 // of a string
-	MaxElements  = 1 << 20 // of a list, set or map
+	maxSourcesBytes = 32 << 20 // of all files
+	maxNesting      = 100      // brackets in brackets
+	maxChain        = 1000     // operators in one argument
 )

@@ -20,7 +20,8 @@ type decodedBlock struct {
 	values  Values
 	sources map[string]fieldSource // by path: "tls.ca_file"
 	blocks  map[string]*decodedBlock
-	ok      bool // no error was reported
+	ok      bool       // no error was reported
+	e       *evaluator // where errors are reported
 }
 
 // fieldSource is where a field is set.
@@ -30,40 +31,40 @@ type fieldSource struct {
 	isSize      bool // its value is in bytes
 }
 
-// decodeBlock decodes a block.
-func (l *loader) decodeBlock(b *tree.Block, s *compiledSchema) *decodedBlock {
+// decode decodes a block.
+func (s *compiledSchema) decode(e *evaluator, b *tree.Block) *decodedBlock {
 	content, problems := b.Body.Read(s.body)
-	ok := l.problems(&b.Body, problems)
-	d := l.decodeContent(b, content, s)
+	ok := e.problems(&b.Body, problems)
+	d := s.decodeContent(e, b, content)
 	d.ok = d.ok && ok
 	return d
 }
 
 // decodeContent decodes those arguments and nested blocks of a block that the schema
 // has.
-func (l *loader) decodeContent(b *tree.Block, c tree.Content, s *compiledSchema) *decodedBlock {
-	d := &decodedBlock{block: b, values: make(Values, len(c.Arguments)), sources: make(map[string]fieldSource, len(c.Arguments)), ok: true}
+func (s *compiledSchema) decodeContent(e *evaluator, b *tree.Block, c tree.Content) *decodedBlock {
+	d := &decodedBlock{block: b, values: make(Values, len(c.Arguments)), sources: make(map[string]fieldSource, len(c.Arguments)), ok: true, e: e}
 	for _, inner := range c.Blocks {
 		if schema, ok := s.inside[inner.Type]; ok {
-			l.decodeInner(d, inner, schema)
+			d.decodeInner(inner, schema)
 		}
 	}
 	for i := range s.schema.Fields {
 		switch field := &s.schema.Fields[i]; {
 		case field.Type != Block && field.Type != Object:
-			l.decodeArgument(d, field, c)
+			d.decodeArgument(field, c)
 		case field.Required && d.values[field.Name] == nil:
 			d.ok = false
-			l.missing(b, field)
+			e.missing(b, field)
 		}
 	}
 	return d
 }
 
-func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
+func (d *decodedBlock) decodeArgument(f *Field, c tree.Content) {
 	arg, there := c.Arguments[f.Name]
 	if there {
-		v, secret, state := l.value(&d.block.Body, f, arg)
+		v, secret, state := d.e.value(&d.block.Body, f, arg)
 		d.sources[f.Name] = fieldSource{arg.Range, arg.Expr.Range(), secret || f.Sensitive, f.Type == Size}
 		switch state {
 		case wrong:
@@ -71,7 +72,7 @@ func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 			return
 		case given:
 			if f.NonZero && reflect.ValueOf(v).IsZero() {
-				l.reportZero(d, f)
+				d.reportZero(f)
 				return
 			}
 			d.values[f.Name] = v
@@ -81,7 +82,7 @@ func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 	switch {
 	case f.Required:
 		d.ok = false
-		l.missing(d.block, f)
+		d.e.missing(d.block, f)
 	case f.Default != nil:
 		d.values[f.Name] = f.Default
 	}
@@ -89,7 +90,7 @@ func (l *loader) decodeArgument(d *decodedBlock, f *Field, c tree.Content) {
 
 // reportZero reports a 0 that Go would take for the default. A required duration is then taken
 // for one second, so that what else is wrong with the block is reported too.
-func (l *loader) reportZero(d *decodedBlock, f *Field) {
+func (d *decodedBlock) reportZero(f *Field) {
 	hint := "leave it out for the default"
 	if f.Required {
 		hint = fmt.Sprintf("write %s = %s", f.Name, exampleOf(f.Type))
@@ -101,10 +102,10 @@ func (l *loader) reportZero(d *decodedBlock, f *Field) {
 	} else {
 		d.ok = false
 	}
-	l.add(report{at: d.sources[f.Name].value, body: &d.block.Body, summary: f.Name + " must be greater than 0", hint: hint})
+	d.report(d.sources[f.Name].value, f.Name+" must be greater than 0", hint)
 }
 
-func (l *loader) missing(b *tree.Block, f *Field) {
+func (c *collector) missing(b *tree.Block, f *Field) {
 	r := report{at: b.Header, body: &b.Body, summary: fmt.Sprintf("%s lacks the required argument %q", b.Type, f.Name), hint: fmt.Sprintf("add %s = %s", f.Name, exampleOf(f.Type))}
 	switch f.Type {
 	case Block:
@@ -112,7 +113,7 @@ func (l *loader) missing(b *tree.Block, f *Field) {
 	case Bool, Int, Float, Duration, Size:
 		r.hint = fmt.Sprintf("add %s, for example %s = %s", f.Name, f.Name, exampleOf(f.Type))
 	}
-	l.add(r)
+	c.add(r)
 }
 
 func exampleOf(t Type) string {
@@ -123,12 +124,12 @@ func exampleOf(t Type) string {
 }
 
 // decodeInner decodes a nested block into its field.
-func (l *loader) decodeInner(d *decodedBlock, b *tree.Block, s *compiledSchema) {
+func (d *decodedBlock) decodeInner(b *tree.Block, s *compiledSchema) {
 	if _, twice := d.values[b.Type]; twice {
-		l.addTwice(report{at: b.Header, body: &d.block.Body, summary: fmt.Sprintf("there are two %s blocks", b.Type)}, d.sources[b.Type].name)
+		d.e.addTwice(report{at: b.Header, body: &d.block.Body, summary: fmt.Sprintf("there are two %s blocks", b.Type)}, d.sources[b.Type].name)
 		return
 	}
-	inner := l.decodeBlock(b, s)
+	inner := s.decode(d.e, b)
 	d.ok = d.ok && inner.ok
 	if d.blocks == nil {
 		d.blocks = make(map[string]*decodedBlock)
@@ -138,6 +139,13 @@ func (l *loader) decodeInner(d *decodedBlock, b *tree.Block, s *compiledSchema) 
 	for path, source := range inner.sources {
 		d.sources[b.Type+"."+path] = source
 	}
+}
+
+// under returns the block as a part of another body with the same text.
+func (d *decodedBlock) under(parent *tree.Body) *decodedBlock {
+	one := *d
+	one.block = d.block.Under(parent)
+	return &one
 }
 
 // source returns where a field is set or, if it is not set, where the block is that
@@ -177,64 +185,77 @@ func (d *decodedBlock) secretPaths() string {
 	return strings.Join(paths, " ")
 }
 
+// report reports an error at a place in the block.
+func (d *decodedBlock) report(at hcl.Range, summary, hint string) {
+	d.e.add(report{at: at, body: &d.block.Body, summary: summary, hint: hint})
+}
+
 // fill sets a struct to the values of a block, and reports each that does not fit.
-func (l *loader) fill(d *decodedBlock, to any) {
-	l.reportErrors(d, fill(to, d.values, l.context()).Err())
+func (d *decodedBlock) fill(to any) { d.reportErrors(d.set(to)) }
+
+// set sets a struct to the values of a block. It returns errors about values that do not fit, or are outside the limits
+// in the tags of their fields.
+func (d *decodedBlock) set(to any) error {
+	wrong := fill(to, d.values, Context{})
+	checkLimits(reflect.TypeOf(to).Elem(), d.values, "", &wrong)
+	return wrong.Err()
 }
 
 // settings decodes what another package has declared of a block.
-func (l *loader) settings(d *decodedBlock, s Settings) any {
+func (d *decodedBlock) settings(s Settings, c Context) any {
 	if s.decode == nil {
 		return nil
 	}
-	settings, err := s.decode(d.values, l.context())
-	l.reportErrors(d, err)
+	settings, err := s.decode(d.values, c)
+	d.reportErrors(err)
 	if d.ok && s.Warn != nil {
-		l.reportWarnings(d, s.Warn(d.values))
+		d.reportWarnings(s.Warn(d.values))
 	}
 	return settings
 }
 
-func (l *loader) context() Context {
-	return Context{Compatibility: l.config.Engine.Compatibility, State: l.config.Engine.State}
-}
-
 // refuse reports that a field's value cannot be used.
-func (l *loader) refuse(d *decodedBlock, path, problem string) {
-	l.reportErrors(d, &probe.FieldError{Field: path, Problem: problem})
+func (d *decodedBlock) refuse(path, format string, a ...any) {
+	d.reportErrors(&probe.FieldError{Field: path, Problem: fmt.Sprintf(format, a...)})
 }
 
 // reportErrors reports an error about a block: at the field that it names, or at the
 // block, and each of several joined errors on its own. Nil is no error.
-func (l *loader) reportErrors(d *decodedBlock, err error) {
+func (d *decodedBlock) reportErrors(err error) {
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		if !errors.As(one, &field) {
+		field, ok := errors.AsType[*probe.FieldError](one)
+		if !ok {
 			r := report{at: d.block.Header, body: &d.block.Body, summary: one.Error()}
 			if d.exposed(fieldSource{}, one.Error()) {
 				r.summary, r.hint = d.block.Type+" is not valid", hidden
 			}
-			l.add(r)
+			d.e.add(r)
 			continue
 		}
 		value := d.values.at(field.Field)
 		if _, block := value.(Values); d.ok || value != nil && !block { // else it is missing or wrong, which was reported
-			l.add(l.fieldReport(d, field))
+			d.e.add(d.fieldReport(field))
 		}
 	}
 	d.ok = d.ok && err == nil
 }
 
+// reportPart reports an error about a part of an argument as one of the argument.
+func (d *decodedBlock) reportPart(argument string, err error) {
+	if field, ok := errors.AsType[*probe.FieldError](err); ok {
+		d.reportErrors(&probe.FieldError{Field: argument, Problem: field.Problem, Hint: field.Hint})
+	}
+}
+
 // reportWarnings reports an error about a block without errors as a warning.
-func (l *loader) reportWarnings(d *decodedBlock, err error) {
+func (d *decodedBlock) reportWarnings(err error) {
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		if errors.As(one, &field) {
-			r := l.fieldReport(d, field)
+		if field, ok := errors.AsType[*probe.FieldError](one); ok {
+			r := d.fieldReport(field)
 			if r.severity = Warning; r.hint == hidden {
 				r.summary = field.Field + " is probably not what is meant"
 			}
-			l.add(r)
+			d.e.add(r)
 		}
 	}
 }
@@ -255,7 +276,7 @@ func Separate(err error) (out []error) {
 
 // fieldReport returns the report of a field's error: at its value, or at the block
 // it would be in.
-func (l *loader) fieldReport(d *decodedBlock, field *probe.FieldError) report {
+func (d *decodedBlock) fieldReport(field *probe.FieldError) report {
 	source, exact := d.source(field.Field)
 	at := source.value
 	if !exact {
@@ -313,27 +334,28 @@ func appendTexts(to []string, v any) []string {
 	return to
 }
 
-// namedBlocks decodes the blocks of a type, each of which has a name of its own: at most limit of
-// them. A noun says what they are. It returns false if there are more.
-func (l *loader) namedBlocks(blockType, noun string, limit int, decode func(name string, b *tree.Block)) (complete bool) {
-	seen := map[string]*tree.Block{}
-	for i, b := range l.blocks[blockType] {
+// decodeNamed decodes blocks each of which has a name of its own, at most limit of them, and returns those that are
+// valid. A noun says what they are. Complete is false if there are more.
+func decodeNamed[T any](blocks []*tree.Block, c *collector, noun string, limit int, decode func(*tree.Block) (T, bool)) (all map[string]T, complete bool) {
+	all, seen := map[string]T{}, map[string]*tree.Block{}
+	for i, b := range blocks {
 		name := b.Label(0)
-		var field *probe.FieldError
-		if err := probe.CheckGroupName(name); errors.As(err, &field) {
-			l.add(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("the %s's name %s", noun, field.Problem)})
+		if field, ok := errors.AsType[*probe.FieldError](probe.CheckGroupName(name)); ok {
+			c.add(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("the %s's name %s", noun, field.Problem)})
 			continue
 		}
 		if first := seen[name]; first != nil {
-			l.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two %ss named %q", noun, name), hint: "give one of them another name"}, first.Header)
+			c.addTwice(report{at: b.LabelRange(0), body: b.Parent, summary: fmt.Sprintf("there are two %ss named %q", noun, name), hint: "give one of them another name"}, first.Header)
 			continue
 		}
 		if i >= limit {
-			l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d %ss", limit, noun)})
-			return false
+			c.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d %ss", limit, noun)})
+			return all, false
 		}
 		seen[name] = b
-		decode(name, b)
+		if one, ok := decode(b); ok {
+			all[name] = one
+		}
 	}
-	return true
+	return all, true
 }

@@ -13,40 +13,46 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// defaults decodes the defaults blocks.
-func (l *loader) defaults() {
-	l.rules = make(map[probe.Kind]*decodedBlock)
-	for _, b := range l.blocks["defaults"] {
+// defaults are what the defaults blocks say.
+type defaults struct {
+	rules  map[probe.Kind]*decodedBlock // by kind; 0 is the one for all kinds
+	labels map[string]string            // of the one for all kinds
+}
+
+// decodeDefaults decodes the defaults blocks.
+func decodeDefaults(blocks []*tree.Block, e *evaluator, l *language) *defaults {
+	d := &defaults{rules: make(map[probe.Kind]*decodedBlock)}
+	for _, b := range blocks {
 		var kind probe.Kind
 		if len(b.Labels) > 0 {
 			var ok bool
-			if kind, ok = l.kind(b); !ok {
+			if kind, ok = probeKind(b, e.collector); !ok {
 				continue
 			}
 		}
-		if first, twice := l.rules[kind]; twice {
-			l.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two blocks %s", b)}, first.block.Header)
+		if first, twice := d.rules[kind]; twice {
+			e.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two blocks %s", b)}, first.block.Header)
 			continue
 		}
 		if kind != 0 {
-			l.rules[kind] = l.decodeBlock(b, l.schemas.rule)
+			d.rules[kind] = l.rule.decode(e, b)
 			continue
 		}
-		content, problems := b.Body.Read(l.schemas.defaults)
-		l.problems(&b.Body, problems)
-		d := l.decodeContent(b, content, l.schemas.rule)
-		d.ok = d.ok && len(problems) == 0
-		l.rules[kind] = d
+		content, problems := b.Body.Read(l.defaults)
+		e.problems(&b.Body, problems)
+		all := l.rule.decodeContent(e, b, content)
+		all.ok = all.ok && len(problems) == 0
+		d.rules[kind] = all
 		if arg, given := content.Arguments["labels"]; given {
-			labels, _ := l.readLabels(b, arg)
-			maps.DeleteFunc(labels, func(_, value string) bool { return value == "" })
-			l.defaultLabels = shared(l.sameLabels, labels)
+			d.labels, _ = readLabels(b, arg, e)
+			maps.DeleteFunc(d.labels, func(_, value string) bool { return value == "" })
 		}
 	}
+	return d
 }
 
-// kind returns the kind of probe in a block's first label.
-func (l *loader) kind(b *tree.Block) (probe.Kind, bool) {
+// probeKind returns the kind of probe in a block's first label.
+func probeKind(b *tree.Block, c *collector) (probe.Kind, bool) {
 	var kind probe.Kind
 	if kind.UnmarshalText([]byte(b.Label(0))) == nil {
 		return kind, true
@@ -55,15 +61,15 @@ func (l *loader) kind(b *tree.Block) (probe.Kind, bool) {
 	if ours, ok := strings.CutSuffix(b.Label(0), "Probe"); ok && kind.UnmarshalText([]byte(ours)) == nil { // as in Kubernetes
 		r.hint = fmt.Sprintf("did you mean %q?", ours)
 	}
-	l.add(r)
+	c.add(r)
 	return 0, false
 }
 
 // rule returns the rule of a probe: its own arguments before those of the defaults
 // block of its kind, and these before those of the defaults block of all kinds.
-func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
+func (d *defaults) rule(kind probe.Kind, own *decodedBlock, c Context) (probe.Rule, bool) {
 	values, from := Values{}, map[string]*decodedBlock{} // from: the block that has the argument
-	blocks := []*decodedBlock{l.rules[0], l.rules[kind], own}
+	blocks := []*decodedBlock{d.rules[0], d.rules[kind], own}
 	for _, block := range blocks {
 		if block == nil {
 			continue
@@ -74,37 +80,33 @@ func (l *loader) rule(kind probe.Kind, own *decodedBlock) (probe.Rule, bool) {
 	}
 	const gracePeriod = "termination_grace_period"
 	if block := from[gracePeriod]; block != nil && kind == probe.Readiness {
-		if block != l.rules[0] { // those of all kinds are for startup and liveness probes only
-			l.add(report{
-				at: block.sources[gracePeriod].name, body: &block.block.Body, summary: "a readiness probe cannot have a " + gracePeriod,
-				hint: "leave it out: a failing readiness probe does not restart its target",
-			})
+		if block != d.rules[0] { // those of all kinds are for startup and liveness probes only
+			block.report(block.sources[gracePeriod].name, "a readiness probe cannot have a "+gracePeriod, "leave it out: a failing readiness probe does not restart its target")
 		}
 		delete(values, gracePeriod)
 	}
 	rule := probe.Rule{Kind: kind}
-	err := fill(&rule, values, l.context()).Err()
+	err := fill(&rule, values, c).Err()
 	if rule.Policy == probe.PolicyEvidence {
 		weighEvidence(&rule, from, blocks)
 	}
 	rule = rule.WithDefaults()
 	err = errors.Join(err, rule.Check())
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		errors.As(one, &field)
+		field, _ := errors.AsType[*probe.FieldError](one)
 		block := cmp.Or(from[field.Field], own)
-		r := l.fieldReport(block, field)
+		r := block.fieldReport(field)
 		r.with = probeOf(block, own)
-		if field.Field == "success_threshold" && kind != probe.Readiness && block == l.rules[0] {
+		if field.Field == "success_threshold" && kind != probe.Readiness && block == d.rules[0] {
 			r.hint = `write it in defaults "readiness" { … }`
 		}
 		if strings.HasSuffix(field.Field, "_threshold") && rule.Policy == probe.PolicyEvidence {
 			r.hint = `leave it out, or write policy = "runs"`
 		}
-		l.add(r)
+		own.e.add(r)
 	}
 	if err == nil {
-		l.warnTimeout(rule, from, own)
+		warnOfTimeout(rule, from, own)
 	}
 	return rule, err == nil
 }
@@ -135,8 +137,18 @@ func probeOf(block, own *decodedBlock) string {
 	return own.block.Body.Path()
 }
 
-// warnTimeout warns of a timeout that is longer than the period.
-func (l *loader) warnTimeout(rule probe.Rule, from map[string]*decodedBlock, own *decodedBlock) {
+// isSecret reports whether an argument of a rule is sensitive where it is set.
+func (d *defaults) isSecret(kind probe.Kind, own *decodedBlock, name string) bool {
+	for _, b := range []*decodedBlock{d.rules[0], d.rules[kind], own} {
+		if b != nil && b.sources[name].secret {
+			return true
+		}
+	}
+	return false
+}
+
+// warnOfTimeout warns of a timeout that is longer than the period.
+func warnOfTimeout(rule probe.Rule, from map[string]*decodedBlock, own *decodedBlock) {
 	if rule.Timeout <= rule.Period {
 		return
 	}
@@ -145,7 +157,7 @@ func (l *loader) warnTimeout(rule probe.Rule, from map[string]*decodedBlock, own
 		name, hint = "period", fmt.Sprintf("write timeout = %q, or less", rule.Period.String())
 	}
 	block := from[name]
-	l.add(report{
+	own.e.add(report{
 		severity: Warning, at: block.sources[name].value, body: &block.block.Body,
 		summary: fmt.Sprintf("timeout (%v) is longer than period (%v)", rule.Timeout, rule.Period),
 		hint:    hint, with: probeOf(block, own),

@@ -50,7 +50,7 @@ func (c *Config) EngineDifferences(before *Config) []Difference {
 	return differences(before.descriptions.engine, c.descriptions.engine)
 }
 
-// descriptions are the arguments of a configuration as text.
+// descriptions are the arguments of a configuration as text: that of the engine, and with Options.Describe the others.
 type descriptions struct {
 	engine  description
 	targets map[string]description
@@ -139,90 +139,78 @@ func valueText(v any) string {
 	return strings.TrimSpace(s.String())
 }
 
-// describeProbe describes a probe that was decoded. Probes that share a compiledProbe share its description.
-func (l *loader) describeProbe(id probe.ID, p *compiledProbe) {
-	if !l.options.Describe {
+// addStruct sets the fields of a struct with tags under a path.
+func (d description) addStruct(path string, v any, isSecret func(name string) bool) {
+	s := reflect.ValueOf(v)
+	for f := range s.Type().Fields() {
+		if tag, ok := tagOf(f); ok {
+			d.set(path+tag.name, s.FieldByIndex(f.Index).Interface(), isSecret(tag.name))
+		}
+	}
+}
+
+// addHandler sets the handler of a probe, and its arguments.
+func (d description) addHandler(name, revision string, b *decodedBlock) {
+	d.set("handler", name, false)
+	d.set("plugin", revision[:min(len(revision), 12)], false)
+	d.add(name+".", b)
+}
+
+// describe describes a probe that was decoded. Probes that share a compiledProbe share its description.
+func (d *probeDecoder) describe(id probe.ID, p *compiledProbe) {
+	if d.descriptions == nil {
 		return
 	}
 	if p.description == nil {
-		p.description = l.descriptionOf(id.Kind, p)
+		p.description = description{}
+		p.description.addStruct("", p.rule, func(name string) bool { return d.defaults.isSecret(id.Kind, p.own, name) })
+		if p.quorum != nil {
+			p.description.addStruct(quorumBlock+".", p.votes, func(string) bool { return false })
+		}
+		p.description.addHandler(p.name, p.module, p.block)
 	}
-	l.config.descriptions.probes[id] = p.description
+	d.descriptions[id] = p.description
 }
 
-func (l *loader) descriptionOf(kind probe.Kind, p *compiledProbe) description {
-	d := description{}
-	rule := reflect.ValueOf(p.rule)
-	for f := range rule.Type().Fields() {
-		if tag, ok := tagOf(f); ok {
-			d.set(tag.name, rule.FieldByIndex(f.Index).Interface(), l.isSecretRule(kind, p.own, tag.name))
-		}
-	}
-	votes := reflect.ValueOf(p.votes)
-	for f := range votes.Type().Fields() {
-		if tag, ok := tagOf(f); ok && p.quorum != nil {
-			d.set(quorumBlock+"."+tag.name, votes.FieldByIndex(f.Index).Interface(), false)
-		}
-	}
-	d.set("handler", p.name, false)
-	d.set("plugin", p.module[:min(len(p.module), 12)], false)
-	d.add(p.name+".", p.block)
-	return d
-}
-
-// describeProbeModule describes a probe module that was decoded, with the block of its handler.
-func (l *loader) describeProbeModule(own *decodedBlock, h *handlerBlock, handler *decodedBlock) {
-	if !l.options.Describe {
+// describe describes a probe module that was decoded, with the block of its handler.
+func (m *moduleDecoder) describe(own *decodedBlock, h *handlerBlock, handler *decodedBlock) {
+	if m.descriptions == nil {
 		return
 	}
 	d := description{}
 	d.add("", own)
-	d.set("handler", h.name, false)
-	d.set("plugin", h.Revision[:min(len(h.Revision), 12)], false)
-	d.add(h.name+".", handler)
-	l.config.descriptions.modules[own.block.Label(0)] = d
+	d.addHandler(h.name, h.Revision, handler)
+	m.descriptions[own.block.Label(0)] = d
 }
 
-// isSecretRule reports whether an argument of a rule is sensitive where it is set.
-func (l *loader) isSecretRule(kind probe.Kind, own *decodedBlock, name string) bool {
-	for _, b := range []*decodedBlock{l.rules[0], l.rules[kind], own} {
-		if b != nil && b.sources[name].secret {
-			return true
-		}
-	}
-	return false
-}
-
-// describeTarget describes a target that was decoded. Lifecycle is what its block says about
+// describe describes a target that was decoded. Lifecycle is what its block says about
 // starting, restarting and damping, or nil.
-func (l *loader) describeTarget(b *tree.Block, c tree.Content, t probe.Target, lifecycle *decodedBlock) {
-	if !l.options.Describe {
+func (t *targetDecoder) describe(b *tree.Block, c tree.Content, target probe.Target, also Target, lifecycle *decodedBlock) {
+	if t.descriptions == nil {
 		return
 	}
 	d := description{}
-	d.set("address", t.Address, l.isSecretArgument(b, c, "address"))
-	d.set("ports", t.Ports, l.isSecretArgument(b, c, "ports"))
-	d.set("labels", t.Labels, false)
-	d.set(startAfterField.Name, l.config.Targets[t.Name].StartAfter, false)
-	d.set(dependsOnField.Name, l.config.Targets[t.Name].DependsOn, false)
+	d.set("address", target.Address, t.isSecret(b, c, "address"))
+	d.set("ports", target.Ports, t.isSecret(b, c, "ports"))
+	d.set("labels", target.Labels, false)
+	d.set(startAfterField.Name, also.StartAfter, false)
+	d.set(dependsOnField.Name, also.DependsOn, false)
 	d.add("", lifecycle)
-	damping := reflect.ValueOf(l.config.Targets[t.Name].Damping)
-	for f := range damping.Type().Fields() {
-		if tag, ok := tagOf(f); ok && !damping.IsZero() {
-			path := dampingBlock + "." + tag.name
-			source, _ := lifecycle.source(path)
-			d.set(path, damping.FieldByIndex(f.Index).Interface(), source.secret)
-		}
+	if also.Damping != (probe.Damping{}) {
+		d.addStruct(dampingBlock+".", also.Damping, func(name string) bool {
+			source, _ := lifecycle.source(dampingBlock + "." + name)
+			return source.secret
+		})
 	}
-	l.config.descriptions.targets[t.Name] = d
+	t.descriptions[target.Name] = d
 }
 
-// isSecretArgument reports whether the value of an argument is sensitive, or contains what is.
-func (l *loader) isSecretArgument(b *tree.Block, c tree.Content, name string) bool {
+// isSecret reports whether the value of an argument is sensitive, or contains what is.
+func (t *targetDecoder) isSecret(b *tree.Block, c tree.Content, name string) bool {
 	arg, given := c.Arguments[name]
 	if !given {
 		return false
 	}
-	v, ok := l.eval(&b.Body, arg.Expr)
+	v, ok := t.e.eval(&b.Body, arg.Expr)
 	return !ok || v.ContainsMarked()
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// MaxDiagnostics bounds what Parse returns; one more diagnostic says how many were
+// maxDiagnostics bounds what Parse returns; one more diagnostic says how many were
 // left out.
-const MaxDiagnostics = 50
+const maxDiagnostics = 50
 
 // Severity says whether a configuration with this diagnostic can be used.
 type Severity uint8
@@ -179,7 +179,7 @@ func (d Diagnostics) folded() Diagnostics {
 	return out
 }
 
-// sorted returns the diagnostics by file and position: at most MaxDiagnostics, errors
+// sorted returns the diagnostics by file and position: at most maxDiagnostics, errors
 // before warnings, and one with the number of the rest, to which dropped is added.
 func (d Diagnostics) sorted(dropped int) Diagnostics {
 	slices.SortStableFunc(d, func(a, b Diagnostic) int {
@@ -192,13 +192,13 @@ func (d Diagnostics) sorted(dropped int) Diagnostics {
 		)
 	})
 	d = d.folded()
-	if len(d) <= MaxDiagnostics {
+	if len(d) <= maxDiagnostics {
 		return d
 	}
 	errors, _ := d.Count()
 	var kept, rest Diagnostics
 	for _, one := range d {
-		if len(kept) < MaxDiagnostics && (one.Severity == Error || errors < MaxDiagnostics) {
+		if len(kept) < maxDiagnostics && (one.Severity == Error || errors < maxDiagnostics) {
 			kept = append(kept, one)
 		} else {
 			rest = append(rest, one)

@@ -106,7 +106,7 @@
 //	config.go      Config, Options, and the bounds on a configuration
 //	schema.go      Handler, Driver, Settings and Schema: what others declare of the language
 //	structs.go     schemas and values of Go structs with tags
-//	parse.go       Parse: the order in which blocks are decoded
+//	parse.go       Parse: the stages from files to a Config
 //	source.go      Read: files and directories
 //	diagnostic.go  Diagnostic and its parts
 //	text.go        diagnostics as text for a terminal
@@ -115,7 +115,7 @@
 //
 // The blocks:
 //
-//	schemas.go     what each block may contain
+//	schemas.go     the language: what each block may contain
 //	language.go    the same as one Schema, for documents
 //	decode.go      decodes a block by its schema, and reports errors at its fields
 //	engine.go      the engine block
@@ -124,6 +124,7 @@
 //	script.go      script blocks
 //	defaults.go    defaults blocks, and the rule of a probe
 //	target.go      target blocks
+//	known.go       the targets that there are, for blocks that name some
 //	labels.go      the labels of a target
 //	foreach.go     the elements of for_each
 //	dynamic.go     dynamic blocks
@@ -141,6 +142,7 @@
 //
 // The values:
 //
+//	scope.go       what names in expressions stand for
 //	variable.go    variable blocks
 //	given.go       values of variables from flags, files and the environment
 //	locals.go      locals blocks, in the order of their references
@@ -150,7 +152,7 @@
 //
 // The errors:
 //
-//	syntax.go      bounds on the text, and syntax errors
+//	syntax.go      parses a source: bounds on the text, and syntax errors
 //	secrets.go     secrets in a file: errors if it is to be pushed, otherwise warnings
 //	secretname.go  which names are those of secrets
 //	exposure.go    which expressions of a secret may be pushed
@@ -159,9 +161,22 @@
 //	explain.go     rewords HCL's errors about expressions
 //	traversal.go   references such as var.hosts["a"]
 //	collect.go     collects diagnostics, and merges equal ones
-//	sourceline.go  the source line of a diagnostic, with secrets masked
+//	sourcetexts.go the texts of files, and the source line of a diagnostic, with secrets masked
 //
-// It is one package because these files share the state of one Parse. Package
-// internal/tree reads blocks in both syntaxes, internal/function has the functions,
+// # Stages
+//
+// Parse goes from files to the desired state in stages, each of which takes what the ones before have returned:
+//
+//	sources    -> parseFiles       -> blocks by their types
+//	blocks     -> decodeVariables  -> a scope: the values of var and local
+//	            , decodeLocals
+//	blocks     -> decodeEngine     -> Engine, Cluster and Plugins, and a language that has the blocks of plugins
+//	            , decodeCluster
+//	            , loadPlugins
+//	blocks     -> decodeTargets    -> Set and Targets, and the targets that are known
+//	blocks     -> decodeGroups …   -> Groups, Gateways, Notifiers, Maintenances, ProbeModules
+//
+// What is wrong goes to one collector; an evaluator returns the values of expressions, and a compiledSchema decodes a
+// block. Package internal/tree reads blocks in both syntaxes, internal/function has the functions,
 // suggest finds misspelt names, format and document write configurations.
 package config

@@ -1,12 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/sonde-probe/sonde/internal/bytesize"
+	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -17,103 +15,103 @@ var retiredOfEngine = map[string]string{
 	"watchdog": "remove it; systemd restarts an engine that hangs if its unit says WatchdogSec=60s, and a container's liveness check can read /healthz",
 }
 
-// engine decodes the engine block.
-func (l *loader) engine() {
-	blocks := l.blocks["engine"]
+// decodedEngine is the engine block.
+type decodedEngine struct {
+	Engine
+	*decodedBlock // nil without one
+}
+
+// decodeEngine decodes the engine block.
+func decodeEngine(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options) (d decodedEngine) {
+	d.Engine = Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard}
+	b := oneBlock(blocks["engine"], e.collector)
+	if b == nil {
+		return d
+	}
+	d.decodedBlock = s.decode(e, b)
+	d.fill(&d.Engine)
+	d.Settings = d.settings(o.EngineSettings, d.context())
+	if d.values["token_file"] == "" {
+		d.refuse("token_file", "must not be empty")
+	}
+	d.checkBeats()
+	d.checkState(len(blocks["cluster"]) > 0)
+	d.checkMetricLabels()
+	if d.values["listen"] != nil && d.Listen != "" {
+		d.checkListen()
+	}
+	return d
+}
+
+// oneBlock returns the first of the blocks of a kind of which only one is allowed, or nil, and reports the others.
+func oneBlock(blocks []*tree.Block, c *collector) *tree.Block {
 	if len(blocks) == 0 {
-		return
+		return nil
 	}
 	for _, b := range blocks[1:] {
-		l.addTwice(report{at: b.Header, summary: "there are two engine blocks"}, blocks[0].Header)
+		c.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two %s blocks", b.Type)}, blocks[0].Header)
 	}
-	d := l.decodeBlock(blocks[0], l.schemas.engine)
-	e := &l.config.Engine
-	l.fill(d, e)
-	e.Settings = l.settings(d, l.options.EngineSettings)
-	l.config.descriptions.engine.add("", d)
-	if n, ok := d.values["concurrency"].(int64); ok && (n < 1 || n > MaxConcurrency) {
-		l.refuse(d, "concurrency", fmt.Sprintf("is %d; it must be from 1 to %d", n, MaxConcurrency))
-	}
-	if n, ok := d.values["metrics_max_probes"].(int64); ok && (n < 1 || n > MaxProbes) {
-		l.refuse(d, "metrics_max_probes", fmt.Sprintf("is %d; it must be from 1 to %d", n, MaxProbes))
-	}
-	if n := e.PluginMemory; d.values["plugin_memory"] != nil && n > 0 && n < MinPluginMemory {
-		l.refuse(d, "plugin_memory", fmt.Sprintf("is %v; it must be at least %v", bytesize.Size(n), bytesize.Size(MinPluginMemory)))
-	}
-	if d.values["token_file"] == "" {
-		l.refuse(d, "token_file", "must not be empty")
-	}
-	l.beats(d, e.Beats)
-	l.state(d, e)
-	l.metricLabels(d, e)
-	if d.values["listen"] != nil {
-		l.listen(d, e.Listen)
-	}
+	return blocks[0]
 }
 
-// metricLabels checks which labels of targets metrics have.
-func (l *loader) metricLabels(d *decodedBlock, e *Engine) {
-	l.metricLabelsAt = d.sources["metric_labels"].value
-	if n := len(e.MetricLabels); n > probe.MaxLabels {
-		l.refuse(d, "metric_labels", fmt.Sprintf("has %d names, at most %d are allowed", n, probe.MaxLabels))
+// context returns what others may have to know of the block.
+func (d *decodedEngine) context() Context {
+	return Context{Compatibility: d.Compatibility, State: d.State}
+}
+
+func (d *decodedEngine) describe() description {
+	all := description{}
+	all.add("", d.decodedBlock)
+	return all
+}
+
+// checkMetricLabels checks which labels of targets metrics have.
+func (d *decodedEngine) checkMetricLabels() {
+	if n := len(d.MetricLabels); n > probe.MaxLabels {
+		d.refuse("metric_labels", "has %d names, at most %d are allowed", n, probe.MaxLabels)
 		return
 	}
-	for i, name := range e.MetricLabels {
-		var field *probe.FieldError
-		switch err := probe.CheckLabel(name, ""); {
-		case errors.As(err, &field):
-			l.add(report{at: d.sources["metric_labels"].value, body: &d.block.Body, summary: "metric_labels " + field.Problem, hint: field.Hint})
-		case slices.Contains(e.MetricLabels[:i], name):
-			l.refuse(d, "metric_labels", fmt.Sprintf("has %q twice", name))
+	for i, name := range d.MetricLabels {
+		if err := probe.CheckLabel(name, ""); err != nil {
+			d.reportPart("metric_labels", err)
+		} else if slices.Contains(d.MetricLabels[:i], name) {
+			d.refuse("metric_labels", "has %q twice", name)
 		}
 	}
 }
 
-// state checks where the engine keeps its state.
-func (l *loader) state(d *decodedBlock, e *Engine) {
+// checkState checks where the engine keeps its state.
+func (d *decodedEngine) checkState(isInCluster bool) {
 	if d.values["state"] == "" {
-		l.refuse(d, "state", "must not be empty")
-	}
-	if age := e.StateMaxAge; age != 0 && age < MinStateMaxAge {
-		l.refuse(d, "state_max_age", fmt.Sprintf("is %v, it must be at least %v", age, MinStateMaxAge))
+		d.refuse("state", "must not be empty")
 	}
 	for _, name := range []string{"state_max_age", "resume"} {
-		if d.values[name] != nil && d.values["state"] == nil && len(l.blocks["cluster"]) == 0 {
-			l.refuse(d, name, `needs state = "sonde.state"`)
+		if d.values[name] != nil && d.values["state"] == nil && !isInCluster {
+			d.refuse(name, `needs state = "sonde.state"`)
 		}
 	}
 }
 
-// beats checks where datagrams are received.
-func (l *loader) beats(d *decodedBlock, b *Beats) {
-	if b == nil || d.values.at("beats.listen") == nil { // which was reported
+// checkBeats checks where datagrams are received.
+func (d *decodedEngine) checkBeats() {
+	if d.Beats == nil || d.values.at("beats.listen") == nil { // which was reported
 		return
 	}
-	if b.MaxAge != 0 && b.MaxAge < time.Second {
-		l.refuse(d, "beats.max_age", fmt.Sprintf("is %v; it must be at least 1s", b.MaxAge))
-	}
-	if _, valid := listener.Loopback(b.Listen); !valid {
-		l.add(report{at: d.sources["beats.listen"].value, body: &d.block.Body, summary: "listen must be an address and a port number",
-			hint: `write an IP address and a number, for example listen = "127.0.0.1:9651"`})
+	if _, valid := listener.Loopback(d.Beats.Listen); !valid {
+		d.report(d.sources["beats.listen"].value, "listen must be an address and a port number",
+			`write an IP address and a number, for example listen = "127.0.0.1:9651"`)
 	}
 }
 
-func (l *loader) listen(d *decodedBlock, address string) {
-	if address == "" {
-		return
-	}
-	loopback, valid := listener.Loopback(address)
-	e := l.config.Engine
-	authenticated := e.TokenFile != "" || e.TLS != nil && e.TLS.ClientCAFile != ""
-	r := report{at: d.sources["listen"].value, body: &d.block.Body}
+func (d *decodedEngine) checkListen() {
+	loopback, valid := listener.Loopback(d.Listen)
+	isAuthenticated := d.TokenFile != "" || d.TLS != nil && d.TLS.ClientCAFile != ""
+	at := d.sources["listen"].value
 	switch {
 	case !valid:
-		r.summary, r.hint = "listen must be an address and a port number", `write an IP address and a number, for example listen = "127.0.0.1:9650"`
-	case !loopback && !authenticated:
-		r.summary = "listen is reachable from other machines, but the API does not authenticate its clients"
-		r.hint = `add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`
-	default:
-		return
+		d.report(at, "listen must be an address and a port number", `write an IP address and a number, for example listen = "127.0.0.1:9650"`)
+	case !loopback && !isAuthenticated:
+		d.report(at, "listen is reachable from other machines, but the API does not authenticate its clients",
+			`add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`)
 	}
-	l.add(r)
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -12,24 +11,17 @@ import (
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// eval returns the value of an expression, which is wholly known. If there is none,
-// the cause has been reported.
-func (l *loader) eval(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
-	if _, ok := e.(hclsyntax.Expression); !ok || b.Iteration() == "" {
-		return l.evalOnce(b, e)
-	}
-	known, ok := l.evaluated[e]
-	if !ok {
-		known = &evaluated{constant: tree.Constant(e)}
-		l.evaluated[e] = known
-		if known.constant {
-			known.value, known.ok = l.evalOnce(b.OutsideLoop(), e)
-		}
-	}
-	if known.constant || known.ctx == b.Ctx {
-		return known.value, known.ok
-	}
-	return l.evalOnce(b, e)
+// evaluator returns the values of expressions, and reports what is wrong with them.
+type evaluator struct {
+	*collector
+	inLoops map[hcl.Expression]*evaluated
+	toPush  map[string]bool // the names of the sources that are about to be pushed
+	secrets []string        // the sensitive texts among the values: Config.Secrets
+	unknown bool            // a value is unknown; its cause was reported
+}
+
+func newEvaluator() *evaluator {
+	return &evaluator{collector: newCollector(), inLoops: make(map[hcl.Expression]*evaluated), toPush: make(map[string]bool)}
 }
 
 // evaluated is an expression in a loop. A constant one is evaluated once for all
@@ -39,22 +31,46 @@ type evaluated struct {
 	ctx      *hcl.EvalContext // in which it has the value; nil if it is constant
 	value    cty.Value
 	ok       bool
-	ports    map[string]uint16 // of a constant map of ports
-	labels   map[string]string // of a constant map of labels, with those of the defaults block
 }
 
-func (l *loader) evalOnce(b *tree.Body, e hcl.Expression) (cty.Value, bool) {
-	v, diags := protected(e, b.Ctx)
+// eval returns the value of an expression, which is wholly known. If there is none,
+// the cause has been reported.
+func (e *evaluator) eval(b *tree.Body, x hcl.Expression) (cty.Value, bool) {
+	if _, ok := x.(hclsyntax.Expression); !ok || b.Iteration() == "" {
+		return e.evalOnce(b, x)
+	}
+	known, ok := e.inLoops[x]
+	if !ok {
+		known = &evaluated{constant: tree.Constant(x)}
+		e.inLoops[x] = known
+		if known.constant {
+			known.value, known.ok = e.evalOnce(b.OutsideLoop(), x)
+		}
+	}
+	if known.constant || known.ctx == b.Ctx {
+		return known.value, known.ok
+	}
+	return e.evalOnce(b, x)
+}
+
+// isConstant reports whether an expression in a loop was evaluated for all elements.
+func (e *evaluator) isConstant(x hcl.Expression) bool {
+	known := e.inLoops[x]
+	return known != nil && known.constant
+}
+
+func (e *evaluator) evalOnce(b *tree.Body, x hcl.Expression) (cty.Value, bool) {
+	v, diags := protected(x, b.Ctx)
 	if diags.HasErrors() {
-		l.explain(b, e, diags)
+		e.explain(b, x, diags)
 		return cty.DynamicVal, false
 	}
 	if !v.IsWhollyKnown() {
-		l.unknown = true
+		e.unknown = true
 		return cty.DynamicVal, false
 	}
 	if tooLarge(v) {
-		l.add(report{at: e.Range(), body: b, summary: fmt.Sprintf("the value is too large: at most %d bytes are allowed in a string, and %d elements in a collection", MaxTextBytes, MaxElements)})
+		e.add(report{at: x.Range(), body: b, summary: fmt.Sprintf("the value is too large: at most %d bytes are allowed in a string, and %d elements in a collection", maxTextBytes, maxElements)})
 		return cty.DynamicVal, false
 	}
 	return v, true
@@ -75,49 +91,27 @@ func protected(e hcl.Expression, ctx *hcl.EvalContext) (v cty.Value, diags hcl.D
 	return e.Value(ctx)
 }
 
+// Bounds on one value.
+const (
+	maxTextBytes = 4 << 20 // of a string
+	maxElements  = 1 << 20 // of a list, set or map
+)
+
 func tooLarge(v cty.Value) bool {
 	v, _ = v.Unmark()
 	switch {
 	case v.IsNull():
 		return false
 	case v.Type() == cty.String:
-		return len(v.AsString()) > MaxTextBytes
+		return len(v.AsString()) > maxTextBytes
 	case v.CanIterateElements():
-		return v.LengthInt() > MaxElements
+		return v.LengthInt() > maxElements
 	}
 	return false
-}
-
-var callsSensitive = regexp.MustCompile(`(^|[^a-z])sensitive\s*\(`)
-
-// isSensitive reports whether an expression uses a sensitive value.
-func (l *loader) isSensitive(e hcl.Expression, ctx *hcl.EvalContext) bool {
-	if l.callsSensitive(e) {
-		return true
-	}
-	for _, t := range e.Variables() {
-		for n := len(t); n > 0; n-- { // the longest prefix that has a value
-			if v, diags := t[:n].TraverseAbs(ctx); !diags.HasErrors() {
-				if v.ContainsMarked() {
-					return true
-				}
-				break
-			}
-		}
-	}
-	return false
-}
-
-// callsSensitive reports whether an expression may call sensitive, by its text.
-func (l *loader) callsSensitive(e hcl.Expression) bool {
-	at := e.Range()
-	text := l.texts[at.Filename]
-	from, to := max(0, at.Start.Byte), min(at.End.Byte, len(text))
-	return from < to && callsSensitive.Match(text[from:to])
 }
 
 // conceal adds the sensitive texts of a value to Config.Secrets: those that are marked, or all.
-func (l *loader) conceal(v cty.Value, all bool) {
+func (e *evaluator) conceal(v cty.Value, all bool) {
 	if !all && !containsMarked(v) || !v.IsWhollyKnown() {
 		return
 	}
@@ -127,11 +121,11 @@ func (l *loader) conceal(v cty.Value, all bool) {
 	switch {
 	case v.IsNull():
 	case v.Type() == cty.String && all:
-		l.config.Secrets = append(l.config.Secrets, v.AsString())
+		e.secrets = append(e.secrets, v.AsString())
 	case v.CanIterateElements():
 		for it := v.ElementIterator(); it.Next(); {
 			_, element := it.Element()
-			l.conceal(element, all)
+			e.conceal(element, all)
 		}
 	}
 }

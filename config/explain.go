@@ -21,11 +21,11 @@ import (
 const hidden = "the reason is not shown because it may contain a sensitive value"
 
 // explain reports HCL's errors about an expression, reworded.
-func (l *loader) explain(b *tree.Body, e hcl.Expression, diags hcl.Diagnostics) {
-	secret := l.isSensitive(e, b.Ctx)
+func (e *evaluator) explain(b *tree.Body, x hcl.Expression, diags hcl.Diagnostics) {
+	secret := e.texts.isSensitive(x, b.Ctx)
 	var reported []hcl.Range
 	for _, d := range diags {
-		at := e.Range()
+		at := x.Range()
 		if d.Subject != nil {
 			at = *d.Subject
 		}
@@ -33,14 +33,14 @@ func (l *loader) explain(b *tree.Body, e hcl.Expression, diags hcl.Diagnostics) 
 			continue // a warning, or a consequence of an error that was reported
 		}
 		reported = append(reported, at)
-		r := l.reword(d, b.Ctx, secret)
+		r := reword(d, b.Ctx, secret)
 		r.at, r.body = at, b
-		l.add(r)
+		e.add(r)
 	}
 }
 
 // reword returns the report for one of HCL's diagnostics.
-func (l *loader) reword(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) report {
+func reword(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) report {
 	if d.EvalContext != nil {
 		ctx = d.EvalContext
 	}

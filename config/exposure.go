@@ -25,36 +25,36 @@ import (
 //	nonsensitive(…) of anything
 //
 // It decides by the syntax, and evaluates nothing.
-func (l *loader) exposure(e hclsyntax.Expression) string {
+func (s *secretSearch) exposure(e hclsyntax.Expression) string {
 	switch e := e.(type) {
 	case templatePart:
-		return l.exposure(e.Expression)
+		return s.exposure(e.Expression)
 	case *hclsyntax.ParenthesesExpr:
-		return l.exposure(e.Expression)
+		return s.exposure(e.Expression)
 	case *hclsyntax.TemplateWrapExpr:
-		return l.exposure(e.Wrapped)
+		return s.exposure(e.Wrapped)
 	case *hclsyntax.LiteralValueExpr:
 		if isBlank(e.Val) {
 			return ""
 		}
 		return "all who can read etcd would see it"
 	case *hclsyntax.TemplateExpr:
-		return l.exposureOfTemplate(e)
+		return s.exposureOfTemplate(e)
 	case *hclsyntax.ScopeTraversalExpr:
-		return l.exposureOfName(e.Traversal)
+		return s.exposureOfName(e.Traversal)
 	case *hclsyntax.RelativeTraversalExpr:
-		return l.exposure(e.Source)
+		return s.exposure(e.Source)
 	case *hclsyntax.IndexExpr:
-		return l.exposure(e.Collection)
+		return s.exposure(e.Collection)
 	case *hclsyntax.ConditionalExpr:
-		return cmp.Or(l.exposure(e.TrueResult), l.exposure(e.FalseResult))
+		return cmp.Or(s.exposure(e.TrueResult), s.exposure(e.FalseResult))
 	case *hclsyntax.FunctionCallExpr:
-		return l.exposureOfCall(e)
+		return s.exposureOfCall(e)
 	}
 	return "the value of this expression may be in the file"
 }
 
-func (l *loader) exposureOfTemplate(e *hclsyntax.TemplateExpr) string {
+func (s *secretSearch) exposureOfTemplate(e *hclsyntax.TemplateExpr) string {
 	parts := e.Parts
 	if len(parts) == 2 && isScheme(literalText(parts[0])) {
 		parts = parts[1:]
@@ -63,19 +63,19 @@ func (l *loader) exposureOfTemplate(e *hclsyntax.TemplateExpr) string {
 	case 0:
 		return ""
 	case 1:
-		return l.exposure(parts[0])
+		return s.exposure(parts[0])
 	}
 	return `the text beside ${…} is in the file: only a scheme such as "Bearer " may stand before it`
 }
 
-func (l *loader) exposureOfName(t hcl.Traversal) string {
+func (s *secretSearch) exposureOfName(t hcl.Traversal) string {
 	root, name := t.RootName(), ""
 	if len(t) > 1 {
 		name, _ = stepName(t[1])
 	}
-	own := l.own.Variables[root]
+	own := s.scope.own.Variables[root]
 	switch {
-	case own != cty.NilVal && own.Type().HasAttribute(name), root == "var" && l.sensitiveVariables[name]:
+	case own != cty.NilVal && own.Type().HasAttribute(name), root == "var" && s.isSensitive[name]:
 		return ""
 	case root == "var":
 		return fmt.Sprintf("variable %q is not sensitive: declare it with sensitive = true, or in the files of the engines", name)
@@ -85,7 +85,7 @@ func (l *loader) exposureOfName(t hcl.Traversal) string {
 	return traversalText(t) + ` may have its text in a pushed file: what differs between elements is env("NAME_${each.key}") or var.NAME[each.key]`
 }
 
-func (l *loader) exposureOfCall(e *hclsyntax.FunctionCallExpr) string {
+func (s *secretSearch) exposureOfCall(e *hclsyntax.FunctionCallExpr) string {
 	args := e.Args
 	switch e.Name {
 	case "nonsensitive":
@@ -99,13 +99,13 @@ func (l *loader) exposureOfCall(e *hclsyntax.FunctionCallExpr) string {
 		if len(args) > 0 && !e.ExpandFinal {
 			args = args[1:]
 		}
-		if slices.ContainsFunc(args, func(arg hclsyntax.Expression) bool { return l.exposure(arg) != "" }) {
+		if slices.ContainsFunc(args, func(arg hclsyntax.Expression) bool { return s.exposure(arg) != "" }) {
 			return "the default of env is in the file: leave it out"
 		}
 		return ""
 	}
 	for _, arg := range args {
-		if how := l.exposure(arg); how != "" {
+		if how := s.exposure(arg); how != "" {
 			return how
 		}
 	}

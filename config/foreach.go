@@ -19,30 +19,30 @@ type element struct {
 	target string // the name of its target, unless the argument name gives another one
 }
 
-// targetName returns the name of the target of an element: the one that the argument name gives, or else otherwise.
-func (l *loader) targetName(b *tree.Block, c tree.Content, otherwise string) (name string, valid bool) {
+// name returns the name of the target of an element: the one that the argument name gives, or else otherwise.
+func (t *targetDecoder) name(b *tree.Block, c tree.Content, otherwise string) (name string, valid bool) {
 	arg, given := c.Arguments["name"]
 	if !given {
 		return otherwise, true
 	}
-	v, secret, state := l.value(&b.Body, &Field{Name: "name", Type: String}, arg)
+	v, secret, state := t.e.value(&b.Body, &Field{Name: "name", Type: String}, arg)
 	switch name, _ = v.(string); {
 	case state == null:
 		return otherwise, true
 	case state == wrong:
 		return "", false
 	case secret:
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "name cannot be sensitive", hint: "names of targets are shown in logs, metrics and the API"})
+		t.e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "name cannot be sensitive", hint: "names of targets are shown in logs, metrics and the API"})
 		return "", false
 	}
-	return name, l.validTargetName(b, name, arg.Expr.Range())
+	return name, isValidTargetName(b, name, arg.Expr.Range(), t.e.collector)
 }
 
 // elements returns the elements of a target's for_each: none if it is invalid.
-func (l *loader) elements(b *tree.Block, arg tree.Argument) iter.Seq[element] {
-	v, ok := l.eval(&b.Body, arg.Expr)
+func elements(b *tree.Block, arg tree.Argument, e *evaluator) iter.Seq[element] {
+	v, ok := e.eval(&b.Body, arg.Expr)
 	if ok {
-		v, ok = l.eachOf(b, arg, v)
+		v, ok = eachOf(b, arg, v, e.collector)
 	}
 	return func(yield func(element) bool) {
 		if !ok {
@@ -66,9 +66,9 @@ func loopContext(b *tree.Block, iterator string, key, value cty.Value) *hcl.Eval
 }
 
 // eachOf returns the collection of a for_each, or reports why it is not allowed.
-func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Value, bool) {
+func eachOf(b *tree.Block, arg tree.Argument, v cty.Value, c *collector) (cty.Value, bool) {
 	refuse := func(summary, hint string) (cty.Value, bool) {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: summary, hint: hint})
+		c.add(report{at: arg.Expr.Range(), body: &b.Body, summary: summary, hint: hint})
 		return v, false
 	}
 	ty := v.Type()
@@ -80,13 +80,13 @@ func (l *loader) eachOf(b *tree.Block, arg tree.Argument, v cty.Value) (cty.Valu
 	case v.IsNull():
 		return refuse("for_each must be a set of strings or a map, not null", "for no elements, write toset([])")
 	case (ty.IsListType() || ty.IsTupleType()) && hasObjects(v):
-		return refuse("for_each must be a set of strings or a map, not a list of objects", fmt.Sprintf("give each element a key: for_each = { for e in %s : e.name => e }", l.textAt(arg.Expr.Range(), "…")))
+		return refuse("for_each must be a set of strings or a map, not a list of objects", fmt.Sprintf("give each element a key: for_each = { for e in %s : e.name => e }", c.texts.short(arg.Expr.Range(), "…")))
 	case ty.IsListType() || ty.IsTupleType():
-		return refuse("for_each must be a set of strings or a map, not a list", fmt.Sprintf("write for_each = toset(%s)", l.textAt(arg.Expr.Range(), "…")))
+		return refuse("for_each must be a set of strings or a map, not a list", fmt.Sprintf("write for_each = toset(%s)", c.texts.short(arg.Expr.Range(), "…")))
 	case !ty.IsSetType() && !ty.IsMapType() && !ty.IsObjectType():
 		return refuse("for_each must be a set of strings or a map, not "+kindOf(v), `write toset(["a", "b"]), or toset(split(",", …)) for one text`)
-	case v.LengthInt() > MaxForEach:
-		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed", v.LengthInt(), MaxForEach), "")
+	case v.LengthInt() > maxForEach:
+		return refuse(fmt.Sprintf("for_each has %d elements, at most %d are allowed", v.LengthInt(), maxForEach), "")
 	case ty.IsSetType():
 		set, err := convert.Convert(v, cty.Set(cty.String))
 		if err != nil || set.HasElement(cty.NullVal(cty.String)).True() {
@@ -104,14 +104,4 @@ func hasObjects(v cty.Value) bool {
 		return e.Type().IsObjectType() || e.Type().IsMapType()
 	}
 	return false
-}
-
-// textAt returns the text of a range if it is short and in one line.
-func (l *loader) textAt(r hcl.Range, otherwise string) string {
-	const most = 60
-	b := l.texts[r.Filename]
-	if from, to := r.Start.Byte, r.End.Byte; 0 <= from && from < to && to <= len(b) && to-from < most && r.Start.Line == r.End.Line && len(l.secrets) == 0 {
-		return string(b[from:to])
-	}
-	return otherwise
 }

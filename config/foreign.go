@@ -23,8 +23,8 @@ var (
 
 // foreignFormat returns what a file with syntax errors really is, if that is another
 // format: one answer instead of an error for each line.
-func foreignFormat(s Source) (tree.Problem, bool) {
-	at, line := firstLine(s)
+func (s Source) foreignFormat() (tree.Problem, bool) {
+	at, line := s.firstLine()
 	p := tree.Problem{Range: at}
 	native := "configurations are written in HCL, target \"web\" { … }, or in JSON in a file that ends in .hcl.json"
 	switch {
@@ -60,7 +60,7 @@ func foreignFormat(s Source) (tree.Problem, bool) {
 
 // firstLine returns the first line that is neither empty nor a comment, without the white
 // space around it.
-func firstLine(s Source) (hcl.Range, []byte) {
+func (s Source) firstLine() (hcl.Range, []byte) {
 	number, start := 0, 0
 	for full := range bytes.Lines(s.Bytes) {
 		number++

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Gateway is what a gateway block says.
@@ -22,59 +23,54 @@ type gatewayBlock struct {
 	Groups []string `hcl:"groups,optional" doc:"names of several groups" default:"none"`
 }
 
-// MaxGateways is how many gateways a configuration may have.
-const MaxGateways = 100
+// maxGateways is how many gateways a configuration may have.
+const maxGateways = 100
 
-// gateways decodes the gateway blocks: the groups are known.
-func (l *loader) gateways() {
+// decodeGateways decodes the gateway blocks.
+func decodeGateways(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options) map[string]Gateway {
 	var valid []decodedGateway
-	l.namedBlocks("gateway", "gateway", MaxGateways, func(name string, b *tree.Block) {
-		g, ok := l.gateway(b)
-		if !ok {
-			return
+	groups := labelsOf(blocks["group"]) // also those with errors, which were reported
+	all, _ := decodeNamed(blocks["gateway"], e.collector, "gateway", maxGateways, func(b *tree.Block) (Gateway, bool) {
+		before := e.reports
+		g := decodedGateway{decodedBlock: s.decode(e, b)}
+		g.fill(&g.gatewayBlock)
+		g.gateway.Groups = g.groups(groups)
+		g.inside, g.gateway.Output, g.gateway.Settings = g.oneInside(o.Gateways, "gateway", "how it is kept up to date")
+		if !g.ok || e.reports != before {
+			return Gateway{}, false
 		}
 		for _, other := range valid {
-			l.gatewayConflict(other, g)
+			g.checkConflict(other, o.GatewayConflict)
 		}
 		valid = append(valid, g)
-		l.config.Gateways[name] = g.Gateway
+		return g.gateway, true
 	})
+	return all
 }
 
-// decodedGateway is a valid gateway with its blocks.
+// decodedGateway is a gateway with its blocks.
 type decodedGateway struct {
-	Gateway
-	block  *tree.Block
-	inside *decodedBlock // that of the output
+	*decodedBlock
+	gatewayBlock
+	gateway Gateway
+	inside  *decodedBlock // that of the output
 }
 
-// gatewayConflict reports what only one of two gateways can have.
-func (l *loader) gatewayConflict(a, b decodedGateway) {
-	if l.options.GatewayConflict == nil {
+// checkConflict reports what only one of two gateways can have.
+func (g *decodedGateway) checkConflict(other decodedGateway, conflict func(a, b Gateway) *probe.FieldError) {
+	if conflict == nil {
 		return
 	}
-	if conflict := l.options.GatewayConflict(a.Gateway, b.Gateway); conflict != nil {
-		r := l.fieldReport(b.inside, conflict)
-		r.notes = []Note{l.note(fmt.Sprintf("gateway %q is here", a.block.Label(0)), a.block.Header)}
-		l.add(r)
+	if problem := conflict(other.gateway, g.gateway); problem != nil {
+		r := g.inside.fieldReport(problem)
+		r.notes = []Note{noteAt(other.block.Header, fmt.Sprintf("gateway %q is here", other.block.Label(0)))}
+		g.e.add(r)
 	}
 }
 
-// gateway decodes a gateway, and reports whether it is valid.
-func (l *loader) gateway(b *tree.Block) (g decodedGateway, ok bool) {
-	g.block = b
-	before := l.reports
-	d := l.decodeBlock(b, l.schemas.gateway)
-	var written gatewayBlock
-	l.fill(d, &written)
-	g.Groups = l.gatewayGroups(d, &written)
-	g.inside, g.Output, g.Settings = l.oneInside(d, l.options.Gateways, "gateway", "how it is kept up to date")
-	return g, d.ok && l.reports == before
-}
-
-// oneInside decodes the one block of some that another block must have, and returns it with its name and
+// oneInside decodes the one block of some that the block must have, and returns it with its name and
 // its settings. An error says which block lacks it, and what for.
-func (l *loader) oneInside(d *decodedBlock, some map[string]Settings, noun, what string) (inside *decodedBlock, name string, settings any) {
+func (d *decodedBlock) oneInside(some map[string]Settings, noun, what string) (inside *decodedBlock, name string, settings any) {
 	b := d.block
 	for _, one := range names(some) {
 		next := d.blocks[one]
@@ -83,16 +79,16 @@ func (l *loader) oneInside(d *decodedBlock, some map[string]Settings, noun, what
 			continue
 		case inside != nil:
 			first := inside.block
-			l.add(report{
+			d.e.add(report{
 				at: next.block.Header, body: &b.Body, summary: fmt.Sprintf("a %s cannot have both %s and %s", noun, first.Type, one),
-				hint: fmt.Sprintf("write another %s block for it", b.Type), notes: []Note{l.note(first.Type+" is here", first.Header)},
+				hint: fmt.Sprintf("write another %s block for it", b.Type), notes: []Note{noteAt(first.Header, first.Type+" is here")},
 			})
 			continue
 		}
-		inside, name, settings = next, one, l.settings(next, some[one])
+		inside, name, settings = next, one, next.settings(some[one], Context{})
 	}
 	if inside == nil && d.ok {
-		l.add(report{
+		d.e.add(report{
 			at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s %q has no block that says %s", b.Type, b.Label(0), what),
 			hint: fmt.Sprintf("add one of %s", strings.Join(names(some), ", ")),
 		})
@@ -100,29 +96,25 @@ func (l *loader) oneInside(d *decodedBlock, some map[string]Settings, noun, what
 	return inside, name, settings
 }
 
-// gatewayGroups returns the groups of a gateway, and reports what is wrong with them.
-func (l *loader) gatewayGroups(d *decodedBlock, written *gatewayBlock) []string {
-	all, argument := written.Groups, "groups"
+// groups returns the groups of a gateway, and reports what is wrong with them.
+func (g *decodedGateway) groups(declared []string) []string {
+	all, argument := g.Groups, "groups"
 	switch {
-	case d.values["group"] != nil && d.values["groups"] != nil:
-		l.refuse(d, "group", "and groups cannot both be set: write all names in groups")
+	case g.values["group"] != nil && g.values["groups"] != nil:
+		g.refuse("group", "and groups cannot both be set: write all names in groups")
 		return nil
-	case d.values["group"] != nil:
-		all, argument = []string{written.Group}, "group"
-	case len(all) == 0 && d.ok:
-		l.add(report{at: d.block.Header, body: d.block.Parent, summary: fmt.Sprintf("gateway %q has no group", d.block.Label(0)), hint: `write group = "web", and a group "web" { … }`})
+	case g.values["group"] != nil:
+		all, argument = []string{g.Group}, "group"
+	case len(all) == 0 && g.ok:
+		g.e.add(report{at: g.block.Header, body: g.block.Parent, summary: fmt.Sprintf("gateway %q has no group", g.block.Label(0)), hint: `write group = "web", and a group "web" { … }`})
 		return nil
-	}
-	var declared []string
-	for _, b := range l.blocks["group"] { // also those with errors, which were reported
-		declared = append(declared, b.Label(0))
 	}
 	for i, name := range all {
-		at := d.sources[argument].value
+		at := g.sources[argument].value
 		if argument == "groups" {
-			at = elementRange(d.block.Body.Text(), argument, i, at)
+			at = elementRange(&g.block.Body, argument, i, at)
 		}
-		r := report{at: at, body: &d.block.Body, reference: true}
+		r := report{at: at, body: &g.block.Body, reference: true}
 		switch {
 		case !slices.Contains(declared, name):
 			r.summary = fmt.Sprintf("there is no group %q", name)
@@ -134,7 +126,7 @@ func (l *loader) gatewayGroups(d *decodedBlock, written *gatewayBlock) []string 
 		default:
 			continue
 		}
-		l.add(r)
+		g.e.add(r)
 	}
 	return all
 }

@@ -23,22 +23,22 @@ type givenValue struct {
 	body *tree.Body
 }
 
-// given returns the values from outside by variable: of several the one with the highest
+// givenValues returns the values from outside by variable: of several the one with the highest
 // precedence.
-func (l *loader) given(declared map[string]*variable) map[string]*givenValue {
+func givenValues(declared map[string]*variable, e *evaluator, o *Options) map[string]*givenValue {
 	out := make(map[string]*givenValue)
 	for name := range declared {
-		if v, ok := l.options.Env(envPrefix + name); ok {
+		if v, ok := o.Env(envPrefix + name); ok {
 			out[name] = &givenValue{what: envPrefix + name, text: v}
 		}
 	}
-	for _, f := range l.options.VarFiles {
-		l.varFile(f, declared, out)
+	for _, f := range o.VarFiles {
+		readVarFile(f, e, declared, out)
 	}
-	for _, v := range l.options.Vars {
+	for _, v := range o.Vars {
 		what := cmp.Or(v.From, "--var") + " " + v.Name
 		if declared[v.Name] == nil {
-			l.add(l.undeclared(v.Name, declared, report{at: hcl.Range{Filename: what}}))
+			e.add(undeclared(v.Name, declared, report{at: hcl.Range{Filename: what}}))
 			continue
 		}
 		out[v.Name] = &givenValue{what: what, text: v.Value}
@@ -46,52 +46,52 @@ func (l *loader) given(declared map[string]*variable) map[string]*givenValue {
 	return out
 }
 
-func (l *loader) undeclared(name string, declared map[string]*variable, r report) report {
+func undeclared(name string, declared map[string]*variable, r report) report {
 	r.summary, r.reference = fmt.Sprintf("unknown variable %q", name), true
 	r.hint = cmp.Or(suggest.DidYouMean("%s", name, names(declared)), fmt.Sprintf("declare it: variable %q { }", name))
 	return r
 }
 
-func (l *loader) varFile(s Source, declared map[string]*variable, out map[string]*givenValue) {
-	body, ok := l.body(s, &hcl.EvalContext{})
+func readVarFile(s Source, e *evaluator, declared map[string]*variable, out map[string]*givenValue) {
+	body, ok := s.parse(&hcl.EvalContext{}, e.collector)
 	if !ok {
 		return
 	}
 	args, problems := body.All()
-	l.problems(&body, problems)
+	e.problems(&body, problems)
 	for _, a := range args {
 		v := declared[a.Name]
 		if v == nil {
-			r := l.undeclared(a.Name, declared, report{at: a.Range})
+			r := undeclared(a.Name, declared, report{at: a.Range})
 			r.severity = Warning // several configurations can share a file
-			l.add(r)
+			e.add(r)
 			continue
 		}
 		if v.sensitive {
-			l.secret(a.Expr.Range())
+			e.texts.mask(a.Expr.Range())
 		}
 		out[a.Name] = &givenValue{what: s.Name, expr: a.Expr, body: &body}
 	}
 }
 
-// read returns a value converted to the variable's type.
-func (l *loader) read(v *variable, g *givenValue) (value cty.Value, broken bool) {
+// value returns the value converted to the variable's type.
+func (g *givenValue) value(e *evaluator, v *variable) (value cty.Value, broken bool) {
 	r := report{at: hcl.Range{Filename: g.what}}
 	expr, body := g.expr, g.body
 	if expr != nil {
 		r.at = expr.Range()
 	} else if takesText(v) {
-		return l.fit(v, cty.StringVal(g.text), r, "the value")
-	} else if expr, broken = l.parseGiven(v, g); broken {
+		return v.fit(e, cty.StringVal(g.text), r, "the value")
+	} else if expr, broken = g.parse(e, v); broken {
 		return cty.DynamicVal, true
 	} else {
 		body = &tree.Body{Ctx: &hcl.EvalContext{}}
 	}
-	value, ok := l.eval(body, expr)
+	value, ok := e.eval(body, expr)
 	if !ok {
 		return cty.DynamicVal, true
 	}
-	return l.fit(v, value, r, "the value")
+	return v.fit(e, value, r, "the value")
 }
 
 // takesText reports whether a variable takes a value's text literally: if its type or
@@ -103,15 +103,15 @@ func takesText(v *variable) bool {
 	return v.def == cty.NilVal || v.def.IsNull() || v.def.Type().IsPrimitiveType()
 }
 
-// parseGiven parses a value's text as HCL.
-func (l *loader) parseGiven(v *variable, g *givenValue) (hcl.Expression, bool) {
+// parse parses the value's text as HCL.
+func (g *givenValue) parse(e *evaluator, v *variable) (hcl.Expression, bool) {
 	source := Source{Name: g.what, Bytes: []byte(g.text)}
-	l.texts[g.what] = source.Bytes
+	e.texts.byName[g.what] = source.Bytes
 	if v.sensitive {
-		l.secret(hcl.Range{Filename: g.what, End: hcl.Pos{Byte: len(g.text)}})
+		e.texts.mask(hcl.Range{Filename: g.what, End: hcl.Pos{Byte: len(g.text)}})
 	}
-	if p, ok := checkBounds(source); !ok {
-		l.add(report{at: p.Range, summary: p.Summary})
+	if p, ok := source.checkBounds(); !ok {
+		e.add(report{at: p.Range, summary: p.Summary})
 		return nil, true
 	}
 	expr, diags := hclsyntax.ParseExpression(source.Bytes, g.what, hcl.InitialPos)
@@ -122,6 +122,6 @@ func (l *loader) parseGiven(v *variable, g *givenValue) (hcl.Expression, bool) {
 	if v.sensitive {
 		r.hint = hidden
 	}
-	l.add(r)
+	e.add(r)
 	return nil, true
 }

@@ -11,16 +11,16 @@ import (
 
 // labels decodes labels = { name = "text" } of a target, beside which it has those of the
 // defaults block. Targets with equal labels share a map.
-func (l *loader) labels(b *tree.Block, c tree.Content) (labels map[string]string, valid bool) {
+func (t *targetDecoder) labels(b *tree.Block, c tree.Content) (labels map[string]string, valid bool) {
 	arg, given := c.Arguments["labels"]
 	if !given {
-		return l.defaultLabels, true
+		return t.defaults.labels, true
 	}
-	if known := l.evaluated[arg.Expr]; known != nil && known.constant && known.labels != nil {
-		return known.labels, true
+	if same := t.sameLabels.ofConstant[arg.Expr]; same != nil {
+		return same, true
 	}
-	own, valid := l.readLabels(b, arg)
-	labels = maps.Clone(l.defaultLabels)
+	own, valid := readLabels(b, arg, t.e)
+	labels = maps.Clone(t.defaults.labels)
 	if labels == nil {
 		labels = make(map[string]string, len(own))
 	}
@@ -30,36 +30,32 @@ func (l *loader) labels(b *tree.Block, c tree.Content) (labels map[string]string
 		}
 	}
 	if len(labels) > probe.MaxLabels {
-		l.add(report{at: arg.Range, body: &b.Body, summary: fmt.Sprintf("the target has %d labels with those of the defaults block, at most %d are allowed", len(labels), probe.MaxLabels)})
+		t.e.add(report{at: arg.Range, body: &b.Body, summary: fmt.Sprintf("the target has %d labels with those of the defaults block, at most %d are allowed", len(labels), probe.MaxLabels)})
 		return nil, false
 	}
-	labels = shared(l.sameLabels, labels)
-	if known := l.evaluated[arg.Expr]; known != nil && valid {
-		known.labels = labels
-	}
-	return labels, valid
+	return t.sameLabels.share(labels, arg.Expr, valid && t.e.isConstant(arg.Expr)), valid
 }
 
 // readLabels returns the labels of an argument. One that is null or empty has the value
 // "": the target does not have it, whatever the defaults block says.
-func (l *loader) readLabels(b *tree.Block, arg tree.Argument) (labels map[string]string, valid bool) {
-	v, ok := l.eval(&b.Body, arg.Expr)
+func readLabels(b *tree.Block, arg tree.Argument, ev *evaluator) (labels map[string]string, valid bool) {
+	v, ok := ev.eval(&b.Body, arg.Expr)
 	if !ok {
 		return nil, false
 	}
 	if v.ContainsMarked() {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels cannot be sensitive", hint: "they are shown in logs, metrics and the API"})
+		ev.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels cannot be sensitive", hint: "they are shown in logs, metrics and the API"})
 		return nil, false
 	}
 	if v.IsNull() {
 		return nil, true
 	}
 	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels must be a map of strings, not " + kindOf(v), hint: `write labels = { team = "shop" }`})
+		ev.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels must be a map of strings, not " + kindOf(v), hint: `write labels = { team = "shop" }`})
 		return nil, false
 	}
 	if v.LengthInt() > probe.MaxLabels {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("labels has %d names, at most %d are allowed", v.LengthInt(), probe.MaxLabels)})
+		ev.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("labels has %d names, at most %d are allowed", v.LengthInt(), probe.MaxLabels)})
 		return nil, false
 	}
 	labels, valid = make(map[string]string, v.LengthInt()), true
@@ -84,7 +80,7 @@ func (l *loader) readLabels(b *tree.Block, arg tree.Argument) (labels map[string
 		}
 		valid = false
 		r.at = entryRange(arg.Expr, name)
-		l.add(r)
+		ev.add(r)
 	}
 	return labels, valid
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/sonde-probe/sonde/config/internal/function"
@@ -42,34 +43,32 @@ var (
 // Language returns what a configuration may contain, apart from the handlers of plugins
 // and scripts: its fields are the blocks of a file. It is what Parse decodes by.
 func Language(o Options) Schema {
-	l := newLoader(o)
-	rule, dynamic := l.schemas.rule.schema, blockField(dynamicBlock, dynamicSchema)
-	probe := Schema{Fields: slices.Clone(rule.Fields)}
+	l := newLanguage(&o)
+	dynamic := blockField(dynamicBlock, dynamicSchema)
+	probe := Schema{Fields: slices.Clone(l.rule.schema.Fields)}
+	module := Schema{Fields: slices.Clone(l.probeModule.schema.Fields)}
 	for _, name := range names(l.handlers) {
-		probe.Fields = append(probe.Fields, Field{Name: name, Type: Block, Doc: l.handlers[name].Schema.Doc, Block: &l.handlers[name].schema.schema})
-	}
-	module := Schema{Fields: slices.Clone(l.schemas.probeModule.schema.Fields)}
-	for _, handler := range probe.Fields[len(rule.Fields):] {
-		if inside, ok := requestSchema(*handler.Block, l.handlers[handler.Name].NoPort); ok {
-			handler.Block = &inside
-			module.Fields = append(module.Fields, handler)
+		h := l.handlers[name]
+		probe.Fields = append(probe.Fields, Field{Name: name, Type: Block, Doc: h.Schema.Doc, Block: &h.schema.schema})
+		if inside, ok := requestSchema(h.Schema, h.NoPort); ok {
+			module.Fields = append(module.Fields, Field{Name: name, Type: Block, Doc: h.Schema.Doc, Block: &inside})
 		}
 	}
-	probe.Fields = append(probe.Fields, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: &l.schemas.quorum.schema}, dynamic)
-	target := Schema{Fields: append(slices.Clone(targetSchema.Fields), l.schemas.lifecycle.schema.Fields...)}
-	for _, b := range l.schemas.target.body.Blocks {
+	probe.Fields = append(probe.Fields, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: &l.quorum.schema}, dynamic)
+	target := Schema{Fields: append(slices.Clone(targetSchema.Fields), l.lifecycle.schema.Fields...)}
+	for _, b := range l.target.body.Blocks {
 		if b.Type == "probe" {
 			target.Fields = append(target.Fields, blockField(b, probe))
 		}
 	}
 	target.Fields = append(target.Fields, dynamic)
 	inside := map[string]Schema{
-		"engine": l.schemas.engine.schema, "cluster": l.schemas.cluster.schema, "variable": variableSchema, "plugin": l.schemas.plugin.schema,
-		"script": l.schemas.script.schema, "defaults": {Fields: append(slices.Clone(rule.Fields), labelsField)}, "target": target, "group": l.schemas.group.schema,
-		"gateway": l.schemas.gateway.schema, "notify": l.schemas.notify.schema, "maintenance": l.schemas.maintenance.schema, "probe_module": module,
+		"engine": l.engine.schema, "cluster": l.cluster.schema, "variable": variableSchema, "plugin": l.plugin.schema,
+		"script": l.script.schema, "defaults": {Fields: append(slices.Clone(l.rule.schema.Fields), labelsField)}, "target": target, "group": l.group.schema,
+		"gateway": l.gateway.schema, "notify": l.notify.schema, "maintenance": l.maintenance.schema, "probe_module": module,
 	}
 	var file Schema
-	for _, b := range l.schemas.top.Blocks {
+	for _, b := range l.top.Blocks {
 		file.Fields = append(file.Fields, blockField(b, inside[b.Type]))
 	}
 	for i := range file.Fields[0].Block.Fields {
@@ -84,27 +83,9 @@ func blockField(b tree.BlockSchema, inside Schema) Field {
 	return Field{Name: b.Type, Type: Block, Labels: b.Labels, Block: &inside}
 }
 
-// Function is a function that a configuration can call.
-type Function struct {
-	Name       string
-	Parameters []string // their names; the last one ends in … if it can be repeated
-}
-
-// Functions returns the functions that a configuration can call, by name.
-func Functions() (all []Function) {
+// Functions returns the names of the functions that a configuration can call.
+func Functions() []string {
 	table := function.Table()
-	for name, f := range (function.Reader{}).Table() {
-		table[name] = f
-	}
-	for _, name := range names(table) {
-		one := Function{Name: name}
-		for _, p := range table[name].Params() {
-			one.Parameters = append(one.Parameters, p.Name)
-		}
-		if p := table[name].VarParam(); p != nil {
-			one.Parameters = append(one.Parameters, p.Name+"…")
-		}
-		all = append(all, one)
-	}
-	return all
+	maps.Copy(table, (function.Reader{}).Table())
+	return names(table)
 }

@@ -11,16 +11,17 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/internal/cycle"
 )
 
 // local is one name in a locals block.
 type local struct {
-	name  string
-	arg   tree.Argument
-	body  *tree.Body
-	refs  []reference
-	state visit
-	value cty.Value
+	name      string
+	arg       tree.Argument
+	body      *tree.Body
+	refs      []reference
+	isVisited bool
+	value     cty.Value // unknown until it is evaluated, and if it has an error
 }
 
 // reference is where one local refers to another.
@@ -29,47 +30,39 @@ type reference struct {
 	at   hcl.Range
 }
 
-// visit is the state of a local in the depth-first search.
-type visit uint8
-
-const (
-	unseen visit = iota
-	open         // its references are being evaluated
-	done
-)
-
-// locals evaluates the locals and sets the variable local. They may refer to each
+// decodeLocals sets the name local in the scope to the values of the locals. They may refer to each
 // other in any order, but not in a cycle.
-func (l *loader) locals() {
-	g := &localGraph{loader: l, byName: make(map[string]*local)}
-	for _, b := range l.blocks["locals"] {
+func decodeLocals(blocks []*tree.Block, e *evaluator, s *scope) {
+	g := &localGraph{e: e, byName: make(map[string]*local)}
+	for _, b := range blocks {
 		g.block(b)
 	}
+	g.reportCycles()
 	for _, n := range g.order {
-		g.visit(n, nil)
+		g.evaluate(n)
 	}
 	values := make(map[string]cty.Value, len(g.order))
 	for _, n := range g.order {
 		values[n.name] = n.value
 	}
-	l.setNames("local", values, func(name string) hcl.Range { return g.byName[name].arg.Range })
+	s.set("local", values, func(name string) hcl.Range { return g.byName[name].arg.Range })
 }
 
 type localGraph struct {
-	*loader
+	e      *evaluator
 	byName map[string]*local
 	order  []*local // as written
 }
 
 func (g *localGraph) block(b *tree.Block) {
 	args, problems := b.Body.All()
-	g.problems(&b.Body, problems)
+	g.e.problems(&b.Body, problems)
 	for _, a := range args {
 		if first, twice := g.byName[a.Name]; twice {
-			g.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
+			g.e.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
 			continue
 		}
-		if !g.validIdentifier(a.Name, a.Range, &b.Body) { // in the JSON syntax only
+		if !isIdentifier(a.Name, a.Range, &b.Body, g.e.collector) { // in the JSON syntax only
 			continue
 		}
 		n := &local{name: a.Name, arg: a, body: &b.Body, refs: references(a.Expr), value: cty.DynamicVal}
@@ -94,41 +87,32 @@ func references(e hcl.Expression) []reference {
 	return out
 }
 
-// visit evaluates the locals that a local refers to, then the local. Path are the
-// locals whose references led to it.
-func (g *localGraph) visit(n *local, path []*local) {
-	if n.state != unseen {
+// evaluate evaluates the locals that a local refers to, then the local.
+func (g *localGraph) evaluate(n *local) {
+	if n.isVisited {
 		return
 	}
-	n.state = open
-	defer func() { n.state = done }()
-	known := make(map[string]cty.Value, len(n.refs))
-	whole := true
+	n.isVisited = true
+	known, isWhole := make(map[string]cty.Value, len(n.refs)), true
 	for _, ref := range n.refs {
 		to, ok := g.byName[ref.name]
-		switch {
-		case !ok:
+		if !ok {
 			g.unknownLocal(n, ref)
-			whole = false
-			continue
-		case to.state == open:
-			g.cycle(append(path, n), to)
-			whole = false
+			isWhole = false
 			continue
 		}
-		g.visit(to, append(path, n))
+		g.evaluate(to)
 		known[to.name] = to.value
 	}
-	if !whole {
-		g.unknown = true
+	if !isWhole {
 		return
 	}
 	body := *n.body
 	body.Ctx = n.body.Ctx.NewChild()
 	body.Ctx.Variables = map[string]cty.Value{"local": cty.ObjectVal(known)}
-	if v, ok := g.eval(&body, n.arg.Expr); ok {
+	if v, ok := g.e.eval(&body, n.arg.Expr); ok {
 		n.value = v
-		g.conceal(v, false)
+		g.e.conceal(v, false)
 	}
 }
 
@@ -138,32 +122,34 @@ func (g *localGraph) unknownLocal(n *local, ref reference) {
 	if r.hint = cmp.Or(suggest.DidYouMean("local.%s", ref.name, known), suggest.Known(known)); ref.name == "" {
 		r.summary, r.hint = "local needs the name of a local value", "write local.name"
 	}
-	g.add(r)
+	g.e.add(r)
 }
 
-// cycle reports locals that refer to each other in a cycle, with a note for each
+// reportCycles reports locals that refer to each other in a cycle, with a note for each
 // reference.
-func (g *localGraph) cycle(path []*local, to *local) {
-	path = path[slices.Index(path, to):]
-	var trail []string
-	var notes []Note
-	for i, n := range path {
-		next := path[(i+1)%len(path)]
-		trail = append(trail, "local."+n.name)
+func (g *localGraph) reportCycles() {
+	graph := make(map[string][]string, len(g.order))
+	for _, n := range g.order {
 		for _, ref := range n.refs {
-			if ref.name == next.name {
-				notes = append(notes, g.note(fmt.Sprintf("local.%s refers to local.%s", n.name, next.name), ref.at))
-				break
-			}
+			graph[n.name] = append(graph[n.name], ref.name)
 		}
 	}
-	r := report{
-		at: to.arg.Range, body: to.body, notes: notes,
-		summary: fmt.Sprintf("locals refer to each other in a cycle: %s -> local.%s", strings.Join(trail, " -> "), to.name),
-		hint:    "remove one of these references",
+	for _, names := range cycle.Find(graph) {
+		var notes []Note
+		for i, name := range names[1:] {
+			refs := g.byName[names[i]].refs
+			ref := refs[slices.IndexFunc(refs, func(r reference) bool { return r.name == name })]
+			notes = append(notes, noteAt(ref.at, fmt.Sprintf("local.%s refers to local.%s", names[i], name)))
+		}
+		first := g.byName[names[0]]
+		r := report{
+			at: first.arg.Range, body: first.body, notes: notes,
+			summary: "locals refer to each other in a cycle: local." + strings.Join(names, " -> local."),
+			hint:    "remove one of these references",
+		}
+		if len(notes) == 1 {
+			r.summary, r.hint = fmt.Sprintf("local.%s refers to itself", first.name), ""
+		}
+		g.e.add(r)
 	}
-	if len(path) == 1 {
-		r.summary, r.hint = fmt.Sprintf("local.%s refers to itself", to.name), ""
-	}
-	g.add(r)
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,33 +9,28 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Maintenance is what a maintenance block says: nothing is done about some targets at some times.
+// Maintenance is what a maintenance block says: nothing is done about some targets at some times. Cron and Timezone are
+// as they are written; Windows returns what they say.
 type Maintenance struct {
 	Members probe.Selector // the targets
 
-	// Cron and Timezone are as they are written. Windows returns what they say.
-	Cron     string
-	Duration time.Duration
-	Timezone string
-	Reason   string
-}
-
-// maintenanceBlock is a maintenance block as it is written.
-type maintenanceBlock struct {
-	Members  []string      `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
-	Match    []string      `hcl:"match,optional" doc:"conditions on labels that all these targets fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
 	Cron     string        `hcl:"cron" doc:"when the maintenance begins, as in crontab: minute, hour, day of the month, month, day of the week, such as \"0 3 * * 0\" for each Sunday at 3 o'clock"`
 	Duration time.Duration `hcl:"duration" doc:"how long it lasts, as it passes" min:"1m" max:"168h"`
 	Timezone string        `hcl:"timezone,optional" doc:"time zone of cron, such as \"Europe/Vienna\" or \"UTC\"" default:"that of the machine"`
 	Reason   string        `hcl:"reason,optional" doc:"why, for people" default:"none"`
 }
 
+// maintenanceBlock is a maintenance block as it is written.
+type maintenanceBlock struct {
+	Members []string `hcl:"members,optional" doc:"names of targets, in which * stands for any text and ? for one character" default:"all targets that match"`
+	Match   []string `hcl:"match,optional" doc:"conditions on labels that all these targets fulfil, such as \"team=shop\" or \"tier!=canary\"" default:"none"`
+	Maintenance
+}
+
 // Bounds of a maintenance block.
 const (
-	MaxMaintenances        = 1000
-	MinMaintenanceDuration = time.Minute
-	MaxMaintenanceDuration = 7 * 24 * time.Hour
-	MaxMaintenanceReason   = 256
+	maxMaintenances      = 1000
+	maxMaintenanceReason = 256 // bytes
 )
 
 // Windows returns when the maintenance is. An error is a *probe.FieldError.
@@ -57,81 +51,59 @@ func (m Maintenance) Windows() (w cron.Windows, err error) {
 	return w, nil
 }
 
-// maintenances decodes the maintenance blocks, and checks their members: the targets are known.
-func (l *loader) maintenances() {
-	var all []decodedGroup
-	complete := l.namedBlocks("maintenance", "maintenance", MaxMaintenances, func(name string, b *tree.Block) {
-		d := l.decodeBlock(b, l.schemas.maintenance)
-		if m, ok := l.maintenance(d); ok {
-			l.config.Maintenances[name] = m.Maintenance
-			all = append(all, decodedGroup{decodedBlock: d, groupBlock: groupBlock{Members: m.written.Members, Match: m.written.Match}, group: Group{Members: m.Members}})
+// decodeMaintenances decodes the maintenance blocks, and checks their members.
+func decodeMaintenances(blocks []*tree.Block, e *evaluator, s *compiledSchema, targets *knownTargets) map[string]Maintenance {
+	var valid []decodedGroup
+	all, complete := decodeNamed(blocks, e.collector, "maintenance", maxMaintenances, func(b *tree.Block) (Maintenance, bool) {
+		d := decodedMaintenance{decodedBlock: s.decode(e, b)}
+		m, ok := d.maintenance()
+		if ok {
+			valid = append(valid, decodedGroup{d.decodedBlock, groupBlock{d.Members, d.Match, Group{Members: m.Members}}})
 		}
+		return m, ok
 	})
-	if complete && len(all) > 0 && !l.options.MoreTargets {
-		l.checkMembers(all)
+	if complete {
+		checkMembers(valid, targets)
 	}
+	return all
 }
 
-// decodedMaintenance is a valid maintenance, and how it is written.
+// decodedMaintenance is a maintenance block.
 type decodedMaintenance struct {
-	Maintenance
-	written maintenanceBlock
+	*decodedBlock
+	maintenanceBlock
 }
 
-// maintenance decodes a maintenance, and reports whether it is valid apart from which members it has.
-func (l *loader) maintenance(d *decodedBlock) (m decodedMaintenance, ok bool) {
-	before := l.reports
-	w := &m.written
-	l.fill(d, w)
-	if !d.ok || l.reports != before {
+// maintenance returns what the block says, and whether it is valid apart from which members it has.
+func (d *decodedMaintenance) maintenance() (m Maintenance, ok bool) {
+	if !d.ok {
 		return m, false
 	}
-	if m.Members, ok = l.selector(d, w.Members, w.Match, "maintenance"); !ok {
+	before := d.e.reports
+	d.fill(&d.maintenanceBlock)
+	m = d.Maintenance
+	if m.Members, ok = d.selectMembers(d.Members, d.Match, "maintenance"); !ok {
 		return m, false
 	}
-	m.Cron, m.Duration, m.Timezone, m.Reason = w.Cron, w.Duration, w.Timezone, w.Reason
-	if m.Duration < MinMaintenanceDuration || m.Duration > MaxMaintenanceDuration {
-		l.refuse(d, "duration", fmt.Sprintf("is %v; it must be from %v to %v", m.Duration, MinMaintenanceDuration, MaxMaintenanceDuration))
-	}
-	if len(m.Reason) > MaxMaintenanceReason {
-		l.refuse(d, "reason", fmt.Sprintf("is longer than %d bytes", MaxMaintenanceReason))
+	if len(m.Reason) > maxMaintenanceReason {
+		d.refuse("reason", "is longer than %d bytes", maxMaintenanceReason)
 	}
 	windows, err := m.Windows()
-	l.reportErrors(d, err)
-	if err == nil && l.reports == before {
-		l.checkWindows(d, windows)
+	d.reportErrors(err)
+	if err == nil && d.e.reports == before {
+		d.checkWindows(windows)
 	}
-	return m, l.reports == before
+	return m, d.e.reports == before
 }
 
 // checkWindows reports a maintenance that never begins, and one that never ends.
-func (l *loader) checkWindows(d *decodedBlock, w cron.Windows) {
+func (d *decodedMaintenance) checkWindows(w cron.Windows) {
 	switch w.Fault(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) { // any time
 	case cron.NoWindow:
-		l.refuse(d, "cron", "has no day that is in a calendar: the maintenance never begins")
+		d.refuse("cron", "has no day that is in a calendar: the maintenance never begins")
 	case cron.Endless:
-		l.refuse(d, "duration", fmt.Sprintf("is %v, so that the next maintenance begins before one has ended: the targets would be under maintenance for longer than %v days in a row", w.Duration, cron.MaxWindow.Hours()/24))
+		d.refuse("duration", "is %v, so that the next maintenance begins before one has ended: the targets would be under maintenance for longer than %v days in a row", w.Duration, cron.MaxWindow.Hours()/24)
 	case cron.TooJoined:
-		l.refuse(d, "duration", fmt.Sprintf("is %v, so that each maintenance begins before the one before has ended, more than %d times in a row: write when the first one begins in cron, and how long all of them take here", w.Duration, cron.MaxJoined))
+		d.refuse("duration", "is %v, so that each maintenance begins before the one before has ended, more than %d times in a row: write when the first one begins in cron, and how long all of them take here", w.Duration, cron.MaxJoined)
 	}
-}
-
-// selector returns the targets that a block selects by members and match, and reports whether they
-// are valid. Noun says what the block is.
-func (l *loader) selector(d *decodedBlock, members, match []string, noun string) (s probe.Selector, ok bool) {
-	if len(members) == 0 && len(match) == 0 {
-		l.add(report{
-			at: d.block.Header, body: d.block.Parent, summary: fmt.Sprintf("%s %q selects no members", noun, d.block.Label(0)),
-			hint: `write members = ["web-*"], or match = ["team=shop"]; all targets are members = ["*"]`,
-		})
-		return s, false
-	}
-	s, err := probe.NewSelector(members, match)
-	var field *probe.FieldError
-	if errors.As(err, &field) {
-		argument := map[string]string{"names": "members", "labels": "match"}[field.Field]
-		l.add(report{at: d.sources[argument].value, body: &d.block.Body, summary: argument + " " + field.Problem, hint: field.Hint})
-		return s, false
-	}
-	return s, true
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -34,77 +33,72 @@ type notifyBlock struct {
 	ExternalURL string            `hcl:"external_url,optional" doc:"where people find the status page of this engine, such as https://sonde.example.com; what is told has a link to it" default:"none; there is no link"`
 }
 
-// MaxNotifiers is how many notify blocks a configuration may have.
-const MaxNotifiers = 100
+// maxNotifiers is how many notify blocks a configuration may have.
+const maxNotifiers = 100
 
-// notifiers decodes the notify blocks: the groups are known.
-func (l *loader) notifiers() {
-	l.namedBlocks("notify", "notifier", MaxNotifiers, func(name string, b *tree.Block) {
-		if n, ok := l.notifier(b); ok {
-			l.config.Notifiers[name] = n
-		}
+// decodeNotifiers decodes the notify blocks.
+func decodeNotifiers(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options) map[string]Notifier {
+	groups := labelsOf(blocks["group"])
+	all, _ := decodeNamed(blocks["notify"], e.collector, "notifier", maxNotifiers, func(b *tree.Block) (n Notifier, ok bool) {
+		before := e.reports
+		d := decodedNotifier{decodedBlock: s.decode(e, b)}
+		d.fill(&d.notifyBlock)
+		n = d.notifier(groups)
+		_, n.Output, n.Settings = d.oneInside(o.Notifiers, "notify block", "how it tells")
+		return n, d.ok && e.reports == before
 	})
+	return all
 }
 
-// notifier decodes a notify block, and reports whether it is valid.
-func (l *loader) notifier(b *tree.Block) (n Notifier, ok bool) {
-	before := l.reports
-	d := l.decodeBlock(b, l.schemas.notify)
-	var written notifyBlock
-	l.fill(d, &written)
-	n = Notifier{Severity: probe.SeverityWarning, Labels: written.Labels, ExternalURL: strings.TrimRight(written.ExternalURL, "/")}
-	if written.Severity == probe.SeverityCritical.String() {
+// decodedNotifier is a notify block.
+type decodedNotifier struct {
+	*decodedBlock
+	notifyBlock
+}
+
+// notifier returns what the block says, apart from the block inside, and reports what is wrong with it.
+func (d *decodedNotifier) notifier(groups []string) Notifier {
+	before := d.e.reports
+	n := Notifier{Severity: probe.SeverityWarning, Labels: d.Labels, ExternalURL: strings.TrimRight(d.ExternalURL, "/")}
+	if d.Severity == probe.SeverityCritical.String() {
 		n.Severity = probe.SeverityCritical
 	}
-	n.Targets = l.notifiedTargets(d, &written)
-	n.Groups = l.notifiedGroups(d, &written)
-	if n.Targets == nil && len(n.Groups) == 0 && d.ok && l.reports == before {
-		l.refuse(d, "groups", "and targets are both empty: nothing would be told")
+	n.Targets = d.targets()
+	n.Groups = d.groups(groups)
+	if n.Targets == nil && len(n.Groups) == 0 && d.ok && d.e.reports == before {
+		d.refuse("groups", "and targets are both empty: nothing would be told")
 	}
-	var field *probe.FieldError
-	if err := probe.CheckLabels(n.Labels); errors.As(err, &field) {
-		l.add(report{at: d.sources["labels"].value, body: &b.Body, summary: "labels " + field.Problem, hint: field.Hint})
-	}
+	d.reportPart("labels", probe.CheckLabels(n.Labels))
 	if u, err := url.Parse(n.ExternalURL); n.ExternalURL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		l.refuse(d, "external_url", "must be a URL with http or https, a host, and perhaps a path")
+		d.refuse("external_url", "must be a URL with http or https, a host, and perhaps a path")
 	}
-	_, n.Output, n.Settings = l.oneInside(d, l.options.Notifiers, "notify block", "how it tells")
-	return n, d.ok && l.reports == before
+	return n
 }
 
-// notifiedTargets returns which targets a notifier tells about, or nil for none.
-func (l *loader) notifiedTargets(d *decodedBlock, written *notifyBlock) *probe.Selector {
-	if d.values["targets"] != nil && len(written.Targets) == 0 {
-		if len(written.Match) > 0 {
-			l.refuse(d, "match", "has no effect, since targets is empty")
+// targets returns which targets the notifier tells about, or nil for none.
+func (d *decodedNotifier) targets() *probe.Selector {
+	if d.values["targets"] != nil && len(d.Targets) == 0 {
+		if len(d.Match) > 0 {
+			d.refuse("match", "has no effect, since targets is empty")
 		}
 		return nil
 	}
-	s, err := probe.NewSelector(written.Targets, written.Match)
-	var field *probe.FieldError
-	if errors.As(err, &field) {
-		argument := map[string]string{"names": "targets", "labels": "match"}[field.Field]
-		l.add(report{at: d.sources[argument].value, body: &d.block.Body, summary: argument + " " + field.Problem, hint: field.Hint})
-	}
+	s, _ := d.selector("targets", d.Targets, d.Match)
 	return &s
 }
 
-// notifiedGroups returns which groups a notifier tells about, and reports names that no group has.
-func (l *loader) notifiedGroups(d *decodedBlock, written *notifyBlock) []string {
+// groups returns which groups the notifier tells about, and reports names that no group has.
+func (d *decodedNotifier) groups(declared []string) []string {
 	if d.values["groups"] == nil {
 		return []string{"*"}
 	}
-	var declared []string
-	for _, b := range l.blocks["group"] {
-		declared = append(declared, b.Label(0))
-	}
-	for i, glob := range written.Groups {
+	for i, glob := range d.Groups {
 		if !slices.ContainsFunc(declared, func(name string) bool { return probe.MatchesGlob(glob, name) }) {
-			l.add(report{
-				at: elementRange(d.block.Body.Text(), "groups", i, d.sources["groups"].value), body: &d.block.Body, reference: true,
+			d.e.add(report{
+				at: elementRange(&d.block.Body, "groups", i, d.sources["groups"].value), body: &d.block.Body, reference: true,
 				summary: fmt.Sprintf("there is no group %q", glob), hint: suggest.DidYouMean("%s", glob, declared),
 			})
 		}
 	}
-	return written.Groups
+	return d.Groups
 }

@@ -169,10 +169,10 @@ func TestDiagnosticsBeyondTheMaximumAreCounted(t *testing.T) {
 		fmt.Fprintf(&text, "wrong%d {}\n", i)
 	}
 	_, diags := parse(t, text.String(), Options{})
-	if len(diags) != MaxDiagnostics+1 {
+	if len(diags) != maxDiagnostics+1 {
 		t.Fatalf("there are %d diagnostics", len(diags))
 	}
-	if last := diags[MaxDiagnostics]; last.Summary != "… and 20 more" || last.Severity != Error {
+	if last := diags[maxDiagnostics]; last.Summary != "… and 20 more" || last.Severity != Error {
 		t.Errorf("the last one is %+v", last)
 	}
 }

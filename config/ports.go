@@ -12,20 +12,20 @@ import (
 )
 
 // portMap decodes ports = { name = number }. Targets with equal ports share a map.
-func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16, valid bool) {
+func (t *targetDecoder) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16, valid bool) {
 	arg, given := c.Arguments["ports"]
 	if !given {
 		return nil, true
 	}
-	if known := l.evaluated[arg.Expr]; known != nil && known.constant && known.ports != nil {
-		return known.ports, true
+	if same := t.samePorts.ofConstant[arg.Expr]; same != nil {
+		return same, true
 	}
-	v, ok := l.eval(&b.Body, arg.Expr)
+	v, ok := t.e.eval(&b.Body, arg.Expr)
 	if !ok {
 		return nil, false
 	}
 	if v.IsMarked() { // a name is sensitive
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "the names of ports cannot be sensitive", hint: "they are shown in error messages, logs and the API"})
+		t.e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "the names of ports cannot be sensitive", hint: "they are shown in error messages, logs and the API"})
 		return nil, false
 	}
 	v, _ = unmark(v)
@@ -33,22 +33,18 @@ func (l *loader) portMap(b *tree.Block, c tree.Content) (ports map[string]uint16
 		return nil, true
 	}
 	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports must be a map of numbers, not " + kindOf(v), hint: "write ports = { http = 8080 }"})
+		t.e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports must be a map of numbers, not " + kindOf(v), hint: "write ports = { http = 8080 }"})
 		return nil, false
 	}
-	if v.LengthInt() > MaxPorts {
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("ports has more than %d names", MaxPorts)})
+	if v.LengthInt() > maxPorts {
+		t.e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("ports has more than %d names", maxPorts)})
 		return nil, false
 	}
-	ports, valid = l.readPorts(b, arg, v)
-	ports = shared(l.ports, ports)
-	if known := l.evaluated[arg.Expr]; known != nil && valid {
-		known.ports = ports
-	}
-	return ports, valid
+	ports, valid = readPorts(b, arg, v, t.e.collector)
+	return t.samePorts.share(ports, arg.Expr, valid && t.e.isConstant(arg.Expr)), valid
 }
 
-func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports map[string]uint16, valid bool) {
+func readPorts(b *tree.Block, arg tree.Argument, v cty.Value, c *collector) (ports map[string]uint16, valid bool) {
 	ports, valid = make(map[string]uint16, v.LengthInt()), true
 	for it := v.ElementIterator(); it.Next(); {
 		k, e := it.Element()
@@ -69,7 +65,7 @@ func (l *loader) readPorts(b *tree.Block, arg tree.Argument, v cty.Value) (ports
 		}
 		valid = false
 		r.at = entryRange(arg.Expr, name)
-		l.add(r)
+		c.add(r)
 	}
 	return ports, valid
 }
@@ -102,16 +98,28 @@ func entryRange(e hcl.Expression, name string) hcl.Range {
 	return e.Range()
 }
 
-// shared returns a map that is equal to the given one, and the same each time: many targets
-// have equal ports and labels. One without entries is nil.
-func shared[V any](seen map[string]map[string]V, given map[string]V) map[string]V {
+// sharedMaps are the maps of targets, many of which are equal.
+type sharedMaps[V any] struct {
+	equal      map[string]map[string]V         // by their content
+	ofConstant map[hcl.Expression]map[string]V // of expressions that are the same for all elements of a loop
+}
+
+func newSharedMaps[V any]() sharedMaps[V] {
+	return sharedMaps[V]{make(map[string]map[string]V), make(map[hcl.Expression]map[string]V)}
+}
+
+// share returns a map that is equal to that of an expression, and the same each time. One without entries is nil.
+func (s sharedMaps[V]) share(given map[string]V, of hcl.Expression, isConstant bool) map[string]V {
 	if len(given) == 0 {
 		return nil
 	}
 	key := fmt.Sprintf("%#v", given) // sorted by name
-	if same, ok := seen[key]; ok {
-		return same
+	same, ok := s.equal[key]
+	if !ok {
+		s.equal[key], same = given, given
 	}
-	seen[key] = given
-	return given
+	if isConstant {
+		s.ofConstant[of] = same
+	}
+	return same
 }

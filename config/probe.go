@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,8 +18,29 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// probes decodes the probes of a target, and reports whether there are any.
-func (l *loader) probes(blocks []*tree.Block, spec targetSpec) bool {
+// probeDecoder decodes the probes of targets.
+type probeDecoder struct {
+	e        *evaluator
+	language *language
+	handlers *handlerMaker
+	defaults *defaults
+
+	hasCluster   bool // the engine is in a cluster
+	isForCluster bool // the configuration is one for the engines of a cluster
+
+	set          probe.Set
+	quorums      map[probe.ID]quorum.Rule
+	descriptions map[probe.ID]description // nil without Options.Describe
+
+	// What equal probes share.
+	compiled map[probeKey]*compiledProbe
+	warnings map[string]error // by the revision of a handler, for targets without Env, Dir and User
+	varying  map[*hclsyntax.Body]*varying
+	scratch  bytes.Buffer
+}
+
+// decodeAll decodes the probes of a target, and reports whether there are any.
+func (d *probeDecoder) decodeAll(blocks []*tree.Block, spec targetSpec) bool {
 	var seen siblings
 	some := false
 	for _, b := range blocks {
@@ -26,14 +48,13 @@ func (l *loader) probes(blocks []*tree.Block, spec targetSpec) bool {
 			continue
 		}
 		some = true
-		kind, ok := l.kind(b)
+		kind, ok := probeKind(b, d.e.collector)
 		if !ok {
 			continue
 		}
 		id := probe.ID{Target: spec.target.Name, Kind: kind, Name: b.Label(1)}
-		if l.validProbeName(b, id) && l.distinct(b, seen.add(id, b)) {
-			p := l.probe(b, id, spec)
-			l.checkSiblings(p, b, &seen)
+		if isValidProbeName(b, id, d.e.collector) && isDistinct(b, seen.add(id, b), d.e.collector) {
+			seen.check(d.decode(b, id, spec), b)
 		}
 	}
 	return some
@@ -68,76 +89,74 @@ func (s *siblings) add(id probe.ID, b *tree.Block) (other *tree.Block) {
 	return other
 }
 
-// distinct reports a probe that conflicts with another.
-func (l *loader) distinct(b, other *tree.Block) bool {
+// isDistinct reports a probe that conflicts with another.
+func isDistinct(b, other *tree.Block, c *collector) bool {
 	if other == nil {
 		return true
 	}
 	r := report{
 		at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are two blocks %s", b),
 		hint:  fmt.Sprintf("probes of the same kind need different names: probe %q \"db\" { … }", b.Label(0)),
-		notes: []Note{l.note("another is here", other.Header)},
+		notes: []Note{noteAt(other.Header, "another is here")},
 	}
 	if other.String() != b.String() {
 		r.summary = fmt.Sprintf("there are several %s probes, and one has no name", b.Label(0))
 	}
-	l.add(r)
+	c.add(r)
 	return false
 }
 
-// validProbeName reports a name that is not allowed.
-func (l *loader) validProbeName(b *tree.Block, id probe.ID) bool {
+// isValidProbeName reports a name that is not allowed.
+func isValidProbeName(b *tree.Block, id probe.ID, c *collector) bool {
 	if len(b.Labels) < 2 {
 		return true
 	}
 	problem := "must not be empty"
 	if id.Name != "" {
-		var field *probe.FieldError
 		id.Target = "any" // it was checked already
-		if !errors.As(id.Check(), &field) {
+		field, ok := errors.AsType[*probe.FieldError](id.Check())
+		if !ok {
 			return true
 		}
 		problem = field.Problem
 	}
-	l.add(report{at: b.LabelRange(1), body: &b.Body, summary: "the probe's name " + problem})
+	c.add(report{at: b.LabelRange(1), body: &b.Body, summary: "the probe's name " + problem})
 	return false
 }
 
-// probe decodes a probe, which may have errors.
-func (l *loader) probe(b *tree.Block, id probe.ID, spec targetSpec) *compiledProbe {
-	p := l.compiledProbe(b, id.Kind)
-	l.checkQuorum(p, b, spec)
-	if p.handler == nil || spec.valid && !l.supportsTarget(p, b, spec.target) || spec.dryRun || !p.ok {
-		return p
-	}
-	l.warnOfHandler(p, b, spec.target)
-	if len(l.config.Set) >= MaxProbes {
-		l.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", MaxProbes)})
-		return p
-	}
-	l.config.Set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision, Settings: p.settings}
-	if p.quorum != nil {
-		l.config.Quorums[id] = p.votes
-	}
-	l.describeProbe(id, p)
-	return p
-}
-
-// checkSiblings reports a handler that does not agree with one of those before it.
-func (l *loader) checkSiblings(p *compiledProbe, b *tree.Block, seen *siblings) {
+// check reports a handler that does not agree with one of those before it.
+func (s *siblings) check(p *compiledProbe, b *tree.Block) {
 	c, ok := p.handler.(siblingChecker)
 	if !ok {
 		return
 	}
-	for _, other := range seen.handlers {
+	for _, other := range s.handlers {
 		if err := c.CheckSibling(other); err != nil {
-			d := *p.block
-			d.block = d.block.Under(&b.Body)
-			l.reportErrors(&d, err)
+			p.block.under(&b.Body).reportErrors(err)
 			return
 		}
 	}
-	seen.handlers = append(seen.handlers, p.handler)
+	s.handlers = append(s.handlers, p.handler)
+}
+
+// decode decodes a probe, which may have errors, and adds it to the set if it has none.
+func (d *probeDecoder) decode(b *tree.Block, id probe.ID, spec targetSpec) *compiledProbe {
+	p := d.compiledProbe(b, id.Kind)
+	p.checkQuorum(d.e.collector, b, spec)
+	if p.handler == nil || spec.valid && !p.supports(b, spec.target) || spec.dryRun || !p.ok {
+		return p
+	}
+	d.warnOfHandler(p, b, spec.target)
+	if len(d.set) >= maxProbes {
+		d.e.add(report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are more than %d probes", maxProbes)})
+		return p
+	}
+	d.set[id] = probe.Probe{Rule: p.rule, Target: spec.target, Handler: p.handler, HandlerName: p.name, Revision: p.revision, Settings: p.settings}
+	if p.quorum != nil {
+		d.quorums[id] = p.votes
+	}
+	d.describe(id, p)
+	return p
 }
 
 // compiledProbe is a probe without its target. The probes of a loop share one if all
@@ -170,52 +189,51 @@ type probeKey struct {
 // maxShared bounds the probes that are kept for elements of loops with the same values.
 const maxShared = 1_000
 
-func (l *loader) compiledProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
+func (d *probeDecoder) compiledProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
 	if b.Body.Iteration() == "" || b.Body.Text() == nil {
-		return l.compileProbe(b, kind)
+		return d.compile(b, kind)
 	}
-	values, known := l.loopValues(&b.Body)
+	values, known := d.loopValues(&b.Body)
 	if !known {
-		return l.compileProbe(b, kind)
+		return d.compile(b, kind)
 	}
 	key := probeKey{b.Body.Text(), kind, values}
-	p := l.compiled[key]
+	p := d.compiled[key]
 	if p != nil {
 		return p
 	}
-	constant, before := values == "", l.reports
+	constant, before := values == "", d.e.reports
 	if constant {
 		b = b.Body.OutsideLoop().Block
 	}
-	if p = l.compileProbe(b, kind); constant || l.reports == before && len(l.compiled) < maxShared { // reports are about one element
-		l.compiled[key] = p
+	if p = d.compile(b, kind); constant || d.e.reports == before && len(d.compiled) < maxShared { // reports are about one element
+		d.compiled[key] = p
 	}
 	return p
 }
 
-func (l *loader) compileProbe(b *tree.Block, kind probe.Kind) *compiledProbe {
-	content, problems := b.Body.Read(l.schemas.probe.body)
-	l.problems(&b.Body, problems)
-	own := l.decodeContent(b, content, l.schemas.rule)
-	rule, ok := l.rule(kind, own)
-	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.probe)
+func (d *probeDecoder) compile(b *tree.Block, kind probe.Kind) *compiledProbe {
+	content, problems := b.Body.Read(d.language.probe.body)
+	d.e.problems(&b.Body, problems)
+	own := d.language.rule.decodeContent(d.e, b, content)
+	rule, ok := d.defaults.rule(kind, own, d.handlers.context)
+	blocks, whole := d.language.probe.expand(d.e, &b.Body, content.Blocks)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
-	blocks = l.quorum(p, b, kind, blocks)
-	l.handler(p, b, blocks, whole && len(problems) == 0)
-	l.checkRule(p)
+	blocks = d.quorum(p, b, kind, blocks)
+	d.handler(p, b, blocks, whole && len(problems) == 0)
+	p.checkRule()
 	return p
 }
 
 // checkRule reports arguments of a probe block that make no sense with its handler.
-func (l *loader) checkRule(p *compiledProbe) {
+func (p *compiledProbe) checkRule() {
 	c, ok := p.handler.(ruleChecker)
 	if !ok {
 		return
 	}
 	for _, one := range Separate(c.CheckRule(p.rule)) {
-		var field *probe.FieldError
-		if errors.As(one, &field) && p.own.values[field.Field] != nil {
-			l.reportErrors(p.own, one)
+		if field, ok := errors.AsType[*probe.FieldError](one); ok && p.own.values[field.Field] != nil {
+			p.own.reportErrors(one)
 			p.ok = false
 		}
 	}
@@ -223,43 +241,53 @@ func (l *loader) checkRule(p *compiledProbe) {
 
 // handler decodes the handler block of a probe. Complete says that all blocks of the
 // probe could be read, so that a missing handler is an error of its own.
-func (l *loader) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, complete bool) {
+func (d *probeDecoder) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, complete bool) {
 	if len(blocks) == 0 {
 		if complete {
 			r := report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s has no handler", b)}
-			if len(l.handlers) > 0 {
-				r.hint = "add one of the blocks " + strings.Join(names(l.handlers), ", ")
+			if len(d.language.handlers) > 0 {
+				r.hint = "add one of the blocks " + strings.Join(names(d.language.handlers), ", ")
 			}
-			l.add(r)
+			d.e.add(r)
 		}
 		return
 	}
 	for _, other := range blocks[1:] {
-		l.add(report{
+		d.e.add(report{
 			at: other.Name, body: &b.Body, summary: fmt.Sprintf("a probe can have only one handler, %s is a second one", other.Type),
 			hint:  "write another probe block for it",
-			notes: []Note{l.note(blocks[0].Type+" is here", blocks[0].Name)},
+			notes: []Note{noteAt(blocks[0].Name, blocks[0].Type+" is here")},
 		})
 	}
-	h := l.handlers[blocks[0].Type]
+	h := d.language.handlers[blocks[0].Type]
 	if h.schema == nil {
 		return // its plugin could not be loaded, which was reported
 	}
-	l.checkClusterHandler(h, blocks[0], &b.Body)
-	d := l.decodeBlock(blocks[0], h.schema)
-	if !d.ok || len(blocks) > 1 {
+	if h.NoCluster != "" && d.isForCluster {
+		d.e.add(report{
+			at: blocks[0].Name, body: &b.Body, summary: fmt.Sprintf("%s cannot be in a configuration with a cluster block: %s", h.name, h.NoCluster),
+			hint: "move the target to an engine without a cluster block",
+		})
+	}
+	block := h.schema.decode(d.e, blocks[0])
+	if !block.ok || len(blocks) > 1 {
 		return
 	}
-	made := l.make(h, d)
+	made := d.handlers.make(h, block)
 	if made.err != nil {
-		l.reportErrors(d, made.err)
+		block.reportErrors(made.err)
 		return
 	}
-	p.name, p.handler, p.revision, p.settings, p.module, p.block, p.warn = h.name, made.handler, made.revision, made.settings, h.Revision, d, h.Warn
+	p.name, p.handler, p.revision, p.settings, p.module, p.block, p.warn = h.name, made.handler, made.revision, made.settings, h.Revision, block, h.Warn
 }
 
-// madeHandler is a handler, or why it could not be made. All blocks with equal values, of
-// which the same are sensitive, share one.
+// handlerMaker makes handlers: one for all blocks with equal values, of which the same are sensitive.
+type handlerMaker struct {
+	context Context
+	made    map[string]*madeHandler
+}
+
+// madeHandler is a handler, or why it could not be made.
 type madeHandler struct {
 	handler  probe.Handler
 	revision string
@@ -267,24 +295,24 @@ type madeHandler struct {
 	err      error
 }
 
-func (l *loader) make(h *handlerBlock, d *decodedBlock) *madeHandler {
-	key, err := json.Marshal([]any{h.name, h.Revision, l.context(), d.values}) // it sorts the keys of maps
+func (m *handlerMaker) make(h *handlerBlock, d *decodedBlock) *madeHandler {
+	key, err := json.Marshal([]any{h.name, h.Revision, m.context, d.values}) // it sorts the keys of maps
 	if err != nil {
 		return &madeHandler{err: err}
 	}
 	equal := string(key) + d.secretPaths()
-	if m, ok := l.made[equal]; ok {
-		return m
+	if made, ok := m.made[equal]; ok {
+		return made
 	}
 	sum := sha256.Sum256(key)
-	m := &madeHandler{revision: hex.EncodeToString(sum[:]), settings: d.shown(&h.schema.schema)}
-	m.handler, m.err = h.Make(d.values, l.context())
-	l.made[equal] = m
-	return m
+	made := &madeHandler{revision: hex.EncodeToString(sum[:]), settings: d.shown(&h.schema.schema)}
+	made.handler, made.err = h.Make(d.values, m.context)
+	m.made[equal] = made
+	return made
 }
 
-// supportsTarget asks a handler whether it can probe a target, and reports why not.
-func (l *loader) supportsTarget(p *compiledProbe, b *tree.Block, t probe.Target) bool {
+// supports asks the handler whether it can probe a target, and reports why not.
+func (p *compiledProbe) supports(b *tree.Block, t probe.Target) bool {
 	c, ok := p.handler.(checker)
 	if !ok {
 		return true
@@ -293,40 +321,36 @@ func (l *loader) supportsTarget(p *compiledProbe, b *tree.Block, t probe.Target)
 	if err == nil {
 		return true
 	}
-	d := *p.block
-	d.block = d.block.Under(&b.Body)
+	d := p.block.under(&b.Body)
 	for _, one := range Separate(err) {
-		var field *probe.FieldError
-		if !errors.As(one, &field) {
-			l.reportErrors(&d, one)
+		field, ok := errors.AsType[*probe.FieldError](one)
+		if !ok {
+			d.reportErrors(one)
 			continue
 		}
-		r := l.fieldReport(&d, field)
-		r.hint = cmp.Or(r.hint, portHint(&d, field.Field, t))
-		l.add(r)
+		r := d.fieldReport(field)
+		r.hint = cmp.Or(r.hint, portHint(d, field.Field, t))
+		d.e.add(r)
 	}
 	return false
 }
 
 // warnOfHandler reports the warnings about a handler block and a target.
-func (l *loader) warnOfHandler(p *compiledProbe, b *tree.Block, t probe.Target) {
+func (d *probeDecoder) warnOfHandler(p *compiledProbe, b *tree.Block, t probe.Target) {
 	if p.warn == nil {
 		return
 	}
 	shared := len(t.Env) == 0 && t.Dir == "" && t.User == ""
-	warnings, known := l.warnings[p.revision]
+	warnings, known := d.warnings[p.revision]
 	if !shared || !known {
 		warnings = p.warn(p.block.values, t)
 	}
 	if shared {
-		l.warnings[p.revision] = warnings
+		d.warnings[p.revision] = warnings
 	}
-	if warnings == nil {
-		return
+	if warnings != nil {
+		p.block.under(&b.Body).reportWarnings(warnings)
 	}
-	d := *p.block
-	d.block = d.block.Under(&b.Body)
-	l.reportWarnings(&d, warnings)
 }
 
 // portHint returns the hint for a field that names a port that the target does not

@@ -15,9 +15,10 @@ import (
 // ProbeModule is what a probe_module block says: a probe without a target, which a request
 // names.
 type ProbeModule struct {
-	Timeout     time.Duration // 0: what the request leaves
-	Allow       []string      // hosts that requests may name
-	Port        string        // of targets that a request names without one; empty for none
+	Timeout time.Duration `hcl:"timeout,optional,nonzero" doc:"time that an attempt may take; less if the request leaves less" default:"the scrape timeout of Prometheus less half a second" min:"1ms" max:"1h"`
+	Allow   []string      `hcl:"allow,optional" doc:"what may be probed beside the targets of this configuration: names of hosts, in which * and ? stand for other characters, IP addresses, and networks such as 10.0.0.0/8; each with a port (\"*.example.com:443\"), or with any port" default:"none"`
+
+	Port        string // of targets that a request names without one; empty for none
 	HandlerName string
 	Handler     probe.Handler // connects to the port with the name RequestPort, unless NoPort
 	NoPort      bool          // the handler needs no port: see Handler.NoPort
@@ -27,117 +28,101 @@ type ProbeModule struct {
 // RequestPort is the name of the port to which the handler of a ProbeModule connects.
 const RequestPort = "request"
 
-// probeModuleBlock is a probe_module block as it is written, apart from the handler block.
-type probeModuleBlock struct {
-	Timeout time.Duration `hcl:"timeout,optional,nonzero" doc:"time that an attempt may take; less if the request leaves less" default:"the scrape timeout of Prometheus less half a second" min:"1ms" max:"1h"`
-	Allow   []string      `hcl:"allow,optional" doc:"what may be probed beside the targets of this configuration: names of hosts, in which * and ? stand for other characters, IP addresses, and networks such as 10.0.0.0/8; each with a port (\"*.example.com:443\"), or with any port" default:"none"`
-}
-
 // Bounds of probe_module blocks.
 const (
-	MaxProbeModules       = 1_000
-	MaxAllow              = 1_000 // elements of allow
-	MaxProbeModuleTimeout = time.Hour
+	maxProbeModules = 1_000
+	maxAllow        = 1_000 // elements of allow
 )
 
-// probeModules decodes the probe_module blocks: the handlers are known.
-func (l *loader) probeModules() {
-	l.namedBlocks("probe_module", "probe module", MaxProbeModules, func(name string, b *tree.Block) {
-		if m, ok := l.probeModule(b); ok {
-			l.config.ProbeModules[name] = m
-		}
-	})
+// moduleDecoder decodes the probe_module blocks.
+type moduleDecoder struct {
+	e            *evaluator
+	language     *language
+	handlers     *handlerMaker
+	checkAllowed func(string) error // Options.CheckAllowed
+	descriptions map[string]description
 }
 
-// probeModule decodes a probe module, and reports whether it is valid.
-func (l *loader) probeModule(b *tree.Block) (m ProbeModule, ok bool) {
-	before := l.reports
-	content, problems := b.Body.Read(l.probeModuleSchema())
-	l.problems(&b.Body, problems)
-	d := l.decodeContent(b, content, l.schemas.probeModule)
-	var written probeModuleBlock
-	l.fill(d, &written)
-	if t := written.Timeout; d.values["timeout"] != nil && (t < time.Millisecond || t > MaxProbeModuleTimeout) {
-		l.refuse(d, "timeout", fmt.Sprintf("is %v; it must be from %v to %v", t, time.Millisecond, MaxProbeModuleTimeout))
+func newModuleDecoder(e *evaluator, l *language, o *Options, handlers *handlerMaker) *moduleDecoder {
+	m := &moduleDecoder{e: e, language: l, handlers: handlers, checkAllowed: o.CheckAllowed}
+	if o.Describe {
+		m.descriptions = make(map[string]description)
 	}
-	if n := len(written.Allow); n > MaxAllow {
-		l.refuse(d, "allow", fmt.Sprintf("has %d elements, at most %d are allowed", n, MaxAllow))
+	return m
+}
+
+// decode decodes a probe module, and reports whether it is valid.
+func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
+	before := m.e.reports
+	content, problems := b.Body.Read(m.language.probeModuleSchema())
+	m.e.problems(&b.Body, problems)
+	d := m.language.probeModule.decodeContent(m.e, b, content)
+	d.fill(&module)
+	if n := len(module.Allow); n > maxAllow {
+		d.refuse("allow", "has %d elements, at most %d are allowed", n, maxAllow)
 	}
-	if check := l.options.CheckAllowed; check != nil {
-		l.checkAllow(d, written.Allow, check)
+	if m.checkAllowed != nil {
+		m.checkAllow(d, module.Allow)
 	}
-	m = ProbeModule{Timeout: written.Timeout, Allow: written.Allow}
-	l.moduleHandler(&m, d, content.Blocks, d.ok && len(problems) == 0)
-	return m, l.reports == before
+	m.decodeHandler(&module, d, content.Blocks, d.ok && len(problems) == 0)
+	return module, m.e.reports == before
 }
 
 // checkAllow reports the elements of allow that are wrong.
-func (l *loader) checkAllow(d *decodedBlock, all []string, check func(string) error) {
+func (m *moduleDecoder) checkAllow(d *decodedBlock, all []string) {
 	for i, one := range all {
-		if err := check(one); err != nil {
-			at := elementRange(d.block.Body.Text(), "allow", i, d.sources["allow"].value)
-			l.add(report{at: at, body: &d.block.Body, summary: fmt.Sprintf("allow has %q: %v", one, err)})
+		if err := m.checkAllowed(one); err != nil {
+			d.report(elementRange(&d.block.Body, "allow", i, d.sources["allow"].value), fmt.Sprintf("allow has %q: %v", one, err), "")
 		}
 	}
 }
 
-// probeModuleSchema is the schema of the block with the handlers that there are.
-func (l *loader) probeModuleSchema() tree.BodySchema {
-	s := tree.BodySchema{Arguments: l.schemas.probeModule.body.Arguments, Unknown: l.missingPlugin}
-	for _, b := range l.schemas.probe.body.Blocks {
-		if b.Type != dynamicBlock.Type {
-			s.Blocks = append(s.Blocks, b)
-		}
-	}
-	return s
-}
-
-// moduleHandler makes the handler of a probe module, whose own arguments are decoded.
-func (l *loader) moduleHandler(m *ProbeModule, own *decodedBlock, blocks []*tree.Block, complete bool) {
+// decodeHandler makes the handler of a probe module, whose own arguments are decoded.
+func (m *moduleDecoder) decodeHandler(module *ProbeModule, own *decodedBlock, blocks []*tree.Block, isWhole bool) {
 	b := own.block
 	name := fmt.Sprintf("probe module %q", b.Label(0))
 	switch {
-	case len(blocks) == 0 && complete:
-		l.add(report{at: b.Header, body: b.Parent, summary: name + " has no handler", hint: "add one of the blocks " + strings.Join(l.connecting(), ", ")})
+	case len(blocks) == 0 && isWhole:
+		m.e.add(report{at: b.Header, body: b.Parent, summary: name + " has no handler", hint: "add one of the blocks " + strings.Join(m.language.connecting(), ", ")})
 		return
 	case len(blocks) > 1:
-		l.add(report{
+		m.e.add(report{
 			at: blocks[1].Name, body: &b.Body, summary: fmt.Sprintf("%s can have only one handler, %s is a second one", name, blocks[1].Type),
-			hint: "write another probe_module block for it", notes: []Note{l.note(blocks[0].Type+" is here", blocks[0].Name)},
+			hint: "write another probe_module block for it", notes: []Note{noteAt(blocks[0].Name, blocks[0].Type+" is here")},
 		})
 		return
 	case len(blocks) == 0:
 		return
 	}
-	h := l.handlers[blocks[0].Type]
+	h := m.language.handlers[blocks[0].Type]
 	if h.schema == nil {
 		return // its plugin could not be loaded, which was reported
 	}
 	schema, ok := requestSchema(h.Schema, h.NoPort)
 	if !ok {
-		l.add(report{at: blocks[0].Name, body: &b.Body, summary: fmt.Sprintf("%s cannot be used in a probe module: it has no argument port, so that it does not connect to what a request names", h.name)})
+		own.report(blocks[0].Name, fmt.Sprintf("%s cannot be used in a probe module: it has no argument port, so that it does not connect to what a request names", h.name), "")
 		return
 	}
-	d := l.decodeBlock(blocks[0], compileSchema(schema))
-	if !d.ok || !l.takesTarget(d) {
+	d := compileSchema(schema).decode(m.e, blocks[0])
+	if !d.ok || !takesTarget(d) {
 		return
 	}
-	m.Settings = d.shown(&h.schema.schema)
-	m.Port, _ = d.values["port"].(string)
-	l.describeProbeModule(own, h, d)
-	if m.NoPort = h.NoPort; !m.NoPort {
+	module.Settings = d.shown(&h.schema.schema)
+	module.Port, _ = d.values["port"].(string)
+	m.describe(own, h, d)
+	if module.NoPort = h.NoPort; !module.NoPort {
 		d.values["port"] = RequestPort
 	}
-	made := l.make(h, d)
+	made := m.handlers.make(h, d)
 	if made.err != nil {
-		l.reportErrors(d, made.err)
+		d.reportErrors(made.err)
 		return
 	}
-	m.HandlerName, m.Handler = h.name, made.handler
+	module.HandlerName, module.Handler = h.name, made.handler
 }
 
 // connecting returns the names of the handlers that a probe module can have.
-func (l *loader) connecting() (all []string) {
+func (l *language) connecting() (all []string) {
 	for _, name := range names(l.handlers) {
 		if _, ok := requestSchema(l.handlers[name].Schema, l.handlers[name].NoPort); ok {
 			all = append(all, name)
@@ -163,16 +148,16 @@ func requestSchema(s Schema, noPort bool) (Schema, bool) {
 
 // takesTarget reports arguments that would make the handler connect elsewhere than a request says,
 // and a port that is no port.
-func (l *loader) takesTarget(d *decodedBlock) bool {
+func takesTarget(d *decodedBlock) bool {
 	for _, name := range []string{"host", "unix_socket"} {
 		if given, _ := d.values[name].(string); given != "" {
-			l.refuse(d, name, "must not be set in a probe module: the request says where to connect")
+			d.refuse(name, "must not be set in a probe module: the request says where to connect")
 			return false
 		}
 	}
 	given, _ := d.values["port"].(string)
 	if n, err := strconv.Atoi(cmp.Or(given, "1")); err == nil && (n < 1 || n > 65535) {
-		l.refuse(d, "port", fmt.Sprintf("is %d; it must be from 1 to 65535", n))
+		d.refuse("port", "is %d; it must be from 1 to 65535", n)
 		return false
 	}
 	return true

@@ -44,3 +44,10 @@ probe_module "tcp_connect" {
 		t.Errorf("there are the probes %v and the secrets %v", c.Set, c.Secrets)
 	}
 }
+
+func TestAProbeModuleHasNoQuorum(t *testing.T) {
+	_, diags := parse(t, "probe_module \"x\" {\n  quorum {}\n}\n", Options{})
+	if text := written(t, diags, false); len(diags) != 1 || !strings.Contains(text, `unknown block "quorum"`) || !strings.Contains(text, `write it inside probe "readiness" { … }`) {
+		t.Errorf("got %s", text)
+	}
+}

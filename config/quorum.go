@@ -13,7 +13,7 @@ const quorumBlock = "quorum"
 
 // quorum decodes the quorum block of a probe, and returns the other blocks, those of handlers. A probe that several
 // elements of a loop share has one.
-func (l *loader) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, blocks []*tree.Block) (handlers []*tree.Block) {
+func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, blocks []*tree.Block) (handlers []*tree.Block) {
 	var quorums []*tree.Block
 	for _, inner := range blocks {
 		if inner.Type == quorumBlock {
@@ -24,23 +24,23 @@ func (l *loader) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, blocks
 		return blocks
 	}
 	for _, other := range quorums[1:] {
-		l.addTwice(report{at: other.Name, body: &b.Body, summary: "there are two quorum blocks"}, quorums[0].Name)
+		d.e.addTwice(report{at: other.Name, body: &b.Body, summary: "there are two quorum blocks"}, quorums[0].Name)
 	}
 	p.quorum = quorums[0]
-	d := l.decodeBlock(p.quorum, l.schemas.quorum)
-	l.fill(d, &p.votes)
+	block := d.language.quorum.decode(d.e, p.quorum)
+	block.reportErrors(fill(&p.votes, block.values, Context{}).Err())
 	p.votes = p.votes.WithDefaults()
-	if d.ok {
-		l.reportErrors(d, p.votes.Check())
+	if block.ok {
+		block.reportErrors(p.votes.Check())
 	}
 	switch {
-	case len(l.blocks["cluster"]) == 0:
-		l.add(report{
+	case !d.hasCluster:
+		d.e.add(report{
 			at: p.quorum.Name, body: &b.Body, summary: "quorum needs other engines, and there is no cluster block",
 			hint: "add cluster { endpoints = [\"https://10.0.0.1:2379\"] }, and run sonde-fleet; or remove the quorum block",
 		})
 	case kind == probe.Startup:
-		l.add(report{
+		d.e.add(report{
 			at: p.quorum.Name, body: &b.Body, summary: "a startup probe cannot have a quorum",
 			hint: "move the block to a readiness or liveness probe: each engine waits for the startup probes of a target itself",
 		})
@@ -49,11 +49,11 @@ func (l *loader) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, blocks
 }
 
 // checkQuorum reports the quorum of a probe whose target other engines do not have.
-func (l *loader) checkQuorum(p *compiledProbe, b *tree.Block, spec targetSpec) {
+func (p *compiledProbe) checkQuorum(c *collector, b *tree.Block, spec targetSpec) {
 	if p.quorum == nil || spec.localDriver == "" {
 		return
 	}
-	l.add(report{
+	c.add(report{
 		at: p.quorum.Name, body: &b.Body, summary: fmt.Sprintf("quorum needs a target that engines share, and each engine runs the %s block of this one itself", spec.localDriver),
 		hint: "remove the quorum block: the engine on the host of the target decides about it alone",
 	})

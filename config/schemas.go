@@ -12,10 +12,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// schemas say what each block of the language may contain.
-type schemas struct {
-	top, variable, validation, defaults, dynamic tree.BodySchema
+// language says what each block may contain.
+type language struct {
+	handlers map[string]*handlerBlock // by the name of their block
 
+	top           tree.BodySchema
+	defaults      tree.BodySchema // of the defaults block of all kinds
 	target, probe *compiledSchema // with all blocks that can be in them
 
 	engine, cluster, plugin, script, rule, group *compiledSchema
@@ -26,6 +28,13 @@ type schemas struct {
 	probeModule                                  *compiledSchema // without the handlers
 	lifecycle                                    *compiledSchema // of a target block: its settings and drivers, and its damping
 }
+
+// The blocks that are equal in each language.
+var (
+	variableBody   = compileSchema(variableSchema).body
+	validationBody = compileSchema(validationSchema).body
+	dynamicBody    = compileSchema(dynamicSchema).body
+)
 
 // compiledSchema is a Schema, prepared to decode many blocks.
 type compiledSchema struct {
@@ -63,42 +72,41 @@ type handlerBlock struct {
 	schema *compiledSchema // nil for a plugin that could not be loaded
 }
 
-// compile prepares everything that is the same for all blocks.
-func (l *loader) compile() {
-	l.handlers = make(map[string]*handlerBlock)
-	for name, h := range l.options.Handlers {
-		l.handlers[name] = &handlerBlock{h, name, compileSchema(h.Schema)}
-	}
-	lifecycle := Schema{Fields: slices.Clone(l.options.TargetSettings.schema.Fields)}
-	for _, name := range names(l.options.Drivers) {
-		driver := l.options.Drivers[name].schema
+func newHandlerBlock(name string, h Handler) *handlerBlock {
+	return &handlerBlock{h, name, compileSchema(h.Schema)}
+}
+
+// newLanguage returns the language without the handlers of plugins and scripts.
+func newLanguage(o *Options) *language {
+	lifecycle := Schema{Fields: slices.Clone(o.TargetSettings.schema.Fields)}
+	for _, name := range names(o.Drivers) {
+		driver := o.Drivers[name].schema
 		lifecycle.Fields = append(lifecycle.Fields, Field{Name: name, Type: Block, Block: &driver})
 	}
 	damping := schemaOf(reflect.TypeFor[probe.Damping]())
 	lifecycle.Fields = append(lifecycle.Fields, Field{Name: dampingBlock, Type: Block, Block: &damping})
-	l.schemas = schemas{
-		gateway:     compileStruct[gatewayBlock](blocksOf(l.options.Gateways)),
-		notify:      compileStruct[notifyBlock](blocksOf(l.options.Notifiers)),
-		probeModule: compileStruct[probeModuleBlock](Schema{}),
-		engine:      compileStruct[Engine](l.options.EngineSettings.schema),
+	l := &language{
+		handlers:    make(map[string]*handlerBlock),
+		gateway:     compileStruct[gatewayBlock](blocksOf(o.Gateways)),
+		notify:      compileStruct[notifyBlock](blocksOf(o.Notifiers)),
+		probeModule: compileStruct[ProbeModule](Schema{}),
+		engine:      compileStruct[Engine](o.EngineSettings.schema),
 		cluster:     compileStruct[Cluster](Schema{}),
-		plugin:      compileStruct[Plugin](l.options.PluginSettings.schema),
-		script:      compileStruct[Script](l.options.PluginSettings.schema),
+		plugin:      compileStruct[Plugin](o.PluginSettings.schema),
+		script:      compileStruct[Script](o.PluginSettings.schema),
 		rule:        compileStruct[probe.Rule](Schema{}),
 		group:       compileStruct[groupBlock](Schema{}),
 		maintenance: compileStruct[maintenanceBlock](Schema{}),
 		quorum:      compileStruct[quorum.Rule](Schema{}),
 		lifecycle:   compileSchema(lifecycle),
-		variable:    compileSchema(variableSchema).body,
-		validation:  compileSchema(validationSchema).body,
-		dynamic:     compileSchema(dynamicSchema).body,
 	}
-	l.schemas.engine.body.Retired = retiredOfEngine
-	l.schemas.defaults = tree.BodySchema{Arguments: append(slices.Clone(l.schemas.rule.body.Arguments), labelsField.Name)}
-	if decode := l.options.TargetSettings.decode; decode != nil {
-		l.noLifecycle.Settings, _ = decode(nil, Context{})
+	for name, h := range o.Handlers {
+		l.handlers[name] = newHandlerBlock(name, h)
 	}
-	l.compileProbeSchemas()
+	l.engine.body.Retired = retiredOfEngine
+	l.defaults = tree.BodySchema{Arguments: append(slices.Clone(l.rule.body.Arguments), labelsField.Name)}
+	l.compileHandlers()
+	return l
 }
 
 // blocksOf returns the schema of blocks, by name.
@@ -110,84 +118,77 @@ func blocksOf(some map[string]Settings) (all Schema) {
 	return all
 }
 
-// compileProbeSchemas compiles the schemas that depend on which handlers there are.
-func (l *loader) compileProbeSchemas() {
-	l.schemas.probe = l.probeSchema()
-	l.schemas.target = l.targetSchema()
-	l.schemas.top = l.topSchema()
-	l.findPlaces()
+// compileHandlers prepares the blocks in which handlers can be, once it is known which there are.
+func (l *language) compileHandlers() {
+	l.probe = l.probeSchema()
+	l.target = l.targetSchema()
+	l.top = l.topSchema()
 }
 
-// findPlaces finds in which block each argument and block may be, for those that are
+// places returns in which block each argument and block may be, for those that are
 // written elsewhere. Names that several blocks have are left out.
-func (l *loader) findPlaces() {
-	s := l.schemas
-	l.places = make(map[string]string)
-	several := make(map[string]bool)
+func (l *language) places() map[string]string {
+	places, several := make(map[string]string), make(map[string]bool)
 	add := func(place string, names []string) {
 		for _, name := range names {
-			several[name] = several[name] || l.places[name] != ""
-			l.places[name] = place
+			several[name] = several[name] || places[name] != ""
+			places[name] = place
 		}
 	}
-	add("engine { … }", s.engine.body.Names())
-	add(`target "web" { … }`, s.target.body.Names())
-	add(`probe "readiness" { … }`, s.probe.body.Names())
-	for _, name := range names(l.schemas.lifecycle.inside) {
-		add(name+" { … }", s.lifecycle.inside[name].body.Names())
+	add("engine { … }", l.engine.body.Names())
+	add(`target "web" { … }`, l.target.body.Names())
+	add(`probe "readiness" { … }`, l.probe.body.Names())
+	for _, name := range names(l.lifecycle.inside) {
+		add(name+" { … }", l.lifecycle.inside[name].body.Names())
 	}
 	for _, name := range names(l.handlers) {
 		if schema := l.handlers[name].schema; schema != nil {
 			add(name+" { … }", schema.body.Names())
 		}
 	}
-	for name := range several {
-		if several[name] {
-			delete(l.places, name)
-		}
-	}
-	for _, schema := range []*compiledSchema{s.gateway, s.notify} { // who writes listen in a target means that of the engine
+	maps.DeleteFunc(places, func(name, _ string) bool { return several[name] })
+	for _, schema := range []*compiledSchema{l.gateway, l.notify} { // who writes listen in a target means that of the engine
 		for _, output := range names(schema.inside) {
 			for _, name := range schema.inside[output].body.Names() {
 				if _, elsewhere := several[name]; !elsewhere {
-					several[name], l.places[name] = false, output+" { … }"
+					several[name], places[name] = false, output+" { … }"
 				}
 			}
 		}
 	}
+	return places
 }
 
-func (l *loader) topSchema() tree.BodySchema {
-	s := l.schemas
+func (l *language) topSchema() tree.BodySchema {
 	return tree.BodySchema{Blocks: []tree.BlockSchema{
-		{Type: "engine", Inside: s.engine.body.Names()},
-		{Type: "cluster", Inside: s.cluster.body.Names()},
+		{Type: "engine", Inside: l.engine.body.Names()},
+		{Type: "cluster", Inside: l.cluster.body.Names()},
 		{Type: "variable", Labels: []string{"name"}, Example: `variable "hosts"`},
 		{Type: "locals"},
-		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: s.plugin.body.Names()},
-		{Type: "script", Labels: []string{"name"}, Example: `script "greeting"`, Inside: s.script.body.Names()},
-		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: s.defaults.Arguments},
-		{Type: "group", Labels: []string{"name"}, Example: `group "web"`, Inside: s.group.body.Names()},
-		{Type: "gateway", Labels: []string{"name"}, Example: `gateway "edge"`, Inside: s.gateway.body.Names()},
-		{Type: "notify", Labels: []string{"name"}, Example: `notify "oncall"`, Inside: s.notify.body.Names()},
-		{Type: "maintenance", Labels: []string{"name"}, Example: `maintenance "nightly"`, Inside: s.maintenance.body.Names()},
-		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: s.target.body.Names()},
+		{Type: "plugin", Labels: []string{"name"}, Example: `plugin "grpc"`, Inside: l.plugin.body.Names()},
+		{Type: "script", Labels: []string{"name"}, Example: `script "greeting"`, Inside: l.script.body.Names()},
+		{Type: "defaults", Labels: []string{"kind"}, Optional: 1, Example: `defaults, or defaults "readiness"`, Inside: l.defaults.Arguments},
+		{Type: "group", Labels: []string{"name"}, Example: `group "web"`, Inside: l.group.body.Names()},
+		{Type: "gateway", Labels: []string{"name"}, Example: `gateway "edge"`, Inside: l.gateway.body.Names()},
+		{Type: "notify", Labels: []string{"name"}, Example: `notify "oncall"`, Inside: l.notify.body.Names()},
+		{Type: "maintenance", Labels: []string{"name"}, Example: `maintenance "nightly"`, Inside: l.maintenance.body.Names()},
+		{Type: "target", Labels: []string{"name"}, Example: `target "web"`, Inside: l.target.body.Names()},
 		{Type: "probe_module", Labels: []string{"name"}, Example: `probe_module "http_2xx"`, Inside: l.probeModuleSchema().Names()},
 	}}
 }
 
-func (l *loader) targetSchema() *compiledSchema {
-	s := compileSchema(Schema{Fields: append(slices.Clone(targetSchema.Fields), l.schemas.lifecycle.schema.Fields...)})
-	s.inside["probe"] = l.schemas.probe
+func (l *language) targetSchema() *compiledSchema {
+	s := compileSchema(Schema{Fields: append(slices.Clone(targetSchema.Fields), l.lifecycle.schema.Fields...)})
+	s.inside["probe"] = l.probe
 	s.body.Blocks = append(s.body.Blocks,
-		tree.BlockSchema{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "readiness"`, Inside: l.schemas.probe.body.Names()},
+		tree.BlockSchema{Type: "probe", Labels: []string{"kind", "name"}, Optional: 1, Example: `probe "readiness"`, Inside: l.probe.body.Names()},
 		dynamicBlock)
 	return s
 }
 
-func (l *loader) probeSchema() *compiledSchema {
-	s := &compiledSchema{schema: l.schemas.rule.schema, inside: map[string]*compiledSchema{quorumBlock: l.schemas.quorum}}
-	s.body = tree.BodySchema{Arguments: l.schemas.rule.body.Arguments, Unknown: l.missingPlugin}
+func (l *language) probeSchema() *compiledSchema {
+	s := &compiledSchema{schema: l.rule.schema, inside: map[string]*compiledSchema{quorumBlock: l.quorum}}
+	s.body = tree.BodySchema{Arguments: l.rule.body.Arguments, Unknown: l.missingPlugin}
 	for _, name := range slices.Sorted(maps.Keys(l.handlers)) {
 		block := tree.BlockSchema{Type: name}
 		if schema := l.handlers[name].schema; schema != nil {
@@ -195,15 +196,26 @@ func (l *loader) probeSchema() *compiledSchema {
 		}
 		s.body.Blocks = append(s.body.Blocks, block)
 	}
-	s.body.Blocks = append(s.body.Blocks, tree.BlockSchema{Type: quorumBlock, Inside: l.schemas.quorum.body.Names()}, dynamicBlock)
+	s.body.Blocks = append(s.body.Blocks, tree.BlockSchema{Type: quorumBlock, Inside: l.quorum.body.Names()}, dynamicBlock)
 	return s
 }
 
 // dynamicBlock is allowed in target and probe blocks.
 var dynamicBlock = tree.BlockSchema{Type: "dynamic", Labels: []string{"block"}, Example: `dynamic "probe"`}
 
+// probeModuleSchema is the schema of a probe_module block with the handlers that there are.
+func (l *language) probeModuleSchema() tree.BodySchema {
+	s := tree.BodySchema{Arguments: l.probeModule.body.Arguments, Unknown: l.missingPlugin}
+	for _, b := range l.probe.body.Blocks {
+		if b.Type != dynamicBlock.Type && b.Type != quorumBlock {
+			s.Blocks = append(s.Blocks, b)
+		}
+	}
+	return s
+}
+
 // missingPlugin is the hint for an unknown handler block.
-func (l *loader) missingPlugin(name string) string {
+func (l *language) missingPlugin(name string) string {
 	hint := fmt.Sprintf("no handler is called %.80q; to load it as a plugin, add plugin %.80q { source = %.80q }", name, name, name+".wasm")
 	if known := names(l.handlers); len(known) > 0 {
 		hint += "\nhandlers here: " + strings.Join(known, ", ")

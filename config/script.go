@@ -46,65 +46,62 @@ func (e *ScriptError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Problem)
 }
 
-// script decodes one script block. Even if it has errors, its handler block is known
-// afterwards.
-func (l *loader) script(b *tree.Block, name string) {
-	l.handlers[name] = &handlerBlock{name: name}
-	d := l.decodeBlock(b, l.schemas.script)
+func (p *pluginLoader) loadScript(b *tree.Block, name string) {
+	d := p.language.script.decode(p.e, b)
 	s := Script{Name: name}
-	l.fill(d, &s)
-	s.Settings = l.settings(d, l.options.PluginSettings)
+	d.fill(&s)
+	s.Settings = d.settings(p.options.PluginSettings, p.engine.context())
 	if d.ok {
-		l.scriptText(d, &s)
+		p.readScript(d, &s)
 	}
 	if !d.ok {
 		return
 	}
-	l.config.Scripts[name] = s
-	if l.options.Script == nil {
-		l.add(report{at: b.Header, summary: "scripts cannot be used here"})
+	p.scripts[name] = s
+	if p.options.Script == nil {
+		p.e.add(report{at: b.Header, summary: "scripts cannot be used here"})
 		return
 	}
-	h, err := l.options.Script(l.config.Engine, s)
+	h, err := p.options.Script(p.engine.Engine, s)
 	if err != nil {
-		l.reportScript(d, s, err)
+		s.reportError(d, err)
 		return
 	}
-	l.handlers[name] = &handlerBlock{h, name, compileSchema(h.Schema)}
+	p.language.handlers[name] = newHandlerBlock(name, h)
 }
 
-// scriptText sets the text of a script and where it starts.
-func (l *loader) scriptText(d *decodedBlock, s *Script) {
+// readScript sets the text of a script and where it starts.
+func (p *pluginLoader) readScript(d *decodedBlock, s *Script) {
 	switch {
 	case s.Source != "" && s.File != "":
-		l.refuse(d, "file", "must not be set beside source")
+		d.refuse("file", "must not be set beside source")
 	case s.Source == "" && s.File == "":
-		l.add(report{at: d.block.Header, body: &d.block.Body, summary: "script has no text", hint: "add source = <<EOT … EOT, or file = \"" + s.Name + ".star\""})
+		d.report(d.block.Header, "script has no text", "add source = <<EOT … EOT, or file = \""+s.Name+".star\"")
 		d.ok = false
 	case s.File == "":
-		s.Origin = l.originOf(d.sources["source"].value, s)
+		at := d.sources["source"].value
+		s.Origin = s.originIn(at, string(p.e.texts.at(at)))
 	default:
 		if !filepath.IsAbs(s.File) {
 			s.File = filepath.Join(filepath.Dir(d.block.Header.Filename), filepath.FromSlash(s.File))
 		}
-		text, err := l.options.ReadFile(s.File, MaxScriptBytes)
+		text, err := p.options.ReadFile(s.File, MaxScriptBytes)
 		if err != nil {
-			l.refuse(d, "file", fmt.Sprintf("cannot be read: %v", err))
+			d.refuse("file", "cannot be read: %v", err)
 			return
 		}
 		s.Source, s.Origin = string(text), Origin{s.File, 1, 1}
-		l.texts[s.File] = text
+		p.e.texts.byName[s.File] = text
 	}
 	if len(s.Source) > MaxScriptBytes {
-		l.refuse(d, "source", fmt.Sprintf("is %d bytes long, at most %d are allowed", len(s.Source), MaxScriptBytes))
+		d.refuse("source", "is %d bytes long, at most %d are allowed", len(s.Source), MaxScriptBytes)
 	}
 }
 
-// originOf returns where the text of a script starts in its configuration file. That is
+// originIn returns where the text of a script starts in its configuration file. That is
 // known for a heredoc, unless a value in it adds lines, and for a text in quotes that has
 // no escape sequences.
-func (l *loader) originOf(at hcl.Range, s *Script) Origin {
-	written := string(l.texts[at.Filename][at.Start.Byte:at.End.Byte])
+func (s *Script) originIn(at hcl.Range, written string) Origin {
 	marker, lines, heredoc := strings.Cut(written, "\n")
 	switch {
 	case written == `"`+s.Source+`"`:
@@ -126,21 +123,21 @@ func indentOf(written, text string) int {
 	return 0
 }
 
-// reportScript reports an error about a script: where it is in the text, if it is about the
+// reportError reports an error about a script: where it is in the text, if it is about the
 // text.
-func (l *loader) reportScript(d *decodedBlock, s Script, err error) {
+func (s *Script) reportError(d *decodedBlock, err error) {
 	var at *ScriptError
 	if !errors.As(err, &at) || d.exposed(d.sources["source"], at.Problem) {
-		l.reportErrors(d, err)
+		d.reportErrors(err)
 		return
 	}
 	r := report{at: d.block.Header, body: &d.block.Body, summary: at.Problem}
-	if text, ok := l.texts[s.Origin.File]; ok {
+	if text, ok := d.e.texts.byName[s.Origin.File]; ok {
 		r.at = wordAt(s.Origin.File, text, at.Line, at.Column)
 	} else {
 		r.at, r.summary = d.sources["source"].value, at.Error()
 	}
-	l.add(r)
+	d.e.add(r)
 }
 
 // wordAt returns the range of the word, or the character, at a position in a file.

@@ -23,42 +23,67 @@ type secretValue struct {
 	isDefault   bool // of a variable
 }
 
-// noteSecret notes that a value is a secret, and if it is written in braces or brackets, that each part of it is.
-func (l *loader) noteSecret(e hcl.Expression, s secretValue) {
-	for _, part := range tree.Entries(s.name, e) {
-		l.secretValues[part.Range()] = s
+// secretSearch is the search for secrets in files.
+type secretSearch struct {
+	e           *evaluator
+	scope       *scope
+	isSensitive map[string]bool           // whether a variable is, by name
+	noted       map[hcl.Range]secretValue // what is set to fields and variables, beside what has the name of a secret
+
+	// Of the value that is searched, which is neither an object nor a list:
+	value  hcl.Expression
+	name   string // to which it is set
+	toPush bool
+	found  bool // one report of a value is enough
+	marked int  // the calls of sensitive and nonsensitive around the current node
+}
+
+// newSecretSearch returns a search that knows the variables.
+func newSecretSearch(e *evaluator, s *scope, variables []*variable) *secretSearch {
+	search := &secretSearch{e: e, scope: s, isSensitive: make(map[string]bool), noted: make(map[hcl.Range]secretValue)}
+	for _, v := range variables {
+		search.isSensitive[v.name] = v.sensitive
+		search.noteDefault(v)
+	}
+	return search
+}
+
+// noteDefault notes the default of a variable that is a secret. One that is sensitive may have a default in a file that is
+// not pushed.
+func (s *secretSearch) noteDefault(v *variable) {
+	a, ok := v.content.Arguments["default"]
+	if !ok {
+		return
+	}
+	if v.sensitive && s.e.toPush[a.Expr.Range().Filename] || !v.sensitive && isSecretName(v.name) {
+		s.note(a.Expr, secretValue{name: v.name, isSensitive: v.sensitive, isDefault: true})
 	}
 }
 
-// checkSecrets reports the secrets in a file. It reads the text once, and not for each element of a loop.
-func (l *loader) checkSecrets(body tree.Body) {
+// note notes that a value is a secret, and if it is written in braces or brackets, that each part of it is.
+func (s *secretSearch) note(e hcl.Expression, of secretValue) {
+	for _, part := range tree.Entries(of.name, e) {
+		s.noted[part.Range()] = of
+	}
+}
+
+// searchFile reports the secrets in a file. It reads the text once, and not for each element of a loop.
+func (s *secretSearch) searchFile(body tree.Body) {
 	isNamed := make(map[string]bool)
-	s := &secretSearch{loader: l}
 	for name, value := range body.Values() {
-		s.value, s.name, s.toPush, s.found = value, name, l.isToPush(value.Range()), false
+		s.value, s.name, s.toPush, s.found = value, name, s.e.toPush[value.Range().Filename], false
 		is, known := isNamed[name]
 		if !known {
 			is = isSecretName(name)
 			isNamed[name] = is
 		}
-		if noted, ok := l.secretValues[value.Range()]; ok {
+		if noted, ok := s.noted[value.Range()]; ok {
 			s.check(noted, value)
 		} else if is {
 			s.check(secretValue{name: name}, value)
 		}
 		s.search()
 	}
-}
-
-// secretSearch is the search in values that are set to names, which are neither objects nor lists.
-type secretSearch struct {
-	*loader
-	value  hcl.Expression
-	name   string
-	toPush bool
-	found  bool // one report of a value is enough
-
-	marked int // the calls of sensitive and nonsensitive around the current node
 }
 
 // check reports a secret in the value, or the value itself.
@@ -83,8 +108,7 @@ func (s *secretSearch) check(of secretValue, e hcl.Expression) {
 
 // search looks for objects with secrets in them, for calls of sensitive, and for URLs with a password.
 func (s *secretSearch) search() {
-	at := s.value.Range()
-	if bytes.ContainsAny(at.SliceBytes(s.texts[at.Filename]), `{(@\`) { // without these there are none
+	if bytes.ContainsAny(s.e.texts.at(s.value.Range()), `{(@\`) { // without these there are none
 		hclsyntax.Walk(native(s.value), s)
 	}
 }
@@ -149,15 +173,15 @@ func (s *secretSearch) report(what, hint string) {
 	}
 	s.found = true
 	at := s.value.Range()
-	s.secret(at)
+	s.e.texts.mask(at)
 	if s.toPush {
-		s.add(report{
+		s.e.add(report{
 			at: at, summary: what + ", which a pushed file must not contain",
 			hint: hint + "; nonsensitive(…) says that it is no secret",
 		})
 		return
 	}
-	s.add(report{
+	s.e.add(report{
 		severity: Warning, at: at, summary: what + " in plain text",
 		hint: "read it from elsewhere: a variable with sensitive = true, sensitive(env(\"…\")) or sensitive(trimspace(file(\"…\")))\n" +
 			"sensitive(\"…\") keeps it here, and hides it in all outputs",
@@ -165,11 +189,11 @@ func (s *secretSearch) report(what, hint string) {
 }
 
 // constant returns the value of an expression that refers to nothing, and reads nothing.
-func (l *loader) constant(e hcl.Expression) (cty.Value, bool) {
+func (s *secretSearch) constant(e hcl.Expression) (cty.Value, bool) {
 	if len(e.Variables()) > 0 {
 		return cty.DynamicVal, false
 	}
-	v, diags := protected(e, l.root) // which has no functions that read
+	v, diags := protected(e, s.scope.all) // which has no functions that read
 	return v, !diags.HasErrors()
 }
 

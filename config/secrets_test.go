@@ -319,3 +319,24 @@ func TestNamesSayWhatIsSecret(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSecretOfAVariableThatIsDeclaredTwiceIsMasked(t *testing.T) {
+	const line = `variable "api_token" { default = "hunter22" }` + "\n"
+	_, diags := parse(t, line+line, Options{})
+	if text := written(t, diags, false); !strings.Contains(text, "is declared twice") || strings.Contains(text, "hunter22") {
+		t.Errorf("got %s", text)
+	}
+}
+
+func TestErrorsAboutPartsOfASensitiveListShowNothingOfIt(t *testing.T) {
+	for _, text := range []string{
+		`engine { metric_labels = sensitive(["hunter 22"]) }`,
+		`group "g" { match = [sensitive("hunter 22")] }`,
+		"group \"g\" {\nmembers = [\"*\"]\nweight_label = sensitive(\"hunter 22\")\n}",
+	} {
+		_, diags := parse(t, text, Options{})
+		if shown := written(t, diags, false); !strings.Contains(shown, "is not valid") || strings.Contains(shown, "hunter") {
+			t.Errorf("%s: got %s", text, shown)
+		}
+	}
+}

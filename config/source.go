@@ -81,8 +81,8 @@ func (r *sourceReader) file(path string, read func(string, int64) ([]byte, error
 		r.refuse(path, err)
 		return
 	}
-	if r.total += len(b); r.total > MaxSourcesBytes {
-		r.refuse(path, fmt.Errorf("all files together are longer than %d bytes", MaxSourcesBytes))
+	if r.total += len(b); r.total > maxSourcesBytes {
+		r.refuse(path, fmt.Errorf("all files together are longer than %d bytes", maxSourcesBytes))
 		return
 	}
 	r.sources = append(r.sources, Source{path, b})

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -34,6 +36,8 @@ import (
 //
 // The tags doc, default, min and max become Doc, Unset, Min and Max of the Field. They
 // describe what the package itself does and checks.
+//
+// The fields of a struct that is embedded without a tag count as those of the struct.
 //
 // A field may be a string, bool, int, int32, int64, float64, time.Duration,
 // []string, map[string]string, map[string][]string, a type with text methods
@@ -89,8 +93,8 @@ func settingsOf[T any](check func(T, Context) error) Settings {
 // followsFrom reports whether an error is about a field that has another error, or
 // about the block of such a field.
 func followsFrom(err error, others probe.FieldErrors) bool {
-	var field *probe.FieldError
-	return errors.As(err, &field) && slices.ContainsFunc(others, func(other *probe.FieldError) bool {
+	field, ok := errors.AsType[*probe.FieldError](err)
+	return ok && slices.ContainsFunc(others, func(other *probe.FieldError) bool {
 		return other.Field == field.Field || strings.HasPrefix(other.Field, field.Field+".")
 	})
 }
@@ -121,6 +125,9 @@ func tagOf(f reflect.StructField) (tag, bool) {
 	return tag{parts[0], parts[1:]}, true
 }
 
+// isEmbedded reports whether a field without a tag is a struct whose fields are those of the block.
+func isEmbedded(f reflect.StructField) bool { return f.Anonymous && f.Type.Kind() == reflect.Struct }
+
 func (t tag) has(option string) bool { return slices.Contains(t.options, option) }
 
 // schemaOf returns the schema of a struct.
@@ -130,6 +137,9 @@ func schemaOf(t reflect.Type) Schema {
 	for f := range t.Fields() {
 		tag, ok := tagOf(f)
 		if !ok {
+			if isEmbedded(f) {
+				s.Fields = append(s.Fields, schemaOf(f.Type).Fields...)
+			}
 			continue
 		}
 		field := Field{Name: tag.name, Required: !tag.has("optional"), Sensitive: tag.has("sensitive"), NonZero: tag.has("nonzero"),
@@ -237,7 +247,9 @@ func fillStruct(to reflect.Value, v Values, c Context, path string, wrong *probe
 		field := to.FieldByIndex(f.Index)
 		tag, ok := tagOf(f)
 		if !ok {
-			if f.Type == reflect.TypeFor[probe.Compatibility]() {
+			if isEmbedded(f) {
+				fillStruct(field, v, c, path, wrong)
+			} else if f.Type == reflect.TypeFor[probe.Compatibility]() {
 				field.Set(reflect.ValueOf(c.Compatibility))
 			}
 			continue
@@ -271,4 +283,49 @@ func fillField(to reflect.Value, given any, c Context, name string, wrong *probe
 		return
 	}
 	to.Set(reflect.ValueOf(given).Convert(to.Type()))
+}
+
+// checkLimits adds an error for each value of a block that is outside the limits in the tags of its field. Path is that
+// of fillStruct.
+func checkLimits(t reflect.Type, v Values, path string, wrong *probe.FieldErrors) {
+	for f := range t.Fields() {
+		tag, ok := tagOf(f)
+		switch given := v[tag.name].(type) {
+		case Values:
+			checkLimits(pointed(f.Type), given, path+tag.name+".", wrong)
+		case int64, time.Duration:
+			if problem := limitProblem(given, f.Tag.Get("min"), f.Tag.Get("max"), tag.has("bytes")); problem != "" {
+				wrong.Add(path+tag.name, "%s", problem)
+			}
+		}
+		if !ok && isEmbedded(f) {
+			checkLimits(f.Type, v, path, wrong)
+		}
+	}
+}
+
+// limitProblem returns what is wrong with a number, a duration or a size that is outside limits, which are written as in
+// the tags of Of; "" if nothing is. Either limit may be missing.
+func limitProblem(given any, least, most string, isSize bool) string {
+	parse := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
+	show := func(n int64) any { return n }
+	n, _ := given.(int64)
+	if d, ok := given.(time.Duration); ok {
+		n = int64(d)
+		parse = func(text string) int64 { d, _ := time.ParseDuration(text); return int64(d) }
+		show = func(n int64) any { return time.Duration(n) }
+	} else if isSize {
+		parse = func(text string) int64 { size, _ := bytesize.Parse(text); return int64(size) }
+		show = func(n int64) any { return bytesize.Size(n) }
+	}
+	low, high := parse(least), parse(most)
+	switch isLow, isHigh := least != "" && n < low, most != "" && n > high; {
+	case !isLow && !isHigh:
+		return ""
+	case most == "":
+		return fmt.Sprintf("is %v; it must be at least %v", show(n), show(low))
+	case least == "":
+		return fmt.Sprintf("is %v; it must be at most %v", show(n), show(high))
+	}
+	return fmt.Sprintf("is %v; it must be from %v to %v", show(n), show(low), show(high))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/json"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
@@ -23,9 +24,73 @@ var conflictMarker = regexp.MustCompile(`^(<<<<<<<|=======|>>>>>>>)`)
 
 var redefined = regexp.MustCompile(`^The argument "([^"]*)" was already set at`)
 
-// syntax reports a parser's errors about a file: of each line the first, since the
+// Syntax returns the syntax errors of one source. It does not look at its meaning.
+func Syntax(s Source) Diagnostics {
+	c := newCollector()
+	s.parse(nil, c)
+	return c.diagnostics()
+}
+
+// parse parses a source whose expressions have a context, and reports whether there are no syntax errors. Of a text with
+// syntax errors it returns what can be parsed, so that more errors are reported at once.
+func (s Source) parse(ctx *hcl.EvalContext, c *collector) (body tree.Body, whole bool) {
+	c.texts.byName[s.Name] = s.Bytes
+	if p, ok := s.checkBounds(); !ok {
+		if foreign, ok := s.foreignFormat(); ok {
+			p = foreign
+		}
+		s.skip(p, c)
+		return tree.Body{}, false
+	}
+	if s.JSON() {
+		return s.parseJSON(ctx, c)
+	}
+	file, diags := hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
+	if diags.HasErrors() && s.isForeign(c) {
+		return tree.Body{}, false
+	}
+	native := file.Body.(*hclsyntax.Body)
+	s.reportSyntax(diags, native.Blocks, c)
+	if bytes.Contains(s.Bytes, []byte("sensitive")) {
+		c.texts.maskCalls(native)
+	}
+	convertNumbers(native)
+	return tree.Native(native, ctx), !diags.HasErrors()
+}
+
+func (s Source) parseJSON(ctx *hcl.EvalContext, c *collector) (body tree.Body, whole bool) {
+	c.texts.maskCallsInJSON(s)
+	e, diags := json.ParseExpression(s.Bytes, s.Name)
+	if diags.HasErrors() && s.isForeign(c) {
+		return tree.Body{}, false
+	}
+	s.reportSyntax(diags, nil, c)
+	if diags.HasErrors() {
+		return tree.Body{}, false
+	}
+	body, problems := tree.JSON(e, ctx)
+	c.problems(&body, problems)
+	return body, true
+}
+
+// isForeign reports a source with syntax errors that is in another format.
+func (s Source) isForeign(c *collector) bool {
+	p, ok := s.foreignFormat()
+	if ok {
+		s.skip(p, c)
+	}
+	return ok
+}
+
+// skip reports why a source is not parsed.
+func (s Source) skip(p tree.Problem, c *collector) {
+	c.problems(nil, []tree.Problem{p})
+	c.unparsed[s.Name] = []span{{0, math.MaxInt}}
+}
+
+// reportSyntax reports a parser's errors about the source: of each line the first, since the
 // others are its consequences.
-func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blocks) {
+func (s Source) reportSyntax(diags hcl.Diagnostics, blocks hclsyntax.Blocks, c *collector) {
 	var unparsed []span
 	lines := make(map[int]bool)
 	for _, d := range inOrder(diags) {
@@ -35,11 +100,11 @@ func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blo
 		}
 		lines[at.Start.Line] = true
 		if m := redefined.FindStringSubmatch(d.Detail); m != nil {
-			l.add(report{at: at, summary: fmt.Sprintf("argument %q is set twice", m[1]), hint: "keep one of the two"})
+			c.add(report{at: at, summary: fmt.Sprintf("argument %q is set twice", m[1]), hint: "keep one of the two"})
 			continue
 		}
 		if d.Summary == "Invalid string literal" && strings.HasPrefix(d.Detail, "Template sequences") {
-			l.add(report{
+			c.add(report{
 				at: at, summary: "a label cannot contain ${…}",
 				hint: "write a fixed name: with for_each, a target has one element for each key, such as web[\"a\"]",
 			})
@@ -47,26 +112,25 @@ func (l *loader) syntax(file string, diags hcl.Diagnostics, blocks hclsyntax.Blo
 			continue
 		}
 		if d.Summary == "Invalid multi-line string" {
-			l.add(l.unclosed(d))
+			c.add(unclosed(d, s.Bytes))
 			unparsed = append(unparsed, span{outermost(blocks, at.Start.Byte).from, math.MaxInt})
 			break // from here on HCL confuses text and strings
 		}
-		r := l.rewordSyntax(d)
+		r := rewordSyntax(d, s.Bytes)
 		r.at = at
-		l.add(r)
+		c.add(r)
 		unparsed = append(unparsed, outermost(blocks, at.Start.Byte))
 	}
 	if unparsed != nil {
-		l.unparsed[file] = unparsed
+		c.unparsed[s.Name] = unparsed
 	}
 }
 
 // rewordSyntax returns the report for one of the parser's errors: for frequent ones with
 // what to write instead.
-func (l *loader) rewordSyntax(d *hcl.Diagnostic) report {
+func rewordSyntax(d *hcl.Diagnostic, text []byte) report {
 	r := report{summary: lower(d.Summary), hint: lower(strings.TrimSuffix(d.Detail, "."))}
 	from, to := rangeOf(*d.Subject).Start.Byte, rangeOf(*d.Subject).End.Byte
-	text := l.texts[d.Subject.Filename]
 	if from > to || to > len(text) {
 		return r
 	}
@@ -117,9 +181,9 @@ func inOrder(diags hcl.Diagnostics) hcl.Diagnostics {
 
 // unclosed returns the report of a string without a closing quote: at its opening
 // quote.
-func (l *loader) unclosed(d *hcl.Diagnostic) report {
+func unclosed(d *hcl.Diagnostic, text []byte) report {
 	at := *d.Subject
-	source := lineOf(l.texts[at.Filename], rangeOf(at), nil)
+	source := lineOf(text, rangeOf(at), nil)
 	before := source.text[:min(len(source.text), max(0, at.Start.Byte-source.start))]
 	if i := strings.LastIndexByte(before, '"'); i >= 0 {
 		at.End = at.Start
@@ -146,12 +210,12 @@ func outermost(blocks hclsyntax.Blocks, at int) span {
 }
 
 // checkBounds checks the bounds within which HCL's parsers are safe.
-func checkBounds(s Source) (tree.Problem, bool) {
+func (s Source) checkBounds() (tree.Problem, bool) {
 	if len(s.Bytes) > MaxSourceBytes {
 		return tree.Problem{Range: hcl.Range{Filename: s.Name}, Summary: fmt.Sprintf("the file is longer than %d bytes", MaxSourceBytes), Hint: "split it into several files"}, false
 	}
 	if s.JSON() {
-		return checkJSONNesting(s)
+		return s.checkNesting()
 	}
 	tokens, _ := hclsyntax.LexConfig(s.Bytes, s.Name, hcl.InitialPos)
 	depth, chain := 0, 0
@@ -174,18 +238,18 @@ func checkBounds(s Source) (tree.Problem, bool) {
 		default:
 			chain++
 		}
-		if depth > MaxNesting {
-			return tree.Problem{Range: t.Range, Summary: fmt.Sprintf("brackets are nested more than %d deep", MaxNesting)}, false
+		if depth > maxNesting {
+			return tree.Problem{Range: t.Range, Summary: fmt.Sprintf("brackets are nested more than %d deep", maxNesting)}, false
 		}
-		if chain > MaxChain {
-			return tree.Problem{Range: t.Range, Summary: fmt.Sprintf("one argument has more than %d operators in a row", MaxChain)}, false
+		if chain > maxChain {
+			return tree.Problem{Range: t.Range, Summary: fmt.Sprintf("one argument has more than %d operators in a row", maxChain)}, false
 		}
 	}
 	return tree.Problem{}, true
 }
 
-// checkJSONNesting counts brackets outside strings.
-func checkJSONNesting(s Source) (tree.Problem, bool) {
+// checkNesting counts brackets outside strings.
+func (s Source) checkNesting() (tree.Problem, bool) {
 	depth, line, start, quoted := 0, 1, 0, false
 	for i := 0; i < len(s.Bytes); i++ {
 		switch c := s.Bytes[i]; {
@@ -200,45 +264,13 @@ func checkJSONNesting(s Source) (tree.Problem, bool) {
 		case !quoted && (c == '}' || c == ']'):
 			depth--
 		}
-		if depth > MaxNesting {
+		if depth > maxNesting {
 			at := hcl.Pos{Line: line, Column: i - start + 1, Byte: i}
 			return tree.Problem{
 				Range:   hcl.Range{Filename: s.Name, Start: at, End: at},
-				Summary: fmt.Sprintf("brackets are nested more than %d deep", MaxNesting),
+				Summary: fmt.Sprintf("brackets are nested more than %d deep", maxNesting),
 			}, false
 		}
 	}
 	return tree.Problem{}, true
-}
-
-// prepare masks the arguments of sensitive(…) in source lines, and makes templates convert
-// their numbers faster.
-func (l *loader) prepare(b *hclsyntax.Body) {
-	hclsyntax.VisitAll(b, func(n hclsyntax.Node) hcl.Diagnostics {
-		switch n := n.(type) {
-		case *hclsyntax.FunctionCallExpr:
-			if n.Name == "sensitive" {
-				for _, a := range n.Args {
-					l.secret(a.Range())
-				}
-			}
-		case *hclsyntax.TemplateExpr:
-			for i, part := range n.Parts {
-				n.Parts[i] = newTemplatePart(part)
-			}
-		}
-		return nil
-	})
-}
-
-// textSecrets masks the arguments of sensitive(…) in the JSON syntax, where calls are inside
-// strings.
-func (l *loader) textSecrets(s Source) {
-	for _, at := range callsSensitive.FindAllIndex(s.Bytes, -1) {
-		end := bytes.IndexByte(s.Bytes[at[1]:], ')')
-		if end < 0 {
-			end = len(s.Bytes) - at[1]
-		}
-		l.secret(hcl.Range{Filename: s.Name, Start: hcl.Pos{Byte: at[1]}, End: hcl.Pos{Byte: at[1] + end}})
-	}
 }

@@ -17,113 +17,125 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// targets decodes the target blocks.
-func (l *loader) targets() {
-	for _, b := range l.blocks["target"] {
-		if l.validTargetName(b, b.Label(0), b.LabelRange(0)) {
-			l.target(b)
+// targetDecoder decodes the target blocks.
+type targetDecoder struct {
+	e        *evaluator
+	language *language
+	options  *Options
+	context  Context
+	defaults *defaults
+	probes   *probeDecoder
+
+	targets      map[string]Target      // by name
+	descriptions map[string]description // by name; nil without Options.Describe
+	known        knownTargets           // the same targets, as written
+	origins      map[string]*origin     // by name
+	lists        []targetList
+	emptyLoops   []Note   // the arguments for_each without elements
+	later        []report // about target blocks: see reportLater
+
+	noLifecycle Target // of target blocks that say nothing about starting and restarting
+	samePorts   sharedMaps[uint16]
+	sameLabels  sharedMaps[string]
+}
+
+// decodeAll decodes target blocks.
+func (t *targetDecoder) decodeAll(blocks []*tree.Block) {
+	if decode := t.options.TargetSettings.decode; decode != nil {
+		t.noLifecycle.Settings, _ = decode(nil, Context{})
+	}
+	for _, b := range blocks {
+		if isValidTargetName(b, b.Label(0), b.LabelRange(0), t.e.collector) {
+			t.decode(b)
 		}
 	}
-	if !Diagnostics(l.list).HasErrors() {
-		for _, r := range l.blockReports {
-			l.add(r)
+	if !t.e.hasErrors() {
+		for _, r := range t.later {
+			t.e.add(r)
 		}
 	}
 }
 
 // reportLater reports something about a block itself, and not about an element of its
 // for_each, once all targets are decoded without errors.
-func (l *loader) reportLater(r report) {
+func (t *targetDecoder) reportLater(r report) {
 	same := func(other report) bool { return other.at == r.at && other.summary == r.summary }
-	if n := len(l.blockReports); n == 0 || !same(l.blockReports[n-1]) {
-		l.blockReports = append(l.blockReports, r)
+	if n := len(t.later); n == 0 || !same(t.later[n-1]) {
+		t.later = append(t.later, r)
 	}
 }
 
-func (l *loader) target(b *tree.Block) {
-	content, problems := b.Body.Read(l.schemas.target.body)
-	l.problems(&b.Body, problems)
+func (t *targetDecoder) decode(b *tree.Block) {
+	content, problems := b.Body.Read(t.language.target.body)
+	t.e.problems(&b.Body, problems)
 	spec := targetSpec{origin: &origin{header: b.Header}, valid: len(problems) == 0, target: probe.Target{Name: b.Label(0)}}
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		if arg, named := content.Arguments["name"]; named {
-			l.add(report{
+			t.e.add(report{
 				at: arg.Range, body: &b.Body, summary: "name is for targets with for_each",
 				hint: "the label is the name of the target; it may have slashes: target \"shop/web\" { … }",
 			})
 		}
-		l.element(b, content, spec)
+		t.element(b, content, spec)
 		return
 	}
 	spec.origin.inLoop = true
 	some := false
-	for e := range l.elements(b, forEach) {
+	for e := range elements(b, forEach, t.e) {
 		some = true
 		one := b.In(e.ctx, e.text)
-		if spec.target.Name, ok = l.targetName(one, content, e.target); ok && l.validTargetName(b, spec.target.Name, forEach.Expr.Range()) {
-			l.element(one, content, spec)
+		if spec.target.Name, ok = t.name(one, content, e.target); ok && isValidTargetName(b, spec.target.Name, forEach.Expr.Range(), t.e.collector) {
+			t.element(one, content, spec)
 		}
 	}
 	if !some {
-		l.emptyLoops = append(l.emptyLoops, l.note(fmt.Sprintf("for_each of target %q has no elements", b.Label(0)), forEach.Expr.Range()))
-		l.dryRun(b, content, spec)
+		t.emptyLoops = append(t.emptyLoops, noteAt(forEach.Expr.Range(), fmt.Sprintf("for_each of target %q has no elements", b.Label(0))))
+		t.dryRun(b, content, spec)
 	}
 }
 
-// maxEmptyLoops bounds the notes of the error that there is no target.
-const maxEmptyLoops = 3
-
-// requireTargets reports a configuration without targets: a file that was cut off, or a
+// require reports a configuration without targets: a file that was cut off, or a
 // list that is empty by mistake, would end everything that runs. An engine whose targets are pushed has none
 // before the first push.
-func (l *loader) requireTargets(sources []Source) {
-	if !l.options.RequireTargets || l.config.Engine.AllowEmpty || l.config.Cluster.IsPushed() && len(l.pushed) == 0 || len(l.known) > 0 || Diagnostics(l.list).HasErrors() {
+func (t *targetDecoder) require(sources []Source) {
+	const maxEmptyLoops = 3 // notes
+	if len(t.known.all) > 0 || t.e.hasErrors() {
 		return
 	}
 	r := report{
 		summary: "the configuration has no target",
 		hint:    "add target \"name\" { … }\nif the engine is to probe nothing, write allow_empty = true in the engine block",
-		notes:   l.emptyLoops[:min(len(l.emptyLoops), maxEmptyLoops)],
+		notes:   t.emptyLoops[:min(len(t.emptyLoops), maxEmptyLoops)],
 	}
 	if len(sources) == 1 {
 		if r.at.Filename = sources[0].Name; len(bytes.TrimSpace(sources[0].Bytes)) == 0 {
 			r.summary += ": the file is empty"
 		}
 	}
-	l.add(r)
-}
-
-// warnOfEmptyFiles warns of files without any text, which may have been cut off.
-func (l *loader) warnOfEmptyFiles(sources []Source) {
-	for _, s := range sources {
-		if len(sources) > 1 && len(bytes.TrimSpace(s.Bytes)) == 0 {
-			l.add(report{severity: Warning, at: hcl.Range{Filename: s.Name}, summary: "the file is empty", hint: "remove it, or restore its content"})
-		}
-	}
+	t.e.add(r)
 }
 
 // dryRun decodes a target without elements as if it had one of unknown value, so that
 // the errors in it are reported.
-func (l *loader) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
-	unknown := l.unknown
+func (t *targetDecoder) dryRun(b *tree.Block, c tree.Content, spec targetSpec) {
+	unknown := t.e.unknown
 	ctx := loopContext(b, "each", cty.UnknownVal(cty.String), cty.DynamicVal)
 	spec.dryRun = true
 	spec.target.Name += "[…]"
 	if arg, named := c.Arguments["name"]; named {
-		l.eval(&b.In(ctx, "").Body, arg.Expr)
+		t.e.eval(&b.In(ctx, "").Body, arg.Expr)
 	}
-	l.element(b.In(ctx, ""), c, spec)
-	l.unknown = unknown
+	t.element(b.In(ctx, ""), c, spec)
+	t.e.unknown = unknown
 }
 
-func (l *loader) validTargetName(b *tree.Block, name string, at hcl.Range) bool {
-	err := probe.ID{Target: name, Kind: probe.Readiness}.Check()
-	var field *probe.FieldError
-	if !errors.As(err, &field) {
-		return true
+func isValidTargetName(b *tree.Block, name string, at hcl.Range, c *collector) bool {
+	field, isInvalid := errors.AsType[*probe.FieldError](probe.ID{Target: name, Kind: probe.Readiness}.Check())
+	if isInvalid {
+		c.add(report{at: at, body: b.Parent, summary: "the target's name " + field.Problem})
 	}
-	l.add(report{at: at, body: b.Parent, summary: "the target's name " + field.Problem})
-	return false
+	return !isInvalid
 }
 
 // targetSpec is what is known of a target while its probes are decoded.
@@ -137,50 +149,40 @@ type targetSpec struct {
 }
 
 // element decodes a target, or one element of a target with for_each.
-func (l *loader) element(b *tree.Block, c tree.Content, spec targetSpec) {
-	name := spec.target.Name
+func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) {
 	if !spec.dryRun {
-		l.claim(b, spec)
+		t.claim(b, spec)
 	}
 	content := c.For(&b.Body)
-	blocks, whole := l.expand(&b.Body, content.Blocks, l.schemas.target)
-	target, inherited, lifecycle := l.lifecycle(b, content, blocks)
-	l.readStartAfter(b, tree.Content{Arguments: content.Arguments, Blocks: blocks}, spec, &target)
-	l.readDependsOn(b, content, spec, &target)
-	address, validAddress := l.address(b, content)
-	ports, validPorts := l.portMap(b, content)
-	labels, validLabels := l.labels(b, content)
+	blocks, whole := t.language.target.expand(t.e, &b.Body, content.Blocks)
+	target, inherited, lifecycle := t.lifecycle(b, content, blocks)
+	target.StartAfter = t.readStartAfter(b, tree.Content{Arguments: content.Arguments, Blocks: blocks}, spec, target.Driver != nil)
+	target.DependsOn = t.readDependsOn(b, content, spec)
+	address, validAddress := decodeAddress(b, content, t.e)
+	ports, validPorts := t.portMap(b, content)
+	labels, validLabels := t.labels(b, content)
 	spec.valid = spec.valid && validAddress && validPorts && validLabels
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
-	spec.localDriver = l.localDriver(blocks)
-	probes := l.probes(blocks, spec)
-	if !probes {
+	if driver, block := driverOf(t.options.Drivers, blocks); driver.IsLocal {
+		spec.localDriver = block.Type
+	}
+	hasProbes := t.probes.decodeAll(blocks, spec)
+	if !hasProbes {
 		target.Labels = labels
 	}
 	if !spec.dryRun {
-		l.config.Targets[name] = target
-		l.known = append(l.known, knownTarget{name, labels, ports})
-		l.describeTarget(b, content, spec.target, lifecycle)
+		t.targets[spec.target.Name] = target
+		t.known.all = append(t.known.all, knownTarget{spec.target.Name, labels, ports})
+		t.describe(b, content, spec.target, target, lifecycle)
 	}
 	if whole {
-		l.warnOfRestarts(b, blocks)
+		t.warnOfRestarts(b, blocks)
 	}
-	switch {
-	case probes || !whole || !spec.valid || inherited.Address != "":
-	default:
-		l.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
+	if !hasProbes && whole && spec.valid && inherited.Address == "" {
+		t.e.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
 }
-
-// knownTarget is what other blocks say something about a target by.
-type knownTarget struct {
-	name   string
-	labels map[string]string
-	ports  map[string]uint16
-}
-
-func compareName(t knownTarget, name string) int { return strings.Compare(t.name, name) }
 
 // origin is the block that a target is made from. All elements of a for_each have the same.
 type origin struct {
@@ -189,11 +191,11 @@ type origin struct {
 }
 
 // claim reports a name that another target has.
-func (l *loader) claim(b *tree.Block, spec targetSpec) {
+func (t *targetDecoder) claim(b *tree.Block, spec targetSpec) {
 	name := spec.target.Name
-	first := l.names[name]
+	first := t.origins[name]
 	if first == nil {
-		l.names[name] = spec.origin
+		t.origins[name] = spec.origin
 		return
 	}
 	r := report{
@@ -206,7 +208,7 @@ func (l *loader) claim(b *tree.Block, spec targetSpec) {
 	case inLoops && strings.HasPrefix(name, b.Label(0)+`["`):
 		r.body, r.summary = &b.Body, fmt.Sprintf("two blocks target %q have the same elements in for_each", b.Label(0))
 	}
-	l.addTwice(r, first.header)
+	t.e.addTwice(r, first.header)
 }
 
 // quoted quotes a name, unless it contains quotes itself as web["a"] does.
@@ -217,12 +219,12 @@ func quoted(name string) string {
 	return strconv.Quote(name)
 }
 
-func (l *loader) address(b *tree.Block, c tree.Content) (address string, valid bool) {
+func decodeAddress(b *tree.Block, c tree.Content, e *evaluator) (address string, valid bool) {
 	arg, given := c.Arguments["address"]
 	if !given {
 		return "", true
 	}
-	v, secret, state := l.value(&b.Body, &Field{Name: "address", Type: String}, arg)
+	v, secret, state := e.value(&b.Body, &Field{Name: "address", Type: String}, arg)
 	s, ok := v.(string)
 	if !ok {
 		return "", state == null
@@ -234,7 +236,7 @@ func (l *loader) address(b *tree.Block, c tree.Content) (address string, valid b
 		if secret {
 			hint = ""
 		}
-		l.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "address " + problem, hint: hint})
+		e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "address " + problem, hint: hint})
 		return "", false
 	}
 	if dial.IsMistypedIPv4(s) {
@@ -242,7 +244,7 @@ func (l *loader) address(b *tree.Block, c tree.Content) (address string, valid b
 		if !secret {
 			r.summary = fmt.Sprintf("address is %q, which is neither an IP address nor a host name", s)
 		}
-		l.add(r)
+		e.add(r)
 	}
 	return s, true
 }

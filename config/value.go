@@ -31,20 +31,20 @@ const (
 )
 
 // value decodes an argument into the Go type that Values hold for its field.
-func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret bool, s state) {
+func (e *evaluator) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret bool, s state) {
 	if f.Sensitive {
-		l.secret(arg.Expr.Range())
+		e.texts.mask(arg.Expr.Range())
 	}
-	raw, ok := l.eval(b, arg.Expr)
+	raw, ok := e.eval(b, arg.Expr)
 	if !ok {
 		return nil, false, wrong
 	}
-	l.conceal(raw, f.Sensitive)
+	e.conceal(raw, f.Sensitive)
 	raw, secret = unmark(raw)
 	if raw.IsNull() {
 		return nil, secret, null
 	}
-	l.checkPushedPath(b, f, arg, raw)
+	e.checkPushedPath(b, f, arg, raw)
 	v, p := decode(raw, f.Type, arg.Name, secret || f.Sensitive)
 	if word, ok := v.(string); ok && f.OneOf != nil && !slices.Contains(f.OneOf, word) {
 		p = &valueError{summary: fmt.Sprintf("invalid %s %q", f.Name, word), hint: wordHint(word, f.OneOf)}
@@ -56,7 +56,7 @@ func (l *loader) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret
 		if f.NonZero && raw.Type() == cty.Number && raw.LessThanOrEqualTo(cty.Zero).True() {
 			p.hint = fmt.Sprintf("write %s = %s", arg.Name, exampleOf(f.Type)) // 0 with a unit is not allowed either
 		}
-		l.add(report{at: p.at(arg.Expr), body: b, summary: p.summary, hint: p.hint})
+		e.add(report{at: p.at(arg.Expr), body: b, summary: p.summary, hint: p.hint})
 		return nil, secret, wrong
 	}
 	return v, secret, given
@@ -175,6 +175,18 @@ func wholeNumber(v cty.Value) (int64, bool) {
 // templatePart is a part of a template. A whole number in it becomes the text that HCL makes
 // of it.
 type templatePart struct{ *hclsyntax.ParenthesesExpr }
+
+// convertNumbers makes the templates in a body convert their numbers faster.
+func convertNumbers(b *hclsyntax.Body) {
+	hclsyntax.VisitAll(b, func(n hclsyntax.Node) hcl.Diagnostics {
+		if template, ok := n.(*hclsyntax.TemplateExpr); ok {
+			for i, part := range template.Parts {
+				template.Parts[i] = newTemplatePart(part)
+			}
+		}
+		return nil
+	})
+}
 
 func newTemplatePart(e hclsyntax.Expression) hclsyntax.Expression {
 	if _, literal := e.(*hclsyntax.LiteralValueExpr); literal {

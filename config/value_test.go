@@ -51,7 +51,7 @@ func TestTemplatesConvertNumbersAsHCLDoes(t *testing.T) {
 			}
 			body := file.Body.(*hclsyntax.Body)
 			if prepare {
-				newLoader(Options{}).prepare(body)
+				convertNumbers(body)
 			}
 			e := body.Attributes["a"].Expr
 			v, diags := e.Value(ctx)

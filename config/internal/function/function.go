@@ -25,9 +25,9 @@ import (
 
 // Bounds on the result of one call. cty itself bounds range to 1,024 elements.
 const (
-	MaxProduct  = 100_000 // elements of a setproduct
-	MaxWidth    = 9_999   // width and precision in a format
-	MaxFileSize = 1 << 20 // bytes of a file that a configuration reads
+	maxProduct  = 100_000 // elements of a setproduct
+	maxWidth    = 9_999   // width and precision in a format
+	maxFileSize = 1 << 20 // bytes of a file that a configuration reads
 )
 
 // Sensitive is the mark of a value that must not be shown.
@@ -147,8 +147,8 @@ func checkProduct(args []cty.Value) error {
 		if u, _ := a.Unmark(); u.IsKnown() && u.CanIterateElements() {
 			total *= max(1, u.LengthInt())
 		}
-		if total > MaxProduct {
-			return fmt.Errorf("the product has more than %d elements", MaxProduct)
+		if total > maxProduct {
+			return fmt.Errorf("the product has more than %d elements", maxProduct)
 		}
 	}
 	return nil
@@ -157,15 +157,15 @@ func checkProduct(args []cty.Value) error {
 func checkFormat(args []cty.Value) error {
 	u, _ := args[0].Unmark()
 	if regexp.MustCompile(`%[^a-zA-Z%]*[0-9]{5}`).MatchString(u.AsString()) {
-		return fmt.Errorf("a width or precision is above %d", MaxWidth)
+		return fmt.Errorf("a width or precision is above %d", maxWidth)
 	}
 	return nil
 }
 
 func checkIndent(args []cty.Value) error {
 	u, _ := args[0].Unmark()
-	if u.GreaterThan(cty.NumberIntVal(MaxWidth)).True() {
-		return fmt.Errorf("the indent is above %d", MaxWidth)
+	if u.GreaterThan(cty.NumberIntVal(maxWidth)).True() {
+		return fmt.Errorf("the indent is above %d", maxWidth)
 	}
 	return nil
 }

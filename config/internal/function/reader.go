@@ -57,7 +57,7 @@ func (r Reader) absolute(path string) (string, error) {
 
 func (r Reader) read(name string) (string, error) {
 	path := r.path(name)
-	b, err := r.ReadFile(path, MaxFileSize)
+	b, err := r.ReadFile(path, maxFileSize)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("there is no file %s", path)

@@ -32,7 +32,7 @@ func TestRelativePathsStartAtTheFolderOfTheCaller(t *testing.T) {
 
 func TestFilesThatAreNotShortTextsAreRejected(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"long": strings.Repeat("x", MaxFileSize+1), "binary": "\xff\xfe"} {
+	for name, text := range map[string]string{"long": strings.Repeat("x", maxFileSize+1), "binary": "\xff\xfe"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -33,12 +33,12 @@ func (r *reader) json() {
 			r.argument(Argument{Name: p.name, Range: p.at, Expr: p.value})
 			continue
 		}
-		r.jsonBlock(&Head{Type: p.name, Name: p.at, Header: p.at}, s, p.value)
+		r.jsonBlock(&head{Type: p.name, Name: p.at, Header: p.at}, s, p.value)
 	}
 }
 
 // jsonBlock reads a block, whose labels are nested objects around its body.
-func (r *reader) jsonBlock(h *Head, s BlockSchema, value hcl.Expression) {
+func (r *reader) jsonBlock(h *head, s BlockSchema, value hcl.Expression) {
 	if isNull(value) { // in the JSON syntax, null means that the block is not set
 		return
 	}
@@ -62,10 +62,10 @@ func (r *reader) jsonBlock(h *Head, s BlockSchema, value hcl.Expression) {
 		}
 		return
 	}
-	r.add(&Block{Head: h, Body: Body{pairs: pairs}})
+	r.add(&Block{head: h, Body: Body{pairs: pairs}})
 }
 
-func (h *Head) with(l Label) *Head {
+func (h *head) with(l Label) *head {
 	next := *h
 	next.Labels = append(slices.Clip(h.Labels), l)
 	next.Header = hcl.RangeBetween(h.Header, l.Range)

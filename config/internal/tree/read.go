@@ -81,7 +81,7 @@ func (r *reader) object(a Argument, s BlockSchema) {
 			fmt.Sprintf("write %s", cmp.Or(s.Example, a.Name+" = { … }")))
 		return
 	}
-	r.add(&Block{Head: &Head{Type: a.Name, Name: a.Range, Header: a.Range}, Body: Body{pairs: pairs}})
+	r.add(&Block{head: &head{Type: a.Name, Name: a.Range, Header: a.Range}, Body: Body{pairs: pairs}})
 }
 
 func (r *reader) nativeBlock(n *hclsyntax.Block) {
@@ -94,7 +94,7 @@ func (r *reader) nativeBlock(n *hclsyntax.Block) {
 		}
 		return
 	}
-	b := &Block{Head: &Head{Type: n.Type, Name: n.TypeRange, Header: n.DefRange()}, Body: Body{native: n.Body}}
+	b := &Block{head: &head{Type: n.Type, Name: n.TypeRange, Header: n.DefRange()}, Body: Body{native: n.Body}}
 	if s.Object {
 		r.problem(n.TypeRange, fmt.Sprintf("%q is an argument, not a block", n.Type),
 			fmt.Sprintf("write %s, with an equals sign", cmp.Or(s.Example, n.Type+" = { … }")))

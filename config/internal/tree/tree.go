@@ -3,7 +3,9 @@
 //
 // HCL's own reader, Body.Content, drops a block with a wrong number of labels and has
 // no optional labels. This one reports the number and knows the enclosing blocks of
-// each block, for messages.
+// each block, for messages. HCL's body of a JSON file has to be told how many labels a block has before it reads the
+// block, so that it cannot read defaults and probe blocks, whose last label is optional; here a JSON object is one of
+// names with expressions, as an argument with an object is in the native syntax.
 //
 //	tree.go     Body, Block and BodySchema
 //	read.go     reads a body in the native syntax by its schema
@@ -35,13 +37,13 @@ type Body struct {
 
 // Block is one block. Those of all elements of a loop share their head.
 type Block struct {
-	*Head
+	*head
 	Body   Body
 	Parent *Body
 }
 
-// Head is what a block is called.
-type Head struct {
+// head is what a block is called.
+type head struct {
 	Type   string
 	Name   hcl.Range // of the type
 	Labels []Label
@@ -121,7 +123,7 @@ func (b *Body) Iteration() string {
 }
 
 // String returns the block's header: `probe "readiness" "db"`.
-func (h *Head) String() string {
+func (h *head) String() string {
 	var s strings.Builder
 	s.WriteString(h.Type)
 	for _, l := range h.Labels {
@@ -131,7 +133,7 @@ func (h *Head) String() string {
 }
 
 // Label returns the text of label i, or "" if there is none.
-func (h *Head) Label(i int) string {
+func (h *head) Label(i int) string {
 	if i < len(h.Labels) {
 		return h.Labels[i].Text
 	}
@@ -139,7 +141,7 @@ func (h *Head) Label(i int) string {
 }
 
 // LabelRange returns the range of label i, or that of the header if there is none.
-func (h *Head) LabelRange(i int) hcl.Range {
+func (h *head) LabelRange(i int) hcl.Range {
 	if i < len(h.Labels) {
 		return h.Labels[i].Range
 	}
@@ -214,7 +216,7 @@ func (s BodySchema) block(name string) (BlockSchema, bool) {
 // Make returns the block that a dynamic block makes for one element: its body is that
 // of the content block.
 func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
-	made := &Block{Head: &Head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
+	made := &Block{head: &head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
 	made.Body = content.Body.In(ctx, element)
 	made.Body.Block = made
 	return made

@@ -330,9 +330,9 @@ func TestFunctionsDoWhatTheirLinesShow(t *testing.T) {
 			t.Errorf("%s is not %s: %v", call, result, err)
 		}
 	}
-	for _, f := range config.Functions() {
-		if !shown[f.Name] {
-			t.Errorf("functions.md does not show %s(%s)", f.Name, strings.Join(f.Parameters, ", "))
+	for _, name := range config.Functions() {
+		if !shown[name] {
+			t.Errorf("functions.md does not show %s()", name)
 		}
 	}
 }

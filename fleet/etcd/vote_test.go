@@ -4,108 +4,105 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/etcd"
-	"github.com/sonde-probe/sonde/fleet/shard"
-	"github.com/sonde-probe/sonde/fleet/vote"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
 )
 
-// votes starts an engine that votes and counts, and returns what ends it.
-func votes(t *testing.T, name string, b coord.Backend, ballots map[probe.ID]vote.Ballot) (v *vote.Voter, end func()) {
+// voter is an engine that probes all targets as a vantage, and says which of those that it owns pass or fail.
+type voter struct {
+	engine *engine.Engine
+	sees   atomic.Bool // targets pass
+	end    func()
+}
+
+// startVoter starts an engine, which ends with the test or by voter.end.
+func startVoter(t *testing.T, name string, b coord.Backend, targets int) *voter {
 	t.Helper()
+	v := &voter{engine: engine.New(engine.Config{})}
+	v.sees.Store(true)
 	co, err := coord.New(coord.Config{Name: name, Backend: b, TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err = vote.NewVoter(vote.VoterConfig{Coordinator: co})
+	restarts, err := restart.New(restart.Config{Engine: v.engine})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counter, err := vote.NewCounter(vote.CounterConfig{Coordinator: co, Voter: v})
+	shared, err := fleet.New(fleet.Config{Coordinator: co, Engine: v.engine, Restarts: restarts})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := counter.Apply(ballots); err != nil {
+	all := fleet.Targets{Probes: probe.Set{}, Units: map[string]restart.Unit{}, Quorums: map[probe.ID]quorum.Rule{}}
+	for i := range targets {
+		id := probe.ID{Target: fmt.Sprint("web-", i), Kind: probe.Readiness}
+		all.Quorums[id], all.Units[id.Target] = quorum.Rule{}, restart.Unit{}
+		all.Probes[id] = probe.Probe{
+			Rule: probe.Rule{Period: time.Second, FailureThreshold: 1}, HandlerName: "test", Revision: "1",
+			Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result {
+				if v.sees.Load() {
+					return probe.Succeed("")
+				}
+				return probe.Fail("test.sick", "no answer")
+			}),
+		}
+	}
+	if err := shared.Apply(all); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	for _, run := range []func(context.Context){co.Run, v.Run, counter.Run, func(ctx context.Context) { release(ctx, co) }} {
-		running.Go(func() { run(ctx) })
-	}
-	end = sync.OnceFunc(func() { stop(); running.Wait() })
-	t.Cleanup(end)
-	return v, end
-}
-
-// release gives up the shards that other engines are to have, until ctx is done.
-func release(ctx context.Context, co *coord.Coordinator) {
-	for {
-		owned, changed := co.Owned()
-		var leaving []shard.ID
-		for id, o := range owned {
-			if o.Leaving {
-				leaving = append(leaving, id)
-			}
-		}
-		if len(leaving) > 0 {
-			_ = co.Release(ctx, leaving...) // it is called again with the next change
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
+	member, leave := context.WithCancel(context.Background())
+	var sharing, running sync.WaitGroup
+	sharing.Go(func() { shared.Run(ctx) })
+	running.Go(func() { co.Run(member) })
+	running.Go(func() { _ = restarts.Run(member) })
+	running.Go(func() { _ = v.engine.Run(member) })
+	v.end = sync.OnceFunc(func() { stop(); sharing.Wait(); leave(); running.Wait() })
+	t.Cleanup(v.end)
+	return v
 }
 
 func TestEnginesVoteOnEtcd(t *testing.T) {
 	const targets = 300
 	nodes := cluster(t, "http", 3)
-	ballots := map[probe.ID]vote.Ballot{}
-	for i := range targets {
-		ballots[probe.ID{Target: fmt.Sprint("web-", i), Kind: probe.Readiness}] = vote.Ballot{Instance: "1"}
-	}
-	var voters []*vote.Voter
-	var ends []func()
-	var shared coord.Backend
+	var voters []*voter
 	for i := range nodes {
-		shared = open(t, etcd.Config{Endpoints: endpoints(nodes), Prefix: "/votes/"})
-		v, end := votes(t, fmt.Sprint("engine-", i), shared, ballots)
-		voters, ends = append(voters, v), append(ends, end)
+		shared := open(t, etcd.Config{Endpoints: endpoints(nodes), Prefix: "/votes/"})
+		voters = append(voters, startVoter(t, fmt.Sprint("engine-", i), shared, targets))
 	}
-	say := func(verdict probe.Verdict, by ...*vote.Voter) {
-		t.Helper()
-		for _, v := range by {
-			for id := range ballots {
-				if err := v.Set(id, vote.Vote{Instance: "1", Verdict: verdict}); err != nil {
-					t.Fatal(err)
-				}
-			}
+	see := func(passing bool, some ...*voter) {
+		for _, v := range some {
+			v.sees.Store(passing)
 		}
 	}
-	await := func(verdict probe.Verdict, votes int) {
+	await := func(verdict probe.Verdict, reason probe.Reason) {
 		t.Helper()
-		until(t, fmt.Sprintf("all are %v by %d votes", verdict, votes), func() bool {
-			entries, _, err := shared.Range(t.Context(), vote.JointPrefix)
+		until(t, fmt.Sprintf("all are %v, with the reason %q", verdict, reason), func() bool {
 			n := 0
-			for _, e := range entries {
-				if _, j, ok := vote.ParseJoint(coord.Event{Entry: e}); ok && j.Verdict == verdict && len(j.Passing)+len(j.Failing) == votes {
-					n++
+			for _, v := range voters {
+				for st := range v.engine.All() {
+					if st.Decided && st.Verdict == verdict && st.Result.Reason == reason {
+						n++
+					}
 				}
 			}
-			return err == nil && n == targets
+			return n == targets
 		})
 	}
-	say(probe.Passing, voters...)
-	await(probe.Passing, 3)
-	say(probe.Failing, voters[:2]...)
-	await(probe.Failing, 3)
-	ends[0]()
-	await(probe.Failing, 2) // one fails and one passes: the last verdict stands
-	say(probe.Passing, voters[1])
-	await(probe.Passing, 2)
+	await(probe.Passing, "")
+	see(false, voters[:2]...)
+	await(probe.Failing, probe.ReasonGray)
+	voters[0].end()
+	voters = voters[1:]
+	await(probe.Failing, probe.ReasonNoQuorum) // one fails and one passes: the last verdict stands
+	see(true, voters[0])
+	await(probe.Passing, "")
 }

@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -237,7 +236,7 @@ func (v *vantage) ballot(target string, lease coord.Lease) []byte {
 	}
 	value := encode(b)
 	if len(value) > maxBallot { // the name of its instance is that long
-		v.voter.sparse.Error("a vote is too long, and not given", "engine", v.name, "target", target, "error", fmt.Errorf("it has %d bytes, at most %d are allowed", len(value), maxBallot))
+		v.voter.sparse.Error("a ballot is too long, and not put", "engine", v.name, "target", target, "bytes", len(value), "at_most", maxBallot)
 		return nil
 	}
 	return value

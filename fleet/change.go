@@ -91,7 +91,7 @@ func (f *Fleet) change(c *change) error {
 	if _, err := f.owner.Change(c.Change); err != nil {
 		return err
 	}
-	f.joints.forget(c.Remove)
+	f.joints.forget(c.Change)
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
@@ -100,9 +100,7 @@ func (f *Fleet) change(c *change) error {
 	for id, targets := range c.shards {
 		if targets != nil {
 			f.others.remove(id)
-			ids := targets.jointProbes()
-			f.countInstances(id, ids...)
-			for _, p := range ids { // which this engine may have decided alone before
+			for _, p := range targets.jointProbes() { // which this engine may have decided alone before
 				f.doubts.probed(p.Target, verdictOf(f.config.Engine, p.Target, f.decidesAlone))
 			}
 		}
@@ -121,7 +119,6 @@ func (f *Fleet) note(c *change) {
 			delete(f.unverified, id)
 			delete(f.unswept, id)
 			delete(f.changed, id)
-			delete(f.loaded, id)
 			continue
 		}
 		f.applied[id] = targets
@@ -135,8 +132,7 @@ func (f *Fleet) note(c *change) {
 		}
 	}
 	maps.Copy(f.stored, c.stored)
-	for id, s := range c.stored {
-		f.loaded[id] = s.token
+	for id := range c.stored {
 		delete(f.unverified, id)
 	}
 }

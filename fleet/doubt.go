@@ -8,7 +8,6 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet/doubt"
-	"github.com/sonde-probe/sonde/fleet/vote"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -20,7 +19,7 @@ const doubtInterval = time.Second
 type doubts struct {
 	name    string
 	engines []*engine.Engine
-	voter   *vote.Voter
+	vantage *vantage
 	log     *slog.Logger
 
 	doubtMu sync.Mutex    // guards all below
@@ -61,7 +60,7 @@ func (d *doubts) run(ctx context.Context) {
 
 // observe makes one observation.
 func (d *doubts) observe() {
-	o := doubt.Observation{Others: d.voter.Others()}
+	o := doubt.Observation{Others: d.vantage.votes.others()}
 	for _, e := range d.engines {
 		h := e.Health()
 		o.Unwell = o.Unwell || h.Degraded() || h.Isolated
@@ -76,7 +75,7 @@ func (d *doubts) observe() {
 	d.state = doubt.Step(doubt.Rule{}, before, o, now)
 	after := d.state
 	d.doubtMu.Unlock()
-	d.voter.SetHealth(after.Doubtful, o.Own)
+	d.vantage.voter.setHealth(after.Doubtful, o.Own)
 	switch {
 	case before == doubt.State{} && after.MayAct:
 	case before.MayAct && !after.MayAct || before == doubt.State{}:
@@ -98,8 +97,8 @@ func (d *doubts) now() doubt.State {
 // Doubt returns whether this engine doubts its own verdicts. The zero State is that before Run.
 func (f *Fleet) Doubt() doubt.State { return f.doubts.now() }
 
-// Engines returns what the engines of the fleet have said last of themselves, by name. It must not be changed.
-func (f *Fleet) Engines() map[string]vote.Vantage { return f.voter.Engines() }
+// Engines returns what the engines of the fleet have said last of themselves, by name.
+func (f *Fleet) Engines() map[string]Vantage { return f.votes.engines() }
 
 // MayAct reports whether this engine may act for a target of the fleet now: it owns it, its lease lasts, and it does
 // not doubt its own verdicts. Whether a failure is reason enough for a restart is up to MayRestart. Any goroutine may

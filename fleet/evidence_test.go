@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
-	"github.com/sonde-probe/sonde/fleet/vote"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -45,7 +43,7 @@ func (j *jury) owner(target string) *member {
 	return nil
 }
 
-// slow makes votes and joint verdicts late, as those are that wait for many others.
+// slow makes votes late, as those are that wait for many others.
 func (j *jury) slow() {
 	for _, m := range j.members {
 		m.backend.isSlow.Store(true)
@@ -209,62 +207,54 @@ func TestAnInstanceFromBeforeIsNotVotedOn(t *testing.T) {
 				t.Errorf("%s was not restarted", target)
 			}
 		}
-		_, at, err := j.backend.Range(t.Context(), vote.JointPrefix)
-		if err != nil || len(moved) == 0 {
-			t.Fatalf("the guest has %d targets, %v", len(moved), err)
+		if len(moved) == 0 {
+			t.Fatal("the guest has no targets that are restarted")
 		}
+		j.forget()
 		guest.stop()
 		time.Sleep(time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		puts := 0
-		for events := range j.backend.Watch(ctx, vote.JointPrefix, at) {
-			for _, e := range events {
-				id, joint, ok := vote.ParseJoint(e)
-				if !ok || moved[id.Target] == "" {
-					continue
-				}
-				puts++
-				if joint.Instance != moved[id.Target] || joint.Verdict != probe.Passing {
-					t.Errorf("after the guest has left, %v is %v of %s: %s runs", id, joint.Verdict, joint.Instance, moved[id.Target])
-				}
+		for _, failed := range j.failed() {
+			target, _, _ := strings.Cut(failed, ":")
+			if moved[target] != "" {
+				t.Errorf("after the guest has left, %s: %s runs", failed, moved[target])
 			}
 		}
-		if puts < len(moved) {
-			t.Errorf("%d joint verdicts were put for %d targets: the test shows nothing", puts, len(moved))
+		for target, instance := range moved {
+			for _, id := range []probe.ID{{Target: target, Kind: probe.Readiness}, {Target: target, Kind: probe.Liveness}} {
+				if st, _ := j.owner(target).engine.Status(id); st.Instance != instance || st.Result.Detail != "passing at 2 vantages: passing at engine-0, engine-1" {
+					t.Errorf("%v is %v of %s, which %s runs instead of: %s", id, st.Verdict, st.Instance, instance, st.Result.Detail)
+				}
+			}
 		}
 	})
 }
 
-// A quorum that leaves the configuration while no engine runs leaves no joint verdict in the store.
-func TestJointVerdictsOfQuorumsThatAreGoneAreDeleted(t *testing.T) {
+// A quorum that leaves the configuration leaves no vote in the store, and an engine that leaves none either.
+func TestVotesOnWhatHasNoQuorumAreDeleted(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
 		j := startJury(t, 3, quorum.Rule{})
-		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2*4 {
-			t.Fatalf("there are %d votes and joint verdicts", n)
+		if n := len(entries(t, j.backend, "vote/")); n != 3*(watched+1) {
+			t.Fatalf("three engines have put %d entries", n)
 		}
-		j.stop(false)
-		if n := len(entries(t, j.backend, vote.JointPrefix)); n != watched*3/2 {
-			t.Fatalf("there are %d joint verdicts", n)
-		}
-		for _, name := range []string{"engine-0", "engine-1"} {
-			targets := j.targets(name)
+		for _, m := range j.members {
+			targets := j.targets(m.co.Name())
 			for id := range targets.Quorums {
 				if id.Target != crippled {
 					delete(targets.Quorums, id)
 				}
 			}
-			start(t, name, j.backend, targets)
-		}
-		time.Sleep(10 * time.Minute)
-		for _, key := range entries(t, j.backend, vote.JointPrefix) {
-			if !strings.HasSuffix(key, "/"+crippled) {
-				t.Errorf("there is %s", key)
+			if err := m.fleet.Apply(targets); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if n := len(entries(t, j.backend, vote.JointPrefix)); n != 2*3 {
-			t.Errorf("there are %d votes and joint verdicts of %s", n, crippled)
+		time.Sleep(time.Minute)
+		if all := entries(t, j.backend, "vote/"); len(all) != 2*3 {
+			t.Errorf("with one target that has a quorum there are %q", all)
+		}
+		j.stop(false)
+		if all := entries(t, j.backend, "vote/"); len(all) != 0 {
+			t.Errorf("without an engine there are %q", all)
 		}
 	})
 }

@@ -433,11 +433,18 @@ func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 			o.wrong = append(o.wrong, o.running(target).id+" was not restarted")
 		}
 	}
+	for _, m := range engines {
+		for st := range m.engine.All() {
+			if st.Verdict != probe.Passing || st.Result.Outcome != probe.Success {
+				o.wrong = append(o.wrong, fmt.Sprintf("in the end %v is %v of %s: %s", st.ID, st.Verdict, st.Instance, st.Result.Detail))
+			}
+		}
+	}
 	return o.wrong
 }
 
 // Vantages are paused, cut off and killed at random, owners change, and the store is away: what has recovered is not
-// restarted for a failure that merely stands, and what fails in the end is.
+// restarted for a failure that merely stands, what fails in the end is, and in the end all is published as the vantages see it.
 func TestRandomFaultsLeadToNoRestartByOldVotes(t *testing.T) {
 	tier.CI(t)
 	n := max(1, runs()/3)

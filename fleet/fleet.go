@@ -7,7 +7,7 @@
 // done for it, and after its memories were stored; until then it is probed. Instances are terminated by
 // coord.Coordinator.Act only.
 //
-// A probe with a quorum is attempted by several engines, its vantages, and each votes (packages quorum and vote).
+// A probe with a quorum is attempted by several engines, its vantages, and each votes (package quorum).
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
@@ -20,7 +20,9 @@
 //	notices.go what receivers were told about targets and groups, for the next owner
 //	floor.go   which acts are withheld so that enough members of groups take requests, across engines
 //	quorum.go  the joint verdicts of probes with a quorum, as their owner publishes them
-//	vantage.go the votes of this engine
+//	votes.go   the votes of all engines, as the store shows them, and which of them count
+//	vantage.go the probes that this engine attempts to vote on them
+//	voter.go   the votes of this engine in the store
 //	doubt.go   whether this engine doubts its own verdicts
 package fleet
 
@@ -39,7 +41,6 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/fleet/shard"
-	"github.com/sonde-probe/sonde/fleet/vote"
 	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
@@ -53,7 +54,7 @@ type Config struct {
 	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Fleet.MayRestart, for the targets of the fleet
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
-	Zone        string              // where this engine is, for quorums: at most vote.MaxZone bytes; default: none
+	Zone        string              // where this engine is, for quorums: at most quorum.MaxZone bytes; default: none
 	Notices     Notices             // what receivers know of targets and groups, which moves with the shards of their names; default: nothing does
 	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
@@ -87,8 +88,7 @@ type Targets struct {
 type Fleet struct {
 	config  Config
 	owner   *engine.Owner
-	voter   *vote.Voter
-	counter *vote.Counter
+	votes   *votes
 	vantage *vantage
 	doubts  *doubts
 	joints  joints
@@ -97,19 +97,16 @@ type Fleet struct {
 	wake    wake.Signal       // desired or changed were changed
 	sparse  *sparselog.Logger // what is tried again in each pass
 
-	ballotsMu sync.Mutex // held while the counter is told of instances: of two calls the later one knows the later instance
-
 	desiredMu    sync.Mutex // guards all below
 	desired      map[shard.ID]*Targets
-	isDesired    bool                        // desired was set
-	changed      map[shard.ID]names          // whose memories are to be stored
-	isCollecting bool                        // wake is set after collectDelay
-	loaded       map[shard.ID]coord.Revision // the tokens with which the memories of applied shards were loaded
+	isDesired    bool               // desired was set
+	changed      map[shard.ID]names // whose memories are to be stored
+	isCollecting bool               // wake is set after collectDelay
 
 	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
 	stored     map[shard.ID]*stored  // of applied
 	unverified map[shard.ID]bool     // the store may have lost what stored says
-	unswept    map[shard.ID]bool     // may have records of acts for targets, or joint verdicts of probes, that are gone
+	unswept    map[shard.ID]bool     // may have records of acts for targets that are gone
 	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
 	seed       maphash.Seed
 }
@@ -132,25 +129,25 @@ func New(c Config) (*Fleet, error) {
 	if c.Coordinator == nil || c.Engine == nil || c.Restarts == nil {
 		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
 	}
+	if n := len(c.Zone); n > quorum.MaxZone {
+		return nil, fmt.Errorf("fleet: Config.Zone has %d bytes, at most %d are allowed", n, quorum.MaxZone)
+	}
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Notices == nil {
 		c.Notices = noNotices{}
 	}
 	changed := wake.New()
 	f := &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]vote.Joint{}}, wake: changed, sparse: sparselog.New(c.Logger),
+		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]decision{}}, wake: changed, sparse: sparselog.New(c.Logger),
 		others:  newOthers(c.Coordinator, c.Logger, changed.Set),
-		changed: map[shard.ID]names{}, loaded: map[shard.ID]coord.Revision{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		changed: map[shard.ID]names{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
 		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
 	}
-	var err error
-	if f.voter, err = vote.NewVoter(vote.VoterConfig{Coordinator: c.Coordinator, Zone: c.Zone, Logger: c.Logger}); err != nil {
-		return nil, fmt.Errorf("fleet: %w", err)
-	}
-	f.counter, err = vote.NewCounter(vote.CounterConfig{Coordinator: c.Coordinator, Voter: f.voter, Decided: f.decided, Logger: c.Logger})
-	f.vantage = newVantage(c, f.voter)
-	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, voter: f.voter, log: c.Logger}
-	return f, err
+	f.votes = newVotes(c.Coordinator)
+	f.votes.voted = f.voted
+	f.vantage = newVantage(c, f.votes, f.instanceOf)
+	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
+	return f, nil
 }
 
 // Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run
@@ -180,7 +177,6 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		// Neither has an error: both were planned above.
 		_ = f.others.engine.Admin().SetDependencies(t.Dependencies)
 		_ = f.others.engine.Admin().SetDampings(t.Dampings)
-		f.count(t) // before the rest: joint verdicts without a ballot are swept
 		f.desiredMu.Lock()
 		before := f.desired
 		f.desiredMu.Unlock()
@@ -255,8 +251,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	defer end() // a panic ends the parts, too: otherwise the engine would go on without this loop
 	parts.Go(func() { f.watch(ctx) })
 	parts.Go(func() { f.watchTargets(ctx) })
-	parts.Go(func() { f.voter.Run(ctx) })
-	parts.Go(func() { f.counter.Run(ctx) })
+	parts.Go(func() { f.watchInstances(ctx) })
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
@@ -300,16 +295,13 @@ func (f *Fleet) watch(ctx context.Context) {
 			return
 		}
 		f.markSoon(status.ID.Target)
-		if f.hasQuorum(status.ID) {
-			f.countInstances(shard.Of(status.ID.Target), status.ID)
-		}
 		target := status.ID.Target
 		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.decidesAlone))
 	}
 }
 
-// watchTargets notes the shards whose targets are in other states, such as those that are ejected or damped, until ctx
-// is done.
+// watchTargets notes the shards whose targets are in other states, such as those that are ejected or damped, and which
+// instances of targets run, until ctx is done.
 func (f *Fleet) watchTargets(ctx context.Context) {
 	sub := f.config.Engine.SubscribeTargets()
 	defer sub.Close()
@@ -319,7 +311,30 @@ func (f *Fleet) watchTargets(ctx context.Context) {
 			return
 		}
 		f.markSoon(st.Target)
+		f.vantage.noteInstance(st.Target)
 	}
+}
+
+// watchInstances notes which instances run of targets that others own, until ctx is done.
+func (f *Fleet) watchInstances(ctx context.Context) {
+	sub := f.others.engine.SubscribeTargets()
+	defer sub.Close()
+	for {
+		st, err := sub.Next(ctx)
+		if err != nil {
+			return
+		}
+		f.vantage.noteInstance(st.Target)
+	}
+}
+
+// instanceOf returns the instance of a target, as its owner knows it; "" if that is not known.
+func (f *Fleet) instanceOf(target string) string {
+	st, isOwn := f.config.Engine.Target(target)
+	if !isOwn {
+		st, _ = f.others.engine.Target(target)
+	}
+	return st.Instance.ID
 }
 
 // markSoon says that the memory of a target is to be stored, with those of others that change meanwhile.

@@ -16,7 +16,6 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/vote"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
@@ -29,8 +28,8 @@ type cutOff struct {
 	isCut       atomic.Bool
 	isForgetful atomic.Bool // no memories are stored
 	isRefusing  atomic.Bool // memories cannot be read
-	isSilent    atomic.Bool // changes of memories are not shown by watches that began before it was unset
-	isSlow      atomic.Bool // what changes votes and joint verdicts takes a second
+	isSilent    atomic.Bool // changes of memories and votes are not shown by watches that began before it was unset
+	isSlow      atomic.Bool // what changes votes takes a second
 
 	loads, refused         atomic.Int64 // requests that read memories, and those that isRefusing was the reason of an error of
 	reads, writes, written atomic.Int64 // requests that read entries, that change them, and bytes of their values
@@ -76,7 +75,7 @@ func (c *cutOff) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, 
 	if c.isForgetful.Load() && strings.HasPrefix(all[0].Then[0].Key, "memory/") {
 		return nil, errCut
 	}
-	if c.isSlow.Load() && strings.HasPrefix(all[0].Then[0].Key, vote.JointPrefix) {
+	if c.isSlow.Load() && strings.HasPrefix(all[0].Then[0].Key, "vote/") {
 		time.Sleep(time.Second)
 	}
 	c.writes.Add(1)
@@ -129,7 +128,7 @@ func (c *cutOff) Watch(ctx context.Context, prefix string, after coord.Revision)
 			if c.isCut.Load() {
 				err = errCut
 			}
-			if isSilent = isSilent || c.isSilent.Load() && prefix == "memory/"; isSilent && err == nil {
+			if isSilent = isSilent || c.isSilent.Load() && (prefix == "memory/" || prefix == "vote/"); isSilent && err == nil {
 				continue
 			}
 			if !yield(events, err) || err != nil {

@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/fleet/shard"
-	"github.com/sonde-probe/sonde/fleet/vote"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -46,22 +44,37 @@ func (f *Fleet) jointProbe(id probe.ID, p probe.Probe, r quorum.Rule) probe.Prob
 
 // Probe implements probe.Handler.
 func (j joint) Probe(context.Context, probe.Target) probe.Result {
-	now, ok := j.fleet.joints.get(j.id)
-	st, exists := j.fleet.config.Engine.Status(j.id)
-	switch {
-	case !ok || !exists || now.Instance != st.Instance:
-		return undecided("the vantages have not voted on this instance yet")
-	case !j.fleet.hasCounted(j.id, now):
-		return undecided("the votes are not known: this engine has to own the target first, and to count them")
+	now, why := j.fleet.decide(j)
+	if why != "" {
+		return undecided(why)
 	}
-	return resultOf(now, j.rule)
+	before := j.fleet.joints.set(j.id, now)
+	if (before.isGrayPass() || now.isGrayPass()) && before.saying() != now.saying() { // others show how vantages differ
+		j.fleet.markSoon(j.id.Target)
+	}
+	return now.result(j.rule)
 }
 
-// hasCounted reports whether a joint verdict is of votes that this engine has counted as the present owner of the
-// probe's target. Otherwise they may be gone or have changed.
-func (f *Fleet) hasCounted(id probe.ID, j vote.Joint) bool {
+// decision is what votes about an instance add up to.
+type decision struct {
+	instance string
+	quorum.Decision
+}
+
+// decide returns what the votes about a probe add up to now, or why that is not known. The last verdict is that of this
+// engine's probe, which has come with the memory of the owner before.
+func (f *Fleet) decide(j joint) (d decision, why string) {
 	owned, _ := f.config.Coordinator.Owned()
-	return f.config.Coordinator.Allowed() && j.Token != 0 && j.Token == owned[shard.Of(id.Target)].Token
+	lease, _ := f.config.Coordinator.Lease()
+	st, _ := f.config.Engine.Status(j.id)
+	switch {
+	case owned[shard.Of(j.id.Target)].Token == 0 || !f.config.Coordinator.Allowed() || !f.votes.isCurrent(lease):
+		return d, "the votes are not known: this engine has to own the target first, and to count them"
+	case st.Instance == "":
+		return d, "the vantages have not voted on this instance yet"
+	}
+	votes := f.votes.about(j.id, j.rule)
+	return decision{st.Instance, quorum.Decide(j.rule, votes, st.Instance, st.Verdict, time.Now())}, ""
 }
 
 // hasEvidence reports whether the instance of a target may be terminated for a probe that fails: one that its owner
@@ -74,34 +87,34 @@ func (f *Fleet) hasEvidence(target string) bool {
 		if p.Verdict != probe.Failing || p.ID.Kind == probe.Readiness {
 			continue
 		}
-		if !f.hasQuorum(p.ID) {
+		j, isJoint := f.jointOf(p.ID)
+		if !isJoint {
 			return true
 		}
-		j, ok := f.joints.get(p.ID)
-		if ok && j.Decided && j.Verdict == probe.Failing && j.Instance == p.Instance && f.hasCounted(p.ID, j) {
+		if d, why := f.decide(j); why == "" && d.Decided && d.Verdict == probe.Failing && d.instance == p.Instance {
 			return true
 		}
 	}
 	return false
 }
 
-// resultOf returns a joint verdict as the result of an attempt, with who says what.
-func resultOf(j vote.Joint, r quorum.Rule) probe.Result {
-	passing, failing := len(j.Passing), len(j.Failing)
-	isGray := j.Agreement == quorum.Gray
+// result returns what a probe's engine publishes, with who says what.
+func (d decision) result(r quorum.Rule) probe.Result {
+	passing, failing := len(d.Passing), len(d.Failing)
+	isGray := d.Agreement == quorum.Gray
 	switch {
-	case !j.Decided && passing+failing < r.Min:
-		return undecided(fmt.Sprintf("%d votes count, and %d are needed%s", passing+failing, r.Min, saying(j)))
-	case !j.Decided || j.Verdict == probe.Undecided:
-		return undecided("as many vantages pass as fail" + saying(j))
-	case j.Verdict == probe.Failing && isGray:
-		return probe.Fail(probe.ReasonGray, "failing at %d of %d vantages%s", failing, passing+failing, saying(j))
-	case j.Verdict == probe.Failing:
-		return probe.Fail(probe.ReasonQuorum, "failing at %d of %d vantages%s", failing, passing+failing, saying(j))
+	case !d.Decided && passing+failing < r.Min:
+		return undecided(fmt.Sprintf("%d votes count, and %d are needed%s", passing+failing, r.Min, d.saying()))
+	case !d.Decided:
+		return undecided("as many vantages pass as fail" + d.saying())
+	case d.Verdict == probe.Failing && isGray:
+		return probe.Fail(probe.ReasonGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
+	case d.Verdict == probe.Failing:
+		return probe.Fail(probe.ReasonQuorum, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
 	case isGray:
-		return probe.Warn(probe.ReasonGray, "failing at %d of %d vantages%s", failing, passing+failing, saying(j))
+		return probe.Warn(probe.ReasonGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
 	}
-	return probe.Succeed(fmt.Sprintf("passing at %d vantages%s", passing, saying(j)))
+	return probe.Succeed(fmt.Sprintf("passing at %d vantages%s", passing, d.saying()))
 }
 
 // undecided returns a result that changes no verdict.
@@ -109,14 +122,19 @@ func undecided(why string) probe.Result {
 	return probe.Result{Reason: probe.ReasonNoQuorum, Detail: why, NoRetry: true}
 }
 
+// isGrayPass reports whether the votes say that a probe passes though some fail.
+func (d decision) isGrayPass() bool {
+	return d.Decided && d.Verdict == probe.Passing && d.Agreement == quorum.Gray
+}
+
 // saying returns the vantages by what they say, such as ": failing at engine-2; passing at engine-1, engine-3".
-func saying(j vote.Joint) string {
+func (d decision) saying() string {
 	var s strings.Builder
 	separator := ": "
 	for _, some := range []struct {
 		says  string
 		names []string
-	}{{"failing at ", j.Failing}, {"passing at ", j.Passing}, {"not counted: ", j.Ignored}} {
+	}{{"failing at ", d.Failing}, {"passing at ", d.Passing}, {"not counted: ", d.Ignored}} {
 		if len(some.names) > 0 {
 			s.WriteString(separator + some.says + strings.Join(some.names, ", "))
 			separator = "; "
@@ -125,20 +143,20 @@ func saying(j vote.Joint) string {
 	return s.String()
 }
 
-// joints are the joint verdicts of the shards that this engine owns.
+// joints are what this engine has decided last about the probes with a quorum that it has.
 type joints struct {
 	jointsMu sync.Mutex // guards all
-	all      map[probe.ID]vote.Joint
+	all      map[probe.ID]decision
 }
 
-func (j *joints) get(id probe.ID) (vote.Joint, bool) {
+func (j *joints) get(id probe.ID) (decision, bool) {
 	j.jointsMu.Lock()
 	defer j.jointsMu.Unlock()
-	joint, ok := j.all[id]
-	return joint, ok
+	d, ok := j.all[id]
+	return d, ok
 }
 
-func (j *joints) set(id probe.ID, now vote.Joint) (before vote.Joint) {
+func (j *joints) set(id probe.ID, now decision) (before decision) {
 	j.jointsMu.Lock()
 	defer j.jointsMu.Unlock()
 	before = j.all[id]
@@ -146,12 +164,18 @@ func (j *joints) set(id probe.ID, now vote.Joint) (before vote.Joint) {
 	return before
 }
 
-// forget forgets the joint verdicts of probes that this engine no longer has: another may decide others.
-func (j *joints) forget(ids []probe.ID) {
+// forget forgets probes that this engine no longer has, or decides alone, after a change.
+func (j *joints) forget(c engine.Change) {
 	j.jointsMu.Lock()
 	defer j.jointsMu.Unlock()
-	for _, id := range ids {
+	for _, id := range c.Remove {
 		delete(j.all, id)
+	}
+	for id := range j.all {
+		now, isChanged := c.Set[id]
+		if _, isJoint := now.Handler.(joint); isChanged && !isJoint {
+			delete(j.all, id)
+		}
 	}
 }
 
@@ -159,86 +183,44 @@ func (j *joints) forget(ids []probe.ID) {
 func (j *joints) gray() (n int) {
 	j.jointsMu.Lock()
 	defer j.jointsMu.Unlock()
-	for _, now := range j.all {
-		if now.Agreement == quorum.Gray {
+	for _, d := range j.all {
+		if d.Agreement == quorum.Gray {
 			n++
 		}
 	}
 	return n
 }
 
-// isGrayPass reports whether the votes say that a probe passes though some fail.
-func isGrayPass(j vote.Joint) bool {
-	return j.Decided && j.Verdict == probe.Passing && j.Agreement == quorum.Gray
-}
-
-// decided takes a joint verdict of a shard that this engine owns. Others show how the vantages differ, as they do now.
-func (f *Fleet) decided(id probe.ID, j vote.Joint) {
-	before := f.joints.set(id, j)
-	f.config.Engine.Trigger(id)
-	if isGrayPass(before) || isGrayPass(j) {
-		f.markSoon(id.Target)
+// voted has this engine look at the votes about a target, if it owns that.
+func (f *Fleet) voted(target string) {
+	st, _ := f.config.Engine.Target(target)
+	for i := range st.Probes {
+		id := st.Probes[i].ID
+		if _, isJoint := f.jointOf(id); isJoint {
+			f.config.Engine.Trigger(id)
+		}
 	}
 }
 
 // checkQuorums returns what is wrong with the quorums of targets, or nil.
 func (t Targets) checkQuorums() error {
+	polls := map[string]int{}
 	for id, r := range t.Quorums {
+		polls[id.Target]++
 		_, exists := t.Probes[id]
 		switch {
 		case !exists:
 			return fmt.Errorf("quorum of probe %q: the probe is not in the set", id)
 		case id.Kind == probe.Startup:
 			return fmt.Errorf("quorum of probe %q: a startup probe cannot have one", id)
+		case polls[id.Target] > maxPolls:
+			return fmt.Errorf("target %q: more than %d of its probes have a quorum: remove some, or divide the target", id.Target, maxPolls)
 		}
 		if err := errors.Join(r.WithDefaults().Check(), pollOf(id).Check()); err != nil {
 			return fmt.Errorf("quorum of probe %q: %w", id, err)
 		}
 	}
 	return nil
-}
-
-// count has the votes about the probes of targets counted.
-func (f *Fleet) count(t Targets) {
-	f.ballotsMu.Lock()
-	defer f.ballotsMu.Unlock()
-	ballots := make(map[probe.ID]vote.Ballot, len(t.Quorums))
-	for id, r := range t.Quorums {
-		b := vote.Ballot{Rule: r, Instance: probe.StaticID}
-		if t.Units[id.Target].Driver != nil {
-			st, _ := f.config.Engine.Status(id)
-			b.Instance, b.Token = "", f.loadedWith(shard.Of(id.Target))
-			if b.Token != 0 {
-				b.Instance = st.Instance
-			}
-		}
-		ballots[id] = b
-	}
-	_ = f.counter.Apply(ballots) // has no error: checkQuorums has checked them
-}
-
-// countInstances has the votes about those instances counted that probes with a quorum are about now, of targets of a
-// shard. Those that this engine knows from before it has loaded what the last owner has stored are not known.
-func (f *Fleet) countInstances(in shard.ID, ids ...probe.ID) {
-	f.ballotsMu.Lock()
-	defer f.ballotsMu.Unlock()
-	token := f.loadedWith(in)
-	instances := make(map[string]string, len(ids))
-	for _, id := range ids {
-		if st, ok := f.config.Engine.Status(id); ok && st.Instance != "" && st.Instance != probe.StaticID {
-			instances[id.Target] = st.Instance
-		}
-	}
-	if token != 0 && len(instances) > 0 {
-		f.counter.SetInstances(in, token, instances)
-	}
-}
-
-// loadedWith returns the token with which this engine has loaded the memories of a shard, 0 if it has not.
-func (f *Fleet) loadedWith(in shard.ID) coord.Revision {
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	return f.loaded[in]
 }
 
 // jointProbes returns the probes that vantages decide.
@@ -251,12 +233,12 @@ func (t *Targets) jointProbes() (ids []probe.ID) {
 	return ids
 }
 
-// hasQuorum reports whether a probe of the engine is one that vantages decide.
-func (f *Fleet) hasQuorum(id probe.ID) bool {
+// jointOf returns the handler of a probe that vantages decide, and false for any other.
+func (f *Fleet) jointOf(id probe.ID) (joint, bool) {
 	f.desiredMu.Lock()
 	defer f.desiredMu.Unlock()
-	_, isJoint := f.desiredProbe(id).Handler.(joint)
-	return isJoint
+	j, isJoint := f.desiredProbe(id).Handler.(joint)
+	return j, isJoint
 }
 
 // Quorum is what an engine knows of the probes that vantages decide.

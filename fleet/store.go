@@ -372,11 +372,11 @@ func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
 // warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them. Other warnings
 // are those of readiness probes, which change how gateways use the target: no others are stored when they begin and end.
 func (f *Fleet) warning(id probe.ID, m engine.Memory, known cause) cause {
-	if j, ok := f.joints.get(id); ok && j.Instance == m.State.Instance {
-		if !isGrayPass(j) {
+	if d, ok := f.joints.get(id); ok && d.instance == m.State.Instance {
+		if !d.isGrayPass() {
 			return cause{}
 		}
-		r := resultOf(j, quorum.Rule{})
+		r := d.result(quorum.Rule{})
 		return cause{m.Since, r.Reason, r.Detail}
 	}
 	st, _ := f.config.Engine.Status(id)
@@ -422,8 +422,7 @@ func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	return false
 }
 
-// sweep deletes the records of acts for targets, and the joint verdicts of probes, that are gone from some of the shards
-// that may have any: that is not urgent.
+// sweep deletes the records of acts for targets that are gone from some of the shards that may have any: that is not urgent.
 func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	var some []shard.ID
 	has := map[string]bool{}
@@ -447,10 +446,6 @@ func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	}
 	if err := f.config.Coordinator.Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
 		f.sparse.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
-		return false
-	}
-	if err := f.counter.Sweep(ctx, some); err != nil {
-		f.sparse.Warn("joint verdicts of probes without a quorum cannot be deleted, trying again", "shards", len(some), "error", err)
 		return false
 	}
 	for _, id := range some {

@@ -1,18 +1,17 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/fleet/shard"
-	"github.com/sonde-probe/sonde/fleet/vote"
 	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -25,22 +24,19 @@ import (
 // failed once would not be attempted again before a restart, which is not for one vantage to decide. Startup probes
 // of the same targets are as they are, so that the others wait for them.
 type vantage struct {
-	name   string
-	engine *engine.Engine
-	voter  *vote.Voter
-	log    *slog.Logger
-	wake   wake.Signal  // desired or instances were changed
-	count  atomic.Int64 // polls of which this engine is a vantage
+	name       string
+	engine     *engine.Engine
+	votes      *votes
+	voter      *voter
+	instanceOf func(target string) string // the instance of a target, as its owner knows it; "" if that is not known
+	log        *slog.Logger
+	wake       wake.Signal // desired, instances or the engines that vote were changed
 
 	desiredMu sync.Mutex // guards all below
 	desired   map[shard.ID][]poll
 	startups  map[string]probe.Set // by target
-	instances map[string]string    // by target, as its owner knows it; of targets whose restarts are observed
-	observes  bool                 // there are such targets
-
-	voteMu sync.Mutex // held while one of the votes is brought up to date
-
-	reported map[string]string // instances that the engine knows; run's own
+	instances map[string]string    // by target, as the engine knows them, "" for none: of those that it probes and owners restart
+	chosen    int                  // polls of which this engine is a vantage
 }
 
 // poll is a probe with a quorum.
@@ -57,34 +53,28 @@ const (
 	staleCheck   = 5 * time.Second
 )
 
-func newVantage(c Config, voter *vote.Voter) *vantage {
-	return &vantage{
-		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), voter: voter, log: c.Logger, wake: wake.New(),
-		desired: map[shard.ID][]poll{}, startups: map[string]probe.Set{}, instances: map[string]string{}, reported: map[string]string{},
+func newVantage(c Config, v *votes, instanceOf func(target string) string) *vantage {
+	here := &vantage{
+		name: c.Coordinator.Name(), engine: engine.New(c.Vantage), votes: v, instanceOf: instanceOf, log: c.Logger, wake: wake.New(),
+		desired: map[shard.ID][]poll{}, startups: map[string]probe.Set{}, instances: map[string]string{},
 	}
+	here.voter = newVoter(v, c.Zone, here.ballot, c.Logger)
+	v.mark, v.rechoose = here.voter.mark, here.wake
+	return here
 }
 
-// pollPrefixes begin the names of polls.
-var pollPrefixes = map[probe.Kind]string{probe.Readiness: "r/", probe.Liveness: "l/"}
-
-// pollOf returns the probe of the vantage's engine that attempts another one.
+// pollOf returns the probe of the vantage's engine that attempts another one, of which the kind begins the name.
 func pollOf(id probe.ID) probe.ID {
-	return probe.ID{Target: id.Target, Kind: probe.Readiness, Name: pollPrefixes[id.Kind] + id.Name}
-}
-
-// votedOn returns the probe of which pollOf returns the poll.
-func votedOn(poll probe.ID) (id probe.ID, ok bool) {
-	for kind, prefix := range pollPrefixes {
-		if name, isOfKind := strings.CutPrefix(poll.Name, prefix); isOfKind && poll.Kind == probe.Readiness {
-			return probe.ID{Target: poll.Target, Kind: kind, Name: name}, true
-		}
+	prefix := "r/"
+	if id.Kind == probe.Liveness {
+		prefix = "l/"
 	}
-	return id, false
+	return probe.ID{Target: id.Target, Kind: probe.Readiness, Name: prefix + id.Name}
 }
 
 // apply replaces the probes that vantages attempt, by those of targets that were checked.
 func (v *vantage) apply(t Targets) {
-	desired, startups, observes := map[shard.ID][]poll{}, map[string]probe.Set{}, false
+	desired, startups := map[shard.ID][]poll{}, map[string]probe.Set{}
 	attempted := func(p probe.Probe, id probe.ID) probe.Probe {
 		p.Target.Static = t.Units[id.Target].Driver == nil
 		return p
@@ -94,7 +84,6 @@ func (v *vantage) apply(t Targets) {
 		p.Rule.Kind, p.Rule.TerminationGracePeriod = probe.Readiness, 0
 		desired[shard.Of(id.Target)] = append(desired[shard.Of(id.Target)], poll{id, p, r.WithDefaults()})
 		startups[id.Target] = probe.Set{}
-		observes = observes || !p.Target.Static
 	}
 	for id, p := range t.Probes {
 		if startups[id.Target] != nil && id.Kind == probe.Startup {
@@ -103,12 +92,16 @@ func (v *vantage) apply(t Targets) {
 	}
 	v.desiredMu.Lock()
 	defer v.desiredMu.Unlock()
-	v.desired, v.startups, v.observes = desired, startups, observes
+	v.desired, v.startups = desired, startups
 	v.wake.Set()
 }
 
 // polls returns how many probes this engine attempts as a vantage.
-func (v *vantage) polls() int { return int(v.count.Load()) }
+func (v *vantage) polls() int {
+	v.desiredMu.Lock()
+	defer v.desiredMu.Unlock()
+	return v.chosen
+}
 
 // run attempts the probes for which this engine is chosen, and votes, until ctx is done.
 func (v *vantage) run(ctx context.Context, doubts *doubts) {
@@ -117,152 +110,136 @@ func (v *vantage) run(ctx context.Context, doubts *doubts) {
 	defer parts.Wait()
 	defer end()                                // also after a panic
 	parts.Go(func() { _ = v.engine.Run(ctx) }) // its only error is a second call
+	parts.Go(func() { v.votes.run(ctx) })
+	parts.Go(func() { v.voter.run(ctx) })
 	parts.Go(func() { v.watch(ctx, doubts) })
-	parts.Go(func() { v.voteOften(ctx) })
-	isFollowing := false
+	stale := time.NewTicker(staleCheck)
+	defer stale.Stop()
 	for {
-		if !isFollowing && v.observesRestarts() {
-			isFollowing = true
-			parts.Go(func() { v.voter.Follow(ctx, v.follow) })
-		}
-		live, changed := v.voter.Vantages()
-		set := v.choose(live)
+		set := v.choose()
 		if _, err := v.engine.Apply(set); err != nil {
 			v.log.Error("the probes of a vantage cannot be applied", "engine", v.name, "error", err)
 		}
 		v.report(set)
-		select {
-		case <-changed:
-		case <-v.wake:
-		case <-ctx.Done():
-			return
+		v.markAll(set)
+		for isSame := true; isSame; {
+			select {
+			case <-v.wake:
+				isSame = false
+			case <-stale.C:
+				v.markAll(set)
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
 }
 
-// observesRestarts reports whether instances of some targets have to be learned from their owners.
-func (v *vantage) observesRestarts() bool {
-	v.desiredMu.Lock()
-	defer v.desiredMu.Unlock()
-	return v.observes
-}
-
-// choose returns the probes for which this engine is chosen from those that live, with the startup probes of their
-// targets.
-func (v *vantage) choose(live []quorum.Vantage) probe.Set {
+// choose returns the probes for which this engine is chosen, with the startup probes of their targets.
+func (v *vantage) choose() probe.Set {
 	v.desiredMu.Lock()
 	defer v.desiredMu.Unlock()
 	set := probe.Set{}
-	n := int64(0)
+	v.chosen = 0
 	for id, polls := range v.desired {
-		chosen := map[quorum.Rule]bool{}
 		for _, p := range polls {
-			isChosen, known := chosen[p.rule]
-			if !known {
-				isChosen = slices.Contains(quorum.Choose(id, p.rule, live), v.name)
-				chosen[p.rule] = isChosen
-			}
-			if !isChosen {
+			if !slices.Contains(v.votes.choose(id, p.rule), v.name) {
 				continue
 			}
-			n++
+			v.chosen++
 			set[pollOf(p.id)] = p.probe
 			for startup, p := range v.startups[p.id.Target] {
 				set[startup] = p
 			}
 		}
 	}
-	v.count.Store(n)
 	return set
 }
 
-// follow takes a joint verdict, which names the instance that its target's owner knows.
-func (v *vantage) follow(id probe.ID, j vote.Joint) {
+// report reports to the vantage's engine which instances run of the targets that it probes, as their owners know them. One
+// that is not known any more stays: its target moves to another owner.
+func (v *vantage) report(set probe.Set) {
+	v.desiredMu.Lock()
+	before, now := v.instances, map[string]string{}
+	for id, p := range set {
+		if !p.Target.Static {
+			now[id.Target] = cmp.Or(v.instanceOf(id.Target), before[id.Target])
+		}
+	}
+	v.instances = now
+	v.desiredMu.Unlock()
+	for target, instance := range now {
+		if before[target] != instance {
+			v.engine.Report(probe.Instance{Target: target, ID: instance, Phase: probe.Running, Since: time.Now()})
+		}
+	}
+	for target, instance := range before {
+		if _, isProbed := now[target]; instance != "" && !isProbed {
+			v.engine.Report(probe.Instance{Target: target, Phase: probe.Absent})
+		}
+	}
+}
+
+// noteInstance has the instance of a target reported if it is another one.
+func (v *vantage) noteInstance(target string) {
 	v.desiredMu.Lock()
 	defer v.desiredMu.Unlock()
-	if _, hasPolls := v.startups[id.Target]; !hasPolls || j.Instance == probe.StaticID {
-		delete(v.instances, id.Target)
-		return
-	}
-	if j.Instance != "" && v.instances[id.Target] != j.Instance {
-		v.instances[id.Target] = j.Instance
+	if before, isProbed := v.instances[target]; isProbed && cmp.Or(v.instanceOf(target), before) != before {
 		v.wake.Set()
 	}
 }
 
-// report tells the vantage's engine which instances run of the targets that it probes.
-func (v *vantage) report(set probe.Set) {
-	v.desiredMu.Lock()
-	now := map[string]string{}
-	for id, p := range set {
-		if instance := v.instances[id.Target]; instance != "" && !p.Target.Static {
-			now[id.Target] = instance
-		}
+// markAll has the ballots about all targets of a set compared with the store's.
+func (v *vantage) markAll(set probe.Set) {
+	targets := []string{""}
+	for id := range set {
+		targets = append(targets, id.Target)
 	}
-	v.desiredMu.Unlock()
-	for target, instance := range now {
-		if v.reported[target] != instance {
-			v.engine.Report(probe.Instance{Target: target, ID: instance, Phase: probe.Running, Since: time.Now()})
-		}
-	}
-	for target := range v.reported {
-		if now[target] == "" {
-			v.engine.Report(probe.Instance{Target: target, Phase: probe.Absent})
-		}
-	}
-	v.reported = now
+	v.voter.mark(targets...)
 }
 
 // watch votes whenever the vantage's engine has decided something, until ctx is done.
 func (v *vantage) watch(ctx context.Context, doubts *doubts) {
 	sub := v.engine.SubscribeMemories() // a first verdict may be the initial one
 	defer sub.Close()
+	isPoll := func(id probe.ID) bool { return id.Kind == probe.Readiness }
 	for {
 		st, err := sub.Next(ctx)
 		if err != nil {
 			return
 		}
-		v.vote(st.ID)
-		doubts.polled(st.ID.Target, verdictOf(v.engine, st.ID.Target, func(id probe.ID) bool { _, ok := votedOn(id); return ok }))
+		v.voter.mark(st.ID.Target)
+		doubts.polled(st.ID.Target, verdictOf(v.engine, st.ID.Target, isPoll))
 	}
 }
 
-// voteOften takes votes back that have become stale, until ctx is done.
-func (v *vantage) voteOften(ctx context.Context) {
-	ticker := time.NewTicker(staleCheck)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
+// ballot returns the ballot of this engine about a target as it is now, nil for none.
+func (v *vantage) ballot(target string, lease coord.Lease) []byte {
+	st, _ := v.engine.Target(target)
+	b, now := ballot{Lease: lease}, time.Now()
+	for i := range st.Probes {
+		p := &st.Probes[i]
+		if p.ID.Kind != probe.Readiness {
+			continue
 		}
-		for st := range v.engine.All() {
-			v.vote(st.ID)
+		if len(b.Votes) == 0 {
+			b.Instance = p.Instance
 		}
+		said := vote{Poll: p.ID.Name}
+		if p.Decided && p.Instance == b.Instance && !isStale(p, now) {
+			said.Verdict = p.Verdict
+		}
+		b.Votes = append(b.Votes, said)
 	}
-}
-
-// vote brings the vote about a probe up to date.
-func (v *vantage) vote(of probe.ID) {
-	id, isPoll := votedOn(of)
-	if !isPoll {
-		return
+	if len(b.Votes) == 0 {
+		return nil
 	}
-	v.voteMu.Lock()
-	defer v.voteMu.Unlock()
-	st, ok := v.engine.Status(of)
-	if !ok {
-		v.voter.Remove(id)
-		return
+	value := encode(b)
+	if len(value) > maxBallot { // the name of its instance is that long
+		v.voter.sparse.Error("a ballot is too long, and not put", "engine", v.name, "target", target, "bytes", len(value), "at_most", maxBallot)
+		return nil
 	}
-	now := vote.Vote{Instance: st.Instance}
-	if st.Decided && !isStale(&st, time.Now()) {
-		now.Verdict = st.Verdict
-	}
-	if err := v.voter.Set(id, now); err != nil {
-		v.log.Error("a vote cannot be given", "engine", v.name, "probe", id.String(), "error", err)
-	}
+	return value
 }
 
 // isStale reports whether a verdict is not known any more, since no attempt has ended for too long.

@@ -75,7 +75,6 @@ var rules = []rule{
 	{path: "wasmhost/tck/...", floor: 2, group: "wasmhost", order: 3},
 	{path: "group", floor: 3},
 	{path: "fleet/coord", floor: 3, group: "coord"},
-	{path: "fleet/vote", floor: 3, group: "coord", order: 1},
 	{path: "fleet/revision", floor: 3, group: "coord", order: 1},
 	{path: "fleet/coordtest", floor: 3, group: "coord", order: 2},
 	{path: "config/suggest", floor: 3, group: "config"},

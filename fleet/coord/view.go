@@ -10,7 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// The keys of a Backend. Package vote has others.
+// The keys of a Backend. Package fleet has others: votes.
 const (
 	keyFleet  = "fleet/"       // all that engines watch
 	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String

@@ -15,7 +15,7 @@ func (c *Coordinator) Name() string { return c.config.Name }
 // TTL returns how long the lease of this engine lasts.
 func (c *Coordinator) TTL() time.Duration { return c.config.TTL }
 
-// Backend returns what the engines share. Its keys are those that view.go lists, and those of package vote.
+// Backend returns what the engines share. Its keys are those that view.go lists, and the votes of package fleet.
 func (c *Coordinator) Backend() Backend { return c.config.Backend }
 
 // Lease returns the lease of this engine's membership, 0 while it is not a member, and a channel that is

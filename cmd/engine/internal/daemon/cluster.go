@@ -21,7 +21,6 @@ import (
 	"github.com/sonde-probe/sonde/fleet/doubt"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/fleet/shard"
-	"github.com/sonde-probe/sonde/fleet/vote"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/probe"
@@ -352,7 +351,7 @@ func (c *cluster) status() api.Cluster {
 }
 
 // healthOf returns how an engine is, by what it has said of itself.
-func healthOf(engines map[string]vote.Vantage, name string) api.MemberHealth {
+func healthOf(engines map[string]fleet.Vantage, name string) api.MemberHealth {
 	switch said, isKnown := engines[name]; {
 	case !isKnown:
 		return api.MemberUnknown

@@ -1,0 +1,260 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/doubt"
+	"github.com/sonde-probe/sonde/fleet/quorum"
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/wake"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// keyVote and the name of an engine are the key of its Vantage; those, a slash and a target are the key of its ballot
+// about that target. Both are under the lease of the engine's membership: the votes of an engine that dies vanish.
+const keyVote = "vote/"
+
+// Bounds of what is said about one target. As many ballots as one request may have transactions fit into it.
+const (
+	maxBallot = coord.MaxRequest / coord.MaxTransactions // bytes; a longer ballot counts as none
+	maxPolls  = 64                                       // probes with a quorum
+)
+
+// Vantage is what an engine that votes says about itself.
+type Vantage struct {
+	Zone     string      `json:"zone,omitempty"`     // where it is, at most quorum.MaxZone bytes
+	Doubtful bool        `json:"doubtful,omitempty"` // none of its votes counts: see package doubt
+	Drained  bool        `json:"drained,omitempty"`  // it may have no shards, and is chosen for no quorum: what it knows of targets may be old
+	Targets  int         `json:"targets,omitempty"`  // how many targets with a verdict it probes
+	Failing  int         `json:"failing,omitempty"`  // how many of them fail
+	Lease    coord.Lease `json:"lease"`              // of its membership: its ballots from an earlier one do not count
+}
+
+// ballot is what a vantage says about a target.
+type ballot struct {
+	Instance string      `json:"instance"` // of the target, which the votes are about
+	Lease    coord.Lease `json:"lease"`    // of the vantage's membership
+	Votes    []vote      `json:"votes"`
+}
+
+// vote is what a vantage says about one probe.
+type vote struct {
+	Poll    string        `json:"poll"` // the name of the probe's poll: see pollOf
+	Verdict probe.Verdict `json:"verdict"`
+}
+
+// electorate is whom a rule chooses from for the targets of a shard.
+type electorate struct {
+	shard shard.ID
+	rule  quorum.Rule
+}
+
+// votes mirrors what the engines of the fleet say, as the store shows it.
+type votes struct {
+	coordinator *coord.Coordinator
+	rechoose    wake.Signal             // set when other engines may be chosen
+	voted       func(target string)     // called when a ballot about a target has changed
+	mark        func(targets ...string) // called when the entries of this engine have changed: its ballots by target, "" for its Vantage
+
+	votesMu  sync.Mutex                   // guards all below
+	lease    coord.Lease                  // of the membership in which the entries were read; 0: changes may be missing
+	vantages map[string]Vantage           // by name
+	ballots  map[string]map[string]ballot // by target and vantage
+	own      map[string]coord.Entry       // the entries of this engine: see mark
+	chosen   map[electorate][]string      // the vantages that were chosen from those there are now
+}
+
+func newVotes(c *coord.Coordinator) *votes {
+	v := &votes{coordinator: c}
+	v.clear(0)
+	return v
+}
+
+// clear forgets all entries. It needs votesMu.
+func (v *votes) clear(lease coord.Lease) {
+	v.lease, v.vantages, v.ballots = lease, map[string]Vantage{}, map[string]map[string]ballot{}
+	v.own, v.chosen = map[string]coord.Entry{}, map[electorate][]string{}
+}
+
+// run follows the store until ctx is done.
+func (v *votes) run(ctx context.Context) {
+	v.coordinator.Follow(ctx, "the votes of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+		lease, _ := v.coordinator.Lease() // with another one, ctx ends
+		defer v.outdate()
+		return coord.FollowEntries(ctx, v.coordinator.Backend(), keyVote, func(events []coord.Event, isAll bool) {
+			v.apply(lease, events, isAll)
+		})
+	})
+}
+
+// outdate says that changes may be missing from now on.
+func (v *votes) outdate() {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	v.lease = 0
+}
+
+// apply applies the events of a watch that has begun with a lease, and calls those who wait for them.
+func (v *votes) apply(lease coord.Lease, events []coord.Event, isAll bool) {
+	voted, own, isRechosen := v.note(lease, events, isAll)
+	if isRechosen {
+		v.rechoose.Set()
+	}
+	v.mark(own...)
+	if isAll {
+		return // owners look at all votes once a second
+	}
+	for _, target := range voted {
+		v.voted(target)
+	}
+}
+
+// note applies events. It returns the targets about which ballots have changed, which entries of this engine have, and
+// whether other engines may be chosen.
+func (v *votes) note(lease coord.Lease, events []coord.Event, isAll bool) (voted, own []string, isRechosen bool) {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	if isAll {
+		v.clear(lease)
+	}
+	for _, e := range events {
+		name, target, isBallot := strings.Cut(strings.TrimPrefix(e.Key, keyVote), "/")
+		if name == "" || isBallot && target == "" {
+			continue // no engine has put it
+		}
+		if name == v.coordinator.Name() {
+			own = append(own, target)
+			if v.own[target] = e.Entry; e.Deleted {
+				delete(v.own, target)
+			}
+		}
+		if isBallot {
+			voted = append(voted, target)
+			v.noteBallot(name, target, decode[ballot](e.Value))
+		} else {
+			isRechosen = v.noteVantage(name, decode[Vantage](e.Value), e.Deleted) || isRechosen
+		}
+	}
+	return voted, own, isRechosen || isAll
+}
+
+// noteBallot notes the ballot of a vantage about a target, one without votes if there is none. It needs votesMu.
+func (v *votes) noteBallot(vantage, target string, now ballot) {
+	switch {
+	case len(now.Votes) == 0:
+		if delete(v.ballots[target], vantage); len(v.ballots[target]) == 0 {
+			delete(v.ballots, target)
+		}
+	case v.ballots[target] == nil:
+		v.ballots[target] = map[string]ballot{vantage: now}
+	default:
+		v.ballots[target][vantage] = now
+	}
+}
+
+// noteVantage notes what an engine says of itself, or that it has gone, and reports whether others may be chosen. It needs
+// votesMu.
+func (v *votes) noteVantage(name string, now Vantage, isGone bool) (isRechosen bool) {
+	before, wasKnown := v.vantages[name]
+	if v.vantages[name] = now; isGone {
+		delete(v.vantages, name)
+	}
+	if wasKnown && !isGone && before.Zone == now.Zone && before.Drained == now.Drained {
+		return false
+	}
+	clear(v.chosen)
+	return true
+}
+
+// choose returns the engines that a rule chooses for the targets of a shard: none that is drained.
+func (v *votes) choose(id shard.ID, r quorum.Rule) []string {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	return v.chosenBy(electorate{id, r})
+}
+
+// chosenBy is choose. It needs votesMu.
+func (v *votes) chosenBy(e electorate) []string {
+	chosen, isKnown := v.chosen[e]
+	if !isKnown {
+		live := make([]quorum.Vantage, 0, len(v.vantages))
+		for name, vantage := range v.vantages {
+			if !vantage.Drained {
+				live = append(live, quorum.Vantage{Name: name, Zone: vantage.Zone})
+			}
+		}
+		chosen = quorum.Choose(e.shard, e.rule, live)
+		v.chosen[e] = chosen
+	}
+	return chosen
+}
+
+// about returns the votes about a probe of the vantages that a rule chooses.
+func (v *votes) about(id probe.ID, r quorum.Rule) (all []quorum.Vote) {
+	poll := pollOf(id).Name
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	for _, name := range v.chosenBy(electorate{shard.Of(id.Target), r}) {
+		cast, vantage := v.ballots[id.Target][name], v.vantages[name]
+		at := slices.IndexFunc(cast.Votes, func(said vote) bool { return said.Poll == poll })
+		if at >= 0 && cast.Lease == vantage.Lease {
+			all = append(all, quorum.Vote{Vantage: name, Instance: cast.Instance, Verdict: cast.Votes[at].Verdict, Doubtful: vantage.Doubtful})
+		}
+	}
+	return all
+}
+
+// isCurrent reports whether the entries were read in the membership with a lease, and no changes are missing since.
+func (v *votes) isCurrent(lease coord.Lease) bool {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	return lease != 0 && v.lease == lease
+}
+
+// ownEntry returns an entry of this engine: see mark. It has no revisions if there is none.
+func (v *votes) ownEntry(target string) coord.Entry {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	return v.own[target]
+}
+
+// engines returns what the engines have said last of themselves, by name.
+func (v *votes) engines() map[string]Vantage {
+	v.votesMu.Lock()
+	defer v.votesMu.Unlock()
+	return maps.Clone(v.vantages)
+}
+
+// others returns what the other engines see, without those that doubt their verdicts.
+func (v *votes) others() (s doubt.Sample) {
+	for name, other := range v.engines() {
+		if name != v.coordinator.Name() && !other.Doubtful {
+			s.Targets += other.Targets
+			s.Failing += other.Failing
+		}
+	}
+	return s
+}
+
+// decode reads a value. One that is none of this release is as none: an engine without a zone, or a ballot without votes.
+func decode[T Vantage | ballot](value []byte) (v T) {
+	if len(value) > maxBallot || json.Unmarshal(value, &v) != nil {
+		return *new(T)
+	}
+	return v
+}
+
+// encode returns a value, which has no part that JSON lacks.
+func encode[T Vantage | ballot](v T) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

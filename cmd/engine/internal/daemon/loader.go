@@ -10,7 +10,6 @@ import (
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 )
@@ -33,7 +32,7 @@ type job struct {
 	force   bool             // reload_guard is not asked
 	plan    bool             // nothing is put into use
 	paths   []string         // of a plan; nil: those of the engine
-	pushed  *accepted.Pushed // a revision to use, or to plan that; nil: the one in use
+	pushed  *accepted.Pushed // a revision to use; nil: the one in use
 	askers  []asker          // none for what the engine itself asks for
 }
 
@@ -97,7 +96,7 @@ type loadResult struct {
 }
 
 // ask starts a job, or keeps it for when the present one has ended: what that one reads may be
-// older than what is asked for. Reloads that wait are one, and checks that were withdrawn do not wait.
+// older than what is asked for. Reloads that wait are one, and plans and revisions that were withdrawn do not wait.
 func (l *loader) ask(ctx context.Context, j *job) {
 	l.waiting = slices.DeleteFunc(l.waiting, (*job).isWithdrawn)
 	if l.current == nil {
@@ -168,10 +167,6 @@ func (l *loader) finish(ctx context.Context, r loadResult) {
 	d, j := l.daemon, l.current
 	shown := j.shown(r.diags)
 	if j.plan {
-		if j.pushed != nil && r.diags.HasErrors() {
-			cli.LogDiagnostics(d.log, slices.DeleteFunc(slices.Clone(r.diags), func(one config.Diagnostic) bool { return !isOwn(one.Range.File) }))
-		}
-		r.diags = shown
 		j.reply(reply{plan: d.plan(r)})
 		r.plugins.Release(d.plugins.Load())
 	} else {

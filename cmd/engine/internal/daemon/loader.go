@@ -92,7 +92,7 @@ type loadResult struct {
 	// Of the start:
 	rejected   *rejection // config is not that of the files
 	isUnpushed bool       // config lacks the targets that are pushed to the cluster: nothing is
-	isUnkept   bool       // pushed may not be in the file beside the state file
+	isBare     bool       // config lacks the targets that are pushed, by --force: it does not replace what was accepted last
 }
 
 // ask starts a job, or keeps it for when the present one has ended: what that one reads may be
@@ -132,26 +132,22 @@ func (l *loader) start(ctx context.Context, j *job) {
 		}()
 		return
 	}
-	paths, kept := d.paths, d.place.Reader()
+	paths, inputs := d.paths, d.inputs
 	if j.paths != nil {
 		paths = j.paths
 	}
 	go func() {
 		loaded, diags := d.flags.load(paths, pushed, p)
 		r := loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
-		if !diags.HasErrors() && kept != nil {
-			r.before = d.flags.inUse(kept, p)
+		if !diags.HasErrors() && inputs != nil {
+			r.before = d.flags.inUse(inputs.Clone(), p)
 		}
 		l.done <- r
 	}()
 }
 
-// inUse returns the configuration in use, or nil if it cannot be read. It shares modules with others.
-func (f *flags) inUse(kept func() (*accepted.Inputs, error), others *handlers.Plugins) *config.Config {
-	in, err := kept()
-	if err != nil {
-		return nil
-	}
+// inUse returns the configuration in use, by its inputs, or nil if it cannot be read. It shares modules with others.
+func (f *flags) inUse(in *accepted.Inputs, others *handlers.Plugins) *config.Config {
 	p := handlers.NewPlugins(context.Background(), handlers.WaitForNone, handlers.Silent)
 	p.Previous, p.Inputs, p.Describe = others.Previous, in, true
 	before, diags := f.parse(in.Sources, in.VarFiles, p)

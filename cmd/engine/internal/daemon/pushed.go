@@ -42,12 +42,12 @@ func (s *starter) read() loadResult {
 	if own.sources, own.files, diags = s.inputs.Read(s.paths); diags.HasErrors() {
 		return loadResult{plugins: s.plugins(), diags: diags}
 	}
-	alone := s.parseWith(own, nil)
+	alone := s.findKept(s.parseWith(own, nil))
 	if alone.diags.HasErrors() || !alone.config.Cluster.IsPushed() {
 		return alone
 	}
 	if alone.config.Engine.State == "" {
-		return alone.warn("the engine has no targets after its start until etcd answers: set state in the engine block, beside which it keeps what was pushed")
+		return alone.warn("the engine has no targets after its start until etcd answers: set state in the engine block, beside which it keeps what it has accepted")
 	}
 	r := s.readPushed(own, alone)
 	if !r.diags.HasErrors() {
@@ -71,10 +71,10 @@ func needsPushed(state string) config.Diagnostic {
 // readPushed loads the configuration of the files together with the revision that the engine has used last, since etcd may
 // be away, or else, if it has anything to go on with, with the current one. Alone is the configuration of the files.
 func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
-	file := accepted.PushedFile(alone.config.Engine.State)
-	kept, err := accepted.ReadPushed(file, fleetOf(*alone.config.Cluster))
-	if err != nil {
-		alone = alone.warn("the pushed configuration that was in use cannot be read, the current one is needed: %v", err)
+	kept := s.kept.Pushed()
+	if kept != nil && !s.kept.Fleet.Is(fleetOf(*alone.config.Cluster)) {
+		alone = alone.warn("the pushed configuration that was in use is of another cluster, with other endpoints or another prefix: the current one is needed")
+		kept = nil
 	}
 	r := alone
 	if kept != nil {
@@ -94,7 +94,6 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 	case current != nil && (kept == nil || current.Ref != kept.Ref):
 		r.plugins.Release(alone.plugins)
 		r = s.parseWith(own, current)
-		r.isUnkept = true
 	}
 	return r
 }
@@ -123,7 +122,7 @@ func (s *starter) withoutTargets(alone, r loadResult) loadResult {
 	for i := range r.diags {
 		r.diags[i].Severity = config.Warning
 	}
-	alone.diags = r.diags
+	alone.diags, alone.isBare = r.diags, true
 	return alone.warn("the engine starts without targets, until it can use the current revision of the pushed configuration")
 }
 
@@ -221,65 +220,12 @@ func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revisi
 	case asked.reload.Error != nil:
 		return refusal(asked.reload.Error, asked.reload.Problems)
 	}
-	d.keepPushed(pushed)
 	return nil
 }
 
 // refusal is the error of a configuration that was rejected: in its first line why, and then what is wrong with it.
 func refusal(rejected *api.Error, problems string) error {
 	return errors.New(strings.TrimSpace(rejected.Message + "\n" + problems))
-}
-
-// keepPushed writes a revision to the file that an engine reads which starts while etcd is away; without a revision it
-// removes the file. It does not wait for a disk that hangs.
-func (d *daemon) keepPushed(p *accepted.Pushed) {
-	if d.settings.State == "" {
-		return
-	}
-	var of accepted.Fleet
-	if d.cluster != nil {
-		of = fleetOf(d.cluster.config)
-	}
-	err := d.pushedFile.replace(accepted.PushedFile(d.settings.State), of, p)
-	switch {
-	case err == nil:
-	case p == nil:
-		d.log.Warn("the pushed configuration that an earlier engine has used is not removed: an engine that is to use what is pushed begins with it", "error", err)
-	default:
-		d.log.Warn("pushed configuration not kept: an engine that starts while etcd is away has the one before", "revision", p.Number(), "error", err)
-	}
-}
-
-// pushedFile is the file with the revision in use, which one goroutine writes at a time.
-type pushedFile struct {
-	write   func(name string, of accepted.Fleet, p *accepted.Pushed) error
-	writing chan struct{} // of capacity 1: full while the disk has not responded
-}
-
-func newPushedFile() pushedFile {
-	return pushedFile{accepted.WritePushed, make(chan struct{}, 1)}
-}
-
-// replace writes a revision, in the background if the disk hangs.
-func (f pushedFile) replace(name string, of accepted.Fleet, p *accepted.Pushed) error {
-	late := time.After(diskTimeout)
-	errHangs := fmt.Errorf("the disk of %s does not respond", name)
-	select {
-	case f.writing <- struct{}{}:
-	case <-late:
-		return errHangs
-	}
-	written := make(chan error, 1)
-	go func() {
-		defer func() { <-f.writing }()
-		written <- f.write(name, of, p)
-	}()
-	select {
-	case err := <-written:
-		return err
-	case <-late:
-		return errHangs
-	}
 }
 
 // refusal returns why this engine does not use the revision that it is to run, or nil.

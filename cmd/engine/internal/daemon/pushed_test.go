@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/api"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
@@ -21,42 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/restart"
 )
-
-// A disk that hangs holds up the first revision, and nothing is written beside it.
-func TestADiskThatHangsDoesNotHoldUpTheEngine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		disk, written := make(chan struct{}), []int64{}
-		d := &daemon{settings: config.Engine{State: "state"}, log: slog.New(slog.NewTextHandler(&log, nil)), pushedFile: newPushedFile()}
-		d.pushedFile.write = func(name string, _ accepted.Fleet, p *accepted.Pushed) error {
-			<-disk
-			if name != "state.revision" {
-				t.Errorf("it writes to %s", name)
-			}
-			written = append(written, p.Number())
-			return nil
-		}
-		for number := range int64(2) {
-			began := time.Now()
-			d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: number + 1}})
-			if took := time.Since(began); took != diskTimeout {
-				t.Errorf("the engine waits %v for the disk", took)
-			}
-		}
-		if got := strings.Count(log.String(), "the disk of state.revision does not respond"); got != 2 {
-			t.Errorf("%d of 2 warnings:\n%s", got, log.String())
-		}
-		close(disk)
-		synctest.Wait()
-		if !slices.Equal(written, []int64{1}) {
-			t.Errorf("revisions %v were written", written)
-		}
-		d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: 3}})
-		if !slices.Equal(written, []int64{1, 3}) {
-			t.Errorf("revisions %v were written after the disk had responded", written)
-		}
-	})
-}
 
 // A store that is away may come back within the time that an engine waits at its start. One that refuses the password
 // would be asked, and log that, again and again.

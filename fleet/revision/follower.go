@@ -150,7 +150,7 @@ func (f *Follower) useAll(ctx context.Context) {
 
 // useNext puts the revision into use that is due. It reports false if the files cannot be read now.
 func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
-	r, isForced, isDue := f.next()
+	r, isDue := f.next()
 	if !isDue {
 		return true
 	}
@@ -161,49 +161,60 @@ func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
 		}
 		return false
 	}
+	isForced := f.begin(r)
 	if err == nil {
 		err = f.config.Use(ctx, r, files, isForced)
 	}
-	if ctx.Err() == nil {
-		f.settle(r, err)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		text := probe.CleanText(f.config.Redact(err.Error()), MaxError)
+		f.log.Error("revision of the configuration refused, keeping the present one", "revision", r.Number, "author", r.Author, "error", text)
+		f.settle(r, text)
+	default:
+		f.log.Info("revision of the configuration in use", "revision", r.Number, "author", r.Author, "message", r.Message, "trial", r.Engine != "")
+		f.settle(r, "")
 	}
 	return true
 }
 
 // next returns the revision that is due: the engine is to run it, and neither does so nor has refused it. One with the same
 // files as the one in use is only noted, unless another one was refused since: then operators see by a reload that all is well.
-func (f *Follower) next() (r Revision, isForced, isDue bool) {
+func (f *Follower) next() (r Revision, isDue bool) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
 	r = f.seen.Wanted(f.name)
-	isRetry := f.retry.revision == r.Ref()
 	switch {
-	case r.Number == 0, f.own.HasRefused(r.Ref()) && !isRetry:
-		return Revision{}, false, false
+	case r.Number == 0, f.own.HasRefused(r.Ref()) && f.retry.revision != r.Ref():
+		return Revision{}, false
 	case r.Digest != "" && r.Digest == f.own.Running.Digest && f.own.Refused == nil:
 		f.own.Running = r.Ref()
 		f.toReport.Set()
-		return Revision{}, false, false
+		return Revision{}, false
 	}
-	// The force of a revision does not count for the step back to it from a later one, which a restored backend has lost.
-	isForced = isRetry && f.retry.isForced || r.Force && r.Number >= f.own.Running.Number
-	return r, isForced, true
+	return r, true
 }
 
-// settle notes whether a revision is in use.
-func (f *Follower) settle(r Revision, err error) {
+// begin takes the request to try a revision again, if there is one, and reports whether the guard is not to be asked. The
+// force of a revision does not count for the step back to it from a later one, which a restored backend has lost.
+func (f *Follower) begin(r Revision) (isForced bool) {
 	f.stateMu.Lock()
 	defer f.stateMu.Unlock()
+	isForced = f.retry.isForced && f.retry.revision == r.Ref()
 	f.retry = retry{}
+	return isForced || r.Force && r.Number >= f.own.Running.Number
+}
+
+// settle notes that a revision is in use, or why it was refused.
+func (f *Follower) settle(r Revision, refused string) {
+	f.stateMu.Lock()
+	defer f.stateMu.Unlock()
 	f.toReport.Set()
-	if err != nil {
-		text := probe.CleanText(f.config.Redact(err.Error()), MaxError)
-		f.own.Refused = &Refusal{r.Ref(), text}
-		f.log.Error("revision of the configuration refused, keeping the present one", "revision", r.Number, "author", r.Author, "error", text)
+	if refused != "" {
+		f.own.Refused = &Refusal{r.Ref(), refused}
 		return
 	}
 	f.own.Running, f.own.Since, f.own.Refused = r.Ref(), time.Now().UTC(), nil
-	f.log.Info("revision of the configuration in use", "revision", r.Number, "author", r.Author, "message", r.Message, "trial", r.Engine != "")
 }
 
 // said is what was put of this engine.
@@ -222,9 +233,9 @@ func (f *Follower) report(ctx context.Context) {
 			isCalled, wasOutdated = true, isOutdated
 			f.config.Outdated(isOutdated)
 		}
-		lease, changed := f.config.Coordinator.Lease()
 		var later <-chan time.Time
-		if err := f.put(ctx, own, lease, changed, &last); err != nil && ctx.Err() == nil {
+		changed, err := f.put(ctx, own, &last)
+		if err != nil && ctx.Err() == nil {
 			f.sparse.Warn("the store does not have the revision that this engine runs, trying again", "error", err)
 			later = time.After(f.config.Coordinator.TTL() / 4)
 		}
@@ -261,15 +272,14 @@ func (f *Follower) outdated() (own Engine, isOutdated, isSure bool) {
 	return f.own, using > 0 && 2*using >= len(f.seen.Engines), true
 }
 
-// put puts what the engine says of itself, unless it was put before. Without a lease it does nothing.
-func (f *Follower) put(ctx context.Context, own Engine, lease coord.Lease, changed <-chan struct{}, last *said) error {
+// put puts what the engine says of itself, unless it was put before. The channel is closed when that is to be put again, or
+// can be: without a lease it cannot.
+func (f *Follower) put(ctx context.Context, own Engine, last *said) (changed <-chan struct{}, err error) {
+	lease, changed := f.config.Coordinator.Lease()
 	text, err := json.Marshal(own)
-	if err != nil {
-		return err
-	}
 	now := said{string(text), changed}
-	if lease == 0 || now == *last {
-		return nil
+	if err != nil || lease == 0 || now == *last {
+		return changed, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -277,5 +287,5 @@ func (f *Follower) put(ctx context.Context, own Engine, lease coord.Lease, chang
 	if err == nil {
 		*last = now
 	}
-	return err
+	return changed, err
 }

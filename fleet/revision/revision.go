@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // MaxHistory bounds the revisions that are kept, the current one among them.
@@ -193,6 +194,9 @@ func parseEngine(name string, value []byte) Engine {
 	var e Engine
 	if err := json.Unmarshal(value, &e); err != nil || e.Format > format {
 		e = Engine{}
+	}
+	if e.Refused != nil {
+		e.Refused.Error = probe.CleanText(e.Refused.Error, MaxError)
 	}
 	e.Name = name
 	return e

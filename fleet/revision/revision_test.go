@@ -88,6 +88,7 @@ type engine struct {
 
 	mu       sync.Mutex // guards all below
 	wrong    error      // what Use returns
+	during   func()     // what happens while Use is called next
 	used     []string
 	outdated []bool
 	log      strings.Builder // guarded by its handler
@@ -126,6 +127,10 @@ func (e *engine) use(_ context.Context, r revision.Revision, files *revision.Bun
 		text += ", forced"
 	}
 	e.used = append(e.used, text)
+	if e.during != nil {
+		e.during()
+		e.during = nil
+	}
 	return e.wrong
 }
 
@@ -413,6 +418,39 @@ func TestARefusedRevisionIsTriedAgainWhenAsked(t *testing.T) {
 	})
 }
 
+// An operator who asks while the revision is tried is not asked to ask again.
+func TestARefusedRevisionIsTriedOnceMoreThanItWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		e := follow(t, b, push(t, b, "first").Ref(), errors.New("too many targets"))
+		push(t, b, "second")
+		e.wantUsed(t, "2: second")
+		e.mu.Lock()
+		e.during = func() { e.Again(true) }
+		e.mu.Unlock()
+		e.Again(false)
+		e.wantUsed(t, "2: second", "2: second, forced")
+	})
+}
+
+// Whoever can write to a store can write what engines say.
+func TestWhatEnginesSayIsBounded(t *testing.T) {
+	b := coord.NewLocal()
+	value, _ := json.Marshal(revision.Engine{Format: 2, Refused: &revision.Refusal{Error: "\x1b" + strings.Repeat("x", 2*revision.MaxError)}})
+	commit(t, b, coord.Change{Key: "config/shared/engine/a", Value: value})
+	commit(t, b, coord.Change{Key: "config/shared/engine/b", Value: []byte("?")})
+	commit(t, b, coord.Change{Key: "config/shared/engine/c", Value: []byte(`{"format": 3, "running": {"number": 7}}`)})
+	all := read(t, b).Engines
+	if len(all) != 3 || len(all[0].Refused.Error) > revision.MaxError || strings.Contains(all[0].Refused.Error, "\x1b") {
+		t.Errorf("there are %+v", all)
+	}
+	for _, e := range all[1:] {
+		if e.Format != 0 || e.Running.Number != 0 || e.Name == "" {
+			t.Errorf("%+v is known", e)
+		}
+	}
+}
+
 // A revision that is forced is forced for the engines that go forth to it, and not for those that go back to it.
 func TestAForcedRevisionIsUsedWithoutTheGuard(t *testing.T) {
 	for number, want := range map[int64]string{0: "2: second, forced", 1: "2: second, forced", 3: "2: second"} {
@@ -507,27 +545,31 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 
 // What an operator has asked for holds until the revision could be read, and for no later revision.
 func TestARefusedRevisionIsTriedAgainOnceTheStoreAnswers(t *testing.T) {
-	for _, hasLater := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			b := &away{Local: coord.NewLocal()}
-			e := follow(t, b, push(t, b, "first").Ref(), errors.New("no plugin"))
-			push(t, b, "second")
-			e.wantUsed(t, "2: second")
-			e.fail(nil)
-			b.isAway.Store(true)
-			e.Again(true)
-			time.Sleep(time.Second)
-			e.Again(false) // it takes nothing from what was asked for before
-			e.wantUsed(t)
-			want := "2: second, forced"
-			if hasLater {
-				push(t, b.Local, "third")
-				want = "3: third"
-			}
-			b.isAway.Store(false)
-			e.wantUsed(t, want)
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := &away{Local: coord.NewLocal()}
+		e := follow(t, b, push(t, b, "first").Ref(), errors.New("no plugin"))
+		push(t, b, "second")
+		e.wantUsed(t, "2: second")
+		b.isAway.Store(true)
+		e.Again(true)
+		time.Sleep(time.Second)
+		e.Again(false) // it takes nothing from what was asked for before
+		e.wantUsed(t)
+		b.isAway.Store(false)
+		e.wantUsed(t, "2: second, forced")
+
+		b.isAway.Store(true)
+		e.Again(true)
+		push(t, b.Local, "third")
+		settle()
+		b.isAway.Store(false)
+		settle()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if last := e.used[len(e.used)-1]; last != "3: third" { // the second may have been read before
+			t.Errorf("it was given %q", e.used)
+		}
+	})
 }
 
 // An engine that has refused the current revision is outdated while at least half of the engines use it.

@@ -71,13 +71,14 @@ func (f *flags) showPlan(w io.Writer, p proposal) error {
 // question returns what is asked before a push.
 func (f *flags) question(seen revision.Overview) string {
 	next := seen.Current().Number + 1
-	switch {
-	case f.to != "":
-		return fmt.Sprintf("Try this at %s as revision %d?", shown(f.to), next)
-	case seen.Trial.Engine != "":
-		return fmt.Sprintf("Push this to all engines as revision %d, and end the trial at %s?", next, shown(seen.Trial.Engine))
+	text := fmt.Sprintf("Push this as revision %d", next)
+	if f.to != "" {
+		text = fmt.Sprintf("Try this at %s as revision %d", shown(f.to), next)
 	}
-	return fmt.Sprintf("Push this as revision %d?", next)
+	if seen.Trial.Engine != "" {
+		text += fmt.Sprintf(", and end the trial at %s", shown(seen.Trial.Engine))
+	}
+	return text + "?"
 }
 
 // confirm asks a question. It does not wait for the answer after the context of the command is

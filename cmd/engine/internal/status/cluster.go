@@ -224,7 +224,7 @@ func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	case isTrial && m.Refused != "":
 		notes = append(notes, fmt.Sprintf("has refused revision %d, a trial", c.Config.Trial.Revision))
 	case isTrial:
-		notes = append(notes, fmt.Sprintf("tries revision %d", c.Config.Trial.Revision))
+		notes = append(notes, fmt.Sprintf("tries revision %d, a trial", c.Config.Trial.Revision))
 	case m.Refused != "":
 		notes = append(notes, "has refused the current revision")
 	}

@@ -331,7 +331,7 @@ func TestATrialIsShownAtItsEngine(t *testing.T) {
 	}
 	known := api.Cluster{Config: &api.ClusterConfig{Trial: trial}}
 	for want, m := range map[string]api.ClusterMember{
-		"tries revision 3": {Name: "a"}, "has refused revision 3, a trial": {Name: "a", Refused: "no"},
+		"tries revision 3, a trial": {Name: "a"}, "has refused revision 3, a trial": {Name: "a", Refused: "no"},
 		"": {Name: "b"}, "has refused the current revision": {Name: "b", Refused: "no"},
 	} {
 		if got := memberNotes(known, m, time.Now()); got != want {

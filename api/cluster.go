@@ -31,7 +31,15 @@ type ClusterConfig struct {
 	Revision int64     `json:"revision"`         // that it runs; 0 for none
 	Since    time.Time `json:"since"`            // when it began to run it, or was started
 	Current  int64     `json:"current"`          // that all engines are to run, by what etcd has said last; 0 for none
-	Refused  string    `json:"refused,omitzero"` // why it does not run the current revision
+	Refused  string    `json:"refused,omitzero"` // why it does not run the current revision, or the one that it is to try
+
+	Trial *ClusterTrial `json:"trial,omitempty"` // absent if no engine tries a revision
+}
+
+// ClusterTrial is a revision that one engine runs before it is pushed to all.
+type ClusterTrial struct {
+	Revision int64  `json:"revision"` // one above the current one
+	Engine   string `json:"engine"`
 }
 
 // Doubt is why an engine doubts its own verdicts.
@@ -54,7 +62,7 @@ type ClusterMember struct {
 	Health  MemberHealth `json:"health"`  // by what it has said last
 
 	Revision *int64 `json:"revision,omitempty"` // of the pushed configuration that it runs, 0 for none; absent if that is not known
-	Refused  string `json:"refused,omitzero"`   // why it does not run the current one
+	Refused  string `json:"refused,omitzero"`   // why it does not run the current one, or the one that it is to try
 }
 
 // MemberHealth is how an engine of a cluster is.

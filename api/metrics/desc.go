@@ -110,7 +110,7 @@ type ClusterRevision struct {
 
 var clusterRevisionMetrics = []metric[ClusterRevision]{
 	gauge("sonde_cluster_revision", "Number of the revision of the pushed configuration that this engine runs, 0 for none.", func(r ClusterRevision) float64 { return float64(r.Running) }),
-	gauge("sonde_cluster_revision_current", "Number of the revision that all engines of the cluster are to run, by what etcd has said last.", func(r ClusterRevision) float64 { return float64(r.Current) }),
+	gauge("sonde_cluster_revision_current", "Number of the revision that this engine is to run, by what etcd has said last.", func(r ClusterRevision) float64 { return float64(r.Current) }),
 }
 
 // Metrics of the cluster.

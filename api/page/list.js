@@ -164,7 +164,10 @@ function showCluster(cluster) {
     if (m.name === cluster.name) notes.push("this engine");
     if (m.drained) notes.push(drainText(cluster.drains.find((d) => d.name === m.name)));
     if (m.health === "doubtful") notes.push("doubts its verdicts");
-    if (m.refused) notes.push("has refused the current revision");
+    const trial = cluster.config && cluster.config.trial;
+    const isTrial = trial && trial.engine === m.name;
+    if (isTrial) notes.push(`${m.refused ? "has refused" : "tries"} revision ${trial.revision}, a trial`);
+    else if (m.refused) notes.push("has refused the current revision");
     setText(text, notes.join(", "));
     return item;
   }));

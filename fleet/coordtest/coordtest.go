@@ -57,11 +57,11 @@ func Run(t *testing.T, c Config) {
 		"AShardIsGivenUpAfterItsActsAndWithItsMemories": testRelease,
 		"AnOwnerWhoseLeaseHasEndedChangesNothing":       testStale,
 		"TwoEnginesOfTheSameNameAreNotMembersTogether":  testNames,
-		"ARevisionIsCurrentWhenAllEnginesAcceptIt":      testRevisions,
+		"EachEngineUsesARevisionOrRefusesIt":            testRevisions,
+		"OneEngineTriesARevision":                       testTrials,
 		"ALargeRevisionIsLoadedAsItWasPushed":           testLargeRevisions,
 		"OfPushesAtOnceOneIsMade":                       testPushesAtOnce,
-		"APushThatIsTornLeavesNothing":                  testTornPushes,
-		"AnEngineThatDoesNotAnswerIsNotIgnoredUnasked":  testSilentEngines,
+		"APushIsMadeAsAWholeOrNotAtAll":                 testTornPushes,
 	} {
 		t.Run(name, func(t *testing.T) { c.Run(t, func(t *testing.T) { test(t, c) }) })
 	}

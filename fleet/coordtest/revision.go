@@ -10,24 +10,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
-// follower is a revision.Follower with what it was asked.
+// follower is a revision.Follower of a member, with what it has used.
 type follower struct {
 	*revision.Follower
 	name string
-	end  func()
 
-	mu      sync.Mutex // guards all below
-	lacks   string     // a text in the main file of a configuration that it refuses
-	used    []string   // the main files of the revisions that it was told to use
-	checked int        // calls of Check
-	stopped int        // of them, those whose context was done
-	hangs   bool       // Check ends with its context only
+	usedMu sync.Mutex // guards all below
+	lacks  string     // a text in the main file of a configuration that it refuses
+	used   []string   // the main files of the revisions that it was given to use
 }
 
 // mainFile is the name of the configuration file of tests.
@@ -42,179 +37,184 @@ func files(text string, more ...string) *revision.Bundle {
 	return b
 }
 
-// follow starts a follower.
+// follow starts a member that follows the configuration.
 func follow(t *testing.T, c Config, b coord.Backend, name string) *follower {
 	t.Helper()
 	f := &follower{name: name}
-	followed, err := revision.New(revision.Config{Name: name, Backend: b, TTL: c.TTL, Check: f.check, Use: f.use})
+	member, err := coord.New(coord.Config{Name: name, Backend: b, TTL: c.TTL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Follower = followed
+	if f.Follower, err = revision.New(revision.Config{Coordinator: member, Use: f.use}); err != nil {
+		t.Fatal(err)
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
+	running.Go(func() { member.Run(ctx) })
 	running.Go(func() { f.Run(ctx) })
-	f.end = func() { stop(); running.Wait() }
-	t.Cleanup(f.end)
-	until(t, name+" follows the configuration", func() bool {
-		engines, err := revision.Engines(t.Context(), b)
-		return err == nil && slices.ContainsFunc(engines, func(e revision.Engine) bool { return e.Name == name })
+	t.Cleanup(func() { stop(); running.Wait() })
+	until(t, name+" says what it runs", func() bool {
+		seen, err := revision.Read(t.Context(), b)
+		return err == nil && slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == name })
 	})
 	return f
 }
 
-func (f *follower) check(ctx context.Context, _ revision.Revision, b *revision.Bundle) error {
-	f.mu.Lock()
-	f.checked++
-	lacks, hangs := f.lacks, f.hangs
-	f.mu.Unlock()
-	if hangs {
-		<-ctx.Done()
-		f.mu.Lock()
-		f.stopped++
-		f.mu.Unlock()
-		return ctx.Err()
-	}
-	if text := string(b.Files[mainFile]); lacks != "" && strings.Contains(text, lacks) {
-		return fmt.Errorf("this engine has no %s", lacks)
-	}
-	return nil
-}
-
 func (f *follower) use(_ context.Context, _ revision.Revision, b *revision.Bundle, _ bool) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.used = append(f.used, string(b.Files[mainFile]))
+	f.usedMu.Lock()
+	defer f.usedMu.Unlock()
+	text := string(b.Files[mainFile])
+	if f.lacks != "" && strings.Contains(text, f.lacks) {
+		return fmt.Errorf("this engine has no %s", f.lacks)
+	}
+	f.used = append(f.used, text)
 	return nil
 }
 
-// usedSoFar returns what the follower was told to use, and how often it was asked to check.
-func (f *follower) usedSoFar() (used []string, checked int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.used), f.checked
+// setLacks sets what the follower refuses.
+func (f *follower) setLacks(text string) {
+	f.usedMu.Lock()
+	defer f.usedMu.Unlock()
+	f.lacks = text
 }
 
-// awaitRunning waits until followers say that they run a revision.
+// wantUsed checks what the follower has used.
+func (f *follower) wantUsed(t *testing.T, want ...string) {
+	t.Helper()
+	f.usedMu.Lock()
+	defer f.usedMu.Unlock()
+	if !slices.Equal(f.used, want) {
+		t.Errorf("%s has used %q, want %q", f.name, f.used, want)
+	}
+}
+
+// awaitRunning waits until an engine says that it runs a revision.
 func awaitRunning(t *testing.T, b coord.Backend, r revision.Revision, engines ...*follower) {
 	t.Helper()
-	until(t, fmt.Sprintf("engines run revision %d", r.Number), func() bool {
-		all, err := revision.Engines(t.Context(), b)
-		return err == nil && len(all) == len(engines) &&
-			!slices.ContainsFunc(all, func(e revision.Engine) bool { return e.Running != r.Ref() })
-	})
+	for _, f := range engines {
+		until(t, fmt.Sprintf("%s runs revision %d", f.name, r.Number), func() bool {
+			e := engineOf(t, b, f.name)
+			return e.Running == r.Ref() && e.Refused == nil
+		})
+	}
 }
 
-// push pushes files for which the plan was made with a base.
-func push(t *testing.T, b coord.Backend, base int64, bundle *revision.Bundle) revision.Revision {
+// engineOf returns what an engine says of itself.
+func engineOf(t *testing.T, b coord.Backend, name string) revision.Engine {
 	t.Helper()
-	r, err := revision.Push(t.Context(), b, revision.Request{Bundle: bundle, Base: base, Author: "ops"})
-	if err != nil {
-		t.Fatal(err)
+	for _, e := range read(t, b).Engines {
+		if e.Name == name {
+			return e
+		}
 	}
-	if r.Number != base+1 {
-		t.Fatalf("pushed %+v after revision %d", r, base)
-	}
-	return r
+	return revision.Engine{}
 }
 
-// leftovers returns the keys of configurations other than revisions, those of engines, and what revisions
-// refer to.
-func leftovers(t *testing.T, b coord.Backend) (left []string) {
+func read(t *testing.T, b coord.Backend) revision.Overview {
 	t.Helper()
-	used, err := revision.History(t.Context(), b)
+	seen, err := revision.Read(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries, _, err := b.Range(t.Context(), "config/")
+	return seen
+}
+
+// push pushes files with what is current now.
+func push(t *testing.T, b coord.Backend, r revision.Revision, bundle *revision.Bundle) revision.Revision {
+	t.Helper()
+	seen := read(t, b)
+	made, err := revision.Push(t.Context(), b, seen, r, bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range entries {
-		isUsed := strings.HasPrefix(e.Key, "config/engine/") || strings.HasPrefix(e.Key, "config/shared/revision/")
-		for _, r := range used {
-			isUsed = isUsed || e.Key == "config/bundle/"+r.Bundle.ID || strings.HasPrefix(e.Key, "config/part/"+r.Bundle.ID+"/")
-		}
-		if !isUsed {
-			left = append(left, e.Key)
-		}
+	if made.Number != seen.Current().Number+1 {
+		t.Fatalf("pushed %+v after revision %d", made, seen.Current().Number)
 	}
-	return left
+	return made
 }
 
 func testRevisions(t *testing.T, c Config) {
 	b := c.New(t)
 	a, other := follow(t, c, b, "a"), follow(t, c, b, "b")
-	first := push(t, b, 0, files("first", "more"))
-	if first.Accepted != 2 || first.Author != "ops" || first.Restores != 0 {
-		t.Errorf("pushed %+v", first)
-	}
-	awaitRunning(t, b, first, a, other)
-	second := push(t, b, 1, files("second"))
+	awaitRunning(t, b, push(t, b, revision.Revision{Author: "ops"}, files("first", "more")), a, other)
+	second := push(t, b, revision.Revision{}, files("second"))
 	awaitRunning(t, b, second, a, other)
 
-	other.mu.Lock()
-	other.lacks = "plugin"
-	other.mu.Unlock()
-	_, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("third, with a plugin"), Base: 2})
-	var refused *revision.RefusedError
-	if !errors.As(err, &refused) || err.Error() != "1 of 2 engines refused it, among them b: this engine has no plugin" {
-		t.Errorf("a configuration that an engine cannot use: %v", err)
+	// One that refuses a revision keeps what it runs, and says why.
+	other.setLacks("plugin")
+	third := push(t, b, revision.Revision{}, files("third, with a plugin"))
+	awaitRunning(t, b, third, a)
+	until(t, "b refuses it", func() bool { return engineOf(t, b, "b").HasRefused(third.Ref()) })
+	if e := engineOf(t, b, "b"); e.Running != second.Ref() || e.Refused.Error != "this engine has no plugin" {
+		t.Errorf("b says %+v, %+v", e, e.Refused)
 	}
-	if current, err := revision.Current(t.Context(), b); err != nil || current.Ref() != second.Ref() {
-		t.Errorf("revision %d is current, %v", current.Number, err)
-	}
-	if left := leftovers(t, b); left != nil {
-		t.Errorf("left over: %q", left)
-	}
-
-	back, err := revision.Push(t.Context(), b, revision.Request{Restore: 1, Base: 2, Message: "back"})
-	if err != nil || back.Number != 3 || back.Restores != 1 || back.Message != "back" || back.Bundle != first.Bundle {
-		t.Fatalf("rolled back to %+v, %v", back, err)
-	}
+	back := push(t, b, revision.Revision{Restores: 2}, files("second"))
 	awaitRunning(t, b, back, a, other)
 	late := follow(t, c, b, "late")
-	awaitRunning(t, b, back, a, other, late)
-	for _, f := range []*follower{a, other} {
-		if used, checked := f.usedSoFar(); !slices.Equal(used, []string{"first", "second", "first"}) || checked != 4 {
-			t.Errorf("%s has used %q, and checked %d", f.name, used, checked)
-		}
+	awaitRunning(t, b, back, late)
+	a.wantUsed(t, "first", "second", "third, with a plugin", "second")
+	other.wantUsed(t, "first", "second", "second")
+	late.wantUsed(t, "second")
+}
+
+func testTrials(t *testing.T, c Config) {
+	b := c.New(t)
+	a, other := follow(t, c, b, "a"), follow(t, c, b, "b")
+	first := push(t, b, revision.Revision{}, files("first"))
+	awaitRunning(t, b, first, a, other)
+
+	// A rollback ends a trial: only its engine has to use the files of before.
+	awaitRunning(t, b, push(t, b, revision.Revision{Engine: "a"}, files("tried")), a)
+	awaitRunning(t, b, first, other)
+	back := push(t, b, revision.Revision{Restores: 1}, files("first"))
+	awaitRunning(t, b, back, a, other)
+	if trial := read(t, b).Trial; trial.Engine != "" {
+		t.Errorf("there is still the trial %+v", trial)
 	}
-	if used, checked := late.usedSoFar(); !slices.Equal(used, []string{"first"}) || checked != 0 {
-		t.Errorf("%s has used %q, and checked %d", late.name, used, checked)
+
+	// What was tried is not used again by its engine when it becomes current.
+	trial := push(t, b, revision.Revision{Engine: "a"}, files("tried again"))
+	awaitRunning(t, b, trial, a)
+	second := push(t, b, revision.Revision{}, files("tried again"))
+	if second.Ref() != trial.Ref() {
+		t.Errorf("the trial is %+v, and what is current %+v", trial, second)
 	}
+	awaitRunning(t, b, second, a, other)
+	a.wantUsed(t, "first", "tried", "first", "tried again")
+	other.wantUsed(t, "first", "tried again")
 }
 
 func testLargeRevisions(t *testing.T, c Config) {
 	b := c.New(t)
-	noise := make([]byte, 2<<20) // it is not compressed, and does not fit into one request
+	noise := make([]byte, revision.MaxSize*3/4-8<<10) // which is not compressed, and is longer in base64
 	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
 		t.Fatal(err)
 	}
-	pushed := files("first", string(noise), "more")
-	r := push(t, b, 0, pushed)
+	pushed := files("first", string(noise))
+	compressed, _, err := pushed.Encode()
+	if err != nil || len(compressed) < revision.MaxSize*7/10 {
+		t.Fatalf("the bundle has %d bytes, %v", len(compressed), err)
+	}
+	r := push(t, b, revision.Revision{}, pushed)
 	if loaded, err := revision.Load(t.Context(), b, r); err != nil || !reflect.DeepEqual(loaded, pushed) {
 		t.Errorf("the files are others: %v", err)
-	}
-	if parts, _, err := b.Range(t.Context(), "config/part/"); err != nil || len(parts) < 4 {
-		t.Errorf("%d parts, %v", len(parts), err)
 	}
 }
 
 func testPushesAtOnce(t *testing.T, c Config) {
 	b := c.New(t)
 	f := follow(t, c, b, "a")
-	push(t, b, 0, files("first"))
+	push(t, b, revision.Revision{}, files("first"))
+	seen := read(t, b)
 	var pushing sync.WaitGroup
 	made := make(chan revision.Revision, 5)
 	for i := range cap(made) {
 		pushing.Go(func() {
-			r, err := revision.Push(t.Context(), b, revision.Request{Bundle: files(fmt.Sprint(i)), Base: 1, Author: fmt.Sprintf("ops-%d", i)})
-			var conflict *revision.ConflictError
+			r, err := revision.Push(t.Context(), b, seen, revision.Revision{Author: fmt.Sprintf("ops-%d", i)}, files(fmt.Sprint(i)))
 			switch {
 			case err == nil:
 				made <- r
-			case !errors.As(err, &conflict) || !strings.Contains(err.Error(), "ops-") || !strings.HasSuffix(err.Error(), "push again"):
+			case !strings.Contains(err.Error(), "revision 2 is current, and the push was planned with revision 1: ops-") || !strings.HasSuffix(err.Error(), "push again"):
 				t.Errorf("the error of one that was not the first: %v", err)
 			}
 		})
@@ -225,122 +225,32 @@ func testPushesAtOnce(t *testing.T, c Config) {
 	for r := range made {
 		won = append(won, r)
 	}
-	all, err := revision.History(t.Context(), b)
-	if err != nil || len(won) != 1 || len(all) != 2 || !reflect.DeepEqual(all[1], won[0]) {
-		t.Fatalf("%d pushes were made, and there are %+v, %v", len(won), all, err)
+	if all := read(t, b).History; len(won) != 1 || len(all) != 2 || all[1].Ref() != won[0].Ref() || all[1].Author != won[0].Author {
+		t.Fatalf("%d pushes were made, and there are %+v", len(won), all)
 	}
 	awaitRunning(t, b, won[0], f)
-	if left := leftovers(t, b); left != nil {
-		t.Errorf("left over: %q", left)
-	}
 }
 
-// severed is a Backend that is cut off, so that leases are not ended either.
-type severed struct{ *cutOff }
+// severed is a Backend that loses the reply to each transaction.
+type severed struct{ coord.Backend }
 
-func (b severed) Revoke(ctx context.Context, l coord.Lease) error {
-	if b.isCut.Load() {
-		return errCut
-	}
-	return b.cutOff.Revoke(ctx, l)
+func (b severed) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	return nil, errors.Join(errCut, context.Cause(ctx), discard(b.Backend.Commit(ctx, all...)))
 }
+
+func discard(_ []bool, err error) error { return err }
 
 func testTornPushes(t *testing.T, c Config) {
 	b := c.New(t)
-	f := follow(t, c, b, "a")
-	f.mu.Lock()
-	f.hangs = true
-	f.mu.Unlock()
-	checks := func() (checked, stopped int) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return f.checked, f.stopped
+	seen := read(t, b)
+	_, err := revision.Push(t.Context(), severed{b}, seen, revision.Revision{}, files("first"))
+	if err == nil || !strings.HasPrefix(err.Error(), "it is not known whether revision 1 is stored; push again: ") {
+		t.Errorf("a push whose reply is lost: %v", err)
 	}
-	begin := func(to coord.Backend, checked int) (stop func() error) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := revision.Push(ctx, to, revision.Request{Bundle: files("torn"), Author: "ops"})
-			ended <- err
-		}()
-		until(t, "the engine checks what is proposed", func() bool { n, _ := checks(); return n == checked })
-		return func() error { cancel(); return <-ended }
+	if now := read(t, b); len(now.History) != 1 || now.Current().Err() != nil {
+		t.Errorf("there are %+v", now.History)
 	}
-
-	// A push that is interrupted withdraws what it has proposed.
-	stop := begin(b, 1)
-	if err := stop(); !errors.Is(err, context.Canceled) {
-		t.Errorf("an interrupted push: %v", err)
-	}
-	until(t, "the check was cancelled", func() bool { _, stopped := checks(); return stopped == 1 })
-	if left := leftovers(t, b); left != nil {
-		t.Errorf("left over: %q", left)
-	}
-
-	// What a push has proposed that was cut off ends with its lease.
-	cut := severed{&cutOff{Backend: b}}
-	stop = begin(cut, 2)
-	if _, err := revision.Push(t.Context(), b, revision.Request{Bundle: files("another")}); err == nil || !strings.HasPrefix(err.Error(), "ops is proposing revision 1 since ") {
-		t.Errorf("a push beside another: %v", err)
-	}
-	cut.isCut.Store(true)
-	if err := stop(); err == nil {
-		t.Error("a push that was cut off has ended well")
-	}
-	if left := leftovers(t, b); !slices.Contains(left, "config/shared/proposal") {
-		t.Errorf("it was not cut off: %q", left)
-	}
-	until(t, "the check was cancelled", func() bool { _, stopped := checks(); return stopped == 2 })
-	if all, err := revision.History(t.Context(), b); err != nil || len(all) != 0 {
-		t.Errorf("there are %+v, %v", all, err)
-	}
-	f.mu.Lock()
-	f.hangs = false
-	f.mu.Unlock()
-	awaitRunning(t, b, push(t, b, 0, files("first")), f)
-	if left := leftovers(t, b); left != nil {
-		t.Errorf("left over: %q", left)
-	}
-}
-
-func testSilentEngines(t *testing.T, c Config) {
-	b := c.New(t)
-	f, hanging := follow(t, c, b, "a"), follow(t, c, b, "hanging")
-	hanging.mu.Lock()
-	hanging.hangs = true
-	hanging.mu.Unlock()
-	r := revision.Request{Bundle: files("first"), Timeout: time.Second}
-	hasAnswered := false // a, when Push looked last
-	r.Report = func(proposal revision.Revision, engines []revision.Engine) {
-		hasAnswered = slices.ContainsFunc(engines, func(e revision.Engine) bool { return e.Name == "a" && e.Answer != nil && e.Answer.ID == proposal.ID })
-	}
-	_, err := revision.Push(t.Context(), b, r)
-	var refused *revision.RefusedError
-	for errors.As(err, &refused) && slices.Contains(refused.Silent, "a") && !hasAnswered && r.Timeout < patience {
-		r.Timeout *= 2 // it was too short for this machine
-		_, err = revision.Push(t.Context(), b, r)
-	}
-	if !errors.As(err, &refused) || !slices.Equal(refused.Silent, []string{"hanging"}) || err.Error() != "1 of 2 engines have not answered, among them hanging" {
-		t.Errorf("an engine does not answer: %v", err)
-	}
-	r.IgnoreSilent = true
-	made, err := revision.Push(t.Context(), b, r)
-	for slices.Contains(made.Silent, "a") && !hasAnswered && r.Timeout < patience {
-		r.Timeout, r.Base = 2*r.Timeout, made.Number
-		made, err = revision.Push(t.Context(), b, r)
-	}
-	if err != nil || made.Accepted != 1 || !slices.Equal(made.Silent, []string{"hanging"}) {
-		t.Errorf("pushed %+v, %v", made, err)
-	}
-	awaitRunning(t, b, made, f, hanging)
-	f.end()
-	hanging.end()
-	r = revision.Request{Bundle: files("second"), Base: made.Number}
-	if _, err := revision.Push(t.Context(), b, r); err == nil || err.Error() != "no engine follows the configuration, so that none has checked it" {
-		t.Errorf("a push without engines: %v", err)
-	}
-	r.IgnoreSilent = true
-	if _, err := revision.Push(t.Context(), b, r); err != nil {
-		t.Errorf("a push without engines: %v", err)
+	if _, err := revision.Push(t.Context(), b, seen, revision.Revision{}, files("first")); err == nil || !strings.Contains(err.Error(), "revision 1 is current") {
+		t.Errorf("it is pushed again by an old plan: %v", err)
 	}
 }

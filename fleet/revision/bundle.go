@@ -2,6 +2,7 @@ package revision
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,17 +11,20 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sonde-probe/sonde/internal/bytesize"
 )
 
 // Bounds of a Bundle.
 const (
 	MaxFiles    = 4096
-	MaxFileName = 512      // bytes
-	MaxContent  = 64 << 20 // bytes of all files together
-	MaxSize     = 16 << 20 // bytes of the bundle, compressed
+	MaxFileName = 512        // bytes
+	MaxContent  = 64 << 20   // bytes of all files together
+	MaxSize     = 1400 << 10 // bytes of the bundle, compressed: etcd accepts requests of 1.5 MiB
 )
 
 // Bundle is the files of a configuration, under one folder. Their names are relative to it, with slashes.
@@ -53,7 +57,7 @@ func (b *Bundle) check() error {
 		size += len(content)
 	}
 	if size > MaxContent {
-		return fmt.Errorf("its files have %d bytes together, at most %d are allowed", size, MaxContent)
+		return fmt.Errorf("its files have %s together, at most %s are allowed", rounded(size), rounded(MaxContent))
 	}
 	return nil
 }
@@ -77,10 +81,20 @@ func (b *Bundle) Encode() (compressed []byte, digest string, err error) {
 		return nil, "", err
 	}
 	if to.Len() > MaxSize {
-		return nil, "", fmt.Errorf("it has %d bytes when compressed, at most %d are allowed: have engines read large files, such as plugins, from their own disks", to.Len(), MaxSize)
+		largest := b.largest()
+		return nil, "", fmt.Errorf("it has %s when compressed, and etcd takes %s at most: install large files, such as plugins, on each engine, and name them by absolute paths; the largest is %.200q with %s",
+			rounded(to.Len()), rounded(MaxSize), largest, rounded(len(b.Files[largest])))
 	}
 	return to.Bytes(), digestOf(text), nil
 }
+
+// largest returns the name of the largest file.
+func (b *Bundle) largest() string {
+	names := slices.Sorted(maps.Keys(b.Files))
+	return slices.MaxFunc(names, func(x, y string) int { return cmp.Compare(len(b.Files[x]), len(b.Files[y])) })
+}
+
+func rounded(size int) string { return bytesize.Size(size).Rounded() }
 
 // maxText bounds the JSON of a bundle: files in base64, names, and syntax.
 const maxText = MaxContent/3*4 + MaxFiles*2*(6*MaxFileName+16)

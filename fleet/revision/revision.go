@@ -1,17 +1,14 @@
 // Package revision keeps the configuration of a fleet in a coord.Backend, as numbered revisions.
 //
-// A push uploads the files of a configuration, and proposes them to the engines. Each engine that follows
-// the configuration checks them with what only it has, such as its environment and its limits, and accepts
-// or refuses them. Only if all have accepted does one transaction make them the current revision, which
-// engines then use. A push that ends before that leaves nothing that an engine would use.
+// A push puts the files of a configuration as one value, in a transaction that requires that the current
+// revision is the one that the push was planned with. Each engine that follows the configuration puts the
+// current revision into use, or refuses it and keeps what it runs, and says which under its lease. One
+// engine can try a revision before it is pushed to all.
 //
-//	revision.go  Revision and Engine, and how they are read
+//	revision.go  Revision, Engine, and Overview: what the backend has
 //	bundle.go    Bundle: the files of a configuration
-//	push.go      Push: makes a revision, from files or from an earlier revision
-//	upload.go    the files in the backend: written, read, and deleted
-//	lease.go     leases that are kept alive, and requests that end
-//	follower.go  Follower: has an engine check proposals, and use the current revision
-//	session.go   what a Follower sees and says by one lease
+//	push.go      Push: makes a revision current, or lets one engine try it
+//	follower.go  Follower: makes an engine use the revision that it is to run
 package revision
 
 import (
@@ -26,10 +23,11 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // MaxHistory bounds the revisions that are kept, the current one among them.
-const MaxHistory = 20
+const MaxHistory = 10
 
 // Bounds of texts, in bytes. Longer ones are truncated.
 const (
@@ -39,18 +37,20 @@ const (
 )
 
 // format is that of all values in the backend. A later release that changes them has a higher one.
-const format = 1
+const format = 2
 
 // The keys of a Backend.
 const (
-	keyShared   = "config/shared/" // all that engines watch
-	keyRevision = keyShared + "revision/"
-	keyProposal = keyShared + "proposal"
-	keyEngine   = "config/engine/" // and the name of an engine: an Engine, by its lease
-	keyBundle   = "config/bundle/" // and an ID: there may be parts with it
-	keyUpload   = "config/upload/" // and an ID: parts are being written, or are proposed, by the lease of who pushes
-	keyPart     = "config/part/"   // and an ID, a slash, and a number: a part of a compressed Bundle
+	keyShared   = "config/shared/"        // all that engines watch
+	keyRevision = keyShared + "revision/" // and a number: a Revision
+	keyTrial    = keyShared + "trial"     // the Revision that one engine tries
+	keyEngine   = keyShared + "engine/"   // and a name: an Engine, under the lease of its membership
+	keyFiles    = "config/files/"         // and a number: the Bundle of a revision, compressed
+	keyTried    = keyFiles + "trial"      // that of the trial
 )
+
+// requestTimeout bounds a request to a Backend that cannot be reached.
+const requestTimeout = 10 * time.Second
 
 // The errors that a caller has to recognize.
 var (
@@ -58,53 +58,47 @@ var (
 	ErrLater   = errors.New("the revision was written by a later version of this program: update this one")
 )
 
-// Revision is a configuration that was made current, or, while it is a proposal, one that engines are
-// asked about.
+// Revision is a configuration that was pushed.
 type Revision struct {
 	Format   int       `json:"format"`
-	ID       string    `json:"id"`                 // of the push
-	Number   int64     `json:"number"`             // from 1; the current one has the highest
+	Number   int64     `json:"number"`             // from 1; the current one has the highest; 0: there is none
 	At       time.Time `json:"at"`                 // when it was pushed, by the clock there
 	Author   string    `json:"author"`             // who pushed it
 	Message  string    `json:"message,omitempty"`  // why
 	Restores int64     `json:"restores,omitempty"` // the number of the revision that had the same files; 0: it is not a rollback
-	Force    bool      `json:"force,omitempty"`    // engines were asked to check it without the reload guard
-	Accepted int       `json:"accepted"`           // how many engines have accepted it
-	Silent   []string  `json:"silent,omitempty"`   // engines that had not answered when it was made current
-	Bundle   Reference `json:"bundle"`
+	Force    bool      `json:"force,omitempty"`    // engines use it without asking the reload guard
+	Engine   string    `json:"engine,omitempty"`   // the only one that runs it, as a trial; empty: it is for all
+	Digest   string    `json:"digest"`             // of the files: see Bundle.Encode
 
-	problem error // why it cannot be read
-}
-
-// Reference says where the Bundle of a revision is.
-type Reference struct {
-	ID     string `json:"id"`     // of its keys
-	Size   int    `json:"size"`   // of all parts, in bytes
-	Digest string `json:"digest"` // of the files: the SHA-256, in hexadecimal
+	problem           error // why it cannot be read
+	created, modified coord.Revision
 }
 
 // Ref identifies a revision. The zero Ref is none. A number alone is not enough: a backend that was
-// restored from a backup gives numbers again.
+// restored from a backup gives numbers again, and a trial has the number of the next revision.
 type Ref struct {
 	Number int64  `json:"number"`
-	Digest string `json:"digest"` // as Reference.Digest
+	Digest string `json:"digest"` // as Revision.Digest
 }
 
 // Ref returns what identifies the revision.
-func (r Revision) Ref() Ref {
-	if r.Number == 0 {
-		return Ref{}
-	}
-	return Ref{r.Number, r.Bundle.Digest}
-}
+func (r Revision) Ref() Ref { return Ref{r.Number, r.Digest} }
 
-// is reports whether an engine that runs a revision runs this one. Of one that cannot be read only the number is known.
-func (r Revision) is(running Ref) bool {
-	return running.Number == r.Number && (r.problem != nil || running.Digest == r.Bundle.Digest)
+// isRunAs reports whether an engine that runs a revision runs this one. Of one that cannot be read only the number is known.
+func (r Revision) isRunAs(running Ref) bool {
+	return running.Number == r.Number && (r.problem != nil || running.Digest == r.Digest)
 }
 
 // Err returns why the revision cannot be read: an error that is ErrLater or ErrDamaged, or nil.
 func (r Revision) Err() error { return r.problem }
+
+// filesKey returns the key of the files.
+func (r Revision) filesKey() string {
+	if r.Engine != "" {
+		return keyTried
+	}
+	return fmt.Sprintf("%s%010d", keyFiles, r.Number)
+}
 
 // Engine is what an engine that follows the configuration says of itself.
 type Engine struct {
@@ -112,106 +106,150 @@ type Engine struct {
 	Name    string    `json:"-"`
 	Running Ref       `json:"running"`           // the revision that it uses
 	Since   time.Time `json:"since"`             // when it began to, by the clock of the engine
-	Refused *Refusal  `json:"refused,omitempty"` // why it does not use the current revision; nil: it does, or is about to
-	Answer  *Answer   `json:"answer,omitempty"`  // to the latest proposal that it has checked
+	Refused *Refusal  `json:"refused,omitempty"` // the revision that it has refused last; nil: it has used one since
 }
 
-// Refusal says that an engine cannot use a revision, and goes on with the one that it used.
+// Refusal says that an engine cannot use a revision, and keeps the one that it used.
 type Refusal struct {
 	Ref
 	Error string `json:"error"`
 }
 
-// Answer is that of an engine to a proposal.
-type Answer struct {
-	ID    string `json:"id"`              // of the proposal
-	Error string `json:"error,omitempty"` // why it is refused; empty: it is accepted
+// HasRefused reports whether the engine has refused a revision.
+func (e Engine) HasRefused(r Ref) bool { return e.Refused != nil && e.Refused.Ref == r }
+
+// Overview is what a Backend has of the configuration of a fleet.
+type Overview struct {
+	History []Revision // those that are kept, the current one last; of one that cannot be read only the number is known
+	Trial   Revision   // that one engine tries; without Engine: none
+	Engines []Engine   // the live ones, sorted by name
 }
 
-// History returns the revisions that are kept, the current one last. It has also those that cannot be
-// read, with nothing but a number.
-func History(ctx context.Context, b coord.Backend) ([]Revision, error) {
-	entries, _, err := b.Range(ctx, keyRevision)
+// Read returns what a Backend has.
+func Read(ctx context.Context, b coord.Backend) (Overview, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	entries, _, err := b.Range(ctx, keyShared)
 	if err != nil {
-		return nil, fmt.Errorf("read the revisions of the configuration: %w", err)
+		return Overview{}, fmt.Errorf("read the revisions of the configuration: %w", err)
 	}
-	all := make([]Revision, 0, len(entries))
-	for _, e := range entries {
-		if r := parseRevision(e); r.Number > 0 {
-			all = append(all, r)
-		}
-	}
-	return all, nil
+	return overviewOf(entries), nil
 }
 
 // Current returns the current revision, one without Number if there is none.
-func Current(ctx context.Context, b coord.Backend) (Revision, error) {
-	all, err := History(ctx, b)
-	if err != nil || len(all) == 0 {
-		return Revision{}, err
-	}
-	return all[len(all)-1], nil
-}
-
-// Engines returns the live engines that follow the configuration, sorted by name.
-func Engines(ctx context.Context, b coord.Backend) ([]Engine, error) {
-	entries, _, err := b.Range(ctx, keyEngine)
-	if err != nil {
-		return nil, fmt.Errorf("read which engines follow the configuration: %w", err)
-	}
-	return enginesOf(entries), nil
-}
-
-// enginesOf returns the engines that entries are of, sorted by name. One of a later version has no Format, and has not
-// answered.
-func enginesOf(entries []coord.Entry) []Engine {
-	all := make([]Engine, 0, len(entries))
-	for _, entry := range entries {
-		var e Engine
-		if err := json.Unmarshal(entry.Value, &e); err != nil || e.Format > format {
-			e = Engine{}
-		}
-		e.Name = strings.TrimPrefix(entry.Key, keyEngine)
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(a, b Engine) int { return cmp.Compare(a.Name, b.Name) })
-	return all
-}
-
-// revisionKey returns the key of a revision. The keys are in the order of the numbers.
-func revisionKey(number int64) string { return fmt.Sprintf("%s%010d", keyRevision, number) }
-
-// parseRevision returns the revision of an entry, one without Number if it has the key of no revision.
-func parseRevision(e coord.Entry) Revision {
-	number, err := strconv.ParseInt(strings.TrimPrefix(e.Key, keyRevision), 10, 64)
-	if err != nil || number <= 0 || e.Key != revisionKey(number) {
+func (o Overview) Current() Revision {
+	if len(o.History) == 0 {
 		return Revision{}
 	}
-	r := decodeRevision(e.Value)
-	if r.problem == nil && r.Number != number {
-		r.problem = fmt.Errorf("%w: it says that it is revision %d", ErrDamaged, r.Number)
+	return o.History[len(o.History)-1]
+}
+
+// Wanted returns the revision that an engine is to run: the trial if it is its own, and otherwise the current one. That of
+// the engine "" is the current one.
+func (o Overview) Wanted(engine string) Revision {
+	if engine != "" && o.Trial.Engine == engine {
+		return o.Trial
 	}
-	if r.problem != nil {
-		return Revision{Number: number, problem: fmt.Errorf("revision %d: %w", number, r.problem)}
+	return o.Current()
+}
+
+// InUse returns the latest revision that an engine runs, and the current one if none runs any that is kept: engines may
+// have refused the current one.
+func (o Overview) InUse() Revision {
+	for _, r := range slices.Backward(o.History) {
+		if slices.ContainsFunc(o.Engines, func(e Engine) bool { return r.isRunAs(e.Running) }) {
+			return r
+		}
 	}
+	return o.Current()
+}
+
+// Find returns the revision with a number.
+func (o Overview) Find(number int64) (r Revision, exists bool) {
+	i := slices.IndexFunc(o.History, func(r Revision) bool { return r.Number == number })
+	if i < 0 {
+		return Revision{}, false
+	}
+	return o.History[i], true
+}
+
+// overviewOf returns what entries below keyShared say.
+func overviewOf(entries []coord.Entry) (o Overview) {
+	for _, e := range entries {
+		if name, isEngine := strings.CutPrefix(e.Key, keyEngine); isEngine {
+			o.Engines = append(o.Engines, parseEngine(name, e.Value))
+		} else if r := parseRevision(e); e.Key == keyTrial {
+			o.Trial = r
+		} else if r.Number > 0 {
+			o.History = append(o.History, r)
+		}
+	}
+	slices.SortFunc(o.Engines, func(a, b Engine) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(o.History, func(a, b Revision) int { return cmp.Compare(a.Number, b.Number) })
+	return o
+}
+
+// parseEngine reads what an engine says of itself. One of a later version has no Format.
+func parseEngine(name string, value []byte) Engine {
+	var e Engine
+	if err := json.Unmarshal(value, &e); err != nil || e.Format > format {
+		e = Engine{}
+	}
+	if e.Refused != nil {
+		e.Refused.Error = probe.CleanText(e.Refused.Error, MaxError)
+	}
+	e.Name = name
+	return e
+}
+
+// revisionKey returns the key of a revision.
+func revisionKey(number int64) string { return fmt.Sprintf("%s%010d", keyRevision, number) }
+
+// parseRevision reads the revision of an entry. Without Number it has the key of none. That of a trial that cannot be
+// read has no Engine: none tries it.
+func parseRevision(e coord.Entry) (r Revision) {
+	var number int64
+	if e.Key != keyTrial {
+		var err error
+		number, err = strconv.ParseInt(strings.TrimPrefix(e.Key, keyRevision), 10, 64)
+		if err != nil || number <= 0 || e.Key != revisionKey(number) {
+			return Revision{}
+		}
+	}
+	err := json.Unmarshal(e.Value, &r)
+	switch {
+	case r.Format > format:
+		err = ErrLater
+	case err != nil:
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	case (e.Key == keyTrial) != (r.Engine != "") || number != r.Number && e.Key != keyTrial:
+		err = fmt.Errorf("%w: it says that it is revision %d of %.100q", ErrDamaged, r.Number, r.Engine)
+	}
+	if err != nil {
+		r = Revision{Number: number, problem: fmt.Errorf("revision %d: %w", number, err)}
+	}
+	r.created, r.modified = e.Created, e.Modified
 	return r
 }
 
-// decodeRevision reads a revision. One that has an error has an ID nevertheless, if that can be read.
-func decodeRevision(value []byte) Revision {
-	var header struct {
-		Format int    `json:"format"`
-		ID     string `json:"id"`
+// Load returns the files of a revision. The error is ErrDamaged if the backend does not have what was pushed,
+// or ErrLater; after any other, they may be loaded later.
+func Load(ctx context.Context, b coord.Backend, r Revision) (*Bundle, error) {
+	if r.problem != nil {
+		return nil, r.problem
 	}
-	if err := json.Unmarshal(value, &header); err != nil {
-		return Revision{problem: fmt.Errorf("%w: %w", ErrDamaged, err)}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	e, err := b.Get(ctx, r.filesKey())
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("revision %d: read its files: %w", r.Number, err)
+	case e.Created == 0:
+		return nil, fmt.Errorf("revision %d: %w: its files are missing", r.Number, ErrDamaged)
 	}
-	if header.Format > format {
-		return Revision{ID: header.ID, problem: ErrLater}
+	files, err := Decode(e.Value, r.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("revision %d: %w: %w", r.Number, ErrDamaged, err)
 	}
-	var r Revision
-	if err := json.Unmarshal(value, &r); err != nil {
-		return Revision{ID: header.ID, problem: fmt.Errorf("%w: %w", ErrDamaged, err)}
-	}
-	return r
+	return files, nil
 }

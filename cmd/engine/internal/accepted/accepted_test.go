@@ -2,25 +2,31 @@ package accepted
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/revision"
-	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// place returns a place in a directory of the test's own.
-func place(t *testing.T) *Place {
+// keep writes a Kept to a file of the test's own.
+func keep(t *testing.T, k Kept) (name string) {
 	t.Helper()
-	return &Place{path: filepath.Join(t.TempDir(), prefix+"0123")}
+	name = File(filepath.Join(t.TempDir(), "sonde.state"))
+	text, err := k.Encode()
+	if err == nil {
+		err = os.WriteFile(name, text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
-
-func always(Header) bool { return true }
-func none(Header) bool   { return false }
 
 func TestInputsAreReadAsTheyWere(t *testing.T) {
 	file, missing := filepath.Join(t.TempDir(), "file"), filepath.Join(t.TempDir(), "missing")
@@ -49,20 +55,16 @@ func TestInputsAreReadAsTheyWere(t *testing.T) {
 	if got := read(in); !reflect.DeepEqual(got, []string{"before", "before"}) {
 		t.Fatal(got)
 	}
-	p := place(t)
-	if err := p.Keep(Header{State: "s"}, in); err != nil {
-		t.Fatal(err)
-	}
-	p.Close()
+	name := keep(t, Kept{MaxAge: time.Hour, Inputs: in})
 	write(missing, "")
 	write(file, "after")
 	t.Setenv("ACCEPTED_SET", "after")
 	t.Setenv("ACCEPTED_UNSET", "")
-	kept, err := p.Find(always)
+	kept, err := Read(name)
 	if err != nil || kept == nil {
 		t.Fatal(kept, err)
 	}
-	if got := read(kept.Inputs); !reflect.DeepEqual(got, []string{"before", "before"}) || kept.State != "s" || string(kept.Inputs.Sources[0].Bytes) != "a" {
+	if got := read(kept.Inputs); !reflect.DeepEqual(got, []string{"before", "before"}) || kept.MaxAge != time.Hour || string(kept.Inputs.Sources[0].Bytes) != "a" {
 		t.Errorf("%v of %+v", got, kept)
 	}
 	if !kept.Has(in) || kept.Has(&Inputs{}) {
@@ -70,72 +72,36 @@ func TestInputsAreReadAsTheyWere(t *testing.T) {
 	}
 }
 
+// What the file says is run with the rights of the engine.
 func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
-	for name, change := range map[string]func(p *Place) error{
-		"readable for others": func(p *Place) error { return os.Chmod(p.path, 0o644) },
-		"a link": func(p *Place) error {
-			if err := os.Rename(p.path, p.path+".file"); err != nil {
-				return err
-			}
-			return os.Symlink(p.path+".file", p.path)
+	for want, change := range map[string]func(name string) error{
+		"it has mode 644 and other users must have no access": func(name string) error { return os.Chmod(name, 0o644) },
+		"is writable for all users":                           func(name string) error { return os.Chmod(filepath.Dir(name), 0o777) },
+		"too many levels of symbolic links": func(name string) error {
+			return errors.Join(os.Rename(name, name+".file"), os.Symlink(name+".file", name))
 		},
-		"cut off": func(p *Place) error { return os.Truncate(p.path, 120) },
-		"changed": func(p *Place) error {
-			text, err := os.ReadFile(p.path)
+		"it is not a regular file": func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
+		"wrong checksum":           func(name string) error { return os.Truncate(name, 200) },
+		"unexpected end of JSON":   func(name string) error { return os.Truncate(name, 0) },
+		"wrong checksum (changed)": func(name string) error {
+			text, err := os.ReadFile(name)
 			if err != nil {
 				return err
 			}
-			return os.WriteFile(p.path, bytes.Replace(text, []byte("a.hcl"), []byte("b.hcl"), 1), 0o600)
+			return os.WriteFile(name, bytes.Replace(text, []byte("a.hcl"), []byte("b.hcl"), 1), 0o600)
 		},
-		"empty": func(p *Place) error { return os.Truncate(p.path, 0) },
 	} {
-		p := place(t)
-		if err := p.Keep(Header{}, &Inputs{Sources: []config.Source{{Name: "a.hcl"}}}); err != nil {
+		name := keep(t, Kept{Inputs: &Inputs{Sources: []config.Source{{Name: "a.hcl"}}}})
+		if err := change(name); err != nil {
 			t.Fatal(err)
 		}
-		p.Close()
-		if info, err := os.Stat(p.path); err != nil || info.Mode().Perm() != 0o600 {
-			t.Fatal(info, err)
-		}
-		if err := change(p); err != nil {
-			t.Fatal(err)
-		}
-		if kept, err := p.Find(always); kept != nil || err == nil {
-			t.Errorf("%s: found %+v, %v", name, kept, err)
+		want, _, _ = strings.Cut(want, " (")
+		if kept, err := Read(name); kept != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("read %+v, %v, want %q", kept, err, want)
 		}
 	}
-}
-
-func TestWhatAnEngineKeepsIsItsOwnWhileItRuns(t *testing.T) {
-	tier.Slow(t)
-	p := place(t)
-	if err := p.Keep(Header{State: "first"}, &Inputs{}); err != nil {
-		t.Fatal(err)
-	}
-	other := &Place{path: p.path}
-	if kept, err := other.Find(always); kept != nil || err != nil {
-		t.Errorf("found %+v, %v", kept, err)
-	}
-	if err := other.Keep(Header{State: "second"}, &Inputs{}); err != nil {
-		t.Fatal(err)
-	}
-	other.Remove()
-	third := &Place{path: p.path + "4"}
-	third.RemoveOthers(none)
-	p.Close()
-	if kept, err := other.Find(always); err != nil || kept == nil || kept.State != "first" {
-		t.Errorf("found %+v, %v", kept, err)
-	}
-	if kept, err := other.Find(none); kept != nil || err != nil {
-		t.Errorf("found %+v, %v", kept, err)
-	}
-	third.RemoveOthers(always)
-	if _, err := os.Stat(p.path); err != nil {
-		t.Error(err)
-	}
-	third.RemoveOthers(none)
-	if kept, err := other.Find(always); kept != nil || err != nil {
-		t.Errorf("found %+v, %v", kept, err)
+	if kept, err := Read(filepath.Join(t.TempDir(), "missing")); kept != nil || err != nil {
+		t.Errorf("without a file: %+v, %v", kept, err)
 	}
 }
 
@@ -150,15 +116,21 @@ func TestTheLargestRevisionIsKept(t *testing.T) {
 }
 
 func TestInputsThatAreTooLargeAreNotKept(t *testing.T) {
-	p := place(t)
-	if err := p.Keep(Header{}, &Inputs{}); err != nil {
-		t.Fatal(err)
-	}
 	large := &Inputs{Sources: []config.Source{{Name: "a.hcl", Bytes: make([]byte, MaxSize+1)}}}
-	if err := p.Keep(Header{}, large); err == nil || !strings.Contains(err.Error(), "at most 134217728 are kept") {
+	if _, err := (Kept{Inputs: large}).Encode(); err == nil || !strings.Contains(err.Error(), "at most 134217728 are kept") {
 		t.Errorf("got %v", err)
 	}
-	if kept, err := p.Find(always); kept != nil || err != nil {
-		t.Errorf("found %+v, %v, which was accepted before", kept, err)
+}
+
+func TestACloneIsUsedBesideTheInputs(t *testing.T) {
+	in := &Inputs{Sources: []config.Source{{Name: "a.hcl"}}, Files: map[string][]byte{"one": []byte("1")}}
+	c := in.Clone()
+	c.LookupEnv("ACCEPTED_UNSET")
+	c.IsFile("other")
+	if _, err := c.ReadFile("missing", 1); err == nil {
+		t.Error("there is a file")
+	}
+	if len(in.Env) > 0 || len(in.Regular) > 0 || len(in.Files) != 1 || len(c.Files) != 2 {
+		t.Errorf("the inputs are %+v", in)
 	}
 }

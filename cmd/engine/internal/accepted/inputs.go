@@ -3,8 +3,8 @@
 //
 //	inputs.go  Inputs: what a configuration is read from; records it, and reads it again
 //	bundle.go  Inputs of a configuration that is pushed to the engines of a fleet
-//	pushed.go  Pushed: a revision of it, and the file in which that outlasts the engine
-//	place.go   Place: the file in which they are kept
+//	pushed.go  Pushed: a revision of it
+//	kept.go    Kept: what outlasts the engine, in a file beside its state file
 package accepted
 
 import (
@@ -42,6 +42,13 @@ type Inputs struct {
 	folder string          // where files below FleetFolder are; empty: Files has all of them
 	size   int             // of Files
 	failed map[string]bool // files that exist, and cannot be read
+}
+
+// Clone returns Inputs that may be used beside these.
+func (in *Inputs) Clone() *Inputs {
+	c := *in
+	c.Env, c.Files, c.Regular, c.failed = maps.Clone(in.Env), maps.Clone(in.Files), maps.Clone(in.Regular), maps.Clone(in.failed)
+	return &c
 }
 
 // Checksum is that of what was read.

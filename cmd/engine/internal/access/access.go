@@ -95,24 +95,11 @@ func (s *Store) Advise(err error) error {
 	return err
 }
 
-// CurrentRevision returns the current revision of what is pushed to the cluster, one without Number if there is none.
-func (s *Store) CurrentRevision(ctx context.Context) (revision.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
-	defer cancel()
-	r, err := revision.Current(ctx, s)
-	return r, s.Advise(err)
-}
-
-// loadTimeout bounds the requests for all parts of a revision.
-const loadTimeout = 2 * time.Minute
-
 // LoadRevision returns the configuration of an engine with a revision, or that of its files for one without Number.
 func (s *Store) LoadRevision(ctx context.Context, r revision.Revision) (*config.Config, error) {
 	if r.Number == 0 {
 		return s.Config, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
 	bundle, err := revision.Load(ctx, s, r)
 	if err != nil {
 		return nil, s.Advise(err)

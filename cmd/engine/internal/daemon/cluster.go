@@ -106,7 +106,7 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
 	}
 	opened := &cluster{config: *c, store: backend, coordinator: coordinator, current: make(chan struct{}, 1)}
-	if err := d.openFollower(opened, name); err != nil {
+	if err := d.openFollower(opened); err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
 	}
 	opened.shared.Store(&fleet.Targets{})
@@ -383,8 +383,8 @@ func (c *cluster) stats() metrics.Cluster {
 		Drained: slices.ContainsFunc(st.Members, func(m coord.Member) bool { return m.Name == st.Name && m.Drained }),
 	}
 	if c.follower != nil {
-		told, current := c.follower.Status()
-		known.Revision = &metrics.ClusterRevision{Running: told.Running.Number, Current: current.Number}
+		own, seen := c.follower.Status()
+		known.Revision = &metrics.ClusterRevision{Running: own.Running.Number, Current: seen.Wanted(own.Name).Number}
 	}
 	return known
 }

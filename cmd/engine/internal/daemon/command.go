@@ -69,9 +69,9 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 			"plus the signal's number. SIGQUIT ends the engine at once, with the stacks of its goroutines in the\n" +
 			"log. Other signals that a terminal or a closed pipe sends have no effect.\n\n" +
 			"An engine that is started again, by hand or by a service manager, keeps to the same rules: where a\n" +
-			"reload would be rejected it goes on with the configuration that was accepted last, if it has a state\n" +
-			"that is not too old, or processes that have outlived it. --force starts it with the files or not at\n" +
-			"all.\n\n" +
+			"reload would be rejected it goes on with the configuration that was accepted last, which it keeps beside its\n" +
+			"state file, if that is not too old, or processes have outlived it. --force starts it with the files or not\n" +
+			"at all.\n\n" +
 			"Run notifies systemd when it is ready, reloads and stops, and that it is alive: with WatchdogSec in its unit, systemd\n" +
 			"restarts an engine that hangs. Elsewhere let a liveness check read /healthz.",
 		Example: "  sonde run\n  sonde run /etc/sonde --listen 127.0.0.1:9000 --log-format json",
@@ -123,7 +123,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, place: start.place, pushed: loaded.pushed, jobs: make(chan *job)}
+	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, pushed: loaded.pushed, keptFile: newKeptFile(), jobs: make(chan *job)}
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is not notified", "error", err)
 	}
@@ -135,15 +135,9 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	d.logRejection(loaded.rejected)
 	d.watch = fileWatch{inputs: &f.inputs, paths: paths}
 	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs.OfEngine())
-	d.keep(loaded.plugins)
-	switch {
-	case !loaded.config.Cluster.IsPushed():
-		d.keepPushed(nil) // one that follows what is pushed later must not begin with what was pushed before
-	case loaded.isUnkept && loaded.pushed != nil:
-		d.keepPushed(loaded.pushed)
+	if !loaded.isBare {
+		d.keep(loaded.plugins)
 	}
-	defer d.closePlace()
-	go d.place.RemoveOthers(isLeft) // reads the disks of other engines
 	return d.run(context.WithoutCancel(c.Context()))
 }
 

@@ -43,7 +43,6 @@ type daemon struct {
 	signals *signals
 
 	manager serviceManager
-	place   *accepted.Place // of the accepted configuration; nil for none
 
 	config     *config.Config // the configuration in use, without the pods; nil without pods
 	blocks     *config.Config // what blockChanges compares of the configuration in use; nil before the first
@@ -59,7 +58,8 @@ type daemon struct {
 	openStore  OpenStore
 	cluster    *cluster         // nil for none
 	pushed     *accepted.Pushed // the revision in use of what is pushed to the cluster; nil for none
-	pushedFile pushedFile       // where that is kept
+	inputs     *accepted.Inputs // of the configuration in use, which are not changed; nil for none
+	keptFile   keptFile         // where they are kept for the next start
 	pauses     *pause.Keeper
 	groups     *group.Groups
 	gateways   *gateway.Gateways

@@ -10,7 +10,6 @@ import (
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 )
@@ -33,7 +32,7 @@ type job struct {
 	force   bool             // reload_guard is not asked
 	plan    bool             // nothing is put into use
 	paths   []string         // of a plan; nil: those of the engine
-	pushed  *accepted.Pushed // a revision to use, or to plan that; nil: the one in use
+	pushed  *accepted.Pushed // a revision to use; nil: the one in use
 	askers  []asker          // none for what the engine itself asks for
 }
 
@@ -93,11 +92,11 @@ type loadResult struct {
 	// Of the start:
 	rejected   *rejection // config is not that of the files
 	isUnpushed bool       // config lacks the targets that are pushed to the cluster: nothing is
-	isUnkept   bool       // pushed may not be in the file beside the state file
+	isBare     bool       // config lacks the targets that are pushed, by --force: it does not replace what was accepted last
 }
 
 // ask starts a job, or keeps it for when the present one has ended: what that one reads may be
-// older than what is asked for. Reloads that wait are one, and checks that were withdrawn do not wait.
+// older than what is asked for. Reloads that wait are one, and plans and revisions that were withdrawn do not wait.
 func (l *loader) ask(ctx context.Context, j *job) {
 	l.waiting = slices.DeleteFunc(l.waiting, (*job).isWithdrawn)
 	if l.current == nil {
@@ -133,26 +132,22 @@ func (l *loader) start(ctx context.Context, j *job) {
 		}()
 		return
 	}
-	paths, kept := d.paths, d.place.Reader()
+	paths, inputs := d.paths, d.inputs
 	if j.paths != nil {
 		paths = j.paths
 	}
 	go func() {
 		loaded, diags := d.flags.load(paths, pushed, p)
 		r := loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
-		if !diags.HasErrors() && kept != nil {
-			r.before = d.flags.inUse(kept, p)
+		if !diags.HasErrors() && inputs != nil {
+			r.before = d.flags.inUse(inputs.Clone(), p)
 		}
 		l.done <- r
 	}()
 }
 
-// inUse returns the configuration in use, or nil if it cannot be read. It shares modules with others.
-func (f *flags) inUse(kept func() (*accepted.Inputs, error), others *handlers.Plugins) *config.Config {
-	in, err := kept()
-	if err != nil {
-		return nil
-	}
+// inUse returns the configuration in use, by its inputs, or nil if it cannot be read. It shares modules with others.
+func (f *flags) inUse(in *accepted.Inputs, others *handlers.Plugins) *config.Config {
 	p := handlers.NewPlugins(context.Background(), handlers.WaitForNone, handlers.Silent)
 	p.Previous, p.Inputs, p.Describe = others.Previous, in, true
 	before, diags := f.parse(in.Sources, in.VarFiles, p)
@@ -168,10 +163,6 @@ func (l *loader) finish(ctx context.Context, r loadResult) {
 	d, j := l.daemon, l.current
 	shown := j.shown(r.diags)
 	if j.plan {
-		if j.pushed != nil && r.diags.HasErrors() {
-			cli.LogDiagnostics(d.log, slices.DeleteFunc(slices.Clone(r.diags), func(one config.Diagnostic) bool { return !isOwn(one.Range.File) }))
-		}
-		r.diags = shown
 		j.reply(reply{plan: d.planner().plan(r)})
 		r.plugins.Release(d.plugins.Load())
 	} else {

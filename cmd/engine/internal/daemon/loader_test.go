@@ -133,8 +133,8 @@ func TestAClientThatGoesAwayDoesNotHoldUpReloads(t *testing.T) {
 	}
 }
 
-// A push that is repeated with a short timeout must not leave its files behind, nor keep later reloads waiting.
-func TestAWithdrawnCheckIsNotLoaded(t *testing.T) {
+// A revision that is no longer wanted must not keep later reloads waiting.
+func TestAWithdrawnRevisionIsNotLoaded(t *testing.T) {
 	s := newSlowReader(t)
 	first := s.ask(t.Context())
 	w, err := os.OpenFile(s.pipe, os.O_WRONLY, 0) // the first reload is reading
@@ -144,7 +144,7 @@ func TestAWithdrawnCheckIsNotLoaded(t *testing.T) {
 	ctx, withdraw := context.WithCancel(t.Context())
 	for range 3 {
 		pushed := &accepted.Pushed{Bundle: &revision.Bundle{}}
-		s.jobs <- &job{trigger: byPush, plan: true, pushed: pushed, askers: []asker{{ctx, make(chan reply, 1)}}}
+		s.jobs <- &job{trigger: byPush, pushed: pushed, askers: []asker{{ctx, make(chan reply, 1)}}}
 	}
 	withdraw()
 	second := s.send()
@@ -155,12 +155,12 @@ func TestAWithdrawnCheckIsNotLoaded(t *testing.T) {
 	s.receive(first)
 	s.answer("engine {") // to the one load that follows
 	if r := s.receive(second); r.err != nil || r.reload.Error == nil {
-		t.Errorf("the reload after the checks: %+v", r)
+		t.Errorf("the reload after the revisions: %+v", r)
 	}
 }
 
 // A plan that several clients have asked for is made while one of them waits.
-func TestACheckIsMadeWhileOneAskerWaits(t *testing.T) {
+func TestAPlanIsMadeWhileOneAskerWaits(t *testing.T) {
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	plan := &job{plan: true, askers: []asker{{gone, nil}}}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/agent/store"
@@ -43,12 +42,12 @@ func (s *starter) read() loadResult {
 	if own.sources, own.files, diags = s.inputs.Read(s.paths); diags.HasErrors() {
 		return loadResult{plugins: s.plugins(), diags: diags}
 	}
-	alone := s.parseWith(own, nil)
+	alone := s.findKept(s.parseWith(own, nil))
 	if alone.diags.HasErrors() || !alone.config.Cluster.IsPushed() {
 		return alone
 	}
 	if alone.config.Engine.State == "" {
-		return alone.warn("the engine has no targets after its start until etcd answers: set state in the engine block, beside which it keeps what was pushed")
+		return alone.warn("the engine has no targets after its start until etcd answers: set state in the engine block, beside which it keeps what it has accepted")
 	}
 	r := s.readPushed(own, alone)
 	if !r.diags.HasErrors() {
@@ -72,10 +71,10 @@ func needsPushed(state string) config.Diagnostic {
 // readPushed loads the configuration of the files together with the revision that the engine has used last, since etcd may
 // be away, or else, if it has anything to go on with, with the current one. Alone is the configuration of the files.
 func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
-	file := accepted.PushedFile(alone.config.Engine.State)
-	kept, err := accepted.ReadPushed(file, fleetOf(*alone.config.Cluster))
-	if err != nil {
-		alone = alone.warn("the pushed configuration that was in use cannot be read, the current one is needed: %v", err)
+	kept := s.kept.Pushed()
+	if kept != nil && !s.kept.Fleet.Is(fleetOf(*alone.config.Cluster)) {
+		alone = alone.warn("the pushed configuration that was in use is of another cluster, with other endpoints or another prefix: the current one is needed")
+		kept = nil
 	}
 	r := alone
 	if kept != nil {
@@ -95,7 +94,6 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 	case current != nil && (kept == nil || current.Ref != kept.Ref):
 		r.plugins.Release(alone.plugins)
 		r = s.parseWith(own, current)
-		r.isUnkept = true
 	}
 	return r
 }
@@ -124,7 +122,7 @@ func (s *starter) withoutTargets(alone, r loadResult) loadResult {
 	for i := range r.diags {
 		r.diags[i].Severity = config.Warning
 	}
-	alone.diags = r.diags
+	alone.diags, alone.isBare = r.diags, true
 	return alone.warn("the engine starts without targets, until it can use the current revision of the pushed configuration")
 }
 
@@ -168,7 +166,8 @@ func (s *starter) loadRevision(ctx context.Context, c config.Cluster) (*accepted
 		return nil, err
 	}
 	defer from.Close()
-	r, err := revision.Current(ctx, from)
+	seen, err := revision.Read(ctx, from)
+	r := seen.Current()
 	if err != nil || r.Number == 0 {
 		return nil, err
 	}
@@ -179,8 +178,8 @@ func (s *starter) loadRevision(ctx context.Context, c config.Cluster) (*accepted
 	return &accepted.Pushed{Ref: r.Ref(), Bundle: b}, nil
 }
 
-// openFollower makes what has the engine follow the configuration that is pushed to its cluster.
-func (d *daemon) openFollower(c *cluster, name string) (err error) {
+// openFollower makes the follower of the configuration that is pushed to the cluster.
+func (d *daemon) openFollower(c *cluster) (err error) {
 	if !c.config.IsPushed() {
 		return nil
 	}
@@ -189,13 +188,14 @@ func (d *daemon) openFollower(c *cluster, name string) (err error) {
 		running = d.pushed.Ref
 	}
 	c.follower, err = revision.New(revision.Config{
-		Name: name, Backend: c.store, TTL: c.config.TTL, Running: running,
-		Check: d.checkRevision, Use: d.useRevision, Outdated: c.setOutdated, Redact: d.queue.Secrets.Text, Logger: d.log,
+		Coordinator: c.coordinator, Running: running,
+		Use: d.useRevision, Outdated: c.setOutdated, Redact: d.queue.Secrets.Text, Logger: d.log,
 	})
 	return err
 }
 
-// setOutdated gives the targets to the other engines while they have the current revision, and this one has refused it.
+// setOutdated gives the targets to the other engines while at least half of them have the current revision, and this one
+// has refused it.
 func (c *cluster) setOutdated(isOutdated bool) {
 	c.coordinator.Drain(isOutdated)
 	select {
@@ -204,35 +204,22 @@ func (c *cluster) setOutdated(isOutdated bool) {
 	}
 }
 
-// checkRevision says whether the engine could use a revision: it plans that.
-func (d *daemon) checkRevision(ctx context.Context, r revision.Revision, b *revision.Bundle) error {
-	asked := d.requestOfFollower(ctx, &job{trigger: byPush, plan: true, pushed: &accepted.Pushed{Ref: r.Ref(), Bundle: b}})
-	switch p := asked.plan; {
-	case asked.err != nil:
-		return asked.err
-	case p.Error == nil || p.Guarded && r.Force:
-		return nil
-	case p.Guarded:
-		return fmt.Errorf("%s; if that is meant, push with --force", p.Error.Message)
-	default:
-		return refusal(p.Error, p.Problems)
-	}
-}
-
-// useRevision puts a revision into use. With force the reload guard is not asked: it was when the revision was proposed to
-// this engine, or an operator does not want that.
+// useRevision puts a revision into use by a reload. With force the reload guard is not asked. An engine that is stopping
+// neither uses nor refuses anything.
 func (d *daemon) useRevision(ctx context.Context, r revision.Revision, b *revision.Bundle, force bool) error {
 	pushed := &accepted.Pushed{Ref: r.Ref(), Bundle: b}
-	asked := d.requestOfFollower(ctx, &job{trigger: byPush, force: force, pushed: pushed})
+	asked := d.request(ctx, &job{trigger: byPush, force: force, pushed: pushed})
+	if errors.Is(asked.err, errStopping) {
+		<-ctx.Done()
+	}
 	switch {
 	case asked.err != nil:
 		return asked.err
 	case asked.reload.Guarded:
-		return fmt.Errorf("%s, and this engine was not asked when it was pushed; if that is meant, run sonde reload --force on this engine", asked.reload.Error.Message)
+		return fmt.Errorf("%s; if that is meant, push with --force, or run sonde reload --force on this engine", asked.reload.Error.Message)
 	case asked.reload.Error != nil:
 		return refusal(asked.reload.Error, asked.reload.Problems)
 	}
-	d.keepPushed(pushed)
 	return nil
 }
 
@@ -241,111 +228,16 @@ func refusal(rejected *api.Error, problems string) error {
 	return errors.New(strings.TrimSpace(rejected.Message + "\n" + problems))
 }
 
-// firstLine returns the first line of a refusal, which names places only: all who may read the API may see it.
-func firstLine(refusal string) string {
-	line, _, _ := strings.Cut(refusal, "\n")
-	return line
-}
-
-// requestOfFollower is request for a follower. An engine that is stopping neither accepts nor refuses
-// anything: then it returns when ctx is done, which it will be.
-func (d *daemon) requestOfFollower(ctx context.Context, j *job) reply {
-	asked := d.request(ctx, j)
-	if errors.Is(asked.err, errStopping) {
-		<-ctx.Done()
-	}
-	return asked
-}
-
-// keepPushed writes a revision to the file that an engine reads which starts while etcd is away; without a revision it
-// removes the file. It does not wait for a disk that hangs.
-func (d *daemon) keepPushed(p *accepted.Pushed) {
-	if d.settings.State == "" {
-		return
-	}
-	var of accepted.Fleet
-	if d.cluster != nil {
-		of = fleetOf(d.cluster.config)
-	}
-	var err error
-	select {
-	case err = <-d.pushedFile.replace(accepted.PushedFile(d.settings.State), of, p):
-	case <-time.After(diskTimeout):
-		err = fmt.Errorf("the disk of the state file %s does not respond", d.settings.State)
-	}
-	switch {
-	case err == nil:
-	case p == nil:
-		d.log.Warn("the pushed configuration that an earlier engine has used is not removed: an engine that is to use what is pushed begins with it", "error", err)
-	default:
-		d.log.Warn("pushed configuration not kept: an engine that starts while etcd is away has the one before", "revision", p.Number(), "error", err)
-	}
-}
-
-// pushedFile writes revisions to a file in the order in which they come. Of those that come while the disk hangs it writes
-// the latest. The zero value is ready to use; the methods are safe for concurrent use by multiple goroutines.
-type pushedFile struct {
-	write func(name string, of accepted.Fleet, p *accepted.Pushed) error // default accepted.WritePushed
-
-	nextMu    sync.Mutex // guards all below
-	next      *pushedWrite
-	isWriting bool
-}
-
-// pushedWrite is a revision that waits for the disk.
-type pushedWrite struct {
-	name    string
-	of      accepted.Fleet
-	pushed  *accepted.Pushed // nil: the file is removed
-	written chan error       // of capacity 1
-}
-
-// errReplaced is the error of a revision that is not written, since a later one was in use before the disk responded.
-var errReplaced = errors.New("a later revision is in use")
-
-// replace writes a revision in the background. What it returns receives the error.
-func (f *pushedFile) replace(name string, of accepted.Fleet, p *accepted.Pushed) <-chan error {
-	w := &pushedWrite{name, of, p, make(chan error, 1)}
-	f.nextMu.Lock()
-	defer f.nextMu.Unlock()
-	if f.next != nil {
-		f.next.written <- errReplaced
-	}
-	f.next = w
-	if !f.isWriting {
-		f.isWriting = true
-		go f.writeAll()
-	}
-	return w.written
-}
-
-// writeAll writes what waits, until nothing does.
-func (f *pushedFile) writeAll() {
-	write := f.write
-	if write == nil {
-		write = accepted.WritePushed
-	}
-	for {
-		f.nextMu.Lock()
-		w := f.next
-		f.next, f.isWriting = nil, w != nil
-		f.nextMu.Unlock()
-		if w == nil {
-			return
-		}
-		w.written <- write(w.name, w.of, w.pushed)
-	}
-}
-
-// refusal returns why this engine does not use the current revision, or nil.
+// refusal returns why this engine does not use the revision that it is to run, or nil.
 func (c *cluster) refusal() *revision.Refusal {
 	if c == nil || c.follower == nil {
 		return nil
 	}
-	if told, current := c.follower.Status(); told.Refused != nil && told.Refused.Ref == current.Ref() {
-		return told.Refused
+	own, seen := c.follower.Status()
+	if !own.HasRefused(seen.Wanted(own.Name).Ref()) {
+		return nil
 	}
-	return nil
+	return own.Refused
 }
 
 // warnOfRetry adds to the diagnostics of a reload that a revision is tried again after it. The reload does not wait for that.
@@ -366,19 +258,35 @@ func (c *cluster) addRevisions(to *api.Cluster) {
 	if c.follower == nil {
 		return
 	}
-	told, current := c.follower.Status()
-	to.Config = &api.ClusterConfig{Revision: told.Running.Number, Since: told.Since, Current: current.Number}
-	if refused := c.refusal(); refused != nil {
-		to.Config.Refused = firstLine(refused.Error)
+	own, seen := c.follower.Status()
+	to.Config = &api.ClusterConfig{
+		Revision: own.Running.Number, Since: own.Since, Current: seen.Current().Number, Trial: trialOf(seen),
+		Refused: refusedOf(own, seen),
 	}
-	for _, e := range c.follower.Engines() {
+	for _, e := range seen.Engines {
 		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m api.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
 		if !found || e.Format == 0 {
 			continue
 		}
 		to.Members[i].Revision = &e.Running.Number
-		if e.Refused != nil && e.Refused.Ref == current.Ref() {
-			to.Members[i].Refused = firstLine(e.Refused.Error)
-		}
+		to.Members[i].Refused = refusedOf(e, seen)
 	}
+}
+
+// trialOf returns the revision that one engine tries, or nil.
+func trialOf(seen revision.Overview) *api.ClusterTrial {
+	if seen.Trial.Engine == "" {
+		return nil
+	}
+	return &api.ClusterTrial{Revision: seen.Trial.Number, Engine: seen.Trial.Engine}
+}
+
+// refusedOf returns the first line of why an engine does not run the revision that it is to run. It names places only: all
+// who may read the API may see it.
+func refusedOf(e revision.Engine, seen revision.Overview) string {
+	if !e.HasRefused(seen.Wanted(e.Name).Ref()) {
+		return ""
+	}
+	line, _, _ := strings.Cut(e.Refused.Error, "\n")
+	return line
 }

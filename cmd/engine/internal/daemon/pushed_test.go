@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/api"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
@@ -21,52 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/restart"
 )
-
-// A disk that hangs holds up the first revision. The second is replaced by the third before the disk responds: nothing
-// older is written after it.
-func TestRevisionsAreKeptInTheirOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log strings.Builder
-		disk, written := make(chan struct{}), []int64{}
-		d := &daemon{settings: config.Engine{State: "state"}, log: slog.New(slog.NewTextHandler(&log, nil))}
-		d.pushedFile.write = func(name string, _ accepted.Fleet, p *accepted.Pushed) error {
-			<-disk
-			if name != "state.revision" {
-				t.Errorf("it writes to %s", name)
-			}
-			written = append(written, p.Number())
-			return nil
-		}
-		var keeping sync.WaitGroup
-		began := time.Now()
-		for number := range int64(3) {
-			keeping.Go(func() { d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: number + 1}}) })
-			synctest.Wait()
-		}
-		keeping.Wait()
-		if took := time.Since(began); took != diskTimeout {
-			t.Errorf("the engine waits %v for the disk", took)
-		}
-		for want, n := range map[string]int{"does not respond": 2, "a later revision is in use": 1} {
-			if got := strings.Count(log.String(), want); got != n {
-				t.Errorf("%d of 3 warnings that it %s:\n%s", got, want, log.String())
-			}
-		}
-		close(disk)
-		synctest.Wait()
-		if !slices.Equal(written, []int64{1, 3}) {
-			t.Errorf("revisions %v were written", written)
-		}
-		d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: 4}})
-		if !slices.Equal(written, []int64{1, 3, 4}) {
-			t.Errorf("revisions %v were written after the disk had responded", written)
-		}
-		d.keepPushed(&accepted.Pushed{Ref: revision.Ref{Number: 2}})
-		if !slices.Equal(written, []int64{1, 3, 4, 2}) {
-			t.Errorf("revisions %v were written after the store was restored with a lower one", written)
-		}
-	})
-}
 
 // A store that is away may come back within the time that an engine waits at its start. One that refuses the password
 // would be asked, and log that, again and again.
@@ -113,11 +65,10 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		}
 		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: d.cluster.coordinator, IsShared: d.cluster.isShared})
 		d.cluster.follower, err = revision.New(revision.Config{
-			Name: "a", Backend: b, Outdated: d.cluster.setOutdated,
-			Check: func(context.Context, revision.Revision, *revision.Bundle) error { return nil },
+			Coordinator: d.cluster.coordinator, Outdated: d.cluster.setOutdated,
 			Use: func(ctx context.Context, r revision.Revision, _ *revision.Bundle, _ bool) error {
 				if r.Number == 1 {
-					return errors.New("no plugin")
+					return errors.New("no plugin\nin a.hcl")
 				}
 				<-ctx.Done() // it takes long
 				return ctx.Err()
@@ -133,7 +84,11 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		defer end()
 		for base, want := range []string{"no plugin", ""} {
 			bundle := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": {byte(base)}}}
-			if _, err := revision.Push(t.Context(), b, revision.Request{Bundle: bundle, Base: int64(base)}); err != nil {
+			seen, err := revision.Read(t.Context(), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := revision.Push(t.Context(), b, seen, revision.Revision{}, bundle); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,60 +12,52 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process"
 )
-
-// place returns where the inputs of the configuration in use are kept, or nil if nothing is: without
-// a configuration file.
-func (f *flags) place(paths []string) *accepted.Place {
-	if f.isOnlyPods(paths) {
-		return nil
-	}
-	dir, err := os.Getwd()
-	if err != nil {
-		return nil
-	}
-	line := append([]string{dir, f.pods.Path}, f.inputs.Given()...)
-	for _, path := range handlers.OrDefault(paths) {
-		info, err := os.Stat(path)
-		if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-			line = append(line, fmt.Sprint(os.Getpid())) // another process has another pipe of this name
-		}
-		line = append(line, path)
-	}
-	return accepted.PlaceOf(line)
-}
 
 // starter loads the configuration that an engine starts with.
 type starter struct {
 	*flags
 	paths   []string
-	place   *accepted.Place // set by load
 	plugins func() *handlers.Plugins
 
 	openStore OpenStore // of a cluster block
+
+	state string         // the state file that the files name; empty for none, or if they are too broken to say it
+	kept  *accepted.Kept // what is beside it; nil for none
 }
 
-// load returns the configuration of the files. If the engine that used the same files is to go on,
+// findKept reads the configuration that was accepted last, whose place the configuration of the files says, even
+// if it has errors.
+func (s *starter) findKept(r loadResult) loadResult {
+	if r.config == nil || r.config.Engine.State == "" {
+		return r
+	}
+	var err error
+	s.state = r.config.Engine.State
+	if s.kept, err = accepted.Read(accepted.File(s.state)); err != nil {
+		r = r.warn("the configuration that was accepted last cannot be read: %v", err)
+	}
+	return r
+}
+
+// load returns the configuration of the files. If the engine that used the same state file is to go on,
 // it returns the configuration that this engine had accepted where a reload would be rejected.
 func (s *starter) load() loadResult {
-	s.place = s.flags.place(s.paths)
 	r := s.read()
 	if s.force {
 		return r
 	}
-	kept, err := s.place.Find(isLeft)
-	if err != nil {
-		r = r.warn("the configuration that was accepted last cannot be read: %v", err)
-	}
-	if kept == nil {
+	kept := s.kept
+	if kept == nil || !isLeft(s.state, kept.MaxAge) {
 		return checkUnpushed(r)
 	}
 	if !r.diags.HasErrors() && kept.Has(r.plugins.Inputs) {
 		return r
 	}
-	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed(), isUnkept: true}
+	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed()}
 	before.plugins.Previous, before.plugins.Inputs = r.plugins, kept.Inputs
 	before.config, before.diags = s.parse(kept.Inputs.Sources, kept.Inputs.VarFiles, before.plugins)
 	before.plugins.Previous = nil
@@ -76,7 +67,7 @@ func (s *starter) load() loadResult {
 	}
 	before.rejected = &rejection{accepted: kept.Accepted, diags: r.diags}
 	if !r.diags.HasErrors() {
-		if before.rejected.err = guard(r.config)(startEffect(before.config, r.config, running(kept.Header))); r.isUnpushed && len(before.config.Targets) > 0 {
+		if before.rejected.err = guard(r.config)(startEffect(before.config, r.config, process.RunningIn(handlers.ProcessDir(s.state)))); r.isUnpushed && len(before.config.Targets) > 0 {
 			before.rejected.err = errUnpushed
 		}
 		if before.rejected.err == nil {
@@ -104,17 +95,9 @@ func (r loadResult) warn(format string, args ...any) loadResult {
 
 // isLeft reports whether an engine that starts goes on with what an earlier one has left: its state,
 // unless that is too old, or its processes.
-func isLeft(h accepted.Header) bool {
-	info, err := os.Stat(h.State) // it is written every ten seconds
-	return err == nil && time.Since(info.ModTime()) <= h.MaxAge || len(running(h)) > 0
-}
-
-// running returns the targets whose processes have outlived the engine.
-func running(h accepted.Header) []string {
-	if h.Processes == "" {
-		return nil
-	}
-	return process.RunningIn(h.Processes)
+func isLeft(state string, maxAge time.Duration) bool {
+	info, err := os.Stat(state) // it is written every ten seconds
+	return err == nil && time.Since(info.ModTime()) <= maxAge || len(process.RunningIn(handlers.ProcessDir(state))) > 0
 }
 
 // startEffect returns what an engine would do to targets if it started with another configuration
@@ -175,34 +158,55 @@ func (d *daemon) logRejection(r *rejection) {
 	d.log.Error("configuration rejected, going on with the one that was accepted before the start", append(attrs, "accepted", r.accepted)...)
 }
 
-// keep keeps the inputs of the configuration that was put into use, for the next start.
+// keep keeps the inputs of the configuration that was put into use, for plans and, beside the state file, for the next start.
+// It does not wait for a disk that hangs.
 func (d *daemon) keep(p *handlers.Plugins) {
-	in := p.Inputs
-	p.Inputs = nil
-	if in == nil {
+	d.inputs, p.Inputs = p.Inputs, nil
+	if d.inputs == nil || d.settings.State == "" {
 		return
 	}
-	h := accepted.Header{Accepted: d.reloads().Accepted, Processes: d.processes.dir.Path()}
+	k := accepted.Kept{Accepted: d.reloads().Accepted, MaxAge: maxStateAge(d.settings), Inputs: d.inputs}
 	if d.pushed != nil {
-		h.Revision = d.pushed.Ref
+		k.Revision, k.Fleet = d.pushed.Ref, fleetOf(d.cluster.config)
 	}
-	err := error(nil)
-	if d.settings.State != "" {
-		h.MaxAge = maxStateAge(d.settings)
-		h.State, err = filepath.Abs(d.settings.State)
-	}
+	text, err := k.Encode()
 	if err == nil {
-		err = d.place.Keep(h, in)
+		err = d.keptFile.replace(accepted.File(d.settings.State), text)
 	}
 	if err != nil {
-		d.log.Warn("accepted configuration not kept: the next start has only the files", "error", err)
+		d.log.Warn("accepted configuration not kept: the next start has the one before, if any", "error", err)
 	}
 }
 
-// closePlace leaves the inputs to the next engine, which goes on only where there is a state.
-func (d *daemon) closePlace() {
-	if d.settings.State == "" {
-		d.place.Remove()
+// keptFile is the file with the configuration that was accepted last, which one goroutine writes at a time.
+type keptFile struct {
+	write   func(name string, text []byte) error
+	writing chan struct{} // of capacity 1: full while the disk has not responded
+}
+
+func newKeptFile() keptFile {
+	write := func(name string, text []byte) error { return files.Replace(name, text, 0o600) }
+	return keptFile{write, make(chan struct{}, 1)}
+}
+
+// replace writes the file, in the background if the disk hangs.
+func (f keptFile) replace(name string, text []byte) error {
+	late := time.After(diskTimeout)
+	errHangs := fmt.Errorf("the disk of %s does not respond", name)
+	select {
+	case f.writing <- struct{}{}:
+	case <-late:
+		return errHangs
 	}
-	d.place.Close()
+	written := make(chan error, 1)
+	go func() {
+		defer func() { <-f.writing }()
+		written <- f.write(name, text)
+	}()
+	select {
+	case err := <-written:
+		return err
+	case <-late:
+		return errHangs
+	}
 }

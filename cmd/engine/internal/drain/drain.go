@@ -20,6 +20,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
+	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -168,9 +169,9 @@ func warnOfQuorums(c *cobra.Command, s *access.Store) {
 	}
 	asked := s.Config
 	if s.Cluster.IsPushed() {
-		current, err := s.CurrentRevision(c.Context())
+		seen, err := revision.Read(c.Context(), s)
 		if err == nil {
-			asked, err = s.LoadRevision(c.Context(), current)
+			asked, err = s.LoadRevision(c.Context(), seen.Current())
 		}
 		if err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "it is not known whether enough engines are left for each quorum: %v\n", err)

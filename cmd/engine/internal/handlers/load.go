@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,15 +58,6 @@ func (in *Inputs) Read(paths []string) (sources, files []config.Source, diags co
 
 // VarFiles returns the names of the files with variables.
 func (in *Inputs) VarFiles() []string { return in.files }
-
-// Given returns the flags as text.
-func (in *Inputs) Given() []string {
-	given := slices.Concat([]string{"--var-file"}, in.files)
-	for _, v := range in.vars {
-		given = append(given, "--var", v.Name, v.Value)
-	}
-	return given
-}
 
 // Parse parses sources that have been read.
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,12 +18,12 @@ import (
 type flags struct {
 	access access.Flags
 
-	message      string
-	yes          bool
-	dryRun       bool
-	force        bool
-	ignoreSilent bool
-	timeout      time.Duration
+	message string
+	yes     bool
+	dryRun  bool
+	force   bool
+	to      string // the only engine that gets the revision; empty: all
+	timeout time.Duration
 }
 
 // registerPush adds the flags of a command that makes a revision.
@@ -30,11 +31,13 @@ func (f *flags) registerPush(c *cobra.Command) {
 	f.access.Register(c)
 	c.Flags().StringVarP(&f.message, "message", "m", "", "why, for those who read the history")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, ask the engines whether they accept it, and change nothing")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, and change nothing")
 	c.Flags().BoolVar(&f.force, "force", false, "engines do not ask reload_guard how many targets may be removed or restarted")
-	c.Flags().BoolVar(&f.ignoreSilent, "ignore-silent", false, "engines that do not answer in time need not accept it")
-	cli.DurationVar(c.Flags(), &f.timeout, "timeout", revision.DefaultTimeout, "how long to wait for the answers of engines, and then until they use it")
+	cli.DurationVar(c.Flags(), &f.timeout, "timeout", defaultTimeout, "how long to wait for the answers of the engines")
 }
+
+// defaultTimeout is that of --timeout: engines may have to compile plugins.
+const defaultTimeout = time.Minute
 
 // check returns what is wrong with the flags of a command that makes a revision.
 func (f *flags) check() error {
@@ -58,6 +61,12 @@ func (f *flags) openFleet(c *cobra.Command) (*fleet, error) {
 		return nil, fmt.Errorf(`%s: engines with these files do not read what is pushed: write config = "etcd" into their cluster block, or name other files with --engine-config`, strings.Join(store.Paths, ", "))
 	}
 	return &fleet{store}, nil
+}
+
+// overview reads the revisions and the engines of the cluster.
+func (f *fleet) overview(ctx context.Context) (revision.Overview, error) {
+	seen, err := revision.Read(ctx, f.Store)
+	return seen, f.Advise(err)
 }
 
 // localOf returns those of the paths that are not only named by the files of the engine.

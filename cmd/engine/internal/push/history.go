@@ -1,11 +1,12 @@
 package push
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -29,7 +30,7 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		Use:   "revisions",
 		Short: "Show the configurations that were pushed to a cluster",
 		Long: fmt.Sprintf("Revisions shows the latest %d configurations that sonde-fleet push has put into etcd, who has pushed them, and how\n"+
-			"many engines have accepted each. The last one is current.", revision.MaxHistory),
+			"many engines use each. The last one is current, unless it is a trial of one engine.", revision.MaxHistory),
 		Example: "  sonde-fleet cluster revisions --engine-config /etc/sonde/config.hcl",
 		Args:    cli.Args(0, 0, "no arguments are allowed"),
 	}
@@ -39,26 +40,26 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 			return err
 		}
 		defer fleet.Close()
-		all, err := fleet.history(c.Context())
+		seen, err := fleet.overview(c.Context())
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
-			return writeRevisionsJSON(c.OutOrStdout(), all)
+			return writeRevisionsJSON(c.OutOrStdout(), withTrial(seen))
 		}
-		return writeRevisions(c.OutOrStdout(), all)
+		return writeRevisions(c.OutOrStdout(), seen)
 	}
 	f.access.Register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return c
 }
 
-// history returns the revisions that are kept, the current one last.
-func (f *fleet) history(ctx context.Context) ([]revision.Revision, error) {
-	ctx, cancel := context.WithTimeout(ctx, access.RequestTimeout)
-	defer cancel()
-	all, err := revision.History(ctx, f.Store)
-	return all, f.Advise(err)
+// withTrial returns the revisions that are kept, and the trial last.
+func withTrial(seen revision.Overview) []revision.Revision {
+	if seen.Trial.Engine == "" {
+		return seen.History
+	}
+	return append(slices.Clip(seen.History), seen.Trial)
 }
 
 // writeRevisionsJSON writes the revisions as JSON: of one that cannot be read its number, and why.
@@ -78,21 +79,37 @@ func writeRevisionsJSON(w io.Writer, all []revision.Revision) error {
 	return cli.WriteJSON(w, rows)
 }
 
-func writeRevisions(w io.Writer, all []revision.Revision) error {
+func writeRevisions(w io.Writer, seen revision.Overview) error {
+	using := map[revision.Ref]int{}
+	for _, e := range seen.Engines {
+		using[e.Running]++
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "REVISION\tPUSHED\tBY\tACCEPTED BY\tNOTE")
-	for _, r := range all {
+	fmt.Fprintln(table, "REVISION\tPUSHED\tBY\tUSED BY\tNOTE")
+	for _, r := range withTrial(seen) {
 		if err := r.Err(); err != nil {
 			fmt.Fprintf(table, "%d\t\t\t\t%s\n", r.Number, probe.OneLine(err.Error(), revision.MaxError))
 			continue
 		}
-		note := probe.OneLine(r.Message, revision.MaxMessage)
-		if r.Restores > 0 {
-			note = strings.TrimSuffix(fmt.Sprintf("has the files of %d: %s", r.Restores, note), ": ")
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", r.Number, r.At.Local().Format(time.DateTime), probe.OneLine(r.Author, revision.MaxAuthor), cli.Plural(r.Accepted, "engine"), note)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", r.Number, r.At.Local().Format(time.DateTime), probe.OneLine(r.Author, revision.MaxAuthor),
+			cli.Plural(using[r.Ref()], "engine"), noteOf(r))
 	}
 	return table.Flush()
+}
+
+// noteOf returns what else is to be known of a revision.
+func noteOf(r revision.Revision) string {
+	var notes []string
+	if r.Engine != "" {
+		notes = append(notes, "a trial at "+shown(r.Engine))
+	}
+	if r.Restores > 0 {
+		notes = append(notes, fmt.Sprintf("has the files of %d", r.Restores))
+	}
+	if r.Message != "" {
+		notes = append(notes, probe.OneLine(r.Message, revision.MaxMessage))
+	}
+	return strings.Join(notes, ": ")
 }
 
 // Rollback returns sonde cluster rollback.
@@ -101,11 +118,12 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
-		Long: "Rollback pushes the files of an earlier revision again, as a new one; by default those of the one before the\n" +
-			"current. Like sonde-fleet push it shows what would change and asks, and changes nothing unless all engines accept it.\n" +
+		Long: "Rollback pushes the files of an earlier revision again, as a new one: by default those of the latest that had\n" +
+			"other files than the current, or, if an engine tries a revision, those of the current, which ends the trial. Like\n" +
+			"sonde-fleet push it shows what would change, asks, and waits for the engines.\n" +
 			"Without REVISION a second rollback goes forth again, to the files of before the first.\n\n" + exitHelp,
 		Example: "  sonde-fleet cluster rollback\n  sonde-fleet cluster rollback 17 --yes -m \"the shop is back\"",
-		Args:    cli.Args(0, 1, "name one revision, or none for the one before the current"),
+		Args:    cli.Args(0, 1, "name one revision, or none for the latest with other files"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -124,7 +142,7 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 	return c
 }
 
-// rollback pushes the files of an earlier revision, of the one before the current for 0.
+// rollback pushes the files of an earlier revision, by default of that of pick.
 func (f *flags) rollback(c *cobra.Command, number int64) error {
 	if err := f.check(); err != nil {
 		return err
@@ -134,44 +152,65 @@ func (f *flags) rollback(c *cobra.Command, number int64) error {
 		return err
 	}
 	defer fleet.Close()
-	all, err := fleet.history(c.Context())
+	seen, err := fleet.overview(c.Context())
 	if err != nil {
 		return err
 	}
-	earlier, current, err := pick(all, number)
+	earlier, err := pick(seen, number)
 	if err != nil {
 		return err
 	}
-	before, err := fleet.LoadRevision(c.Context(), current)
-	if err == nil && current.Bundle.Digest == earlier.Bundle.Digest {
-		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", current.Number, earlier.Number)
+	files, err := revision.Load(c.Context(), fleet.Store, earlier)
+	if err != nil {
+		return fleet.Advise(err)
+	}
+	if isInUse(seen, "", earlier.Digest) {
+		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", seen.Current().Number, earlier.Number)
 		return err
 	}
+	before, err := fleet.LoadRevision(c.Context(), replaced(seen))
 	after, afterErr := fleet.LoadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "what would change cannot be shown: %v\n", err)
 		}
 	}
-	return f.propose(c, fleet, before, after, revision.Request{Restore: earlier.Number, Base: current.Number})
+	return f.propose(c, fleet, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})
 }
 
-// pick returns the revision with a number, for 0 the one before the current, and the current one.
-func pick(all []revision.Revision, number int64) (earlier, current revision.Revision, err error) {
-	if len(all) < 2 {
-		return earlier, current, fmt.Errorf("there is no earlier revision")
+// replaced returns the revision that a rollback replaces: the trial, if its engine uses it.
+func replaced(seen revision.Overview) revision.Revision {
+	isTried := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == seen.Trial.Engine && e.Running == seen.Trial.Ref() })
+	if isTried {
+		return seen.Trial
 	}
-	current = all[len(all)-1]
+	return seen.InUse()
+}
+
+// pick returns the revision with a number. For 0 it returns the latest one with other files than the current, or the current
+// one during a trial.
+func pick(seen revision.Overview, number int64) (revision.Revision, error) {
+	current, isTrial := seen.Current(), seen.Trial.Engine != ""
 	if number == 0 {
-		return all[len(all)-2], current, nil
+		return pickLatest(seen, isTrial)
 	}
-	for _, r := range all {
-		if r.Number == number && number != current.Number {
-			return r, current, nil
+	r, exists := seen.Find(number)
+	switch {
+	case len(seen.History) == 0:
+		return r, errors.New("there is no revision")
+	case !exists:
+		return r, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
+	case number == current.Number && !isTrial:
+		return r, fmt.Errorf("revision %d is the current one", number)
+	}
+	return r, nil
+}
+
+func pickLatest(seen revision.Overview, isTrial bool) (revision.Revision, error) {
+	for _, r := range slices.Backward(seen.History) {
+		if isTrial || r.Digest != seen.Current().Digest {
+			return r, nil
 		}
 	}
-	if number == current.Number {
-		return earlier, current, fmt.Errorf("revision %d is the current one", number)
-	}
-	return earlier, current, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, all[0].Number, current.Number)
+	return revision.Revision{}, errors.New("there is no earlier revision")
 }

@@ -14,34 +14,93 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
-	all := []revision.Revision{{Number: 4}, {Number: 5}, {Number: 7}}
+	all := []revision.Revision{{Number: 4, Digest: "4"}, {Number: 5, Digest: "5"}, {Number: 7, Digest: "7"}}
+	forced := append(slices.Clip(all), revision.Revision{Number: 8, Digest: "7"}) // since engines have refused 7
+	trial := revision.Revision{Number: 8, Engine: "a"}
 	for _, c := range []struct {
-		all    []revision.Revision
+		seen   revision.Overview
 		number int64
 		want   int64
 		err    string
 	}{
-		{all, 0, 5, ""},
-		{all, 4, 4, ""},
-		{all, 7, 0, "revision 7 is the current one"},
-		{all, 6, 0, "there is no revision 6: those from 4 to 7 are kept"},
-		{all[:1], 0, 0, "there is no earlier revision"},
-		{nil, 3, 0, "there is no earlier revision"},
+		{revision.Overview{History: all}, 0, 5, ""},
+		{revision.Overview{History: all}, 4, 4, ""},
+		{revision.Overview{History: all}, 7, 0, "revision 7 is the current one"},
+		{revision.Overview{History: all}, 6, 0, "there is no revision 6: those from 4 to 7 are kept"},
+		{revision.Overview{History: forced}, 0, 5, ""},
+		{revision.Overview{History: forced}, 7, 7, ""},
+		{revision.Overview{History: all[:1]}, 0, 0, "there is no earlier revision"},
+		{revision.Overview{}, 3, 0, "there is no revision"},
+		{revision.Overview{History: all, Trial: trial}, 0, 7, ""}, // which ends the trial
+		{revision.Overview{History: all, Trial: trial}, 7, 7, ""},
+		{revision.Overview{History: all, Trial: trial}, 5, 5, ""},
+		{revision.Overview{History: all[:1], Trial: trial}, 0, 4, ""},
+		{revision.Overview{History: all, Trial: trial}, 8, 0, "there is no revision 8: those from 4 to 7 are kept"},
+		{revision.Overview{Trial: trial}, 0, 0, "there is no earlier revision"},
 	} {
-		earlier, current, err := pick(c.all, c.number)
+		earlier, err := pick(c.seen, c.number)
 		switch {
 		case c.err != "":
-			if err == nil || err.Error() != c.err {
-				t.Errorf("%d of %v: %v, want %q", c.number, c.all, err, c.err)
+			if err == nil || !strings.HasPrefix(err.Error(), c.err) {
+				t.Errorf("%d of %+v: %v, want %q", c.number, c.seen, err, c.err)
 			}
-		case err != nil || earlier.Number != c.want || current.Number != 7:
-			t.Errorf("%d of %v: %d, %d, %v", c.number, c.all, earlier.Number, current.Number, err)
+		case err != nil || earlier.Number != c.want:
+			t.Errorf("%d of %+v: %d, %v", c.number, c.seen, earlier.Number, err)
+		}
+	}
+}
+
+func TestATrialNeedsALiveEngineAndARevisionToReturnTo(t *testing.T) {
+	history := []revision.Revision{{Number: 1}}
+	engines := []revision.Engine{{Name: "a"}, {Name: "b"}}
+	for _, c := range []struct {
+		seen revision.Overview
+		to   string
+		err  string
+	}{
+		{revision.Overview{}, "", ""},
+		{revision.Overview{History: history, Engines: engines}, "b", ""},
+		{revision.Overview{History: history, Engines: engines}, "c", `no engine "c" follows the configuration: write --to with one of a, b`},
+		{revision.Overview{History: history}, "c", `no engine "c" follows the configuration: there is none now`},
+		{revision.Overview{Engines: engines}, "b", "nothing is pushed to all engines yet, which they could return to: push without --to first"},
+	} {
+		err := checkEngine(c.seen, c.to)
+		if err == nil && c.err != "" || err != nil && err.Error() != c.err {
+			t.Errorf("%q: %v, want %q", c.to, err, c.err)
+		}
+	}
+}
+
+func TestFilesThatAreInUseAreNotPushedAgain(t *testing.T) {
+	one := revision.Revision{Number: 1, Digest: "1"}
+	history := []revision.Revision{one}
+	refusing := []revision.Engine{{Name: "b", Refused: &revision.Refusal{Ref: one.Ref()}}}
+	trial := revision.Revision{Number: 2, Digest: "2", Engine: "a"}
+	for _, c := range []struct {
+		seen       revision.Overview
+		to, digest string
+		want       bool
+	}{
+		{revision.Overview{}, "", "1", false},
+		{revision.Overview{History: history}, "", "1", true},
+		{revision.Overview{History: history}, "", "2", false},
+		{revision.Overview{History: history}, "a", "1", true},
+		{revision.Overview{History: history, Engines: refusing}, "", "1", false}, // such as with --force
+		{revision.Overview{History: history, Trial: trial}, "", "1", false},      // which ends the trial
+		{revision.Overview{History: history, Trial: trial}, "", "2", false},
+		{revision.Overview{History: history, Trial: trial}, "a", "2", true},
+		{revision.Overview{History: history, Trial: trial}, "b", "2", false},
+		{revision.Overview{History: history, Trial: trial}, "b", "1", false},
+	} {
+		if got := isInUse(c.seen, c.to, c.digest); got != c.want {
+			t.Errorf("%s to %q of %+v: %v", c.digest, c.to, c.seen, got)
 		}
 	}
 }
@@ -56,81 +115,89 @@ func TestAPushNeedsAnAnswer(t *testing.T) {
 		c.SetContext(t.Context())
 		c.SetIn(strings.NewReader(answer))
 		c.SetOut(&out)
-		err := confirm(c, 3)
+		err := confirm(c, "Push this as revision 3?")
 		if err == nil && want != "" || err != nil && err.Error() != want || !strings.Contains(out.String(), "Push this as revision 3? [y/N]") {
 			t.Errorf("%q: %v, want %q\n%s", answer, err, want, out.String())
 		}
 	}
 }
 
-func TestRefusalsNameEnginesAndReasons(t *testing.T) {
-	refusing := func(name, reason string) revision.Engine {
-		return revision.Engine{Name: name, Answer: &revision.Answer{Error: reason}}
-	}
-	many := slices.Repeat([]revision.Engine{refusing("c", "no")}, maxShown+2)
-	for _, c := range []struct {
-		refused     *revision.RefusedError
-		text, error string
-	}{
-		{
-			&revision.RefusedError{Engines: 3, Refused: []revision.Engine{refusing("a", "two\n\x1b[2Jlines\n"), refusing("b\x1b[2J", "no")}},
-			"a refuses it:\n  two\n  \ufffd[2Jlines\nb", "nothing is changed: 2 of 3 engines have refused it",
-		},
-		{&revision.RefusedError{Engines: 9, Refused: many}, "… and 2 more engines\n", "nothing is changed: 7 of 9 engines have refused it"},
-		{&revision.RefusedError{Engines: 3, Silent: []string{"a\x1b"}}, "", "nothing is changed: 1 of 3 engines have not answered: a\ufffd; push again with a longer --timeout, or with --ignore-silent"},
-		{&revision.RefusedError{}, "", "nothing is changed: no engine follows the configuration, so that none has checked it; start one, or push with --ignore-silent"},
-	} {
-		var out strings.Builder
-		err := showRefusals(&out, c.refused)
-		if err == nil || err.Error() != c.error || !strings.Contains(out.String(), c.text) || strings.Contains(out.String(), "\x1b") {
-			t.Errorf("got %v\n%q\nwant %s\n%q", err, out.String(), c.error, c.text)
-		}
-	}
-}
-
-func TestADryRunSaysWhichEnginesHaveAnswered(t *testing.T) {
-	for want, r := range map[string]revision.Revision{
-		"no engine follows the configuration, so that none has checked it; nothing is pushed": {},
-		"1 engine accepts it; nothing is pushed":                                              {Accepted: 1},
-		"3 engines accept it; 1 engine has not answered: a\ufffd; nothing is pushed":          {Accepted: 3, Silent: []string{"a\x1b"}},
-		"no engine has checked it; 2 engines have not answered: a, b; nothing is pushed":      {Silent: []string{"a", "b"}},
-	} {
-		if got := dryRunText(r); got != want {
-			t.Errorf("got %s\nwant %s", got, want)
-		}
-	}
-}
-
 func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
-	ref := revision.Ref{Number: 3, Digest: "3"}
-	using := revision.Engine{Name: "a", Running: ref}
-	late := revision.Engine{Name: "b", Running: revision.Ref{Number: 2, Digest: "2"}}
-	sameNumber := revision.Engine{Name: "c", Running: revision.Ref{Number: 3, Digest: "other"}}
-	refusing := revision.Engine{Name: "d", Refused: &revision.Refusal{Ref: ref, Error: "no memory"}}
-	if u := usesOf([]revision.Engine{using, late, sameNumber, refusing}, ref); u.using != 1 || !slices.Equal(u.waiting, []string{"b", "c"}) || len(u.refused) != 1 {
-		t.Errorf("got %+v", u)
+	third := revision.Revision{Number: 3, Digest: "3"}
+	trial := revision.Revision{Number: 4, Digest: "4", Engine: "a"}
+	running := func(name string, number int64, digest string) revision.Engine {
+		return revision.Engine{Name: name, Running: revision.Ref{Number: number, Digest: digest}}
 	}
-	for want, c := range map[string]struct {
+	refusing := func(name string, r revision.Revision, why string) revision.Engine {
+		return revision.Engine{Name: name, Refused: &revision.Refusal{Ref: r.Ref(), Error: why}}
+	}
+	for _, c := range []struct {
+		of      revision.Revision
+		trial   revision.Revision
 		engines []revision.Engine
-		number  int64
-		isError bool
+		waiting []string
+		text    string
+		code    int // of the exit
 	}{
-		"revision 3 is current, in use by 1 engine\n":                                   {[]revision.Engine{using}, 3, false},
-		"revision 1 is current; no engine follows the configuration yet\n":              {nil, 1, false},
-		"revision 3 is current; no engine uses it: all have ended, or left the cluster": {nil, 3, true},
-		"d refuses it:\n  no memory\nrevision 3 is current; 1 of 2 engines use it":      {[]revision.Engine{using, refusing}, 3, true},
+		{of: third, text: "revision 3 is current, and no engine follows the configuration now\n"},
+		{of: third, engines: []revision.Engine{running("a", 3, "3")}, text: "a uses it\nrevision 3 is current, in use by 1 engine\n"},
+		{of: third, engines: []revision.Engine{running("a", 3, "3"), running("b", 2, "2"), running("c", 3, "other")}, waiting: []string{"b", "c"}, text: "a uses it\n"},
+		{
+			of: third, engines: []revision.Engine{running("a\x1b", 3, "3"), refusing("b\x1b", third, "two\n\x1b[2Jlines\n")}, code: 3,
+			text: "a\ufffd uses it\nb\ufffd refuses it, and keeps what it runs:\n  two\n  \ufffd[2Jlines\n" +
+				"revision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away",
+		},
+		{of: trial, trial: trial, engines: []revision.Engine{running("a", 4, "4"), running("b", 3, "3")}, text: "a uses it\nthe trial of revision 4 is stored, in use by 1 engine\n"},
+		{
+			of: trial, trial: trial, engines: []revision.Engine{refusing("a", trial, "no"), running("b", 3, "3")}, code: 3,
+			text: "a refuses it, and keeps what it runs:\n  no\nthe trial of revision 4 is stored; 1 of 1 engine refused it; sonde-fleet cluster rollback takes it away",
+		},
+		{of: trial, trial: trial, engines: []revision.Engine{running("b", 3, "3")}, waiting: []string{"a"}},
 	} {
+		a := answersTo(c.of, revision.Overview{History: []revision.Revision{third}, Trial: c.trial, Engines: c.engines})
+		if a.isReplaced || !slices.Equal(a.waiting, c.waiting) {
+			t.Errorf("%v: %+v, want waiting %q", c.engines, a, c.waiting)
+		}
 		var out strings.Builder
-		err := usesOf(c.engines, ref).write(&out, &out, revision.Revision{Number: c.number}, false)
+		err := a.write(&out, &out, c.of)
 		if err != nil {
 			out.WriteString(err.Error())
 		}
-		if (err != nil) != c.isError || out.String() != want {
-			t.Errorf("got %v\n%s\nwant %s", err, out.String(), want)
+		if code := cli.ExitCode(&cobra.Command{}, err, true); err != nil && code != c.code || (err != nil) != (c.code != 0) || out.String() != c.text {
+			t.Errorf("got %v\n%s\nwant %d\n%s", err, out.String(), c.code, c.text)
 		}
 	}
-	if err := usesOf(nil, ref).write(io.Discard, io.Discard, revision.Revision{Number: 3}, true); err != nil {
-		t.Errorf("without engines, with --ignore-silent: %v", err)
+}
+
+// lasting is a store that is not closed.
+type lasting struct{ coord.Backend }
+
+func (lasting) Close() error { return nil }
+
+func TestThePushEndsWhenAnotherPushReplacesIt(t *testing.T) {
+	b := coord.NewLocal()
+	files := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil}}
+	var pushed []revision.Revision
+	for i, r := range []revision.Revision{{}, {Engine: "a"}, {}} {
+		files.Files["a.hcl"] = []byte{byte(i)}
+		seen, err := revision.Read(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err = revision.Push(t.Context(), b, seen, r, files); err != nil {
+			t.Fatal(err)
+		}
+		pushed = append(pushed, r)
+	}
+	to := &fleet{&access.Store{Store: lasting{b}}}
+	for i, want := range []string{"revision 1 was replaced by another push", "the trial of revision 2 was replaced", "revision 2 is current"} {
+		var out strings.Builder
+		if err := to.await(t.Context(), &out, &out, pushed[i], time.Minute); err != nil {
+			out.WriteString(err.Error())
+		}
+		if !strings.HasPrefix(out.String(), want) {
+			t.Errorf("got %s, want %s", out.String(), want)
+		}
 	}
 }
 
@@ -144,7 +211,7 @@ func TestTheQuestionEndsWithAnInterrupt(t *testing.T) {
 	c.SetIn(in)
 	c.SetOut(io.Discard)
 	answered := make(chan error)
-	go func() { answered <- confirm(c, 3) }()
+	go func() { answered <- confirm(c, "Push this as revision 3?") }()
 	if err := testsync.Receive(t, "the end of the question", answered); err == nil || err.Error() != "nothing is pushed: interrupted" {
 		t.Errorf("got %v", err)
 	}
@@ -167,23 +234,32 @@ func (f *failing) Range(context.Context, string) ([]coord.Entry, coord.Revision,
 func (f *failing) Close() error { return nil }
 
 func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
-	late, err := json.Marshal(revision.Engine{Format: 1, Running: revision.Ref{Number: 2, Digest: "2"}})
-	if err != nil {
-		t.Fatal(err)
+	third := revision.Revision{Format: 2, Number: 3, Digest: "3"}
+	encode := func(v any) []byte {
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
 	}
-	for want, entries := range map[string][]coord.Entry{
-		"it is not known yet whether these engines use it: b\ufffd; sonde":                                            {{Key: "config/engine/b\x1b", Value: late}},
-		"it is not known which engines use it: read which engines follow the configuration: the store is away; sonde": nil,
+	entries := []coord.Entry{
+		{Key: "config/shared/engine/a", Value: encode(revision.Engine{Format: 2, Running: third.Ref()})},
+		{Key: "config/shared/engine/b\x1b", Value: encode(revision.Engine{Format: 2, Running: revision.Ref{Number: 2, Digest: "2"}})},
+		{Key: "config/shared/revision/0000000003", Value: encode(third)},
+	}
+	for want, store := range map[string]*failing{
+		"a uses it\nrevision 3 is stored; it is not known yet whether these engines use it: b\ufffd; sonde":                             {entries: entries},
+		"revision 3 is stored; it is not known which engines use it: read the revisions of the configuration: the store is away; sonde": {calls: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &failing{Backend: coord.NewLocal(), entries: entries}
-			if entries == nil {
-				store.calls = 1
-			}
+			var out strings.Builder
 			to := &fleet{&access.Store{Store: store}}
-			err := to.awaitUse(t.Context(), io.Discard, io.Discard, revision.Revision{Number: 3}, &flags{timeout: time.Minute})
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %s", err, want)
+			err := to.await(t.Context(), &out, &out, third, time.Minute)
+			if err != nil {
+				out.WriteString(err.Error())
+			}
+			if err == nil || !strings.HasPrefix(out.String(), want) {
+				t.Errorf("got %s, want %s", out.String(), want)
 			}
 		})
 	}
@@ -191,24 +267,32 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 
 func TestTheHistoryHasARowForEachRevision(t *testing.T) {
 	var out strings.Builder
-	err := writeRevisions(&out, []revision.Revision{
-		{Number: 1, Author: "me@here", Accepted: 2, Message: "first"}, {Number: 12, Author: "me@here", Accepted: 1, Restores: 1},
-		{Number: 13, Author: "me@here", Restores: 1, Message: "again"},
+	second := revision.Revision{Number: 12, Author: "me@here", Restores: 1}
+	err := writeRevisions(&out, revision.Overview{
+		History: []revision.Revision{
+			{Number: 1, Author: "me@here", Message: "first"}, second, {Number: 13, Author: "me@here", Restores: 1, Message: "again"},
+		},
+		Trial:   revision.Revision{Number: 14, Engine: "a\x1b"},
+		Engines: []revision.Engine{{Running: second.Ref()}, {Running: second.Ref()}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(out.String(), "\n")
-	for i, want := range []string{"NOTE", "first", "has the files of 1", "has the files of 1: again"} {
+	for i, want := range []string{"NOTE", "first", "has the files of 1", "has the files of 1: again", "a trial at a\ufffd"} {
 		if !strings.HasSuffix(lines[i], "  "+want) || strings.Index(lines[i], want) != strings.Index(lines[0], "NOTE") {
 			t.Errorf("line %d is %q, which ends without %q below NOTE", i, lines[i], want)
 		}
+	}
+	if !strings.Contains(lines[1], "  0 engines  ") || !strings.Contains(lines[2], "  2 engines  ") {
+		t.Errorf("who uses them: %s", out.String())
 	}
 }
 
 func TestTheHistoryAsJSONSaysWhyARevisionCannotBeRead(t *testing.T) {
 	b := coord.NewLocal()
-	first, err := revision.Push(t.Context(), b, revision.Request{Bundle: &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil}}, Author: "me@here"})
+	files := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil}}
+	first, err := revision.Push(t.Context(), b, revision.Overview{}, revision.Revision{Author: "me@here"}, files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,22 +300,22 @@ func TestTheHistoryAsJSONSaysWhyARevisionCannotBeRead(t *testing.T) {
 	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{later}}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := revision.History(t.Context(), b)
+	seen, err := revision.Read(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := writeRevisionsJSON(&out, all); err != nil {
+	if err := writeRevisionsJSON(&out, withTrial(seen)); err != nil {
 		t.Fatal(err)
 	}
 	var got []map[string]any
 	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != 2 || got[0]["id"] != first.ID || got[0]["author"] != "me@here" || got[0]["error"] != nil {
+	if len(got) != 2 || got[0]["digest"] != first.Digest || got[0]["author"] != "me@here" || got[0]["error"] != nil {
 		t.Errorf("got %s", out.String())
 	}
-	if len(got) != 2 || len(got[1]) != 2 || got[1]["number"] != 2.0 || got[1]["error"] != all[1].Err().Error() {
+	if len(got) != 2 || len(got[1]) != 2 || got[1]["number"] != 2.0 || got[1]["error"] != seen.Current().Err().Error() {
 		t.Errorf("got %s", out.String())
 	}
 }

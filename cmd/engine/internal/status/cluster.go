@@ -97,7 +97,7 @@ func writeClusterStatus(w io.Writer, c api.Cluster) error {
 		fmt.Fprintf(table, "doubts:\t%s\n", doubtText(c.Doubt))
 	}
 	if c.Config != nil {
-		fmt.Fprintf(table, "revision:\t%s\n", revisionText(*c.Config))
+		fmt.Fprintf(table, "revision:\t%s\n", revisionText(c.Name, *c.Config))
 	}
 	return table.Flush()
 }
@@ -154,17 +154,21 @@ func doubtText(d api.Doubt) string {
 }
 
 // revisionText says which revision of the pushed configuration an engine runs.
-func revisionText(c api.ClusterConfig) string {
+func revisionText(engine string, c api.ClusterConfig) string {
 	running := revisionNumber(c.Revision)
+	wanted, what := c.Current, "the current one"
+	if c.Trial != nil && c.Trial.Engine == engine {
+		wanted, what = c.Trial.Revision, fmt.Sprintf("a trial; the current one is %s", revisionNumber(c.Current))
+	}
 	switch {
 	case c.Refused != "":
-		return fmt.Sprintf("%s; it has refused %d: %s", running, c.Current, probe.OneLine(c.Refused, probe.MaxDetail))
-	case c.Current == 0 && c.Revision > 0:
+		return fmt.Sprintf("%s; it has refused %d: %s", running, wanted, probe.OneLine(c.Refused, probe.MaxDetail))
+	case wanted == 0 && c.Revision > 0:
 		return running + "; the current one is not known"
-	case c.Current != c.Revision:
-		return fmt.Sprintf("%s; the current one is %d", running, c.Current)
+	case wanted != c.Revision:
+		return fmt.Sprintf("%s; it is to run %d, %s", running, wanted, what)
 	case c.Revision > 0:
-		return running + ", the current one"
+		return running + ", " + what
 	}
 	return running
 }
@@ -215,7 +219,13 @@ func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	} else if m.Drained {
 		notes = append(notes, "drained")
 	}
-	if m.Refused != "" {
+	isTrial := c.Config != nil && c.Config.Trial != nil && c.Config.Trial.Engine == m.Name
+	switch {
+	case isTrial && m.Refused != "":
+		notes = append(notes, fmt.Sprintf("has refused revision %d, a trial", c.Config.Trial.Revision))
+	case isTrial:
+		notes = append(notes, fmt.Sprintf("tries revision %d, a trial", c.Config.Trial.Revision))
+	case m.Refused != "":
 		notes = append(notes, "has refused the current revision")
 	}
 	return strings.Join(notes, ", ")

@@ -309,3 +309,33 @@ func TestMembersAreShownWithWhatTheyOwnAndWhoHasDrainedThem(t *testing.T) {
 		t.Errorf("without an operator: %s", got)
 	}
 }
+
+func TestATrialIsShownAtItsEngine(t *testing.T) {
+	trial := &api.ClusterTrial{Revision: 3, Engine: "a"}
+	for want, c := range map[string]api.ClusterConfig{
+		"none":                                             {},
+		"2; the current one is not known":                  {Revision: 2},
+		"2, the current one":                               {Revision: 2, Current: 2},
+		"1; it is to run 2, the current one":               {Revision: 1, Current: 2},
+		"1; it has refused 2: no":                          {Revision: 1, Current: 2, Refused: "no"},
+		"3, a trial; the current one is 2":                 {Revision: 3, Current: 2, Trial: trial},
+		"2; it has refused 3: no":                          {Revision: 2, Current: 2, Trial: trial, Refused: "no"},
+		"2; it is to run 3, a trial; the current one is 2": {Revision: 2, Current: 2, Trial: trial},
+	} {
+		if got := revisionText("a", c); got != want {
+			t.Errorf("%+v: got %q, want %q", c, got, want)
+		}
+	}
+	if got, want := revisionText("b", api.ClusterConfig{Revision: 2, Current: 2, Trial: trial}), "2, the current one"; got != want {
+		t.Errorf("another engine: got %q, want %q", got, want)
+	}
+	known := api.Cluster{Config: &api.ClusterConfig{Trial: trial}}
+	for want, m := range map[string]api.ClusterMember{
+		"tries revision 3, a trial": {Name: "a"}, "has refused revision 3, a trial": {Name: "a", Refused: "no"},
+		"": {Name: "b"}, "has refused the current revision": {Name: "b", Refused: "no"},
+	} {
+		if got := memberNotes(known, m, time.Now()); got != want {
+			t.Errorf("%+v: got %q, want %q", m, got, want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package accepted
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/private"
+)
+
+// File returns the name of the file with the configuration that an engine with a state file has accepted last.
+func File(state string) string { return state + ".accepted" }
+
+// Kept is the configuration that an engine has accepted last.
+type Kept struct {
+	Accepted time.Time     `json:"accepted"`          // when it was put into use
+	MaxAge   time.Duration `json:"maxAge"`            // after which the engine's state is forgotten
+	Revision revision.Ref  `json:"revision,omitzero"` // of what was pushed; zero for none
+	Fleet    Fleet         `json:"fleet,omitzero"`    // to which that was pushed
+	Inputs   *Inputs       `json:"-"`
+
+	Sum string `json:"sum"` // of the Inputs, as JSON
+}
+
+// Bounds of the file, in bytes.
+const (
+	maxHeader = 64 << 10
+	maxFile   = maxHeader + 2*MaxSize // JSON has bytes in base64
+)
+
+// Encode returns the text of the file: a line with the Kept, and its Inputs.
+func (k Kept) Encode() ([]byte, error) {
+	text, sum, err := k.Inputs.encode()
+	if err != nil {
+		return nil, err
+	}
+	k.Sum = sum
+	line, err := json.Marshal(k)
+	return slices.Concat(line, []byte("\n"), text), err
+}
+
+// Read reads a file with the text of Encode. It returns nil if there is none. It is an error if other users can use the
+// file, or could have put it there: what it says is run.
+func Read(name string) (*Kept, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := checkPrivate(f); err != nil {
+		return nil, err
+	}
+	text, err := files.ReadFrom(f, name, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	k, err := decode(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return k, nil
+}
+
+// checkPrivate returns an error unless a file is regular, and only this user can use it and could have put it there.
+func checkPrivate(f *os.File) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: it is not a regular file", f.Name())
+	}
+	if err := private.Check(info); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return private.CheckParent(f.Name())
+}
+
+func decode(text []byte) (*Kept, error) {
+	line, rest, _ := bytes.Cut(text, []byte("\n"))
+	k := &Kept{Inputs: &Inputs{}}
+	if err := json.Unmarshal(line, k); err != nil {
+		return nil, err
+	}
+	if checksum(rest) != k.Sum {
+		return nil, errors.New("wrong checksum")
+	}
+	return k, json.Unmarshal(rest, k.Inputs)
+}
+
+// Has reports whether Inputs are the kept ones.
+func (k *Kept) Has(in *Inputs) bool {
+	_, sum, err := in.encode()
+	return err == nil && sum == k.Sum
+}
+
+// Pushed returns what of the configuration was pushed, nil for nothing and for nil.
+func (k *Kept) Pushed() *Pushed {
+	if k == nil || k.Revision == (revision.Ref{}) {
+		return nil
+	}
+	return &Pushed{k.Revision, k.Inputs.pushed()}
+}
+
+// Fleet identifies a fleet by where its configuration is pushed to.
+type Fleet struct {
+	Endpoints []string `json:"endpoints"`
+	Prefix    string   `json:"prefix"`
+}
+
+// Is reports whether two are the same fleet. The store may have got other endpoints, but not all of them at a time.
+func (f Fleet) Is(other Fleet) bool {
+	isCommon := func(endpoint string) bool { return slices.Contains(other.Endpoints, endpoint) }
+	return f.Prefix == other.Prefix && slices.ContainsFunc(f.Endpoints, isCommon)
+}

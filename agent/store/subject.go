@@ -15,7 +15,7 @@ type Subject struct {
 	Prefix  string // ends with a slash; any other one is the only key, and its value has no name
 	Lasting bool   // restored whatever its age
 
-	Value  func(name string) ([]byte, bool)  // returns a value, and false if there is none: see Values.Value
+	Value  func(name string) ([]byte, bool) // returns a value, and false if there is none: see Values.Value
 	Values func() iter.Seq2[string, []byte] // yields all values by name; nil: the one without a name is all
 
 	// Restore gives the values of the file back to the part, by name, if there are any. Shift is that of Restored. The error says

@@ -123,7 +123,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{flags: f, paths: paths, beats: f.inputs.Beats, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, pushed: loaded.pushed, keptFile: newKeptFile(), jobs: make(chan *job)}
+	d := &daemon{parts: parts{beats: f.inputs.Beats}, flags: f, paths: paths, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, pushed: loaded.pushed, keptFile: newKeptFile(), jobs: make(chan *job)}
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is not notified", "error", err)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sonde-probe/sonde/agent"
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/api/blackbox"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
@@ -34,45 +33,34 @@ import (
 // daemon is a running sonde: an engine, the controller that restarts its targets,
 // and the server that shows them.
 type daemon struct {
-	flags   *flags
-	paths   []string
-	version string
-	level   *slog.LevelVar
-	log     *slog.Logger
-	queue   *cli.LogQueue // that log writes to
-	signals *signals
+	flags     *flags
+	paths     []string
+	version   string
+	openStore OpenStore
+	level     *slog.LevelVar
+	log       *slog.Logger
+	queue     *cli.LogQueue // that log writes to
+	signals   *signals
+	manager   serviceManager
 
-	manager serviceManager
+	settings config.Engine // those in use
+	parts
+	listeners listeners
 
-	config     *config.Config // the configuration in use, without the pods; nil without pods
-	blocks     *config.Config // what blockChanges compares of the configuration in use; nil before the first
-	count      int            // of the targets in use, with the pods
-	plugins    atomic.Pointer[handlers.Plugins]
-	settings   config.Engine // those in use
-	agent      *agent.Agent
-	targets    *targets // of agent
-	processes  *processes
-	saved      *saved
-	engine     *engine.Engine
-	restarts   *restart.Controller
-	openStore  OpenStore
-	cluster    *cluster         // nil for none
-	pushed     *accepted.Pushed // the revision in use of what is pushed to the cluster; nil for none
-	inputs     *accepted.Inputs // of the configuration in use, which are not changed; nil for none
-	keptFile   keptFile         // where they are kept for the next start
-	pauses     *pause.Keeper
-	groups     *group.Groups
-	gateways   *gateway.Gateways
-	notifiers  *notify.Notifiers
-	probes     *blackbox.Server
-	beats      *beatprobe.Registry
-	listeners  listeners
+	// The configuration in use:
+	config        *config.Config // without the pods; nil without pods
+	blocks        *config.Config // what blockChanges compares; nil before the first
+	count         int            // of the targets, with the pods
+	plugins       atomic.Pointer[handlers.Plugins]
+	pushed        *accepted.Pushed // the revision of what is pushed to the cluster; nil for none
+	inputs        *accepted.Inputs // what it was read from, which is not changed; nil for none
+	keptFile      keptFile         // where they are kept for the next start
+	seriesOmitted bool             // /metrics has no series of each probe, which was logged
+
 	lastReload atomic.Pointer[api.Reload] // nil until the first configuration is applied
 	watch      fileWatch
 	jobs       chan *job     // for handleSignals
 	ended      chan struct{} // closed when run returns
-
-	seriesOmitted bool // /metrics has no series of each probe, which was logged
 }
 
 // goThreads is Go's own limit of threads, at which it ends a program (see

@@ -22,7 +22,7 @@ import (
 
 func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{engine: engine.New(engine.Config{}), targets: &targets{}}
+		d := &daemon{parts: parts{engine: engine.New(engine.Config{}), targets: &targets{}}}
 		if d.alive() == nil {
 			t.Error("an engine that does not run is alive")
 		}
@@ -61,7 +61,7 @@ func TestAnEngineIsAliveUnlessItsLoopHangs(t *testing.T) {
 // /readyz says what ready returns; /healthz, alive.
 func TestADegradedEngineIsAliveAndNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{engine: engine.New(engine.Config{}), targets: &targets{}}
+		d := &daemon{parts: parts{engine: engine.New(engine.Config{}), targets: &targets{}}}
 		d.targets.runs.Store(true)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -89,7 +89,7 @@ func TestADegradedEngineIsAliveAndNotReady(t *testing.T) {
 
 // idle returns a daemon that does not run.
 func idle(t *testing.T) *daemon {
-	d := &daemon{flags: &flags{}, log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard), beats: beatprobe.NewRegistry()}
+	d := &daemon{parts: parts{beats: beatprobe.NewRegistry()}, flags: &flags{}, log: slog.New(slog.DiscardHandler), queue: cli.NewLogQueue(io.Discard)}
 	t.Cleanup(func() { d.queue.Close(time.Minute) })
 	if err := d.makeParts(&config.Config{}); err != nil {
 		t.Fatal(err)

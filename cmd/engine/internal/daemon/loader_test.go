@@ -35,7 +35,7 @@ func newSlowReader(t *testing.T) *slowReader {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{flags: &flags{}, targets: &targets{}, paths: []string{pipe}, log: slog.New(slog.DiscardHandler), jobs: make(chan *job), queue: cli.NewLogQueue(io.Discard)}
+	d := &daemon{parts: parts{targets: &targets{}}, flags: &flags{}, paths: []string{pipe}, log: slog.New(slog.DiscardHandler), jobs: make(chan *job), queue: cli.NewLogQueue(io.Discard)}
 	d.signals = &signals{reload: make(chan os.Signal), stop: make(chan os.Signal, 1)}
 	d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -4,27 +4,51 @@ import (
 	"context"
 
 	"github.com/sonde-probe/sonde/agent"
+	"github.com/sonde-probe/sonde/api/blackbox"
+	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/engine"
+	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/notify"
+	"github.com/sonde-probe/sonde/pause"
+	"github.com/sonde-probe/sonde/restart"
 )
+
+// parts are what the engine is made of. daemon.makeParts makes them, each with those before it, and newAgent the agent.
+type parts struct {
+	saved     *saved
+	processes *processes
+	beats     *beatprobe.Registry // given
+	engine    *engine.Engine
+	probes    *blackbox.Server
+	cluster   *cluster // nil for none
+	restarts  *restart.Controller
+	pauses    *pause.Keeper
+	groups    *group.Groups
+	gateways  *gateway.Gateways
+	notifiers *notify.Notifiers
+	targets   *targets
+	agent     *agent.Agent
+}
 
 // newAgent returns the parts that a configuration changes while the engine runs, in the order in which their changes are
 // committed: gateways and notifiers follow groups, and groups follow targets.
-func (d *daemon) newAgent() *agent.Agent {
+func (p *parts) newAgent() *agent.Agent {
 	return agent.New(
-		d.targets,
-		&part{"maintenance", d.targets.planMaintenances, d.pauses.Run},
-		groupsPart{d.groups},
+		p.targets,
+		&part{"maintenance", p.targets.planMaintenances, p.pauses.Run},
+		groupsPart{p.groups},
 		&part{"gateways", func(next *config.Config) (func(), error) {
 			hasGroup := func(name string) bool { _, ok := next.Groups[name]; return ok }
-			return d.gateways.Plan(handlers.GatewaySpecs(next.Gateways), hasGroup)
-		}, d.gateways.Run},
+			return p.gateways.Plan(handlers.GatewaySpecs(next.Gateways), hasGroup)
+		}, p.gateways.Run},
 		&part{"notifiers", func(next *config.Config) (func(), error) {
-			return d.notifiers.Plan(handlers.NotifySpecs(next.Notifiers))
-		}, d.notifiers.Run},
+			return p.notifiers.Plan(handlers.NotifySpecs(next.Notifiers))
+		}, p.notifiers.Run},
 		&part{"probe modules", func(next *config.Config) (func(), error) {
-			return d.probes.Plan(handlers.ProbeModules(next.ProbeModules))
+			return p.probes.Plan(handlers.ProbeModules(next.ProbeModules))
 		}, nothingToRun},
 	)
 }

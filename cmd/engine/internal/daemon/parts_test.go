@@ -166,7 +166,7 @@ func TestAStartDuringAMaintenanceIsNotInTheHistory(t *testing.T) {
 // inVersion returns a daemon, and a version of allParts for it.
 func inVersion(t *testing.T, dir, version string) (*daemon, *config.Config) {
 	t.Helper()
-	d := &daemon{flags: &flags{}, beats: beatprobe.NewRegistry(), log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
+	d := &daemon{parts: parts{beats: beatprobe.NewRegistry()}, flags: &flags{}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
 	t.Cleanup(func() { d.queue.Close(time.Minute) })
 	p := handlers.NewPlugins(t.Context(), handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 	d.plugins.Store(p)

@@ -26,7 +26,7 @@ func afterEngine(t *testing.T) (d *daemon, pid int, log *testsync.Buffer) {
 	t.Helper()
 	log = new(testsync.Buffer)
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	d = &daemon{settings: config.Engine{State: filepath.Join(t.TempDir(), "state")}, log: logger, saved: &saved{log: logger}}
+	d = &daemon{parts: parts{saved: &saved{log: logger}}, settings: config.Engine{State: filepath.Join(t.TempDir(), "state")}, log: logger}
 	d.processes = &processes{state: d.settings.State, saved: d.saved, log: logger}
 	if err := d.processes.makeDir(); err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ func BenchmarkReload(b *testing.B) {
 
 func benchmarkReload(b *testing.B, targets int) {
 	path := filepath.Join(b.TempDir(), "sonde.hcl")
-	d := &daemon{flags: &flags{}, beats: beatprobe.NewRegistry(), paths: []string{path}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
+	d := &daemon{parts: parts{beats: beatprobe.NewRegistry()}, flags: &flags{}, paths: []string{path}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
 	defer d.queue.Close(time.Minute)
 	load := func(address string) (r loadResult) {
 		if err := os.WriteFile(path, []byte(manyTargets(targets/10, address)), 0o600); err != nil {

@@ -45,7 +45,7 @@ func TestReloadsDoNotLeak(t *testing.T) {
 		}
 	}
 	write("steady.wasm", module)
-	d := &daemon{flags: &flags{}, beats: beatprobe.NewRegistry(), paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
+	d := &daemon{parts: parts{beats: beatprobe.NewRegistry()}, flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), level: &slog.LevelVar{}, queue: cli.NewLogQueue(io.Discard)}
 	defer d.queue.Close(time.Minute)
 	load := func(n int) (r loadResult) {
 		write("sonde.hcl", fmt.Appendf(nil, `

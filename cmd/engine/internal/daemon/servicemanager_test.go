@@ -76,7 +76,7 @@ func countReports(t *testing.T, ctx context.Context, alive func() error) (report
 
 func TestTheServiceManagerHearsNothingWhileTheLoopHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{engine: engine.New(engine.Config{}), targets: &targets{}}
+		d := &daemon{parts: parts{engine: engine.New(engine.Config{}), targets: &targets{}}}
 		ctx, cancel := context.WithCancel(t.Context())
 		reportsIn, ended := countReports(t, ctx, d.alive)
 		expect := func(when string, period time.Duration, want int64) {

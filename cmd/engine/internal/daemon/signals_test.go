@@ -44,7 +44,7 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 func TestShutdownDiscardsAReloadUnderWay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		d := &daemon{flags: &flags{}, targets: &targets{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), queue: &cli.LogQueue{}}
+		d := &daemon{parts: parts{targets: &targets{}}, flags: &flags{}, paths: []string{dir}, log: slog.New(slog.DiscardHandler), queue: &cli.LogQueue{}}
 		d.signals = &signals{reload: make(chan os.Signal), stop: make(chan os.Signal, 1)}
 		d.plugins.Store(handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -34,15 +34,15 @@ func decodeDefaults(blocks []*tree.Block, e *evaluator, l *language) *defaults {
 			e.addTwice(report{at: b.Header, summary: fmt.Sprintf("there are two blocks %s", b)}, first.block.Header)
 			continue
 		}
-		if kind != 0 {
-			d.rules[kind] = l.rule.decode(e, b)
-			continue
+		body := l.rule.body
+		if kind == 0 {
+			body = l.defaults
 		}
-		content, problems := b.Body.Read(l.defaults)
-		e.problems(&b.Body, problems)
-		all := l.rule.decodeContent(e, b, content)
-		all.ok = all.ok && len(problems) == 0
-		d.rules[kind] = all
+		content, problems := b.Body.Read(body)
+		ok := e.problems(&b.Body, problems)
+		rule := l.rule.decodeContent(e, b, content)
+		rule.ok = rule.ok && ok
+		d.rules[kind] = rule
 		if arg, given := content.Arguments["labels"]; given {
 			d.labels, _ = readLabels(b, arg, e)
 			maps.DeleteFunc(d.labels, func(_, value string) bool { return value == "" })

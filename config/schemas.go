@@ -106,6 +106,7 @@ func newLanguage(o *Options) *language {
 	l.engine.body.Retired = retiredOfEngine
 	l.defaults = tree.BodySchema{Arguments: append(slices.Clone(l.rule.body.Arguments), labelsField.Name)}
 	l.compileHandlers()
+	l.top = l.topSchema()
 	return l
 }
 
@@ -122,7 +123,6 @@ func blocksOf(some map[string]Settings) (all Schema) {
 func (l *language) compileHandlers() {
 	l.probe = l.probeSchema()
 	l.target = l.targetSchema()
-	l.top = l.topSchema()
 }
 
 // places returns in which block each argument and block may be, for those that are

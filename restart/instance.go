@@ -231,17 +231,16 @@ func (i *instance) announce(now time.Time) {
 // check compares the instance with its unit, its probes and its deadline, and returns what has happened.
 func (i *instance) check(now time.Time) occurrence {
 	s := i.supervisor
-	isRemoved := !i.phase.isLast() && !s.refresh() // or has another driver
+	w := s.control.wish(s.target)
+	isRemoved := !i.phase.isLast() && !s.adopt(w) // or has another driver
 	i.setStop()
 	if !isRemoved {
 		s.reportAgain()
 	}
 	switch {
+	case isRemoved && i.isNeeded(w): // woken when that has changed
+		return occurrence{}
 	case isRemoved:
-		w := s.control.wish(s.target)
-		if i.isNeeded(w) { // woken when that has changed
-			return occurrence{}
-		}
 		return i.unwanted(w)
 	case i.phase == releasing, i.phase == replacing:
 		if now.Before(i.notBefore) {
@@ -531,7 +530,7 @@ func (i *instance) finish(exit Exit) termination {
 	default:
 	}
 	w := s.control.wish(s.target)
-	if !i.phase.isLast() && !s.refresh() {
+	if !i.phase.isLast() && !s.adopt(w) {
 		i.handle(i.unwanted(w))
 	}
 	exit.Output = s.control.config.Redact(exit.Output)

@@ -96,8 +96,10 @@ func (s *supervisor) reportGone() {
 // refresh takes over settings that Apply has changed. It returns false when the
 // unit was removed, its driver has changed, an operator has stopped the target, or another memory of it was
 // taken over, so that the instance must be terminated or released.
-func (s *supervisor) refresh() (same bool) {
-	w := s.control.wish(s.target)
+func (s *supervisor) refresh() (same bool) { return s.adopt(s.control.wish(s.target)) }
+
+// adopt is refresh with what is wanted of the target.
+func (s *supervisor) adopt(w wish) (same bool) {
 	if !w.wanted || !w.unit.continues(s.unit) || w.replaced {
 		return false
 	}

@@ -125,7 +125,7 @@ func (d *daemon) prepare(c *config.Config) (err error) {
 	restarts.Changed, restarts.BudgetChanged, restarts.StoppedChanged = d.markRestarts, d.markSpent, d.markStopped
 	restarts.MayAct, restarts.Floor = d.cluster.mayRestart, floor{d}
 	if d.cluster != nil {
-		restarts.IsShared = d.cluster.isShared
+		restarts.IsShared = d.cluster.isBrought
 	}
 	d.restarts, err = restart.New(restarts)
 	if err != nil {

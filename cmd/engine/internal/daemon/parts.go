@@ -245,6 +245,7 @@ func (t *targetsChange) Commit() {
 	}
 	if t.shared != nil {
 		d.cluster.shared.Store(&next.shared)
+		d.cluster.own.Store(&next.units)
 		t.shared()
 	}
 	for name := range next.units {

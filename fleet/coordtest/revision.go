@@ -186,13 +186,13 @@ func testTrials(t *testing.T, c Config) {
 
 func testLargeRevisions(t *testing.T, c Config) {
 	b := c.New(t)
-	noise := make([]byte, revision.MaxSize*3/4-8<<10) // which is not compressed, and is longer in base64
+	noise := make([]byte, revision.MaxSize*15/16) // which is not compressed
 	if _, err := rand.NewChaCha8([32]byte{}).Read(noise); err != nil {
 		t.Fatal(err)
 	}
 	pushed := files("first", string(noise))
 	compressed, _, err := pushed.Encode()
-	if err != nil || len(compressed) < revision.MaxSize*7/10 {
+	if err != nil || len(compressed) < revision.MaxSize*15/16 {
 		t.Fatalf("the bundle has %d bytes, %v", len(compressed), err)
 	}
 	r := push(t, b, revision.Revision{}, pushed)

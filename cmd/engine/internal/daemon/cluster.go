@@ -79,7 +79,8 @@ type cluster struct {
 	fleet       *fleet.Fleet
 	pauses      *pause.Keeper
 
-	shared atomic.Pointer[fleet.Targets] // the targets that the engines share, of the configuration in use
+	shared atomic.Pointer[fleet.Targets]           // the targets that the engines share, of the configuration in use
+	own    atomic.Pointer[map[string]restart.Unit] // the units of this engine alone, of the configuration in use
 }
 
 // openCluster returns the cluster of a configuration, which it does not join yet, or nil for none.
@@ -110,6 +111,7 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
 	}
 	opened.shared.Store(&fleet.Targets{})
+	opened.own.Store(&map[string]restart.Unit{})
 	return opened, nil
 }
 
@@ -185,6 +187,13 @@ func (c *cluster) join(ctx, member context.Context) {
 func (c *cluster) isShared(target string) bool {
 	_, shared := c.shared.Load().Units[target]
 	return shared
+}
+
+// isBrought reports whether a unit is none of this engine alone: the fleet has brought it, and removes it a moment after the
+// target is no longer shared.
+func (c *cluster) isBrought(target string) bool {
+	_, isOwn := (*c.own.Load())[target]
+	return !isOwn
 }
 
 // mayTell reports whether this engine may tell about a target: one that is shared only while it owns it, and does not
@@ -275,6 +284,7 @@ func (c *cluster) plan(n *desired) (planned sharedChange, err error) {
 	planned.effect = c.effectOf(n)
 	planned.commit = func() {
 		c.shared.Store(&n.shared)
+		c.own.Store(&n.units)
 		commit()
 	}
 	return planned, nil

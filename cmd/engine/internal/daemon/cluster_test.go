@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -196,4 +197,27 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		synctest.Wait()
 		check("while it is away")
 	})
+}
+
+// Two pushes follow each other before the fleet has removed the targets that the first one has: the second is not
+// refused because of them.
+func TestTargetsThatTheFleetIsAboutToRemoveDoNotCount(t *testing.T) {
+	d := idle(t)
+	d.flags = &flags{clusterName: "a"}
+	d.openStore = func(config.Cluster) (Store, error) { return &silentStore{Local: coord.NewLocal()}, nil }
+	var err error
+	if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if d.restarts, err = restart.New(restart.Config{Engine: d.engine, IsShared: d.cluster.isBrought}); err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]restart.Unit{"own": {}}
+	if err := errors.Join(d.restarts.TakeOver(map[string]restart.Unit{"shared before": {}}, nil, nil), d.restarts.Apply(own)); err != nil {
+		t.Fatal(err)
+	}
+	d.cluster.own.Store(&own)
+	if e := d.restarts.EffectOfApply(map[string]restart.Unit{}); e.Units != 1 || !slices.Equal(e.Removed, []string{"own"}) {
+		t.Errorf("without its own target: %+v", e)
+	}
 }

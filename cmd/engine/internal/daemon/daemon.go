@@ -146,7 +146,7 @@ func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 	of.BudgetChanged, of.StoppedChanged = func() { d.saved.mark(keySpent) }, func() { d.saved.mark(keyStopped) }
 	of.Disruptions = floor
 	if d.cluster != nil {
-		of.MayAct, of.IsShared = d.cluster.mayRestart, d.cluster.isShared
+		of.MayAct, of.IsShared = d.cluster.mayRestart, d.cluster.isBrought
 	}
 	d.restarts, err = restart.New(of)
 	return err

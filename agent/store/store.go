@@ -6,7 +6,7 @@
 // changed once a second, and at once if a value was marked as urgent. The engine never waits for it.
 //
 //	store.go    Store: opens the file, and what it contained
-//	subject.go  Subjects: what the parts of a program remember
+//	subject.go  Subject: how a part of a program says what it remembers
 //	write.go    Run: writes what changes
 //	sync.go     waits for the disk, while further changes are written
 //	record.go   the records of the file

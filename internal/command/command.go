@@ -13,7 +13,8 @@
 //	wait_linux.go         for the exit, the output and the context of a command
 //	pipes_linux.go        opens the descriptors of a command
 //	cancel_linux.go       turns the end of a context into a descriptor
-//	tree_linux.go         kills a command with its descendants
+//	kill.go             kills a process group
+//	kill_linux.go         kills a command with its descendants
 //	delay_linux.go        how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process

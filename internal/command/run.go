@@ -86,7 +86,3 @@ func onceWithError(f func(error)) func(error) {
 // statusLost is the error for a command that was reaped by another part of the program,
 // which waits for any child or ignores SIGCHLD.
 func statusLost(err error) error { return fmt.Errorf("exit status is lost: %w", err) }
-
-// KillGroup sends SIGKILL to all processes of a group. The leader of the group must not
-// be reaped yet: its ID could belong to another process afterwards.
-func KillGroup(leader int) { _ = syscall.Kill(-leader, syscall.SIGKILL) }

@@ -163,7 +163,7 @@ func (s *Survivor) remove(dir string, f *os.File) error {
 	}
 	killing, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
-	if err == nil && !d.Kill(killing) {
+	if err == nil && !d.KillOrphans(killing) {
 		return fmt.Errorf("processes of instance %s, whose guard was killed, have not died yet", s.ID)
 	}
 	_ = os.Remove(s.path(dir, guard.SocketEnding))

@@ -285,7 +285,7 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 		}
 		time.AfterFunc(i.killTimeout, giveUp)
 	})()
-	if i.tree.Kill(killing) {
+	if i.tree.KillOrphans(killing) {
 		return killed(i.exit(0, nil).Output)
 	}
 	if context.Cause(ctx) == restart.ErrReleased {

@@ -4,16 +4,18 @@
 //	command.go  the command and its flags
 //	daemon.go   assembles the parts, and runs them
 //	start.go    the configuration that an engine starts with
+//	kept.go     keeps the configuration in use for the next start
 //	listen.go   the listeners of the API, of beats and of the control socket
 //	pushed.go   the configuration that is pushed to the engines of a cluster
 //	loader.go   jobs: reloads that signals and requests ask for, one at a time
-//	reload.go   applies a new configuration and new pods
+//	apply.go    puts a configuration into use: plans it, asks the guard, and commits or discards it
+//	reload.go   how a reload ends, of the configuration or of pods
 //	parts.go    the parts that a configuration changes
 //	plan.go     says what a reload would do
 //	watch.go    finds that files have changed
 //	signals.go  catches signals, and the loop that handles them
 //	targets.go  the part of the targets: their probes and units
-//	saved.go    what the engine remembers over a restart
+//	saved.go    the list of what the engine remembers over a restart
 //	processes.go the drivers of targets, and the processes that the previous engine has left running
 //	operate.go  what operators do to targets
 //	notifiers.go what receivers were told, between engines and for the API

@@ -220,35 +220,6 @@ func (d *daemon) close() (err error) {
 	return err
 }
 
-// applied is what a configuration that was put into use has changed.
-type applied struct {
-	engine.Changes
-	instances api.InstanceChanges
-	blocks    []api.BlockChange
-}
-
-// apply puts a configuration into use, with the pods: all of it, or nothing, if a part cannot use it, or check has
-// an error about what would happen to the targets in use.
-func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (applied, error) {
-	d.addSecrets(c.Secrets)
-	p, err := d.agent.Plan(c)
-	if err != nil {
-		return applied{}, err
-	}
-	t := d.targets.change
-	if err := check(t.effect); err != nil {
-		p.Discard()
-		return applied{}, err
-	}
-	p.Commit()
-	if d.count = len(t.next.config.Targets); d.targets.pods != nil {
-		d.config = c
-	}
-	done := applied{t.changes, t.instances, blockChanges(d.blocks, c)}
-	d.blocks = blocksOf(c)
-	return done, nil
-}
-
 // mayExist reports whether a target has a driver now, or may become one of this engine.
 func (d *daemon) mayExist(target string) bool {
 	return d.targets.isConfigured(target) || d.targets.sharing.mayOwn(target)

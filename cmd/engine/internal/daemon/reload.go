@@ -19,7 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process"
 )
 
@@ -156,41 +155,6 @@ func rejectionAttrs(err error) []any {
 	}
 	return attrs
 }
-
-// guardHint is the cure of a guardError.
-const guardHint = `if this is meant, run sonde reload --force, or set reload_guard = "100%" in the engine block and reload again`
-
-// guardError is the error of a configuration that the reload guard refuses.
-type guardError struct {
-	effect restart.Effect
-	guard  probe.Share
-}
-
-// Error implements error.
-func (e *guardError) Error() string {
-	return fmt.Sprintf("the configuration would %v, more than reload_guard allows (%v)", e.effect, e.guard)
-}
-
-// named names some of the targets that the configuration would have removed or restarted.
-func (e *guardError) named(targets []string) string {
-	slices.Sort(targets)
-	return cli.SomeNames(targets)
-}
-
-// guard returns the check of a reload: its effect is a *guardError if a configuration
-// would remove or restart more targets than it permits itself.
-func guard(c *config.Config) func(restart.Effect) error {
-	return func(e restart.Effect) error {
-		if !e.Exceeds(c.Engine.ReloadGuard) {
-			return nil
-		}
-		return &guardError{e, c.Engine.ReloadGuard}
-	}
-}
-
-// anyEffect is the check of what may remove and restart all targets: pods whose manifests
-// are gone, as for the kubelet.
-func anyEffect(restart.Effect) error { return nil }
 
 // podsRead is the directory of pods, as it was read again.
 type podsRead struct {

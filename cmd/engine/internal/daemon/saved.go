@@ -32,7 +32,7 @@ type saved struct {
 	log   *slog.Logger
 
 	// The subjects, by when they are restored.
-	lasting    store.Subjects // first, whatever resume is
+	always     store.Subjects // first, whatever resume is
 	resumed    store.Subjects // then, unless resume is forget
 	afterwards store.Subjects // once the engine has its probes
 
@@ -40,7 +40,8 @@ type saved struct {
 	penalties map[string]verdict.Penalty // of resumed
 }
 
-// The prefixes of the keys in the state file. Where a slash ends one, a target follows if nothing else is said.
+// The prefixes of the keys in the state file, beside notify.KeyPrefix. Where a slash ends one, a target follows if nothing else is
+// said.
 const (
 	keyRestarts  = "restarts/" // a restart.Memory
 	keySpent     = "spent"     // the times of restarts that count for the budget
@@ -56,7 +57,7 @@ const (
 
 // open opens the state file of an engine whose parts are made.
 func (s *saved) open(path string, maxAge time.Duration, d *daemon) (err error) {
-	s.lasting = store.Subjects{
+	s.always = store.Subjects{
 		historySubject(d.engine.Records()), stoppedSubject(d.restarts), pausesSubject(d.pauses), notifySubject(d.notifiers), sentSubject(d.beats),
 		d.processes.subject(),
 	}
@@ -75,7 +76,7 @@ func (s *saved) open(path string, maxAge time.Duration, d *daemon) (err error) {
 }
 
 // subjects returns all that is in the file beside the memories of probes.
-func (s *saved) subjects() store.Subjects { return slices.Concat(s.lasting, s.resumed, s.afterwards) }
+func (s *saved) subjects() store.Subjects { return slices.Concat(s.always, s.resumed, s.afterwards) }
 
 // maxStateAge is the age beyond which state is forgotten, in the state file and in what engines share.
 func maxStateAge(e config.Engine) time.Duration { return cmp.Or(e.StateMaxAge, store.DefaultMaxAge) }
@@ -171,7 +172,7 @@ func (s *saved) stats() func() metrics.State {
 // no probes. It returns the state of what is resumed, without what is shared by the engines of a cluster: the cluster has that.
 func (s *saved) restore(resume string, isShared func(target string) bool) store.Restored {
 	s.restarts.Targets = map[string]restart.Memory{}
-	s.lasting.Restore(s.left, s.log)
+	s.always.Restore(s.left, s.log)
 	if resume == config.Forget {
 		return store.Restored{}
 	}

@@ -5,14 +5,13 @@
 // would be initialized after this one, since it imports few and not net, and take most of a
 // guard's memory.
 //
-// Files: guard.go starts and ends the command, and link.go talks to the engine about it.
-// wire.go is what they send each other; adoption_linux.go lets the engines after this one
+// Files: guard.go starts the command, kill.go asks it to exit and kills it, and link.go talks to the
+// engine about it. wire.go is what they send each other; adoption_linux.go lets the engines after this one
 // attach; launcher_linux.go starts a command with limits; cgroup_linux.go and tree_linux.go find
-// and kill descendants.
+// descendants, and end those whose guard was killed.
 package guard
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -230,49 +229,6 @@ func (g *guard) serve(orders <-chan Order) {
 			}
 			graceOver = g.terminate(o)
 		}
-	}
-}
-
-// terminate asks the command to exit, once, and returns a channel that fires at the end of
-// its grace period, which a later call can only shorten. The guard keeps the time, since the
-// engine may exit meanwhile.
-func (g *guard) terminate(o Order) <-chan time.Time {
-	by := time.Now().Add(o.Grace)
-	if g.killAt.IsZero() {
-		_ = syscall.Kill(-g.tree.Pid, cmp.Or(o.StopSignal, syscall.SIGTERM))
-	}
-	if g.killAt.IsZero() || by.Before(g.killAt) {
-		g.killAt = by
-	}
-	return time.After(time.Until(g.killAt))
-}
-
-// maxKillInterval limits the time between two kills of descendants that do not die:
-// processes stuck in the kernel, or of another user.
-const maxKillInterval = 100 * time.Millisecond
-
-// killAll kills and reaps until no descendant is left. Killing the guard's children
-// is enough: when they die their children become the guard's.
-func (g *guard) killAll() {
-	for pause := time.Millisecond; ; pause = min(2*pause, maxKillInterval) {
-		g.killOnce()
-		if !g.reap() {
-			return
-		}
-		select {
-		case <-g.children:
-		case <-time.After(pause):
-		}
-	}
-}
-
-func (g *guard) killOnce() {
-	g.tree.Cgroup.Kill()
-	if !g.ended || !IsSubreaper {
-		command.KillGroup(g.tree.Pid)
-	}
-	for _, pid := range children() {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 }
 

@@ -107,11 +107,11 @@ const (
 	maxKillPause = time.Second
 )
 
-// Kill kills what is left of a tree whose guard was killed, and reports whether nothing is,
+// KillOrphans kills what is left of a tree whose guard was killed, and reports whether nothing is,
 // when that is so or ctx is done. The kernel has then killed the command, but only the
-// command. Without a cgroup Kill finds its process group, and not descendants that have left
+// command. Without a cgroup KillOrphans finds its process group, and not descendants that have left
 // it.
-func (t Tree) Kill(ctx context.Context) (killed bool) {
+func (t Tree) KillOrphans(ctx context.Context) (killed bool) {
 	for pause := minKillPause; ; pause = min(2*pause, maxKillPause) {
 		t.Cgroup.Kill()
 		exists, err := t.groupExists()

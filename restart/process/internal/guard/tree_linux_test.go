@@ -86,7 +86,7 @@ func TestOnlyTheGroupOfTheTreeIsKilled(t *testing.T) {
 			t.Errorf("%s: the group of another tree is taken for its own, or %v", name, err)
 		}
 	}
-	if !tree.Kill(t.Context()) {
+	if !tree.KillOrphans(t.Context()) {
 		t.Error("the process is not killed")
 	}
 	if err := child.Wait(); err == nil || err.Error() != "signal: killed" {
@@ -101,7 +101,7 @@ func TestAGroupThatCannotBeFoundIsNotDead(t *testing.T) {
 	restore := faulttest.NoDescriptors(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	killed := tree.Kill(ctx)
+	killed := tree.KillOrphans(ctx)
 	restore()
 	if killed {
 		t.Error("the processes are taken for dead")

@@ -21,8 +21,8 @@ func children() []int { return nil }
 func (t *Tree) identifyGuard()   {}
 func (t *Tree) identifyCommand() {}
 
-// Kill kills the command's process group.
-func (t Tree) Kill(context.Context) (killed bool) {
+// KillOrphans kills the command's process group.
+func (t Tree) KillOrphans(context.Context) (killed bool) {
 	command.KillGroup(t.Pid)
 	return true
 }

@@ -28,6 +28,7 @@ type Config struct {
 	// of arguments that are, or are made of, sensitive values.
 	Secrets []string
 
+	Described    bool // parsed with Options.Describe: to be compared with another, and not to come into use
 	descriptions descriptions
 }
 

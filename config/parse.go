@@ -35,7 +35,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	decodeLocals(f.blocks["locals"], e, s)
 
 	// What decides what the other blocks may contain.
-	c := &Config{}
+	c := &Config{Described: o.Describe}
 	engine := decodeEngine(f.blocks, e, l.engine, &o)
 	c.Engine = engine.Engine
 	c.Cluster = decodeCluster(f.blocks["cluster"], e, l.cluster, &o)

@@ -31,8 +31,8 @@ type listeners struct {
 	datagrams *beatprobe.Receiver // of beats; nil for none
 }
 
-// listen opens the socket for beats, makes the API, opens its listener, if one is configured, and writes the address of that to a
-// file that is not "". Then it opens the control socket. Close what it has opened also after an error.
+// listen opens the socket for beats, makes the API, opens its listener, if one is configured, and the control socket. It writes the
+// address of the listener to a file that is not "". Close what it has opened also after an error.
 func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (err error) {
 	if e.Beats != nil {
 		if l.datagrams, err = c.Beats.Listen(context.Background(), e.Beats.Listen); err != nil {

@@ -43,13 +43,14 @@ func (l *planner) plan(r loadResult) api.Plan {
 	if err != nil {
 		return reject(err)
 	}
-	defer made.Discard()
 	change := l.targets.change
+	probes := change.preview()
+	made.Discard() // before the rest, which takes time with many targets
 	p.Probes, p.Instances = api.Changes(change.changes), change.instances
 	p.Blocks, p.Settings, p.ProbeModules = blockChanges(l.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
 	changes := planned{plan: &p, targets: map[string]*api.TargetChange{}, before: r.before, after: r.config}
 	changes.addTargets(l.targets.restarts, change.effect, change.next.units)
-	for _, one := range change.preview() {
+	for _, one := range probes {
 		changes.addProbe(one)
 	}
 	changes.finish(change.effect.Units)
@@ -65,7 +66,7 @@ func (l *planner) plan(r loadResult) api.Plan {
 // in a cluster each does a part of it. Both must have been parsed with config.Options.Describe.
 func PlanChange(before, after *config.Config) (api.Plan, error) {
 	log := slog.New(slog.DiscardHandler)
-	t := &targets{engine: engine.New(engine.Config{}), sharing: alone{}, processes: &processes{state: before.Engine.State, saved: &saved{}, log: log, isElsewhere: true}, saved: &saved{}, isResumed: true, log: log}
+	t := &targets{engine: engine.New(engine.Config{}), sharing: alone{}, processes: &processes{state: before.Engine.State, saved: &saved{}, log: log}, saved: &saved{}, isResumed: true, log: log}
 	var err error
 	if t.restarts, err = restart.New(restart.Config{Engine: t.engine, Logger: log}); err != nil {
 		return api.Plan{}, err

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,8 +30,6 @@ type processes struct {
 	saved     *saved
 	log       *slog.Logger
 	sensitive func(values []string) // has values replaced in outputs
-
-	isElsewhere bool // the processes are those of an engine on another machine: nothing is made for them
 
 	dir       *process.Directory     // of those that outlive the engine; nil for none
 	opening   chan openedDir         // will have dir, once the disk responds; nil if nothing is opened
@@ -161,11 +160,12 @@ func (p *processes) removeDir() {
 	}
 }
 
-// units returns how each target is started and restarted. It starts nothing.
+// units returns how each target is started and restarted. It starts nothing, and makes nothing for a configuration that is
+// only described.
 func (p *processes) units(c *config.Config) (map[string]restart.Unit, error) {
 	units := make(map[string]restart.Unit, len(c.Targets))
 	for name, t := range c.Targets {
-		u, err := p.unit(name, t)
+		u, err := p.unit(name, t, c.Described)
 		if err != nil {
 			return nil, fmt.Errorf("target %q: %w", name, err)
 		}
@@ -174,10 +174,10 @@ func (p *processes) units(c *config.Config) (map[string]restart.Unit, error) {
 	return units, nil
 }
 
-func (p *processes) unit(name string, t config.Target) (restart.Unit, error) {
+func (p *processes) unit(name string, t config.Target, isDescribed bool) (restart.Unit, error) {
 	unit, _ := t.Settings.(restart.Unit)
 	unit.StartAfter = t.StartAfter
-	driver, err := p.driver(name, t)
+	driver, err := p.driver(name, t, isDescribed)
 	if err != nil || driver == nil {
 		return unit, err
 	}
@@ -188,18 +188,18 @@ func (p *processes) unit(name string, t config.Target) (restart.Unit, error) {
 
 // driver returns what starts and ends the instances of a target, or nil for a target
 // that the engine only probes.
-func (p *processes) driver(name string, t config.Target) (restart.Driver, error) {
+func (p *processes) driver(name string, t config.Target, isDescribed bool) (restart.Driver, error) {
 	switch c := t.Driver.(type) {
 	case process.Config:
-		if c.Adopt && !p.isElsewhere {
+		if c.Adopt && !isDescribed {
 			if err := p.makeDir(); err != nil {
 				return nil, err
 			}
 		}
 		c.Target, c.Logger, c.Outputs, c.AdoptDir = name, p.log, &p.outputs, p.dir.Path()
 		c.Sensitive = p.sensitive
-		if p.isElsewhere {
-			c.AdoptDir = handlers.ProcessDir(p.state)
+		if isDescribed {
+			c.Outputs, c.AdoptDir = nil, cmp.Or(c.AdoptDir, handlers.ProcessDir(p.state))
 		}
 		c.Survivor, _ = p.survivors.Of(name)
 		return process.New(c)

@@ -157,7 +157,9 @@ func TestWhatDoesNotComeIntoUseLeavesNoDirectoryOfProcesses(t *testing.T) {
 		_, counted := d.processes.outputs.Dropped("web")
 		return err == nil || d.processes.dir != nil || d.processes.located.Load() != nil || counted
 	}
-	if p := d.planner().plan(loadResult{config: adopting(restart.Always)}); p.Error != nil || p.Instances.Started != 1 {
+	described := adopting(restart.Always)
+	described.Described = true
+	if p := d.planner().plan(loadResult{config: described}); p.Error != nil || p.Instances.Started != 1 {
 		t.Fatalf("the plan is %+v, %+v", p, p.Error)
 	}
 	if isLeft() {

@@ -37,7 +37,7 @@ type targets struct {
 	pods      *staticpods.Dir // as it was read last; nil for none
 	isResumed bool            // the state of the previous engine was restored: a configuration is in use
 	runs      atomic.Bool     // the engine's loop runs
-	change    *targetsChange  // that was planned last
+	change    *targetsChange  // that is planned; nil for none
 }
 
 // desired is what a configuration asks for, with the pods.
@@ -164,6 +164,7 @@ func (c *targetsChange) Commit() {
 	for name := range next.units {
 		_ = t.engine.Admin().Label(name, next.config.Targets[name].Labels) // checked by checkLabels
 	}
+	t.change = nil
 	if !t.isResumed {
 		t.isResumed = true
 		t.beats.ForgetRestored()
@@ -174,6 +175,7 @@ func (c *targetsChange) Commit() {
 // Discard implements agent.Change.
 func (c *targetsChange) Discard() {
 	c.planned.Discard()
+	c.targets.change = nil
 	c.targets.forget(c.hadDir)
 }
 

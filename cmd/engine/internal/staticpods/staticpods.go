@@ -87,7 +87,7 @@ func (d *Dir) Add(c *config.Config) *config.Config {
 	if d == nil {
 		return c
 	}
-	all := &config.Config{Engine: c.Engine, Set: maps.Clone(c.Set), Targets: maps.Clone(c.Targets)}
+	all := &config.Config{Engine: c.Engine, Set: maps.Clone(c.Set), Targets: maps.Clone(c.Targets), Described: c.Described}
 	for _, t := range d.targets() {
 		name := t.container.Target.Name
 		if _, taken := all.Targets[name]; taken {

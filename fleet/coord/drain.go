@@ -46,28 +46,28 @@ func (c *Coordinator) setEligible(mayOwn bool) {
 
 // showEligible publishes whether this engine may have shards by the view.
 func (s *session) showEligible() {
-	mayOwn := s.isEligible(s.config.Name)
-	s.setEligible(mayOwn)
+	mayOwn := s.view.isEligible(s.co.config.Name)
+	s.co.setEligible(mayOwn)
 	switch {
-	case !mayOwn && !s.wasDrained:
-		s.log.Info("this engine is drained: it gives its shards to the other engines", "engine", s.config.Name)
-	case mayOwn && s.wasDrained:
-		s.log.Info("this engine is to have shards again", "engine", s.config.Name)
+	case !mayOwn && !s.co.wasDrained:
+		s.co.log.Info("this engine is drained: it gives its shards to the other engines", "engine", s.co.config.Name)
+	case mayOwn && s.co.wasDrained:
+		s.co.log.Info("this engine is to have shards again", "engine", s.co.config.Name)
 	}
-	s.wasDrained = !mayOwn
+	s.co.wasDrained = !mayOwn
 }
 
 // showDrained has the key of this member say whether it is drained, until ctx is done.
 func (s *session) showDrained(ctx context.Context) {
 	for ctx.Err() == nil {
-		isDrained, changed := s.isToDrain()
+		isDrained, changed := s.co.isToDrain()
 		err := s.putMember(ctx, member{s.self.lease, isDrained})
 		var retry <-chan time.Time
 		if err != nil {
-			retry = time.After(s.config.TTL / 10)
+			retry = time.After(s.co.config.TTL / 10)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.sparse.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.config.Name, "drained", isDrained, "error", err)
+			s.co.sparse.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.co.config.Name, "drained", isDrained, "error", err)
 		}
 		select {
 		case <-changed:
@@ -80,14 +80,14 @@ func (s *session) showDrained(ctx context.Context) {
 // putMember replaces the value of the key of this member, unless it is gone or that of another process of this name,
 // which ends the session.
 func (s *session) putMember(ctx context.Context, m member) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.TTL)
+	ctx, cancel := context.WithTimeout(ctx, s.co.config.TTL)
 	defer cancel()
-	e, err := s.config.Backend.Get(ctx, keyMember+s.config.Name)
+	e, err := s.co.config.Backend.Get(ctx, keyMember+s.co.config.Name)
 	now := parseMember(string(e.Value))
 	if err != nil || now == m || now.lease != m.lease {
 		return err
 	}
-	_, err = s.config.Backend.Commit(ctx, Transaction{
+	_, err = s.co.config.Backend.Commit(ctx, Transaction{
 		If:   []Condition{{Key: e.Key, Created: e.Created}},
 		Then: []Change{{Key: e.Key, Value: []byte(m.String()), Lease: m.lease}},
 	})

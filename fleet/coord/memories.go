@@ -77,7 +77,7 @@ func (c *Coordinator) hasMet(token Revision) bool {
 	current := c.current
 	lease, _ := c.lease.get()
 	c.stateMu.Unlock()
-	return lease != 0 && current.self.lease == lease && current.wasAlive(token)
+	return lease != 0 && current.self.lease == lease && current.view.wasAlive(token)
 }
 
 // MarkLoaded says that this engine has loaded the memories of shards by these tokens, and has stored what it has made

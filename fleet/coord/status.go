@@ -41,7 +41,7 @@ func (c *Coordinator) Status() Status {
 	c.stateMu.Unlock()
 	st.Allowed = st.Left > 0
 	if current != nil {
-		st.IsMember, st.Overview = current.hasMember(current.self), current.overview()
+		st.IsMember, st.Overview = current.view.hasMember(current.self), current.view.overview()
 	}
 	return st
 }

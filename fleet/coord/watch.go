@@ -61,7 +61,7 @@ func (c *Coordinator) OwnerOf(target string) string {
 	if current == nil {
 		return ""
 	}
-	return current.ownerOf(shard.Of(target))
+	return current.view.ownerOf(shard.Of(target))
 }
 
 // CountByOwner counts targets by the members that own them, by what the backend has said last.
@@ -72,7 +72,7 @@ func (c *Coordinator) CountByOwner(targets iter.Seq[string]) map[string]int {
 	if current == nil {
 		return nil
 	}
-	return current.countByOwner(targets)
+	return current.view.countByOwner(targets)
 }
 
 // countByOwner is Coordinator.CountByOwner.

@@ -142,7 +142,7 @@ func (r *run) ask(ctx context.Context, id string) {
 		case <-r.exited:
 			return
 		}
-		err := r.fleet.config.Coordinator.ActAbove(ctx, order, r.fleet.floorOf(r.target), func(acting context.Context) error { return r.terminate(acting, grace) })
+		err := r.fleet.config.Coordinator.Acts().DoAbove(ctx, order, r.fleet.floorOf(r.target), func(acting context.Context) error { return r.terminate(acting, grace) })
 		var failed failure
 		var withheld *coord.WithheldError
 		switch {

@@ -5,7 +5,7 @@
 // decided anew, and no restart is made twice or too early. If no engine has seen that owner alive, Config.Resume
 // applies; and nothing goes on that is older than coord.Config.MaxAge. A shard is given up after the acts that are being
 // done for it, and after its memories were stored; until then it is probed. Instances are terminated by
-// coord.Coordinator.Act only.
+// coord.Acts.Do only.
 //
 // A probe with a quorum is attempted by several engines, its vantages, and each votes (package quorum).
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.

@@ -135,7 +135,7 @@ func (f *Fleet) unreserveTarget(ctx context.Context, s settling, target string, 
 	if len(groups) == 0 {
 		return
 	}
-	err := f.config.Coordinator.Unreserve(ctx, target, groups, isOver)
+	err := f.config.Coordinator.Acts().Unreserve(ctx, target, groups, isOver)
 	if err != nil && !errors.Is(err, coord.ErrBusy) && !errors.Is(err, coord.ErrNotOwner) && ctx.Err() == nil {
 		f.sparse.Warn("reservation of a restart cannot be deleted, trying again", "target", target, "error", err)
 	}
@@ -151,7 +151,7 @@ type settling struct {
 func (f *Fleet) settle(before settling, target string, now time.Time) settling {
 	st, _ := f.config.Engine.Target(target)
 	switch {
-	case !st.Gateway.TakesRequests() || f.config.Coordinator.IsActing(target):
+	case !st.Gateway.TakesRequests() || f.config.Coordinator.Acts().IsActing(target):
 		return settling{}
 	case before.instance == st.Instance.ID:
 		return before

@@ -393,7 +393,7 @@ func (f *Fleet) warning(id probe.ID, m engine.Memory, known cause) cause {
 // end while they are stored: its shard waits for the next pass, as no other act begins for it.
 func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
-	acting := f.config.Coordinator.Acting()
+	acting := f.config.Coordinator.Acts().Shards()
 	due := map[shard.ID]names{}
 	var leaving []shard.ID
 	for id, o := range owned {
@@ -444,7 +444,7 @@ func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	if len(some) == 0 {
 		return true
 	}
-	if err := f.config.Coordinator.Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
+	if err := f.config.Coordinator.Acts().Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
 		f.sparse.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
 		return false
 	}

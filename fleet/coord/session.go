@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -96,7 +95,7 @@ func (s *session) keepAlive(ctx context.Context) error {
 		if wasAway = err != nil; !wasAway {
 			s.co.extend(sent)
 		}
-		if marks := s.co.markLease(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.co.config.MaxAge/markRenewals {
+		if marks := s.co.marks.current(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.co.config.MaxAge/markRenewals {
 			if err = s.keepMarks(ctx, marks); err == nil {
 				renewed = sent
 			}
@@ -111,7 +110,7 @@ func (s *session) keepAlive(ctx context.Context) error {
 func (s *session) keepMarks(ctx context.Context, marks Lease) error {
 	err := s.keep(ctx, marks)
 	if errors.Is(err, ErrLeaseEnded) {
-		s.co.loseMarks(marks)
+		s.co.marks.lose(marks)
 	}
 	return err
 }
@@ -159,7 +158,7 @@ func (s *session) join(ctx context.Context) error {
 	key := keyMember + s.co.config.Name
 	begun := time.Now()
 	for isLogged := false; ; isLogged = true {
-		isDrained, _ := s.co.isToDrain()
+		isDrained, _ := s.co.drained.get()
 		joined, err := s.commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
 			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
@@ -169,7 +168,7 @@ func (s *session) join(ctx context.Context) error {
 			return fmt.Errorf("join the fleet: %w", err)
 		case joined[0]:
 			s.co.log.Info("joined the fleet", "engine", s.co.config.Name)
-			s.co.setLease(s.self.lease)
+			s.co.lease.set(s.self.lease)
 			return nil
 		case !isLogged:
 			s.co.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.co.config.Name)
@@ -201,7 +200,8 @@ func (s *session) follow(ctx context.Context) error {
 				s.view.change(events)
 			}
 			if isAll && wasRead {
-				s.co.interrupted()
+				n, _ := s.co.missed.get()
+				s.co.missed.set(n + 1)
 			}
 			wasRead = true
 			if !s.view.hasMember(s.self) {
@@ -211,7 +211,7 @@ func (s *session) follow(ctx context.Context) error {
 			s.stale.Set()
 		})
 		if errors.Is(err, ErrCompacted) {
-			s.co.renew()
+			s.co.lease.renew()
 		}
 		return err
 	})
@@ -324,16 +324,11 @@ const (
 // awaitActs lets no act begin, and waits for those that are being done. Their contexts end with the lease, or after
 // EndTimeout. It returns false if one goes on all the same: the lease must not be ended then.
 func (s *session) awaitActs() (haveEnded bool) {
-	s.co.stateMu.Lock()
-	s.co.isEnding = true
-	doing := slices.Collect(maps.Values(s.co.acting))
-	s.co.stateMu.Unlock()
+	doing := s.co.acts.end()
 	if await(doing, EndTimeout) {
 		return true
 	}
-	for _, a := range doing {
-		a.cancel(errEnding)
-	}
+	s.co.acts.cancel(errEnding)
 	if await(doing, cancelTimeout) {
 		return true
 	}
@@ -363,78 +358,5 @@ func (s *session) leave() {
 	defer cancel()
 	if err := s.co.config.Backend.Revoke(ctx, s.self.lease); err != nil { // it ends by itself
 		s.co.log.Warn("the fleet cannot be left at once", "engine", s.co.config.Name, "error", err)
-	}
-}
-
-// Release gives up shards that are leaving. Call it when nothing else is done for them, and their memories are stored.
-// It keeps those for whose targets acts are being done, and returns after these acts: store the memories, which the acts
-// have changed, and call it again. So do after an error: some of the shards may have been given up.
-func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
-	defer c.unrelease(ids)
-	idle, doing := c.release(ids)
-	if err := c.deleteKeys(ctx, idle); err != nil {
-		return err
-	}
-	for _, a := range doing {
-		select {
-		case <-a.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// deleteKeys deletes the keys of shards that have their tokens.
-func (c *Coordinator) deleteKeys(ctx context.Context, tokens map[shard.ID]Revision) error {
-	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
-		all := make([]Transaction, 0, len(batch))
-		for _, id := range batch {
-			all = append(all, Transaction{
-				If:   []Condition{{Key: shardKey(id), Created: tokens[id]}},
-				Then: []Change{{Key: shardKey(id), Delete: true}},
-			})
-		}
-		if _, err := c.config.Backend.Commit(ctx, all...); err != nil {
-			return fmt.Errorf("release %d shards: %w", len(batch), err)
-		}
-	}
-	return nil
-}
-
-// release lets no act begin for shards, and returns the tokens of those without acts that are being done, and the acts
-// of the others.
-func (c *Coordinator) release(ids []shard.ID) (idle map[shard.ID]Revision, doing []*acting) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	idle = map[shard.ID]Revision{}
-	busy := map[shard.ID]bool{}
-	for _, id := range ids {
-		c.released[id]++
-		if o := c.owned[id]; o.Token != 0 && o.Leaving {
-			idle[id] = o.Token
-		}
-	}
-	for target, a := range c.acting {
-		id := shard.Of(target)
-		if idle[id] == 0 && !busy[id] {
-			continue
-		}
-		doing = append(doing, a)
-		busy[id] = true
-		delete(idle, id)
-	}
-	return idle, doing
-}
-
-// unrelease ends what release has begun. A shard that was given up has another token, if it is claimed
-// again.
-func (c *Coordinator) unrelease(ids []shard.ID) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	for _, id := range ids {
-		if c.released[id]--; c.released[id] == 0 {
-			delete(c.released, id)
-		}
 	}
 }

@@ -110,4 +110,6 @@ func (f *Fleet) MayAct(target string) bool {
 // MayRestart reports whether this engine may restart a target of the fleet because a probe fails: it may act, and of
 // the probes that fail one is decided by this engine alone, or by the votes of vantages that there are now. Any
 // goroutine may call it.
-func (f *Fleet) MayRestart(target string) bool { return f.MayAct(target) && f.hasEvidence(target) }
+func (f *Fleet) MayRestart(target string) bool {
+	return f.MayAct(target) && f.joints.hasEvidence(target)
+}

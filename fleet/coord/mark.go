@@ -62,12 +62,10 @@ func (m *marks) lose(ended Lease) {
 // then they are those of the owner before, whatever has become of this one. Shards that have another token by
 // now are left out. After an error, some shards may have been marked.
 func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revision) error {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
 	if len(tokens) == 0 {
 		return nil
 	}
+	current := c.latest()
 	if current == nil {
 		return ErrNotOwner
 	}
@@ -114,10 +112,8 @@ func (c *Coordinator) grantMarks(ctx context.Context) (Lease, error) {
 
 // hasMet reports whether the owner that had a token was alive when this engine was a member, as it still is.
 func (c *Coordinator) hasMet(token Revision) bool {
-	lease, _ := c.lease.get() // not after current: a session sets it when it is the current one
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
+	lease, _ := c.lease.get() // before latest: a session has it once it is the latest
+	current := c.latest()
 	return lease != 0 && current.self.lease == lease && current.view.wasAlive(token)
 }
 

@@ -121,12 +121,16 @@ func (s *session) keep(ctx context.Context, l Lease) error {
 	return s.co.config.Backend.KeepAlive(ctx, l)
 }
 
+// latest returns the latest session, nil before the first.
+func (c *Coordinator) latest() *session {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.current
+}
+
 // endSession ends the present session, if there is one: another one begins, with other tokens.
 func (c *Coordinator) endSession(why error) {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
-	if current != nil {
+	if current := c.latest(); current != nil {
 		current.end(why)
 	}
 }

@@ -55,9 +55,7 @@ func memoriesOf(events []Event) []Memory {
 // OwnerOf returns the engine that owns a target's shard, by what the backend has said last, or "" if no
 // member of the fleet does.
 func (c *Coordinator) OwnerOf(target string) string {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
+	current := c.latest()
 	if current == nil {
 		return ""
 	}
@@ -66,9 +64,7 @@ func (c *Coordinator) OwnerOf(target string) string {
 
 // CountByOwner counts targets by the members that own them, by what the backend has said last.
 func (c *Coordinator) CountByOwner(targets iter.Seq[string]) map[string]int {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
+	current := c.latest()
 	if current == nil {
 		return nil
 	}

@@ -142,7 +142,7 @@ func (r *run) ask(ctx context.Context, id string) {
 		case <-r.exited:
 			return
 		}
-		err := r.fleet.config.Coordinator.ActAbove(ctx, order, r.fleet.floorOf(r.target), func(acting context.Context) error { return r.terminate(acting, grace) })
+		err := r.fleet.config.Coordinator.Acts().DoAbove(ctx, order, r.fleet.floors.of(r.target), func(acting context.Context) error { return r.terminate(acting, grace) })
 		var failed failure
 		var withheld *coord.WithheldError
 		switch {
@@ -177,7 +177,7 @@ func (r *run) hasHelped(acting context.Context) (bool, error) {
 			continue
 		}
 		hasFailed = true
-		switch result := r.fleet.attempt(acting, p.ID, st.Instance.Since); result.Outcome {
+		switch result := r.attempt(acting, p.ID, st.Instance.Since); result.Outcome {
 		case probe.Failure:
 			return false, nil
 		case probe.Unknown:
@@ -191,10 +191,8 @@ func (r *run) hasHelped(acting context.Context) (bool, error) {
 }
 
 // attempt makes an attempt at a probe that changes no verdict. Of a probe with a quorum it is a look at the votes.
-func (f *Fleet) attempt(ctx context.Context, id probe.ID, since time.Time) probe.Result {
-	f.desiredMu.Lock()
-	p := f.desiredProbe(id)
-	f.desiredMu.Unlock()
+func (r *run) attempt(ctx context.Context, id probe.ID, since time.Time) probe.Result {
+	p := r.fleet.desired.probe(id)
 	if p.Handler == nil {
 		return probe.Broken(probe.ReasonOwnership, "the probe was removed")
 	}

@@ -96,43 +96,14 @@ func (f *Fleet) change(c *change) error {
 		return err
 	}
 	f.setTold(c)
-	f.note(c)
+	f.ledger.note(c)
 	for id, targets := range c.shards {
 		if targets != nil {
 			f.others.remove(id)
 			for _, p := range targets.jointProbes() { // which this engine may have decided alone before
-				f.doubts.probed(p.Target, verdictOf(f.config.Engine, p.Target, f.decidesAlone))
+				f.doubts.probed(p.Target, verdictOf(f.config.Engine, p.Target, f.desired.decidesAlone))
 			}
 		}
 	}
 	return nil
-}
-
-// note notes a change that was made.
-func (f *Fleet) note(c *change) {
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	for id, targets := range c.shards {
-		if targets == nil {
-			delete(f.applied, id)
-			delete(f.stored, id)
-			delete(f.unverified, id)
-			delete(f.unswept, id)
-			delete(f.changed, id)
-			continue
-		}
-		f.applied[id] = targets
-		f.unswept[id] = true
-		f.changed[id] = nil
-	}
-	for _, p := range c.Remove {
-		delete(f.incomplete, p.Target) // or else it is logged again
-		if s := f.stored[shard.Of(p.Target)]; s != nil {
-			delete(s.causes, p)
-		}
-	}
-	maps.Copy(f.stored, c.stored)
-	for id := range c.stored {
-		delete(f.unverified, id)
-	}
 }

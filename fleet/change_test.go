@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -11,22 +12,22 @@ import (
 func TestNothingIsNotedOfProbesThatAreRemoved(t *testing.T) {
 	in := shard.Of("web")
 	ready, live := probe.ID{Target: "web", Kind: probe.Readiness}, probe.ID{Target: "web", Kind: probe.Liveness}
-	f := &Fleet{
-		applied: map[shard.ID]*Targets{}, unswept: map[shard.ID]bool{}, changed: map[shard.ID]names{},
+	l := &ledger{
+		applied: map[shard.ID]*Targets{}, unswept: map[shard.ID]bool{}, changes: newChanges(wake.New()),
 		stored:     map[shard.ID]*stored{in: {causes: map[probe.ID]cause{ready: {reason: "tcp.refused"}, live: {reason: "tcp.refused"}}}},
 		incomplete: map[string]bool{"web": true},
 	}
 	both, one := &Targets{Probes: probe.Set{ready: {}, live: {}}}, &Targets{Probes: probe.Set{ready: {}}}
 	c := newChange()
 	c.replace(in, both, one, memories{})
-	f.note(c)
-	if causes := f.stored[in].causes; len(causes) != 1 || causes[ready].reason == "" {
+	l.note(c)
+	if causes := l.stored[in].causes; len(causes) != 1 || causes[ready].reason == "" {
 		t.Errorf("after the liveness probe is removed there are %v", causes)
 	}
 	c = newChange()
 	c.replace(in, one, noTargets, memories{})
-	f.note(c)
-	if causes := f.stored[in].causes; len(causes) != 0 || len(f.incomplete) != 0 {
-		t.Errorf("after the target is removed there are %v, %v", causes, f.incomplete)
+	l.note(c)
+	if causes := l.stored[in].causes; len(causes) != 0 || len(l.incomplete) != 0 {
+		t.Errorf("after the target is removed there are %v, %v", causes, l.incomplete)
 	}
 }

@@ -104,10 +104,12 @@ func (f *Fleet) Engines() map[string]Vantage { return f.votes.engines() }
 // not doubt its own verdicts. Whether a failure is reason enough for a restart is up to MayRestart. Any goroutine may
 // call it.
 func (f *Fleet) MayAct(target string) bool {
-	return f.doubts.now().MayAct && f.config.Coordinator.MayAct(target)
+	return f.doubts.now().MayAct && f.config.Coordinator.Acts().MayBegin(target)
 }
 
 // MayRestart reports whether this engine may restart a target of the fleet because a probe fails: it may act, and of
 // the probes that fail one is decided by this engine alone, or by the votes of vantages that there are now. Any
 // goroutine may call it.
-func (f *Fleet) MayRestart(target string) bool { return f.MayAct(target) && f.hasEvidence(target) }
+func (f *Fleet) MayRestart(target string) bool {
+	return f.MayAct(target) && f.joints.hasEvidence(target)
+}

@@ -5,13 +5,15 @@
 // decided anew, and no restart is made twice or too early. If no engine has seen that owner alive, Config.Resume
 // applies; and nothing goes on that is older than coord.Config.MaxAge. A shard is given up after the acts that are being
 // done for it, and after its memories were stored; until then it is probed. Instances are terminated by
-// coord.Coordinator.Act only.
+// coord.Acts.Do only.
 //
 // A probe with a quorum is attempted by several engines, its vantages, and each votes (package quorum).
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
+//	desired.go the targets that Apply has set
 //	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
+//	changes.go the targets whose memories are to be stored
 //	store.go   what is stored of the targets of a shard, and what the store has
 //	others.go  the targets of other engines, as these have stored them
 //	depend.go  the targets of other engines, as dependencies of this engine's
@@ -31,7 +33,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
@@ -88,27 +89,17 @@ type Targets struct {
 type Fleet struct {
 	config  Config
 	owner   *engine.Owner
+	desired *desired
+	changes *changes
+	ledger  *ledger // Run's own
 	votes   *votes
 	vantage *vantage
 	doubts  *doubts
-	joints  joints
+	joints  *joints
 	others  *others
-	floors  floors
-	wake    wake.Signal       // desired or changed were changed
+	floors  *floors
+	wake    wake.Signal       // desired or changes were changed
 	sparse  *sparselog.Logger // what is tried again in each pass
-
-	desiredMu    sync.Mutex // guards all below
-	desired      map[shard.ID]*Targets
-	isDesired    bool               // desired was set
-	changed      map[shard.ID]names // whose memories are to be stored
-	isCollecting bool               // wake is set after collectDelay
-
-	applied    map[shard.ID]*Targets // in the engine; this and all below are Run's own
-	stored     map[shard.ID]*stored  // of applied
-	unverified map[shard.ID]bool     // the store may have lost what stored says
-	unswept    map[shard.ID]bool     // may have records of acts for targets that are gone
-	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
-	seed       maphash.Seed
 }
 
 // Changes of verdicts are collected for collectDelay before they are stored, and those of one shard for
@@ -138,13 +129,14 @@ func New(c Config) (*Fleet, error) {
 	}
 	changed := wake.New()
 	f := &Fleet{
-		config: c, owner: c.Engine.Owner("fleet"), joints: joints{all: map[probe.ID]decision{}}, wake: changed, sparse: sparselog.New(c.Logger),
-		others:  newOthers(c.Coordinator, c.Logger, changed.Set),
-		changed: map[shard.ID]names{}, applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
-		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{}, incomplete: map[string]bool{}, seed: maphash.MakeSeed(),
+		config: c, owner: c.Engine.Owner("fleet"), desired: &desired{}, changes: newChanges(changed),
+		votes: newVotes(c.Coordinator), others: newOthers(c.Coordinator, c.Logger, changed.Set),
+		wake: changed, sparse: sparselog.New(c.Logger),
 	}
-	f.votes = newVotes(c.Coordinator)
-	f.votes.voted = f.voted
+	f.joints = &joints{config: c, votes: f.votes, desired: f.desired, changes: f.changes, decisions: map[probe.ID]decision{}}
+	f.votes.voted = f.joints.voted
+	f.ledger = newLedger(c, f.joints, f.changes, f.sparse)
+	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}
 	f.vantage = newVantage(c, f.votes, f.instanceOf)
 	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
 	return f, nil
@@ -177,13 +169,8 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		// Neither has an error: both were planned above.
 		_ = f.others.engine.Admin().SetDependencies(t.Dependencies)
 		_ = f.others.engine.Admin().SetDampings(t.Dampings)
-		f.desiredMu.Lock()
-		before := f.desired
-		f.desiredMu.Unlock()
-		desired := f.divide(f.withQuorums(t), before)
-		f.desiredMu.Lock()
-		f.desired, f.isDesired = desired, true
-		f.desiredMu.Unlock()
+		before, _ := f.desired.get()
+		f.desired.set(f.divide(f.joints.with(t), before))
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil
@@ -206,14 +193,6 @@ func (t Targets) check() error {
 		}
 	}
 	return t.checkQuorums()
-}
-
-// desiredProbe returns a probe of the fleet, the zero one for any other. It needs desiredMu.
-func (f *Fleet) desiredProbe(id probe.ID) probe.Probe {
-	if in := f.desired[shard.Of(id.Target)]; in != nil {
-		return in.Probes[id]
-	}
-	return probe.Probe{}
 }
 
 // divide returns the targets of each shard, whose instances are terminated by acts only.
@@ -255,8 +234,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
-	parts.Go(func() { f.floors.follow(ctx, f.config.Coordinator) })
-	parts.Go(func() { f.unreserve(ctx) })
+	parts.Go(func() { f.floors.follow(ctx) })
+	parts.Go(func() { f.floors.unreserve(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })
 	_, interrupted := f.config.Coordinator.Interruptions()
@@ -271,15 +250,13 @@ func (f *Fleet) Run(ctx context.Context) {
 		case <-changed:
 		case <-interrupted:
 			_, interrupted = f.config.Coordinator.Interruptions()
-			for id := range f.stored {
-				f.unverified[id] = true
-			}
+			f.ledger.unverify()
 		case <-f.wake:
 		case <-again:
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 			defer cancel()
-			f.store(last, owned, nil, 0)
+			f.ledger.store(last, owned, nil, 0)
 			return
 		}
 	}
@@ -294,9 +271,9 @@ func (f *Fleet) watch(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		f.markSoon(status.ID.Target)
+		f.changes.note(status.ID.Target)
 		target := status.ID.Target
-		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.decidesAlone))
+		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.desired.decidesAlone))
 	}
 }
 
@@ -310,7 +287,7 @@ func (f *Fleet) watchTargets(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		f.markSoon(st.Target)
+		f.changes.note(st.Target)
 		f.vantage.noteInstance(st.Target)
 	}
 }
@@ -337,31 +314,10 @@ func (f *Fleet) instanceOf(target string) string {
 	return st.Instance.ID
 }
 
-// markSoon says that the memory of a target is to be stored, with those of others that change meanwhile.
-func (f *Fleet) markSoon(target string) {
-	f.desiredMu.Lock()
-	f.mark(target)
-	wasCollecting := f.isCollecting
-	f.isCollecting = true
-	f.desiredMu.Unlock()
-	if !wasCollecting {
-		time.AfterFunc(collectDelay, f.wake.Set)
-	}
-}
-
-// decidesAlone reports whether a probe is one of the fleet that its owner alone decides.
-func (f *Fleet) decidesAlone(id probe.ID) bool {
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	p := f.desiredProbe(id)
-	_, isJoint := p.Handler.(joint)
-	return p.Handler != nil && !isJoint
-}
-
 // reconcile makes the engine probe what is owned, and returns false if it has to be called again.
 func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
-	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.verify, f.storeDue, f.release, f.sweep} {
+	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.ledger.verify, f.ledger.storeDue, f.ledger.release, f.ledger.sweep} {
 		bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 		isDone = step(bounded, owned) && isDone
 		cancel()
@@ -376,28 +332,26 @@ var noTargets = &Targets{}
 // cannot be loaded wait, and so do those that were lost before they were loaded. Those of a shard that was lost for a time
 // are loaded again. What this engine makes of memories is stored before it loads further ones, since it may end at any time.
 func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
-	f.desiredMu.Lock()
-	desired, isDesired := f.desired, f.isDesired
-	f.desiredMu.Unlock()
-	if !isDesired {
+	desired, isSet := f.desired.get()
+	if !isSet {
 		return true // until Apply was called: what is stored must not be deleted
 	}
 	var loading, ready []shard.ID
 	for id, o := range owned {
-		switch known := f.stored[id]; {
+		switch known := f.ledger.stored[id]; {
 		case known == nil && o.Token == 0:
 		case known == nil, o.Token != 0 && o.Token != known.token:
 			loading = append(loading, id)
-		case f.applied[id] != cmp.Or(desired[id], noTargets):
+		case f.ledger.applied[id] != cmp.Or(desired[id], noTargets):
 			ready = append(ready, id)
 		}
 	}
-	for id := range f.applied {
+	for id := range f.ledger.applied {
 		if _, ok := owned[id]; !ok {
 			ready = append(ready, id)
 		}
 	}
-	f.others.keep(desired, f.applied)
+	f.others.keep(desired, f.ledger.applied)
 	slices.Sort(loading)
 	isDone = f.replace(ready, owned, desired, nil)
 	isStored := true
@@ -407,21 +361,13 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 			f.sparse.Warn("memories of shards cannot be loaded, trying again", "shards", len(loading), "error", err)
 			return false
 		}
-		batch = f.stillOwned(batch, owned)
+		batch = stillOwned(f.config.Coordinator, batch, owned)
 		isDone = f.replace(batch, owned, desired, loaded) && isDone
 		if isStored && len(batch) > 0 {
-			isStored = f.store(ctx, owned, batch, 0)
+			isStored = f.ledger.store(ctx, owned, batch, 0)
 		}
 	}
 	return isDone && isStored
-}
-
-// stillOwned returns those of some shards whose tokens are the same now. What was loaded of the others may have been loaded
-// when this engine was no member of the fleet, so that it does not know whether their last owner was alive, or is another
-// engine.
-func (f *Fleet) stillOwned(ids []shard.ID, owned coord.Owned) []shard.ID {
-	now, _ := f.config.Coordinator.Owned()
-	return slices.DeleteFunc(slices.Clone(ids), func(id shard.ID) bool { return now[id].Token != owned[id].Token })
 }
 
 // replace replaces the targets of shards in the engine by those that are desired, or removes them from it if
@@ -431,17 +377,17 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 	for _, id := range ids {
 		o, isOwned := owned[id]
 		if !isOwned {
-			f.others.add(id, desired[id], f.snapshot(id, nil))
-			c.replace(id, f.applied[id], nil, memories{})
+			f.others.add(id, desired[id], f.ledger.snapshot(id, nil))
+			c.replace(id, f.ledger.applied[id], nil, memories{})
 			continue
 		}
 		m := memories{}
 		if l, isLoaded := loaded[id]; isLoaded {
-			m = f.recall(id, l)
-			c.stored[id] = f.storedOf(o.Token, l)
+			m = f.ledger.recall(id, l)
+			c.stored[id] = f.ledger.storedOf(o.Token, l)
 			c.stored[id].causes = m.causes
 		}
-		c.replace(id, f.applied[id], cmp.Or(desired[id], noTargets), m)
+		c.replace(id, f.ledger.applied[id], cmp.Or(desired[id], noTargets), m)
 	}
 	err := f.change(c)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 )
 
 // Floor withholds acts so that enough targets of a group take requests, as *group.Groups does. Its methods are called by
@@ -22,14 +22,25 @@ type Floor interface {
 	WithheldBy(target string, reserved map[string][]string) string
 }
 
+// Reserved returns the targets of a group whose restarts engines of the fleet have reserved, as the store has shown them
+// last: a member of it does not count for Config.Floor until another instance of it takes requests. It does not block.
+func (f *Fleet) Reserved(group string) []string {
+	return f.floors.targets(group)
+}
+
 // floors are the reservations of acts, which their owners end.
 type floors struct {
-	reservedMu sync.Mutex
+	config  Config
+	desired *desired
+	mayAct  func(target string) bool
+	sparse  *sparselog.Logger
+
+	reservedMu sync.Mutex                   // guards reserved
 	reserved   map[string]map[string]string // instances by target, by group, as the store shows them
 }
 
-// floorOf returns what may withhold the acts of a target.
-func (f *Fleet) floorOf(target string) coord.Floor {
+// of returns what may withhold the acts of a target.
+func (f *floors) of(target string) coord.Floor {
 	if f.config.Floor == nil {
 		return coord.Floor{}
 	}
@@ -39,19 +50,19 @@ func (f *Fleet) floorOf(target string) coord.Floor {
 	}
 }
 
-// Reserved returns the targets of a group whose restarts engines of the fleet have reserved, as the store has shown them
-// last: a member of it does not count for Config.Floor until another instance of it takes requests. It does not block.
-func (f *Fleet) Reserved(group string) (targets []string) {
-	f.floors.reservedMu.Lock()
-	defer f.floors.reservedMu.Unlock()
-	for target := range f.floors.reserved[group] {
+// targets returns the targets of a group that have reservations.
+func (f *floors) targets(group string) (targets []string) {
+	f.reservedMu.Lock()
+	defer f.reservedMu.Unlock()
+	for target := range f.reserved[group] {
 		targets = append(targets, target)
 	}
 	return targets
 }
 
 // follow keeps the reservations up to date until ctx is done. While the store cannot be reached they stay as they were.
-func (f *floors) follow(ctx context.Context, c *coord.Coordinator) {
+func (f *floors) follow(ctx context.Context) {
+	c := f.config.Coordinator
 	c.Follow(ctx, "reservations of restarts cannot be followed, trying again", func(ctx context.Context) error {
 		return coord.FollowEntries(ctx, c.Backend(), coord.ReservationPrefix, f.changed)
 	})
@@ -102,7 +113,7 @@ const (
 )
 
 // unreserve ends the reservations of this engine's targets until ctx is done.
-func (f *Fleet) unreserve(ctx context.Context) {
+func (f *floors) unreserve(ctx context.Context) {
 	ticks := time.NewTicker(unreserveInterval)
 	defer ticks.Stop()
 	settled := map[string]settling{}
@@ -112,10 +123,10 @@ func (f *Fleet) unreserve(ctx context.Context) {
 			return
 		case <-ticks.C:
 		}
-		reserved := f.floors.byTarget()
-		maps.DeleteFunc(settled, func(target string, _ settling) bool { return reserved[target] == nil || !f.MayAct(target) })
+		reserved := f.byTarget()
+		maps.DeleteFunc(settled, func(target string, _ settling) bool { return reserved[target] == nil || !f.mayAct(target) })
 		for target, all := range reserved {
-			if f.MayAct(target) {
+			if f.mayAct(target) {
 				settled[target] = f.settle(settled[target], target, time.Now())
 				f.unreserveTarget(ctx, settled[target], target, all)
 			}
@@ -124,7 +135,7 @@ func (f *Fleet) unreserve(ctx context.Context) {
 }
 
 // unreserveTarget ends those reservations of a target that are over.
-func (f *Fleet) unreserveTarget(ctx context.Context, s settling, target string, all []coord.Reservation) {
+func (f *floors) unreserveTarget(ctx context.Context, s settling, target string, all []coord.Reservation) {
 	isOver := func(instance string) bool { return f.isOver(s, target, instance, time.Now()) }
 	var groups []string
 	for _, r := range all {
@@ -135,7 +146,7 @@ func (f *Fleet) unreserveTarget(ctx context.Context, s settling, target string, 
 	if len(groups) == 0 {
 		return
 	}
-	err := f.config.Coordinator.Unreserve(ctx, target, groups, isOver)
+	err := f.config.Coordinator.Acts().Unreserve(ctx, target, groups, isOver)
 	if err != nil && !errors.Is(err, coord.ErrBusy) && !errors.Is(err, coord.ErrNotOwner) && ctx.Err() == nil {
 		f.sparse.Warn("reservation of a restart cannot be deleted, trying again", "target", target, "error", err)
 	}
@@ -148,10 +159,10 @@ type settling struct {
 }
 
 // settle returns what a target's settling is now, after what it was before.
-func (f *Fleet) settle(before settling, target string, now time.Time) settling {
+func (f *floors) settle(before settling, target string, now time.Time) settling {
 	st, _ := f.config.Engine.Target(target)
 	switch {
-	case !st.Gateway.TakesRequests() || f.config.Coordinator.IsActing(target):
+	case !st.Gateway.TakesRequests() || f.config.Coordinator.Acts().IsActing(target):
 		return settling{}
 	case before.instance == st.Instance.ID:
 		return before
@@ -161,12 +172,8 @@ func (f *Fleet) settle(before settling, target string, now time.Time) settling {
 
 // isOver reports whether the reservation of a target's instance has served its purpose: another instance takes requests,
 // or this one has settled, or the fleet has no such target any more.
-func (f *Fleet) isOver(s settling, target, instance string, now time.Time) bool {
-	f.desiredMu.Lock()
-	in := f.desired[shard.Of(target)]
-	isGone := f.isDesired && (in == nil || in.Units[target].Driver == nil)
-	f.desiredMu.Unlock()
+func (f *floors) isOver(s settling, target, instance string, now time.Time) bool {
 	st, _ := f.config.Engine.Target(target)
 	isSettled := s.instance == instance && now.Sub(s.since) >= settleTime
-	return isGone || st.Gateway.TakesRequests() && (st.Instance.ID != instance || isSettled)
+	return f.desired.isGone(target) || st.Gateway.TakesRequests() && (st.Instance.ID != instance || isSettled)
 }

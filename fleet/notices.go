@@ -27,7 +27,7 @@ func (noNotices) SetToldOfGroup(string, []byte) error { return nil }
 
 // NoticesChanged says that receivers were told something about a target or a group of a name: it is stored for the next
 // owner, soon. It does not block.
-func (f *Fleet) NoticesChanged(name string) { f.markSoon(name) }
+func (f *Fleet) NoticesChanged(name string) { f.changes.note(name) }
 
 func (f *Fleet) setTold(c *change) {
 	for target, told := range c.told {

@@ -22,20 +22,20 @@ const jointPeriod = time.Second
 // joint is the handler that the owner of a target has for a probe with a quorum: the attempts are those of the
 // vantages, and its own are looks at their joint verdict. Joints are comparable.
 type joint struct {
-	fleet *Fleet
-	id    probe.ID
-	rule  quorum.Rule
+	joints *joints
+	id     probe.ID
+	rule   quorum.Rule
 }
 
-// jointProbe returns what the engine of the owner has of a probe with a quorum. One look decides: the thresholds
+// probe returns what the engine of the owner has of a probe with a quorum. One look decides: the thresholds
 // are those of the vantages.
-func (f *Fleet) jointProbe(id probe.ID, p probe.Probe, r quorum.Rule) probe.Probe {
+func (j *joints) probe(id probe.ID, p probe.Probe, r quorum.Rule) probe.Probe {
 	own := p.Rule.WithDefaults()
 	p.Rule = probe.Rule{
 		Period: min(own.Period, jointPeriod), Timeout: own.Timeout, SuccessThreshold: 1, FailureThreshold: 1,
 		TerminationGracePeriod: own.TerminationGracePeriod, Compatibility: own.Compatibility,
 	}
-	p.Handler = joint{f, id, r}
+	p.Handler = joint{j, id, r}
 	if p.Revision != "" {
 		p.Revision += "/quorum"
 	}
@@ -44,13 +44,13 @@ func (f *Fleet) jointProbe(id probe.ID, p probe.Probe, r quorum.Rule) probe.Prob
 
 // Probe implements probe.Handler.
 func (j joint) Probe(context.Context, probe.Target) probe.Result {
-	now, why := j.fleet.decide(j)
+	now, why := j.joints.decide(j)
 	if why != "" {
 		return undecided(why)
 	}
-	before := j.fleet.joints.set(j.id, now)
+	before := j.joints.set(j.id, now)
 	if (before.isGrayPass() || now.isGrayPass()) && before.saying() != now.saying() { // others show how vantages differ
-		j.fleet.markSoon(j.id.Target)
+		j.joints.changes.note(j.id.Target)
 	}
 	return now.result(j.rule)
 }
@@ -63,35 +63,35 @@ type decision struct {
 
 // decide returns what the votes about a probe add up to now, or why that is not known. The last verdict is that of this
 // engine's probe, which has come with the memory of the owner before.
-func (f *Fleet) decide(j joint) (d decision, why string) {
-	owned, _ := f.config.Coordinator.Owned()
-	lease, _ := f.config.Coordinator.Lease()
-	st, _ := f.config.Engine.Status(j.id)
+func (j *joints) decide(of joint) (d decision, why string) {
+	owned, _ := j.config.Coordinator.Owned()
+	lease, _ := j.config.Coordinator.Lease()
+	st, _ := j.config.Engine.Status(of.id)
 	switch {
-	case owned[shard.Of(j.id.Target)].Token == 0 || !f.config.Coordinator.Allowed() || !f.votes.isCurrent(lease):
+	case owned[shard.Of(of.id.Target)].Token == 0 || !j.config.Coordinator.Allowed() || !j.votes.isCurrent(lease):
 		return d, "the votes are not known: this engine has to own the target first, and to count them"
 	case st.Instance == "":
 		return d, "the vantages have not voted on this instance yet"
 	}
-	votes := f.votes.about(j.id, j.rule)
-	return decision{st.Instance, quorum.Decide(j.rule, votes, st.Instance, st.Verdict, time.Now())}, ""
+	votes := j.votes.about(of.id, of.rule)
+	return decision{st.Instance, quorum.Decide(of.rule, votes, st.Instance, st.Verdict, time.Now())}, ""
 }
 
 // hasEvidence reports whether the instance of a target may be terminated for a probe that fails: one that its owner
 // alone decides, or that the votes of the vantages about this instance decide now. A failure that merely stands, since
 // too few vantages vote, is none.
-func (f *Fleet) hasEvidence(target string) bool {
-	st, _ := f.config.Engine.Target(target)
+func (j *joints) hasEvidence(target string) bool {
+	st, _ := j.config.Engine.Target(target)
 	for i := range st.Probes {
 		p := &st.Probes[i]
 		if p.Verdict != probe.Failing || p.ID.Kind == probe.Readiness {
 			continue
 		}
-		j, isJoint := f.jointOf(p.ID)
+		of, isJoint := j.desired.joint(p.ID)
 		if !isJoint {
 			return true
 		}
-		if d, why := f.decide(j); why == "" && d.Decided && d.Verdict == probe.Failing && d.instance == p.Instance {
+		if d, why := j.decide(of); why == "" && d.Decided && d.Verdict == probe.Failing && d.instance == p.Instance {
 			return true
 		}
 	}
@@ -143,47 +143,52 @@ func (d decision) saying() string {
 	return s.String()
 }
 
-// joints are what this engine has decided last about the probes with a quorum that it has.
+// joints decide the probes with a quorum that this engine has, by the votes of the vantages.
 type joints struct {
-	jointsMu sync.Mutex // guards all
-	all      map[probe.ID]decision
+	config  Config
+	votes   *votes
+	desired *desired
+	changes *changes
+
+	decisionsMu sync.Mutex // guards decisions
+	decisions   map[probe.ID]decision
 }
 
 func (j *joints) get(id probe.ID) (decision, bool) {
-	j.jointsMu.Lock()
-	defer j.jointsMu.Unlock()
-	d, ok := j.all[id]
+	j.decisionsMu.Lock()
+	defer j.decisionsMu.Unlock()
+	d, ok := j.decisions[id]
 	return d, ok
 }
 
 func (j *joints) set(id probe.ID, now decision) (before decision) {
-	j.jointsMu.Lock()
-	defer j.jointsMu.Unlock()
-	before = j.all[id]
-	j.all[id] = now
+	j.decisionsMu.Lock()
+	defer j.decisionsMu.Unlock()
+	before = j.decisions[id]
+	j.decisions[id] = now
 	return before
 }
 
 // forget forgets probes that this engine no longer has, or decides alone, after a change.
 func (j *joints) forget(c engine.Change) {
-	j.jointsMu.Lock()
-	defer j.jointsMu.Unlock()
+	j.decisionsMu.Lock()
+	defer j.decisionsMu.Unlock()
 	for _, id := range c.Remove {
-		delete(j.all, id)
+		delete(j.decisions, id)
 	}
-	for id := range j.all {
+	for id := range j.decisions {
 		now, isChanged := c.Set[id]
 		if _, isJoint := now.Handler.(joint); isChanged && !isJoint {
-			delete(j.all, id)
+			delete(j.decisions, id)
 		}
 	}
 }
 
 // gray counts the probes about which the vantages differ.
 func (j *joints) gray() (n int) {
-	j.jointsMu.Lock()
-	defer j.jointsMu.Unlock()
-	for _, d := range j.all {
+	j.decisionsMu.Lock()
+	defer j.decisionsMu.Unlock()
+	for _, d := range j.decisions {
 		if d.Agreement == quorum.Gray {
 			n++
 		}
@@ -192,12 +197,12 @@ func (j *joints) gray() (n int) {
 }
 
 // voted has this engine look at the votes about a target, if it owns that.
-func (f *Fleet) voted(target string) {
-	st, _ := f.config.Engine.Target(target)
+func (j *joints) voted(target string) {
+	st, _ := j.config.Engine.Target(target)
 	for i := range st.Probes {
 		id := st.Probes[i].ID
-		if _, isJoint := f.jointOf(id); isJoint {
-			f.config.Engine.Trigger(id)
+		if _, isJoint := j.desired.joint(id); isJoint {
+			j.config.Engine.Trigger(id)
 		}
 	}
 }
@@ -233,14 +238,6 @@ func (t *Targets) jointProbes() (ids []probe.ID) {
 	return ids
 }
 
-// jointOf returns the handler of a probe that vantages decide, and false for any other.
-func (f *Fleet) jointOf(id probe.ID) (joint, bool) {
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	j, isJoint := f.desiredProbe(id).Handler.(joint)
-	return j, isJoint
-}
-
 // Quorum is what an engine knows of the probes that vantages decide.
 type Quorum struct {
 	Polls int // how many probes this engine attempts as a vantage
@@ -265,14 +262,14 @@ func verdictOf(e *engine.Engine, target string, counts func(probe.ID) bool) (v p
 	return v
 }
 
-// withQuorums returns targets whose probes with a quorum are those of their owner.
-func (f *Fleet) withQuorums(t Targets) Targets {
+// with returns targets whose probes with a quorum are those of their owner.
+func (j *joints) with(t Targets) Targets {
 	if len(t.Quorums) == 0 {
 		return t
 	}
 	t.Probes = maps.Clone(t.Probes)
 	for id, r := range t.Quorums {
-		t.Probes[id] = f.jointProbe(id, t.Probes[id], r.WithDefaults())
+		t.Probes[id] = j.probe(id, t.Probes[id], r.WithDefaults())
 	}
 	return t
 }

@@ -12,14 +12,34 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// names are targets of a shard; nil: all of them, and those that are gone.
-type names map[string]bool
+// ledger is what Run knows of the shards in the engine: their targets, and what the store has of the memories of these. It
+// has no lock, since it is Run's own.
+type ledger struct {
+	config  Config
+	joints  *joints
+	changes *changes
+	sparse  *sparselog.Logger // what is tried again in each pass
+	seed    maphash.Seed
 
-func (n names) has(target string) bool { return n == nil || n[target] }
+	applied    map[shard.ID]*Targets // in the engine
+	stored     map[shard.ID]*stored  // of applied
+	unverified map[shard.ID]bool     // the store may have lost what stored says
+	unswept    map[shard.ID]bool     // may have records of acts for targets that are gone
+	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
+}
+
+func newLedger(c Config, j *joints, changes *changes, sparse *sparselog.Logger) *ledger {
+	return &ledger{
+		config: c, joints: j, changes: changes, sparse: sparse, seed: maphash.MakeSeed(),
+		applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
+		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{}, incomplete: map[string]bool{},
+	}
+}
 
 // stored is what is known about the memories of a shard in the store.
 type stored struct {
@@ -49,57 +69,98 @@ func (s sums) tried(sum uint64) sums {
 	return append(s, sum)
 }
 
+// note notes a change that was made.
+func (l *ledger) note(c *change) {
+	for id, targets := range c.shards {
+		if targets == nil {
+			delete(l.applied, id)
+			delete(l.stored, id)
+			delete(l.unverified, id)
+			delete(l.unswept, id)
+			l.changes.forget(id)
+			continue
+		}
+		l.applied[id] = targets
+		l.unswept[id] = true
+		l.changes.noteShard(id)
+	}
+	for _, p := range c.Remove {
+		delete(l.incomplete, p.Target) // or else it is logged again
+		if s := l.stored[shard.Of(p.Target)]; s != nil {
+			delete(s.causes, p)
+		}
+	}
+	maps.Copy(l.stored, c.stored)
+	for id := range c.stored {
+		delete(l.unverified, id)
+	}
+}
+
 // storedOf notes what was loaded.
-func (f *Fleet) storedOf(token coord.Revision, l coord.Memories) *stored {
-	s := &stored{token: token, sums: make(map[string]sums, len(l.ByTarget))}
-	for target, value := range l.ByTarget {
-		s.sums[target] = sums{f.sum(value)}
+func (l *ledger) storedOf(token coord.Revision, loaded coord.Memories) *stored {
+	s := &stored{token: token, sums: make(map[string]sums, len(loaded.ByTarget))}
+	for target, value := range loaded.ByTarget {
+		s.sums[target] = sums{l.sum(value)}
 	}
 	return s
+}
+
+// unverify says that changes of the store were missed.
+func (l *ledger) unverify() {
+	for id := range l.stored {
+		l.unverified[id] = true
+	}
 }
 
 // verify looks whether the store still has what this engine has stored, after changes of the store were missed. What it
 // lacks, since it was restored from a snapshot, is stored again. What was read when another engine may have had a shard is
 // not looked at: that one has stored it, and take loads it.
-func (f *Fleet) verify(ctx context.Context, owned coord.Owned) (isDone bool) {
+func (l *ledger) verify(ctx context.Context, owned coord.Owned) (isDone bool) {
 	var some []shard.ID
-	for id := range f.unverified {
-		if token := owned[id].Token; token != 0 && token == f.stored[id].token {
+	for id := range l.unverified {
+		if token := owned[id].Token; token != 0 && token == l.stored[id].token {
 			some = append(some, id)
 		}
 	}
 	slices.Sort(some)
 	for batch := range slices.Chunk(some, coord.MaxTransactions) {
-		loaded, err := f.config.Coordinator.Load(ctx, batch...)
+		loaded, err := l.config.Coordinator.Load(ctx, batch...)
 		if err != nil {
-			f.sparse.Warn("memories of shards cannot be read again, trying again", "shards", len(some), "error", err)
+			l.sparse.Warn("memories of shards cannot be read again, trying again", "shards", len(some), "error", err)
 			return false
 		}
-		if !f.config.Coordinator.Allowed() {
+		if !l.config.Coordinator.Allowed() {
 			return false
 		}
-		batch = f.stillOwned(batch, owned)
-		f.desiredMu.Lock()
+		batch = stillOwned(l.config.Coordinator, batch, owned)
 		for _, id := range batch {
-			delete(f.unverified, id)
-			if f.stored[id].lacks(loaded[id], f.sum) {
-				f.stored[id].isMarked, f.changed[id] = false, nil
+			delete(l.unverified, id)
+			if l.stored[id].lacks(loaded[id], l.sum) {
+				l.stored[id].isMarked = false
+				l.changes.noteShard(id)
 			}
 		}
-		f.desiredMu.Unlock()
 	}
 	return true
 }
 
-// lacks reports whether a store that has l lacks something that was stored, and notes what it has instead.
-func (s *stored) lacks(l coord.Memories, sum func([]byte) uint64) (lacks bool) {
-	for target, value := range l.ByTarget {
+// stillOwned returns those of some shards whose tokens are the same now. What was loaded of the others may have been loaded
+// when this engine was no member of the fleet, so that it does not know whether their last owner was alive, or is another
+// engine.
+func stillOwned(c *coord.Coordinator, ids []shard.ID, owned coord.Owned) []shard.ID {
+	now, _ := c.Owned()
+	return slices.DeleteFunc(slices.Clone(ids), func(id shard.ID) bool { return now[id].Token != owned[id].Token })
+}
+
+// lacks reports whether a store that has loaded lacks something that was stored, and notes what it has instead.
+func (s *stored) lacks(loaded coord.Memories, sum func([]byte) uint64) (lacks bool) {
+	for target, value := range loaded.ByTarget {
 		if now := sum(value); !slices.Contains(s.sums[target], now) {
 			s.sums[target], lacks = s.sums[target].tried(now), true
 		}
 	}
 	for target, known := range s.sums {
-		if _, exists := l.ByTarget[target]; !exists && !slices.Contains(known, 0) {
+		if _, exists := loaded.ByTarget[target]; !exists && !slices.Contains(known, 0) {
 			s.sums[target], lacks = known.tried(0), true
 		}
 	}
@@ -107,32 +168,32 @@ func (s *stored) lacks(l coord.Memories, sum func([]byte) uint64) (lacks bool) {
 }
 
 // sum returns a hash, which is 0 for no memory only.
-func (f *Fleet) sum(value []byte) uint64 {
+func (l *ledger) sum(value []byte) uint64 {
 	if value == nil {
 		return 0
 	}
-	return max(maphash.Bytes(f.seed, value), 1)
+	return max(maphash.Bytes(l.seed, value), 1)
 }
 
 // recall returns the memories with which this engine goes on from what was loaded. Of targets that it has
 // probed all along these are the restarts that another engine has made meanwhile, but none from before those that this
 // engine knows: the store may have been restored from a snapshot.
-func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
-	known, m := f.stored[id], newMemories()
+func (l *ledger) recall(id shard.ID, loaded coord.Memories) memories {
+	known, m := l.stored[id], newMemories()
 	if known != nil {
 		m.causes = maps.Clone(known.causes)
 	}
-	for target, value := range l.ByTarget {
-		if known != nil && slices.Contains(known.sums[target], f.sum(value)) {
+	for target, value := range loaded.ByTarget {
+		if known != nil && slices.Contains(known.sums[target], l.sum(value)) {
 			continue // this engine has stored it
 		}
 		if err := m.add(target, value); err != nil { // of another release
-			f.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
+			l.config.Logger.Error("the memory of a target cannot be read, it begins anew", "target", target, "error", err)
 		}
 	}
 	if known != nil { // what another engine has told has ended
 		for name := range known.sums {
-			if _, exists := l.ByTarget[name]; !exists {
+			if _, exists := loaded.ByTarget[name]; !exists {
 				m.toldOfGroups[name] = nil
 			}
 		}
@@ -140,15 +201,15 @@ func (f *Fleet) recall(id shard.ID, l coord.Memories) memories {
 	switch {
 	case known != nil:
 		clear(m.probes)
-		maps.DeleteFunc(m.restarts, func(target string, loaded restart.Memory) bool {
-			own, isKnown := f.config.Restarts.Memory(target)
-			return isKnown && isEarlier(loaded, own)
+		maps.DeleteFunc(m.restarts, func(target string, of restart.Memory) bool {
+			own, isKnown := l.config.Restarts.Memory(target)
+			return isKnown && isEarlier(of, own)
 		})
-	case l.IsContinued:
-	case !l.IsRecent:
+	case loaded.IsContinued:
+	case !loaded.IsRecent:
 		m.resume(Forget)
 	default:
-		m.resume(f.config.Resume)
+		m.resume(l.config.Resume)
 	}
 	return m
 }
@@ -162,28 +223,18 @@ func isEarlier(m, than restart.Memory) bool {
 	return m.Started <= than.Started && m.Since.Before(than.Since)
 }
 
-// mark says that the memory of a target is to be stored. It needs desiredMu.
-func (f *Fleet) mark(target string) {
-	id := shard.Of(target)
-	if all, isMarked := f.changed[id]; !isMarked {
-		f.changed[id] = names{target: true}
-	} else if all != nil {
-		all[target] = true
-	}
-}
-
 // storeDue stores what is due.
-func (f *Fleet) storeDue(ctx context.Context, owned coord.Owned) (isDone bool) {
-	return f.store(ctx, owned, nil, storeInterval)
+func (l *ledger) storeDue(ctx context.Context, owned coord.Owned) (isDone bool) {
+	return l.store(ctx, owned, nil, storeInterval)
 }
 
 // store stores the memories of targets of some shards that have changed, of all shards if there are none, except those
 // of shards that had some stored within an interval. While the lease is lost they wait: all are compared when they were
 // loaded again.
-func (f *Fleet) store(ctx context.Context, owned coord.Owned, some []shard.ID, interval time.Duration) (isDone bool) {
+func (l *ledger) store(ctx context.Context, owned coord.Owned, some []shard.ID, interval time.Duration) (isDone bool) {
 	due, later := map[shard.ID]names{}, map[shard.ID]names{}
-	for id, targets := range f.takeChanged(some) {
-		switch s := f.stored[id]; {
+	for id, targets := range l.changes.take(some) {
+		switch s := l.stored[id]; {
 		case s == nil || s.token == 0 || s.token != owned[id].Token:
 		case time.Since(s.at) < interval:
 			later[id] = targets
@@ -191,59 +242,30 @@ func (f *Fleet) store(ctx context.Context, owned coord.Owned, some []shard.ID, i
 			due[id] = targets
 		}
 	}
-	maps.Copy(later, f.storeShards(ctx, due))
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	for id, targets := range later {
-		if _, isMarked := f.changed[id]; !isMarked || targets == nil {
-			f.changed[id] = targets
-			continue
-		}
-		for target := range targets {
-			f.mark(target)
-		}
-	}
+	maps.Copy(later, l.storeShards(ctx, due))
+	l.changes.putBack(later)
 	return len(later) == 0
-}
-
-// takeChanged returns the targets of some shards that have changed, of all if there are none, and forgets them.
-func (f *Fleet) takeChanged(some []shard.ID) map[shard.ID]names {
-	f.desiredMu.Lock()
-	defer f.desiredMu.Unlock()
-	taken := f.changed
-	if some == nil {
-		f.changed, f.isCollecting = map[shard.ID]names{}, false
-		return taken
-	}
-	taken = map[shard.ID]names{}
-	for _, id := range some {
-		if targets, hasChanged := f.changed[id]; hasChanged {
-			taken[id] = targets
-			delete(f.changed, id)
-		}
-	}
-	return taken
 }
 
 // storeShards stores the memories of targets, unless they are as they were stored last, and marks their shards as
 // loaded. It returns those of which that has failed.
-func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed map[shard.ID]names) {
+func (l *ledger) storeShards(ctx context.Context, due map[shard.ID]names) (failed map[shard.ID]names) {
 	var all []coord.Memory
 	for id, targets := range due {
-		all = append(all, f.differing(id, targets)...)
+		all = append(all, l.differing(id, targets)...)
 	}
 	failed = map[shard.ID]names{}
 	n, now := 0, time.Now()
 	var last error
-	for i, err := range f.config.Coordinator.Store(ctx, all...) {
+	for i, err := range l.config.Coordinator.Store(ctx, all...) {
 		m := all[i]
 		id := shard.Of(m.Target)
-		s := f.stored[id]
+		s := l.stored[id]
 		s.at = now
 		switch {
 		case err != nil:
 			n, last = n+1, err
-			s.sums[m.Target] = s.sums[m.Target].tried(f.sum(m.Value))
+			s.sums[m.Target] = s.sums[m.Target].tried(l.sum(m.Value))
 			if failed[id] == nil {
 				failed[id] = names{}
 			}
@@ -251,51 +273,51 @@ func (f *Fleet) storeShards(ctx context.Context, due map[shard.ID]names) (failed
 		case m.Value == nil:
 			delete(s.sums, m.Target)
 		default:
-			s.sums[m.Target] = sums{f.sum(m.Value)}
+			s.sums[m.Target] = sums{l.sum(m.Value)}
 		}
 	}
 	if n > 0 {
-		f.sparse.Warn("memories of targets cannot be stored, trying again", "targets", n, "error", last)
+		l.sparse.Warn("memories of targets cannot be stored, trying again", "targets", n, "error", last)
 	}
-	f.markLoaded(ctx, due, failed)
+	l.markLoaded(ctx, due, failed)
 	return failed
 }
 
 // markLoaded marks those shards as loaded that are not yet, except those of which something could not be stored. It
 // adds those to the latter for which that fails.
-func (f *Fleet) markLoaded(ctx context.Context, shards, failed map[shard.ID]names) {
+func (l *ledger) markLoaded(ctx context.Context, shards, failed map[shard.ID]names) {
 	tokens := map[shard.ID]coord.Revision{}
 	for id := range shards {
-		if _, hasFailed := failed[id]; !hasFailed && !f.stored[id].isMarked {
-			tokens[id] = f.stored[id].token
+		if _, hasFailed := failed[id]; !hasFailed && !l.stored[id].isMarked {
+			tokens[id] = l.stored[id].token
 		}
 	}
 	if len(tokens) == 0 {
 		return
 	}
-	err := f.config.Coordinator.MarkLoaded(ctx, tokens)
+	err := l.config.Coordinator.MarkLoaded(ctx, tokens)
 	for id := range tokens {
-		if f.stored[id].isMarked = err == nil; err != nil {
+		if l.stored[id].isMarked = err == nil; err != nil {
 			failed[id] = names{}
 		}
 	}
 	if err != nil {
-		f.sparse.Warn("shards that are taken over cannot be marked, trying again: until then this engine restarts none of their targets", "shards", len(tokens), "error", err)
+		l.sparse.Warn("shards that are taken over cannot be marked, trying again: until then this engine restarts none of their targets", "shards", len(tokens), "error", err)
 	}
 }
 
 // differing returns the memories of targets of a shard that are not as they were stored last.
-func (f *Fleet) differing(id shard.ID, targets names) (all []coord.Memory) {
-	s := f.stored[id]
-	values, incomplete := f.snapshot(id, targets).encode()
+func (l *ledger) differing(id shard.ID, targets names) (all []coord.Memory) {
+	s := l.stored[id]
+	values, incomplete := l.snapshot(id, targets).encode()
 	for target, err := range incomplete {
-		if !f.incomplete[target] {
-			f.config.Logger.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
+		if !l.incomplete[target] {
+			l.config.Logger.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
 		}
-		f.incomplete[target] = true
+		l.incomplete[target] = true
 	}
 	for target, value := range values {
-		if !s.sums[target].isStored(f.sum(value)) {
+		if !s.sums[target].isStored(l.sum(value)) {
 			all = append(all, coord.Memory{Target: target, Token: s.token, Value: value})
 		}
 	}
@@ -308,9 +330,9 @@ func (f *Fleet) differing(id shard.ID, targets names) (all []coord.Memory) {
 }
 
 // snapshot returns what this engine remembers about some of the targets of a shard.
-func (f *Fleet) snapshot(in shard.ID, some names) memories {
-	of, known := f.applied[in], map[probe.ID]cause{}
-	if s := f.stored[in]; s != nil {
+func (l *ledger) snapshot(in shard.ID, some names) memories {
+	of, known := l.applied[in], map[probe.ID]cause{}
+	if s := l.stored[in]; s != nil {
 		known = s.causes
 	}
 	all := newMemories()
@@ -318,36 +340,36 @@ func (f *Fleet) snapshot(in shard.ID, some names) memories {
 		if !some.has(id.Target) {
 			continue
 		}
-		m, ok := f.config.Engine.Snapshot(id)
+		m, ok := l.config.Engine.Snapshot(id)
 		if !ok {
 			continue
 		}
 		all.probes[id] = m
-		if why := f.cause(id, m, known[id]); why.isOf(m) {
+		if why := l.cause(id, m, known[id]); why.isOf(m) {
 			all.causes[id], known[id] = why, why
 		} else {
 			delete(known, id)
 		}
-		if st, _ := f.config.Engine.Status(id); st.Ejection != nil && m.State.Verdict == probe.Passing {
+		if st, _ := l.config.Engine.Status(id); st.Ejection != nil && m.State.Verdict == probe.Passing {
 			all.ejections[id] = *st.Ejection
 		}
 	}
 	for target := range of.Units {
 		if some.has(target) {
-			if m, ok := f.config.Restarts.Memory(target); ok {
+			if m, ok := l.config.Restarts.Memory(target); ok {
 				all.restarts[target] = m
 			}
-			if p := f.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
+			if p := l.config.Engine.Records().Penalty(target); p != (verdict.Penalty{}) {
 				all.penalties[target] = p
 			}
-			if told := f.config.Notices.Told(target); told != nil {
+			if told := l.config.Notices.Told(target); told != nil {
 				all.told[target] = told
 			}
 		}
 	}
 	for _, group := range of.Groups {
 		if some.has(group) {
-			all.toldOfGroups[group] = f.config.Notices.ToldOfGroup(group)
+			all.toldOfGroups[group] = l.config.Notices.ToldOfGroup(group)
 		}
 	}
 	return all
@@ -355,14 +377,14 @@ func (f *Fleet) snapshot(in shard.ID, some names) memories {
 
 // cause returns why a probe with a memory fails: what is known already, or else what its latest attempt has found. Of one that
 // passes it returns the warning, if the latest attempt that passed was one.
-func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
+func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 	if m.State.Verdict == probe.Passing {
-		return f.warning(id, m, known)
+		return l.warning(id, m, known)
 	}
 	if known.isOf(m) {
 		return known
 	}
-	st, _ := f.config.Engine.Status(id)
+	st, _ := l.config.Engine.Status(id)
 	if st.Verdict != probe.Failing || st.Instance != m.State.Instance || st.Result.Outcome != probe.Failure {
 		return cause{}
 	}
@@ -371,15 +393,15 @@ func (f *Fleet) cause(id probe.ID, m engine.Memory, known cause) cause {
 
 // warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them. Other warnings
 // are those of readiness probes, which change how gateways use the target: no others are stored when they begin and end.
-func (f *Fleet) warning(id probe.ID, m engine.Memory, known cause) cause {
-	if d, ok := f.joints.get(id); ok && d.instance == m.State.Instance {
+func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
+	if d, ok := l.joints.get(id); ok && d.instance == m.State.Instance {
 		if !d.isGrayPass() {
 			return cause{}
 		}
 		r := d.result(quorum.Rule{})
 		return cause{m.Since, r.Reason, r.Detail}
 	}
-	st, _ := f.config.Engine.Status(id)
+	st, _ := l.config.Engine.Status(id)
 	switch {
 	case id.Kind != probe.Readiness, !st.Warned, st.Instance != m.State.Instance:
 		return cause{}
@@ -391,9 +413,9 @@ func (f *Fleet) warning(id probe.ID, m engine.Memory, known cause) cause {
 
 // release gives up the shards that are leaving, with the memories that they have now. An act that is being done now may
 // end while they are stored: its shard waits for the next pass, as no other act begins for it.
-func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
+func (l *ledger) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
-	acting := f.config.Coordinator.Acting()
+	acting := l.config.Coordinator.Acts().Shards()
 	due := map[shard.ID]names{}
 	var leaving []shard.ID
 	for id, o := range owned {
@@ -401,14 +423,14 @@ func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 			continue
 		}
 		isDone = false // the next pass removes them
-		switch s := f.stored[id]; {
+		switch s := l.stored[id]; {
 		case s == nil: // not probed yet
 			leaving = append(leaving, id)
 		case s.token == o.Token:
 			due[id] = nil
 		}
 	}
-	failed := f.storeShards(ctx, due)
+	failed := l.storeShards(ctx, due)
 	for id := range due {
 		if _, hasFailed := failed[id]; !hasFailed && !acting[id] {
 			leaving = append(leaving, id)
@@ -418,15 +440,15 @@ func (f *Fleet) release(ctx context.Context, owned coord.Owned) (isDone bool) {
 		return isDone
 	}
 	slices.Sort(leaving)
-	_ = f.config.Coordinator.Release(ctx, leaving...)
+	_ = l.config.Coordinator.Release(ctx, leaving...)
 	return false
 }
 
 // sweep deletes the records of acts for targets that are gone from some of the shards that may have any: that is not urgent.
-func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
+func (l *ledger) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 	var some []shard.ID
 	has := map[string]bool{}
-	for id := range f.unswept {
+	for id := range l.unswept {
 		if owned[id].Token == 0 {
 			continue
 		}
@@ -434,22 +456,22 @@ func (f *Fleet) sweep(ctx context.Context, owned coord.Owned) (isDone bool) {
 			break
 		}
 		some = append(some, id)
-		for target := range f.applied[id].Units {
+		for target := range l.applied[id].Units {
 			has[target] = true
 		}
-		for p := range f.applied[id].Probes {
+		for p := range l.applied[id].Probes {
 			has[p.Target] = true
 		}
 	}
 	if len(some) == 0 {
 		return true
 	}
-	if err := f.config.Coordinator.Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
-		f.sparse.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
+	if err := l.config.Coordinator.Acts().Forget(ctx, some, func(target string) bool { return has[target] }); err != nil {
+		l.sparse.Warn("records of acts cannot be deleted, trying again", "shards", len(some), "error", err)
 		return false
 	}
 	for _, id := range some {
-		delete(f.unswept, id)
+		delete(l.unswept, id)
 	}
 	return len(some) < coord.MaxTransactions
 }

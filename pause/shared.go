@@ -16,11 +16,11 @@ import (
 // LocalPause is how long at most a shared target is paused by this engine only, while the store does not answer.
 const LocalPause = 15 * time.Minute
 
-// Store has the pauses of the targets that the engines of a fleet share; *coord.Coordinator is one. Each entry is what was
+// Store has the pauses of the targets that the engines of a fleet share; *coord.Pauses is one. Each entry is what was
 // stored last, by whichever engine.
 type Store interface {
-	StorePauses(ctx context.Context, all ...coord.Pause) error
-	WatchPauses(ctx context.Context, w coord.PauseWatch)
+	Store(ctx context.Context, all ...coord.Pause) error
+	Watch(ctx context.Context, w coord.PauseWatch)
 }
 
 // shared is what a Keeper knows of the pauses in the store. Keeper.pausesMu guards it.
@@ -38,7 +38,7 @@ func (k *Keeper) Share(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	k.config.Store.WatchPauses(ctx, coord.PauseWatch{Changed: k.follow, Ended: k.unfollow})
+	k.config.Store.Watch(ctx, coord.PauseWatch{Changed: k.follow, Ended: k.unfollow})
 }
 
 // Synced returns a channel that is closed when Share has first read the pauses of shared targets.
@@ -68,7 +68,7 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 		}
 	}
 	for batch := range slices.Chunk(all, coord.MaxTransactions) {
-		if err := k.config.Store.StorePauses(ctx, batch...); err != nil {
+		if err := k.config.Store.Store(ctx, batch...); err != nil {
 			return err
 		}
 	}

@@ -84,7 +84,7 @@ func share(t *testing.T, name string, b coord.Backend, restored map[string]Pause
 		t.Fatal(err)
 	}
 	isShared := func(target string) bool { return target != "own" && target != "none" }
-	k := New(Config{Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Store: co, IsShared: isShared})
+	k := New(Config{Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Store: coord.NewPauses(co), IsShared: isShared})
 	k.config.Engine.Report(probe.Instance{Target: "own", ID: "static", Phase: probe.Running, Since: time.Now(), Managed: true})
 	k.Restore(restored)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -3,11 +3,12 @@ package coord
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
@@ -26,6 +27,21 @@ type Order struct {
 
 func (o Order) key() string {
 	return keyAct + shard.Of(o.Target).String() + "/" + o.Name + "/" + o.Target
+}
+
+// Acts are what an engine does at most once for an instance, whichever engines own its target meanwhile: see
+// Coordinator.Acts. Its methods are safe for concurrent use by multiple goroutines.
+type Acts struct {
+	co *Coordinator
+
+	actsMu   sync.Mutex         // guards all below
+	acting   map[string]*acting // by target
+	released map[shard.ID]int   // no act may begin: how many calls of Release give the shard up
+	isEnding bool               // likewise, for all shards
+}
+
+func newActs(c *Coordinator) *Acts {
+	return &Acts{co: c, acting: map[string]*acting{}, released: map[shard.ID]int{}}
 }
 
 // acting is an act that is being done.
@@ -53,14 +69,7 @@ const requestTimeout = 5 * time.Second
 // while it is suspended.
 const expireInterval = 250 * time.Millisecond
 
-// record is what the backend has of the latest act of a name for a target.
-type record struct {
-	Instance string   `json:"instance"`
-	Token    Revision `json:"token"`
-	Done     bool     `json:"done,omitempty"`
-}
-
-// Act calls do for an order, if this engine owns the target's shard, has marked it as loaded, and its lease lasts. The order is
+// Do calls do for an order, if this engine owns the target's shard, has marked it as loaded, and its lease lasts. The order is
 // recorded before and after that. If it is recorded as done, or Order.IsDone says that it is, the error is ErrDone, and do is
 // not called.
 //
@@ -70,23 +79,23 @@ type record struct {
 // order: do must do nothing for an instance for which it was done.
 //
 // ErrNotOwner, ErrNotLoaded, ErrNotAllowed and ErrBusy say that do was not called now.
-func (c *Coordinator) Act(ctx context.Context, o Order, do func(context.Context) error) error {
-	return c.ActAbove(ctx, o, Floor{}, do)
+func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
+	return a.DoAbove(ctx, o, Floor{}, do)
 }
 
-// ActAbove is Act for an act that is reserved in the groups of a floor, by the transaction of its first record: of the acts
+// DoAbove is Do for an act that is reserved in the groups of a floor, by the transaction of its first record: of the acts
 // of all engines, no two are allowed that only one of would leave enough members. The error is a WithheldError if a group
 // withholds it: do was not called. The reservation lasts until Unreserve, also beyond the end of the act and of this engine.
-func (c *Coordinator) ActAbove(ctx context.Context, o Order, f Floor, do func(context.Context) error) error {
+func (a *Acts) DoAbove(ctx context.Context, o Order, f Floor, do func(context.Context) error) error {
 	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
 	}
-	token, acting, end, err := c.beginNext(ctx, o)
+	token, acting, end, err := a.beginNext(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer end()
-	r, err := c.recorded(acting, o)
+	r, err := a.recorded(acting, o)
 	if err != nil {
 		return withCause(acting, err)
 	}
@@ -99,35 +108,19 @@ func (c *Coordinator) ActAbove(ctx context.Context, o Order, f Floor, do func(co
 		case err != nil:
 			return fmt.Errorf("%s of %s, which an earlier owner has begun: %w", o.Name, o.Target, err)
 		case isDone:
-			return cmp.Or(c.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
+			return cmp.Or(a.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
 		}
 	}
-	if err := c.writeReserved(acting, o, record{o.Instance, token, false}, f); err != nil {
+	if err := a.writeReserved(acting, o, record{o.Instance, token, false}, f); err != nil {
 		return withCause(acting, err)
 	}
-	if !c.Allowed() {
+	if !a.co.Allowed() {
 		return ErrNotAllowed
 	}
 	if err := do(acting); err != nil {
 		return fmt.Errorf("%s of %s: %w", o.Name, o.Target, err)
 	}
-	return c.writeDone(acting, o, record{o.Instance, token, true})
-}
-
-// writeDone records that an order was done. While the backend refuses that, as when it elects a leader, it is tried
-// again during requestTimeout, unless the act ends.
-func (c *Coordinator) writeDone(acting context.Context, o Order, r record) error {
-	for began := time.Now(); ; {
-		err := c.write(context.WithoutCancel(acting), o, r)
-		if err == nil || errors.Is(err, ErrNotOwner) || acting.Err() != nil || time.Since(began) >= requestTimeout {
-			return err
-		}
-		select {
-		case <-time.After(expireInterval):
-		case <-acting.Done():
-			return err
-		}
-	}
+	return a.writeDone(acting, o, record{o.Instance, token, true})
 }
 
 // withCause returns an error of a request with the reason for which its act has ended, if it has.
@@ -138,32 +131,14 @@ func withCause(acting context.Context, err error) error {
 	return err
 }
 
-// MayAct reports whether an act for a target could begin now: this engine owns the target's shard, has marked it as
-// loaded, and its lease lasts.
-func (c *Coordinator) MayAct(target string) bool {
-	id, isAllowed := shard.Of(target), c.Allowed()
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return isAllowed && c.owns(id) && c.isLoaded(id)
-}
-
-// isLoaded reports whether a shard is marked as loaded under its present token. It needs stateMu.
-func (c *Coordinator) isLoaded(id shard.ID) bool { return c.loaded[id] == c.owned[id].Token }
-
-// owns reports whether acts may begin for a shard while the lease lasts. It needs stateMu.
-func (c *Coordinator) owns(id shard.ID) bool {
-	o := c.owned[id]
-	return o.Token != 0 && !o.Leaving && c.released[id] == 0 && !c.isEnding
-}
-
 // beginNext is begin, after an Unreserve of the target that is being done: that takes some requests to the backend.
-func (c *Coordinator) beginNext(ctx context.Context, o Order) (token Revision, acting context.Context, end func(), err error) {
+func (a *Acts) beginNext(ctx context.Context, o Order) (token Revision, acting context.Context, end func(), err error) {
 	for {
-		token, acting, end, err = c.begin(ctx, o)
+		token, acting, end, err = a.begin(ctx, o)
 		if !errors.Is(err, ErrBusy) {
 			return token, acting, end, err
 		}
-		other := c.actingFor(o.Target)
+		other := a.actingFor(o.Target)
 		switch {
 		case other == nil: // it has just ended
 			continue
@@ -178,138 +153,129 @@ func (c *Coordinator) beginNext(ctx context.Context, o Order) (token Revision, a
 	}
 }
 
-// actingFor returns what is being done for a target, nil for nothing.
-func (c *Coordinator) actingFor(target string) *acting {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.acting[target]
-}
-
 // begin returns the token of the order's shard, if an act may begin, a context that ends before the
 // lease, and what to call after the act.
-func (c *Coordinator) begin(ctx context.Context, o Order) (token Revision, _ context.Context, end func(), err error) {
-	id := shard.Of(o.Target)
-	isAllowed := c.Allowed()
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	switch {
-	case !c.owns(id):
-		return 0, nil, nil, ErrNotOwner
-	case !c.isLoaded(id):
-		return 0, nil, nil, ErrNotLoaded
-	case !isAllowed:
-		return 0, nil, nil, ErrNotAllowed
-	case c.acting[o.Target] != nil:
-		return 0, nil, nil, ErrBusy
+func (a *Acts) begin(ctx context.Context, o Order) (token Revision, _ context.Context, end func(), err error) {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	token, left, err := a.mayBegin(shard.Of(o.Target))
+	if err == nil && a.acting[o.Target] != nil {
+		err = ErrBusy
+	}
+	if err != nil {
+		return 0, nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &acting{isUnreserve: o.Name == "", done: make(chan struct{}), cancel: cancel}
-	c.acting[o.Target] = a
-	a.deadline = time.AfterFunc(min(c.left(), expireInterval), func() { c.expire(a) })
-	return c.owned[id].Token, ctx, func() {
-		c.stateMu.Lock()
-		defer c.stateMu.Unlock()
-		a.deadline.Stop()
+	now := &acting{isUnreserve: o.Name == "", done: make(chan struct{}), cancel: cancel}
+	a.acting[o.Target] = now
+	now.deadline = time.AfterFunc(min(left, expireInterval), func() { a.expire(now) })
+	return token, ctx, func() {
+		a.actsMu.Lock()
+		defer a.actsMu.Unlock()
+		now.deadline.Stop()
 		cancel(nil)
-		delete(c.acting, o.Target)
-		close(a.done)
+		delete(a.acting, o.Target)
+		close(now.done)
 	}, nil
 }
 
-// expire cancels an act if the lease may have ended, or else looks again later.
-func (c *Coordinator) expire(a *acting) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	if a.hasEnded() { // while this waited for the lock
-		return
-	}
-	if left := c.left(); left > 0 {
-		a.deadline.Reset(min(left, expireInterval))
-		return
-	}
-	a.cancel(ErrNotAllowed)
-}
-
-// recorded returns the record of an order's name and target, the zero one if there is none.
-func (c *Coordinator) recorded(ctx context.Context, o Order) (r record, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	entry, err := c.config.Backend.Get(ctx, o.key())
+// mayBegin returns the token of a shard and for how long the lease lasts, or why no act may begin for it. It needs actsMu.
+func (a *Acts) mayBegin(id shard.ID) (token Revision, left time.Duration, err error) {
+	owned, _ := a.co.Owned()
+	o, left := owned[id], a.co.left()
 	switch {
-	case err != nil:
-		return r, fmt.Errorf("read the record of %s of %s: %w", o.Name, o.Target, err)
-	case entry.Created == 0:
-		return r, nil
+	case o.Token == 0 || o.Leaving || a.released[id] > 0 || a.isEnding:
+		return 0, 0, ErrNotOwner
+	case !a.co.marks.has(id, o.Token):
+		return 0, 0, ErrNotLoaded
+	case left == 0:
+		return 0, 0, ErrNotAllowed
 	}
-	if err := json.Unmarshal(entry.Value, &r); err != nil {
-		return r, fmt.Errorf("record of %s of %s: %w", o.Name, o.Target, err)
-	}
-	return r, nil
+	return o.Token, left, nil
 }
 
-// write records an order, if this engine still owns its shard.
-func (c *Coordinator) write(ctx context.Context, o Order, r record) error {
-	value, err := json.Marshal(r)
-	if err != nil {
-		return err
+// expire cancels an act if the lease may have ended, or else looks again later.
+func (a *Acts) expire(one *acting) {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	if one.hasEnded() { // while this waited for the lock
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	return c.Write(ctx, shard.Of(o.Target), r.Token, Change{Key: o.key(), Value: value})
+	if left := a.co.left(); left > 0 {
+		one.deadline.Reset(min(left, expireInterval))
+		return
+	}
+	one.cancel(ErrNotAllowed)
 }
 
-// Forget deletes the records of acts for targets, and the pauses of these, of at most MaxTransactions of this engine's shards, except
-// those that are kept. Acts that are being done keep theirs. The error is ErrNotOwner if this engine does not
-// own one of the shards.
-func (c *Coordinator) Forget(ctx context.Context, ids []shard.ID, isKept func(target string) bool) error {
-	owned, _ := c.Owned()
-	var all []Transaction
-	for _, kind := range []string{keyAct, keyPause} {
-		prefixes := make([]string, 0, len(ids))
-		for _, id := range ids {
-			if owned[id].Token == 0 {
-				return ErrNotOwner
-			}
-			prefixes = append(prefixes, kind+id.String()+"/")
-		}
-		found, err := c.config.Backend.RangeAll(ctx, prefixes...)
-		if err != nil {
-			return fmt.Errorf("read the records of %d shards: %w", len(ids), err)
-		}
-		for i, id := range ids {
-			for _, e := range found[i] {
-				target := strings.TrimPrefix(e.Key, prefixes[i])
-				if kind == keyAct {
-					_, target, _ = strings.Cut(target, "/") // after the name of the act
-				}
-				if target == "" || isKept(target) || c.IsActing(target) {
-					continue
-				}
-				all = append(all, Transaction{
-					If:   []Condition{{Key: shardKey(id), Created: owned[id].Token}, {Key: e.Key, Created: e.Created}},
-					Then: []Change{{Key: e.Key, Delete: true}},
-				})
-			}
-		}
+// cancel ends the contexts of all acts that are being done.
+func (a *Acts) cancel(why error) {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	for _, one := range a.acting {
+		one.cancel(why)
 	}
-	for batch := range slices.Chunk(all, MaxTransactions) {
-		made, err := c.config.Backend.Commit(ctx, batch...)
-		switch {
-		case err != nil:
-			return fmt.Errorf("delete records of %d shards: %w", len(ids), err)
-		case slices.Contains(made, false):
-			return ErrNotOwner
-		}
-	}
-	return nil
 }
 
-// Acting returns the shards for whose targets acts are being done.
-func (c *Coordinator) Acting() map[shard.ID]bool {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
+// end lets no act begin any more, and returns those that are being done.
+func (a *Acts) end() []*acting {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	a.isEnding = true
+	return slices.Collect(maps.Values(a.acting))
+}
+
+// forbid lets no act begin for shards until allow, and returns those that are being done for each.
+func (a *Acts) forbid(ids []shard.ID) (doing map[shard.ID][]*acting) {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	for _, id := range ids {
+		a.released[id]++
+	}
+	doing = map[shard.ID][]*acting{}
+	for target, one := range a.acting {
+		id := shard.Of(target)
+		doing[id] = append(doing[id], one)
+	}
+	return doing
+}
+
+// allow ends what forbid has begun. A shard that was given up has another token, if it is claimed again.
+func (a *Acts) allow(ids []shard.ID) {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	for _, id := range ids {
+		if a.released[id]--; a.released[id] == 0 {
+			delete(a.released, id)
+		}
+	}
+}
+
+// MayBegin reports whether an act for a target could begin now: this engine owns the target's shard, has marked it as
+// loaded, and its lease lasts.
+func (a *Acts) MayBegin(target string) bool {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	_, _, err := a.mayBegin(shard.Of(target))
+	return err == nil
+}
+
+// IsActing reports whether this engine does an act about a target now.
+func (a *Acts) IsActing(target string) bool { return a.actingFor(target) != nil }
+
+// actingFor returns what is being done for a target, nil for nothing.
+func (a *Acts) actingFor(target string) *acting {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
+	return a.acting[target]
+}
+
+// Shards returns the shards for whose targets acts are being done.
+func (a *Acts) Shards() map[shard.ID]bool {
+	a.actsMu.Lock()
+	defer a.actsMu.Unlock()
 	all := map[shard.ID]bool{}
-	for target := range c.acting {
+	for target := range a.acting {
 		all[shard.Of(target)] = true
 	}
 	return all

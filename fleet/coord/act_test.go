@@ -33,12 +33,12 @@ func TestAnActMayTakeLongerThanTheLeaseThatIsKeptAlive(t *testing.T) {
 		f := &frozen{Local: coord.NewLocal()}
 		co, end := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
-		if err := co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(10*coord.DefaultTTL)); err != nil {
+		if err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(10*coord.DefaultTTL)); err != nil {
 			t.Errorf("an act of ten times the TTL: %v", err)
 		}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "2"}, hold(10*coord.DefaultTTL))
+			ended <- co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "2"}, hold(10*coord.DefaultTTL))
 		}()
 		synctest.Wait()
 		end() // it waits for the act, and keeps the lease meanwhile
@@ -58,7 +58,7 @@ func TestAnActEndsBeforeTheLease(t *testing.T) {
 		synctest.Wait()
 		f.isEnding.Store(true)
 		began := time.Now()
-		err := co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
+		err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
 		if took := time.Since(began); !errors.Is(err, coord.ErrNotAllowed) || took >= coord.DefaultTTL {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -72,7 +72,7 @@ func TestAnActEndsOnceTheLeaseIsLost(t *testing.T) {
 		synctest.Wait()
 		time.AfterFunc(time.Second, func() { _ = f.Revoke(t.Context(), 1) }) // an operator ends it
 		began := time.Now()
-		err := co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
+		err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
 		if took := time.Since(began); !errors.Is(err, coord.ErrNotAllowed) || took > time.Second+coord.DefaultTTL/4 {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -103,7 +103,7 @@ func TestAnActReadsTheRecordOfItsTargetOnly(t *testing.T) {
 			}
 		}
 		s.read.Store(0)
-		if err := co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(0)); err != nil {
+		if err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(0)); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.read.Load(); n > 1 {
@@ -167,7 +167,7 @@ func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 				synctest.Wait()
 				a.leave(test.away)
 				began := time.Now()
-				err := co.Act(t.Context(), order, hold(0))
+				err := co.Acts().Do(t.Context(), order, hold(0))
 				if took := time.Since(began); !errors.Is(err, test.want) || took > test.limit {
 					t.Errorf("after %v: %v", took, err)
 				}
@@ -180,7 +180,7 @@ func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 			co, _ := run(t, coord.Config{Name: "a", Backend: a})
 			synctest.Wait()
 			began := time.Now()
-			err := co.Act(t.Context(), order, func(context.Context) error { a.leave("act/"); return nil })
+			err := co.Acts().Do(t.Context(), order, func(context.Context) error { a.leave("act/"); return nil })
 			if took := time.Since(began); err == nil || took > 10*time.Second {
 				t.Errorf("after %v: %v", took, err)
 			}
@@ -197,7 +197,7 @@ func TestTheEndDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 		a.leave("")
 		acted := make(chan error, 1)
 		go func() {
-			acted <- co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(0))
+			acted <- co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(0))
 		}()
 		synctest.Wait()
 		began := time.Now()
@@ -218,7 +218,7 @@ func TestTheEndWaitsForActsForATime(t *testing.T) {
 				l, never := coord.NewLocal(), make(chan struct{})
 				co, end := run(t, coord.Config{Name: "a", Backend: l})
 				synctest.Wait()
-				go co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, func(ctx context.Context) error {
+				go co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, func(ctx context.Context) error {
 					<-ctx.Done()
 					if endless {
 						<-never
@@ -243,7 +243,7 @@ func TestADeadlineEndsWithItsAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		co, _ := run(t, coord.Config{Name: "a"})
 		synctest.Wait()
-		if again, err := co.ExpireEnded(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}); err != nil || again {
+		if again, err := co.Acts().ExpireEnded(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}); err != nil || again {
 			t.Errorf("the deadline of an act that has ended is looked at again: %v, %v", again, err)
 		}
 	})
@@ -256,7 +256,7 @@ func TestARecordIsWrittenAgain(t *testing.T) {
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		o := coord.Order{Name: "restart", Target: "web", Instance: "1"}
-		err := co.Act(t.Context(), o, func(context.Context) error {
+		err := co.Acts().Do(t.Context(), o, func(context.Context) error {
 			b.refuse("act/")
 			time.AfterFunc(coord.DefaultTTL/2, func() { b.refuse("") })
 			return nil
@@ -264,7 +264,7 @@ func TestARecordIsWrittenAgain(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if err := co.Act(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
+		if err := co.Acts().Do(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
 			t.Errorf("it is done again: %v", err)
 		}
 	})
@@ -314,12 +314,12 @@ func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 		f.isEnding.Store(true) // the answers are missing that would say that the lease has ended
 		acted := make(chan error, 1)
 		go func() {
-			acted <- co.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
+			acted <- co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
 		}()
 		synctest.Wait()
 		suspended.Store(int64(10 * time.Minute))
 		resumed := time.Now()
-		if co.Allowed() || co.MayAct("web") || co.Status().Allowed {
+		if co.Allowed() || co.Acts().MayBegin("web") || co.Status().Allowed {
 			t.Error("it may act")
 		}
 		if err := <-acted; !errors.Is(err, coord.ErrNotAllowed) || time.Since(resumed) > time.Second {

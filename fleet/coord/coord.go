@@ -7,15 +7,18 @@
 // nothing. An engine also stops to act by its own clock before its lease can have ended.
 //
 //	coord.go    Config, Coordinator and what it owns
-//	state.go    state: a value, and a channel that is closed when it changes
+//	state.go    state: a value that others follow
 //	session.go  membership by one lease: claims shards, and gives them up
 //	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
-//	act.go      Act: does something at most once for an instance
-//	reserve.go  ActAbove, Unreserve: acts that are withheld so that groups keep enough members
-//	memories.go Load and Store: what the next owner of a shard has to remember; MarkLoaded: that it does
-//	pause.go    StorePauses and WatchPauses: what operators have ordered about targets, at any engine
+//	release.go  Release: gives up shards after the acts about their targets
+//	act.go      Acts: what is done at most once for an instance
+//	record.go   the records of acts, and Forget, which deletes them
+//	reserve.go  DoAbove, Unreserve: acts that are withheld so that groups keep enough members
+//	memories.go Load and Store: what the next owner of a shard has to remember
+//	mark.go     MarkLoaded: an owner has loaded the memories of a shard
+//	pause.go    Pauses: what operators have ordered about targets, at any engine
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	write.go    Lease and Write: for what others keep in the Backend
@@ -68,24 +71,19 @@ type Coordinator struct {
 	sparse *sparselog.Logger // what is tried again and again
 	clock  *clock.Clock      // also counts the time for which the machine is suspended
 
+	acts     *Acts
+	marks    *marks
+	lease    *state[Lease]       // of the membership; 0 while there is none
+	drained  *state[bool]        // by Drain
+	eligible *state[eligibility] // see Eligible
+	missed   *state[int]         // see Interruptions
+
 	stateMu  sync.Mutex // guards all below, to current
 	deadline int64      // by clock, from which on this engine may not act
 	heard    time.Time  // see Heard
 	owned    Owned
 	changed  chan struct{} // closed when owned is replaced
-	acting   map[string]*acting
-	loaded   map[shard.ID]Revision // the tokens by which shards are marked as loaded
-	marks    Lease                 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
-	released map[shard.ID]int      // no act may begin: how many calls of Release give the shard up
-	isEnding bool                  // likewise, for all shards
-	lease    state[Lease]          // of the membership; 0 while there is none
-	drained  state[bool]           // by Drain
-	eligible state[eligibility]    // see Eligible
-	missed   state[int]            // see Interruptions
-	current  *session              // the latest; nil before the first
-
-	pauseLeasesMu sync.Mutex          // guards pauseLeases
-	pauseLeases   map[time.Time]Lease // by their ends: see leaseUntil
+	current  *session      // the latest; nil before the first
 
 	wasDrained bool // it was logged that this engine is drained; Run's own
 }
@@ -134,9 +132,10 @@ func New(c Config) (*Coordinator, error) {
 	}
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		changed: make(chan struct{}), lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[int](),
-		acting: map[string]*acting{}, loaded: map[shard.ID]Revision{}, released: map[shard.ID]int{}, pauseLeases: map[time.Time]Lease{},
+		lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[int](),
+		marks: &marks{loaded: map[shard.ID]Revision{}}, changed: make(chan struct{}),
 	}
+	co.acts = newActs(co)
 	co.config.Backend = Observe(c.Backend, func() { co.endSession(ErrRestored) })
 	return co, nil
 }
@@ -166,15 +165,18 @@ func (c *Coordinator) Owned() (Owned, <-chan struct{}) {
 
 // Allowed reports whether this engine may act for its shards: its lease lasts, by the clock of this
 // machine. On Linux that counts the time for which the machine was suspended. It does not count that for which a
-// hypervisor has paused a virtual machine: Act then finds what has become of the shard before it does anything.
-func (c *Coordinator) Allowed() bool {
+// hypervisor has paused a virtual machine: Acts.Do then finds what has become of the shard before it does anything.
+func (c *Coordinator) Allowed() bool { return c.left() > 0 }
+
+// left returns for how long this engine may act, unless its lease is kept alive.
+func (c *Coordinator) left() time.Duration {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	return c.left() > 0
+	return max(time.Duration(c.deadline-c.clock.Now()), 0)
 }
 
-// left returns for how long this engine may act, unless its lease is kept alive. It needs stateMu.
-func (c *Coordinator) left() time.Duration { return max(time.Duration(c.deadline-c.clock.Now()), 0) }
+// Acts returns what this engine does at most once for an instance.
+func (c *Coordinator) Acts() *Acts { return c.acts }
 
 // extend says that the lease was granted or kept alive by a request that was sent at a time of the clock.
 func (c *Coordinator) extend(sent int64) {
@@ -201,15 +203,13 @@ func (c *Coordinator) publish(owned Owned) {
 func (c *Coordinator) lose() {
 	c.stateMu.Lock()
 	c.deadline = 0
-	for _, a := range c.acting {
-		a.cancel(ErrNotAllowed)
-	}
 	c.stateMu.Unlock()
+	c.acts.cancel(ErrNotAllowed)
 	owned, _ := c.Owned()
 	without := Owned{}
 	for id := range owned {
 		without[id] = Ownership{}
 	}
 	c.publish(without)
-	c.setLease(0)
+	c.lease.set(0)
 }

@@ -12,18 +12,7 @@ import (
 // Drain says whether this engine is to have no shards, for a reason of its own: then it remains a member, and gives
 // up its shards to the members that are not drained, as it does when another one joins. While all members are
 // drained, shards are divided among all of them. An operator's PutDrain is another reason: neither changes the other.
-func (c *Coordinator) Drain(isDrained bool) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	c.drained.set(isDrained)
-}
-
-// isToDrain returns whether this engine is to have no shards by Drain, and a channel that is closed when that changes.
-func (c *Coordinator) isToDrain() (bool, <-chan struct{}) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.drained.get()
-}
+func (c *Coordinator) Drain(isDrained bool) { c.drained.set(isDrained) }
 
 // eligibility says whether an engine may have shards.
 type eligibility struct{ isKnown, mayOwn bool }
@@ -31,43 +20,34 @@ type eligibility struct{ isKnown, mayOwn bool }
 // Eligible returns whether this engine may have shards, by what the backend has said last: it is not drained, or all
 // members are. It is not known until the backend has said who is a member. The channel is closed when either changes.
 func (c *Coordinator) Eligible() (mayOwn, isKnown bool, changed <-chan struct{}) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
 	e, changed := c.eligible.get()
 	return e.mayOwn, e.isKnown, changed
 }
 
-// setEligible replaces what Eligible returns.
-func (c *Coordinator) setEligible(mayOwn bool) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	c.eligible.set(eligibility{isKnown: true, mayOwn: mayOwn})
-}
-
 // showEligible publishes whether this engine may have shards by the view.
 func (s *session) showEligible() {
-	mayOwn := s.isEligible(s.config.Name)
-	s.setEligible(mayOwn)
+	mayOwn := s.view.isEligible(s.co.config.Name)
+	s.co.eligible.set(eligibility{isKnown: true, mayOwn: mayOwn})
 	switch {
-	case !mayOwn && !s.wasDrained:
-		s.log.Info("this engine is drained: it gives its shards to the other engines", "engine", s.config.Name)
-	case mayOwn && s.wasDrained:
-		s.log.Info("this engine is to have shards again", "engine", s.config.Name)
+	case !mayOwn && !s.co.wasDrained:
+		s.co.log.Info("this engine is drained: it gives its shards to the other engines", "engine", s.co.config.Name)
+	case mayOwn && s.co.wasDrained:
+		s.co.log.Info("this engine is to have shards again", "engine", s.co.config.Name)
 	}
-	s.wasDrained = !mayOwn
+	s.co.wasDrained = !mayOwn
 }
 
 // showDrained has the key of this member say whether it is drained, until ctx is done.
 func (s *session) showDrained(ctx context.Context) {
 	for ctx.Err() == nil {
-		isDrained, changed := s.isToDrain()
+		isDrained, changed := s.co.drained.get()
 		err := s.putMember(ctx, member{s.self.lease, isDrained})
 		var retry <-chan time.Time
 		if err != nil {
-			retry = time.After(s.config.TTL / 10)
+			retry = time.After(s.co.config.TTL / 10)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.sparse.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.config.Name, "drained", isDrained, "error", err)
+			s.co.sparse.Warn("the fleet cannot be told whether this engine is drained, trying again", "engine", s.co.config.Name, "drained", isDrained, "error", err)
 		}
 		select {
 		case <-changed:
@@ -80,14 +60,14 @@ func (s *session) showDrained(ctx context.Context) {
 // putMember replaces the value of the key of this member, unless it is gone or that of another process of this name,
 // which ends the session.
 func (s *session) putMember(ctx context.Context, m member) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.TTL)
+	ctx, cancel := context.WithTimeout(ctx, s.co.config.TTL)
 	defer cancel()
-	e, err := s.config.Backend.Get(ctx, keyMember+s.config.Name)
+	e, err := s.co.config.Backend.Get(ctx, keyMember+s.co.config.Name)
 	now := parseMember(string(e.Value))
 	if err != nil || now == m || now.lease != m.lease {
 		return err
 	}
-	_, err = s.config.Backend.Commit(ctx, Transaction{
+	_, err = s.co.config.Backend.Commit(ctx, Transaction{
 		If:   []Condition{{Key: e.Key, Created: e.Created}},
 		Then: []Change{{Key: e.Key, Value: []byte(m.String()), Lease: m.lease}},
 	})

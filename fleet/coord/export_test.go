@@ -24,17 +24,15 @@ func (c *Coordinator) SetSuspended(suspended func() time.Duration) {
 
 // ExpireEnded has the deadline of an act looked at that has just ended, as when both need the lock at the same time,
 // and reports whether it is to be looked at again.
-func (c *Coordinator) ExpireEnded(ctx context.Context, o Order) (again bool, err error) {
-	_, _, end, err := c.begin(ctx, o)
+func (a *Acts) ExpireEnded(ctx context.Context, o Order) (again bool, err error) {
+	_, _, end, err := a.begin(ctx, o)
 	if err != nil {
 		return false, err
 	}
-	c.stateMu.Lock()
-	a := c.acting[o.Target]
-	c.stateMu.Unlock()
+	one := a.actingFor(o.Target)
 	end()
-	c.expire(a)
-	return a.deadline.Stop(), nil
+	a.expire(one)
+	return one.deadline.Stop(), nil
 }
 
 // LogSize returns how many bytes the values in the log of a Local have.

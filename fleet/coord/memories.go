@@ -1,13 +1,9 @@
 package coord
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
@@ -71,103 +67,6 @@ func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
 	return m
 }
 
-// hasMet reports whether the owner that had a token was alive when this engine was a member, as it still is.
-func (c *Coordinator) hasMet(token Revision) bool {
-	c.stateMu.Lock()
-	current := c.current
-	lease, _ := c.lease.get()
-	c.stateMu.Unlock()
-	return lease != 0 && current.self.lease == lease && current.wasAlive(token)
-}
-
-// MarkLoaded says that this engine has loaded the memories of shards by these tokens, and has stored what it has made
-// of them. From then on acts may begin for them, and their memories are as recent as this engine is alive. Until
-// then they are those of the owner before, whatever has become of this one. Shards that have another token by
-// now are left out. After an error, some shards may have been marked.
-func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revision) error {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
-	if len(tokens) == 0 {
-		return nil
-	}
-	if current == nil {
-		return ErrNotOwner
-	}
-	lease, err := c.grantMarks(ctx)
-	if err != nil {
-		return err
-	}
-	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
-		all := make([]Transaction, 0, len(batch))
-		for _, id := range batch {
-			all = append(all, Transaction{
-				If:   []Condition{{Key: shardKey(id), Created: tokens[id]}},
-				Then: []Change{{Key: keyMemory + id.String(), Value: tokenValue(tokens[id]), Lease: lease}},
-			})
-		}
-		made, err := c.config.Backend.Commit(ctx, all...)
-		if errors.Is(err, ErrLeaseEnded) { // with the marks of other shards: all are claimed anew
-			c.loseMarks(lease)
-			current.end(err)
-		}
-		if err != nil {
-			return fmt.Errorf("mark %d shards as loaded: %w", len(batch), err)
-		}
-		c.stateMu.Lock()
-		for i, id := range batch {
-			if made[i] {
-				c.loaded[id] = tokens[id]
-			}
-		}
-		c.stateMu.Unlock()
-	}
-	return nil
-}
-
-// markLease returns the lease of the loaded marks of this engine, 0 for none.
-func (c *Coordinator) markLease() Lease {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.marks
-}
-
-// grantMarks is markLease, which it has granted at first.
-func (c *Coordinator) grantMarks(ctx context.Context) (Lease, error) {
-	if l := c.markLease(); l != 0 || c.config.MaxAge == 0 {
-		return l, nil
-	}
-	l, err := c.grant(ctx, c.config.MaxAge)
-	if err != nil {
-		return 0, err
-	}
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	c.marks = cmp.Or(c.marks, l)
-	return c.marks, nil
-}
-
-// loseMarks says that the lease of the loaded marks has ended: the next ones have another.
-func (c *Coordinator) loseMarks(ended Lease) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	if c.marks == ended {
-		c.marks = 0
-	}
-}
-
-// tokenValue returns the value of a loaded mark.
-func tokenValue(token Revision) []byte { return strconv.AppendInt(nil, int64(token), 10) }
-
-// parseToken returns the token of which value is the tokenValue, 0 for any other value.
-func parseToken(value []byte) Revision {
-	n, err := strconv.ParseInt(string(value), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return Revision(n)
-}
-
 // Store replaces the memories of some targets of this engine's shards, in few requests if those of a shard
 // follow each other, and returns an error for each of them, in their order: nil if it was stored, and
 // ErrNotOwner if the shard is another's, or has another token. The error of one shard does not keep others
@@ -187,7 +86,7 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 		}
 		joins := len(batch) > 0 && isSameShard(all[batch[len(batch)-1][0]], m) && len(batch[len(batch)-1]) < MaxChanges
 		if len(batch) > 0 && (size+len(m.Value) > MaxRequest || !joins && len(batch) == MaxTransactions) {
-			c.storeBatch(ctx, all, batch, errs)
+			storeBatch(ctx, c.config.Backend, all, batch, errs)
 			batch, size, joins = nil, 0, false
 		}
 		if joins {
@@ -198,7 +97,7 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 		size += len(m.Value)
 	}
 	if len(batch) > 0 {
-		c.storeBatch(ctx, all, batch, errs)
+		storeBatch(ctx, c.config.Backend, all, batch, errs)
 	}
 	return errs
 }
@@ -209,7 +108,7 @@ func isSameShard(a, b Memory) bool {
 
 // storeBatch stores those of all memories that batch has the indices of, each element by one transaction,
 // and sets their errors.
-func (c *Coordinator) storeBatch(ctx context.Context, all []Memory, batch [][]int, errs []error) {
+func storeBatch(ctx context.Context, b Backend, all []Memory, batch [][]int, errs []error) {
 	transactions := make([]Transaction, 0, len(batch))
 	for _, indices := range batch {
 		id := shard.Of(all[indices[0]].Target)
@@ -219,7 +118,7 @@ func (c *Coordinator) storeBatch(ctx context.Context, all []Memory, batch [][]in
 		}
 		transactions = append(transactions, t)
 	}
-	made, err := c.config.Backend.Commit(ctx, transactions...)
+	made, err := b.Commit(ctx, transactions...)
 	for n, indices := range batch {
 		for _, i := range indices {
 			switch {

@@ -158,9 +158,9 @@ func TestActsWaitForMemories(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			instance++
-			err := a.Act(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, hold(0))
-			if !errors.Is(err, want) || a.MayAct("web") != (want == nil) {
-				t.Errorf("%v, and it may act: %v; want %v", err, a.MayAct("web"), want)
+			err := a.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, hold(0))
+			if !errors.Is(err, want) || a.Acts().MayBegin("web") != (want == nil) {
+				t.Errorf("%v, and it may act: %v; want %v", err, a.Acts().MayBegin("web"), want)
 			}
 		}
 		mark := func() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 )
 
@@ -20,25 +21,37 @@ type Pause struct {
 	Modified Revision  // of the entry that the backend has; 0: it has none
 }
 
+// Pauses are the pauses of the targets that the engines of a fleet share. Its methods are safe for concurrent use by multiple
+// goroutines.
+type Pauses struct {
+	co *Coordinator
+
+	leasesMu sync.Mutex          // guards leases
+	leases   map[time.Time]Lease // by their ends: see leaseUntil
+}
+
+// NewPauses returns the pauses of the fleet of a Coordinator.
+func NewPauses(c *Coordinator) *Pauses { return &Pauses{co: c, leases: map[time.Time]Lease{}} }
+
 func pauseKey(target string) string { return targetKey(keyPause, target) }
 
-// StorePauses stores the pauses of at most MaxTransactions targets in place of all before, whichever engines own them, and deletes
+// Store stores the pauses of at most MaxTransactions targets in place of all before, whichever engines own them, and deletes
 // those without a Value. After an error, some may have been stored.
-func (c *Coordinator) StorePauses(ctx context.Context, all ...Pause) error {
+func (p *Pauses) Store(ctx context.Context, all ...Pause) error {
 	transactions := make([]Transaction, 0, len(all))
-	for _, p := range all {
-		if len(p.Value) > MaxPause {
-			return fmt.Errorf("the pause of target %q has %d bytes, at most %d are allowed", p.Target, len(p.Value), MaxPause)
+	for _, one := range all {
+		if len(one.Value) > MaxPause {
+			return fmt.Errorf("the pause of target %q has %d bytes, at most %d are allowed", one.Target, len(one.Value), MaxPause)
 		}
-		lease, err := c.leaseUntil(ctx, p.Until)
+		lease, err := p.leaseUntil(ctx, one.Until)
 		if err != nil {
 			return err
 		}
-		transactions = append(transactions, Transaction{Then: []Change{{Key: pauseKey(p.Target), Value: p.Value, Lease: lease, Delete: p.Value == nil}}})
+		transactions = append(transactions, Transaction{Then: []Change{{Key: pauseKey(one.Target), Value: one.Value, Lease: lease, Delete: one.Value == nil}}})
 	}
-	_, err := c.config.Backend.Commit(ctx, transactions...)
+	_, err := p.co.config.Backend.Commit(ctx, transactions...)
 	if errors.Is(err, ErrLeaseEnded) {
-		c.loseLeases()
+		p.loseLeases()
 	}
 	if err != nil {
 		return fmt.Errorf("store the pauses of %d targets: %w", len(all), err)
@@ -51,7 +64,7 @@ func (c *Coordinator) StorePauses(ctx context.Context, all ...Pause) error {
 const leaseStep = time.Hour
 
 // leaseUntil returns a lease that lasts until a time, or up to leaseStep longer; 0 for the zero time.
-func (c *Coordinator) leaseUntil(ctx context.Context, until time.Time) (Lease, error) {
+func (p *Pauses) leaseUntil(ctx context.Context, until time.Time) (Lease, error) {
 	if until.IsZero() {
 		return 0, nil
 	}
@@ -60,35 +73,35 @@ func (c *Coordinator) leaseUntil(ctx context.Context, until time.Time) (Lease, e
 	if end.Before(now) {
 		end = now.UTC().Truncate(leaseStep).Add(leaseStep)
 	}
-	if l := c.pauseLease(end, now); l != 0 {
+	if l := p.lease(end, now); l != 0 {
 		return l, nil
 	}
-	l, err := c.grant(ctx, max(end.Sub(now), MinTTL))
+	l, err := p.co.grant(ctx, max(end.Sub(now), MinTTL))
 	if err != nil {
 		return 0, err
 	}
-	c.pauseLeasesMu.Lock()
-	defer c.pauseLeasesMu.Unlock()
-	c.pauseLeases[end] = l
+	p.leasesMu.Lock()
+	defer p.leasesMu.Unlock()
+	p.leases[end] = l
 	return l, nil
 }
 
-// pauseLease returns the lease that ends at a time, 0 for none, and forgets those that have ended.
-func (c *Coordinator) pauseLease(end, now time.Time) Lease {
-	c.pauseLeasesMu.Lock()
-	defer c.pauseLeasesMu.Unlock()
-	maps.DeleteFunc(c.pauseLeases, func(end time.Time, _ Lease) bool { return end.Before(now) })
-	return c.pauseLeases[end]
+// lease returns the lease that ends at a time, 0 for none, and forgets those that have ended.
+func (p *Pauses) lease(end, now time.Time) Lease {
+	p.leasesMu.Lock()
+	defer p.leasesMu.Unlock()
+	maps.DeleteFunc(p.leases, func(end time.Time, _ Lease) bool { return end.Before(now) })
+	return p.leases[end]
 }
 
 // loseLeases says that one of leaseUntil has ended, as when the backend was restored from a snapshot: the next ones are others.
-func (c *Coordinator) loseLeases() {
-	c.pauseLeasesMu.Lock()
-	defer c.pauseLeasesMu.Unlock()
-	clear(c.pauseLeases)
+func (p *Pauses) loseLeases() {
+	p.leasesMu.Lock()
+	defer p.leasesMu.Unlock()
+	clear(p.leases)
 }
 
-// PauseWatch has the functions that WatchPauses calls, one after the other. They must not block for long.
+// PauseWatch has the functions that Pauses.Watch calls, one after the other. They must not block for long.
 type PauseWatch struct {
 	// Changed is called with all pauses, and then with those that are replaced or deleted, which have no Value, until Ended is called. Only in
 	// the first call isAll is true: there are no other pauses then.
@@ -96,12 +109,12 @@ type PauseWatch struct {
 	Ended   func()
 }
 
-// WatchPauses calls the functions of w with the pauses of all targets until ctx is done. While the backend cannot be
+// Watch calls the functions of w with the pauses of all targets until ctx is done. While the backend cannot be
 // reached, and when this engine becomes a member of the fleet or no longer is one, it begins anew.
-func (c *Coordinator) WatchPauses(ctx context.Context, w PauseWatch) {
-	c.Follow(ctx, "pauses of targets that are shared cannot be followed, trying again", func(ctx context.Context) error {
+func (p *Pauses) Watch(ctx context.Context, w PauseWatch) {
+	p.co.Follow(ctx, "pauses of targets that are shared cannot be followed, trying again", func(ctx context.Context) error {
 		defer w.Ended()
-		return FollowEntries(ctx, c.config.Backend, keyPause, func(events []Event, isAll bool) {
+		return FollowEntries(ctx, p.co.config.Backend, keyPause, func(events []Event, isAll bool) {
 			all := make([]Pause, 0, len(events))
 			for _, e := range events {
 				if target, ok := targetOf(e.Key, keyPause); ok {

@@ -46,7 +46,7 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		const id = 7
 		targets := inShard(id, "shop/web-", coord.MaxTransactions+5)
 		restart := func(target string, do func(context.Context) error) error {
-			return co.Act(t.Context(), coord.Order{Name: "restart", Target: target, Instance: "1"}, do)
+			return co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: target, Instance: "1"}, do)
 		}
 		for _, target := range targets {
 			if err := restart(target, hold(0)); err != nil {
@@ -57,14 +57,14 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		isKept := func(target string) bool { return target == kept }
 		if other, err := coord.New(coord.Config{Name: "b", Backend: b}); err != nil {
 			t.Fatal(err)
-		} else if err := other.Forget(t.Context(), []shard.ID{id}, isKept); !errors.Is(err, coord.ErrNotOwner) {
+		} else if err := other.Acts().Forget(t.Context(), []shard.ID{id}, isKept); !errors.Is(err, coord.ErrNotOwner) {
 			t.Errorf("by another engine: %v", err)
 		}
 		if n := len(strings.Fields(records(t, b, id))); n != len(targets) {
 			t.Errorf("%d records are left by who does not own the shard", n)
 		}
-		if err := co.Act(t.Context(), coord.Order{Name: "restart", Target: busy, Instance: "2"}, func(ctx context.Context) error {
-			return co.Forget(ctx, []shard.ID{id}, isKept)
+		if err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: busy, Instance: "2"}, func(ctx context.Context) error {
+			return co.Acts().Forget(ctx, []shard.ID{id}, isKept)
 		}); err != nil {
 			t.Error(err)
 		}
@@ -92,6 +92,7 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		pauses := coord.NewPauses(other)
 		var all []coord.Pause
 		for _, target := range targets {
 			all = append(all, coord.Pause{Target: target, Value: []byte("{}")})
@@ -107,17 +108,17 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 			return left
 		}
 		for batch := range slices.Chunk(all, coord.MaxTransactions) {
-			if err := other.StorePauses(t.Context(), batch...); err != nil {
+			if err := pauses.Store(t.Context(), batch...); err != nil {
 				t.Errorf("stored by another engine than the owner: %v", err)
 			}
 		}
 		if n := len(left()); n != len(targets) {
 			t.Errorf("%d are stored", n)
 		}
-		if err := other.StorePauses(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
+		if err := pauses.Store(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
 			t.Error("a pause that is too large is stored")
 		}
-		if err := co.Forget(t.Context(), []shard.ID{id}, func(target string) bool { return target == targets[0] }); err != nil {
+		if err := co.Acts().Forget(t.Context(), []shard.ID{id}, func(target string) bool { return target == targets[0] }); err != nil {
 			t.Error(err)
 		}
 		if got := left(); len(got) != 1 || got[0] != targets[0] {
@@ -132,10 +133,11 @@ func TestTheLatestPauseIsStored(t *testing.T) {
 		b := coord.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
+		pauses := coord.NewPauses(co)
 		until := time.Now().Add(30 * time.Minute)
 		store := func(target, value string) {
 			t.Helper()
-			if err := co.StorePauses(t.Context(), coord.Pause{Target: target, Value: []byte(value), Until: until}); err != nil {
+			if err := pauses.Store(t.Context(), coord.Pause{Target: target, Value: []byte(value), Until: until}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -177,21 +179,22 @@ func TestPausesHaveAnotherLeaseAfterOneIsLost(t *testing.T) {
 		b := coord.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
+		pauses := coord.NewPauses(co)
 		next, err := b.Grant(t.Context(), time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := coord.Pause{Target: "web", Value: []byte("1"), Until: time.Now().Add(time.Hour)}
-		if err := co.StorePauses(t.Context(), p); err != nil {
+		if err := pauses.Store(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Revoke(t.Context(), next+1); err != nil {
 			t.Fatal(err)
 		}
-		if err := co.StorePauses(t.Context(), p); !errors.Is(err, coord.ErrLeaseEnded) {
+		if err := pauses.Store(t.Context(), p); !errors.Is(err, coord.ErrLeaseEnded) {
 			t.Errorf("with a lease that has ended: %v", err)
 		}
-		if err := co.StorePauses(t.Context(), p); err != nil {
+		if err := pauses.Store(t.Context(), p); err != nil {
 			t.Errorf("again: %v", err)
 		}
 	})

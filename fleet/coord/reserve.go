@@ -93,14 +93,14 @@ func (s floorState) unchanged(group string) (all []Condition) {
 }
 
 // readFloors returns what the backend has of groups, by one request.
-func (c *Coordinator) readFloors(ctx context.Context, groups []string) (map[string]floorState, error) {
+func (a *Acts) readFloors(ctx context.Context, groups []string) (map[string]floorState, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	prefixes := make([]string, 0, len(groups))
 	for _, group := range groups {
 		prefixes = append(prefixes, floorPrefix(group))
 	}
-	found, err := c.config.Backend.RangeAll(ctx, prefixes...)
+	found, err := a.co.config.Backend.RangeAll(ctx, prefixes...)
 	if err != nil {
 		return nil, fmt.Errorf("read the reservations of %d groups: %w", len(groups), err)
 	}
@@ -124,10 +124,10 @@ func (c *Coordinator) readFloors(ctx context.Context, groups []string) (map[stri
 
 // writeReserved writes the first record of an order together with its reservations, if no group withholds the act, and
 // this engine still owns the shard.
-func (c *Coordinator) writeReserved(ctx context.Context, o Order, r record, f Floor) error {
+func (a *Acts) writeReserved(ctx context.Context, o Order, r record, f Floor) error {
 	switch {
 	case len(f.Groups) == 0:
-		return c.write(ctx, o, r)
+		return a.write(ctx, o, r)
 	case len(f.Groups) > MaxFloors:
 		return fmt.Errorf("%s is in %d groups that withhold restarts, at most %d are allowed", o.Target, len(f.Groups), MaxFloors)
 	}
@@ -136,7 +136,7 @@ func (c *Coordinator) writeReserved(ctx context.Context, o Order, r record, f Fl
 		return err
 	}
 	for range maxReserveTries {
-		states, err := c.readFloors(ctx, f.Groups)
+		states, err := a.readFloors(ctx, f.Groups)
 		if err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func (c *Coordinator) writeReserved(ctx context.Context, o Order, r record, f Fl
 		if group := f.WithheldBy(reserved); group != "" {
 			return &WithheldError{group}
 		}
-		made, err := c.commitReserved(ctx, o, r.Token, value, states)
+		made, err := a.commitReserved(ctx, o, r.Token, value, states)
 		if err != nil || made {
 			return err
 		}
@@ -162,7 +162,7 @@ func (c *Coordinator) writeReserved(ctx context.Context, o Order, r record, f Fl
 
 // commitReserved makes the transaction of writeReserved, and reports whether it was made: not if the reservations of a
 // group have changed since they were read.
-func (c *Coordinator) commitReserved(ctx context.Context, o Order, token Revision, value []byte, states map[string]floorState) (made bool, err error) {
+func (a *Acts) commitReserved(ctx context.Context, o Order, token Revision, value []byte, states map[string]floorState) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	owns := Condition{Key: shardKey(shard.Of(o.Target)), Created: token}
@@ -179,14 +179,14 @@ func (c *Coordinator) commitReserved(ctx context.Context, o Order, token Revisio
 		reservation := Reservation{Group: group, Target: o.Target}
 		t.Then = append(t.Then, Change{Key: generationKey(group, next), Value: []byte(o.Target)}, Change{Key: reservation.key(), Value: []byte(o.Instance)})
 	}
-	all, err := c.config.Backend.Commit(ctx, t)
+	all, err := a.co.config.Backend.Commit(ctx, t)
 	if err != nil {
 		return false, fmt.Errorf("reserve %s of %s: %w", o.Name, o.Target, err)
 	}
 	if all[0] {
 		return true, nil
 	}
-	e, err := c.config.Backend.Get(ctx, owns.Key)
+	e, err := a.co.config.Backend.Get(ctx, owns.Key)
 	if err == nil && e.Created != token {
 		err = ErrNotOwner
 	}
@@ -196,15 +196,15 @@ func (c *Coordinator) commitReserved(ctx context.Context, o Order, token Revisio
 // Unreserve deletes the reservations of a target in groups whose instances isOver reports, if this engine owns the
 // target's shard. No act about the target is done meanwhile: while one is, the error is ErrBusy. A reservation may be left
 // if others are made in its group at the same time: call Unreserve again.
-func (c *Coordinator) Unreserve(ctx context.Context, target string, groups []string, isOver func(instance string) bool) error {
-	token, ctx, end, err := c.begin(ctx, Order{Target: target})
+func (a *Acts) Unreserve(ctx context.Context, target string, groups []string, isOver func(instance string) bool) error {
+	token, ctx, end, err := a.begin(ctx, Order{Target: target})
 	if err != nil {
 		return err
 	}
 	defer end()
 	owns := Condition{Key: shardKey(shard.Of(target)), Created: token}
 	for some := range slices.Chunk(groups, MaxFloors) {
-		states, err := c.readFloors(ctx, some)
+		states, err := a.readFloors(ctx, some)
 		if err != nil {
 			return err
 		}
@@ -221,16 +221,11 @@ func (c *Coordinator) Unreserve(ctx context.Context, target string, groups []str
 			continue
 		}
 		writing, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, err = c.config.Backend.Commit(writing, all...)
+		_, err = a.co.config.Backend.Commit(writing, all...)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("delete the reservations of %s: %w", target, err)
 		}
 	}
 	return nil
-}
-
-// IsActing reports whether this engine does an act about a target now.
-func (c *Coordinator) IsActing(target string) bool {
-	return c.actingFor(target) != nil
 }

@@ -88,9 +88,9 @@ func TestReservationsAreMadeOneAfterTheOther(t *testing.T) {
 		var acts sync.WaitGroup
 		for i := range 30 {
 			target := fmt.Sprint("web-", i)
-			at := slices.IndexFunc(engines, func(co *coord.Coordinator) bool { return co.MayAct(target) })
+			at := slices.IndexFunc(engines, func(co *coord.Coordinator) bool { return co.Acts().MayBegin(target) })
 			acts.Go(func() {
-				err := engines[at].ActAbove(t.Context(), restartOf(target, 0), floorOf(1, "shop/web"), nothing)
+				err := engines[at].Acts().DoAbove(t.Context(), restartOf(target, 0), floorOf(1, "shop/web"), nothing)
 				var w *coord.WithheldError
 				switch {
 				case err == nil:
@@ -114,13 +114,13 @@ func TestAReservationLastsUntilItsOwnerEndsIt(t *testing.T) {
 		b := coord.NewLocal()
 		co, end := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
-		if err := co.ActAbove(t.Context(), restartOf("web", 1), floorOf(0, "shop", "all"), nothing); err != nil {
+		if err := co.Acts().DoAbove(t.Context(), restartOf("web", 1), floorOf(0, "shop", "all"), nothing); err != nil {
 			t.Fatal(err)
 		}
 		end()
 		next, _ := run(t, coord.Config{Name: "b", Backend: b})
 		time.Sleep(time.Minute)
-		if err := next.ActAbove(t.Context(), restartOf("db", 1), floorOf(0, "all"), nothing); err == nil {
+		if err := next.Acts().DoAbove(t.Context(), restartOf("db", 1), floorOf(0, "all"), nothing); err == nil {
 			t.Error("the reservation of an engine that has ended does not count")
 		}
 		is := func(want string) func(string) bool { return func(instance string) bool { return instance == want } }
@@ -129,14 +129,14 @@ func TestAReservationLastsUntilItsOwnerEndsIt(t *testing.T) {
 			groups   []string
 			left     int // of the two
 		}{{"2", []string{"shop", "all"}, 2}, {"1", []string{"shop", "other"}, 1}, {"1", []string{"all"}, 0}} {
-			if err := next.Unreserve(t.Context(), "web", c.groups, is(c.instance)); err != nil {
+			if err := next.Acts().Unreserve(t.Context(), "web", c.groups, is(c.instance)); err != nil {
 				t.Fatal(err)
 			}
 			if got := append(reservations(t, b, "shop"), reservations(t, b, "all")...); len(got) != c.left {
 				t.Errorf("after the end of %s in %v: %v", c.instance, c.groups, got)
 			}
 		}
-		if err := next.ActAbove(t.Context(), restartOf("db", 1), floorOf(0, "all"), nothing); err != nil {
+		if err := next.Acts().DoAbove(t.Context(), restartOf("db", 1), floorOf(0, "all"), nothing); err != nil {
 			t.Error(err)
 		}
 	})
@@ -149,13 +149,13 @@ func TestAReservationStaysDuringTheActAboutItsTarget(t *testing.T) {
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		for instance := range 3 {
-			err := co.ActAbove(t.Context(), restartOf("web", instance), floorOf(1, "shop"), func(context.Context) error {
-				if err := co.Unreserve(t.Context(), "web", []string{"shop"}, func(string) bool { return true }); !errors.Is(err, coord.ErrBusy) || !co.IsActing("web") {
+			err := co.Acts().DoAbove(t.Context(), restartOf("web", instance), floorOf(1, "shop"), func(context.Context) error {
+				if err := co.Acts().Unreserve(t.Context(), "web", []string{"shop"}, func(string) bool { return true }); !errors.Is(err, coord.ErrBusy) || !co.Acts().IsActing("web") {
 					t.Errorf("during the act: %v", err)
 				}
 				return nil
 			})
-			if err != nil || co.IsActing("web") {
+			if err != nil || co.Acts().IsActing("web") {
 				t.Error(err)
 			}
 			if got, want := reservations(t, b, "shop"), []string{fmt.Sprint("web=", instance)}; !slices.Equal(got, want) {
@@ -187,18 +187,18 @@ func TestWhatWasReadOfReservationsMustNotHaveChanged(t *testing.T) {
 		synctest.Wait()
 		reserve := func(target string) func() {
 			return func() {
-				if err := co.ActAbove(t.Context(), restartOf(target, 0), floorOf(9, "shop"), nothing); err != nil {
+				if err := co.Acts().DoAbove(t.Context(), restartOf(target, 0), floorOf(9, "shop"), nothing); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 		b.overtake = reserve("db")
-		err := co.ActAbove(t.Context(), restartOf("web", 0), floorOf(0, "shop"), nothing)
+		err := co.Acts().DoAbove(t.Context(), restartOf("web", 0), floorOf(0, "shop"), nothing)
 		if w := new(coord.WithheldError); !errors.As(err, &w) {
 			t.Errorf("an act that was overtaken: %v, reserved: %v", err, reservations(t, b, "shop"))
 		}
 		b.overtake = reserve("cache")
-		if err := co.Unreserve(t.Context(), "db", []string{"shop"}, func(string) bool { return true }); err != nil {
+		if err := co.Acts().Unreserve(t.Context(), "db", []string{"shop"}, func(string) bool { return true }); err != nil {
 			t.Error(err)
 		}
 		if got := reservations(t, b, "shop"); !slices.Equal(got, []string{"cache=0", "db=0"}) {
@@ -214,14 +214,14 @@ func TestReservationsAreThoseOfTheOwner(t *testing.T) {
 		co, other := share(t, coord.Config{Name: "a", Backend: b}), share(t, coord.Config{Name: "b", Backend: b})
 		time.Sleep(time.Minute)
 		const target = "web"
-		if !co.MayAct(target) {
+		if !co.Acts().MayBegin(target) {
 			co, other = other, co
 		}
-		err := other.ActAbove(t.Context(), restartOf(target, 0), floorOf(0, "shop"), nothing)
+		err := other.Acts().DoAbove(t.Context(), restartOf(target, 0), floorOf(0, "shop"), nothing)
 		if !errors.Is(err, coord.ErrNotOwner) || len(reservations(t, b, "shop")) > 0 {
 			t.Errorf("%v, reserved: %v", err, reservations(t, b, "shop"))
 		}
-		if err := other.Unreserve(t.Context(), target, []string{"shop"}, func(string) bool { return true }); !errors.Is(err, coord.ErrNotOwner) {
+		if err := other.Acts().Unreserve(t.Context(), target, []string{"shop"}, func(string) bool { return true }); !errors.Is(err, coord.ErrNotOwner) {
 			t.Error(err)
 		}
 	})
@@ -235,10 +235,10 @@ func TestAnActIsReservedInABoundedNumberOfGroups(t *testing.T) {
 		for i := range coord.MaxFloors {
 			groups = append(groups, fmt.Sprint("group-", i))
 		}
-		if err := co.ActAbove(t.Context(), restartOf("web", 0), floorOf(0, groups...), nothing); err != nil {
+		if err := co.Acts().DoAbove(t.Context(), restartOf("web", 0), floorOf(0, groups...), nothing); err != nil {
 			t.Error(err)
 		}
-		if err := co.ActAbove(t.Context(), restartOf("web", 1), floorOf(0, append(groups, "one more")...), nothing); err == nil {
+		if err := co.Acts().DoAbove(t.Context(), restartOf("web", 1), floorOf(0, append(groups, "one more")...), nothing); err == nil {
 			t.Error("one more is allowed")
 		}
 	})
@@ -250,15 +250,15 @@ func TestAnActWaitsForAnUnreserve(t *testing.T) {
 		co, _ := run(t, coord.Config{Name: "a", Backend: coord.NewLocal()})
 		synctest.Wait()
 		floor := floorOf(1, "shop")
-		if err := co.ActAbove(t.Context(), restartOf("web", 1), floor, nothing); err != nil {
+		if err := co.Acts().DoAbove(t.Context(), restartOf("web", 1), floor, nothing); err != nil {
 			t.Fatal(err)
 		}
 		acted, gaveUp := make(chan error, 1), make(chan error, 1)
-		err := co.Unreserve(t.Context(), "web", floor.Groups, func(string) bool {
+		err := co.Acts().Unreserve(t.Context(), "web", floor.Groups, func(string) bool {
 			impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			go func() { gaveUp <- co.Act(impatient, restartOf("web", 2), nothing) }()
-			go func() { acted <- co.ActAbove(t.Context(), restartOf("web", 2), floor, nothing) }()
+			go func() { gaveUp <- co.Acts().Do(impatient, restartOf("web", 2), nothing) }()
+			go func() { acted <- co.Acts().DoAbove(t.Context(), restartOf("web", 2), floor, nothing) }()
 			time.Sleep(2 * time.Second)
 			return true
 		})
@@ -299,7 +299,7 @@ func TestActsAreReservedInAGroupWithBothGenerationKeys(t *testing.T) {
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		time.Sleep(time.Minute)
 		for i := range 3 {
-			if err := co.ActAbove(t.Context(), restartOf(fmt.Sprint("web-", i), 1), floorOf(3, "all"), nothing); err != nil {
+			if err := co.Acts().DoAbove(t.Context(), restartOf(fmt.Sprint("web-", i), 1), floorOf(3, "all"), nothing); err != nil {
 				t.Error(err)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,8 +14,8 @@ import (
 
 // session is the membership of an engine by one lease.
 type session struct {
-	*Coordinator
-	view
+	co    *Coordinator
+	view  view
 	self  owner
 	end   context.CancelCauseFunc // ends the session
 	stale wake.Signal             // the view has changed
@@ -32,7 +31,7 @@ func (c *Coordinator) session(ctx context.Context) error {
 	c.extend(sent)
 	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	s := &session{Coordinator: c, self: owner{c.config.Name, lease}, end: end, stale: wake.New()}
+	s := &session{co: c, self: owner{c.config.Name, lease}, end: end, stale: wake.New()}
 	c.stateMu.Lock()
 	c.current = s
 	c.stateMu.Unlock()
@@ -76,17 +75,17 @@ const markRenewals = 20
 // keepAlive keeps the leases alive until ctx is done or one has ended. While the backend cannot be
 // reached it tries on: they may last longer there than here.
 func (s *session) keepAlive(ctx context.Context) error {
-	ticker := time.NewTicker(s.config.TTL / 4)
+	ticker := time.NewTicker(s.co.config.TTL / 4)
 	defer ticker.Stop()
-	renewed := s.clock.Now() - int64(s.config.MaxAge) // the lease of marks, which may be one of an earlier session
-	wasAway := false                                  // since this engine has looked again
+	renewed := s.co.clock.Now() - int64(s.co.config.MaxAge) // the lease of marks, which may be one of an earlier session
+	wasAway := false                                        // since this engine has looked again
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		sent := s.clock.Now()
+		sent := s.co.clock.Now()
 		err := s.keep(ctx, s.self.lease)
 		if err == nil && wasAway {
 			if err = s.lookAgain(ctx); errors.Is(err, errNotMember) {
@@ -94,9 +93,9 @@ func (s *session) keepAlive(ctx context.Context) error {
 			}
 		}
 		if wasAway = err != nil; !wasAway {
-			s.extend(sent)
+			s.co.extend(sent)
 		}
-		if marks := s.markLease(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.config.MaxAge/markRenewals {
+		if marks := s.co.marks.current(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.co.config.MaxAge/markRenewals {
 			if err = s.keepMarks(ctx, marks); err == nil {
 				renewed = sent
 			}
@@ -111,23 +110,27 @@ func (s *session) keepAlive(ctx context.Context) error {
 func (s *session) keepMarks(ctx context.Context, marks Lease) error {
 	err := s.keep(ctx, marks)
 	if errors.Is(err, ErrLeaseEnded) {
-		s.loseMarks(marks)
+		s.co.marks.lose(marks)
 	}
 	return err
 }
 
 func (s *session) keep(ctx context.Context, l Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, s.config.TTL/4)
+	ctx, cancel := context.WithTimeout(ctx, s.co.config.TTL/4)
 	defer cancel()
-	return s.config.Backend.KeepAlive(ctx, l)
+	return s.co.config.Backend.KeepAlive(ctx, l)
+}
+
+// latest returns the latest session, nil before the first.
+func (c *Coordinator) latest() *session {
+	c.stateMu.Lock()
+	defer c.stateMu.Unlock()
+	return c.current
 }
 
 // endSession ends the present session, if there is one: another one begins, with other tokens.
 func (c *Coordinator) endSession(why error) {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
-	if current != nil {
+	if current := c.latest(); current != nil {
 		current.end(why)
 	}
 }
@@ -135,13 +138,13 @@ func (c *Coordinator) endSession(why error) {
 // lookAgain reads whether this engine still is a member, after the backend was away: it may have been restored from a
 // snapshot, which no watch shows.
 func (s *session) lookAgain(ctx context.Context) error {
-	if l, _ := s.Lease(); l != s.self.lease {
+	if l, _ := s.co.Lease(); l != s.self.lease {
 		return nil // it has not joined yet
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.TTL/4)
+	ctx, cancel := context.WithTimeout(ctx, s.co.config.TTL/4)
 	defer cancel()
-	key := keyMember + s.config.Name
-	entries, _, err := s.config.Backend.Range(ctx, key)
+	key := keyMember + s.co.config.Name
+	entries, _, err := s.co.config.Backend.Range(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -156,10 +159,10 @@ func (s *session) lookAgain(ctx context.Context) error {
 // join makes this engine a member. It waits while another has its name, which may be an earlier process
 // whose lease has not ended yet.
 func (s *session) join(ctx context.Context) error {
-	key := keyMember + s.config.Name
+	key := keyMember + s.co.config.Name
 	begun := time.Now()
 	for isLogged := false; ; isLogged = true {
-		isDrained, _ := s.isToDrain()
+		isDrained, _ := s.co.drained.get()
 		joined, err := s.commit(ctx, Transaction{
 			If:   []Condition{{Key: key}},
 			Then: []Change{{Key: key, Value: []byte(member{s.self.lease, isDrained}.String()), Lease: s.self.lease}},
@@ -168,16 +171,16 @@ func (s *session) join(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("join the fleet: %w", err)
 		case joined[0]:
-			s.log.Info("joined the fleet", "engine", s.config.Name)
-			s.setLease(s.self.lease)
+			s.co.log.Info("joined the fleet", "engine", s.co.config.Name)
+			s.co.lease.set(s.self.lease)
 			return nil
 		case !isLogged:
-			s.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.config.Name)
-		case time.Since(begun) > 2*s.config.TTL: // the lease of one that has ended would have ended, too
-			s.sparse.Warn("another engine has this name, and this one probes no shared targets: give each engine a name of its own", "engine", s.config.Name)
+			s.co.log.Info("waiting: the fleet has a member of this name, or one that has just ended", "engine", s.co.config.Name)
+		case time.Since(begun) > 2*s.co.config.TTL: // the lease of one that has ended would have ended, too
+			s.co.sparse.Warn("another engine has this name, and this one probes no shared targets: give each engine a name of its own", "engine", s.co.config.Name)
 		}
 		select {
-		case <-time.After(s.config.TTL / 4):
+		case <-time.After(s.co.config.TTL / 4):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -193,25 +196,26 @@ func (s *session) follow(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	wasRead := false
-	s.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
-		err := FollowEntries(ctx, s.config.Backend, keyFleet, func(events []Event, isAll bool) {
+	s.co.Follow(ctx, "the members of the fleet cannot be followed, trying again", func(ctx context.Context) error {
+		err := FollowEntries(ctx, s.co.config.Backend, keyFleet, func(events []Event, isAll bool) {
 			if isAll {
-				s.reset(events, 2*s.config.TTL)
+				s.view.reset(events, 2*s.co.config.TTL)
 			} else {
-				s.change(events)
+				s.view.change(events)
 			}
 			if isAll && wasRead {
-				s.interrupted()
+				n, _ := s.co.missed.get()
+				s.co.missed.set(n + 1)
 			}
 			wasRead = true
-			if !s.hasMember(s.self) {
+			if !s.view.hasMember(s.self) {
 				end(errNotMember)
 				return
 			}
 			s.stale.Set()
 		})
 		if errors.Is(err, ErrCompacted) {
-			s.renew()
+			s.co.lease.renew()
 		}
 		return err
 	})
@@ -221,7 +225,7 @@ func (s *session) follow(ctx context.Context) error {
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
 func (s *session) divideOften(ctx context.Context) {
-	ticker := time.NewTicker(2 * s.config.TTL)
+	ticker := time.NewTicker(2 * s.co.config.TTL)
 	defer ticker.Stop()
 	var abandoned map[shard.ID]ownedBy
 	var unclaimed map[shard.ID]string
@@ -235,13 +239,13 @@ func (s *session) divideOften(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		before, _ := s.Owned()
-		owned, claims := s.divide(s.self, before)
-		s.publish(owned)
+		before, _ := s.co.Owned()
+		owned, claims := s.view.divide(s.self, before)
+		s.co.publish(owned)
 		s.showEligible()
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
-				s.sparse.Warn("shards cannot be claimed, trying again", "engine", s.config.Name, "error", err)
+				s.co.sparse.Warn("shards cannot be claimed, trying again", "engine", s.co.config.Name, "error", err)
 				s.retry(ctx)
 				break
 			}
@@ -252,7 +256,7 @@ func (s *session) divideOften(ctx context.Context) {
 // warnOfAbandoned logs which shards have an owner that is no member, and had it when it was called before: no engine claims
 // them. It returns those that have one now.
 func (s *session) warnOfAbandoned(before map[shard.ID]ownedBy) (now map[shard.ID]ownedBy) {
-	now = s.abandoned()
+	now = s.view.abandoned()
 	var lasting []shard.ID
 	for id, o := range now {
 		if before[id] == o {
@@ -261,8 +265,8 @@ func (s *session) warnOfAbandoned(before map[shard.ID]ownedBy) (now map[shard.ID
 	}
 	if len(lasting) > 0 {
 		first := slices.Min(lasting)
-		s.sparse.Warn("shards belong to an engine that is no member of the fleet, and their targets are not probed: delete the keys if no such engine runs",
-			"engine", s.config.Name, "shards", len(lasting), "key", shardKey(first), "owner", now[first].name)
+		s.co.sparse.Warn("shards belong to an engine that is no member of the fleet, and their targets are not probed: delete the keys if no such engine runs",
+			"engine", s.co.config.Name, "shards", len(lasting), "key", shardKey(first), "owner", now[first].name)
 	}
 	return now
 }
@@ -270,17 +274,17 @@ func (s *session) warnOfAbandoned(before map[shard.ID]ownedBy) (now map[shard.ID
 // warnOfUnclaimed logs which shards another member is to have, and has not claimed since it was called before. It returns
 // those that have no owner now.
 func (s *session) warnOfUnclaimed(before map[shard.ID]string) (now map[shard.ID]string) {
-	now = s.unclaimed()
+	now = s.view.unclaimed()
 	var lasting []shard.ID
 	for id, name := range now {
-		if assigned, wasUnclaimed := before[id]; wasUnclaimed && assigned == name && name != s.config.Name {
+		if assigned, wasUnclaimed := before[id]; wasUnclaimed && assigned == name && name != s.co.config.Name {
 			lasting = append(lasting, id)
 		}
 	}
 	if len(lasting) > 0 {
 		name := now[slices.Min(lasting)]
-		s.sparse.Warn("a member of the fleet does not claim its shards, and their targets are not probed: delete its key if no such engine runs",
-			"engine", s.config.Name, "shards", len(lasting), "key", keyMember+name)
+		s.co.sparse.Warn("a member of the fleet does not claim its shards, and their targets are not probed: delete its key if no such engine runs",
+			"engine", s.co.config.Name, "shards", len(lasting), "key", keyMember+name)
 	}
 	return now
 }
@@ -288,7 +292,7 @@ func (s *session) warnOfUnclaimed(before map[shard.ID]string) (now map[shard.ID]
 // retry looks at the view again after a while.
 func (s *session) retry(ctx context.Context) {
 	select {
-	case <-time.After(s.config.TTL / 10):
+	case <-time.After(s.co.config.TTL / 10):
 		s.stale.Set()
 	case <-ctx.Done():
 	}
@@ -309,9 +313,9 @@ func (s *session) claim(ctx context.Context, batch []shard.ID) error {
 
 // commit makes transactions with a lease, within the time that it lasts.
 func (s *session) commit(ctx context.Context, all ...Transaction) ([]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.TTL)
+	ctx, cancel := context.WithTimeout(ctx, s.co.config.TTL)
 	defer cancel()
-	return s.config.Backend.Commit(ctx, all...)
+	return s.co.config.Backend.Commit(ctx, all...)
 }
 
 // An act whose context has ended is waited for during cancelTimeout, and the backend to end the lease during
@@ -324,20 +328,15 @@ const (
 // awaitActs lets no act begin, and waits for those that are being done. Their contexts end with the lease, or after
 // EndTimeout. It returns false if one goes on all the same: the lease must not be ended then.
 func (s *session) awaitActs() (haveEnded bool) {
-	s.stateMu.Lock()
-	s.isEnding = true
-	doing := slices.Collect(maps.Values(s.acting))
-	s.stateMu.Unlock()
+	doing := s.co.acts.end()
 	if await(doing, EndTimeout) {
 		return true
 	}
-	for _, a := range doing {
-		a.cancel(errEnding)
-	}
+	s.co.acts.cancel(errEnding)
 	if await(doing, cancelTimeout) {
 		return true
 	}
-	s.log.Error("an act of this engine has not ended, its lease is left to end", "engine", s.config.Name)
+	s.co.log.Error("an act of this engine has not ended, its lease is left to end", "engine", s.co.config.Name)
 	return false
 }
 
@@ -359,82 +358,9 @@ var errEnding = errors.New("the engine ends")
 
 // leave ends the membership.
 func (s *session) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), min(s.config.TTL, leaveTimeout))
+	ctx, cancel := context.WithTimeout(context.Background(), min(s.co.config.TTL, leaveTimeout))
 	defer cancel()
-	if err := s.config.Backend.Revoke(ctx, s.self.lease); err != nil { // it ends by itself
-		s.log.Warn("the fleet cannot be left at once", "engine", s.config.Name, "error", err)
-	}
-}
-
-// Release gives up shards that are leaving. Call it when nothing else is done for them, and their memories are stored.
-// It keeps those for whose targets acts are being done, and returns after these acts: store the memories, which the acts
-// have changed, and call it again. So do after an error: some of the shards may have been given up.
-func (c *Coordinator) Release(ctx context.Context, ids ...shard.ID) error {
-	defer c.unrelease(ids)
-	idle, doing := c.release(ids)
-	if err := c.deleteKeys(ctx, idle); err != nil {
-		return err
-	}
-	for _, a := range doing {
-		select {
-		case <-a.done:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
-// deleteKeys deletes the keys of shards that have their tokens.
-func (c *Coordinator) deleteKeys(ctx context.Context, tokens map[shard.ID]Revision) error {
-	for batch := range slices.Chunk(slices.Sorted(maps.Keys(tokens)), MaxTransactions) {
-		all := make([]Transaction, 0, len(batch))
-		for _, id := range batch {
-			all = append(all, Transaction{
-				If:   []Condition{{Key: shardKey(id), Created: tokens[id]}},
-				Then: []Change{{Key: shardKey(id), Delete: true}},
-			})
-		}
-		if _, err := c.config.Backend.Commit(ctx, all...); err != nil {
-			return fmt.Errorf("release %d shards: %w", len(batch), err)
-		}
-	}
-	return nil
-}
-
-// release lets no act begin for shards, and returns the tokens of those without acts that are being done, and the acts
-// of the others.
-func (c *Coordinator) release(ids []shard.ID) (idle map[shard.ID]Revision, doing []*acting) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	idle = map[shard.ID]Revision{}
-	busy := map[shard.ID]bool{}
-	for _, id := range ids {
-		c.released[id]++
-		if o := c.owned[id]; o.Token != 0 && o.Leaving {
-			idle[id] = o.Token
-		}
-	}
-	for target, a := range c.acting {
-		id := shard.Of(target)
-		if idle[id] == 0 && !busy[id] {
-			continue
-		}
-		doing = append(doing, a)
-		busy[id] = true
-		delete(idle, id)
-	}
-	return idle, doing
-}
-
-// unrelease ends what release has begun. A shard that was given up has another token, if it is claimed
-// again.
-func (c *Coordinator) unrelease(ids []shard.ID) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	for _, id := range ids {
-		if c.released[id]--; c.released[id] == 0 {
-			delete(c.released, id)
-		}
+	if err := s.co.config.Backend.Revoke(ctx, s.self.lease); err != nil { // it ends by itself
+		s.co.log.Warn("the fleet cannot be left at once", "engine", s.co.config.Name, "error", err)
 	}
 }

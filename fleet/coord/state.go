@@ -1,27 +1,44 @@
 package coord
 
-// state is a value that others follow: a channel is closed when it changes. It has no lock of its own.
+import "sync"
+
+// state is a value that others follow: a channel is closed when it changes. Its methods are safe for concurrent use by
+// multiple goroutines.
 type state[T comparable] struct {
+	valueMu sync.Mutex // guards all below
 	value   T
 	changed chan struct{}
 }
 
-func newState[T comparable]() state[T] { return state[T]{changed: make(chan struct{})} }
+func newState[T comparable]() *state[T] { return &state[T]{changed: make(chan struct{})} }
 
 // get returns the value, and a channel that is closed when there is another one.
-func (s *state[T]) get() (T, <-chan struct{}) { return s.value, s.changed }
+func (s *state[T]) get() (T, <-chan struct{}) {
+	s.valueMu.Lock()
+	defer s.valueMu.Unlock()
+	return s.value, s.changed
+}
 
 // set replaces the value.
 func (s *state[T]) set(value T) {
+	s.valueMu.Lock()
+	defer s.valueMu.Unlock()
 	if value == s.value {
 		return
 	}
 	s.value = value
-	s.renew()
+	s.announce()
 }
 
 // renew closes the channel as if there was another value.
 func (s *state[T]) renew() {
+	s.valueMu.Lock()
+	defer s.valueMu.Unlock()
+	s.announce()
+}
+
+// announce closes the channel, and makes the next one. It needs valueMu.
+func (s *state[T]) announce() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }

@@ -33,15 +33,11 @@ type Member struct {
 
 // Status returns what this engine knows now.
 func (c *Coordinator) Status() Status {
-	c.stateMu.Lock()
-	st := Status{
-		Name: c.config.Name, Shards: len(c.owned), Left: c.left(),
-	}
-	current := c.current
-	c.stateMu.Unlock()
+	owned, _ := c.Owned()
+	st := Status{Name: c.config.Name, Shards: len(owned), Left: c.left()}
 	st.Allowed = st.Left > 0
-	if current != nil {
-		st.IsMember, st.Overview = current.hasMember(current.self), current.overview()
+	if current := c.latest(); current != nil {
+		st.IsMember, st.Overview = current.view.hasMember(current.self), current.view.overview()
 	}
 	return st
 }

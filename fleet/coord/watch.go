@@ -55,24 +55,20 @@ func memoriesOf(events []Event) []Memory {
 // OwnerOf returns the engine that owns a target's shard, by what the backend has said last, or "" if no
 // member of the fleet does.
 func (c *Coordinator) OwnerOf(target string) string {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
+	current := c.latest()
 	if current == nil {
 		return ""
 	}
-	return current.ownerOf(shard.Of(target))
+	return current.view.ownerOf(shard.Of(target))
 }
 
 // CountByOwner counts targets by the members that own them, by what the backend has said last.
 func (c *Coordinator) CountByOwner(targets iter.Seq[string]) map[string]int {
-	c.stateMu.Lock()
-	current := c.current
-	c.stateMu.Unlock()
+	current := c.latest()
 	if current == nil {
 		return nil
 	}
-	return current.countByOwner(targets)
+	return current.view.countByOwner(targets)
 }
 
 // countByOwner is Coordinator.CountByOwner.

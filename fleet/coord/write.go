@@ -22,41 +22,12 @@ func (c *Coordinator) Backend() Backend { return c.config.Backend }
 // closed when that has changed. What is put with it is deleted once the engine is no longer a member. The channel is
 // also closed when the backend may have lost what was put, since changes were missed: with the lease that is still the
 // same, all is to be read and put again.
-func (c *Coordinator) Lease() (Lease, <-chan struct{}) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.lease.get()
-}
-
-// setLease says by which lease this engine is a member, 0 for none.
-func (c *Coordinator) setLease(l Lease) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	c.lease.set(l)
-}
-
-// renew closes the channel of Lease.
-func (c *Coordinator) renew() {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	c.lease.renew()
-}
+func (c *Coordinator) Lease() (Lease, <-chan struct{}) { return c.lease.get() }
 
 // Interruptions returns how often this engine has read the members of the fleet again while it was one, since changes may
 // have been missed, and a channel that is closed when that has changed. The backend may have been restored from a
 // snapshot meanwhile, and lack what this engine has stored.
-func (c *Coordinator) Interruptions() (n int, changed <-chan struct{}) {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	return c.missed.get()
-}
-
-// interrupted adds one to Interruptions.
-func (c *Coordinator) interrupted() {
-	c.stateMu.Lock()
-	defer c.stateMu.Unlock()
-	c.missed.set(c.missed.value + 1)
-}
+func (c *Coordinator) Interruptions() (n int, changed <-chan struct{}) { return c.missed.get() }
 
 // Write makes changes that belong to one of this engine's shards, each on its own. The error is ErrNotOwner
 // if the shard is another's, or has another token. After an error, some changes may have been made.

@@ -631,7 +631,7 @@ func testCutOff(t *testing.T, c Config) {
 	}
 	called := false
 	o := orderIn(before, "1")
-	if err := a.Act(t.Context(), o, func(context.Context) error { called = true; return nil }); err == nil || called {
+	if err := a.Acts().Do(t.Context(), o, func(context.Context) error { called = true; return nil }); err == nil || called {
 		t.Errorf("an engine that is cut off acts: %v", err)
 	}
 	cut.isCut.Store(false)
@@ -651,7 +651,7 @@ func orderIn(owned coord.Owned, instance string) coord.Order {
 // awaitLoaded waits until an engine may act for a target.
 func awaitLoaded(t *testing.T, e *engine, target string) {
 	t.Helper()
-	until(t, e.name+" has marked the shard of "+target+" as loaded", func() bool { return e.MayAct(target) })
+	until(t, e.name+" has marked the shard of "+target+" as loaded", func() bool { return e.Acts().MayBegin(target) })
 }
 
 func testActs(t *testing.T, c Config) {
@@ -663,7 +663,7 @@ func testActs(t *testing.T, c Config) {
 	do := func(context.Context) error { calls++; return nil }
 	act := func(e *engine, o coord.Order, want error, wantCalls int) {
 		t.Helper()
-		if err := e.Act(t.Context(), o, do); !errors.Is(err, want) || calls != wantCalls {
+		if err := e.Acts().Do(t.Context(), o, do); !errors.Is(err, want) || calls != wantCalls {
 			t.Errorf("%v: %v after %d calls, want %v after %d", o, err, calls, want, wantCalls)
 		}
 	}
@@ -673,14 +673,14 @@ func testActs(t *testing.T, c Config) {
 	act(a, first, nil, 1)
 	act(a, first, coord.ErrDone, 1)
 	failed := errors.New("the driver does not answer")
-	if err := a.Act(t.Context(), second, func(context.Context) error { return failed }); !errors.Is(err, failed) {
+	if err := a.Acts().Do(t.Context(), second, func(context.Context) error { return failed }); !errors.Is(err, failed) {
 		t.Errorf("got %v", err)
 	}
 	act(a, second, nil, 2) // it is done again
 	act(a, second, coord.ErrDone, 2)
 	act(a, coord.Order{Name: "notify", Target: first.Target, Instance: "2"}, nil, 3)
-	if err := a.Act(t.Context(), coord.Order{Name: "restart", Target: first.Target, Instance: "3"}, func(ctx context.Context) error {
-		return a.Act(ctx, coord.Order{Name: "restart", Target: first.Target, Instance: "4"}, do)
+	if err := a.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: first.Target, Instance: "3"}, func(ctx context.Context) error {
+		return a.Acts().Do(ctx, coord.Order{Name: "restart", Target: first.Target, Instance: "4"}, do)
 	}); !errors.Is(err, coord.ErrBusy) {
 		t.Errorf("two acts for a target at once: %v", err)
 	}
@@ -690,7 +690,7 @@ func testActs(t *testing.T, c Config) {
 		}}
 	}
 	for _, name := range []string{"move", "copy", "move"} { // the second time its owner knows how it has ended
-		if err := a.Act(t.Context(), begun(name, true, nil), func(context.Context) error { return failed }); !errors.Is(err, failed) {
+		if err := a.Acts().Do(t.Context(), begun(name, true, nil), func(context.Context) error { return failed }); !errors.Is(err, failed) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -725,7 +725,7 @@ func testRelease(t *testing.T, c Config) {
 	}
 	acting, finish, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Act(t.Context(), o, func(context.Context) error { close(acting); <-finish; return nil })
+		ended <- a.Acts().Do(t.Context(), o, func(context.Context) error { close(acting); <-finish; return nil })
 	}()
 	<-acting
 	other := start(t, c, "b", b)
@@ -734,7 +734,7 @@ func testRelease(t *testing.T, c Config) {
 		return len(leaving(owned)) > 0 && owned[id].Leaving
 	})
 	now, _ := a.Owned()
-	if err := a.Act(t.Context(), coord.Order{Name: "notify", Target: o.Target, Instance: "1"}, nil); !errors.Is(err, coord.ErrNotOwner) {
+	if err := a.Acts().Do(t.Context(), coord.Order{Name: "notify", Target: o.Target, Instance: "1"}, nil); !errors.Is(err, coord.ErrNotOwner) {
 		t.Errorf("an act begins in a shard that is leaving: %v", err)
 	}
 	soon, cancel := context.WithCancel(t.Context())
@@ -775,7 +775,7 @@ func testRelease(t *testing.T, c Config) {
 		t.Errorf("the former owner writes: %v", err)
 	}
 	awaitLoaded(t, other, o.Target)
-	if err := other.Act(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
+	if err := other.Acts().Do(t.Context(), o, nil); !errors.Is(err, coord.ErrDone) {
 		t.Errorf("the next owner does again what was done: %v", err)
 	}
 }
@@ -795,7 +795,7 @@ func testStale(t *testing.T, c Config) {
 		before, _ = a.Owned()
 		acting := make(chan struct{})
 		go func() {
-			ended <- a.Act(t.Context(), coord.Order{Name: "restart", Target: target, Instance: "1"}, func(ctx context.Context) error {
+			ended <- a.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: target, Instance: "1"}, func(ctx context.Context) error {
 				close(acting)
 				<-ctx.Done()
 				return context.Cause(ctx)

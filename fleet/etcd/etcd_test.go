@@ -131,7 +131,7 @@ func run(t *testing.T, b coord.Backend) *coord.Coordinator {
 	running.Go(func() { co.Run(ctx) })
 	running.Go(func() { coordtest.MarkLoaded(ctx, co) })
 	t.Cleanup(func() { stop(); running.Wait() })
-	until(t, "it owns all shards", func() bool { owned, _ := co.Owned(); return len(owned) == shard.Count && co.MayAct("web") })
+	until(t, "it owns all shards", func() bool { owned, _ := co.Owned(); return len(owned) == shard.Count && co.Acts().MayBegin("web") })
 	return co
 }
 
@@ -160,7 +160,7 @@ func leader(t *testing.T, nodes []*node) (found *node) {
 func act(t *testing.T, co *coord.Coordinator, instance int) error {
 	ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
 	defer cancel()
-	return co.Act(ctx, coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, func(context.Context) error { return nil })
+	return co.Acts().Do(ctx, coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, func(context.Context) error { return nil })
 }
 
 func TestNothingMovesWhileEtcdElectsALeaderOrIsStopped(t *testing.T) {

@@ -108,7 +108,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
 			t.Fatal(err)
 		}
-		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: d.cluster.coordinator, IsShared: d.cluster.isShared})
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
 		var asked time.Time
 		if err := d.restarts.Apply(map[string]restart.Unit{"own": {Driver: endless{func() { asked = time.Now() }}, Revision: "1"}}); err != nil {
 			t.Fatal(err)
@@ -172,7 +172,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
 			t.Fatal(err)
 		}
-		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: d.cluster.coordinator, IsShared: d.cluster.isShared})
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.cluster.run(ctx) })

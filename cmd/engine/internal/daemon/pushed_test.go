@@ -63,7 +63,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		if err := d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust); err != nil {
 			t.Fatal(err)
 		}
-		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: d.cluster.coordinator, IsShared: d.cluster.isShared})
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
 		d.cluster.follower, err = revision.New(revision.Config{
 			Coordinator: d.cluster.coordinator, Outdated: d.cluster.setOutdated,
 			Use: func(ctx context.Context, r revision.Revision, _ *revision.Bundle, _ bool) error {

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,7 +19,8 @@ const exitRefused = 3
 // lookPeriod is the time between two looks at what the engines have answered.
 const lookPeriod = 200 * time.Millisecond
 
-// await waits until all engines that are to run a revision use it or have refused it, and writes which.
+// await waits until all engines that are to run a revision use it or have refused it, and writes which. It does not wait for
+// engines of a later version, since their answers cannot be read here.
 func (f *fleet) await(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -41,8 +43,7 @@ func (f *fleet) await(ctx context.Context, out, errs io.Writer, r revision.Revis
 		if len(last.waiting) == 0 {
 			return fmt.Errorf("%s is stored; it is not known which engines use it: %w; sonde-fleet cluster members shows them", nameOf(r), f.Advise(err))
 		}
-		_ = last.write(out, errs, r) // the other answers
-		return fmt.Errorf("%s is stored; it is not known yet whether these engines use it: %s; sonde-fleet cluster members shows it", nameOf(r), cli.SomeNames(last.waiting))
+		return last.write(out, errs, r)
 	}
 }
 
@@ -56,14 +57,18 @@ func nameOf(r revision.Revision) string {
 
 // answers are those of the engines that are to run a revision, sorted by name.
 type answers struct {
-	using      []string
-	refused    []revision.Engine
-	waiting    []string
-	isReplaced bool // engines are to run another one
+	using       []string
+	refused     []revision.Engine
+	unreadable  []string // of a later version
+	waiting     []string
+	isReplaced  bool // engines are to run another one
+	canRollBack bool // without the number of a revision
 }
 
 func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 	a.isReplaced = seen.Wanted(r.Engine).Ref() != r.Ref()
+	_, err := pick(seen, 0)
+	a.canRollBack = err == nil
 	isFound := false
 	for _, e := range seen.Engines {
 		if seen.Wanted(e.Name).Ref() != r.Ref() {
@@ -71,6 +76,8 @@ func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 		}
 		isFound = true
 		switch {
+		case e.Format == 0:
+			a.unreadable = append(a.unreadable, shown(e.Name))
 		case e.Running == r.Ref():
 			a.using = append(a.using, shown(e.Name))
 		case e.HasRefused(r.Ref()):
@@ -85,7 +92,7 @@ func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 	return a
 }
 
-// write writes the answers. It is an error if an engine has refused the revision.
+// write writes the answers. The error is that of problem.
 func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 	for _, name := range a.using {
 		fmt.Fprintf(out, "%s uses it\n", name)
@@ -96,23 +103,50 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 			fmt.Fprintf(errs, "  %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	state := "is current"
+	for _, name := range a.unreadable {
+		fmt.Fprintf(errs, "%s cannot be read here: it is of a later version\n", name)
+	}
+	state := nameOf(r) + " is current"
 	if r.Engine != "" {
-		state = "is stored"
+		state = nameOf(r) + " is stored"
 	}
-	if n := len(a.refused); n > 0 {
-		return &cli.ExitError{Code: exitRefused, Err: fmt.Errorf("%s %s; %d of %s refused it; sonde-fleet cluster rollback takes it away",
-			nameOf(r), state, n, cli.Plural(n+len(a.using)+len(a.waiting), "engine"))}
-	}
-	if len(a.waiting) > 0 {
-		return nil
+	if err := a.problem(state); err != nil {
+		return err
 	}
 	use := "in use by " + cli.Plural(len(a.using), "engine")
 	if len(a.using) == 0 {
 		use = "and no engine follows the configuration now"
 	}
-	_, err := fmt.Fprintf(out, "%s %s, %s\n", nameOf(r), state, use)
+	_, err := fmt.Fprintf(out, "%s, %s\n", state, use)
 	return err
+}
+
+// problem returns an error if an engine has refused the revision or has not answered, or if no answer can be read here.
+// Its exit code is exitRefused if an engine has refused the revision, whatever the others do. State begins its text.
+func (a answers) problem(state string) error {
+	problems := []string{state}
+	if n := len(a.refused); n > 0 {
+		remedy := "sonde-fleet cluster rollback takes it away"
+		if !a.canRollBack {
+			remedy = "correct the files and push again"
+		}
+		all := n + len(a.using) + len(a.unreadable) + len(a.waiting)
+		problems = append(problems, fmt.Sprintf("%d of %s refused it; %s", n, cli.Plural(all, "engine"), remedy))
+	}
+	if len(a.waiting) > 0 {
+		problems = append(problems, fmt.Sprintf("it is not known yet whether these engines use it: %s; sonde-fleet cluster members shows it", cli.SomeNames(a.waiting)))
+	}
+	if len(a.unreadable) > 0 && len(a.using)+len(a.refused)+len(a.waiting) == 0 {
+		problems = append(problems, "it is not known whether an engine uses it: update this program")
+	}
+	err := errors.New(strings.Join(problems, "; "))
+	switch {
+	case len(a.refused) > 0:
+		return &cli.ExitError{Code: exitRefused, Err: err}
+	case len(problems) > 1:
+		return err
+	}
+	return nil
 }
 
 // shown returns the name of an engine, which all who can write to the store can choose, as people are shown it.

@@ -119,7 +119,8 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
 		Long: "Rollback pushes the files of an earlier revision again, as a new one: by default those of the latest that had\n" +
-			"other files than the current, or, if an engine tries a revision, those of the current, which ends the trial. Like\n" +
+			"other files than the current. If no engine uses the current revision, it pushes those of the latest that an\n" +
+			"engine uses. If an engine tries a revision, it pushes those of the current, which ends the trial. Like\n" +
 			"sonde-fleet push it shows what would change, asks, and waits for the engines.\n" +
 			"Without REVISION a second rollback goes forth again, to the files of before the first.\n\n" + exitHelp,
 		Example: "  sonde-fleet cluster rollback\n  sonde-fleet cluster rollback 17 --yes -m \"the shop is back\"",
@@ -187,8 +188,7 @@ func replaced(seen revision.Overview) revision.Revision {
 	return seen.InUse()
 }
 
-// pick returns the revision with a number. For 0 it returns the latest one with other files than the current, or the current
-// one during a trial.
+// pick returns the revision with a number. For 0 it returns that of pickLatest.
 func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	current, isTrial := seen.Current(), seen.Trial.Engine != ""
 	if number == 0 {
@@ -206,7 +206,12 @@ func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	return r, nil
 }
 
+// pickLatest returns the current revision during a trial. If no engine runs the files of the current one, it returns the
+// latest that an engine runs: engines may have refused all between the two. Otherwise it returns the latest with other files.
 func pickLatest(seen revision.Overview, isTrial bool) (revision.Revision, error) {
+	if inUse := seen.InUse(); !isTrial && inUse.Digest != seen.Current().Digest {
+		return inUse, nil
+	}
 	for _, r := range slices.Backward(seen.History) {
 		if isTrial || r.Digest != seen.Current().Digest {
 			return r, nil

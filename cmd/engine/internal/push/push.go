@@ -71,7 +71,8 @@ func Absent(name string) *cobra.Command {
 }
 
 const exitHelp = "The exit code is 0 if all engines use the revision, or if there was nothing to change, 3 if an engine refuses\n" +
-	"it, 2 for wrong arguments or flags, and 1 otherwise."
+	"it, whether or not all others answer in time, 2 for wrong arguments or flags, and 1 otherwise. Engines of a\n" +
+	"later version are named and not waited for, since their answers cannot be read; if all are, the code is 1."
 
 // push pushes the configuration of paths.
 func (f *flags) push(c *cobra.Command, paths []string) error {

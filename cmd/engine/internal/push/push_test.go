@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,12 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 	all := []revision.Revision{{Number: 4, Digest: "4"}, {Number: 5, Digest: "5"}, {Number: 7, Digest: "7"}}
 	forced := append(slices.Clip(all), revision.Revision{Number: 8, Digest: "7"}) // since engines have refused 7
 	trial := revision.Revision{Number: 8, Engine: "a"}
+	running := func(numbers ...int64) (engines []revision.Engine) {
+		for _, n := range numbers {
+			engines = append(engines, revision.Engine{Format: 2, Running: revision.Ref{Number: n, Digest: strconv.FormatInt(n, 10)}})
+		}
+		return engines
+	}
 	for _, c := range []struct {
 		seen   revision.Overview
 		number int64
@@ -44,6 +51,11 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 		{revision.Overview{History: all[:1], Trial: trial}, 0, 4, ""},
 		{revision.Overview{History: all, Trial: trial}, 8, 0, "there is no revision 8: those from 4 to 7 are kept"},
 		{revision.Overview{Trial: trial}, 0, 0, "there is no earlier revision"},
+		{revision.Overview{History: all, Engines: running(4)}, 0, 4, ""}, // 5 and 7 were refused
+		{revision.Overview{History: all, Engines: running(4, 7)}, 0, 5, ""},
+		{revision.Overview{History: all, Engines: running(3)}, 0, 5, ""}, // which is not kept
+		{revision.Overview{History: forced, Engines: running(7)}, 0, 5, ""},
+		{revision.Overview{History: all, Engines: running(4), Trial: trial}, 0, 7, ""},
 	} {
 		earlier, err := pick(c.seen, c.number)
 		switch {
@@ -123,14 +135,15 @@ func TestAPushNeedsAnAnswer(t *testing.T) {
 }
 
 func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
-	third := revision.Revision{Number: 3, Digest: "3"}
+	first, third := revision.Revision{Number: 1, Digest: "1"}, revision.Revision{Number: 3, Digest: "3"}
 	trial := revision.Revision{Number: 4, Digest: "4", Engine: "a"}
 	running := func(name string, number int64, digest string) revision.Engine {
-		return revision.Engine{Name: name, Running: revision.Ref{Number: number, Digest: digest}}
+		return revision.Engine{Format: 2, Name: name, Running: revision.Ref{Number: number, Digest: digest}}
 	}
 	refusing := func(name string, r revision.Revision, why string) revision.Engine {
-		return revision.Engine{Name: name, Refused: &revision.Refusal{Ref: r.Ref(), Error: why}}
+		return revision.Engine{Format: 2, Name: name, Refused: &revision.Refusal{Ref: r.Ref(), Error: why}}
 	}
+	later := func(name string) revision.Engine { return revision.Engine{Name: name} }
 	for _, c := range []struct {
 		of      revision.Revision
 		trial   revision.Revision
@@ -141,7 +154,28 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 	}{
 		{of: third, text: "revision 3 is current, and no engine follows the configuration now\n"},
 		{of: third, engines: []revision.Engine{running("a", 3, "3")}, text: "a uses it\nrevision 3 is current, in use by 1 engine\n"},
-		{of: third, engines: []revision.Engine{running("a", 3, "3"), running("b", 2, "2"), running("c", 3, "other")}, waiting: []string{"b", "c"}, text: "a uses it\n"},
+		{
+			of: third, engines: []revision.Engine{running("a", 3, "3"), running("b", 2, "2"), running("c", 3, "other")}, waiting: []string{"b", "c"}, code: 1,
+			text: "a uses it\nrevision 3 is current; it is not known yet whether these engines use it: b, c; sonde-fleet cluster members shows it",
+		},
+		{
+			of: third, engines: []revision.Engine{refusing("a", third, "no"), running("b", 2, "2")}, waiting: []string{"b"}, code: 3,
+			text: "a refuses it, and keeps what it runs:\n  no\nrevision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away; " +
+				"it is not known yet whether these engines use it: b; sonde-fleet cluster members shows it",
+		},
+		{
+			of: third, engines: []revision.Engine{running("a", 3, "3"), later("b\x1b")},
+			text: "a uses it\nb\ufffd cannot be read here: it is of a later version\nrevision 3 is current, in use by 1 engine\n",
+		},
+		{
+			of: third, engines: []revision.Engine{refusing("a", third, "no"), later("b")}, code: 3,
+			text: "a refuses it, and keeps what it runs:\n  no\nb cannot be read here: it is of a later version\n" +
+				"revision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away",
+		},
+		{
+			of: third, engines: []revision.Engine{later("b")}, code: 1,
+			text: "b cannot be read here: it is of a later version\nrevision 3 is current; it is not known whether an engine uses it: update this program",
+		},
 		{
 			of: third, engines: []revision.Engine{running("a\x1b", 3, "3"), refusing("b\x1b", third, "two\n\x1b[2Jlines\n")}, code: 3,
 			text: "a\ufffd uses it\nb\ufffd refuses it, and keeps what it runs:\n  two\n  \ufffd[2Jlines\n" +
@@ -152,9 +186,20 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 			of: trial, trial: trial, engines: []revision.Engine{refusing("a", trial, "no"), running("b", 3, "3")}, code: 3,
 			text: "a refuses it, and keeps what it runs:\n  no\nthe trial of revision 4 is stored; 1 of 1 engine refused it; sonde-fleet cluster rollback takes it away",
 		},
-		{of: trial, trial: trial, engines: []revision.Engine{running("b", 3, "3")}, waiting: []string{"a"}},
+		{
+			of: trial, trial: trial, engines: []revision.Engine{running("b", 3, "3")}, waiting: []string{"a"}, code: 1,
+			text: "the trial of revision 4 is stored; it is not known yet whether these engines use it: a; sonde-fleet cluster members shows it",
+		},
+		{
+			of: first, engines: []revision.Engine{refusing("a", first, "no")}, code: 3, // there is nothing to roll back to
+			text: "a refuses it, and keeps what it runs:\n  no\nrevision 1 is current; 1 of 1 engine refused it; correct the files and push again",
+		},
 	} {
-		a := answersTo(c.of, revision.Overview{History: []revision.Revision{third}, Trial: c.trial, Engines: c.engines})
+		history := []revision.Revision{first, third}
+		if c.of == first {
+			history = history[:1]
+		}
+		a := answersTo(c.of, revision.Overview{History: history, Trial: c.trial, Engines: c.engines})
 		if a.isReplaced || !slices.Equal(a.waiting, c.waiting) {
 			t.Errorf("%v: %+v, want waiting %q", c.engines, a, c.waiting)
 		}
@@ -247,19 +292,28 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 		{Key: "config/shared/engine/b\x1b", Value: encode(revision.Engine{Format: 2, Running: revision.Ref{Number: 2, Digest: "2"}})},
 		{Key: "config/shared/revision/0000000003", Value: encode(third)},
 	}
-	for want, store := range map[string]*failing{
-		"a uses it\nrevision 3 is stored; it is not known yet whether these engines use it: b\ufffd; sonde":                             {entries: entries},
-		"revision 3 is stored; it is not known which engines use it: read the revisions of the configuration: the store is away; sonde": {calls: 1},
+	refusing := coord.Entry{Key: "config/shared/engine/c", Value: encode(revision.Engine{Format: 2, Refused: &revision.Refusal{Ref: third.Ref(), Error: "no"}})}
+	for _, c := range []struct {
+		store *failing
+		want  string
+		code  int // of the exit
+	}{
+		{&failing{entries: entries}, "a uses it\nrevision 3 is current; it is not known yet whether these engines use it: b\ufffd; sonde", 1},
+		{&failing{calls: 1}, "revision 3 is stored; it is not known which engines use it: read the revisions of the configuration: the store is away; sonde", 1},
+		{
+			&failing{entries: append(slices.Clip(entries), refusing)}, "a uses it\nc refuses it, and keeps what it runs:\n  no\n" +
+				"revision 3 is current; 1 of 3 engines refused it; correct the files and push again; it is not known yet whether these engines use it: b\ufffd; sonde", 3,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
-			to := &fleet{&access.Store{Store: store}}
+			to := &fleet{&access.Store{Store: c.store}}
 			err := to.await(t.Context(), &out, &out, third, time.Minute)
 			if err != nil {
 				out.WriteString(err.Error())
 			}
-			if err == nil || !strings.HasPrefix(out.String(), want) {
-				t.Errorf("got %s, want %s", out.String(), want)
+			if code := cli.ExitCode(&cobra.Command{}, err, true); err == nil || code != c.code || !strings.HasPrefix(out.String(), c.want) {
+				t.Errorf("got %d, %s, want %d, %s", code, out.String(), c.code, c.want)
 			}
 		})
 	}

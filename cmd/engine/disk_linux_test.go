@@ -330,32 +330,3 @@ func TestADeadDiskOfTheStateKeepsNoReloadFromItsEnd(t *testing.T) {
 	}
 	testsync.Until(t, "the reload", func() bool { return strings.HasPrefix(e.get("/v1/targets/other"), "200") })
 }
-
-func TestTheDeadDiskOfAnotherEngineKeepsNoEngineFromItsStart(t *testing.T) {
-	if !faulttest.InNamespaces(t) {
-		return
-	}
-	faulttest.SmallDisk(t, "/run", "mode=0755")
-	e := &engineProcess{dir: t.TempDir(), exited: make(chan struct{})}
-	disk := filepath.Join(e.dir, "disk")
-	if err := os.Mkdir(disk, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	e.write(t, "config.hcl", deadConfig("disk/sonde.state"))
-	e.startAgain(t)
-	e.awaitReady(t)
-	if err := e.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-e.exited
-	faulttest.DeadDisk(t, disk)
-	other := &engineProcess{dir: t.TempDir()}
-	other.write(t, "config.hcl", deadConfig("sonde.state"))
-	other.startAgain(t)
-	other.awaitReady(t)
-	other.untilItWaits(t)
-	if err := other.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	testsync.Until(t, "the engine to stop", other.hasStopped)
-}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sonde-probe/sonde/internal/private"
 )
@@ -21,13 +22,10 @@ func Replace(name string, text []byte, mode os.FileMode) error {
 }
 
 func replace(name string, text []byte, mode os.FileMode) (err error) {
-	if target, linkErr := filepath.EvalSymlinks(name); linkErr == nil {
-		if err := checkLinks(name); err != nil {
-			return err
-		}
-		name = target
+	if name, err = Target(name); err != nil {
+		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	f, err := os.CreateTemp(filepath.Dir(name), temporaryPrefix(name)+"*")
 	if err != nil {
 		return fmt.Errorf("create a file in %s: %w", filepath.Dir(name), cause(err))
 	}
@@ -41,6 +39,37 @@ func replace(name string, text []byte, mode os.FileMode) (err error) {
 		return err
 	}
 	return os.Rename(f.Name(), name)
+}
+
+// Target returns the file that Replace replaces: the file that a symbolic link points to, or else name. It is an error if
+// others could have put the link there.
+func Target(name string) (string, error) {
+	target, err := filepath.EvalSymlinks(name)
+	if err != nil { // there is no file
+		return name, nil
+	}
+	return target, checkLinks(name)
+}
+
+// temporaryPrefix is how the names of Replace's temporary files begin. Digits follow.
+func temporaryPrefix(name string) string { return "." + filepath.Base(name) + "." }
+
+// RemoveTemporary removes the temporary files of a Replace whose program was killed. No other program may replace the file at
+// the same time.
+func RemoveTemporary(name string) error {
+	name, err := Target(name)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(name)
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		digits, isOurs := strings.CutPrefix(e.Name(), temporaryPrefix(name))
+		if isOurs && digits != "" && strings.Trim(digits, "0123456789") == "" {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // maxLinks bounds how many symbolic links are followed, as Linux does.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -59,5 +60,37 @@ func TestAFailedReplaceLeavesNoTemporaryFile(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 		t.Errorf("the directory has %v, %v", left, err)
+	}
+}
+
+// A program that was killed while it wrote leaves its temporary file behind.
+func TestTemporaryFilesOfAKilledProgramAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "file")
+	kept := []string{".file.", ".file.swp", ".other.1", "file", "file.1", "link"}
+	for _, one := range append([]string{".file.123", ".file.4"}, kept...) {
+		if one == "link" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, one), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(dir, "link")
+	if err := errors.Join(os.Symlink(name, link), RemoveTemporary(link)); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if err != nil || !slices.Equal(left, kept) {
+		t.Errorf("the directory has %q, %v, want %q", left, err, kept)
+	}
+	if f, err := os.CreateTemp(dir, temporaryPrefix(name)+"*"); err != nil || f.Close() != nil || RemoveTemporary(name) != nil {
+		t.Error(err)
+	} else if _, err := os.Stat(f.Name()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s was left: %v", f.Name(), err)
 	}
 }

@@ -18,11 +18,7 @@ import (
 func keep(t *testing.T, k Kept) (name string) {
 	t.Helper()
 	name = File(filepath.Join(t.TempDir(), "sonde.state"))
-	text, err := k.Encode()
-	if err == nil {
-		err = os.WriteFile(name, text, 0o600)
-	}
-	if err != nil {
+	if err := k.Write(name); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -77,12 +73,9 @@ func TestOnlyAFileOfThisUserIsTrusted(t *testing.T) {
 	for want, change := range map[string]func(name string) error{
 		"it has mode 644 and other users must have no access": func(name string) error { return os.Chmod(name, 0o644) },
 		"is writable for all users":                           func(name string) error { return os.Chmod(filepath.Dir(name), 0o777) },
-		"too many levels of symbolic links": func(name string) error {
-			return errors.Join(os.Rename(name, name+".file"), os.Symlink(name+".file", name))
-		},
-		"it is not a regular file": func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
-		"wrong checksum":           func(name string) error { return os.Truncate(name, 200) },
-		"unexpected end of JSON":   func(name string) error { return os.Truncate(name, 0) },
+		"it is not a regular file":                            func(name string) error { return errors.Join(os.Remove(name), os.Mkdir(name, 0o700)) },
+		"wrong checksum":                                      func(name string) error { return os.Truncate(name, 200) },
+		"unexpected end of JSON":                              func(name string) error { return os.Truncate(name, 0) },
 		"wrong checksum (changed)": func(name string) error {
 			text, err := os.ReadFile(name)
 			if err != nil {
@@ -115,10 +108,46 @@ func TestTheLargestRevisionIsKept(t *testing.T) {
 	}
 }
 
-func TestInputsThatAreTooLargeAreNotKept(t *testing.T) {
-	large := &Inputs{Sources: []config.Source{{Name: "a.hcl", Bytes: make([]byte, MaxSize+1)}}}
-	if _, err := (Kept{Inputs: large}).Encode(); err == nil || !strings.Contains(err.Error(), "at most 134217728 are kept") {
+// A start must not go on with an earlier configuration than the one that was accepted last.
+func TestAConfigurationThatIsNotKeptLeavesNoEarlierOne(t *testing.T) {
+	large := Kept{Inputs: &Inputs{Sources: []config.Source{{Name: "a.hcl", Bytes: make([]byte, MaxSize+1)}}}}
+	name := keep(t, Kept{Inputs: &Inputs{}})
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(name, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := large.Write(link); err == nil || !strings.Contains(err.Error(), "at most 134217728 are kept") {
 		t.Errorf("got %v", err)
+	}
+	if kept, err := Read(name); kept != nil || err != nil {
+		t.Errorf("a start has %+v, %v", kept, err)
+	}
+	if _, err := os.Lstat(link); err != nil {
+		t.Error(err)
+	}
+	if err := large.Write(name); err == nil || strings.Contains(err.Error(), "remove") {
+		t.Errorf("without an earlier one: %v", err)
+	}
+}
+
+// Who links the file to a memory file system keeps secrets off the disk.
+func TestALinkThatNobodyElseCanMakeIsFollowed(t *testing.T) {
+	name, dir := keep(t, Kept{Inputs: &Inputs{}}), t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(name, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Kept{MaxAge: time.Hour, Inputs: &Inputs{}}).Write(link); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := Read(link); err != nil || kept == nil || kept.MaxAge != time.Hour {
+		t.Errorf("read %+v, %v", kept, err)
+	}
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := Read(link); kept != nil || err == nil || !strings.Contains(err.Error(), "is writable for all users") {
+		t.Errorf("through a link of anybody: %+v, %v", kept, err)
 	}
 }
 

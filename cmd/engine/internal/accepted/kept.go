@@ -36,8 +36,28 @@ const (
 	maxFile   = maxHeader + 2*MaxSize // JSON has bytes in base64
 )
 
-// Encode returns the text of the file: a line with the Kept, and its Inputs.
-func (k Kept) Encode() ([]byte, error) {
+// Write writes a file. After an error there is none: a start must not go on with an earlier configuration, since that may have
+// what was removed after it.
+func (k Kept) Write(name string) error {
+	text, err := k.encode()
+	if err == nil {
+		err = files.Replace(name, text, 0o600)
+	}
+	if err == nil {
+		return nil
+	}
+	target, linkErr := files.Target(name)
+	if linkErr != nil { // Read does not follow such a link either
+		return err
+	}
+	if removeErr := os.Remove(target); !errors.Is(removeErr, fs.ErrNotExist) {
+		err = errors.Join(err, removeErr)
+	}
+	return err
+}
+
+// encode returns the text of the file: a line with the Kept, and its Inputs.
+func (k Kept) encode() ([]byte, error) {
 	text, sum, err := k.Inputs.encode()
 	if err != nil {
 		return nil, err
@@ -47,9 +67,13 @@ func (k Kept) Encode() ([]byte, error) {
 	return slices.Concat(line, []byte("\n"), text), err
 }
 
-// Read reads a file with the text of Encode. It returns nil if there is none. It is an error if other users can use the
+// Read reads a file that Write has written. It returns nil if there is none. It is an error if other users can use the
 // file, or could have put it there: what it says is run.
 func Read(name string) (*Kept, error) {
+	name, err := files.Target(name)
+	if err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -125,7 +125,7 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	f.override(&loaded.config.Engine)
 	slog.SetDefault(log) // for packages without a logger of their own
 	cli.LogDiagnostics(log, loaded.diags)
-	d := &daemon{parts: parts{beats: f.inputs.Beats}, flags: f, paths: paths, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, pushed: loaded.pushed, keptFile: newKeptFile(), jobs: make(chan *job)}
+	d := &daemon{parts: parts{beats: f.inputs.Beats}, flags: f, paths: paths, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, pushed: loaded.pushed, jobs: make(chan *job)}
 	if d.manager, err = openServiceManager(); err != nil {
 		log.Warn("the service manager is not notified", "error", err)
 	}
@@ -137,6 +137,8 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	d.logRejection(loaded.rejected)
 	d.watch = fileWatch{inputs: &f.inputs, paths: paths}
 	d.watch.use(loaded.config.Engine.Watch, loaded.plugins.Inputs.OfEngine())
+	stopKeeping := d.startKeeping()
+	defer stopKeeping()
 	if !loaded.isBare {
 		d.keep(loaded.plugins)
 	}

@@ -55,7 +55,7 @@ type daemon struct {
 	plugins       atomic.Pointer[handlers.Plugins]
 	pushed        *accepted.Pushed // the revision of what is pushed to the cluster; nil for none
 	inputs        *accepted.Inputs // what it was read from, which is not changed; nil for none
-	keptFile      keptFile         // where they are kept for the next start
+	keptFile      *keptFile        // where they are kept for the next start; nil without state
 	seriesOmitted bool             // /metrics has no series of each probe, which was logged
 
 	lastReload atomic.Pointer[api.Reload] // nil until the first configuration is applied

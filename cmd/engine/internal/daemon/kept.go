@@ -1,7 +1,7 @@
 package daemon
 
 import (
-	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
@@ -10,54 +10,106 @@ import (
 )
 
 // keep keeps the inputs of the configuration that was put into use, for plans and, beside the state file, for the next start.
-// It does not wait for a disk that hangs.
+// It does not wait for the disk.
 func (d *daemon) keep(p *handlers.Plugins) {
 	d.inputs, p.Inputs = p.Inputs, nil
-	if d.inputs == nil || d.settings.State == "" {
+	if d.inputs == nil || d.keptFile == nil {
 		return
 	}
 	k := accepted.Kept{Accepted: d.reloads().Accepted, MaxAge: maxStateAge(d.settings), Inputs: d.inputs}
 	if d.pushed != nil {
 		k.Revision, k.Fleet = d.pushed.Ref, fleetOf(d.cluster.config)
 	}
-	text, err := k.Encode()
-	if err == nil {
-		err = d.keptFile.replace(accepted.File(d.settings.State), text)
-	}
-	if err != nil {
-		d.log.Warn("accepted configuration not kept: the next start has the one before, if any", "error", err)
-	}
+	d.keptFile.replace(k)
 }
 
-// keptFile is the file with the configuration that was accepted last, which one goroutine writes at a time.
-type keptFile struct {
-	write   func(name string, text []byte) error
-	writing chan struct{} // of capacity 1: full while the disk has not responded
-}
-
-func newKeptFile() keptFile {
-	write := func(name string, text []byte) error { return files.Replace(name, text, 0o600) }
-	return keptFile{write, make(chan struct{}, 1)}
-}
-
-// replace writes the file, in the background if the disk hangs.
-func (f keptFile) replace(name string, text []byte) error {
-	late := time.After(diskTimeout)
-	errHangs := fmt.Errorf("the disk of %s does not respond", name)
-	select {
-	case f.writing <- struct{}{}:
-	case <-late:
-		return errHangs
+// startKeeping makes the keptFile of an engine that has locked its state file. The function that it returns ends that.
+func (d *daemon) startKeeping() (stop func()) {
+	if d.settings.State == "" {
+		return func() {}
 	}
-	written := make(chan error, 1)
+	name := accepted.File(d.settings.State)
+	d.keptFile = newKeptFile(func(k accepted.Kept) error { return k.Write(name) }, d.log)
 	go func() {
-		defer func() { <-f.writing }()
-		written <- f.write(name, text)
+		if err := files.RemoveTemporary(name); err != nil {
+			d.log.Warn("temporary files of the accepted configuration not removed", "error", err)
+		}
+		d.keptFile.run()
 	}()
+	return d.keptFile.close
+}
+
+const (
+	// keepPause is the time after which a configuration is written again that could not be written.
+	keepPause = time.Minute
+
+	// keepTimeout is how long the end of the program waits until the disk has the configuration.
+	keepTimeout = 2 * time.Second
+)
+
+// keptFile is the file with the configuration that was accepted last. A goroutine writes it, since its disk may hang.
+type keptFile struct {
+	write  func(accepted.Kept) error
+	log    *slog.Logger
+	latest chan accepted.Kept // of capacity 1: the configuration to write next
+	ended  chan struct{}      // closed when run returns
+}
+
+func newKeptFile(write func(accepted.Kept) error, log *slog.Logger) *keptFile {
+	return &keptFile{write: write, log: log, latest: make(chan accepted.Kept, 1), ended: make(chan struct{})}
+}
+
+// replace has run write a configuration, instead of one that it has not begun to write. One goroutine at a time calls it.
+func (f *keptFile) replace(k accepted.Kept) {
 	select {
-	case err := <-written:
-		return err
-	case <-late:
-		return errHangs
+	case <-f.latest:
+	default:
+	}
+	f.latest <- k
+}
+
+// run writes each configuration, and again after a pause if that fails, until close is called.
+func (f *keptFile) run() {
+	defer close(f.ended)
+	var k accepted.Kept
+	var again <-chan time.Time // nil unless k could not be written
+	for {
+		isOpen := true
+		select {
+		case k, isOpen = <-f.latest:
+		case <-again:
+		}
+		if !isOpen {
+			return
+		}
+		err := f.writeInTime(k)
+		switch {
+		case err != nil && again == nil:
+			f.log.Warn("accepted configuration not kept: the next start has only the files", "error", err, "next_try", keepPause)
+		case err == nil && again != nil:
+			f.log.Info("accepted configuration kept")
+		}
+		if again = nil; err != nil {
+			again = time.After(keepPause)
+		}
+	}
+}
+
+// writeInTime writes a configuration, with a warning while the disk hangs.
+func (f *keptFile) writeInTime(k accepted.Kept) error {
+	late := time.AfterFunc(diskTimeout, func() {
+		f.log.Warn("accepted configuration not kept yet: the disk of the state file does not respond")
+	})
+	defer late.Stop()
+	return f.write(k)
+}
+
+// close waits until the latest configuration is written, for keepTimeout at most.
+func (f *keptFile) close() {
+	close(f.latest)
+	select {
+	case <-f.ended:
+	case <-time.After(keepTimeout):
+		f.log.Warn("accepted configuration not kept: the disk of the state file does not respond")
 	}
 }

@@ -37,12 +37,13 @@ func (s *starter) read() loadResult {
 	if s.isOnlyPods(s.paths) {
 		return s.parseWith(ownFiles{}, nil)
 	}
-	own := ownFiles{}
-	var diags config.Diagnostics
-	if own.sources, own.files, diags = s.inputs.Read(s.paths); diags.HasErrors() {
-		return loadResult{plugins: s.plugins(), diags: diags}
+	sources, files, unread := s.inputs.Read(s.paths)
+	own := ownFiles{sources, files}
+	alone := s.parseWith(own, nil)
+	if unread.HasErrors() {
+		alone.diags = unread // without the errors that follow from them
 	}
-	alone := s.findKept(s.parseWith(own, nil))
+	alone = s.findKept(alone)
 	if alone.diags.HasErrors() || !alone.config.Cluster.IsPushed() {
 		return alone
 	}

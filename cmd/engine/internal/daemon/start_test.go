@@ -106,6 +106,7 @@ func TestADiskThatHangsHoldsUpNothing(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := strings.Count(k.log.String(), "level=WARN"); n != 1 || !strings.Contains(k.log.String(), "does not respond") {
 			t.Errorf("logged: %s", k.log.String())
 		}
@@ -145,6 +146,7 @@ func TestWhatCouldNotBeKeptIsTriedAgain(t *testing.T) {
 		k.accept("first")
 		k.accept("second")
 		time.Sleep(keepPause * 5 / 2)
+		synctest.Wait()
 		if want := []string{"first", "second", "second", "second"}; !slices.Equal(k.written, want) {
 			t.Errorf("%q were tried, want %q", k.written, want)
 		}
@@ -153,6 +155,7 @@ func TestWhatCouldNotBeKeptIsTriedAgain(t *testing.T) {
 		}
 		k.err = nil
 		time.Sleep(keepPause * 5)
+		synctest.Wait()
 		if len(k.written) != 5 || !strings.Contains(k.log.String(), "level=INFO") {
 			t.Errorf("%q were written: %s", k.written, k.log.String())
 		}

@@ -80,14 +80,3 @@ func lock(f *os.File) error {
 		}
 	}
 }
-
-// IsLocked reports whether another process, or another file of this one, holds the lock of a
-// file. It may take the lock for a moment, for which Open waits.
-func IsLocked(name string) bool {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(lock(f), ErrLocked)
-}

@@ -113,12 +113,8 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 		Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: maxBeatAge(c.Engine),
 		Changed: func(target string) { d.saved.mark(keyBeat + target) }, SentChanged: d.saved.markSent,
 	})
-	var share sharing = alone{}
 	if d.cluster, err = d.openCluster(c.Cluster); err != nil {
 		return err
-	}
-	if d.cluster != nil {
-		share = d.cluster
 	}
 	floor, notices := &floor{}, &notices{}
 	if err := d.makeRestarts(c, floor); err != nil {
@@ -133,8 +129,11 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 	d.makeFollowers()
 	floor.Groups, notices.Notifiers = d.groups, d.notifiers
 	d.targets = &targets{
-		engine: d.engine, restarts: d.restarts, processes: d.processes, sharing: share, pauses: d.pauses, beats: d.beats, saved: d.saved,
+		engine: d.engine, restarts: d.restarts, processes: d.processes, sharing: alone{}, pauses: d.pauses, beats: d.beats, saved: d.saved,
 		resume: c.Engine.Resume, log: d.log,
+	}
+	if d.cluster != nil {
+		d.targets.sharing = d.cluster
 	}
 	return nil
 }
@@ -188,7 +187,7 @@ func (d *daemon) openState() error {
 			return err
 		}
 	}
-	if err := d.saved.open(d.settings.State, maxStateAge(d.settings), d); err != nil {
+	if err := d.saved.open(d.settings.State, maxStateAge(d.settings), &d.parts); err != nil {
 		return err
 	}
 	return d.processes.takeOver()

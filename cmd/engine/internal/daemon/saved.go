@@ -56,13 +56,13 @@ const (
 )
 
 // open opens the state file of an engine whose parts are made.
-func (s *saved) open(path string, maxAge time.Duration, d *daemon) (err error) {
+func (s *saved) open(path string, maxAge time.Duration, p *parts) (err error) {
 	s.always = store.Subjects{
-		historySubject(d.engine.Records()), stoppedSubject(d.restarts), pausesSubject(d.pauses), notifySubject(d.notifiers), sentSubject(d.beats),
-		d.processes.subject(),
+		historySubject(p.engine.Records()), stoppedSubject(p.restarts), pausesSubject(p.pauses), notifySubject(p.notifiers), sentSubject(p.beats),
+		p.processes.subject(),
 	}
-	s.resumed = store.Subjects{beatSubject(d.beats), s.restartsSubject(d.restarts), s.spentSubject(d.restarts), s.penaltySubject(d.engine.Records())}
-	s.afterwards = store.Subjects{s.outcomesSubject(d.engine)}
+	s.resumed = store.Subjects{beatSubject(p.beats), s.restartsSubject(p.restarts), s.spentSubject(p.restarts), s.penaltySubject(p.engine.Records())}
+	s.afterwards = store.Subjects{s.outcomesSubject(p.engine)}
 	s.store, err = store.Open(store.Config{Path: path, MaxAge: maxAge, Lasting: s.subjects().Lasting(), Logger: s.log})
 	if err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 // error other than those below, a change may have been made all the same. Package coordtest has tests
 // that each Backend must pass.
 type Backend interface {
-	// Grant makes a lease, which ends a ttl after it was granted or last kept alive, not before.
+	// Grant makes a lease, which ends a ttl after it was granted or last kept alive, not before. Then its entries are
+	// deleted, in the order of their keys.
 	Grant(ctx context.Context, ttl time.Duration) (Lease, error)
 	// KeepAlive renews a lease. The error is ErrLeaseEnded if it has ended.
 	KeepAlive(ctx context.Context, l Lease) error

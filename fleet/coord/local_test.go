@@ -19,6 +19,7 @@ func TestLocalConforms(t *testing.T) {
 	tier.Slow(t)
 	coordtest.Run(t, coordtest.Config{
 		New: func(*testing.T) coord.Backend { return coord.NewLocal() },
+		TTL: coord.MinTTL,
 		Run: synctest.Test,
 	})
 }

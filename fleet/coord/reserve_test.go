@@ -13,7 +13,6 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/coordtest"
-	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
 // floorOf is a floor of groups which allows so many reservations besides.
@@ -49,29 +48,26 @@ func restartOf(target string, instance int) coord.Order {
 
 func nothing(context.Context) error { return nil }
 
-// share is run for an engine of several: it gives up the shards that others are to have.
+// giveUp gives up the shards that others are to have, and marks its own as loaded.
+func giveUp(ctx context.Context, co *coord.Coordinator) {
+	var marking sync.WaitGroup
+	marking.Go(func() { coordtest.MarkLoaded(ctx, co) })
+	defer marking.Wait()
+	for ctx.Err() == nil {
+		owned, changed := co.Owned()
+		_ = co.Release(ctx, leaving(owned)...)
+		select {
+		case <-changed:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// share is run for an engine of several.
 func share(t *testing.T, c coord.Config) *coord.Coordinator {
 	t.Helper()
-	co, _ := launch(t, c, func(ctx context.Context, co *coord.Coordinator) {
-		var marking sync.WaitGroup
-		marking.Go(func() { coordtest.MarkLoaded(ctx, co) })
-		defer marking.Wait()
-		for ctx.Err() == nil {
-			owned, changed := co.Owned()
-			var leaving []shard.ID
-			for id, o := range owned {
-				if o.Leaving {
-					leaving = append(leaving, id)
-				}
-			}
-			_ = co.Release(ctx, leaving...)
-			select {
-			case <-changed:
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-			}
-		}
-	})
+	co, _ := launch(t, c, giveUp)
 	return co
 }
 

@@ -113,7 +113,7 @@ const (
 
 func TestEtcdConforms(t *testing.T) {
 	nodes, tests := cluster(t, "http", 3), 0
-	coordtest.Run(t, coordtest.Config{TTL: ttl, ShortTTL: shortTTL, New: func(t *testing.T) coord.Backend {
+	coordtest.Run(t, coordtest.Config{TTL: shortTTL, New: func(t *testing.T) coord.Backend {
 		tests++
 		return open(t, etcd.Config{Endpoints: endpoints(nodes), Prefix: fmt.Sprintf("/fleet-%d/", tests)})
 	}})

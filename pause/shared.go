@@ -64,7 +64,7 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 	all := make([]coord.Pause, len(targets))
 	for i, target := range targets {
 		if all[i].Target = target; p != nil {
-			all[i].Value, all[i].Until = p.onWallClock(time.Now()).marshal(), p.Until
+			all[i].Value = p.onWallClock(time.Now()).marshal()
 		}
 	}
 	for batch := range slices.Chunk(all, coord.MaxTransactions) {

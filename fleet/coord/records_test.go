@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
@@ -127,75 +126,19 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	})
 }
 
-// The latest pause replaces those before. Pauses that end within an hour have one lease.
 func TestTheLatestPauseIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coord.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		pauses := coord.NewPauses(co)
-		until := time.Now().Add(30 * time.Minute)
-		store := func(target, value string) {
-			t.Helper()
-			if err := pauses.Store(t.Context(), coord.Pause{Target: target, Value: []byte(value), Until: until}); err != nil {
+		for _, value := range []string{"1", "2"} {
+			if err := pauses.Store(t.Context(), coord.Pause{Target: "web", Value: []byte(value)}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		entries := func() []coord.Entry {
-			all, _, err := b.Range(t.Context(), "pause/")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return all
-		}
-		store("web", "1")
-		store("web", "2")
-		if all := entries(); len(all) != 1 || string(all[0].Value) != "2" {
-			t.Errorf("stored is %+v", all)
-		}
-		before, err := b.Grant(t.Context(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		until = until.Add(10 * time.Second)
-		store("db", "1")
-		if after, err := b.Grant(t.Context(), time.Hour); err != nil || after != before+1 {
-			t.Errorf("%d leases are granted for one that ends in the same hour, %v", after-before-1, err)
-		}
-		time.Sleep(time.Until(until))
-		if n := len(entries()); n != 2 {
-			t.Errorf("there are %d before their end", n)
-		}
-		time.Sleep(time.Hour)
-		if n := len(entries()); n != 0 {
-			t.Errorf("there are %d an hour after their end", n)
-		}
-	})
-}
-
-// A lease that the backend has lost is granted anew.
-func TestPausesHaveAnotherLeaseAfterOneIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
-		co, _ := run(t, coord.Config{Name: "a", Backend: b})
-		synctest.Wait()
-		pauses := coord.NewPauses(co)
-		next, err := b.Grant(t.Context(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := coord.Pause{Target: "web", Value: []byte("1"), Until: time.Now().Add(time.Hour)}
-		if err := pauses.Store(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		if err := b.Revoke(t.Context(), next+1); err != nil {
-			t.Fatal(err)
-		}
-		if err := pauses.Store(t.Context(), p); !errors.Is(err, coord.ErrLeaseEnded) {
-			t.Errorf("with a lease that has ended: %v", err)
-		}
-		if err := pauses.Store(t.Context(), p); err != nil {
-			t.Errorf("again: %v", err)
+		if all, _, err := b.Range(t.Context(), "pause/"); err != nil || len(all) != 1 || string(all[0].Value) != "2" {
+			t.Errorf("stored is %+v, %v", all, err)
 		}
 	})
 }

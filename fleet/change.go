@@ -91,7 +91,6 @@ func (f *Fleet) change(c *change) error {
 	if _, err := f.owner.Change(c.Change); err != nil {
 		return err
 	}
-	f.joints.forget(c.Change)
 	if err := f.config.Restarts.TakeOver(c.units, c.removedUnits, c.restarts); err != nil {
 		return err
 	}
@@ -100,8 +99,8 @@ func (f *Fleet) change(c *change) error {
 	for id, targets := range c.shards {
 		if targets != nil {
 			f.others.remove(id)
-			for _, p := range targets.jointProbes() { // which this engine may have decided alone before
-				f.doubts.probed(p.Target, verdictOf(f.config.Engine, p.Target, f.desired.decidesAlone))
+			for _, of := range targets.joints() { // which this engine may have decided alone before
+				f.doubts.probed(of.id.Target, verdictOf(f.config.Engine, of.id.Target, f.desired.decidesAlone))
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func New(c Config) (*Fleet, error) {
 		votes: newVotes(c.Coordinator), others: newOthers(c.Coordinator, c.Logger, changed.Set),
 		wake: changed, sparse: sparselog.New(c.Logger),
 	}
-	f.joints = &joints{config: c, votes: f.votes, desired: f.desired, changes: f.changes, decisions: map[probe.ID]decision{}}
+	f.joints = &joints{config: c, votes: f.votes, desired: f.desired, changes: f.changes}
 	f.votes.voted = f.joints.voted
 	f.ledger = newLedger(c, f.joints, f.changes, f.sparse)
 	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -48,16 +47,17 @@ func (j joint) Probe(context.Context, probe.Target) probe.Result {
 	if why != "" {
 		return undecided(why)
 	}
-	before := j.joints.set(j.id, now)
-	if (before.isGrayPass() || now.isGrayPass()) && before.saying() != now.saying() { // others show how vantages differ
+	result := now.result(j.rule)
+	if (isGrayPass(now.before) || isGrayPass(result)) && now.before.Detail != result.Detail { // others show how vantages differ
 		j.joints.changes.note(j.id.Target)
 	}
-	return now.result(j.rule)
+	return result
 }
 
 // decision is what votes about an instance add up to.
 type decision struct {
 	instance string
+	before   probe.Result // of the latest look
 	quorum.Decision
 }
 
@@ -74,7 +74,7 @@ func (j *joints) decide(of joint) (d decision, why string) {
 		return d, "the vantages have not voted on this instance yet"
 	}
 	votes := j.votes.about(of.id, of.rule)
-	return decision{st.Instance, quorum.Decide(of.rule, votes, st.Instance, st.Verdict, time.Now())}, ""
+	return decision{st.Instance, st.Result, quorum.Decide(of.rule, votes, st.Instance, st.Verdict)}, ""
 }
 
 // hasEvidence reports whether the instance of a target may be terminated for a probe that fails: one that its owner
@@ -101,17 +101,16 @@ func (j *joints) hasEvidence(target string) bool {
 // result returns what a probe's engine publishes, with who says what.
 func (d decision) result(r quorum.Rule) probe.Result {
 	passing, failing := len(d.Passing), len(d.Failing)
-	isGray := d.Agreement == quorum.Gray
 	switch {
 	case !d.Decided && passing+failing < r.Min:
 		return undecided(fmt.Sprintf("%d votes count, and %d are needed%s", passing+failing, r.Min, d.saying()))
 	case !d.Decided:
 		return undecided("as many vantages pass as fail" + d.saying())
-	case d.Verdict == probe.Failing && isGray:
+	case d.Verdict == probe.Failing && d.IsGray():
 		return probe.Fail(probe.ReasonGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
 	case d.Verdict == probe.Failing:
 		return probe.Fail(probe.ReasonQuorum, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
-	case isGray:
+	case d.IsGray():
 		return probe.Warn(probe.ReasonGray, "failing at %d of %d vantages%s", failing, passing+failing, d.saying())
 	}
 	return probe.Succeed(fmt.Sprintf("passing at %d vantages%s", passing, d.saying()))
@@ -122,9 +121,9 @@ func undecided(why string) probe.Result {
 	return probe.Result{Reason: probe.ReasonNoQuorum, Detail: why, NoRetry: true}
 }
 
-// isGrayPass reports whether the votes say that a probe passes though some fail.
-func (d decision) isGrayPass() bool {
-	return d.Decided && d.Verdict == probe.Passing && d.Agreement == quorum.Gray
+// isGrayPass reports whether a result says that a probe passes though some votes fail.
+func isGrayPass(r probe.Result) bool {
+	return r.Outcome == probe.Warning && r.Reason == probe.ReasonGray
 }
 
 // saying returns the vantages by what they say, such as ": failing at engine-2; passing at engine-1, engine-3".
@@ -149,48 +148,16 @@ type joints struct {
 	votes   *votes
 	desired *desired
 	changes *changes
-
-	decisionsMu sync.Mutex // guards decisions
-	decisions   map[probe.ID]decision
-}
-
-func (j *joints) get(id probe.ID) (decision, bool) {
-	j.decisionsMu.Lock()
-	defer j.decisionsMu.Unlock()
-	d, ok := j.decisions[id]
-	return d, ok
-}
-
-func (j *joints) set(id probe.ID, now decision) (before decision) {
-	j.decisionsMu.Lock()
-	defer j.decisionsMu.Unlock()
-	before = j.decisions[id]
-	j.decisions[id] = now
-	return before
-}
-
-// forget forgets probes that this engine no longer has, or decides alone, after a change.
-func (j *joints) forget(c engine.Change) {
-	j.decisionsMu.Lock()
-	defer j.decisionsMu.Unlock()
-	for _, id := range c.Remove {
-		delete(j.decisions, id)
-	}
-	for id := range j.decisions {
-		now, isChanged := c.Set[id]
-		if _, isJoint := now.Handler.(joint); isChanged && !isJoint {
-			delete(j.decisions, id)
-		}
-	}
 }
 
 // gray counts the probes about which the vantages differ.
 func (j *joints) gray() (n int) {
-	j.decisionsMu.Lock()
-	defer j.decisionsMu.Unlock()
-	for _, d := range j.decisions {
-		if d.Agreement == quorum.Gray {
-			n++
+	shards, _ := j.desired.get()
+	for _, targets := range shards {
+		for _, of := range targets.joints() {
+			if d, why := j.decide(of); why == "" && d.IsGray() {
+				n++
+			}
 		}
 	}
 	return n
@@ -228,14 +195,14 @@ func (t Targets) checkQuorums() error {
 	return nil
 }
 
-// jointProbes returns the probes that vantages decide.
-func (t *Targets) jointProbes() (ids []probe.ID) {
-	for id, p := range t.probes() {
-		if _, isJoint := p.Handler.(joint); isJoint {
-			ids = append(ids, id)
+// joints returns the probes that vantages decide.
+func (t *Targets) joints() (all []joint) {
+	for _, p := range t.probes() {
+		if of, isJoint := p.Handler.(joint); isJoint {
+			all = append(all, of)
 		}
 	}
-	return ids
+	return all
 }
 
 // Quorum is what an engine knows of the probes that vantages decide.

@@ -10,7 +10,6 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
@@ -394,12 +393,13 @@ func (l *ledger) cause(id probe.ID, m engine.Memory, known cause) cause {
 // warning is cause for a probe that passes. Votes that differ are a warning before the engine has looked at them. Other warnings
 // are those of readiness probes, which change how gateways use the target: no others are stored when they begin and end.
 func (l *ledger) warning(id probe.ID, m engine.Memory, known cause) cause {
-	if d, ok := l.joints.get(id); ok && d.instance == m.State.Instance {
-		if !d.isGrayPass() {
+	if of, isJoint := l.joints.desired.joint(id); isJoint {
+		if d, why := l.joints.decide(of); why == "" && d.instance == m.State.Instance {
+			if r := d.result(of.rule); isGrayPass(r) {
+				return cause{m.Since, r.Reason, r.Detail}
+			}
 			return cause{}
 		}
-		r := d.result(quorum.Rule{})
-		return cause{m.Since, r.Reason, r.Detail}
 	}
 	st, _ := l.config.Engine.Status(id)
 	switch {

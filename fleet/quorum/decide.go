@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"slices"
-	"time"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -13,67 +12,40 @@ type Vote struct {
 	Instance string        // of the target, which the vote is about
 	Verdict  probe.Verdict // Undecided: the vantage does not know
 	Doubtful bool          // the vantage doubts its own verdicts
-	Until    time.Time     // from then on the vote is stale; zero: it is fresh as long as it exists
 }
-
-// counts reports whether a vote about an instance counts at a time.
-func (v Vote) counts(instance string, now time.Time) bool {
-	isFresh := v.Until.IsZero() || now.Before(v.Until)
-	return isFresh && !v.Doubtful && v.Verdict != probe.Undecided && v.Instance == instance
-}
-
-// Agreement says whether the votes that count say the same.
-type Agreement string
-
-// The agreements.
-const (
-	AgreementNone Agreement = "none" // no vote counts
-	Unanimous     Agreement = "unanimous"
-	Gray          Agreement = "gray" // some are passing, and some failing: the target works for some of its users
-)
 
 // Decision is what votes add up to.
 type Decision struct {
-	Verdict   probe.Verdict // the joint verdict: the last one if the votes decide nothing
-	Decided   bool          // the votes have decided: as many count as the rule wants, and they are no tie
-	Agreement Agreement     // whether the votes that count agree; also if they decide nothing
+	Verdict probe.Verdict // the joint verdict: the last one if the votes decide nothing
+	Decided bool          // the votes have decided: as many count as the rule wants, and they are no tie
 
-	// The vantages by what they say, sorted. The votes of Ignored do not count: they are stale, doubtful,
-	// undecided, or about another instance.
+	// The vantages by what they say, sorted. The votes of Ignored do not count: they are doubtful, undecided, or about
+	// another instance.
 	Passing, Failing, Ignored []string
-
-	Again time.Time // when a vote that counts becomes stale, so that Decide may return something else; zero: never
 }
 
-// Decide returns what votes about a probe add up to at a time. It needs a rule whose defaults are set, at
-// most one vote of each vantage, the instance of the target that now runs, and the last joint verdict, which
-// is Undecided before the first. The order of votes does not matter.
-func Decide(r Rule, votes []Vote, instance string, last probe.Verdict, now time.Time) Decision {
-	d := Decision{Verdict: last, Agreement: AgreementNone}
+// IsGray reports whether votes that count differ: the target works for some of its users. They may decide nothing.
+func (d Decision) IsGray() bool { return len(d.Passing) > 0 && len(d.Failing) > 0 }
+
+// Decide returns what votes about a probe add up to. It needs a rule whose defaults are set, at most one vote of each
+// vantage, the instance of the target that now runs, and the last joint verdict, which is Undecided before the first. The
+// order of votes does not matter.
+func Decide(r Rule, votes []Vote, instance string, last probe.Verdict) Decision {
+	d := Decision{Verdict: last}
 	for _, v := range votes {
-		if !v.counts(instance, now) {
+		switch {
+		case v.Doubtful || v.Verdict == probe.Undecided || v.Instance != instance:
 			d.Ignored = append(d.Ignored, v.Vantage)
-			continue
-		}
-		if v.Verdict == probe.Failing {
+		case v.Verdict == probe.Failing:
 			d.Failing = append(d.Failing, v.Vantage)
-		} else {
+		default:
 			d.Passing = append(d.Passing, v.Vantage)
-		}
-		if !v.Until.IsZero() && (d.Again.IsZero() || v.Until.Before(d.Again)) {
-			d.Again = v.Until
 		}
 	}
 	for _, names := range [][]string{d.Passing, d.Failing, d.Ignored} {
 		slices.Sort(names)
 	}
 	passing, failing := len(d.Passing), len(d.Failing)
-	switch {
-	case passing > 0 && failing > 0:
-		d.Agreement = Gray
-	case passing+failing > 0:
-		d.Agreement = Unanimous
-	}
 	if passing+failing < max(r.Min, 1) {
 		return d
 	}

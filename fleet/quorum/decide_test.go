@@ -5,25 +5,19 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// letters are votes, each by a letter: of a vantage that passes, fails, does not know, doubts itself, was
-// heard too long ago, or has seen another instance.
+// letters are votes, each by a letter: of a vantage that passes, fails, does not know, doubts itself, or has seen
+// another instance.
 var letters = map[rune]quorum.Vote{
 	'p': {Instance: "1", Verdict: probe.Passing},
 	'f': {Instance: "1", Verdict: probe.Failing},
-	'F': {Instance: "1", Verdict: probe.Failing, Until: now.Add(time.Second)},
-	'L': {Instance: "1", Verdict: probe.Failing, Until: now.Add(time.Minute)},
 	'u': {Instance: "1"},
 	'd': {Instance: "1", Verdict: probe.Failing, Doubtful: true},
-	's': {Instance: "1", Verdict: probe.Failing, Until: now},
 	'o': {Instance: "0", Verdict: probe.Failing},
 }
 
@@ -40,51 +34,62 @@ func votes(text string) (all []quorum.Vote) {
 	return all
 }
 
+// agreement says whether the votes that count agree.
+func agreement(d quorum.Decision) string {
+	switch {
+	case d.IsGray():
+		return "gray"
+	case len(d.Passing)+len(d.Failing) > 0:
+		return "unanimous"
+	}
+	return "none"
+}
+
 func TestVotesDecide(t *testing.T) {
 	for _, c := range []struct {
 		votes string
 		rule  quorum.Rule
 		last  probe.Verdict
 		want  string // the joint verdict, in brackets if it is the last one
-		agree quorum.Agreement
+		agree string
 	}{
-		{"ppp", quorum.Rule{}, probe.Undecided, "passing", quorum.Unanimous},
-		{"fff", quorum.Rule{}, probe.Passing, "failing", quorum.Unanimous},
-		{"ffp", quorum.Rule{}, probe.Passing, "failing", quorum.Gray},
-		{"fpp", quorum.Rule{}, probe.Failing, "passing", quorum.Gray},
-		{"fp", quorum.Rule{}, probe.Passing, "[passing]", quorum.Gray},
-		{"fp", quorum.Rule{}, probe.Failing, "[failing]", quorum.Gray},
-		{"fp", quorum.Rule{}, probe.Undecided, "[undecided]", quorum.Gray},
-		{"f", quorum.Rule{}, probe.Passing, "[passing]", quorum.Unanimous},
-		{"", quorum.Rule{}, probe.Failing, "[failing]", quorum.AgreementNone},
-		{"fuu", quorum.Rule{}, probe.Passing, "[passing]", quorum.Unanimous},
-		{"fds", quorum.Rule{}, probe.Passing, "[passing]", quorum.Unanimous},
-		{"fod", quorum.Rule{}, probe.Passing, "[passing]", quorum.Unanimous},
-		{"ffd", quorum.Rule{}, probe.Passing, "failing", quorum.Unanimous},
-		{"pFs", quorum.Rule{}, probe.Failing, "[failing]", quorum.Gray},
-		{"fpppp", quorum.Rule{Vantages: 5, Fail: quorum.FailAny}, probe.Passing, "failing", quorum.Gray},
-		{"f", quorum.Rule{Fail: quorum.FailAny}, probe.Passing, "[passing]", quorum.Unanimous},
-		{"f", quorum.Rule{Fail: quorum.FailAny, Min: 1}, probe.Passing, "failing", quorum.Unanimous},
-		{"ffp", quorum.Rule{Fail: quorum.FailAll}, probe.Failing, "passing", quorum.Gray},
-		{"ffd", quorum.Rule{Fail: quorum.FailAll}, probe.Passing, "failing", quorum.Unanimous},
+		{"ppp", quorum.Rule{}, probe.Undecided, "passing", "unanimous"},
+		{"fff", quorum.Rule{}, probe.Passing, "failing", "unanimous"},
+		{"ffp", quorum.Rule{}, probe.Passing, "failing", "gray"},
+		{"fpp", quorum.Rule{}, probe.Failing, "passing", "gray"},
+		{"fp", quorum.Rule{}, probe.Passing, "[passing]", "gray"},
+		{"fp", quorum.Rule{}, probe.Failing, "[failing]", "gray"},
+		{"fp", quorum.Rule{}, probe.Undecided, "[undecided]", "gray"},
+		{"f", quorum.Rule{}, probe.Passing, "[passing]", "unanimous"},
+		{"", quorum.Rule{}, probe.Failing, "[failing]", "none"},
+		{"fuu", quorum.Rule{}, probe.Passing, "[passing]", "unanimous"},
+		{"fdd", quorum.Rule{}, probe.Passing, "[passing]", "unanimous"},
+		{"fod", quorum.Rule{}, probe.Passing, "[passing]", "unanimous"},
+		{"ffd", quorum.Rule{}, probe.Passing, "failing", "unanimous"},
+		{"pfd", quorum.Rule{}, probe.Failing, "[failing]", "gray"},
+		{"fpppp", quorum.Rule{Vantages: 5, Fail: quorum.FailAny}, probe.Passing, "failing", "gray"},
+		{"f", quorum.Rule{Fail: quorum.FailAny}, probe.Passing, "[passing]", "unanimous"},
+		{"f", quorum.Rule{Fail: quorum.FailAny, Min: 1}, probe.Passing, "failing", "unanimous"},
+		{"ffp", quorum.Rule{Fail: quorum.FailAll}, probe.Failing, "passing", "gray"},
+		{"ffd", quorum.Rule{Fail: quorum.FailAll}, probe.Passing, "failing", "unanimous"},
 	} {
-		d := quorum.Decide(c.rule.WithDefaults(), votes(c.votes), "1", c.last, now)
+		d := quorum.Decide(c.rule.WithDefaults(), votes(c.votes), "1", c.last)
 		got := d.Verdict.String()
 		if !d.Decided {
 			got = "[" + got + "]"
 		}
-		if got != c.want || d.Agreement != c.agree {
-			t.Errorf("%q by %+v after %v: %s and %s, want %s and %s", c.votes, c.rule, c.last, got, d.Agreement, c.want, c.agree)
+		if got != c.want || agreement(d) != c.agree {
+			t.Errorf("%q by %+v after %v: %s and %s, want %s and %s", c.votes, c.rule, c.last, got, agreement(d), c.want, c.agree)
 		}
 	}
 }
 
 func TestADecisionSaysWhoSaysWhat(t *testing.T) {
-	all := votes("FdppsuoLf")
+	all := votes("fdppuoff")
 	slices.Reverse(all)
-	d := quorum.Decide(quorum.Rule{Vantages: 9}.WithDefaults(), all, "1", probe.Undecided, now)
-	got := fmt.Sprint("pass ", d.Passing, " fail ", d.Failing, " ignored ", d.Ignored, " again in ", d.Again.Sub(now))
-	if want := "pass [c d] fail [a h i] ignored [b e f g] again in 1s"; got != want {
+	d := quorum.Decide(quorum.Rule{Vantages: 9}.WithDefaults(), all, "1", probe.Undecided)
+	got := fmt.Sprint("pass ", d.Passing, " fail ", d.Failing, " ignored ", d.Ignored)
+	if want := "pass [c d] fail [a g h] ignored [b e f]"; got != want {
 		t.Errorf("it says %s, want %s", got, want)
 	}
 }
@@ -96,7 +101,7 @@ func each(length int, f func(text string)) {
 		var longer []string
 		for _, text := range texts {
 			f(text)
-			for _, letter := range "pfFds" { // the others are ignored as d and s are
+			for _, letter := range "pfdo" { // u is ignored as d is
 				longer = append(longer, text+string(letter))
 			}
 		}
@@ -114,11 +119,11 @@ func rules() (all []quorum.Rule) {
 	return all
 }
 
-// Every law for all combinations of up to four votes, with each rule and each last verdict.
+// Every law for all combinations of up to five votes, with each rule and each last verdict.
 func TestLawsOfDecisions(t *testing.T) {
 	tier.Slow(t)
 	explored := 0
-	each(4, func(text string) {
+	each(5, func(text string) {
 		for _, r := range rules() {
 			for _, last := range []probe.Verdict{probe.Undecided, probe.Passing, probe.Failing} {
 				explored++
@@ -134,7 +139,7 @@ func TestLawsOfDecisions(t *testing.T) {
 func checkLaws(t *testing.T, r quorum.Rule, text string, last probe.Verdict) {
 	t.Helper()
 	all := votes(text)
-	decide := func(all []quorum.Vote) quorum.Decision { return quorum.Decide(r, all, "1", last, now) }
+	decide := func(all []quorum.Vote) quorum.Decision { return quorum.Decide(r, all, "1", last) }
 	d := decide(all)
 	counting := len(d.Passing) + len(d.Failing)
 	law := func(isKept bool, name string) {
@@ -146,10 +151,8 @@ func checkLaws(t *testing.T, r quorum.Rule, text string, last probe.Verdict) {
 	law(d.Decided || d.Verdict == last, "without a decision the last verdict stands")
 	law(!d.Decided || d.Verdict != probe.Undecided, "a decision is passing or failing")
 	law(d.Decided || counting < r.Min || r.Fail == quorum.FailMajority && len(d.Passing) == len(d.Failing), "only too few votes and ties decide nothing")
-	law((d.Agreement == quorum.Gray) == (len(d.Passing) > 0 && len(d.Failing) > 0), "gray is that some pass and some fail")
 	law(counting+len(d.Ignored) == len(all), "each vantage is named once")
-	law(d.Again.IsZero() || d.Again.After(now), "it is decided again later")
-	if d.Agreement == quorum.Unanimous && d.Decided {
+	if agreement(d) == "unanimous" && d.Decided {
 		law((d.Verdict == probe.Failing) == (len(d.Failing) > 0), "a unanimous decision is what all say")
 	}
 
@@ -170,7 +173,7 @@ func checkVote(t *testing.T, r quorum.Rule, text string, last probe.Verdict, d q
 	with := func(v quorum.Vote) quorum.Decision {
 		changed := slices.Clone(all)
 		changed[i] = v
-		return quorum.Decide(r, changed, "1", last, now)
+		return quorum.Decide(r, changed, "1", last)
 	}
 	law := func(isKept bool, name string) {
 		if !isKept {
@@ -178,23 +181,20 @@ func checkVote(t *testing.T, r quorum.Rule, text string, last probe.Verdict, d q
 		}
 	}
 	same := func(a, b quorum.Decision) bool {
-		return a.Verdict == b.Verdict && a.Decided == b.Decided && a.Agreement == b.Agreement && len(a.Passing) == len(b.Passing) && len(a.Failing) == len(b.Failing)
+		return a.Verdict == b.Verdict && a.Decided == b.Decided && len(a.Passing) == len(b.Passing) && len(a.Failing) == len(b.Failing)
 	}
 	renamed := v
 	renamed.Vantage = "another"
 	law(same(d, with(renamed)), "names do not matter")
 	if slices.Contains(d.Ignored, v.Vantage) {
 		without := slices.Delete(slices.Clone(all), i, i+1)
-		law(same(d, quorum.Decide(r, without, "1", last, now)), "a vote that is ignored is as none")
+		law(same(d, quorum.Decide(r, without, "1", last)), "a vote that is ignored is as none")
 		return
 	}
 	failing, passing := v, v
 	failing.Verdict, passing.Verdict = probe.Failing, probe.Passing
 	law(rank(with(failing).Verdict) <= rank(d.Verdict), "a vote that turns to failing makes nothing better")
 	law(rank(with(passing).Verdict) >= rank(d.Verdict), "a vote that turns to passing makes nothing worse")
-	stale := v
-	stale.Until = now.Add(-time.Hour)
-	law(slices.Contains(with(stale).Ignored, v.Vantage), "a stale vote does not count")
 }
 
 // rank orders verdicts, the worst first.

@@ -2,7 +2,7 @@
 // It has pure functions only: no clock and no I/O.
 //
 // An engine from which a target is probed is a vantage of it. What a vantage says is a vote. Votes that are
-// stale or doubtful do not count; fewer than a minimum decide nothing, so that the last joint verdict stands.
+// doubtful do not count; fewer than a minimum decide nothing, so that the last joint verdict stands.
 //
 //	rule.go    Rule: how many vantages, and how many of them must fail
 //	decide.go  Decide: from votes to a joint verdict, and whether they agree

@@ -19,10 +19,13 @@ const (
 	tick     = period / 10 // the attempts of a vantage are spread over its period
 )
 
+// now is when a world begins.
+var now = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // column is a way to make a joint verdict of votes.
 type column struct {
 	name   string
-	decide func(votes []quorum.Vote, last probe.Verdict, now time.Time) quorum.Decision
+	decide func(votes []quorum.Vote, last probe.Verdict) quorum.Decision
 
 	last    [targets]quorum.Decision
 	changes int
@@ -33,8 +36,8 @@ type column struct {
 func byRule(name string, r quorum.Rule) *column {
 	r.Vantages = vantages
 	r = r.WithDefaults()
-	return &column{name: name, decide: func(votes []quorum.Vote, last probe.Verdict, now time.Time) quorum.Decision {
-		return quorum.Decide(r, votes, "1", last, now)
+	return &column{name: name, decide: func(votes []quorum.Vote, last probe.Verdict) quorum.Decision {
+		return quorum.Decide(r, votes, "1", last)
 	}}
 }
 
@@ -42,8 +45,8 @@ func byRule(name string, r quorum.Rule) *column {
 // fails if so many fail.
 func byNumber(name string, failing int) *column {
 	fresh := quorum.Rule{Vantages: vantages, Fail: quorum.FailAny, Min: 1}
-	return &column{name: name, decide: func(votes []quorum.Vote, last probe.Verdict, now time.Time) quorum.Decision {
-		d := quorum.Decide(fresh, votes, "1", last, now)
+	return &column{name: name, decide: func(votes []quorum.Vote, last probe.Verdict) quorum.Decision {
+		d := quorum.Decide(fresh, votes, "1", last)
 		switch {
 		case len(d.Failing) >= failing:
 			d.Verdict = probe.Failing
@@ -63,10 +66,11 @@ type world struct {
 	rule   probe.Rule
 	states [vantages][targets]verdict.State
 	votes  [targets][vantages]quorum.Vote
+	died   [vantages]time.Time // when the vantage made no attempts any more
 
 	loss   float64        // which part of the attempts fails though the target is well
 	isCut  [vantages]bool // the vantage lives, and reaches no target
-	isDead [vantages]bool // the vantage makes no attempts, and its votes become stale
+	isDead [vantages]bool // the vantage makes no attempts, and its votes vanish with its lease
 	isDown bool           // the targets are down
 }
 
@@ -87,12 +91,15 @@ func (w *world) pass(d time.Duration, columns []*column) {
 			hasNew := false
 			for v := range vantages {
 				offset := time.Duration((i+3*v)%10) * tick
+				if !w.isDead[v] {
+					w.died[v] = w.now
+				}
 				if !w.isDead[v] && w.now.Sub(now)%period == offset {
 					hasNew = w.attempt(v, i) || hasNew
 				}
 			}
 			for _, c := range columns {
-				if again := c.last[i].Again; hasNew || !again.IsZero() && !w.now.Before(again) {
+				if hasNew || w.now.Sub(now)%period == 0 { // votes may have vanished
 					c.count(w, i)
 				}
 			}
@@ -115,14 +122,20 @@ func (w *world) attempt(v, i int) (isChanged bool) {
 	w.states[v][i] = s
 	vote := &w.votes[i][v]
 	isChanged = vote.Verdict != s.Verdict
-	vote.Verdict, vote.Until = s.Verdict, w.now.Add(2*period)
+	vote.Verdict = s.Verdict
 	return isChanged
 }
 
 // count makes the joint verdict of a target.
 func (c *column) count(w *world, i int) {
 	before := c.last[i].Verdict
-	c.last[i] = c.decide(w.votes[i][:], before, w.now)
+	var votes []quorum.Vote
+	for v, vote := range w.votes[i] {
+		if w.now.Sub(w.died[v]) < 2*period {
+			votes = append(votes, vote)
+		}
+	}
+	c.last[i] = c.decide(votes, before)
 	if c.last[i].Verdict != before {
 		c.changes++
 		c.latest = w.now

@@ -72,7 +72,7 @@ func (d *doubts) observe() {
 		o.Own.Targets, o.Own.Failing, o.New = o.Own.Targets+own.Targets, o.Own.Failing+own.Failing, o.New+turned
 	}
 	before := d.state
-	d.state = doubt.Step(doubt.Rule{}, before, o, now)
+	d.state = doubt.Step(before, o, now)
 	after := d.state
 	d.doubtMu.Unlock()
 	d.vantage.voter.setHealth(after.Doubtful, o.Own)

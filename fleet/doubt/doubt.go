@@ -10,33 +10,20 @@
 //	targets.go  Targets: counts the engine's own targets for that
 package doubt
 
-import (
-	"cmp"
-	"time"
+import "time"
 
-	"github.com/sonde-probe/sonde/probe"
-)
+// share is which part of an engine's targets must turn to failing within window. It is that of Netflix' Eureka, which
+// removes no instances while it lacks more than 15 % of the renewals that it expects (renewalPercentThreshold). It is low,
+// since what others see must differ besides.
+const share = 0.15
 
-// Rule says when an engine doubts. The zero fields have defaults.
-type Rule struct {
-	Share    probe.Share   // which part of an engine's targets must turn to failing within Window; default: DefaultShare
-	Recovery time.Duration // how long the engine still does not act once the cause is gone; default: DefaultRecovery
-}
+// Recovery is how long the engine still does not act once the cause is gone: the default period of probes, in which each
+// is attempted once more.
+const Recovery = 10 * time.Second
 
-// The defaults of a Rule.
-const (
-	// DefaultShare is that of Netflix' Eureka, which removes no instances while it lacks more than 15 % of
-	// the renewals that it expects (renewalPercentThreshold). It is low, since what others see must differ
-	// besides.
-	DefaultShare probe.Share = 0.15
-
-	// DefaultRecovery is the default period of probes: each is attempted once more in that time.
-	DefaultRecovery = 10 * time.Second
-)
-
-// Window is the time within which verdicts turn to failing at once. A target that goes down is found to fail
+// window is the time within which verdicts turn to failing at once. A target that goes down is found to fail
 // within half of it by a probe with the default period and threshold.
-const Window = time.Minute
+const window = time.Minute
 
 const (
 	// minFailing is how many targets must fail at once. Fewer may well do so together. It is as many as
@@ -61,7 +48,7 @@ type Sample struct{ Targets, Failing int }
 type Observation struct {
 	Unwell bool   // the engine is degraded or isolated: see engine.Health
 	Own    Sample // the targets that this engine probes
-	New    int    // how many of those that fail have turned to failing within Window
+	New    int    // how many of those that fail have turned to failing within window
 
 	// Others is what the engines say that do not doubt themselves: about the same targets, or about their
 	// own, since shards are drawn at random.
@@ -81,12 +68,11 @@ type State struct {
 
 // Step returns the state after an observation. Observations should be made every second, and at times that
 // do not go back.
-func Step(r Rule, s State, o Observation, now time.Time) State {
-	r.Share, r.Recovery = cmp.Or(r.Share, DefaultShare), cmp.Or(r.Recovery, DefaultRecovery)
+func Step(s State, o Observation, now time.Time) State {
 	if s.Alone {
-		s.Alone = !endsAlone(r, o)
+		s.Alone = !endsAlone(o)
 	} else {
-		s.Alone = beginsAlone(r, o)
+		s.Alone = beginsAlone(o)
 	}
 	if o.Unwell {
 		s.UnwellAt = now
@@ -94,9 +80,9 @@ func Step(r Rule, s State, o Observation, now time.Time) State {
 	if s.Alone {
 		s.AloneAt = now
 	}
-	wasUnwell := isWithin(r.Recovery, s.UnwellAt, now) // its verdicts may still be from then
+	wasUnwell := isWithin(Recovery, s.UnwellAt, now) // its verdicts may still be from then
 	s.Doubtful = s.Alone || wasUnwell
-	s.MayAct = !s.Doubtful && !isWithin(r.Recovery, s.AloneAt, now)
+	s.MayAct = !s.Doubtful && !isWithin(Recovery, s.AloneAt, now)
 	return s
 }
 
@@ -104,8 +90,8 @@ func isWithin(d time.Duration, at, now time.Time) bool { return !at.IsZero() && 
 
 // beginsAlone reports whether so many targets have failed at once, and so few of others do, that the engine
 // doubts.
-func beginsAlone(r Rule, o Observation) bool {
-	if o.New < minFailing || float64(o.New) < float64(r.Share)*float64(o.Own.Targets) {
+func beginsAlone(o Observation) bool {
+	if o.New < minFailing || float64(o.New) < share*float64(o.Own.Targets) {
 		return false
 	}
 	expected := expectedOf(o.New, o)
@@ -113,9 +99,9 @@ func beginsAlone(r Rule, o Observation) bool {
 }
 
 // endsAlone reports whether others see about the same, too few of others are left to tell, or too few
-// targets fail. That they have failed for longer than Window ends nothing.
-func endsAlone(r Rule, o Observation) bool {
-	if o.Own.Failing < minFailing/2 || float64(o.Own.Failing) < float64(r.Share)/2*float64(o.Own.Targets) {
+// targets fail. That they have failed for longer than window ends nothing.
+func endsAlone(o Observation) bool {
+	if o.Own.Failing < minFailing/2 || float64(o.Own.Failing) < share/2*float64(o.Own.Targets) {
 		return true
 	}
 	expected := expectedOf(o.Own.Failing, o)

@@ -40,7 +40,7 @@ func TestAnEngineDoubtsWhatItAloneSees(t *testing.T) {
 		{"others have enough targets to tell", false, doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 20}, New: 20, Others: doubt.Sample{Targets: 40, Failing: 0}}, true},
 		{"it has no targets", false, doubt.Observation{Others: doubt.Sample{Targets: 300, Failing: 0}}, false},
 	} {
-		s := doubt.Step(doubt.Rule{}, doubt.State{Alone: c.wasAlone}, c.o, zero)
+		s := doubt.Step(doubt.State{Alone: c.wasAlone}, c.o, zero)
 		if s.Alone != c.want || s.Doubtful != c.want || s.MayAct == c.want {
 			t.Errorf("%s: %+v", c.name, s)
 		}
@@ -50,14 +50,14 @@ func TestAnEngineDoubtsWhatItAloneSees(t *testing.T) {
 // steps returns the states after an observation that is made each second for a time.
 func steps(s doubt.State, o doubt.Observation, from time.Time, seconds int) (all []doubt.State) {
 	for i := range seconds {
-		s = doubt.Step(doubt.Rule{}, s, o, from.Add(time.Duration(i)*time.Second))
+		s = doubt.Step(s, o, from.Add(time.Duration(i)*time.Second))
 		all = append(all, s)
 	}
 	return all
 }
 
 func TestVotesCountAgainAndActsAreMadeAgainAfterTheRecovery(t *testing.T) {
-	const recovery = int(doubt.DefaultRecovery / time.Second)
+	const recovery = int(doubt.Recovery / time.Second)
 	well := doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 1}, Others: doubt.Sample{Targets: 300, Failing: 3}}
 	if s := steps(doubt.State{}, well, zero, 1)[0]; s.Doubtful || !s.MayAct {
 		t.Errorf("an engine that is well: %+v", s)
@@ -65,13 +65,13 @@ func TestVotesCountAgainAndActsAreMadeAgainAfterTheRecovery(t *testing.T) {
 	if (doubt.State{}).MayAct {
 		t.Error("an engine acts that has observed nothing")
 	}
-	unwell := doubt.Step(doubt.Rule{}, doubt.State{}, doubt.Observation{Unwell: true, Own: well.Own, Others: well.Others}, zero)
+	unwell := doubt.Step(doubt.State{}, doubt.Observation{Unwell: true, Own: well.Own, Others: well.Others}, zero)
 	for i, s := range append([]doubt.State{unwell}, steps(unwell, well, zero.Add(time.Second), 2*recovery)...) {
 		if isOver := i >= recovery; s.Doubtful == isOver || s.MayAct != isOver {
 			t.Errorf("%d s after it was unwell: %+v", i, s)
 		}
 	}
-	alone := doubt.Step(doubt.Rule{}, doubt.State{}, doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 50}, New: 50, Others: well.Others}, zero)
+	alone := doubt.Step(doubt.State{}, doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 50}, New: 50, Others: well.Others}, zero)
 	for i, s := range append([]doubt.State{alone}, steps(alone, well, zero.Add(time.Second), 2*recovery)...) {
 		if s.Doubtful != (i == 0) || s.MayAct != (i >= recovery) {
 			t.Errorf("%d s after it alone saw targets fail: %+v", i, s)
@@ -100,7 +100,7 @@ func TestLawsOfDoubts(t *testing.T) {
 	observations(func(o doubt.Observation) {
 		for _, before := range []doubt.State{{}, {Alone: true, AloneAt: zero}} {
 			explored++
-			after := doubt.Step(doubt.Rule{}, before, o, zero)
+			after := doubt.Step(before, o, zero)
 			law := func(isKept bool, name string) {
 				if !isKept {
 					t.Errorf("%+v after %+v: %s: %+v", o, before, name, after)
@@ -109,10 +109,10 @@ func TestLawsOfDoubts(t *testing.T) {
 			changed := func(change func(*doubt.Observation)) doubt.State {
 				c := o
 				change(&c)
-				return doubt.Step(doubt.Rule{}, before, c, zero)
+				return doubt.Step(before, c, zero)
 			}
 			law(!after.Doubtful || !after.MayAct, "an engine that doubts does not act")
-			law(doubt.Step(doubt.Rule{}, after, o, zero) == after, "the same observation changes nothing more")
+			law(doubt.Step(after, o, zero) == after, "the same observation changes nothing more")
 			law(!after.Alone || o.Own.Failing > 0 && o.Others.Targets > 0, "alone is an engine whose targets fail, and not those of others")
 			if o.Others.Failing < o.Others.Targets {
 				law(after.Alone || !changed(func(o *doubt.Observation) { o.Others.Failing++ }).Alone, "a failing target of others gives no reason to doubt")
@@ -137,7 +137,7 @@ func TestDoubtsDoNotFlap(t *testing.T) {
 		s := doubt.State{Alone: wasAlone}
 		for i := range 1000 {
 			noise := doubt.Observation{Own: doubt.Sample{Targets: 100, Failing: 40}, New: 40, Others: doubt.Sample{Targets: 300, Failing: 31 + random.IntN(28)}}
-			if s = doubt.Step(doubt.Rule{}, s, noise, zero.Add(time.Duration(i)*time.Second)); s.Alone != wasAlone {
+			if s = doubt.Step(s, noise, zero.Add(time.Duration(i)*time.Second)); s.Alone != wasAlone {
 				t.Fatalf("%+v changes it: %+v", noise, s)
 			}
 		}
@@ -162,7 +162,7 @@ func observe(fleet []engine, at time.Time) {
 				o.Others.Failing += other.seen.Failing
 			}
 		}
-		fleet[i].State = doubt.Step(doubt.Rule{}, fleet[i].State, o, at)
+		fleet[i].State = doubt.Step(fleet[i].State, o, at)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestAFleetDoubtsTheEngineThatIsWrongAndNotAnOutage(t *testing.T) {
 	if got := doubtful(fleet); got != "" {
 		t.Errorf("the targets went down at once, and those that doubt are %q", got)
 	}
-	pass(int(doubt.DefaultRecovery / time.Second))
+	pass(int(doubt.Recovery / time.Second))
 	for i, e := range fleet {
 		if !e.MayAct {
 			t.Errorf("engine %d does not act: %+v", i, e)

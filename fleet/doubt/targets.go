@@ -61,7 +61,7 @@ func (t *Targets) Remove(target string) {
 // Count returns Observation.Own and Observation.New at a time.
 func (t *Targets) Count(now time.Time) (own Sample, turned int) {
 	for _, at := range t.failing {
-		if isWithin(Window, at, now) {
+		if isWithin(window, at, now) {
 			turned++
 		}
 	}

@@ -39,7 +39,7 @@ func mirrored(t *testing.T, entries map[string]string) (*votes, coord.Lease) {
 
 func events(entries map[string]string) (all []coord.Event) {
 	for key, value := range entries {
-		all = append(all, coord.Event{Entry: coord.Entry{Key: keyVote + key, Value: []byte(value), Created: 1, Modified: 1}})
+		all = append(all, coord.Event{Entry: coord.Entry{Key: coord.KeyVote + key, Value: []byte(value), Created: 1, Modified: 1}})
 	}
 	return all
 }

@@ -238,7 +238,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	parts.Go(func() { f.floors.unreserve(ctx) })
 	parts.Go(func() { f.followDependencies(ctx) })
 	parts.Go(func() { f.others.engine.Admin().FollowDependencies(ctx, f.config.Engine, 0) })
-	_, interrupted := f.config.Coordinator.Interruptions()
+	interrupted := f.config.Coordinator.Interruptions()
 	for {
 		owned, changed := f.config.Coordinator.Owned()
 		isDone := f.reconcile(ctx, owned)
@@ -249,7 +249,7 @@ func (f *Fleet) Run(ctx context.Context) {
 		select {
 		case <-changed:
 		case <-interrupted:
-			_, interrupted = f.config.Coordinator.Interruptions()
+			interrupted = f.config.Coordinator.Interruptions()
 			f.ledger.unverify()
 		case <-f.wake:
 		case <-again:

@@ -173,7 +173,7 @@ func (v *voter) commit(ctx context.Context, lease coord.Lease, batch []string) (
 
 // entry returns what the store is to have under a key of this engine; nil for nothing.
 func (v *voter) entry(lease coord.Lease, target string) (key string, value []byte) {
-	key = keyVote + v.coordinator.Name()
+	key = coord.KeyVote + v.coordinator.Name()
 	if target != "" {
 		return key + "/" + target, v.ballot(target, lease)
 	}

@@ -16,10 +16,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// keyVote and the name of an engine are the key of its Vantage; those, a slash and a target are the key of its ballot
-// about that target. Both are under the lease of the engine's membership: the votes of an engine that dies vanish.
-const keyVote = "vote/"
-
 // Bounds of what is said about one target. As many ballots as one request may have transactions fit into it.
 const (
 	maxBallot = coord.MaxRequest / coord.MaxTransactions // bytes; a longer ballot counts as none
@@ -87,7 +83,7 @@ func (v *votes) run(ctx context.Context) {
 	v.coordinator.Follow(ctx, "the votes of the fleet cannot be followed, trying again", func(ctx context.Context) error {
 		lease, _ := v.coordinator.Lease() // with another one, ctx ends
 		defer v.outdate()
-		return coord.FollowEntries(ctx, v.coordinator.Backend(), keyVote, func(events []coord.Event, isAll bool) {
+		return coord.FollowEntries(ctx, v.coordinator.Backend(), coord.KeyVote, func(events []coord.Event, isAll bool) {
 			v.apply(lease, events, isAll)
 		})
 	})
@@ -124,7 +120,7 @@ func (v *votes) note(lease coord.Lease, events []coord.Event, isAll bool) (voted
 		v.clear(lease)
 	}
 	for _, e := range events {
-		name, target, isBallot := strings.Cut(strings.TrimPrefix(e.Key, keyVote), "/")
+		name, target, isBallot := strings.Cut(strings.TrimPrefix(e.Key, coord.KeyVote), "/")
 		if name == "" || isBallot && target == "" {
 			continue // no engine has put it
 		}

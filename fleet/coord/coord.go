@@ -21,8 +21,8 @@
 //	pause.go    Pauses: what operators have ordered about targets, at any engine
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
-//	write.go    Lease and Write: for what others keep in the Backend
 //	backend.go  Backend: what the engines share
+//	keys.go     the keys of a Backend
 //	observe.go  Observe: notices that a Backend was restored from a snapshot
 //	local.go    Local: a Backend in this process
 package coord
@@ -49,7 +49,6 @@ type Config struct {
 	Backend Backend       // default: a Local of its own, for the only engine of a fleet
 	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
 	MaxAge  time.Duration // how long memories are recent after the last owner that has loaded their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
-	Margin  time.Duration // how long before the end of its lease this engine stops to act, by its own clock; less than half of TTL; default: a tenth of TTL
 	Logger  *slog.Logger  // a line when this engine joins, and once a minute while the backend refuses something; default: none
 }
 
@@ -76,7 +75,7 @@ type Coordinator struct {
 	lease    *state[Lease]       // of the membership; 0 while there is none
 	drained  *state[bool]        // by Drain
 	eligible *state[eligibility] // see Eligible
-	missed   *state[int]         // see Interruptions
+	missed   *state[struct{}]    // see Interruptions
 
 	stateMu  sync.Mutex // guards all below, to current
 	deadline int64      // by clock, from which on this engine may not act
@@ -120,10 +119,6 @@ func New(c Config) (*Coordinator, error) {
 	if c.TTL < MinTTL {
 		return nil, fmt.Errorf("ttl is %v; it must be at least %v", c.TTL, MinTTL)
 	}
-	c.Margin = cmp.Or(c.Margin, c.TTL/10)
-	if c.Margin <= 0 || c.Margin >= c.TTL/2 {
-		return nil, fmt.Errorf("margin is %v; it must be positive, and less than half of ttl, which is %v", c.Margin, c.TTL)
-	}
 	if c.MaxAge > 0 {
 		c.MaxAge = max(c.MaxAge, 2*c.TTL)
 	}
@@ -132,11 +127,11 @@ func New(c Config) (*Coordinator, error) {
 	}
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
-		lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[int](),
+		lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[struct{}](),
 		marks: &marks{loaded: map[shard.ID]Revision{}}, changed: make(chan struct{}),
 	}
 	co.acts = newActs(co)
-	co.config.Backend = Observe(c.Backend, func() { co.endSession(ErrRestored) })
+	co.config.Backend = observe(c.Backend, func() { co.endSession(errRestored) })
 	return co, nil
 }
 
@@ -175,6 +170,29 @@ func (c *Coordinator) left() time.Duration {
 	return max(time.Duration(c.deadline-c.clock.Now()), 0)
 }
 
+// Name returns the name of this engine.
+func (c *Coordinator) Name() string { return c.config.Name }
+
+// TTL returns how long the lease of this engine lasts.
+func (c *Coordinator) TTL() time.Duration { return c.config.TTL }
+
+// Backend returns what the engines share, with the keys that keys.go lists.
+func (c *Coordinator) Backend() Backend { return c.config.Backend }
+
+// Lease returns the lease of this engine's membership, 0 while it is not a member, and a channel that is
+// closed when that has changed. What is put with it is deleted once the engine is no longer a member. The channel is
+// also closed when the backend may have lost what was put, since changes were missed: with the lease that is still the
+// same, all is to be read and put again.
+func (c *Coordinator) Lease() (Lease, <-chan struct{}) { return c.lease.get() }
+
+// Interruptions returns a channel that is closed when this engine has read the members of the fleet again while it was one,
+// since changes may have been missed: the backend may have been restored from a snapshot, and lack what this engine has
+// stored.
+func (c *Coordinator) Interruptions() <-chan struct{} {
+	_, missed := c.missed.get()
+	return missed
+}
+
 // Acts returns what this engine does at most once for an instance.
 func (c *Coordinator) Acts() *Acts { return c.acts }
 
@@ -183,7 +201,7 @@ func (c *Coordinator) extend(sent int64) {
 	c.hear(time.Now().Add(time.Duration(sent - c.clock.Now())))
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
-	c.deadline = sent + int64(c.config.TTL-c.config.Margin)
+	c.deadline = sent + int64(c.config.TTL-c.config.TTL/10) // before the lease ends
 }
 
 // publish replaces what this engine owns.

@@ -22,11 +22,9 @@ import (
 
 func TestConfigsAreChecked(t *testing.T) {
 	for want, c := range map[string]coord.Config{
-		`name is ""; it must have`:               {},
-		`name is "a/b"; it must have`:            {Name: "a/b"},
-		"ttl is 1s; it must be at least 2s":      {Name: "a", TTL: time.Second},
-		"margin is 1s; it must be positive, and": {Name: "a", TTL: 2 * time.Second, Margin: time.Second},
-		"margin is -1s; it must be positive":     {Name: "a", Margin: -time.Second},
+		`name is ""; it must have`:          {},
+		`name is "a/b"; it must have`:       {Name: "a/b"},
+		"ttl is 1s; it must be at least 2s": {Name: "a", TTL: time.Second},
 	} {
 		if _, err := coord.New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", c, err, want)

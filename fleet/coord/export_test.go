@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/clock"
 )
 
-// MaxAdded is maxAdded.
-const MaxAdded = maxAdded
+// Observe is observe.
+var Observe = observe
 
 // IgnoreDeadline makes a Coordinator act beyond the end of its lease, as one does whose clock stood.
 func (c *Coordinator) IgnoreDeadline() {
@@ -39,8 +39,8 @@ func (a *Acts) ExpireEnded(ctx context.Context, o Order) (again bool, err error)
 func (b *Local) LogSize() (n int) {
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
-	for _, l := range b.log {
-		n += len(l.Value)
+	for _, e := range b.log {
+		n += len(e.Value)
 	}
 	return n
 }

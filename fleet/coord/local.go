@@ -15,13 +15,11 @@ import (
 type Local struct {
 	storeMu   sync.Mutex // guards all below
 	entries   map[string]leased
-	sorted    []string // the keys of entries but those in added, beside some that were deleted
-	added     []string // keys since find was called last, unsorted
-	leases    map[Lease]*time.Timer
-	ttls      map[Lease]time.Duration
+	keys      []string // of entries, sorted
+	leases    map[Lease]expiry
 	revision  Revision
 	lastLease Lease
-	log       []logged
+	log       []Event
 	logSize   int           // bytes of the values in log
 	forgotten Revision      // of the latest event that is no longer in log
 	changed   chan struct{} // closed with the next event; nil if no one waits
@@ -33,10 +31,10 @@ type leased struct {
 	lease Lease
 }
 
-// logged is an event with the revision that it was made by.
-type logged struct {
-	Event
-	at Revision
+// expiry is the end of a lease.
+type expiry struct {
+	timer *time.Timer
+	ttl   time.Duration
 }
 
 // Bounds of Local.log, of which the first half is forgotten beyond one of them. A watch that lags further
@@ -46,12 +44,9 @@ const (
 	maxLogSize = 16 << 20 // bytes of values
 )
 
-// maxAdded bounds Local.added, in which a key is once more each time it is put after it was deleted.
-const maxAdded = 1 << 15
-
 // NewLocal returns a Local without entries.
 func NewLocal() *Local {
-	return &Local{entries: map[string]leased{}, leases: map[Lease]*time.Timer{}, ttls: map[Lease]time.Duration{}}
+	return &Local{entries: map[string]leased{}, leases: map[Lease]expiry{}}
 }
 
 // Grant implements Backend.
@@ -63,8 +58,7 @@ func (b *Local) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	defer b.storeMu.Unlock()
 	b.lastLease++
 	l := b.lastLease
-	b.ttls[l] = ttl
-	b.leases[l] = time.AfterFunc(ttl, func() { b.expire(l) })
+	b.leases[l] = expiry{time.AfterFunc(ttl, func() { b.expire(l) }), ttl}
 	return l, nil
 }
 
@@ -75,11 +69,11 @@ func (b *Local) KeepAlive(ctx context.Context, l Lease) error {
 	}
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
-	timer := b.leases[l]
-	if timer == nil || !timer.Stop() {
+	end, exists := b.leases[l]
+	if !exists || !end.timer.Stop() {
 		return ErrLeaseEnded
 	}
-	timer.Reset(b.ttls[l])
+	end.timer.Reset(end.ttl)
 	return nil
 }
 
@@ -96,23 +90,17 @@ func (b *Local) Revoke(ctx context.Context, l Lease) error {
 func (b *Local) expire(l Lease) {
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
-	timer := b.leases[l]
-	if timer == nil {
+	end, exists := b.leases[l]
+	if !exists {
 		return
 	}
-	timer.Stop()
+	end.timer.Stop()
 	delete(b.leases, l)
-	delete(b.ttls, l)
-	var keys []string
-	for key, e := range b.entries {
-		if e.lease == l {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
 	b.revision++
-	for _, key := range keys {
-		b.apply(Change{Key: key, Delete: true})
+	for _, key := range slices.Clone(b.keys) {
+		if b.entries[key].lease == l {
+			b.apply(Change{Key: key, Delete: true})
+		}
 	}
 }
 
@@ -128,7 +116,7 @@ func (b *Local) Commit(ctx context.Context, all ...Transaction) ([]bool, error) 
 	defer b.storeMu.Unlock()
 	for _, t := range all {
 		for _, c := range t.Then {
-			if c.Lease != 0 && b.leases[c.Lease] == nil {
+			if _, exists := b.leases[c.Lease]; c.Lease != 0 && !exists {
 				return nil, ErrLeaseEnded
 			}
 		}
@@ -154,18 +142,18 @@ func (b *Local) apply(c Change) {
 		return
 	}
 	event := Event{Entry{Key: c.Key, Modified: b.revision}, c.Delete}
+	at, _ := slices.BinarySearch(b.keys, c.Key)
 	if c.Delete {
 		delete(b.entries, c.Key)
+		b.keys = slices.Delete(b.keys, at, at+1)
 	} else {
 		event.Value, event.Created = slices.Clone(c.Value), cmp.Or(before.Created, b.revision)
 		b.entries[c.Key] = leased{event.Entry, c.Lease}
 		if !exists {
-			if b.added = append(b.added, c.Key); len(b.added) > maxAdded {
-				b.sort()
-			}
+			b.keys = slices.Insert(b.keys, at, c.Key)
 		}
 	}
-	b.log = append(b.log, logged{event, b.revision})
+	b.log = append(b.log, event)
 	if b.logSize += len(event.Value); len(b.log) > maxLog || b.logSize > maxLogSize {
 		b.forget(len(b.log) / 2)
 	}
@@ -177,9 +165,9 @@ func (b *Local) apply(c Change) {
 
 // forget forgets the event of the log at an index, and those before it. It needs storeMu.
 func (b *Local) forget(i int) {
-	b.forgotten = b.log[i].at
-	for _, l := range b.log[:i+1] {
-		b.logSize -= len(l.Value)
+	b.forgotten = b.log[i].Modified
+	for _, e := range b.log[:i+1] {
+		b.logSize -= len(e.Value)
 	}
 	b.log = slices.Clone(b.log[i+1:])
 }
@@ -223,32 +211,14 @@ func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, er
 
 // find returns the entries whose keys begin with a prefix, sorted. It needs storeMu.
 func (b *Local) find(prefix string) (found []Entry) {
-	b.sort()
-	first, _ := slices.BinarySearch(b.sorted, prefix)
-	for _, key := range b.sorted[first:] {
+	first, _ := slices.BinarySearch(b.keys, prefix)
+	for _, key := range b.keys[first:] {
 		if !strings.HasPrefix(key, prefix) {
 			break
 		}
-		if e, exists := b.entries[key]; exists {
-			found = append(found, e.Entry)
-		}
+		found = append(found, b.entries[key].Entry)
 	}
 	return found
-}
-
-// sort makes sorted the keys of entries, once for many that were added or deleted, such as those
-// of all shards. It needs storeMu.
-func (b *Local) sort() {
-	if len(b.added) == 0 && len(b.sorted) < 2*len(b.entries) {
-		return
-	}
-	all := append(b.sorted, b.added...)
-	slices.Sort(all)
-	b.sorted = slices.DeleteFunc(slices.Compact(all), func(key string) bool {
-		_, exists := b.entries[key]
-		return !exists
-	})
-	b.added = nil
 }
 
 // Watch implements Backend.
@@ -281,10 +251,10 @@ func (b *Local) since(prefix string, after Revision) (events []Event, last Revis
 	if after < b.forgotten {
 		return nil, 0, nil, ErrCompacted
 	}
-	first, _ := slices.BinarySearchFunc(b.log, after+1, func(l logged, r Revision) int { return cmp.Compare(l.at, r) })
-	for _, l := range b.log[first:] {
-		if strings.HasPrefix(l.Key, prefix) {
-			events = append(events, l.Event)
+	first, _ := slices.BinarySearchFunc(b.log, after+1, func(e Event, r Revision) int { return cmp.Compare(e.Modified, r) })
+	for _, e := range b.log[first:] {
+		if strings.HasPrefix(e.Key, prefix) {
+			events = append(events, e)
 		}
 	}
 	if b.changed == nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,20 +95,5 @@ func TestARangeHasWhatIsStored(t *testing.T) {
 		if !slices.Equal(got, wanted) {
 			t.Fatalf("%q has %v, want %v", prefix, got, wanted)
 		}
-	}
-}
-
-// However many keys are put between two ranges, the second has them all.
-func TestARangeHasAllKeysSinceTheLastOne(t *testing.T) {
-	const n = coord.MaxAdded + 2
-	b := coord.NewLocal()
-	for i := range n {
-		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: strconv.Itoa(i)}}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	entries, _, err := b.Range(t.Context(), "")
-	if err != nil || len(entries) != n {
-		t.Errorf("%d entries, %v, want %d", len(entries), err, n)
 	}
 }

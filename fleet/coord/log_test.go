@@ -117,7 +117,7 @@ func TestAnEngineWhoseNameIsTakenLogsIt(t *testing.T) {
 		if n := strings.Count(text.String(), "another engine has this name"); n < 9 || n > 11 {
 			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
 		}
-		if strings.Contains(text.String(), "does not claim") {
+		if strings.Contains(text.String(), "no engine probes") {
 			t.Errorf("it looks at shards before it is a member:\n%.2000s", text.String())
 		}
 		text.Reset()

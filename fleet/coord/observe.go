@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// Observe returns a Backend that calls restored when Range finds a lower revision than Range and Watch have shown
+// observe returns a Backend that calls restored when Range finds a lower revision than Range and Watch have shown
 // before: the backend was restored from a snapshot, and has lost what was put since. A watch that is under way is silent
 // then, and a lease that the snapshot has goes on, so that what was read has to be read anew. A backend that has had as
 // many changes since it was restored as it has lost is not noticed. The function is called once for each restore, by
 // the goroutine that has called Range.
-func Observe(b Backend, restored func()) Backend { return &observed{Backend: b, restored: restored} }
+func observe(b Backend, restored func()) Backend { return &observed{Backend: b, restored: restored} }
 
 // observed is a Backend that notices when it was restored.
 type observed struct {
@@ -21,8 +21,8 @@ type observed struct {
 	restored func()
 }
 
-// ErrRestored is why what was read from a Backend has to be read anew: see Observe.
-var ErrRestored = errors.New("the store has a lower revision than before: it was restored from a snapshot")
+// errRestored is why what was read from a Backend has to be read anew: see observe.
+var errRestored = errors.New("the store has a lower revision than before: it was restored from a snapshot")
 
 // Range implements Backend.
 func (b *observed) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {

@@ -44,7 +44,17 @@ func (a *Acts) write(ctx context.Context, o Order, r record) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return a.co.Write(ctx, shard.Of(o.Target), r.Token, Change{Key: o.key(), Value: value})
+	made, err := a.co.config.Backend.Commit(ctx, Transaction{
+		If:   []Condition{owns(shard.Of(o.Target), r.Token)},
+		Then: []Change{{Key: o.key(), Value: value}},
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("write %s: %w", o.key(), err)
+	case !made[0]:
+		return ErrNotOwner
+	}
+	return nil
 }
 
 // writeDone records that an order was done. While the backend refuses that, as when it elects a leader, it is tried
@@ -91,7 +101,7 @@ func (a *Acts) Forget(ctx context.Context, ids []shard.ID, isKept func(target st
 					continue
 				}
 				all = append(all, Transaction{
-					If:   []Condition{{Key: shardKey(id), Created: owned[id].Token}, {Key: e.Key, Created: e.Created}},
+					If:   []Condition{owns(id, owned[id].Token), {Key: e.Key, Created: e.Created}},
 					Then: []Change{{Key: e.Key, Delete: true}},
 				})
 			}

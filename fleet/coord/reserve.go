@@ -165,7 +165,7 @@ func (a *Acts) writeReserved(ctx context.Context, o Order, r record, f Floor) er
 func (a *Acts) commitReserved(ctx context.Context, o Order, token Revision, value []byte, states map[string]floorState) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	owns := Condition{Key: shardKey(shard.Of(o.Target)), Created: token}
+	owns := owns(shard.Of(o.Target), token)
 	t := Transaction{If: []Condition{owns}, Then: []Change{{Key: o.key(), Value: value}}}
 	for group, s := range states {
 		next := 0
@@ -202,7 +202,7 @@ func (a *Acts) Unreserve(ctx context.Context, target string, groups []string, is
 		return err
 	}
 	defer end()
-	owns := Condition{Key: shardKey(shard.Of(target)), Created: token}
+	owns := owns(shard.Of(target), token)
 	for some := range slices.Chunk(groups, MaxFloors) {
 		states, err := a.readFloors(ctx, some)
 		if err != nil {

@@ -204,8 +204,7 @@ func (s *session) follow(ctx context.Context) error {
 				s.view.change(events)
 			}
 			if isAll && wasRead {
-				n, _ := s.co.missed.get()
-				s.co.missed.set(n + 1)
+				s.co.missed.renew()
 			}
 			wasRead = true
 			if !s.view.hasMember(s.self) {
@@ -227,14 +226,12 @@ func (s *session) follow(ctx context.Context) error {
 func (s *session) divideOften(ctx context.Context) {
 	ticker := time.NewTicker(2 * s.co.config.TTL)
 	defer ticker.Stop()
-	var abandoned map[shard.ID]ownedBy
-	var unclaimed map[shard.ID]string
+	var unprobed map[shard.ID]holder
 	for {
 		select {
 		case <-s.stale:
 		case <-ticker.C:
-			abandoned = s.warnOfAbandoned(abandoned)
-			unclaimed = s.warnOfUnclaimed(unclaimed)
+			unprobed = s.warnOfUnprobed(unprobed)
 			continue
 		case <-ctx.Done():
 			return
@@ -253,38 +250,20 @@ func (s *session) divideOften(ctx context.Context) {
 	}
 }
 
-// warnOfAbandoned logs which shards have an owner that is no member, and had it when it was called before: no engine claims
-// them. It returns those that have one now.
-func (s *session) warnOfAbandoned(before map[shard.ID]ownedBy) (now map[shard.ID]ownedBy) {
-	now = s.view.abandoned()
+// warnOfUnprobed logs which shards no engine has probed since it was called before, for the same reason. It returns those
+// that none probes now.
+func (s *session) warnOfUnprobed(before map[shard.ID]holder) (now map[shard.ID]holder) {
+	now = s.view.unprobed(s.co.config.Name)
 	var lasting []shard.ID
-	for id, o := range now {
-		if before[id] == o {
+	for id, by := range now {
+		if before[id] == by {
 			lasting = append(lasting, id)
 		}
 	}
 	if len(lasting) > 0 {
-		first := slices.Min(lasting)
-		s.co.sparse.Warn("shards belong to an engine that is no member of the fleet, and their targets are not probed: delete the keys if no such engine runs",
-			"engine", s.co.config.Name, "shards", len(lasting), "key", shardKey(first), "owner", now[first].name)
-	}
-	return now
-}
-
-// warnOfUnclaimed logs which shards another member is to have, and has not claimed since it was called before. It returns
-// those that have no owner now.
-func (s *session) warnOfUnclaimed(before map[shard.ID]string) (now map[shard.ID]string) {
-	now = s.view.unclaimed()
-	var lasting []shard.ID
-	for id, name := range now {
-		if assigned, wasUnclaimed := before[id]; wasUnclaimed && assigned == name && name != s.co.config.Name {
-			lasting = append(lasting, id)
-		}
-	}
-	if len(lasting) > 0 {
-		name := now[slices.Min(lasting)]
-		s.co.sparse.Warn("a member of the fleet does not claim its shards, and their targets are not probed: delete its key if no such engine runs",
-			"engine", s.co.config.Name, "shards", len(lasting), "key", keyMember+name)
+		first := now[slices.Min(lasting)]
+		s.co.sparse.Warn("no engine probes the targets of some shards: their owner is no member of the fleet, or a member does not claim them; delete the key if no such engine runs",
+			"engine", s.co.config.Name, "shards", len(lasting), "key", first.key, "owner", first.name)
 	}
 	return now
 }

@@ -10,39 +10,12 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// The keys of a Backend. Package fleet has others: votes.
-const (
-	keyFleet  = "fleet/"       // all that engines watch
-	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
-	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
-	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
-	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
-	keyPause  = "pause/"       // and a shard, a slash, and a target: a Pause
-	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
-	keyFloor  = "floor/"       // and a group: its generation, see generationKeys; and a group and a target: a Reservation
-)
-
-func shardKey(id shard.ID) string { return keyShard + id.String() }
-
-// targetKey returns the key of what is stored of a target: a prefix, the target's shard, a slash, and the target.
-func targetKey(prefix, target string) string {
-	return prefix + shard.Of(target).String() + "/" + target
-}
-
-// targetOf returns the target whose targetKey is key. It returns false for any other key, such as that of a loaded mark,
-// or one that no engine has put, with a target in the shard of others.
-func targetOf(key, prefix string) (target string, ok bool) {
-	_, target, ok = strings.Cut(strings.TrimPrefix(key, prefix), "/")
-	return target, ok && key == targetKey(prefix, target)
-}
-
 // view is what a Backend says about a fleet.
 type view struct {
 	viewMu  sync.Mutex // guards all below
 	members map[string]member
 	drains  map[string]Drain // by the names of engines, which may be no members
 	owners  map[shard.ID]ownedBy
-	shards  map[owner]int // how many of owners, of each that has some
 
 	since    Revision          // of the latest of the entries by which the view began, this engine's member key among them: who has claimed a shard later was alive when this engine was a member
 	provenAt time.Time         // so was an earlier owner whose lease lasts until then, and one that has changed something meanwhile
@@ -109,7 +82,7 @@ func parseLease(text string) Lease {
 func (v *view) reset(all []Event, lifetime time.Duration) {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	v.members, v.drains, v.owners, v.shards, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]int{}, map[owner]bool{}
+	v.members, v.drains, v.owners, v.proven = map[string]member{}, map[string]Drain{}, map[shard.ID]ownedBy{}, map[owner]bool{}
 	v.since, v.provenAt, v.alive = 0, time.Now().Add(lifetime), map[Revision]bool{}
 	for _, e := range all {
 		v.since = max(v.since, e.Created)
@@ -160,24 +133,10 @@ func (v *view) apply(e Event) {
 		if o.token <= v.since && (v.proven[o.owner] || !time.Now().Before(v.provenAt)) {
 			v.alive[o.token] = true
 		}
-		v.disown(id)
+		delete(v.owners, id)
 	default:
 		o := parseOwner(string(e.Value))
-		v.disown(id)
 		v.owners[id], v.proven[o] = ownedBy{o, e.Created}, true
-		v.shards[o]++
-	}
-}
-
-// disown takes a shard from its owner, if it has one. It needs viewMu.
-func (v *view) disown(id shard.ID) {
-	o, isOwned := v.owners[id]
-	if !isOwned {
-		return
-	}
-	delete(v.owners, id)
-	if v.shards[o.owner]--; v.shards[o.owner] == 0 {
-		delete(v.shards, o.owner)
 	}
 }
 
@@ -202,39 +161,26 @@ func (v *view) hasMember(self owner) bool {
 	return v.members[self.name].lease == self.lease
 }
 
-// abandoned returns the shards whose owner is no member.
-func (v *view) abandoned() map[shard.ID]ownedBy {
-	v.viewMu.Lock()
-	defer v.viewMu.Unlock()
-	gone := map[owner]bool{}
-	for o := range v.shards {
-		if v.members[o.name].lease != o.lease {
-			gone[o] = true
-		}
-	}
-	all := map[shard.ID]ownedBy{}
-	if len(gone) == 0 {
-		return all
-	}
-	for id, o := range v.owners {
-		if gone[o.owner] {
-			all[id] = o
-		}
-	}
-	return all
-}
+// holder is who keeps a shard from being probed: the key, and the name of the engine that it is of.
+type holder struct{ key, name string }
 
-// unclaimed returns the shards that have no owner, and the member that is to have each of them.
-func (v *view) unclaimed() map[shard.ID]string {
+// unprobed returns the shards that no member has, and why: their owner is no member, or the member that is to have them
+// has not claimed them. It leaves out those that self is to have.
+func (v *view) unprobed(self string) map[shard.ID]holder {
 	v.viewMu.Lock()
 	defer v.viewMu.Unlock()
-	all := map[shard.ID]string{}
-	if len(v.members) == 0 || len(v.owners) == shard.Count { // without members the entries were not read yet
+	all := map[shard.ID]holder{}
+	if len(v.members) == 0 { // the entries were not read yet
 		return all
 	}
 	for i, assigned := range shard.Assign(v.eligible()) {
-		if _, isOwned := v.owners[shard.ID(i)]; !isOwned {
-			all[shard.ID(i)] = assigned
+		id := shard.ID(i)
+		o, isOwned := v.owners[id]
+		switch {
+		case isOwned && v.members[o.name].lease != o.lease:
+			all[id] = holder{shardKey(id), o.name}
+		case !isOwned && assigned != self:
+			all[id] = holder{keyMember + assigned, assigned}
 		}
 	}
 	return all

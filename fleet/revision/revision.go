@@ -41,11 +41,11 @@ const format = 2
 
 // The keys of a Backend.
 const (
-	keyShared   = "config/shared/"        // all that engines watch
+	keyShared   = coord.KeyConfig         // all that engines watch
 	keyRevision = keyShared + "revision/" // and a number: a Revision
 	keyTrial    = keyShared + "trial"     // the Revision that one engine tries
 	keyEngine   = keyShared + "engine/"   // and a name: an Engine, under the lease of its membership
-	keyFiles    = "config/files/"         // and a number: the Bundle of a revision, compressed
+	keyFiles    = coord.KeyConfigFiles    // and a number: the Bundle of a revision, compressed
 	keyTried    = keyFiles + "trial"      // that of the trial
 )
 

@@ -1,14 +1,10 @@
 package coord_test
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
 func TestWhatIsPutWithTheLeaseOfAMembershipEndsWithIt(t *testing.T) {
@@ -42,33 +38,6 @@ func TestWhatIsPutWithTheLeaseOfAMembershipEndsWithIt(t *testing.T) {
 		end()
 		if none, _ := co.Lease(); none != 0 {
 			t.Errorf("after it has left, its lease is %v", none)
-		}
-	})
-}
-
-func TestOnlyTheOwnerWrites(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		co, _ := run(t, coord.Config{Name: "a"})
-		time.Sleep(time.Second)
-		owned, _ := co.Owned()
-		id := shard.Of("web")
-		var changes []coord.Change
-		for i := range 2*coord.MaxTransactions + 1 {
-			changes = append(changes, coord.Change{Key: fmt.Sprintf("x/%03d", i)})
-		}
-		if err := co.Write(t.Context(), id, owned[id].Token, changes...); err != nil {
-			t.Error(err)
-		}
-		if entries, _, err := co.Backend().Range(t.Context(), "x/"); err != nil || len(entries) != len(changes) {
-			t.Errorf("%d of %d changes were made, %v", len(entries), len(changes), err)
-		}
-		for _, token := range []coord.Revision{0, owned[id].Token - 1, owned[id].Token + 1} {
-			if err := co.Write(t.Context(), id, token, coord.Change{Key: "y"}); !errors.Is(err, coord.ErrNotOwner) {
-				t.Errorf("with the token %d: %v", token, err)
-			}
-		}
-		if e, err := co.Backend().Get(t.Context(), "y"); err != nil || e.Created != 0 {
-			t.Errorf("with other tokens %+v was put, %v", e, err)
 		}
 	})
 }

@@ -1,0 +1,43 @@
+package coord
+
+import (
+	"strings"
+
+	"github.com/sonde-probe/sonde/fleet/shard"
+)
+
+// The keys of a Backend.
+const (
+	keyFleet  = "fleet/"       // all that engines watch
+	keyMember = "fleet/m/"     // and the name of an engine: a member, as member.String
+	keyShard  = "fleet/shard/" // and a shard: its owner, as owner.String
+	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
+	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
+	keyPause  = "pause/"       // and a shard, a slash, and a target: a Pause
+	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
+	keyFloor  = "floor/"       // and a group: its generation, see generationKey; and a group and a target: a Reservation
+
+	// KeyVote and the name of an engine are the key of what that says of itself as a vantage; those, a slash and a target
+	// the key of its votes about that target (package fleet). Both are under the lease of the engine's membership.
+	KeyVote = "vote/"
+
+	KeyConfig      = "config/shared/" // what package revision has of pushed configurations, which engines watch
+	KeyConfigFiles = "config/files/"  // and of their files
+)
+
+func shardKey(id shard.ID) string { return keyShard + id.String() }
+
+// owns is the condition that an engine has a shard by a token.
+func owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKey(id), Created: token} }
+
+// targetKey returns the key of what is stored of a target: a prefix, the target's shard, a slash, and the target.
+func targetKey(prefix, target string) string {
+	return prefix + shard.Of(target).String() + "/" + target
+}
+
+// targetOf returns the target whose targetKey is key. It returns false for any other key, such as that of a loaded mark,
+// or one that no engine has put, with a target in the shard of others.
+func targetOf(key, prefix string) (target string, ok bool) {
+	_, target, ok = strings.Cut(strings.TrimPrefix(key, prefix), "/")
+	return target, ok && key == targetKey(prefix, target)
+}

@@ -52,16 +52,13 @@ type Reservation struct{ Group, Target, Instance string }
 // ReservationPrefix is the prefix of the keys that ReservationOf reads.
 const ReservationPrefix = keyFloor
 
-// Each group has one of two generation keys, which every new reservation replaces by the other one: a transaction that
-// requires the present one with its revision is a compare-and-swap of all reservations of the group.
-const (
-	generationKeys   = "01"
-	keyOfReservation = "/target/"
-)
+const keyOfReservation = "/target/"
 
 func floorPrefix(group string) string { return keyFloor + url.PathEscape(group) + "/" }
 
-func generationKey(group string, n int) string { return floorPrefix(group) + generationKeys[n:n+1] }
+// generationKey returns the key that each new reservation of a group changes: a transaction that requires it as it was read
+// is a compare-and-swap of all reservations of the group.
+func generationKey(group string) string { return floorPrefix(group) + "generation" }
 
 func (r Reservation) key() string {
 	return keyFloor + url.PathEscape(r.Group) + keyOfReservation + r.Target
@@ -80,16 +77,8 @@ func ReservationOf(e Entry) (r Reservation, ok bool) {
 
 // floorState is what the backend has of a group.
 type floorState struct {
-	generation [len(generationKeys)]Revision // of the generation keys, of which at most one exists unless people have put them
-	reserved   map[string]string             // instances by target
-}
-
-// unchanged returns the conditions that nothing was reserved in a group since its state was read.
-func (s floorState) unchanged(group string) (all []Condition) {
-	for n, created := range s.generation {
-		all = append(all, Condition{Key: generationKey(group, n), Created: created})
-	}
-	return all
+	generation Condition         // that nothing was reserved since
+	reserved   map[string]string // instances by target
 }
 
 // readFloors returns what the backend has of groups, by one request.
@@ -106,15 +95,12 @@ func (a *Acts) readFloors(ctx context.Context, groups []string) (map[string]floo
 	}
 	states := map[string]floorState{}
 	for i, group := range groups {
-		s := floorState{reserved: map[string]string{}}
+		s := floorState{Condition{Key: generationKey(group)}, map[string]string{}}
 		for _, e := range found[i] {
 			if r, ok := ReservationOf(e); ok {
 				s.reserved[r.Target] = r.Instance
-			}
-			for n := range generationKeys {
-				if e.Key == generationKey(group, n) {
-					s.generation[n] = e.Created
-				}
+			} else if e.Key == s.generation.Key {
+				s.generation.Modified = e.Modified
 			}
 		}
 		states[group] = s
@@ -165,19 +151,11 @@ func (a *Acts) writeReserved(ctx context.Context, o Order, r record, f Floor) er
 func (a *Acts) commitReserved(ctx context.Context, o Order, token Revision, value []byte, states map[string]floorState) (made bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	owns := owns(shard.Of(o.Target), token)
-	t := Transaction{If: []Condition{owns}, Then: []Change{{Key: o.key(), Value: value}}}
+	owned := owns(shard.Of(o.Target), token)
+	t := Transaction{If: []Condition{owned}, Then: []Change{{Key: o.key(), Value: value}}}
 	for group, s := range states {
-		next := 0
-		if s.generation[1] == 0 && s.generation[0] != 0 {
-			next = 1
-		}
-		t.If = append(t.If, s.unchanged(group)...)
-		if s.generation[1-next] != 0 {
-			t.Then = append(t.Then, Change{Key: generationKey(group, 1-next), Delete: true})
-		}
-		reservation := Reservation{Group: group, Target: o.Target}
-		t.Then = append(t.Then, Change{Key: generationKey(group, next), Value: []byte(o.Target)}, Change{Key: reservation.key(), Value: []byte(o.Instance)})
+		t.If = append(t.If, s.generation)
+		t.Then = append(t.Then, Change{Key: s.generation.Key}, Change{Key: Reservation{Group: group, Target: o.Target}.key(), Value: []byte(o.Instance)})
 	}
 	all, err := a.co.config.Backend.Commit(ctx, t)
 	if err != nil {
@@ -186,7 +164,7 @@ func (a *Acts) commitReserved(ctx context.Context, o Order, token Revision, valu
 	if all[0] {
 		return true, nil
 	}
-	e, err := a.co.config.Backend.Get(ctx, owns.Key)
+	e, err := a.co.config.Backend.Get(ctx, owned.Key)
 	if err == nil && e.Created != token {
 		err = ErrNotOwner
 	}
@@ -202,7 +180,7 @@ func (a *Acts) Unreserve(ctx context.Context, target string, groups []string, is
 		return err
 	}
 	defer end()
-	owns := owns(shard.Of(target), token)
+	owned := owns(shard.Of(target), token)
 	for some := range slices.Chunk(groups, MaxFloors) {
 		states, err := a.readFloors(ctx, some)
 		if err != nil {
@@ -212,7 +190,7 @@ func (a *Acts) Unreserve(ctx context.Context, target string, groups []string, is
 		for group, s := range states {
 			if instance, ok := s.reserved[target]; ok && isOver(instance) {
 				all = append(all, Transaction{ // not of a later reservation, however late it is made
-					If:   append(s.unchanged(group), owns),
+					If:   []Condition{s.generation, owned},
 					Then: []Change{{Key: Reservation{Group: group, Target: target}.key(), Delete: true}},
 				})
 			}

@@ -269,38 +269,3 @@ func TestAnActWaitsForAnUnreserve(t *testing.T) {
 		}
 	})
 }
-
-// strict is a Backend that refuses transactions with two changes of one key, as etcd does.
-type strict struct{ coord.Backend }
-
-func (b strict) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
-	for _, t := range all {
-		for i, c := range t.Then {
-			if slices.ContainsFunc(t.Then[:i], func(before coord.Change) bool { return before.Key == c.Key }) {
-				return nil, fmt.Errorf("duplicate key %s", c.Key)
-			}
-		}
-	}
-	return b.Backend.Commit(ctx, all...)
-}
-
-func TestActsAreReservedInAGroupWithBothGenerationKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := strict{coord.NewLocal()}
-		for _, key := range []string{"floor/all/0", "floor/all/1"} { // which people have put
-			if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: key}}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		co, _ := run(t, coord.Config{Name: "a", Backend: b})
-		time.Sleep(time.Minute)
-		for i := range 3 {
-			if err := co.Acts().DoAbove(t.Context(), restartOf(fmt.Sprint("web-", i), 1), floorOf(3, "all"), nothing); err != nil {
-				t.Error(err)
-			}
-		}
-		if all := reservations(t, b, "all"); len(all) != 3 {
-			t.Errorf("reserved are %q", all)
-		}
-	})
-}

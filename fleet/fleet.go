@@ -17,7 +17,7 @@
 //	store.go   what is stored of the targets of a shard, and what the store has
 //	others.go  the targets of other engines, as these have stored them
 //	depend.go  the targets of other engines, as dependencies of this engine's
-//	memory.go  the memories of targets, of their probes and restarts, as bytes
+//	memory.go  the memories of targets, of their probes and restarts, as JSON
 //	act.go     a driver that terminates instances by acts
 //	notices.go what receivers were told about targets and groups, for the next owner
 //	floor.go   which acts are withheld so that enough members of groups take requests, across engines

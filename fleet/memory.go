@@ -1,13 +1,11 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,39 +17,31 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// The memory of a target as bytes: a version, and an entry for its restarts, if it has a driver, for each of its
-// probes, for its penalty, if it has one, and for what receivers were told about it, and about a group of its name, in this
-// order:
-//
-//	uint8   what: whatRestart, whatPenalty, whatTold, whatToldOfGroup, the kind of a probe, or whatCause or whatEjection and the kind of a probe
-//	string  name, value: each a uvarint and so many bytes
-//
-// An engine leaves out the entries that it does not know, which a later release may write.
-const version = 2
+// version is that of a targetMemory. A later release that only adds fields has the same.
+const version = 3
 
-// whatRestart marks an entry whose value is a restart.Memory in JSON, and whose name is empty.
-const whatRestart = 16
+// targetMemory is what is stored of a target, as JSON, and of the group of its name.
+type targetMemory struct {
+	Version     int              `json:"version"`
+	Restarts    *restart.Memory  `json:"restarts,omitempty"`
+	Penalty     *verdict.Penalty `json:"penalty,omitempty"`
+	Told        []byte           `json:"told,omitempty"`        // see Notices.Told
+	ToldOfGroup []byte           `json:"toldOfGroup,omitempty"` // see Notices.ToldOfGroup
+	Probes      []probeMemory    `json:"probes,omitempty"`      // sorted
+}
 
-// whatPenalty marks an entry whose value is a verdict.Penalty in JSON, and whose name is empty.
-const whatPenalty = 17
+// probeMemory is what is stored of a probe.
+type probeMemory struct {
+	Kind     probe.Kind `json:"kind"`
+	Name     string     `json:"name,omitempty"`
+	Memory   []byte     `json:"memory"`          // an engine.Memory
+	Cause    string     `json:"cause,omitempty"` // see cause.String
+	Ejection *ejection  `json:"ejection,omitempty"`
+}
 
-// whatTold marks an entry whose value is that of Notices.Told, and whose name is empty.
-const whatTold = 18
-
-// whatToldOfGroup marks an entry whose value is that of Notices.ToldOfGroup, and whose name is empty.
-const whatToldOfGroup = 19
-
-// whatEjection, added to the kind of a probe, marks an entry whose value is an ejection in JSON.
-const whatEjection = 64
-
-// whatCause, added to the kind of a probe, marks an entry whose value says why the probe fails, or what it warns of while it
-// passes: the reason, a newline, and the detail, in at most maxCause bytes. Etcd keeps each change of a memory for some time, so these are few.
-const (
-	whatCause = 32
-	maxCause  = 120
-)
-
-var errTruncated = errors.New("the memory is truncated")
+// maxCause bounds the texts of a cause and of an ejection, in bytes. Etcd keeps each change of a memory for some time, so
+// these are few.
+const maxCause = 120
 
 // memories are what the next owner of targets has to remember.
 type memories struct {
@@ -98,13 +88,13 @@ type cause struct {
 	detail string
 }
 
-// parseCause returns what the value of an entry says, bounded and made safe again, without its time.
+// parseCause returns what was stored, bounded and made safe again, without its time.
 func parseCause(value string) cause {
 	reason, detail, _ := strings.Cut(value, "\n")
 	return cause{time.Time{}, probe.Reason(probe.OneLine(reason, maxCause)), probe.CleanText(detail, maxCause)}
 }
 
-// String returns the value of an entry.
+// String returns the cause as it is stored: the reason, a newline, and the detail.
 func (f cause) String() string {
 	return probe.CleanText(string(f.reason)+"\n"+f.detail, maxCause)
 }
@@ -132,187 +122,124 @@ func (m memories) results() map[probe.ID]probe.Result {
 	return all
 }
 
-// entry is a part of a memory as bytes.
-type entry struct {
-	what  byte
-	name  string
-	value []byte
-}
-
-// rank orders entries: what comes first is kept if there is too much. A restart that was made must not be
-// made again; a probe that is forgotten is attempted again; a receiver may be told again.
-func (e entry) rank() byte {
-	switch e.what {
-	case whatRestart:
-		return 0
-	case whatTold, whatToldOfGroup:
-		return math.MaxUint8
-	}
-	return e.what
-}
-
 // encode returns memories as bytes by target, the same for equal ones, and errors for the targets of which
 // a part was left out, since it has no form or the memory would have more than coord.MaxMemory bytes.
 func (m memories) encode() (values map[string][]byte, incomplete map[string]error) {
-	all, incomplete := map[string][]entry{}, map[string]error{}
+	all, incomplete := map[string]*targetMemory{}, map[string]error{}
+	of := func(target string) *targetMemory {
+		if all[target] == nil {
+			all[target] = &targetMemory{Version: version}
+		}
+		return all[target]
+	}
 	for id, memory := range m.probes {
 		value, err := memory.MarshalBinary()
 		if err != nil {
 			incomplete[id.Target] = fmt.Errorf("probe %q: %w", id, err)
 			continue
 		}
-		all[id.Target] = append(all[id.Target], entry{byte(id.Kind), id.Name, value})
-	}
-	for id, e := range m.ejections {
-		value, err := json.Marshal(ejectionOf(e.Since, e.Until, string(e.Reason), e.Detail))
-		if err != nil {
-			incomplete[id.Target] = fmt.Errorf("ejection by probe %q: %w", id, err)
-			continue
+		p := probeMemory{Kind: id.Kind, Name: id.Name, Memory: value}
+		if why, isKnown := m.causes[id]; isKnown {
+			p.Cause = why.String()
 		}
-		all[id.Target] = append(all[id.Target], entry{whatEjection + byte(id.Kind), id.Name, value})
+		if e, isEjected := m.ejections[id]; isEjected {
+			now := ejectionOf(e.Since, e.Until, string(e.Reason), e.Detail)
+			p.Ejection = &now
+		}
+		of(id.Target).Probes = append(of(id.Target).Probes, p)
 	}
 	for target, p := range m.penalties {
 		p.At, p.Since = p.At.UTC().Truncate(time.Millisecond), p.Since.UTC().Truncate(time.Millisecond)
-		value, err := json.Marshal(p)
-		if err != nil {
-			incomplete[target] = fmt.Errorf("penalty: %w", err)
-			continue
-		}
-		all[target] = append(all[target], entry{whatPenalty, "", value})
+		of(target).Penalty = &p
 	}
 	for target, told := range m.told {
 		if told != nil {
-			all[target] = append(all[target], entry{whatTold, "", told})
+			of(target).Told = told
 		}
 	}
 	for group, told := range m.toldOfGroups {
 		if told != nil {
-			all[group] = append(all[group], entry{whatToldOfGroup, "", told})
+			of(group).ToldOfGroup = told
 		}
-	}
-	for id, f := range m.causes {
-		all[id.Target] = append(all[id.Target], entry{whatCause + byte(id.Kind), id.Name, []byte(f.String())})
 	}
 	for target, memory := range m.restarts {
-		value, err := json.Marshal(memory)
-		if err != nil {
-			incomplete[target] = fmt.Errorf("restarts: %w", err)
-			continue
-		}
-		all[target] = append(all[target], entry{whatRestart, "", value})
+		of(target).Restarts = &memory
 	}
 	values = make(map[string][]byte, len(all))
-	for target, entries := range all {
-		value, left := join(entries)
-		if left > 0 {
-			incomplete[target] = fmt.Errorf("%d of %d parts are left out of what has to have at most %d bytes", left, len(entries), coord.MaxMemory)
+	for target, t := range all {
+		var err error
+		if values[target], err = t.encode(); err != nil {
+			incomplete[target] = err
 		}
-		values[target] = value
 	}
 	return values, incomplete
 }
 
-// join returns the entries of a target as bytes, and how many were left out.
-func join(entries []entry) (b []byte, left int) {
-	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.what, b.what), cmp.Compare(a.name, b.name))
+// encode returns the memory as bytes. If these are too many it leaves out what receivers were told, which they may be told
+// again, and then probes, which are attempted again, and says so. A restart that was made must not be made again.
+func (t *targetMemory) encode() (value []byte, incomplete error) {
+	slices.SortFunc(t.Probes, func(a, b probeMemory) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
-	b = []byte{version}
-	for _, e := range entries {
-		before := len(b)
-		b = append(b, e.what)
-		for _, s := range [][]byte{[]byte(e.name), e.value} {
-			b = binary.AppendUvarint(b, uint64(len(s)))
-			b = append(b, s...)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // it makes texts longer, which are bounded
+	for probes := len(t.Probes); ; {
+		b.Reset()
+		if err := e.Encode(t); err != nil {
+			return nil, err
 		}
-		if len(b) > coord.MaxMemory {
-			b, left = b[:before], left+1
+		switch {
+		case b.Len() <= coord.MaxMemory:
+			return bytes.TrimSpace(b.Bytes()), incomplete
+		case len(t.Told)+len(t.ToldOfGroup) > 0:
+			t.Told, t.ToldOfGroup = nil, nil
+		case len(t.Probes) > 0:
+			t.Probes = t.Probes[:len(t.Probes)*9/10]
+		default:
+			t.Restarts, t.Penalty = nil, nil
 		}
+		incomplete = fmt.Errorf("%d of %d probes, and what receivers were told, are left out of what has to have at most %d bytes", probes-len(t.Probes), probes, coord.MaxMemory)
 	}
-	return b, left
 }
 
 // add adds the memory of a target that encode has made bytes of, or nothing if it returns an error.
 func (m memories) add(target string, b []byte) error {
-	switch {
-	case len(b) == 0:
-		return errTruncated
-	case b[0] != version:
-		return fmt.Errorf("the memory has version %d, this release has version %d", b[0], version)
+	var t targetMemory
+	if err := json.Unmarshal(b, &t); err != nil {
+		return fmt.Errorf("the memory is none of this release: %w", err)
 	}
-	read := newMemories()
-	for b = b[1:]; len(b) > 0; {
-		e := entry{what: b[0]}
-		var parts [2][]byte
-		b = b[1:]
-		for i := range parts {
-			n, size := binary.Uvarint(b)
-			if size <= 0 || n > uint64(len(b)-size) {
-				return errTruncated
-			}
-			parts[i], b = b[size:size+int(n)], b[size+int(n):]
-		}
-		e.name, e.value = string(parts[0]), parts[1]
-		if err := read.addEntry(target, e); err != nil {
-			return err
-		}
+	if t.Version != version {
+		return fmt.Errorf("the memory has version %d, this release has version %d", t.Version, version)
 	}
-	for id, memory := range read.probes {
-		m.probes[id] = memory
-		if f := read.causes[id]; f.explains(memory.State.Verdict) {
-			f.since = memory.Since
-			m.causes[id] = f
-		}
-	}
-	for id, e := range read.ejections {
-		if read.probes[id].State.Verdict == probe.Passing {
-			m.ejections[id] = e
-		}
-	}
-	maps.Copy(m.restarts, read.restarts)
-	maps.Copy(m.penalties, read.penalties)
-	m.told[target] = read.told[target]
-	m.toldOfGroups[target] = read.toldOfGroups[target]
-	return nil
-}
-
-// addEntry decodes an entry, unless it is of a later release.
-func (m memories) addEntry(target string, e entry) error {
-	switch {
-	case e.what == whatRestart:
-		var memory restart.Memory
-		if err := json.Unmarshal(e.value, &memory); err != nil {
-			return fmt.Errorf("restarts: %w", err)
-		}
-		m.restarts[target] = memory
-	case e.what == whatPenalty:
-		var p verdict.Penalty
-		if err := json.Unmarshal(e.value, &p); err != nil {
-			return fmt.Errorf("penalty: %w", err)
-		}
-		m.penalties[target] = p
-	case e.what == whatTold:
-		m.told[target] = e.value
-	case e.what == whatToldOfGroup:
-		m.toldOfGroups[target] = e.value
-	case e.what < whatRestart:
-		id := probe.ID{Target: target, Kind: probe.Kind(e.what), Name: e.name}
+	probes := map[probe.ID]engine.Memory{}
+	for _, p := range t.Probes {
+		id := probe.ID{Target: target, Kind: p.Kind, Name: p.Name}
 		var memory engine.Memory
-		if err := memory.UnmarshalBinary(e.value); err != nil {
+		if err := memory.UnmarshalBinary(p.Memory); err != nil {
 			return fmt.Errorf("probe %q: %w", id, err)
 		}
-		m.probes[id] = memory
-	case e.what >= whatEjection && e.what < 2*whatEjection:
-		id := probe.ID{Target: target, Kind: probe.Kind(e.what - whatEjection), Name: e.name}
-		var of ejection
-		if err := json.Unmarshal(e.value, &of); err != nil {
-			return fmt.Errorf("ejection by probe %q: %w", id, err)
-		}
-		of = ejectionOf(of.Since, of.Until, of.Reason, of.Detail)
-		m.ejections[id] = engine.Ejection{Probe: id, Since: of.Since, Until: of.Until, Reason: probe.Reason(of.Reason), Detail: of.Detail}
-	case e.what >= whatCause && e.what < 2*whatCause:
-		m.causes[probe.ID{Target: target, Kind: probe.Kind(e.what - whatCause), Name: e.name}] = parseCause(string(e.value))
+		probes[id] = memory
 	}
+	for _, p := range t.Probes {
+		id := probe.ID{Target: target, Kind: p.Kind, Name: p.Name}
+		if why := parseCause(p.Cause); why.explains(probes[id].State.Verdict) {
+			why.since = probes[id].Since
+			m.causes[id] = why
+		}
+		if p.Ejection != nil && probes[id].State.Verdict == probe.Passing {
+			e := ejectionOf(p.Ejection.Since, p.Ejection.Until, p.Ejection.Reason, p.Ejection.Detail)
+			m.ejections[id] = engine.Ejection{Probe: id, Since: e.Since, Until: e.Until, Reason: probe.Reason(e.Reason), Detail: e.Detail}
+		}
+	}
+	maps.Copy(m.probes, probes)
+	if t.Restarts != nil {
+		m.restarts[target] = *t.Restarts
+	}
+	if t.Penalty != nil {
+		m.penalties[target] = *t.Penalty
+	}
+	m.told[target], m.toldOfGroups[target] = t.Told, t.ToldOfGroup
 	return nil
 }
 

@@ -63,7 +63,7 @@ func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
 			t.Errorf("%d targets: %d memories of %d", n, len(got.probes), len(want.probes))
 		}
 		for target, b := range values {
-			if len(b) > 400 {
+			if len(b) > 600 {
 				t.Errorf("%s with two probes and a driver needs %d bytes", target, len(b))
 			}
 		}
@@ -84,7 +84,7 @@ func TestTooLargeMemoriesAreCut(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(values["shop/web-1"]), incomplete)
 	}
 	got := decoded(t, values)
-	if got.restarts["shop/web-1"] != all.restarts["shop/web-1"] || len(got.probes) < 1000 {
+	if got.restarts["shop/web-1"] != all.restarts["shop/web-1"] || len(got.probes) < 500 {
 		t.Errorf("%d probes are left, and %+v", len(got.probes), got.restarts["shop/web-1"])
 	}
 }
@@ -98,7 +98,7 @@ func TestACauseIsBounded(t *testing.T) {
 		without, _ := m.encode()
 		m.causes[id] = cause{reason: "http.status", detail: "status 503\x1b[31m " + strings.Repeat("x", 1000)}
 		values, _ := m.encode()
-		if n := len(values["web"]) - len(without["web"]); n > maxCause+10 {
+		if n := len(values["web"]) - len(without["web"]); n > maxCause+80 {
 			t.Errorf("a cause has %d bytes", n)
 		}
 		got, isKept := decoded(t, values).causes[id]
@@ -149,16 +149,19 @@ func stateWith(v probe.Verdict) verdict.State {
 	return verdict.State{Verdict: v, Last: probe.Failure, Run: 1, Instance: "1"}
 }
 
-func TestEntriesOfALaterReleaseAreLeftOut(t *testing.T) {
-	m := newMemories()
-	if err := m.add("a", []byte{version, 18, 1, 'b', 1, 'c', byte(probe.Readiness), 0, 0}); err == nil || !strings.Contains(err.Error(), "readiness") {
-		t.Errorf("an empty memory of a probe was decoded: %v", err)
-	}
-	if err := m.add("a", []byte{version, 18, 1, 'b', 1, 'c', 255, 0, 1, '{'}); err != nil || len(m.probes)+len(m.restarts) > 0 {
-		t.Errorf("%v, %v", m, err)
-	}
-	if err := m.add("a", []byte{version + 1}); err == nil || !strings.Contains(err.Error(), "version") {
-		t.Errorf("a later version: %v", err)
+func TestWhatALaterReleaseAddsIsLeftOut(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"version":3,"probes":[{"kind":"readiness","memory":""}]}`: "readiness",
+		`{"version":4}`:                   "the memory has version 4",
+		`{"version":3,"probes":[{"kind`:   "the memory is none of this release",
+		"\x02\x10":                        "the memory is none of this release",
+		`{"version":3,"another":{"a":1}}`: "",
+	} {
+		m := newMemories()
+		err := m.add("a", []byte(text))
+		if len(m.probes)+len(m.restarts) > 0 || (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v, want %q", text, m, err, want)
+		}
 	}
 }
 
@@ -168,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 	for i := range b {
 		f.Add(b[:i])
 	}
-	f.Add(append([]byte{version + 1}, b[1:]...))
+	f.Add([]byte(`{"version":3,"penalty":{"value":1},"told":"YQ==","probes":[{"kind":"liveness","name":"<>","cause":"a","memory":"AQ=="}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := newMemories()
 		if err := m.add("web", b); err != nil && len(m.probes)+len(m.restarts) > 0 {
@@ -177,7 +180,7 @@ func FuzzDecode(f *testing.F) {
 		if len(m.penalties) > 1 || len(m.ejections) > len(m.probes) {
 			t.Errorf("%d penalties, and %d ejections by %d probes", len(m.penalties), len(m.ejections), len(m.probes))
 		}
-		if _, incomplete := m.encode(); len(incomplete) > 0 && len(b) <= coord.MaxMemory/2 {
+		if _, incomplete := m.encode(); len(incomplete) > 0 && len(b) <= coord.MaxMemory/8 {
 			t.Errorf("what was decoded cannot be encoded: %v", incomplete)
 		}
 	})

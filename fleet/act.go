@@ -106,13 +106,13 @@ func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan tim
 		close(r.exited)
 	}()
 	exit = g.driver.Run(running, func(id string) { started <- id; began(id) }, r.allowed)
-	var withheld *coord.WithheldError
+	var withheld *restart.WithheldError
 	switch cause := context.Cause(running); {
 	case exit.Err == nil || running.Err() == nil || ctx.Err() != nil:
 	case errors.Is(cause, errTerminated):
 		exit = restart.Exit{Output: errTerminated.Error()}
 	case errors.As(cause, &withheld):
-		exit.Err = &restart.WithheldError{Group: withheld.Group}
+		exit.Err = withheld
 	default:
 		exit.Err = fmt.Errorf("%w: %w", restart.ErrInterrupted, cause)
 	}
@@ -133,7 +133,9 @@ type failure struct{ error }
 // ask makes an act of each request to terminate the instance, until the driver has exited. A request that this
 // engine may not make now is dropped: the controller repeats it.
 func (r *run) ask(ctx context.Context, id string) {
-	order := coord.Order{Name: actRestart, Target: r.target, Instance: id, IsDone: r.hasHelped}
+	order := coord.Order{Name: actRestart, Target: r.target, Instance: id, IsDone: r.hasHelped, Before: func(acting context.Context, owned coord.Condition) error {
+		return r.fleet.floors.reserve(acting, r.target, id, owned)
+	}}
 	log := r.fleet.config.Logger.With("target", r.target, "instance", id)
 	for {
 		var grace time.Duration
@@ -142,9 +144,9 @@ func (r *run) ask(ctx context.Context, id string) {
 		case <-r.exited:
 			return
 		}
-		err := r.fleet.config.Coordinator.Acts().DoAbove(ctx, order, r.fleet.floors.of(r.target), func(acting context.Context) error { return r.terminate(acting, grace) })
+		err := r.fleet.config.Coordinator.Acts().Do(ctx, order, func(acting context.Context) error { return r.terminate(acting, grace) })
 		var failed failure
-		var withheld *coord.WithheldError
+		var withheld *restart.WithheldError
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case errors.Is(err, coord.ErrDone):

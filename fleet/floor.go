@@ -3,59 +3,96 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/internal/sparselog"
+	"github.com/sonde-probe/sonde/restart"
 )
 
-// Floor withholds acts so that enough targets of a group take requests, as *group.Groups does. Its methods are called by
-// multiple goroutines.
+// Floor withholds restarts so that enough targets of a group take requests, as *group.Groups does. Its methods are called
+// by multiple goroutines.
 type Floor interface {
 	// Floors returns the groups that withhold restarts of which a target is a member.
 	Floors(target string) []string
 
-	// WithheldBy returns the group that withholds the restart of a target, or "". Reserved has the targets of groups
-	// whose restarts are reserved by any engine: they do not count as ones that take requests, whatever the groups know.
-	WithheldBy(target string, reserved map[string][]string) string
+	// WithheldBy returns the group that withholds the restart of a target, or "". The targets that Fleet.Reserved returns
+	// do not count as ones that take requests, whatever the groups know.
+	WithheldBy(target string) string
 }
 
 // Reserved returns the targets of a group whose restarts engines of the fleet have reserved, as the store has shown them
 // last: a member of it does not count for Config.Floor until another instance of it takes requests. It does not block.
-func (f *Fleet) Reserved(group string) []string {
-	return f.floors.targets(group)
-}
+func (f *Fleet) Reserved(group string) []string { return f.floors.targets(group) }
 
-// floors are the reservations of acts, which their owners end.
+// floors are the restarts that engines have reserved in groups, and that their owners end. Before a restart is recorded,
+// its owner reserves it in each of the target's groups that withhold restarts, by a transaction that requires that nothing was
+// reserved in these since it was judged: of the restarts of all engines, no two are made that only one of would leave
+// enough members.
 type floors struct {
 	config  Config
 	desired *desired
 	mayAct  func(target string) bool
 	sparse  *sparselog.Logger
 
-	reservedMu sync.Mutex                   // guards reserved
-	reserved   map[string]map[string]string // instances by target, by group, as the store shows them
+	reservedMu sync.Mutex                // guards reserved
+	reserved   map[string]*reservedGroup // by group, as the store shows them
 }
 
-// of returns what may withhold the acts of a target.
-func (f *floors) of(target string) coord.Floor {
-	if f.config.Floor == nil {
-		return coord.Floor{}
+// reservedGroup is what the store has of a group.
+type reservedGroup struct {
+	generation coord.Revision    // of the latest change of its key, which each reservation makes
+	instances  map[string]string // whose restarts are reserved, by target
+}
+
+// maxFloors bounds the groups in which a restart is reserved.
+const maxFloors = 32
+
+// Bounds of the tries to reserve a restart. Of two that fail, another one has succeeded.
+const (
+	maxReserveTries = 20
+	maxReservePause = 100 * time.Millisecond
+)
+
+// errContended says that others have changed the reservations of a group again and again.
+var errContended = errors.New("other engines change the reservations of its groups")
+
+// floorKey returns a key of a group: its generation without a target, or else a reservation.
+func floorKey(group, target string) string {
+	key := coord.KeyFloor + url.PathEscape(group)
+	if target == "" {
+		return key + "/generation"
 	}
-	return coord.Floor{
-		Groups:     f.config.Floor.Floors(target),
-		WithheldBy: func(reserved map[string][]string) string { return f.config.Floor.WithheldBy(target, reserved) },
+	return key + "/target/" + target
+}
+
+// parseFloorKey returns the group and the target of which a key is the floorKey.
+func parseFloorKey(key string) (group, target string, ok bool) {
+	escaped, rest, _ := strings.Cut(strings.TrimPrefix(key, coord.KeyFloor), "/")
+	group, err := url.PathUnescape(escaped)
+	target = strings.TrimPrefix(rest, "target/")
+	if rest == "generation" {
+		target = ""
 	}
+	return group, target, err == nil && key == floorKey(group, target)
 }
 
 // targets returns the targets of a group that have reservations.
 func (f *floors) targets(group string) (targets []string) {
 	f.reservedMu.Lock()
 	defer f.reservedMu.Unlock()
-	for target := range f.reserved[group] {
-		targets = append(targets, target)
+	if g := f.reserved[group]; g != nil {
+		for target := range g.instances {
+			targets = append(targets, target)
+		}
 	}
 	return targets
 }
@@ -64,7 +101,7 @@ func (f *floors) targets(group string) (targets []string) {
 func (f *floors) follow(ctx context.Context) {
 	c := f.config.Coordinator
 	c.Follow(ctx, "reservations of restarts cannot be followed, trying again", func(ctx context.Context) error {
-		return coord.FollowEntries(ctx, c.Backend(), coord.ReservationPrefix, f.changed)
+		return coord.FollowEntries(ctx, c.Backend(), coord.KeyFloor, f.changed)
 	})
 }
 
@@ -72,35 +109,88 @@ func (f *floors) changed(events []coord.Event, isAll bool) {
 	f.reservedMu.Lock()
 	defer f.reservedMu.Unlock()
 	if isAll {
-		f.reserved = map[string]map[string]string{}
+		f.reserved = map[string]*reservedGroup{}
 	}
 	for _, e := range events {
-		r, ok := coord.ReservationOf(e.Entry)
+		name, target, ok := parseFloorKey(e.Key)
+		if !ok {
+			continue // no engine has put it
+		}
+		g := f.reserved[name]
+		if g == nil {
+			g = &reservedGroup{instances: map[string]string{}}
+			f.reserved[name] = g
+		}
 		switch {
-		case !ok:
+		case target != "" && e.Deleted:
+			delete(g.instances, target)
+		case target != "":
+			g.instances[target] = string(e.Value)
 		case e.Deleted:
-			if delete(f.reserved[r.Group], r.Target); len(f.reserved[r.Group]) == 0 {
-				delete(f.reserved, r.Group)
-			}
-		case f.reserved[r.Group] == nil:
-			f.reserved[r.Group] = map[string]string{r.Target: r.Instance}
+			g.generation = 0
 		default:
-			f.reserved[r.Group][r.Target] = r.Instance
+			g.generation = e.Modified
 		}
 	}
 }
 
-// byTarget returns the reservations of each target.
-func (f *floors) byTarget() map[string][]coord.Reservation {
+// generation is the condition that nothing was reserved in a group since the store has shown it.
+func (f *floors) generation(group string) coord.Condition {
 	f.reservedMu.Lock()
 	defer f.reservedMu.Unlock()
-	all := map[string][]coord.Reservation{}
-	for group, targets := range f.reserved {
-		for target, instance := range targets {
-			all[target] = append(all[target], coord.Reservation{Group: group, Target: target, Instance: instance})
+	c := coord.Condition{Key: floorKey(group, "")}
+	if g := f.reserved[group]; g != nil {
+		c.Modified = g.generation
+	}
+	return c
+}
+
+// reserve reserves the restart of an instance in the groups of its target, if none of them withholds it and this engine still
+// owns the target. The error is a restart.WithheldError if one does.
+func (f *floors) reserve(ctx context.Context, target, instance string, owned coord.Condition) error {
+	if f.config.Floor == nil {
+		return nil
+	}
+	groups := f.config.Floor.Floors(target)
+	switch {
+	case len(groups) == 0:
+		return nil
+	case len(groups) > maxFloors:
+		return fmt.Errorf("%s is in %d groups that withhold restarts, at most %d are allowed", target, len(groups), maxFloors)
+	}
+	for range maxReserveTries {
+		t := coord.Transaction{If: []coord.Condition{owned}}
+		for _, group := range groups { // before WithheldBy asks what is reserved
+			t.If = append(t.If, f.generation(group))
+			t.Then = append(t.Then, coord.Change{Key: floorKey(group, "")}, coord.Change{Key: floorKey(group, target), Value: []byte(instance)})
+		}
+		if group := f.config.Floor.WithheldBy(target); group != "" {
+			return &restart.WithheldError{Group: group}
+		}
+		made, err := f.commit(ctx, t)
+		switch {
+		case err != nil:
+			return fmt.Errorf("reserve the restart of %s: %w", target, err)
+		case made:
+			return nil
+		case !f.config.Coordinator.Acts().MayBegin(target):
+			return coord.ErrNotOwner
+		}
+		select {
+		case <-time.After(rand.N(maxReservePause)):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return all
+	return errContended
+}
+
+// commit makes transactions, and reports whether all were made.
+func (f *floors) commit(ctx context.Context, all ...coord.Transaction) (made bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	each, err := f.config.Coordinator.Backend().Commit(ctx, all...)
+	return err == nil && !slices.Contains(each, false), err
 }
 
 // Times of reservations.
@@ -134,20 +224,43 @@ func (f *floors) unreserve(ctx context.Context) {
 	}
 }
 
-// unreserveTarget ends those reservations of a target that are over.
-func (f *floors) unreserveTarget(ctx context.Context, s settling, target string, all []coord.Reservation) {
-	isOver := func(instance string) bool { return f.isOver(s, target, instance, time.Now()) }
-	var groups []string
-	for _, r := range all {
-		if isOver(r.Instance) {
-			groups = append(groups, r.Group)
+// reservation is that of a target in a group, and the condition that nothing was reserved there since.
+type reservation struct {
+	group, instance string
+	generation      coord.Condition
+}
+
+// byTarget returns the reservations of each target.
+func (f *floors) byTarget() map[string][]reservation {
+	f.reservedMu.Lock()
+	defer f.reservedMu.Unlock()
+	all := map[string][]reservation{}
+	for group, g := range f.reserved {
+		for target, instance := range g.instances {
+			all[target] = append(all[target], reservation{group, instance, coord.Condition{Key: floorKey(group, ""), Modified: g.generation}})
 		}
 	}
-	if len(groups) == 0 {
+	return all
+}
+
+// unreserveTarget ends those reservations of a target that are over. One that was made since then stays, also if the
+// request is late. While an act is done about the target all stay.
+func (f *floors) unreserveTarget(ctx context.Context, s settling, target string, reserved []reservation) {
+	owned, _ := f.config.Coordinator.Owned()
+	id := shard.Of(target)
+	var all []coord.Transaction
+	for _, r := range reserved[:min(len(reserved), coord.MaxTransactions)] {
+		if f.isOver(s, target, r.instance, time.Now()) {
+			all = append(all, coord.Transaction{
+				If:   []coord.Condition{coord.Owns(id, owned[id].Token), r.generation},
+				Then: []coord.Change{{Key: floorKey(r.group, target), Delete: true}},
+			})
+		}
+	}
+	if len(all) == 0 || owned[id].Token == 0 || f.config.Coordinator.Acts().IsActing(target) {
 		return
 	}
-	err := f.config.Coordinator.Acts().Unreserve(ctx, target, groups, isOver)
-	if err != nil && !errors.Is(err, coord.ErrBusy) && !errors.Is(err, coord.ErrNotOwner) && ctx.Err() == nil {
+	if _, err := f.commit(ctx, all...); err != nil && ctx.Err() == nil {
 		f.sparse.Warn("reservation of a restart cannot be deleted, trying again", "target", target, "error", err)
 	}
 }

@@ -217,7 +217,7 @@ type floored struct {
 
 func (f *floored) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
 	for i := range all {
-		if f.with.generation || !strings.HasPrefix(all[i].Then[0].Key, "act/") {
+		if first := all[i].Then[0]; f.with.generation || !isReservation(first) || first.Delete {
 			continue
 		}
 		all[i].If, all[i].Then = all[i].If[:1:1], withoutGenerations(all[i].Then)

@@ -241,12 +241,7 @@ func (m *member) Release(target string) { m.groups.Release(target) }
 
 func (m *member) Floors(target string) []string { return m.groups.Floors(target) }
 
-func (m *member) WithheldBy(target string, reserved map[string][]string) string {
-	if m.ignoresReservations.Load() {
-		reserved = nil
-	}
-	return m.groups.WithheldBy(target, reserved)
-}
+func (m *member) WithheldBy(target string) string { return m.groups.WithheldBy(target) }
 
 func (m *member) reserved(name string) []string {
 	if m.ignoresReservations.Load() {

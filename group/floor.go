@@ -59,7 +59,7 @@ func newRestarts() restarts { return restarts{map[string]reservation{}, map[stri
 func (g *Groups) Acquire(target, instance string, forced bool) (withheldBy string) {
 	g.mu.Lock()
 	lines := g.follow(time.Now())
-	by := g.withholding(target, (*View).withholds, g.reserved)
+	by := g.withholding(target, (*View).withholds)
 	if g.setWithheld(target, by); by != nil {
 		withheldBy = by.name()
 	}
@@ -89,15 +89,15 @@ func (g *Groups) Floors(target string) (names []string) {
 	return names
 }
 
-// WithheldBy returns the name of a group that withholds the restart of a target that Acquire has allowed, if those of
-// some targets are reserved besides, by the name of the group, or "". The target may have been reported as draining
-// meanwhile: it goes by whether it took requests at the call of Acquire. A forced restart is never withheld.
-func (g *Groups) WithheldBy(target string, reserved map[string][]string) string {
+// WithheldBy returns the name of a group that withholds the restart of a target that Acquire has allowed, by what is
+// reserved now, or "". The target may have been reported as draining meanwhile: it goes by whether it took requests at
+// the call of Acquire. A forced restart is never withheld.
+func (g *Groups) WithheldBy(target string) string {
 	g.mu.Lock()
 	lines := g.follow(time.Now())
 	var by *Group
 	if !g.restarts.reserved[target].isFree {
-		by = g.withholding(target, (*View).needs, func(group string) []string { return reserved[group] })
+		by = g.withholding(target, (*View).needs)
 	}
 	g.mu.Unlock()
 	g.log(lines)
@@ -133,15 +133,14 @@ func (g *Groups) mayTakeRequests(target string) bool {
 	})
 }
 
-// withholding returns the first group, by name, whose View withholds the restart of a target now, or nil. Others says
-// whose restarts are reserved in a group besides those of this engine. It needs mu.
-func (g *Groups) withholding(target string, withholds func(*View, string, map[string]bool) bool, others func(group string) []string) *Group {
+// withholding returns the first group, by name, whose View withholds the restart of a target now, or nil. It needs mu.
+func (g *Groups) withholding(target string, withholds func(*View, string, map[string]bool) bool) *Group {
 	for _, group := range g.floors(target) {
 		reserved := map[string]bool{}
 		for name := range g.restarts.reserved {
 			reserved[name] = true
 		}
-		for _, name := range others(group.name()) {
+		for _, name := range g.reserved(group.name()) {
 			reserved[name] = true
 		}
 		if g.held > 0 || withholds(group.View(), target, reserved) {

@@ -46,6 +46,8 @@ type stage struct {
 	answers map[string]*answer
 	log     *testsync.Buffer // without times
 	moves   int
+
+	reserved map[string][]string // by other engines: targets by group
 }
 
 func play(t *testing.T, f func(s *stage)) {
@@ -64,7 +66,7 @@ func playBeside(t *testing.T, others func() group.Targets, f func(s *stage)) {
 			return a
 		}
 		s.doubts = &doubting{Engine: s.engine}
-		s.groups = group.New(group.Config{Engine: s.doubts, Others: others(), Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
+		s.groups = group.New(group.Config{Engine: s.doubts, Others: others(), Reserved: func(name string) []string { return s.reserved[name] }, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.engine.Run(ctx) })

@@ -3,7 +3,6 @@ package coord
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,6 +22,10 @@ type Order struct {
 	// IsDone reports whether it has been done, if an earlier owner of the shard has begun it, and has not recorded
 	// how that has ended: it may have been killed before it could. Default: it has not.
 	IsDone func(context.Context) (bool, error)
+
+	// Before is called before it is recorded that it begins, with the condition that this engine still owns the shard: after
+	// an error it does not begin. Default: nothing is called.
+	Before func(_ context.Context, owned Condition) error
 }
 
 func (o Order) key() string {
@@ -46,10 +49,9 @@ func newActs(c *Coordinator) *Acts {
 
 // acting is an act that is being done.
 type acting struct {
-	isUnreserve bool
-	done        chan struct{} // closed afterwards
-	cancel      context.CancelCauseFunc
-	deadline    *time.Timer // calls expire
+	done     chan struct{} // closed afterwards
+	cancel   context.CancelCauseFunc
+	deadline *time.Timer // calls expire
 }
 
 func (a *acting) hasEnded() bool {
@@ -80,17 +82,10 @@ const expireInterval = 250 * time.Millisecond
 //
 // ErrNotOwner, ErrNotLoaded, ErrNotAllowed and ErrBusy say that do was not called now.
 func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
-	return a.DoAbove(ctx, o, Floor{}, do)
-}
-
-// DoAbove is Do for an act that is reserved in the groups of a floor, by the transaction of its first record: of the acts
-// of all engines, no two are allowed that only one of would leave enough members. The error is a WithheldError if a group
-// withholds it: do was not called. The reservation lasts until Unreserve, also beyond the end of the act and of this engine.
-func (a *Acts) DoAbove(ctx context.Context, o Order, f Floor, do func(context.Context) error) error {
 	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
 	}
-	token, acting, end, err := a.beginNext(ctx, o)
+	token, acting, end, err := a.begin(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -111,7 +106,12 @@ func (a *Acts) DoAbove(ctx context.Context, o Order, f Floor, do func(context.Co
 			return cmp.Or(a.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
 		}
 	}
-	if err := a.writeReserved(acting, o, record{o.Instance, token, false}, f); err != nil {
+	if o.Before != nil {
+		if err := o.Before(acting, Owns(shard.Of(o.Target), token)); err != nil {
+			return withCause(acting, err)
+		}
+	}
+	if err := a.write(acting, o, record{o.Instance, token, false}); err != nil {
 		return withCause(acting, err)
 	}
 	if !a.co.Allowed() {
@@ -131,28 +131,6 @@ func withCause(acting context.Context, err error) error {
 	return err
 }
 
-// beginNext is begin, after an Unreserve of the target that is being done: that takes some requests to the backend.
-func (a *Acts) beginNext(ctx context.Context, o Order) (token Revision, acting context.Context, end func(), err error) {
-	for {
-		token, acting, end, err = a.begin(ctx, o)
-		if !errors.Is(err, ErrBusy) {
-			return token, acting, end, err
-		}
-		other := a.actingFor(o.Target)
-		switch {
-		case other == nil: // it has just ended
-			continue
-		case !other.isUnreserve:
-			return 0, nil, nil, err
-		}
-		select {
-		case <-other.done:
-		case <-ctx.Done():
-			return 0, nil, nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
-		}
-	}
-}
-
 // begin returns the token of the order's shard, if an act may begin, a context that ends before the
 // lease, and what to call after the act.
 func (a *Acts) begin(ctx context.Context, o Order) (token Revision, _ context.Context, end func(), err error) {
@@ -166,7 +144,7 @@ func (a *Acts) begin(ctx context.Context, o Order) (token Revision, _ context.Co
 		return 0, nil, nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	now := &acting{isUnreserve: o.Name == "", done: make(chan struct{}), cancel: cancel}
+	now := &acting{done: make(chan struct{}), cancel: cancel}
 	a.acting[o.Target] = now
 	now.deadline = time.AfterFunc(min(left, expireInterval), func() { a.expire(now) })
 	return token, ctx, func() {

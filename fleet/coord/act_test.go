@@ -329,3 +329,32 @@ func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 		<-ended
 	})
 }
+
+// What is done before an act is recorded may keep it from beginning, and goes by whether this engine still owns the shard.
+func TestAnActThatMayNotBeginIsNotRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		co, _ := run(t, coord.Config{Name: "a", Backend: b})
+		synctest.Wait()
+		withheld, calls := errors.New("withheld"), 0
+		do := func(context.Context) error { calls++; return nil }
+		for _, want := range []error{withheld, nil, coord.ErrDone} {
+			o := coord.Order{Name: "restart", Target: "web", Instance: "1", Before: func(ctx context.Context, owned coord.Condition) error {
+				made, err := b.Commit(ctx, coord.Transaction{If: []coord.Condition{owned}})
+				if err != nil || !made[0] || !co.Acts().IsActing("web") {
+					t.Errorf("it is called with %+v: %v, %v", owned, made, err)
+				}
+				return want
+			}}
+			if err := co.Acts().Do(t.Context(), o, do); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			if got := records(t, b, shard.Of("web")); (got == "") != (want == withheld) {
+				t.Errorf("after %v recorded are %q", want, got)
+			}
+		}
+		if calls != 1 {
+			t.Errorf("it was done %d times", calls)
+		}
+	})
+}

@@ -15,7 +15,6 @@
 //	release.go  Release: gives up shards after the acts about their targets
 //	act.go      Acts: what is done at most once for an instance
 //	record.go   the records of acts, and Forget, which deletes them
-//	reserve.go  DoAbove, Unreserve: acts that are withheld so that groups keep enough members
 //	memories.go Load and Store: what the next owner of a shard has to remember
 //	mark.go     MarkLoaded: an owner has loaded the memories of a shard
 //	pause.go    Pauses: what operators have ordered about targets, at any engine

@@ -15,11 +15,14 @@ const (
 	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
 	keyPause  = "pause/"       // and a shard, a slash, and a target: a Pause
 	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
-	keyFloor  = "floor/"       // and a group: its generation, see generationKey; and a group and a target: a Reservation
 
 	// KeyVote and the name of an engine are the key of what that says of itself as a vantage; those, a slash and a target
 	// the key of its votes about that target (package fleet). Both are under the lease of the engine's membership.
 	KeyVote = "vote/"
+
+	// KeyFloor, the name of a group, escaped, and "/generation", or "/target/" and a target, are the keys of restarts that are
+	// reserved (package fleet).
+	KeyFloor = "floor/"
 
 	KeyConfig      = "config/shared/" // what package revision has of pushed configurations, which engines watch
 	KeyConfigFiles = "config/files/"  // and of their files
@@ -27,8 +30,8 @@ const (
 
 func shardKey(id shard.ID) string { return keyShard + id.String() }
 
-// owns is the condition that an engine has a shard by a token.
-func owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKey(id), Created: token} }
+// Owns is the condition that an engine has a shard by a token.
+func Owns(id shard.ID, token Revision) Condition { return Condition{Key: shardKey(id), Created: token} }
 
 // targetKey returns the key of what is stored of a target: a prefix, the target's shard, a slash, and the target.
 func targetKey(prefix, target string) string {

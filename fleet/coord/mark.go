@@ -77,7 +77,7 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 		all := make([]Transaction, 0, len(batch))
 		for _, id := range batch {
 			all = append(all, Transaction{
-				If:   []Condition{owns(id, tokens[id])},
+				If:   []Condition{Owns(id, tokens[id])},
 				Then: []Change{{Key: keyMemory + id.String(), Value: tokenValue(tokens[id]), Lease: lease}},
 			})
 		}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/coordtest"
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -19,6 +21,22 @@ type engine struct {
 	*coord.Coordinator
 	name string
 	end  func()
+}
+
+// giveUp gives up the shards that others are to have, and marks its own as loaded.
+func giveUp(ctx context.Context, co *coord.Coordinator) {
+	var marking sync.WaitGroup
+	marking.Go(func() { coordtest.MarkLoaded(ctx, co) })
+	defer marking.Wait()
+	for ctx.Err() == nil {
+		owned, changed := co.Owned()
+		_ = co.Release(ctx, leaving(owned)...)
+		select {
+		case <-changed:
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // start starts an engine that gives up the shards that others are to have.

@@ -112,7 +112,7 @@ func storeBatch(ctx context.Context, b Backend, all []Memory, batch [][]int, err
 	transactions := make([]Transaction, 0, len(batch))
 	for _, indices := range batch {
 		id := shard.Of(all[indices[0]].Target)
-		t := Transaction{If: []Condition{owns(id, all[indices[0]].Token)}}
+		t := Transaction{If: []Condition{Owns(id, all[indices[0]].Token)}}
 		for _, i := range indices {
 			t.Then = append(t.Then, Change{Key: targetKey(keyMemory, all[i].Target), Value: all[i].Value, Delete: all[i].Value == nil})
 		}

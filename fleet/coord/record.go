@@ -45,7 +45,7 @@ func (a *Acts) write(ctx context.Context, o Order, r record) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	made, err := a.co.config.Backend.Commit(ctx, Transaction{
-		If:   []Condition{owns(shard.Of(o.Target), r.Token)},
+		If:   []Condition{Owns(shard.Of(o.Target), r.Token)},
 		Then: []Change{{Key: o.key(), Value: value}},
 	})
 	switch {
@@ -101,7 +101,7 @@ func (a *Acts) Forget(ctx context.Context, ids []shard.ID, isKept func(target st
 					continue
 				}
 				all = append(all, Transaction{
-					If:   []Condition{owns(id, owned[id].Token), {Key: e.Key, Created: e.Created}},
+					If:   []Condition{Owns(id, owned[id].Token), {Key: e.Key, Created: e.Created}},
 					Then: []Change{{Key: e.Key, Delete: true}},
 				})
 			}

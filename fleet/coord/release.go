@@ -46,7 +46,7 @@ func deleteKeys(ctx context.Context, b Backend, tokens map[shard.ID]Revision) er
 		all := make([]Transaction, 0, len(batch))
 		for _, id := range batch {
 			all = append(all, Transaction{
-				If:   []Condition{owns(id, tokens[id])},
+				If:   []Condition{Owns(id, tokens[id])},
 				Then: []Change{{Key: shardKey(id), Delete: true}},
 			})
 		}

@@ -1,0 +1,98 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// fixedFloor is a Floor whose groups withhold nothing, or everything.
+type fixedFloor struct {
+	groups     []string
+	withheldBy string
+}
+
+func (f *fixedFloor) Floors(string) []string   { return f.groups }
+func (f *fixedFloor) WithheldBy(string) string { return f.withheldBy }
+
+// A restart is reserved in all of its groups or in none, by the owner, and only if the store has not changed since.
+func TestARestartIsReservedByWhatTheStoreHasShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, _ := mirrored(t, nil)
+		co, floor := v.coordinator, &fixedFloor{}
+		f := &floors{config: Config{Coordinator: co, Floor: floor}, desired: &desired{}}
+		shards, _ := co.Owned()
+		token := shards[shard.Of("web")].Token
+		show := func() {
+			all, _, err := co.Backend().Range(t.Context(), coord.KeyFloor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var events []coord.Event
+			for _, e := range all {
+				events = append(events, coord.Event{Entry: e})
+			}
+			f.changed(events, true)
+		}
+		reserve := func(token coord.Revision) error {
+			return f.reserve(t.Context(), "web", "1", coord.Owns(shard.Of("web"), token))
+		}
+		wantReserved := func(when string, want ...string) {
+			t.Helper()
+			show()
+			for _, group := range []string{"shop", "a/b"} {
+				if got := f.targets(group); !slices.Equal(got, want) {
+					t.Errorf("%s: in %s are reserved %q, want %q", when, group, got, want)
+				}
+			}
+		}
+
+		for i := range maxFloors + 1 {
+			floor.groups = append(floor.groups, fmt.Sprint("group-", i))
+		}
+		if err := reserve(token); err == nil || !strings.Contains(err.Error(), "at most 32 are allowed") {
+			t.Errorf("in too many groups: %v", err)
+		}
+		floor.groups, floor.withheldBy = []string{"shop", "a/b"}, "shop"
+		var withheld *restart.WithheldError
+		if err := reserve(token); !errors.As(err, &withheld) || withheld.Group != "shop" {
+			t.Errorf("got %v", err)
+		}
+		floor.withheldBy = ""
+		if err := reserve(token + 1); !errors.Is(err, coord.ErrNotOwner) {
+			t.Errorf("by another engine: %v", err)
+		}
+		wantReserved("after errors")
+		if err := reserve(token); err != nil {
+			t.Error(err)
+		}
+		if err := reserve(token); err == nil {
+			t.Error("it is reserved by what was read before another reservation")
+		}
+		wantReserved("after it was reserved", "web")
+		if err := reserve(token); err != nil {
+			t.Errorf("again: %v", err)
+		}
+	})
+}
+
+func TestOnlyKeysOfEnginesAreReservations(t *testing.T) {
+	f := &floors{}
+	var events []coord.Event
+	for _, key := range []string{"", "x", "shop/", "shop/x", "shop/target/", "%zz/target/web", "a/b/target/web", "shop%2f/generation"} {
+		events = append(events, coord.Event{Entry: coord.Entry{Key: coord.KeyFloor + key, Modified: 1}})
+	}
+	if f.changed(events, true); len(f.reserved) > 0 {
+		t.Errorf("there are %v", f.reserved)
+	}
+	if _, target, ok := parseFloorKey(floorKey("a/b", "generation")); target != "generation" || !ok {
+		t.Errorf("a target is read as %q, %v", target, ok)
+	}
+}

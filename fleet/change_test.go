@@ -15,7 +15,6 @@ func TestNothingIsNotedOfProbesThatAreRemoved(t *testing.T) {
 	l := &ledger{
 		applied: map[shard.ID]*Targets{}, unswept: map[shard.ID]bool{}, changes: newChanges(wake.New()),
 		stored:     map[shard.ID]*stored{in: {causes: map[probe.ID]cause{ready: {reason: "tcp.refused"}, live: {reason: "tcp.refused"}}}},
-		incomplete: map[string]bool{"web": true},
 	}
 	both, one := &Targets{Probes: probe.Set{ready: {}, live: {}}}, &Targets{Probes: probe.Set{ready: {}}}
 	c := newChange()
@@ -27,7 +26,7 @@ func TestNothingIsNotedOfProbesThatAreRemoved(t *testing.T) {
 	c = newChange()
 	c.replace(in, one, noTargets, memories{})
 	l.note(c)
-	if causes := l.stored[in].causes; len(causes) != 0 || len(l.incomplete) != 0 {
-		t.Errorf("after the target is removed there are %v, %v", causes, l.incomplete)
+	if causes := l.stored[in].causes; len(causes) != 0 {
+		t.Errorf("after the target is removed there are %v", causes)
 	}
 }

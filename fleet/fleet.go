@@ -229,8 +229,8 @@ func (f *Fleet) Run(ctx context.Context) {
 	defer parts.Wait()
 	defer end() // a panic ends the parts, too: otherwise the engine would go on without this loop
 	parts.Go(func() { f.watch(ctx) })
-	parts.Go(func() { f.watchTargets(ctx) })
-	parts.Go(func() { f.watchInstances(ctx) })
+	parts.Go(func() { f.watchTargets(ctx, f.config.Engine, f.changes.note) })
+	parts.Go(func() { f.watchTargets(ctx, f.others.engine, func(string) {}) })
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
@@ -266,41 +266,19 @@ func (f *Fleet) Run(ctx context.Context) {
 func (f *Fleet) watch(ctx context.Context) {
 	sub := f.config.Engine.Subscribe()
 	defer sub.Close()
-	for {
-		status, err := sub.Next(ctx)
-		if err != nil {
-			return
-		}
-		f.changes.note(status.ID.Target)
-		target := status.ID.Target
-		f.doubts.probed(target, verdictOf(f.config.Engine, target, f.desired.decidesAlone))
+	for st, err := sub.Next(ctx); err == nil; st, err = sub.Next(ctx) {
+		f.changes.note(st.ID.Target)
+		f.doubts.probed(st.ID.Target, verdictOf(f.config.Engine, st.ID.Target, f.desired.decidesAlone))
 	}
 }
 
-// watchTargets notes the shards whose targets are in other states, such as those that are ejected or damped, and which
-// instances of targets run, until ctx is done.
-func (f *Fleet) watchTargets(ctx context.Context) {
-	sub := f.config.Engine.SubscribeTargets()
+// watchTargets notes which instances of an engine's targets run, and calls note with each target whose state has changed,
+// such as one that is ejected or damped, until ctx is done.
+func (f *Fleet) watchTargets(ctx context.Context, e *engine.Engine, note func(target string)) {
+	sub := e.SubscribeTargets()
 	defer sub.Close()
-	for {
-		st, err := sub.Next(ctx)
-		if err != nil {
-			return
-		}
-		f.changes.note(st.Target)
-		f.vantage.noteInstance(st.Target)
-	}
-}
-
-// watchInstances notes which instances run of targets that others own, until ctx is done.
-func (f *Fleet) watchInstances(ctx context.Context) {
-	sub := f.others.engine.SubscribeTargets()
-	defer sub.Close()
-	for {
-		st, err := sub.Next(ctx)
-		if err != nil {
-			return
-		}
+	for st, err := sub.Next(ctx); err == nil; st, err = sub.Next(ctx) {
+		note(st.Target)
 		f.vantage.noteInstance(st.Target)
 	}
 }

@@ -29,14 +29,13 @@ type ledger struct {
 	stored     map[shard.ID]*stored  // of applied
 	unverified map[shard.ID]bool     // the store may have lost what stored says
 	unswept    map[shard.ID]bool     // may have records of acts for targets that are gone
-	incomplete map[string]bool       // targets a part of whose memory is not stored, which was logged
 }
 
 func newLedger(c Config, j *joints, changes *changes, sparse *sparselog.Logger) *ledger {
 	return &ledger{
 		config: c, joints: j, changes: changes, sparse: sparse, seed: maphash.MakeSeed(),
 		applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
-		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{}, incomplete: map[string]bool{},
+		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{},
 	}
 }
 
@@ -84,7 +83,6 @@ func (l *ledger) note(c *change) {
 		l.changes.noteShard(id)
 	}
 	for _, p := range c.Remove {
-		delete(l.incomplete, p.Target) // or else it is logged again
 		if s := l.stored[shard.Of(p.Target)]; s != nil {
 			delete(s.causes, p)
 		}
@@ -310,10 +308,7 @@ func (l *ledger) differing(id shard.ID, targets names) (all []coord.Memory) {
 	s := l.stored[id]
 	values, incomplete := l.snapshot(id, targets).encode()
 	for target, err := range incomplete {
-		if !l.incomplete[target] {
-			l.config.Logger.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
-		}
-		l.incomplete[target] = true
+		l.sparse.Error("a part of the memory of a target is not stored: the next owner begins anew with it", "target", target, "error", err)
 	}
 	for target, value := range values {
 		if !s.sums[target].isStored(l.sum(value)) {

@@ -203,11 +203,7 @@ func (v *vantage) watch(ctx context.Context, doubts *doubts) {
 	sub := v.engine.SubscribeMemories() // a first verdict may be the initial one
 	defer sub.Close()
 	isPoll := func(id probe.ID) bool { return id.Kind == probe.Readiness }
-	for {
-		st, err := sub.Next(ctx)
-		if err != nil {
-			return
-		}
+	for st, err := sub.Next(ctx); err == nil; st, err = sub.Next(ctx) {
 		v.voter.mark(st.ID.Target)
 		doubts.polled(st.ID.Target, verdictOf(v.engine, st.ID.Target, isPoll))
 	}

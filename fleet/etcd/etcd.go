@@ -144,37 +144,40 @@ func (b *Backend) Close() error {
 	return nil
 }
 
+// request makes a request, and returns its error as package coord knows it.
+func request[T any](ctx context.Context, b *Backend, call func(*clientv3.Client) (T, error)) (response T, err error) {
+	client, err := b.open(ctx)
+	if err == nil {
+		response, err = call(client)
+	}
+	return response, b.known(err)
+}
+
 // Grant implements coord.Backend. The ttl is rounded up to seconds.
 func (b *Backend) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
-	client, err := b.open(ctx)
+	granted, err := request(ctx, b, func(c *clientv3.Client) (*clientv3.LeaseGrantResponse, error) {
+		return c.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	})
 	if err != nil {
-		return 0, b.known(err)
-	}
-	granted, err := client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
-	if err != nil {
-		return 0, b.known(err)
+		return 0, err
 	}
 	return coord.Lease(granted.ID), nil
 }
 
 // KeepAlive implements coord.Backend.
 func (b *Backend) KeepAlive(ctx context.Context, l coord.Lease) error {
-	client, err := b.open(ctx)
-	if err != nil {
-		return b.known(err)
-	}
-	_, err = client.KeepAliveOnce(ctx, clientv3.LeaseID(l))
-	return b.known(err)
+	_, err := request(ctx, b, func(c *clientv3.Client) (*clientv3.LeaseKeepAliveResponse, error) {
+		return c.KeepAliveOnce(ctx, clientv3.LeaseID(l))
+	})
+	return err
 }
 
 // Revoke implements coord.Backend.
 func (b *Backend) Revoke(ctx context.Context, l coord.Lease) error {
-	client, err := b.open(ctx)
-	if err != nil {
-		return b.known(err)
-	}
-	_, err = client.Revoke(ctx, clientv3.LeaseID(l))
-	if err = b.known(err); errors.Is(err, coord.ErrLeaseEnded) {
+	_, err := request(ctx, b, func(c *clientv3.Client) (*clientv3.LeaseRevokeResponse, error) {
+		return c.Revoke(ctx, clientv3.LeaseID(l))
+	})
+	if errors.Is(err, coord.ErrLeaseEnded) {
 		return nil
 	}
 	return err
@@ -189,19 +192,25 @@ func (b *Backend) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 	for _, t := range all {
 		nested = append(nested, transaction(t))
 	}
-	client, err := b.open(ctx)
+	response, err := b.do(ctx, nested)
 	if err != nil {
-		return nil, b.known(err)
-	}
-	response, err := client.Txn(ctx).Then(nested...).Commit()
-	if err != nil {
-		return nil, b.known(err)
+		return nil, err
 	}
 	made := make([]bool, len(all))
 	for i, r := range response.Responses {
 		made[i] = r.GetResponseTxn().Succeeded
 	}
 	return made, nil
+}
+
+// do makes operations in one request.
+func (b *Backend) do(ctx context.Context, all []clientv3.Op) (*clientv3.TxnResponse, error) {
+	return request(ctx, b, func(c *clientv3.Client) (*clientv3.TxnResponse, error) { return c.Txn(ctx).Then(all...).Commit() })
+}
+
+// get reads keys.
+func (b *Backend) get(ctx context.Context, key string, which ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return request(ctx, b, func(c *clientv3.Client) (*clientv3.GetResponse, error) { return c.Get(ctx, key, which...) })
 }
 
 // transaction returns a transaction as an operation of etcd.
@@ -227,26 +236,18 @@ func transaction(t coord.Transaction) clientv3.Op {
 
 // Get implements coord.Backend.
 func (b *Backend) Get(ctx context.Context, key string) (coord.Entry, error) {
-	client, err := b.open(ctx)
-	if err != nil {
-		return coord.Entry{}, b.known(err)
-	}
-	response, err := client.Get(ctx, key)
+	response, err := b.get(ctx, key)
 	if err != nil || len(response.Kvs) == 0 {
-		return coord.Entry{}, b.known(err)
+		return coord.Entry{}, err
 	}
 	return entry(response.Kvs[0]), nil
 }
 
 // Range implements coord.Backend.
 func (b *Backend) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
-	client, err := b.open(ctx)
+	response, err := b.get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
-		return nil, 0, b.known(err)
-	}
-	response, err := client.Get(ctx, prefix, clientv3.WithPrefix())
-	if err != nil {
-		return nil, 0, b.known(err)
+		return nil, 0, err
 	}
 	return entries(response.Kvs), coord.Revision(response.Header.Revision), nil
 }
@@ -260,13 +261,9 @@ func (b *Backend) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.E
 	for _, prefix := range prefixes {
 		gets = append(gets, clientv3.OpGet(prefix, clientv3.WithPrefix()))
 	}
-	client, err := b.open(ctx)
+	response, err := b.do(ctx, gets)
 	if err != nil {
-		return nil, b.known(err)
-	}
-	response, err := client.Txn(ctx).Then(gets...).Commit()
-	if err != nil {
-		return nil, b.known(err)
+		return nil, err
 	}
 	all := make([][]coord.Entry, len(prefixes))
 	for i, r := range response.Responses {

@@ -14,7 +14,7 @@ func TestNothingIsNotedOfProbesThatAreRemoved(t *testing.T) {
 	ready, live := probe.ID{Target: "web", Kind: probe.Readiness}, probe.ID{Target: "web", Kind: probe.Liveness}
 	l := &ledger{
 		applied: map[shard.ID]*Targets{}, unswept: map[shard.ID]bool{}, changes: newChanges(wake.New()),
-		stored:     map[shard.ID]*stored{in: {causes: map[probe.ID]cause{ready: {reason: "tcp.refused"}, live: {reason: "tcp.refused"}}}},
+		stored: map[shard.ID]*stored{in: {causes: map[probe.ID]cause{ready: {reason: "tcp.refused"}, live: {reason: "tcp.refused"}}}},
 	}
 	both, one := &Targets{Probes: probe.Set{ready: {}, live: {}}}, &Targets{Probes: probe.Set{ready: {}}}
 	c := newChange()

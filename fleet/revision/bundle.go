@@ -22,7 +22,7 @@ import (
 // Bounds of a Bundle.
 const (
 	MaxFiles    = 4096
-	MaxFileName = 512        // bytes
+	maxFileName = 512        // bytes
 	MaxContent  = 64 << 20   // bytes of all files together
 	MaxSize     = 1400 << 10 // bytes of the bundle, compressed: etcd accepts requests of 1.5 MiB
 )
@@ -51,8 +51,8 @@ func (b *Bundle) check() error {
 	}
 	size := 0
 	for name, content := range b.Files {
-		if !fs.ValidPath(name) || name == "." || !utf8.ValidString(name) || strings.Contains(name, `\`) || len(name) > MaxFileName {
-			return fmt.Errorf("file name %.200q must be relative to the folder of the configuration, without dots, in UTF-8, and of at most %d bytes", name, MaxFileName)
+		if !fs.ValidPath(name) || name == "." || !utf8.ValidString(name) || strings.Contains(name, `\`) || len(name) > maxFileName {
+			return fmt.Errorf("file name %.200q must be relative to the folder of the configuration, without dots, in UTF-8, and of at most %d bytes", name, maxFileName)
 		}
 		size += len(content)
 	}
@@ -97,7 +97,7 @@ func (b *Bundle) largest() string {
 func rounded(size int) string { return bytesize.Size(size).Rounded() }
 
 // maxText bounds the JSON of a bundle: files in base64, names, and syntax.
-const maxText = MaxContent/3*4 + MaxFiles*2*(6*MaxFileName+16)
+const maxText = MaxContent/3*4 + MaxFiles*2*(6*maxFileName+16)
 
 // Decode returns the bundle that Encode has made, if it has a digest.
 func Decode(compressed []byte, digest string) (*Bundle, error) {

@@ -1,7 +1,6 @@
 package revision
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Config configures a Follower.
+// Config configures a Follower. All of it is required, but Running.
 type Config struct {
 	Coordinator *coord.Coordinator // of this engine: it has its name, the backend, and the lease
 	Running     Ref                // the revision that the engine uses already, such as after a restart; the zero Ref for none
@@ -29,11 +28,11 @@ type Config struct {
 
 	// Outdated is called with false when this engine uses the revision that it is to run, or when there is none, and with
 	// true when it has refused that and at least half of the engines use it. Until it is called first the engine does not
-	// know whether what it runs is current. Default: it is not called.
+	// know whether what it runs is current.
 	Outdated func(bool)
 
-	Redact func(string) string // removes sensitive values from errors, which operators see; default: it removes none
-	Logger *slog.Logger        // a line when a revision is used, or refused, and when the backend cannot be reached; default: none
+	Redact func(string) string // removes sensitive values from errors, which operators see
+	Logger *slog.Logger        // a line when a revision is used, or refused, and when the backend cannot be reached
 }
 
 // Follower makes an engine follow the configuration of its fleet. While the backend cannot be reached, or what it has
@@ -42,7 +41,6 @@ type Follower struct {
 	config   Config
 	name     string // of this engine
 	backend  coord.Backend
-	log      *slog.Logger
 	sparse   *sparselog.Logger // what keeps the engine from following the configuration
 	toUse    wake.Signal       // another revision may be due
 	toReport wake.Signal       // the engine may be outdated, or have more to say of itself
@@ -61,21 +59,12 @@ type retry struct {
 }
 
 // New returns a Follower.
-func New(c Config) (*Follower, error) {
-	if c.Coordinator == nil || c.Use == nil {
-		return nil, errors.New("a follower needs a coordinator, and a function that uses a configuration")
-	}
-	if c.Redact == nil {
-		c.Redact = func(text string) string { return text }
-	}
-	if c.Outdated == nil {
-		c.Outdated = func(bool) {}
-	}
+func New(c Config) *Follower {
 	return &Follower{
 		config: c, name: c.Coordinator.Name(), backend: c.Coordinator.Backend(),
-		log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), toUse: wake.New(), toReport: wake.New(),
+		sparse: sparselog.New(c.Logger), toUse: wake.New(), toReport: wake.New(),
 		own: Engine{Format: format, Name: c.Coordinator.Name(), Running: c.Running, Since: time.Now().UTC()},
-	}, nil
+	}
 }
 
 // Run follows the configuration until ctx is done, and a call of Use has ended. It must be called once, beside
@@ -155,7 +144,7 @@ func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
 		return true
 	}
 	files, err := Load(ctx, f.backend, r)
-	if err != nil && !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrLater) {
+	if err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, errLater) {
 		if ctx.Err() == nil {
 			f.sparse.Warn("a revision of the configuration cannot be read, trying again", "error", err)
 		}
@@ -169,10 +158,10 @@ func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
 	case ctx.Err() != nil:
 	case err != nil:
 		text := probe.CleanText(f.config.Redact(err.Error()), MaxError)
-		f.log.Error("revision of the configuration refused, keeping the present one", "revision", r.Number, "author", r.Author, "error", text)
+		f.config.Logger.Error("revision of the configuration refused, keeping the present one", "revision", r.Number, "author", r.Author, "error", text)
 		f.settle(r, text)
 	default:
-		f.log.Info("revision of the configuration in use", "revision", r.Number, "author", r.Author, "message", r.Message, "trial", r.Engine != "")
+		f.config.Logger.Info("revision of the configuration in use", "revision", r.Number, "author", r.Author, "message", r.Message, "trial", r.Engine != "")
 		f.settle(r, "")
 	}
 	return true

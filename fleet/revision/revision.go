@@ -52,10 +52,10 @@ const (
 // requestTimeout bounds a request to a Backend that cannot be reached.
 const requestTimeout = 10 * time.Second
 
-// The errors that a caller has to recognize.
+// Why a revision cannot be used, also later.
 var (
-	ErrDamaged = errors.New("the revision is damaged")
-	ErrLater   = errors.New("the revision was written by a later version of this program: update this one")
+	errDamaged = errors.New("the revision is damaged")
+	errLater   = errors.New("the revision was written by a later version of this program: update this one")
 )
 
 // Revision is a configuration that was pushed.
@@ -89,7 +89,7 @@ func (r Revision) isRunAs(running Ref) bool {
 	return running.Number == r.Number && (r.problem != nil || running.Digest == r.Digest)
 }
 
-// Err returns why the revision cannot be read: an error that is ErrLater or ErrDamaged, or nil.
+// Err returns why the revision cannot be read, or nil.
 func (r Revision) Err() error { return r.problem }
 
 // filesKey returns the key of the files.
@@ -219,11 +219,11 @@ func parseRevision(e coord.Entry) (r Revision) {
 	err := json.Unmarshal(e.Value, &r)
 	switch {
 	case r.Format > format:
-		err = ErrLater
+		err = errLater
 	case err != nil:
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		err = fmt.Errorf("%w: %w", errDamaged, err)
 	case (e.Key == keyTrial) != (r.Engine != "") || number != r.Number && e.Key != keyTrial:
-		err = fmt.Errorf("%w: it says that it is revision %d of %.100q", ErrDamaged, r.Number, r.Engine)
+		err = fmt.Errorf("%w: it says that it is revision %d of %.100q", errDamaged, r.Number, r.Engine)
 	}
 	if err != nil {
 		r = Revision{Number: number, problem: fmt.Errorf("revision %d: %w", number, err)}
@@ -232,8 +232,7 @@ func parseRevision(e coord.Entry) (r Revision) {
 	return r
 }
 
-// Load returns the files of a revision. The error is ErrDamaged if the backend does not have what was pushed,
-// or ErrLater; after any other, they may be loaded later.
+// Load returns the files of a revision.
 func Load(ctx context.Context, b coord.Backend, r Revision) (*Bundle, error) {
 	if r.problem != nil {
 		return nil, r.problem
@@ -245,11 +244,11 @@ func Load(ctx context.Context, b coord.Backend, r Revision) (*Bundle, error) {
 	case err != nil:
 		return nil, fmt.Errorf("revision %d: read its files: %w", r.Number, err)
 	case e.Created == 0:
-		return nil, fmt.Errorf("revision %d: %w: its files are missing", r.Number, ErrDamaged)
+		return nil, fmt.Errorf("revision %d: %w: its files are missing", r.Number, errDamaged)
 	}
 	files, err := Decode(e.Value, r.Digest)
 	if err != nil {
-		return nil, fmt.Errorf("revision %d: %w: %w", r.Number, ErrDamaged, err)
+		return nil, fmt.Errorf("revision %d: %w: %w", r.Number, errDamaged, err)
 	}
 	return files, nil
 }

@@ -103,13 +103,10 @@ func follow(t *testing.T, b coord.Backend, running revision.Ref, wrong error) *e
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Follower, err = revision.New(revision.Config{
+	e.Follower = revision.New(revision.Config{
 		Coordinator: member, Running: running, Use: e.use, Outdated: e.setOutdated, Logger: log,
 		Redact: func(text string) string { return strings.ReplaceAll(text, "hunter22", "(sensitive)") },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, stop := context.WithCancel(t.Context())
 	var parts sync.WaitGroup
 	parts.Go(func() { member.Run(ctx) })
@@ -667,8 +664,51 @@ func TestAnEngineLogsWhyItDoesNotFollow(t *testing.T) {
 	}
 }
 
-func TestConfigsAreChecked(t *testing.T) {
-	if _, err := revision.New(revision.Config{}); err == nil || !strings.Contains(err.Error(), "needs a coordinator, and a function") {
+// A trial is run by its engine only, ends with the next revision, and is not used again by its engine when it becomes current.
+func TestOneEngineTriesARevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := coord.NewLocal()
+		e := follow(t, b, push(t, b, "first").Ref(), nil)
+		pushAs(t, b, revision.Revision{Engine: "b"}, "of another engine")
+		e.wantUsed(t)
+		pushAs(t, b, revision.Revision{Engine: "a"}, "tried")
+		e.wantUsed(t, "2: tried")
+		pushAs(t, b, revision.Revision{Restores: 1}, "first")
+		e.wantUsed(t, "2: first")
+		if trial := read(t, b).Trial; trial.Engine != "" {
+			t.Errorf("there is still the trial %+v", trial)
+		}
+		trial := pushAs(t, b, revision.Revision{Engine: "a"}, "tried again")
+		e.wantUsed(t, "3: tried again")
+		if now := push(t, b, "tried again"); now.Ref() != trial.Ref() {
+			t.Errorf("the trial is %+v, and what is current %+v", trial, now)
+		}
+		e.wantUsed(t)
+		wantSays(t, b, "a runs 3")
+	})
+}
+
+// torn is a Backend that loses the reply to each transaction.
+type torn struct{ coord.Backend }
+
+func (b torn) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+	if _, err := b.Backend.Commit(ctx, all...); err != nil {
+		return nil, err
+	}
+	return nil, errAway
+}
+
+func TestAPushWhoseReplyIsLostIsMadeAsAWhole(t *testing.T) {
+	b := coord.NewLocal()
+	seen := read(t, b)
+	_, err := revision.Push(t.Context(), torn{b}, seen, revision.Revision{}, files("first"))
+	if err == nil || !strings.HasPrefix(err.Error(), "it is not known whether revision 1 is stored; push again: ") {
 		t.Errorf("got %v", err)
+	}
+	if now := read(t, b); len(now.History) != 1 || now.Current().Err() != nil {
+		t.Errorf("there are %+v", now.History)
+	}
+	if _, err := revision.Push(t.Context(), b, seen, revision.Revision{}, files("first")); err == nil || !strings.Contains(err.Error(), "revision 1 is current") {
+		t.Errorf("it is pushed again by an old plan: %v", err)
 	}
 }

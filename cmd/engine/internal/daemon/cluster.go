@@ -75,7 +75,8 @@ type cluster struct {
 	store       Store
 	coordinator *coord.Coordinator
 	follower    *revision.Follower // of the configuration that is pushed; nil if the targets are in the files of the engine
-	current     chan struct{}      // capacity 1: it is known whether this engine runs the current revision
+	known       chan struct{}      // closed by setKnown: it is known whether this engine runs the current revision
+	setKnown    func()
 	fleet       *fleet.Fleet
 	pauses      *pause.Keeper
 
@@ -106,10 +107,9 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
 	}
-	opened := &cluster{config: *c, store: backend, coordinator: coordinator, current: make(chan struct{}, 1)}
-	if err := d.openFollower(opened); err != nil {
-		return nil, errors.Join(fmt.Errorf("cluster: %w", err), backend.Close())
-	}
+	known := make(chan struct{})
+	opened := &cluster{config: *c, store: backend, coordinator: coordinator, known: known, setKnown: sync.OnceFunc(func() { close(known) })}
+	d.openFollower(opened)
 	opened.shared.Store(&fleet.Targets{})
 	opened.own.Store(&map[string]restart.Unit{})
 	return opened, nil
@@ -175,7 +175,7 @@ func (c *cluster) run(ctx context.Context) {
 func (c *cluster) join(ctx, member context.Context) {
 	if c.follower != nil {
 		select {
-		case <-c.current:
+		case <-c.known:
 		case <-ctx.Done():
 			return
 		}

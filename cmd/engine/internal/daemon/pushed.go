@@ -180,29 +180,25 @@ func (s *starter) loadRevision(ctx context.Context, c config.Cluster) (*accepted
 }
 
 // openFollower makes the follower of the configuration that is pushed to the cluster.
-func (d *daemon) openFollower(c *cluster) (err error) {
+func (d *daemon) openFollower(c *cluster) {
 	if !c.config.IsPushed() {
-		return nil
+		return
 	}
 	var running revision.Ref
 	if d.pushed != nil {
 		running = d.pushed.Ref
 	}
-	c.follower, err = revision.New(revision.Config{
+	c.follower = revision.New(revision.Config{
 		Coordinator: c.coordinator, Running: running,
 		Use: d.useRevision, Outdated: c.setOutdated, Redact: d.queue.Secrets.Text, Logger: d.log,
 	})
-	return err
 }
 
 // setOutdated gives the targets to the other engines while at least half of them have the current revision, and this one
 // has refused it.
 func (c *cluster) setOutdated(isOutdated bool) {
 	c.coordinator.Drain(isOutdated)
-	select {
-	case c.current <- struct{}{}:
-	default:
-	}
+	c.setKnown()
 }
 
 // useRevision puts a revision into use by a reload. With force the reload guard is not asked. An engine that is stopping

@@ -64,8 +64,8 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
-		d.cluster.follower, err = revision.New(revision.Config{
-			Coordinator: d.cluster.coordinator, Outdated: d.cluster.setOutdated,
+		d.cluster.follower = revision.New(revision.Config{
+			Coordinator: d.cluster.coordinator, Outdated: d.cluster.setOutdated, Redact: d.queue.Secrets.Text, Logger: d.log,
 			Use: func(ctx context.Context, r revision.Revision, _ *revision.Bundle, _ bool) error {
 				if r.Number == 1 {
 					return errors.New("no plugin\nin a.hcl")
@@ -74,9 +74,6 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 				return ctx.Err()
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.cluster.run(ctx) })

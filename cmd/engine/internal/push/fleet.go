@@ -3,8 +3,11 @@ package push
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -39,12 +42,20 @@ func (f *flags) registerPush(c *cobra.Command) {
 // defaultTimeout is that of --timeout: engines may have to compile plugins.
 const defaultTimeout = time.Minute
 
-// check returns what is wrong with the flags of a command that makes a revision.
-func (f *flags) check() error {
+// run opens the store for a command that makes a revision, which SIGINT and SIGTERM end.
+func (f *flags) run(c *cobra.Command, do func(*fleet) error) error {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c.SetContext(ctx)
 	if f.timeout <= 0 {
 		return cli.UsageError("--timeout is %v; it must be greater than 0", f.timeout)
 	}
-	return nil
+	to, err := f.openFleet(c)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	return do(to)
 }
 
 // fleet is the store of a cluster whose configuration is pushed.

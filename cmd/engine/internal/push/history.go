@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -126,9 +123,6 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 		Example: "  sonde-fleet cluster rollback\n  sonde-fleet cluster rollback 17 --yes -m \"the shop is back\"",
 		Args:    cli.Args(0, 1, "name one revision, or none for the latest with other files"),
 		RunE: func(c *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			c.SetContext(ctx)
 			number := int64(0)
 			if len(args) > 0 {
 				var err error
@@ -136,7 +130,7 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 					return cli.UsageError("%q is not the number of a revision", args[0])
 				}
 			}
-			return f.rollback(c, number)
+			return f.run(c, func(to *fleet) error { return f.rollback(c, to, number) })
 		},
 	}
 	f.registerPush(c)
@@ -144,16 +138,8 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 }
 
 // rollback pushes the files of an earlier revision, by default of that of pick.
-func (f *flags) rollback(c *cobra.Command, number int64) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	fleet, err := f.openFleet(c)
-	if err != nil {
-		return err
-	}
-	defer fleet.Close()
-	seen, err := fleet.overview(c.Context())
+func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
+	seen, err := to.overview(c.Context())
 	if err != nil {
 		return err
 	}
@@ -161,22 +147,22 @@ func (f *flags) rollback(c *cobra.Command, number int64) error {
 	if err != nil {
 		return err
 	}
-	files, err := revision.Load(c.Context(), fleet.Store, earlier)
+	files, err := revision.Load(c.Context(), to.Store, earlier)
 	if err != nil {
-		return fleet.Advise(err)
+		return to.Advise(err)
 	}
 	if isInUse(seen, "", earlier.Digest) {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", seen.Current().Number, earlier.Number)
 		return err
 	}
-	before, err := fleet.LoadRevision(c.Context(), replaced(seen))
-	after, afterErr := fleet.LoadRevision(c.Context(), earlier)
+	before, err := to.LoadRevision(c.Context(), replaced(seen))
+	after, afterErr := to.LoadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "what would change cannot be shown: %v\n", err)
 		}
 	}
-	return f.propose(c, fleet, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})
+	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})
 }
 
 // replaced returns the revision that a rollback replaces: the trial, if its engine uses it.

@@ -11,11 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -47,10 +44,7 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			"  sonde-fleet push fleet/ --to engine-1",
 		Args: cli.Args(1, math.MaxInt, "name the files or the folder to push"),
 		RunE: func(c *cobra.Command, paths []string) error {
-			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			c.SetContext(ctx)
-			return f.push(c, paths)
+			return f.run(c, func(to *fleet) error { return f.push(c, to, paths) })
 		},
 	}
 	f.registerPush(c)
@@ -75,16 +69,8 @@ const exitHelp = "The exit code is 0 if all engines use the revision, or if ther
 	"later version are named and not waited for, since their answers cannot be read; if all are, the code is 1."
 
 // push pushes the configuration of paths.
-func (f *flags) push(c *cobra.Command, paths []string) error {
-	if err := f.check(); err != nil {
-		return err
-	}
-	fleet, err := f.openFleet(c)
-	if err != nil {
-		return err
-	}
-	defer fleet.Close()
-	after, files, err := fleet.read(c, paths)
+func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
+	after, files, err := to.read(c, paths)
 	if err != nil {
 		return err
 	}
@@ -92,7 +78,7 @@ func (f *flags) push(c *cobra.Command, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("the configuration cannot be pushed: %w", err)
 	}
-	seen, err := fleet.overview(c.Context())
+	seen, err := to.overview(c.Context())
 	if err != nil {
 		return err
 	}
@@ -103,12 +89,12 @@ func (f *flags) push(c *cobra.Command, paths []string) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the same files\n", seen.Wanted(f.to).Number)
 		return err
 	}
-	before, err := fleet.LoadRevision(c.Context(), seen.InUse())
+	before, err := to.LoadRevision(c.Context(), seen.InUse())
 	if err != nil {
 		before = nil
 		fmt.Fprintf(c.ErrOrStderr(), "the plan is not complete: %v\n", err)
 	}
-	return f.propose(c, fleet, proposal{before: before, after: after, seen: seen, files: files})
+	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files})
 }
 
 // checkEngine returns an error if an engine cannot try a revision; "" is none.

@@ -1,7 +1,7 @@
 package fleet
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/probe"
@@ -9,29 +9,20 @@ import (
 
 // desired are the targets of the fleet by shard, as Fleet.Apply has set them last. They are replaced, not changed.
 type desired struct {
-	desiredMu sync.Mutex // guards all below
-	shards    map[shard.ID]*Targets
-	isSet     bool
+	shards atomic.Pointer[map[shard.ID]*Targets]
 }
 
-// get returns the targets, and false before there are any.
-func (d *desired) get() (shards map[shard.ID]*Targets, isSet bool) {
-	d.desiredMu.Lock()
-	defer d.desiredMu.Unlock()
-	return d.shards, d.isSet
-}
-
-// set replaces the targets.
-func (d *desired) set(shards map[shard.ID]*Targets) {
-	d.desiredMu.Lock()
-	defer d.desiredMu.Unlock()
-	d.shards, d.isSet = shards, true
+// get returns the targets, nil before there are any.
+func (d *desired) get() map[shard.ID]*Targets {
+	if shards := d.shards.Load(); shards != nil {
+		return *shards
+	}
+	return nil
 }
 
 // in returns the targets of the shard that a target is in, nil for none.
 func (d *desired) in(target string) *Targets {
-	shards, _ := d.get()
-	return shards[shard.Of(target)]
+	return d.get()[shard.Of(target)]
 }
 
 // probe returns a probe of the fleet, the zero one for any other.
@@ -52,6 +43,6 @@ func (d *desired) decidesAlone(id probe.ID) bool {
 
 // isGone reports whether the fleet no longer has a unit of a target.
 func (d *desired) isGone(target string) bool {
-	shards, isSet := d.get()
-	return isSet && shards[shard.Of(target)].unit(target).Driver == nil
+	shards := d.get()
+	return shards != nil && shards[shard.Of(target)].unit(target).Driver == nil
 }

@@ -116,13 +116,7 @@ const (
 )
 
 // New returns a Fleet without targets.
-func New(c Config) (*Fleet, error) {
-	if c.Coordinator == nil || c.Engine == nil || c.Restarts == nil {
-		return nil, errors.New("fleet: Config.Coordinator, Config.Engine and Config.Restarts are required")
-	}
-	if n := len(c.Zone); n > quorum.MaxZone {
-		return nil, fmt.Errorf("fleet: Config.Zone has %d bytes, at most %d are allowed", n, quorum.MaxZone)
-	}
+func New(c Config) *Fleet {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Notices == nil {
 		c.Notices = noNotices{}
@@ -139,7 +133,7 @@ func New(c Config) (*Fleet, error) {
 	f.floors = &floors{config: c, desired: f.desired, mayAct: f.MayAct, sparse: f.sparse}
 	f.vantage = newVantage(c, f.votes, f.instanceOf)
 	f.doubts = &doubts{name: c.Coordinator.Name(), engines: []*engine.Engine{c.Engine, f.vantage.engine}, vantage: f.vantage, log: c.Logger}
-	return f, nil
+	return f
 }
 
 // Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run
@@ -155,41 +149,29 @@ func (f *Fleet) Apply(t Targets) error {
 }
 
 // Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+// Config.Engine has checked the probes, dependencies and dampings.
 func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	settings := engine.Change{Dependencies: t.Dependencies, Dampings: t.Dampings}
-	planned, err := f.others.engine.Plan(settings)
-	if err != nil {
-		return nil, err
-	}
-	planned.Discard() // the engine of others changes while the plan is kept
 	return func() {
-		// Neither has an error: both were planned above.
-		_ = f.others.engine.Admin().SetDependencies(t.Dependencies)
-		_ = f.others.engine.Admin().SetDampings(t.Dampings)
-		before, _ := f.desired.get()
-		f.desired.set(f.divide(f.joints.with(t), before))
+		admin := f.others.engine.Admin()
+		if err := errors.Join(admin.SetDependencies(t.Dependencies), admin.SetDampings(t.Dampings)); err != nil {
+			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
+		}
+		before := f.desired.get()
+		next := f.divide(f.joints.with(t), before)
+		f.desired.shards.Store(&next)
 		f.vantage.apply(t)
 		f.wake.Set()
 	}, nil
 }
 
-// check returns the error of Apply about targets alone.
+// check returns the error of Apply.
 func (t Targets) check() error {
-	if err := restart.CheckUnits(t.Units); err != nil {
-		return err
-	}
 	for target, u := range t.Units {
 		if err := checkDriver(u.Driver); err != nil {
 			return fmt.Errorf("target %q: %w", target, err)
-		}
-	}
-	for id, p := range t.Probes {
-		p.Rule.Kind = id.Kind
-		if err := errors.Join(id.Check(), p.Rule.WithDefaults().Check()); err != nil {
-			return fmt.Errorf("probe %q: %w", id, err)
 		}
 	}
 	return t.checkQuorums()
@@ -310,8 +292,8 @@ var noTargets = &Targets{}
 // cannot be loaded wait, and so do those that were lost before they were loaded. Those of a shard that was lost for a time
 // are loaded again. What this engine makes of memories is stored before it loads further ones, since it may end at any time.
 func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
-	desired, isSet := f.desired.get()
-	if !isSet {
+	desired := f.desired.get()
+	if desired == nil {
 		return true // until Apply was called: what is stored must not be deleted
 	}
 	var loading, ready []shard.ID

@@ -244,13 +244,13 @@ func (m memories) add(target string, b []byte) error {
 }
 
 // Resume says what becomes of memories when all engines were stopped, not for long.
-type Resume int
+type Resume string
 
-// The values of Resume.
+// The values of Resume. The zero value is as Trust.
 const (
-	Trust  Resume = iota // probes and restarts go on
-	Verify               // probes keep their verdicts, and are attempted at once
-	Forget               // all begin anew
+	Trust  Resume = "trust"  // probes and restarts go on
+	Verify Resume = "verify" // probes keep their verdicts, and are attempted at once
+	Forget Resume = "forget" // all begin anew
 )
 
 // resume changes memories to those with which an engine goes on that has not seen the owner before alive. A

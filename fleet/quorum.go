@@ -152,8 +152,7 @@ type joints struct {
 
 // gray counts the probes about which the vantages differ.
 func (j *joints) gray() (n int) {
-	shards, _ := j.desired.get()
-	for _, targets := range shards {
+	for _, targets := range j.desired.get() {
 		for _, of := range targets.joints() {
 			if d, why := j.decide(of); why == "" && d.IsGray() {
 				n++

@@ -49,11 +49,8 @@ func TestRunEndsByAPanic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts, Notices: panicking{}})
-		if err == nil {
-			err = f.Apply(newWorld().targets(1))
-		}
-		if err != nil {
+		f := fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts, Notices: panicking{}})
+		if err := f.Apply(newWorld().targets(1)); err != nil {
 			t.Fatal(err)
 		}
 		go co.Run(t.Context())

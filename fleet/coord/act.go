@@ -203,19 +203,14 @@ func (a *Acts) end() []*acting {
 	return slices.Collect(maps.Values(a.acting))
 }
 
-// forbid lets no act begin for shards until allow, and returns those that are being done for each.
-func (a *Acts) forbid(ids []shard.ID) (doing map[shard.ID][]*acting) {
+// forbid lets no act begin for shards until allow, and returns those for whose targets acts are being done.
+func (a *Acts) forbid(ids []shard.ID) (busy map[shard.ID]bool) {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
 	for _, id := range ids {
 		a.released[id]++
 	}
-	doing = map[shard.ID][]*acting{}
-	for target, one := range a.acting {
-		id := shard.Of(target)
-		doing[id] = append(doing[id], one)
-	}
-	return doing
+	return a.shards()
 }
 
 // allow ends what forbid has begun. A shard that was given up has another token, if it is claimed again.
@@ -252,6 +247,11 @@ func (a *Acts) actingFor(target string) *acting {
 func (a *Acts) Shards() map[shard.ID]bool {
 	a.actsMu.Lock()
 	defer a.actsMu.Unlock()
+	return a.shards()
+}
+
+// shards is Shards. It needs actsMu.
+func (a *Acts) shards() map[shard.ID]bool {
 	all := map[shard.ID]bool{}
 	for target := range a.acting {
 		all[shard.Of(target)] = true

@@ -12,7 +12,7 @@
 //	drain.go    Drain, PutDrain: a member that is to have no shards, for its own reason or an operator's
 //	status.go   Status: what people are shown
 //	view.go     what the Backend says: members and owners
-//	release.go  Release: gives up shards after the acts about their targets
+//	release.go  Release: gives up shards for whose targets no acts are done
 //	act.go      Acts: what is done at most once for an instance
 //	record.go   the records of acts, and Forget, which deletes them
 //	memories.go Load and Store: what the next owner of a shard has to remember

@@ -2,7 +2,6 @@ package coord
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
@@ -60,32 +59,6 @@ func (c *Coordinator) OwnerOf(target string) string {
 		return ""
 	}
 	return current.view.ownerOf(shard.Of(target))
-}
-
-// CountByOwner counts targets by the members that own them, by what the backend has said last.
-func (c *Coordinator) CountByOwner(targets iter.Seq[string]) map[string]int {
-	current := c.latest()
-	if current == nil {
-		return nil
-	}
-	return current.view.countByOwner(targets)
-}
-
-// countByOwner is Coordinator.CountByOwner.
-func (v *view) countByOwner(targets iter.Seq[string]) map[string]int {
-	var inShard [shard.Count]int
-	for target := range targets {
-		inShard[shard.Of(target)]++
-	}
-	v.viewMu.Lock()
-	defer v.viewMu.Unlock()
-	owns := map[string]int{}
-	for id, o := range v.owners {
-		if v.members[o.name].lease == o.lease {
-			owns[o.name] += inShard[id]
-		}
-	}
-	return owns
 }
 
 // ownerOf returns the member that owns a shard, or "".

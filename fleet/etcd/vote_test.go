@@ -43,9 +43,7 @@ func startVoter(t *testing.T, name string, b coord.Backend, targets fleet.Target
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shared, err = fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts}); err != nil {
-		t.Fatal(err)
-	}
+	shared = fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts})
 	if err := shared.Apply(targets); err != nil {
 		t.Fatal(err)
 	}

@@ -129,17 +129,10 @@ func ClusterName(given string, c config.Cluster) (string, error) {
 }
 
 // makeFleet makes what gives the engine its share of the targets. Of the configuration it sets what is about the cluster.
-func (c *cluster) makeFleet(with fleet.Config, resume string) (err error) {
-	switch resume {
-	case config.Verify:
-		with.Resume = fleet.Verify
-	case config.Forget:
-		with.Resume = fleet.Forget
-	}
+func (c *cluster) makeFleet(with fleet.Config, resume string) {
 	with.Vantage.Logger = with.Logger.With("vantage", c.coordinator.Name())
-	with.Coordinator, with.Zone = c.coordinator, c.config.Zone()
-	c.fleet, err = fleet.New(with)
-	return err
+	with.Coordinator, with.Zone, with.Resume = c.coordinator, c.config.Zone(), fleet.Resume(resume)
+	c.fleet = fleet.New(with)
 }
 
 // markTold says that receivers know something else of a target or a group: see fleet.NoticesChanged.
@@ -341,12 +334,13 @@ func (c *cluster) status() api.Cluster {
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]api.ClusterMember, 0, len(st.Members)),
 	}
 	owned, _ := c.coordinator.Owned()
+	owns := map[string]int{}
 	for target := range shared {
 		if _, ok := owned[shard.Of(target)]; ok {
 			known.Owned++
 		}
+		owns[c.coordinator.OwnerOf(target)]++
 	}
-	owns := c.coordinator.CountByOwner(maps.Keys(shared))
 	engines := c.fleet.Engines()
 	for _, m := range st.Members {
 		known.Members = append(known.Members, api.ClusterMember{

@@ -122,9 +122,7 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 	}
 	if d.cluster != nil {
 		shared := fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices, Floor: floor, Vantage: vantage, Logger: d.log}
-		if err := d.cluster.makeFleet(shared, d.settings.Resume); err != nil {
-			return err
-		}
+		d.cluster.makeFleet(shared, d.settings.Resume)
 	}
 	d.makeFollowers()
 	floor.Groups, notices.Notifiers = d.groups, d.notifiers

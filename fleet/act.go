@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -44,15 +43,6 @@ func checkDriver(d restart.Driver) error {
 		return fmt.Errorf("the driver %T has no method SetFailed; without it, an engine whose restart has failed would keep the target for ever", d)
 	}
 	return nil
-}
-
-// guard returns a driver that asks another by acts only: the one before if that does, so that a unit without a
-// revision keeps its instance.
-func (f *Fleet) guard(before restart.Driver, target string, driver restart.External) *guarded {
-	if g, ok := before.(*guarded); ok && reflect.ValueOf(driver).Comparable() && g.driver == driver {
-		return g
-	}
-	return &guarded{fleet: f, target: target, driver: driver, failed: func(error) {}}
 }
 
 // External implements restart.External.

@@ -66,7 +66,8 @@ type Targets struct {
 	Probes probe.Set
 
 	// Units has the units by target. Each driver is nil, or a restart.External that is a restart.Reporting, too: this engine
-	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance.
+	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance. A unit with
+	// a driver has a Revision: without one it is another unit after each Apply.
 	Units map[string]restart.Unit
 
 	Groups []string // whose notices move with the shards of their names
@@ -159,8 +160,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		if err := errors.Join(admin.SetDependencies(t.Dependencies), admin.SetDampings(t.Dampings)); err != nil {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
-		before := f.desired.get()
-		next := f.divide(f.joints.with(t), before)
+		next := f.divide(f.joints.with(t))
 		f.desired.shards.Store(&next)
 		f.vantage.apply(t)
 		f.wake.Set()
@@ -178,7 +178,7 @@ func (t Targets) check() error {
 }
 
 // divide returns the targets of each shard, whose instances are terminated by acts only.
-func (f *Fleet) divide(t Targets, before map[shard.ID]*Targets) map[shard.ID]*Targets {
+func (f *Fleet) divide(t Targets) map[shard.ID]*Targets {
 	all := map[shard.ID]*Targets{}
 	in := func(target string) *Targets {
 		id := shard.Of(target)
@@ -193,7 +193,7 @@ func (f *Fleet) divide(t Targets, before map[shard.ID]*Targets) map[shard.ID]*Ta
 	}
 	for target, u := range t.Units {
 		if external, ok := u.Driver.(restart.External); ok {
-			u.Driver = f.guard(before[shard.Of(target)].unit(target).Driver, target, external)
+			u.Driver = &guarded{fleet: f, target: target, driver: external, failed: func(error) {}}
 		}
 		in(target).Units[target] = u
 	}

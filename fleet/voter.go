@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,18 +57,25 @@ func (v *voter) remark(targets []string) {
 	}
 }
 
-// setHealth says whether this engine doubts its verdicts, and how many of its targets fail. Others are told
-// of another number only if it differs by a percent of the targets.
-func (v *voter) setHealth(doubtful bool, own doubt.Sample) {
+// say changes what this engine says of itself.
+func (v *voter) say(change func(*Vantage)) {
 	v.markedMu.Lock()
 	defer v.markedMu.Unlock()
 	before := v.self
-	if doubtful == before.Doubtful && !differs(own.Targets, before.Targets, own.Targets) && !differs(own.Failing, before.Failing, own.Targets) {
-		return
+	if change(&v.self); v.self != before {
+		v.marked[""] = true
+		v.wake.Set()
 	}
-	v.self.Doubtful, v.self.Targets, v.self.Failing = doubtful, own.Targets, own.Failing
-	v.marked[""] = true
-	v.wake.Set()
+}
+
+// setHealth says whether this engine doubts its verdicts, and how many of its targets fail. Others are told
+// of another number only if it differs by a percent of the targets.
+func (v *voter) setHealth(doubtful bool, own doubt.Sample) {
+	v.say(func(self *Vantage) {
+		if doubtful != self.Doubtful || differs(own.Targets, self.Targets, own.Targets) || differs(own.Failing, self.Failing, own.Targets) {
+			self.Doubtful, self.Targets, self.Failing = doubtful, own.Targets, own.Failing
+		}
+	})
 }
 
 // differs reports whether two numbers of so many targets differ by more than one percent of these.
@@ -80,7 +88,7 @@ func (v *voter) run(ctx context.Context) {
 		isEligible, isKnown, reassigned := v.coordinator.Eligible()
 		var again <-chan time.Time
 		if lease != 0 && isKnown { // or else this engine would be put as drained at first
-			v.setDrained(!isEligible)
+			v.say(func(self *Vantage) { self.Drained = !isEligible })
 			if !v.put(ctx, lease) {
 				again = time.After(retryAfter)
 			}
@@ -95,15 +103,6 @@ func (v *voter) run(ctx context.Context) {
 	}
 }
 
-// setDrained says whether this engine may have no shards.
-func (v *voter) setDrained(isDrained bool) {
-	v.markedMu.Lock()
-	defer v.markedMu.Unlock()
-	if v.self.Drained != isDrained {
-		v.self.Drained, v.marked[""] = isDrained, true
-	}
-}
-
 // put puts what is marked, and returns false if some of that is to be tried again. It waits until votes shows the entries
 // of this membership.
 func (v *voter) put(ctx context.Context, lease coord.Lease) (isDone bool) {
@@ -111,12 +110,7 @@ func (v *voter) put(ctx context.Context, lease coord.Lease) (isDone bool) {
 		return true
 	}
 	for batch := v.take(); len(batch) > 0; batch = v.take() {
-		late, err := v.commit(ctx, lease, batch)
-		if err != nil {
-			v.sparse.Warn("votes cannot be put, trying again", "engine", v.coordinator.Name(), "error", err)
-		}
-		if len(late) > 0 {
-			v.remark(late)
+		if !v.commit(ctx, lease, batch) {
 			return false
 		}
 	}
@@ -137,9 +131,9 @@ func (v *voter) take() (batch []string) {
 	return batch
 }
 
-// commit puts those of a batch of entries that differ from the store's. It returns those that it could not, since the
-// store has other entries than votes shows yet, or because of an error.
-func (v *voter) commit(ctx context.Context, lease coord.Lease, batch []string) (late []string, err error) {
+// commit puts those of a batch of entries that differ from the store's. It returns false if it could not put some, since the
+// store has other entries than votes shows yet, or because of an error: they are marked again.
+func (v *voter) commit(ctx context.Context, lease coord.Lease, batch []string) (isDone bool) {
 	var differing []string
 	var all []coord.Transaction
 	for _, target := range batch {
@@ -155,20 +149,22 @@ func (v *voter) commit(ctx context.Context, lease coord.Lease, batch []string) (
 		})
 	}
 	if len(all) == 0 {
-		return nil, nil
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, voteTimeout)
 	defer cancel()
 	made, err := v.coordinator.Backend().Commit(ctx, all...)
 	if err != nil {
-		return differing, err
+		v.sparse.Warn("votes cannot be put, trying again", "engine", v.coordinator.Name(), "error", err)
+		v.remark(differing)
+		return false
 	}
 	for i, isMade := range made {
 		if !isMade {
-			late = append(late, differing[i])
+			v.remark(differing[i : i+1])
 		}
 	}
-	return late, nil
+	return !slices.Contains(made, false)
 }
 
 // entry returns what the store is to have under a key of this engine; nil for nothing.

@@ -70,7 +70,7 @@ type Coordinator struct {
 	clock  *clock.Clock      // also counts the time for which the machine is suspended
 
 	acts     *Acts
-	marks    *marks
+	marks    marks
 	lease    *state[Lease]       // of the membership; 0 while there is none
 	drained  *state[bool]        // by Drain
 	eligible *state[eligibility] // see Eligible
@@ -127,7 +127,7 @@ func New(c Config) (*Coordinator, error) {
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),
 		lease: newState[Lease](), drained: newState[bool](), eligible: newState[eligibility](), missed: newState[struct{}](),
-		marks: &marks{loaded: map[shard.ID]Revision{}}, changed: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
 	co.acts = newActs(co)
 	co.config.Backend = observe(c.Backend, func() { co.endSession(errRestored) })

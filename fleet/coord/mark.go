@@ -1,7 +1,6 @@
 package coord
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,53 +8,25 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
 // marks are the shards that this engine has marked as loaded.
 type marks struct {
-	marksMu sync.Mutex            // guards all below
-	loaded  map[shard.ID]Revision // the tokens by which shards are marked
-	lease   Lease                 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
-}
-
-func (m *marks) add(id shard.ID, token Revision) {
-	m.marksMu.Lock()
-	defer m.marksMu.Unlock()
-	m.loaded[id] = token
+	loaded sync.Map     // the tokens by which shards are marked: Revisions by shard.ID
+	lease  atomic.Int64 // of these marks, which lasts for Config.MaxAge, beyond sessions; 0 before the first, or without MaxAge
 }
 
 // has reports whether a shard is marked as loaded by a token.
 func (m *marks) has(id shard.ID, token Revision) bool {
-	m.marksMu.Lock()
-	defer m.marksMu.Unlock()
-	return m.loaded[id] == token
-}
-
-// current returns the lease of the marks, 0 for none.
-func (m *marks) current() Lease {
-	m.marksMu.Lock()
-	defer m.marksMu.Unlock()
-	return m.lease
-}
-
-// begin returns the lease of the marks: the one that was granted, unless there is another already.
-func (m *marks) begin(granted Lease) Lease {
-	m.marksMu.Lock()
-	defer m.marksMu.Unlock()
-	m.lease = cmp.Or(m.lease, granted)
-	return m.lease
+	marked, _ := m.loaded.Load(id)
+	return marked == token
 }
 
 // lose says that the lease of the marks has ended: the next ones have another.
-func (m *marks) lose(ended Lease) {
-	m.marksMu.Lock()
-	defer m.marksMu.Unlock()
-	if m.lease == ended {
-		m.lease = 0
-	}
-}
+func (m *marks) lose(ended Lease) { m.lease.CompareAndSwap(int64(ended), 0) }
 
 // MarkLoaded says that this engine has loaded the memories of shards by these tokens, and has stored what it has made
 // of them. From then on acts may begin for them, and their memories are as recent as this engine is alive. Until
@@ -91,7 +62,7 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 		}
 		for i, id := range batch {
 			if made[i] {
-				c.marks.add(id, tokens[id])
+				c.marks.loaded.Store(id, tokens[id])
 			}
 		}
 	}
@@ -100,14 +71,17 @@ func (c *Coordinator) MarkLoaded(ctx context.Context, tokens map[shard.ID]Revisi
 
 // grantMarks returns the lease of the loaded marks, which is granted for the first of them.
 func (c *Coordinator) grantMarks(ctx context.Context) (Lease, error) {
-	if l := c.marks.current(); l != 0 || c.config.MaxAge == 0 {
+	if l := Lease(c.marks.lease.Load()); l != 0 || c.config.MaxAge == 0 {
 		return l, nil
 	}
 	l, err := c.grant(ctx, c.config.MaxAge)
 	if err != nil {
 		return 0, err
 	}
-	return c.marks.begin(l), nil
+	if !c.marks.lease.CompareAndSwap(0, int64(l)) { // another one was granted meanwhile
+		return c.grantMarks(ctx)
+	}
+	return l, nil
 }
 
 // hasMet reports whether the owner that had a token was alive when this engine was a member, as it still is.

@@ -95,7 +95,7 @@ func (s *session) keepAlive(ctx context.Context) error {
 		if wasAway = err != nil; !wasAway {
 			s.co.extend(sent)
 		}
-		if marks := s.co.marks.current(); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.co.config.MaxAge/markRenewals {
+		if marks := Lease(s.co.marks.lease.Load()); err == nil && marks != 0 && time.Duration(sent-renewed) >= s.co.config.MaxAge/markRenewals {
 			if err = s.keepMarks(ctx, marks); err == nil {
 				renewed = sent
 			}

@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -16,15 +15,17 @@ import (
 // renewed on the disk is used by the next one. If they cannot be loaded, such as in the middle of a renewal, those of the
 // connection before are used.
 type renewed struct {
-	load  func() (*tls.Config, error)
-	noted *atomic.Pointer[error] // why the latest handshake has failed; nil if it has not
+	credentials.TransportCredentials // the first ones
+	load                             func() (*tls.Config, error)
+	noted                            *atomic.Pointer[error] // why the latest handshake has failed; nil if it has not
 
 	lastMu sync.Mutex // guards last
 	last   credentials.TransportCredentials
 }
 
 func newRenewed(first *tls.Config, load func() (*tls.Config, error), noted *atomic.Pointer[error]) *renewed {
-	return &renewed{load: load, noted: noted, last: credentials.NewTLS(first)}
+	c := credentials.NewTLS(first)
+	return &renewed{TransportCredentials: c, load: load, noted: noted, last: c}
 }
 
 // now returns the credentials for a connection, and why they could not be loaded.
@@ -36,12 +37,6 @@ func (r *renewed) now() (credentials.TransportCredentials, error) {
 		r.last = credentials.NewTLS(loaded)
 	}
 	return r.last, err
-}
-
-func (r *renewed) get() credentials.TransportCredentials {
-	r.lastMu.Lock()
-	defer r.lastMu.Unlock()
-	return r.last
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
@@ -59,20 +54,8 @@ func (r *renewed) ClientHandshake(ctx context.Context, authority string, conn ne
 	return nil, nil, err
 }
 
-// ServerHandshake implements credentials.TransportCredentials. It is not called.
-func (r *renewed) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return r.get().ServerHandshake(conn)
-}
-
-// Info implements credentials.TransportCredentials.
-func (r *renewed) Info() credentials.ProtocolInfo { return r.get().Info() }
-
 // Clone implements credentials.TransportCredentials.
 func (r *renewed) Clone() credentials.TransportCredentials {
-	return &renewed{load: r.load, noted: r.noted, last: r.get().Clone()}
-}
-
-// OverrideServerName implements credentials.TransportCredentials. It is not called: a tls.Config has the name.
-func (r *renewed) OverrideServerName(string) error {
-	return errors.New("the server name is that of the TLS configuration")
+	last, _ := r.now()
+	return &renewed{TransportCredentials: r.TransportCredentials.Clone(), load: r.load, noted: r.noted, last: last}
 }

@@ -22,7 +22,6 @@ import (
 // Revisions returns sonde cluster revisions.
 func Revisions(open daemon.OpenStore) *cobra.Command {
 	f := flags{access: access.Flags{Open: open}}
-	asJSON := false
 	c := &cobra.Command{
 		Use:   "revisions",
 		Short: "Show the configurations that were pushed to a cluster",
@@ -38,16 +37,12 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		}
 		defer fleet.Close()
 		seen, err := fleet.overview(c.Context())
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case asJSON:
-			return writeRevisionsJSON(c.OutOrStdout(), withTrial(seen))
 		}
 		return writeRevisions(c.OutOrStdout(), seen)
 	}
 	f.access.Register(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return c
 }
 
@@ -57,23 +52,6 @@ func withTrial(seen revision.Overview) []revision.Revision {
 		return seen.History
 	}
 	return append(slices.Clip(seen.History), seen.Trial)
-}
-
-// writeRevisionsJSON writes the revisions as JSON: of one that cannot be read its number, and why.
-func writeRevisionsJSON(w io.Writer, all []revision.Revision) error {
-	type unreadable struct {
-		Number int64  `json:"number"`
-		Error  string `json:"error"`
-	}
-	rows := make([]any, 0, len(all))
-	for _, r := range all {
-		if err := r.Err(); err != nil {
-			rows = append(rows, unreadable{r.Number, err.Error()})
-		} else {
-			rows = append(rows, r)
-		}
-	}
-	return cli.WriteJSON(w, rows)
 }
 
 func writeRevisions(w io.Writer, seen revision.Overview) error {

@@ -343,37 +343,6 @@ func TestTheHistoryHasARowForEachRevision(t *testing.T) {
 	}
 }
 
-func TestTheHistoryAsJSONSaysWhyARevisionCannotBeRead(t *testing.T) {
-	b := coord.NewLocal()
-	files := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil}}
-	first, err := revision.Push(t.Context(), b, revision.Overview{}, revision.Revision{Author: "me@here"}, files)
-	if err != nil {
-		t.Fatal(err)
-	}
-	later := coord.Change{Key: "config/shared/revision/0000000002", Value: []byte(`{"format": 99}`)}
-	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{later}}); err != nil {
-		t.Fatal(err)
-	}
-	seen, err := revision.Read(t.Context(), b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	if err := writeRevisionsJSON(&out, withTrial(seen)); err != nil {
-		t.Fatal(err)
-	}
-	var got []map[string]any
-	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 2 || got[0]["digest"] != first.Digest || got[0]["author"] != "me@here" || got[0]["error"] != nil {
-		t.Errorf("got %s", out.String())
-	}
-	if len(got) != 2 || len(got[1]) != 2 || got[1]["number"] != 2.0 || got[1]["error"] != seen.Current().Err().Error() {
-		t.Errorf("got %s", out.String())
-	}
-}
-
 func TestAProgramWithoutAStoreNamesTheOneThatHasTheCommand(t *testing.T) {
 	root, cluster := &cobra.Command{Use: "sonde", SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "cluster"}
 	root.AddCommand(Absent("push"), cluster)

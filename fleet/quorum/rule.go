@@ -27,7 +27,7 @@ type Rule struct {
 // The default and the bound of Rule.Vantages, which is at least 2, and of Rule.Min. Three are the fewest of which two can outvote one.
 const (
 	DefaultVantages = 3
-	MaxVantages     = 15
+	maxVantages     = 15
 )
 
 // Fail says how many of the votes that count must be failing for the joint verdict to be failing.
@@ -61,8 +61,8 @@ func (r Rule) WithDefaults() Rule {
 // Check returns what is wrong with a rule whose defaults are set: probe.FieldErrors, or nil.
 func (r Rule) Check() error {
 	var wrong probe.FieldErrors
-	if r.Vantages < 2 || r.Vantages > MaxVantages {
-		wrong.Add("vantages", "is %d; it must be from 2 to %d", r.Vantages, MaxVantages)
+	if r.Vantages < 2 || r.Vantages > maxVantages {
+		wrong.Add("vantages", "is %d; it must be from 2 to %d", r.Vantages, maxVantages)
 	}
 	switch r.Fail {
 	case FailMajority, FailAny, FailAll:

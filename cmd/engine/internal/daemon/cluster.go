@@ -80,8 +80,7 @@ type cluster struct {
 	fleet       *fleet.Fleet
 	pauses      *pause.Keeper
 
-	shared atomic.Pointer[fleet.Targets]           // the targets that the engines share, of the configuration in use
-	own    atomic.Pointer[map[string]restart.Unit] // the units of this engine alone, of the configuration in use
+	inUse atomic.Pointer[desired] // what the configuration in use asks for
 }
 
 // openCluster returns the cluster of a configuration, which it does not join yet, or nil for none.
@@ -110,8 +109,7 @@ func (d *daemon) openCluster(c *config.Cluster) (*cluster, error) {
 	known := make(chan struct{})
 	opened := &cluster{config: *c, store: backend, coordinator: coordinator, known: known, setKnown: sync.OnceFunc(func() { close(known) })}
 	d.openFollower(opened)
-	opened.shared.Store(&fleet.Targets{})
-	opened.own.Store(&map[string]restart.Unit{})
+	opened.inUse.Store(&desired{})
 	return opened, nil
 }
 
@@ -178,14 +176,13 @@ func (c *cluster) join(ctx, member context.Context) {
 
 // isShared reports whether a target is one of those that the engines share.
 func (c *cluster) isShared(target string) bool {
-	_, shared := c.shared.Load().Units[target]
-	return shared
+	return c.inUse.Load().isShared(target)
 }
 
 // isBrought reports whether a unit is none of this engine alone: the fleet has brought it, and removes it a moment after the
 // target is no longer shared.
 func (c *cluster) isBrought(target string) bool {
-	_, isOwn := (*c.own.Load())[target]
+	_, isOwn := c.inUse.Load().units[target]
 	return !isOwn
 }
 
@@ -252,12 +249,12 @@ func (c *cluster) divide(next *config.Config, n *desired) (*desired, error) {
 			own.set[id] = p
 		}
 	}
-	before := c.shared.Load()
+	before := c.inUse.Load()
 	for target, u := range n.units {
 		if _, shared := own.shared.Units[target]; shared {
 			continue
 		}
-		if _, wasShared := before.Units[target]; wasShared {
+		if before.isShared(target) {
 			return nil, fmt.Errorf("target %q was shared in the cluster, and is now for this engine alone: restart the engine to apply that", target)
 		}
 		own.units[target] = u
@@ -276,8 +273,7 @@ func (c *cluster) plan(n *desired) (planned sharedChange, err error) {
 	}
 	planned.effect = c.effectOf(n)
 	planned.commit = func() {
-		c.shared.Store(&n.shared)
-		c.own.Store(&n.units)
+		c.inUse.Store(n)
 		commit()
 	}
 	return planned, nil
@@ -285,7 +281,7 @@ func (c *cluster) plan(n *desired) (planned sharedChange, err error) {
 
 // effectOf returns what becomes of all targets that are shared.
 func (c *cluster) effectOf(n *desired) (e restart.Effect) {
-	before := c.shared.Load().Units
+	before := c.inUse.Load().shared.Units
 	e.Units = len(before)
 	for target := range before {
 		if _, kept := n.shared.Units[target]; !kept {
@@ -303,7 +299,7 @@ func (c *cluster) effectOf(n *desired) (e restart.Effect) {
 // preview returns what becomes of the probes that are shared, whichever engine has them.
 func (c *cluster) preview(n *desired) (engine.Preview, error) {
 	scratch := engine.New(engine.Config{}) // never runs
-	if _, err := scratch.Apply(c.shared.Load().Probes); err != nil {
+	if _, err := scratch.Apply(c.inUse.Load().shared.Probes); err != nil {
 		return engine.Preview{}, err
 	}
 	p, err := scratch.Plan(engine.Change{Set: n.shared.Probes, All: true})
@@ -326,7 +322,7 @@ func addCounts(to *engine.Changes, other engine.Changes) {
 // status returns what is known of the cluster, for the API.
 func (c *cluster) status() api.Cluster {
 	st := c.coordinator.Status()
-	shared := c.shared.Load().Units
+	shared := c.inUse.Load().shared.Units
 	votes := c.fleet.Quorum()
 	known := api.Cluster{
 		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),

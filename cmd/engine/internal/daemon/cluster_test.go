@@ -121,7 +121,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 				}),
 			}},
 		}
-		d.cluster.shared.Store(&shared)
+		d.cluster.inUse.Store(&desired{shared: shared})
 		if err := d.cluster.fleet.Apply(shared); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestTargetsThatTheFleetIsAboutToRemoveDoNotCount(t *testing.T) {
 	if err := errors.Join(d.restarts.TakeOver(map[string]restart.Unit{"shared before": {}}, nil, nil), d.restarts.Apply(own)); err != nil {
 		t.Fatal(err)
 	}
-	d.cluster.own.Store(&own)
+	d.cluster.inUse.Store(&desired{units: own})
 	if e := d.restarts.EffectOfApply(map[string]restart.Unit{}); e.Units != 1 || !slices.Equal(e.Removed, []string{"own"}) {
 		t.Errorf("without its own target: %+v", e)
 	}

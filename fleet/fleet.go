@@ -56,7 +56,7 @@ type Config struct {
 	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
 	Zone        string              // where this engine is, for quorums: at most quorum.MaxZone bytes; default: none
-	Notices     Notices             // what receivers know of targets and groups, which moves with the shards of their names; default: nothing does
+	Notices     Notices             // required: what receivers know of targets and groups, which moves with the shards of their names
 	Floor       Floor               // withholds restarts across engines, with Fleet.Reserved; default: none are
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }
@@ -119,9 +119,6 @@ const (
 // New returns a Fleet without targets.
 func New(c Config) *Fleet {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.Notices == nil {
-		c.Notices = noNotices{}
-	}
 	changed := wake.New()
 	f := &Fleet{
 		config: c, owner: c.Engine.Owner("fleet"), desired: &desired{}, changes: newChanges(changed),
@@ -277,7 +274,7 @@ func (f *Fleet) instanceOf(target string) string {
 // reconcile makes the engine probe what is owned, and returns false if it has to be called again.
 func (f *Fleet) reconcile(ctx context.Context, owned coord.Owned) (isDone bool) {
 	isDone = true
-	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.ledger.verify, f.ledger.storeDue, f.ledger.release, f.ledger.sweep} {
+	for _, step := range []func(context.Context, coord.Owned) bool{f.take, f.ledger.storeDue, f.ledger.release, f.ledger.sweep} {
 		bounded, cancel := context.WithTimeout(ctx, stepTimeout)
 		isDone = step(bounded, owned) && isDone
 		cancel()
@@ -298,11 +295,10 @@ func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	}
 	var loading, ready []shard.ID
 	for id, o := range owned {
-		switch known := f.ledger.stored[id]; {
-		case known == nil && o.Token == 0:
-		case known == nil, o.Token != 0 && o.Token != known.token:
+		switch {
+		case f.ledger.mustLoad(id, o):
 			loading = append(loading, id)
-		case f.ledger.applied[id] != cmp.Or(desired[id], noTargets):
+		case f.ledger.stored[id] != nil && f.ledger.applied[id] != cmp.Or(desired[id], noTargets):
 			ready = append(ready, id)
 		}
 	}
@@ -343,7 +339,7 @@ func (f *Fleet) replace(ids []shard.ID, owned coord.Owned, desired map[shard.ID]
 		}
 		m := memories{}
 		if l, isLoaded := loaded[id]; isLoaded {
-			m = f.ledger.recall(id, l)
+			m = f.ledger.recall(id, o.Token, l)
 			c.stored[id] = f.ledger.storedOf(o.Token, l)
 			c.stored[id].causes = m.causes
 		}

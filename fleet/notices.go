@@ -16,15 +16,6 @@ type Notices interface {
 	SetToldOfGroup(group string, value []byte) error
 }
 
-// noNotices are no receivers.
-type noNotices struct{}
-
-func (noNotices) Told(string) []byte           { return nil }
-func (noNotices) SetTold(string, []byte) error { return nil }
-
-func (noNotices) ToldOfGroup(string) []byte           { return nil }
-func (noNotices) SetToldOfGroup(string, []byte) error { return nil }
-
 // NoticesChanged says that receivers were told something about a target or a group of a name: it is stored for the next
 // owner, soon. It does not block.
 func (f *Fleet) NoticesChanged(name string) { f.changes.note(name) }

@@ -25,17 +25,16 @@ type ledger struct {
 	sparse  *sparselog.Logger // what is tried again in each pass
 	seed    maphash.Seed
 
-	applied    map[shard.ID]*Targets // in the engine
-	stored     map[shard.ID]*stored  // of applied
-	unverified map[shard.ID]bool     // the store may have lost what stored says
-	unswept    map[shard.ID]bool     // may have records of acts for targets that are gone
+	applied map[shard.ID]*Targets // in the engine
+	stored  map[shard.ID]*stored  // of applied
+	unswept map[shard.ID]bool     // may have records of acts for targets that are gone
 }
 
 func newLedger(c Config, j *joints, changes *changes, sparse *sparselog.Logger) *ledger {
 	return &ledger{
 		config: c, joints: j, changes: changes, sparse: sparse, seed: maphash.MakeSeed(),
 		applied: map[shard.ID]*Targets{}, stored: map[shard.ID]*stored{},
-		unverified: map[shard.ID]bool{}, unswept: map[shard.ID]bool{},
+		unswept: map[shard.ID]bool{},
 	}
 }
 
@@ -43,6 +42,7 @@ func newLedger(c Config, j *joints, changes *changes, sparse *sparselog.Logger) 
 type stored struct {
 	token    coord.Revision // with which they were loaded: under another one, another engine may have stored others
 	isMarked bool           // as loaded with that token, since what this engine has made of them is stored
+	isOld    bool           // changes of the store were missed, which may have been restored from a snapshot
 	sums     map[string]sums
 	at       time.Time // when this engine has stored some last
 
@@ -73,7 +73,6 @@ func (l *ledger) note(c *change) {
 		if targets == nil {
 			delete(l.applied, id)
 			delete(l.stored, id)
-			delete(l.unverified, id)
 			delete(l.unswept, id)
 			l.changes.forget(id)
 			continue
@@ -88,9 +87,6 @@ func (l *ledger) note(c *change) {
 		}
 	}
 	maps.Copy(l.stored, c.stored)
-	for id := range c.stored {
-		delete(l.unverified, id)
-	}
 }
 
 // storedOf notes what was loaded.
@@ -102,43 +98,17 @@ func (l *ledger) storedOf(token coord.Revision, loaded coord.Memories) *stored {
 	return s
 }
 
-// unverify says that changes of the store were missed.
+// unverify says that changes of the store were missed: all is loaded again, and what the store lacks is stored again.
 func (l *ledger) unverify() {
-	for id := range l.stored {
-		l.unverified[id] = true
+	for _, s := range l.stored {
+		s.isOld = true
 	}
 }
 
-// verify looks whether the store still has what this engine has stored, after changes of the store were missed. What it
-// lacks, since it was restored from a snapshot, is stored again. What was read when another engine may have had a shard is
-// not looked at: that one has stored it, and take loads it.
-func (l *ledger) verify(ctx context.Context, owned coord.Owned) (isDone bool) {
-	var some []shard.ID
-	for id := range l.unverified {
-		if token := owned[id].Token; token != 0 && token == l.stored[id].token {
-			some = append(some, id)
-		}
-	}
-	slices.Sort(some)
-	for batch := range slices.Chunk(some, coord.MaxTransactions) {
-		loaded, err := l.config.Coordinator.Load(ctx, batch...)
-		if err != nil {
-			l.sparse.Warn("memories of shards cannot be read again, trying again", "shards", len(some), "error", err)
-			return false
-		}
-		if !l.config.Coordinator.Allowed() {
-			return false
-		}
-		batch = stillOwned(l.config.Coordinator, batch, owned)
-		for _, id := range batch {
-			delete(l.unverified, id)
-			if l.stored[id].lacks(loaded[id], l.sum) {
-				l.stored[id].isMarked = false
-				l.changes.noteShard(id)
-			}
-		}
-	}
-	return true
+// mustLoad reports whether the memories of a shard with an ownership are to be loaded.
+func (l *ledger) mustLoad(id shard.ID, o coord.Ownership) bool {
+	known := l.stored[id]
+	return o.Token != 0 && (known == nil || known.isOld || known.token != o.Token)
 }
 
 // stillOwned returns those of some shards whose tokens are the same now. What was loaded of the others may have been loaded
@@ -149,21 +119,6 @@ func stillOwned(c *coord.Coordinator, ids []shard.ID, owned coord.Owned) []shard
 	return slices.DeleteFunc(slices.Clone(ids), func(id shard.ID) bool { return now[id].Token != owned[id].Token })
 }
 
-// lacks reports whether a store that has loaded lacks something that was stored, and notes what it has instead.
-func (s *stored) lacks(loaded coord.Memories, sum func([]byte) uint64) (lacks bool) {
-	for target, value := range loaded.ByTarget {
-		if now := sum(value); !slices.Contains(s.sums[target], now) {
-			s.sums[target], lacks = s.sums[target].tried(now), true
-		}
-	}
-	for target, known := range s.sums {
-		if _, exists := loaded.ByTarget[target]; !exists && !slices.Contains(known, 0) {
-			s.sums[target], lacks = known.tried(0), true
-		}
-	}
-	return lacks
-}
-
 // sum returns a hash, which is 0 for no memory only.
 func (l *ledger) sum(value []byte) uint64 {
 	if value == nil {
@@ -172,13 +127,16 @@ func (l *ledger) sum(value []byte) uint64 {
 	return max(maphash.Bytes(l.seed, value), 1)
 }
 
-// recall returns the memories with which this engine goes on from what was loaded. Of targets that it has
+// recall returns the memories with which this engine goes on from what was loaded by a token. Of targets that it has
 // probed all along these are the restarts that another engine has made meanwhile, but none from before those that this
-// engine knows: the store may have been restored from a snapshot.
-func (l *ledger) recall(id shard.ID, loaded coord.Memories) memories {
+// engine knows: the store may have been restored from a snapshot. There are none if it has had the shard all along.
+func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories) memories {
 	known, m := l.stored[id], newMemories()
 	if known != nil {
 		m.causes = maps.Clone(known.causes)
+		if known.token == token {
+			return m
+		}
 	}
 	for target, value := range loaded.ByTarget {
 		if known != nil && slices.Contains(known.sums[target], l.sum(value)) {

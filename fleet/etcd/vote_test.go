@@ -31,6 +31,14 @@ func voted(n int) fleet.Targets {
 	return all
 }
 
+// noNotices are no receivers.
+type noNotices struct{}
+
+func (noNotices) Told(string) []byte                  { return nil }
+func (noNotices) SetTold(string, []byte) error        { return nil }
+func (noNotices) ToldOfGroup(string) []byte           { return nil }
+func (noNotices) SetToldOfGroup(string, []byte) error { return nil }
+
 // startVoter starts an engine that votes on targets. It ends with the test, or by end.
 func startVoter(t *testing.T, name string, b coord.Backend, targets fleet.Targets) (shared *fleet.Fleet, end func()) {
 	t.Helper()
@@ -43,7 +51,7 @@ func startVoter(t *testing.T, name string, b coord.Backend, targets fleet.Target
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared = fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts})
+	shared = fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts, Notices: noNotices{}})
 	if err := shared.Apply(targets); err != nil {
 		t.Fatal(err)
 	}

@@ -105,7 +105,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart, IsShared: d.cluster.isShared}); err != nil {
 			t.Fatal(err)
 		}
-		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust)
+		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d.notifiers}, Logger: d.log}, config.Trust)
 		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
 		var asked time.Time
 		if err := d.restarts.Apply(map[string]restart.Unit{"own": {Driver: endless{func() { asked = time.Now() }}, Revision: "1"}}); err != nil {
@@ -167,7 +167,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine, MayAct: d.cluster.mayRestart}); err != nil {
 			t.Fatal(err)
 		}
-		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust)
+		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d.notifiers}, Logger: d.log}, config.Trust)
 		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup

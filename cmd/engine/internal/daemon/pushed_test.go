@@ -60,7 +60,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {
 			t.Fatal(err)
 		}
-		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Logger: d.log}, config.Trust)
+		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d.notifiers}, Logger: d.log}, config.Trust)
 		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
 		d.cluster.follower = revision.New(revision.Config{
 			Coordinator: d.cluster.coordinator, Outdated: d.cluster.setOutdated, Redact: d.queue.Secrets.Text, Logger: d.log,

@@ -35,9 +35,10 @@ func Assign(members []string) *[Count]string {
 	if len(members) == 0 {
 		return assigned
 	}
-	hashes, room := make([]uint64, len(members)), make([]int, len(members))
+	n := len(members)
+	hashes, room := make([]uint64, n), make([]int, n)
 	for i, m := range members {
-		hashes[i], room[i] = fnv(m), Room(len(members))
+		hashes[i], room[i] = fnv(m), (Count*105+n*100-1)/(n*100) // 5 % more than the mean, rounded up
 	}
 	for id := range assigned {
 		best, bestScore := -1, uint64(0)
@@ -50,14 +51,6 @@ func Assign(members []string) *[Count]string {
 		assigned[id] = members[best]
 	}
 	return assigned
-}
-
-// Room returns how many shards each of so many members has at most: 5 % more than the mean, rounded up.
-func Room(members int) int {
-	if members <= 0 {
-		return 0
-	}
-	return (Count*105 + members*100 - 1) / (members * 100)
 }
 
 // Score returns how much a member is preferred for a shard, in rendezvous hashing: for each shard, the

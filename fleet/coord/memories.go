@@ -67,13 +67,19 @@ func (c *Coordinator) memories(prefix string, entries []Entry) Memories {
 	return m
 }
 
+// write stores some memories of one shard.
+type write struct {
+	Transaction
+	of []int // their indices
+}
+
 // Store replaces the memories of some targets of this engine's shards, in few requests if those of a shard
 // follow each other, and returns an error for each of them, in their order: nil if it was stored, and
 // ErrNotOwner if the shard is another's, or has another token. The error of one shard does not keep others
 // from being stored.
 func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 	errs := make([]error, len(all))
-	var batch [][]int // indices of all, by transaction
+	var batch []write
 	size := 0
 	for i, m := range all {
 		switch {
@@ -84,43 +90,36 @@ func (c *Coordinator) Store(ctx context.Context, all ...Memory) []error {
 			errs[i] = fmt.Errorf("the memory of target %q has %d bytes, at most %d are allowed", m.Target, len(m.Value), MaxMemory)
 			continue
 		}
-		joins := len(batch) > 0 && isSameShard(all[batch[len(batch)-1][0]], m) && len(batch[len(batch)-1]) < MaxChanges
-		if len(batch) > 0 && (size+len(m.Value) > MaxRequest || !joins && len(batch) == MaxTransactions) {
-			storeBatch(ctx, c.config.Backend, all, batch, errs)
+		owned, last := Owns(shard.Of(m.Target), m.Token), len(batch)-1
+		joins := last >= 0 && batch[last].If[0] == owned && len(batch[last].of) < MaxChanges
+		if size+len(m.Value) > MaxRequest || !joins && len(batch) == MaxTransactions {
+			c.commitWrites(ctx, batch, errs)
 			batch, size, joins = nil, 0, false
 		}
-		if joins {
-			batch[len(batch)-1] = append(batch[len(batch)-1], i)
-		} else {
-			batch = append(batch, []int{i})
+		if !joins {
+			batch = append(batch, write{Transaction: Transaction{If: []Condition{owned}}})
 		}
+		w := &batch[len(batch)-1]
+		w.Then = append(w.Then, Change{Key: targetKey(keyMemory, m.Target), Value: m.Value, Delete: m.Value == nil})
+		w.of = append(w.of, i)
 		size += len(m.Value)
 	}
-	if len(batch) > 0 {
-		storeBatch(ctx, c.config.Backend, all, batch, errs)
-	}
+	c.commitWrites(ctx, batch, errs)
 	return errs
 }
 
-func isSameShard(a, b Memory) bool {
-	return a.Token == b.Token && shard.Of(a.Target) == shard.Of(b.Target)
-}
-
-// storeBatch stores those of all memories that batch has the indices of, each element by one transaction,
-// and sets their errors.
-func storeBatch(ctx context.Context, b Backend, all []Memory, batch [][]int, errs []error) {
-	transactions := make([]Transaction, 0, len(batch))
-	for _, indices := range batch {
-		id := shard.Of(all[indices[0]].Target)
-		t := Transaction{If: []Condition{Owns(id, all[indices[0]].Token)}}
-		for _, i := range indices {
-			t.Then = append(t.Then, Change{Key: targetKey(keyMemory, all[i].Target), Value: all[i].Value, Delete: all[i].Value == nil})
-		}
-		transactions = append(transactions, t)
+// commitWrites makes writes in one request, and sets their errors.
+func (c *Coordinator) commitWrites(ctx context.Context, batch []write, errs []error) {
+	if len(batch) == 0 {
+		return
 	}
-	made, err := b.Commit(ctx, transactions...)
-	for n, indices := range batch {
-		for _, i := range indices {
+	all := make([]Transaction, len(batch))
+	for n, w := range batch {
+		all[n] = w.Transaction
+	}
+	made, err := c.config.Backend.Commit(ctx, all...)
+	for n, w := range batch {
+		for _, i := range w.of {
 			switch {
 			case err != nil:
 				errs[i] = fmt.Errorf("write the memories of %d shards: %w", len(batch), err)

@@ -75,9 +75,7 @@ func (o *others) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer end() // also after a panic
-	watching.Go(func() {
-		o.coordinator.WatchMemories(ctx, coord.MemoryWatch{Began: o.watched, Changed: o.changed, Ended: o.unwatched})
-	})
+	watching.Go(func() { o.coordinator.WatchMemories(ctx, o.watched, o.changed, o.unwatched) })
 	for ctx.Err() == nil {
 		err := o.load(ctx)
 		if err != nil && ctx.Err() == nil {

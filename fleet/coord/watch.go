@@ -7,18 +7,11 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// MemoryWatch has the functions that WatchMemories calls, one after the other. They must not block for long.
-type MemoryWatch struct {
-	// Began says that all changes from now on are passed to Changed, until Ended is called. Memories that were
-	// stored before have to be read by Load.
-	Began   func()
-	Changed func([]Memory) // as they are now, without their tokens
-	Ended   func()
-}
-
-// WatchMemories calls the functions of w with the changes of the memories of all shards until ctx is done. While the
-// backend cannot be reached, and when this engine becomes a member of the fleet or no longer is one, it begins anew.
-func (c *Coordinator) WatchMemories(ctx context.Context, w MemoryWatch) {
+// WatchMemories calls functions, one after the other, with the changes of the memories of all shards until ctx is done:
+// began when all changes from now on are passed to changed, until ended is called. Memories that were stored before have to
+// be read by Load. While the backend cannot be reached, and when this engine becomes a member of the fleet or no longer is
+// one, it begins anew. The functions must not block for long. Memories are passed as they are now, without their tokens.
+func (c *Coordinator) WatchMemories(ctx context.Context, began func(), changed func([]Memory), ended func()) {
 	c.Follow(ctx, "what other engines have stored cannot be followed, trying again", func(ctx context.Context) error {
 		sent := time.Now()
 		reading, cancel := context.WithTimeout(ctx, readTimeout)
@@ -28,13 +21,13 @@ func (c *Coordinator) WatchMemories(ctx context.Context, w MemoryWatch) {
 			return err
 		}
 		c.hear(sent)
-		w.Began()
-		defer w.Ended()
+		began()
+		defer ended()
 		for events, err := range c.config.Backend.Watch(ctx, keyMemory, at) {
 			if err != nil {
 				return err
 			}
-			w.Changed(memoriesOf(events))
+			changed(memoriesOf(events))
 		}
 		return ctx.Err()
 	})

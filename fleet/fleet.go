@@ -72,7 +72,7 @@ type Targets struct {
 
 	Groups []string // whose notices move with the shards of their names
 
-	// Quorums has the readiness and liveness probes whose verdict several engines decide together, by which rule.
+	// Quorums has those readiness and liveness probes of Probes whose verdict several engines decide together, by which rule.
 	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
 	Quorums map[probe.ID]quorum.Rule
 

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -173,21 +172,14 @@ func (j *joints) voted(target string) {
 	}
 }
 
-// checkQuorums returns what is wrong with the quorums of targets, or nil.
+// checkQuorums returns what is wrong with the quorums of targets, of which config has checked the rules, or nil.
 func (t Targets) checkQuorums() error {
 	polls := map[string]int{}
-	for id, r := range t.Quorums {
-		polls[id.Target]++
-		_, exists := t.Probes[id]
-		switch {
-		case !exists:
-			return fmt.Errorf("quorum of probe %q: the probe is not in the set", id)
-		case id.Kind == probe.Startup:
-			return fmt.Errorf("quorum of probe %q: a startup probe cannot have one", id)
-		case polls[id.Target] > maxPolls:
+	for id := range t.Quorums {
+		if polls[id.Target]++; polls[id.Target] > maxPolls {
 			return fmt.Errorf("target %q: more than %d of its probes have a quorum: remove some, or divide the target", id.Target, maxPolls)
 		}
-		if err := errors.Join(r.WithDefaults().Check(), pollOf(id).Check()); err != nil {
+		if err := pollOf(id).Check(); err != nil {
 			return fmt.Errorf("quorum of probe %q: %w", id, err)
 		}
 	}

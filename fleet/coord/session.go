@@ -243,7 +243,11 @@ func (s *session) divideOften(ctx context.Context) {
 		for batch := range slices.Chunk(claims, MaxTransactions) {
 			if err := s.claim(ctx, batch); err != nil && ctx.Err() == nil {
 				s.co.sparse.Warn("shards cannot be claimed, trying again", "engine", s.co.config.Name, "error", err)
-				s.retry(ctx)
+				select {
+				case <-time.After(s.co.config.TTL / 10):
+					s.stale.Set()
+				case <-ctx.Done():
+				}
 				break
 			}
 		}
@@ -266,15 +270,6 @@ func (s *session) warnOfUnprobed(before map[shard.ID]holder) (now map[shard.ID]h
 			"engine", s.co.config.Name, "shards", len(lasting), "key", first.key, "owner", first.name)
 	}
 	return now
-}
-
-// retry looks at the view again after a while.
-func (s *session) retry(ctx context.Context) {
-	select {
-	case <-time.After(s.co.config.TTL / 10):
-		s.stale.Set()
-	case <-ctx.Done():
-	}
 }
 
 // claim makes this engine the owner of those shards that are free. The view shows which it got.

@@ -21,9 +21,7 @@ func (d *desired) get() map[shard.ID]*Targets {
 }
 
 // in returns the targets of the shard that a target is in, nil for none.
-func (d *desired) in(target string) *Targets {
-	return d.get()[shard.Of(target)]
-}
+func (d *desired) in(target string) *Targets { return d.get()[shard.Of(target)] }
 
 // probe returns a probe of the fleet, the zero one for any other.
 func (d *desired) probe(id probe.ID) probe.Probe { return d.in(id.Target).probes()[id] }

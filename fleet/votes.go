@@ -45,6 +45,9 @@ type vote struct {
 	Verdict probe.Verdict `json:"verdict"`
 }
 
+// ballotKey says whose ballot it is, and about which target.
+type ballotKey struct{ vantage, target string }
+
 // electorate is whom a rule chooses from for the targets of a shard.
 type electorate struct {
 	shard shard.ID
@@ -58,12 +61,12 @@ type votes struct {
 	voted       func(target string)     // called when a ballot about a target has changed
 	mark        func(targets ...string) // called when the entries of this engine have changed: its ballots by target, "" for its Vantage
 
-	votesMu  sync.Mutex                   // guards all below
-	lease    coord.Lease                  // of the membership in which the entries were read; 0: changes may be missing
-	vantages map[string]Vantage           // by name
-	ballots  map[string]map[string]ballot // by target and vantage
-	own      map[string]coord.Entry       // the entries of this engine: see mark
-	chosen   map[electorate][]string      // the vantages that were chosen from those there are now
+	votesMu  sync.Mutex         // guards all below
+	lease    coord.Lease        // of the membership in which the entries were read; 0: changes may be missing
+	vantages map[string]Vantage // by name
+	ballots  map[ballotKey]ballot
+	own      map[string]coord.Entry  // the entries of this engine: see mark
+	chosen   map[electorate][]string // the vantages that were chosen from those there are now
 }
 
 func newVotes(c *coord.Coordinator) *votes {
@@ -74,7 +77,7 @@ func newVotes(c *coord.Coordinator) *votes {
 
 // clear forgets all entries. It needs votesMu.
 func (v *votes) clear(lease coord.Lease) {
-	v.lease, v.vantages, v.ballots = lease, map[string]Vantage{}, map[string]map[string]ballot{}
+	v.lease, v.vantages, v.ballots = lease, map[string]Vantage{}, map[ballotKey]ballot{}
 	v.own, v.chosen = map[string]coord.Entry{}, map[electorate][]string{}
 }
 
@@ -132,26 +135,14 @@ func (v *votes) note(lease coord.Lease, events []coord.Event, isAll bool) (voted
 		}
 		if isBallot {
 			voted = append(voted, target)
-			v.noteBallot(name, target, decode[ballot](e.Value))
+			if v.ballots[ballotKey{name, target}] = decode[ballot](e.Value); e.Deleted {
+				delete(v.ballots, ballotKey{name, target})
+			}
 		} else {
 			isRechosen = v.noteVantage(name, decode[Vantage](e.Value), e.Deleted) || isRechosen
 		}
 	}
 	return voted, own, isRechosen || isAll
-}
-
-// noteBallot notes the ballot of a vantage about a target, one without votes if there is none. It needs votesMu.
-func (v *votes) noteBallot(vantage, target string, now ballot) {
-	switch {
-	case len(now.Votes) == 0:
-		if delete(v.ballots[target], vantage); len(v.ballots[target]) == 0 {
-			delete(v.ballots, target)
-		}
-	case v.ballots[target] == nil:
-		v.ballots[target] = map[string]ballot{vantage: now}
-	default:
-		v.ballots[target][vantage] = now
-	}
 }
 
 // noteVantage notes what an engine says of itself, or that it has gone, and reports whether others may be chosen. It needs
@@ -197,7 +188,7 @@ func (v *votes) about(id probe.ID, r quorum.Rule) (all []quorum.Vote) {
 	v.votesMu.Lock()
 	defer v.votesMu.Unlock()
 	for _, name := range v.chosenBy(electorate{shard.Of(id.Target), r}) {
-		cast, vantage := v.ballots[id.Target][name], v.vantages[name]
+		cast, vantage := v.ballots[ballotKey{name, id.Target}], v.vantages[name]
 		at := slices.IndexFunc(cast.Votes, func(said vote) bool { return said.Poll == poll })
 		if at >= 0 && cast.Lease == vantage.Lease {
 			all = append(all, quorum.Vote{Vantage: name, Instance: cast.Instance, Verdict: cast.Votes[at].Verdict, Doubtful: vantage.Doubtful})
@@ -246,11 +237,8 @@ func decode[T Vantage | ballot](value []byte) (v T) {
 	return v
 }
 
-// encode returns a value, which has no part that JSON lacks.
+// encode returns a value.
 func encode[T Vantage | ballot](v T) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
+	b, _ := json.Marshal(v) // it has no part that JSON lacks
 	return b
 }

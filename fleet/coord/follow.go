@@ -2,6 +2,7 @@ package coord
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -28,19 +29,18 @@ func (c *Coordinator) Follow(ctx context.Context, message string, follow func(co
 func (c *Coordinator) whileMember(ctx context.Context, follow func(context.Context) error) (err error, isStale bool) {
 	_, changed := c.Lease()
 	ctx, end := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
 		select {
 		case <-changed:
 			end()
 		case <-ctx.Done():
 		}
-	}()
+	})
 	err = follow(ctx)
 	isStale = ctx.Err() != nil
 	end()
-	<-ended
+	waiting.Wait()
 	return err, isStale
 }
 

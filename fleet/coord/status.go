@@ -12,7 +12,6 @@ import (
 type Status struct {
 	Name     string        // of this engine
 	IsMember bool          // by what the backend has said last
-	Allowed  bool          // as Coordinator.Allowed
 	Left     time.Duration // until it may not act, unless the lease is kept alive; 0 if it may not
 	Shards   int           // that it probes, also those whose ownership was lost and that no other has claimed
 	Overview               // while the backend cannot be reached, as it was last
@@ -35,7 +34,6 @@ type Member struct {
 func (c *Coordinator) Status() Status {
 	owned, _ := c.Owned()
 	st := Status{Name: c.config.Name, Shards: len(owned), Left: c.left()}
-	st.Allowed = st.Left > 0
 	if current := c.latest(); current != nil {
 		st.IsMember, st.Overview = current.view.hasMember(current.self), current.view.overview()
 	}

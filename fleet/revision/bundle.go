@@ -81,17 +81,11 @@ func (b *Bundle) Encode() (compressed []byte, digest string, err error) {
 		return nil, "", err
 	}
 	if to.Len() > MaxSize {
-		largest := b.largest()
+		largest := slices.MaxFunc(slices.Sorted(maps.Keys(b.Files)), func(x, y string) int { return cmp.Compare(len(b.Files[x]), len(b.Files[y])) })
 		return nil, "", fmt.Errorf("it has %s when compressed, and etcd takes %s at most: install large files, such as plugins, on each engine, and name them by absolute paths; the largest is %.200q with %s",
 			rounded(to.Len()), rounded(MaxSize), largest, rounded(len(b.Files[largest])))
 	}
 	return to.Bytes(), digestOf(text), nil
-}
-
-// largest returns the name of the largest file.
-func (b *Bundle) largest() string {
-	names := slices.Sorted(maps.Keys(b.Files))
-	return slices.MaxFunc(names, func(x, y string) int { return cmp.Compare(len(b.Files[x]), len(b.Files[y])) })
 }
 
 func rounded(size int) string { return bytesize.Size(size).Rounded() }

@@ -39,8 +39,7 @@ type Config struct {
 // cannot be used, the engine keeps what it runs. The methods are safe for concurrent use by multiple goroutines.
 type Follower struct {
 	config   Config
-	name     string // of this engine
-	backend  coord.Backend
+	name     string            // of this engine
 	sparse   *sparselog.Logger // what keeps the engine from following the configuration
 	toUse    wake.Signal       // another revision may be due
 	toReport wake.Signal       // the engine may be outdated, or have more to say of itself
@@ -61,8 +60,7 @@ type retry struct {
 // New returns a Follower.
 func New(c Config) *Follower {
 	return &Follower{
-		config: c, name: c.Coordinator.Name(), backend: c.Coordinator.Backend(),
-		sparse: sparselog.New(c.Logger), toUse: wake.New(), toReport: wake.New(),
+		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), toUse: wake.New(), toReport: wake.New(),
 		own: Engine{Format: format, Name: c.Coordinator.Name(), Running: c.Running, Since: time.Now().UTC()},
 	}
 }
@@ -101,7 +99,7 @@ func (f *Follower) Status() (Engine, Overview) {
 func (f *Follower) watch(ctx context.Context) {
 	f.config.Coordinator.Follow(ctx, "the configuration of the fleet cannot be followed, keeping the present one", func(ctx context.Context) error {
 		entries := map[string]coord.Entry{}
-		return coord.FollowEntries(ctx, f.backend, keyShared, func(events []coord.Event, _ bool) {
+		return coord.FollowEntries(ctx, f.config.Coordinator.Backend(), keyShared, func(events []coord.Event, _ bool) {
 			for _, e := range events {
 				if entries[e.Key] = e.Entry; e.Deleted {
 					delete(entries, e.Key)
@@ -143,7 +141,7 @@ func (f *Follower) useNext(ctx context.Context) (isSettled bool) {
 	if !isDue {
 		return true
 	}
-	files, err := Load(ctx, f.backend, r)
+	files, err := Load(ctx, f.config.Coordinator.Backend(), r)
 	if err != nil && !errors.Is(err, errDamaged) && !errors.Is(err, errLater) {
 		if ctx.Err() == nil {
 			f.sparse.Warn("a revision of the configuration cannot be read, trying again", "error", err)
@@ -272,7 +270,7 @@ func (f *Follower) put(ctx context.Context, own Engine, last *said) (changed <-c
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	_, err = f.backend.Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: keyEngine + f.name, Value: text, Lease: lease}}})
+	_, err = f.config.Coordinator.Backend().Commit(ctx, coord.Transaction{Then: []coord.Change{{Key: keyEngine + f.name, Value: text, Lease: lease}}})
 	if err == nil {
 		*last = now
 	}

@@ -164,15 +164,6 @@ func (o Overview) InUse() Revision {
 	return o.Current()
 }
 
-// Find returns the revision with a number.
-func (o Overview) Find(number int64) (r Revision, exists bool) {
-	i := slices.IndexFunc(o.History, func(r Revision) bool { return r.Number == number })
-	if i < 0 {
-		return Revision{}, false
-	}
-	return o.History[i], true
-}
-
 // overviewOf returns what entries below keyShared say.
 func overviewOf(entries []coord.Entry) (o Overview) {
 	for _, e := range entries {

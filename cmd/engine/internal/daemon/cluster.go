@@ -220,11 +220,8 @@ func (c *cluster) ownerOf(target string) string {
 
 // mayOwn reports whether a target is one that is shared, and no other engine is known to own it.
 func (c *cluster) mayOwn(target string) bool {
-	if !c.isShared(target) {
-		return false
-	}
-	owner := c.coordinator.OwnerOf(target)
-	return owner == "" || owner == c.coordinator.Name()
+	owner := c.ownerOf(target)
+	return c.isShared(target) && (owner == "" || owner == c.coordinator.Name())
 }
 
 // divide implements sharing: shared are the targets of the configuration's files that have probes, and whose instances the
@@ -325,7 +322,7 @@ func (c *cluster) status() api.Cluster {
 	shared := c.inUse.Load().shared.Units
 	votes := c.fleet.Quorum()
 	known := api.Cluster{
-		Name: st.Name, Member: st.IsMember, Allowed: st.Allowed, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
+		Name: st.Name, Member: st.IsMember, Allowed: st.Left > 0, LeaseSeconds: st.Left.Seconds(), Heard: c.fleet.Heard().UTC(),
 		Zone: c.config.Zone(), Polls: votes.Polls, Gray: votes.Gray, Doubt: doubtOf(c.fleet.Doubt()),
 		Shards: st.Shards, ShardCount: shard.Count, Targets: len(shared), Members: make([]api.ClusterMember, 0, len(st.Members)),
 	}
@@ -378,7 +375,7 @@ func doubtOf(s doubt.State) api.Doubt {
 func (c *cluster) stats() metrics.Cluster {
 	st, votes := c.coordinator.Status(), c.fleet.Quorum()
 	known := metrics.Cluster{
-		Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Allowed,
+		Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Left > 0,
 		Polls: votes.Polls, Gray: votes.Gray, Doubtful: doubtOf(c.fleet.Doubt()) != api.DoubtNone,
 		Drained: slices.ContainsFunc(st.Members, func(m coord.Member) bool { return m.Name == st.Name && m.Drained }),
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -78,10 +77,4 @@ func (f *flags) openFleet(c *cobra.Command) (*fleet, error) {
 func (f *fleet) overview(ctx context.Context) (revision.Overview, error) {
 	seen, err := revision.Read(ctx, f.Store)
 	return seen, f.Advise(err)
-}
-
-// localOf returns those of the paths that are not only named by the files of the engine.
-func (f *fleet) localOf(paths []string) []string {
-	own := f.Inputs.Paths()
-	return slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return slices.Contains(own, path) })
 }

@@ -158,16 +158,16 @@ func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	if number == 0 {
 		return pickLatest(seen, isTrial)
 	}
-	r, exists := seen.Find(number)
+	i := slices.IndexFunc(seen.History, func(r revision.Revision) bool { return r.Number == number })
 	switch {
 	case len(seen.History) == 0:
-		return r, errors.New("there is no revision")
-	case !exists:
-		return r, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
+		return revision.Revision{}, errors.New("there is no revision")
+	case i < 0:
+		return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
 	case number == current.Number && !isTrial:
-		return r, fmt.Errorf("revision %d is the current one", number)
+		return revision.Revision{}, fmt.Errorf("revision %d is the current one", number)
 	}
-	return r, nil
+	return seen.History[i], nil
 }
 
 // pickLatest returns the current revision during a trial. If no engine runs the files of the current one, it returns the

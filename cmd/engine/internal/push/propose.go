@@ -99,13 +99,12 @@ func confirm(c *cobra.Command, question string) error {
 // readConsent reads the answer to a question, and returns an error unless it is yes.
 func readConsent(from io.Reader) error {
 	answer, err := bufio.NewReader(from).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	switch {
+	case answer == "y" || answer == "yes":
 		return nil
-	case "":
-		if err != nil {
-			return errors.New("nothing is pushed: no answer was given, use --yes in scripts")
-		}
+	case answer == "" && err != nil:
+		return errors.New("nothing is pushed: no answer was given, use --yes in scripts")
 	}
 	return errors.New("nothing is pushed")
 }

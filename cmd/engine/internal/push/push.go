@@ -139,8 +139,11 @@ func (f *fleet) read(c *cobra.Command, paths []string) (*config.Config, *revisio
 	if err != nil {
 		return nil, nil, fmt.Errorf("the configuration cannot be pushed: %w", err)
 	}
-	for _, path := range f.localOf(local) {
-		fmt.Fprintf(c.ErrOrStderr(), "%s is not pushed: each engine reads its own\n", path)
+	own := f.Inputs.Paths()
+	for _, path := range local {
+		if !slices.Contains(own, path) { // the files of the engine name those themselves
+			fmt.Fprintf(c.ErrOrStderr(), "%s is not pushed: each engine reads its own\n", path)
+		}
 	}
 	return loaded, bundle, nil
 }

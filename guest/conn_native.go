@@ -31,14 +31,14 @@ func (c *Conn) Close() error {
 
 // StartTLS makes a TLS client's handshake. All bytes received before must have been read.
 func (c *Conn) StartTLS(t TLS) error {
-	if err := c.handshake(context.Background(), t.options()); err != nil {
+	if err := c.handshake(context.Background(), t); err != nil {
 		return connError("tls", err)
 	}
 	return nil
 }
 
-func (c *Conn) handshake(ctx context.Context, options string) error {
-	config, err := c.config(options)
+func (c *Conn) handshake(ctx context.Context, t TLS) error {
+	config, err := c.config(t)
 	if err != nil {
 		return err
 	}
@@ -50,31 +50,19 @@ func (c *Conn) handshake(ctx context.Context, options string) error {
 	return nil
 }
 
-func (c *Conn) config(options string) (*tls.Config, error) {
-	config := &tls.Config{}
-	config.ServerName, _, _ = net.SplitHostPort(c.host)
-	var cert, key string
-	eachLine(options, func(name, value string) {
-		switch name {
-		case "server_name":
-			config.ServerName = value
-		case "alpn":
-			config.NextProtos = append(config.NextProtos, value)
-		case "verify":
-			config.InsecureSkipVerify = value == "none"
-		case "ca_pem":
-			config.RootCAs = x509.NewCertPool()
-			config.RootCAs.AppendCertsFromPEM([]byte(value))
-		case "cert_pem":
-			cert = value
-		case "key_pem":
-			key = value
-		}
-	})
-	if cert == "" {
+func (c *Conn) config(t TLS) (*tls.Config, error) {
+	config := &tls.Config{ServerName: t.ServerName, NextProtos: t.ALPN, InsecureSkipVerify: t.Verify != nil && !*t.Verify}
+	if t.ServerName == "" {
+		config.ServerName, _, _ = net.SplitHostPort(c.host)
+	}
+	if t.CA != "" {
+		config.RootCAs = x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM([]byte(t.CA))
+	}
+	if t.Cert == "" {
 		return config, nil
 	}
-	pair, err := tls.X509KeyPair([]byte(cert), []byte(key))
+	pair, err := tls.X509KeyPair([]byte(t.Cert), []byte(t.Key))
 	config.Certificates = []tls.Certificate{pair}
 	return config, err
 }

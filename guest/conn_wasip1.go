@@ -106,80 +106,62 @@ func (c *Conn) NetConn() (net.Conn, error) {
 		}
 	}
 	c.gone = true
-	f := os.NewFile(uintptr(c.fd), c.network)
-	if c.network == "tcp" || c.network == "tls" || c.network == "unix" {
-		return &streamConn{file: f, conn: c}, nil
-	}
-	defer f.Close()
-	polled, err := net.FileConn(f)
-	if err != nil {
-		return nil, &Error{Op: "net conn", Err: err}
-	}
-	return addressed{polled, c.LocalAddr(), c.RemoteAddr()}, nil
+	return &fileConn{file: os.NewFile(uintptr(c.fd), c.network), conn: c}, nil
 }
 
-// addressed is a connection that knows its addresses, unlike those of package net on WASI.
-type addressed struct {
-	net.Conn
-	local, remote net.Addr
-}
-
-func (a addressed) LocalAddr() net.Addr  { return a.local }
-func (a addressed) RemoteAddr() net.Addr { return a.remote }
-
-// streamConn is a net.Conn of a stream. It takes half of the computation of one that package
-// net makes of a file: that has the descriptor twice.
-type streamConn struct {
+// fileConn is a net.Conn. It takes half of the computation of one that package net makes of a
+// file: that has the descriptor twice, and does not know its addresses.
+type fileConn struct {
 	file          *os.File
 	conn          *Conn
 	local, remote net.Addr // nil until they are asked for
 }
 
-func (s *streamConn) Read(p []byte) (int, error) {
-	n, err := s.file.Read(p)
-	return n, s.error("read", err)
+func (c *fileConn) Read(p []byte) (int, error) {
+	n, err := c.file.Read(p)
+	return n, c.error("read", err)
 }
 
-func (s *streamConn) Write(p []byte) (int, error) {
-	n, err := s.file.Write(p)
-	return n, s.error("write", err)
+func (c *fileConn) Write(p []byte) (int, error) {
+	n, err := c.file.Write(p)
+	return n, c.error("write", err)
 }
 
-func (s *streamConn) Close() error { return s.error("close", s.file.Close()) }
+func (c *fileConn) Close() error { return c.error("close", c.file.Close()) }
 
 // LocalAddr returns the local network address, also after Close if it was asked for before.
-func (s *streamConn) LocalAddr() net.Addr {
-	if s.local == nil {
-		s.local = s.conn.LocalAddr()
+func (c *fileConn) LocalAddr() net.Addr {
+	if c.local == nil {
+		c.local = c.conn.LocalAddr()
 	}
-	return s.local
+	return c.local
 }
 
 // RemoteAddr returns the peer's network address, also after Close if it was asked for before.
-func (s *streamConn) RemoteAddr() net.Addr {
-	if s.remote == nil {
-		s.remote = s.conn.RemoteAddr()
+func (c *fileConn) RemoteAddr() net.Addr {
+	if c.remote == nil {
+		c.remote = c.conn.RemoteAddr()
 	}
-	return s.remote
+	return c.remote
 }
 
-func (s *streamConn) SetDeadline(t time.Time) error { return s.error("set", s.file.SetDeadline(t)) }
+func (c *fileConn) SetDeadline(t time.Time) error { return c.error("set", c.file.SetDeadline(t)) }
 
-func (s *streamConn) SetReadDeadline(t time.Time) error {
-	return s.error("set", s.file.SetReadDeadline(t))
+func (c *fileConn) SetReadDeadline(t time.Time) error {
+	return c.error("set", c.file.SetReadDeadline(t))
 }
 
-func (s *streamConn) SetWriteDeadline(t time.Time) error {
-	return s.error("set", s.file.SetWriteDeadline(t))
+func (c *fileConn) SetWriteDeadline(t time.Time) error {
+	return c.error("set", c.file.SetWriteDeadline(t))
 }
 
 // error returns an error of a file as package net would have it.
-func (s *streamConn) error(op string, err error) error {
+func (c *fileConn) error(op string, err error) error {
 	path, ok := err.(*os.PathError)
 	if !ok {
 		return err
 	}
-	e := &net.OpError{Op: op, Net: s.conn.network, Err: path.Err}
+	e := &net.OpError{Op: op, Net: c.conn.network, Err: path.Err}
 	if errors.Is(path.Err, os.ErrClosed) {
 		e.Err = net.ErrClosed
 	}

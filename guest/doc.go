@@ -54,7 +54,8 @@
 //
 // # Connections
 //
-// Target.Dial returns a connection for plugins that implement a protocol themselves. It is
+// Target.Dial returns a connection for plugins that implement a protocol themselves, and
+// Target.DialPort one to a port of the settings, with TLS if these have it. It is
 // cheap, but while it waits the whole plugin waits. Target.DialContext is for libraries
 // with goroutines of their own, such as database clients, and fits their dial hooks. A
 // plugin can only reach what its operator grants; by default that is the probe's target.

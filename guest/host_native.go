@@ -53,7 +53,7 @@ type host struct {
 	metrics map[string]float64
 }
 
-func (h *host) dial(ctx context.Context, network, address, options string, _ bool) (*Conn, error) {
+func (h *host) dial(ctx context.Context, network, address string, secure TLS, _ bool) (*Conn, error) {
 	op := "dial " + network + " " + address
 	system, full, err := h.resolveAddress(network, address)
 	if err != nil {
@@ -66,7 +66,7 @@ func (h *host) dial(ctx context.Context, network, address, options string, _ boo
 	}
 	c := &Conn{Conn: raw, host: full}
 	if network == "tls" {
-		if err := c.handshake(ctx, options); err != nil {
+		if err := c.handshake(ctx, secure); err != nil {
 			raw.Close()
 			return nil, connError(op, err)
 		}

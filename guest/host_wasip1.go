@@ -130,7 +130,7 @@ type host struct {
 	unmeasured bool // nobody asks for numbers about this attempt
 }
 
-func (*host) dial(ctx context.Context, network, address, options string, nonblock bool) (*Conn, error) {
+func (*host) dial(ctx context.Context, network, address string, secure TLS, nonblock bool) (*Conn, error) {
 	op := "dial " + network + " " + address
 	wait, err := millisecondsOf(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (*host) dial(ctx context.Context, network, address, options string, nonbloc
 	if nonblock {
 		flags = flagNonblock
 	}
-	fd := hostDial(network, address, options, flags, wait)
+	fd := hostDial(network, address, secure.options(), flags, wait)
 	if fd < 0 {
 		return nil, hostError(op, fd)
 	}

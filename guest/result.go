@@ -69,9 +69,12 @@ func FailWith(reason string, err error) Result {
 	return r
 }
 
-// Error is an error of a connection. It is a net.Error.
+// Problem returns an error with a reason of its own, which FailWith uses instead of the one that it is given.
+func Problem(reason, text string) error { return &Error{Reason: reason, detail: text} }
+
+// Error is an error of a connection, or a Problem. It is a net.Error.
 type Error struct {
-	Op     string // the operation: "dial tcp :6379"
+	Op     string // the operation: "dial tcp :6379"; empty for a Problem
 	Reason string // a stable code: "tcp.refused"; empty when the plugin itself is at fault
 	Err    error  // a syscall.Errno, os.ErrDeadlineExceeded or an error of a library
 	detail string // the host's description
@@ -81,7 +84,7 @@ type Error struct {
 func (e *Error) Error() string {
 	verb, _, _ := strings.Cut(e.Op, " ")
 	switch {
-	case strings.HasPrefix(e.detail, verb+" "): // it names the operation already
+	case e.Op == "", strings.HasPrefix(e.detail, verb+" "): // it names the operation already
 		return e.detail
 	case e.detail != "":
 		return e.Op + ": " + e.detail

@@ -33,21 +33,18 @@ func tagOf(f reflect.StructField) (tag, bool) {
 	return t, true
 }
 
-// structs are the names of the settings that the structs seen until now have, each with the
-// index of its field. Register looks its settings up, so that they are in the image that
-// attempts start from.
-var (
-	structsMu sync.Mutex // guards structs
-	structs   = make(map[reflect.Type]map[string]int)
-)
+// structs has the names of the settings of the structs seen until now, by reflect.Type: each a map[string]int to
+// the index of its field. Register looks its settings up, so that they are in the image that attempts start
+// from.
+var structs sync.Map
 
 // fieldsOf returns the settings of a struct, and looks those of its blocks up.
 func fieldsOf(t reflect.Type) map[string]int {
-	structsMu.Lock()
-	known, ok := structs[t]
-	structsMu.Unlock()
-	if ok || t.Kind() != reflect.Struct {
-		return known
+	if known, ok := structs.Load(t); ok {
+		return known.(map[string]int)
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
 	}
 	found := make(map[string]int)
 	for i := range t.NumField() {
@@ -61,9 +58,7 @@ func fieldsOf(t reflect.Type) map[string]int {
 			fieldsOf(f.Type.Elem())
 		}
 	}
-	structsMu.Lock()
-	defer structsMu.Unlock()
-	structs[t] = found
+	structs.Store(t, found)
 	return found
 }
 

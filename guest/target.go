@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"strconv"
 )
 
 // Target is the probed target, and gives one attempt access to the network and to the
@@ -41,20 +42,46 @@ const (
 // While a Conn waits, the whole plugin waits: use it on one goroutine. For libraries see
 // DialContext.
 func (t Target[S]) Dial(ctx context.Context, network, address string) (*Conn, error) {
-	return t.connection().dial(ctx, network, address, "", false)
+	return t.connection().dial(ctx, network, address, TLS{}, false)
 }
 
 // DialTLS is Dial over tcp followed by a TLS client's handshake, which the host makes: that
 // is much faster than crypto/tls in a plugin.
 func (t Target[S]) DialTLS(ctx context.Context, address string, c TLS) (*Conn, error) {
-	return t.connection().dial(ctx, "tls", address, c.options(), false)
+	return t.connection().dial(ctx, "tls", address, c, false)
+}
+
+// DialPort connects to a port of the target, a number or a name, over tcp or udp, or over TLS if secure is not
+// nil. Reads and writes fail at ctx's deadline.
+func (t Target[S]) DialPort(ctx context.Context, network, port string, secure *TLS, alpn ...string) (*Conn, error) {
+	var config TLS
+	if secure != nil {
+		network, config = "tls", *secure
+		config.ALPN = alpn
+	}
+	c, err := t.connection().dial(ctx, network, ":"+port, config, false)
+	if err != nil {
+		return nil, err
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = c.SetDeadline(deadline) // an error shows in the first read
+	}
+	return c, nil
+}
+
+// HostPort returns the target's address with a port, a number or a name, as "10.0.0.7:8080".
+func (t Target[S]) HostPort(port string) string {
+	if n, ok := t.Ports[port]; ok {
+		port = strconv.Itoa(int(n))
+	}
+	return net.JoinHostPort(t.Address, port)
 }
 
 // DialContext is Dial for libraries: while its connections wait, other goroutines
 // run. It fits http.Transport.DialContext, the Dialer of go-redis, the DialFunc of
 // pgx and, with a network, the hooks of go-sql-driver/mysql and grpc-go.
 func (t Target[S]) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := t.connection().dial(ctx, network, address, "", true)
+	c, err := t.connection().dial(ctx, network, address, TLS{}, true)
 	if err != nil {
 		return nil, err
 	}

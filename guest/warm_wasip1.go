@@ -43,7 +43,7 @@ func useRuntime() {
 		}
 		sink = make([]*byte, n/8)
 	}
-	c := net.Conn(&streamConn{file: os.NewFile(1<<20, ""), conn: &Conn{fd: -1}}) // no such descriptor
+	c := net.Conn(&fileConn{file: os.NewFile(1<<20, ""), conn: &Conn{fd: -1}}) // no such descriptor
 	_, _ = io.WriteString(c, "")
 	_ = c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)

@@ -296,7 +296,7 @@ func TestPluginsSetMetrics(t *testing.T) {
 	for range 2 {
 		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
 	}
-	want := []stats.Metric{{Name: "lag", Value: 2.5}, {Name: "beats", Counter: true, Value: 2}}
+	want := []stats.Metric{{Name: "beats", Counter: true, Value: 2}, {Name: "lag", Value: 2.5}}
 	if got := p.Stats().Metrics; !slices.Equal(got, want) {
 		t.Errorf("got %+v", got)
 	}

@@ -13,11 +13,10 @@ import (
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
-	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
 
-// manyValues is a module within the bounds of package meter whose compiler needs 100 MiB: each
+// manyValues is a module whose compiler needs 100 MiB: each
 // of its locals may get a new value at the start of each loop.
 func manyValues() []byte {
 	const locals, loops = 1700, 200
@@ -88,24 +87,6 @@ func TestAPluginIsCompiledAfterAShortage(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
-}
-
-// Settings whose check hangs do not keep those waiting that come after them.
-func TestACheckThatHangsDoesNotDelayOthers(t *testing.T) {
-	tier.Slow(t)
-	permit := withoutCompiler(t)
-	hangsAtH := importInput + `(memory 1) (func $run (result i32) i32.const 1) (export "sonde_configure" (func $configure))
-		(func $configure (result i32) i32.const 1 i32.const 0 i32.const 100 call $input drop
-			i32.const 9 i32.load8_u i32.const 104 i32.eq if ` + spin + ` end i32.const 0)`
-	p := loadLater(t, wasmhost.Config{Module: wat("%s", hangsAtH), Limits: wasmhost.Limits{Start: 20 * time.Second}})
-	hung, other := handler(t, p, map[string]any{"text": "h"}), handler(t, p, map[string]any{"text": "other"})
-	permit()
-	testsync.Receive(t, "the check of the other settings", other.Ready())
-	select {
-	case <-hung.Ready():
-		t.Error("the check that hangs has ended before")
-	default:
-	}
 }
 
 // What would compile in this process, succeeds without a child.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -63,19 +62,17 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 		return nil, err
 	}
 	h := newHandler(p, &s, &settingsCheck{tried: make(chan struct{})})
-	if p.checkLater(h) {
+	if p.checksLater() {
+		p.checkLater(h)
 		return h, nil
 	}
-	r := p.configure(h, p.limits.Start)
+	r := p.configure(h)
 	if r.err != nil && !isTransient(r.err) {
 		return nil, r.err
 	}
 	h.checked.set(r)
 	if r.err != nil {
-		p.pendingMu.Lock()
-		defer p.pendingMu.Unlock()
-		p.retrying = true
-		p.addPending(h)
+		p.checkLater(h)
 	}
 	return h, nil
 }
@@ -97,73 +94,58 @@ func (h *Handler) Unchecked() error {
 	return nil
 }
 
-// checkLater leaves the check of a handler's settings to checkPending, and returns true, if the module
-// is still being compiled, a check could not be made, or one has just exceeded its time: so many
-// blocks of a module that hangs do not take that time each.
-func (p *Plugin) checkLater(h *Handler) bool {
+// checksLater reports whether settings are not checked at once: the module is being compiled, other settings
+// wait for their check, or a check has just exceeded its time, so that many blocks of a module that hangs do
+// not take that time each.
+func (p *Plugin) checksLater() bool {
 	p.pendingMu.Lock()
 	defer p.pendingMu.Unlock()
-	later := p.retrying || time.Since(p.lateCheck) < p.limits.Start || errors.Is(p.compiled.state(), errCompiling)
-	if later {
-		p.addPending(h)
-	}
-	return later
+	return len(p.pending) > 0 || time.Since(p.lateCheck) < p.limits.Start || errors.Is(p.compiled.state(), errCompiling)
 }
 
-// addPending leaves a handler to checkPending. The caller holds pendingMu.
-func (p *Plugin) addPending(h *Handler) {
+// checkLater leaves the check of a handler's settings to checkPending.
+func (p *Plugin) checkLater(h *Handler) {
+	p.pendingMu.Lock()
+	defer p.pendingMu.Unlock()
 	p.pending = append(p.pending, h)
-	if !p.checking && p.closing.Err() == nil {
-		p.checking = true
-		p.workers.Go(p.checkPending)
+	if len(p.pending) == 1 && p.closing.Err() == nil {
+		p.workers.Go(func() { p.checkPending(h) })
 	}
 }
 
-// takePending returns the handlers that wait for a check of their settings, with those of an earlier
-// round. Without any, checkPending ends.
-func (p *Plugin) takePending(again []*Handler) []*Handler {
+// checkPending checks the settings of pending handlers, from the first on, once the module is compiled. What
+// this machine lacks the resources for is checked again, after the others. Once the plugin is closed, no check
+// takes time.
+func (p *Plugin) checkPending(h *Handler) {
+	<-p.compiled.ended
+	for pause := minRetryPause; h != nil; {
+		r := p.configure(h)
+		h.checked.set(r)
+		again := isTransient(r.err) && p.closing.Err() == nil
+		if again {
+			p.logger.Warn("settings of a probe could not be checked now, trying again", "pause", pause, "error", firstLine(r.err))
+			p.pause(pause)
+			pause = min(2*pause, maxRetryPause)
+		} else {
+			pause = minRetryPause
+		}
+		h = p.nextPending(again)
+	}
+}
+
+// nextPending removes the first pending handler, or moves it to the end if it is to be checked again, and
+// returns the next one; nil if there is none.
+func (p *Plugin) nextPending(again bool) *Handler {
 	p.pendingMu.Lock()
 	defer p.pendingMu.Unlock()
-	all := append(again, p.pending...)
-	p.pending, p.checking, p.retrying = nil, len(all) > 0, len(again) > 0
-	return all
-}
-
-// checkPending checks the settings of pending handlers, and again as long as that cannot be done.
-// Those whose check takes long do not keep the others waiting. Once the plugin is closed, no check
-// takes time.
-func (p *Plugin) checkPending() {
-	var again []*Handler
-	pause := time.Duration(0)
-	for pending := p.takePending(nil); len(pending) > 0; pending = p.takePending(again) {
-		slow := pending
-		if len(pending) > 1 {
-			slow = p.checkAll(pending, p.limits.Start/quickPart)
-		}
-		p.checkAll(slow, p.limits.Start)
-		again = slices.DeleteFunc(pending, func(h *Handler) bool { return h.Unchecked() == nil })
-		if len(again) == 0 {
-			continue
-		}
-		pause = min(max(2*pause, minRetryPause), maxRetryPause)
-		p.logger.Warn("settings of probes could not be checked now, trying again", "pause", pause, "handlers", len(again), "error", again[0].Unchecked())
-		p.pause(pause)
+	if again {
+		p.pending = append(p.pending, p.pending[0])
 	}
-}
-
-// quickPart is the part of Limits.Start, one in so many, that each of several checks may take at first.
-const quickPart = 10
-
-// checkAll checks the settings of handlers within a limit each, and returns those that need more.
-func (p *Plugin) checkAll(handlers []*Handler, limit time.Duration) (slow []*Handler) {
-	for _, h := range handlers {
-		if r := p.configure(h, limit); r != nil {
-			h.checked.set(r)
-		} else {
-			slow = append(slow, h)
-		}
+	if p.pending = p.pending[1:]; len(p.pending) == 0 {
+		p.pending = nil
+		return nil
 	}
-	return slow
+	return p.pending[0]
 }
 
 // pause returns after a time, or when the plugin is closed.
@@ -174,24 +156,25 @@ func (p *Plugin) pause(d time.Duration) {
 	}
 }
 
-// configure asks the module whether it accepts the settings of a handler. It returns nil if it was
-// stopped at a limit below Limits.Start.
-func (p *Plugin) configure(h *Handler, limit time.Duration) *checkResult {
+// configure asks the module whether it accepts the settings of a handler.
+func (p *Plugin) configure(h *Handler) *checkResult {
 	if err := p.state(); err != nil || !p.configures {
 		return &checkResult{err: err}
 	}
-	r, err := p.callConfigure(h, limit)
-	for tries := 1; err == nil && isStarved(r, limit) && tries < maxConfigureTries; tries++ {
-		r, err = p.callConfigure(h, limit)
-	}
-	switch {
-	case err != nil:
+	borrowing, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it
+	defer cancel()
+	l, err := p.borrow(borrowing, pool.First)
+	if err != nil {
 		return &checkResult{err: err}
+	}
+	ctx, cancel := context.WithTimeout(p.closing, p.limits.Start)
+	defer cancel()
+	r := l.Configure(ctx, h.settings)
+	p.release(l)
+	switch isStarved := r.Starved && r.Computed < p.limits.Start/2; {
 	case r.NoMemory != nil && (r.Err != nil || r.Value != 0):
 		return &checkResult{err: &attemptError{probe.ReasonResources, r.NoMemory}}
-	case r.Ending == sandbox.Stopped && limit < p.limits.Start:
-		return nil
-	case isStarved(r, limit), r.Ending == sandbox.Stopped && r.Stalled:
+	case r.Ending == sandbox.Stopped && (isStarved || r.Stalled):
 		return &checkResult{err: &attemptError{ReasonBusy, r.Err}}
 	case r.Ending == sandbox.Stopped:
 		p.pendingMu.Lock()
@@ -199,12 +182,6 @@ func (p *Plugin) configure(h *Handler, limit time.Duration) *checkResult {
 		p.pendingMu.Unlock()
 	}
 	return p.resultOfCheck(r)
-}
-
-// isStarved reports whether a check was stopped because others had the processors: it has computed
-// for less than half of its limit.
-func isStarved(r sandbox.Report, limit time.Duration) bool {
-	return r.Ending == sandbox.Stopped && r.Starved && r.Computed < limit/2
 }
 
 // resultOfCheck returns what the module says of settings.
@@ -222,26 +199,6 @@ func (p *Plugin) resultOfCheck(r sandbox.Report) *checkResult {
 		result.err = errors.New(problem)
 	}
 	return result
-}
-
-// maxConfigureTries is how often in a row a module may check settings while other calls have the
-// processors.
-const maxConfigureTries = 5
-
-// callConfigure calls the module's check of settings once. An error is an *attemptError, unless the
-// plugin was closed.
-func (p *Plugin) callConfigure(h *Handler, limit time.Duration) (sandbox.Report, error) {
-	borrowCtx, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it
-	defer cancel()
-	l, err := p.borrow(borrowCtx, pool.First)
-	if err != nil {
-		return sandbox.Report{}, err
-	}
-	ctx, cancel := context.WithTimeout(p.closing, limit)
-	defer cancel()
-	r := l.Configure(ctx, h.settings)
-	p.release(l)
-	return r, nil
 }
 
 // hasSetting reports whether a name such as "tls.server_name" is in a schema.

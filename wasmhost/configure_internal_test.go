@@ -8,7 +8,9 @@ import (
 )
 
 func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
-	p := &Plugin{compiled: newCompilation(), checking: true, closing: t.Context()}
+	p := &Plugin{compiled: newCompilation(), closing: t.Context()}
+	before := newHandler(p, nil, &settingsCheck{tried: make(chan struct{})})
+	p.pending = []*Handler{before} // the test checks the settings itself
 	h, err := p.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +30,7 @@ func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
 	p.compiled.end(nil)
 	preparing(ReasonStarting) // its settings are still to be checked
 	p.compiled.err = errors.New("no good")
-	p.checkPending()
+	p.checkPending(before)
 	<-h.Ready()
 	if got := h.Probe(t.Context(), probe.Target{Name: "web"}); got.Outcome != probe.Unknown || got.Reason != ReasonBroken || got.Detail != "no good" {
 		t.Errorf("got %+v", got)

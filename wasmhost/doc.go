@@ -32,10 +32,9 @@
 //     (TestAnInitialisationSeesNoTarget). Random numbers of the host differ between attempts
 //     (TestRandomNumbersDifferBetweenAttempts).
 //
-// The image cannot contain tables that change, passive data segments, and globals that are
-// references or vectors: a module with these starts anew for each attempt
-// (TestAModuleThatChangesTablesStartsAnewForEachAttempt). Others initialise themselves once, one
-// instance at a time (TestAModuleIsInitialisedOnce).
+// The image cannot contain tables that change, references that code makes, passive data segments, and globals
+// that are references or vectors: a module with these is rejected (TestAModuleWhoseStateCannotBeCopiedIsRejected).
+// Others initialise themselves once, one instance at a time (TestAModuleIsInitialisedOnce).
 //
 // # What a plugin can do
 //
@@ -71,7 +70,7 @@
 //     one instance, and the image, of each plugin. That includes their stacks, what the runtime takes for tables,
 //     globals, segments and references, and connections (TestTheSumIsNeverExceeded,
 //     TestGuestsGrowWithinTheBudget, TestWhatTheRuntimeTakesForAnInstanceIsCounted,
-//     TestReferencesThatCodeMakesAreCounted, TestTheStackOfEachFunctionIsCounted,
+//     TestTheStackOfEachFunctionIsCounted,
 //     TestConnectionsAreCounted).
 //   - When more than half of that is used, a call that waits is counted by what it has changed of its
 //     memory (TestACallThatWaitsIsCountedByWhatItHasChanged,
@@ -129,14 +128,13 @@
 //     TestRecursionInConfigureIsStopped, TestCloseEndsTheStartsOfInstances). Attempts that run go on when
 //     Close is called (TestClosingAPluginWaitsForItsAttempts). Attempts share one
 //     initialisation (TestStartsShareAnInitialisation), and blocks of a module that hangs its check
-//     (TestACheckThatHangsIsMadeOnce), which delays others by a part of the limit
-//     (TestACheckThatHangsDoesNotDelayOthers).
+//     (TestACheckThatHangsIsMadeOnce).
 //
 // # Compilation
 //
-//   - No module takes more than a limited amount of the machine's memory and time to compile
-//     (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly,
-//     TestModulesThatTakeTooMuchToCompileAreRejected).
+//   - On Linux no module takes more than a limited amount of the machine's memory and time to compile
+//     (TestAModuleThatTakesTooMuchToCompileBreaksItsPluginOnly, TestALimitIsNamedByItsError), nor to load
+//     (TestModulesThatTakeTooMuchToLoadAreRejected).
 //   - On Linux this process never compiles by itself (TestNothingIsCompiledInThisProcess): not when
 //     the machine lacks resources (TestAPluginIsCompiledAfterAShortage), nor when plugins share the
 //     cache (TestPluginsShareTheirCompiledCode). It needs no directory for that
@@ -148,7 +146,7 @@
 // program, started with the argv[0] sonde-compiler; it compiles in the initialization of package
 // compiler, before main. The initialization of packages that Go initializes earlier runs in each
 // child: it should not open files or connect. On other systems, and with Compile.InProcess, this
-// process compiles, and only the bounds of package meter hold.
+// process compiles, without limits.
 //
 // # Files
 //

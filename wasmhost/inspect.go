@@ -9,12 +9,6 @@ type ModuleInfo struct {
 	Exports   []string // likewise
 	Memory    int64    // initial size, in bytes
 	MaxMemory int64    // maximum size that the module declares, in bytes; 0: none
-
-	// StartsAnew is why each attempt has to initialise an instance of its own, which takes as
-	// long as the initialisation: "function 12 changes a table", "data segment 3 is passive",
-	// or "global 1 is a mutable reference or vector". It is empty if the module is initialised
-	// once, and if Load would reject its code.
-	StartsAnew string
 }
 
 // Inspect describes a module, whether Load would accept it or not. An error means that
@@ -25,9 +19,5 @@ func Inspect(wasm []byte) (ModuleInfo, error) {
 		return ModuleInfo{}, err
 	}
 	initial, maximum := m.Memory()
-	info := ModuleInfo{Imports: m.Imports(), Exports: m.Exports(), Memory: initial, MaxMemory: maximum}
-	if rewritten, _, err := rewrite(wasm, 0); err == nil {
-		info.StartsAnew = rewritten.StartsAnew
-	}
-	return info, nil
+	return ModuleInfo{Imports: m.Imports(), Exports: m.Exports(), Memory: initial, MaxMemory: maximum}, nil
 }

@@ -50,10 +50,8 @@ type Plugin struct {
 	workers   sync.WaitGroup // that compile, or check settings
 	closed    atomic.Bool
 	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
-	pendingMu sync.Mutex   // guards what follows
-	pending   []*Handler   // whose settings checkPending checks
-	checking  bool         // checkPending runs, or will once the module is compiled
-	retrying  bool         // a check could not be made
+	pendingMu sync.Mutex   // guards what follows, and that checkPending is not started once the plugin is closed
+	pending   []*Handler   // whose settings checkPending checks; it runs while there are any
 	lateCheck time.Time    // when the latest check that took too long has ended; zero for none
 }
 
@@ -81,9 +79,9 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p := &Plugin{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
-		compiled: newCompilation(), checking: true,
+		compiled: newCompilation(),
 	}
-	m, info, err := p.check(wasm)
+	m, overhead, err := p.check(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
@@ -94,7 +92,7 @@ func Load(c Config) (*Plugin, error) {
 	p.logger = c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
-		Module: info, CloseOldest: p.closeOldest,
+		Overhead: overhead, CloseOldest: p.closeOldest,
 	}
 	if c.Trace != nil {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
@@ -103,7 +101,7 @@ func Load(c Config) (*Plugin, error) {
 	p.prepared = newPreparedTexts(p.sandbox)
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
-	p.workers.Go(func() { p.compileAndCheck(m, code) })
+	p.workers.Go(func() { p.compileOrFail(m, code) })
 	return p, nil
 }
 
@@ -128,38 +126,36 @@ func environment(names []string) []string {
 	return env
 }
 
-// check reads the module's manifest, checks the module, and returns it rewritten.
-func (p *Plugin) check(wasm []byte) (rewritten *image.Module, info meter.Info, err error) {
+// check reads the module's manifest, checks the module, and returns it rewritten, with what the runtime takes
+// for each instance.
+func (p *Plugin) check(wasm []byte) (rewritten *image.Module, overhead int64, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
 	if err != nil {
-		return nil, info, err
+		return nil, 0, err
 	}
 	m, err := module.Parse(wasm)
 	if err != nil {
-		return nil, info, err
+		return nil, 0, err
 	}
 	if err := m.Check(p.limits.Memory); err != nil {
-		return nil, info, err
+		return nil, 0, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	return rewrite(wasm, p.compileConfig.Time)
-}
-
-// rewrite returns a module rewritten by packages meter and image. Compile is the time that it may take to
-// compile, by estimate, unless the default is longer.
-func rewrite(wasm []byte, compile time.Duration) (rewritten *image.Module, info meter.Info, err error) {
-	metered, info, err := meter.Rewrite(wasm, compile)
-	if err != nil {
-		return nil, info, err
+	metered, info, err := meter.Rewrite(wasm)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case info.NoImage != "":
+		return nil, 0, fmt.Errorf("%s, which cannot be undone after an attempt: build it without references and threads", info.NoImage)
 	}
-	rewritten, err = image.Rewrite(metered, info.ChangesTables)
-	return rewritten, info, err
+	rewritten, err = image.Rewrite(metered)
+	return rewritten, info.Overhead, err
 }
 
-// compileAndCheck compiles the module, and then checks the settings of the handlers made meanwhile.
-func (p *Plugin) compileAndCheck(m *image.Module, code *codecache.Entry) {
+// compileOrFail compiles the module, and says how that has ended.
+func (p *Plugin) compileOrFail(m *image.Module, code *codecache.Entry) {
 	start := time.Now()
 	err := p.compile(m, code)
 	switch {
@@ -170,10 +166,7 @@ func (p *Plugin) compileAndCheck(m *image.Module, code *codecache.Entry) {
 		err = fmt.Errorf("plugin %s: %w", p.name, err)
 	}
 	p.counters.compile.Store(int64(time.Since(start)))
-	p.pendingMu.Lock()
 	p.compiled.end(err)
-	p.pendingMu.Unlock()
-	p.checkPending()
 }
 
 // compile makes the module ready to run. The compiler reads untrusted input: if that makes
@@ -312,7 +305,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	p.pendingMu.Lock() // addPending starts no worker from now on
+	p.pendingMu.Lock() // checkLater starts no worker from now on
 	p.cancel()
 	p.pendingMu.Unlock()
 	done := make(chan error, 1)

@@ -234,19 +234,6 @@ func TestAModuleIsInitialisedOnce(t *testing.T) {
 	}
 }
 
-// Tables are not in an image: where code changes them, each attempt has a new instance.
-func TestAModuleThatChangesTablesStartsAnewForEachAttempt(t *testing.T) {
-	p := load(t, wasmhost.Config{Module: wat(`(table 1) (global $n (mut i32) 0) (func $run (result i32)
-		ref.null func i32.const 1 table.grow 0 i32.const 1 i32.eq global.get $n i32.eqz i32.mul i32.const 1 global.set $n)`)})
-	h := handler(t, p, nil)
-	for range 3 {
-		wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
-	}
-	if started := p.Stats().Started; started != 3 {
-		t.Errorf("%d instances were started", started)
-	}
-}
-
 func TestConcurrentInstancesShareNothing(t *testing.T) {
 	// It sends what the target has sent it, after it has waited for another message.
 	module := wat("%s", importNet+`(memory 2) (func $run (result i32) (local $fd i32)

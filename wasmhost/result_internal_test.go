@@ -99,7 +99,7 @@ func runAway(t *testing.T, bad, healthy int) {
 		for range healthy {
 			good.record(sandbox.Report{Ending: sandbox.Returned, Value: 1}, false, "good")
 		}
-		if plugin, probes := p.breaker.Suspensions(); plugin+probes > 0 {
+		if _, plugin, probes := p.breaker.Suspensions(time.Now()); plugin+probes > 0 {
 			return
 		}
 	}

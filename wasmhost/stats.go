@@ -1,7 +1,6 @@
 package wasmhost
 
 import (
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,8 +20,7 @@ type counters struct {
 	fuel     atomic.Uint64
 	waits    atomic.Uint64
 
-	mu     sync.Mutex
-	faults map[probe.Reason]uint64
+	faults sync.Map // of *atomic.Uint64, by probe.Reason
 }
 
 // fault counts an attempt by its reason, if that reason means a fault of the plugin.
@@ -30,27 +28,23 @@ func (c *counters) fault(reason probe.Reason) {
 	if reason == ReasonFailure || !strings.HasPrefix(string(reason), "plugin.") {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.faults == nil {
-		c.faults = make(map[probe.Reason]uint64)
-	}
-	c.faults[reason]++
+	n, _ := c.faults.LoadOrStore(reason, new(atomic.Uint64))
+	n.(*atomic.Uint64).Add(1)
 }
 
 // Stats returns the plugin's numbers.
 func (p *Plugin) Stats() stats.Plugin {
 	c := &p.counters
-	c.mu.Lock()
-	faults := maps.Clone(c.faults)
-	c.mu.Unlock()
+	faults := make(map[probe.Reason]uint64)
+	for reason, n := range c.faults.Range {
+		faults[reason.(probe.Reason)] = n.(*atomic.Uint64).Load()
+	}
 	s := stats.Plugin{
 		Name: p.name, Ready: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
 		Started: c.started.Load(), Start: time.Duration(c.startNS.Load()),
 		Attempts: c.attempts.Load(), Fuel: c.fuel.Load(), Waits: c.waits.Load(), Errors: faults,
-		Suspended: p.breaker.Suspended(time.Now()),
 	}
-	s.Suspensions, s.ProbeSuspensions = p.breaker.Suspensions()
+	s.Suspended, s.Suspensions, s.ProbeSuspensions = p.breaker.Suspensions(time.Now())
 	s.Idle, s.Instances, s.Waiting = p.pool.Counts()
 	p.sandbox.ReadStats(&s)
 	return s

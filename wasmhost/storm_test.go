@@ -33,7 +33,7 @@ func TestLongNamesTakeNoMemoryWhenACallTraps(t *testing.T) {
 		(func $deep (param $n i32) (result i32) local.get $n i32.eqz if unreachable end local.get $n i32.const 1 i32.sub call $deep) %s`,
 		strings.Repeat("(func) ", functions))
 	name := strings.Repeat("x", long)
-	names := binary.AppendSection(binary.AppendName(nil, binary.NameSection), 0, binary.AppendName(nil, name))
+	names := binary.AppendSection(binary.AppendName(nil, "name"), 0, binary.AppendName(nil, name))
 	deep := binary.AppendName(binary.AppendUint32(binary.AppendUint32(nil, 1), 1), name) // of one function, the second
 	module = binary.AppendSection(module, abi.SectionCustom, binary.AppendSection(names, 1, deep))
 	h := handler(t, load(t, wasmhost.Config{Module: module}), nil)

@@ -16,7 +16,7 @@ fresh() {
 
 # build_go runs a plugin in Go, which builds itself with its manifest.
 build_go() {
-	fresh "$1/$1.wasm" "$1" internal/connect go.mod go.sum ../../guest/*.go ../../guest/go.mod && return
+	fresh "$1/$1.wasm" "$1" go.mod go.sum ../../guest/*.go ../../guest/go.mod && return
 	echo "go run ./$1 -o $1/$1.wasm"
 	"$GO" run "./$1" -o "$1/$1.wasm"
 }

@@ -5,12 +5,61 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.starlark.net/starlark"
 )
 
+// arguments are those of a call.
+type arguments struct {
+	function   string
+	thread     *starlark.Thread
+	positional starlark.Tuple
+	named      []starlark.Tuple
+}
+
+// read sets variables to arguments, as starlark.UnpackArgs does.
+func (a arguments) read(pairs ...any) error {
+	return starlark.UnpackArgs(a.function, a.positional, a.named, pairs...)
+}
+
+// readLength is read for arguments one of which is a number of bytes.
+func (a arguments) readLength(n *int, pairs ...any) error {
+	if err := a.read(pairs...); err != nil {
+		return err
+	}
+	if *n < 1 || *n > maxRead {
+		name := pairs[slices.Index(pairs, any(n))-1].(string)
+		return a.errorf("%s is %d, must be from 1 to %d", strings.TrimSuffix(name, "?"), *n, maxRead)
+	}
+	return nil
+}
+
+// errorf returns an error that begins with the name of the function.
+func (a arguments) errorf(format string, args ...any) error {
+	return fmt.Errorf(a.function+": "+format, args...)
+}
+
+// bytes returns the bytes of an argument that is a string, or bytes.
+func (a arguments) bytes(v starlark.Value) ([]byte, error) {
+	switch v := v.(type) {
+	case starlark.String:
+		return []byte(v), nil
+	case starlark.Bytes:
+		return []byte(v), nil
+	}
+	return nil, a.errorf("got %s, want string or bytes", v.Type())
+}
+
+// function returns a function for scripts.
+func function(name string, f func(arguments) (starlark.Value, error)) *starlark.Builtin {
+	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+		return f(arguments{name, thread, args, kwargs})
+	})
+}
+
 // method is a method of a value, such as t.dial.
-type method[T any] = func(T, *starlark.Thread, starlark.Tuple, []starlark.Tuple) (starlark.Value, error)
+type method[T any] = func(T, arguments) (starlark.Value, error)
 
 // bind returns a method of a value, or nil if there is none of that name.
 func bind[T starlark.Value](methods map[string]method[T], name string, v T) starlark.Value {
@@ -18,9 +67,7 @@ func bind[T starlark.Value](methods map[string]method[T], name string, v T) star
 	if !ok {
 		return nil
 	}
-	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-		return m(v, thread, args, kwargs)
-	})
+	return function(name, func(a arguments) (starlark.Value, error) { return m(v, a) })
 }
 
 // namesOf returns the sorted keys of a table.
@@ -36,27 +83,8 @@ func dictOf[V any](m map[string]V, value func(V) starlark.Value) *starlark.Dict 
 	return d
 }
 
-// bytesOf returns the bytes of a string, or of bytes.
-func bytesOf(method string, v starlark.Value) ([]byte, error) {
-	switch v := v.(type) {
-	case starlark.String:
-		return []byte(v), nil
-	case starlark.Bytes:
-		return []byte(v), nil
-	}
-	return nil, fmt.Errorf("%s: got %s, want string or bytes", method, v.Type())
-}
-
 // targetErrorOf returns the error of the target that an error wraps.
 func targetErrorOf(err error) (*targetError, bool) {
 	var broken *targetError
 	return broken, errors.As(err, &broken)
-}
-
-// bound checks a number that an argument gives.
-func bound(method, name string, n, most int) error {
-	if n < 1 || n > most {
-		return fmt.Errorf("%s: %s is %d, must be from 1 to %d", method, name, n, most)
-	}
-	return nil
 }

@@ -52,11 +52,11 @@ func (c *conn) AttrNames() []string { return namesOf(connMethods) }
 func (c *conn) Attr(name string) (starlark.Value, error) { return bind(connMethods, name, c), nil }
 
 // dial connects: dial("tcp", 6379), dial("tls", "example.com:443", server_name = "example.com").
-func (t *target) dial(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (t *target) dial(a arguments) (starlark.Value, error) {
 	var network string
 	var address starlark.Value
 	tls := newTLSArgs()
-	if err := starlark.UnpackArgs("dial", args, kwargs, tls.pairs("network", &network, "address", &address)...); err != nil {
+	if err := a.read(tls.pairs("network", &network, "address", &address)...); err != nil {
 		return nil, err
 	}
 	text, err := addressOf(address)
@@ -108,22 +108,22 @@ func (t *target) close() {
 }
 
 // hold keeps a connection for the next attempt.
-func (t *target) hold(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (t *target) hold(a arguments) (starlark.Value, error) {
 	var key string
 	var c *conn
-	if err := starlark.UnpackArgs("hold", args, kwargs, "key", &key, "connection", &c); err != nil {
+	if err := a.read("key", &key, "connection", &c); err != nil {
 		return nil, err
 	}
 	if n := c.in.Buffered(); n > 0 {
-		return nil, fmt.Errorf("hold: %d bytes of the connection have not been read", n)
+		return nil, a.errorf("%d bytes of the connection have not been read", n)
 	}
 	return starlark.None, t.host.Hold(key, c.Conn)
 }
 
 // held returns the connection that an earlier attempt has kept, or None.
-func (t *target) held(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (t *target) held(a arguments) (starlark.Value, error) {
 	var key string
-	if err := starlark.UnpackArgs("held", args, kwargs, "key", &key); err != nil {
+	if err := a.read("key", &key); err != nil {
 		return nil, err
 	}
 	c, ok := t.host.Held(key)
@@ -133,12 +133,12 @@ func (t *target) held(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark
 	return t.add(c), nil
 }
 
-func (c *conn) write(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) write(a arguments) (starlark.Value, error) {
 	var data starlark.Value
-	if err := starlark.UnpackArgs("write", args, kwargs, "data", &data); err != nil {
+	if err := a.read("data", &data); err != nil {
 		return nil, err
 	}
-	b, err := bytesOf("write", data)
+	b, err := a.bytes(data)
 	if err != nil {
 		return nil, err
 	}
@@ -149,12 +149,9 @@ func (c *conn) write(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.
 }
 
 // read returns what has come, at most n bytes; an empty string at the end.
-func (c *conn) read(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) read(a arguments) (starlark.Value, error) {
 	n, binary := 4096, false
-	if err := starlark.UnpackArgs("read", args, kwargs, "n?", &n, "binary?", &binary); err != nil {
-		return nil, err
-	}
-	if err := bound("read", "n", n, maxRead); err != nil {
+	if err := a.readLength(&n, "n?", &n, "binary?", &binary); err != nil {
 		return nil, err
 	}
 	b := make([]byte, n)
@@ -166,12 +163,9 @@ func (c *conn) read(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.T
 }
 
 // readExactly returns n bytes.
-func (c *conn) readExactly(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) readExactly(a arguments) (starlark.Value, error) {
 	n, binary := 0, false
-	if err := starlark.UnpackArgs("read_exactly", args, kwargs, "n", &n, "binary?", &binary); err != nil {
-		return nil, err
-	}
-	if err := bound("read_exactly", "n", n, maxRead); err != nil {
+	if err := a.readLength(&n, "n", &n, "binary?", &binary); err != nil {
 		return nil, err
 	}
 	b := make([]byte, n)
@@ -180,45 +174,41 @@ func (c *conn) readExactly(_ *starlark.Thread, args starlark.Tuple, kwargs []sta
 }
 
 // readLine returns a line without its end.
-func (c *conn) readLine(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) readLine(a arguments) (starlark.Value, error) {
 	n := defaultRead
-	if err := starlark.UnpackArgs("read_line", args, kwargs, "max?", &n); err != nil {
+	if err := a.readLength(&n, "max?", &n); err != nil {
 		return nil, err
 	}
-	b, err := c.until("read_line", []byte("\n"), n)
+	b, err := c.until(a, []byte("\n"), n)
 	return received(bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), false, err)
 }
 
 // readUntil returns what comes up to a delimiter, with the delimiter.
-func (c *conn) readUntil(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) readUntil(a arguments) (starlark.Value, error) {
 	var delimiter starlark.Value
 	n, binary := defaultRead, false
-	if err := starlark.UnpackArgs("read_until", args, kwargs, "delimiter", &delimiter, "max?", &n, "binary?", &binary); err != nil {
+	if err := a.readLength(&n, "delimiter", &delimiter, "max?", &n, "binary?", &binary); err != nil {
 		return nil, err
 	}
-	end, err := bytesOf("read_until", delimiter)
+	end, err := a.bytes(delimiter)
 	if err != nil {
 		return nil, err
 	}
 	if len(end) == 0 {
-		return nil, errors.New("read_until: delimiter must not be empty")
+		return nil, a.errorf("delimiter must not be empty")
 	}
-	b, err := c.until("read_until", end, n)
+	b, err := c.until(a, end, n)
 	return received(b, binary, err)
 }
 
-func (c *conn) until(method string, end []byte, most int) ([]byte, error) {
-	if err := bound(method, "max", most, maxRead); err != nil {
-		return nil, err
-	}
-	var b []byte
+func (c *conn) until(a arguments, end []byte, most int) (b []byte, err error) {
 	for !bytes.HasSuffix(b, end) {
 		if len(b) == most {
-			return nil, &targetError{"script.length", fmt.Errorf("%s: %d bytes without the end", method, most)}
+			return nil, &targetError{"script.length", a.errorf("%d bytes without the end", most)}
 		}
 		next, err := c.in.ReadByte()
 		if err != nil {
-			return nil, unexpected(err)
+			return nil, err
 		}
 		b = append(b, next)
 	}
@@ -226,17 +216,14 @@ func (c *conn) until(method string, end []byte, most int) ([]byte, error) {
 }
 
 // readAll returns what comes until the peer ends the connection.
-func (c *conn) readAll(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) readAll(a arguments) (starlark.Value, error) {
 	n, binary := defaultRead, false
-	if err := starlark.UnpackArgs("read_all", args, kwargs, "max?", &n, "binary?", &binary); err != nil {
-		return nil, err
-	}
-	if err := bound("read_all", "max", n, maxRead); err != nil {
+	if err := a.readLength(&n, "max?", &n, "binary?", &binary); err != nil {
 		return nil, err
 	}
 	b, err := io.ReadAll(io.LimitReader(c.in, int64(n)+1))
 	if err == nil && len(b) > n {
-		return nil, &targetError{"script.length", fmt.Errorf("read_all: more than %d bytes", n)}
+		return nil, &targetError{"script.length", a.errorf("more than %d bytes", n)}
 	}
 	return received(b, binary, err)
 }
@@ -265,40 +252,28 @@ func received(b []byte, binary bool, err error) (starlark.Value, error) {
 
 // setTimeout bounds the reads and writes that follow: a number of seconds, a duration, or
 // None for the attempt's own deadline.
-func (c *conn) setTimeout(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) setTimeout(a arguments) (starlark.Value, error) {
 	var v starlark.Value
-	if err := starlark.UnpackArgs("set_timeout", args, kwargs, "timeout", &v); err != nil {
+	if err := a.read("timeout", &v); err != nil {
 		return nil, err
-	}
-	d, err := durationOf("set_timeout", v)
-	if err != nil {
-		return nil, err
-	}
-	at := time.Time{}
-	if d > 0 {
-		at = time.Now().Add(d)
-	}
-	return starlark.None, c.SetDeadline(at)
-}
-
-// durationOf returns a duration; 0 for None.
-func durationOf(method string, v starlark.Value) (time.Duration, error) {
-	if d, ok := v.(startime.Duration); ok && d > 0 {
-		return time.Duration(d), nil
 	}
 	const longest = 24 * time.Hour
-	if seconds, ok := starlark.AsFloat(v); ok && seconds > 0 && seconds < longest.Seconds() {
-		return max(time.Duration(seconds*float64(time.Second)), 1), nil
+	d, isDuration := v.(startime.Duration)
+	seconds, isNumber := starlark.AsFloat(v)
+	switch {
+	case v == starlark.None:
+		return starlark.None, c.SetDeadline(time.Time{})
+	case isDuration && d > 0:
+		return starlark.None, c.SetDeadline(time.Now().Add(time.Duration(d)))
+	case isNumber && seconds > 0 && seconds < longest.Seconds():
+		return starlark.None, c.SetDeadline(time.Now().Add(max(time.Duration(seconds*float64(time.Second)), 1)))
 	}
-	if v == starlark.None {
-		return 0, nil
-	}
-	return 0, fmt.Errorf("%s: timeout is %s, must be a positive number of seconds, a duration, or None", method, v)
+	return nil, a.errorf("timeout is %s, must be a positive number of seconds, a duration, or None", v)
 }
 
-func (c *conn) startTLS(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) startTLS(a arguments) (starlark.Value, error) {
 	tls := newTLSArgs()
-	if err := starlark.UnpackArgs("start_tls", args, kwargs, tls.pairs()...); err != nil {
+	if err := a.read(tls.pairs()...); err != nil {
 		return nil, err
 	}
 	options, err := tls.options()
@@ -316,20 +291,20 @@ var connInfo = map[string]guest.Info{
 	"remote": guest.InfoRemote, "local": guest.InfoLocal, "alpn": guest.InfoALPN, "tls": guest.InfoTLS, "certificate": guest.InfoCertificate,
 }
 
-func (c *conn) info(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (c *conn) info(a arguments) (starlark.Value, error) {
 	var name string
-	if err := starlark.UnpackArgs("info", args, kwargs, "name", &name); err != nil {
+	if err := a.read("name", &name); err != nil {
 		return nil, err
 	}
 	what, ok := connInfo[name]
 	if !ok {
-		return nil, fmt.Errorf("info: %q is unknown: use one of %s", name, strings.Join(namesOf(connInfo), ", "))
+		return nil, a.errorf("%q is unknown: use one of %s", name, strings.Join(namesOf(connInfo), ", "))
 	}
 	return starlark.String(c.Info(what)), nil
 }
 
-func (c *conn) close(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if err := starlark.UnpackArgs("close", args, kwargs); err != nil {
+func (c *conn) close(a arguments) (starlark.Value, error) {
+	if err := a.read(); err != nil {
 		return nil, err
 	}
 	return starlark.None, c.Close()

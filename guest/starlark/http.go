@@ -20,9 +20,12 @@ import (
 // net/http, which would double the size of this plugin and the start of its instances.
 // Redirects are not followed.
 var httpModule = &starlarkstruct.Module{Name: "http", Members: starlark.StringDict{
-	"get":     starlark.NewBuiltin("get", httpGet),
-	"post":    starlark.NewBuiltin("post", httpPost),
-	"request": starlark.NewBuiltin("request", httpRequest),
+	"get":  function("get", func(a arguments) (starlark.Value, error) { return httpDo(a, &request{method: "GET"}) }),
+	"post": function("post", func(a arguments) (starlark.Value, error) { return httpDo(a, &request{method: "POST"}) }),
+	"request": function("request", func(a arguments) (starlark.Value, error) {
+		r := &request{}
+		return httpDo(a, r, "method", &r.method)
+	}),
 }}
 
 // The reasons of the built-in handler http.
@@ -36,19 +39,6 @@ const (
 	maxHeader = 64 << 10
 	maxBody   = 1 << 20
 )
-
-func httpGet(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	return httpDo(thread, "get", &request{method: "GET"}, args, kwargs)
-}
-
-func httpPost(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	return httpDo(thread, "post", &request{method: "POST"}, args, kwargs)
-}
-
-func httpRequest(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	r := &request{}
-	return httpDo(thread, "request", r, args, kwargs, "method", &r.method)
-}
 
 // request is a request, as a script asks for it.
 type request struct {
@@ -64,20 +54,20 @@ type request struct {
 }
 
 // httpDo reads the arguments, which begin with those in first, and makes a request.
-func httpDo(thread *starlark.Thread, function string, r *request, args starlark.Tuple, kwargs []starlark.Tuple, first ...any) (starlark.Value, error) {
-	t, ok := thread.Local(targetKey).(*target)
+func httpDo(a arguments, r *request, first ...any) (starlark.Value, error) {
+	t, ok := a.thread.Local(targetKey).(*target)
 	if !ok || t == nil {
-		return nil, fmt.Errorf("%s: requests can be made in attempt only", function)
+		return nil, a.errorf("requests can be made in attempt only")
 	}
 	r.tlsArgs = newTLSArgs()
 	pairs := append(first, "url", &r.url, "port?", &r.port, "headers?", &r.headers, "body?", &r.body, "tls?", &r.tls)
-	if err := starlark.UnpackArgs(function, args, kwargs, r.pairs(pairs...)...); err != nil {
+	if err := a.read(r.pairs(pairs...)...); err != nil {
 		return nil, err
 	}
 	if err := r.resolve(t); err != nil {
-		return nil, fmt.Errorf("%s: %w", function, err)
+		return nil, a.errorf("%w", err)
 	}
-	text, err := r.text(function)
+	text, err := r.text(a)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +83,7 @@ func httpDo(thread *starlark.Thread, function string, r *request, args starlark.
 	if _, err := c.Conn.Write(text); err != nil {
 		return nil, &targetError{reasonProtocol, err}
 	}
-	return readResponse(c.in, r.method)
+	return readResponse(c.Conn, r.method)
 }
 
 // resolve sets where to connect and what to ask for: url is a path of the target, or
@@ -141,11 +131,11 @@ func (r *request) portOf(t *target) (int, error) {
 }
 
 // text returns the request as it is sent.
-func (r *request) text(function string) ([]byte, error) {
+func (r *request) text(a arguments) ([]byte, error) {
 	var body []byte
 	var err error
 	if r.body != nil && r.body != starlark.None {
-		if body, err = bytesOf(function, r.body); err != nil {
+		if body, err = a.bytes(r.body); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +148,7 @@ func (r *request) text(function string) ([]byte, error) {
 			name, isName := starlark.AsString(pair[0])
 			value, isText := starlark.AsString(pair[1])
 			if !isName || !isText {
-				return nil, fmt.Errorf("%s: headers must be a dict of strings", function)
+				return nil, a.errorf("headers must be a dict of strings")
 			}
 			fields[textproto.CanonicalMIMEHeaderKey(name)] = value
 		}
@@ -171,22 +161,27 @@ func (r *request) text(function string) ([]byte, error) {
 	}
 	count := func(char string) int { return bytes.Count(b.Bytes(), []byte(char)) }
 	if lines := len(fields) + 1; count("\n") != lines || count("\r") != lines || strings.ContainsAny(r.method+r.path, " \t") {
-		return nil, fmt.Errorf("%s: method, url and headers must not contain white space or line ends", function)
+		return nil, a.errorf("method, url and headers must not contain white space or line ends")
 	}
 	return append(append(b.Bytes(), "\r\n"...), body...), nil
 }
 
 // readResponse reads a response, without those of status 1xx that come before.
-func readResponse(in *bufio.Reader, method string) (starlark.Value, error) {
-	left := maxHeader
+func readResponse(c io.Reader, method string) (starlark.Value, error) {
+	left := &io.LimitedReader{R: c, N: maxHeader}
+	in := textproto.NewReader(bufio.NewReaderSize(left, bufferSize))
 	for range 5 {
-		status, header, err := readHead(in, &left)
+		status, header, err := readHead(in)
+		if err != nil && left.N == 0 {
+			err = fmt.Errorf("the header has more than %d bytes", maxHeader)
+		}
 		if err != nil {
 			return nil, &targetError{reasonProtocol, fmt.Errorf("response: %w", unexpected(err))}
 		}
 		if status < 200 {
 			continue
 		}
+		left.N = maxHeader + maxBody
 		body, err := readBody(in, method, status, header)
 		if err != nil {
 			return nil, &targetError{reasonBody, fmt.Errorf("body: %w", err)}
@@ -197,55 +192,28 @@ func readResponse(in *bufio.Reader, method string) (starlark.Value, error) {
 }
 
 // readHead reads the status line and the header, whose names are in lower case.
-func readHead(in *bufio.Reader, left *int) (status int, header map[string]string, err error) {
-	line, err := headLine(in, left)
+func readHead(in *textproto.Reader) (status int, header map[string]string, err error) {
+	line, err := in.R.ReadString('\n')
 	if err != nil {
 		return 0, nil, err
 	}
+	line = strings.TrimRight(line, "\r\n")
 	protocol, rest, _ := strings.Cut(line, " ")
 	number, _, _ := strings.Cut(rest, " ")
 	status, err = strconv.Atoi(number)
 	if err != nil || status < 100 || status > 999 || !strings.HasPrefix(protocol, "HTTP/1.") {
 		return 0, nil, fmt.Errorf("%.60q is not a status line of HTTP/1.1", line)
 	}
+	fields, err := in.ReadMIMEHeader()
 	header = make(map[string]string)
-	for {
-		line, err := headLine(in, left)
-		if err != nil || line == "" {
-			return status, header, err
-		}
-		name, value, ok := strings.Cut(line, ":")
-		if !ok {
-			return 0, nil, fmt.Errorf("%.60q is not a header field", line)
-		}
-		name, value = strings.ToLower(name), strings.TrimSpace(value)
-		if before, twice := header[name]; twice {
-			value = before + ", " + value
-		}
-		header[name] = value
+	for name, values := range fields {
+		header[strings.ToLower(name)] = strings.Join(values, ", ")
 	}
-}
-
-// headLine reads a line without its end; left is how many bytes the header may still have.
-func headLine(in *bufio.Reader, left *int) (string, error) {
-	var line []byte
-	for {
-		b, err := in.ReadByte()
-		switch {
-		case err != nil:
-			return "", err
-		case b == '\n':
-			return strings.TrimSuffix(string(line), "\r"), nil
-		case *left == 0:
-			return "", fmt.Errorf("the header has more than %d bytes", maxHeader)
-		}
-		*left--
-		line = append(line, b)
-	}
+	return status, header, err
 }
 
 // readBody reads the body: as long as the header says, or up to the end of the connection.
-func readBody(in *bufio.Reader, method string, status int, header map[string]string) ([]byte, error) {
+func readBody(in *textproto.Reader, method string, status int, header map[string]string) ([]byte, error) {
 	coding, length := header["transfer-encoding"], header["content-length"]
 	switch {
 	case method == "HEAD", status == 204, status == 304:
@@ -259,9 +227,9 @@ func readBody(in *bufio.Reader, method string, status int, header map[string]str
 		if err != nil {
 			return nil, fmt.Errorf("content-length is %.60q", length)
 		}
-		return readBytes(in, n)
+		return readBytes(in.R, n)
 	}
-	b, err := io.ReadAll(io.LimitReader(in, maxBody+1))
+	b, err := io.ReadAll(io.LimitReader(in.R, maxBody+1))
 	if err == nil && len(b) > maxBody {
 		err = errTooLong
 	}
@@ -280,11 +248,9 @@ func readBytes(in *bufio.Reader, n uint64) ([]byte, error) {
 }
 
 // readChunks reads a body in chunks, without the trailer.
-func readChunks(in *bufio.Reader) ([]byte, error) {
-	var body []byte
-	left := maxHeader
+func readChunks(in *textproto.Reader) (body []byte, err error) {
 	for {
-		line, err := headLine(in, &left)
+		line, err := in.ReadLine()
 		if err != nil {
 			return nil, unexpected(err)
 		}
@@ -299,12 +265,12 @@ func readChunks(in *bufio.Reader) ([]byte, error) {
 		if n > uint64(maxBody-len(body)) {
 			return nil, errTooLong
 		}
-		chunk, err := readBytes(in, n)
+		chunk, err := readBytes(in.R, n)
 		if err != nil {
 			return nil, err
 		}
 		body = append(body, chunk...)
-		if _, err := headLine(in, &left); err != nil { // the end of the chunk
+		if _, err := in.ReadLine(); err != nil { // the end of the chunk
 			return nil, unexpected(err)
 		}
 	}
@@ -312,11 +278,11 @@ func readChunks(in *bufio.Reader) ([]byte, error) {
 
 // responseOf returns the value of a response: r.status, r.headers, r.body and r.json().
 func responseOf(status int, header map[string]string, body []byte) starlark.Value {
-	decode := func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-		if err := starlark.UnpackArgs("json", args, kwargs); err != nil {
+	decode := func(a arguments) (starlark.Value, error) {
+		if err := a.read(); err != nil {
 			return nil, err
 		}
-		v, err := starlark.Call(thread, json.Module.Members["decode"], starlark.Tuple{starlark.String(body)}, nil)
+		v, err := starlark.Call(a.thread, json.Module.Members["decode"], starlark.Tuple{starlark.String(body)}, nil)
 		if err != nil {
 			return nil, &targetError{reasonBody, err}
 		}
@@ -326,6 +292,6 @@ func responseOf(status int, header map[string]string, body []byte) starlark.Valu
 		"status":  starlark.MakeInt(status),
 		"headers": dictOf(header, func(s string) starlark.Value { return starlark.String(s) }),
 		"body":    starlark.String(body),
-		"json":    starlark.NewBuiltin("json", decode),
+		"json":    function("json", decode),
 	})
 }

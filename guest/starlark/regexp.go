@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
 
 	"go.starlark.net/starlark"
@@ -10,46 +9,33 @@ import (
 
 // regexpModule has Go's regular expressions, whose time grows linearly with the text.
 var regexpModule = &starlarkstruct.Module{Name: "regexp", Members: starlark.StringDict{
-	"match":    starlark.NewBuiltin("match", regexpMatch),
-	"search":   starlark.NewBuiltin("search", regexpSearch),
-	"find_all": starlark.NewBuiltin("find_all", regexpFindAll),
-	"replace":  starlark.NewBuiltin("replace", regexpReplace),
+	"match":    function("match", regexpMatch),
+	"search":   function("search", regexpSearch),
+	"find_all": function("find_all", regexpFindAll),
+	"replace":  function("replace", regexpReplace),
 }}
 
 // patterns are the compiled patterns of this attempt: a script may use one again and again.
 var patterns = make(map[string]*regexp.Regexp)
 
-// maxPatterns bounds patterns, which is cleared when it is full.
-const maxPatterns = 256
-
-func patternOf(method, text string) (*regexp.Regexp, error) {
-	if r := patterns[text]; r != nil {
-		return r, nil
-	}
-	r, err := regexp.Compile(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", method, err)
-	}
-	if len(patterns) >= maxPatterns {
-		clear(patterns)
-	}
-	patterns[text] = r
-	return r, nil
-}
-
 // regexpArgs reads the arguments pattern and text, and then more.
-func regexpArgs(method string, args starlark.Tuple, kwargs []starlark.Tuple, more ...any) (r *regexp.Regexp, text string, err error) {
+func regexpArgs(a arguments, more ...any) (r *regexp.Regexp, text string, err error) {
 	var pattern string
-	if err := starlark.UnpackArgs(method, args, kwargs, append([]any{"pattern", &pattern, "text", &text}, more...)...); err != nil {
+	if err := a.read(append([]any{"pattern", &pattern, "text", &text}, more...)...); err != nil {
 		return nil, "", err
 	}
-	r, err = patternOf(method, pattern)
-	return r, text, err
+	if r = patterns[pattern]; r == nil {
+		if r, err = regexp.Compile(pattern); err != nil {
+			return nil, "", a.errorf("%w", err)
+		}
+		patterns[pattern] = r
+	}
+	return r, text, nil
 }
 
 // regexpMatch reports whether a text contains a match.
-func regexpMatch(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	r, text, err := regexpArgs("match", args, kwargs)
+func regexpMatch(a arguments) (starlark.Value, error) {
+	r, text, err := regexpArgs(a)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +43,8 @@ func regexpMatch(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, k
 }
 
 // regexpSearch returns the first match and its groups as a tuple, or None.
-func regexpSearch(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	r, text, err := regexpArgs("search", args, kwargs)
+func regexpSearch(a arguments) (starlark.Value, error) {
+	r, text, err := regexpArgs(a)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +60,8 @@ func regexpSearch(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, 
 }
 
 // regexpFindAll returns all matches, without their groups.
-func regexpFindAll(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	r, text, err := regexpArgs("find_all", args, kwargs)
+func regexpFindAll(a arguments) (starlark.Value, error) {
+	r, text, err := regexpArgs(a)
 	if err != nil {
 		return nil, err
 	}
@@ -87,9 +73,9 @@ func regexpFindAll(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple,
 }
 
 // regexpReplace replaces all matches; $1 in the replacement is the first group.
-func regexpReplace(_ *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func regexpReplace(a arguments) (starlark.Value, error) {
 	var by string
-	r, text, err := regexpArgs("replace", args, kwargs, "by", &by)
+	r, text, err := regexpArgs(a, "by", &by)
 	if err != nil {
 		return nil, err
 	}

@@ -30,10 +30,11 @@ var _ starlark.HasAttrs = (*target)(nil)
 // targetMethods are the methods of t.
 var targetMethods = map[string]method[*target]{
 	"port": (*target).port, "dial": (*target).dial, "resolve": (*target).resolve, "catch": (*target).catch,
-	"succeed": (*target).succeed, "warn": (*target).warn, "fail": (*target).fail,
+	"succeed": (*target).succeed, "warn": ending(guest.Warning), "fail": ending(guest.Failure),
 	"hold": (*target).hold, "held": (*target).held,
 	"state": (*target).state, "set_state": (*target).setState,
-	"gauge": (*target).gauge, "count": (*target).count, "measure": (*target).measure, "remaining": (*target).remaining,
+	"gauge": metric(guest.Target[settings].Gauge), "count": metric(guest.Target[settings].Count),
+	"measure": metric(guest.Target[settings].Measure), "remaining": (*target).remaining,
 }
 
 func (t *target) String() string        { return "target " + strconv.Quote(t.host.Name) }
@@ -63,9 +64,9 @@ func (t *target) Attr(name string) (starlark.Value, error) {
 }
 
 // port returns the number of a port: port(), port("line"), port("80").
-func (t *target) port(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (t *target) port(a arguments) (starlark.Value, error) {
 	name := t.host.Settings.Port
-	if err := starlark.UnpackArgs("port", args, kwargs, "name?", &name); err != nil {
+	if err := a.read("name?", &name); err != nil {
 		return nil, err
 	}
 	n, err := t.portNumber(name)
@@ -90,8 +91,8 @@ func (t *target) portNumber(name string) (int, error) {
 }
 
 // remaining returns the time that the attempt has left.
-func (t *target) remaining(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if err := starlark.UnpackArgs("remaining", args, kwargs); err != nil {
+func (t *target) remaining(a arguments) (starlark.Value, error) {
+	if err := a.read(); err != nil {
 		return nil, err
 	}
 	at, _ := t.ctx.Deadline()
@@ -100,11 +101,11 @@ func (t *target) remaining(_ *starlark.Thread, args starlark.Tuple, kwargs []sta
 
 // catch calls a function, and returns a pair: what it returned and None, or None and the
 // error of the target, as a pair of reason and text.
-func (t *target) catch(thread *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	if len(args) == 0 {
-		return nil, fmt.Errorf("catch: the first argument must be a function")
+func (t *target) catch(a arguments) (starlark.Value, error) {
+	if len(a.positional) == 0 {
+		return nil, a.errorf("the first argument must be a function")
 	}
-	v, err := starlark.Call(thread, args[0], args[1:], kwargs)
+	v, err := starlark.Call(a.thread, a.positional[0], a.positional[1:], a.named)
 	broken, ok := targetErrorOf(err)
 	switch {
 	case ok:
@@ -116,9 +117,9 @@ func (t *target) catch(thread *starlark.Thread, args starlark.Tuple, kwargs []st
 	return starlark.Tuple{v, starlark.None}, nil
 }
 
-func (t *target) resolve(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (t *target) resolve(a arguments) (starlark.Value, error) {
 	var name string
-	if err := starlark.UnpackArgs("resolve", args, kwargs, "name", &name); err != nil {
+	if err := a.read("name", &name); err != nil {
 		return nil, err
 	}
 	found, err := t.host.Resolve(t.ctx, name)
@@ -132,83 +133,59 @@ func (t *target) resolve(_ *starlark.Thread, args starlark.Tuple, kwargs []starl
 	return starlark.NewList(list), nil
 }
 
-func (t *target) succeed(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (t *target) succeed(a arguments) (starlark.Value, error) {
 	var detail string
-	err := starlark.UnpackArgs("succeed", args, kwargs, "detail?", &detail)
+	err := a.read("detail?", &detail)
 	return &result{guest.Succeed(detail)}, err
-}
-
-func (t *target) warn(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	return resultOf(guest.Warning, "warn", args, kwargs)
-}
-
-func (t *target) fail(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	return resultOf(guest.Failure, "fail", args, kwargs)
 }
 
 // validReason is what package guest says about Result.Reason.
 var validReason = regexp.MustCompile(`^[a-z][a-z0-9_]*\.[a-z0-9_]+$`)
 
-func resultOf(o guest.Outcome, name string, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	var reason, detail string
-	if err := starlark.UnpackArgs(name, args, kwargs, "reason", &reason, "detail?", &detail); err != nil {
-		return nil, err
+// ending returns the method that makes a result with a reason.
+func ending(o guest.Outcome) method[*target] {
+	return func(_ *target, a arguments) (starlark.Value, error) {
+		var reason, detail string
+		if err := a.read("reason", &reason, "detail?", &detail); err != nil {
+			return nil, err
+		}
+		if len(reason) > 63 || !validReason.MatchString(reason) {
+			return nil, a.errorf("reason %q is not valid: write a layer and a cause, such as \"line.answer\"", reason)
+		}
+		return &result{guest.Result{Outcome: o, Reason: reason, Detail: detail}}, nil
 	}
-	if len(reason) > 63 || !validReason.MatchString(reason) {
-		return nil, fmt.Errorf("%s: reason %q is not valid: write a layer and a cause, such as \"line.answer\"", name, reason)
-	}
-	return &result{guest.Result{Outcome: o, Reason: reason, Detail: detail}}, nil
 }
 
-func (t *target) state(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	err := starlark.UnpackArgs("state", args, kwargs)
+func (t *target) state(a arguments) (starlark.Value, error) {
+	err := a.read()
 	return starlark.String(t.host.State()), err
 }
 
-func (t *target) setState(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
+func (t *target) setState(a arguments) (starlark.Value, error) {
 	var text starlark.Value
-	if err := starlark.UnpackArgs("set_state", args, kwargs, "text", &text); err != nil {
+	if err := a.read("text", &text); err != nil {
 		return nil, err
 	}
-	b, err := bytesOf("set_state", text)
+	b, err := a.bytes(text)
 	if err == nil {
 		err = t.host.SetState(b)
 	}
 	return starlark.None, err
 }
 
-func (t *target) gauge(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	name, v, err := metricOf("gauge", args, kwargs)
-	if err == nil {
-		t.host.Gauge(name, v)
+// metric returns the method that sets a kind of metric.
+func metric(set func(t guest.Target[settings], name string, value float64)) method[*target] {
+	return func(t *target, a arguments) (starlark.Value, error) {
+		var name string
+		var v starlark.Value = starlark.MakeInt(1)
+		if err := a.read("name", &name, "value?", &v); err != nil {
+			return nil, err
+		}
+		value, ok := starlark.AsFloat(v)
+		if !ok {
+			return nil, a.errorf("value is %s, must be a number", v.Type())
+		}
+		set(t.host, name, value)
+		return starlark.None, nil
 	}
-	return starlark.None, err
-}
-
-func (t *target) count(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	name, v, err := metricOf("count", args, kwargs)
-	if err == nil {
-		t.host.Count(name, v)
-	}
-	return starlark.None, err
-}
-
-func (t *target) measure(_ *starlark.Thread, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
-	name, v, err := metricOf("measure", args, kwargs)
-	if err == nil {
-		t.host.Measure(name, v)
-	}
-	return starlark.None, err
-}
-
-func metricOf(method string, args starlark.Tuple, kwargs []starlark.Tuple) (name string, value float64, err error) {
-	var v starlark.Value = starlark.MakeInt(1)
-	if err := starlark.UnpackArgs(method, args, kwargs, "name", &name, "value?", &v); err != nil {
-		return "", 0, err
-	}
-	value, ok := starlark.AsFloat(v)
-	if !ok {
-		return "", 0, fmt.Errorf("%s: value is %s, must be a number", method, v.Type())
-	}
-	return name, value, nil
 }

@@ -20,7 +20,7 @@
 //     these settings get as InputPrepared. It cannot dial.
 //   - _initialize: () -> (), optional. It is called before anything else, and prepares
 //     what all attempts start from. It has no settings and no target, and cannot dial. It
-//     is called once, unless the module starts anew: see Calls.
+//     is called once.
 //
 // and imports functions only, from the two modules described below. A module that imports
 // a function that its host does not have is rejected when it is loaded, by the function's
@@ -38,10 +38,9 @@
 // (InputState, OutputState); a connection to keep is held by the host (hold, held).
 //
 // The host copies what _initialize has left: the memory, and the mutable globals that are
-// numbers. A module that may change anything else starts anew, and _initialize is called for
-// each attempt: one with instructions that change tables (table.set, table.init, table.copy,
-// table.grow, table.fill), with passive data segments, or with mutable globals that are
-// references or vectors. "sonde plugin inspect" says so.
+// numbers. A module that may change anything else is rejected: one with instructions that change
+// tables (table.set, table.init, table.copy, table.grow, table.fill) or make references (ref.func),
+// with passive data segments, or with mutable globals that are references or vectors.
 //
 // So a generator of pseudo-random numbers that _initialize has seeded would give the same
 // numbers in each attempt: seed it in sonde_run, or use random. A timer that _initialize

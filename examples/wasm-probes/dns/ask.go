@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -41,7 +40,7 @@ var errStray = errors.New("the answer is to another question")
 // ask sends the question and reads the answer.
 func ask(ctx context.Context, t guest.Target[settings], network string) (answer, error) {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, network, s.Port, s.TLS)
+	c, err := t.DialPort(ctx, network, s.Port, s.TLS)
 	if err != nil {
 		return answer{}, err
 	}

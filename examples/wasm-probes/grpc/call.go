@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -91,12 +92,12 @@ type exchange struct {
 
 // call sends a request and returns the server's answer.
 func call(conn io.ReadWriter, head, message []byte) (answer, error) {
-	x := &exchange{framer: &framer{conn: conn, in: make([]byte, 0, frameHead+maxFrame), left: maxFrames}}
+	x := &exchange{framer: &framer{in: bufio.NewReader(conn), out: bufio.NewWriter(conn), left: maxFrames}}
 	x.decoder = hpack.NewDecoder(4096, x.field)
 	x.decoder.SetMaxStringLength(maxHeaders)
-	x.out = append(x.out, preface...)
-	x.out = appendFrame(x.out, frameHeaders, flagEndHeaders, callStream, head)
-	x.out = appendFrame(x.out, frameData, flagEndStream, callStream, message)
+	_, _ = x.out.Write(preface) // an error shows when it is sent
+	x.send(frameHeaders, flagEndHeaders, callStream, head)
+	x.send(frameData, flagEndStream, callStream, message)
 	for {
 		f, err := x.next()
 		if err != nil {
@@ -133,11 +134,11 @@ func (x *exchange) frame(f frame) (done bool, err error) {
 	switch f.kind {
 	case frameSettings:
 		if !f.has(flagAck) {
-			x.out = appendFrame(x.out, frameSettings, flagAck, 0, nil)
+			x.send(frameSettings, flagAck, 0, nil)
 		}
 	case framePing:
 		if !f.has(flagAck) && len(f.payload) == 8 {
-			x.out = appendFrame(x.out, framePing, flagAck, 0, f.payload)
+			x.send(framePing, flagAck, 0, f.payload)
 		}
 	case frameGoAway:
 		return false, goAway(f.payload)

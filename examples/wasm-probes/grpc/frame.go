@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -39,7 +40,7 @@ const (
 type frame struct {
 	kind, flags byte
 	stream      uint32
-	payload     []byte // valid until the next read
+	payload     []byte
 }
 
 func (f frame) has(flag byte) bool { return f.flags&flag != 0 }
@@ -54,11 +55,9 @@ func appendFrame(b []byte, kind, flags byte, stream uint32, payload []byte) []by
 
 // framer reads frames, and sends pending output before it waits.
 type framer struct {
-	conn io.ReadWriter
-	in   []byte // bytes that were read
-	used int    // number of those that were used
-	out  []byte // pending output
-	left int    // frames that may still be read
+	in   *bufio.Reader
+	out  *bufio.Writer
+	left int // frames that may still be read
 }
 
 var (
@@ -73,7 +72,7 @@ func (f *framer) next() (frame, error) {
 	if f.left--; f.left < 0 {
 		return frame{}, errTooMany
 	}
-	head, err := f.take(frameHead)
+	head, err := f.read(frameHead)
 	if err != nil {
 		return frame{}, err
 	}
@@ -85,8 +84,25 @@ func (f *framer) next() (frame, error) {
 	if f.left == maxFrames-1 && (got.kind != frameSettings || got.has(flagAck)) {
 		return frame{}, errNotHTTP // the first one must be SETTINGS: RFC 9113, section 3.4
 	}
-	got.payload, err = f.take(n)
+	got.payload, err = f.read(n)
 	return got, err
+}
+
+// send adds a frame to the pending output. An error shows when that is sent.
+func (f *framer) send(kind, flags byte, stream uint32, payload []byte) {
+	_, _ = f.out.Write(appendFrame(nil, kind, flags, stream, payload))
+}
+
+// read returns the next n bytes.
+func (f *framer) read(n int) ([]byte, error) {
+	if f.in.Buffered() < n {
+		if err := f.out.Flush(); err != nil {
+			return nil, err
+		}
+	}
+	b := make([]byte, n)
+	_, err := io.ReadFull(f.in, b)
+	return b, err
 }
 
 // tooLarge distinguishes a large frame from other protocols.
@@ -98,39 +114,6 @@ func tooLarge(head []byte) error {
 		return errNotHTTP
 	}
 	return errLarge
-}
-
-// take returns the next n bytes, which are valid until the next call.
-func (f *framer) take(n int) ([]byte, error) {
-	for len(f.in)-f.used < n {
-		if err := f.fill(); err != nil {
-			return nil, err
-		}
-	}
-	b := f.in[f.used : f.used+n]
-	f.used += n
-	return b, nil
-}
-
-// fill sends what is pending, and reads more.
-func (f *framer) fill() error {
-	if len(f.out) > 0 {
-		if _, err := f.conn.Write(f.out); err != nil {
-			return err
-		}
-		f.out = f.out[:0]
-	}
-	f.in = f.in[:copy(f.in, f.in[f.used:])]
-	f.used = 0
-	n, err := f.conn.Read(f.in[len(f.in):cap(f.in)])
-	f.in = f.in[:len(f.in)+n]
-	if n > 0 {
-		return nil
-	}
-	if err == nil {
-		err = io.ErrNoProgress
-	}
-	return err
 }
 
 // content returns the payload of a DATA or HEADERS frame without its padding and

@@ -4,13 +4,11 @@ package main
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"strings"
 
 	"golang.org/x/net/http2/hpack"
 
-	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -66,7 +64,7 @@ var reserved = map[string]bool{
 // attempt makes one call.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS, "h2")
+	c, err := t.DialPort(ctx, "tcp", s.Port, s.TLS, "h2")
 	if err != nil {
 		measure(t, answer{})
 		return guest.FailWith("grpc.dial", err)
@@ -74,7 +72,7 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	defer c.Close()
 	authority := s.Authority
 	if authority == "" {
-		authority = net.JoinHostPort(t.Address, connect.Port(t, s.Port))
+		authority = t.HostPort(s.Port)
 	}
 	head := requestHead(ctx, s.TLS != nil, authority, s.metadata)
 	answer, err := call(c, head, s.message)

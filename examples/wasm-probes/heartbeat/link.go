@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -30,7 +29,7 @@ func open(ctx context.Context, t guest.Target[settings]) (*link, error) {
 		}
 		conn.Close()
 	}
-	conn, err := connect.Dial(ctx, t, t.Settings.Network, t.Settings.Port, t.Settings.TLS)
+	conn, err := t.DialPort(ctx, t.Settings.Network, t.Settings.Port, t.Settings.TLS)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,17 +31,13 @@ type settings struct {
 }
 
 // Prepare parses the frames.
-func (s *settings) Prepare() (err error) {
-	if s.send, err = parseFrame("send", s.Send, s.Format); err != nil {
-		return err
-	}
-	if s.expect, err = parseFrame("expect", s.Expect, s.Format); err != nil {
-		return err
-	}
-	if s.hello, err = parseText("hello", s.Hello, s.Format); err != nil {
-		return err
-	}
-	if s.welcome, err = parseText("welcome", s.Welcome, s.Format); err != nil {
+func (s *settings) Prepare() error {
+	var errs [4]error
+	s.send, errs[0] = parseFrame("send", s.Send, s.Format)
+	s.expect, errs[1] = parseFrame("expect", s.Expect, s.Format)
+	s.hello, errs[2] = parseText("hello", s.Hello, s.Format)
+	s.welcome, errs[3] = parseText("welcome", s.Welcome, s.Format)
+	if err := cmp.Or(errs[:]...); err != nil {
 		return err
 	}
 	return s.check()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -17,7 +16,7 @@ import (
 type wire struct {
 	net.Conn
 	secure bool // TLS follows after the first packet
-	broken atomic.Pointer[error]
+	broken error
 	head   []byte // received part of the next packet's header
 	left   int    // of the packet
 	blind  bool   // packets are encrypted
@@ -41,8 +40,8 @@ func (w *wire) Write(p []byte) (int, error) {
 }
 
 func (w *wire) remember(err error) error {
-	if err != nil {
-		w.broken.CompareAndSwap(nil, &err)
+	if w.broken == nil {
+		w.broken = err
 	}
 	return err
 }
@@ -94,9 +93,8 @@ func (c *session) call(library func() error) (err error) {
 		}
 	}()
 	err = library()
-	broken := c.wire.broken.Load()
-	if broken == nil || !errors.Is(err, mysql.ErrInvalidConn) && !errors.Is(err, driver.ErrBadConn) {
+	if c.wire.broken == nil || !errors.Is(err, mysql.ErrInvalidConn) && !errors.Is(err, driver.ErrBadConn) {
 		return err
 	}
-	return *broken
+	return c.wire.broken
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -63,7 +62,7 @@ func (s *settings) replication() bool { return s.Role != "" || s.MaxLag > 0 || s
 // attempt makes one attempt.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS)
+	c, err := t.DialPort(ctx, "tcp", s.Port, s.TLS)
 	if err != nil {
 		return guest.FailWith("redis.dial", err)
 	}
@@ -72,44 +71,37 @@ func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 		return guest.FailWith("redis.write", err)
 	}
 	in := bufio.NewReaderSize(c, maxLine)
-	if s.Password != "" {
-		if r, ok := expect(in, "OK"); !ok {
-			return r
-		}
-	}
-	if r, ok := expect(in, "PONG"); !ok {
-		return r
-	}
-	if !s.replication() {
+	text, err := s.read(in)
+	switch {
+	case err != nil:
+		return guest.FailWith("redis.protocol", err)
+	case !s.replication():
 		return guest.Succeed("PONG")
-	}
-	text, r, ok := read(in)
-	if !ok {
-		return r
 	}
 	return parseReplication(text).judge(s)
 }
 
-// expect reads a reply, and returns the attempt's result if it is another one.
-func expect(in *bufio.Reader, want string) (r guest.Result, ok bool) {
-	text, r, ok := read(in)
-	if ok && text != want {
-		return guest.Fail("redis.protocol", "the server says "+quote(text)+" instead of "+want), false
+// read reads the replies to the commands, and returns the last one.
+func (s *settings) read(in *bufio.Reader) (text string, err error) {
+	if s.Password != "" {
+		err = expect(in, "OK")
 	}
-	return r, ok
+	if err == nil {
+		err = expect(in, "PONG")
+	}
+	if err == nil && s.replication() {
+		text, err = readReply(in)
+	}
+	return text, err
 }
 
-// read reads a reply, and returns the attempt's result if that fails or the reply is an
-// error.
-func read(in *bufio.Reader) (text string, r guest.Result, ok bool) {
-	reply, err := readReply(in)
-	switch {
-	case err != nil:
-		return "", guest.FailWith("redis.protocol", err), false
-	case reply.failed:
-		return "", guest.Fail(reasonOf(reply.text), "the server says "+quote(reply.text)), false
+// expect reads a reply, and returns an error if it is another one.
+func expect(in *bufio.Reader, want string) error {
+	text, err := readReply(in)
+	if err == nil && text != want {
+		err = guest.Problem("redis.protocol", "the server says "+quote(text)+" instead of "+want)
 	}
-	return reply.text, r, true
+	return err
 }
 
 // reasons are those of the errors with a code of their own.

@@ -240,8 +240,9 @@ func FuzzReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		in := bufio.NewReaderSize(strings.NewReader(text), maxLine)
 		for {
-			said, r, ok := read(in)
-			if !ok {
+			said, err := readReply(in)
+			if err != nil {
+				r := guest.FailWith("redis.protocol", err)
 				if r.Outcome != guest.Failure || !strings.HasPrefix(r.Reason, "redis.") && r.Reason != "tcp.closed" {
 					t.Errorf("%q is %+v", text, r)
 				}

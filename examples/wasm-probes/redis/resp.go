@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"github.com/sonde-probe/sonde/guest"
 )
 
 // Limits of replies, in bytes.
@@ -13,12 +15,6 @@ const (
 	maxLine = 1 << 10
 	maxBulk = 64 << 10 // INFO replication of 500 replicas
 )
-
-// reply is one reply of RESP2, the initial protocol of a connection.
-type reply struct {
-	text   string
-	failed bool // it is an error
-}
 
 // appendCommand appends a command.
 func appendCommand(b []byte, words ...string) []byte {
@@ -35,23 +31,23 @@ var (
 	errBulk = errors.New("the answer is longer than it may be")
 )
 
-// readReply reads a reply.
-func readReply(in *bufio.Reader) (reply, error) {
+// readReply reads a reply of RESP2, the initial protocol of a connection. A reply that is an error is returned
+// as one.
+func readReply(in *bufio.Reader) (string, error) {
 	line, err := readLine(in)
 	if err != nil {
-		return reply{}, err
+		return "", err
 	}
 	kind, rest := line[:min(len(line), 1)], line[min(len(line), 1):]
 	switch kind {
 	case "+":
-		return reply{text: rest}, nil
+		return rest, nil
 	case "-":
-		return reply{text: rest, failed: true}, nil
+		return "", guest.Problem(reasonOf(rest), "the server says "+quote(rest))
 	case "$":
-		text, err := readBulk(in, rest)
-		return reply{text: text}, err
+		return readBulk(in, rest)
 	}
-	return reply{}, errors.New("the server does not speak Redis's protocol: it says " + quote(line))
+	return "", errors.New("the server does not speak Redis's protocol: it says " + quote(line))
 }
 
 func readLine(in *bufio.Reader) (string, error) {

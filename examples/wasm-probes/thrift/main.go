@@ -10,7 +10,6 @@ import (
 
 	"github.com/apache/thrift/lib/go/thrift"
 
-	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -45,7 +44,7 @@ func (s *settings) Prepare() error {
 // attempt makes one call.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS)
+	c, err := t.DialPort(ctx, "tcp", s.Port, s.TLS)
 	if err != nil {
 		return guest.FailWith("thrift.dial", err)
 	}

@@ -5,11 +5,9 @@ package main
 import (
 	"context"
 	"encoding/binary"
-	"net"
 	"strconv"
 	"strings"
 
-	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/connect"
 	"github.com/sonde-probe/sonde/guest"
 )
 
@@ -58,25 +56,31 @@ func (s *settings) Prepare() error {
 // attempt makes the handshake and sends the ping and the message.
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
-	c, err := connect.Dial(ctx, t, "tcp", s.Port, s.TLS, "http/1.1") // HTTP/2 has another handshake
+	c, err := t.DialPort(ctx, "tcp", s.Port, s.TLS, "http/1.1") // HTTP/2 has another handshake
 	if err != nil {
 		return guest.FailWith("websocket.dial", err)
 	}
 	defer c.Close()
-	r, err := s.shake(c, s.host(t))
+	v, err := s.converse(c, s.host(t))
 	if err != nil {
-		return judge(err)
-	}
-	v := &conversation{to: c, from: r, expect: s.Expect, left: maxRead}
-	if err := v.ask(s.Ping, s.Send); err != nil {
-		return judge(err)
-	}
-	if err := v.await(); err != nil {
-		return judge(err)
+		return guest.FailWith("websocket.protocol", err)
 	}
 	const normalClosure = 1000
 	_ = v.write(opClose, binary.BigEndian.AppendUint16(nil, normalClosure)) // neither an error nor the response matters any more
 	return guest.Succeed(s.summary(v))
+}
+
+// converse makes the handshake, and then sends the ping and the message and waits for what is expected.
+func (s *settings) converse(c *guest.Conn, host string) (*conversation, error) {
+	r, err := s.shake(c, host)
+	if err != nil {
+		return nil, err
+	}
+	v := &conversation{to: c, from: r, expect: s.Expect, left: maxRead}
+	if err := v.ask(s.Ping, s.Send); err != nil {
+		return nil, err
+	}
+	return v, v.await()
 }
 
 // host returns the Host header, without the scheme's default port.
@@ -84,15 +88,11 @@ func (s *settings) host(t guest.Target[settings]) string {
 	if s.Host != "" {
 		return s.Host
 	}
-	port, usual := connect.Port(t, s.Port), "80"
+	usual := ":80"
 	if s.TLS != nil {
-		usual = "443"
+		usual = ":443"
 	}
-	host := net.JoinHostPort(t.Address, port)
-	if port == usual {
-		host = strings.TrimSuffix(host, ":"+port)
-	}
-	return host
+	return strings.TrimSuffix(t.HostPort(s.Port), usual)
 }
 
 // summary describes what was received, for the detail.

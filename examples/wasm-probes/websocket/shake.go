@@ -20,22 +20,9 @@ import (
 // maxHead limits the header of the server's handshake, in bytes.
 const maxHead = 64 << 10
 
-// fault is an error of the server: a reason and a text.
-type fault struct{ reason, text string }
-
-func (f *fault) Error() string { return f.text }
-
+// faultf returns an error of the server with a reason.
 func faultf(reason, format string, a ...any) error {
-	return &fault{reason, fmt.Sprintf(format, a...)}
-}
-
-// judge returns the result for an error.
-func judge(err error) guest.Result {
-	var f *fault
-	if errors.As(err, &f) {
-		return guest.Fail(f.reason, err.Error())
-	}
-	return guest.FailWith("websocket.protocol", err)
+	return guest.Problem(reason, fmt.Sprintf(format, a...))
 }
 
 // shake makes the handshake of RFC 6455, section 4.1, and returns the reader of frames.

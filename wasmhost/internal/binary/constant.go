@@ -7,8 +7,8 @@ const (
 	OpEnd       = 0x0b
 	OpGlobalGet = 0x23
 	OpI32Const  = 0x41
-	OpI64Const  = 0x42
-	OpF32Const  = 0x43
+	opI64Const  = 0x42
+	opF32Const  = 0x43
 	OpF64Const  = 0x44
 	OpRefNull   = 0xd0
 	OpRefFunc   = 0xd2
@@ -22,10 +22,10 @@ const (
 func (r *Reader) Constant(op byte) (i32 int32) {
 	switch op {
 	case OpI32Const:
-		i32 = int32(r.Signed(5))
-	case OpI64Const:
-		r.Signed(10)
-	case OpF32Const:
+		i32 = int32(r.signed(5))
+	case opI64Const:
+		r.signed(10)
+	case opF32Const:
 		r.Bytes(4)
 	case OpF64Const:
 		r.Bytes(8)

@@ -109,9 +109,9 @@ func (r *Reader) Uint32() uint32 {
 	return n
 }
 
-// Signed reads a signed LEB128 number of at most most bytes, and returns it; bits beyond 64
+// signed reads a signed LEB128 number of at most most bytes, and returns it; bits beyond 64
 // are lost.
-func (r *Reader) Signed(most int) (n int64) {
+func (r *Reader) signed(most int) (n int64) {
 	for i := range most {
 		b := r.Byte()
 		n |= int64(b&0x7f) << (7 * i)

@@ -61,7 +61,7 @@ func TestSignedNumbersAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewReader([]byte(test.in))
-			got := r.Signed(test.most)
+			got := r.signed(test.most)
 			if err := r.End(); err == nil && got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}

@@ -27,13 +27,10 @@ const (
 // The kinds of imports and exports.
 const (
 	KindFunction = 0
-	KindTable    = 1
+	kindTable    = 1
 	KindMemory   = 2
 	KindGlobal   = 3
 )
-
-// NameSection is the name of the custom section with the names of functions.
-const NameSection = "name"
 
 // Bounds on the entries of sections. A Go plugin of 20 MB has 12,000 functions of 20
 // types; compilers make one table and one memory.
@@ -52,49 +49,39 @@ var Order = [...]byte{
 	SectionExport, SectionStart, SectionElement, SectionDataCount, SectionCode, SectionData,
 }
 
-// Sections are the bodies of a module's sections; nil for one that it does not have. They
-// share the module's memory.
-type Sections struct {
-	Bodies [SectionDataCount + 1][]byte // by their ids
-	Names  []byte                       // of the name section
-}
+// Bodies are the bodies of a module's sections, by their ids; nil for one that it does not have. They share the
+// module's memory.
+type Bodies [SectionDataCount + 1][]byte
 
-// Split returns the sections of a module. Custom ones are dropped, except the name section.
-func Split(wasm []byte) (all Sections, err error) {
+// Split returns the sections of a module, except custom ones.
+func Split(wasm []byte) (bodies Bodies, err error) {
 	next := 0
 	for s, err := range abi.Sections(wasm) {
-		if err != nil {
-			return all, err
-		}
-		if s.ID == abi.SectionCustom {
-			switch {
-			case !utf8.ValidString(s.Name):
-				return all, errors.New("name of a custom section is not UTF-8")
-			case s.Name == NameSection && all.Names != nil:
-				return all, errors.New("section " + NameSection + " occurs twice")
-			case s.Name == NameSection:
-				all.Names = s.Body
-			}
+		switch {
+		case err != nil:
+			return bodies, err
+		case s.ID == abi.SectionCustom && !utf8.ValidString(s.Name):
+			return bodies, errors.New("name of a custom section is not UTF-8")
+		case s.ID == abi.SectionCustom:
 			continue
-		}
-		if int(s.ID) < len(all.Bodies) && all.Bodies[s.ID] != nil {
-			return all, fmt.Errorf("section %d occurs twice", s.ID)
+		case int(s.ID) < len(bodies) && bodies[s.ID] != nil:
+			return bodies, fmt.Errorf("section %d occurs twice", s.ID)
 		}
 		for next < len(Order) && Order[next] != s.ID {
 			next++
 		}
 		if next == len(Order) {
-			return all, fmt.Errorf("section %d is unknown, beyond WebAssembly 2.0, or out of order", s.ID)
+			return bodies, fmt.Errorf("section %d is unknown, beyond WebAssembly 2.0, or out of order", s.ID)
 		}
-		all.Bodies[s.ID] = s.Body
+		bodies[s.ID] = s.Body
 	}
-	return all, nil
+	return bodies, nil
 }
 
 // AppendUint32 appends a number in unsigned LEB128.
 func AppendUint32(out []byte, n uint32) []byte { return abi.AppendUint32(out, n) }
 
-// AppendSection appends a section, or a part of the name section.
+// AppendSection appends a section.
 func AppendSection(out []byte, id byte, body []byte) []byte {
 	return append(AppendUint32(append(out, id), uint32(len(body))), body...)
 }

@@ -32,7 +32,6 @@ func TestSectionsAreSplit(t *testing.T) {
 		"twice":                     {assemble(section(SectionType, "\x00"), section(SectionType, "\x00")), "section 1 occurs twice"},
 		"an empty one twice":        {assemble(section(SectionType, ""), section(SectionType, "")), "section 1 occurs twice"},
 		"tags, of exceptions":       {assemble(section(13, "\x00")), "section 13 is unknown"},
-		"names twice":               {assemble(custom("name", ""), custom("name", "")), "section name occurs twice"},
 		"a name that is not UTF-8":  {assemble(custom("\xff", "")), "not UTF-8"},
 		"longer than the module":    {append(assemble(), SectionType, 5, 0), "too"},
 		"a name that is too long":   {assemble(section(abi.SectionCustom, "\x05ab")), "too"},
@@ -45,12 +44,12 @@ func TestSectionsAreSplit(t *testing.T) {
 }
 
 func TestTheBodiesOfSectionsAreReturned(t *testing.T) {
-	all, err := Split(assemble(section(SectionType, "types"), custom("name", "names"), custom("other", "dropped"), section(SectionData, "data")))
+	all, err := Split(assemble(section(SectionType, "types"), custom("other", "dropped"), section(SectionData, "data")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(all.Bodies[SectionType]) != "types" || string(all.Bodies[SectionData]) != "data" || string(all.Names) != "names" || all.Bodies[SectionCode] != nil {
-		t.Errorf("got %q, and the names %q", all.Bodies, all.Names)
+	if string(all[SectionType]) != "types" || string(all[SectionData]) != "data" || all[SectionCode] != nil {
+		t.Errorf("got %q", all)
 	}
 }
 

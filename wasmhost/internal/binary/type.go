@@ -12,9 +12,9 @@ const (
 	I64       = 0x7e
 	F32       = 0x7d
 	F64       = 0x7c
-	V128      = 0x7b
-	FuncRef   = 0x70
-	ExternRef = 0x6f
+	v128      = 0x7b
+	funcRef   = 0x70
+	externRef = 0x6f
 )
 
 const (
@@ -26,9 +26,9 @@ const (
 // maxValues bounds the parameters and the results of a function, each, as browsers do.
 const maxValues = 1000
 
-func isValueType(t byte) bool { return t >= V128 && t <= I32 || isRefType(t) }
+func isValueType(t byte) bool { return t >= v128 && t <= I32 || isRefType(t) }
 
-func isRefType(t byte) bool { return t == FuncRef || t == ExternRef }
+func isRefType(t byte) bool { return t == funcRef || t == externRef }
 
 // ValueType reads the type of a local, a global, a parameter or a result.
 func (r *Reader) ValueType() byte {
@@ -48,8 +48,8 @@ func (r *Reader) RefType() byte {
 	return t
 }
 
-// ValueTypes reads a count and as many types, a byte each.
-func (r *Reader) ValueTypes() []byte {
+// valueTypes reads a count and as many types, a byte each.
+func (r *Reader) valueTypes() []byte {
 	n := r.Count(maxValues, 1)
 	from := r.at
 	for range r.Each(n) {
@@ -63,7 +63,7 @@ func (r *Reader) FunctionType() (params, results []byte) {
 	if form := r.Byte(); r.err == nil && form != FunctionForm {
 		r.Fail(fmt.Errorf("type of form %#x is unknown, or beyond WebAssembly 2.0", form))
 	}
-	return r.ValueTypes(), r.ValueTypes()
+	return r.valueTypes(), r.valueTypes()
 }
 
 // BlockType reads the type of a block: the index of one of as many types of functions, or a
@@ -73,7 +73,7 @@ func (r *Reader) BlockType(types int) int64 {
 		r.at++
 		return int64(t) - 0x80 // as a signed LEB128 number
 	}
-	n := r.Signed(5)
+	n := r.signed(5)
 	if r.err == nil && (n < 0 || n >= int64(types)) {
 		r.Fail(fmt.Errorf("type %d of a block is unknown, or beyond WebAssembly 2.0", n))
 	}
@@ -136,7 +136,7 @@ func (r *Reader) Import() (kind byte, functionType uint32) {
 	switch kind = r.Byte(); kind {
 	case KindFunction:
 		functionType = r.Uint32()
-	case KindTable:
+	case kindTable:
 		r.Table()
 	case KindMemory:
 		r.Limits()

@@ -11,7 +11,7 @@ func TestTypesAreThoseOfWebAssembly2(t *testing.T) {
 	read := map[string]func(*Reader){
 		"value":    func(r *Reader) { r.ValueType() },
 		"ref":      func(r *Reader) { r.RefType() },
-		"values":   func(r *Reader) { r.ValueTypes() },
+		"values":   func(r *Reader) { r.valueTypes() },
 		"function": func(r *Reader) { r.FunctionType() },
 		"block":    func(r *Reader) { r.BlockType(2) },
 		"limits":   func(r *Reader) { r.Limits() },

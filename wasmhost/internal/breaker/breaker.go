@@ -69,18 +69,12 @@ func (b *Breaker) Remaining(p *Probe, now time.Time) (plugin, probe time.Duratio
 	return b.plugin.remaining(now), p.remaining(now)
 }
 
-// Suspended returns how long the plugin is still suspended; 0 when it is not.
-func (b *Breaker) Suspended(now time.Time) time.Duration {
+// Suspensions returns how long the plugin is still suspended, how often it was, and how often single probes
+// were.
+func (b *Breaker) Suspensions(now time.Time) (remaining time.Duration, plugin, probes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.plugin.remaining(now)
-}
-
-// Suspensions returns how often the plugin was suspended, and how often single probes were.
-func (b *Breaker) Suspensions() (plugin, probes uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ofPlugin, b.ofProbes
+	return b.plugin.remaining(now), b.ofPlugin, b.ofProbes
 }
 
 // CountStart counts the start of an instance. When that suspends the plugin, it returns for

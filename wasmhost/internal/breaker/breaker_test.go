@@ -76,7 +76,7 @@ func TestOnlyAShareOfTheProbesSuspendsThePlugin(t *testing.T) {
 					}
 				}
 			}
-			if plugin, _ := b.Suspensions(); suspended != test.want || (plugin > 0) != test.want {
+			if _, plugin, _ := b.Suspensions(start); suspended != test.want || (plugin > 0) != test.want {
 				t.Errorf("suspended: %v, %d times", suspended, plugin)
 			}
 		})
@@ -93,7 +93,7 @@ func TestFewProbesDoNotSuspendThePlugin(t *testing.T) {
 			}
 		}
 	}
-	if _, probes := b.Suspensions(); probes != 2*uint64(len(all)) {
+	if _, _, probes := b.Suspensions(start); probes != 2*uint64(len(all)) {
 		t.Errorf("%d suspensions of probes", probes)
 	}
 }
@@ -133,7 +133,7 @@ func TestSuspensionsGrowAndAreForgotten(t *testing.T) {
 			t.Error("still suspended at the end")
 		}
 	}
-	if _, got := b.Suspensions(); got != 7 {
+	if _, _, got := b.Suspensions(now); got != 7 {
 		t.Errorf("%d suspensions", got)
 	}
 	now = now.Add(backOffLifetime + time.Second)

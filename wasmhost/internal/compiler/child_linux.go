@@ -21,10 +21,10 @@ import (
 	"github.com/sonde-probe/sonde/internal/quota"
 )
 
-// Name is the argv[0] of a child. Its arguments are the limits of memory, in bytes, and of processor
+// childName is the argv[0] of a child. Its arguments are the limits of memory, in bytes, and of processor
 // time, in seconds. It reads the module from its standard input, and writes the code to its standard
 // output.
-const Name = "sonde-compiler"
+const childName = "sonde-compiler"
 
 // granted is what a child first writes to its standard error if the machine has as much memory as
 // the limit.
@@ -39,7 +39,7 @@ const (
 )
 
 func init() {
-	if len(os.Args) == 0 || os.Args[0] != Name {
+	if len(os.Args) == 0 || os.Args[0] != childName {
 		return
 	}
 	command.CloseInherited(syscall.Stderr)

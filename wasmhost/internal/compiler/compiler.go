@@ -61,10 +61,10 @@ func RuntimeConfig() wazero.RuntimeConfig {
 	return wazero.NewRuntimeConfig().WithDebugInfoEnabled(false).WithCoreFeatures(api.CoreFeaturesV2)
 }
 
-// LimitError says that a module needs more than its limits to compile.
-type LimitError struct{ limit, remedy string }
+// limitError says that a module needs more than its limits to compile.
+type limitError struct{ limit, remedy string }
 
-func (e *LimitError) Error() string {
+func (e *limitError) Error() string {
 	return "compile: takes more than " + e.limit + ": " + e.remedy
 }
 
@@ -78,11 +78,11 @@ func memoryExceeded(l Limits) error {
 		return fmt.Errorf("%w: the module takes more than %s, half of what is left now below the limit %s: raise it, or %s",
 			ErrUnavailable, size, l.group, remedySmaller)
 	}
-	return &LimitError{size, "raise compile.memory, or " + remedySmaller}
+	return &limitError{size, "raise compile.memory, or " + remedySmaller}
 }
 
 func cpuExceeded(l Limits) error {
-	return &LimitError{fmt.Sprintf("%v of processor time", l.CPU), "raise compile.time, or " + remedySmaller}
+	return &limitError{fmt.Sprintf("%v of processor time", l.CPU), "raise compile.time, or " + remedySmaller}
 }
 
 // ErrUnavailable is in an error of Compile that is not the module's fault: this machine lacks

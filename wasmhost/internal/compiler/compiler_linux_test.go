@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,7 +65,7 @@ func running() (pids []int) {
 		text, _ := os.ReadFile(file)
 		for _, field := range strings.Fields(string(text)) {
 			pid, _ := strconv.Atoi(field)
-			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(line), Name+"\x00") {
+			if line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); strings.HasPrefix(string(line), childName+"\x00") {
 				pids = append(pids, pid)
 			}
 		}
@@ -129,7 +127,7 @@ func TestALimitIsNamedByItsError(t *testing.T) {
 			for errors.Is(err, ErrUnavailable) { // a busy machine did not let it compute
 				err = compileError(t.Context(), test.module, test.limits)
 			}
-			var limit *LimitError
+			var limit *limitError
 			if !errors.As(err, &limit) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -196,17 +194,17 @@ func TestWhatTheMachineLacksIsNotTheModulesFault(t *testing.T) {
 		"memory was not granted":  {"exit 2", "fatal error: runtime: out of memory", false, few, ErrUnavailable, "does not grant it 1MiB of memory"},
 		"mappings not granted":    {"exit 5", "cannot allocate memory", false, few, ErrUnavailable, "does not grant it"},
 		"the code has no room":    {"exit 4", "compiled code cannot be written: no space left on device", true, few, ErrUnavailable, "no space left"},
-		"memory of the module":    {"exit 2", "fatal error: runtime: out of memory", true, few, &LimitError{}, "more than 1MiB of memory: raise compile.memory"},
+		"memory of the module":    {"exit 2", "fatal error: runtime: out of memory", true, few, &limitError{}, "more than 1MiB of memory: raise compile.memory"},
 		"memory left by others":   {"exit 5", "", true, Limits{Memory: 1 << 20, CPU: time.Hour, group: group}, ErrUnavailable, "1MiB of memory, half of what is left now below the limit " + group + ": raise it"},
 		"memory taken by others":  {"exit 5", "", true, Limits{Memory: 1 << 50, CPU: time.Hour}, ErrUnavailable, "does not grant it"},
-		"time":                    {"exit 6", "", true, few, &LimitError{}, "more than 1h0m0s of processor time"},
-		"time, and does not exit": {"kill -KILL $$", "", true, Limits{CPU: 1}, &LimitError{}, "of processor time"},
+		"time":                    {"exit 6", "", true, few, &limitError{}, "more than 1h0m0s of processor time"},
+		"time, and does not exit": {"kill -KILL $$", "", true, Limits{CPU: 1}, &limitError{}, "of processor time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state, exit := end(t, test.script)
 			err := judge(state, exit, test.message, test.granted, test.limits)
 			is := errors.Is(err, test.want)
-			if limit := (*LimitError)(nil); errors.As(test.want, &limit) {
+			if limit := (*limitError)(nil); errors.As(test.want, &limit) {
 				is = errors.As(err, &limit)
 			}
 			if !is || !strings.Contains(err.Error(), test.text) {
@@ -298,72 +296,15 @@ func TestAChildHasNothingOfTheEngine(t *testing.T) {
 	}
 }
 
-// Variables that make the test's program something else: an engine that compiles deepBlocks, or a
-// tracer of the process with that ID.
-const (
-	roleEngine = "SONDE_TEST_COMPILE"
-	roleTracer = "SONDE_TEST_TRACE"
-)
+// roleEngine is a variable that makes the test's program an engine that compiles deepBlocks.
+const roleEngine = "SONDE_TEST_COMPILE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleEngine) != "" {
 		fmt.Println(compileError(context.Background(), deepBlocks(), ample))
 		os.Exit(1)
 	}
-	if pid, err := strconv.Atoi(os.Getenv(roleTracer)); err == nil {
-		const seize = 0x4206   // PTRACE_SEIZE
-		runtime.LockOSThread() // a thread traces
-		_, _, errno := syscall.RawSyscall6(syscall.SYS_PTRACE, seize, uintptr(pid), 0, 0, 0, 0)
-		fmt.Println(errno)
-		_, _ = io.Copy(io.Discard, os.Stdin) // until it is killed
-	}
 	os.Exit(m.Run())
-}
-
-// trace lets another process trace a child, and returns a function that ends that. Until then the
-// child, killed, does not end for its parent.
-func trace(t *testing.T, pid int) (end func()) {
-	tracer := exec.Command(reexec.Executable)
-	tracer.Env = append(os.Environ(), fmt.Sprintf("%s=%d", roleTracer, pid))
-	if _, err := tracer.StdinPipe(); err != nil { // open until end
-		t.Fatal(err)
-	}
-	out, err := tracer.StdoutPipe()
-	if err == nil {
-		err = tracer.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	end = sync.OnceFunc(func() {
-		_ = tracer.Process.Kill() // it has not ended
-		_ = tracer.Wait()         // it was killed
-	})
-	t.Cleanup(end)
-	answer := make([]byte, 100)
-	if n, err := out.Read(answer); err != nil || string(answer[:n]) != "errno 0\n" {
-		t.Skipf("no process may be traced: %s, %v", answer[:n], err)
-	}
-	return end
-}
-
-// Two children that cannot be ended would keep all places.
-func TestAChildThatCannotBeEndedKeepsNoPlace(t *testing.T) {
-	before := killedWait
-	killedWait = time.Millisecond
-	t.Cleanup(func() { killedWait = before })
-	ctx, cancel := context.WithCancel(t.Context())
-	wait := start(t, ctx)
-	end := trace(t, oneChild(t))
-	cancel()
-	if err := wait(); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if n := children.countStuck(0); n != 1 || children.running != 0 || children.memory != 0 {
-		t.Errorf("%d children are stuck, %d have a place, and %d bytes", n, children.running, children.memory)
-	}
-	end()
-	testsync.Until(t, "the end of the child", func() bool { return children.countStuck(0) == 0 })
 }
 
 func TestAChildEndsWithTheEngine(t *testing.T) {

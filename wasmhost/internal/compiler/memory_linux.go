@@ -6,7 +6,6 @@ import (
 	"math"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/cgroup"
@@ -19,14 +18,7 @@ const (
 	// minMemoryLeft is how much memory a control group must have left for a child to start: a
 	// child needs 20 MiB, beside what the module takes.
 	minMemoryLeft = 64 << 20
-
-	// maxStuck bounds the children that were killed and do not end. They have no place, but take memory.
-	maxStuck = 8
 )
-
-// killedWait is how long a child that was killed keeps its place. The kernel does not end a process
-// that waits for a disk or a network file system. Tests change it.
-var killedWait = 10 * time.Second
 
 // children are the compilations of this process that run.
 var children = admission{left: memoryLeft, ended: make(chan struct{})}
@@ -39,7 +31,6 @@ type admission struct {
 
 	mu      sync.Mutex // guards the fields below
 	running int
-	stuck   int
 	memory  int64         // the limits of those that run
 	ended   chan struct{} // closed when one ends
 }
@@ -47,9 +38,6 @@ type admission struct {
 // admit waits until a compilation may start, and returns its limits: less memory, if the control
 // groups have less left, and no other compilation runs.
 func (a *admission) admit(ctx context.Context, l Limits) (Limits, error) {
-	if n := a.countStuck(0); n >= maxStuck {
-		return l, fmt.Errorf("%w: %d that were killed have not ended: see what these processes wait for", ErrUnavailable, n)
-	}
 	for {
 		left, group := a.left()
 		ok, ended := a.tryAdmit(&l, left, group)
@@ -95,35 +83,6 @@ func (a *admission) end(memory int64) {
 	a.memory -= memory
 	close(a.ended)
 	a.ended = make(chan struct{})
-}
-
-// await returns how a child has ended, or false if it was killed when ctx was done, and does not end:
-// then it is counted as stuck until it does.
-func (a *admission) await(ctx context.Context, ended <-chan error) (ok bool, err error) {
-	select {
-	case err = <-ended:
-		return true, err
-	case <-ctx.Done():
-	}
-	select {
-	case err = <-ended:
-		return true, err
-	case <-time.After(killedWait):
-	}
-	a.countStuck(1)
-	go func() {
-		<-ended
-		a.countStuck(-1)
-	}()
-	return false, nil
-}
-
-// countStuck adds to the number of children that are stuck, and returns it.
-func (a *admission) countStuck(n int) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.stuck += n
-	return a.stuck
 }
 
 // memoryLeft returns how much memory this process's control groups may take beside what they

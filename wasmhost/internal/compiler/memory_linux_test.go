@@ -90,11 +90,3 @@ func TestWithoutMemoryACompilationIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-func TestChildrenThatCannotBeEndedAreFew(t *testing.T) {
-	a := admissionOf(math.MaxInt64)
-	a.stuck = maxStuck
-	if _, err := a.admit(t.Context(), ample); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "8 that were killed have not ended") {
-		t.Errorf("got %v", err)
-	}
-}

@@ -31,7 +31,7 @@ var maxDelay time.Duration = 10
 
 // Compile compiles a module with RuntimeConfig, and returns a file in memory with its code for
 // NewCache. It waits while other compilations have the memory. When ctx is done it kills its child,
-// and returns the error of ctx, at most killedWait later. Other errors are about the module, such as a *LimitError, or
+// and returns the error of ctx. Other errors are about the module, such as a *limitError, or
 // ErrUnavailable. It is safe for concurrent use by multiple goroutines.
 func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, err error) {
 	limits, err = children.admit(ctx, limits)
@@ -60,17 +60,15 @@ func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) 
 	if err := acquireProcess(ctx, threads); err != nil {
 		return err
 	}
-	release := func() {
-		quota.Processes.Ended()
-		quota.Processes.ReleaseThreads(threads)
-	}
+	defer quota.Processes.ReleaseThreads(threads)
+	defer quota.Processes.Ended()
 	// The kernel kills the child when the thread that started it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	within, cancel := context.WithTimeout(ctx, maxDelay*limits.CPU)
 	defer cancel()
 	c := exec.CommandContext(within, reexec.Executable)
-	c.Args = []string{Name, strconv.FormatInt(limits.Memory, 10), strconv.FormatInt(int64(limits.CPU/time.Second), 10)}
+	c.Args = []string{childName, strconv.FormatInt(limits.Memory, 10), strconv.FormatInt(int64(limits.CPU/time.Second), 10)}
 	c.Env = reexec.Env("GOTRACEBACK=none", "GOMAXPROCS="+strconv.Itoa(workers))
 	c.Dir = "/"
 	c.SysProcAttr = command.Attr(nil)
@@ -79,19 +77,12 @@ func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) 
 	err := c.Start()
 	quota.Processes.Started(err)
 	if err != nil {
-		release()
 		return cmp.Or(ctx.Err(), startError(err))
 	}
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.Wait()
-		release()
-	}()
-	hasEnded, err := children.await(within, ended)
-	switch {
+	switch err = c.Wait(); {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case !hasEnded, within.Err() != nil:
+	case within.Err() != nil:
 		return fmt.Errorf("%w: it did not end within %v", ErrUnavailable, maxDelay*limits.CPU)
 	case err == nil:
 		return nil

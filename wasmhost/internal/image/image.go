@@ -35,8 +35,7 @@ func (m *Module) Initialize(instance api.Module) (start api.Function, err error)
 // DropSegments frees the data segments. Initialize must not be called again.
 func (m *Module) DropSegments() { m.segments = nil }
 
-// Take returns the image of an initialised instance of m, for which
-// StartsAnew must be empty. Each image needs a Close.
+// Take returns the image of an initialised instance of m. Each image needs a Close.
 func (m *Module) Take(instance api.Module) (*Image, error) {
 	memory := instance.Memory()
 	content, _ := memory.Read(0, memory.Size())

@@ -16,7 +16,6 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/sonde-probe/sonde/tests/wattest"
-	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 )
@@ -51,7 +50,7 @@ type program struct {
 
 func compile(tb testing.TB, wat string) program {
 	tb.Helper()
-	m, err := image.Rewrite(wattest.Assemble(wat), "")
+	m, err := image.Rewrite(wattest.Assemble(wat))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -143,8 +142,8 @@ func TestInstancesStartAndStartAgainFromTheImage(t *testing.T) {
 	const initialised = 8041 // the start function has counted once
 	p := compile(t, counter)
 	taken := p.take(t)
-	if p.StartsAnew != "" || taken.Size() != 2*pageSize {
-		t.Fatalf("it starts anew since %q, the size is %d", p.StartsAnew, taken.Size())
+	if taken.Size() != 2*pageSize {
+		t.Fatalf("the size is %d", taken.Size())
 	}
 	first, second := p.instantiate(t, taken), p.instantiate(t, taken)
 	for n := range int32(3) {
@@ -239,33 +238,6 @@ func raw(sections ...string) []byte {
 	return out
 }
 
-func TestModulesThatAnImageDoesNotCoverStartAnew(t *testing.T) {
-	const (
-		memory  = "\x05\x01\x00\x01"
-		passive = "\x0b\x01\x01\x01x"
-	)
-	tests := map[string]struct {
-		wasm          []byte
-		changesTables string
-		want          string
-	}{
-		"numbers":                {raw("\x06\x04\x7f\x01\x41\x00\x0b\x7e\x01\x42\x00\x0b\x7d\x01\x43\x00\x00\x00\x00\x0b\x7c\x01\x44\x00\x00\x00\x00\x00\x00\x00\x00\x0b"), "", ""},
-		"a constant reference":   {raw("\x06\x01\x70\x00\xd0\x70\x0b"), "", ""},
-		"a reference":            {raw("\x06\x01\x70\x01\xd0\x70\x0b"), "", "global 0 is a mutable reference or vector"},
-		"a vector":               {raw("\x06\x01\x7b\x01\xfd\x0c" + strings.Repeat("\x00", 16) + "\x0b"), "", "global 0 is a mutable reference or vector"},
-		"a passive data segment": {raw(memory, "\x0c\x01", passive), "", "data segment 0 is passive"},
-		"tables":                 {raw(), "function 7", "function 7 changes a table"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			m, err := image.Rewrite(test.wasm, test.changesTables)
-			if err != nil || m.StartsAnew != test.want {
-				t.Errorf("got %+v, %v", m, err)
-			}
-		})
-	}
-}
-
 func TestModulesThatCannotBePreparedAreRejected(t *testing.T) {
 	const memory = "\x05\x01\x00\x01"
 	for name, test := range map[string]struct {
@@ -281,7 +253,7 @@ func TestModulesThatCannotBePreparedAreRejected(t *testing.T) {
 		"more after the data segments": {raw(memory, "\x0b\x01\x00\x41\x00\x0b\x01a!"), "left over"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := image.Rewrite(test.wasm, ""); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := image.Rewrite(test.wasm); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
@@ -346,21 +318,6 @@ func TestMemoryGrowsWithinItsLimit(t *testing.T) {
 	if m.Reallocate(limit) != nil || m.Err != full {
 		t.Errorf("below the limit: the error is %v", m.Err)
 	}
-}
-
-// The names of functions are what a trap is reported with.
-func TestNamesOfFunctionsAreKept(t *testing.T) {
-	wasm := append(wattest.Assemble(`(func $f unreachable) (export "f" (func $f))`), "\x00\x0c\x04name\x01\x05\x01\x00\x02me"...)
-	m, err := image.Rewrite(wasm, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for s, err := range abi.Sections(m.Wasm) {
-		if err == nil && s.Name == "name" && bytes.Contains(s.Body, []byte("me")) {
-			return
-		}
-	}
-	t.Error("there are none")
 }
 
 // BenchmarkInstances measures a new instance, and a reset after a call that has written to

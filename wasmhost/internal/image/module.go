@@ -4,8 +4,8 @@
 // after a call. On Linux their memories are private mappings of one sealed memory file: an
 // instance uses memory for the pages that it has changed, and a reset copies those back.
 //
-// The rest of an instance's state, its tables and segments, is not in an image. Rewrite
-// recognizes modules that may change it: see Module.StartsAnew.
+// The rest of an instance's state, its tables and segments, is not in an image. Modules that may change it
+// are not for this package: see meter.Info.
 //
 // # Files
 //
@@ -18,7 +18,6 @@
 package image
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -40,12 +39,6 @@ const (
 type Module struct {
 	Wasm []byte // to be compiled
 
-	// StartsAnew is why each instance must be initialised and cannot be reset, "" if that is
-	// not so: the module may change state that an image does not have, which are tables,
-	// passive data segments, and globals that are references or vectors. Few compilers make
-	// such modules.
-	StartsAnew string
-
 	globals  int // mutable ones, which are exported
 	segments []segment
 }
@@ -56,19 +49,14 @@ type segment struct {
 	data   []byte
 }
 
-// Rewrite rewrites a module that package meter has returned. ChangesTables is the function
-// that changes tables, if there is one, as meter.Rewrite returns it.
-func Rewrite(wasm []byte, changesTables string) (*Module, error) {
-	sections, err := binary.Split(wasm)
+// Rewrite rewrites a module that package meter has returned, for which meter.Info has no NoImage.
+func Rewrite(wasm []byte) (*Module, error) {
+	bodies, err := binary.Split(wasm)
 	if err != nil {
 		return nil, err
 	}
 	m := &Module{Wasm: append(make([]byte, 0, len(wasm)), wasm[:8]...)}
-	if changesTables != "" {
-		m.StartsAnew = changesTables + " changes a table"
-	}
-	bodies := &sections.Bodies
-	mutable, err := m.mutableGlobals(bodies[binary.SectionImport], bodies[binary.SectionGlobal])
+	mutable, err := mutableGlobals(bodies[binary.SectionGlobal])
 	if err != nil {
 		return nil, fmt.Errorf("globals: %w", err)
 	}
@@ -89,35 +77,17 @@ func Rewrite(wasm []byte, changesTables string) (*Module, error) {
 			m.Wasm = binary.AppendSection(m.Wasm, id, bodies[id])
 		}
 	}
-	if sections.Names != nil {
-		m.Wasm = binary.AppendSection(m.Wasm, 0, append(binary.AppendName(nil, binary.NameSection), sections.Names...))
-	}
 	return m, nil
 }
 
-// mutableGlobals returns the indices of the mutable globals.
-func (m *Module) mutableGlobals(imports, globals []byte) (mutable []uint32, err error) {
-	index := uint32(0) // imported ones come first
-	r := reader(imports)
-	for range r.Each(r.Count(binary.MaxImports, 4)) {
-		r.Name()
-		r.Name()
-		if kind, _ := r.Import(); kind == binary.KindGlobal {
-			index++
-		}
-	}
-	if err := r.End(); err != nil {
-		return nil, err
-	}
-	r = reader(globals)
+// mutableGlobals returns the indices of the mutable globals. None is imported: see package module.
+func mutableGlobals(body []byte) (mutable []uint32, err error) {
+	r := reader(body)
 	for i := range r.Each(r.Uint32()) {
 		from := r.Offset()
 		r.GlobalType()
 		if t := r.Since(from); r.Err() == nil && t[1] == 1 {
-			mutable = append(mutable, index+i)
-			if t[0] < binary.F64 { // the others are numbers
-				m.StartsAnew = cmp.Or(m.StartsAnew, fmt.Sprintf("global %d is a mutable reference or vector", index+i))
-			}
+			mutable = append(mutable, i)
 		}
 		constant(r)
 	}
@@ -156,19 +126,13 @@ func (m *Module) takeData(body []byte) ([]byte, error) {
 	if body == nil {
 		return nil, nil
 	}
-	const passive, explicit = 1, 2 // the flags of others are 0
+	const explicit = 2 // the flags of others are 0
 	r := reader(body)
 	n := r.Uint32()
 	out := binary.AppendUint32(nil, n)
-	for i := range r.Each(n) {
+	for range r.Each(n) {
 		flags := r.Uint32()
 		out = binary.AppendUint32(out, flags)
-		if flags == passive {
-			m.StartsAnew = cmp.Or(m.StartsAnew, fmt.Sprintf("data segment %d is passive", i))
-			data := r.Bytes(r.Uint32())
-			out = append(binary.AppendUint32(out, uint32(len(data))), data...)
-			continue
-		}
 		if flags == explicit {
 			out = binary.AppendUint32(out, r.Uint32()) // the memory
 		}

@@ -78,7 +78,7 @@ func TestTypesBeyondTheSpecificationAreRejected(t *testing.T) {
 				continue // tested below; the index of a type
 			}
 			t.Run(fmt.Sprintf("%s of %#x", name, b), func(t *testing.T) {
-				if out, _, err := meter.Rewrite(wasm, 0); err == nil {
+				if out, _, err := meter.Rewrite(wasm); err == nil {
 					t.Errorf("accepted: %x", out)
 				}
 			})
@@ -105,40 +105,14 @@ func TestHiddenCodeIsRejected(t *testing.T) {
 		"a segment of another memory":    handmade(section(5, entries("\x00\x01")), section(11, entries("\x02\x01\x41\x00\x0b\x00"))),
 		"a number of six bytes":          function("\x00\x41\x80\x80\x80\x80\x80\x00\x1a"),
 		"a type of a block with 33 bits": function("\x00\x02\x80\x80\x80\x80\x40\x0b"),
-		"a second section of names":      append(handmade(section(0, "\x04name")), section(0, "\x04name")...),
 		"bytes after the start function": handmade(section(3, entries("\x00")), section(8, "\x00\x00"), section(10, entries(code("")))),
 		"bytes after the count of data":  handmade(section(12, "\x00\x00")),
 		"two memories":                   handmade(section(5, entries("\x00\x01", "\x00\x01"))),
 		"bytes after the memory":         handmade(section(5, "\x01\x00\x01\x00")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, _, err := meter.Rewrite(wasm, 0); err == nil {
+			if out, _, err := meter.Rewrite(wasm); err == nil {
 				t.Errorf("accepted: %x", out)
-			}
-		})
-	}
-}
-
-// TestAnInvalidNameSectionIsDropped: wazero reads the parts of the section without regard to
-// their lengths, and makes room for as many names as a count says.
-func TestAnInvalidNameSectionIsDropped(t *testing.T) {
-	const count = "\xff\xff\xff\xff\x0f"
-	wasm := section(3, entries("\x00")) + section(10, entries(code("")))
-	for name, parts := range map[string]string{
-		"a count in the name of the module": section(0, "\x00"+section(1, count)),
-		"a count":                           section(1, count),
-		"more names than functions":         section(1, entries("\x00\x01a", "\x00\x01a")),
-		"a count in a name of a function":   section(1, entries("\x00\x01a")+section(1, count)),
-		"a name that is not UTF-8":          section(1, entries("\x00\x01\xff")),
-		"a module's name that is not UTF-8": section(0, "\x01\xff"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			out, _, err := meter.Rewrite(handmade(wasm, section(0, "\x04name"+parts)), 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(string(out), "\x04name") {
-				t.Errorf("kept: %q", out)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package meter
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
@@ -25,7 +24,6 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 	out := binary.AppendUint32(nil, n)
 	var w bodyRewriter
 	var locals uint64
-	var cost time.Duration
 	for i := range c.Each(n) {
 		body := c.Bytes(c.Uint32())
 		index := r.imported + i
@@ -37,16 +35,12 @@ func (r *rewriter) codeSection(c *binary.Reader) []byte {
 			c.Fail(fmt.Errorf("function %d: %w", index, err))
 			break
 		}
-		if r.setsTables && r.info.ChangesTables == "" {
-			r.info.ChangesTables = fmt.Sprintf("function %d", index)
+		if r.noImage != "" {
+			r.rejectImage("function %d %s", index, r.noImage)
 		}
 		if out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...); len(out) > maxRewritten(r.size) {
 			c.Fail(errRewritten)
 		}
-		cost += w.effort.cost(len(body), uint64(w.scratch))
-	}
-	if err := checkCost(cost, r.maxCost); err != nil {
-		c.Fail(err)
 	}
 	return out
 }
@@ -60,7 +54,7 @@ type bodyRewriter struct {
 	scratch   uint32  // a local that the inserted code uses
 	frames    []frame // of the blocks around the current instruction, the function's first
 	uncharged uint32  // the most cycles since the latest charge, on all paths that lead here
-	effort    effort
+	values    uint64  // passed by calls and branches
 }
 
 // frame is a block, a loop, one branch of an if, or the body of a function.
@@ -94,10 +88,11 @@ func (w *bodyRewriter) function(r *rewriter, t signature, body []byte) error {
 		w.before(&in)
 		w.out = in.append(w.out, c.Since(at))
 		w.after(c, &in)
-		w.effort.add(&in)
-		r.info.Allocates = r.info.Allocates || in.op == binary.OpRefFunc
-		if err := w.effort.check(uint64(w.scratch)); err != nil {
-			return err
+		if w.values += uint64(in.values); w.values > maxValues {
+			c.Fail(fmt.Errorf("calls and branches pass more than %d values", maxValues))
+		}
+		if in.op == binary.OpRefFunc {
+			r.noImage = "makes a reference to a function"
 		}
 	}
 	return c.End()
@@ -127,7 +122,6 @@ func (w *bodyRewriter) before(in *instruction) {
 	}
 	if w.uncharged += in.cost; w.uncharged > maxUncharged {
 		w.emitCharge(units(w.uncharged))
-		w.effort.addPayment()
 	}
 }
 

@@ -38,7 +38,7 @@ func newMachine(tb testing.TB, config wazero.RuntimeConfig, metered bool) *machi
 func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
 	ctx := context.Background()
 	if m.metered {
-		out, _, err := meter.Rewrite(wasm, 0)
+		out, _, err := meter.Rewrite(wasm)
 		if err != nil {
 			tb.Fatalf("rewrite: %v of %x", err, wasm)
 		}

@@ -40,7 +40,7 @@ func FuzzRewrite(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, wasm []byte) {
-		out, _, err := meter.Rewrite(wasm, 0)
+		out, _, err := meter.Rewrite(wasm)
 		if err != nil {
 			return // it may reject what wazero accepts, but not the other way round
 		}

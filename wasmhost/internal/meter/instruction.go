@@ -149,7 +149,9 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 	case op > opGlobalSet && op <= opTableSet:
 		c.Uint32()
 		in.cost = costLoad
-		r.setsTables = r.setsTables || op == opTableSet
+		if op == opTableSet {
+			r.noImage = changesTable
+		}
 	case op >= opI32Load && op <= opI64Store32:
 		memoryArgument(c)
 		if in.cost = costLoad; op >= opI32Store {
@@ -226,6 +228,9 @@ func zero(c *binary.Reader) byte {
 	return b
 }
 
+// changesTable is what an instruction does to state that is in no image.
+const changesTable = "changes a table"
+
 func (r *rewriter) misc(c *binary.Reader, in *instruction) {
 	const bytes, elements = 6, 3 // log2 of what a unit pays for
 	switch op := c.Byte(); op {
@@ -245,11 +250,10 @@ func (r *rewriter) misc(c *binary.Reader, in *instruction) {
 	case miscTableInit, miscTableCopy:
 		c.Uint32()
 		c.Uint32()
-		in.bulk, in.cost, r.setsTables = elements, costBulk, true
+		in.bulk, in.cost, r.noImage = elements, costBulk, changesTable
 	case miscTableGrow, miscTableFill:
 		c.Uint32()
-		in.bulk, in.cost, r.setsTables = elements, costHost, true
-		r.info.Allocates = r.info.Allocates || op == miscTableGrow
+		in.bulk, in.cost, r.noImage = elements, costHost, changesTable
 	case miscDataDrop, miscElemDrop, miscTableSize:
 		c.Uint32()
 	default:

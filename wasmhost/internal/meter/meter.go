@@ -1,6 +1,5 @@
 // Package meter rewrites a module so that its code counts what it executes, and asks the
-// host before it goes on for long; and it rejects a module that would take too much time or
-// memory to compile. Nothing else stops code that neither calls a host
+// host before it goes on for long. Nothing else stops code that neither calls a host
 // function nor returns: the Go scheduler cannot interrupt compiled code, and a garbage
 // collection waits for it.
 //
@@ -20,7 +19,7 @@
 // # Files
 //
 //	meter.go        Rewrite: the sections of a module
-//	bounds.go       what is too much to compile
+//	bounds.go       what is too much for a runtime
 //	code.go         the bodies of functions: where they pay
 //	instruction.go  one instruction: its length, its cost, the index that it has
 package meter
@@ -28,11 +27,8 @@ package meter
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
@@ -44,7 +40,7 @@ const (
 	FuelExport = "sonde_meter_fuel"
 )
 
-// MaxFuel is the count of a new instance, and bounds that which Tick may set. What it pays for
+// MaxFuel bounds the count that Tick sets; that of a new instance is 0. What it pays for
 // takes at most some milliseconds, whatever the code is: a unit takes half a nanosecond in an
 // empty loop, SlowUnit where each load misses all caches, and a microsecond or two where each
 // store is the first one to its page.
@@ -55,9 +51,12 @@ const SlowUnit = 64 * time.Nanosecond
 
 // Info is what a host has to know of a module that was rewritten.
 type Info struct {
-	ChangesTables string // the first function whose code changes a table, "function 12", or ""
-	Allocates     bool   // the code has instructions for which the runtime takes memory: table.grow and ref.func
-	Overhead      int64  // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
+	Overhead int64 // what the runtime takes for each instance, in bytes, beside its memory and what all modules need
+
+	// NoImage is why an instance has state that package image cannot copy, "" if it has none: "function 12 changes a
+	// table", "function 12 makes a reference to a function", "data segment 3 is passive", or "global 1 is a mutable
+	// reference or vector".
+	NoImage string
 }
 
 // What wazero 1.12 takes for each instance, in bytes.
@@ -69,19 +68,18 @@ const (
 	sizeSegment  = 24
 )
 
-// Rewrite returns the module with its code metered. It keeps the names of functions, and drops
-// the other custom sections and names. An error means that the module is invalid, or uses a feature beyond
-// WebAssembly 2.0, or exceeds a limit of this package. Compile is the time that the module may take
-// to compile, by estimate, unless the default is longer.
-func Rewrite(wasm []byte, compile time.Duration) (out []byte, info Info, err error) {
-	sections, err := binary.Split(wasm)
+// Rewrite returns the module with its code metered, and without its custom sections. An error
+// means that the module is invalid, or uses a feature beyond WebAssembly 2.0, or exceeds a limit
+// of this package.
+func Rewrite(wasm []byte) (out []byte, info Info, err error) {
+	bodies, err := binary.Split(wasm)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	r := &rewriter{size: len(wasm), maxCost: max(compile, defaultCost(len(wasm)))}
+	r := &rewriter{size: len(wasm)}
 	out = append(make([]byte, 0, len(wasm)+len(wasm)/4), wasm[:8]...)
 	for _, id := range binary.Order {
-		body, err := r.section(id, sections.Bodies[id])
+		body, err := r.section(id, bodies[id])
 		if err != nil {
 			return nil, Info{}, fmt.Errorf("section %d: %w", id, err)
 		}
@@ -89,16 +87,12 @@ func Rewrite(wasm []byte, compile time.Duration) (out []byte, info Info, err err
 			out = binary.AppendSection(out, id, body)
 		}
 	}
-	if body, err := r.names(sections.Names); err == nil && body != nil { // the specification ignores an invalid custom section
-		out = binary.AppendSection(out, abi.SectionCustom, append(binary.AppendName(nil, binary.NameSection), body...))
-	}
 	return out, r.info, nil
 }
 
 // rewriter knows what the sections that were read declare.
 type rewriter struct {
-	size       int // of the module
-	maxCost    time.Duration
+	size       int         // of the module
 	types      []signature // the types of functions
 	functions  []uint32    // the types of functions, imported ones first
 	imported   uint32      // functions, which is also the index of Tick
@@ -107,8 +101,8 @@ type rewriter struct {
 	elements   uint32      // of all segments
 	countsData bool        // there is a section that allows the code to use data segments
 
-	info       Info
-	setsTables bool // an instruction of those that were read changes a table
+	info    Info
+	noImage string // what an instruction of those that were read does: see Info.NoImage
 }
 
 // signature is the type of a function or a block: the number of its parameters and results.
@@ -159,6 +153,13 @@ func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
 		out = body
 	}
 	return out, c.End()
+}
+
+// rejectImage notes why there can be no image of an instance. Only the first reason counts.
+func (r *rewriter) rejectImage(format string, a ...any) {
+	if r.info.NoImage == "" {
+		r.info.NoImage = fmt.Sprintf(format, a...)
+	}
 }
 
 func (r *rewriter) typeSection(c *binary.Reader) []byte {
@@ -228,18 +229,21 @@ func (r *rewriter) tableSection(c *binary.Reader) []byte {
 }
 
 func (r *rewriter) globalSection(c *binary.Reader) []byte {
+	const mutable = 1
 	n := c.Count(maxGlobals, 4)
 	var out []byte
 	for range c.Each(n) {
 		from := c.Offset()
 		c.GlobalType()
-		out = r.expression(c, append(out, c.Since(from)...))
+		t := c.Since(from)
+		if c.Err() == nil && t[1] == mutable && t[0] < binary.F64 { // the others are numbers
+			r.rejectImage("global %d is a mutable reference or vector", r.globals)
+		}
+		out = r.expression(c, append(out, t...))
 		r.globals++
 	}
 	r.info.Overhead += int64(n) * sizeGlobal
-	const mutable = 1
-	out = append(out, binary.I32, mutable, binary.OpI32Const)
-	out = append(appendInt32(out, MaxFuel), binary.OpEnd)
+	out = append(out, binary.I32, mutable, binary.OpI32Const, 0, binary.OpEnd)
 	return append(binary.AppendUint32(nil, n+1), out...)
 }
 
@@ -333,11 +337,12 @@ func (r *rewriter) dataSection(c *binary.Reader) {
 	if r.countsData { // otherwise package image drops them
 		r.info.Overhead += int64(n) * sizeSegment
 	}
-	for range c.Each(n) {
+	for i := range c.Each(n) {
 		switch flags := c.Uint32(); flags {
 		case 0:
 			r.expression(c, nil)
 		case 1:
+			r.rejectImage("data segment %d is passive", i)
 		case 2:
 			c.Index(1, "memory")
 			r.expression(c, nil)
@@ -363,54 +368,4 @@ func (r *rewriter) expression(c *binary.Reader, out []byte) []byte {
 		}
 	}
 	return out
-}
-
-// maxFunctionName bounds the name of a function, in bytes; the rest is cut. A runtime joins the
-// names of some thirty functions each time a call traps.
-const maxFunctionName = 256
-
-// names returns a new name section with the names of functions. That of the module is dropped: a
-// runtime puts it in front of each of them. A runtime may also read the parts without regard to
-// their lengths: each must be as long as what it has.
-func (r *rewriter) names(body []byte) (out []byte, err error) {
-	const functions = 1
-	c := binary.NewReader(body)
-	for c.More() {
-		id := c.Byte()
-		part := binary.NewReader(c.Bytes(c.Uint32()))
-		if id != functions {
-			continue
-		}
-		n := part.Count(uint32(len(r.functions)), 2)
-		renamed := binary.AppendUint32(nil, n)
-		for range part.Each(n) {
-			renamed = appendFunctionName(part, binary.AppendUint32(renamed, r.renumber(r.function(part))))
-		}
-		if err := part.End(); err != nil {
-			return nil, err
-		}
-		out = binary.AppendSection(out, id, renamed)
-	}
-	return out, c.Err()
-}
-
-// appendFunctionName copies a name, which must be UTF-8, to out.
-func appendFunctionName(c *binary.Reader, out []byte) []byte {
-	name := c.Name()
-	if !utf8.ValidString(name) {
-		c.Fail(errors.New("name is not UTF-8"))
-	}
-	if len(name) > maxFunctionName {
-		name = strings.ToValidUTF8(name[:maxFunctionName], "")
-	}
-	return binary.AppendName(out, name)
-}
-
-// appendInt32 appends n as signed LEB128.
-func appendInt32(out []byte, n int32) []byte {
-	for n < -64 || n > 63 {
-		out = append(out, byte(n)|0x80)
-		n >>= 7
-	}
-	return append(out, byte(n)&0x7f)
 }

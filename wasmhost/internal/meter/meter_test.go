@@ -21,7 +21,7 @@ var errEnough = errors.New("enough")
 // start instantiates a metered module, whose tick calls f.
 func start(tb testing.TB, wat string, f func(fuel *uint32)) api.Module {
 	tb.Helper()
-	wasm, _, err := meter.Rewrite(wattest.Assemble(wat), 0)
+	wasm, _, err := meter.Rewrite(wattest.Assemble(wat))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -155,42 +155,14 @@ func TestTheModuleCannotReachTheMeter(t *testing.T) {
 		"an end too many":           `(func $run end end)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, _, err := meter.Rewrite(wattest.Assemble(wat+` (export "run" (func $run))`), 0); err == nil {
+			if out, _, err := meter.Rewrite(wattest.Assemble(wat + ` (export "run" (func $run))`)); err == nil {
 				t.Errorf("accepted: %q", out)
 			}
 		})
 	}
 }
 
-func TestNamesOfFunctionsAreKept(t *testing.T) {
-	wasm := wattest.Assemble(`(import "env" "f" (func $f)) (func $inner unreachable) (func $run call $inner) (export "run" (func $run))`)
-	names := "\x00\x04name" + "\x01\x16\x03" + "\x00\x01f" + "\x01\x05inner" + "\x02\x0aouter name"
-	names = names[:7] + string(rune(len(names)-8)) + names[8:]
-	wasm = append(append(wasm, 0, byte(len(names)-1)), names[1:]...)
-	out, _, err := meter.Rewrite(wasm, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := context.Background()
-	r := wazero.NewRuntime(ctx)
-	defer r.Close(ctx)
-	if _, err := host(r, func(*uint32) {}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.NewHostModuleBuilder("env").NewFunctionBuilder().WithFunc(func() {}).Export("f").Instantiate(ctx); err != nil {
-		t.Fatal(err)
-	}
-	m, err := r.Instantiate(ctx, out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = m.ExportedFunction("run").Call(ctx)
-	if err == nil || !strings.Contains(err.Error(), "inner") || !strings.Contains(err.Error(), "outer name") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestInstructionsThatChangeTablesAreReported(t *testing.T) {
+func TestWhatAnImageCannotHaveIsReported(t *testing.T) {
 	const table, element = "\x04\x04\x01\x70\x00\x01", "\x09\x07\x01\x05\x70\x01\xd0\x70\x0b" // both with one element
 	for name, test := range map[string]struct {
 		code string
@@ -200,16 +172,31 @@ func TestInstructionsThatChangeTablesAreReported(t *testing.T) {
 		"table.get":  {"\x41\x00\x25\x00\x1a", ""},
 		"table.size": {"\xfc\x10\x00\x1a", ""},
 		"elem.drop":  {"\xfc\x0d\x00", ""},
-		"table.set":  {"\x41\x00\xd0\x70\x26\x00", "function 0"},
-		"table.init": {"\x41\x00\x41\x00\x41\x00\xfc\x0c\x00\x00", "function 0"},
-		"table.copy": {"\x41\x00\x41\x00\x41\x00\xfc\x0e\x00\x00", "function 0"},
-		"table.grow": {"\xd0\x70\x41\x00\xfc\x0f\x00\x1a", "function 0"},
-		"table.fill": {"\x41\x00\xd0\x70\x41\x00\xfc\x11\x00", "function 0"},
+		"table.set":  {"\x41\x00\xd0\x70\x26\x00", "function 0 changes a table"},
+		"table.init": {"\x41\x00\x41\x00\x41\x00\xfc\x0c\x00\x00", "function 0 changes a table"},
+		"table.copy": {"\x41\x00\x41\x00\x41\x00\xfc\x0e\x00\x00", "function 0 changes a table"},
+		"table.grow": {"\xd0\x70\x41\x00\xfc\x0f\x00\x1a", "function 0 changes a table"},
+		"table.fill": {"\x41\x00\xd0\x70\x41\x00\xfc\x11\x00", "function 0 changes a table"},
+		"ref.func":   {"\xd2\x00\x1a", "function 0 makes a reference to a function"},
 	} {
 		wasm := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00" + table + element)
 		body := "\x00" + test.code + "\x0b"
 		wasm = append(wasm, "\x0a"+string([]byte{byte(len(body) + 2), 1, byte(len(body))})+body...)
-		if _, info, err := meter.Rewrite(wasm, 0); err != nil || info.ChangesTables != test.want {
+		if _, info, err := meter.Rewrite(wasm); err != nil || info.NoImage != test.want {
+			t.Errorf("%s: got %+v, %v", name, info, err)
+		}
+	}
+	for name, test := range map[string]struct {
+		wasm []byte
+		want string
+	}{
+		"numbers":                {handmade(section(6, "\x04\x7f\x01\x41\x00\x0b\x7e\x01\x42\x00\x0b\x7d\x01\x43\x00\x00\x00\x00\x0b\x7c\x01\x44\x00\x00\x00\x00\x00\x00\x00\x00\x0b")), ""},
+		"a constant reference":   {handmade(section(6, "\x01\x70\x00\xd0\x70\x0b")), ""},
+		"a reference":            {handmade(section(6, "\x01\x70\x01\xd0\x70\x0b")), "global 0 is a mutable reference or vector"},
+		"a vector":               {handmade(section(6, "\x01\x7b\x01\xfd\x0c"+strings.Repeat("\x00", 16)+"\x0b")), "global 0 is a mutable reference or vector"},
+		"a passive data segment": {handmade(section(5, "\x01\x00\x01"), section(12, "\x01"), section(11, "\x01\x01\x01x")), "data segment 0 is passive"},
+	} {
+		if _, info, err := meter.Rewrite(test.wasm); err != nil || info.NoImage != test.want {
 			t.Errorf("%s: got %+v, %v", name, info, err)
 		}
 	}
@@ -218,7 +205,7 @@ func TestInstructionsThatChangeTablesAreReported(t *testing.T) {
 func TestWhatTheRuntimeTakesForAModuleIsKnown(t *testing.T) {
 	const run = `(func $run) (export "run" (func $run))`
 	info := func(wat string) meter.Info {
-		_, info, err := meter.Rewrite(wattest.Assemble(run+wat), 0)
+		_, info, err := meter.Rewrite(wattest.Assemble(run + wat))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,12 +224,7 @@ func TestWhatTheRuntimeTakesForAModuleIsKnown(t *testing.T) {
 			t.Errorf("%.60s: %d bytes, want at least %d", wat, got, least)
 		}
 	}
-	for code, want := range map[string]bool{"ref.func $run drop": true, "ref.null func i32.const 1 table.grow 0 drop": true, "i32.const 0 call_indirect": false} {
-		if got := info(`(table 1) (elem 0 $run) (func ` + code + `)`); got.Allocates != want {
-			t.Errorf("%s: got %+v", code, got)
-		}
-	}
-	_, passive, err := meter.Rewrite(handmade(section(3, "\x01\x00"), section(9, "\x01\x01\x00\x03\x00\x00\x00"), section(10, "\x01\x02\x00\x0b")), 0) // three references
+	_, passive, err := meter.Rewrite(handmade(section(3, "\x01\x00"), section(9, "\x01\x01\x00\x03\x00\x00\x00"), section(10, "\x01\x02\x00\x0b"))) // three references
 	if err != nil || passive.Overhead < 3*(8+32)+24 {
 		t.Errorf("a passive segment: got %+v, %v", passive, err)
 	}

@@ -24,11 +24,14 @@ type rewritten struct {
 
 func (m *machine) rewrite(tb testing.TB, wasm []byte) rewritten {
 	tb.Helper()
-	metered, info, err := meter.Rewrite(wasm, 0)
+	metered, info, err := meter.Rewrite(wasm)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p, err := image.Rewrite(metered, info.ChangesTables)
+	if info.NoImage != "" {
+		tb.Fatalf("there is no image: %s\n%x", info.NoImage, wasm)
+	}
+	p, err := image.Rewrite(metered)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -99,9 +102,6 @@ func FuzzReset(f *testing.F) {
 		wasm := generate(bytes.Clone(choices), true)
 		p := again.rewrite(t, wasm)
 		defer p.compiled.Close(context.Background())
-		if p.StartsAnew != "" {
-			t.Fatalf("it starts anew: %s\n%x", p.StartsAnew, wasm)
-		}
 		taken := p.take(t)
 		defer taken.Close()
 		instance, memory := p.instantiate(t, taken)

@@ -174,7 +174,7 @@ func (w *world) load(path, name string) (api.Module, error) {
 		return nil, err
 	}
 	if w.metered {
-		if wasm, _, err = meter.Rewrite(wasm, 0); err != nil {
+		if wasm, _, err = meter.Rewrite(wasm); err != nil {
 			return nil, err
 		}
 	}

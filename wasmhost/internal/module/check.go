@@ -64,7 +64,7 @@ func (m *Module) signature(index uint32) string {
 	if int64(index) >= int64(len(m.types)) {
 		return "?"
 	}
-	return m.types[index].Params + ":" + m.types[index].Results
+	return m.types[index]
 }
 
 func (m *Module) checkExports() error {

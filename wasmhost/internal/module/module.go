@@ -6,14 +6,13 @@
 //
 // # Files
 //
-//	module.go  Parse: imports, exports, memories and tables of a module
+//	module.go  Parse: imports, exports and memories of a module
 //	check.go   Check: the static checks
 package module
 
 import (
 	"fmt"
 
-	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
@@ -23,11 +22,10 @@ const PageSize = 64 << 10
 // Module is the part of a module that a host has to know before it runs it. Names are
 // as they stand in the binary: they may hold anything.
 type Module struct {
-	types       []abi.Function // without names
-	functions   []uint32       // the types of functions, imported ones first
+	types       []string // "parameters:results", in the letters of abi.Function
+	functions   []uint32 // the types of functions, imported ones first
 	imports     []importEntry
 	memories    []binary.Limits // in pages
-	tables      []binary.Limits // in elements
 	exports     map[string]exportEntry
 	exportNames []string // in the module's order
 }
@@ -46,13 +44,13 @@ type exportEntry struct {
 // Parse reads a module. An error means that wasm is not a core module, or is one that this
 // host cannot run.
 func Parse(wasm []byte) (*Module, error) {
-	sections, err := binary.Split(wasm)
+	bodies, err := binary.Split(wasm)
 	if err != nil {
 		return nil, err
 	}
 	m := &Module{exports: make(map[string]exportEntry)}
 	for _, id := range binary.Order {
-		if body := sections.Bodies[id]; body != nil {
+		if body := bodies[id]; body != nil {
 			r := binary.NewReader(body)
 			m.readSection(id, r)
 			if err := r.Err(); err != nil {
@@ -95,7 +93,7 @@ func (m *Module) readSection(id byte, r *binary.Reader) {
 	case binary.SectionType:
 		for range r.Each(r.Count(binary.MaxTypes, 3)) {
 			params, results := r.FunctionType()
-			m.types = append(m.types, abi.Function{Params: letters(params), Results: letters(results)})
+			m.types = append(m.types, letters(params)+":"+letters(results))
 		}
 	case binary.SectionImport:
 		for range r.Each(r.Count(binary.MaxImports, 4)) {
@@ -104,11 +102,6 @@ func (m *Module) readSection(id byte, r *binary.Reader) {
 	case binary.SectionFunction:
 		for range r.Each(r.Count(binary.MaxFunctions, 1)) {
 			m.functions = append(m.functions, r.Uint32())
-		}
-	case binary.SectionTable:
-		for range r.Each(r.Count(binary.MaxTables, 3)) {
-			_, l := r.Table()
-			m.tables = append(m.tables, l)
 		}
 	case binary.SectionMemory:
 		for range r.Each(r.Count(binary.MaxMemories, 2)) {

@@ -66,8 +66,8 @@ func New[T any](limit int, room func() int, reclaim func(), close func(*T)) *Poo
 // maxIdle is how long an unused instance is kept.
 const maxIdle = time.Minute
 
-// ErrBusy means that no instance will be available in time.
-var ErrBusy = errors.New("all instances were busy for half of the attempt's time")
+// errBusy means that no instance will be available in time.
+var errBusy = errors.New("all instances were busy for half of the attempt's time")
 
 // Get returns an idle instance, or nil when the caller is to start one, which needs a call
 // of Started. It waits while there is none for the caller's lane, for half of the time that
@@ -84,7 +84,7 @@ func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err er
 	p.mu.Lock()
 	if p.queueTooLong(half, lane) {
 		p.mu.Unlock()
-		return nil, false, ErrBusy
+		return nil, false, errBusy
 	}
 	granted := make(chan *T, 1)
 	e := p.waiting[lane].PushBack(granted)
@@ -99,7 +99,7 @@ func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err er
 	if err := half.Err(); errors.Is(err, context.Canceled) {
 		return nil, true, err
 	}
-	return nil, true, ErrBusy
+	return nil, true, errBusy
 }
 
 // tryGet returns an instance, or nil if the caller is to start one; false if it must wait.

@@ -53,7 +53,7 @@ func TestACallerThatStopsWaitingIsSkipped(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		if _, waited, err := p.Get(ctx, First); !waited || !errors.Is(err, ErrBusy) || time.Since(start) != time.Second/2 {
+		if _, waited, err := p.Get(ctx, First); !waited || !errors.Is(err, errBusy) || time.Since(start) != time.Second/2 {
 			t.Errorf("got %v, %v after %v", waited, err, time.Since(start))
 		}
 		stopped, stop := context.WithCancel(t.Context())
@@ -87,13 +87,13 @@ func TestACallerIsRefusedWhenTheQueueIsTooLong(t *testing.T) {
 			go get()
 		}
 		synctest.Wait()
-		if waited, err := get(); waited || !errors.Is(err, ErrBusy) {
+		if waited, err := get(); waited || !errors.Is(err, errBusy) {
 			t.Errorf("got %v, %v", waited, err)
 		}
 		for range 100 {
 			p.Observe(First, time.Millisecond)
 		}
-		if waited, err := get(); !waited || !errors.Is(err, ErrBusy) {
+		if waited, err := get(); !waited || !errors.Is(err, errBusy) {
 			t.Errorf("with faster calls: got %v, %v", waited, err)
 		}
 		p.Put(nil)

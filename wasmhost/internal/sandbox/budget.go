@@ -32,7 +32,6 @@ type budget struct {
 	used      int64
 	instances int64
 	accounts  map[*account]struct{}
-	waiting   int // accounts that wait
 }
 
 // account is what one plugin uses.
@@ -86,7 +85,6 @@ func (b *budget) open(closeOldest func() bool) *account {
 func (b *budget) close(a *account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.setWaits(a, false)
 	delete(b.accounts, a)
 }
 
@@ -103,17 +101,7 @@ func (b *budget) left(a *account) int64 {
 	return min(b.limit-b.used, max(share, b.limit-others)-a.used)
 }
 
-func (b *budget) setWaits(a *account, waits bool) {
-	switch {
-	case waits && !a.waits:
-		b.waiting++
-	case !waits && a.waits:
-		b.waiting--
-	}
-	a.waits = waits
-}
-
-// add counts n bytes, which may be negative.
+// add counts n bytes, which may be negative. The caller holds mu.
 func (b *budget) add(a *account, n int64) {
 	b.used += n
 	a.used += n
@@ -122,7 +110,7 @@ func (b *budget) add(a *account, n int64) {
 // refuse notes that a plugin was refused n bytes.
 func (b *budget) refuse(a *account, n int64) {
 	if a.used+n <= b.share() {
-		b.setWaits(a, true)
+		a.waits = true
 	}
 }
 
@@ -141,7 +129,7 @@ func (b *budget) reserve(a *account, n int64, releaseSlot func()) bool {
 func (b *budget) reserveShared(a *account, n int64) bool {
 	ok := b.reserve(a, n, func() {})
 	if ok {
-		b.markShared(a, n)
+		b.use(a, 0, n)
 	}
 	return ok
 }
@@ -164,7 +152,7 @@ func (b *budget) tryReserve(a *account, n int64, instance bool) bool {
 		b.refuse(a, n)
 		return false
 	}
-	b.setWaits(a, false)
+	a.waits = false
 	b.add(a, n)
 	if instance {
 		a.instances++
@@ -173,27 +161,13 @@ func (b *budget) tryReserve(a *account, n int64, instance bool) bool {
 	return true
 }
 
-// release returns n bytes that were reserved.
-func (b *budget) release(a *account, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.add(a, -n)
-}
-
-// addShared counts n bytes that all instances of a plugin share, and that it has in any case, so
-// that they may exceed the limit. A negative n returns what is shared.
-func (b *budget) addShared(a *account, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a.shared += n
-	b.add(a, n)
-}
-
-// use counts n bytes that a plugin has in any case, so that they may exceed the limit.
-func (b *budget) use(a *account, n int64) {
+// use counts n bytes that a plugin has in any case, so that they may exceed the limit, and says that as many bytes
+// as shared are not of single instances. Negative numbers undo that.
+func (b *budget) use(a *account, n, shared int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(a, n)
+	a.shared += shared
 }
 
 // isScarce reports whether more than half of the memory is used.
@@ -203,14 +177,6 @@ func (b *budget) isScarce() bool {
 	return b.used > b.limit/2
 }
 
-// markShared says that n bytes that are counted are not of a single instance, or are again with a
-// negative n.
-func (b *budget) markShared(a *account, n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a.shared += n
-}
-
 // releaseInstance returns what an instance has used.
 func (b *budget) releaseInstance(a *account, n int64) {
 	b.mu.Lock()
@@ -218,9 +184,9 @@ func (b *budget) releaseInstance(a *account, n int64) {
 	b.add(a, -n)
 	a.instances--
 	b.instances--
-	if b.waiting > 0 && b.used <= b.limit/2 { // all can have their shares
+	if b.used <= b.limit/2 { // all can have their shares
 		for other := range b.accounts {
-			b.setWaits(other, false)
+			other.waits = false
 		}
 	}
 }
@@ -267,7 +233,12 @@ func (b *budget) room(a *account, n int64) int {
 func (b *budget) owes(a *account) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.waiting > 0 && a.used > b.share()
+	for other := range b.accounts {
+		if other.waits && a.used > b.share() {
+			return true
+		}
+	}
+	return false
 }
 
 // reclaim closes idle instances of the plugins that use more than their share, one after another,

@@ -206,7 +206,7 @@ const recursing = "\x00asm\x01\x00\x00\x00" +
 func TestTheStackIsBounded(t *testing.T) {
 	i := startModule(t, recursing)
 	r := i.Run(context.Background(), Attempt{State: i.sandbox.NewState()})
-	size := stackSize(i.run)
+	size := i.run.stackSize()
 	if r.Ending != StackOverflow || size > 4*maxStack {
 		t.Errorf("got %+v with a stack of %d MB", r, size>>20)
 	}
@@ -265,35 +265,12 @@ func TestWhatTheRuntimeTakesForAnInstanceIsCounted(t *testing.T) {
 	}
 }
 
-// The runtime keeps each reference to a function that code makes until the instance is closed.
-func TestReferencesThatCodeMakesAreCounted(t *testing.T) {
-	for name, code := range map[string]string{
-		"references": `ref.func $run drop`,
-		"a table":    `ref.null func i32.const 64 table.grow 0 drop`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			i := startModule(t, hostile(`(table 1) (elem 0 $run) (func $run (result i32) loop `+code+` br 0 end i32.const 1)`))
-			if stackSize(i.run) == 0 {
-				t.Skip("there is no compiler for this processor")
-			}
-			limitMemory(t, totalMemory.usedBy(i.sandbox.account)+256<<10)
-			ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
-			defer cancel()
-			r := i.Run(ctx, Attempt{State: i.sandbox.NewState()})
-			if r.Ending != OutOfMemory || r.NoMemory == nil || !i.Spent() {
-				t.Errorf("got %+v", r)
-			}
-			i.Close()
-		})
-	}
-}
-
 // Each function of an instance keeps its stack.
 func TestTheStackOfEachFunctionIsCounted(t *testing.T) {
 	deep := `(func $deep (param $n i32) local.get $n if local.get $n i32.const 1 i32.sub call $deep end)`
 	i := startModule(t, string(wattest.Assemble(deep+` (memory 1) (func $run (result i32) i32.const 10000 call $deep i32.const 1)
 		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run)) (export "sonde_configure" (func $run))`)))
-	if stackSize(i.run) == 0 {
+	if i.run.stackSize() == 0 {
 		t.Skip("there is no compiler for this processor")
 	}
 	before := i.used
@@ -387,18 +364,14 @@ func TestACallThatEndsInADialLeavesNoConnection(t *testing.T) {
 	}
 }
 
-// What a plugin uses within the runtime is read from fields that wazero does not export.
+// The size of a stack is read from a field that wazero does not export.
 func TestAnUnknownVersionOfTheRuntimeIsRefused(t *testing.T) {
 	i := newInstance(t)
-	if l := latest.Load(); l == nil || !l.isCompiled {
-		t.Skip("this runtime interprets")
-	}
-	latest.Store(nil)
 	type renamed struct{ api.Function }
-	if err := checkLayout(&renamed{i.run.Function}); err == nil || latest.Load() != nil {
-		t.Errorf("got %v", err)
+	if err := newFunction(&renamed{i.run.Function}).check(); err == nil {
+		t.Error("it is accepted")
 	}
-	if err := checkLayout(i.run.Function); err != nil {
+	if err := i.run.check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -428,8 +401,8 @@ func TestAPluginBelowItsShareReclaimsWhatOthersDoNotUse(t *testing.T) {
 	if b.room(late, 150) != 0 {
 		t.Error("there is room")
 	}
-	if !b.reserveInstance(late, 150) || idle != 15 || b.waiting != 0 {
-		t.Errorf("%d are left, %d plugins wait", idle, b.waiting)
+	if !b.reserveInstance(late, 150) || idle != 15 || late.waits {
+		t.Errorf("%d are left, the plugin waits: %v", idle, late.waits)
 	}
 	released := false
 	if b.reserve(late, 1, func() { released = true }) || idle != 15 || !released {
@@ -443,8 +416,8 @@ func TestNoCallClosesInstancesWithASlot(t *testing.T) {
 	c := computingCall(t, i, 1<<30)
 	greedy := totalMemory.open(noneIdle)
 	t.Cleanup(func() { totalMemory.close(greedy) })
-	totalMemory.addShared(greedy, 64<<20)
-	defer totalMemory.addShared(greedy, -64<<20)
+	totalMemory.use(greedy, 64<<20, 64<<20)
+	defer totalMemory.use(greedy, -64<<20, -64<<20)
 	limitMemory(t, totalMemory.used)
 	i.running = &c.cpu
 	closed := false
@@ -602,10 +575,10 @@ func TestAPluginThatGotItsShareWaitsNoLonger(t *testing.T) {
 	b.reserveInstance(greedy, 100)
 	b.add(greedy, 100) // before the limit was lowered
 	if b.reserveInstance(late, 10); b.reserveInstance(late, 200) || !b.owes(greedy) {
-		t.Errorf("%d plugins wait", b.waiting)
+		t.Error("no plugin waits")
 	}
 	b.releaseInstance(greedy, 100)
-	if !b.reserveInstance(late, 100) || b.owes(greedy) || b.waiting != 0 {
-		t.Errorf("%d plugins wait", b.waiting)
+	if !b.reserveInstance(late, 100) || b.owes(greedy) || late.waits {
+		t.Error("the plugin waits")
 	}
 }

@@ -64,32 +64,6 @@ func newCall(ctx context.Context, i *Instance, input Attempt) *call {
 // callKey is the context key under which host functions find their call.
 type callKey struct{}
 
-// callContext is the context of a guest's call. It is done when the guest is stopped, and
-// finds the call without walking a chain of contexts.
-type callContext struct{ call *call }
-
-// Deadline returns none: the attempt's deadline is not when the guest is stopped.
-func (c callContext) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-// Done is closed when the guest is stopped.
-func (c callContext) Done() <-chan struct{} { return c.call.life.stopped }
-
-// Err returns context.Canceled once the guest is stopped.
-func (c callContext) Err() error {
-	if isClosed(c.call.life.stopped) {
-		return context.Canceled
-	}
-	return nil
-}
-
-// Value returns the call for callKey.
-func (c callContext) Value(key any) any {
-	if _, ok := key.(callKey); ok {
-		return c.call
-	}
-	return c.call.life.ctx.Value(key)
-}
-
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // run calls a function of the guest, ends what it leaves open, and reports how the call ended.
@@ -134,7 +108,7 @@ func (c *call) guard(do func(context.Context) error) error {
 			c.life.cancelStop()
 		}
 	}()
-	return do(callContext{c})
+	return do(context.WithValue(c.life.ctx, callKey{}, c)) // in no further one, so that callOf finds it at once
 }
 
 // interrupt ends each wait of the call, and schedules the stop of the call itself.

@@ -44,7 +44,7 @@ func (c *cpu) tick() {
 		c.failures.reachLimit("fuel", abi.ENOSPC)
 		panic(errLimit)
 	}
-	c.footprint.countGrowth(c.function)
+	c.footprint.countStack(c.function)
 	now := time.Now()
 	if !f.grantedAt.IsZero() {
 		switch took := f.endSlice(now); {

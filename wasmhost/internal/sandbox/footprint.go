@@ -11,9 +11,6 @@ type footprint struct {
 	memory    *image.Memory
 	used      int64  // counted, except for returned
 	returned  int64  // to the budget, while the call waits: see returnUnused
-	tables    tables // empty unless code of the module can make them larger
-	atStart   int    // their size when the instance started
-	grown     int    // bytes that they have grown by
 	gathered  []byte // buffer of memory.gather; nil until it is used
 	uncounted bool   // it uses more memory than is counted
 	running   *cpu   // of the call that runs; nil: none
@@ -35,30 +32,22 @@ func (f *footprint) releaseSlot() {
 	}
 }
 
-// countGrowth counts what the stack of a function that runs, the tables and the references to functions
-// have grown by, and ends the call when that is too much. Until the next tick a stack can
-// grow up to wazero's own bound, but only in calls that have a slot.
-func (f *footprint) countGrowth(running *function) {
-	if size := stackSize(running); size > running.stack {
-		if size > maxStack {
-			f.uncounted = true
-			panic(errStackOverflow)
-		}
-		f.mustReserve(size - running.stack)
-		running.stack = size
+// countStack counts what the stack of a function that runs has grown by, and ends the call when that is too
+// much. Until the next tick a stack can grow up to wazero's own bound, but only in calls that have a slot.
+func (f *footprint) countStack(running *function) {
+	size := running.stackSize()
+	if size <= running.stack {
+		return
 	}
-	if grown := f.tables.size() - f.atStart; grown > f.grown {
-		f.mustReserve(grown - f.grown)
-		f.grown = grown
+	err := errStackOverflow
+	if size <= maxStack {
+		err = f.reserve(int64(size - running.stack))
 	}
-}
-
-// mustReserve counts memory that the runtime has taken, and ends the call if it is too much.
-func (f *footprint) mustReserve(bytes int) {
-	if err := f.reserve(int64(bytes)); err != nil {
+	if err != nil {
 		f.uncounted = true
 		panic(err)
 	}
+	running.stack = size
 }
 
 // writtenByHost is how many bytes the host writes at most to the memory of an instance whose call
@@ -73,7 +62,7 @@ func (f *footprint) returnUnused() {
 	}
 	const rounding = 2 * module.PageSize // the system's pages at both ends of what the host writes
 	unused := max(f.memory.Unused()-writtenByHost-rounding, 0)
-	totalMemory.use(f.account, f.returned-unused)
+	totalMemory.use(f.account, f.returned-unused, 0)
 	f.returned = unused
 }
 
@@ -81,7 +70,7 @@ func (f *footprint) returnUnused() {
 // may exceed the limit: they are no more than there are slots.
 func (f *footprint) useAll() {
 	if f.returned > 0 {
-		totalMemory.use(f.account, f.returned)
+		totalMemory.use(f.account, f.returned, 0)
 		f.returned = 0
 	}
 }

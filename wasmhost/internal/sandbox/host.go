@@ -28,26 +28,12 @@ type args []uint64
 func (a args) u32(i int) uint32 { return api.DecodeU32(a[i]) }
 func (a args) i32(i int) int32  { return api.DecodeI32(a[i]) }
 
-// hostFunction is a host function that returns its result encoded.
-type hostFunction func(*call, args) uint64
-
 // link gives a runtime the modules that a plugin may import.
 func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
-	native := make(map[string]hostFunction)
-	for name, f := range nativeFunctions() {
-		native[name] = func(c *call, a args) uint64 { return uint64(f(c, a)) }
-	}
-	if err := s.linkModule(ctx, r, abi.HostModule, abi.Functions(), native); err != nil {
+	if err := linkModule(ctx, s, r, abi.HostModule, abi.Functions(), nativeFunctions()); err != nil {
 		return err
 	}
-	wasi := make(map[string]hostFunction)
-	for name, f := range wasiFunctions() {
-		wasi[name] = func(c *call, a args) uint64 { return uint64(f(c, a)) }
-	}
-	for _, f := range abi.WASIRefused() {
-		wasi[f.Name] = func(*call, args) uint64 { return uint64(abi.ENOSYS) }
-	}
-	if err := s.linkModule(ctx, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasi); err != nil {
+	if err := linkModule(ctx, s, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasiFunctions()); err != nil {
 		return err
 	}
 	tick := api.GoModuleFunc(func(ctx context.Context, _ api.Module, _ []uint64) { callOf(ctx).cpu.tick() })
@@ -55,11 +41,17 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	return err
 }
 
-func (s *Sandbox) linkModule(ctx context.Context, r wazero.Runtime, module string, types []abi.Function, functions map[string]hostFunction) error {
+// linkModule makes a module of functions. Those of types that are missing, which are functions of WASI, return
+// ENOSYS.
+func linkModule[R int64 | abi.Errno](ctx context.Context, s *Sandbox, r wazero.Runtime, module string, types []abi.Function, functions map[string]func(*call, args) R) error {
 	b := r.NewHostModuleBuilder(module)
 	for _, t := range types {
-		f := s.wrap(module+"."+t.Name, t, functions[t.Name])
-		b.NewFunctionBuilder().WithGoModuleFunction(f, valueTypes(t.Params), valueTypes(t.Results)).Export(t.Name)
+		f := functions[t.Name]
+		if f == nil {
+			f = func(*call, args) R { return R(abi.ENOSYS) }
+		}
+		wrapped := s.wrap(module+"."+t.Name, t, func(c *call, a args) uint64 { return uint64(f(c, a)) })
+		b.NewFunctionBuilder().WithGoModuleFunction(wrapped, valueTypes(t.Params), valueTypes(t.Results)).Export(t.Name)
 	}
 	_, err := b.Instantiate(ctx)
 	return err
@@ -68,7 +60,7 @@ func (s *Sandbox) linkModule(ctx context.Context, r wazero.Runtime, module strin
 // wrap returns a function that the runtime can call. It counts calls and, if Config.Trace
 // is set, reports them. A function that computes pays for that by cpu.charge, and one that
 // waits gives its slot back by cpu.releaseSlot.
-func (s *Sandbox) wrap(name string, t abi.Function, f hostFunction) api.GoModuleFunction {
+func (s *Sandbox) wrap(name string, t abi.Function, f func(*call, args) uint64) api.GoModuleFunction {
 	hasResult := t.Results != ""
 	plain := func(ctx context.Context, _ api.Module, stack []uint64) {
 		c := callOf(ctx)

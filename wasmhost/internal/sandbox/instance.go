@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
@@ -46,14 +45,11 @@ var ErrSystem = errors.New("system refuses memory")
 // for the module to be at fault.
 const starvedBelow = 20
 
-// Start makes an instance, from the image of one that has initialised itself, unless the
-// module starts anew for each attempt. As long as there is no image, one start at a time
-// initialises an instance to take it, and the others wait and get its error. An initialisation
-// ends soon after ctx is done or Limits.Start has passed. All starts must have the same ctx.
+// Start makes an instance, from the image of one that has initialised itself. As long as there
+// is no image, one start at a time initialises an instance to take it, and the others wait and
+// get its error. An initialisation ends soon after ctx is done or Limits.Start has passed. All
+// starts must have the same ctx.
 func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
-	if s.module.StartsAnew != "" {
-		return s.startAnew(ctx)
-	}
 	from, err := s.initialImage(ctx)
 	if err != nil {
 		return nil, err
@@ -69,51 +65,24 @@ func (s *Sandbox) Start(ctx context.Context) (*Instance, error) {
 	return i, nil
 }
 
-// initialisation is one of an instance whose image is taken. All starts that come before its end
-// share it.
-type initialisation struct {
-	ended chan struct{} // closed when it has
-	err   error         // set before
-}
-
-// initialImage returns the image.
+// initialImage returns the image. All starts that come before the end of an initialisation share it, and its
+// error.
 func (s *Sandbox) initialImage(ctx context.Context) (*image.Image, error) {
 	if i := s.image.Load(); i != nil {
 		return i, nil
 	}
-	s.initialisingMu.Lock()
-	run, isFirst := s.initialising, s.initialising == nil && s.image.Load() == nil
-	if isFirst {
-		run = &initialisation{ended: make(chan struct{}), err: errors.New("start: panic")}
-		s.initialising = run
-	}
-	s.initialisingMu.Unlock()
-	if isFirst {
-		s.initialise(ctx, run)
-	}
-	if run != nil {
-		<-run.ended
-		if run.err != nil {
-			return nil, run.err
+	_, err, _ := s.initialising.Do("", func() (any, error) {
+		if s.image.Load() != nil { // another one has ended meanwhile
+			return nil, nil
 		}
-	}
-	return s.image.Load(), nil
-}
-
-// initialise takes the image, and ends an initialisation.
-func (s *Sandbox) initialise(ctx context.Context, run *initialisation) {
-	defer func() {
-		s.initialisingMu.Lock()
-		s.initialising = nil
-		s.initialisingMu.Unlock()
-		close(run.ended)
-	}()
-	run.err = s.takeImage(ctx)
+		return nil, s.takeImage(ctx)
+	})
+	return s.image.Load(), err
 }
 
 // takeImage takes the image of an instance that initialises itself.
 func (s *Sandbox) takeImage(ctx context.Context) error {
-	first, err := s.startAnew(ctx)
+	first, err := s.startFirst(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,30 +93,25 @@ func (s *Sandbox) takeImage(ctx context.Context) error {
 	}
 	s.image.Store(taken)
 	s.module.DropSegments()
-	totalMemory.addShared(s.account, taken.Size())
+	totalMemory.use(s.account, taken.Size(), taken.Size())
 	return nil
 }
 
-// startAnew makes an instance without an image, which initialises itself.
-func (s *Sandbox) startAnew(ctx context.Context) (*Instance, error) {
-	runtime.LockOSThread() // whose processor time is measured
-	defer runtime.UnlockOSThread()
-	before, measured := threadTime()
+// startFirst makes an instance without an image, which initialises itself.
+func (s *Sandbox) startFirst(ctx context.Context) (*Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.Limits.Start)
 	defer cancel()
 	i, err := s.instantiate(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	err = i.initialize(ctx)
+	computed, err := i.initialize(ctx)
 	if err == nil {
 		return i, nil
 	}
 	i.Close()
-	if errors.Is(err, errStopped) && measured {
-		if now, _ := threadTime(); now-before < s.config.Limits.Start/starvedBelow {
-			err = fmt.Errorf("%w; %w", err, ErrStarved)
-		}
+	if errors.Is(err, errStopped) && computed < s.config.Limits.Start/starvedBelow {
+		err = fmt.Errorf("%w; %w", err, ErrStarved)
 	}
 	return nil, err
 }
@@ -168,44 +132,37 @@ var moduleConfig = wazero.NewModuleConfig().WithName("").WithStartFunctions().Wi
 
 // instantiate makes an instance, which does not run code of the module yet. It needs a slot:
 // the runtime evaluates the elements of tables, up to some milliseconds.
-func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (*Instance, error) {
+func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (_ *Instance, err error) {
 	i := &Instance{sandbox: s, image: from, footprint: footprint{account: s.account, used: s.memoryFor(from)}}
 	if !totalMemory.reserveInstance(i.account, i.used) {
 		return nil, ErrNoMemory
 	}
-	err := s.acquireSlot(ctx)
-	if err != nil {
-		i.Close()
+	defer func() {
+		if err != nil {
+			i.Close()
+		}
+	}()
+	if err := s.acquireSlot(ctx); err != nil {
 		return nil, err
 	}
 	defer cpuSlots.release()
 	if i.memory, err = image.NewMemory(from, s.declaredMemory(), s.config.Limits.Memory, i.reserve); err != nil {
-		i.Close()
 		return nil, fmt.Errorf("%w: %w", ErrSystem, err)
 	}
 	if i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, i.memory), s.compiled, moduleConfig); err != nil {
-		i.Close()
 		return nil, err
 	}
 	i.fuel = i.module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
 	i.run = i.exported(abi.ExportRun)
-	if err := checkLayout(i.run.Function); err != nil {
-		i.Close()
-		return nil, err
-	}
-	if s.config.Module.Allocates {
-		i.tables = tablesOf(i.run)
-		i.atStart = i.tables.size()
-	}
 	i.globals = s.module.Globals(i.module)
-	return i, nil
+	return i, i.run.check()
 }
 
-// initialize lets an instance without an image initialise itself.
-func (i *Instance) initialize(ctx context.Context) error {
+// initialize lets an instance without an image initialise itself, and returns for how long that has computed.
+func (i *Instance) initialize(ctx context.Context) (computed time.Duration, err error) {
 	start, err := i.writeSegments(ctx)
 	if err != nil {
-		return fmt.Errorf("start: %w", err)
+		return 0, fmt.Errorf("start: %w", err)
 	}
 	for _, f := range []struct {
 		name string
@@ -214,15 +171,16 @@ func (i *Instance) initialize(ctx context.Context) error {
 		if f.function == nil {
 			continue
 		}
-		err := newCall(ctx, i, Attempt{}).run(f.function).Err
-		if lacking := i.memory.Err; err != nil && lacking != nil && !errors.Is(err, lacking) {
-			err = fmt.Errorf("%w; %w", err, lacking)
+		r := newCall(ctx, i, Attempt{}).run(f.function)
+		computed += r.Computed
+		if lacking := i.memory.Err; r.Err != nil && lacking != nil && !errors.Is(r.Err, lacking) {
+			r.Err = fmt.Errorf("%w; %w", r.Err, lacking)
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
+		if r.Err != nil {
+			return computed, fmt.Errorf("%s: %w", f.name, r.Err)
 		}
 	}
-	return nil
+	return computed, nil
 }
 
 // writeSegments writes the data segments to the memory, and returns the start function; nil if
@@ -234,7 +192,7 @@ func (i *Instance) writeSegments(ctx context.Context) (start *function, err erro
 	defer cpuSlots.release()
 	f, err := i.sandbox.module.Initialize(i.module)
 	if f != nil {
-		start = &function{Function: f}
+		start = newFunction(f)
 	}
 	return start, err
 }
@@ -275,14 +233,12 @@ func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
 
 // Reset makes the instance what it was before its first call, whatever a call has done and
 // however it has ended. It returns false if that cannot be done: its memory has grown, or
-// the module does not permit it, or the memory that it may use is no longer left.
-func (i *Instance) Reset() bool {
-	return i.tryUseAll() && i.image != nil && i.image.Reset(i.memory, i.globals)
-}
+// the memory that it may use is no longer left.
+func (i *Instance) Reset() bool { return i.tryUseAll() && i.image.Reset(i.memory, i.globals) }
 
 // Spent reports whether the instance should not be used again.
 func (i *Instance) Spent() bool {
-	large := i.run.stack > keepStack || i.configure != nil && i.configure.stack > keepStack || i.grown > keepTables
+	large := i.run.stack > keepStack || i.configure != nil && i.configure.stack > keepStack
 	return i.uncounted || large || totalMemory.owes(i.account)
 }
 
@@ -297,12 +253,12 @@ func (i *Instance) Close() {
 	i.release()
 }
 
-// Ending is how a call ended.
-type Ending int
+// ending is how a call ended.
+type ending int
 
 // The endings.
 const (
-	Returned      Ending = iota
+	Returned      ending = iota
 	Stopped              // by the host, abi.Grace after the deadline
 	LimitReached         // and the plugin went on
 	OutOfMemory          // the plugin trapped after it was refused more memory
@@ -313,7 +269,7 @@ const (
 
 // Report is what is known of a call that has ended.
 type Report struct {
-	Ending Ending
+	Ending ending
 	Value  int32 // what the function returned
 	Err    error // why the call did not return; nil when it did
 
@@ -359,7 +315,7 @@ func readable(err error) error {
 	return err
 }
 
-func (c *call) ending(err error) Ending {
+func (c *call) ending(err error) ending {
 	if err == nil {
 		return Returned
 	}

@@ -58,38 +58,36 @@ func (c *call) measured(name string, v float64) (errno abi.Errno) {
 
 // metrics are what the instances of a plugin have set.
 type metrics struct {
-	mu    sync.Mutex
-	index map[string]int // by name, into list
-	list  []stats.Metric
+	mu     sync.Mutex
+	byName map[string]stats.Metric
 }
 
-func (m *metrics) all() []stats.Metric {
+// all returns the metrics in the order of their names.
+func (m *metrics) all() (all []stats.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.list)
+	for _, name := range slices.Sorted(maps.Keys(m.byName)) {
+		all = append(all, m.byName[name])
+	}
+	return all
 }
 
 // set sets a gauge or adds to a counter. ENOSPC means that there are max names already.
 func (m *metrics) set(name string, counter bool, v float64, max int) abi.Errno {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i, ok := m.index[name]
+	before, ok := m.byName[name]
 	switch {
-	case !ok && len(m.list) >= max:
+	case !ok && len(m.byName) >= max:
 		return abi.ENOSPC
-	case !ok:
-		if m.index == nil {
-			m.index = make(map[string]int)
-		}
-		i = len(m.list)
-		m.index[name] = i
-		m.list = append(m.list, stats.Metric{Name: name, Counter: counter})
-	case m.list[i].Counter != counter:
+	case ok && before.Counter != counter:
 		return abi.EINVAL
+	case m.byName == nil:
+		m.byName = make(map[string]stats.Metric)
 	}
 	if counter {
-		v += m.list[i].Value
+		v += before.Value
 	}
-	m.list[i].Value = v
+	m.byName[name] = stats.Metric{Name: name, Counter: counter, Value: v}
 	return abi.OK
 }

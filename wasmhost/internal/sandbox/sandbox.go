@@ -24,9 +24,8 @@
 //
 //	sandbox.go      Sandbox: a compiled plugin, and what its instances share
 //	instance.go     Instance: starting it, calling it, resetting it; Report: how a call ended
-//	threadtime_*    the processor time of a start
 //	footprint.go    the memory that an instance uses
-//	stack.go        what the runtime takes in a call: stacks, up to a limit, and tables
+//	stack.go        the stacks of calls, up to a limit
 //	budget.go       the memory of the instances of all plugins together
 //	call.go         one call: its parts, and what it reports
 //	lifetime.go     when a call is over, and when it is stopped
@@ -57,18 +56,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
@@ -80,8 +78,8 @@ type Config struct {
 	Env    []string // "NAME=value"
 	Logger *slog.Logger
 	Trace  func(HostCall) // may be nil
-	Module meter.Info
 
+	Overhead    int64       // what the runtime takes for each instance, as in meter.Info
 	CloseOldest func() bool // closes the instance that is idle for longest, whose memory other plugins need; false: none is idle
 }
 
@@ -111,10 +109,9 @@ type Sandbox struct {
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache
 	module   *image.Module
-	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself, and if module.StartsAnew
+	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself
 
-	initialisingMu sync.Mutex      // guards initialising, and that image is set before that ends
-	initialising   *initialisation // nil: none runs
+	initialising singleflight.Group // by which image is set
 
 	slotQueue slotQueue // guarded by cpuSlots.mu
 	account   *account  // in totalMemory
@@ -189,7 +186,7 @@ func (s *Sandbox) declaredMemory() int64 {
 // memoryFor returns how many bytes an instance uses when it starts from an image, or without
 // one, with one connection. It may have changed only a part of them, but can change all.
 func (s *Sandbox) memoryFor(from *image.Image) int64 {
-	overhead := instanceOverhead + connSize + s.config.Module.Overhead
+	overhead := instanceOverhead + connSize + s.config.Overhead
 	if from == nil {
 		return overhead + s.declaredMemory()
 	}
@@ -211,7 +208,7 @@ func (s *Sandbox) Reclaim() { totalMemory.reclaimInstance(s.account, s.initialMe
 func (s *Sandbox) Reserve(bytes int64) bool { return totalMemory.reserveShared(s.account, bytes) }
 
 // Unreserve returns memory that Reserve has counted.
-func (s *Sandbox) Unreserve(bytes int64) { totalMemory.addShared(s.account, -bytes) }
+func (s *Sandbox) Unreserve(bytes int64) { totalMemory.use(s.account, -bytes, -bytes) }
 
 // Close frees the compiled code and the image. All instances must have been closed.
 func (s *Sandbox) Close() error {
@@ -220,7 +217,7 @@ func (s *Sandbox) Close() error {
 		err = closeRuntime(context.Background(), s.runtime, s.cache)
 	}
 	if i := s.image.Swap(nil); i != nil {
-		totalMemory.addShared(s.account, -i.Size())
+		totalMemory.use(s.account, -i.Size(), -i.Size())
 		err = errors.Join(err, i.Close())
 	}
 	totalMemory.close(s.account)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
@@ -61,16 +63,16 @@ func startModule(tb testing.TB, wasm string) *Instance {
 // newSandbox returns a sandbox of a module.
 func newSandbox(tb testing.TB, wasm string) *Sandbox {
 	tb.Helper()
-	metered, info, err := meter.Rewrite([]byte(wasm), 0)
+	metered, info, err := meter.Rewrite([]byte(wasm))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	sandbox := New(Config{
-		Module: info, CloseOldest: func() bool { return false },
+		Overhead: info.Overhead, CloseOldest: func() bool { return false },
 		Limits: Limits{Memory: 100 * module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
 		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
 	})
-	rewritten, err := image.Rewrite(metered, info.ChangesTables)
+	rewritten, err := image.Rewrite(metered)
 	if err == nil {
 		err = sandbox.Compile(rewritten, io.Discard)
 	}
@@ -83,24 +85,30 @@ func newSandbox(tb testing.TB, wasm string) *Sandbox {
 
 // Many attempts do not wait for one initialisation after another that fails.
 func TestStartsShareAnInitialisation(t *testing.T) {
+	const many = 4
 	s := newSandbox(t, smallest)
-	run, failure := &initialisation{ended: make(chan struct{})}, errors.New("stopped")
-	s.initialising = run
+	fail, failure := make(chan struct{}), errors.New("stopped")
+	s.initialising.DoChan("", func() (any, error) {
+		<-fail
+		return nil, failure
+	})
 	errs := make(chan error)
-	for range 4 {
+	for range many {
 		go func() {
 			_, err := s.Start(t.Context())
 			errs <- err
 		}()
 	}
-	run.err = failure
-	close(run.ended)
-	for range 4 {
+	stacks := make([]byte, 1<<20)
+	testsync.Until(t, "starts that wait", func() bool {
+		return bytes.Count(stacks[:runtime.Stack(stacks, true)], []byte("singleflight.(*Group).Do(")) == many
+	})
+	close(fail)
+	for range many {
 		if err := <-errs; !errors.Is(err, failure) {
 			t.Errorf("got %v", err)
 		}
 	}
-	s.initialising = nil
 	if i, err := s.Start(t.Context()); err != nil {
 		t.Error(err)
 	} else {

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -25,10 +24,11 @@ type socket struct {
 
 	readBy, writeBy time.Time // the guest's own deadlines; zero for none
 
-	mu   sync.Mutex // guards buf, data and err
-	buf  []byte     // buffer for bytes that the guest has not read yet
-	data []byte     // the bytes in buf
-	err  error      // of the read after data; io.EOF when the peer has closed the connection
+	// What follows is the reader's while there is one.
+
+	buf  []byte // buffer for bytes that the guest has not read yet
+	data []byte // the bytes in buf
+	err  error  // of the read after data; io.EOF when the peer has closed the connection
 }
 
 // Sizes of socket.buf.
@@ -47,30 +47,32 @@ const (
 // release returns the memory that is counted.
 func (s *socket) release() {
 	if s.reserved > 0 {
-		totalMemory.release(s.account, s.reserved)
+		totalMemory.use(s.account, -s.reserved, 0)
 		s.reserved = 0
 	}
 }
 
 // markShared says that the connection is held, and so not a part of an instance, with sign 1, and
 // with sign -1 that it is held no longer.
-func (s *socket) markShared(sign int64) { totalMemory.markShared(s.account, sign*s.reserved) }
+func (s *socket) markShared(sign int64) { totalMemory.use(s.account, 0, sign*s.reserved) }
 
 func (s *socket) datagram() bool { return s.dest.Network == "udp" }
 
 // readable reports whether a read would return at once, and the number of bytes.
 func (s *socket) readable() (n int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if s.hasReader() {
+		return 0, false
+	}
 	return len(s.data), len(s.data) > 0 || s.err != nil
 }
 
 // readBuffered reads from the buffer. False means that the connection must be read.
 func (s *socket) readBuffered(p []byte) (n int, err error, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.data) == 0 {
-		return 0, s.err, s.err != nil
+	switch unread, ok := s.readable(); {
+	case !ok:
+		return 0, nil, false
+	case unread == 0:
+		return 0, s.err, true
 	}
 	n = copy(p, s.data)
 	if s.data = s.data[n:]; s.datagram() {
@@ -88,8 +90,6 @@ func (s *socket) readAhead() {
 		}
 	}
 	n, err := s.conn.Read(s.buf)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.data = s.buf[:n]
 	s.recordError(n, err)
 }
@@ -106,7 +106,7 @@ func isTimeout(err error) bool {
 	return ok && timeout.Timeout() || err == os.ErrDeadlineExceeded
 }
 
-// hasReader reports whether a goroutine is reading from the connection.
+// hasReader reports whether a goroutine is reading from the connection, or has ended since pollReader.
 func (s *socket) hasReader() bool { return s.reader != nil }
 
 // startReader starts a goroutine that fills the buffer once, and then signals wake.

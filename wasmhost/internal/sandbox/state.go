@@ -63,14 +63,13 @@ func (s *State) limitWakes(wake func()) func() {
 func (s *State) bind(t probe.Target) {
 	s.mu.Lock()
 	same := s.target.Name == t.Name && s.target.Address == t.Address && maps.Equal(s.target.Ports, t.Ports)
-	s.mu.Unlock()
-	if same {
-		return
+	if !same {
+		s.target, s.text = probe.Target{Name: t.Name, Address: t.Address, Ports: maps.Clone(t.Ports)}, ""
 	}
-	s.closeConns()
-	s.mu.Lock()
-	s.target, s.text = probe.Target{Name: t.Name, Address: t.Address, Ports: maps.Clone(t.Ports)}, ""
 	s.mu.Unlock()
+	if !same {
+		s.closeConns()
+	}
 }
 
 // hold keeps a connection under a key. It closes the connection that was held under the

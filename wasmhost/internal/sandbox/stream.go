@@ -165,9 +165,6 @@ func (t *streams) awaitAny(sockets []*socket, until time.Time) bool {
 		case <-t.life.pastDeadline:
 			return false
 		}
-		for _, s := range sockets {
-			s.pollReader()
-		}
 		if anyReadable(sockets) {
 			return true
 		}

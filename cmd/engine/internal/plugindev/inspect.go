@@ -59,8 +59,6 @@ type inspected struct {
 	Exports  []string       `json:"exports"`
 	Memory   memoryLimits   `json:"memory"`
 	Sections map[string]int `json:"sections"` // their lengths in bytes, by name
-
-	StartsAnew string `json:"starts_anew,omitempty"` // why each attempt initialises an instance of its own
 }
 
 // memoryLimits are those of a module's own memory, in bytes.
@@ -82,7 +80,6 @@ func inspect(name string) (inspected, error) {
 		File: name, Size: bytesize.Size(len(b)), SHA256: cli.SHA256(b),
 		Imports: cleanAll(module.Imports), Exports: cleanAll(module.Exports),
 		Memory: memoryLimits{module.Memory, module.MaxMemory}, Sections: sectionSizes(b),
-		StartsAnew: module.StartsAnew,
 	}
 	m, err := abi.ReadManifest(b)
 	switch {
@@ -140,9 +137,6 @@ func (i inspected) memory(w io.Writer) {
 		most = bytesize.Size(i.Memory.Most).String()
 	}
 	fmt.Fprintf(w, "memory\t%s to start, at most %s\n", bytesize.Size(i.Memory.Least), most)
-	if i.StartsAnew != "" {
-		fmt.Fprintf(w, "attempts\teach one initialises a new instance: %s\n", i.StartsAnew)
-	}
 }
 
 func (i inspected) calls(w io.Writer) {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"os"
@@ -23,49 +24,27 @@ func Serve(t testing.TB, serve func(c net.Conn)) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &serving{serve: serve}
-	s.running.Go(func() { s.accept(l) })
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer c.Close()
+				defer context.AfterFunc(ctx, func() { c.Close() })()
+				serve(c)
+			})
+		}
+	})
 	t.Cleanup(func() {
 		l.Close()
-		s.closeAll()
-		s.running.Wait()
+		cancel()
+		running.Wait()
 	})
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-}
-
-type serving struct {
-	serve   func(net.Conn)
-	running sync.WaitGroup
-	mu      sync.Mutex
-	open    []net.Conn
-	ended   bool
-}
-
-func (s *serving) accept(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
-		}
-		s.mu.Lock()
-		if s.open = append(s.open, c); s.ended {
-			c.Close()
-		}
-		s.mu.Unlock()
-		s.running.Go(func() {
-			defer c.Close()
-			s.serve(c)
-		})
-	}
-}
-
-func (s *serving) closeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	for _, c := range s.open {
-		c.Close()
-	}
 }
 
 // Demo starts the demo service with the arguments.

@@ -36,7 +36,7 @@ func decodeDefaults(blocks []*tree.Block, e *evaluator, l *language) *defaults {
 		}
 		body := l.rule.body
 		if kind == 0 {
-			body = l.defaults
+			body = l.of("defaults").body
 		}
 		content, problems := b.Body.Read(body)
 		ok := e.problems(&b.Body, problems)

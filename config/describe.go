@@ -173,13 +173,13 @@ func (d *probeDecoder) describe(id probe.ID, p *compiledProbe) {
 }
 
 // describe describes a probe module that was decoded, with the block of its handler.
-func (m *moduleDecoder) describe(own *decodedBlock, h *handlerBlock, handler *decodedBlock) {
+func (m *moduleDecoder) describe(own, handler *decodedBlock, name string) {
 	if m.descriptions == nil {
 		return
 	}
 	d := description{}
 	d.add("", own)
-	d.addHandler(h.name, h.Revision, handler)
+	d.addHandler(name, m.language.handlers[name].Revision, handler)
 	m.descriptions[own.block.Label(0)] = d
 }
 

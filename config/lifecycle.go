@@ -22,22 +22,9 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.
 	}
 	d := schema.decodeContent(t.e, b, content)
 	target.Settings, target.Damping = d.settings(t.options.TargetSettings, t.context), damping(d.blocks[dampingBlock])
-	var first *tree.Block
-	for _, name := range names(t.options.Drivers) {
-		block := d.blocks[name]
-		if block == nil {
-			continue
-		}
-		if first != nil {
-			t.e.add(report{
-				at: block.block.Header, body: &b.Body, summary: fmt.Sprintf("a target cannot have both %s and %s", first.Type, name),
-				hint:  "keep one of them; the engine restarts what process starts without a restart block",
-				notes: []Note{noteAt(first.Header, first.Type+" is here")},
-			})
-			continue
-		}
-		first = block.block
-		driver := t.options.Drivers[name]
+	block := d.first(names(t.options.Drivers), "target", "keep one of them; the engine restarts what process starts without a restart block")
+	if block != nil {
+		driver := t.options.Drivers[block.block.Type]
 		target.Driver = block.settings(driver.Settings, t.context)
 		if d.ok && driver.WarnOfTarget != nil {
 			d.reportWarnings(driver.WarnOfTarget(d.values))
@@ -47,7 +34,7 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.
 		}
 	}
 	for _, field := range t.options.TargetSettings.schema.Fields {
-		if first == nil && len(t.options.Drivers) > 0 && d.values[field.Name] != nil {
+		if block == nil && len(t.options.Drivers) > 0 && d.values[field.Name] != nil {
 			t.e.add(report{
 				severity: Warning, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
 				hint: "nothing restarts this target: add process { … } or restart { … }",

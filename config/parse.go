@@ -21,7 +21,7 @@ import (
 // is safe for concurrent use by multiple goroutines.
 func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	o.setDefaults()
-	e, l := newEvaluator(), newLanguage(&o)
+	e, l := newEvaluator(), newLanguage(&o, o.Handlers)
 	e.places = l.places()
 	pushed := o.pushed(sources)
 	if o.ToPush {
@@ -30,16 +30,19 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 
 	// From files to blocks, and from names to values.
 	s := newScope(pushed, &o)
-	f := parseFiles(sources, e.collector, l.top, s)
+	f := parseFiles(sources, e.collector, l.file.body, s)
 	variables := decodeVariables(f.blocks["variable"], e, s, &o)
 	decodeLocals(f.blocks["locals"], e, s)
 
 	// What decides what the other blocks may contain.
 	c := &Config{Described: o.Describe}
-	engine := decodeEngine(f.blocks, e, l.engine, &o)
+	engine := decodeEngine(f.blocks, e, l.of("engine"), &o)
 	c.Engine = engine.Engine
-	c.Cluster = decodeCluster(f.blocks["cluster"], e, l.cluster, &o)
-	c.Plugins, c.Scripts = loadPlugins(f.blocks, e, l, &o, &engine)
+	c.Cluster = decodeCluster(f.blocks["cluster"], e, l.of("cluster"), &o)
+	plugins := loadPlugins(f.blocks, e, l, &o, &engine)
+	c.Plugins, c.Scripts = plugins.plugins, plugins.scripts
+	l = newLanguage(&o, plugins.handlers)
+	e.places = l.places()
 	secrets := newSecretSearch(e, s, variables)
 	secrets.notePushed(f.blocks, l)
 
@@ -49,10 +52,10 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	checkTargetLists(targets.lists, &targets.known, e.collector)
 	checkPushed(f, c.Cluster, e.collector)
 	c.Set, c.Quorums, c.Targets = targets.probes.set, targets.probes.quorums, targets.targets
-	c.Groups = decodeGroups(f.blocks["group"], e, l.group, &targets.known)
-	c.Gateways = decodeGateways(f.blocks, e, l.gateway, &o)
-	c.Notifiers = decodeNotifiers(f.blocks, e, l.notify, &o)
-	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.maintenance, &targets.known)
+	c.Groups = decodeGroups(f.blocks["group"], e, l.of("group"), &targets.known)
+	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o)
+	c.Notifiers = decodeNotifiers(f.blocks, e, l.of("notify"), &o)
+	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.of("maintenance"), &targets.known)
 	modules := newModuleDecoder(e, l, &o, handlers)
 	c.ProbeModules, _ = decodeNamed(f.blocks["probe_module"], e.collector, "probe module", maxProbeModules, modules.decode)
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,21 +12,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// pluginLoader loads plugins and scripts, and adds their handlers to the language.
+// pluginLoader loads plugins and scripts.
 type pluginLoader struct {
 	e        *evaluator
-	language *language
+	language *language // without their handlers
 	options  *Options
 	engine   *decodedEngine
 
-	plugins map[string]Plugin // by name
-	scripts map[string]Script // by name
+	plugins  map[string]Plugin  // by name
+	scripts  map[string]Script  // by name
+	handlers map[string]Handler // theirs, and those of the options
 }
 
-// loadPlugins decodes the plugin and script blocks, and adds their handler blocks to the
-// language.
-func loadPlugins(blocks map[string][]*tree.Block, e *evaluator, l *language, o *Options, engine *decodedEngine) (map[string]Plugin, map[string]Script) {
-	p := &pluginLoader{e: e, language: l, options: o, engine: engine, plugins: map[string]Plugin{}, scripts: map[string]Script{}}
+// loadPlugins decodes the plugin and script blocks, and loads what they name.
+func loadPlugins(blocks map[string][]*tree.Block, e *evaluator, l *language, o *Options, engine *decodedEngine) *pluginLoader {
+	p := &pluginLoader{e: e, language: l, options: o, engine: engine, plugins: map[string]Plugin{}, scripts: map[string]Script{}, handlers: map[string]Handler{}}
+	maps.Copy(p.handlers, o.Handlers)
 	first := make(map[string]*tree.Block)
 	for _, b := range slices.Concat(blocks["plugin"], blocks["script"]) {
 		name := b.Label(0)
@@ -41,16 +43,14 @@ func loadPlugins(blocks map[string][]*tree.Block, e *evaluator, l *language, o *
 		if !p.isValidName(b, name) {
 			continue
 		}
-		l.handlers[name] = &handlerBlock{name: name} // known even if the block has errors
+		p.handlers[name] = Handler{} // known even if the block has errors
 		if b.Type == "script" {
 			p.loadScript(b, name)
 		} else {
 			p.loadPlugin(b, name)
 		}
 	}
-	l.compileHandlers()
-	e.places = l.places()
-	return p.plugins, p.scripts
+	return p
 }
 
 // pluginName matches the names that a plugin can have. Its length is bounded because it is
@@ -60,7 +60,7 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 // isValidName reports a name that a handler block cannot have.
 func (p *pluginLoader) isValidName(b *tree.Block, name string) bool {
 	r := report{at: b.LabelRange(0), body: &b.Body, hint: fmt.Sprintf("give it another name: the %s's name is that of its handler block", b.Type)}
-	_, builtin := p.language.handlers[name]
+	_, builtin := p.handlers[name]
 	switch {
 	case builtin:
 		r.summary = fmt.Sprintf("a built-in handler is named %q", name)
@@ -77,7 +77,7 @@ func (p *pluginLoader) isValidName(b *tree.Block, name string) bool {
 }
 
 func (p *pluginLoader) loadPlugin(b *tree.Block, name string) {
-	d := p.language.plugin.decode(p.e, b)
+	d := p.language.of("plugin").decode(p.e, b)
 	plugin := Plugin{Name: name}
 	d.fill(&plugin)
 	plugin.Settings = d.settings(p.options.PluginSettings, p.engine.context())
@@ -116,7 +116,7 @@ func (p *pluginLoader) loadModule(d *decodedBlock, plugin Plugin) {
 		return
 	}
 	h.Revision += m.SHA256
-	p.language.handlers[plugin.Name] = newHandlerBlock(plugin.Name, h)
+	p.handlers[plugin.Name] = h
 }
 
 // isPinned reports a file whose hash is another than that in the configuration, or

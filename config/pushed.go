@@ -49,13 +49,10 @@ func (s *secretSearch) notePushed(blocks map[string][]*tree.Block, l *language) 
 	if len(s.e.toPush) == 0 {
 		return
 	}
-	module := &compiledSchema{schema: l.probeModule.schema, body: l.probeModuleSchema(), inside: l.probe.inside}
-	for kind, schema := range map[string]*compiledSchema{
-		"target": l.target, "gateway": l.gateway, "notify": l.notify, "probe_module": module, "plugin": l.plugin, "script": l.script,
-	} {
-		for _, b := range blocks[kind] {
-			if s.e.toPush[b.Header.Filename] {
-				s.noteBlock(b, schema)
+	for kind, all := range blocks {
+		for _, b := range all {
+			if s.e.toPush[b.Header.Filename] && !slices.Contains(ofEngine, kind) {
+				s.noteBlock(b, l.of(kind))
 			}
 		}
 	}

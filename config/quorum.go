@@ -27,7 +27,7 @@ func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, 
 		d.e.addTwice(report{at: other.Name, body: &b.Body, summary: "there are two quorum blocks"}, quorums[0].Name)
 	}
 	p.quorum = quorums[0]
-	block := d.language.quorum.decode(d.e, p.quorum)
+	block := d.language.probe.inside[quorumBlock].decode(d.e, p.quorum)
 	block.reportErrors(fill(&p.votes, block.values, Context{}).Err())
 	p.votes = p.votes.WithDefaults()
 	if block.ok {

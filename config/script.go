@@ -47,7 +47,7 @@ func (e *ScriptError) Error() string {
 }
 
 func (p *pluginLoader) loadScript(b *tree.Block, name string) {
-	d := p.language.script.decode(p.e, b)
+	d := p.language.of("script").decode(p.e, b)
 	s := Script{Name: name}
 	d.fill(&s)
 	s.Settings = d.settings(p.options.PluginSettings, p.engine.context())
@@ -67,7 +67,7 @@ func (p *pluginLoader) loadScript(b *tree.Block, name string) {
 		s.reportError(d, err)
 		return
 	}
-	p.language.handlers[name] = newHandlerBlock(name, h)
+	p.handlers[name] = h
 }
 
 // readScript sets the text of a script and where it starts.

@@ -69,6 +69,8 @@ type BodySchema struct {
 	Blocks    []BlockSchema
 	Retired   map[string]string        // arguments that have no effect any more, with the hint what to write instead
 	Unknown   func(name string) string // returns the hint for a block with another name; default: a list of the names
+
+	any bool // it has arguments of all names, and no blocks
 }
 
 // BlockSchema declares a nested block.

@@ -13,14 +13,13 @@ const dampingBlock = "damping"
 
 // lifecycle decodes what a target block says about starting, restarting and damping its
 // target, and what its probes take from that. Decoded is nil if it says nothing.
-func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (target Target, inherited probe.Target, decoded *decodedBlock) {
-	content := tree.Content{Arguments: c.Arguments, Blocks: blocks}
+func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target, inherited probe.Target, decoded *decodedBlock) {
 	schema := t.language.lifecycle
 	if !slices.ContainsFunc(schema.body.Arguments, func(name string) bool { _, ok := c.Arguments[name]; return ok }) &&
-		!slices.ContainsFunc(blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
+		!slices.ContainsFunc(c.Blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
 		return t.noLifecycle, probe.Target{}, nil
 	}
-	d := schema.decodeContent(t.e, b, content)
+	d := schema.decodeContent(t.e, b, c)
 	target.Settings, target.Damping = d.settings(t.options.TargetSettings, t.context), damping(d.blocks[dampingBlock])
 	block := d.first(names(t.options.Drivers), "target", "keep one of them; the engine restarts what process starts without a restart block")
 	if block != nil {

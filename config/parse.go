@@ -130,7 +130,7 @@ func decodeTargets(f *sourceFiles, e *evaluator, l *language, o *Options, handle
 		e: e, language: l, handlers: handlers, defaults: defaults,
 		hasCluster: len(f.blocks["cluster"]) > 0, isForCluster: f.isForCluster(),
 		set: probe.Set{}, quorums: make(map[probe.ID]quorum.Rule),
-		compiled: make(map[probeKey]*compiledProbe), warnings: make(map[string]error), varying: make(map[*hclsyntax.Body]*varying),
+		compiled: make(map[probeKey]*compiledProbe), warnings: make(map[string]error), varying: make(map[*hclsyntax.Body][]hcl.Expression),
 	}
 	t := &targetDecoder{
 		e: e, language: l, options: o, context: handlers.context, defaults: defaults, probes: probes,

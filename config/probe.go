@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -34,8 +35,8 @@ type probeDecoder struct {
 
 	// What equal probes share.
 	compiled map[probeKey]*compiledProbe
-	warnings map[string]error // by the revision of a handler, for targets without Env, Dir and User
-	varying  map[*hclsyntax.Body]*varying
+	warnings map[string]error                     // by the revision of a handler, for targets without Env, Dir and User
+	varying  map[*hclsyntax.Body][]hcl.Expression // what differs between the elements of a loop
 	scratch  bytes.Buffer
 }
 
@@ -217,10 +218,8 @@ func (d *probeDecoder) compile(b *tree.Block, kind probe.Kind) *compiledProbe {
 	d.e.problems(&b.Body, problems)
 	own := d.language.rule.decodeContent(d.e, b, content)
 	rule, ok := d.defaults.rule(kind, own, d.handlers.context)
-	blocks, whole := d.language.probe.expand(d.e, &b.Body, content.Blocks)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
-	blocks = d.quorum(p, b, kind, blocks)
-	d.handler(p, b, blocks, whole && len(problems) == 0)
+	d.handler(p, b, d.quorum(p, b, kind, content.Blocks), len(problems) == 0)
 	p.checkRule()
 	return p
 }

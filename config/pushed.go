@@ -66,23 +66,9 @@ func (s *secretSearch) noteBlock(b *tree.Block, c *compiledSchema) {
 		}
 	}
 	for _, inner := range content.Blocks {
-		if inner.Type == "dynamic" {
-			s.noteDynamic(inner, c)
-		} else if inside := c.inside[inner.Type]; inside != nil {
+		if inside := c.inside[inner.Type]; inside != nil {
 			s.noteBlock(inner, inside)
 		}
-	}
-}
-
-// noteDynamic is noteBlock for what a dynamic block makes. The schema is that of the block around it.
-func (s *secretSearch) noteDynamic(b *tree.Block, around *compiledSchema) {
-	content, _ := b.Body.Read(dynamicBody)
-	schema := around.inside[b.Label(0)]
-	if schema == nil {
-		return
-	}
-	for _, inner := range content.Blocks {
-		s.noteBlock(b.Make(b.Label(0), inner, b.Body.Ctx, ""), schema)
 	}
 }
 

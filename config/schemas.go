@@ -27,7 +27,6 @@ type language struct {
 var (
 	variableBody   = compileSchema(variableSchema).body
 	validationBody = compileSchema(validationSchema).body
-	dynamicBody    = compileSchema(dynamicSchema).body
 )
 
 // compiledSchema is a Schema, prepared to decode many blocks.
@@ -89,7 +88,7 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 		}
 		module.Fields = append(module.Fields, field)
 	}
-	inProbe = append(inProbe, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()}, dynamicField)
+	inProbe = append(inProbe, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()})
 	lifecycle := slices.Clone(o.TargetSettings.schema.Fields)
 	for _, name := range names(o.Drivers) {
 		driver := o.Drivers[name].schema
@@ -97,7 +96,7 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	}
 	lifecycle = append(lifecycle, Field{Name: dampingBlock, Type: Block, Block: structSchema[probe.Damping]()})
 	inTarget := append(slices.Concat(targetFields, lifecycle),
-		labelled("probe", `probe "readiness"`, 1, &Schema{Fields: inProbe}, "kind", "name"), dynamicField)
+		labelled("probe", `probe "readiness"`, 1, &Schema{Fields: inProbe}, "kind", "name"))
 
 	l.file = compileSchema(Schema{Fields: []Field{
 		{Name: "engine", Type: Block, Block: structSchema[Engine](o.EngineSettings.schema.Fields...)},

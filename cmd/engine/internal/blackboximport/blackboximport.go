@@ -6,7 +6,6 @@
 //	http.go            the prober http
 //	tcp.go             the prober tcp
 //	icmp.go            the prober icmp
-//	plugins.go         the probers dns and grpc
 package blackboximport
 
 import (
@@ -30,12 +29,7 @@ const MaxBytes = 3 << 20
 type Options struct {
 	Allow []string // hosts that requests may name: blackbox_exporter allows all
 	Lax   bool     // modules that pass where those of blackbox_exporter fail are written, too
-	DNS   Plugin   // for the prober dns
-	GRPC  Plugin   // for the prober grpc
 }
-
-// Plugin is the file of a plugin and its hash. Without a file the modules that need it are left out.
-type Plugin struct{ File, SHA256 string }
 
 // Recognizes reports whether a text is a configuration of blackbox_exporter: it has modules, and
 // is no Kubernetes object.
@@ -100,7 +94,6 @@ type importer struct {
 	options  Options
 	file     string
 	body     *document.Document // the modules
-	plugins  []string           // that they need
 	warnings []string
 	lost     []string // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
 	errs     []error
@@ -124,19 +117,11 @@ func left(of ...*fields) (all []string) {
 	return all
 }
 
-// whole returns the configuration: the engine and the plugins, and then the modules.
+// whole returns the configuration: the engine, and then the modules.
 func (im *importer) whole() *document.Document {
 	doc := document.New()
 	doc.Comment("From %s. Prometheus asks for /probe?target=…&module=… at the address of the engine.", im.file)
 	doc.Block("engine").SetWithComment("allow_empty", true, "there are no targets beside those of requests")
-	for _, name := range im.plugins {
-		file := map[string]Plugin{"dns": im.options.DNS, "grpc": im.options.GRPC}[name]
-		doc.Newline()
-		body := doc.Block("plugin", name)
-		body.Set("source", file.File)
-		body.Set("sha256", file.SHA256)
-		body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
-	}
 	doc.Append(im.body)
 	return doc
 }
@@ -183,12 +168,10 @@ func (im *importer) handler(name, prober string, body *document.Body, m *fields)
 		return im.http(name, body, m.object("http"))
 	case "tcp":
 		return im.tcp(name, body, m.object("tcp"))
-	case "dns":
-		return im.dns(name, body, m.object("dns"))
-	case "grpc":
-		return im.grpc(name, body, m.object("grpc"))
 	case "icmp":
 		return im.icmp(body, m.object("icmp")), ""
+	case "dns", "grpc":
+		return nil, fmt.Sprintf("it needs a plugin: add plugin %q { source = … }, and %s { … } to the module", prober, prober)
 	}
 	return nil, fmt.Sprintf("there is no prober %q", prober)
 }

@@ -55,17 +55,6 @@ func isEmpty(v any) bool {
 // lose notes that a field was read and is not supported.
 func (f *fields) lose(name string) { f.im.lost = append(f.im.lost, join(f.short, name)) }
 
-// addresses takes which addresses of a name are tried, for a handler that tries all.
-func (f *fields) addresses(module string, body *document.Body) {
-	preferred := f.text("preferred_ip_protocol")
-	switch {
-	case !f.flag("ip_protocol_fallback", true):
-		f.lose("ip_protocol_fallback")
-	case preferred != "":
-		f.im.warn(module, body, "Ignored: %s, since all addresses of a name are tried until one accepts.", join(f.short, "preferred_ip_protocol"))
-	}
-}
-
 // family takes which addresses of a name are used, for a handler with ip_family.
 func (f *fields) family(body *document.Body) {
 	preferred, falls := f.text("preferred_ip_protocol"), f.flag("ip_protocol_fallback", true)

@@ -2,17 +2,14 @@ package kubeimport
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/internal/files"
-	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 // readBlackbox reads a file, and reports whether it is a configuration of blackbox_exporter. What
@@ -35,15 +32,7 @@ func readBlackbox(stdin *io.Reader, path string) (text []byte, is bool, err erro
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
 func importBlackbox(c *cobra.Command, f *flags, path string, text []byte) error {
-	o := blackboximport.Options{Allow: f.allow, Lax: f.lax}
-	var err error
-	if o.DNS, err = plugin("--dns-plugin", f.dns); err != nil {
-		return err
-	}
-	if o.GRPC, err = plugin("--grpc-plugin", f.grpc.File); err != nil {
-		return err
-	}
-	doc, warnings, err := blackboximport.Write(path, text, o)
+	doc, warnings, err := blackboximport.Write(path, text, blackboximport.Options{Allow: f.allow, Lax: f.lax})
 	if err != nil {
 		show(c, "error", []error{err})
 		return cli.ErrReported(cli.ExitFailed)
@@ -55,19 +44,4 @@ func importBlackbox(c *cobra.Command, f *flags, path string, text []byte) error 
 	show(c, "warning", warnings)
 	_, err = c.OutOrStdout().Write(written)
 	return err
-}
-
-// plugin returns the file that a flag names, with its hash; none if the flag is not given.
-func plugin(flag, file string) (blackboximport.Plugin, error) {
-	if file == "" {
-		return blackboximport.Plugin{}, nil
-	}
-	module, err := files.ReadRegular(file, wasmhost.DefaultModuleSize)
-	if err != nil {
-		return blackboximport.Plugin{}, fmt.Errorf("%s: %w", flag, err)
-	}
-	if file, err = filepath.Abs(file); err != nil { // the configuration can be moved anywhere
-		return blackboximport.Plugin{}, err
-	}
-	return blackboximport.Plugin{File: file, SHA256: cli.SHA256(module)}, nil
 }

@@ -26,7 +26,6 @@ type flags struct {
 	address     string
 	entrypoints manifests.Entrypoints
 	grpc        manifests.GRPCPlugin
-	dns         string   // the file of the plugin dns
 	allow       []string // for modules of blackbox_exporter
 	lax         bool     // likewise
 }
@@ -57,7 +56,6 @@ func Command() *cobra.Command {
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.Register(c)
 	f.grpc.Register(c)
-	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
 	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
 	c.Flags().BoolVar(&f.lax, "lax", false, "write modules of blackbox_exporter also without conditions that Sonde does not support")
 	return c

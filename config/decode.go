@@ -33,8 +33,7 @@ type fieldSource struct {
 
 // decode decodes a block.
 func (s *compiledSchema) decode(e *evaluator, b *tree.Block) *decodedBlock {
-	content, problems := b.Body.Read(s.body)
-	ok := e.problems(&b.Body, problems)
+	content, ok := e.read(&b.Body, s.body)
 	d := s.decodeContent(e, b, content)
 	d.ok = d.ok && ok
 	return d

@@ -51,10 +51,9 @@ type localGraph struct {
 }
 
 func (g *localGraph) block(b *tree.Block) {
-	args, problems := b.Body.All()
-	g.e.problems(&b.Body, problems)
-	for _, name := range names(args) {
-		a := args[name]
+	content, _ := g.e.read(&b.Body, tree.Arguments)
+	for _, name := range names(content.Arguments) {
+		a := content.Arguments[name]
 		if first, twice := g.byName[a.Name]; twice {
 			g.e.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
 			continue

@@ -43,8 +43,6 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	c.Plugins, c.Scripts = plugins.plugins, plugins.scripts
 	l = newLanguage(&o, plugins.handlers)
 	e.places = l.places()
-	secrets := newSecretSearch(e, s, variables)
-	secrets.notePushed(f.blocks, l)
 
 	// Targets and probes, and what names them.
 	handlers := &handlerMaker{context: engine.context(), made: make(map[string]*madeHandler)}
@@ -64,6 +62,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		targets.require(sources)
 	}
 	warnOfEmptyFiles(sources, e.collector)
+	secrets := newSecretSearch(e, s, variables)
 	for _, body := range f.bodies {
 		secrets.searchFile(body)
 	}
@@ -111,8 +110,7 @@ func parseFiles(sources []Source, c *collector, schema tree.BodySchema, s *scope
 	for _, source := range sources {
 		body, _ := source.parse(s.file(source.Name), c)
 		f.bodies = append(f.bodies, body)
-		content, problems := body.Read(schema)
-		c.problems(&body, problems)
+		content, _ := c.read(&body, schema)
 		for _, b := range content.Blocks {
 			f.blocks[b.Type] = append(f.blocks[b.Type], b)
 		}

@@ -214,12 +214,11 @@ func (d *probeDecoder) compiledProbe(b *tree.Block, kind probe.Kind) *compiledPr
 }
 
 func (d *probeDecoder) compile(b *tree.Block, kind probe.Kind) *compiledProbe {
-	content, problems := b.Body.Read(d.language.probe.body)
-	d.e.problems(&b.Body, problems)
+	content, whole := d.e.read(&b.Body, d.language.probe.body)
 	own := d.language.rule.decodeContent(d.e, b, content)
 	rule, ok := d.defaults.rule(kind, own, d.handlers.context)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
-	d.handler(p, b, d.quorum(p, b, kind, content.Blocks), len(problems) == 0)
+	d.handler(p, b, d.quorum(p, b, kind, content.Blocks), whole)
 	p.checkRule()
 	return p
 }

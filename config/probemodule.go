@@ -54,8 +54,7 @@ func newModuleDecoder(e *evaluator, l *language, o *Options, handlers *handlerMa
 func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
 	before := m.e.reports
 	schema := m.language.of("probe_module")
-	content, problems := b.Body.Read(schema.body)
-	m.e.problems(&b.Body, problems)
+	content, whole := m.e.read(&b.Body, schema.body)
 	d := schema.decodeContent(m.e, b, tree.Content{Arguments: content.Arguments})
 	d.fill(&module)
 	if n := len(module.Allow); n > maxAllow {
@@ -64,7 +63,7 @@ func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
 	if m.checkAllowed != nil {
 		m.checkAllow(d, module.Allow)
 	}
-	m.decodeHandler(&module, d, content.Blocks, d.ok && len(problems) == 0)
+	m.decodeHandler(&module, d, content.Blocks, d.ok && whole)
 	return module, m.e.reports == before
 }
 

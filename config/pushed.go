@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -41,52 +40,6 @@ func checkPushed(f *sourceFiles, cluster *Cluster, c *collector) {
 			}
 		}
 	}
-}
-
-// notePushed notes the sensitive fields of all blocks in files that are about to be pushed, and reports relative paths
-// there. It includes the blocks of loops that have no element on this machine.
-func (s *secretSearch) notePushed(blocks map[string][]*tree.Block, l *language) {
-	if len(s.e.toPush) == 0 {
-		return
-	}
-	for kind, all := range blocks {
-		for _, b := range all {
-			if s.e.toPush[b.Header.Filename] && !slices.Contains(ofEngine, kind) {
-				s.noteBlock(b, l.of(kind))
-			}
-		}
-	}
-}
-
-func (s *secretSearch) noteBlock(b *tree.Block, c *compiledSchema) {
-	content, _ := b.Body.Read(c.body) // what it lacks is reported when it is decoded
-	for i := range c.schema.Fields {
-		if arg, ok := content.Arguments[c.schema.Fields[i].Name]; ok {
-			s.noteField(&b.Body, &c.schema.Fields[i], arg)
-		}
-	}
-	for _, inner := range content.Blocks {
-		if inside := c.inside[inner.Type]; inside != nil {
-			s.noteBlock(inner, inside)
-		}
-	}
-}
-
-func (s *secretSearch) noteField(b *tree.Body, f *Field, arg tree.Argument) {
-	if f.Path || f.Socket {
-		value, _ := s.constant(arg.Expr)
-		value, _ = unmark(value)
-		s.e.checkPushedPath(b, f, arg, value)
-	}
-	if !f.Sensitive {
-		return
-	}
-	if f.Type == StringMap || f.Type == StringsMap { // such as headers, of which only some are secrets
-		if _, diags := hcl.ExprMap(arg.Expr); !diags.HasErrors() {
-			return // the names of the entries say which
-		}
-	}
-	s.note(arg.Expr, secretValue{name: arg.Name, isSensitive: true})
 }
 
 // checkPushedPath reports a relative path in a file that is to be pushed: each engine would begin where it was started.

@@ -27,8 +27,7 @@ type secretValue struct {
 type secretSearch struct {
 	e           *evaluator
 	scope       *scope
-	isSensitive map[string]bool           // whether a variable is, by name
-	noted       map[hcl.Range]secretValue // what is set to fields and variables, beside what has the name of a secret
+	isSensitive map[string]bool // whether a variable is, by name
 
 	// Of the value that is searched, which is neither an object nor a list:
 	value  hcl.Expression
@@ -40,7 +39,7 @@ type secretSearch struct {
 
 // newSecretSearch returns a search that knows the variables.
 func newSecretSearch(e *evaluator, s *scope, variables []*variable) *secretSearch {
-	search := &secretSearch{e: e, scope: s, isSensitive: make(map[string]bool), noted: make(map[hcl.Range]secretValue)}
+	search := &secretSearch{e: e, scope: s, isSensitive: make(map[string]bool)}
 	for _, v := range variables {
 		search.isSensitive[v.name] = v.sensitive
 		search.noteDefault(v)
@@ -56,15 +55,30 @@ func (s *secretSearch) noteDefault(v *variable) {
 		return
 	}
 	if v.sensitive && s.e.toPush[a.Expr.Range().Filename] || !v.sensitive && isSecretName(v.name) {
-		s.note(a.Expr, secretValue{name: v.name, isSensitive: v.sensitive, isDefault: true})
+		s.e.note(a.Expr, secretValue{name: v.name, isSensitive: v.sensitive, isDefault: true})
 	}
 }
 
 // note notes that a value is a secret, and if it is written in braces or brackets, that each part of it is.
-func (s *secretSearch) note(e hcl.Expression, of secretValue) {
-	for _, part := range tree.Entries(of.name, e) {
-		s.noted[part.Range()] = of
+func (e *evaluator) note(x hcl.Expression, of secretValue) {
+	for _, part := range tree.Entries(of.name, x) {
+		e.noted[part.Range()] = of
 	}
+}
+
+// noteSensitive masks the value of a sensitive field, and notes it in a file that is about to be pushed.
+func (e *evaluator) noteSensitive(f *Field, arg tree.Argument) {
+	at := arg.Expr.Range()
+	e.texts.mask(at)
+	if !e.toPush[at.Filename] {
+		return
+	}
+	if f.Type == StringMap || f.Type == StringsMap { // such as headers, of which only some are secrets
+		if _, diags := hcl.ExprMap(arg.Expr); !diags.HasErrors() {
+			return // the names of the entries say which
+		}
+	}
+	e.note(arg.Expr, secretValue{name: arg.Name, isSensitive: true})
 }
 
 // searchFile reports the secrets in a file. It reads the text once, and not for each element of a loop.
@@ -77,7 +91,7 @@ func (s *secretSearch) searchFile(body tree.Body) {
 			is = isSecretName(name)
 			isNamed[name] = is
 		}
-		if noted, ok := s.noted[value.Range()]; ok {
+		if noted, ok := s.e.noted[value.Range()]; ok {
 			s.check(noted, value)
 		} else if is {
 			s.check(secretValue{name: name}, value)

@@ -66,9 +66,8 @@ func (t *targetDecoder) reportLater(r report) {
 }
 
 func (t *targetDecoder) decode(b *tree.Block) {
-	content, problems := b.Body.Read(t.language.target.body)
-	t.e.problems(&b.Body, problems)
-	spec := targetSpec{origin: &origin{header: b.Header}, valid: len(problems) == 0, target: probe.Target{Name: b.Label(0)}}
+	content, whole := t.e.read(&b.Body, t.language.target.body)
+	spec := targetSpec{origin: &origin{header: b.Header}, valid: whole, target: probe.Target{Name: b.Label(0)}}
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		if arg, named := content.Arguments["name"]; named {

@@ -33,7 +33,7 @@ const (
 // value decodes an argument into the Go type that Values hold for its field.
 func (e *evaluator) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret bool, s state) {
 	if f.Sensitive {
-		e.texts.mask(arg.Expr.Range())
+		e.noteSensitive(f, arg)
 	}
 	raw, ok := e.eval(b, arg.Expr)
 	if !ok {

@@ -149,9 +149,3 @@ func (r *reader) unknown(at hcl.Range, what, name string) {
 func (r *reader) problem(at hcl.Range, summary, hint string) {
 	r.problems = append(r.problems, Problem{Range: at, Summary: summary, Hint: hint})
 }
-
-// All returns every argument of a body that has no blocks, by name.
-func (b *Body) All() (map[string]Argument, []Problem) {
-	content, problems := b.Read(BodySchema{any: true})
-	return content.Arguments, problems
-}

@@ -72,6 +72,9 @@ type BodySchema struct {
 	any bool // it has arguments of all names, and no blocks
 }
 
+// Arguments is the schema of a body that has arguments of any name, and no blocks.
+var Arguments = BodySchema{any: true}
+
 // BlockSchema declares a nested block.
 type BlockSchema struct {
 	Type     string

@@ -60,7 +60,7 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	for _, name := range slices.Sorted(maps.Keys(modules.values)) {
 		im.module(name, modules)
 	}
-	if ignored := left(top); len(ignored) > 0 {
+	if ignored := top.left(); len(ignored) > 0 {
 		im.warn("", &im.body.Body, "Ignored fields: %s.", strings.Join(ignored, ", "))
 	}
 	if hasMoreDocuments(string(text)) {
@@ -95,7 +95,8 @@ type importer struct {
 	file     string
 	body     *document.Document // the modules
 	warnings []string
-	lost     []string // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
+	objects  []*fields // those of the present module that are read
+	lost     []string  // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
 	errs     []error
 }
 
@@ -109,14 +110,6 @@ func (im *importer) warn(module string, body *document.Body, format string, a ..
 	im.warnings = append(im.warnings, document.Printable(where+fmt.Sprintf(format, a...)))
 }
 
-// left returns the fields of objects that were not read, and have an effect.
-func left(of ...*fields) (all []string) {
-	for _, f := range of {
-		all = append(all, f.left()...)
-	}
-	return all
-}
-
 // whole returns the configuration: the engine, and then the modules.
 func (im *importer) whole() *document.Document {
 	doc := document.New()
@@ -128,6 +121,7 @@ func (im *importer) whole() *document.Document {
 
 // module writes a module.
 func (im *importer) module(name string, all *fields) {
+	im.objects, im.lost = nil, nil
 	m := all.object(name)
 	prober, timeout := m.text("prober"), m.text("timeout")
 	im.body.Newline()
@@ -141,10 +135,12 @@ func (im *importer) module(name string, all *fields) {
 	if timeout != "" {
 		body.Set("timeout", m.duration("timeout", timeout).String())
 	}
-	im.lost = nil
-	handler, reason := im.handler(name, prober, body, m)
+	reason := im.handler(name, prober, body, m)
 	im.otherProbers(name, prober, body, m)
-	lost := append(im.lost, left(append([]*fields{m}, handler...)...)...)
+	lost := im.lost
+	for _, f := range im.objects {
+		lost = append(lost, f.left()...)
+	}
 	switch {
 	case reason != "":
 	case len(lost) > 0 && im.options.Lax:
@@ -160,20 +156,21 @@ func (im *importer) module(name string, all *fields) {
 	im.body.CommentOut(own)
 }
 
-// handler writes the handler block of a module. It returns what of the file it has read, and why
-// the module cannot be used, or "".
-func (im *importer) handler(name, prober string, body *document.Body, m *fields) (read []*fields, leftOut string) {
+// handler writes the handler block of a module. It returns why the module cannot be used, or "".
+func (im *importer) handler(name, prober string, body *document.Body, m *fields) (leftOut string) {
 	switch prober {
 	case "http":
-		return im.http(name, body, m.object("http"))
+		im.http(name, body, m.object("http"))
 	case "tcp":
 		return im.tcp(name, body, m.object("tcp"))
 	case "icmp":
-		return im.icmp(body, m.object("icmp")), ""
+		icmp(body, m.object("icmp"))
 	case "dns", "grpc":
-		return nil, fmt.Sprintf("it needs a plugin: add plugin %q { source = … }, and %s { … } to the module", prober, prober)
+		return fmt.Sprintf("it needs a plugin: add plugin %q { source = … }, and %s { … } to the module", prober, prober)
+	default:
+		return fmt.Sprintf("there is no prober %q", prober)
 	}
-	return nil, fmt.Sprintf("there is no prober %q", prober)
+	return ""
 }
 
 // otherProbers warns of the settings of probers that a module does not use.

@@ -69,6 +69,13 @@ func (f *fields) family(body *document.Body) {
 	}
 }
 
+// copy writes a text as an argument, if it is given.
+func (f *fields) copy(name string, to *document.Body, argument string) {
+	if text := f.text(name); text != "" {
+		to.Set(argument, text)
+	}
+}
+
 func join(path, name string) string {
 	if path == "" {
 		return name
@@ -83,6 +90,7 @@ func (f *fields) wrong(name, want string) {
 // object takes an object; without it, or if it is none, the result is empty.
 func (f *fields) object(name string) *fields {
 	o := &fields{im: f.im, path: join(f.path, name), short: join(f.short, name)}
+	f.im.objects = append(f.im.objects, o)
 	if f.path == "" || f.path == "modules" { // a module is named beside its fields
 		o.short = ""
 	}
@@ -164,6 +172,7 @@ func (f *fields) textMap(name string) map[string]string {
 		}
 		all[key] = s
 	}
+	o.takeAll()
 	return all
 }
 
@@ -180,6 +189,7 @@ func (f *fields) objects(name string) (all []*fields) {
 		at := fmt.Sprintf("%s[%d]", name, i)
 		all = append(all, &fields{im: f.im, path: join(f.path, at), short: join(f.short, at), values: values})
 	}
+	f.im.objects = append(f.im.objects, all...)
 	if !ok {
 		f.wrong(name, "a list of objects")
 		return nil

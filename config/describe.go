@@ -102,23 +102,19 @@ func (d description) set(path string, value any, sensitive bool) {
 
 // add adds the arguments of a block under a path.
 func (d description) add(path string, b *decodedBlock) {
-	if b != nil {
-		d.addValues(path, b.values, b, "")
+	if b == nil {
+		return
 	}
-}
-
-func (d description) addValues(path string, values Values, b *decodedBlock, within string) {
-	for name, v := range values {
-		at := within + name
-		if inner, ok := v.(Values); ok {
-			d.addValues(path, inner, b, at+".")
+	for name, v := range b.values {
+		if inner := b.blocks[name]; inner != nil {
+			d.add(path+name+".", inner)
 			continue
 		}
-		source, _ := b.source(at)
+		source := b.sources[name]
 		if n, ok := v.(int64); ok && source.isSize {
 			v = bytesize.Size(n)
 		}
-		d[path+at] = described{valueText(v), source.secret}
+		d[path+name] = described{valueText(v), source.secret}
 	}
 }
 

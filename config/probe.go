@@ -318,7 +318,7 @@ func (m *handlerMaker) make(name string, h Handler, d *decodedBlock) *madeHandle
 	if err != nil {
 		return &madeHandler{err: err}
 	}
-	equal := string(key) + d.secretPaths()
+	equal := string(key) + strings.Join(d.secretPaths(), " ")
 	if made, ok := m.made[equal]; ok {
 		return made
 	}

@@ -21,22 +21,22 @@ const maxSettings = 4 << 10
 // has a name that says that it is secret.
 func (d *decodedBlock) shown(s *Schema) string {
 	var out strings.Builder
-	d.show(&out, s, "", "")
+	d.show(&out, s, "")
 	return probe.CleanText(strings.TrimSuffix(out.String(), "\n"), maxSettings)
 }
 
-// show writes a block. Path is that of its fields in the sources of the outermost block.
-func (d *decodedBlock) show(out *strings.Builder, s *Schema, path, indent string) {
+// show writes a block.
+func (d *decodedBlock) show(out *strings.Builder, s *Schema, indent string) {
 	for i := range s.Fields {
 		f := &s.Fields[i]
-		source, given := d.sources[path+f.Name]
-		value := d.values.at(path + f.Name)
+		source, given := d.sources[f.Name]
+		value := d.values[f.Name]
 		if !given || value == nil {
 			continue
 		}
-		if f.Type == Block || f.Type == Object {
+		if inner := d.blocks[f.Name]; inner != nil {
 			fmt.Fprintf(out, "%s%s {\n", indent, f.Name)
-			d.show(out, f.Block, path+f.Name+".", indent+"  ")
+			inner.show(out, f.Block, indent+"  ")
 			fmt.Fprintf(out, "%s}\n", indent)
 			continue
 		}

@@ -74,21 +74,9 @@ func blocksOf(some map[string]Settings) (all []Field) {
 func newLanguage(o *Options, handlers map[string]Handler) *language {
 	l := &language{handlers: handlers}
 	rule, module := structSchema[probe.Rule](), structSchema[ProbeModule]()
-	inProbe := slices.Clone(rule.Fields)
-	for _, name := range names(handlers) {
-		h := handlers[name]
-		field := Field{Name: name, Type: Block, Doc: h.Schema.Doc}
-		if h.Make != nil {
-			field.Block = &h.Schema
-		}
-		inProbe = append(inProbe, field)
-		if inside, ok := requestSchema(h); ok && h.Make != nil {
-			field.Block = &inside
-			l.connecting = append(l.connecting, name)
-		}
-		module.Fields = append(module.Fields, field)
-	}
-	inProbe = append(inProbe, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()})
+	inProbe, inModule := l.handlerFields()
+	module.Fields = append(module.Fields, inModule...)
+	inProbe = append(slices.Concat(rule.Fields, inProbe), Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()})
 	lifecycle := slices.Clone(o.TargetSettings.schema.Fields)
 	for _, name := range names(o.Drivers) {
 		driver := o.Drivers[name].schema
@@ -119,6 +107,24 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	l.of("engine").body.Retired = retiredOfEngine
 	l.probe.body.Unknown, l.of("probe_module").body.Unknown = l.missingPlugin, l.missingPlugin
 	return l
+}
+
+// handlerFields returns the blocks of the handlers in a probe and in a probe_module block, and notes which can be in the latter.
+func (l *language) handlerFields() (inProbe, inModule []Field) {
+	for _, name := range names(l.handlers) {
+		h := l.handlers[name]
+		field := Field{Name: name, Type: Block, Doc: h.Schema.Doc}
+		if h.Make != nil {
+			field.Block = &h.Schema
+		}
+		inProbe = append(inProbe, field)
+		if inside, ok := requestSchema(h); ok && h.Make != nil {
+			field.Block = &inside
+			l.connecting = append(l.connecting, name)
+		}
+		inModule = append(inModule, field)
+	}
+	return inProbe, inModule
 }
 
 // of returns the schema of a block of a file.

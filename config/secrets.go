@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -34,7 +35,6 @@ type secretSearch struct {
 	name   string // to which it is set
 	toPush bool
 	found  bool // one report of a value is enough
-	marked int  // the calls of sensitive and nonsensitive around the current node
 }
 
 // newSecretSearch returns a search that knows the variables.
@@ -83,17 +83,11 @@ func (e *evaluator) noteSensitive(f *Field, arg tree.Argument) {
 
 // searchFile reports the secrets in a file. It reads the text once, and not for each element of a loop.
 func (s *secretSearch) searchFile(body tree.Body) {
-	isNamed := make(map[string]bool)
 	for name, value := range body.Values() {
 		s.value, s.name, s.toPush, s.found = value, name, s.e.toPush[value.Range().Filename], false
-		is, known := isNamed[name]
-		if !known {
-			is = isSecretName(name)
-			isNamed[name] = is
-		}
 		if noted, ok := s.e.noted[value.Range()]; ok {
 			s.check(noted, value)
-		} else if is {
+		} else if isSecretName(name) {
 			s.check(secretValue{name: name}, value)
 		}
 		s.search()
@@ -120,52 +114,36 @@ func (s *secretSearch) check(of secretValue, e hcl.Expression) {
 	s.report(of.name+" is a secret", how+"\n"+cure)
 }
 
-// search looks for objects with secrets in them, for calls of sensitive, and for URLs with a password.
+// search looks for objects with secrets in them, for calls of sensitive, and for URLs with a password. Calls of sensitive and
+// nonsensitive say of what is inside whether it is a secret.
 func (s *secretSearch) search() {
-	if bytes.ContainsAny(s.e.texts.at(s.value.Range()), `{(@\`) { // without these there are none
-		hclsyntax.Walk(native(s.value), s)
+	if !bytes.ContainsAny(s.e.texts.at(s.value.Range()), `{(@\`) { // without these there are none
+		return
 	}
-}
-
-// Enter implements hclsyntax.Walker.
-func (s *secretSearch) Enter(n hclsyntax.Node) hcl.Diagnostics {
-	call, isCall := n.(*hclsyntax.FunctionCallExpr)
-	switch {
-	case s.marked > 0:
-	case isCall && call.Name == "sensitive" && s.toPush:
-		s.arguments(call)
-	default:
-		s.node(n)
-	}
-	if isCall && marks(call) {
-		s.marked++
-	}
-	return nil
-}
-
-// Exit implements hclsyntax.Walker.
-func (s *secretSearch) Exit(n hclsyntax.Node) hcl.Diagnostics {
-	if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && marks(call) {
-		s.marked--
-	}
-	return nil
-}
-
-// marks reports whether a call says of its argument whether that is a secret.
-func marks(call *hclsyntax.FunctionCallExpr) bool {
-	return call.Name == "sensitive" || call.Name == "nonsensitive"
-}
-
-func (s *secretSearch) arguments(call *hclsyntax.FunctionCallExpr) {
-	for _, arg := range call.Args {
-		for _, part := range tree.Entries("", arg) {
-			s.check(secretValue{name: s.name, isSensitive: true}, part)
+	var calls []hcl.Range
+	hclsyntax.VisitAll(native(s.value), func(n hclsyntax.Node) hcl.Diagnostics {
+		if slices.ContainsFunc(calls, func(r hcl.Range) bool { return r.ContainsOffset(n.Range().Start.Byte) }) {
+			return nil
 		}
-	}
+		s.node(n)
+		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && (call.Name == "sensitive" || call.Name == "nonsensitive") {
+			calls = append(calls, call.Range())
+		}
+		return nil
+	})
 }
 
 func (s *secretSearch) node(n hclsyntax.Node) {
 	switch n := n.(type) {
+	case *hclsyntax.FunctionCallExpr:
+		if n.Name != "sensitive" || !s.toPush {
+			return
+		}
+		for _, arg := range n.Args {
+			for _, part := range tree.Entries("", arg) {
+				s.check(secretValue{name: s.name, isSensitive: true}, part)
+			}
+		}
 	case *hclsyntax.ObjectConsExpr:
 		for name, part := range tree.Entries("", n) {
 			if isSecretName(name) {

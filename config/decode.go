@@ -63,17 +63,16 @@ func (s *compiledSchema) decodeContent(e *evaluator, b *tree.Block, c tree.Conte
 func (d *decodedBlock) decodeArgument(f *Field, c tree.Content) {
 	arg, there := c.Arguments[f.Name]
 	if there {
-		v, secret, state := d.e.value(&d.block.Body, f, arg)
+		v, secret, valid := d.e.value(&d.block.Body, f, arg)
 		d.sources[f.Name] = fieldSource{arg.Range, arg.Expr.Range(), secret || f.Sensitive, f.Type == Size}
-		switch state {
-		case wrong:
+		switch {
+		case !valid:
 			d.ok = false
 			return
-		case given:
-			if f.NonZero && reflect.ValueOf(v).IsZero() {
-				d.reportZero(f)
-				return
-			}
+		case v != nil && f.NonZero && reflect.ValueOf(v).IsZero():
+			d.reportZero(f)
+			return
+		case v != nil:
 			d.values[f.Name] = v
 			return
 		}

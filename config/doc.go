@@ -114,8 +114,8 @@
 //
 // The blocks:
 //
-//	schemas.go     the language: what each block may contain
-//	language.go    the same as one Schema, for documents
+//	schemas.go     the language: what each block may contain, as one Schema that is compiled
+//	language.go    its blocks whose values have no fixed type, and the Schema for documents
 //	decode.go      decodes a block by its schema, and reports errors at its fields
 //	engine.go      the engine block
 //	cluster.go     the cluster block

@@ -220,10 +220,10 @@ func decodeAddress(b *tree.Block, c tree.Content, e *evaluator) (address string,
 	if !given {
 		return "", true
 	}
-	v, secret, state := e.value(&b.Body, &Field{Name: "address", Type: String}, arg)
+	v, secret, valid := e.value(&b.Body, &Field{Name: "address", Type: String}, arg)
 	s, ok := v.(string)
 	if !ok {
-		return "", state == null
+		return "", valid
 	}
 	if problem, hint := addressProblem(s); problem != "" {
 		if s == "" && b.Body.Iteration() != "" {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -146,13 +147,8 @@ func (p Plugin) isPinned(d *decodedBlock, sum string) bool {
 
 // below reports whether a file is in the folder of another, or in a folder inside it.
 func below(other, file string) bool {
-	dir, err := filepath.Abs(filepath.Dir(other))
-	if err != nil {
-		return false
-	}
-	if file, err = filepath.Abs(file); err != nil {
-		return false
-	}
+	dir, noDir := filepath.Abs(filepath.Dir(other))
+	file, noFile := filepath.Abs(file)
 	rel, err := filepath.Rel(dir, file)
-	return err == nil && filepath.IsLocal(rel)
+	return cmp.Or(noDir, noFile, err) == nil && filepath.IsLocal(rel)
 }

@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
@@ -88,13 +88,9 @@ func readEntries[V any](b *tree.Block, arg tree.Argument, v cty.Value, c *collec
 }
 
 func portNumber(v cty.Value) (uint16, bool) {
-	n, err := convert.Convert(v, cty.Number)
-	if err != nil || n.IsNull() {
-		return 0, false
-	}
-	f := n.AsBigFloat()
-	i, _ := f.Int64()
-	return uint16(i), f.IsInt() && i >= 1 && i <= 65535
+	n, problem := decodeInt(v, "")
+	i, _ := n.(int64)
+	return uint16(i), problem == nil && i >= 1 && i <= math.MaxUint16
 }
 
 // entryRange returns the range of a key's value in an object expression, or that of the
@@ -105,10 +101,7 @@ func entryRange(e hcl.Expression, name string) hcl.Range {
 		return e.Range()
 	}
 	for _, p := range pairs {
-		if len(p.Key.Variables()) > 0 {
-			continue
-		}
-		if k, diags := p.Key.Value(nil); !diags.HasErrors() && !k.IsNull() && k.Type() == cty.String && k.AsString() == name {
+		if key, ok := tree.KeyText(p.Key); ok && key == name {
 			return p.Value.Range()
 		}
 	}

@@ -15,13 +15,14 @@ const quorumBlock = "quorum"
 // elements of a loop share has one.
 func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, blocks []*tree.Block) (handlers []*tree.Block) {
 	var quorums []*tree.Block
-	for _, inner := range blocks {
+	handlers = slices.DeleteFunc(slices.Clone(blocks), func(inner *tree.Block) bool {
 		if inner.Type == quorumBlock {
 			quorums = append(quorums, inner)
 		}
-	}
+		return inner.Type == quorumBlock
+	})
 	if len(quorums) == 0 {
-		return blocks
+		return handlers
 	}
 	for _, other := range quorums[1:] {
 		d.e.addTwice(report{at: other.Name, body: &b.Body, summary: "there are two quorum blocks"}, quorums[0].Name)
@@ -45,7 +46,7 @@ func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, 
 			hint: "move the block to a readiness or liveness probe: each engine waits for the startup probes of a target itself",
 		})
 	}
-	return slices.DeleteFunc(slices.Clone(blocks), func(inner *tree.Block) bool { return inner.Type == quorumBlock })
+	return handlers
 }
 
 // checkQuorum reports the quorum of a probe whose target other engines do not have.

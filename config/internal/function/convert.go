@@ -18,7 +18,7 @@ func conversions() map[string]function.Function {
 		"tostring":     stdlib.MakeToFunc(cty.String),
 		"one":          define(one, cty.DynamicPseudoType, parameter("list", cty.DynamicPseudoType)),
 		"sensitive":    marking(func(v cty.Value) cty.Value { return v.Mark(Sensitive) }),
-		"nonsensitive": marking(func(v cty.Value) cty.Value { unmarked, _ := v.Unmark(); return unmarked }),
+		"nonsensitive": marking(unmark),
 	}
 }
 
@@ -52,6 +52,11 @@ func index(args []cty.Value) (cty.Value, error) {
 		}
 	}
 	return cty.NilVal, errors.New("the list does not contain the value")
+}
+
+func unmark(v cty.Value) cty.Value {
+	unmarked, _ := v.Unmark()
+	return unmarked
 }
 
 func marking(change func(cty.Value) cty.Value) function.Function {

@@ -111,7 +111,10 @@ func taken[T any](f *fields, name, want string, convert func(any) (T, bool)) (va
 	return value
 }
 
-func as[T any](v any) (T, bool) { t, ok := v.(T); return t, ok }
+func as[T any](v any) (T, bool) {
+	t, ok := v.(T)
+	return t, ok
+}
 
 // text takes a text. Numbers are texts, too.
 func (f *fields) text(name string) string { return taken(f, name, "a text", scalar) }

@@ -208,6 +208,19 @@ func (d *decodedBlock) set(to any) error {
 	return wrong.Err()
 }
 
+// checked returns what a block says as a struct with its defaults, and reports what is wrong with it.
+func checked[T interface {
+	WithDefaults() T
+	Check() error
+}](d *decodedBlock) (t T) {
+	d.reportErrors(fill(&t, d.values, Context{}).Err())
+	t = t.WithDefaults()
+	if d.ok {
+		d.reportErrors(t.Check())
+	}
+	return t
+}
+
 // settings decodes what another package has declared of a block.
 func (d *decodedBlock) settings(s Settings, c Context) any {
 	if s.decode == nil {

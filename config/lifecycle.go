@@ -20,7 +20,10 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target,
 		return t.noLifecycle, probe.Target{}, nil
 	}
 	d := schema.decodeContent(t.e, b, c)
-	target.Settings, target.Damping = d.settings(t.options.TargetSettings, t.context), damping(d.blocks[dampingBlock])
+	target.Settings = d.settings(t.options.TargetSettings, t.context)
+	if damping := d.blocks[dampingBlock]; damping != nil {
+		target.Damping = checked[probe.Damping](damping)
+	}
 	block := d.first(names(t.options.Drivers), "target", "keep one of them; the engine restarts what process starts without a restart block")
 	if block != nil {
 		driver := t.options.Drivers[block.block.Type]
@@ -51,20 +54,6 @@ func driverOf(drivers map[string]Driver, blocks []*tree.Block) (Driver, *tree.Bl
 		}
 	}
 	return Driver{}, nil
-}
-
-// damping returns what a damping block says, with its defaults; nothing without one.
-func damping(block *decodedBlock) (d probe.Damping) {
-	if block == nil {
-		return d
-	}
-	err := fill(&d, block.values, Context{}).Err()
-	if block.reportErrors(err); !block.ok {
-		return d
-	}
-	d = d.WithDefaults()
-	block.reportErrors(d.Check())
-	return d
 }
 
 // warnOfRestarts warns of a liveness probe of a target that nothing restarts, and of a

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -29,11 +30,7 @@ func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, 
 	}
 	p.quorum = quorums[0]
 	block := d.language.probe.inside[quorumBlock].decode(d.e, p.quorum)
-	block.reportErrors(fill(&p.votes, block.values, Context{}).Err())
-	p.votes = p.votes.WithDefaults()
-	if block.ok {
-		block.reportErrors(p.votes.Check())
-	}
+	p.votes = checked[quorum.Rule](block)
 	switch {
 	case !d.hasCluster:
 		d.e.add(report{

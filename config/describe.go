@@ -1,18 +1,11 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
-	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -96,7 +89,7 @@ func (d described) show() string {
 // set sets an argument, unless its value is the zero value.
 func (d description) set(path string, value any, sensitive bool) {
 	if v := reflect.ValueOf(value); v.IsValid() && !v.IsZero() {
-		d[path] = described{valueText(value), sensitive}
+		d[path] = described{inHCL(value, false), sensitive}
 	}
 }
 
@@ -105,34 +98,13 @@ func (d description) add(path string, b *decodedBlock) {
 	if b == nil {
 		return
 	}
-	for name, v := range b.values {
+	for name := range b.values {
 		if inner := b.blocks[name]; inner != nil {
 			d.add(path+name+".", inner)
 			continue
 		}
-		source := b.sources[name]
-		if n, ok := v.(int64); ok && source.isSize {
-			v = bytesize.Size(n)
-		}
-		d[path+name] = described{valueText(v), source.secret}
+		d[path+name] = described{inHCL(b.sized(name), false), b.sources[name].secret}
 	}
-}
-
-// valueText returns a value as it is written in HCL.
-func valueText(v any) string {
-	switch v := v.(type) {
-	case time.Duration:
-		return strconv.Quote(v.String())
-	case fmt.Stringer:
-		return strconv.Quote(v.String())
-	}
-	var s bytes.Buffer
-	e := json.NewEncoder(&s)
-	e.SetEscapeHTML(false)
-	if e.Encode(v) != nil {
-		return fmt.Sprint(v)
-	}
-	return strings.TrimSpace(s.String())
 }
 
 // addStruct sets the fields of a struct with tags under a path.

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +64,7 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	if ignored := top.left(); len(ignored) > 0 {
 		im.warn("", &im.body.Body, "Ignored fields: %s.", strings.Join(ignored, ", "))
 	}
-	if hasMoreDocuments(string(text)) {
+	if furtherDocument.Match(text) {
 		im.warn("", &im.body.Body, "Ignored: further documents of the file, as blackbox_exporter does.")
 	}
 	if len(o.Allow) == 0 {
@@ -75,19 +76,9 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	return im.whole(), im.warnings, nil
 }
 
-// hasMoreDocuments reports whether a file has a document after the first one.
-func hasMoreDocuments(text string) bool {
-	begun := false // the first one
-	for line := range strings.Lines(text) {
-		switch line = strings.TrimSpace(line); {
-		case strings.HasPrefix(line, "---") && begun:
-			return true
-		case line != "" && !strings.HasPrefix(line, "#"):
-			begun = true
-		}
-	}
-	return false
-}
+// furtherDocument matches a file with a document after the first one: a line that is neither empty nor a comment, and a marker
+// behind it.
+var furtherDocument = regexp.MustCompile(`(?m)^[ \t]*[^#\s](?s:.*)\n[ \t]*---`)
 
 // importer writes one file.
 type importer struct {

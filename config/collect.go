@@ -103,6 +103,12 @@ func noteAt(at hcl.Range, text string) Note { return Note{Text: text, Range: ran
 // hasErrors reports whether there is an error so far.
 func (c *collector) hasErrors() bool { return Diagnostics(c.list).HasErrors() }
 
+// read returns what a body contains of a schema, and reports the rest. Whole is false if there is an error.
+func (c *collector) read(b *tree.Body, s tree.BodySchema) (content tree.Content, whole bool) {
+	content, problems := b.Read(s)
+	return content, c.problems(b, problems)
+}
+
 // problems adds what a body contains against its schema, and reports whether there is no error.
 func (c *collector) problems(b *tree.Body, problems []tree.Problem) (ok bool) {
 	ok = true

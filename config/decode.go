@@ -18,7 +18,7 @@ import (
 type decodedBlock struct {
 	block   *tree.Block
 	values  Values
-	sources map[string]fieldSource // by path: "tls.ca_file"
+	sources map[string]fieldSource // by name
 	blocks  map[string]*decodedBlock
 	ok      bool       // no error was reported
 	e       *evaluator // where errors are reported
@@ -33,8 +33,7 @@ type fieldSource struct {
 
 // decode decodes a block.
 func (s *compiledSchema) decode(e *evaluator, b *tree.Block) *decodedBlock {
-	content, problems := b.Body.Read(s.body)
-	ok := e.problems(&b.Body, problems)
+	content, ok := e.read(&b.Body, s.body)
 	d := s.decodeContent(e, b, content)
 	d.ok = d.ok && ok
 	return d
@@ -64,17 +63,16 @@ func (s *compiledSchema) decodeContent(e *evaluator, b *tree.Block, c tree.Conte
 func (d *decodedBlock) decodeArgument(f *Field, c tree.Content) {
 	arg, there := c.Arguments[f.Name]
 	if there {
-		v, secret, state := d.e.value(&d.block.Body, f, arg)
+		v, secret, valid := d.e.value(&d.block.Body, f, arg)
 		d.sources[f.Name] = fieldSource{arg.Range, arg.Expr.Range(), secret || f.Sensitive, f.Type == Size}
-		switch state {
-		case wrong:
+		switch {
+		case !valid:
 			d.ok = false
 			return
-		case given:
-			if f.NonZero && reflect.ValueOf(v).IsZero() {
-				d.reportZero(f)
-				return
-			}
+		case v != nil && f.NonZero && reflect.ValueOf(v).IsZero():
+			d.reportZero(f)
+			return
+		case v != nil:
 			d.values[f.Name] = v
 			return
 		}
@@ -136,9 +134,6 @@ func (d *decodedBlock) decodeInner(b *tree.Block, s *compiledSchema) {
 	}
 	d.values[b.Type], d.blocks[b.Type] = inner.values, inner
 	d.sources[b.Type] = fieldSource{name: b.Header, value: b.Header}
-	for path, source := range inner.sources {
-		d.sources[b.Type+"."+path] = source
-	}
 }
 
 // under returns the block as a part of another body with the same text.
@@ -148,41 +143,53 @@ func (d *decodedBlock) under(parent *tree.Body) *decodedBlock {
 	return &one
 }
 
+// innermost returns the block that has the field with a path, and its name there.
+func (d *decodedBlock) innermost(path string) (block *decodedBlock, name string) {
+	first, rest, nested := strings.Cut(path, ".")
+	if inner := d.blocks[first]; nested && inner != nil {
+		return inner.under(&d.block.Body).innermost(rest)
+	}
+	return d, path
+}
+
 // source returns where a field is set or, if it is not set, where the block is that
 // it would be in.
 func (d *decodedBlock) source(path string) (s fieldSource, exact bool) {
-	if s, ok := d.sources[path]; ok {
-		return s, true
+	block, name := d.innermost(path)
+	name, _, isPart := strings.Cut(name, ".")
+	if s, ok := block.sources[name]; ok {
+		return s, !isPart
 	}
-	for i := len(path) - 1; i > 0; i-- {
-		if s, ok := d.sources[path[:i]]; ok && path[i] == '.' {
-			return s, false
-		}
-	}
-	return fieldSource{name: d.block.Header, value: d.block.Header}, false
+	return fieldSource{name: block.block.Header, value: block.block.Header}, false
 }
 
 // secrets returns the texts in a block that must not be shown.
-func (d *decodedBlock) secrets() []string {
-	var out []string
-	for path, s := range d.sources {
+func (d *decodedBlock) secrets() (out []string) {
+	for name, s := range d.sources {
 		if s.secret {
-			out = appendTexts(out, d.values.at(path))
+			out = appendTexts(out, d.values[name])
 		}
+	}
+	for _, inner := range d.blocks {
+		out = append(out, inner.secrets()...)
 	}
 	return out
 }
 
-// secretPaths returns which fields in a block must not be shown; usually "".
-func (d *decodedBlock) secretPaths() string {
-	var paths []string
-	for path, s := range d.sources {
+// secretPaths returns which fields in a block must not be shown, sorted; usually none.
+func (d *decodedBlock) secretPaths() (paths []string) {
+	for name, s := range d.sources {
 		if s.secret {
-			paths = append(paths, path)
+			paths = append(paths, name)
+		}
+	}
+	for name, inner := range d.blocks {
+		for _, path := range inner.secretPaths() {
+			paths = append(paths, name+"."+path)
 		}
 	}
 	slices.Sort(paths)
-	return strings.Join(paths, " ")
+	return paths
 }
 
 // report reports an error at a place in the block.
@@ -199,6 +206,19 @@ func (d *decodedBlock) set(to any) error {
 	wrong := fill(to, d.values, Context{})
 	checkLimits(reflect.TypeOf(to).Elem(), d.values, "", &wrong)
 	return wrong.Err()
+}
+
+// checked returns what a block says as a struct with its defaults, and reports what is wrong with it.
+func checked[T interface {
+	WithDefaults() T
+	Check() error
+}](d *decodedBlock) (t T) {
+	d.reportErrors(fill(&t, d.values, Context{}).Err())
+	t = t.WithDefaults()
+	if d.ok {
+		d.reportErrors(t.Check())
+	}
+	return t
 }
 
 // settings decodes what another package has declared of a block.
@@ -282,15 +302,8 @@ func (d *decodedBlock) fieldReport(field *probe.FieldError) report {
 	if !exact {
 		at = source.name
 	}
-	name, block := field.Field, d.block
-	for inner := d; ; { // the report names the innermost block, so the field needs no path
-		first, rest, _ := strings.Cut(name, ".")
-		if inner = inner.blocks[first]; inner == nil || rest == "" {
-			break
-		}
-		name, block = rest, inner.block.Under(&block.Body)
-	}
-	r := report{at: at, body: &block.Body, summary: name + " " + field.Problem, hint: field.Hint}
+	block, name := d.innermost(field.Field) // which the report names, so the field needs no path
+	r := report{at: at, body: &block.block.Body, summary: name + " " + field.Problem, hint: field.Hint}
 	if d.exposed(source, field.Problem+field.Hint) {
 		r.summary, r.hint = name+" is not valid", hidden
 	}

@@ -36,10 +36,9 @@ func decodeDefaults(blocks []*tree.Block, e *evaluator, l *language) *defaults {
 		}
 		body := l.rule.body
 		if kind == 0 {
-			body = l.defaults
+			body = l.of("defaults").body
 		}
-		content, problems := b.Body.Read(body)
-		ok := e.problems(&b.Body, problems)
+		content, ok := e.read(&b.Body, body)
 		rule := l.rule.decodeContent(e, b, content)
 		rule.ok = rule.ok && ok
 		d.rules[kind] = rule

@@ -1,18 +1,11 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
-	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/redact"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -96,47 +89,22 @@ func (d described) show() string {
 // set sets an argument, unless its value is the zero value.
 func (d description) set(path string, value any, sensitive bool) {
 	if v := reflect.ValueOf(value); v.IsValid() && !v.IsZero() {
-		d[path] = described{valueText(value), sensitive}
+		d[path] = described{inHCL(value, false), sensitive}
 	}
 }
 
 // add adds the arguments of a block under a path.
 func (d description) add(path string, b *decodedBlock) {
-	if b != nil {
-		d.addValues(path, b.values, b, "")
+	if b == nil {
+		return
 	}
-}
-
-func (d description) addValues(path string, values Values, b *decodedBlock, within string) {
-	for name, v := range values {
-		at := within + name
-		if inner, ok := v.(Values); ok {
-			d.addValues(path, inner, b, at+".")
+	for name := range b.values {
+		if inner := b.blocks[name]; inner != nil {
+			d.add(path+name+".", inner)
 			continue
 		}
-		source, _ := b.source(at)
-		if n, ok := v.(int64); ok && source.isSize {
-			v = bytesize.Size(n)
-		}
-		d[path+at] = described{valueText(v), source.secret}
+		d[path+name] = described{inHCL(b.sized(name), false), b.sources[name].secret}
 	}
-}
-
-// valueText returns a value as it is written in HCL.
-func valueText(v any) string {
-	switch v := v.(type) {
-	case time.Duration:
-		return strconv.Quote(v.String())
-	case fmt.Stringer:
-		return strconv.Quote(v.String())
-	}
-	var s bytes.Buffer
-	e := json.NewEncoder(&s)
-	e.SetEscapeHTML(false)
-	if e.Encode(v) != nil {
-		return fmt.Sprint(v)
-	}
-	return strings.TrimSpace(s.String())
 }
 
 // addStruct sets the fields of a struct with tags under a path.
@@ -173,13 +141,13 @@ func (d *probeDecoder) describe(id probe.ID, p *compiledProbe) {
 }
 
 // describe describes a probe module that was decoded, with the block of its handler.
-func (m *moduleDecoder) describe(own *decodedBlock, h *handlerBlock, handler *decodedBlock) {
+func (m *moduleDecoder) describe(own, handler *decodedBlock, name string) {
 	if m.descriptions == nil {
 		return
 	}
 	d := description{}
 	d.add("", own)
-	d.addHandler(h.name, h.Revision, handler)
+	d.addHandler(name, m.language.handlers[name].Revision, handler)
 	m.descriptions[own.block.Label(0)] = d
 }
 

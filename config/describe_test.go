@@ -65,7 +65,7 @@ target "db" {
 		{name: "the address", token: "a", target: `address = "10.0.0.7"`, want: `address:  -> "10.0.0.7"`},
 		{name: "a sensitive address", token: "a", target: `address = "h${var.token}"`, want: `address:  -> (sensitive)`},
 		{name: "sensitive ports", token: "a", target: `ports = { http = sensitive(80) }`, want: `ports:  -> (sensitive)`},
-		{name: "labels", token: "a", target: `labels = { team = "shop" }`, want: `labels:  -> {"team":"shop"}`},
+		{name: "labels", token: "a", target: `labels = { team = "shop" }`, want: `labels:  -> { team = "shop" }`},
 		{name: "damping by its defaults", token: "a", target: "damping {}", want: `damping.half_life:  -> "15m0s"
 damping.max:  -> "1h0m0s"
 damping.reuse:  -> 750
@@ -74,7 +74,7 @@ damping.suppress:  -> 2000`},
 damping.max:  -> "1h0m0s"
 damping.reuse:  -> 750
 damping.suppress:  -> (sensitive)`},
-		{name: "an argument", token: "a", handler: `hosts = ["a", "b<"]`, want: `sql.hosts:  -> ["a","b<"]`},
+		{name: "an argument", token: "a", handler: `hosts = ["a", "b<"]`, want: `sql.hosts:  -> ["a", "b<"]`},
 		{name: "a nested block", token: "a", handler: "tls {\n verify = false\n}", want: `sql.tls.verify:  -> false`},
 		{name: "a short sensitive value", token: "a", handler: `limit = sensitive(7)`, want: `sql.limit: 10 -> (sensitive)`},
 		{name: "an object with a sensitive value", token: "a", handler: `retry = { max = sensitive(3) }`, want: `sql.retry.max:  -> (sensitive)`},

@@ -51,8 +51,7 @@
 //
 // Its elements are the targets web["10.0.0.7"] and web["10.0.0.8"]. Several
 // probes of one kind need different names: probe "readiness" "db". Startup and
-// liveness probes can have a termination_grace_period of their own. A dynamic block
-// makes nested blocks of a target or a probe in a loop, as in Terraform.
+// liveness probes can have a termination_grace_period of their own.
 //
 // A target can be restarted. With a process block the engine starts it, and its
 // address is 127.0.0.1 by default; with a restart block a command restarts it:
@@ -115,8 +114,8 @@
 //
 // The blocks:
 //
-//	schemas.go     the language: what each block may contain
-//	language.go    the same as one Schema, for documents
+//	schemas.go     the language: what each block may contain, as one Schema that is compiled
+//	language.go    its blocks whose values have no fixed type, and the Schema for documents
 //	decode.go      decodes a block by its schema, and reports errors at its fields
 //	engine.go      the engine block
 //	cluster.go     the cluster block
@@ -127,7 +126,6 @@
 //	known.go       the targets that there are, for blocks that name some
 //	labels.go      the labels of a target
 //	foreach.go     the elements of for_each
-//	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
 //	targetlists.go after which other targets it is started, and on which it depends
 //	ports.go       the ports of a target

@@ -98,7 +98,8 @@ func (d *decodedEngine) checkBeats() {
 		return
 	}
 	if _, valid := listener.Loopback(d.Beats.Listen); !valid {
-		d.report(d.sources["beats.listen"].value, "listen must be an address and a port number",
+		source, _ := d.source("beats.listen")
+		d.report(source.value, "listen must be an address and a port number",
 			`write an IP address and a number, for example listen = "127.0.0.1:9651"`)
 	}
 }

@@ -15,13 +15,14 @@ import (
 type evaluator struct {
 	*collector
 	inLoops map[hcl.Expression]*evaluated
-	toPush  map[string]bool // the names of the sources that are about to be pushed
-	secrets []string        // the sensitive texts among the values: Config.Secrets
-	unknown bool            // a value is unknown; its cause was reported
+	toPush  map[string]bool           // the names of the sources that are about to be pushed
+	noted   map[hcl.Range]secretValue // what is set there to sensitive fields
+	secrets []string                  // the sensitive texts among the values: Config.Secrets
+	unknown bool                      // a value is unknown; its cause was reported
 }
 
 func newEvaluator() *evaluator {
-	return &evaluator{collector: newCollector(), inLoops: make(map[hcl.Expression]*evaluated), toPush: make(map[string]bool)}
+	return &evaluator{collector: newCollector(), inLoops: make(map[hcl.Expression]*evaluated), toPush: make(map[string]bool), noted: make(map[hcl.Range]secretValue)}
 }
 
 // evaluated is an expression in a loop. A constant one is evaluated once for all

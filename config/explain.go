@@ -55,7 +55,7 @@ func reword(d *hcl.Diagnostic, ctx *hcl.EvalContext, secret bool) report {
 			return report{summary: lower(strings.TrimSuffix(d.Detail, "."))}
 		}
 	case "Call to unknown function":
-		return unknownFunction(d, ctx)
+		return unknownFunction(d)
 	case "Invalid function argument", "Error in function call":
 		return failedCall(d, secret)
 	}
@@ -155,19 +155,12 @@ func attributeReport(before hcl.Traversal, name string, parent cty.Value, secret
 	return r
 }
 
-func unknownFunction(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
+func unknownFunction(d *hcl.Diagnostic) report {
 	name := ""
 	if extra, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
 		name = extra.CalledFunctionNamespace() + extra.CalledFunctionName()
 	}
-	var names []string
-	for ; ctx != nil; ctx = ctx.Parent() {
-		for n := range ctx.Functions {
-			names = append(names, n)
-		}
-	}
-	slices.Sort(names)
-	return report{summary: fmt.Sprintf("unknown function %s()", name), hint: suggest.DidYouMean("%s()", name, names)}
+	return report{summary: fmt.Sprintf("unknown function %s()", name), hint: suggest.DidYouMean("%s()", name, Functions())}
 }
 
 // failedCall returns the report of a function call that failed.

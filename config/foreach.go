@@ -25,12 +25,12 @@ func (t *targetDecoder) name(b *tree.Block, c tree.Content, otherwise string) (n
 	if !given {
 		return otherwise, true
 	}
-	v, secret, state := t.e.value(&b.Body, &Field{Name: "name", Type: String}, arg)
+	v, secret, valid := t.e.value(&b.Body, &Field{Name: "name", Type: String}, arg)
 	switch name, _ = v.(string); {
-	case state == null:
-		return otherwise, true
-	case state == wrong:
+	case !valid:
 		return "", false
+	case v == nil:
+		return otherwise, true
 	case secret:
 		t.e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "name cannot be sensitive", hint: "names of targets are shown in logs, metrics and the API"})
 		return "", false

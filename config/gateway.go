@@ -71,29 +71,35 @@ func (g *decodedGateway) checkConflict(other decodedGateway, conflict func(a, b 
 // oneInside decodes the one block of some that the block must have, and returns it with its name and
 // its settings. An error says which block lacks it, and what for.
 func (d *decodedBlock) oneInside(some map[string]Settings, noun, what string) (inside *decodedBlock, name string, settings any) {
-	b := d.block
-	for _, one := range names(some) {
-		next := d.blocks[one]
-		switch {
-		case next == nil:
-			continue
-		case inside != nil:
-			first := inside.block
-			d.e.add(report{
-				at: next.block.Header, body: &b.Body, summary: fmt.Sprintf("a %s cannot have both %s and %s", noun, first.Type, one),
-				hint: fmt.Sprintf("write another %s block for it", b.Type), notes: []Note{noteAt(first.Header, first.Type+" is here")},
-			})
-			continue
-		}
-		inside, name, settings = next, one, next.settings(some[one], Context{})
+	b, known := d.block, names(some)
+	inside = d.first(known, noun, fmt.Sprintf("write another %s block for it", b.Type))
+	if inside != nil {
+		name = inside.block.Type
+		return inside, name, inside.settings(some[name], Context{})
 	}
-	if inside == nil && d.ok {
+	if d.ok {
 		d.e.add(report{
 			at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s %q has no block that says %s", b.Type, b.Label(0), what),
-			hint: fmt.Sprintf("add one of %s", strings.Join(names(some), ", ")),
+			hint: fmt.Sprintf("add one of %s", strings.Join(known, ", ")),
 		})
 	}
-	return inside, name, settings
+	return nil, "", nil
+}
+
+// first returns the one block of some kinds inside, or nil, and reports the others. Noun and hint are for that.
+func (d *decodedBlock) first(kinds []string, noun, hint string) (first *decodedBlock) {
+	for _, kind := range kinds {
+		switch next := d.blocks[kind]; {
+		case first == nil:
+			first = next
+		case next != nil:
+			d.e.add(report{
+				at: next.block.Header, body: &d.block.Body, summary: fmt.Sprintf("a %s cannot have both %s and %s", noun, first.block.Type, kind),
+				hint: hint, notes: []Note{noteAt(first.block.Header, first.block.Type+" is here")},
+			})
+		}
+	}
+	return first
 }
 
 // groups returns the groups of a gateway, and reports what is wrong with them.

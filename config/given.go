@@ -57,9 +57,8 @@ func readVarFile(s Source, e *evaluator, declared map[string]*variable, out map[
 	if !ok {
 		return
 	}
-	args, problems := body.All()
-	e.problems(&body, problems)
-	for _, a := range args {
+	content, _ := e.read(&body, tree.Arguments)
+	for _, a := range content.Arguments {
 		v := declared[a.Name]
 		if v == nil {
 			r := undeclared(a.Name, declared, report{at: a.Range})

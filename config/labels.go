@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/zclconf/go-cty/cty"
+
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -38,49 +40,28 @@ func (t *targetDecoder) labels(b *tree.Block, c tree.Content) (labels map[string
 
 // readLabels returns the labels of an argument. One that is null or empty has the value
 // "": the target does not have it, whatever the defaults block says.
-func readLabels(b *tree.Block, arg tree.Argument, ev *evaluator) (labels map[string]string, valid bool) {
-	v, ok := ev.eval(&b.Body, arg.Expr)
+func readLabels(b *tree.Block, arg tree.Argument, e *evaluator) (labels map[string]string, valid bool) {
+	v, ok := e.evalMap(b, arg, "strings", `{ team = "shop" }`, probe.MaxLabels)
+	if ok && v.ContainsMarked() {
+		e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels cannot be sensitive", hint: "they are shown in logs, metrics and the API"})
+		ok = false
+	}
 	if !ok {
 		return nil, false
 	}
-	if v.ContainsMarked() {
-		ev.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels cannot be sensitive", hint: "they are shown in logs, metrics and the API"})
-		return nil, false
-	}
-	if v.IsNull() {
-		return nil, true
-	}
-	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
-		ev.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "labels must be a map of strings, not " + kindOf(v), hint: `write labels = { team = "shop" }`})
-		return nil, false
-	}
-	if v.LengthInt() > probe.MaxLabels {
-		ev.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("labels has %d names, at most %d are allowed", v.LengthInt(), probe.MaxLabels)})
-		return nil, false
-	}
-	labels, valid = make(map[string]string, v.LengthInt()), true
-	for it := v.ElementIterator(); it.Next(); {
-		k, e := it.Element()
-		name := k.AsString()
-		value, isText := "", e.IsNull()
-		if !isText {
-			value, isText = text(e)
+	return readEntries(b, arg, v, e.collector, readLabel)
+}
+
+// readLabel returns the value of a label, or what is wrong with it.
+func readLabel(name string, v cty.Value) (value, problem, hint string) {
+	if !v.IsNull() {
+		var isText bool
+		if value, isText = text(v); !isText {
+			return "", fmt.Sprintf("the label %q must be a string, not %s", name, kindOf(v)), ""
 		}
-		err := probe.CheckLabel(name, value)
-		var field *probe.FieldError
-		r := report{body: &b.Body}
-		switch {
-		case !isText:
-			r.summary = fmt.Sprintf("the label %q must be a string, not %s", name, kindOf(e))
-		case errors.As(err, &field):
-			r.summary, r.hint = "labels "+field.Problem, field.Hint
-		default:
-			labels[name] = value
-			continue
-		}
-		valid = false
-		r.at = entryRange(arg.Expr, name)
-		ev.add(r)
 	}
-	return labels, valid
+	if field, ok := errors.AsType[*probe.FieldError](probe.CheckLabel(name, value)); ok {
+		return "", "labels " + field.Problem, field.Hint
+	}
+	return value, "", ""
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/config/internal/function"
-	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
 // The blocks whose values have no fixed type. Package config decodes them argument by
@@ -22,13 +21,7 @@ var (
 		{Name: "condition", Type: Bool, Required: true, Doc: "expression over var.NAME that must be true"},
 		{Name: "error_message", Type: String, Unset: "none", Doc: "what is shown if the condition is false"},
 	}}
-	dynamicSchema = Schema{Fields: []Field{
-		{Name: "for_each", Type: Any, Required: true, Doc: "list, set or map: there is a block for each element, at most 1000"},
-		{Name: "iterator", Type: Any, Unset: "the label of the dynamic block", Doc: "name of the element in the content, without quotes: NAME.key and NAME.value"},
-		{Name: "labels", Type: Any, Unset: "none", Doc: "list of the labels of each block; they can refer to the element"},
-		{Name: "content", Type: Block, Block: &Schema{}, Doc: "what each block contains"},
-	}}
-	targetSchema = Schema{Fields: []Field{
+	targetFields = []Field{
 		{Name: "for_each", Type: Any, Unset: "none: the block is one target", Doc: "set of strings or map, up to 200000 elements: each element is a target NAME[\"KEY\"], whose arguments can refer to each.key and each.value"},
 		{Name: "name", Type: String, Unset: "NAME[\"KEY\"]", Doc: "name of the target of each element of for_each, such as \"${each.value.team}/${each.key}\"; names must differ"},
 		{Name: "address", Type: String, Unset: "127.0.0.1 with a process block, else none", Doc: "IP address or host name of the target, without a port"},
@@ -36,51 +29,24 @@ var (
 		labelsField,
 		startAfterField,
 		dependsOnField,
-	}}
+	}
 	labelsField = Field{Name: "labels", Type: Any, Unset: "none", Doc: "map of strings, at most 32, by which targets are selected and grouped; names as in Prometheus. Those of a target come beside those of the defaults block, and an empty one removes one of these"}
 )
 
 // Language returns what a configuration may contain, apart from the handlers of plugins
 // and scripts: its fields are the blocks of a file. It is what Parse decodes by.
 func Language(o Options) Schema {
-	l := newLanguage(&o)
-	dynamic := blockField(dynamicBlock, dynamicSchema)
-	probe := Schema{Fields: slices.Clone(l.rule.schema.Fields)}
-	module := Schema{Fields: slices.Clone(l.probeModule.schema.Fields)}
-	for _, name := range names(l.handlers) {
-		h := l.handlers[name]
-		probe.Fields = append(probe.Fields, Field{Name: name, Type: Block, Doc: h.Schema.Doc, Block: &h.schema.schema})
-		if inside, ok := requestSchema(h.Schema, h.NoPort); ok {
-			module.Fields = append(module.Fields, Field{Name: name, Type: Block, Doc: h.Schema.Doc, Block: &inside})
+	l := newLanguage(&o, o.Handlers)
+	for _, block := range l.file.schema.Fields {
+		switch inside := block.Block; block.Name {
+		case "engine":
+			i := slices.IndexFunc(inside.Fields, func(f Field) bool { return f.Name == "listen" })
+			inside.Fields[i].Unset = o.Listen
+		case "probe_module":
+			inside.Fields = slices.DeleteFunc(inside.Fields, func(f Field) bool { return f.Type == Block && !slices.Contains(l.connecting, f.Name) })
 		}
 	}
-	probe.Fields = append(probe.Fields, Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: &l.quorum.schema}, dynamic)
-	target := Schema{Fields: append(slices.Clone(targetSchema.Fields), l.lifecycle.schema.Fields...)}
-	for _, b := range l.target.body.Blocks {
-		if b.Type == "probe" {
-			target.Fields = append(target.Fields, blockField(b, probe))
-		}
-	}
-	target.Fields = append(target.Fields, dynamic)
-	inside := map[string]Schema{
-		"engine": l.engine.schema, "cluster": l.cluster.schema, "variable": variableSchema, "plugin": l.plugin.schema,
-		"script": l.script.schema, "defaults": {Fields: append(slices.Clone(l.rule.schema.Fields), labelsField)}, "target": target, "group": l.group.schema,
-		"gateway": l.gateway.schema, "notify": l.notify.schema, "maintenance": l.maintenance.schema, "probe_module": module,
-	}
-	var file Schema
-	for _, b := range l.top.Blocks {
-		file.Fields = append(file.Fields, blockField(b, inside[b.Type]))
-	}
-	for i := range file.Fields[0].Block.Fields {
-		if f := &file.Fields[0].Block.Fields[i]; f.Name == "listen" {
-			f.Unset = o.Listen
-		}
-	}
-	return file
-}
-
-func blockField(b tree.BlockSchema, inside Schema) Field {
-	return Field{Name: b.Type, Type: Block, Labels: b.Labels, Block: &inside}
+	return l.file.schema
 }
 
 // Functions returns the names of the functions that a configuration can call.

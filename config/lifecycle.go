@@ -13,31 +13,20 @@ const dampingBlock = "damping"
 
 // lifecycle decodes what a target block says about starting, restarting and damping its
 // target, and what its probes take from that. Decoded is nil if it says nothing.
-func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.Block) (target Target, inherited probe.Target, decoded *decodedBlock) {
-	content := tree.Content{Arguments: c.Arguments, Blocks: blocks}
+func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target, inherited probe.Target, decoded *decodedBlock) {
 	schema := t.language.lifecycle
 	if !slices.ContainsFunc(schema.body.Arguments, func(name string) bool { _, ok := c.Arguments[name]; return ok }) &&
-		!slices.ContainsFunc(blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
+		!slices.ContainsFunc(c.Blocks, func(b *tree.Block) bool { return schema.inside[b.Type] != nil }) {
 		return t.noLifecycle, probe.Target{}, nil
 	}
-	d := schema.decodeContent(t.e, b, content)
-	target.Settings, target.Damping = d.settings(t.options.TargetSettings, t.context), damping(d.blocks[dampingBlock])
-	var first *tree.Block
-	for _, name := range names(t.options.Drivers) {
-		block := d.blocks[name]
-		if block == nil {
-			continue
-		}
-		if first != nil {
-			t.e.add(report{
-				at: block.block.Header, body: &b.Body, summary: fmt.Sprintf("a target cannot have both %s and %s", first.Type, name),
-				hint:  "keep one of them; the engine restarts what process starts without a restart block",
-				notes: []Note{noteAt(first.Header, first.Type+" is here")},
-			})
-			continue
-		}
-		first = block.block
-		driver := t.options.Drivers[name]
+	d := schema.decodeContent(t.e, b, c)
+	target.Settings = d.settings(t.options.TargetSettings, t.context)
+	if damping := d.blocks[dampingBlock]; damping != nil {
+		target.Damping = checked[probe.Damping](damping)
+	}
+	block := d.first(names(t.options.Drivers), "target", "keep one of them; the engine restarts what process starts without a restart block")
+	if block != nil {
+		driver := t.options.Drivers[block.block.Type]
 		target.Driver = block.settings(driver.Settings, t.context)
 		if d.ok && driver.WarnOfTarget != nil {
 			d.reportWarnings(driver.WarnOfTarget(d.values))
@@ -47,7 +36,7 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content, blocks []*tree.
 		}
 	}
 	for _, field := range t.options.TargetSettings.schema.Fields {
-		if first == nil && len(t.options.Drivers) > 0 && d.values[field.Name] != nil {
+		if block == nil && len(t.options.Drivers) > 0 && d.values[field.Name] != nil {
 			t.e.add(report{
 				severity: Warning, at: d.sources[field.Name].name, body: &d.block.Body, summary: field.Name + " has no effect",
 				hint: "nothing restarts this target: add process { … } or restart { … }",
@@ -65,20 +54,6 @@ func driverOf(drivers map[string]Driver, blocks []*tree.Block) (Driver, *tree.Bl
 		}
 	}
 	return Driver{}, nil
-}
-
-// damping returns what a damping block says, with its defaults; nothing without one.
-func damping(block *decodedBlock) (d probe.Damping) {
-	if block == nil {
-		return d
-	}
-	err := fill(&d, block.values, Context{}).Err()
-	if block.reportErrors(err); !block.ok {
-		return d
-	}
-	d = d.WithDefaults()
-	block.reportErrors(d.Check())
-	return d
 }
 
 // warnOfRestarts warns of a liveness probe of a target that nothing restarts, and of a

@@ -38,12 +38,9 @@ func decodeLocals(blocks []*tree.Block, e *evaluator, s *scope) {
 		g.block(b)
 	}
 	g.reportCycles()
-	for _, n := range g.order {
-		g.evaluate(n)
-	}
-	values := make(map[string]cty.Value, len(g.order))
-	for _, n := range g.order {
-		values[n.name] = n.value
+	values := make(map[string]cty.Value, len(g.byName))
+	for _, name := range names(g.byName) {
+		values[name] = g.evaluate(g.byName[name])
 	}
 	s.set("local", values, func(name string) hcl.Range { return g.byName[name].arg.Range })
 }
@@ -51,13 +48,12 @@ func decodeLocals(blocks []*tree.Block, e *evaluator, s *scope) {
 type localGraph struct {
 	e      *evaluator
 	byName map[string]*local
-	order  []*local // as written
 }
 
 func (g *localGraph) block(b *tree.Block) {
-	args, problems := b.Body.All()
-	g.e.problems(&b.Body, problems)
-	for _, a := range args {
+	content, _ := g.e.read(&b.Body, tree.Arguments)
+	for _, name := range names(content.Arguments) {
+		a := content.Arguments[name]
 		if first, twice := g.byName[a.Name]; twice {
 			g.e.addTwice(report{at: a.Range, body: &b.Body, summary: fmt.Sprintf("local %q is set twice", a.Name)}, first.arg.Range)
 			continue
@@ -65,9 +61,7 @@ func (g *localGraph) block(b *tree.Block) {
 		if !isIdentifier(a.Name, a.Range, &b.Body, g.e.collector) { // in the JSON syntax only
 			continue
 		}
-		n := &local{name: a.Name, arg: a, body: &b.Body, refs: references(a.Expr), value: cty.DynamicVal}
-		g.byName[a.Name] = n
-		g.order = append(g.order, n)
+		g.byName[a.Name] = &local{name: a.Name, arg: a, body: &b.Body, refs: references(a.Expr), value: cty.DynamicVal}
 	}
 }
 
@@ -87,10 +81,10 @@ func references(e hcl.Expression) []reference {
 	return out
 }
 
-// evaluate evaluates the locals that a local refers to, then the local.
-func (g *localGraph) evaluate(n *local) {
+// evaluate evaluates the locals that a local refers to, then the local, and returns its value.
+func (g *localGraph) evaluate(n *local) cty.Value {
 	if n.isVisited {
-		return
+		return n.value
 	}
 	n.isVisited = true
 	known, isWhole := make(map[string]cty.Value, len(n.refs)), true
@@ -101,11 +95,10 @@ func (g *localGraph) evaluate(n *local) {
 			isWhole = false
 			continue
 		}
-		g.evaluate(to)
-		known[to.name] = to.value
+		known[to.name] = g.evaluate(to)
 	}
 	if !isWhole {
-		return
+		return n.value
 	}
 	body := *n.body
 	body.Ctx = n.body.Ctx.NewChild()
@@ -114,6 +107,7 @@ func (g *localGraph) evaluate(n *local) {
 		n.value = v
 		g.e.conceal(v, false)
 	}
+	return n.value
 }
 
 func (g *localGraph) unknownLocal(n *local, ref reference) {
@@ -128,10 +122,10 @@ func (g *localGraph) unknownLocal(n *local, ref reference) {
 // reportCycles reports locals that refer to each other in a cycle, with a note for each
 // reference.
 func (g *localGraph) reportCycles() {
-	graph := make(map[string][]string, len(g.order))
-	for _, n := range g.order {
+	graph := make(map[string][]string, len(g.byName))
+	for name, n := range g.byName {
 		for _, ref := range n.refs {
-			graph[n.name] = append(graph[n.name], ref.name)
+			graph[name] = append(graph[name], ref.name)
 		}
 	}
 	for _, names := range cycle.Find(graph) {

@@ -21,7 +21,7 @@ import (
 // is safe for concurrent use by multiple goroutines.
 func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	o.setDefaults()
-	e, l := newEvaluator(), newLanguage(&o)
+	e, l := newEvaluator(), newLanguage(&o, o.Handlers)
 	e.places = l.places()
 	pushed := o.pushed(sources)
 	if o.ToPush {
@@ -30,18 +30,19 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 
 	// From files to blocks, and from names to values.
 	s := newScope(pushed, &o)
-	f := parseFiles(sources, e.collector, l.top, s)
+	f := parseFiles(sources, e.collector, l.file.body, s)
 	variables := decodeVariables(f.blocks["variable"], e, s, &o)
 	decodeLocals(f.blocks["locals"], e, s)
 
 	// What decides what the other blocks may contain.
 	c := &Config{Described: o.Describe}
-	engine := decodeEngine(f.blocks, e, l.engine, &o)
+	engine := decodeEngine(f.blocks, e, l.of("engine"), &o)
 	c.Engine = engine.Engine
-	c.Cluster = decodeCluster(f.blocks["cluster"], e, l.cluster, &o)
-	c.Plugins, c.Scripts = loadPlugins(f.blocks, e, l, &o, &engine)
-	secrets := newSecretSearch(e, s, variables)
-	secrets.notePushed(f.blocks, l)
+	c.Cluster = decodeCluster(f.blocks["cluster"], e, l.of("cluster"), &o)
+	plugins := loadPlugins(f.blocks, e, l, &o, &engine)
+	c.Plugins, c.Scripts = plugins.plugins, plugins.scripts
+	l = newLanguage(&o, plugins.handlers)
+	e.places = l.places()
 
 	// Targets and probes, and what names them.
 	handlers := &handlerMaker{context: engine.context(), made: make(map[string]*madeHandler)}
@@ -49,10 +50,10 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	checkTargetLists(targets.lists, &targets.known, e.collector)
 	checkPushed(f, c.Cluster, e.collector)
 	c.Set, c.Quorums, c.Targets = targets.probes.set, targets.probes.quorums, targets.targets
-	c.Groups = decodeGroups(f.blocks["group"], e, l.group, &targets.known)
-	c.Gateways = decodeGateways(f.blocks, e, l.gateway, &o)
-	c.Notifiers = decodeNotifiers(f.blocks, e, l.notify, &o)
-	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.maintenance, &targets.known)
+	c.Groups = decodeGroups(f.blocks["group"], e, l.of("group"), &targets.known)
+	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o)
+	c.Notifiers = decodeNotifiers(f.blocks, e, l.of("notify"), &o)
+	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.of("maintenance"), &targets.known)
 	modules := newModuleDecoder(e, l, &o, handlers)
 	c.ProbeModules, _ = decodeNamed(f.blocks["probe_module"], e.collector, "probe module", maxProbeModules, modules.decode)
 
@@ -61,6 +62,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 		targets.require(sources)
 	}
 	warnOfEmptyFiles(sources, e.collector)
+	secrets := newSecretSearch(e, s, variables)
 	for _, body := range f.bodies {
 		secrets.searchFile(body)
 	}
@@ -108,8 +110,7 @@ func parseFiles(sources []Source, c *collector, schema tree.BodySchema, s *scope
 	for _, source := range sources {
 		body, _ := source.parse(s.file(source.Name), c)
 		f.bodies = append(f.bodies, body)
-		content, problems := body.Read(schema)
-		c.problems(&body, problems)
+		content, _ := c.read(&body, schema)
 		for _, b := range content.Blocks {
 			f.blocks[b.Type] = append(f.blocks[b.Type], b)
 		}
@@ -127,7 +128,7 @@ func decodeTargets(f *sourceFiles, e *evaluator, l *language, o *Options, handle
 		e: e, language: l, handlers: handlers, defaults: defaults,
 		hasCluster: len(f.blocks["cluster"]) > 0, isForCluster: f.isForCluster(),
 		set: probe.Set{}, quorums: make(map[probe.ID]quorum.Rule),
-		compiled: make(map[probeKey]*compiledProbe), warnings: make(map[string]error), varying: make(map[*hclsyntax.Body]*varying),
+		compiled: make(map[probeKey]*compiledProbe), warnings: make(map[string]error), varying: make(map[*hclsyntax.Body][]hcl.Expression),
 	}
 	t := &targetDecoder{
 		e: e, language: l, options: o, context: handlers.context, defaults: defaults, probes: probes,

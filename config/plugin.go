@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -11,21 +13,22 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// pluginLoader loads plugins and scripts, and adds their handlers to the language.
+// pluginLoader loads plugins and scripts.
 type pluginLoader struct {
 	e        *evaluator
-	language *language
+	language *language // without their handlers
 	options  *Options
 	engine   *decodedEngine
 
-	plugins map[string]Plugin // by name
-	scripts map[string]Script // by name
+	plugins  map[string]Plugin  // by name
+	scripts  map[string]Script  // by name
+	handlers map[string]Handler // theirs, and those of the options
 }
 
-// loadPlugins decodes the plugin and script blocks, and adds their handler blocks to the
-// language.
-func loadPlugins(blocks map[string][]*tree.Block, e *evaluator, l *language, o *Options, engine *decodedEngine) (map[string]Plugin, map[string]Script) {
-	p := &pluginLoader{e: e, language: l, options: o, engine: engine, plugins: map[string]Plugin{}, scripts: map[string]Script{}}
+// loadPlugins decodes the plugin and script blocks, and loads what they name.
+func loadPlugins(blocks map[string][]*tree.Block, e *evaluator, l *language, o *Options, engine *decodedEngine) *pluginLoader {
+	p := &pluginLoader{e: e, language: l, options: o, engine: engine, plugins: map[string]Plugin{}, scripts: map[string]Script{}, handlers: map[string]Handler{}}
+	maps.Copy(p.handlers, o.Handlers)
 	first := make(map[string]*tree.Block)
 	for _, b := range slices.Concat(blocks["plugin"], blocks["script"]) {
 		name := b.Label(0)
@@ -41,16 +44,14 @@ func loadPlugins(blocks map[string][]*tree.Block, e *evaluator, l *language, o *
 		if !p.isValidName(b, name) {
 			continue
 		}
-		l.handlers[name] = &handlerBlock{name: name} // known even if the block has errors
+		p.handlers[name] = Handler{} // known even if the block has errors
 		if b.Type == "script" {
 			p.loadScript(b, name)
 		} else {
 			p.loadPlugin(b, name)
 		}
 	}
-	l.compileHandlers()
-	e.places = l.places()
-	return p.plugins, p.scripts
+	return p
 }
 
 // pluginName matches the names that a plugin can have. Its length is bounded because it is
@@ -60,14 +61,14 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 // isValidName reports a name that a handler block cannot have.
 func (p *pluginLoader) isValidName(b *tree.Block, name string) bool {
 	r := report{at: b.LabelRange(0), body: &b.Body, hint: fmt.Sprintf("give it another name: the %s's name is that of its handler block", b.Type)}
-	_, builtin := p.language.handlers[name]
+	_, builtin := p.handlers[name]
 	switch {
 	case builtin:
 		r.summary = fmt.Sprintf("a built-in handler is named %q", name)
 	case !pluginName.MatchString(name):
 		r.summary = fmt.Sprintf("a %s cannot be named %.80q", b.Type, name)
 		r.hint = "start with a letter a-z, then use letters, digits and underscores; at most 63 characters"
-	case slices.Contains(p.language.rule.body.Arguments, name), name == "dynamic", name == quorumBlock:
+	case slices.Contains(p.language.rule.body.Arguments, name), name == quorumBlock:
 		r.summary = fmt.Sprintf("a %s cannot be named %q, which has another meaning in a probe block", b.Type, name)
 	default:
 		return true
@@ -77,7 +78,7 @@ func (p *pluginLoader) isValidName(b *tree.Block, name string) bool {
 }
 
 func (p *pluginLoader) loadPlugin(b *tree.Block, name string) {
-	d := p.language.plugin.decode(p.e, b)
+	d := p.language.of("plugin").decode(p.e, b)
 	plugin := Plugin{Name: name}
 	d.fill(&plugin)
 	plugin.Settings = d.settings(p.options.PluginSettings, p.engine.context())
@@ -116,7 +117,7 @@ func (p *pluginLoader) loadModule(d *decodedBlock, plugin Plugin) {
 		return
 	}
 	h.Revision += m.SHA256
-	p.language.handlers[plugin.Name] = newHandlerBlock(plugin.Name, h)
+	p.handlers[plugin.Name] = h
 }
 
 // isPinned reports a file whose hash is another than that in the configuration, or
@@ -146,13 +147,8 @@ func (p Plugin) isPinned(d *decodedBlock, sum string) bool {
 
 // below reports whether a file is in the folder of another, or in a folder inside it.
 func below(other, file string) bool {
-	dir, err := filepath.Abs(filepath.Dir(other))
-	if err != nil {
-		return false
-	}
-	if file, err = filepath.Abs(file); err != nil {
-		return false
-	}
+	dir, noDir := filepath.Abs(filepath.Dir(other))
+	file, noFile := filepath.Abs(file)
 	rel, err := filepath.Rel(dir, file)
-	return err == nil && filepath.IsLocal(rel)
+	return cmp.Or(noDir, noFile, err) == nil && filepath.IsLocal(rel)
 }

@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
@@ -20,7 +20,7 @@ func (t *targetDecoder) portMap(b *tree.Block, c tree.Content) (ports map[string
 	if same := t.samePorts.ofConstant[arg.Expr]; same != nil {
 		return same, true
 	}
-	v, ok := t.e.eval(&b.Body, arg.Expr)
+	v, ok := t.e.evalMap(b, arg, "numbers", "{ http = 8080 }", maxPorts)
 	if !ok {
 		return nil, false
 	}
@@ -29,55 +29,68 @@ func (t *targetDecoder) portMap(b *tree.Block, c tree.Content) (ports map[string
 		return nil, false
 	}
 	v, _ = unmark(v)
-	if v.IsNull() {
-		return nil, true
-	}
-	if ty := v.Type(); !ty.IsMapType() && !ty.IsObjectType() {
-		t.e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: "ports must be a map of numbers, not " + kindOf(v), hint: "write ports = { http = 8080 }"})
-		return nil, false
-	}
-	if v.LengthInt() > maxPorts {
-		t.e.add(report{at: arg.Expr.Range(), body: &b.Body, summary: fmt.Sprintf("ports has more than %d names", maxPorts)})
-		return nil, false
-	}
-	ports, valid = readPorts(b, arg, v, t.e.collector)
+	ports, valid = readEntries(b, arg, v, t.e.collector, readPort)
 	return t.samePorts.share(ports, arg.Expr, valid && t.e.isConstant(arg.Expr)), valid
 }
 
-func readPorts(b *tree.Block, arg tree.Argument, v cty.Value, c *collector) (ports map[string]uint16, valid bool) {
-	ports, valid = make(map[string]uint16, v.LengthInt()), true
+// readPort returns a port with a name, or what is wrong with it.
+func readPort(name string, v cty.Value) (n uint16, problem, hint string) {
+	n, ok := portNumber(v)
+	switch {
+	case !ok:
+		if s, _ := text(v); strings.ContainsAny(s, "-,:") {
+			hint = "it is one port: give each port of a range a name of its own"
+		}
+		return 0, fmt.Sprintf("the port named %q must be a whole number from 1 to 65535", name), hint
+	case name == "" || isDigits(name):
+		return 0, fmt.Sprintf("%q is not a valid name of a port", name), "a name must not be a number"
+	}
+	return n, "", ""
+}
+
+// evalMap returns the value of an argument that is a map of at most so many entries, or null.
+func (e *evaluator) evalMap(b *tree.Block, arg tree.Argument, of, example string, most int) (v cty.Value, ok bool) {
+	if v, ok = e.eval(&b.Body, arg.Expr); !ok || v.IsNull() {
+		return v, ok
+	}
+	r := report{at: arg.Expr.Range(), body: &b.Body}
+	plain, _ := v.Unmark()
+	switch ty := v.Type(); {
+	case !ty.IsMapType() && !ty.IsObjectType():
+		r.summary, r.hint = fmt.Sprintf("%s must be a map of %s, not %s", arg.Name, of, kindOf(v)), fmt.Sprintf("write %s = %s", arg.Name, example)
+	case plain.LengthInt() > most:
+		r.summary = fmt.Sprintf("%s has %d names, at most %d are allowed", arg.Name, plain.LengthInt(), most)
+	default:
+		return v, true
+	}
+	e.add(r)
+	return v, false
+}
+
+// readEntries returns the valid entries of a map, and reports what is wrong with the others. Null has none.
+func readEntries[V any](b *tree.Block, arg tree.Argument, v cty.Value, c *collector, read func(name string, v cty.Value) (one V, problem, hint string)) (all map[string]V, valid bool) {
+	if v.IsNull() {
+		return nil, true
+	}
+	all, valid = make(map[string]V, v.LengthInt()), true
 	for it := v.ElementIterator(); it.Next(); {
-		k, e := it.Element()
-		name := k.AsString()
-		n, ok := portNumber(e)
-		r := report{body: &b.Body}
-		switch {
-		case !ok:
-			r.summary = fmt.Sprintf("the port named %q must be a whole number from 1 to 65535", name)
-			if s, _ := text(e); strings.ContainsAny(s, "-,:") {
-				r.hint = "it is one port: give each port of a range a name of its own"
-			}
-		case name == "" || isDigits(name):
-			r.summary, r.hint = fmt.Sprintf("%q is not a valid name of a port", name), "a name must not be a number"
-		default:
-			ports[name] = n
+		key, element := it.Element()
+		name := key.AsString()
+		one, problem, hint := read(name, element)
+		if problem == "" {
+			all[name] = one
 			continue
 		}
 		valid = false
-		r.at = entryRange(arg.Expr, name)
-		c.add(r)
+		c.add(report{at: entryRange(arg.Expr, name), body: &b.Body, summary: problem, hint: hint})
 	}
-	return ports, valid
+	return all, valid
 }
 
 func portNumber(v cty.Value) (uint16, bool) {
-	n, err := convert.Convert(v, cty.Number)
-	if err != nil || n.IsNull() {
-		return 0, false
-	}
-	f := n.AsBigFloat()
-	i, _ := f.Int64()
-	return uint16(i), f.IsInt() && i >= 1 && i <= 65535
+	n, problem := decodeInt(v, "")
+	i, _ := n.(int64)
+	return uint16(i), problem == nil && i >= 1 && i <= math.MaxUint16
 }
 
 // entryRange returns the range of a key's value in an object expression, or that of the
@@ -88,10 +101,7 @@ func entryRange(e hcl.Expression, name string) hcl.Range {
 		return e.Range()
 	}
 	for _, p := range pairs {
-		if len(p.Key.Variables()) > 0 {
-			continue
-		}
-		if k, diags := p.Key.Value(nil); !diags.HasErrors() && !k.IsNull() && k.Type() == cty.String && k.AsString() == name {
+		if key, ok := tree.KeyText(p.Key); ok && key == name {
 			return p.Value.Range()
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -34,8 +35,8 @@ type probeDecoder struct {
 
 	// What equal probes share.
 	compiled map[probeKey]*compiledProbe
-	warnings map[string]error // by the revision of a handler, for targets without Env, Dir and User
-	varying  map[*hclsyntax.Body]*varying
+	warnings map[string]error                     // by the revision of a handler, for targets without Env, Dir and User
+	varying  map[*hclsyntax.Body][]hcl.Expression // what differs between the elements of a loop
 	scratch  bytes.Buffer
 }
 
@@ -213,14 +214,11 @@ func (d *probeDecoder) compiledProbe(b *tree.Block, kind probe.Kind) *compiledPr
 }
 
 func (d *probeDecoder) compile(b *tree.Block, kind probe.Kind) *compiledProbe {
-	content, problems := b.Body.Read(d.language.probe.body)
-	d.e.problems(&b.Body, problems)
+	content, whole := d.e.read(&b.Body, d.language.probe.body)
 	own := d.language.rule.decodeContent(d.e, b, content)
 	rule, ok := d.defaults.rule(kind, own, d.handlers.context)
-	blocks, whole := d.language.probe.expand(d.e, &b.Body, content.Blocks)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}
-	blocks = d.quorum(p, b, kind, blocks)
-	d.handler(p, b, blocks, whole && len(problems) == 0)
+	d.handler(p, b, d.quorum(p, b, kind, content.Blocks), whole)
 	p.checkRule()
 	return p
 }
@@ -242,43 +240,63 @@ func (p *compiledProbe) checkRule() {
 // handler decodes the handler block of a probe. Complete says that all blocks of the
 // probe could be read, so that a missing handler is an error of its own.
 func (d *probeDecoder) handler(p *compiledProbe, b *tree.Block, blocks []*tree.Block, complete bool) {
-	if len(blocks) == 0 {
-		if complete {
-			r := report{at: b.Header, body: b.Parent, summary: fmt.Sprintf("%s has no handler", b)}
-			if len(d.language.handlers) > 0 {
-				r.hint = "add one of the blocks " + strings.Join(names(d.language.handlers), ", ")
-			}
-			d.e.add(r)
-		}
+	name, h, ok := d.language.handlerOf(b, blocks, complete, d.e.collector)
+	if !ok {
 		return
-	}
-	for _, other := range blocks[1:] {
-		d.e.add(report{
-			at: other.Name, body: &b.Body, summary: fmt.Sprintf("a probe can have only one handler, %s is a second one", other.Type),
-			hint:  "write another probe block for it",
-			notes: []Note{noteAt(blocks[0].Name, blocks[0].Type+" is here")},
-		})
-	}
-	h := d.language.handlers[blocks[0].Type]
-	if h.schema == nil {
-		return // its plugin could not be loaded, which was reported
 	}
 	if h.NoCluster != "" && d.isForCluster {
 		d.e.add(report{
-			at: blocks[0].Name, body: &b.Body, summary: fmt.Sprintf("%s cannot be in a configuration with a cluster block: %s", h.name, h.NoCluster),
+			at: blocks[0].Name, body: &b.Body, summary: fmt.Sprintf("%s cannot be in a configuration with a cluster block: %s", name, h.NoCluster),
 			hint: "move the target to an engine without a cluster block",
 		})
 	}
-	block := h.schema.decode(d.e, blocks[0])
+	block := d.language.probe.inside[name].decode(d.e, blocks[0])
 	if !block.ok || len(blocks) > 1 {
 		return
 	}
-	made := d.handlers.make(h, block)
+	made := d.handlers.make(name, h, block)
 	if made.err != nil {
 		block.reportErrors(made.err)
 		return
 	}
-	p.name, p.handler, p.revision, p.settings, p.module, p.block, p.warn = h.name, made.handler, made.revision, made.settings, h.Revision, block, h.Warn
+	p.name, p.handler, p.revision, p.settings, p.module, p.block, p.warn = name, made.handler, made.revision, made.settings, h.Revision, block, h.Warn
+}
+
+// handlerOf returns the handler of a probe or of a probe module, and reports one that is missing, and further ones.
+// Complete says that all blocks could be read. Ok is false without a handler, and if its plugin could not be loaded,
+// which was reported.
+func (l *language) handlerOf(b *tree.Block, blocks []*tree.Block, complete bool, c *collector) (name string, h Handler, ok bool) {
+	if len(blocks) != 1 {
+		l.reportHandlers(b, blocks, complete, c)
+	}
+	if len(blocks) == 0 {
+		return "", h, false
+	}
+	name = blocks[0].Type
+	h = l.handlers[name]
+	return name, h, h.Make != nil
+}
+
+func (l *language) reportHandlers(b *tree.Block, blocks []*tree.Block, complete bool, c *collector) {
+	block, subject, possible := b.String(), "a probe", names(l.handlers)
+	if b.Type == "probe_module" {
+		block = fmt.Sprintf("probe module %q", b.Label(0))
+		subject, possible = block, l.connecting
+	}
+	if len(blocks) == 0 && complete {
+		r := report{at: b.Header, body: b.Parent, summary: block + " has no handler"}
+		if len(possible) > 0 {
+			r.hint = "add one of the blocks " + strings.Join(possible, ", ")
+		}
+		c.add(r)
+	}
+	for _, other := range blocks[min(1, len(blocks)):] {
+		c.add(report{
+			at: other.Name, body: &b.Body, summary: fmt.Sprintf("%s can have only one handler, %s is a second one", subject, other.Type),
+			hint:  fmt.Sprintf("write another %s block for it", b.Type),
+			notes: []Note{noteAt(blocks[0].Name, blocks[0].Type+" is here")},
+		})
+	}
 }
 
 // handlerMaker makes handlers: one for all blocks with equal values, of which the same are sensitive.
@@ -295,17 +313,17 @@ type madeHandler struct {
 	err      error
 }
 
-func (m *handlerMaker) make(h *handlerBlock, d *decodedBlock) *madeHandler {
-	key, err := json.Marshal([]any{h.name, h.Revision, m.context, d.values}) // it sorts the keys of maps
+func (m *handlerMaker) make(name string, h Handler, d *decodedBlock) *madeHandler {
+	key, err := json.Marshal([]any{name, h.Revision, m.context, d.values}) // it sorts the keys of maps
 	if err != nil {
 		return &madeHandler{err: err}
 	}
-	equal := string(key) + d.secretPaths()
+	equal := string(key) + strings.Join(d.secretPaths(), " ")
 	if made, ok := m.made[equal]; ok {
 		return made
 	}
 	sum := sha256.Sum256(key)
-	made := &madeHandler{revision: hex.EncodeToString(sum[:]), settings: d.shown(&h.schema.schema)}
+	made := &madeHandler{revision: hex.EncodeToString(sum[:]), settings: d.shown(&h.Schema)}
 	made.handler, made.err = h.Make(d.values, m.context)
 	m.made[equal] = made
 	return made

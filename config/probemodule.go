@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -54,9 +53,9 @@ func newModuleDecoder(e *evaluator, l *language, o *Options, handlers *handlerMa
 // decode decodes a probe module, and reports whether it is valid.
 func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
 	before := m.e.reports
-	content, problems := b.Body.Read(m.language.probeModuleSchema())
-	m.e.problems(&b.Body, problems)
-	d := m.language.probeModule.decodeContent(m.e, b, content)
+	schema := m.language.of("probe_module")
+	content, whole := m.e.read(&b.Body, schema.body)
+	d := schema.decodeContent(m.e, b, tree.Content{Arguments: content.Arguments})
 	d.fill(&module)
 	if n := len(module.Allow); n > maxAllow {
 		d.refuse("allow", "has %d elements, at most %d are allowed", n, maxAllow)
@@ -64,7 +63,7 @@ func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
 	if m.checkAllowed != nil {
 		m.checkAllow(d, module.Allow)
 	}
-	m.decodeHandler(&module, d, content.Blocks, d.ok && len(problems) == 0)
+	m.decodeHandler(&module, d, content.Blocks, d.ok && whole)
 	return module, m.e.reports == before
 }
 
@@ -79,62 +78,37 @@ func (m *moduleDecoder) checkAllow(d *decodedBlock, all []string) {
 
 // decodeHandler makes the handler of a probe module, whose own arguments are decoded.
 func (m *moduleDecoder) decodeHandler(module *ProbeModule, own *decodedBlock, blocks []*tree.Block, isWhole bool) {
-	b := own.block
-	name := fmt.Sprintf("probe module %q", b.Label(0))
-	switch {
-	case len(blocks) == 0 && isWhole:
-		m.e.add(report{at: b.Header, body: b.Parent, summary: name + " has no handler", hint: "add one of the blocks " + strings.Join(m.language.connecting(), ", ")})
-		return
-	case len(blocks) > 1:
-		m.e.add(report{
-			at: blocks[1].Name, body: &b.Body, summary: fmt.Sprintf("%s can have only one handler, %s is a second one", name, blocks[1].Type),
-			hint: "write another probe_module block for it", notes: []Note{noteAt(blocks[0].Name, blocks[0].Type+" is here")},
-		})
-		return
-	case len(blocks) == 0:
-		return
-	}
-	h := m.language.handlers[blocks[0].Type]
-	if h.schema == nil {
-		return // its plugin could not be loaded, which was reported
-	}
-	schema, ok := requestSchema(h.Schema, h.NoPort)
+	handler, h, ok := m.language.handlerOf(own.block, blocks, isWhole, m.e.collector)
 	if !ok {
-		own.report(blocks[0].Name, fmt.Sprintf("%s cannot be used in a probe module: it has no argument port, so that it does not connect to what a request names", h.name), "")
 		return
 	}
-	d := compileSchema(schema).decode(m.e, blocks[0])
+	if !slices.Contains(m.language.connecting, handler) {
+		own.report(blocks[0].Name, fmt.Sprintf("%s cannot be used in a probe module: it has no argument port, so that it does not connect to what a request names", handler), "")
+		return
+	}
+	d := m.language.of("probe_module").inside[handler].decode(m.e, blocks[0])
 	if !d.ok || !takesTarget(d) {
 		return
 	}
-	module.Settings = d.shown(&h.schema.schema)
+	module.Settings = d.shown(&h.Schema)
 	module.Port, _ = d.values["port"].(string)
-	m.describe(own, h, d)
+	m.describe(own, d, handler)
 	if module.NoPort = h.NoPort; !module.NoPort {
 		d.values["port"] = RequestPort
 	}
-	made := m.handlers.make(h, d)
+	made := m.handlers.make(handler, h, d)
 	if made.err != nil {
 		d.reportErrors(made.err)
 		return
 	}
-	module.HandlerName, module.Handler = h.name, made.handler
-}
-
-// connecting returns the names of the handlers that a probe module can have.
-func (l *language) connecting() (all []string) {
-	for _, name := range names(l.handlers) {
-		if _, ok := requestSchema(l.handlers[name].Schema, l.handlers[name].NoPort); ok {
-			all = append(all, name)
-		}
-	}
-	return all
+	module.HandlerName, module.Handler = handler, made.handler
 }
 
 // requestSchema returns the schema of a handler whose argument port need not be given. It returns
 // false if the handler needs a port and has no such argument.
-func requestSchema(s Schema, noPort bool) (Schema, bool) {
-	if noPort {
+func requestSchema(h Handler) (Schema, bool) {
+	s := h.Schema
+	if h.NoPort {
 		return s, true
 	}
 	i := slices.IndexFunc(s.Fields, func(f Field) bool { return f.Name == "port" && f.Type == String })

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -41,69 +40,6 @@ func checkPushed(f *sourceFiles, cluster *Cluster, c *collector) {
 			}
 		}
 	}
-}
-
-// notePushed notes the sensitive fields of all blocks in files that are about to be pushed, and reports relative paths
-// there. It includes the blocks of loops that have no element on this machine.
-func (s *secretSearch) notePushed(blocks map[string][]*tree.Block, l *language) {
-	if len(s.e.toPush) == 0 {
-		return
-	}
-	module := &compiledSchema{schema: l.probeModule.schema, body: l.probeModuleSchema(), inside: l.probe.inside}
-	for kind, schema := range map[string]*compiledSchema{
-		"target": l.target, "gateway": l.gateway, "notify": l.notify, "probe_module": module, "plugin": l.plugin, "script": l.script,
-	} {
-		for _, b := range blocks[kind] {
-			if s.e.toPush[b.Header.Filename] {
-				s.noteBlock(b, schema)
-			}
-		}
-	}
-}
-
-func (s *secretSearch) noteBlock(b *tree.Block, c *compiledSchema) {
-	content, _ := b.Body.Read(c.body) // what it lacks is reported when it is decoded
-	for i := range c.schema.Fields {
-		if arg, ok := content.Arguments[c.schema.Fields[i].Name]; ok {
-			s.noteField(&b.Body, &c.schema.Fields[i], arg)
-		}
-	}
-	for _, inner := range content.Blocks {
-		if inner.Type == "dynamic" {
-			s.noteDynamic(inner, c)
-		} else if inside := c.inside[inner.Type]; inside != nil {
-			s.noteBlock(inner, inside)
-		}
-	}
-}
-
-// noteDynamic is noteBlock for what a dynamic block makes. The schema is that of the block around it.
-func (s *secretSearch) noteDynamic(b *tree.Block, around *compiledSchema) {
-	content, _ := b.Body.Read(dynamicBody)
-	schema := around.inside[b.Label(0)]
-	if schema == nil {
-		return
-	}
-	for _, inner := range content.Blocks {
-		s.noteBlock(b.Make(b.Label(0), inner, b.Body.Ctx, ""), schema)
-	}
-}
-
-func (s *secretSearch) noteField(b *tree.Body, f *Field, arg tree.Argument) {
-	if f.Path || f.Socket {
-		value, _ := s.constant(arg.Expr)
-		value, _ = unmark(value)
-		s.e.checkPushedPath(b, f, arg, value)
-	}
-	if !f.Sensitive {
-		return
-	}
-	if f.Type == StringMap || f.Type == StringsMap { // such as headers, of which only some are secrets
-		if _, diags := hcl.ExprMap(arg.Expr); !diags.HasErrors() {
-			return // the names of the entries say which
-		}
-	}
-	s.note(arg.Expr, secretValue{name: arg.Name, isSensitive: true})
 }
 
 // checkPushedPath reports a relative path in a file that is to be pushed: each engine would begin where it was started.

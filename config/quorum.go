@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -15,24 +16,21 @@ const quorumBlock = "quorum"
 // elements of a loop share has one.
 func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, blocks []*tree.Block) (handlers []*tree.Block) {
 	var quorums []*tree.Block
-	for _, inner := range blocks {
+	handlers = slices.DeleteFunc(slices.Clone(blocks), func(inner *tree.Block) bool {
 		if inner.Type == quorumBlock {
 			quorums = append(quorums, inner)
 		}
-	}
+		return inner.Type == quorumBlock
+	})
 	if len(quorums) == 0 {
-		return blocks
+		return handlers
 	}
 	for _, other := range quorums[1:] {
 		d.e.addTwice(report{at: other.Name, body: &b.Body, summary: "there are two quorum blocks"}, quorums[0].Name)
 	}
 	p.quorum = quorums[0]
-	block := d.language.quorum.decode(d.e, p.quorum)
-	block.reportErrors(fill(&p.votes, block.values, Context{}).Err())
-	p.votes = p.votes.WithDefaults()
-	if block.ok {
-		block.reportErrors(p.votes.Check())
-	}
+	block := d.language.probe.inside[quorumBlock].decode(d.e, p.quorum)
+	p.votes = checked[quorum.Rule](block)
 	switch {
 	case !d.hasCluster:
 		d.e.add(report{
@@ -45,7 +43,7 @@ func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, 
 			hint: "move the block to a readiness or liveness probe: each engine waits for the startup probes of a target itself",
 		})
 	}
-	return slices.DeleteFunc(slices.Clone(blocks), func(inner *tree.Block) bool { return inner.Type == quorumBlock })
+	return handlers
 }
 
 // checkQuorum reports the quorum of a probe whose target other engines do not have.

@@ -116,6 +116,9 @@ type Field struct {
 	Doc       string   // meaning and conditions, in one to four sentences without the final period
 	Labels    []string // of a block: what each label means; the last ones can be left out
 	Block     *Schema  // the fields inside, for Type Block and Object
+
+	optional int    // how many of the labels can be left out
+	example  string // of the header of a block with labels
 }
 
 // Type is the type of the value of a Field.

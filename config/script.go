@@ -1,10 +1,10 @@
 package config
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -47,7 +47,7 @@ func (e *ScriptError) Error() string {
 }
 
 func (p *pluginLoader) loadScript(b *tree.Block, name string) {
-	d := p.language.script.decode(p.e, b)
+	d := p.language.of("script").decode(p.e, b)
 	s := Script{Name: name}
 	d.fill(&s)
 	s.Settings = d.settings(p.options.PluginSettings, p.engine.context())
@@ -67,7 +67,7 @@ func (p *pluginLoader) loadScript(b *tree.Block, name string) {
 		s.reportError(d, err)
 		return
 	}
-	p.language.handlers[name] = newHandlerBlock(name, h)
+	p.handlers[name] = h
 }
 
 // readScript sets the text of a script and where it starts.
@@ -140,16 +140,12 @@ func (s *Script) reportError(d *decodedBlock, err error) {
 	d.e.add(r)
 }
 
+// wordOrCharacter matches what a text in one line begins with.
+var wordOrCharacter = regexp.MustCompile(`^(\w+|.)`)
+
 // wordAt returns the range of the word, or the character, at a position in a file.
 func wordAt(file string, text []byte, line, column int) hcl.Range {
-	start := 0
-	for range line - 1 {
-		end := bytes.IndexByte(text[start:], '\n')
-		if end < 0 {
-			break
-		}
-		start += end + 1
-	}
+	start, _ := lineStart(text, line)
 	for range column - 1 {
 		c, size := utf8.DecodeRune(text[start:])
 		if size == 0 || c == '\n' {
@@ -157,17 +153,7 @@ func wordAt(file string, text []byte, line, column int) hcl.Range {
 		}
 		start += size
 	}
-	isWord := func(c byte) bool {
-		return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-	}
-	end := start
-	for end < len(text) && isWord(text[end]) {
-		end++
-	}
-	if end == start && start < len(text) && text[start] != '\n' {
-		_, size := utf8.DecodeRune(text[start:])
-		end += size
-	}
+	end := start + len(wordOrCharacter.Find(text[start:]))
 	return hcl.Range{
 		Filename: file,
 		Start:    hcl.Pos{Line: line, Column: column, Byte: start},

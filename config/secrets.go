@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -27,20 +28,18 @@ type secretValue struct {
 type secretSearch struct {
 	e           *evaluator
 	scope       *scope
-	isSensitive map[string]bool           // whether a variable is, by name
-	noted       map[hcl.Range]secretValue // what is set to fields and variables, beside what has the name of a secret
+	isSensitive map[string]bool // whether a variable is, by name
 
 	// Of the value that is searched, which is neither an object nor a list:
 	value  hcl.Expression
 	name   string // to which it is set
 	toPush bool
 	found  bool // one report of a value is enough
-	marked int  // the calls of sensitive and nonsensitive around the current node
 }
 
 // newSecretSearch returns a search that knows the variables.
 func newSecretSearch(e *evaluator, s *scope, variables []*variable) *secretSearch {
-	search := &secretSearch{e: e, scope: s, isSensitive: make(map[string]bool), noted: make(map[hcl.Range]secretValue)}
+	search := &secretSearch{e: e, scope: s, isSensitive: make(map[string]bool)}
 	for _, v := range variables {
 		search.isSensitive[v.name] = v.sensitive
 		search.noteDefault(v)
@@ -56,30 +55,39 @@ func (s *secretSearch) noteDefault(v *variable) {
 		return
 	}
 	if v.sensitive && s.e.toPush[a.Expr.Range().Filename] || !v.sensitive && isSecretName(v.name) {
-		s.note(a.Expr, secretValue{name: v.name, isSensitive: v.sensitive, isDefault: true})
+		s.e.note(a.Expr, secretValue{name: v.name, isSensitive: v.sensitive, isDefault: true})
 	}
 }
 
 // note notes that a value is a secret, and if it is written in braces or brackets, that each part of it is.
-func (s *secretSearch) note(e hcl.Expression, of secretValue) {
-	for _, part := range tree.Entries(of.name, e) {
-		s.noted[part.Range()] = of
+func (e *evaluator) note(x hcl.Expression, of secretValue) {
+	for _, part := range tree.Entries(of.name, x) {
+		e.noted[part.Range()] = of
 	}
+}
+
+// noteSensitive masks the value of a sensitive field, and notes it in a file that is about to be pushed.
+func (e *evaluator) noteSensitive(f *Field, arg tree.Argument) {
+	at := arg.Expr.Range()
+	e.texts.mask(at)
+	if !e.toPush[at.Filename] {
+		return
+	}
+	if f.Type == StringMap || f.Type == StringsMap { // such as headers, of which only some are secrets
+		if _, diags := hcl.ExprMap(arg.Expr); !diags.HasErrors() {
+			return // the names of the entries say which
+		}
+	}
+	e.note(arg.Expr, secretValue{name: arg.Name, isSensitive: true})
 }
 
 // searchFile reports the secrets in a file. It reads the text once, and not for each element of a loop.
 func (s *secretSearch) searchFile(body tree.Body) {
-	isNamed := make(map[string]bool)
 	for name, value := range body.Values() {
 		s.value, s.name, s.toPush, s.found = value, name, s.e.toPush[value.Range().Filename], false
-		is, known := isNamed[name]
-		if !known {
-			is = isSecretName(name)
-			isNamed[name] = is
-		}
-		if noted, ok := s.noted[value.Range()]; ok {
+		if noted, ok := s.e.noted[value.Range()]; ok {
 			s.check(noted, value)
-		} else if is {
+		} else if isSecretName(name) {
 			s.check(secretValue{name: name}, value)
 		}
 		s.search()
@@ -106,52 +114,36 @@ func (s *secretSearch) check(of secretValue, e hcl.Expression) {
 	s.report(of.name+" is a secret", how+"\n"+cure)
 }
 
-// search looks for objects with secrets in them, for calls of sensitive, and for URLs with a password.
+// search looks for objects with secrets in them, for calls of sensitive, and for URLs with a password. Calls of sensitive and
+// nonsensitive say of what is inside whether it is a secret.
 func (s *secretSearch) search() {
-	if bytes.ContainsAny(s.e.texts.at(s.value.Range()), `{(@\`) { // without these there are none
-		hclsyntax.Walk(native(s.value), s)
+	if !bytes.ContainsAny(s.e.texts.at(s.value.Range()), `{(@\`) { // without these there are none
+		return
 	}
-}
-
-// Enter implements hclsyntax.Walker.
-func (s *secretSearch) Enter(n hclsyntax.Node) hcl.Diagnostics {
-	call, isCall := n.(*hclsyntax.FunctionCallExpr)
-	switch {
-	case s.marked > 0:
-	case isCall && call.Name == "sensitive" && s.toPush:
-		s.arguments(call)
-	default:
-		s.node(n)
-	}
-	if isCall && marks(call) {
-		s.marked++
-	}
-	return nil
-}
-
-// Exit implements hclsyntax.Walker.
-func (s *secretSearch) Exit(n hclsyntax.Node) hcl.Diagnostics {
-	if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && marks(call) {
-		s.marked--
-	}
-	return nil
-}
-
-// marks reports whether a call says of its argument whether that is a secret.
-func marks(call *hclsyntax.FunctionCallExpr) bool {
-	return call.Name == "sensitive" || call.Name == "nonsensitive"
-}
-
-func (s *secretSearch) arguments(call *hclsyntax.FunctionCallExpr) {
-	for _, arg := range call.Args {
-		for _, part := range tree.Entries("", arg) {
-			s.check(secretValue{name: s.name, isSensitive: true}, part)
+	var calls []hcl.Range
+	hclsyntax.VisitAll(native(s.value), func(n hclsyntax.Node) hcl.Diagnostics {
+		if slices.ContainsFunc(calls, func(r hcl.Range) bool { return r.ContainsOffset(n.Range().Start.Byte) }) {
+			return nil
 		}
-	}
+		s.node(n)
+		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && (call.Name == "sensitive" || call.Name == "nonsensitive") {
+			calls = append(calls, call.Range())
+		}
+		return nil
+	})
 }
 
 func (s *secretSearch) node(n hclsyntax.Node) {
 	switch n := n.(type) {
+	case *hclsyntax.FunctionCallExpr:
+		if n.Name != "sensitive" || !s.toPush {
+			return
+		}
+		for _, arg := range n.Args {
+			for _, part := range tree.Entries("", arg) {
+				s.check(secretValue{name: s.name, isSensitive: true}, part)
+			}
+		}
 	case *hclsyntax.ObjectConsExpr:
 		for name, part := range tree.Entries("", n) {
 			if isSecretName(name) {

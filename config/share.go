@@ -3,34 +3,23 @@ package config
 import (
 	"bytes"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/json"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 )
 
-// varying are the expressions of a body whose values differ between the elements of a loop.
-type varying struct {
-	list []hcl.Expression
-	all  bool // there are no others
-}
-
 // loopValues returns the values that the expressions of a body have for an element of its
 // loop, as a text: equal for equal values, and empty if all are constant. They are not known
 // if one is sensitive, or has an error, which is not reported.
 func (p *probeDecoder) loopValues(b *tree.Body) (text string, known bool) {
-	v := p.varying[b.Text()]
-	if v == nil {
-		v = &varying{}
-		v.list, v.all = tree.Varying(b.Text())
-		p.varying[b.Text()] = v
-	}
-	if !v.all {
-		return "", false
+	varying, known := p.varying[b.Text()]
+	if !known {
+		varying = tree.Varying(b.Text())
+		p.varying[b.Text()] = varying
 	}
 	p.scratch.Reset()
-	for _, e := range v.list {
+	for _, e := range varying {
 		value, diags := protected(e, b.Ctx)
 		if diags.HasErrors() || tooLarge(value) || containsMarked(value) || !writeValue(&p.scratch, value) {
 			return "", false

@@ -42,12 +42,11 @@ func TestElementsWithTheSameValuesShareTheirProbe(t *testing.T) {
 // no value of an element decides about another.
 func TestElementsThatDifferAreReportedEach(t *testing.T) {
 	for more, want := range map[string]string{
-		`timeout = each.key == "b" ? "0.5s" : "3s"`:                             `probe "readiness", with each.key = "a" (the first of 3 elements with this warning)`,
-		`timeout = each.key == "b" ? "1s" : "x"`:                                `probe "readiness", with each.key = "a" (the first of 3 elements with this error)`,
-		`failure_threshold = each.value.missing`:                                `probe "readiness", with each.key = "a" (the first of 4 elements with this error)`,
-		`failure_threshold = { a = 1, c = 2, d = 3 }[each.key]`:                 `probe "readiness", with each.key = "b"` + "\n",
-		`initial_delay = each.key == "b" ? sensitive("x") : "1s"`:               `probe "readiness", with each.key = "b"` + "\n",
-		"dynamic \"tcp\" {\nfor_each = [each.value]\ncontent {\nport = 1\n}\n}": `(the first of 4 elements with this error)`,
+		`timeout = each.key == "b" ? "0.5s" : "3s"`:               `probe "readiness", with each.key = "a" (the first of 3 elements with this warning)`,
+		`timeout = each.key == "b" ? "1s" : "x"`:                  `probe "readiness", with each.key = "a" (the first of 3 elements with this error)`,
+		`failure_threshold = each.value.missing`:                  `probe "readiness", with each.key = "a" (the first of 4 elements with this error)`,
+		`failure_threshold = { a = 1, c = 2, d = 3 }[each.key]`:   `probe "readiness", with each.key = "b"` + "\n",
+		`initial_delay = each.key == "b" ? sensitive("x") : "1s"`: `probe "readiness", with each.key = "b"` + "\n",
 		"": `http, with each.key = "d"` + "\n", // which has no address
 	} {
 		text := strings.Replace(differing, "#more", more, 1)

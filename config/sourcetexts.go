@@ -114,13 +114,9 @@ type sourceLine struct {
 // lineOf returns the line of a file in which a range starts. It masks the secret
 // parts of the file.
 func lineOf(text []byte, r Range, secrets map[hcl.Range]bool) sourceLine {
-	start := 0
-	for i := 1; i < r.Start.Line; i++ {
-		end := bytes.IndexByte(text[start:], '\n')
-		if end < 0 {
-			return sourceLine{}
-		}
-		start += end + 1
+	start, ok := lineStart(text, r.Start.Line)
+	if !ok {
+		return sourceLine{}
 	}
 	own, _, _ := bytes.Cut(text[start:], []byte("\n"))
 	masked := bytes.Clone(own)
@@ -130,6 +126,18 @@ func lineOf(text []byte, r Range, secrets map[hcl.Range]bool) sourceLine {
 		}
 	}
 	return sourceLine{strings.TrimRight(string(masked), "\r"), start}
+}
+
+// lineStart returns where a line begins, or the last one if there are fewer lines.
+func lineStart(text []byte, line int) (start int, ok bool) {
+	for range line - 1 {
+		end := bytes.IndexByte(text[start:], '\n')
+		if end < 0 {
+			return start, false
+		}
+		start += end + 1
+	}
+	return start, true
 }
 
 // cut returns the offsets in the line between which a range is that starts in it.

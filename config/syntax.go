@@ -35,57 +35,42 @@ func Syntax(s Source) Diagnostics {
 // syntax errors it returns what can be parsed, so that more errors are reported at once.
 func (s Source) parse(ctx *hcl.EvalContext, c *collector) (body tree.Body, whole bool) {
 	c.texts.byName[s.Name] = s.Bytes
-	if p, ok := s.checkBounds(); !ok {
-		if foreign, ok := s.foreignFormat(); ok {
-			p = foreign
+	var inJSON hcl.Expression
+	native, diags := &hclsyntax.Body{}, hcl.Diagnostics(nil)
+	problem, ok := s.checkBounds()
+	switch {
+	case ok && s.JSON():
+		c.texts.maskCallsInJSON(s)
+		inJSON, diags = json.ParseExpression(s.Bytes, s.Name)
+	case ok:
+		var file *hcl.File
+		file, diags = hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
+		native = file.Body.(*hclsyntax.Body)
+	}
+	if !ok || diags.HasErrors() {
+		if foreign, is := s.foreignFormat(); is {
+			problem, ok = foreign, false
 		}
-		s.skip(p, c)
+	}
+	if !ok {
+		c.problems(nil, []tree.Problem{problem})
+		c.unparsed[s.Name] = []span{{0, math.MaxInt}}
 		return tree.Body{}, false
 	}
-	if s.JSON() {
-		return s.parseJSON(ctx, c)
-	}
-	file, diags := hclsyntax.ParseConfig(s.Bytes, s.Name, hcl.InitialPos)
-	if diags.HasErrors() && s.isForeign(c) {
-		return tree.Body{}, false
-	}
-	native := file.Body.(*hclsyntax.Body)
 	s.reportSyntax(diags, native.Blocks, c)
-	if bytes.Contains(s.Bytes, []byte("sensitive")) {
-		c.texts.maskCalls(native)
-	}
-	convertNumbers(native)
-	return tree.Native(native, ctx), !diags.HasErrors()
-}
-
-func (s Source) parseJSON(ctx *hcl.EvalContext, c *collector) (body tree.Body, whole bool) {
-	c.texts.maskCallsInJSON(s)
-	e, diags := json.ParseExpression(s.Bytes, s.Name)
-	if diags.HasErrors() && s.isForeign(c) {
+	switch {
+	case !s.JSON():
+		if bytes.Contains(s.Bytes, []byte("sensitive")) {
+			c.texts.maskCalls(native)
+		}
+		convertNumbers(native)
+		return tree.Native(native, ctx), !diags.HasErrors()
+	case diags.HasErrors():
 		return tree.Body{}, false
 	}
-	s.reportSyntax(diags, nil, c)
-	if diags.HasErrors() {
-		return tree.Body{}, false
-	}
-	body, problems := tree.JSON(e, ctx)
+	body, problems := tree.JSON(inJSON, ctx)
 	c.problems(&body, problems)
 	return body, true
-}
-
-// isForeign reports a source with syntax errors that is in another format.
-func (s Source) isForeign(c *collector) bool {
-	p, ok := s.foreignFormat()
-	if ok {
-		s.skip(p, c)
-	}
-	return ok
-}
-
-// skip reports why a source is not parsed.
-func (s Source) skip(p tree.Problem, c *collector) {
-	c.problems(nil, []tree.Problem{p})
-	c.unparsed[s.Name] = []span{{0, math.MaxInt}}
 }
 
 // reportSyntax reports a parser's errors about the source: of each line the first, since the

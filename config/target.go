@@ -66,9 +66,8 @@ func (t *targetDecoder) reportLater(r report) {
 }
 
 func (t *targetDecoder) decode(b *tree.Block) {
-	content, problems := b.Body.Read(t.language.target.body)
-	t.e.problems(&b.Body, problems)
-	spec := targetSpec{origin: &origin{header: b.Header}, valid: len(problems) == 0, target: probe.Target{Name: b.Label(0)}}
+	content, whole := t.e.read(&b.Body, t.language.target.body)
+	spec := targetSpec{origin: &origin{header: b.Header}, valid: whole, target: probe.Target{Name: b.Label(0)}}
 	forEach, ok := content.Arguments["for_each"]
 	if !ok {
 		if arg, named := content.Arguments["name"]; named {
@@ -154,9 +153,8 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 		t.claim(b, spec)
 	}
 	content := c.For(&b.Body)
-	blocks, whole := t.language.target.expand(t.e, &b.Body, content.Blocks)
-	target, inherited, lifecycle := t.lifecycle(b, content, blocks)
-	target.StartAfter = t.readStartAfter(b, tree.Content{Arguments: content.Arguments, Blocks: blocks}, spec, target.Driver != nil)
+	target, inherited, lifecycle := t.lifecycle(b, content)
+	target.StartAfter = t.readStartAfter(b, content, spec, target.Driver != nil)
 	target.DependsOn = t.readDependsOn(b, content, spec)
 	address, validAddress := decodeAddress(b, content, t.e)
 	ports, validPorts := t.portMap(b, content)
@@ -164,10 +162,10 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	spec.valid = spec.valid && validAddress && validPorts && validLabels
 	spec.target.Address, spec.target.Ports, spec.target.Labels = cmp.Or(address, inherited.Address), ports, labels
 	spec.target.Env, spec.target.Dir, spec.target.User = inherited.Env, inherited.Dir, inherited.User
-	if driver, block := driverOf(t.options.Drivers, blocks); driver.IsLocal {
+	if driver, block := driverOf(t.options.Drivers, content.Blocks); driver.IsLocal {
 		spec.localDriver = block.Type
 	}
-	hasProbes := t.probes.decodeAll(blocks, spec)
+	hasProbes := t.probes.decodeAll(content.Blocks, spec)
 	if !hasProbes {
 		target.Labels = labels
 	}
@@ -176,10 +174,8 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 		t.known.all = append(t.known.all, knownTarget{spec.target.Name, labels, ports})
 		t.describe(b, content, spec.target, target, lifecycle)
 	}
-	if whole {
-		t.warnOfRestarts(b, blocks)
-	}
-	if !hasProbes && whole && spec.valid && inherited.Address == "" {
+	t.warnOfRestarts(b, content.Blocks)
+	if !hasProbes && spec.valid && inherited.Address == "" {
 		t.e.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
 }
@@ -224,10 +220,10 @@ func decodeAddress(b *tree.Block, c tree.Content, e *evaluator) (address string,
 	if !given {
 		return "", true
 	}
-	v, secret, state := e.value(&b.Body, &Field{Name: "address", Type: String}, arg)
+	v, secret, valid := e.value(&b.Body, &Field{Name: "address", Type: String}, arg)
 	s, ok := v.(string)
 	if !ok {
-		return "", state == null
+		return "", valid
 	}
 	if problem, hint := addressProblem(s); problem != "" {
 		if s == "" && b.Body.Iteration() != "" {

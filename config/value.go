@@ -21,28 +21,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// state is the result of decoding an argument.
-type state uint8
-
-const (
-	wrong state = iota // an error was reported
-	null               // the same as not set
-	given
-)
-
-// value decodes an argument into the Go type that Values hold for its field.
-func (e *evaluator) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret bool, s state) {
+// value decodes an argument into the Go type that Values hold for its field: nil for null, which is the same as not set.
+func (e *evaluator) value(b *tree.Body, f *Field, arg tree.Argument) (v any, secret, valid bool) {
 	if f.Sensitive {
-		e.texts.mask(arg.Expr.Range())
+		e.noteSensitive(f, arg)
 	}
 	raw, ok := e.eval(b, arg.Expr)
 	if !ok {
-		return nil, false, wrong
+		return nil, false, false
 	}
 	e.conceal(raw, f.Sensitive)
 	raw, secret = unmark(raw)
 	if raw.IsNull() {
-		return nil, secret, null
+		return nil, secret, true
 	}
 	e.checkPushedPath(b, f, arg, raw)
 	v, p := decode(raw, f.Type, arg.Name, secret || f.Sensitive)
@@ -57,9 +48,9 @@ func (e *evaluator) value(b *tree.Body, f *Field, arg tree.Argument) (v any, sec
 			p.hint = fmt.Sprintf("write %s = %s", arg.Name, exampleOf(f.Type)) // 0 with a unit is not allowed either
 		}
 		e.add(report{at: p.at(arg.Expr), body: b, summary: p.summary, hint: p.hint})
-		return nil, secret, wrong
+		return nil, secret, false
 	}
-	return v, secret, given
+	return v, secret, true
 }
 
 // valueError is why a value does not fit a field.

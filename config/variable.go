@@ -57,8 +57,7 @@ func decodeVariables(blocks []*tree.Block, e *evaluator, s *scope, o *Options) [
 }
 
 func decodeVariable(b *tree.Block, e *evaluator) *variable {
-	content, problems := b.Body.Read(variableBody)
-	e.problems(&b.Body, problems)
+	content, _ := e.read(&b.Body, variableBody)
 	v := &variable{name: b.Label(0), block: b, content: content, typ: cty.DynamicPseudoType}
 	isIdentifier(v.name, b.LabelRange(0), nil, e.collector)
 	if a, ok := content.Arguments["sensitive"]; ok {
@@ -180,8 +179,7 @@ func (v *variable) value(e *evaluator, given *givenValue) cty.Value {
 // validate checks the variable's value by its validation blocks.
 func (v *variable) validate(e *evaluator) {
 	for _, b := range v.content.Blocks {
-		content, problems := b.Body.Read(validationBody)
-		e.problems(&b.Body, problems)
+		content, _ := e.read(&b.Body, validationBody)
 		condition, ok := content.Arguments["condition"]
 		if !ok {
 			e.missing(b, &Field{Name: "condition", Type: Bool})

@@ -13,12 +13,12 @@ import (
 // Reasons of conditions, as the kubelet gives them (K120 to K122 in
 // docs/kubelet.md).
 const (
-	ReasonUnknownContainerStatuses = "UnknownContainerStatuses" // no container has a status
-	ReasonContainersNotReady       = "ContainersNotReady"       // the message lists them
-	ReasonContainersNotInitialized = "ContainersNotInitialized" // the message lists them
-	ReasonReadinessGatesNotReady   = "ReadinessGatesNotReady"   // the message lists them
-	ReasonPodCompleted             = "PodCompleted"             // the pod's phase is Succeeded
-	ReasonPodFailed                = "PodFailed"                // the pod's phase is Failed
+	reasonUnknownContainerStatuses = "UnknownContainerStatuses" // no container has a status
+	reasonContainersNotReady       = "ContainersNotReady"       // the message lists them
+	reasonContainersNotInitialized = "ContainersNotInitialized" // the message lists them
+	reasonReadinessGatesNotReady   = "ReadinessGatesNotReady"   // the message lists them
+	reasonPodCompleted             = "PodCompleted"             // the pod's phase is Succeeded
+	reasonPodFailed                = "PodFailed"                // the pod's phase is Failed
 )
 
 // conditions returns the conditions of a status whose containers are set, in the
@@ -67,7 +67,7 @@ func conditionTrue(kind v1.PodConditionType) v1.PodCondition {
 // terminal phase it is false (K123).
 func containersReady(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	if isUnknown(status) {
-		return conditionFalse(v1.ContainersReady, ReasonUnknownContainerStatuses, "")
+		return conditionFalse(v1.ContainersReady, reasonUnknownContainerStatuses, "")
 	}
 	r := checklist{word: "unready"}
 	ready := func(s v1.ContainerStatus) bool { return s.Ready }
@@ -76,11 +76,11 @@ func containersReady(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	}
 	switch {
 	case status.Phase == v1.PodSucceeded && len(r.unknown) == 0:
-		return conditionFalse(v1.ContainersReady, ReasonPodCompleted, "")
+		return conditionFalse(v1.ContainersReady, reasonPodCompleted, "")
 	case status.Phase == v1.PodFailed:
-		return conditionFalse(v1.ContainersReady, ReasonPodFailed, "")
+		return conditionFalse(v1.ContainersReady, reasonPodFailed, "")
 	case r.message() != "":
-		return conditionFalse(v1.ContainersReady, ReasonContainersNotReady, r.message())
+		return conditionFalse(v1.ContainersReady, reasonContainersNotReady, r.message())
 	}
 	return conditionTrue(v1.ContainersReady)
 }
@@ -101,7 +101,7 @@ func podReady(pod *v1.Pod, status *v1.PodStatus, containers v1.PodCondition) v1.
 		}
 	}
 	if len(closed) > 0 {
-		return conditionFalse(v1.PodReady, ReasonReadinessGatesNotReady, strings.Join(closed, ", "))
+		return conditionFalse(v1.PodReady, reasonReadinessGatesNotReady, strings.Join(closed, ", "))
 	}
 	return conditionTrue(v1.PodReady)
 }
@@ -129,7 +129,7 @@ func condition(status *v1.PodStatus, kind v1.PodConditionType) (v1.PodCondition,
 // when the pod restarts.
 func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	if isUnknown(status) && len(pod.Spec.InitContainers) > 0 {
-		return conditionFalse(v1.PodInitialized, ReasonUnknownContainerStatuses, "")
+		return conditionFalse(v1.PodInitialized, reasonUnknownContainerStatuses, "")
 	}
 	r := checklist{word: "incomplete"}
 	for _, c := range pod.Spec.InitContainers {
@@ -147,9 +147,9 @@ func initialized(pod *v1.Pod, status *v1.PodStatus) v1.PodCondition {
 	was, _ := condition(status, v1.PodInitialized)
 	switch {
 	case status.Phase == v1.PodSucceeded && len(r.unknown) == 0:
-		return v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue, Reason: ReasonPodCompleted}
+		return v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue, Reason: reasonPodCompleted}
 	case r.message() == "", anyStarted, was.Status == v1.ConditionTrue:
 		return conditionTrue(v1.PodInitialized)
 	}
-	return conditionFalse(v1.PodInitialized, ReasonContainersNotInitialized, r.message())
+	return conditionFalse(v1.PodInitialized, reasonContainersNotInitialized, r.message())
 }

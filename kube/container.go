@@ -38,13 +38,13 @@ type Container struct {
 	Obstacles []string
 
 	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
-	TerminationGracePeriod time.Duration    // of the pod, at least MinTerminationGracePeriod
+	TerminationGracePeriod time.Duration    // of the pod, at least minTerminationGracePeriod
 }
 
-// MinTerminationGracePeriod is the shortest grace period of a container
+// minTerminationGracePeriod is the shortest grace period of a container
 // (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime; K138
 // in docs/kubelet.md).
-const MinTerminationGracePeriod = 2 * time.Second
+const minTerminationGracePeriod = 2 * time.Second
 
 // Probe is a probe of a container: its rule and its action.
 type Probe struct {
@@ -106,7 +106,7 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 		Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args,
 		Obstacles:              obstacles(pod, c, unknown),
 		RestartPolicy:          policyOf(pod, c),
-		TerminationGracePeriod: max(grace, MinTerminationGracePeriod),
+		TerminationGracePeriod: max(grace, minTerminationGracePeriod),
 	}
 	var errs []error
 	if grace > probe.MaxDuration {
@@ -181,7 +181,7 @@ func ruleOf(p validate.Probe) probe.Rule {
 		FailureThreshold: p.Spec.FailureThreshold,
 	}
 	if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil {
-		r.TerminationGracePeriod = max(duration(*grace), MinTerminationGracePeriod)
+		r.TerminationGracePeriod = max(duration(*grace), minTerminationGracePeriod)
 	}
 	return r
 }

@@ -14,38 +14,22 @@ type document struct {
 	text []byte
 }
 
-// split splits a YAML file at its document markers: lines that are --- or start with
-// --- and white space. Empty documents are omitted.
-func split(text []byte) []document {
+// marker matches what begins a document: a line that is ---, or starts with --- and white space. What follows
+// on its line belongs to the document.
+var marker = regexp.MustCompile(`(?m)^---(?:[ \t\r]*(?:\n|\z)|[ \t])`)
+
+// split splits a YAML file at its document markers. Empty documents are omitted.
+func split(text []byte) (all []document) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	var all []document
-	current := document{line: 1}
-	line := 0
-	for part := range bytes.Lines(text) {
-		line++
-		if isMarker(part) {
-			all = appendText(all, current)
-			part = part[len("---"):]
-			current = document{line: line}
-			if len(bytes.TrimSpace(part)) == 0 {
-				current.line, part = line+1, nil
-			}
+	line, start := 1, 0
+	for _, next := range append(marker.FindAllIndex(text, -1), []int{len(text), len(text)}) {
+		if one := text[start:next[0]]; len(bytes.TrimSpace(one)) > 0 {
+			all = append(all, document{line, one})
 		}
-		current.text = append(current.text, part...)
+		line += bytes.Count(text[start:next[1]], []byte("\n"))
+		start = next[1]
 	}
-	return appendText(all, current)
-}
-
-func isMarker(line []byte) bool {
-	rest, ok := bytes.CutPrefix(line, []byte("---"))
-	return ok && (len(rest) == 0 || strings.ContainsRune(" \t\r\n", rune(rest[0])))
-}
-
-func appendText(all []document, d document) []document {
-	if len(bytes.TrimSpace(d.text)) == 0 {
-		return all
-	}
-	return append(all, d)
+	return all
 }
 
 var lineNumber = regexp.MustCompile(`\bline (\d+)`)

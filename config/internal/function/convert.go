@@ -11,37 +11,20 @@ import (
 func conversions() map[string]function.Function {
 	return map[string]function.Function{
 		"tobool":       stdlib.MakeToFunc(cty.Bool),
-		"tolist":       to(cty.List),
-		"tomap":        to(cty.Map),
+		"tolist":       to(cty.List(cty.DynamicPseudoType)),
+		"tomap":        to(cty.Map(cty.DynamicPseudoType)),
 		"tonumber":     stdlib.MakeToFunc(cty.Number),
-		"toset":        to(cty.Set),
+		"toset":        to(cty.Set(cty.DynamicPseudoType)),
 		"tostring":     stdlib.MakeToFunc(cty.String),
-		"one":          one(),
-		"sensitive":    marking(func(v cty.Value) (cty.Value, error) { return v.Mark(Sensitive), nil }),
+		"one":          define(one, cty.DynamicPseudoType, parameter("list", cty.DynamicPseudoType)),
+		"sensitive":    marking(func(v cty.Value) cty.Value { return v.Mark(Sensitive) }),
 		"nonsensitive": marking(unmark),
 	}
 }
 
 // one returns the only element of a collection, or null for an empty one.
-func one() function.Function {
-	return function.New(&function.Spec{
-		Params: []function.Parameter{{Name: "list", Type: cty.DynamicPseudoType}},
-		Type: func(args []cty.Value) (cty.Type, error) {
-			v, err := only(args[0])
-			if err != nil {
-				return cty.NilType, err
-			}
-			return v.Type(), nil
-		},
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return only(args[0]) },
-	})
-}
-
-func only(v cty.Value) (cty.Value, error) {
-	ty := v.Type()
-	if !v.IsKnown() {
-		return cty.DynamicVal, nil
-	}
+func one(args []cty.Value) (cty.Value, error) {
+	v, ty := args[0], args[0].Type()
 	if !ty.IsListType() && !ty.IsSetType() && !ty.IsTupleType() {
 		return cty.NilVal, function.NewArgErrorf(0, "the argument must be a list, a set or a tuple")
 	}
@@ -71,18 +54,18 @@ func index(args []cty.Value) (cty.Value, error) {
 	return cty.NilVal, errors.New("the list does not contain the value")
 }
 
-func unmark(v cty.Value) (cty.Value, error) {
+func unmark(v cty.Value) cty.Value {
 	unmarked, _ := v.Unmark()
-	return unmarked, nil
+	return unmarked
 }
 
-func marking(change func(cty.Value) (cty.Value, error)) function.Function {
+func marking(change func(cty.Value) cty.Value) function.Function {
 	return function.New(&function.Spec{
 		Params: []function.Parameter{{
 			Name: "value", Type: cty.DynamicPseudoType,
 			AllowUnknown: true, AllowNull: true, AllowMarked: true, AllowDynamicType: true,
 		}},
 		Type: func(args []cty.Value) (cty.Type, error) { return args[0].Type(), nil },
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return change(args[0]) },
+		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) { return change(args[0]), nil },
 	})
 }

@@ -20,20 +20,15 @@ func Constant(e hcl.Expression) bool {
 // non-nil texts differ at most in the element of a loop.
 func (b *Body) Text() *hclsyntax.Body { return b.native }
 
-// Varying returns the expressions in a body that are not constant. All is false if there are
-// more, whose values depend on a loop inside the body: in a dynamic block.
-func Varying(b *hclsyntax.Body) (list []hcl.Expression, all bool) {
+// Varying returns the expressions in a body that are not constant.
+func Varying(b *hclsyntax.Body) (list []hcl.Expression) {
 	for _, a := range inOrder(b.Attributes) {
 		if !Constant(a.Expr) {
 			list = append(list, a.Expr)
 		}
 	}
 	for _, inner := range b.Blocks {
-		more, whole := Varying(inner.Body)
-		if !whole || inner.Type == "dynamic" && len(more) > 0 {
-			return nil, false
-		}
-		list = append(list, more...)
+		list = append(list, Varying(inner.Body)...)
 	}
-	return list, true
+	return list
 }

@@ -80,7 +80,7 @@ func (r *reader) pairs(e hcl.Expression) ([]pair, bool) {
 	}
 	var out []pair
 	for _, kv := range m {
-		name, ok := keyText(kv.Key)
+		name, ok := KeyText(kv.Key)
 		if !ok {
 			r.problem(kv.Key.Range(), "a name must be constant here", "write it without ${…}")
 			continue
@@ -92,8 +92,8 @@ func (r *reader) pairs(e hcl.Expression) ([]pair, bool) {
 	return out, true
 }
 
-// keyText returns the text of an object's key, if it is a word or a string.
-func keyText(e hcl.Expression) (string, bool) {
+// KeyText returns the text of an object's key, if it is a word or a string.
+func KeyText(e hcl.Expression) (string, bool) {
 	v, diags := e.Value(nil)
 	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
 		return "", false

@@ -57,7 +57,7 @@ func (r *reader) argument(a Argument) {
 		r.problems = append(r.problems, Problem{Range: a.Range, Summary: a.Name + " has no effect any more", Hint: hint, Warning: true})
 		return
 	}
-	if !slices.Contains(r.schema.Arguments, a.Name) {
+	if !r.schema.any && !slices.Contains(r.schema.Arguments, a.Name) {
 		r.unknown(a.Range, "argument", a.Name)
 		return
 	}
@@ -87,7 +87,9 @@ func (r *reader) object(a Argument, s BlockSchema) {
 func (r *reader) nativeBlock(n *hclsyntax.Block) {
 	s, ok := r.schema.block(n.Type)
 	if !ok {
-		if slices.Contains(r.schema.Arguments, n.Type) {
+		if r.schema.any {
+			r.problem(n.TypeRange, fmt.Sprintf("a block %q is not allowed here", n.Type), fmt.Sprintf("write %s = { … }, with an equals sign", n.Type))
+		} else if slices.Contains(r.schema.Arguments, n.Type) {
 			r.problem(n.TypeRange, fmt.Sprintf("%q is an argument, not a block", n.Type), fmt.Sprintf("write %s = …, with an equals sign", n.Type))
 		} else {
 			r.unknown(n.TypeRange, "block", n.Type)
@@ -146,29 +148,4 @@ func (r *reader) unknown(at hcl.Range, what, name string) {
 
 func (r *reader) problem(at hcl.Range, summary, hint string) {
 	r.problems = append(r.problems, Problem{Range: at, Summary: summary, Hint: hint})
-}
-
-// All returns every argument of a body that has no blocks.
-func (b *Body) All() ([]Argument, []Problem) {
-	r := reader{body: b}
-	var out []Argument
-	if b.native == nil {
-		seen := make(map[string]bool)
-		for _, p := range b.pairs {
-			if seen[p.name] {
-				r.problem(p.at, fmt.Sprintf("%q is set twice", p.name), "keep one of the two")
-				continue
-			}
-			seen[p.name] = true
-			out = append(out, Argument{p.name, p.at, p.value})
-		}
-		return out, r.problems
-	}
-	for _, a := range inOrder(b.native.Attributes) {
-		out = append(out, Argument{a.Name, a.NameRange, a.Expr})
-	}
-	for _, n := range b.native.Blocks {
-		r.problem(n.TypeRange, fmt.Sprintf("a block %q is not allowed here", n.Type), fmt.Sprintf("write %s = { … }, with an equals sign", n.Type))
-	}
-	return out, r.problems
 }

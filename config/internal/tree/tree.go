@@ -16,7 +16,6 @@
 package tree
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +68,12 @@ type BodySchema struct {
 	Blocks    []BlockSchema
 	Retired   map[string]string        // arguments that have no effect any more, with the hint what to write instead
 	Unknown   func(name string) string // returns the hint for a block with another name; default: a list of the names
+
+	any bool // it has arguments of all names, and no blocks
 }
+
+// Arguments is the schema of a body that has arguments of any name, and no blocks.
+var Arguments = BodySchema{any: true}
 
 // BlockSchema declares a nested block.
 type BlockSchema struct {
@@ -211,38 +215,4 @@ func (s BodySchema) block(name string) (BlockSchema, bool) {
 		}
 	}
 	return BlockSchema{}, false
-}
-
-// Make returns the block that a dynamic block makes for one element: its body is that
-// of the content block.
-func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
-	made := &Block{head: &head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
-	made.Body = content.Body.In(ctx, element)
-	made.Body.Block = made
-	return made
-}
-
-// Makes reports whether a dynamic block can make blocks of a type, or why not.
-func (s BodySchema) Makes(typ string, at hcl.Range) (Problem, bool) {
-	blocks := BodySchema{Unknown: s.Unknown}
-	for _, b := range s.Blocks {
-		if b.Type == typ && !b.Object && typ != "dynamic" {
-			return Problem{}, true
-		}
-		if b.Type != "dynamic" && !b.Object {
-			blocks.Blocks = append(blocks.Blocks, b)
-		}
-	}
-	hint, _ := blocks.hint(typ, false)
-	return Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: hint}, false
-}
-
-// Labelled reports whether a block has the labels that it needs, or why not.
-func (s BodySchema) Labelled(b *Block) (Problem, bool) {
-	schema, _ := s.block(b.Type)
-	r := reader{}
-	if r.labels(b, schema) {
-		return Problem{}, true
-	}
-	return r.problems[0], false
 }

@@ -42,10 +42,7 @@ func nativeValues(b *hclsyntax.Body, yield func(string, hcl.Expression) bool) bo
 func values(name string, e hcl.Expression, yield func(string, hcl.Expression) bool) bool {
 	if entries, diags := hcl.ExprMap(e); !diags.HasErrors() {
 		for _, entry := range entries {
-			key := hcl.ExprAsKeyword(entry.Key)
-			if key == "" {
-				key, _ = keyText(entry.Key)
-			}
+			key, _ := KeyText(entry.Key)
 			if !values(key, entry.Value, yield) {
 				return false
 			}

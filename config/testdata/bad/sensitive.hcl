@@ -40,11 +40,7 @@ target "db" {
       token = "h"
     }
   }
-  dynamic "probe" {
-    for_each = ["a"]
-    labels   = ["startup", var.password]
-    content {
-      tcp { port = var.password }
-    }
+  probe "startup" {
+    tcp { port = var.password }
   }
 }

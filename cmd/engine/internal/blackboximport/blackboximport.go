@@ -6,7 +6,6 @@
 //	http.go            the prober http
 //	tcp.go             the prober tcp
 //	icmp.go            the prober icmp
-//	plugins.go         the probers dns and grpc
 package blackboximport
 
 import (
@@ -14,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +30,7 @@ const MaxBytes = 3 << 20
 type Options struct {
 	Allow []string // hosts that requests may name: blackbox_exporter allows all
 	Lax   bool     // modules that pass where those of blackbox_exporter fail are written, too
-	DNS   Plugin   // for the prober dns
-	GRPC  Plugin   // for the prober grpc
 }
-
-// Plugin is the file of a plugin and its hash. Without a file the modules that need it are left out.
-type Plugin struct{ File, SHA256 string }
 
 // Recognizes reports whether a text is a configuration of blackbox_exporter: it has modules, and
 // is no Kubernetes object.
@@ -66,10 +61,10 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	for _, name := range slices.Sorted(maps.Keys(modules.values)) {
 		im.module(name, modules)
 	}
-	if ignored := left(top); len(ignored) > 0 {
+	if ignored := top.left(); len(ignored) > 0 {
 		im.warn("", &im.body.Body, "Ignored fields: %s.", strings.Join(ignored, ", "))
 	}
-	if hasMoreDocuments(string(text)) {
+	if furtherDocument.Match(text) {
 		im.warn("", &im.body.Body, "Ignored: further documents of the file, as blackbox_exporter does.")
 	}
 	if len(o.Allow) == 0 {
@@ -81,28 +76,18 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	return im.whole(), im.warnings, nil
 }
 
-// hasMoreDocuments reports whether a file has a document after the first one.
-func hasMoreDocuments(text string) bool {
-	begun := false // the first one
-	for line := range strings.Lines(text) {
-		switch line = strings.TrimSpace(line); {
-		case strings.HasPrefix(line, "---") && begun:
-			return true
-		case line != "" && !strings.HasPrefix(line, "#"):
-			begun = true
-		}
-	}
-	return false
-}
+// furtherDocument matches a file with a document after the first one: a line that is neither empty nor a comment, and a marker
+// behind it.
+var furtherDocument = regexp.MustCompile(`(?m)^[ \t]*[^#\s](?s:.*)\n[ \t]*---`)
 
 // importer writes one file.
 type importer struct {
 	options  Options
 	file     string
 	body     *document.Document // the modules
-	plugins  []string           // that they need
 	warnings []string
-	lost     []string // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
+	objects  []*fields // those of the present module that are read
+	lost     []string  // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
 	errs     []error
 }
 
@@ -116,33 +101,18 @@ func (im *importer) warn(module string, body *document.Body, format string, a ..
 	im.warnings = append(im.warnings, document.Printable(where+fmt.Sprintf(format, a...)))
 }
 
-// left returns the fields of objects that were not read, and have an effect.
-func left(of ...*fields) (all []string) {
-	for _, f := range of {
-		all = append(all, f.left()...)
-	}
-	return all
-}
-
-// whole returns the configuration: the engine and the plugins, and then the modules.
+// whole returns the configuration: the engine, and then the modules.
 func (im *importer) whole() *document.Document {
 	doc := document.New()
 	doc.Comment("From %s. Prometheus asks for /probe?target=…&module=… at the address of the engine.", im.file)
 	doc.Block("engine").SetWithComment("allow_empty", true, "there are no targets beside those of requests")
-	for _, name := range im.plugins {
-		file := map[string]Plugin{"dns": im.options.DNS, "grpc": im.options.GRPC}[name]
-		doc.Newline()
-		body := doc.Block("plugin", name)
-		body.Set("source", file.File)
-		body.Set("sha256", file.SHA256)
-		body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
-	}
 	doc.Append(im.body)
 	return doc
 }
 
 // module writes a module.
 func (im *importer) module(name string, all *fields) {
+	im.objects, im.lost = nil, nil
 	m := all.object(name)
 	prober, timeout := m.text("prober"), m.text("timeout")
 	im.body.Newline()
@@ -156,10 +126,12 @@ func (im *importer) module(name string, all *fields) {
 	if timeout != "" {
 		body.Set("timeout", m.duration("timeout", timeout).String())
 	}
-	im.lost = nil
-	handler, reason := im.handler(name, prober, body, m)
+	reason := im.handler(name, prober, body, m)
 	im.otherProbers(name, prober, body, m)
-	lost := append(im.lost, left(append([]*fields{m}, handler...)...)...)
+	lost := im.lost
+	for _, f := range im.objects {
+		lost = append(lost, f.left()...)
+	}
 	switch {
 	case reason != "":
 	case len(lost) > 0 && im.options.Lax:
@@ -175,22 +147,21 @@ func (im *importer) module(name string, all *fields) {
 	im.body.CommentOut(own)
 }
 
-// handler writes the handler block of a module. It returns what of the file it has read, and why
-// the module cannot be used, or "".
-func (im *importer) handler(name, prober string, body *document.Body, m *fields) (read []*fields, leftOut string) {
+// handler writes the handler block of a module. It returns why the module cannot be used, or "".
+func (im *importer) handler(name, prober string, body *document.Body, m *fields) (leftOut string) {
 	switch prober {
 	case "http":
-		return im.http(name, body, m.object("http"))
+		im.http(name, body, m.object("http"))
 	case "tcp":
 		return im.tcp(name, body, m.object("tcp"))
-	case "dns":
-		return im.dns(name, body, m.object("dns"))
-	case "grpc":
-		return im.grpc(name, body, m.object("grpc"))
 	case "icmp":
-		return im.icmp(body, m.object("icmp")), ""
+		icmp(body, m.object("icmp"))
+	case "dns", "grpc":
+		return fmt.Sprintf("it needs a plugin: add plugin %q { source = … }, and %s { … } to the module", prober, prober)
+	default:
+		return fmt.Sprintf("there is no prober %q", prober)
 	}
-	return nil, fmt.Sprintf("there is no prober %q", prober)
+	return ""
 }
 
 // otherProbers warns of the settings of probers that a module does not use.

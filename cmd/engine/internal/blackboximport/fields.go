@@ -55,17 +55,6 @@ func isEmpty(v any) bool {
 // lose notes that a field was read and is not supported.
 func (f *fields) lose(name string) { f.im.lost = append(f.im.lost, join(f.short, name)) }
 
-// addresses takes which addresses of a name are tried, for a handler that tries all.
-func (f *fields) addresses(module string, body *document.Body) {
-	preferred := f.text("preferred_ip_protocol")
-	switch {
-	case !f.flag("ip_protocol_fallback", true):
-		f.lose("ip_protocol_fallback")
-	case preferred != "":
-		f.im.warn(module, body, "Ignored: %s, since all addresses of a name are tried until one accepts.", join(f.short, "preferred_ip_protocol"))
-	}
-}
-
 // family takes which addresses of a name are used, for a handler with ip_family.
 func (f *fields) family(body *document.Body) {
 	preferred, falls := f.text("preferred_ip_protocol"), f.flag("ip_protocol_fallback", true)
@@ -77,6 +66,13 @@ func (f *fields) family(body *document.Body) {
 		body.Set("ip_family", version)
 	case preferred != "":
 		body.Set("ip_family", "prefer_"+version)
+	}
+}
+
+// copy writes a text as an argument, if it is given.
+func (f *fields) copy(name string, to *document.Body, argument string) {
+	if text := f.text(name); text != "" {
+		to.Set(argument, text)
 	}
 }
 
@@ -94,31 +90,34 @@ func (f *fields) wrong(name, want string) {
 // object takes an object; without it, or if it is none, the result is empty.
 func (f *fields) object(name string) *fields {
 	o := &fields{im: f.im, path: join(f.path, name), short: join(f.short, name)}
+	f.im.objects = append(f.im.objects, o)
 	if f.path == "" || f.path == "modules" { // a module is named beside its fields
 		o.short = ""
 	}
-	if v, given := f.take(name); given {
-		values, ok := v.(map[string]any)
-		if !ok {
-			f.wrong(name, "an object")
-		}
-		o.values = values
-	}
+	o.values = taken(f, name, "an object", as[map[string]any])
 	return o
 }
 
-// text takes a text. Numbers are texts, too.
-func (f *fields) text(name string) string {
+// taken takes a field that has to be so, as convert reports.
+func taken[T any](f *fields, name, want string, convert func(any) (T, bool)) (value T) {
 	v, given := f.take(name)
 	if !given {
-		return ""
+		return value
 	}
-	s, ok := scalar(v)
+	value, ok := convert(v)
 	if !ok {
-		f.wrong(name, "a text")
+		f.wrong(name, want)
 	}
-	return s
+	return value
 }
+
+func as[T any](v any) (T, bool) {
+	t, ok := v.(T)
+	return t, ok
+}
+
+// text takes a text. Numbers are texts, too.
+func (f *fields) text(name string) string { return taken(f, name, "a text", scalar) }
 
 func scalar(v any) (string, bool) {
 	switch v := v.(type) {
@@ -133,35 +132,24 @@ func scalar(v any) (string, bool) {
 }
 
 // texts takes a list of texts, numbers or both.
-func (f *fields) texts(name string) (all []string) {
-	v, given := f.take(name)
-	if !given {
-		return nil
-	}
-	list, ok := v.([]any)
-	for _, one := range list {
-		s, isText := scalar(one)
-		ok = ok && isText
-		all = append(all, s)
-	}
-	if !ok {
-		f.wrong(name, "a list of texts")
-		return nil
-	}
-	return all
+func (f *fields) texts(name string) []string {
+	return taken(f, name, "a list of texts", func(v any) (all []string, ok bool) {
+		list, ok := v.([]any)
+		for _, one := range list {
+			s, isText := scalar(one)
+			ok = ok && isText
+			all = append(all, s)
+		}
+		return all, ok
+	})
 }
 
 // flag takes a bool, which has a default.
 func (f *fields) flag(name string, without bool) bool {
-	v, given := f.take(name)
-	if !given {
+	if f.values[name] == nil {
 		return without
 	}
-	b, ok := v.(bool)
-	if !ok {
-		f.wrong(name, "true or false")
-	}
-	return b
+	return taken(f, name, "true or false", as[bool])
 }
 
 // textMap takes an object of texts.
@@ -175,27 +163,23 @@ func (f *fields) textMap(name string) map[string]string {
 		}
 		all[key] = s
 	}
+	o.takeAll()
 	return all
 }
 
 // objects takes a list of objects.
-func (f *fields) objects(name string) (all []*fields) {
-	v, given := f.take(name)
-	if !given {
-		return nil
-	}
-	list, ok := v.([]any)
-	for i, one := range list {
-		values, isObject := one.(map[string]any)
-		ok = ok && isObject
-		at := fmt.Sprintf("%s[%d]", name, i)
-		all = append(all, &fields{im: f.im, path: join(f.path, at), short: join(f.short, at), values: values})
-	}
-	if !ok {
-		f.wrong(name, "a list of objects")
-		return nil
-	}
-	return all
+func (f *fields) objects(name string) []*fields {
+	return taken(f, name, "a list of objects", func(v any) (all []*fields, ok bool) {
+		list, ok := v.([]any)
+		for i, one := range list {
+			values, isObject := one.(map[string]any)
+			ok = ok && isObject
+			at := fmt.Sprintf("%s[%d]", name, i)
+			all = append(all, &fields{im: f.im, path: join(f.path, at), short: join(f.short, at), values: values})
+		}
+		f.im.objects = append(f.im.objects, all...)
+		return all, ok
+	})
 }
 
 // duration returns a duration of Prometheus or Go: "5s".

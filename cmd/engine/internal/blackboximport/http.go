@@ -13,7 +13,7 @@ import (
 )
 
 // http writes the handler block of the prober http.
-func (im *importer) http(name string, module *document.Body, f *fields) (read []*fields, leftOut string) {
+func (im *importer) http(name string, module *document.Body, f *fields) {
 	body := module.Block("http")
 	if method := f.text("method"); method != "" {
 		body.Set("method", strings.ToUpper(method))
@@ -24,16 +24,11 @@ func (im *importer) http(name string, module *document.Body, f *fields) (read []
 		}
 	}
 	f.family(body)
-	if source := f.text("source_ip_address"); source != "" {
-		body.Set("source_address", source)
-	}
-	headers, credentials := im.headers(f)
-	if len(headers) > 0 {
+	f.copy("source_ip_address", body, "source_address")
+	if headers := headers(f); len(headers) > 0 {
 		body.Set("headers", headers)
 	}
-	if text := f.text("body"); text != "" {
-		body.Set("body", text)
-	}
+	f.copy("body", body, "body")
 	status := f.texts("valid_status_codes")
 	if len(status) == 0 {
 		status = []string{"200-299"}
@@ -50,18 +45,16 @@ func (im *importer) http(name string, module *document.Body, f *fields) (read []
 	if all := f.texts("fail_if_body_matches_regexp"); len(all) > 0 {
 		body.Set("body_not_regex", anyOf(all))
 	}
-	conditions := responseHeaders(body, f)
-	tls := f.object("tls_config")
-	if len(tls.values) > 0 {
+	responseHeaders(body, f)
+	if tls := f.object("tls_config"); len(tls.values) > 0 {
 		body.SetWithComment("scheme", "http", "of targets without one")
 		im.tls(name, body, tls)
 	}
-	return append(append(credentials, conditions...), f, tls), ""
 }
 
 // headers takes the headers of requests, with what blackbox_exporter adds to them.
-func (im *importer) headers(f *fields) (headers map[string]string, read []*fields) {
-	headers = f.textMap("headers")
+func headers(f *fields) map[string]string {
+	headers := f.textMap("headers")
 	has := func(name string) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(headers)), func(h string) bool { return strings.EqualFold(h, name) })
 	}
@@ -82,7 +75,7 @@ func (im *importer) headers(f *fields) (headers map[string]string, read []*field
 	if authorization != "" && !has("Authorization") {
 		headers["Authorization"] = authorization
 	}
-	return headers, []*fields{basic, other}
+	return headers
 }
 
 // anyOf returns a regular expression that matches where one of several does.
@@ -94,10 +87,9 @@ func anyOf(all []string) string {
 }
 
 // responseHeaders writes what headers of the response must be like.
-func responseHeaders(body *document.Body, f *fields) (read []*fields) {
+func responseHeaders(body *document.Body, f *fields) {
 	matches, forbidden := map[string]string{}, map[string]string{}
 	for i, one := range f.objects("fail_if_header_not_matches") {
-		read = append(read, one)
 		header, regex, optional := http.CanonicalHeaderKey(one.text("header")), one.text("regexp"), one.flag("allow_missing", false)
 		if _, twice := matches[header]; twice || optional {
 			f.lose(fmt.Sprintf("fail_if_header_not_matches[%d]", i))
@@ -106,7 +98,6 @@ func responseHeaders(body *document.Body, f *fields) (read []*fields) {
 		matches[header] = regex
 	}
 	for _, one := range f.objects("fail_if_header_matches") {
-		read = append(read, one)
 		header, regex, optional := http.CanonicalHeaderKey(one.text("header")), one.text("regexp"), one.flag("allow_missing", false)
 		if before, twice := forbidden[header]; twice {
 			regex = anyOf([]string{before, regex})
@@ -122,7 +113,6 @@ func responseHeaders(body *document.Body, f *fields) (read []*fields) {
 	if len(forbidden) > 0 {
 		body.Set("header_not_regex", forbidden)
 	}
-	return read
 }
 
 // tlsVersions are the names of versions in blackbox_exporter.

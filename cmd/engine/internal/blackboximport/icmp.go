@@ -9,11 +9,9 @@ import (
 )
 
 // icmp writes the handler block of the prober icmp.
-func (im *importer) icmp(module *document.Body, f *fields) (read []*fields) {
+func icmp(module *document.Body, f *fields) {
 	body := module.Block("icmp")
-	if source := f.text("source_ip_address"); source != "" {
-		body.Set("source_address", source)
-	}
+	f.copy("source_ip_address", body, "source_address")
 	f.family(body)
 	for _, field := range []struct {
 		name        string
@@ -33,5 +31,4 @@ func (im *importer) icmp(module *document.Body, f *fields) (read []*fields) {
 	if f.flag("dont_fragment", false) {
 		body.Set("dont_fragment", true)
 	}
-	return []*fields{f}
 }

@@ -5,11 +5,9 @@ import (
 )
 
 // tcp writes the handler block of the prober tcp.
-func (im *importer) tcp(name string, module *document.Body, f *fields) (read []*fields, leftOut string) {
+func (im *importer) tcp(name string, module *document.Body, f *fields) (leftOut string) {
 	body := module.Block("tcp")
-	if source := f.text("source_ip_address"); source != "" {
-		body.Set("source_address", source)
-	}
+	f.copy("source_ip_address", body, "source_address")
 	f.family(body)
 	steps := f.objects("query_response")
 	if leftOut = im.conversation(name, body, steps); leftOut != "" {
@@ -24,11 +22,11 @@ func (im *importer) tcp(name string, module *document.Body, f *fields) (read []*
 		tls.takeAll() // without effect
 	}
 	for i, s := range steps {
-		if labels := s.objects("labels"); len(labels) > 0 {
+		if labels, _ := s.take("labels"); !isEmpty(labels) {
 			im.warn(name, body, "Ignored: tcp.query_response[%d].labels, which are of a metric.", i)
 		}
 	}
-	return append([]*fields{f, tls}, steps...), leftOut
+	return leftOut
 }
 
 // conversation writes what is sent and expected: one text each, of which the first is sent before

@@ -2,23 +2,23 @@
 // blackbox_exporter, into a configuration.
 //
 //	command.go  the command, and the check of what it writes
-//	blackbox.go a configuration of blackbox_exporter
 //	importer.go writes manifests and their containers
 //	probe.go    writes probes
 package kubeimport
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -26,7 +26,6 @@ type flags struct {
 	address     string
 	entrypoints manifests.Entrypoints
 	grpc        manifests.GRPCPlugin
-	dns         string   // the file of the plugin dns
 	allow       []string // for modules of blackbox_exporter
 	lax         bool     // likewise
 }
@@ -57,7 +56,6 @@ func Command() *cobra.Command {
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.Register(c)
 	f.grpc.Register(c)
-	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
 	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
 	c.Flags().BoolVar(&f.lax, "lax", false, "write modules of blackbox_exporter also without conditions that Sonde does not support")
 	return c
@@ -67,35 +65,40 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 	if err := f.grpc.Read(); err != nil {
 		return err
 	}
-	stdin := c.InOrStdin()
-	if len(paths) == 1 {
-		text, isBlackbox, err := readBlackbox(&stdin, paths[0])
-		if err != nil {
-			return err
-		}
-		if isBlackbox {
-			return importBlackbox(c, f, paths[0], text)
-		}
-	}
-	all, errs := manifests.Read(stdin, paths)
-	if len(all)+len(errs) == 0 {
-		errs = append(errs, fmt.Errorf("there is no manifest in %s", strings.Join(paths, ", ")))
+	files, errs := manifests.Read(c.InOrStdin(), paths)
+	if len(files) == 1 && len(errs) == 0 && blackboximport.Recognizes(files[0].Text) {
+		return importBlackbox(c, f, files[0])
 	}
 	im := newImporter(f)
-	for _, m := range all {
-		im.manifest(m)
+	for _, file := range files {
+		found, wrong := kube.Read(file.Name, file.Text)
+		errs = append(errs, wrong...)
+		for _, m := range found {
+			im.manifest(m)
+		}
+	}
+	if im.first && len(errs) == 0 {
+		errs = append(errs, fmt.Errorf("there is no manifest in %s", strings.Join(paths, ", ")))
 	}
 	if errs = append(errs, im.errs...); len(errs) > 0 {
 		show(c, "error", errs)
 		return cli.ErrReported(cli.ExitFailed)
 	}
-	text, err := im.text(c.Context())
+	head, err := im.plugin()
 	if err != nil {
 		return err
 	}
-	show(c, "warning", im.warnings)
-	_, err = c.OutOrStdout().Write(text)
-	return err
+	return write(c, append(head.Bytes(), im.doc.Bytes()...), im.warnings)
+}
+
+// importBlackbox writes the modules of a configuration of blackbox_exporter.
+func importBlackbox(c *cobra.Command, f *flags, file manifests.File) error {
+	doc, warnings, err := blackboximport.Write(file.Name, file.Text, blackboximport.Options{Allow: f.allow, Lax: f.lax})
+	if err != nil {
+		show(c, "error", []error{err})
+		return cli.ErrReported(cli.ExitFailed)
+	}
+	return write(c, doc.Bytes(), warnings)
 }
 
 // maxProblem bounds an error or a warning that is shown, in bytes: it can quote a
@@ -113,22 +116,15 @@ func show[T any](c *cobra.Command, kind string, problems []T) {
 	fmt.Fprintf(c.ErrOrStderr(), "\n%s\n", cli.Plural(len(problems), kind))
 }
 
-// text returns the configuration, once it has passed the checks of sonde validate.
-func (im *importer) text(ctx context.Context) ([]byte, error) {
-	head, err := im.plugin()
-	if err != nil {
-		return nil, err
-	}
-	return checked(ctx, append(head.Bytes(), im.doc.Bytes()...))
-}
-
-// checked returns a configuration that has passed the checks of sonde validate.
-func checked(ctx context.Context, text []byte) ([]byte, error) {
-	p := handlers.NewPlugins(ctx, handlers.WaitForConfigure, handlers.Silent)
+// write writes a configuration and warnings, once it has passed the checks of sonde validate.
+func write(c *cobra.Command, text []byte, warnings []string) error {
+	p := handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent)
 	defer p.Close()
 	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p)
 	if err := diags.Err(); err != nil {
-		return nil, fmt.Errorf("the generated configuration is invalid: %w", err)
+		return fmt.Errorf("the generated configuration is invalid: %w", err)
 	}
-	return text, nil
+	show(c, "warning", warnings)
+	_, err := c.OutOrStdout().Write(text)
+	return err
 }

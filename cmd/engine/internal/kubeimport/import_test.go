@@ -138,7 +138,11 @@ func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 			if err := diags.Err(); err != nil {
 				t.Fatalf("%v in\n%s", err, out)
 			}
-			all, errs := manifests.Read(nil, []string{name})
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, errs := kube.Read(name, text)
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}

@@ -170,15 +170,13 @@ func (im *importer) placement(c kube.Container) placement {
 func (im *importer) address(body *document.Body, c *kube.Container, place placement) {
 	body.Comment("Image %s", c.Image)
 	c.Target.Address = cmp.Or(place.address, c.Target.Address, manifests.Loopback)
-	switch {
-	case place.guessed:
-		im.warn(body, "It is only probed, since %s.", place.reason)
-		body.SetWithComment("address", place.address, "a guess: write where it runs")
-	case place.command == nil:
-		im.warn(body, "It is only probed, since %s.", place.reason)
-		body.Set("address", place.address)
-	}
 	if place.command == nil {
+		im.warn(body, "It is only probed, since %s.", place.reason)
+		if place.guessed {
+			body.SetWithComment("address", place.address, "a guess: write where it runs")
+		} else {
+			body.Set("address", place.address)
+		}
 		c.Target.Env = nil // the variables are those of its process
 	}
 	if len(c.Target.Ports) > 0 {

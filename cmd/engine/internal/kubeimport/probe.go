@@ -39,23 +39,21 @@ func writeProbe(target *document.Body, p kube.Probe, env map[string]string) {
 	body := target.Block("probe", p.Rule.Kind.String())
 	writeHandler(body, p, env)
 	def := probe.Rule{}.WithDefaults()
-	if p.Rule.InitialDelay > 0 {
-		body.Set("initial_delay", seconds(p.Rule.InitialDelay))
-	}
-	if p.Rule.Period != def.Period {
-		body.Set("period", seconds(p.Rule.Period))
-	}
-	if p.Rule.Timeout != def.Timeout {
-		body.Set("timeout", seconds(p.Rule.Timeout))
-	}
-	if p.Rule.SuccessThreshold != def.SuccessThreshold {
-		body.Set("success_threshold", int(p.Rule.SuccessThreshold))
-	}
-	if p.Rule.FailureThreshold != def.FailureThreshold {
-		body.Set("failure_threshold", int(p.Rule.FailureThreshold))
-	}
-	if p.Rule.TerminationGracePeriod > 0 {
-		body.Set("termination_grace_period", seconds(p.Rule.TerminationGracePeriod))
+	for _, argument := range []struct {
+		name      string
+		isDefault bool
+		value     any
+	}{
+		{"initial_delay", p.Rule.InitialDelay == 0, seconds(p.Rule.InitialDelay)},
+		{"period", p.Rule.Period == def.Period, seconds(p.Rule.Period)},
+		{"timeout", p.Rule.Timeout == def.Timeout, seconds(p.Rule.Timeout)},
+		{"success_threshold", p.Rule.SuccessThreshold == def.SuccessThreshold, int(p.Rule.SuccessThreshold)},
+		{"failure_threshold", p.Rule.FailureThreshold == def.FailureThreshold, int(p.Rule.FailureThreshold)},
+		{"termination_grace_period", p.Rule.TerminationGracePeriod == 0, seconds(p.Rule.TerminationGracePeriod)},
+	} {
+		if !argument.isDefault {
+			body.Set(argument.name, argument.value)
+		}
 	}
 }
 

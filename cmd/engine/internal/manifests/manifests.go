@@ -28,8 +28,14 @@ import (
 // probes of a pod that runs as processes.
 const Loopback = "127.0.0.1"
 
-// Read reads the manifests of files, directories and standard input.
-func Read(stdin io.Reader, paths []string) (all []kube.Manifest, errs []error) {
+// File is a file that was read.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// Read reads files, directories and standard input.
+func Read(stdin io.Reader, paths []string) (all []File, errs []error) {
 	for _, path := range paths {
 		names, err := Files(path)
 		if err != nil {
@@ -41,8 +47,7 @@ func Read(stdin io.Reader, paths []string) (all []kube.Manifest, errs []error) {
 				errs = append(errs, err)
 				continue
 			}
-			found, wrong := kube.Read(name, text)
-			all, errs = append(all, found...), append(errs, wrong...)
+			all = append(all, File{name, text})
 		}
 	}
 	return all, errs

@@ -34,10 +34,13 @@ type page struct {
 
 // entry is an argument, or a block inside, of a page.
 type entry struct {
-	path  string // below the page: "tls.ca_file"
+	on    *page
+	path  string // below the page: "tls.ca_file"; empty for the page itself
 	field config.Field
 	page  bool // it has a page of its own
 }
+
+func (e entry) name() string { return strings.TrimSuffix(e.on.name+"."+e.path, ".") }
 
 // pages returns all pages, in the order in which the blocks stand in a configuration.
 func pages() []*page {
@@ -83,15 +86,15 @@ func (p *page) header() string {
 }
 
 // entries returns the arguments and blocks inside, each block before what it contains.
-func (p *page) entries() []entry { return entriesOf(*p.field.Block, "") }
+func (p *page) entries() []entry { return p.entriesOf(*p.field.Block, "") }
 
-func entriesOf(s config.Schema, path string) (all []entry) {
+func (p *page) entriesOf(s config.Schema, path string) (all []entry) {
 	for _, f := range s.Fields {
 		_, err := texts.ReadFile("blocks/" + f.Name + ".txt")
-		e := entry{path: path + f.Name, field: f, page: f.Type == config.Block && err == nil}
+		e := entry{on: p, path: path + f.Name, field: f, page: f.Type == config.Block && err == nil}
 		all = append(all, e)
 		if f.Block != nil && !e.page {
-			all = append(all, entriesOf(*f.Block, e.path+".")...)
+			all = append(all, p.entriesOf(*f.Block, e.path+".")...)
 		}
 	}
 	return all
@@ -144,58 +147,37 @@ func sentence(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
-// found is what a name stands for: a page, or one of its entries.
-type found struct {
-	page  *page
-	entry *entry // nil for the page itself
-}
-
-func (f found) name() string {
-	if f.entry == nil {
-		return f.page.name
-	}
-	return f.page.name + "." + f.entry.path
-}
-
 // find returns what a name such as "http.tls.ca_file" stands for. Blocks around the one that
 // has a page can be left out, or be written: "target.probe.http". So can the blocks around an
 // argument that only one block has.
-func find(all []*page, name string) (found, error) {
-	var known []found
+func find(all []*page, name string) (entry, error) {
+	var known []entry
 	for _, p := range all {
-		known = append(known, found{page: p})
-		for _, e := range p.entries() {
-			if !e.page {
-				known = append(known, found{p, &e})
-			}
-		}
+		inside := slices.DeleteFunc(p.entries(), func(e entry) bool { return e.page })
+		known = append(append(known, entry{on: p}), inside...)
 	}
 	for rest, more := name, true; more; _, rest, more = strings.Cut(rest, ".") {
-		if i := slices.IndexFunc(known, func(f found) bool { return f.name() == rest }); i >= 0 {
+		if i := slices.IndexFunc(known, func(e entry) bool { return e.name() == rest }); i >= 0 {
 			return known[i], nil
 		}
 	}
-	var matches []found
-	var names, last []string
-	for _, f := range known {
-		names = append(names, f.name())
-		last = append(last, f.name()[strings.LastIndexByte(f.name(), '.')+1:])
-		if strings.HasSuffix(f.name(), "."+name) {
-			matches = append(matches, f)
+	var match entry
+	var matches, names, last []string
+	for _, e := range known {
+		names = append(names, e.name())
+		last = append(last, e.name()[strings.LastIndexByte(e.name(), '.')+1:])
+		if strings.HasSuffix(e.name(), "."+name) {
+			match, matches = e, append(matches, e.name())
 		}
 	}
 	switch {
 	case len(matches) == 1:
-		return matches[0], nil
+		return match, nil
 	case len(matches) > 1:
-		var in []string
-		for _, f := range matches {
-			in = append(in, f.name())
-		}
-		return found{}, fmt.Errorf("%q is in several blocks: write %s", name, strings.Join(in, ", "))
+		return entry{}, fmt.Errorf("%q is in several blocks: write %s", name, strings.Join(matches, ", "))
 	}
 	if near := suggest.Nearest(name, append(names, last...)); near != "" {
-		return found{}, fmt.Errorf("there is no block or argument %q; did you mean %q?", name, near)
+		return entry{}, fmt.Errorf("there is no block or argument %q; did you mean %q?", name, near)
 	}
-	return found{}, fmt.Errorf("there is no block or argument %q; sonde docs lists the blocks", name)
+	return entry{}, fmt.Errorf("there is no block or argument %q; sonde docs lists the blocks", name)
 }

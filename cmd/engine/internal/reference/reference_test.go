@@ -296,7 +296,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		shown, _, _ := strings.Cut(f.entry.field.Unset, ",") // what follows is a condition
+		shown, _, _ := strings.Cut(f.field.Unset, ",") // what follows is a condition
 		if d, isDuration := want.(time.Duration); isDuration {
 			if got, err := time.ParseDuration(shown); err != nil || got != d {
 				t.Errorf("%s: the default is %v, but shown is %s", name, d, shown)

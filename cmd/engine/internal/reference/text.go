@@ -23,23 +23,24 @@ func overview(all []*page, width int) string {
 }
 
 // terminal returns a page, or one argument, as text.
-func terminal(f found, width int) string {
-	if f.entry != nil {
-		text := argument(f.page.name+".", *f.entry, width)
-		for _, inner := range f.page.entries() {
-			if strings.HasPrefix(inner.path, f.entry.path+".") {
-				text += "\n" + argument(f.page.name+".", inner, width)
+func terminal(of entry, width int) string {
+	p := of.on
+	if of.path != "" {
+		text := argument(p.name+".", of, width)
+		for _, inner := range p.entries() {
+			if strings.HasPrefix(inner.path, of.path+".") {
+				text += "\n" + argument(p.name+".", inner, width)
 			}
 		}
 		return text
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s\n", f.page.header())
-	if len(f.page.where) > 0 {
-		fmt.Fprintf(&s, "in %s blocks\n", strings.Join(f.page.where, ", "))
+	fmt.Fprintf(&s, "%s\n", p.header())
+	if len(p.where) > 0 {
+		fmt.Fprintf(&s, "in %s blocks\n", strings.Join(p.where, ", "))
 	}
-	s.WriteString("\n" + plain(f.page.text, width))
-	for _, e := range f.page.entries() {
+	s.WriteString("\n" + plain(p.text, width))
+	for _, e := range p.entries() {
 		s.WriteString("\n" + argument("", e, width))
 	}
 	return s.String()

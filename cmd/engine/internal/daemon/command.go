@@ -26,10 +26,7 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,8 +78,8 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 	}
 	f.inputs.Register(c)
 	c.Flags().Func("listen", "`address` of the status page, the API and /metrics, or \"\" for none", func(s string) error { f.listen = &s; return nil })
-	c.Flags().Func("log-level", "lowest `level` to log: debug, info, warn or error", word(&f.level, "debug", "info", "warn", "error"))
-	c.Flags().Func("log-format", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", word(&f.format, "auto", "text", "json"))
+	cli.WordVar(c.Flags(), &f.level, "log-level", "", "", "lowest `level` to log: debug, info, warn or error", "debug", "info", "warn", "error")
+	cli.WordVar(c.Flags(), &f.format, "log-format", "", "", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", "auto", "text", "json")
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
 	if openStore != nil {
 		c.Flags().StringVar(&f.clusterName, "cluster-name", "", "`name` of this engine in its cluster, instead of name in the cluster block")
@@ -219,16 +216,5 @@ func (f *flags) override(e *config.Engine) {
 	}
 	if f.format != "" {
 		e.LogFormat = f.format
-	}
-}
-
-// word returns the function of a flag whose value is one of several words.
-func word(to *string, words ...string) func(string) error {
-	return func(s string) error {
-		if *to = s; slices.Contains(words, s) {
-			return nil
-		}
-		last := len(words) - 1
-		return fmt.Errorf("use %s or %s", strings.Join(words[:last], ", "), words[last])
 	}
 }

@@ -139,12 +139,6 @@ func (d *daemon) reloads() api.Reload {
 	return api.Reload{}
 }
 
-// reloadStats returns what metrics show of it.
-func (d *daemon) reloadStats() metrics.Reload {
-	last := d.reloads()
-	return metrics.Reload{Rejected: last.Error != nil, Accepted: last.Accepted}
-}
-
 // rejectionAttrs returns the attributes of a log line about an error of a configuration that is
 // rejected.
 func rejectionAttrs(err error) []any {

@@ -99,6 +99,10 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 	isReading := false
 	var killed error
 	for stopping := false; ; {
+		reload, jobs := d.signals.reload, d.jobs
+		if loads.current != nil && !stopping { // others wait until that has ended
+			reload, jobs = nil, nil
+		}
 		select {
 		case <-ctx.Done():
 			return killed
@@ -116,17 +120,17 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 				loads.discard(r)
 				continue
 			}
-			loads.finish(ctx, r)
-		case <-d.signals.reload:
+			loads.finish(r)
+		case <-reload:
 			if !stopping {
-				loads.ask(ctx, &job{trigger: bySignal})
+				loads.start(ctx, &job{trigger: bySignal})
 			}
-		case j := <-d.jobs:
+		case j := <-jobs:
 			if stopping {
 				j.reply(reply{err: errStopping})
 				continue
 			}
-			loads.ask(ctx, j)
+			loads.start(ctx, j)
 		case s := <-d.signals.stop:
 			if !stopping {
 				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())

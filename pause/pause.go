@@ -385,28 +385,23 @@ func (k *Keeper) endDue(now time.Time) (ended bool) {
 const maxLines = 10
 
 // logBegun logs pauses that the store has, by target.
-func (k *Keeper) logBegun(pauses map[string]Pause) {
-	k.logEach(pauses, "targets paused", func(target string, p Pause) {
-		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
-	})
-}
+func (k *Keeper) logBegun(pauses map[string]Pause) { k.logEach("paused", "by", pauses) }
 
 // logEnded logs pauses that have ended, by target.
 func (k *Keeper) logEnded(pauses map[string]Pause) {
-	k.logEach(pauses, "targets no longer paused", func(target string, p Pause) {
-		k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
-	})
+	k.logEach("no longer paused", "paused_by", pauses)
 }
 
 // logEach logs some pauses each, and how many there are if they are more.
-func (k *Keeper) logEach(pauses map[string]Pause, all string, each func(target string, p Pause)) {
+func (k *Keeper) logEach(what, by string, pauses map[string]Pause) {
 	targets := slices.Sorted(maps.Keys(pauses))
 	if more := len(targets) - maxLines; more > 0 {
-		k.config.Logger.Info(all, "targets", len(targets), "not_named", more)
+		k.config.Logger.Info("targets "+what, "targets", len(targets), "not_named", more)
 		targets = targets[:maxLines]
 	}
 	for _, target := range targets {
-		each(target, pauses[target])
+		p := pauses[target]
+		k.config.Logger.Info("target "+what, "target", target, by, p.By, "why", p.Why, "until", untilText(p.Until))
 	}
 }
 

@@ -101,13 +101,12 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	level := &slog.LevelVar{}
 	logger := f.logger(queue, level)
 	f.inputs.Beats = beatprobe.NewRegistry()
-	first := make(chan loadResult, 1)
 	start := &starter{flags: f, paths: paths, openStore: openStore, plugins: func() *handlers.Plugins {
 		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
 		p.Inputs = &accepted.Inputs{}
 		return p
 	}}
-	go func() { first <- start.load() }()
+	first := background(start.load)
 	var loaded loadResult
 	select {
 	case <-signals.stop: // a pipe as configuration may never end
@@ -142,13 +141,19 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	return d.run(context.WithoutCancel(c.Context()))
 }
 
+// background begins to call a function that may wait for a disk that hangs, and returns a channel with its result.
+func background[T any](f func() T) <-chan T {
+	result := make(chan T, 1)
+	go func() { result <- f() }()
+	return result
+}
+
 // slowStart is after how long the log says that an engine has not started yet.
 const slowStart = 10 * time.Second
 
 // awaitPrepared calls prepare. A signal that stops the program does not wait for a disk that hangs.
 func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
-	prepared := make(chan error, 1)
-	go func() { prepared <- d.prepare(c) }()
+	prepared := background(func() error { return d.prepare(c) })
 	for {
 		select {
 		case s := <-d.signals.stop:

@@ -53,8 +53,8 @@ func (j *job) reply(r reply) {
 // loader loads configurations in the background, one at a time: compiling a plugin takes seconds.
 type loader struct {
 	daemon  *daemon
-	done    chan loadResult // capacity 1
-	current *job            // nil: nothing is loaded
+	current *job              // nil: nothing is loaded
+	done    <-chan loadResult // what is loaded for it
 }
 
 // loadResult is a configuration that was loaded.
@@ -97,14 +97,14 @@ func (l *loader) start(ctx context.Context, j *job) {
 	if !j.plan {
 		d.manager.notify(isReloading)
 	}
-	go func() {
+	l.done = background(func() loadResult {
 		loaded, diags := d.flags.load(paths, pushed, p)
 		r := loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
 		if j.plan && !diags.HasErrors() && inputs != nil {
 			r.before = d.flags.inUse(inputs.Clone(), p)
 		}
-		l.done <- r
-	}()
+		return r
+	})
 }
 
 // inUse returns the configuration in use, by its inputs, or nil if it cannot be read. It shares modules with others.

@@ -157,9 +157,9 @@ type podsRead struct {
 }
 
 // readPods reads the directory of pods again, whose disk may hang.
-func readPods(dir *staticpods.Dir, to chan<- podsRead) {
+func readPods(dir *staticpods.Dir) podsRead {
 	changed, err := dir.Refresh(time.Now()) // which has logged the error
-	to <- podsRead{dir, changed && err == nil}
+	return podsRead{dir, changed && err == nil}
 }
 
 // applyPods applies what has changed in the directory of pods.

@@ -93,10 +93,9 @@ const killTimeout = 20 * time.Second
 func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 	ticks, stop := d.targets.pods.Ticks()
 	defer stop()
-	loads := loader{daemon: d, done: make(chan loadResult, 1)}
+	loads := loader{daemon: d}
 	defer loads.stop()
-	pods := make(chan podsRead, 1)
-	isReading := false
+	var pods <-chan podsRead // nil unless they are being read
 	var killed error
 	for stopping := false; ; {
 		reload, jobs := d.signals.reload, d.jobs
@@ -107,12 +106,12 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 		case <-ctx.Done():
 			return killed
 		case <-ticks:
-			if !stopping && !isReading {
-				isReading = true
-				go readPods(d.targets.pods.Copy(), pods)
+			if !stopping && pods == nil {
+				dir := d.targets.pods.Copy()
+				pods = background(func() podsRead { return readPods(dir) })
 			}
 		case read := <-pods:
-			if isReading = false; !stopping {
+			if pods = nil; !stopping {
 				d.applyPods(read)
 			}
 		case r := <-loads.done:

@@ -21,29 +21,25 @@ import (
 )
 
 // Part is a component that a configuration changes while it runs.
-type Part interface {
-	// Name is how errors name the part, such as "notify".
-	Name() string
+type Part struct {
+	Name string // of the part in errors, such as "notify"
 
 	// Plan prepares the change to next. Readers do not see the change before Commit. After an error
 	// the part is as it was.
-	Plan(next *config.Config) (Change, error)
+	Plan func(next *config.Config) (Change, error)
 
-	// Run runs the part until ctx is done. An error ends the other parts, too.
-	Run(ctx context.Context) error
+	// Run runs the part until ctx is done. An error ends the other parts, too. Nil for a part that only answers requests.
+	Run func(ctx context.Context) error
 }
 
 // Change is what a Plan of a Part has prepared. Either Commit or Discard is called, once.
-type Change interface {
-	Commit()  // puts the change into use; it cannot fail
-	Discard() // gives back what Plan has reserved, such as a lock
-}
+type Change struct {
+	Commit  func() // puts the change into use; it cannot fail
+	Discard func() // gives back what Plan has reserved, such as a lock; nil for nothing
 
-// Holder is a Change of a part that follows other parts. Hold is called before the first Commit. Readers of the part do not see
-// the changes of other parts before its own Commit, so that a configuration is one change for them.
-type Holder interface {
-	Change
-	Hold()
+	// Hold is called before the first Commit, if the part follows other parts: readers of the part do not see the changes of other
+	// parts before its own Commit, so that a configuration is one change for them. Nil for other parts.
+	Hold func()
 }
 
 // Agent has the parts of a program. One Plan at a time is prepared, and committed or discarded.
@@ -54,18 +50,18 @@ type Agent struct{ parts []Part }
 func New(parts ...Part) *Agent { return &Agent{parts} }
 
 // Plan is a configuration that all parts have prepared.
-type Plan struct{ changes []Change } // in the order of the parts; nil for a part that has not planned
+type Plan struct{ changes []Change } // in the order of the parts; those that have not planned are zero
 
 // Plan prepares a configuration in all parts. After an error, which names the part, nothing has changed.
 func (a *Agent) Plan(next *config.Config) (*Plan, error) {
 	p := &Plan{make([]Change, len(a.parts))}
 	for i, part := range slices.Backward(a.parts) {
-		change, err := part.Plan(next)
-		if err != nil {
+		var err error
+		if p.changes[i], err = part.Plan(next); err != nil {
+			p.changes[i] = Change{}
 			p.Discard()
-			return nil, fmt.Errorf("%s: %w", part.Name(), err)
+			return nil, fmt.Errorf("%s: %w", part.Name, err)
 		}
-		p.changes[i] = change
 	}
 	return p, nil
 }
@@ -73,8 +69,8 @@ func (a *Agent) Plan(next *config.Config) (*Plan, error) {
 // Commit commits the changes, in the order of the parts.
 func (p *Plan) Commit() {
 	for _, c := range p.changes {
-		if h, ok := c.(Holder); ok {
-			h.Hold()
+		if c.Hold != nil {
+			c.Hold()
 		}
 	}
 	for _, c := range p.changes {
@@ -85,7 +81,7 @@ func (p *Plan) Commit() {
 // Discard discards the changes in the order of the parts.
 func (p *Plan) Discard() {
 	for _, c := range p.changes {
-		if c != nil {
+		if c.Discard != nil {
 			c.Discard()
 		}
 	}
@@ -95,9 +91,12 @@ func (p *Plan) Discard() {
 func (a *Agent) Run(ctx context.Context) error {
 	running, ctx := errgroup.WithContext(ctx)
 	for _, part := range a.parts {
+		if part.Run == nil {
+			continue
+		}
 		running.Go(func() error {
 			if err := part.Run(ctx); err != nil {
-				return fmt.Errorf("%s: %w", part.Name(), err)
+				return fmt.Errorf("%s: %w", part.Name, err)
 			}
 			return nil
 		})

@@ -20,20 +20,22 @@ type part struct {
 	holds  bool
 }
 
-func (p *part) Name() string { return p.name }
+// of returns the part as the agent has it.
+func (p *part) of() agent.Part { return agent.Part{Name: p.name, Plan: p.plan, Run: p.run} }
 
-func (p *part) Plan(*config.Config) (agent.Change, error) {
+func (p *part) plan(*config.Config) (agent.Change, error) {
 	p.add("plan")
 	if p.planNo != nil {
-		return nil, p.planNo
+		return agent.Change{}, p.planNo
 	}
+	c := agent.Change{Commit: func() { p.add("commit") }, Discard: func() { p.add("discard") }}
 	if p.holds {
-		return holder{change{p}}, nil
+		c.Hold = func() { p.add("hold") }
 	}
-	return change{p}, nil
+	return c, nil
 }
 
-func (p *part) Run(ctx context.Context) error {
+func (p *part) run(ctx context.Context) error {
 	if p.runNo != nil {
 		return p.runNo
 	}
@@ -42,15 +44,6 @@ func (p *part) Run(ctx context.Context) error {
 }
 
 func (p *part) add(what string) { *p.list = append(*p.list, what+" "+p.name) }
-
-type change struct{ part *part }
-
-func (c change) Commit()  { c.part.add("commit") }
-func (c change) Discard() { c.part.add("discard") }
-
-type holder struct{ change }
-
-func (h holder) Hold() { h.part.add("hold") }
 
 var errBroken = errors.New("broken")
 
@@ -73,7 +66,7 @@ func TestAConfigurationComesIntoAllPartsOrNone(t *testing.T) {
 			if test.broken > 0 {
 				parts[test.broken-1].planNo = errBroken
 			}
-			p, err := agent.New(parts[0], parts[1], parts[2]).Plan(&config.Config{})
+			p, err := agent.New(parts[0].of(), parts[1].of(), parts[2].of()).Plan(&config.Config{})
 			switch {
 			case test.broken > 0:
 				if want := parts[test.broken-1].name + ": broken"; !errors.Is(err, errBroken) || err.Error() != want {
@@ -96,13 +89,13 @@ func TestAConfigurationComesIntoAllPartsOrNone(t *testing.T) {
 func TestAPartThatFailsEndsTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list []string
-		a := agent.New(&part{name: "engine", list: &list}, &part{name: "gateways", list: &list, runNo: errBroken})
+		a := agent.New((&part{name: "engine", list: &list}).of(), (&part{name: "gateways", list: &list, runNo: errBroken}).of())
 		if err := a.Run(t.Context()); !errors.Is(err, errBroken) || err.Error() != "gateways: broken" {
 			t.Errorf("Run returned %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := agent.New(&part{name: "engine", list: &list}).Run(ctx); err != nil {
+		if err := agent.New((&part{name: "engine", list: &list}).of()).Run(ctx); err != nil {
 			t.Errorf("Run returned %v at its end", err)
 		}
 	})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -13,13 +14,35 @@ type errorBody struct {
 	Error Error `json:"error"`
 }
 
-// respond writes v as JSON with status 200.
-func respond(w http.ResponseWriter, v any) { write(w, http.StatusOK, v) }
+// errorf returns the error of a request with the status of its response.
+func errorf(status int, format string, a ...any) *Error {
+	return &Error{Status: status, Message: probe.CleanText(fmt.Sprintf(format, a...), probe.MaxDetail)}
+}
 
-// respondError writes an Error.
-func respondError(w http.ResponseWriter, status int, format string, a ...any) {
-	message := probe.CleanText(fmt.Sprintf(format, a...), probe.MaxDetail)
-	write(w, status, errorBody{Error{Status: status, Message: message}})
+// answer serves a request: it returns the body of the response, which has status 200 unless it is rejected. Without a body there
+// is none: the client has gone. An error that is no *Error says what is wrong with the request.
+type answer func(w http.ResponseWriter, r *http.Request) (body any, err error)
+
+// ServeHTTP implements http.Handler.
+func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := a(w, r)
+	switch reload, isRejected := body.(rejected); {
+	case err != nil:
+		respondError(w, err)
+	case isRejected:
+		write(w, reload.Error.Status, body)
+	case body != nil:
+		write(w, http.StatusOK, body)
+	}
+}
+
+// respondError writes an error as JSON, with status 400 unless it has one.
+func respondError(w http.ResponseWriter, err error) {
+	failed, hasStatus := errors.AsType[*Error](err)
+	if !hasStatus {
+		failed = errorf(http.StatusBadRequest, "%v", err)
+	}
+	write(w, failed.Status, errorBody{*failed})
 }
 
 func write(w http.ResponseWriter, status int, v any) {
@@ -33,15 +56,14 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.Write(append(body, '\n')) // an error means that the client has gone
 }
 
-// health serves status 200, or 503 with the error of check.
-func health(check func() error) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
+// health returns status 200, or 503 with the error of check.
+func health(check func() error) answer {
+	return func(http.ResponseWriter, *http.Request) (any, error) {
 		if check != nil {
 			if err := check(); err != nil {
-				respondError(w, http.StatusServiceUnavailable, "%v", err)
-				return
+				return nil, errorf(http.StatusServiceUnavailable, "%v", err)
 			}
 		}
-		respond(w, map[string]string{"status": "ok"})
+		return map[string]string{"status": "ok"}, nil
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 )
 
 // DefaultListen is the default of Config.Listen.
@@ -35,9 +36,6 @@ const (
 	Heartbeat       = 15 * time.Second        // between events or comments of a stream
 	ShutdownGrace   = 5 * time.Second         // for requests in progress when the server stops
 )
-
-// MinToken is the minimum length of a token in bytes.
-const MinToken = listener.MinToken
 
 // Engine is the subset of *engine.Engine that a Server uses. Its methods must be
 // safe for concurrent use by multiple goroutines.
@@ -120,7 +118,7 @@ type Config struct {
 	Beats *beatprobe.Registry
 
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
-	Token  string // required of clients; printable ASCII of at least MinToken bytes; default: none
+	Token  string // required of clients; printable ASCII of at least 16 bytes; default: none
 	TLS    TLS    // default: plain HTTP
 
 	Logger *slog.Logger // one Warn line for each failed connection, and for rejected requests that would change the engine; default: none
@@ -136,9 +134,8 @@ type Server struct {
 	requests semaphore // other ones
 	streams  semaphore
 	waiters  *listener.Waiters
-	changes  semaphore // reloads, plans and operations
-
-	rejections rejections
+	changes  semaphore         // reloads, plans and operations
+	sparse   *sparselog.Logger // rejected requests, of which strangers can send any number
 }
 
 // New returns a Server. It is an error when other machines can reach c.Listen
@@ -147,6 +144,9 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Others.Engine == nil {
+		c.Others.Engine = engine.New(engine.Config{})
+	}
 	if c.Engine == nil {
 		return nil, errors.New("api: Config.Engine is nil")
 	}
@@ -169,6 +169,7 @@ func New(c Config) (*Server, error) {
 		streams:  make(semaphore, MaxSubscribers),
 		waiters:  listener.NewWaiters(MaxWaiters),
 		changes:  make(semaphore, MaxChanges),
+		sparse:   sparselog.New(c.Logger),
 	}
 	s.handler = s.guard(s.routes())
 	return s, nil
@@ -178,53 +179,58 @@ func New(c Config) (*Server, error) {
 // goroutines.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-func (s *Server) routes() http.Handler {
+// routes returns the handlers by method and path.
+func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/v1/events", s.events)
-	mux.HandleFunc("POST /v1/plan", s.changes.limit(s.plan))
-	mux.HandleFunc("POST /v1/reload", s.changes.limit(s.reload))
-	mux.HandleFunc("/v1/groups/{name...}", s.afterChange(paced(http.HandlerFunc(s.group))))
-	handle := func(pattern string, h http.Handler) { mux.HandleFunc(pattern, paced(h)) }
-	handle("/v1/targets", s.lists.limit(s.targets))
-	handle("/v1/targets/{name...}", s.requests.limit(s.target))
-	handle("/v1/targets/{name}/history", s.requests.limit(s.targetHistory))
-	mux.HandleFunc("POST /v1/targets/{name}/restart", s.changes.limit(s.operate(OperationRestart)))
-	mux.HandleFunc("POST /v1/targets/{name}/stop", s.changes.limit(s.operate(OperationStop)))
-	mux.HandleFunc("POST /v1/targets/{name}/start", s.changes.limit(s.operate(OperationStart)))
-	mux.HandleFunc("POST /v1/targets/{name}/pause", s.changes.limit(s.pause(OperationPause, false)))
-	mux.HandleFunc("POST /v1/targets/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, false)))
-	mux.HandleFunc("POST /v1/groups/{name}/pause", s.changes.limit(s.pause(OperationPause, true)))
-	mux.HandleFunc("POST /v1/groups/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, true)))
-	handle("/v1/groups", s.requests.limit(s.groups))
-	handle("/v1/gateways", s.requests.limit(s.gateways))
-	handle("/v1/maintenance", s.requests.limit(s.maintenance))
-	handle("/v1/cluster", s.requests.limit(s.cluster))
-	handle("POST /v1/beat/{name...}", http.HandlerFunc(s.beat))
-	handle("/v1/notifiers", s.requests.limit(s.notifiers))
-	mux.HandleFunc("POST /v1/notifiers/{name}/test", s.changes.limit(s.testNotifier))
+	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, paced(h)) }
+	handle("GET /v1/targets", s.lists.limit(s.targets))
+	handle("GET /v1/targets/{name...}", s.requests.limit(s.target))
+	handle("GET /v1/targets/{name}/history", s.requests.limit(s.targetHistory))
+	handle("GET /v1/groups", s.requests.limit(s.groups))
+	handle("GET /v1/gateways", s.requests.limit(s.gateways))
+	handle("GET /v1/maintenance", s.requests.limit(s.maintenance))
+	handle("GET /v1/cluster", s.requests.limit(s.cluster))
+	handle("GET /v1/notifiers", s.requests.limit(s.notifiers))
 	handle("GET /v1/reload", s.requests.limit(s.lastReload))
-	handle("/v1/stats", s.requests.limit(s.stats))
-	handle("/healthz", health(s.config.Alive))
-	handle("/readyz", health(s.config.Ready))
+	handle("GET /v1/stats", s.requests.limit(s.stats))
+	handle("POST /v1/beat/{name...}", answer(s.beat))
+	handle("GET /healthz", health(s.config.Alive))
+	handle("GET /readyz", health(s.config.Ready))
+	mux.HandleFunc("GET /v1/groups/{name...}", s.group)
+	mux.HandleFunc("GET /v1/events", s.events)
+	mux.Handle("POST /v1/plan", s.changes.limit(s.plan))
+	mux.Handle("POST /v1/reload", s.changes.limit(s.reload))
+	mux.Handle("POST /v1/targets/{name}/restart", s.changes.limit(s.operate(OperationRestart)))
+	mux.Handle("POST /v1/targets/{name}/stop", s.changes.limit(s.operate(OperationStop)))
+	mux.Handle("POST /v1/targets/{name}/start", s.changes.limit(s.operate(OperationStart)))
+	mux.Handle("POST /v1/targets/{name}/pause", s.changes.limit(s.pause(OperationPause, false)))
+	mux.Handle("POST /v1/targets/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, false)))
+	mux.Handle("POST /v1/groups/{name}/pause", s.changes.limit(s.pause(OperationPause, true)))
+	mux.Handle("POST /v1/groups/{name}/unpause", s.changes.limit(s.pause(OperationUnpause, true)))
+	mux.Handle("POST /v1/notifiers/{name}/test", s.changes.limit(s.testNotifier))
 	if s.config.Metrics != nil {
-		handle("/metrics", s.config.Metrics)
+		handle("GET /metrics", s.config.Metrics)
 	}
 	if s.config.Probe != nil {
-		mux.Handle("/probe", s.config.Probe) // may take longer than WriteTimeout
+		mux.Handle("GET /probe", s.config.Probe) // may take longer than WriteTimeout
 	}
-	handle("/", http.HandlerFunc(page))
+	handle("GET /{$}", http.HandlerFunc(page))
+	for path := range pageFiles {
+		if path != "/" { // which would be all paths
+			handle("GET "+path, http.HandlerFunc(page))
+		}
+	}
 	return mux
 }
 
 // paced returns a handler that disconnects clients which do not read its responses.
-func paced(h http.Handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(listener.Paced(w), r) }
+func paced(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(listener.Paced(w), r) })
 }
 
 // public reports whether a path is served without a token.
 func public(path string) bool {
-	file, _ := pageFile(path)
-	return file != "" || path == "/healthz" || path == "/readyz"
+	return pageFiles[path] != "" || path == "/healthz" || path == "/readyz"
 }
 
 // semaphore limits how many requests are in progress.
@@ -255,19 +261,19 @@ func (s semaphore) acquireInTurn(ctx context.Context) bool {
 }
 
 // limit serves as many requests at once as the semaphore has room for.
-func (s semaphore) limit(serve http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s semaphore) limit(a answer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.acquire() {
 			s.refuse(w)
 			return
 		}
 		defer s.release()
-		serve(w, r)
-	}
+		a.ServeHTTP(w, r)
+	})
 }
 
 // refuse responds to a request for which there is no room.
 func (s semaphore) refuse(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
-	respondError(w, http.StatusServiceUnavailable, "too many requests: the limit is %d at once", cap(s))
+	respondError(w, errorf(http.StatusServiceUnavailable, "too many requests: the limit is %d at once", cap(s)))
 }

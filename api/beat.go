@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
@@ -13,28 +12,23 @@ import (
 
 const beatPath = "/v1/beat/"
 
-// isBeat reports whether a path is that of a beat.
-func isBeat(path string) bool { return strings.HasPrefix(path, beatPath) }
-
 // detailTimeout is how long the detail of a failure may take to arrive. The beat counts without it.
 const detailTimeout = 2 * time.Second
 
 // beat serves POST /v1/beat/{target}. Those without the token of a target do not learn which
 // targets there are, and nothing of what they send is read.
-func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
+func (s *Server) beat(w http.ResponseWriter, r *http.Request) (any, error) {
 	target, token := r.PathValue("name"), listener.Bearer(r)
 	if s.config.Beats == nil || !s.config.Beats.Allows(target, token) {
-		s.refuseBeat(w, r)
-		return
+		return nil, s.refuseBeat(w, r)
 	}
 	query, err := parseFields(r.URL.RawQuery, "status")
-	var report beatprobe.Report
-	if err == nil {
-		report, err = beatprobe.ParseReport(query.Get("status"))
-	}
 	if err != nil {
-		respondError(w, http.StatusBadRequest, "%v", err)
-		return
+		return nil, err
+	}
+	report, err := beatprobe.ParseReport(query.Get("status"))
+	if err != nil {
+		return nil, err
 	}
 	if report.Status == beatprobe.Failed {
 		report.Detail = beatDetail(w, r)
@@ -42,19 +36,18 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) {
 	switch err := s.config.Beats.Beat(target, token, listener.Client(r), report); {
 	case errors.Is(err, beatprobe.ErrTooMany):
 		w.Header().Set("Retry-After", "1")
-		respondError(w, http.StatusTooManyRequests, "%v", err)
+		return nil, errorf(http.StatusTooManyRequests, "%v", err)
 	case err != nil:
-		s.refuseBeat(w, r)
-	default:
-		respond(w, BeatTaken{Target: target, Status: report.Status.String(), At: time.Now().UTC()})
+		return nil, s.refuseBeat(w, r)
 	}
+	return BeatTaken{Target: target, Status: report.Status.String(), At: time.Now().UTC()}, nil
 }
 
-// refuseBeat responds to a beat without the token of its target.
-func (s *Server) refuseBeat(w http.ResponseWriter, r *http.Request) {
+// refuseBeat returns the error of a beat without the token of its target.
+func (s *Server) refuseBeat(w http.ResponseWriter, r *http.Request) error {
 	s.logRejection(r, "missing or wrong token of a target")
 	w.Header().Set("WWW-Authenticate", `Bearer realm="sonde beats"`)
-	respondError(w, http.StatusUnauthorized, "%v: send the header Authorization: Bearer <token of the beat block>", beatprobe.ErrDenied)
+	return errorf(http.StatusUnauthorized, "%v: send the header Authorization: Bearer <token of the beat block>", beatprobe.ErrDenied)
 }
 
 // beatDetail returns the beginning of a body.

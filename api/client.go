@@ -37,78 +37,18 @@ func (c *Client) Targets(ctx context.Context, q Query) (Targets, error) {
 	return get[Targets](ctx, c, "/v1/targets", q.values())
 }
 
-// Pages yields the pages of all targets that match q; q.Limit bounds each page. While a
-// page is read, the engine already prepares the next. It ends with the first error, which
+// Pages yields the pages of all targets that match q; q.Limit bounds each page. It ends with the first error, which
 // it yields.
 func (c *Client) Pages(ctx context.Context, q Query) iter.Seq2[Targets, error] {
 	return func(yield func(Targets, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		for next := c.request(ctx, q); next != nil; {
-			current := <-next
-			if next = nil; current.err == nil {
-				q.After = nextPage(current.response.Header)
-			}
-			if current.err == nil && q.After != "" {
-				next = c.request(ctx, q)
-			}
-			page, err := current.targets()
-			if !yield(page, err) || err != nil {
-				if next != nil {
-					cancel()
-					(<-next).close()
-				}
+		for {
+			page, err := c.Targets(ctx, q)
+			if !yield(page, err) || err != nil || page.Next == "" {
 				return
 			}
+			q.After = page.Next
 		}
 	}
-}
-
-// pageResponse is the response to a request for a page.
-type pageResponse struct {
-	response *http.Response
-	err      error
-}
-
-// request requests a page. The caller receives the response, and closes it.
-func (c *Client) request(ctx context.Context, q Query) <-chan pageResponse {
-	done := make(chan pageResponse, 1)
-	go func() {
-		response, err := c.do(ctx, http.MethodGet, "/v1/targets", q.values())
-		done <- pageResponse{response, err}
-	}()
-	return done
-}
-
-// targets reads the page, and closes the response.
-func (p pageResponse) targets() (page Targets, err error) {
-	if p.err != nil {
-		return page, p.err
-	}
-	defer p.close()
-	if err := decode(p.response.Body, &page); err != nil {
-		return page, fmt.Errorf("/v1/targets: %w", err)
-	}
-	return page, nil
-}
-
-func (p pageResponse) close() {
-	if p.err == nil {
-		p.response.Body.Close()
-	}
-}
-
-// nextPage returns the value of Query.After in a header Link of /v1/targets, or "".
-func nextPage(h http.Header) string {
-	link, rest, _ := strings.Cut(strings.TrimPrefix(h.Get("Link"), "<"), ">")
-	if rest != `; rel="next"` {
-		return ""
-	}
-	next, err := url.Parse(link)
-	if err != nil {
-		return ""
-	}
-	return next.Query().Get("after")
 }
 
 // Target returns one target with its probes.
@@ -172,26 +112,25 @@ func (c *Client) Reload(ctx context.Context, force bool) (Reload, error) {
 	if force {
 		query.Set("force", "true")
 	}
-	return call[Reload](ctx, c, http.MethodPost, "/v1/reload", query)
+	return post[Reload](ctx, c, "/v1/reload", query)
 }
 
 // Plan returns what a reload would do: with the files that the engine was started with or, for the
 // user of the engine, with others, which the engine reads. It needs what Reload needs.
 func (c *Client) Plan(ctx context.Context, paths []string) (Plan, error) {
-	return call[Plan](ctx, c, http.MethodPost, "/v1/plan", url.Values{"config": paths})
+	return post[Plan](ctx, c, "/v1/plan", url.Values{"config": paths})
 }
 
 // Operate asks for an operation on a target, and returns when the engine has begun it. By names the
 // operator. It needs what Reload needs.
 func (c *Client) Operate(ctx context.Context, target string, o Operation, by string) (Operated, error) {
-	return call[Operated](ctx, c, http.MethodPost, "/v1/targets/"+escape(target)+"/"+string(o), url.Values{"by": {by}})
+	return post[Operated](ctx, c, "/v1/targets/"+escape(target)+"/"+string(o), url.Values{"by": {by}})
 }
 
 // Beat sends a beat of a target: "ok", "fail", "start" or an exit status. Detail is that of a failure.
 // Token is that of the target's beat block.
 func (c *Client) Beat(ctx context.Context, target, status, detail string) (BeatTaken, error) {
-	response, err := c.send(ctx, http.MethodPost, beatPath+escape(target), url.Values{"status": {status}}, strings.NewReader(detail))
-	return decoded[BeatTaken](beatPath, response, err)
+	return call[BeatTaken](ctx, c, http.MethodPost, beatPath+escape(target), url.Values{"status": {status}}, strings.NewReader(detail))
 }
 
 // EventOptions selects the events of a stream.
@@ -229,7 +168,7 @@ func (c *Client) Events(ctx context.Context, o EventOptions) iter.Seq2[Event, er
 
 // stream calls yield for each event until it returns false.
 func (c *Client) stream(ctx context.Context, query url.Values, yield func(Event) bool) error {
-	response, err := c.do(ctx, http.MethodGet, "/v1/events", query)
+	response, err := c.do(ctx, http.MethodGet, "/v1/events", query, nil)
 	if err != nil {
 		return err
 	}
@@ -274,17 +213,19 @@ func (e *Event) parseLine(line string) (err error) {
 	return err
 }
 
-func get[T any](ctx context.Context, c *Client, path string, query url.Values) (v T, err error) {
-	return call[T](ctx, c, http.MethodGet, path, query)
+// get returns what the engine shows.
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return call[T](ctx, c, http.MethodGet, path, query, nil)
 }
 
-func call[T any](ctx context.Context, c *Client, method, path string, query url.Values) (v T, err error) {
-	response, err := c.do(ctx, method, path, query)
-	return decoded[T](path, response, err)
+// post asks the engine to do something, and returns how that has ended.
+func post[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return call[T](ctx, c, http.MethodPost, path, query, nil)
 }
 
-// decoded returns the body of a response, and closes it.
-func decoded[T any](path string, response *http.Response, err error) (v T, _ error) {
+// call sends a request, and returns the body of its response.
+func call[T any](ctx context.Context, c *Client, method, path string, query url.Values, body io.Reader) (v T, err error) {
+	response, err := c.do(ctx, method, path, query, body)
 	if err != nil {
 		return v, err
 	}
@@ -295,14 +236,9 @@ func decoded[T any](path string, response *http.Response, err error) (v T, _ err
 	return v, nil
 }
 
-// do sends a request without a body.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values) (*http.Response, error) {
-	return c.send(ctx, method, path, query, nil)
-}
-
-// send sends a request. The caller closes the response's body. Status 422 is no error of a POST: the
+// do sends a request. The caller closes the response's body. Status 422 is no error of a POST: the
 // body says why the engine has changed nothing.
-func (c *Client) send(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
 	address := strings.TrimSuffix(cmp.Or(c.Base, "http://"+DefaultListen), "/") + path
 	if len(query) > 0 {
 		address += "?" + query.Encode()

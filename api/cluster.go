@@ -83,10 +83,9 @@ type ClusterDrain struct {
 }
 
 // cluster serves /v1/cluster.
-func (s *Server) cluster(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) cluster(http.ResponseWriter, *http.Request) (any, error) {
 	if s.config.Cluster == nil {
-		respondError(w, http.StatusNotFound, "the engine is in no cluster: its configuration has no cluster block")
-		return
+		return nil, errorf(http.StatusNotFound, "the engine is in no cluster: its configuration has no cluster block")
 	}
 	c := s.config.Cluster()
 	if c.Members == nil {
@@ -95,5 +94,5 @@ func (s *Server) cluster(w http.ResponseWriter, _ *http.Request) {
 	if c.Drains == nil {
 		c.Drains = []ClusterDrain{}
 	}
-	respond(w, c)
+	return c, nil
 }

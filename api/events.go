@@ -15,32 +15,14 @@ import (
 // events serves /v1/events. It returns when the client has gone or does not read, when the
 // server stops, or when the group that the client asked for was removed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot", "group", "name", "label")
-	var filter eventFilter
-	ofTargets := false
-	if err == nil {
-		filter.snapshot, err = parseFlag(query, "snapshot")
-	}
-	if err == nil {
-		filter.target = query.Get("target")
-		filter.selector, err = parseSelector(query)
-	}
-	if err == nil {
-		ofTargets, err = parseFlag(query, "targets")
-	}
+	filter, ofTargets, err := s.parseEvents(r)
 	if err != nil {
-		respondError(w, http.StatusBadRequest, "%v", err)
+		respondError(w, err)
 		return
-	}
-	if name := query.Get("group"); name != "" {
-		if filter.group = s.groupOf(name); filter.group == nil {
-			respondNoGroup(w, name)
-			return
-		}
 	}
 	if !s.streams.acquire() {
 		w.Header().Set("Retry-After", "5")
-		respondError(w, http.StatusServiceUnavailable, "too many event streams: the limit is %d", MaxSubscribers)
+		respondError(w, errorf(http.StatusServiceUnavailable, "too many event streams: the limit is %d", MaxSubscribers))
 		return
 	}
 	defer s.streams.release()
@@ -64,6 +46,28 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// parseEvents reads the query of /v1/events.
+func (s *Server) parseEvents(r *http.Request) (filter eventFilter, ofTargets bool, err error) {
+	query, err := parseFields(r.URL.RawQuery, "target", "targets", "snapshot", "group", "name", "label")
+	if err != nil {
+		return filter, false, err
+	}
+	filter.target = query.Get("target")
+	if filter.snapshot, err = parseFlag(query, "snapshot"); err != nil {
+		return filter, false, err
+	}
+	if filter.selector, err = parseSelector(query); err != nil {
+		return filter, false, err
+	}
+	if name := query.Get("group"); name != "" {
+		if filter.group, err = s.groupOf(name); err != nil {
+			return filter, false, err
+		}
+	}
+	ofTargets, err = parseFlag(query, "targets")
+	return filter, ofTargets, err
 }
 
 // source waits for a change and returns it as an event with its data, or without a type if it

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -101,27 +102,22 @@ type GatewayFailure struct {
 }
 
 // gateways serves /v1/gateways.
-func (s *Server) gateways(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) gateways(http.ResponseWriter, *http.Request) (any, error) {
 	list := GatewayList{Gateways: []Gateway{}}
-	if s.config.Gateways != nil {
-		for _, g := range s.config.Gateways() {
-			one := Gateway{
-				Name: g.Gateway, Output: g.Output, Groups: g.Groups, State: gatewayState(g), Address: g.Address,
-				Outputs: g.Outputs, Refused: g.Refused, Errors: g.Errors, Error: g.Error, Failing: g.Failing,
-			}
-			for _, f := range g.Failures {
-				one.Failures = append(one.Failures, GatewayFailure{f.Source, f.Error, utc(f.Since)})
-			}
-			if !g.Last.IsZero() {
-				one.Last = utc(g.Last)
-			}
-			if !g.ErrorSince.IsZero() {
-				one.ErrorSince = utc(g.ErrorSince)
-			}
-			list.Gateways = append(list.Gateways, one)
-		}
+	if s.config.Gateways == nil {
+		return list, nil
 	}
-	respond(w, list)
+	for _, g := range s.config.Gateways() {
+		one := Gateway{
+			Name: g.Gateway, Output: g.Output, Groups: g.Groups, State: gatewayState(g), Address: g.Address, Outputs: g.Outputs, Last: utc(g.Last),
+			Refused: g.Refused, Errors: g.Errors, Error: g.Error, ErrorSince: utc(g.ErrorSince), Failing: g.Failing,
+		}
+		for _, f := range g.Failures {
+			one.Failures = append(one.Failures, GatewayFailure{f.Source, f.Error, utc(f.Since)})
+		}
+		list.Gateways = append(list.Gateways, one)
+	}
+	return list, nil
 }
 
 // The states of a Gateway.
@@ -142,14 +138,14 @@ func gatewayState(g group.GatewayStatus) string {
 }
 
 // groups serves /v1/groups.
-func (s *Server) groups(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) groups(http.ResponseWriter, *http.Request) (any, error) {
 	list := GroupList{Groups: []Group{}}
 	if s.config.Groups != nil {
 		for _, v := range s.config.Groups.Views() {
 			list.Groups = append(list.Groups, newGroup(v))
 		}
 	}
-	respond(w, list)
+	return list, nil
 }
 
 // groupQuery is the query of /v1/groups/{name}.
@@ -185,52 +181,44 @@ func parseGroupQuery(text string) (q groupQuery, err error) {
 // at once.
 const turnTimeout = 10 * time.Second
 
-// afterChange passes requests of /v1/groups/{name} to next, as many at once as s.requests has room
-// for. With a version in the query it does so after the group has another one, or the wait is over,
-// and the request waits for its turn.
-func (s *Server) afterChange(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		q, err := parseGroupQuery(r.URL.RawQuery)
-		if err != nil {
-			respondError(w, http.StatusBadRequest, "%v", err)
-			return
-		}
-		if g := s.groupOf(r.PathValue("name")); g != nil && q.waits && g.View().Version == q.version {
-			wait := func(ctx context.Context) { _, _ = g.Next(ctx, q.version) } // an error says that there was no change
-			if !s.waiters.Wait(w, r, q.wait, wait) {
-				w.Header().Set("Retry-After", "1")
-				respondError(w, http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", MaxWaiters)
-				return
-			}
-			if r.Context().Err() != nil {
-				respondError(w, http.StatusServiceUnavailable, "the server stops")
-				return
-			}
-		}
-		if q.waits && !s.requests.acquireInTurn(r.Context()) || !q.waits && !s.requests.acquire() {
-			s.requests.refuse(w)
-			return
-		}
-		defer s.requests.release()
-		next(w, r)
+// group serves /v1/groups/{name}, as many requests at once as s.requests has room for. With a version in the query it does so
+// after the group has another one, or the wait is over, and the request waits for its turn.
+func (s *Server) group(w http.ResponseWriter, r *http.Request) {
+	q, err := parseGroupQuery(r.URL.RawQuery)
+	if err != nil {
+		respondError(w, err)
+		return
 	}
+	if g, _ := s.groupOf(r.PathValue("name")); g != nil && q.waits && g.View().Version == q.version {
+		wait := func(ctx context.Context) { _, _ = g.Next(ctx, q.version) } // an error says that there was no change
+		if !s.waiters.Wait(w, r, q.wait, wait) {
+			w.Header().Set("Retry-After", "1")
+			respondError(w, errorf(http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", MaxWaiters))
+			return
+		}
+		if r.Context().Err() != nil {
+			respondError(w, errorf(http.StatusServiceUnavailable, "the server stops"))
+			return
+		}
+	}
+	if q.waits && !s.requests.acquireInTurn(r.Context()) || !q.waits && !s.requests.acquire() {
+		s.requests.refuse(w)
+		return
+	}
+	defer s.requests.release()
+	members := func(http.ResponseWriter, *http.Request) (any, error) { return s.members(r.PathValue("name"), q.after) }
+	answer(members).ServeHTTP(listener.Paced(w), r)
 }
 
-// group serves /v1/groups/{name}.
-func (s *Server) group(w http.ResponseWriter, r *http.Request) {
-	query, err := parseGroupQuery(r.URL.RawQuery)
+// members returns a group with its members after a name.
+func (s *Server) members(name, after string) (any, error) {
+	found, err := s.groupOf(name)
 	if err != nil {
-		respondError(w, http.StatusBadRequest, "%v", err)
-		return
-	}
-	found := s.groupOf(r.PathValue("name"))
-	if found == nil {
-		respondNoGroup(w, r.PathValue("name"))
-		return
+		return nil, err
 	}
 	v := found.View()
 	g := newGroup(v)
-	for m := range v.MembersAfter(query.after) {
+	for m := range v.MembersAfter(after) {
 		if n := len(g.Members); n == MaxListed {
 			g.Next = g.Members[n-1].Target
 			break
@@ -240,15 +228,17 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 			Reason: string(m.Reason), InRotation: m.InRotation, Weight: m.Weight, ZeroWeight: m.ZeroWeight,
 		})
 	}
-	respond(w, g)
+	return g, nil
 }
 
-// groupOf returns the group of a name, or nil.
-func (s *Server) groupOf(name string) *group.Group {
-	if s.config.Groups == nil {
-		return nil
+// groupOf returns the group of a name. It is an error if there is none.
+func (s *Server) groupOf(name string) (*group.Group, error) {
+	if s.config.Groups != nil {
+		if g := s.config.Groups.Get(name); g != nil {
+			return g, nil
+		}
 	}
-	return s.config.Groups.Get(name)
+	return nil, errorf(http.StatusNotFound, "there is no group %q", probe.CleanText(name, probe.MaxGroupName))
 }
 
 // groupsOf returns the names of the groups of which a target is a member.
@@ -264,13 +254,9 @@ func (s *Server) groupsOf(t engine.TargetStatus) (names []string) {
 	return names
 }
 
-func respondNoGroup(w http.ResponseWriter, name string) {
-	respondError(w, http.StatusNotFound, "there is no group %q", probe.CleanText(name, probe.MaxGroupName))
-}
-
 func newGroup(v *group.View) Group {
-	g := Group{
-		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
+	return Group{
+		Name: v.Group, State: v.State.String(), Last: v.Last.String(), Since: utc(v.Since), Version: v.Version, MinReady: v.Rule.MinReady.String(), Need: v.Need,
 		InRotation: v.InRotation, Panicking: v.Panicking, Frozen: v.Frozen, ZeroWeight: v.ZeroWeight,
 		HoldRestarts: v.Rule.HoldRestarts, RestartsWithheld: v.RestartsWithheld,
 		Counts: GroupCounts{
@@ -278,8 +264,4 @@ func newGroup(v *group.View) Group {
 			Draining: v.Counts[group.Draining], Down: v.Counts[group.Down], Undecided: v.Counts[group.Undecided],
 		},
 	}
-	if !v.Since.IsZero() {
-		g.Since = utc(v.Since)
-	}
-	return g
 }

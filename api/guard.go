@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // CheckListen returns why a Server must not listen on address, or nil. Guarded is
@@ -29,43 +29,68 @@ func CheckListen(address string, guarded bool) error {
 // guarded reports whether clients need a token or a certificate.
 func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "" }
 
-// guard passes allowed requests to next, and rejects the others. A POST, which may change the
+// guard passes allowed requests to mux, and rejects the others. A POST, which may change the
 // engine, needs the token or comes from the engine's own user: a certificate is not enough, since
 // browsers send it for any page. A beat needs the token of its target only.
-func (s *Server) guard(next http.Handler) http.Handler {
+func (s *Server) guard(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
-		switch {
-		case !slices.Contains(strings.Split(methods(r.URL.Path), ", "), r.Method):
-			w.Header().Set("Allow", methods(r.URL.Path))
-			respondError(w, http.StatusMethodNotAllowed, "method not allowed: use %s", strings.ReplaceAll(methods(r.URL.Path), ", ", " or "))
-		case isOwner(r.Context()):
-			next.ServeHTTP(w, r)
-		case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
-			s.logRejection(r, "host is not a loopback address")
-			respondError(w, http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
-		case listener.CrossSite(r):
-			s.logRejection(r, "cross-site request")
-			respondError(w, http.StatusForbidden, "cross-site request rejected")
-		case isBeat(r.URL.Path): // needs the token of its target
-			next.ServeHTTP(w, r)
-		case r.Method == http.MethodPost && s.config.Token == "":
-			s.logRejection(r, "the engine has no token_file")
-			respondError(w, http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")
-		case !public(r.URL.Path) && !listener.Token(s.config.Token).Matches(listener.Bearer(r)):
-			s.logRejection(r, "missing or wrong token")
-			w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
-			respondError(w, http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")
-		default:
-			next.ServeHTTP(w, r)
+		if err := s.check(w, r, mux); err != nil {
+			respondError(w, err)
+			return
 		}
+		mux.ServeHTTP(w, r)
 	})
 }
 
-// logRejection logs a rejected request if it would change the engine.
+// check returns why a request is rejected, or nil.
+func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) error {
+	_, pattern := mux.Handler(r)
+	if pattern == "" {
+		if allowed := methods(mux, r); len(allowed) > 0 {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			return errorf(http.StatusMethodNotAllowed, "method not allowed: use %s", strings.Join(allowed, " or "))
+		}
+	}
+	switch {
+	case isOwner(r.Context()):
+	case !s.config.guarded() && !dial.IsLoopback((&url.URL{Host: r.Host}).Hostname()):
+		s.logRejection(r, "host is not a loopback address")
+		return errorf(http.StatusForbidden, "host is %q: without a token it must be localhost or a loopback address", r.Host)
+	case listener.CrossSite(r):
+		s.logRejection(r, "cross-site request")
+		return errorf(http.StatusForbidden, "cross-site request rejected")
+	case strings.HasPrefix(r.URL.Path, beatPath): // needs the token of its target
+	case r.Method == http.MethodPost && s.config.Token == "":
+		s.logRejection(r, "the engine has no token_file")
+		return errorf(http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")
+	case !public(r.URL.Path) && !listener.Token(s.config.Token).Matches(listener.Bearer(r)):
+		s.logRejection(r, "missing or wrong token")
+		w.Header().Set("WWW-Authenticate", `Bearer realm="sonde"`)
+		return errorf(http.StatusUnauthorized, "missing or wrong token: send the header Authorization: Bearer <token>")
+	}
+	if pattern == "" {
+		return errorf(http.StatusNotFound, "unknown path %s", r.URL.Path)
+	}
+	return nil
+}
+
+// methods returns the methods with which a path is served.
+func methods(mux *http.ServeMux, r *http.Request) (all []string) {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		other := *r
+		other.Method = method
+		if _, pattern := mux.Handler(&other); pattern != "" {
+			all = append(all, method)
+		}
+	}
+	return all
+}
+
+// logRejection logs a rejected request if it would change the engine, at most one in a minute.
 func (s *Server) logRejection(r *http.Request, why string) {
 	if r.Method == http.MethodPost {
-		s.rejections.log(s, r, why)
+		s.sparse.Warn("request rejected", "method", r.Method, "path", probe.CleanText(r.URL.Path, probe.MaxDetail), "remote", r.RemoteAddr, "reason", why)
 	}
 }
 

@@ -22,7 +22,7 @@ type Maintenance struct {
 }
 
 // maintenance serves /v1/maintenance.
-func (s *Server) maintenance(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) maintenance(http.ResponseWriter, *http.Request) (any, error) {
 	list := MaintenanceList{Maintenances: []Maintenance{}}
 	if s.config.Maintenances != nil {
 		for _, m := range s.config.Maintenances() {
@@ -30,5 +30,5 @@ func (s *Server) maintenance(w http.ResponseWriter, _ *http.Request) {
 			list.Maintenances = append(list.Maintenances, m)
 		}
 	}
-	respond(w, list)
+	return list, nil
 }

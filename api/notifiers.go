@@ -2,9 +2,9 @@ package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -35,11 +35,6 @@ type Notifier struct {
 	ErrorSince time.Time `json:"errorSince,omitzero"` // when the unbroken series of failures began
 }
 
-const (
-	notifiersPath           = "/v1/notifiers/"
-	operationTest Operation = "test" // of a notifier
-)
-
 // The states of a Notifier.
 const (
 	NotifierUpToDate = "up_to_date"
@@ -60,7 +55,7 @@ type ReceiverTest struct {
 }
 
 // notifiers serves /v1/notifiers.
-func (s *Server) notifiers(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) notifiers(http.ResponseWriter, *http.Request) (any, error) {
 	list := NotifierList{Notifiers: []Notifier{}}
 	if s.config.Notifiers != nil {
 		for _, n := range s.config.Notifiers() {
@@ -74,11 +69,11 @@ func (s *Server) notifiers(w http.ResponseWriter, _ *http.Request) {
 			list.Notifiers = append(list.Notifiers, n)
 		}
 	}
-	respond(w, list)
+	return list, nil
 }
 
 // testNotifier serves POST /v1/notifiers/{name}/test.
-func (s *Server) testNotifier(w http.ResponseWriter, r *http.Request) {
+func (s *Server) testNotifier(_ http.ResponseWriter, r *http.Request) (any, error) {
 	test := NotifierTest{Name: r.PathValue("name"), Receivers: []ReceiverTest{}}
 	var results map[string]error
 	ok := false
@@ -86,18 +81,16 @@ func (s *Server) testNotifier(w http.ResponseWriter, r *http.Request) {
 		results, ok = s.config.TestNotifier(r.Context(), test.Name)
 	}
 	if !ok {
-		respondError(w, http.StatusNotFound, "there is no notifier %q", test.Name)
-		return
+		return nil, errorf(http.StatusNotFound, "there is no notifier %q", test.Name)
 	}
-	for receiver, err := range results {
+	for _, receiver := range slices.Sorted(maps.Keys(results)) {
 		one := ReceiverTest{Receiver: receiver}
-		if err != nil {
+		if err := results[receiver]; err != nil {
 			one.Error = err.Error()
 		}
 		test.Receivers = append(test.Receivers, one)
 	}
-	slices.SortFunc(test.Receivers, func(a, b ReceiverTest) int { return strings.Compare(a.Receiver, b.Receiver) })
-	respond(w, test)
+	return test, nil
 }
 
 // Notifiers returns how the receivers of notifiers fare.
@@ -107,5 +100,5 @@ func (c *Client) Notifiers(ctx context.Context) (NotifierList, error) {
 
 // TestNotifier sends a test notice to each receiver of a notifier. It needs what Reload needs.
 func (c *Client) TestNotifier(ctx context.Context, name string) (NotifierTest, error) {
-	return call[NotifierTest](ctx, c, http.MethodPost, notifiersPath+escape(name)+"/"+string(operationTest), nil)
+	return post[NotifierTest](ctx, c, "/v1/notifiers/"+escape(name)+"/test", nil)
 }

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -21,11 +18,6 @@ const (
 	OperationRestart Operation = "restart" // terminate the instance, and start the next one at once
 	OperationStop    Operation = "stop"    // terminate the instance, and start none until OperationStart or OperationRestart
 	OperationStart   Operation = "start"   // end what OperationStop has begun
-)
-
-var (
-	operations      = [...]Operation{OperationRestart, OperationStop, OperationStart, OperationPause, OperationUnpause}
-	groupOperations = [...]Operation{OperationPause, OperationUnpause}
 )
 
 // MaxOperator is how long the name of an operator may be that a client gives, in bytes.
@@ -45,53 +37,46 @@ type Operated struct {
 	Saved     bool      `json:"saved"`   // it is in the state file; otherwise the next engine forgets it
 }
 
-// isOperation reports whether a path is that of an operation.
-func isOperation(path string) bool {
-	return isOf(path, "/v1/targets/", operations[:]) || isOf(path, "/v1/groups/", groupOperations[:])
-}
-
-// isOf reports whether a path is that of one of some operations, below a prefix.
-func isOf(path, prefix string, some []Operation) bool {
-	rest, ok := strings.CutPrefix(path, prefix)
-	return ok && slices.ContainsFunc(some, func(o Operation) bool {
-		name, ok := strings.CutSuffix(rest, "/"+string(o))
-		return ok && name != ""
-	})
-}
-
 // operate serves POST /v1/targets/{name}/restart and the like.
-func (s *Server) operate(o Operation) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) operate(o Operation) answer {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		query, err := parseFields(r.URL.RawQuery, "by")
-		if err == nil && len(query.Get("by")) > MaxOperator {
-			err = fmt.Errorf("by is longer than %d bytes", MaxOperator)
-		}
 		if err != nil {
-			respondError(w, http.StatusBadRequest, "%v", err)
-			return
+			return nil, err
+		}
+		done := Operated{Target: r.PathValue("name"), Operation: o, At: time.Now()}
+		if done.By, err = operator(r, query.Get("by")); err != nil {
+			return nil, err
 		}
 		if s.config.Operate == nil {
-			respondError(w, http.StatusNotFound, "the engine starts no targets")
-			return
+			return nil, errorf(http.StatusNotFound, "the engine starts no targets")
 		}
-		if s.refuseOther(w, r.PathValue("name")) {
-			return
+		if err := s.checkOwner(done.Target); err != nil {
+			return nil, err
 		}
-		done := Operated{Target: r.PathValue("name"), Operation: o, At: time.Now(), By: operator(r, query.Get("by"))}
-		done.Changed, done.Saved, err = s.config.Operate(r.Context(), done.Target, o, done.By)
-		switch {
-		case errors.Is(err, ErrNoTarget):
-			respondError(w, http.StatusNotFound, "there is no target %q", done.Target)
-		case err != nil:
-			respondError(w, http.StatusConflict, "%v", err)
-		default:
-			respond(w, done)
+		if done.Changed, done.Saved, err = s.config.Operate(r.Context(), done.Target, o, done.By); err != nil {
+			return nil, operationError(err, done.Target, "")
 		}
+		return done, nil
 	}
 }
 
+// operationError returns the error of an operation with its status.
+func operationError(err error, target, group string) error {
+	switch {
+	case errors.Is(err, ErrNoTarget):
+		return errorf(http.StatusNotFound, "there is no target %q", target)
+	case errors.Is(err, ErrNoGroup):
+		return errorf(http.StatusNotFound, "there is no group %q", group)
+	}
+	return errorf(http.StatusConflict, "%v", err)
+}
+
 // operator says who sends a request: the name that the client gives, and how it was let in.
-func operator(r *http.Request, name string) string {
+func operator(r *http.Request, name string) (string, error) {
+	if len(name) > MaxOperator {
+		return "", fmt.Errorf("by is longer than %d bytes", MaxOperator)
+	}
 	way := "the control socket"
 	if !isOwner(r.Context()) {
 		way = "the token"
@@ -100,33 +85,7 @@ func operator(r *http.Request, name string) string {
 		}
 	}
 	if name = probe.OneLine(name, MaxOperator); name == "" {
-		return way
+		return way, nil
 	}
-	return name + " (" + way + ")"
-}
-
-// rejectionPause is the time between two log records about rejected requests.
-const rejectionPause = time.Second
-
-// rejections logs requests that would change the engine, and were rejected. Strangers can send any
-// number of them.
-type rejections struct {
-	loggedMu sync.Mutex // guards the fields below
-	last     time.Time  // when a record was written
-	omitted  int        // since then
-}
-
-// log logs a rejected request, unless one was logged shortly before.
-func (l *rejections) log(s *Server, r *http.Request, why string) {
-	l.loggedMu.Lock()
-	now := time.Now()
-	if now.Sub(l.last) < rejectionPause {
-		l.omitted++
-		l.loggedMu.Unlock()
-		return
-	}
-	omitted := l.omitted
-	l.last, l.omitted = now, 0
-	l.loggedMu.Unlock()
-	s.config.Logger.Warn("request rejected", "method", r.Method, "path", probe.CleanText(r.URL.Path, probe.MaxDetail), "remote", r.RemoteAddr, "reason", why, "omitted", omitted)
+	return name + " (" + way + ")", nil
 }

@@ -29,13 +29,13 @@ type shown struct {
 // results are the targets of an engine, and those of others in its cluster.
 type results struct {
 	own    Engine
-	others Others // without an Engine if there are none
+	others Others // its Engine is empty if there are none
 }
 
 // find returns a target, and whether there is one.
 func (r *results) find(name string) (t shown, ok bool) {
-	if t.TargetStatus, ok = r.own.Target(name); ok || r.others.Engine == nil {
-		return t, ok
+	if t.TargetStatus, ok = r.own.Target(name); ok {
+		return t, true
 	}
 	t.TargetStatus, ok = r.others.Engine.Target(name)
 	t.isOther = ok
@@ -45,14 +45,6 @@ func (r *results) find(name string) (t shown, ok bool) {
 // selected yields the targets of f, sorted by name, until ctx is done.
 func (r *results) selected(ctx context.Context, f engine.Filter) iter.Seq[shown] {
 	return func(yield func(shown) bool) {
-		if r.others.Engine == nil {
-			for t := range r.own.Select(ctx, f) {
-				if !yield(shown{t, false}) {
-					return
-				}
-			}
-			return
-		}
 		nextOther, stop := iter.Pull(r.others.Engine.Select(ctx, f))
 		defer stop()
 		other, hasOther := nextOther()
@@ -76,20 +68,14 @@ func (r *results) selected(ctx context.Context, f engine.Filter) iter.Seq[shown]
 
 // count returns how many targets f selects. A target that moves between engines may be counted twice.
 func (r *results) count(ctx context.Context, f engine.Filter) int {
-	n := r.own.Count(ctx, f)
-	if r.others.Engine != nil {
-		n += r.others.Engine.Count(ctx, f)
-	}
-	return n
+	return r.own.Count(ctx, f) + r.others.Engine.Count(ctx, f)
 }
 
 // states returns how many targets there are in each state, as count does.
 func (r *results) states() engine.TargetStates {
 	all := r.own.States()
-	if r.others.Engine != nil {
-		for state, n := range r.others.Engine.States() {
-			all[state] += n
-		}
+	for state, n := range r.others.Engine.States() {
+		all[state] += n
 	}
 	return all
 }
@@ -102,10 +88,6 @@ type subscription[S any] interface {
 
 // probes returns the changes of probes, as engine.Subscription.Next, and what ends them.
 func (r *results) probes() (next func(context.Context) (engine.Status, error), end func()) {
-	if r.others.Engine == nil {
-		sub := r.own.Subscribe()
-		return sub.Next, sub.Close
-	}
 	return merge(r.own.Subscribe(), r.others.Engine.Subscribe(), func(s engine.Status) engine.Status {
 		t, _ := r.find(s.ID.Target)
 		for _, p := range t.Probes {
@@ -119,10 +101,6 @@ func (r *results) probes() (next func(context.Context) (engine.Status, error), e
 
 // targets returns the changes of targets, as engine.TargetSubscription.Next, and what ends them.
 func (r *results) targets() (next func(context.Context) (engine.TargetStatus, error), end func()) {
-	if r.others.Engine == nil {
-		sub := r.own.SubscribeTargets()
-		return sub.Next, sub.Close
-	}
 	return merge(r.own.SubscribeTargets(), r.others.Engine.SubscribeTargets(), func(t engine.TargetStatus) engine.TargetStatus {
 		if now, ok := r.find(t.Target); ok {
 			return now.TargetStatus
@@ -182,21 +160,18 @@ func (r *results) isOther(target string) (owner string, isOther bool) {
 	return r.others.OwnerOf(target), true
 }
 
-// refuseOther responds to a request to restart, stop or start a target that another engine probes, and reports whether it is
-// one.
-func (s *Server) refuseOther(w http.ResponseWriter, target string) bool {
+// checkOwner returns the error of a request to restart, stop or start a target that another engine probes.
+func (s *Server) checkOwner(target string) error {
 	owner, isOther := s.results.isOther(target)
 	switch {
 	case !isOther:
-		return false
+		return nil
 	case owner == "":
-		respondError(w, http.StatusConflict, "no engine owns the target %q now: ask again when one has taken it over", target)
+		return errorf(http.StatusConflict, "no engine owns the target %q now: ask again when one has taken it over", target)
 	case owner == s.results.others.Name:
-		respondError(w, http.StatusConflict, "this engine is taking the target %q over: ask again in a moment", target)
-	default:
-		respondError(w, http.StatusMisdirectedRequest, "the engine %q owns the target %q: ask that one, by --address", owner, target)
+		return errorf(http.StatusConflict, "this engine is taking the target %q over: ask again in a moment", target)
 	}
-	return true
+	return errorf(http.StatusMisdirectedRequest, "the engine %q owns the target %q: ask that one, by --address", owner, target)
 }
 
 // explainOwner says who probes the target, if another engine does.

@@ -19,26 +19,21 @@ var pageTypes = map[string]string{
 	".js":   "text/javascript; charset=utf-8",
 }
 
-// pageFile returns the file of a path and its content type, or "".
-func pageFile(of string) (file, contentType string) {
-	if of == "/" {
-		return "page/index.html", pageTypes[".html"]
+// pageFiles are the files of the status page, by path.
+var pageFiles = func() map[string]string {
+	all := map[string]string{"/": "page/index.html"}
+	entries, _ := pageFS.ReadDir("page") // it is embedded
+	for _, e := range entries {
+		if e.Name() != "index.html" {
+			all["/"+e.Name()] = "page/" + e.Name()
+		}
 	}
-	file, contentType = "page"+of, pageTypes[path.Ext(of)]
-	if f, err := pageFS.Open(file); err == nil && contentType != "" && path.Ext(of) != ".html" {
-		f.Close()
-		return file, contentType
-	}
-	return "", ""
-}
+	return all
+}()
 
-// page serves the status page, and status 404 for any other path.
+// page serves a file of the status page.
 func page(w http.ResponseWriter, r *http.Request) {
-	file, contentType := pageFile(r.URL.Path)
-	if file == "" {
-		respondError(w, http.StatusNotFound, "unknown path %s", r.URL.Path)
-		return
-	}
-	w.Header().Set("Content-Type", contentType)
+	file := pageFiles[r.URL.Path]
+	w.Header().Set("Content-Type", pageTypes[path.Ext(file)])
 	http.ServeFileFS(w, r, pageFS, file)
 }

@@ -52,31 +52,23 @@ type Paused struct {
 }
 
 // pause serves POST /v1/targets/{name}/pause and the like.
-func (s *Server) pause(o Operation, ofGroup bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) pause(o Operation, ofGroup bool) answer {
+	return func(_ http.ResponseWriter, r *http.Request) (any, error) {
 		p, err := readPause(r, o)
 		if err != nil {
-			respondError(w, http.StatusBadRequest, "%v", err)
-			return
+			return nil, err
 		}
 		if s.config.Pause == nil {
-			respondError(w, http.StatusNotFound, "the engine pauses no targets")
-			return
+			return nil, errorf(http.StatusNotFound, "the engine pauses no targets")
 		}
 		if p.Target = r.PathValue("name"); ofGroup {
 			p.Target, p.Group = "", p.Target
 		}
 		done, err := s.config.Pause(r.Context(), p)
-		switch {
-		case errors.Is(err, ErrNoTarget):
-			respondError(w, http.StatusNotFound, "there is no target %q", p.Target)
-		case errors.Is(err, ErrNoGroup):
-			respondError(w, http.StatusNotFound, "there is no group %q", p.Group)
-		case err != nil:
-			respondError(w, http.StatusConflict, "%v", err)
-		default:
-			respond(w, done)
+		if err != nil {
+			return nil, operationError(err, p.Target, p.Group)
 		}
+		return done, nil
 	}
 }
 
@@ -90,9 +82,6 @@ func readPause(r *http.Request, o Operation) (PauseRequest, error) {
 	if o == OperationUnpause && (query.Has("for") || query.Has("reason")) {
 		return p, errors.New("for and reason are fields of a pause, and not of its end")
 	}
-	if len(query.Get("by")) > MaxOperator {
-		return p, fmt.Errorf("by is longer than %d bytes", MaxOperator)
-	}
 	if p.Reason = probe.OneLine(query.Get("reason"), MaxPauseReason); len(query.Get("reason")) > MaxPauseReason {
 		return p, fmt.Errorf("reason is longer than %d bytes", MaxPauseReason)
 	}
@@ -101,8 +90,8 @@ func readPause(r *http.Request, o Operation) (PauseRequest, error) {
 			return p, fmt.Errorf("for is %q: write how long, from 1s to %gh, such as 1h or 30m", text, MaxPause.Hours())
 		}
 	}
-	p.By = operator(r, query.Get("by"))
-	return p, nil
+	p.By, err = operator(r, query.Get("by"))
+	return p, err
 }
 
 // Pause asks for a pause, or for its end. By names the operator. It needs what Reload needs.
@@ -117,5 +106,5 @@ func (c *Client) Pause(ctx context.Context, p PauseRequest) (Paused, error) {
 	if p.Reason != "" {
 		query.Set("reason", p.Reason)
 	}
-	return call[Paused](ctx, c, http.MethodPost, path+"/"+string(p.Operation), query)
+	return post[Paused](ctx, c, path+"/"+string(p.Operation), query)
 }

@@ -87,25 +87,17 @@ type ArgumentChange struct {
 }
 
 // plan serves POST /v1/plan.
-func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
+func (s *Server) plan(w http.ResponseWriter, r *http.Request) (any, error) {
 	query, err := parseFields(r.URL.RawQuery, "config")
 	if err != nil {
-		respondError(w, http.StatusBadRequest, "%v", err)
-		return
+		return nil, err
 	}
 	paths := query["config"]
 	switch {
 	case s.config.Plan == nil:
-		respondError(w, http.StatusNotFound, "the engine has no configuration to reload")
-		return
+		return nil, errorf(http.StatusNotFound, "the engine has no configuration to reload")
 	case len(paths) > 0 && !isOwner(r.Context()):
-		respondError(w, http.StatusForbidden, "only the engine's user on this machine may have it read other files than its own (sonde plan)")
-		return
+		return nil, errorf(http.StatusForbidden, "only the engine's user on this machine may have it read other files than its own (sonde plan)")
 	}
-	p, err := await(w, r, func(ctx context.Context) (Plan, error) { return s.config.Plan(ctx, paths) })
-	if err != nil {
-		respondWaitError(w, err)
-		return
-	}
-	respond(w, p)
+	return await(w, r, func(ctx context.Context) (any, error) { return s.config.Plan(ctx, paths) })
 }

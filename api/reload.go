@@ -47,62 +47,42 @@ type ownerKey struct{}
 
 func isOwner(ctx context.Context) bool { return ctx.Value(ownerKey{}) != nil }
 
-// methods returns the methods of a path, as the header Allow has them.
-func methods(path string) string {
-	switch path {
-	case "/v1/plan":
-		return "POST"
-	case "/v1/reload":
-		return "GET, HEAD, POST"
-	}
-	if isBeat(path) || isOf(path, notifiersPath, []Operation{operationTest}) {
-		return "POST"
-	}
-	if isOperation(path) { // or a target of that name
-		return "GET, HEAD, POST"
-	}
-	return "GET, HEAD"
-}
-
 // lastReload serves GET /v1/reload.
-func (s *Server) lastReload(w http.ResponseWriter, r *http.Request) {
+func (s *Server) lastReload(http.ResponseWriter, *http.Request) (any, error) {
 	if s.config.LastReload == nil {
-		respondError(w, http.StatusNotFound, "there are no reloads")
-		return
+		return nil, errorf(http.StatusNotFound, "there are no reloads")
 	}
 	last := s.config.LastReload()
 	last.Problems = "" // lines of a file that the client need not be able to read
-	respond(w, last)
+	return last, nil
 }
 
 // reload serves POST /v1/reload. It waits until the reload has ended.
-func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) (any, error) {
 	query, err := parseFields(r.URL.RawQuery, "force")
-	force := false
-	if err == nil {
-		force, err = parseFlag(query, "force")
-	}
 	if err != nil {
-		respondError(w, http.StatusBadRequest, "%v", err)
-		return
+		return nil, err
+	}
+	force, err := parseFlag(query, "force")
+	if err != nil {
+		return nil, err
 	}
 	if s.config.Reload == nil {
-		respondError(w, http.StatusNotFound, "the engine has no configuration to reload")
-		return
+		return nil, errorf(http.StatusNotFound, "the engine has no configuration to reload")
 	}
-	ended, err := await(w, r, func(ctx context.Context) (Reload, error) { return s.config.Reload(ctx, force) })
-	switch {
-	case err != nil:
-		respondWaitError(w, err)
-	case ended.Error != nil:
-		write(w, ended.Error.Status, ended)
-	default:
-		respond(w, ended)
+	ended, err := await(w, r, func(ctx context.Context) (any, error) { return s.config.Reload(ctx, force) })
+	if reload, _ := ended.(Reload); reload.Error != nil {
+		return rejected{reload}, nil
 	}
+	return ended, err
 }
 
-// await waits for the result of f, for longer than other requests may take.
-func await[T any](w http.ResponseWriter, r *http.Request, f func(context.Context) (T, error)) (T, error) {
+// rejected is a Reload that has changed nothing.
+type rejected struct{ Reload }
+
+// await waits for the result of f, for longer than other requests may take. After an error nothing waits any more for the reload
+// or the plan.
+func await(w http.ResponseWriter, r *http.Request, f func(context.Context) (any, error)) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), MaxWait)
 	defer cancel()
 	control := http.NewResponseController(w)
@@ -110,14 +90,11 @@ func await[T any](w http.ResponseWriter, r *http.Request, f func(context.Context
 	control.SetWriteDeadline(time.Time{})
 	v, err := f(ctx)
 	control.SetWriteDeadline(time.Now().Add(WriteTimeout))
-	return v, err
-}
-
-// respondWaitError responds to a client for whose reload or plan nothing waits any more.
-func respondWaitError(w http.ResponseWriter, err error) {
-	if errors.Is(err, context.DeadlineExceeded) {
-		respondError(w, http.StatusGatewayTimeout, "the configuration has not been read for %v; the reload goes on", MaxWait)
-		return
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, errorf(http.StatusGatewayTimeout, "the configuration has not been read for %v; the reload goes on", MaxWait)
+	case err != nil:
+		return nil, errorf(http.StatusServiceUnavailable, "%v", err)
 	}
-	respondError(w, http.StatusServiceUnavailable, "%v", err)
+	return v, nil
 }

@@ -10,32 +10,24 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// targets serves /v1/targets. The header Link has the next page, so that a client can ask
-// for it before it has read this one.
-func (s *Server) targets(w http.ResponseWriter, r *http.Request) {
+// targets serves /v1/targets.
+func (s *Server) targets(_ http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := parseQuery(r.URL.RawQuery)
 	if err != nil {
-		respondError(w, http.StatusBadRequest, "%v", err)
-		return
+		return nil, err
 	}
 	if q.Group != "" {
-		of := s.groupOf(q.Group)
-		if of == nil {
-			respondNoGroup(w, q.Group)
-			return
+		of, err := s.groupOf(q.Group)
+		if err != nil {
+			return nil, err
 		}
 		q.selectors = append(q.selectors, of.View().Rule.Members)
 	}
 	list := s.list(r.Context(), q)
 	if r.Context().Err() != nil {
-		return // the client has gone
+		return nil, nil
 	}
-	if list.Next != "" {
-		next := q
-		next.After = list.Next
-		w.Header().Set("Link", "</v1/targets?"+next.values().Encode()+`>; rel="next"`)
-	}
-	respond(w, list)
+	return list, nil
 }
 
 // list returns the targets that match q, or only some of them if ctx is done. The engine
@@ -90,26 +82,24 @@ func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, shown]
 }
 
 // target serves /v1/targets/{name}.
-func (s *Server) target(w http.ResponseWriter, r *http.Request) {
-	s.targetOrHistory(w, r.PathValue("name"))
+func (s *Server) target(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.targetOrHistory(r.PathValue("name"))
 }
 
 // targetHistory serves /v1/targets/{name}/history.
-func (s *Server) targetHistory(w http.ResponseWriter, r *http.Request) {
-	s.targetOrHistory(w, r.PathValue("name")+historySuffix)
+func (s *Server) targetHistory(_ http.ResponseWriter, r *http.Request) (any, error) {
+	return s.targetOrHistory(r.PathValue("name") + historySuffix)
 }
 
-// targetOrHistory serves the target of a name, or else the history of the target whose name is
+// targetOrHistory returns the target of a name, or else the history of the target whose name is
 // before the suffix. Slashes in a name need no escape, so that both look alike.
-func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
+func (s *Server) targetOrHistory(name string) (any, error) {
 	t, ok := s.results.find(name)
 	if of, isHistory := strings.CutSuffix(name, historySuffix); !ok && isHistory {
-		s.history(w, of)
-		return
+		return s.history(of)
 	}
 	if !ok {
-		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
-		return
+		return nil, errorf(http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 	}
 	target := newTarget(t.TargetStatus, probe.MaxDetail)
 	s.results.setOwner(&target, t.isOther)
@@ -120,7 +110,7 @@ func (s *Server) targetOrHistory(w http.ResponseWriter, name string) {
 	}
 	target.Process = s.process(name)
 	target.Explanation, target.Groups = target.Explain(time.Now()), s.groupsOf(t.TargetStatus)
-	respond(w, target)
+	return target, nil
 }
 
 // process returns what is known of the processes of a target, or nil if it has none.
@@ -138,22 +128,21 @@ func (s *Server) process(target string) *Process {
 // historySuffix is the end of the path of a target's history.
 const historySuffix = "/history"
 
-// history serves the history of a target, also of one that was removed, if it has some.
-func (s *Server) history(w http.ResponseWriter, name string) {
+// history returns the history of a target, also of one that was removed, if it has some.
+func (s *Server) history(name string) (any, error) {
 	past := s.config.Engine.Records().History(name)
 	t, exists := s.results.find(name)
 	if !exists && len(past) == 0 {
-		respondError(w, http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
-		return
+		return nil, errorf(http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 	}
 	h := newHistory(name, past, s.config.Engine.Records().Outcomes(name))
 	if t.isOther {
 		h.Owner = s.config.Others.OwnerOf(name)
 	}
-	respond(w, h)
+	return h, nil
 }
 
 // stats serves /v1/stats.
-func (s *Server) stats(w http.ResponseWriter, _ *http.Request) {
-	respond(w, newStats(s.config.Engine.Stats()))
+func (s *Server) stats(http.ResponseWriter, *http.Request) (any, error) {
+	return newStats(s.config.Engine.Stats()), nil
 }

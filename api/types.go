@@ -230,7 +230,12 @@ type Probe struct {
 
 	Result   *Result  `json:"result,omitempty"` // the latest attempt; nil before the first
 	Attempts Attempts `json:"attempts"`
-	Rule     Rule     `json:"rule"`
+	ProbeConfig
+}
+
+// ProbeConfig is how a probe is configured.
+type ProbeConfig struct {
+	Rule Rule `json:"rule"`
 
 	// Settings are the arguments of the handler block that are set, as they are written in a
 	// configuration. What is sensitive is replaced. Only /v1/targets/{name} has them.

@@ -1,6 +1,7 @@
 package pause
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -180,10 +181,7 @@ func (k *Keeper) Maintenances() []MaintenanceStatus {
 		all = append(all, MaintenanceStatus{m.name, m.active, m.window.From, m.window.To, m.Why, targets[m]})
 	}
 	slices.SortFunc(all, func(a, b MaintenanceStatus) int {
-		if c := a.From.Compare(b.From); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.From.Compare(b.From), strings.Compare(a.Name, b.Name))
 	})
 	return all
 }

@@ -34,10 +34,13 @@ type Pause struct {
 
 // Shifted returns p with its times moved by d, after the wall clock was set.
 func (p Pause) Shifted(d time.Duration) Pause {
-	for _, t := range []*time.Time{&p.At, &p.Until} {
-		if !t.IsZero() {
-			*t = t.Add(d)
-		}
+	return p.at(func(t time.Time) time.Time { return t.Add(d) })
+}
+
+// at returns p with other times.
+func (p Pause) at(other func(time.Time) time.Time) Pause {
+	if p.At = other(p.At); !p.Until.IsZero() {
+		p.Until = other(p.Until)
 	}
 	return p
 }
@@ -297,12 +300,7 @@ func (k *Keeper) Pauses() map[string]Pause {
 // onWallClock returns p with the times that a wall clock shows which may have been set since: the
 // time until then is what counts.
 func (p Pause) onWallClock(now time.Time) Pause {
-	wall := now.Round(0)
-	p.At = wall.Add(p.At.Sub(now))
-	if !p.Until.IsZero() {
-		p.Until = wall.Add(p.Until.Sub(now))
-	}
-	return p
+	return p.at(func(t time.Time) time.Time { return now.Round(0).Add(t.Sub(now)) })
 }
 
 // Restore pauses the targets that were paused when an earlier engine ended, unless that has ended by
@@ -326,11 +324,7 @@ func (k *Keeper) Restore(pauses map[string]Pause) {
 
 // onMonotonicClock returns p with times that go on by the monotonic clock, whatever the wall clock is set to.
 func (p Pause) onMonotonicClock(now time.Time) Pause {
-	p.At = now.Add(p.At.Sub(now))
-	if !p.Until.IsZero() {
-		p.Until = now.Add(p.Until.Sub(now))
-	}
-	return p
+	return p.at(func(t time.Time) time.Time { return now.Add(t.Sub(now)) })
 }
 
 // clockInterval is how often Run looks whether the wall clock was set: a maintenance begins or ends
@@ -391,28 +385,23 @@ func (k *Keeper) endDue(now time.Time) (ended bool) {
 const maxLines = 10
 
 // logBegun logs pauses that the store has, by target.
-func (k *Keeper) logBegun(pauses map[string]Pause) {
-	k.logEach(pauses, "targets paused", func(target string, p Pause) {
-		k.config.Logger.Info("target paused", "target", target, "by", p.By, "why", p.Why, "until", untilText(p.Until))
-	})
-}
+func (k *Keeper) logBegun(pauses map[string]Pause) { k.logEach("paused", "by", pauses) }
 
 // logEnded logs pauses that have ended, by target.
 func (k *Keeper) logEnded(pauses map[string]Pause) {
-	k.logEach(pauses, "targets no longer paused", func(target string, p Pause) {
-		k.config.Logger.Info("target no longer paused", "target", target, "paused_by", p.By, "until", untilText(p.Until))
-	})
+	k.logEach("no longer paused", "paused_by", pauses)
 }
 
 // logEach logs some pauses each, and how many there are if they are more.
-func (k *Keeper) logEach(pauses map[string]Pause, all string, each func(target string, p Pause)) {
+func (k *Keeper) logEach(what, by string, pauses map[string]Pause) {
 	targets := slices.Sorted(maps.Keys(pauses))
 	if more := len(targets) - maxLines; more > 0 {
-		k.config.Logger.Info(all, "targets", len(targets), "not_named", more)
+		k.config.Logger.Info("targets "+what, "targets", len(targets), "not_named", more)
 		targets = targets[:maxLines]
 	}
 	for _, target := range targets {
-		each(target, pauses[target])
+		p := pauses[target]
+		k.config.Logger.Info("target "+what, "target", target, by, p.By, "why", p.Why, "until", untilText(p.Until))
 	}
 }
 

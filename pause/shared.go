@@ -178,19 +178,12 @@ func (p Pause) marshal() []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// Stored is a pause as an earlier release has stored it, which also stored ends.
-type Stored struct {
-	Pause
-	IsEnd bool `json:"end"`
-}
-
 // unmarshal returns a pause that was stored, bounded and made safe again, and whether it pauses its target now.
 func unmarshal(value []byte, now time.Time) (p Pause, ok bool) {
-	var stored Stored
-	if len(value) == 0 || len(value) > coord.MaxPause || json.Unmarshal(value, &stored) != nil || stored.IsEnd {
+	if len(value) == 0 || len(value) > coord.MaxPause || json.Unmarshal(value, &p) != nil {
 		return Pause{}, false
 	}
-	p = stored.bounded().onMonotonicClock(now)
+	p = p.bounded().onMonotonicClock(now)
 	return p, !p.hasEnded(now)
 }
 

@@ -72,7 +72,7 @@ func schemasOf(t *testing.T) string {
 			visit(of.Elem())
 		case of.Kind() == reflect.Struct && of != reflect.TypeFor[time.Time]() && types[of.Name()] == nil:
 			types[of.Name()] = of
-			for f := range of.Fields() {
+			for _, f := range fieldsOf(of) {
 				visit(f.Type)
 			}
 		}
@@ -87,11 +87,16 @@ func schemasOf(t *testing.T) string {
 	return s.String()
 }
 
+// fieldsOf returns the fields of a struct as JSON has them: with those of an embedded one.
+func fieldsOf(of reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(of), func(f reflect.StructField) bool { return f.Anonymous })
+}
+
 func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map[string]string, texts map[string][]string) {
 	t.Helper()
 	names := map[string]string{} // of its fields, from Go to JSON
 	var required []string
-	for f := range of.Fields() {
+	for _, f := range fieldsOf(of) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name == "" {
 			t.Errorf("%s.%s has no name in JSON", of.Name(), f.Name)
@@ -107,9 +112,12 @@ func writeSchema(t *testing.T, s *strings.Builder, of reflect.Type, comments map
 		fmt.Fprintf(s, "      required: [%s]\n", strings.Join(required, ", "))
 	}
 	s.WriteString("      properties:\n")
-	for f := range of.Fields() {
-		schema := schemaOf(t, f.Type, texts)
-		comment := word.ReplaceAllStringFunc(comments[of.Name()+"."+f.Name], func(w string) string {
+	for _, f := range fieldsOf(of) {
+		schema, in := schemaOf(t, f.Type, texts), of
+		if last := len(f.Index) - 1; last > 0 {
+			in = of.FieldByIndex(f.Index[:last]).Type
+		}
+		comment := word.ReplaceAllStringFunc(comments[in.Name()+"."+f.Name], func(w string) string {
 			if name := names[w]; name != "" {
 				return name
 			}
@@ -312,7 +320,7 @@ func TestEachRouteOfTheAPIIsDescribed(t *testing.T) {
 		if !found {
 			method, path = "GET", pattern
 		}
-		served[method+" "+strings.ReplaceAll(path, "...}", "}")] = true
+		served[method+" "+strings.NewReplacer("...}", "}", "{$}", "").Replace(path)] = true
 	}
 	read := map[string]bool{}
 	for _, name := range literals(t, "parseFields") {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/tests/program"
 	"github.com/sonde-probe/sonde/tests/tier"
@@ -30,7 +31,7 @@ func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 		Plugins:    func() []stats.Plugin { return []stats.Plugin{{Name: "grpc"}} },
 		LogDropped: func() uint64 { return 0 },
 		State:      func() metrics.State { return metrics.State{} },
-		Reload:     func() metrics.Reload { return metrics.Reload{} },
+		Reload:     func() api.Reload { return api.Reload{} },
 	}).Handler().ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
 	if !strings.Contains(scrape.Body.String(), `sonde_target_in_trouble{target="worker"} 1`) {
 		t.Fatalf("the scrape has status %d:\n%s", scrape.Code, scrape.Body)

@@ -9,11 +9,11 @@ import (
 // moment is when a frame was written: on the wall clock, which can be set at any time,
 // and in nanoseconds since the machine has booted, which go on while it is suspended.
 type moment struct {
-	wall      int64 // nanoseconds since 1970
-	sinceBoot int64 // 0 if the system does not say
+	Wall      int64 `json:"wall"`                // nanoseconds since 1970
+	SinceBoot int64 `json:"sinceBoot,omitempty"` // 0 if the system does not say
 }
 
-func present() moment { return moment{wall: time.Now().UnixNano(), sinceBoot: sinceBoot()} }
+func present() moment { return moment{Wall: time.Now().UnixNano(), SinceBoot: sinceBoot()} }
 
 // presentBoot returns the ID of the machine's boot, or nothing: then only the wall clock is used.
 func presentBoot() string {
@@ -27,11 +27,11 @@ func (m moment) isZero() bool { return m == moment{} }
 // then. While the machine is up, the time since boot is right; otherwise only the wall
 // clock knows. It returns false if m is in the future, so that its age is not known.
 func (m moment) age(boot string, now moment, nowBoot string) (age, shift time.Duration, known bool) {
-	wall := time.Duration(now.wall - m.wall)
-	if boot == "" || boot != nowBoot || m.sinceBoot == 0 {
+	wall := time.Duration(now.Wall - m.Wall)
+	if boot == "" || boot != nowBoot || m.SinceBoot == 0 {
 		return wall, 0, wall >= 0
 	}
-	age = time.Duration(now.sinceBoot - m.sinceBoot)
+	age = time.Duration(now.SinceBoot - m.SinceBoot)
 	if shift = wall - age; shift.Abs() < time.Second { // the clock was slewed at most
 		shift = 0
 	}

@@ -9,7 +9,7 @@
 //	subject.go  Subject: how a part of a program says what it remembers
 //	write.go    Run: writes what changes
 //	sync.go     waits for the disk, while further changes are written
-//	record.go   the records of the file
+//	record.go   the content of the file, as JSON
 //	clock.go    how long ago the file was written
 package store
 
@@ -45,7 +45,7 @@ type Config struct {
 	Logger  *slog.Logger  // a line when state is restored or forgotten, and when writing starts or stops to fail; default: none
 }
 
-// Values is state besides that of probes, as values by key. Both methods are called by
+// Values is state besides that of probes, as values by key, which are JSON. Both methods are called by
 // one goroutine of Run. A write calls Value for the keys that have changed, in descending order: so a value can
 // depend on others of the same write, if its key sorts before theirs.
 type Values interface {

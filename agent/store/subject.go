@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -15,66 +16,39 @@ type Subject struct {
 	Prefix  string // ends with a slash; any other one is the only key, and its value has no name
 	Lasting bool   // restored whatever its age
 
-	Value  func(name string) ([]byte, bool) // returns a value, and false if there is none: see Values.Value
-	Values func() iter.Seq2[string, []byte] // yields all values by name; nil: the one without a name is all
+	Value func(name string) (value any, ok bool) // returns what is stored as JSON, and false if there is nothing: see Values.Value
+	Names func() iter.Seq[string]                // yields the names of all values; nil: the one without a name is all
 
-	// Restore gives the values of the file back to the part, by name, if there are any. Shift is that of Restored. The error says
-	// which of them cannot be read, and are left out. Nil: who needs them asks Restored.
+	// Restore gives the values of the file back to the part, by name, if there are any: see RestoreAll. Shift is that of Restored. The
+	// error says which of them cannot be read, and are left out. Nil: who needs them asks Restored.
 	Restore func(values map[string][]byte, shift time.Duration) error
 }
 
-// JSON is a Subject with values of one type, which the file has as JSON. Its fields are as those of Subject.
-type JSON[T any] struct {
-	Prefix  string
-	Lasting bool
-	Value   func(name string) (T, bool)
-	Values  func() iter.Seq2[string, T]
-	Restore func(values map[string]T, shift time.Duration)
-}
-
-// Subject returns the subject. T must be a type of which each value can be marshaled.
-func (j JSON[T]) Subject() Subject {
-	s := Subject{Prefix: j.Prefix, Lasting: j.Lasting, Restore: j.restore}
-	s.Value = func(name string) ([]byte, bool) {
-		value, ok := j.Value(name)
-		if !ok {
-			return nil, false
-		}
-		return marshal(value), true
-	}
-	if j.Values != nil {
-		s.Values = func() iter.Seq2[string, []byte] {
-			return func(yield func(string, []byte) bool) {
-				for name, value := range j.Values() {
-					if !yield(name, marshal(value)) {
-						return
-					}
-				}
+// RestoreAll returns a Subject.Restore that reads values of one type, and gives back those that can be read.
+func RestoreAll[T any](restore func(values map[string]T, shift time.Duration)) func(values map[string][]byte, shift time.Duration) error {
+	return func(values map[string][]byte, shift time.Duration) error {
+		all := make(map[string]T, len(values))
+		err := RestoreEach(values, func(name string, text []byte) error {
+			var value T
+			if err := json.Unmarshal(text, &value); err != nil {
+				return err
 			}
-		}
+			all[name] = value
+			return nil
+		})
+		restore(all, shift)
+		return err
 	}
-	return s
 }
 
-// marshal returns a value of a JSON as text.
-func marshal(value any) []byte {
-	text, _ := json.Marshal(value) // see JSON.Subject
-	return text
-}
-
-// restore reads the values, and gives back those that can be read.
-func (j JSON[T]) restore(values map[string][]byte, shift time.Duration) error {
+// RestoreEach calls restore for each value, and returns the errors with the names.
+func RestoreEach(values map[string][]byte, restore func(name string, value []byte) error) error {
 	var wrong []error
-	all := make(map[string]T, len(values))
-	for name, text := range values {
-		var value T
-		if err := json.Unmarshal(text, &value); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s%s: %w", j.Prefix, name, err))
-			continue
+	for name, value := range values {
+		if err := restore(name, value); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
 		}
-		all[name] = value
 	}
-	j.Restore(all, shift)
 	return errors.Join(wrong...)
 }
 
@@ -101,33 +75,35 @@ func (all Subjects) Lasting() (prefixes []string) {
 func (all Subjects) Value(key string) ([]byte, bool) {
 	for i := range all {
 		if name, ok := all[i].name(key); ok {
-			return all[i].Value(name)
+			return all[i].text(name)
 		}
 	}
 	return nil, false
+}
+
+// text returns a value as JSON.
+func (s *Subject) text(name string) ([]byte, bool) {
+	value, ok := s.Value(name)
+	if !ok {
+		return nil, false
+	}
+	text, err := json.Marshal(value)
+	return text, err == nil // an error is a bug of the part: each value can be marshaled
 }
 
 // Values implements Values.
 func (all Subjects) Values() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for i := range all {
-			for name, value := range all[i].all() {
-				if !yield(all[i].Prefix+name, value) {
+			names := slices.Values([]string{""})
+			if all[i].Names != nil {
+				names = all[i].Names()
+			}
+			for name := range names {
+				if text, ok := all[i].text(name); ok && !yield(all[i].Prefix+name, text) {
 					return
 				}
 			}
-		}
-	}
-}
-
-// all yields the values of a subject.
-func (s *Subject) all() iter.Seq2[string, []byte] {
-	if s.Values != nil {
-		return s.Values()
-	}
-	return func(yield func(string, []byte) bool) {
-		if value, ok := s.Value(""); ok {
-			yield("", value)
 		}
 	}
 }

@@ -19,27 +19,27 @@ type shop struct {
 
 func (s *shop) subjects() Subjects {
 	return Subjects{
-		JSON[int]{
+		{
 			Prefix: "stock/", Lasting: true,
-			Value:  func(name string) (int, bool) { n, ok := s.stock[name]; return n, ok },
-			Values: func() iter.Seq2[string, int] { return maps.All(s.stock) },
-			Restore: func(all map[string]int, shift time.Duration) {
+			Value: func(name string) (any, bool) { n, ok := s.stock[name]; return n, ok },
+			Names: func() iter.Seq[string] { return maps.Keys(s.stock) },
+			Restore: RestoreAll(func(all map[string]int, shift time.Duration) {
 				s.stock, s.shift = all, shift
-			},
-		}.Subject(),
-		JSON[bool]{
+			}),
+		},
+		{
 			Prefix:  "open",
-			Value:   func(string) (bool, bool) { return s.open, s.open },
-			Restore: func(all map[string]bool, _ time.Duration) { s.open = all[""] },
-		}.Subject(),
-		{Prefix: "place", Lasting: true, Value: func(string) ([]byte, bool) { return []byte("corner"), true }},
+			Value:   func(string) (any, bool) { return s.open, s.open },
+			Restore: RestoreAll(func(all map[string]bool, _ time.Duration) { s.open = all[""] }),
+		},
+		{Prefix: "place", Lasting: true, Value: func(string) (any, bool) { return "corner", true }},
 	}
 }
 
 func TestSubjectsGetBackWhatTheyHaveStored(t *testing.T) {
 	before := &shop{stock: map[string]int{"tea": 3, "": 1, "a/b": 2}, open: true}
 	stored := maps.Collect(before.subjects().Values())
-	want := []string{"open=true", "place=corner", "stock/=1", "stock/a/b=2", "stock/tea=3"}
+	want := []string{"open=true", `place="corner"`, "stock/=1", "stock/a/b=2", "stock/tea=3"}
 	var got []string
 	for _, key := range slices.Sorted(maps.Keys(stored)) {
 		value, ok := before.subjects().Value(key)
@@ -77,7 +77,7 @@ func TestAValueThatCannotBeReadIsLeftOut(t *testing.T) {
 	if !maps.Equal(s.stock, map[string]int{"tea": 3}) {
 		t.Errorf("got back %v", s.stock)
 	}
-	for _, want := range []string{"state discarded that cannot be read", "subject=stock", "stock/milk: "} {
+	for _, want := range []string{"state discarded that cannot be read", "subject=stock", "milk: "} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, log.String())
 		}

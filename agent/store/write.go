@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -35,8 +36,10 @@ const (
 	lastWriteTimeout = 5 * time.Second
 	maxLastWrite     = time.Minute
 
-	// slack is how much a file may grow above twice its size after it was rewritten.
-	slack = 1 << 20
+	// slack is how much a file may grow above twice its size after it was rewritten, and maxKeys how many keys of values are
+	// noted: with more that have changed, as after a long failure of the disk, the whole file is written.
+	slack   = 1 << 20
+	maxKeys = 1 << 16
 )
 
 // Run writes what changes until ctx is done. Then it writes a last time, closes the file
@@ -129,8 +132,6 @@ type writer struct {
 	unsynced  bool       // the disk may not have what was appended
 	synced    chan error // of capacity 1: gets the error of the sync that is going on; nil without one
 	syncSince time.Time  // when that has begun; zero without one
-
-	scratch []byte
 }
 
 func newWriter(s *Store, e *engine.Engine, v Values) *writer {
@@ -209,11 +210,10 @@ func (w *writer) collect() {
 	}
 	marked, flushes := w.takeMarked()
 	w.waiting = append(w.waiting, flushes...)
-	for key := range marked {
-		w.keys[key] = struct{}{}
-	}
-	if len(w.probes) > 0 && len(w.probes) > 2*w.engine.Stats().Probes {
+	maps.Copy(w.keys, marked)
+	if len(w.keys) > maxKeys || len(w.probes) > 0 && len(w.probes) > 2*w.engine.Stats().Probes {
 		w.rewrite = true
+		w.written() // by the rewrite
 	}
 }
 
@@ -248,7 +248,7 @@ func (w *writer) write(sync func()) {
 		w.unsynced = true
 		sync()
 	case time.Since(w.last) >= w.heartbeat:
-		w.finish(w.append(func(yield func([]byte) bool) { yield(appendTime(nil, present())) }))
+		w.finish(w.append(w.frames(func(*batch) {})))
 	}
 }
 
@@ -324,15 +324,15 @@ func (w *writer) note(err error) {
 func (w *writer) everything() iter.Seq[[]byte] {
 	w.changes.Close()
 	w.changes = w.engine.SubscribeMemories()
-	return w.frames(func(r *records) {
-		r.b = appendString(append(r.b, recordBoot), presentBoot())
+	return w.frames(func(b *batch) {
+		b.update.Boot = presentBoot()
 		for id := range w.delivered() {
-			if !r.probe(id) {
+			if !b.probe(id) {
 				return
 			}
 		}
 		for key, value := range w.values.Values() {
-			if !r.value(key, value, true) {
+			if !b.value(key, value, true) {
 				return
 			}
 		}
@@ -341,77 +341,87 @@ func (w *writer) everything() iter.Seq[[]byte] {
 
 // changed yields the frames about what has changed.
 func (w *writer) changed() iter.Seq[[]byte] {
-	return w.frames(func(r *records) {
+	return w.frames(func(b *batch) {
 		for id := range w.probes {
-			if !r.probe(id) {
+			if !b.probe(id) {
 				return
 			}
 		}
 		for _, key := range slices.Backward(slices.Sorted(maps.Keys(w.keys))) { // see Values
-			if value, ok := w.values.Value(key); !r.value(key, value, ok) {
+			if value, ok := w.values.Value(key); !b.value(key, value, ok) {
 				return
 			}
 		}
 	})
 }
 
-// frames yields the frames with the records that add appends.
-func (w *writer) frames(add func(*records)) iter.Seq[[]byte] {
-	return func(write func([]byte) bool) {
-		yield := func(frame []byte) bool {
-			w.setProgress(time.Now()) // what was yielded before is written
-			return write(frame)
+// frames yields the frames with what add adds.
+func (w *writer) frames(add func(*batch)) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		b := batch{writer: w, yield: yield, update: update{Time: present()}}
+		if add(&b); !b.stopped {
+			b.end()
 		}
-		r := records{writer: w, yield: yield, b: appendTime(w.scratch[:0], present())}
-		add(&r)
-		if !r.stopped {
-			yield(r.b)
-		}
-		w.scratch = r.b
 	}
 }
 
-// records cuts records into frames.
-type records struct {
+// batch cuts what is written into frames.
+type batch struct {
 	*writer
-	b       []byte
+	update
+	size    int // of the update, about
 	yield   func([]byte) bool
 	stopped bool
 }
 
-// probe appends what the engine remembers about a probe, or that there is nothing, and
+// probe adds what the engine remembers about a probe, or that there is nothing, and
 // reports whether to go on.
-func (r *records) probe(id probe.ID) bool {
-	m, ok := r.engine.Snapshot(id)
-	if !ok || m.State == (verdict.State{}) {
-		r.b = appendID(r.b, recordMemoryRemoved, id)
-		return r.next(nil)
+func (b *batch) probe(id probe.ID) bool {
+	one := memory{Target: id.Target, Kind: id.Kind, Name: id.Name}
+	if m, ok := b.engine.Snapshot(id); ok && m.State != (verdict.State{}) {
+		var err error
+		if one.Memory, err = m.AppendBinary(make([]byte, 0, 64)); err != nil {
+			b.config.Logger.Warn("state not written", "probe", id.String(), "error", err)
+			return true
+		}
 	}
-	var err error
-	r.b, err = appendMemory(r.b, id, m)
-	return r.next(err)
+	b.update.Probes = append(b.update.Probes, one)
+	return b.added(len(id.Target) + len(id.Name) + 2*len(one.Memory))
 }
 
-// value appends a value, or that it was removed, and reports whether to go on.
-func (r *records) value(key string, value []byte, exists bool) bool {
-	if !exists {
-		r.b = appendString(append(r.b, recordValueRemoved), key)
-		return r.next(nil)
-	}
-	var err error
-	r.b, err = appendValue(r.b, key, value)
-	return r.next(err)
-}
-
-// next ends the frame if it is long enough.
-func (r *records) next(err error) bool {
-	if err != nil {
-		r.config.Logger.Warn("state not written", "error", err)
-	}
-	if len(r.b) < frameSize {
+// value adds a value, or that it was removed, and reports whether to go on.
+func (b *batch) value(key string, value []byte, exists bool) bool {
+	switch {
+	case !exists:
+		value = []byte("null")
+	case len(key)+len(value) > maxRecord || !json.Valid(value):
+		b.config.Logger.Warn("state not written: a value is too long, or not JSON", "key", key, "bytes", len(value))
 		return true
 	}
-	r.stopped = !r.yield(r.b)
-	r.b = appendTime(r.b[:0], present())
-	return !r.stopped
+	if b.update.Values == nil {
+		b.update.Values = map[string]json.RawMessage{}
+	}
+	b.update.Values[key] = value
+	return b.added(len(key) + len(value))
+}
+
+// added ends the frame if it is long enough.
+func (b *batch) added(size int) bool {
+	if b.size += size; b.size < frameSize {
+		return true
+	}
+	return b.end()
+}
+
+// end ends the frame, and begins the next one.
+func (b *batch) end() bool {
+	b.setProgress(time.Now()) // what was yielded before is written
+	text, err := json.Marshal(b.update)
+	if err != nil { // unreachable: values are JSON, and the engine has valid probes only
+		b.config.Logger.Error("state not written", "error", err)
+		return true
+	}
+	b.stopped = !b.yield(text)
+	b.update, b.size = update{Time: present()}, 0
+	return !b.stopped
 }

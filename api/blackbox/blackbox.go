@@ -9,7 +9,6 @@
 //	request.go   what a request asks for
 //	allow.go     which hosts may be probed
 //	metrics.go   the metrics of an attempt
-//	text.go      the text format of metrics
 package blackbox
 
 import (
@@ -18,6 +17,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -78,18 +78,8 @@ func New(e Engine) *Server {
 	return s
 }
 
-// Apply makes the modules those of all, by name. Attempts that are under way go on. An error is
-// that of CheckAllowed; then nothing is changed.
-func (s *Server) Apply(all map[string]Module) error {
-	commit, err := s.Plan(all)
-	if err != nil {
-		return err
-	}
-	commit()
-	return nil
-}
-
-// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
+// Plan prepares the modules of all, by name, and changes nothing; commit puts them into use. Attempts that are under way go on. An
+// error is that of CheckAllowed.
 func (s *Server) Plan(all map[string]Module) (commit func(), err error) {
 	next := make(map[string]*module, len(all))
 	for name, m := range all {
@@ -120,15 +110,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	result, trace := a.make(r.Context())
-	metrics := text(families(a.module, &result, &trace))
+	shown := metrics(a.module, &result, &trace).text()
 	status, problem := s.judge(a, &result)
 	switch {
 	case r.URL.Query().Get("debug") == "true":
-		respond(w, status, a.debug(&result, problem, metrics))
+		respond(w, status, a.debug(&result, problem, shown))
 	case problem != "":
 		respond(w, status, problem+"\n")
 	default:
-		respond(w, status, metrics)
+		respond(w, status, shown)
 	}
 }
 
@@ -191,11 +181,15 @@ func (a *attempt) debug(r *probe.Result, problem, metrics string) string {
 	if r.Detail != "" {
 		log += fmt.Sprintf("detail=%q\n", r.Detail)
 	}
+	var settings strings.Builder
+	for line := range strings.Lines(a.module.Settings) {
+		settings.WriteString("  " + strings.TrimSuffix(line, "\n") + "\n")
+	}
 	if problem != "" {
-		metrics = "# none: " + oneLine(problem) + "\n"
+		metrics = "# none: " + strings.Join(strings.Fields(problem), " ") + "\n"
 	}
 	return "Logs for the probe:\n" + log + "\n\n\nMetrics that would have been returned:\n" + metrics +
-		"\n\n\nModule configuration:\n" + a.module.HandlerName + " {\n" + indent(a.module.Settings) + "}\n"
+		"\n\n\nModule configuration:\n" + a.module.HandlerName + " {\n" + settings.String() + "}\n"
 }
 
 // urlHandler is a handler that can be used for any URL.

@@ -61,10 +61,18 @@ func tcpModule(t testing.TB, c tcpprobe.Config, allow ...string) blackbox.Module
 func serverOf(t testing.TB, e *fakeEngine, modules map[string]blackbox.Module) *blackbox.Server {
 	t.Helper()
 	s := blackbox.New(e)
-	if err := s.Apply(modules); err != nil {
+	use(t, s, modules)
+	return s
+}
+
+// use puts modules into use.
+func use(t testing.TB, s *blackbox.Server, modules map[string]blackbox.Module) {
+	t.Helper()
+	commit, err := s.Plan(modules)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	commit()
 }
 
 // ask makes a request, and returns status and body of the response. Headers are name and value in
@@ -186,7 +194,7 @@ func TestPatternsOfHostsAreChecked(t *testing.T) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if err := blackbox.New(&fakeEngine{}).Apply(map[string]blackbox.Module{"m": {Allow: []string{"a/b"}}}); err == nil {
+	if _, err := blackbox.New(&fakeEngine{}).Plan(map[string]blackbox.Module{"m": {Allow: []string{"a/b"}}}); err == nil {
 		t.Error("a Server takes a wrong pattern")
 	}
 }

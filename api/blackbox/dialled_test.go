@@ -89,9 +89,7 @@ func TestARedirectLeadsOnlyToWhatIsAllowed(t *testing.T) {
 		} else {
 			m := modules[c.module]
 			m.Handler = httpModule(t, httpprobe.Config{Redirects: strings.TrimPrefix(c.module, "web "), Path: "/?to=" + url.QueryEscape(c.to)}).Handler
-			if err := s.Apply(map[string]blackbox.Module{c.module: m}); err != nil {
-				t.Fatal(err)
-			}
+			use(t, s, map[string]blackbox.Module{c.module: m})
 		}
 		query := url.Values{"module": {c.module}, "target": {target}}.Encode()
 		_, debug := ask(s, query+"&debug=true")

@@ -1,8 +1,8 @@
 package blackbox
 
 import (
+	"cmp"
 	"hash/fnv"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -10,20 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+
 	"github.com/sonde-probe/sonde/probe"
 )
-
-// family is a gauge with its series.
-type family struct {
-	name, help string
-	series     []series
-}
-
-// series is a value with its labels, which are name and value in turn.
-type series struct {
-	labels []string
-	value  float64
-}
 
 // helps are the descriptions of the metrics, which are those of blackbox_exporter 0.23.
 var helps = map[string]string{
@@ -59,21 +50,28 @@ var helps = map[string]string{
 	"probe_grpc_status_code":                        "Response gRPC status code",
 }
 
-// gauges collects families.
-type gauges map[string]*family
+// gauges are the metrics of an attempt.
+type gauges struct{ *prometheus.Registry }
 
-// add adds a series. Labels are name and value in turn.
+// add adds a series, unless there is another metric with its name. Labels are name and value in turn.
 func (g gauges) add(name string, value float64, labels ...string) {
-	f := g[name]
-	if f == nil {
-		help := helps[name]
-		if help == "" {
-			help = "Measured by the plugin"
-		}
-		f = &family{name: name, help: help}
-		g[name] = f
+	constant := prometheus.Labels{}
+	for pair := range slices.Chunk(labels, 2) {
+		constant[pair[0]] = strings.ToValidUTF8(pair[1], "\uFFFD")
 	}
-	f.series = append(f.series, series{labels, value})
+	one := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: cmp.Or(helps[name], "Measured by the plugin"), ConstLabels: constant})
+	one.Set(value)
+	_ = g.Register(one) // an error says that the name is taken, or none of a metric
+}
+
+// text returns the metrics in Prometheus' text format, version 0.0.4.
+func (g gauges) text() string {
+	var s strings.Builder
+	families, _ := g.Gather() // gauges have no errors
+	for _, f := range families {
+		_, _ = expfmt.MetricFamilyToText(&s, f) // a Builder returns no error
+	}
+	return s.String()
 }
 
 // phase adds the duration of a phase of an attempt.
@@ -81,9 +79,9 @@ func (g gauges) phase(name, phase string, d time.Duration) {
 	g.add(name, d.Seconds(), "phase", phase)
 }
 
-// families returns the metrics of an attempt, sorted by name.
-func families(m *module, r *probe.Result, t *probe.Trace) []*family {
-	g := gauges{}
+// metrics returns the metrics of an attempt.
+func metrics(m *module, r *probe.Result, t *probe.Trace) gauges {
+	g := gauges{prometheus.NewRegistry()}
 	g.add("probe_success", number(r.Outcome == probe.Success || r.Outcome == probe.Warning))
 	g.add("probe_duration_seconds", r.Took.Seconds())
 	g.add("probe_dns_lookup_time_seconds", r.Timings.Resolve.Seconds())
@@ -100,7 +98,7 @@ func families(m *module, r *probe.Result, t *probe.Trace) []*family {
 	default:
 		g.plugin(r, t)
 	}
-	return slices.SortedFunc(maps.Values(g), func(a, b *family) int { return strings.Compare(a.name, b.name) })
+	return g
 }
 
 func (g gauges) http(r *probe.Result, t *probe.Trace) {
@@ -181,7 +179,7 @@ const (
 func (g gauges) plugin(r *probe.Result, t *probe.Trace) {
 	status, isGRPC := t.Measured[measuredGRPC]
 	for name, v := range t.Measured {
-		if _, taken := g["probe_"+name]; !taken && name != measuredGRPC {
+		if name != measuredGRPC {
 			g.add("probe_"+name, v)
 		}
 	}

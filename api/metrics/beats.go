@@ -34,6 +34,6 @@ func (c *Collector) lastBeat(s scrape, target string) {
 		return
 	}
 	if last, ok := c.config.Beats.Last(target); ok && !last.At.IsZero() {
-		s.gauge(lastBeatDesc, float64(last.At.UnixMilli())/1000, target)
+		s.gauge(lastBeatDesc, unixTime(last.At), target)
 	}
 }

@@ -50,7 +50,7 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	}
 	if c.config.Notifiers != nil {
 		for _, n := range c.config.Notifiers() {
-			send(s, notifyMetrics, n, n.Notifier, n.Output, n.Receiver)
+			send(s, notifyMetrics, n, n.Name, n.Output, n.Receiver)
 		}
 	}
 	if c.config.Maintenances != nil {

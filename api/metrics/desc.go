@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
@@ -32,6 +33,14 @@ func gauge[T any](name, help string, value func(T) float64, labels ...string) me
 
 func counter[T any](name, help string, value func(T) float64, labels ...string) metric[T] {
 	return metric[T]{describe(name, help, labels...), prometheus.CounterValue, value}
+}
+
+// unixTime returns a time in seconds since 1970, 0 for none.
+func unixTime(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
 }
 
 // Metrics of the engine.
@@ -74,17 +83,10 @@ var (
 	buildInfoDesc     = describe("sonde_build_info", "A metric with a constant '1' value labeled by version and goversion of the engine.", "version", "goversion")
 )
 
-// Maintenance is what metrics show of a maintenance.
-type Maintenance struct {
-	Name    string
-	Active  bool
-	Targets int // under maintenance by it now
-}
-
 // Metrics of each maintenance.
-var maintenanceMetrics = []metric[Maintenance]{
-	gauge("sonde_maintenance_active", "1 during the maintenance, otherwise 0.", func(m Maintenance) float64 { return number(m.Active) }, "maintenance"),
-	gauge("sonde_maintenance_targets", "Number of targets that are under maintenance by it, and not by another one that ends later.", func(m Maintenance) float64 { return float64(m.Targets) }, "maintenance"),
+var maintenanceMetrics = []metric[api.Maintenance]{
+	gauge("sonde_maintenance_active", "1 during the maintenance, otherwise 0.", func(m api.Maintenance) float64 { return number(m.Active) }, "maintenance"),
+	gauge("sonde_maintenance_targets", "Number of targets that are under maintenance by it, and not by another one that ends later.", func(m api.Maintenance) float64 { return float64(m.Targets) }, "maintenance"),
 }
 
 // Cluster is what metrics show of the engines that share targets.
@@ -125,6 +127,12 @@ var clusterMetrics = []metric[Cluster]{
 	gauge("sonde_quorum_gray", "Number of probes with a quorum, of targets that this engine owns, on which engines differ.", func(c Cluster) float64 { return float64(c.Gray) }),
 }
 
+// Metrics of reloads, with the names that Prometheus has for its own.
+var reloadMetrics = []metric[api.Reload]{
+	gauge("sonde_config_last_reload_successful", "Whether the last reload of the configuration was applied: 1, or 0 if it was rejected. 1 before the first reload.", func(r api.Reload) float64 { return number(r.Error == nil) }),
+	gauge("sonde_config_last_reload_success_timestamp_seconds", "Time at which the configuration in use was applied, in seconds since 1970.", func(r api.Reload) float64 { return unixTime(r.Accepted) }),
+}
+
 // Metrics of each gateway.
 var gatewayMetrics = []metric[group.GatewayStatus]{
 	counter("sonde_gateway_outputs_total", "Total number of times that the gateway was given what it needs: answers, commands or files.", func(g group.GatewayStatus) float64 { return float64(g.Outputs) }, "gateway", "output"),
@@ -132,12 +140,7 @@ var gatewayMetrics = []metric[group.GatewayStatus]{
 	counter("sonde_gateway_refused_total", "Total number of refused requests of the gateway: without the token, for an unknown name, malformed, or beyond a limit.", func(g group.GatewayStatus) float64 { return float64(g.Refused) }, "gateway", "output"),
 	gauge("sonde_gateway_failing", "1 while the latest attempt to bring the gateway up to date has failed, for at least one source, otherwise 0.", func(g group.GatewayStatus) float64 { return number(g.Error != "") }, "gateway", "output"),
 	gauge("sonde_gateway_failing_sources", "Number of sources for which the latest attempt to bring the gateway up to date has failed: groups, files, the listener and others that can fail while the rest does not.", func(g group.GatewayStatus) float64 { return float64(g.Failing) }, "gateway", "output"),
-	gauge("sonde_gateway_last_output_timestamp_seconds", "When the gateway was last given what it needs, in seconds since 1970; 0 for never.", func(g group.GatewayStatus) float64 {
-		if g.Last.IsZero() {
-			return 0
-		}
-		return float64(g.Last.UnixMilli()) / 1000
-	}, "gateway", "output"),
+	gauge("sonde_gateway_last_output_timestamp_seconds", "When the gateway was last given what it needs, in seconds since 1970; 0 for never.", func(g group.GatewayStatus) float64 { return unixTime(g.Last) }, "gateway", "output"),
 }
 
 // Metrics of all targets.

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sonde-probe/sonde/api"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
@@ -53,7 +54,7 @@ type Config struct {
 	Groups func() []*group.View
 
 	// Maintenances returns which maintenances there are. Each scrape calls it. Default: none.
-	Maintenances func() []Maintenance
+	Maintenances func() []api.Maintenance
 
 	// Cluster returns what is known of the engines that share targets. Each scrape calls it. Default: the
 	// metrics are left out.
@@ -68,7 +69,7 @@ type Config struct {
 
 	// Notifiers returns the numbers of each receiver of the notifiers. Each scrape calls it. Default:
 	// there are none.
-	Notifiers func() []Notifier
+	Notifiers func() []api.Notifier
 
 	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
 	// calls it. Default: no plugins.
@@ -84,7 +85,7 @@ type Config struct {
 
 	// Reload returns how the last reload of the configuration ended. Each scrape calls it.
 	// Default: the metrics are left out.
-	Reload func() Reload
+	Reload func() api.Reload
 
 	// Beats has the beats of targets. Each scrape reads it. Default: the metrics are left out.
 	Beats *beatprobe.Registry

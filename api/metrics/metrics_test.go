@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
@@ -258,7 +259,7 @@ sonde_group_ready{group="zone"} 1
 }
 
 func TestMaintenanceMetrics(t *testing.T) {
-	all := []metrics.Maintenance{{Name: "nightly", Active: true, Targets: 3}, {Name: "weekly"}}
+	all := []api.Maintenance{{Name: "nightly", Active: true, Targets: 3}, {Name: "weekly"}}
 	want := `
 # HELP sonde_maintenance_active 1 during the maintenance, otherwise 0.
 # TYPE sonde_maintenance_active gauge
@@ -269,7 +270,7 @@ sonde_maintenance_active{maintenance="weekly"} 0
 sonde_maintenance_targets{maintenance="nightly"} 3
 sonde_maintenance_targets{maintenance="weekly"} 0
 `
-	compare(t, metrics.Config{Engine: &fake{}, Maintenances: func() []metrics.Maintenance { return all }}, want,
+	compare(t, metrics.Config{Engine: &fake{}, Maintenances: func() []api.Maintenance { return all }}, want,
 		"sonde_maintenance_active", "sonde_maintenance_targets")
 }
 
@@ -625,7 +626,7 @@ func TestMetricsPassPromtool(t *testing.T) {
 	w := httptest.NewRecorder()
 	metrics.New(metrics.Config{
 		Engine: e, LogDropped: func() uint64 { return 0 },
-		State: func() metrics.State { return metrics.State{} }, Reload: func() metrics.Reload { return metrics.Reload{} },
+		State: func() metrics.State { return metrics.State{} }, Reload: func() api.Reload { return api.Reload{} },
 	}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(w.Body.String(), "sonde_probe_ssl_earliest_cert_expiry") {
 		t.Fatal(w.Body)

@@ -11,12 +11,7 @@ type State struct {
 
 // Metrics of the state file.
 var stateMetrics = []metric[State]{
-	gauge("sonde_state_last_write_timestamp_seconds", "Time at which the state file was last brought up to date, in seconds since 1970; 0 if it never was.", func(s State) float64 {
-		if s.Written.IsZero() {
-			return 0
-		}
-		return float64(s.Written.UnixMilli()) / 1000
-	}),
+	gauge("sonde_state_last_write_timestamp_seconds", "Time at which the state file was last brought up to date, in seconds since 1970; 0 if it never was.", func(s State) float64 { return unixTime(s.Written) }),
 	gauge("sonde_state_size_bytes", "Size of the state file in bytes.", func(s State) float64 { return float64(s.Size) }),
 	counter("sonde_state_write_errors_total", "Total number of attempts to write the state file that have failed, or have taken more than 10 seconds.", func(s State) float64 { return float64(s.Errors) }),
 }

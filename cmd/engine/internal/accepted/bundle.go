@@ -13,14 +13,14 @@ import (
 	"github.com/sonde-probe/sonde/internal/redact"
 )
 
-// FleetFolder is the folder of the configuration of a fleet, where it is pushed and on each engine. No
+// fleetFolder is the folder of the configuration of a fleet, where it is pushed and on each engine. No
 // file system has it: relative paths in that configuration are names of files of the revision, whatever
 // the working directory is. Absolute paths name files of the machine that reads them.
-const FleetFolder = "fleet:"
+const fleetFolder = "fleet:"
 
-// inFleet returns the name of a file relative to FleetFolder, if it is below it.
+// inFleet returns the name of a file relative to fleetFolder, if it is below it.
 func inFleet(path string) (name string, ok bool) {
-	name, ok = strings.CutPrefix(filepath.ToSlash(path), FleetFolder+"/")
+	name, ok = strings.CutPrefix(filepath.ToSlash(path), fleetFolder+"/")
 	return name, ok && name != ""
 }
 
@@ -45,12 +45,12 @@ func ReadFleet(paths []string) (*Inputs, config.Diagnostics) {
 				Hint:    "push files of one folder: relative paths in them start there",
 			})
 		}
-		in.Sources = append(in.Sources, config.Source{Name: FleetFolder + "/" + filepath.Base(s.Name), Bytes: s.Bytes})
+		in.Sources = append(in.Sources, config.Source{Name: fleetFolder + "/" + filepath.Base(s.Name), Bytes: s.Bytes})
 	}
 	return in, diags
 }
 
-// ToPush reports whether the files below FleetFolder are read from a folder, so that they may be pushed.
+// ToPush reports whether the files below fleetFolder are read from a folder, so that they may be pushed.
 func (in *Inputs) ToPush() bool { return in.folder != "" }
 
 // OfBundle returns Inputs that have the files of a revision, and its texts as their sources, which an engine
@@ -58,13 +58,13 @@ func (in *Inputs) ToPush() bool { return in.folder != "" }
 func OfBundle(b *revision.Bundle) *Inputs {
 	in := &Inputs{Files: map[string][]byte{}, Regular: map[string]bool{}}
 	for _, name := range b.Sources {
-		in.Sources = append(in.Sources, config.Source{Name: FleetFolder + "/" + name, Bytes: b.Files[name]})
+		in.Sources = append(in.Sources, config.Source{Name: fleetFolder + "/" + name, Bytes: b.Files[name]})
 	}
 	for name, content := range b.Files {
 		if content == nil {
 			content = []byte{} // nil says that there is no such file
 		}
-		in.Files[FleetFolder+"/"+name], in.Regular[FleetFolder+"/"+name] = content, true
+		in.Files[fleetFolder+"/"+name], in.Regular[fleetFolder+"/"+name] = content, true
 		in.size += len(content)
 	}
 	return in
@@ -130,12 +130,8 @@ func (in *Inputs) pushed() *revision.Bundle {
 
 // OfEngine returns the Inputs without what is pushed, as a watch of the engine's own files needs them.
 func (in *Inputs) OfEngine() *Inputs {
-	own := &Inputs{VarFiles: in.VarFiles, Env: in.Env, Files: maps.Clone(in.Files), Regular: maps.Clone(in.Regular), failed: maps.Clone(in.failed)}
-	for _, s := range in.Sources {
-		if !IsOfFleet(s.Name) {
-			own.Sources = append(own.Sources, s)
-		}
-	}
+	own := in.Clone()
+	own.Sources = slices.DeleteFunc(slices.Clone(in.Sources), func(s config.Source) bool { return IsOfFleet(s.Name) })
 	maps.DeleteFunc(own.Files, func(path string, _ []byte) bool { return IsOfFleet(path) })
 	maps.DeleteFunc(own.Regular, func(path string, _ bool) bool { return IsOfFleet(path) })
 	maps.DeleteFunc(own.failed, func(path string, _ bool) bool { return IsOfFleet(path) })

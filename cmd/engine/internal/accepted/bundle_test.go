@@ -75,10 +75,10 @@ func TestAPushedConfigurationIsReadAlikeOnEachEngine(t *testing.T) {
 	engine := OfBundle(b)
 	t.Setenv("BUNDLE_TOKEN", "another")
 	parse(t, engine)
-	if text, err := engine.ReadFile(FleetFolder+"/lists/a.txt", 100); err != nil || string(text) != "one" || !engine.IsFile(FleetFolder+"/lists/a.txt") {
+	if text, err := engine.ReadFile(fleetFolder+"/lists/a.txt", 100); err != nil || string(text) != "one" || !engine.IsFile(fleetFolder+"/lists/a.txt") {
 		t.Errorf("read %q, %v", text, err)
 	}
-	if _, err := engine.ReadFile(FleetFolder+"/other.txt", 100); !errors.Is(err, fs.ErrNotExist) || engine.IsFile(FleetFolder+"/other.txt") {
+	if _, err := engine.ReadFile(fleetFolder+"/other.txt", 100); !errors.Is(err, fs.ErrNotExist) || engine.IsFile(fleetFolder+"/other.txt") {
 		t.Errorf("a file that is not of the revision: %v", err)
 	}
 	if value, _ := engine.LookupEnv("BUNDLE_TOKEN"); value != "another" {

@@ -8,9 +8,6 @@
 package accepted
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +15,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/sonde-probe/sonde/config"
@@ -25,8 +23,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// MaxSize bounds the Inputs that are kept, in bytes: the files of an engine, and those of a revision.
-const MaxSize = 64<<20 + revision.MaxContent
+// maxSize bounds the Inputs that are kept, in bytes: the files of an engine, and those of a revision.
+const maxSize = 64<<20 + revision.MaxContent
 
 // Inputs is what a configuration is read from: its texts, and the environment variables and files
 // that they name, among them plugins. The methods read what is not known yet, and record it: Inputs
@@ -39,7 +37,7 @@ type Inputs struct {
 	Files    map[string][]byte  `json:"files,omitempty"`   // nil: there is no such file
 	Regular  map[string]bool    `json:"regular,omitempty"` // whether there is a regular file
 
-	folder string          // where files below FleetFolder are; empty: Files has all of them
+	folder string          // where files below fleetFolder are; empty: Files has all of them
 	size   int             // of Files
 	failed map[string]bool // files that exist, and cannot be read
 }
@@ -51,38 +49,21 @@ func (in *Inputs) Clone() *Inputs {
 	return &c
 }
 
-// Checksum is that of what was read.
-type Checksum [sha256.Size]byte
-
-// Checksum returns the checksum of all texts and files, and of what the environment is.
-func (in *Inputs) Checksum() Checksum {
-	h := sha256.New()
-	_ = json.NewEncoder(h).Encode([]any{in, slices.Sorted(maps.Keys(in.failed))}) // a hash returns no error
-	return Checksum(h.Sum(nil))
+// Equal reports whether two have the same texts and files, and the same environment.
+func (in *Inputs) Equal(other *Inputs) bool {
+	content := func(in *Inputs) []any { return []any{in.Sources, in.VarFiles, in.Env, in.Files, in.Regular, in.failed} }
+	equal := func(a, b any) bool {
+		v, w := reflect.ValueOf(a), reflect.ValueOf(b)
+		return v.Len() == 0 && w.Len() == 0 || reflect.DeepEqual(a, b)
+	}
+	return slices.EqualFunc(content(in), content(other), equal)
 }
 
 // Paths returns the files that the texts name, sorted.
 func (in *Inputs) Paths() []string {
-	all := maps.Clone(in.failed)
-	if all == nil {
-		all = map[string]bool{}
-	}
-	for path := range in.Files {
-		all[path] = true
-	}
-	for path := range in.Regular {
-		all[path] = true
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// WithoutContent returns Inputs that have only what Paths and Again need.
-func (in *Inputs) WithoutContent() *Inputs {
-	names := &Inputs{Env: in.Env, Files: make(map[string][]byte, len(in.Files)), Regular: in.Regular, failed: in.failed}
-	for path := range in.Files {
-		names.Files[path] = nil
-	}
-	return names
+	all := slices.Concat(slices.Collect(maps.Keys(in.Files)), slices.Collect(maps.Keys(in.Regular)), slices.Collect(maps.Keys(in.failed)))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // Again returns what texts and the files that were read before are now.
@@ -93,28 +74,33 @@ func (in *Inputs) Again(sources, varFiles []config.Source) *Inputs {
 	}
 	for _, paths := range []iter.Seq[string]{maps.Keys(in.Files), maps.Keys(in.failed)} {
 		for path := range paths {
-			_, _ = now.ReadFile(path, MaxSize) // an error is recorded
+			_, _ = now.ReadFile(path, maxSize) // an error is recorded
 		}
 	}
 	return now
 }
 
+// note adds a value to a map that may be nil.
+func note[V any](to *map[string]V, key string, value V) {
+	if *to == nil {
+		*to = map[string]V{}
+	}
+	(*to)[key] = value
+}
+
 // LookupEnv is config.Options.Env.
 func (in *Inputs) LookupEnv(name string) (string, bool) {
-	if value, known := in.Env[name]; known {
-		if value == nil {
-			return "", false
+	value, known := in.Env[name]
+	if !known {
+		if text, ok := os.LookupEnv(name); ok {
+			value = &text
 		}
-		return *value, true
+		note(&in.Env, name, value)
 	}
-	value, ok := os.LookupEnv(name)
-	if in.Env == nil {
-		in.Env = map[string]*string{}
+	if value == nil {
+		return "", false
 	}
-	if in.Env[name] = nil; ok {
-		in.Env[name] = &value
-	}
-	return value, ok
+	return *value, true
 }
 
 // ReadFile is config.Options.ReadFile.
@@ -125,17 +111,11 @@ func (in *Inputs) ReadFile(path string, max int64) ([]byte, error) {
 		return text, nil
 	}
 	text, err := in.readRegular(path, max)
-	if in.size += len(text); in.size > MaxSize || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		if in.failed == nil {
-			in.failed = map[string]bool{}
-		}
-		in.failed[path] = true
-		return text, err
+	if in.size += len(text); in.size > maxSize || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		note(&in.failed, path, true)
+	} else {
+		note(&in.Files, path, text)
 	}
-	if in.Files == nil {
-		in.Files = map[string][]byte{}
-	}
-	in.Files[path] = text
 	return text, err
 }
 
@@ -165,26 +145,9 @@ func (in *Inputs) IsFile(path string) bool {
 	if !known {
 		disk, err := in.onDisk(path)
 		is = err == nil && files.IsRegular(disk)
-		if in.Regular == nil {
-			in.Regular = map[string]bool{}
-		}
-		in.Regular[path] = is
+		note(&in.Regular, path, is)
 	}
 	return is
-}
-
-// encode returns the Inputs as JSON, and a checksum of it.
-func (in *Inputs) encode() (text []byte, sum string, err error) {
-	if err := in.checkSize(); err != nil {
-		return nil, "", err
-	}
-	text, err = json.Marshal(in)
-	return text, checksum(text), err
-}
-
-func checksum(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }
 
 // checkSize returns an error if the Inputs are too large to be kept.
@@ -193,8 +156,8 @@ func (in *Inputs) checkSize() error {
 	for _, s := range slices.Concat(in.Sources, in.VarFiles) {
 		size += len(s.Bytes)
 	}
-	if size > MaxSize {
-		return fmt.Errorf("the configuration and the files that it names have %d bytes, at most %d are kept", size, MaxSize)
+	if size > maxSize {
+		return fmt.Errorf("the configuration and the files that it names have %d bytes, at most %d are kept", size, maxSize)
 	}
 	return nil
 }

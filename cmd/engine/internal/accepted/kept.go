@@ -1,7 +1,6 @@
 package accepted
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,21 +24,20 @@ type Kept struct {
 	MaxAge   time.Duration `json:"maxAge"`            // after which the engine's state is forgotten
 	Revision revision.Ref  `json:"revision,omitzero"` // of what was pushed; zero for none
 	Fleet    Fleet         `json:"fleet,omitzero"`    // to which that was pushed
-	Inputs   *Inputs       `json:"-"`
-
-	Sum string `json:"sum"` // of the Inputs, as JSON
+	Inputs   *Inputs       `json:"inputs"`
 }
 
-// Bounds of the file, in bytes.
-const (
-	maxHeader = 64 << 10
-	maxFile   = maxHeader + 2*MaxSize // JSON has bytes in base64
-)
+// maxFile bounds the file, in bytes: JSON has bytes in base64.
+const maxFile = 64<<10 + 2*maxSize
 
 // Write writes a file. After an error there is none: a start must not go on with an earlier configuration, since that may have
 // what was removed after it.
 func (k Kept) Write(name string) error {
-	text, err := k.encode()
+	var text []byte
+	err := k.Inputs.checkSize()
+	if err == nil {
+		text, err = json.Marshal(k)
+	}
 	if err == nil {
 		err = files.Replace(name, text, 0o600)
 	}
@@ -54,17 +52,6 @@ func (k Kept) Write(name string) error {
 		err = errors.Join(err, removeErr)
 	}
 	return err
-}
-
-// encode returns the text of the file: a line with the Kept, and its Inputs.
-func (k Kept) encode() ([]byte, error) {
-	text, sum, err := k.Inputs.encode()
-	if err != nil {
-		return nil, err
-	}
-	k.Sum = sum
-	line, err := json.Marshal(k)
-	return slices.Concat(line, []byte("\n"), text), err
 }
 
 // Read reads a file that Write has written. It returns nil if there is none. It is an error if other users can use the
@@ -89,8 +76,8 @@ func Read(name string) (*Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := decode(text)
-	if err != nil {
+	k := &Kept{Inputs: &Inputs{}}
+	if err := json.Unmarshal(text, k); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return k, nil
@@ -109,24 +96,6 @@ func checkPrivate(f *os.File) error {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	return private.CheckParent(f.Name())
-}
-
-func decode(text []byte) (*Kept, error) {
-	line, rest, _ := bytes.Cut(text, []byte("\n"))
-	k := &Kept{Inputs: &Inputs{}}
-	if err := json.Unmarshal(line, k); err != nil {
-		return nil, err
-	}
-	if checksum(rest) != k.Sum {
-		return nil, errors.New("wrong checksum")
-	}
-	return k, json.Unmarshal(rest, k.Inputs)
-}
-
-// Has reports whether Inputs are the kept ones.
-func (k *Kept) Has(in *Inputs) bool {
-	_, sum, err := in.encode()
-	return err == nil && sum == k.Sum
 }
 
 // Pushed returns what of the configuration was pushed, nil for nothing and for nil.

@@ -17,16 +17,16 @@ func TestExitCodeIsThatOfTheWorstOutcome(t *testing.T) {
 		found []probe.Outcome
 		code  int
 	}{
-		{[]probe.Outcome{probe.Success, probe.Success}, ExitSuccess},
-		{[]probe.Outcome{probe.Success, probe.Warning}, ExitWarning},
-		{[]probe.Outcome{probe.Unknown, probe.Warning}, ExitUnknown},
-		{[]probe.Outcome{probe.Failure, probe.Unknown}, ExitFailure},
+		{[]probe.Outcome{probe.Success, probe.Success}, exitSuccess},
+		{[]probe.Outcome{probe.Success, probe.Warning}, exitWarning},
+		{[]probe.Outcome{probe.Unknown, probe.Warning}, exitUnknown},
+		{[]probe.Outcome{probe.Failure, probe.Unknown}, exitFailure},
 	} {
 		var reports []Report
 		for _, o := range test.found {
 			reports = append(reports, Report{Result: probe.Result{Outcome: o}})
 		}
-		code := ExitSuccess
+		code := exitSuccess
 		if err := worst(reports); err != nil {
 			code = err.(*ExitError).Code
 		}

@@ -7,6 +7,6 @@
 //	logqueue.go    keeps a log's reader from blocking the program
 //	report.go      writes the result of one attempt
 //	text.go        small helpers for text and JSON output
-//	duration.go    flags with a duration, such as 14d
+//	flag.go        flags with a duration, such as 14d, or with one of some words
 //	file.go        token files, and replacing files
 package cli

@@ -18,10 +18,10 @@ const (
 
 // Exit codes of commands that make attempts: that of the worst outcome.
 const (
-	ExitSuccess   = 0
-	ExitWarning   = 1
-	ExitFailure   = 2
-	ExitUnknown   = 3
+	exitSuccess   = 0
+	exitWarning   = 1
+	exitFailure   = 2
+	exitUnknown   = 3
 	ExitNoAttempt = 64 // EX_USAGE in sysexits(3): no attempt was made
 )
 
@@ -90,7 +90,7 @@ func Args(least, most int, required string) cobra.PositionalArgs {
 // success. A failure is worse than an unknown outcome.
 func worst(reports []Report) error {
 	order := []probe.Outcome{probe.Success, probe.Warning, probe.Unknown, probe.Failure}
-	codes := []int{ExitSuccess, ExitWarning, ExitUnknown, ExitFailure}
+	codes := []int{exitSuccess, exitWarning, exitUnknown, exitFailure}
 	last := 0
 	for _, r := range reports {
 		last = max(last, slices.Index(order, r.Result.Outcome))

@@ -36,7 +36,7 @@ func (d *daemon) apply(c *config.Config, check func(restart.Effect) error) (appl
 	if d.count = len(t.next.config.Targets); d.targets.pods != nil {
 		d.config = c
 	}
-	done := applied{t.changes, t.instances, blockChanges(d.blocks, c)}
+	done := applied{t.changes, countInstances(t.instances), blockChanges(d.blocks, c)}
 	d.blocks = blocksOf(c)
 	return done, nil
 }

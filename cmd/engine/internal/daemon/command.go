@@ -26,10 +26,7 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,8 +78,8 @@ func Command(version string, openStore OpenStore) *cobra.Command {
 	}
 	f.inputs.Register(c)
 	c.Flags().Func("listen", "`address` of the status page, the API and /metrics, or \"\" for none", func(s string) error { f.listen = &s; return nil })
-	c.Flags().Func("log-level", "lowest `level` to log: debug, info, warn or error", word(&f.level, "debug", "info", "warn", "error"))
-	c.Flags().Func("log-format", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", word(&f.format, "auto", "text", "json"))
+	cli.WordVar(c.Flags(), &f.level, "log-level", "", "", "lowest `level` to log: debug, info, warn or error", "debug", "info", "warn", "error")
+	cli.WordVar(c.Flags(), &f.format, "log-format", "", "", "`format` of the log: auto (text on a terminal, JSON otherwise), text or json", "auto", "text", "json")
 	c.Flags().StringVar(&f.addressFile, "address-file", "", "write the address of the listener to a `file`")
 	if openStore != nil {
 		c.Flags().StringVar(&f.clusterName, "cluster-name", "", "`name` of this engine in its cluster, instead of name in the cluster block")
@@ -104,13 +101,12 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	level := &slog.LevelVar{}
 	logger := f.logger(queue, level)
 	f.inputs.Beats = beatprobe.NewRegistry()
-	first := make(chan loadResult, 1)
 	start := &starter{flags: f, paths: paths, openStore: openStore, plugins: func() *handlers.Plugins {
 		p := handlers.NewPlugins(c.Context(), handlers.WaitForNone, logger)
 		p.Inputs = &accepted.Inputs{}
 		return p
 	}}
-	go func() { first <- start.load() }()
+	first := background(start.load)
 	var loaded loadResult
 	select {
 	case <-signals.stop: // a pipe as configuration may never end
@@ -145,13 +141,19 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	return d.run(context.WithoutCancel(c.Context()))
 }
 
+// background begins to call a function that may wait for a disk that hangs, and returns a channel with its result.
+func background[T any](f func() T) <-chan T {
+	result := make(chan T, 1)
+	go func() { result <- f() }()
+	return result
+}
+
 // slowStart is after how long the log says that an engine has not started yet.
 const slowStart = 10 * time.Second
 
 // awaitPrepared calls prepare. A signal that stops the program does not wait for a disk that hangs.
 func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
-	prepared := make(chan error, 1)
-	go func() { prepared <- d.prepare(c) }()
+	prepared := background(func() error { return d.prepare(c) })
 	for {
 		select {
 		case s := <-d.signals.stop:
@@ -219,16 +221,5 @@ func (f *flags) override(e *config.Engine) {
 	}
 	if f.format != "" {
 		e.LogFormat = f.format
-	}
-}
-
-// word returns the function of a flag whose value is one of several words.
-func word(to *string, words ...string) func(string) error {
-	return func(s string) error {
-		if *to = s; slices.Contains(words, s) {
-			return nil
-		}
-		last := len(words) - 1
-		return fmt.Errorf("use %s or %s", strings.Join(words[:last], ", "), words[last])
 	}
 }

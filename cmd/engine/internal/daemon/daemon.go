@@ -230,15 +230,6 @@ func (d *daemon) addSecrets(values []string) {
 	}
 }
 
-// groupRules returns the groups of a configuration.
-func groupRules(c *config.Config) map[string]group.Rule {
-	rules := make(map[string]group.Rule, len(c.Groups))
-	for name, g := range c.Groups {
-		rules[name] = group.Rule(g)
-	}
-	return rules
-}
-
 // floor is the restart.DisruptionBudget and the fleet.Floor of an engine: its groups, which are made after the controller.
 type floor struct{ *group.Groups }
 

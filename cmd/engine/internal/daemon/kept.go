@@ -39,13 +39,8 @@ func (d *daemon) startKeeping() (stop func()) {
 	return d.keptFile.close
 }
 
-const (
-	// keepPause is the time after which a configuration is written again that could not be written.
-	keepPause = time.Minute
-
-	// keepTimeout is how long the end of the program waits until the disk has the configuration.
-	keepTimeout = 2 * time.Second
-)
+// keepTimeout is how long the end of the program waits until the disk has the configuration.
+const keepTimeout = 2 * time.Second
 
 // keptFile is the file with the configuration that was accepted last. A goroutine writes it, since its disk may hang.
 type keptFile struct {
@@ -68,40 +63,18 @@ func (f *keptFile) replace(k accepted.Kept) {
 	f.latest <- k
 }
 
-// run writes each configuration, and again after a pause if that fails, until close is called.
+// run writes each configuration until close is called, with a warning while the disk hangs.
 func (f *keptFile) run() {
 	defer close(f.ended)
-	var k accepted.Kept
-	var again <-chan time.Time // nil unless k could not be written
-	for {
-		isOpen := true
-		select {
-		case k, isOpen = <-f.latest:
-		case <-again:
+	for k := range f.latest {
+		late := time.AfterFunc(diskTimeout, func() {
+			f.log.Warn("accepted configuration not kept yet: the disk of the state file does not respond")
+		})
+		if err := f.write(k); err != nil {
+			f.log.Warn("accepted configuration not kept: the next start has only the files", "error", err)
 		}
-		if !isOpen {
-			return
-		}
-		err := f.writeInTime(k)
-		switch {
-		case err != nil && again == nil:
-			f.log.Warn("accepted configuration not kept: the next start has only the files", "error", err, "next_try", keepPause)
-		case err == nil && again != nil:
-			f.log.Info("accepted configuration kept")
-		}
-		if again = nil; err != nil {
-			again = time.After(keepPause)
-		}
+		late.Stop()
 	}
-}
-
-// writeInTime writes a configuration, with a warning while the disk hangs.
-func (f *keptFile) writeInTime(k accepted.Kept) error {
-	late := time.AfterFunc(diskTimeout, func() {
-		f.log.Warn("accepted configuration not kept yet: the disk of the state file does not respond")
-	})
-	defer late.Stop()
-	return f.write(k)
 }
 
 // close waits until the latest configuration is written, for keepTimeout at most.

@@ -119,12 +119,14 @@ func maxBeatAge(e config.Engine) time.Duration {
 
 // apiConfig returns what the API shows and does, without how it is reached.
 func (d *daemon) apiConfig() api.Config {
+	notifiers := func() []api.Notifier { return notifierStatuses(d.notifiers) }
+	maintenances := func() []api.Maintenance { return shownMaintenances(d.pauses) }
 	shown := metrics.Config{
 		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
 		Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
 		LogDropped: d.queue.Dropped, State: d.saved.stats(),
-		Reload: d.reloadStats, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: func() []metrics.Notifier { return notifierMetrics(d.notifiers) },
-		DroppedLines: d.processes.outputs.Dropped, Maintenances: func() []metrics.Maintenance { return maintenanceStats(d.pauses) }, Beats: d.beats,
+		Reload: d.reloads, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: notifiers,
+		DroppedLines: d.processes.outputs.Dropped, Maintenances: maintenances, Beats: d.beats,
 	}
 	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.targets.sharing.isShared}
 	c := api.Config{
@@ -132,7 +134,7 @@ func (d *daemon) apiConfig() api.Config {
 		Probe:        d.probes,
 		Groups:       d.groups,
 		Gateways:     d.gateways.Statuses,
-		Notifiers:    func() []api.Notifier { return notifierStatuses(d.notifiers) },
+		Notifiers:    notifiers,
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
 		Ready:        d.ready,
@@ -141,7 +143,7 @@ func (d *daemon) apiConfig() api.Config {
 		LastReload:   d.reloads,
 		Operate:      operator.operate,
 		Pause:        operator.pause,
-		Maintenances: func() []api.Maintenance { return shownMaintenances(d.pauses) },
+		Maintenances: maintenances,
 		Process:      d.processOf,
 		Beats:        d.beats,
 		Listen:       d.settings.Listen,

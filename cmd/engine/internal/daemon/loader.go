@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/api"
@@ -33,13 +32,7 @@ type job struct {
 	plan    bool             // nothing is put into use
 	paths   []string         // of a plan; nil: those of the engine
 	pushed  *accepted.Pushed // a revision to use; nil: the one in use
-	askers  []asker          // none for what the engine itself asks for
-}
-
-// asker is who has asked for a job.
-type asker struct {
-	ctx context.Context // done when it no longer waits
-	to  chan<- reply    // of capacity 1
+	to      chan<- reply     // of capacity 1, to who has asked; nil for what the engine itself asks for, and after the reply
 }
 
 // reply is what becomes of a job.
@@ -49,35 +42,19 @@ type reply struct {
 	err    error
 }
 
-// add makes a job that has not begun do what another one asks for, too, if that is the same.
-func (j *job) add(other *job) bool {
-	if j.plan != other.plan || j.pushed != other.pushed || !slices.Equal(j.paths, other.paths) {
-		return false
-	}
-	j.force = j.force || other.force
-	j.askers = append(j.askers, other.askers...)
-	return true
-}
-
+// reply says once what becomes of a job.
 func (j *job) reply(r reply) {
-	for _, a := range j.askers {
-		a.to <- r
+	if j.to != nil {
+		j.to <- r
+		j.to = nil
 	}
-}
-
-// isWithdrawn reports whether a job is for askers only, of whom none waits any more. A reload that was asked for is
-// made nevertheless.
-func (j *job) isWithdrawn() bool {
-	isForAskers := j.plan || j.pushed != nil
-	return isForAskers && !slices.ContainsFunc(j.askers, func(a asker) bool { return a.ctx.Err() == nil })
 }
 
 // loader loads configurations in the background, one at a time: compiling a plugin takes seconds.
 type loader struct {
 	daemon  *daemon
-	done    chan loadResult // capacity 1
-	current *job            // nil: nothing is loaded
-	waiting []*job          // what was asked for since current began to read files
+	current *job              // nil: nothing is loaded
+	done    <-chan loadResult // what is loaded for it
 }
 
 // loadResult is a configuration that was loaded.
@@ -95,17 +72,6 @@ type loadResult struct {
 	isBare     bool       // config lacks the targets that are pushed, by --force: it does not replace what was accepted last
 }
 
-// ask starts a job, or keeps it for when the present one has ended: what that one reads may be
-// older than what is asked for. Reloads that wait are one, and plans and revisions that were withdrawn do not wait.
-func (l *loader) ask(ctx context.Context, j *job) {
-	l.waiting = slices.DeleteFunc(l.waiting, (*job).isWithdrawn)
-	if l.current == nil {
-		l.start(ctx, j)
-	} else if !slices.ContainsFunc(l.waiting, func(other *job) bool { return other.add(j) }) {
-		l.waiting = append(l.waiting, j)
-	}
-}
-
 // shown returns what the asker may see of the diagnostics. Those about a revision go to the store, whose readers need not
 // be able to read the engine's own files: its log has them.
 func (j *job) shown(diags config.Diagnostics) config.Diagnostics {
@@ -118,32 +84,27 @@ func (j *job) shown(diags config.Diagnostics) config.Diagnostics {
 // isOwn reports whether a file is the engine's own: not of a revision.
 func isOwn(file string) bool { return !accepted.IsOfFleet(file) }
 
+// start begins to load what a job asks for.
 func (l *loader) start(ctx context.Context, j *job) {
 	l.current = j
 	d := l.daemon
 	p := handlers.NewPlugins(ctx, handlers.WaitForAll, func(config.Engine) *slog.Logger { return d.log })
 	p.Previous, p.Describe = d.plugins.Load(), j.plan
-	pushed := cmp.Or(j.pushed, d.pushed)
-	if !j.plan {
-		d.manager.notify(isReloading)
-		go func() {
-			loaded, diags := d.flags.load(d.paths, pushed, p)
-			l.done <- loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
-		}()
-		return
-	}
-	paths, inputs := d.paths, d.inputs
+	pushed, paths, inputs := cmp.Or(j.pushed, d.pushed), d.paths, d.inputs
 	if j.paths != nil {
 		paths = j.paths
 	}
-	go func() {
+	if !j.plan {
+		d.manager.notify(isReloading)
+	}
+	l.done = background(func() loadResult {
 		loaded, diags := d.flags.load(paths, pushed, p)
 		r := loadResult{config: loaded, pushed: pushed, diags: diags, plugins: p}
-		if !diags.HasErrors() && inputs != nil {
+		if j.plan && !diags.HasErrors() && inputs != nil {
 			r.before = d.flags.inUse(inputs.Clone(), p)
 		}
-		l.done <- r
-	}()
+		return r
+	})
 }
 
 // inUse returns the configuration in use, by its inputs, or nil if it cannot be read. It shares modules with others.
@@ -158,8 +119,8 @@ func (f *flags) inUse(in *accepted.Inputs, others *handlers.Plugins) *config.Con
 	return before
 }
 
-// finish ends the present job with its configuration, and starts the next one.
-func (l *loader) finish(ctx context.Context, r loadResult) {
+// finish ends the present job with its configuration.
+func (l *loader) finish(r loadResult) {
 	d, j := l.daemon, l.current
 	shown := j.shown(r.diags)
 	if j.plan {
@@ -173,23 +134,14 @@ func (l *loader) finish(ctx context.Context, r loadResult) {
 		j.reply(reply{reload: done})
 		d.manager.notify(isReady)
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, (*job).isWithdrawn)
-	if l.current = nil; len(l.waiting) > 0 {
-		j, l.waiting = l.waiting[0], l.waiting[1:]
-		l.start(ctx, j)
-	}
+	l.current = nil
 }
 
-// refuse ends all jobs: the engine is stopping. What is being loaded is discarded when it is.
+// refuse ends the present job for who has asked: the engine is stopping. What is being loaded is discarded when it is.
 func (l *loader) refuse() {
 	if l.current != nil {
-		l.waiting = append(l.waiting, l.current)
+		l.current.reply(reply{err: errStopping})
 	}
-	for _, j := range l.waiting {
-		j.reply(reply{err: errStopping})
-		j.askers = nil
-	}
-	l.waiting = nil
 }
 
 // discard releases a configuration that was loaded for an engine that is stopping.
@@ -202,26 +154,24 @@ func (l *loader) discard(r loadResult) {
 // takes longer is left behind: it may read a pipe.
 const stopTimeout = 2 * time.Second
 
-// stop refuses all jobs, waits for what is being loaded, and discards it.
+// stop refuses the present job, waits for what is being loaded, and discards it.
 func (l *loader) stop() {
 	l.refuse()
 	if l.current == nil {
 		return
 	}
-	t := time.NewTimer(stopTimeout)
-	defer t.Stop()
 	select {
 	case r := <-l.done:
 		l.discard(r)
-	case <-t.C:
+	case <-time.After(stopTimeout):
 	}
 }
 
 // request asks the goroutine that handles signals for a job, and waits for its end, or until
-// ctx is done.
+// ctx is done. That takes the next job when it has ended the present one: what that has read may be older than what is asked for.
 func (d *daemon) request(ctx context.Context, j *job) reply {
 	to := make(chan reply, 1)
-	j.askers = []asker{{ctx, to}}
+	j.to = to
 	select {
 	case d.jobs <- j:
 	case <-ctx.Done():

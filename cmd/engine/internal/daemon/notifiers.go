@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"github.com/sonde-probe/sonde/api"
-	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/notify"
 )
 
@@ -15,17 +14,6 @@ func notifierStatuses(n *notify.Notifiers) (all []api.Notifier) {
 		all = append(all, api.Notifier{
 			Name: st.Notifier, Output: st.Output, Receiver: st.Receiver, Firing: st.Firing, Held: st.Held, Pending: st.Pending, PendingSince: st.PendingSince,
 			Sent: st.Sent, Last: st.Last, Dropped: st.Dropped, Lost: st.Lost, Errors: st.Failed, Error: st.Error, ErrorSince: st.ErrorSince,
-		})
-	}
-	return all
-}
-
-// notifierMetrics returns the numbers of the receivers of notifiers.
-func notifierMetrics(n *notify.Notifiers) (all []metrics.Notifier) {
-	for _, st := range n.Statuses() {
-		all = append(all, metrics.Notifier{
-			Notifier: st.Notifier, Output: st.Output, Receiver: st.Receiver, Sent: st.Sent, Failed: st.Failed, Dropped: st.Dropped, Lost: st.Lost,
-			Pending: st.Pending, PendingSince: st.PendingSince, Firing: st.Firing, Held: st.Held,
 		})
 	}
 	return all

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"context"
-
 	"github.com/sonde-probe/sonde/agent"
 	"github.com/sonde-probe/sonde/api/blackbox"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
@@ -37,86 +35,32 @@ type parts struct {
 // committed: gateways and notifiers follow groups, and groups follow targets.
 func (p *parts) newAgent() *agent.Agent {
 	return agent.New(
-		p.targets,
-		&part{"maintenance", p.targets.planMaintenances, p.pauses.Run},
-		groupsPart{p.groups},
-		&part{"gateways", func(next *config.Config) (func(), error) {
+		p.targets.part(),
+		agent.Part{Name: "maintenance", Plan: p.targets.planMaintenances, Run: p.pauses.Run},
+		agent.Part{Name: "groups", Plan: p.planGroups, Run: p.groups.Run},
+		agent.Part{Name: "gateways", Plan: func(next *config.Config) (agent.Change, error) {
 			hasGroup := func(name string) bool { _, ok := next.Groups[name]; return ok }
-			return p.gateways.Plan(handlers.GatewaySpecs(next.Gateways), hasGroup)
-		}, p.gateways.Run},
-		&part{"notifiers", func(next *config.Config) (func(), error) {
-			return p.notifiers.Plan(handlers.NotifySpecs(next.Notifiers))
-		}, p.notifiers.Run},
-		&part{"probe modules", func(next *config.Config) (func(), error) {
-			return p.probes.Plan(handlers.ProbeModules(next.ProbeModules))
-		}, nothingToRun},
+			commit, err := p.gateways.Plan(handlers.GatewaySpecs(next.Gateways), hasGroup)
+			return agent.Change{Commit: commit}, err
+		}, Run: p.gateways.Run},
+		agent.Part{Name: "notifiers", Plan: func(next *config.Config) (agent.Change, error) {
+			commit, err := p.notifiers.Plan(handlers.NotifySpecs(next.Notifiers))
+			return agent.Change{Commit: commit}, err
+		}, Run: p.notifiers.Run},
+		agent.Part{Name: "probe modules", Plan: func(next *config.Config) (agent.Change, error) {
+			commit, err := p.probes.Plan(handlers.ProbeModules(next.ProbeModules))
+			return agent.Change{Commit: commit}, err
+		}},
 	)
 }
 
-// part is a part whose Plan has nothing to give back.
-type part struct {
-	name string
-	plan func(next *config.Config) (commit func(), err error)
-	run  func(context.Context) error
-}
-
-// nothingToRun is the run of a part that only answers requests.
-func nothingToRun(context.Context) error { return nil }
-
-// Name implements agent.Part.
-func (p *part) Name() string { return p.name }
-
-// Run implements agent.Part.
-func (p *part) Run(ctx context.Context) error { return p.run(ctx) }
-
-// Plan implements agent.Part.
-func (p *part) Plan(next *config.Config) (agent.Change, error) {
-	commit, err := p.plan(next)
-	if err != nil {
-		return nil, err
+// planGroups plans the groups. Their followers get targets and groups in one change.
+func (p *parts) planGroups(next *config.Config) (agent.Change, error) {
+	rules := make(map[string]group.Rule, len(next.Groups))
+	for name, g := range next.Groups {
+		rules[name] = group.Rule(g)
 	}
-	return change(commit), nil
+	commit, err := p.groups.Plan(rules)
+	release := func() {}
+	return agent.Change{Hold: func() { release = p.groups.Hold() }, Commit: func() { commit(); release() }}, err
 }
-
-// change is a change that has reserved nothing.
-type change func()
-
-// Commit implements agent.Change.
-func (c change) Commit() { c() }
-
-// Discard implements agent.Change.
-func (change) Discard() {}
-
-// groupsPart are the groups. Their followers get targets and groups in one change.
-type groupsPart struct{ *group.Groups }
-
-// Name implements agent.Part.
-func (groupsPart) Name() string { return "groups" }
-
-// Plan implements agent.Part.
-func (p groupsPart) Plan(next *config.Config) (agent.Change, error) {
-	commit, err := p.Groups.Plan(groupRules(next))
-	if err != nil {
-		return nil, err
-	}
-	return &groupsChange{hold: p.Hold, commit: commit}, nil
-}
-
-// groupsChange is a change of the groups.
-type groupsChange struct {
-	hold    func() (release func())
-	commit  func()
-	release func()
-}
-
-// Hold implements agent.Holder.
-func (c *groupsChange) Hold() { c.release = c.hold() }
-
-// Commit implements agent.Change.
-func (c *groupsChange) Commit() {
-	c.commit()
-	c.release()
-}
-
-// Discard implements agent.Change.
-func (*groupsChange) Discard() {}

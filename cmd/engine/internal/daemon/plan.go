@@ -46,10 +46,10 @@ func (l *planner) plan(r loadResult) api.Plan {
 	change := l.targets.change
 	probes := change.preview()
 	made.Discard() // before the rest, which takes time with many targets
-	p.Probes, p.Instances = api.Changes(change.changes), change.instances
+	p.Probes, p.Instances = api.Changes(change.changes), countInstances(change.instances)
 	p.Blocks, p.Settings, p.ProbeModules = blockChanges(l.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
 	changes := planned{plan: &p, targets: map[string]*api.TargetChange{}, before: r.before, after: r.config}
-	changes.addTargets(l.targets.restarts, change.effect, change.next.units)
+	changes.addTargets(change.effect, change.instances, change.next.units)
 	for _, one := range probes {
 		changes.addProbe(one)
 	}
@@ -83,7 +83,7 @@ func PlanChange(before, after *config.Config) (api.Plan, error) {
 	if err := t.restarts.Apply(now.units); err != nil { // it never runs, and starts nothing
 		return api.Plan{}, err
 	}
-	l := planner{agent.New(t), t, blocksOf(before), func(text string) string { return text }}
+	l := planner{agent.New(t.part()), t, blocksOf(before), func(text string) string { return text }}
 	return l.plan(loadResult{config: &is, before: &was}), nil
 }
 
@@ -106,27 +106,17 @@ func (p *planned) change(target string) *api.TargetChange {
 
 // addTargets adds the targets that appear, disappear or have other arguments, and what becomes of
 // their instances.
-func (p *planned) addTargets(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) {
+func (p *planned) addTargets(e restart.Effect, instances map[string]string, units map[string]restart.Unit) {
 	for _, target := range e.Added {
 		p.change(target).Action = "added"
 	}
 	for _, target := range e.Removed {
-		c := p.change(target)
-		if c.Action = "removed"; runs(now.Driver(target)) {
-			c.Instance = "end"
-		}
+		p.change(target).Action = "removed"
 	}
-	for _, target := range e.Restarted {
-		if runs(units[target].Driver) {
-			p.change(target).Instance = "restart"
-		} else {
-			p.change(target).Instance = "end"
-		}
+	for target, what := range instances {
+		p.change(target).Instance = what
 	}
-	for target, u := range units {
-		if runs(u.Driver) && !runs(now.Driver(target)) {
-			p.change(target).Instance = "start"
-		}
+	for target := range units {
 		if c := p.targets[target]; p.before == nil || c != nil && c.Action == "added" {
 			continue
 		}
@@ -136,23 +126,37 @@ func (p *planned) addTargets(now *restart.Controller, e restart.Effect, units ma
 	}
 }
 
-// instanceChanges counts the processes that are started or ended with an effect.
-func instanceChanges(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) (n api.InstanceChanges) {
+// instanceChanges returns by target which processes an effect starts, restarts or ends.
+func instanceChanges(now *restart.Controller, e restart.Effect, units map[string]restart.Unit) map[string]string {
+	all := map[string]string{}
 	for _, target := range e.Removed {
 		if runs(now.Driver(target)) {
-			n.Ended++
+			all[target] = "end"
 		}
 	}
 	for _, target := range e.Restarted {
-		if runs(units[target].Driver) {
-			n.Restarted++
-		} else {
-			n.Ended++
+		if all[target] = "end"; runs(units[target].Driver) {
+			all[target] = "restart"
 		}
 	}
 	for target, u := range units {
 		if runs(u.Driver) && !runs(now.Driver(target)) {
+			all[target] = "start"
+		}
+	}
+	return all
+}
+
+// countInstances counts the results of instanceChanges.
+func countInstances(all map[string]string) (n api.InstanceChanges) {
+	for _, what := range all {
+		switch what {
+		case "start":
 			n.Started++
+		case "restart":
+			n.Restarted++
+		default:
+			n.Ended++
 		}
 	}
 	return n
@@ -197,34 +201,32 @@ func (p *planned) finish(now int) {
 
 // blockChanges returns what becomes of groups, gateways, maintenances and notify blocks, sorted by type
 // and name. Before is nil if there was no configuration.
-func blockChanges(before, after *config.Config) (all []api.BlockChange) {
+func blockChanges(before, after *config.Config) []api.BlockChange {
 	if before == nil {
 		return nil
 	}
-	all = addChanges(all, "gateway", before.Gateways, after.Gateways)
-	all = addChanges(all, "group", before.Groups, after.Groups)
-	all = addChanges(all, "maintenance", before.Maintenances, after.Maintenances)
-	return addChanges(all, "notify", before.Notifiers, after.Notifiers)
+	return slices.Concat(changesOf("gateway", before.Gateways, after.Gateways), changesOf("group", before.Groups, after.Groups),
+		changesOf("maintenance", before.Maintenances, after.Maintenances), changesOf("notify", before.Notifiers, after.Notifiers))
 }
 
-// addChanges adds what only one of two maps has, or both have differently.
-func addChanges[T any](all []api.BlockChange, kind string, before, after map[string]T) []api.BlockChange {
-	both := maps.Clone(before)
-	if both == nil {
-		both = map[string]T{}
-	}
+// changesOf returns what becomes of the blocks of a type: those that only one of two maps has, or both have differently.
+func changesOf[T any](kind string, before, after map[string]T) (all []api.BlockChange) {
+	both := map[string]T{}
+	maps.Copy(both, before)
 	maps.Copy(both, after)
 	for _, name := range slices.Sorted(maps.Keys(both)) {
 		was, had := before[name]
 		is, has := after[name]
+		action := "changed"
 		switch {
 		case !had:
-			all = append(all, api.BlockChange{Type: kind, Name: name, Action: "added"})
+			action = "added"
 		case !has:
-			all = append(all, api.BlockChange{Type: kind, Name: name, Action: "removed"})
-		case !reflect.DeepEqual(was, is):
-			all = append(all, api.BlockChange{Type: kind, Name: name, Action: "changed"})
+			action = "removed"
+		case reflect.DeepEqual(was, is):
+			continue
 		}
+		all = append(all, api.BlockChange{Type: kind, Name: name, Action: action})
 	}
 	return all
 }
@@ -239,21 +241,12 @@ func moduleChanges(before, after *config.Config) (changes []api.ProbeModuleChang
 	if before == nil {
 		return nil
 	}
-	all := maps.Clone(before.ProbeModules)
-	maps.Copy(all, after.ProbeModules)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		_, had := before.ProbeModules[name]
-		_, has := after.ProbeModules[name]
-		change := api.ProbeModuleChange{Name: name, Action: "changed"}
-		switch {
-		case !had:
-			change.Action = "added"
-		case !has:
-			change.Action = "removed"
-		default:
-			change.Arguments = argumentChanges(after.ProbeModuleDifferences(before, name))
+	for _, c := range changesOf("probe_module", before.ProbeModules, after.ProbeModules) {
+		change := api.ProbeModuleChange{Name: c.Name, Action: c.Action}
+		if c.Action == "changed" {
+			change.Arguments = argumentChanges(after.ProbeModuleDifferences(before, c.Name))
 		}
-		if had != has || len(change.Arguments) > 0 {
+		if c.Action != "changed" || len(change.Arguments) > 0 {
 			changes = append(changes, change)
 		}
 	}

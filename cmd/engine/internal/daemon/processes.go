@@ -31,11 +31,10 @@ type processes struct {
 	log       *slog.Logger
 	sensitive func(values []string) // has values replaced in outputs
 
-	dir       *process.Directory     // of those that outlive the engine; nil for none
-	opening   chan openedDir         // will have dir, once the disk responds; nil if nothing is opened
-	survivors process.Survivors      // that the previous engine has left running
-	outputs   process.Outputs        // what has become of lines
-	located   atomic.Pointer[[]byte] // the location of dir, for the state file
+	dir       *process.Directory       // of those that outlive the engine; nil for none
+	survivors process.Survivors        // that the previous engine has left running
+	outputs   process.Outputs          // what has become of lines
+	located   atomic.Pointer[location] // of dir, for the state file
 }
 
 // openDir opens the directory of processes if there is one. Before is where it was: see process.OpenDirectory.
@@ -68,11 +67,9 @@ type location struct {
 
 // subject is the location in the state file.
 func (p *processes) subject() store.Subject {
-	return store.Subject{Prefix: keyProcesses, Lasting: true, Value: func(string) ([]byte, bool) {
-		if text := p.located.Load(); text != nil {
-			return *text, true
-		}
-		return nil, false
+	return store.Subject{Prefix: keyProcesses, Lasting: true, Value: func(string) (any, bool) {
+		l := p.located.Load()
+		return l, l != nil
 	}}
 }
 
@@ -108,41 +105,23 @@ func (p *processes) markLocation() {
 		p.log.Warn("directory of processes not saved in the state file", "error", err)
 		return
 	}
-	text, _ := json.Marshal(location{Directory: p.dir.Path(), State: p.saved.path, Boot: id}) // has no error
-	p.located.Store(&text)
+	p.located.Store(&location{Directory: p.dir.Path(), State: p.saved.path, Boot: id})
 	p.saved.mark(keyProcesses)
 }
 
-// openedDir is the result of process.OpenDirectory.
-type openedDir struct {
-	dir *process.Directory
-	err error
-}
-
-// makeDir makes the directory of processes that outlive the engine. A reload, and signals
-// after it, do not wait for a disk that hangs: a later reload waits for the same call.
-func (p *processes) makeDir() error {
+// makeDir makes the directory of processes that outlive the engine, if there is none.
+func (p *processes) makeDir() (err error) {
 	if p.dir != nil {
 		return nil
 	}
-	if p.opening == nil {
-		p.opening = make(chan openedDir, 1)
-		go func(to chan<- openedDir, name string) {
-			dir, err := process.OpenDirectory(name, "", true)
-			to <- openedDir{dir, err}
-		}(p.opening, handlers.ProcessDir(p.state))
+	if p.dir, err = process.OpenDirectory(handlers.ProcessDir(p.state), "", true); err != nil {
+		return err
 	}
-	select {
-	case o := <-p.opening:
-		p.opening, p.dir = nil, o.dir
-		p.markLocation()
-		return o.err
-	case <-time.After(diskTimeout):
-		return fmt.Errorf("the disk of the state file %s does not respond", p.state)
-	}
+	p.markLocation()
+	return nil
 }
 
-// diskTimeout is how long a reload waits for the disk of the state file.
+// diskTimeout is how long an operator waits for the disk of the state file.
 const diskTimeout = 5 * time.Second
 
 // closeDir releases the directory of processes for the next engine, and removes it if it has none.

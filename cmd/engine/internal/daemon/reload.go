@@ -139,12 +139,6 @@ func (d *daemon) reloads() api.Reload {
 	return api.Reload{}
 }
 
-// reloadStats returns what metrics show of it.
-func (d *daemon) reloadStats() metrics.Reload {
-	last := d.reloads()
-	return metrics.Reload{Rejected: last.Error != nil, Accepted: last.Accepted}
-}
-
 // rejectionAttrs returns the attributes of a log line about an error of a configuration that is
 // rejected.
 func rejectionAttrs(err error) []any {
@@ -163,9 +157,9 @@ type podsRead struct {
 }
 
 // readPods reads the directory of pods again, whose disk may hang.
-func readPods(dir *staticpods.Dir, to chan<- podsRead) {
+func readPods(dir *staticpods.Dir) podsRead {
 	changed, err := dir.Refresh(time.Now()) // which has logged the error
-	to <- podsRead{dir, changed && err == nil}
+	return podsRead{dir, changed && err == nil}
 }
 
 // applyPods applies what has changed in the directory of pods.

@@ -3,8 +3,8 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"log/slog"
 	"path/filepath"
@@ -195,14 +195,11 @@ func (s *saved) finish() {
 }
 
 func historySubject(of engine.Records) store.Subject {
-	return store.JSON[[]engine.Transition]{
+	return store.Subject{
 		Prefix: keyHistory, Lasting: true,
-		Value: func(target string) ([]engine.Transition, bool) {
-			past := of.History(target)
-			return past, len(past) > 0
-		},
-		Values: of.Histories,
-		Restore: func(histories map[string][]engine.Transition, shift time.Duration) {
+		Value: func(target string) (any, bool) { past := of.History(target); return past, len(past) > 0 },
+		Names: func() iter.Seq[string] { return keys(of.Histories()) },
+		Restore: store.RestoreAll(func(histories map[string][]engine.Transition, shift time.Duration) {
 			var all []engine.TargetTransition
 			for target, past := range histories {
 				for _, one := range past {
@@ -214,49 +211,51 @@ func historySubject(of engine.Records) store.Subject {
 			for i := range all {
 				of.RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
 			}
-		},
-	}.Subject()
+		}),
+	}
+}
+
+// keys yields the keys of pairs.
+func keys[V any](pairs iter.Seq2[string, V]) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for key := range pairs {
+			if !yield(key) {
+				return
+			}
+		}
+	}
 }
 
 func stoppedSubject(of *restart.Controller) store.Subject {
-	return store.JSON[map[string]restart.Stopped]{
+	return store.Subject{
 		Prefix: keyStopped, Lasting: true,
-		Value:   func(string) (map[string]restart.Stopped, bool) { all := of.Stopped(); return all, len(all) > 0 },
-		Restore: func(all map[string]map[string]restart.Stopped, _ time.Duration) { of.RestoreStopped(all[""]) },
-	}.Subject()
+		Value:   func(string) (any, bool) { all := of.Stopped(); return all, len(all) > 0 },
+		Restore: store.RestoreAll(func(all map[string]map[string]restart.Stopped, _ time.Duration) { of.RestoreStopped(all[""]) }),
+	}
 }
 
 func pausesSubject(of *pause.Keeper) store.Subject {
-	return store.JSON[map[string]pause.Stored]{
+	return store.Subject{
 		Prefix: keyPauses, Lasting: true,
-		Value: func(string) (map[string]pause.Stored, bool) {
-			all := map[string]pause.Stored{}
-			for target, p := range of.Pauses() {
-				all[target] = pause.Stored{Pause: p}
-			}
-			return all, len(all) > 0
-		},
-		Restore: func(all map[string]map[string]pause.Stored, shift time.Duration) {
-			pauses := map[string]pause.Pause{}
+		Value: func(string) (any, bool) { all := of.Pauses(); return all, len(all) > 0 },
+		Restore: store.RestoreAll(func(all map[string]map[string]pause.Pause, shift time.Duration) {
 			for target, p := range all[""] {
-				if !p.IsEnd {
-					pauses[target] = p.Shifted(shift)
-				}
+				all[""][target] = p.Shifted(shift)
 			}
-			of.Restore(pauses)
-		},
-	}.Subject()
+			of.Restore(all[""])
+		}),
+	}
 }
 
 // notifySubject is what receivers were told. The histories must have been restored before.
 func notifySubject(of *notify.Notifiers) store.Subject {
 	return store.Subject{
 		Prefix: notify.KeyPrefix, Lasting: true,
-		Value: func(name string) ([]byte, bool) { return of.Value(notify.KeyPrefix + name) },
-		Values: func() iter.Seq2[string, []byte] {
-			return func(yield func(string, []byte) bool) {
-				for key, value := range of.Values() {
-					if !yield(strings.TrimPrefix(key, notify.KeyPrefix), value) {
+		Value: func(name string) (any, bool) { return raw(of.Value(notify.KeyPrefix + name)) },
+		Names: func() iter.Seq[string] {
+			return func(yield func(string) bool) {
+				for key := range of.Values() {
+					if !yield(strings.TrimPrefix(key, notify.KeyPrefix)) {
 						return
 					}
 				}
@@ -272,112 +271,87 @@ func notifySubject(of *notify.Notifiers) store.Subject {
 	}
 }
 
+// raw returns a value that is JSON.
+func raw(text []byte, ok bool) (any, bool) { return json.RawMessage(text), ok }
+
 // sentSubject are the latest times in datagrams: those that were recorded must not count again, however long ago.
 func sentSubject(of *beatprobe.Registry) store.Subject {
 	return store.Subject{
-		Prefix: keySent, Lasting: true, Value: of.Sent, Values: of.AllSent,
-		Restore: func(values map[string][]byte, _ time.Duration) error { return restoreEach(values, of.RestoreSent) },
+		Prefix: keySent, Lasting: true,
+		Value: func(key string) (any, bool) { return raw(of.Sent(key)) },
+		Names: func() iter.Seq[string] { return keys(of.AllSent()) },
+		Restore: func(values map[string][]byte, _ time.Duration) error {
+			return store.RestoreEach(values, of.RestoreSent)
+		},
 	}
 }
 
 func beatSubject(of *beatprobe.Registry) store.Subject {
 	return store.Subject{
-		Prefix: keyBeat, Value: of.Value,
-		Values: func() iter.Seq2[string, []byte] {
-			return func(yield func(string, []byte) bool) {
-				for _, target := range of.Targets() {
-					if value, ok := of.Value(target); ok && !yield(target, value) {
-						return
-					}
-				}
-			}
-		},
+		Prefix: keyBeat,
+		Value:  func(target string) (any, bool) { return raw(of.Value(target)) },
+		Names:  func() iter.Seq[string] { return slices.Values(of.Targets()) },
 		Restore: func(values map[string][]byte, shift time.Duration) error {
-			return restoreEach(values, func(target string, value []byte) error { return of.Restore(target, value, shift) })
+			return store.RestoreEach(values, func(target string, value []byte) error { return of.Restore(target, value, shift) })
 		},
 	}
-}
-
-// restoreEach restores values one by one.
-func restoreEach(values map[string][]byte, restore func(name string, value []byte) error) error {
-	var wrong []error
-	for name, value := range values {
-		if err := restore(name, value); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
-		}
-	}
-	return errors.Join(wrong...)
 }
 
 func (s *saved) restartsSubject(of *restart.Controller) store.Subject {
-	return store.JSON[restart.Memory]{
-		Prefix: keyRestarts, Value: of.Memory, Values: of.Memories,
-		Restore: func(all map[string]restart.Memory, shift time.Duration) {
+	return store.Subject{
+		Prefix: keyRestarts,
+		Value:  func(target string) (any, bool) { return of.Memory(target) },
+		Names:  func() iter.Seq[string] { return keys(of.Memories()) },
+		Restore: store.RestoreAll(func(all map[string]restart.Memory, shift time.Duration) {
 			for target, m := range all {
 				s.restarts.Targets[target] = m.Shifted(shift)
 			}
-		},
-	}.Subject()
+		}),
+	}
 }
 
 func (s *saved) spentSubject(of *restart.Controller) store.Subject {
-	return store.JSON[[]time.Time]{
+	return store.Subject{
 		Prefix: keySpent,
-		Value:  func(string) ([]time.Time, bool) { spent := of.Spent(); return spent, len(spent) > 0 },
-		Restore: func(all map[string][]time.Time, shift time.Duration) {
+		Value:  func(string) (any, bool) { spent := of.Spent(); return spent, len(spent) > 0 },
+		Restore: store.RestoreAll(func(all map[string][]time.Time, shift time.Duration) {
 			for _, at := range all[""] {
 				s.restarts.Spent = append(s.restarts.Spent, at.Add(shift))
 			}
-		},
-	}.Subject()
+		}),
+	}
 }
 
 // penaltySubject is what the flaps of targets have added up to, however long ago: they have decayed since.
 func (s *saved) penaltySubject(of engine.Records) store.Subject {
-	value := func(target string) (verdict.Penalty, bool) { p := of.Penalty(target); return p, p != verdict.Penalty{} }
-	return store.JSON[verdict.Penalty]{
-		Prefix: keyPenalty, Lasting: true, Value: value,
-		Values: func() iter.Seq2[string, verdict.Penalty] {
-			return func(yield func(string, verdict.Penalty) bool) {
-				for _, target := range of.Penalties() {
-					if p, ok := value(target); ok && !yield(target, p) {
-						return
-					}
-				}
-			}
-		},
-		Restore: func(all map[string]verdict.Penalty, shift time.Duration) {
+	return store.Subject{
+		Prefix: keyPenalty, Lasting: true,
+		Value: func(target string) (any, bool) { p := of.Penalty(target); return p, p != verdict.Penalty{} },
+		Names: func() iter.Seq[string] { return slices.Values(of.Penalties()) },
+		Restore: store.RestoreAll(func(all map[string]verdict.Penalty, shift time.Duration) {
 			s.penalties = make(map[string]verdict.Penalty, len(all))
 			for target, p := range all {
 				s.penalties[target] = p.Shifted(shift)
 			}
-		},
-	}.Subject()
+		}),
+	}
 }
 
 // outcomesSubject are the outcomes of probes, of targets whose probes have had different ones.
 func (s *saved) outcomesSubject(of *engine.Engine) store.Subject {
-	return store.JSON[map[string]string]{
+	return store.Subject{
 		Prefix: keyOutcomes,
-		Value: func(target string) (map[string]string, bool) {
+		Value: func(target string) (any, bool) {
 			texts := outcomes(of.Records().Outcomes(target))
 			return texts, len(texts) > 0
 		},
-		Values: func() iter.Seq2[string, map[string]string] {
-			return func(yield func(string, map[string]string) bool) {
-				for target, all := range of.Records().AllOutcomes() {
-					if texts := outcomes(all); len(texts) > 0 && !yield(target, texts) {
-						return
-					}
-				}
-			}
-		},
-		Restore: func(all map[string]map[string]string, _ time.Duration) {
+		Names: func() iter.Seq[string] { return keys(of.Records().AllOutcomes()) },
+		Restore: store.RestoreAll(func(all map[string]map[string]string, _ time.Duration) {
 			for target, texts := range all {
 				s.restoreOutcomes(of, target, texts)
 			}
-		},
-	}.Subject()
+		}),
+	}
 }
 
 // restoreOutcomes gives the engine the outcomes of those probes of a target that are as they were.

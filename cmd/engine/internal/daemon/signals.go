@@ -93,22 +93,25 @@ const killTimeout = 20 * time.Second
 func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 	ticks, stop := d.targets.pods.Ticks()
 	defer stop()
-	loads := loader{daemon: d, done: make(chan loadResult, 1)}
+	loads := loader{daemon: d}
 	defer loads.stop()
-	pods := make(chan podsRead, 1)
-	isReading := false
+	var pods <-chan podsRead // nil unless they are being read
 	var killed error
 	for stopping := false; ; {
+		reload, jobs := d.signals.reload, d.jobs
+		if loads.current != nil && !stopping { // others wait until that has ended
+			reload, jobs = nil, nil
+		}
 		select {
 		case <-ctx.Done():
 			return killed
 		case <-ticks:
-			if !stopping && !isReading {
-				isReading = true
-				go readPods(d.targets.pods.Copy(), pods)
+			if !stopping && pods == nil {
+				dir := d.targets.pods.Copy()
+				pods = background(func() podsRead { return readPods(dir) })
 			}
 		case read := <-pods:
-			if isReading = false; !stopping {
+			if pods = nil; !stopping {
 				d.applyPods(read)
 			}
 		case r := <-loads.done:
@@ -116,17 +119,17 @@ func (d *daemon) handleSignals(ctx context.Context, shutdown func()) error {
 				loads.discard(r)
 				continue
 			}
-			loads.finish(ctx, r)
-		case <-d.signals.reload:
+			loads.finish(r)
+		case <-reload:
 			if !stopping {
-				loads.ask(ctx, &job{trigger: bySignal})
+				loads.start(ctx, &job{trigger: bySignal})
 			}
-		case j := <-d.jobs:
+		case j := <-jobs:
 			if stopping {
 				j.reply(reply{err: errStopping})
 				continue
 			}
-			loads.ask(ctx, j)
+			loads.start(ctx, j)
 		case s := <-d.signals.stop:
 			if !stopping {
 				d.log.Info("shutting down: waiting for processes to exit within their grace periods; a second signal kills them", "signal", s.String())

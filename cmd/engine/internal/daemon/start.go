@@ -53,7 +53,7 @@ func (s *starter) load() loadResult {
 	if kept == nil || !isLeft(s.state, kept.MaxAge) {
 		return checkUnpushed(r)
 	}
-	if !r.diags.HasErrors() && kept.Has(r.plugins.Inputs) {
+	if !r.diags.HasErrors() && kept.Inputs.Equal(r.plugins.Inputs) {
 		return r
 	}
 	before := loadResult{plugins: s.plugins(), pushed: kept.Pushed()}

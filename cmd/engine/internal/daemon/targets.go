@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 
 	"github.com/sonde-probe/sonde/agent"
-	"github.com/sonde-probe/sonde/api"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
 	"github.com/sonde-probe/sonde/config"
@@ -93,11 +92,11 @@ func (t *targets) desired(c *config.Config) (*desired, error) {
 	return t.sharing.divide(c, &desired{config: all, set: all.Set, units: units})
 }
 
-// Name implements agent.Part.
-func (*targets) Name() string { return "targets" }
+// part returns the targets as a part of the agent.
+func (t *targets) part() agent.Part { return agent.Part{Name: "targets", Plan: t.plan, Run: t.run} }
 
-// Run implements agent.Part. It runs the engine: instances end before, see daemon.runTargets.
-func (t *targets) Run(ctx context.Context) error {
+// run runs the engine: instances end before, see daemon.runTargets.
+func (t *targets) run(ctx context.Context) error {
 	t.runs.Store(true)
 	defer t.runs.Store(false)
 	return t.engine.Run(ctx)
@@ -112,12 +111,12 @@ type targetsChange struct {
 	shared    sharedChange    // with other engines
 	changes   engine.Changes  // of all probes
 	effect    restart.Effect
-	instances api.InstanceChanges
+	instances map[string]string // see instanceChanges
 }
 
-// Plan implements agent.Part. The lock of the engine's probes is held until the change is committed or discarded. The first
-// Plan restores the state of the previous engine: after an error the program ends.
-func (t *targets) Plan(c *config.Config) (_ agent.Change, err error) {
+// plan plans the targets. The lock of the engine's probes is held until the change is committed or discarded. The first
+// plan restores the state of the previous engine: after an error the program ends.
+func (t *targets) plan(c *config.Config) (_ agent.Change, err error) {
 	hadDir := t.processes.dir != nil
 	defer func() {
 		if err != nil {
@@ -126,10 +125,10 @@ func (t *targets) Plan(c *config.Config) (_ agent.Change, err error) {
 	}()
 	next, err := t.desired(c)
 	if err != nil {
-		return nil, err
+		return agent.Change{}, err
 	}
 	if err := errors.Join(t.restarts.CheckApply(next.units), next.checkLabels()); err != nil {
-		return nil, err
+		return agent.Change{}, err
 	}
 	planned := &targetsChange{targets: t, next: next, hadDir: hadDir}
 	change := next.change()
@@ -137,21 +136,21 @@ func (t *targets) Plan(c *config.Config) (_ agent.Change, err error) {
 		change.Memories, change.Penalties = t.restore(c, next)
 	}
 	if planned.shared, err = t.sharing.plan(next); err != nil {
-		return nil, err
+		return agent.Change{}, err
 	}
 	planned.effect = bothEffects(t.restarts.EffectOfApply(next.units), planned.shared.effect)
 	planned.instances = instanceChanges(t.restarts, planned.effect, next.units)
 	if planned.planned, err = t.engine.Plan(change); err != nil {
-		return nil, err
+		return agent.Change{}, err
 	}
 	planned.changes = planned.planned.Changes()
 	addCounts(&planned.changes, planned.shared.probes.Changes)
 	t.change = planned
-	return planned, nil
+	return agent.Change{Commit: planned.commit, Discard: planned.discard}, nil
 }
 
-// Commit implements agent.Change.
-func (c *targetsChange) Commit() {
+// commit puts the change into use.
+func (c *targetsChange) commit() {
 	t, next := c.targets, c.next
 	c.planned.Commit()
 	t.pauses.Keep(next.has)
@@ -172,8 +171,8 @@ func (c *targetsChange) Commit() {
 	}
 }
 
-// Discard implements agent.Change.
-func (c *targetsChange) Discard() {
+// discard gives back what the plan has made, and the lock of the engine's probes.
+func (c *targetsChange) discard() {
 	c.planned.Discard()
 	c.targets.change = nil
 	c.targets.forget(c.hadDir)
@@ -213,9 +212,7 @@ func (t *targets) restore(c *config.Config, next *desired) (map[probe.ID]engine.
 		return nil, nil // CheckApply has reported the error
 	}
 	if all, err := maintenances(c); err == nil && len(all) > 0 { // the maintenance part has reported the error
-		upcoming := labelsOf(next.set, next.units)
-		maps.Copy(upcoming, labelsOf(next.shared.Probes, next.shared.Units))
-		t.pauses.Maintain(all, upcoming)
+		t.pauses.Maintain(all, labelsOf(next.config, next.has))
 	}
 	if t.saved.store == nil {
 		return nil, nil
@@ -242,12 +239,9 @@ func (t *targets) restore(c *config.Config, next *desired) (map[probe.ID]engine.
 }
 
 // planMaintenances plans the maintenance blocks.
-func (t *targets) planMaintenances(next *config.Config) (commit func(), err error) {
+func (t *targets) planMaintenances(next *config.Config) (agent.Change, error) {
 	all, err := maintenances(next)
-	if err != nil {
-		return nil, err
-	}
-	return func() { t.pauses.Maintain(all, t.upcoming(next)) }, nil
+	return agent.Change{Commit: func() { t.pauses.Maintain(all, t.upcoming(next)) }}, err
 }
 
 // upcoming returns the labels of the targets that the engine gets later, at any time: from other engines, or when an instance
@@ -261,13 +255,7 @@ func (t *targets) upcoming(next *config.Config) map[string]map[string]string {
 	for id := range next.Set {
 		probed[id.Target] = true
 	}
-	labels := map[string]map[string]string{}
-	for name, one := range next.Targets {
-		if !probed[name] || t.sharing.isShared(name) {
-			labels[name] = one.Labels
-		}
-	}
-	return labels
+	return labelsOf(next, func(target string) bool { return !probed[target] || t.sharing.isShared(target) })
 }
 
 // dependencies returns which targets depend on which others.

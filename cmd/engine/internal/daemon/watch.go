@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,30 +31,20 @@ type fileWatch struct {
 	inputs *handlers.Inputs
 	paths  []string // of the configuration
 
-	mu   sync.Mutex        // guards all below
-	read *accepted.Inputs  // which files were read last, without their content; nil: the watch is off
-	sum  accepted.Checksum // of their content
+	read atomic.Pointer[accepted.Inputs] // what was read last; nil: the watch is off
 }
 
 // use turns the watch on or off, as the configuration in use says, and notes what was read last,
 // whether it was put into use or rejected.
 func (w *fileWatch) use(on bool, in *accepted.Inputs) {
-	var names *accepted.Inputs
-	var sum accepted.Checksum
-	if on {
-		sum, names = in.Checksum(), in.WithoutContent()
+	if !on {
+		in = nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.read, w.sum = names, sum
+	w.read.Store(in)
 }
 
 // isOn reports whether the watch is on.
-func (w *fileWatch) isOn() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.read != nil
-}
+func (w *fileWatch) isOn() bool { return w.read.Load() != nil }
 
 // run calls changed when files have changed and have then been still for a period, or have not been
 // still for long, until ctx is done.
@@ -68,9 +58,7 @@ func (w *fileWatch) run(ctx context.Context, changed func()) {
 			return
 		case <-tick.C:
 		}
-		w.mu.Lock()
-		read, sum := w.read, w.sum
-		w.mu.Unlock()
+		read := w.read.Load()
 		if read == nil {
 			continue
 		}
@@ -86,7 +74,7 @@ func (w *fileWatch) run(ctx context.Context, changed func()) {
 				compared = nil
 			}
 			unsettled = 0
-			if w.isOther(read, sum) {
+			if w.isOther(read) {
 				changed()
 			}
 		}
@@ -95,14 +83,14 @@ func (w *fileWatch) run(ctx context.Context, changed func()) {
 }
 
 // isOther reports whether the files have other content than when they were read.
-func (w *fileWatch) isOther(read *accepted.Inputs, sum accepted.Checksum) bool {
+func (w *fileWatch) isOther(read *accepted.Inputs) bool {
 	for _, path := range handlers.OrDefault(w.paths) {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 			return false // a pipe: it can be read once
 		}
 	}
 	sources, files, _ := w.inputs.Read(w.paths)
-	return read.Again(sources, files).Checksum() != sum
+	return !read.Again(sources, files).Equal(read)
 }
 
 // stamp is what changes with a file, or with what a link leads to; of a file that cannot be looked

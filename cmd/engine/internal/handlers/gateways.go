@@ -1,7 +1,6 @@
 package handlers
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -19,14 +18,23 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// output is a block of a gateway that says what keeps it up to date.
-type output struct {
+// block is a block of a gateway or of a notify block that says how it is kept up to date, or told.
+type block[M any] struct {
 	settings config.Settings
-	make     func(settings any) gateway.Output
+	make     M // makes an output of the settings
 }
 
-// outputs are the blocks, by name.
-var outputs = map[string]output{
+// settingsOf returns what blocks can contain, by name.
+func settingsOf[M any](blocks map[string]block[M]) map[string]config.Settings {
+	all := make(map[string]config.Settings, len(blocks))
+	for name, b := range blocks {
+		all[name] = b.settings
+	}
+	return all
+}
+
+// outputs are the blocks of gateways, by name.
+var outputs = map[string]block[func(settings any) gateway.Output]{
 	"agent":      outputOf(agent.Config.Check, agent.New),
 	"consul":     outputOf(httpgateway.Consul.Check, httpgateway.Consul.Output),
 	"envoy":      outputOf(httpgateway.Envoy.Check, httpgateway.Envoy.Output),
@@ -37,32 +45,19 @@ var outputs = map[string]output{
 	"traefik":    outputOf(httpgateway.Traefik.Check, httpgateway.Traefik.Output),
 }
 
-func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) output {
-	return output{config.SettingsOf(check), func(settings any) gateway.Output { return build(settings.(C)) }}
-}
-
-// gatewaySettings returns what the blocks can contain.
-func gatewaySettings() map[string]config.Settings {
-	all := make(map[string]config.Settings, len(outputs))
-	for name, o := range outputs {
-		all[name] = o.settings
-	}
-	return all
+func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) block[func(settings any) gateway.Output] {
+	return block[func(settings any) gateway.Output]{config.SettingsOf(check), func(settings any) gateway.Output { return build(settings.(C)) }}
 }
 
 // GatewaySpecs returns what keeps the gateways of a configuration up to date.
 func GatewaySpecs(gateways map[string]config.Gateway) map[string]gateway.Spec {
 	specs := make(map[string]gateway.Spec, len(gateways))
 	for name, g := range gateways {
-		o, ok := outputs[g.Output]
-		if !ok {
-			panic(fmt.Sprintf("handlers: gateway %q has the output %q, which Options does not have", name, g.Output))
-		}
 		var exclusive []string
 		for _, r := range resources(g) {
 			exclusive = append(exclusive, r.name)
 		}
-		specs[name] = gateway.Spec{Output: g.Output, Groups: g.Groups, Settings: g.Settings, Resources: exclusive, New: func() gateway.Output { return o.make(g.Settings) }}
+		specs[name] = gateway.Spec{Output: g.Output, Groups: g.Groups, Settings: g.Settings, Resources: exclusive, New: func() gateway.Output { return outputs[g.Output].make(g.Settings) }}
 	}
 	return specs
 }

@@ -38,7 +38,7 @@ type Plugins struct {
 	Describe bool
 
 	ctx    context.Context // ends the wait for the compiler
-	wait   Wait
+	wait   wait
 	logger func(config.Engine) *slog.Logger
 	loaded map[string]module // by key
 }
@@ -59,18 +59,18 @@ func (m module) isUnusable() bool {
 	}
 }
 
-// Wait selects the modules that must be compiled before a configuration is loaded.
-type Wait uint8
+// wait selects the modules that must be compiled before a configuration is loaded.
+type wait uint8
 
 const (
-	WaitForNone      Wait = iota // no module; those that check their settings do so later
+	WaitForNone      wait = iota // no module; those that check their settings do so later
 	WaitForConfigure             // modules that check their settings, which must be possible
 	WaitForAll                   // all modules
 )
 
 // NewPlugins returns the plugins of a configuration that is about to be loaded. The
 // function logger is called with the engine block of the configuration.
-func NewPlugins(ctx context.Context, wait Wait, logger func(config.Engine) *slog.Logger) *Plugins {
+func NewPlugins(ctx context.Context, wait wait, logger func(config.Engine) *slog.Logger) *Plugins {
 	return &Plugins{ctx: ctx, wait: wait, logger: logger, loaded: make(map[string]module)}
 }
 

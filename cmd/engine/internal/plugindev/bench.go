@@ -85,26 +85,31 @@ type measured struct {
 func measure(ctx context.Context, h *wasmhost.Handler, target probe.Target, b *bench) measured {
 	ctx, cancel := context.WithTimeout(ctx, b.duration)
 	defer cancel()
-	var m measured
-	var mu sync.Mutex
+	each := make([]measured, b.instances)
 	var working sync.WaitGroup
 	began := time.Now()
-	for range b.instances {
+	for i := range each {
 		working.Go(func() {
 			own := h.ForProbe()
 			if held, ok := own.(io.Closer); ok {
 				defer held.Close()
 			}
 			for ctx.Err() == nil {
-				r := attemptOnce(context.WithoutCancel(ctx), own, target, b.timeout)
-				mu.Lock()
-				m.add(r)
-				mu.Unlock()
+				each[i].add(attemptOnce(context.WithoutCancel(ctx), own, target, b.timeout))
 			}
 		})
 	}
 	working.Wait()
-	m.lasted = time.Since(began)
+	m := measured{lasted: time.Since(began)}
+	for _, one := range each {
+		m.took = append(m.took, one.took...)
+		for outcome, n := range one.outcomes {
+			m.outcomes[outcome] += n
+		}
+		if one.example.Outcome != probe.Success && one.example.Tries > 0 {
+			m.example = one.example
+		}
+	}
 	return m
 }
 

@@ -5,7 +5,6 @@
 //	build.go     build: compile, add the manifest, check
 //	languages.go the compilers of the languages
 //	inspect.go   inspect: what a module is and needs, without running it
-//	module.go    sections of a module
 //	trial.go     the arguments, flags and settings of run, test and bench
 //	run.go       run: attempts, with the calls of the host
 //	test.go      test: the conformance kit of package tck

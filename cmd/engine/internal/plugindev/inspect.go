@@ -55,10 +55,9 @@ type inspected struct {
 	SHA256   string        `json:"sha256"`
 	Manifest *abi.Manifest `json:"manifest"` // nil when it has none
 
-	Imports  []string       `json:"imports"` // "sonde_v1.dial"
-	Exports  []string       `json:"exports"`
-	Memory   memoryLimits   `json:"memory"`
-	Sections map[string]int `json:"sections"` // their lengths in bytes, by name
+	Imports []string     `json:"imports"` // "sonde_v1.dial"
+	Exports []string     `json:"exports"`
+	Memory  memoryLimits `json:"memory"`
 }
 
 // memoryLimits are those of a module's own memory, in bytes.
@@ -79,7 +78,7 @@ func inspect(name string) (inspected, error) {
 	one := inspected{
 		File: name, Size: bytesize.Size(len(b)), SHA256: cli.SHA256(b),
 		Imports: cleanAll(module.Imports), Exports: cleanAll(module.Exports),
-		Memory: memoryLimits{module.Memory, module.MaxMemory}, Sections: sectionSizes(b),
+		Memory: memoryLimits{module.Memory, module.MaxMemory},
 	}
 	m, err := abi.ReadManifest(b)
 	switch {
@@ -150,11 +149,15 @@ func (i inspected) calls(w io.Writer) {
 		fmt.Fprintf(w, "imports\t%s: %s\n", module, strings.Join(slices.Compact(byModule[module]), ", "))
 	}
 	fmt.Fprintf(w, "exports\t%s\n", strings.Join(i.Exports, ", "))
-	var sizes []string
-	for _, name := range slices.Sorted(maps.Keys(i.Sections)) {
-		sizes = append(sizes, fmt.Sprintf("%s %s", name, bytesize.Size(i.Sections[name]).Rounded()))
+}
+
+// cleanAll makes names of a module fit for a terminal.
+func cleanAll(names []string) []string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = probe.OneLine(name, abi.MaxName*2)
 	}
-	fmt.Fprintf(w, "sections\t%s\n", strings.Join(sizes, ", "))
+	return all
 }
 
 // wants returns the grants that a plugin asks for, as arguments of a grant block.

@@ -102,11 +102,10 @@ type callLog struct {
 	more  int // calls beyond maxCalls
 }
 
-// tracedCall is a call, or several that write to the plugin's log, and when the first one ended.
+// tracedCall is a call, and when it ended.
 type tracedCall struct {
 	wasmhost.HostCall
-	at    time.Duration
-	times int
+	at time.Duration
 }
 
 // maxCalls bounds the calls that are shown of an attempt.
@@ -118,21 +117,11 @@ func (l *callLog) add(c wasmhost.HostCall) {
 	defer l.mu.Unlock()
 	switch {
 	case c.Target == "":
-	case isLogWrite(c) && len(l.calls) > 0 && isLogWrite(l.calls[len(l.calls)-1].HostCall):
-		last := &l.calls[len(l.calls)-1]
-		last.times++
-		last.Took += c.Took
 	case len(l.calls) == maxCalls:
 		l.more++
 	default:
-		l.calls = append(l.calls, tracedCall{c, time.Since(l.began), 1})
+		l.calls = append(l.calls, tracedCall{c, time.Since(l.began)})
 	}
-}
-
-// isLogWrite reports whether a call has written to standard output or standard error. A runtime that
-// panics writes a word at a time.
-func isLogWrite(c wasmhost.HostCall) bool {
-	return c.Function == abi.WASIModule+".fd_write" && c.Result == 0 && (uint32(c.Args[0]) == 1 || uint32(c.Args[0]) == 2)
 }
 
 // write writes a line for each call:
@@ -147,11 +136,8 @@ func (l *callLog) write(w io.Writer) error {
 		name := strings.TrimPrefix(c.Function, abi.HostModule+".")
 		name = strings.TrimPrefix(name, abi.WASIModule+".")
 		took := "took " + cli.Round(c.Took).String()
-		switch {
-		case c.Detail != "":
+		if c.Detail != "" {
 			took += ": " + probe.OneLine(c.Detail, 200)
-		case c.times > 1:
-			took += fmt.Sprintf(", %d calls", c.times)
 		}
 		fmt.Fprintf(t, "%v\t%s(%s)\t= %s\t%s\n", cli.Round(c.at), name, numbers(c.Args), resultText(c.HostCall), took)
 	}

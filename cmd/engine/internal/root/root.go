@@ -55,7 +55,7 @@ func Main(o Options) {
 // execute runs the command that the arguments name and returns its exit code.
 func execute(args []string, stderr io.Writer, o Options) int {
 	running := false
-	root := New(o)
+	root := newRoot(o)
 	root.SetArgs(args)
 	root.PersistentPreRun = func(*cobra.Command, []string) { running = true }
 	command, err := root.ExecuteC()
@@ -91,8 +91,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// New returns the root command.
-func New(o Options) *cobra.Command {
+// newRoot returns the root command.
+func newRoot(o Options) *cobra.Command {
 	root := &cobra.Command{
 		Use:           o.Program,
 		Short:         "Probe services as the kubelet probes containers, anywhere",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -65,24 +66,13 @@ func simulateCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.history, "history", false, "play the outcomes that the running engine at --address remembers")
 	f.engine.Register(c)
 	c.Flags().StringSliceVar(&f.partial, "partial", []string{"30%", "20%"}, "find targets of which this `share` of attempts fails; may be given several times")
-	c.Flags().StringVarP(&f.output, "output", "o", "text", "`format`: text or json")
+	cli.OutputVar(c.Flags(), &f.output)
 	return c
 }
 
 func (f *simulation) run(c *cobra.Command, args []string) error {
-	if f.output != "text" && f.output != "json" {
-		return cli.UsageError("unknown output %q: use text or json", f.output)
-	}
-	given := 0
-	for _, text := range []string{f.outcomes, f.file, f.noise} {
-		if text != "" {
-			given++
-		}
-	}
-	if f.history {
-		given++
-	}
-	if given != 1 {
+	given := slices.DeleteFunc([]bool{f.outcomes != "", f.file != "", f.noise != "", f.history}, func(isGiven bool) bool { return !isGiven })
+	if len(given) != 1 {
 		return cli.UsageError("give one of --outcomes, --outcomes-file, --history and --noise")
 	}
 	p, managed, err := f.probe(c, args)

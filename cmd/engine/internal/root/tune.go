@@ -45,14 +45,11 @@ func tuneCommand() *cobra.Command {
 	f.engine.Register(c)
 	c.Flags().StringVar(&f.falseAlarms, "false-alarms", "1/year", "`number` of false alarms at most, in an hour, day, week, month or year")
 	cli.DurationVar(c.Flags(), &f.detect, "detect", time.Minute, "`time` within which an outage must be found")
-	c.Flags().StringVarP(&f.output, "output", "o", "text", "`format`: text or json")
+	cli.OutputVar(c.Flags(), &f.output)
 	return c
 }
 
 func (f *tuning) run(c *cobra.Command, args []string) error {
-	if f.output != "text" && f.output != "json" {
-		return cli.UsageError("unknown output %q: use text or json", f.output)
-	}
 	rate, err := parseRate(f.falseAlarms)
 	if err != nil {
 		return err

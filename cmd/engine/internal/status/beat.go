@@ -25,7 +25,7 @@ const beatTokenVariable = "SONDE_BEAT_TOKEN"
 
 // beat is what sonde beat is asked for.
 type beat struct {
-	flags
+	connection
 	udp    string
 	status string
 	target string
@@ -48,7 +48,7 @@ func Beat() *cobra.Command {
 		Example: "  sonde beat worker --token-file /etc/sonde/worker.token\n  sonde beat backup --token-file /etc/sonde/backup.token -- /usr/local/bin/backup --full\n  SONDE_BEAT_TOKEN=… sonde beat worker --udp 127.0.0.1:9651 --status fail",
 		RunE:    func(c *cobra.Command, args []string) error { return b.run(c, args) },
 	}
-	b.connection(c)
+	b.register(c)
 	c.Flags().StringVar(&b.udp, "udp", "", "send a datagram to this `host:port`, that of beats in the engine block")
 	c.Flags().StringVar(&b.status, "status", "ok", "`status` to report without a command: ok, fail, start or an exit status")
 	return c
@@ -93,7 +93,7 @@ func (b *beat) prepare() (err error) {
 	if b.udp != "" {
 		return nil
 	}
-	if b.client, err = b.flags.client(); err == nil {
+	if b.client, err = b.connection.client(); err == nil {
 		b.client.Token = b.token
 	}
 	return err
@@ -133,7 +133,7 @@ func (b *beat) advise(err error) error {
 	if err == nil || b.client == nil {
 		return err
 	}
-	return viewer{client: b.client}.advise(err)
+	return advise(b.client, err)
 }
 
 func (b *beat) request(ctx context.Context, report beatprobe.Report) error {

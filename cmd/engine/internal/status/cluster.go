@@ -44,24 +44,20 @@ func Cluster() *cobra.Command {
 
 // clusterCommand completes a command that asks an engine for its cluster.
 func clusterCommand(c *cobra.Command, show func(io.Writer, api.Cluster) error) *cobra.Command {
-	var f flags
+	var f connection
 	asJSON := false
 	c.Args = cli.Args(0, 0, "no arguments are allowed")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		client, err := f.client()
-		if err != nil {
-			return err
-		}
-		known, err := client.Cluster(c.Context())
+		known, err := ask(c.Context(), f, func(ctx context.Context, client *api.Client) (api.Cluster, error) { return client.Cluster(ctx) })
 		switch {
 		case err != nil:
-			return viewer{client: client}.advise(err)
+			return err
 		case asJSON:
 			return cli.WriteJSON(c.OutOrStdout(), known)
 		}
 		return show(c.OutOrStdout(), known)
 	}
-	f.connection(c)
+	f.register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON, as the API does")
 	return c
 }
@@ -237,19 +233,6 @@ func column(isShown bool, cell string) string {
 		return cell + "\t"
 	}
 	return ""
-}
-
-// clusterLine returns a line about the cluster of the engine; "" for none, or if only one target or group is
-// shown.
-func (s viewer) clusterLine(ctx context.Context) string {
-	if s.target != "" || s.group != "" {
-		return ""
-	}
-	c, err := s.client.Cluster(ctx)
-	if err != nil || c.Name == "" { // it is in none
-		return ""
-	}
-	return clusterLine(c, time.Now())
 }
 
 // clusterLine returns a line such as

@@ -3,20 +3,164 @@ package status
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
-// onlyEngine returns an HTTP client for the default address. If no engine listens there, it reaches the
-// only one of this user that runs, by its control socket, as sonde reload does.
-func onlyEngine() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: dialOnly(control.Find)}}
+// connection are the flags that say how to reach an engine.
+type connection struct {
+	address   string
+	tokenFile string
+	tls       dial.TLS
+
+	set *pflag.FlagSet // that they are in
 }
 
-// dialOnly connects to an address, or to the only engine that find finds if nothing listens there.
+// register adds the flags to a command.
+func (f *connection) register(c *cobra.Command) {
+	f.set = c.Flags()
+	f.set.StringVar(&f.address, "address", "http://"+api.DefaultListen, "`URL` or host:port of the engine; if none listens on the default, the only one of this user that runs")
+	f.set.StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
+	f.set.StringVar(&f.tls.CAFile, "ca-file", "", "trust the certificate authorities in a PEM `file` instead of the system's")
+	f.set.StringVar(&f.tls.CertFile, "cert-file", "", "authenticate with a client certificate, a PEM `file`")
+	f.set.StringVar(&f.tls.KeyFile, "key-file", "", "key of the client certificate, a PEM `file`")
+}
+
+// requestTimeout bounds the time for one of the engine's responses.
+const requestTimeout = 30 * time.Second
+
+// ask returns what request asks a running engine for. An error has its cure.
+func ask[T any](ctx context.Context, f connection, request func(context.Context, *api.Client) (T, error)) (answer T, err error) {
+	client, err := f.client()
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if answer, err = request(ctx, client); err != nil {
+		return answer, advise(client, err)
+	}
+	return answer, nil
+}
+
+// ofTarget completes a command that shows what request returns of one target, as text or JSON.
+func ofTarget[T any](c *cobra.Command, request func(ctx context.Context, client *api.Client, target string) (T, error), text func(T) string) *cobra.Command {
+	var f connection
+	output := ""
+	c.Args = cli.Args(1, 1, "one TARGET is required")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		answer, err := ask(c.Context(), f, func(ctx context.Context, client *api.Client) (T, error) { return request(ctx, client, args[0]) })
+		switch {
+		case err != nil:
+			return err
+		case output == "json":
+			return cli.WriteJSON(c.OutOrStdout(), answer)
+		}
+		_, err = io.WriteString(c.OutOrStdout(), text(answer))
+		return err
+	}
+	f.register(c)
+	cli.OutputVar(c.Flags(), &output)
+	return c
+}
+
+// controlHelp says which engine a command reaches, and who may use it.
+const controlHelp = "The engine must be one of this user on this machine, which is reached by its control socket: the\n" +
+	"only one, or the one that listens on --address. Others need --address and --token-file: their token."
+
+// withController returns what request does, which may change an engine: it has a client from f.controller, and
+// a context that ends with an interrupt. An error of request has its cure.
+func withController[T any](c *cobra.Command, f connection, request func(context.Context, *api.Client) (T, error)) (answer T, err error) {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	client, err := f.controller()
+	if err != nil {
+		return answer, err
+	}
+	if answer, err = request(ctx, client); err != nil {
+		return answer, adviseControl(ctx, client, err)
+	}
+	return answer, nil
+}
+
+// controller returns a client that may change an engine: over its control socket, unless a token is
+// to be shown.
+func (f connection) controller() (*api.Client, error) {
+	if f.tokenFile != "" {
+		return f.client()
+	}
+	address := ""
+	if f.set.Changed("address") {
+		u, err := url.Parse(f.url())
+		if err != nil {
+			return nil, cli.UsageError("--address: %v", err)
+		}
+		address = u.Host
+	}
+	path, err := control.Find(address)
+	if err != nil {
+		return nil, err
+	}
+	if path == "" {
+		return f.client()
+	}
+	return clientBy("http://localhost", "", &http.Transport{DialContext: control.Dial(path)}), nil
+}
+
+// client returns a client that reads what an engine shows.
+func (f connection) client() (*api.Client, error) {
+	token, err := cli.ReadToken(f.tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	if !f.set.Changed("address") && f.tls == (dial.TLS{}) {
+		return clientBy(f.url(), token, &http.Transport{DialContext: dialOnly(control.Find)}), nil
+	}
+	if (f.tls.CertFile == "") != (f.tls.KeyFile == "") {
+		return nil, cli.UsageError("--cert-file and --key-file must be given together")
+	}
+	trust, err := f.tls.Load()
+	if err != nil {
+		flags := strings.NewReplacer("tls.ca_file", "--ca-file", "tls.cert_file", "--cert-file", "tls.key_file", "--key-file")
+		return nil, errors.New(flags.Replace(err.Error()))
+	}
+	return clientBy(f.url(), token, &http.Transport{TLSClientConfig: trust}), nil
+}
+
+func clientBy(base, token string, by *http.Transport) *api.Client {
+	return &api.Client{Base: base, Token: token, HTTP: &http.Client{Transport: by}}
+}
+
+// url returns the URL of the engine. An address host:port, as in the file of sonde run
+// --address-file, is one over TLS if there are settings for it.
+func (f connection) url() string {
+	switch {
+	case strings.Contains(f.address, "://"):
+		return f.address
+	case f.tls != dial.TLS{}:
+		return "https://" + f.address
+	}
+	return "http://" + f.address
+}
+
+// dialOnly connects to the default address, or to the only engine that find finds if nothing listens there: its control socket is
+// what sonde reload uses.
 func dialOnly(find func(address string) (path string, err error)) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
@@ -31,4 +175,33 @@ func dialOnly(find func(address string) (path string, err error)) func(ctx conte
 		}
 		return nil, err
 	}
+}
+
+// advise adds the cure to an error that a flag cures.
+func advise(client *api.Client, err error) error {
+	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusUnauthorized {
+		return fmt.Errorf("%w; give the file of the token with --token-file", err)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("no engine listens on %s: %w; give the URL of the engine with --address", client.Base, syscall.ECONNREFUSED)
+	}
+	return err
+}
+
+// adviseControl adds the cure to an error of a request that needs a controller.
+func adviseControl(ctx context.Context, client *api.Client, err error) error {
+	refused, answered := errors.AsType[*api.Error](err)
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted; the engine goes on with it")
+	case answered && refused.Status == http.StatusForbidden:
+		return fmt.Errorf("%w; run this as the user of the engine or as root, or set token_file in its engine block, and give --token-file", err)
+	case answered, errors.Is(err, syscall.ECONNREFUSED):
+		return advise(client, err)
+	}
+	var network net.Error
+	if errors.As(err, &network) || errors.Is(err, io.EOF) {
+		return fmt.Errorf("the engine has not answered: %w; its log says whether it has reloaded", err)
+	}
+	return err
 }

@@ -14,7 +14,7 @@ import (
 
 // TestNotify returns sonde test-notify.
 func TestNotify() *cobra.Command {
-	var f flags
+	var f connection
 	c := &cobra.Command{
 		Use:   "test-notify NAME",
 		Short: "Send a test notice to the receivers of a notify block",
@@ -44,6 +44,6 @@ func TestNotify() *cobra.Command {
 		}
 		return nil
 	}
-	f.connection(c)
+	f.register(c)
 	return c
 }

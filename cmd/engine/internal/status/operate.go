@@ -55,7 +55,7 @@ func Start() *cobra.Command {
 
 // operation completes a command that operates targets, one after the other.
 func operation(o api.Operation, c *cobra.Command) *cobra.Command {
-	var f flags
+	var f connection
 	noWait := false
 	c.Args = cli.Args(1, maxOperated, fmt.Sprintf("a TARGET is required, or up to %d", maxOperated))
 	c.RunE = func(c *cobra.Command, targets []string) error {
@@ -71,7 +71,7 @@ func operation(o api.Operation, c *cobra.Command) *cobra.Command {
 		})
 		return err
 	}
-	f.connection(c)
+	f.register(c)
 	c.Flags().BoolVar(&noWait, "no-wait", false, "do not wait until the instance has terminated or the next one runs")
 	return c
 }

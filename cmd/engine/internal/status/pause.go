@@ -39,7 +39,7 @@ func Unpause() *cobra.Command {
 
 // pausing completes a command that pauses targets, or ends that.
 func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
-	var f flags
+	var f connection
 	p := api.PauseRequest{Operation: o}
 	c.Args = cli.Args(0, 1, "one TARGET or --group is required")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -48,9 +48,6 @@ func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 		}
 		if c.Flags().Changed("for") && (p.For < time.Second || p.For > api.MaxPause) {
 			return cli.UsageError("--for is %v: write how long, from 1s to %gh", p.For, api.MaxPause.Hours())
-		}
-		if len(p.Reason) > api.MaxPauseReason {
-			return cli.UsageError("--reason has %d bytes: write at most %d", len(p.Reason), api.MaxPauseReason)
 		}
 		if len(args) == 1 {
 			p.Target = args[0]
@@ -67,7 +64,7 @@ func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))
 		return err
 	}
-	f.connection(c)
+	f.register(c)
 	c.Flags().StringVar(&p.Group, "group", "", "all members of a `group`, instead of one TARGET")
 	if o == api.OperationPause {
 		cli.DurationVar(c.Flags(), &p.For, "for", 0, "`how long`, such as 30m, 1h or 2d; without it until sonde unpause")

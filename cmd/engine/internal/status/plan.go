@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +20,7 @@ const exitChanges = 2
 
 // Plan returns sonde plan.
 func Plan() *cobra.Command {
-	var f flags
+	var f connection
 	output := ""
 	c := &cobra.Command{
 		Use:   "plan [CONFIG...]",
@@ -37,7 +34,11 @@ func Plan() *cobra.Command {
 			"the engine cannot be asked, and 64 for wrong usage.\n\n" + controlHelp,
 		Example: "  sonde plan\n  sonde plan /etc/sonde.new -o json",
 		RunE: func(c *cobra.Command, args []string) error {
-			p, err := f.plan(c, args, output)
+			paths, err := absolute(args)
+			if err != nil {
+				return noPlan(err)
+			}
+			p, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Plan, error) { return client.Plan(ctx, paths) })
 			if err != nil {
 				return noPlan(err)
 			}
@@ -45,30 +46,9 @@ func Plan() *cobra.Command {
 		},
 	}
 	cli.MarkAttempts(c)
-	f.connection(c)
-	c.Flags().StringVarP(&output, "output", "o", "text", "`format`: text or json")
+	f.register(c)
+	cli.OutputVar(c.Flags(), &output)
 	return c
-}
-
-// plan asks the engine for the plan of a reload.
-func (f flags) plan(c *cobra.Command, args []string, output string) (p api.Plan, err error) {
-	if output != "text" && output != "json" {
-		return p, cli.UsageError("unknown output %q: use text or json", output)
-	}
-	paths, err := absolute(args)
-	if err != nil {
-		return p, err
-	}
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	client, err := f.controller(c)
-	if err != nil {
-		return p, err
-	}
-	if p, err = client.Plan(ctx, paths); err != nil {
-		return p, f.advisePlan(ctx, client, err)
-	}
-	return p, nil
 }
 
 // noPlan gives the error of a plan that was not made its exit code, which must not mean changes.
@@ -93,31 +73,11 @@ func absolute(paths []string) (out []string, err error) {
 	return out, nil
 }
 
-// advisePlan is adviseControl for a request that leaves nothing behind.
-func (f flags) advisePlan(ctx context.Context, client *api.Client, err error) error {
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	return f.adviseControl(ctx, client, err)
-}
-
 // showPlan writes a plan, and returns the error with its exit code.
 func showPlan(c *cobra.Command, p api.Plan, asJSON bool) error {
-	out := c.OutOrStdout()
-	switch {
-	case asJSON:
-		if err := cli.WriteJSON(out, p); err != nil {
-			return err
-		}
-	default:
-		if p.Problems != "" {
-			fmt.Fprintln(c.ErrOrStderr(), strings.TrimRight(p.Problems, "\n")+"\n")
-		}
-		if _, err := fmt.Fprint(out, PlanText(p)); err != nil {
-			return err
-		}
-	}
-	switch {
+	switch err := show(c, p, asJSON, p.Problems, PlanText(p)); {
+	case err != nil:
+		return err
 	case p.Error != nil && asJSON:
 		return cli.ErrReported(cli.ExitFailed)
 	case p.Error != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,10 +15,10 @@ import (
 )
 
 // Recorded asks a running engine for the outcomes that it remembers. Register completes it.
-type Recorded struct{ flags flags }
+type Recorded struct{ connection connection }
 
 // Register adds the flags that say how to reach the engine.
-func (r *Recorded) Register(c *cobra.Command) { r.flags.connection(c) }
+func (r *Recorded) Register(c *cobra.Command) { r.connection.register(c) }
 
 // RecordedProbe is a probe of a running engine with its outcomes.
 type RecordedProbe struct {
@@ -29,33 +30,29 @@ type RecordedProbe struct {
 // Probe returns the probe of a target that a KIND or KIND/NAME selects. Without one, the target must have
 // only one probe that is not a startup probe.
 func (r *Recorded) Probe(ctx context.Context, target, selected string) (p RecordedProbe, err error) {
-	client, err := r.flags.client()
-	if err != nil {
-		return p, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	t, err := client.Target(ctx, target)
-	if err != nil {
-		return p, viewer{client: client}.advise(err)
-	}
-	chosen, err := chooseProbe(t, selected)
-	if err != nil {
-		return p, err
-	}
-	h, err := client.History(ctx, target)
-	if err != nil {
-		return p, viewer{client: client}.advise(err)
-	}
-	p.ID, p.Rule = chosen.ID, ruleOf(chosen)
-	for _, of := range h.Outcomes {
-		if of.Probe == chosen.ID {
-			if p.Outcomes, err = probe.ParseOutcomes(of.Outcomes); err != nil {
-				return p, fmt.Errorf("outcomes of probe %s: %w", of.Probe, err)
-			}
+	return ask(ctx, r.connection, func(ctx context.Context, client *api.Client) (RecordedProbe, error) {
+		t, err := client.Target(ctx, target)
+		if err != nil {
+			return p, err
 		}
-	}
-	return p, nil
+		chosen, err := chooseProbe(t, selected)
+		if err != nil {
+			return p, err
+		}
+		h, err := client.History(ctx, target)
+		if err != nil {
+			return p, err
+		}
+		p.ID, p.Rule = chosen.ID, ruleOf(chosen)
+		i := slices.IndexFunc(h.Outcomes, func(of api.Outcomes) bool { return of.Probe == chosen.ID })
+		if i < 0 {
+			return p, nil
+		}
+		if p.Outcomes, err = probe.ParseOutcomes(h.Outcomes[i].Outcomes); err != nil {
+			return p, fmt.Errorf("outcomes of probe %s: %w", chosen.ID, err)
+		}
+		return p, nil
+	})
 }
 
 // chooseProbe returns the probe of a target that is selected.

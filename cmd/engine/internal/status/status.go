@@ -2,8 +2,7 @@
 // targets and probes, explain, history, plan, reload and others.
 //
 //	status.go    the command, and the three ways to show: once, as a table on a terminal, as events
-//	connect.go   which engine is asked
-//	target.go    the commands that show one target
+//	connect.go   which engine is asked, and how
 //	table.go     the table
 //	explain.go   why a target is in its state
 //	history.go   what has happened to a target
@@ -15,26 +14,20 @@
 //	notify.go    sends a test notification
 //	recorded.go  the outcomes that an engine remembers
 //	cluster.go   sonde cluster: the engines that share targets
-//	tls.go       flags of an HTTPS connection
 package status
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
@@ -45,18 +38,14 @@ import (
 const exitInTrouble = 3
 
 type flags struct {
-	address   string
-	tokenFile string
-	tls       tlsFlags
-	watch     bool
-	output    string
-	sort      string
-	failing   bool
-	exitCode  bool
-	labels    []string
-	group     string
-
-	set *pflag.FlagSet // that they are in
+	connection
+	watch    bool
+	output   string
+	sort     string
+	failing  bool
+	exitCode bool
+	labels   []string
+	group    string
 }
 
 // Command returns sonde status.
@@ -87,13 +76,13 @@ func Command() *cobra.Command {
 			return run(ctx, c.OutOrStdout(), f, strings.Join(args, ""))
 		},
 	}
-	f.connection(c)
+	f.register(c)
 	c.Flags().StringVar(&f.group, "group", "", "only members of the `group`")
 	c.Flags().StringArrayVar(&f.labels, "label", nil, "only targets with a label, `NAME=VALUE or NAME!=VALUE`; may be given several times")
 	c.Flags().BoolVar(&f.watch, "watch", false, "keep running: redraw the table on a terminal, otherwise write a line for each probe and each change")
 	c.Flags().BoolVar(&f.failing, "failing", false, "only targets in trouble: failing, crash-looping, blind and so on")
-	c.Flags().StringVar(&f.sort, "sort", "", "`order` of targets: trouble or name (default trouble, name with -o json and -o name)")
-	c.Flags().StringVarP(&f.output, "output", "o", "table", "`format`: table, wide, json or name")
+	cli.WordVar(c.Flags(), &f.sort, "sort", "", "", "`order` of targets: trouble or name (default trouble, name with -o json and -o name)", "trouble", "name")
+	cli.WordVar(c.Flags(), &f.output, "output", "o", "table", "`format`: table, wide, json or name", "table", "wide", "json", "name")
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON, as the API does: -o json")
 	c.Flags().BoolVar(&f.exitCode, "exit-code", false, fmt.Sprintf("exit with code %d when a target is in trouble", exitInTrouble))
 	return c
@@ -103,10 +92,6 @@ func Command() *cobra.Command {
 // shows a table, else it follows the events of probes, which cannot be selected as targets.
 func (f *flags) check(terminal bool) error {
 	switch {
-	case !slices.Contains([]string{"table", "wide", "json", "name"}, f.output):
-		return cli.UsageError("unknown output %q: use table, wide, json or name", f.output)
-	case !slices.Contains([]string{"", "name", "trouble"}, f.sort):
-		return cli.UsageError("unknown order %q: use trouble or name", f.sort)
 	case f.watch && f.output == "name":
 		return cli.UsageError("--watch cannot show names only: use -o table, wide or json")
 	case f.watch && f.failing && (!terminal || f.output == "json"):
@@ -120,20 +105,12 @@ func (f *flags) check(terminal bool) error {
 
 func (f flags) isTable() bool { return f.output == "table" || f.output == "wide" }
 
-// connection adds the flags that say how to reach the engine.
-func (f *flags) connection(c *cobra.Command) {
-	f.set = c.Flags()
-	f.set.StringVar(&f.address, "address", "http://"+api.DefaultListen, "`URL` or host:port of the engine; if none listens on the default, the only one of this user that runs")
-	c.Flags().StringVar(&f.tokenFile, "token-file", "", "send the token in a `file`")
-	f.tls.flags(c)
-}
-
 func run(ctx context.Context, w io.Writer, f flags, target string) error {
 	client, err := f.client()
 	if err != nil {
 		return err
 	}
-	s := viewer{client: client, out: w, labels: f.labels, group: f.group, failing: f.failing, sort: f.sort, wide: f.output == "wide"}
+	s := viewer{flags: f, client: client, out: w}
 	switch {
 	case probe.IsGlob(target) || target != "" && (len(f.labels) > 0 || f.group != "" || f.failing):
 		s.names = []string{target}
@@ -146,45 +123,16 @@ func run(ctx context.Context, w io.Writer, f flags, target string) error {
 	case f.watch:
 		return s.follow(ctx, f.output == "json")
 	}
-	return s.once(ctx, f)
-}
-
-func (f flags) client() (*api.Client, error) {
-	token, err := cli.ReadToken(f.tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	if f.set != nil && !f.set.Changed("address") && f.tls == (tlsFlags{}) {
-		return &api.Client{Base: f.url(), Token: token, HTTP: onlyEngine()}, nil
-	}
-	trust, err := f.tls.client()
-	return &api.Client{Base: f.url(), Token: token, HTTP: trust}, err
-}
-
-// url returns the URL of the engine. An address host:port, as in the file of sonde run
-// --address-file, is one over TLS if there are settings for it.
-func (f flags) url() string {
-	switch {
-	case strings.Contains(f.address, "://"):
-		return f.address
-	case f.tls != tlsFlags{}:
-		return "https://" + f.address
-	}
-	return "http://" + f.address
+	return s.once(ctx)
 }
 
 // viewer shows a running engine.
 type viewer struct {
+	flags
 	client *api.Client
 	out    io.Writer
 	target string   // the only one to show; default: those of names and labels
 	names  []string // as in api.Query; default: all
-	labels []string
-	group  string
-
-	failing bool   // only targets in trouble
-	sort    string // as in api.Query
-	wide    bool   // more columns
 }
 
 // query returns the query for the targets to show.
@@ -193,30 +141,30 @@ func (s viewer) query(limit int) api.Query {
 }
 
 // once shows the current status.
-func (s viewer) once(ctx context.Context, f flags) error {
+func (s viewer) once(ctx context.Context) error {
 	all, err := s.targets(ctx)
 	if err != nil {
-		return s.advise(err)
+		return advise(s.client, err)
 	}
-	if err := s.write(ctx, all, f.output); err != nil {
+	if err := s.write(ctx, all); err != nil {
 		return err
 	}
 	for _, t := range all.Targets {
-		if f.exitCode && t.InTrouble {
+		if s.exitCode && t.InTrouble {
 			return cli.ErrReported(exitInTrouble)
 		}
 	}
 	return nil
 }
 
-func (s viewer) write(ctx context.Context, all api.Targets, output string) error {
+func (s viewer) write(ctx context.Context, all api.Targets) error {
 	switch {
-	case output == "name":
+	case s.output == "name":
 		_, err := io.WriteString(s.out, names(all.Targets))
 		return err
-	case output == "table" || output == "wide":
+	case s.isTable():
 		width, _ := size(s.out)
-		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.wide)+logLines(all.Targets, maxGroupLines)+s.groupLines(ctx, maxGroupLines)+s.gatewayLines(ctx, maxGroupLines)+s.maintenanceLines(ctx, maxGroupLines)+s.clusterLine(ctx)+s.notifierLines(ctx, maxGroupLines)+s.trouble(ctx))
+		_, err := io.WriteString(s.out, s.none(len(all.Targets))+table(all.Targets, time.Now(), width, s.output == "wide")+s.foot(ctx, all.Targets, maxGroupLines))
 		return err
 	case s.target != "":
 		return cli.WriteJSON(s.out, all.Targets[0])
@@ -238,37 +186,29 @@ func (s viewer) none(targets int) string {
 	return ""
 }
 
-// requestTimeout bounds the time for one of the engine's responses.
-const requestTimeout = 30 * time.Second
-
-// targets returns the targets to show, with their probes, as one page. It gives up when the
-// engine does not respond for requestTimeout.
+// targets returns the targets to show, with their probes, as one page.
 func (s viewer) targets(ctx context.Context) (all api.Targets, err error) {
-	if s.target != "" {
-		return s.page(ctx, 1)
-	}
 	all.Targets = []api.Target{} // in JSON a list, also if there are none
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	late := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
-	defer late.Stop()
-	for page, err := range s.client.Pages(ctx, s.query(api.MaxListed)) {
+	for q := s.query(api.MaxListed); ; {
+		page, err := s.page(ctx, q)
 		if err != nil {
-			return all, cmp.Or(context.Cause(ctx), err)
+			return all, err
 		}
 		all.Targets, all.Counts = append(all.Targets, page.Targets...), page.Counts
-		late.Reset(requestTimeout)
+		if q.After = page.Next; q.After == "" {
+			break
+		}
 	}
 	all.Total = len(all.Targets)
 	return all, nil
 }
 
-// page returns the only target to show, or the first of all.
-func (s viewer) page(ctx context.Context, limit int) (api.Targets, error) {
+// page returns the only target to show, or a page of all. It gives up when the engine does not respond for requestTimeout.
+func (s viewer) page(ctx context.Context, q api.Query) (api.Targets, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if s.target == "" {
-		return s.client.Targets(ctx, s.query(limit))
+		return s.client.Targets(ctx, q)
 	}
 	t, err := s.client.Target(ctx, s.target)
 	return api.Targets{Targets: []api.Target{t}, Total: 1}, err
@@ -285,7 +225,7 @@ func (s viewer) redraw(ctx context.Context) error {
 	for {
 		text, err := s.screen(ctx)
 		if err != nil {
-			text = s.advise(err).Error() + "\n"
+			text = advise(s.client, err).Error() + "\n"
 		}
 		if _, err := io.WriteString(s.out, "\x1b[H\x1b[J"+text); err != nil {
 			return err
@@ -302,16 +242,15 @@ func (s viewer) redraw(ctx context.Context) error {
 // targets than that.
 func (s viewer) screen(ctx context.Context) (string, error) {
 	width, height := size(s.out)
-	page, err := s.page(ctx, min(height, api.MaxListed))
+	page, err := s.page(ctx, s.query(min(height, api.MaxListed)))
 	if err != nil {
 		return "", err
 	}
-	most := min(height/4, maxGroupLines)
-	foot := logLines(page.Targets, most) + s.groupLines(ctx, most) + s.gatewayLines(ctx, most) + s.maintenanceLines(ctx, most) + s.clusterLine(ctx) + s.notifierLines(ctx, most) + s.trouble(ctx)
+	foot := s.foot(ctx, page.Targets, min(height/4, maxGroupLines))
 	if page.Next != "" {
 		foot = fmt.Sprintf("… and %d more targets\n", page.Total-len(page.Targets)) + foot
 	}
-	return s.none(len(page.Targets)) + fill(table(page.Targets, time.Now(), width, s.wide), foot, height), nil
+	return s.none(len(page.Targets)) + fill(table(page.Targets, time.Now(), width, s.output == "wide"), foot, height), nil
 }
 
 // follow writes a line for each probe, and then one for each change, until ctx
@@ -319,7 +258,7 @@ func (s viewer) screen(ctx context.Context) (string, error) {
 func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	for event, err := range s.client.Events(ctx, api.EventOptions{Target: s.target, Group: s.group, Names: s.names, Labels: s.labels, Snapshot: true}) {
 		if err != nil {
-			return s.advise(err)
+			return advise(s.client, err)
 		}
 		if err := s.line(event, asJSON); err != nil {
 			return err
@@ -328,76 +267,33 @@ func (s viewer) follow(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-// groupLines returns a line for each group up to most, those first that are not ready, or for
-// the only group to show; "" if only one target is shown.
-func (s viewer) groupLines(ctx context.Context, most int) string {
-	if s.target != "" {
-		return ""
+// foot returns lines about logs, groups, gateways, maintenances, the cluster and notifiers, up to most of each, and about the
+// engine itself, as far as they have to do with the targets to show.
+func (s viewer) foot(ctx context.Context, targets []api.Target, most int) string {
+	now, text := time.Now(), logLines(targets, most)
+	if s.target == "" {
+		if all, err := s.client.Groups(ctx); err == nil {
+			text += groupLines(all.Groups, s.group, most)
+		}
+		if all, err := s.client.Gateways(ctx); err == nil {
+			text += gatewayLines(all.Gateways, s.group, most, now)
+		}
+		if all, err := s.client.Maintenances(ctx); err == nil {
+			text += maintenanceLines(all.Maintenances, most, now)
+		}
 	}
-	all, err := s.client.Groups(ctx)
-	if err != nil {
-		return ""
+	if s.target == "" && s.group == "" {
+		if c, err := s.client.Cluster(ctx); err == nil && c.Name != "" {
+			text += clusterLine(c, now)
+		}
+		if all, err := s.client.Notifiers(ctx); err == nil {
+			text += notifierLines(all.Notifiers, most, now)
+		}
 	}
-	return groupLines(all.Groups, s.group, most)
-}
-
-// gatewayLines returns a line for each gateway of the groups to show up to most, those first that
-// are not up to date; "" if only one target is shown.
-func (s viewer) gatewayLines(ctx context.Context, most int) string {
-	if s.target != "" {
-		return ""
+	if stats, err := s.client.Stats(ctx); err == nil {
+		text += engineLines(stats)
 	}
-	all, err := s.client.Gateways(ctx)
-	if err != nil {
-		return ""
-	}
-	return gatewayLines(all.Gateways, s.group, most, time.Now())
-}
-
-// maintenanceLines returns a line for each maintenance up to most that is active, or begins within a
-// day; "" if only one target is shown.
-func (s viewer) maintenanceLines(ctx context.Context, most int) string {
-	if s.target != "" {
-		return ""
-	}
-	all, err := s.client.Maintenances(ctx)
-	if err != nil {
-		return ""
-	}
-	return maintenanceLines(all.Maintenances, most, time.Now())
-}
-
-// notifierLines returns a line for each receiver of a notifier that was not told everything, up to most;
-// "" if only one target or group is shown.
-func (s viewer) notifierLines(ctx context.Context, most int) string {
-	if s.target != "" || s.group != "" {
-		return ""
-	}
-	all, err := s.client.Notifiers(ctx)
-	if err != nil {
-		return ""
-	}
-	return notifierLines(all.Notifiers, most, time.Now())
-}
-
-// trouble returns lines about the engine itself, or "" if it is well.
-func (s viewer) trouble(ctx context.Context) string {
-	stats, err := s.client.Stats(ctx)
-	if err != nil {
-		return ""
-	}
-	return engineLines(stats)
-}
-
-// advise adds the cure to an error that a flag cures.
-func (s viewer) advise(err error) error {
-	if refused, ok := errors.AsType[*api.Error](err); ok && refused.Status == http.StatusUnauthorized {
-		return fmt.Errorf("%w; give the file of the token with --token-file", err)
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("no engine listens on %s: %w; give the URL of the engine with --address", s.client.Base, syscall.ECONNREFUSED)
-	}
-	return err
+	return text
 }
 
 func (s viewer) line(e api.Event, asJSON bool) error {

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -133,34 +132,53 @@ func labels(all map[string]string) string {
 // maxGroupLines bounds the lines about groups.
 const maxGroupLines = 20
 
+// listed returns a line for each of some things up to most, and how many more there are.
+func listed[T any](all []T, most int, noun string, line func(T) string) string {
+	var s strings.Builder
+	for i, one := range all {
+		if i == most {
+			fmt.Fprintf(&s, "… and %d more %s\n", len(all)-i, noun)
+			break
+		}
+		s.WriteString(line(one) + "\n")
+	}
+	return s.String()
+}
+
+// ordered returns those of some things that are shown, with those first for which goesFirst returns true.
+func ordered[T any](all []T, isShown, goesFirst func(T) bool) []T {
+	var first, rest []T
+	for _, one := range all {
+		switch {
+		case !isShown(one):
+		case goesFirst(one):
+			first = append(first, one)
+		default:
+			rest = append(rest, one)
+		}
+	}
+	return append(first, rest...)
+}
+
 // groupLines returns a line for each of some groups up to most, or for the only one, those
 // first that are not ready.
 //
 //	group web: ready, 3 of 4 ready, 2 needed
 func groupLines(groups []api.Group, only string, most int) string {
-	groups = slices.DeleteFunc(slices.Clone(groups), func(g api.Group) bool { return only != "" && g.Name != only })
-	slices.SortStableFunc(groups, func(a, b api.Group) int {
-		return cmp.Compare(one(a.State == "ready"), one(b.State == "ready"))
-	})
-	var s strings.Builder
-	for i, g := range groups {
-		if i == most {
-			fmt.Fprintf(&s, "… and %d more groups\n", len(groups)-i)
-			break
-		}
-		fmt.Fprintf(&s, "group %s: %s, %d of %d ready, %d needed", probe.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready+g.Counts.Degraded, g.Counts.Total, g.Need)
+	groups = ordered(groups, func(g api.Group) bool { return only == "" || g.Name == only }, func(g api.Group) bool { return g.State != "ready" })
+	return listed(groups, most, "groups", func(g api.Group) string {
+		text := fmt.Sprintf("group %s: %s, %d of %d ready, %d needed", probe.OneLine(g.Name, probe.MaxGroupName), g.State, g.Counts.Ready+g.Counts.Degraded, g.Counts.Total, g.Need)
 		if g.Counts.Undecided > 0 {
-			fmt.Fprintf(&s, ", %d not known yet", g.Counts.Undecided)
+			text += fmt.Sprintf(", %d not known yet", g.Counts.Undecided)
 		}
 		if g.ZeroWeight > 0 {
-			fmt.Fprintf(&s, ", %d more of weight 0", g.ZeroWeight)
+			text += fmt.Sprintf(", %d more of weight 0", g.ZeroWeight)
 		}
 		if g.RestartsWithheld > 0 {
-			fmt.Fprintf(&s, ", %d failing and not restarted (hold_restarts)", g.RestartsWithheld)
+			text += fmt.Sprintf(", %d failing and not restarted (hold_restarts)", g.RestartsWithheld)
 		}
-		s.WriteString("\n")
-	}
-	return s.String()
+		return text
+	})
 }
 
 // gatewayLines returns a line for each of some gateways up to most, or for those of a group, those
@@ -169,46 +187,26 @@ func groupLines(groups []api.Group, only string, most int) string {
 //	gateway edge (agent): up to date, 3s ago
 //	gateway lb (haproxy): not up to date for 3m12s: dial unix /run/haproxy.sock: no such file
 func gatewayLines(gateways []api.Gateway, of string, most int, now time.Time) string {
-	gateways = slices.DeleteFunc(slices.Clone(gateways), func(g api.Gateway) bool { return of != "" && !slices.Contains(g.Groups, of) })
-	slices.SortStableFunc(gateways, func(a, b api.Gateway) int {
-		return cmp.Compare(one(a.State != api.GatewayFailing), one(b.State != api.GatewayFailing))
-	})
-	var s strings.Builder
-	for i, g := range gateways {
-		if i == most {
-			fmt.Fprintf(&s, "… and %d more gateways\n", len(gateways)-i)
-			break
-		}
-		fmt.Fprintf(&s, "gateway %s (%s): ", probe.OneLine(g.Name, probe.MaxGroupName), g.Output)
+	isFailing := func(g api.Gateway) bool { return g.State == api.GatewayFailing }
+	gateways = ordered(gateways, func(g api.Gateway) bool { return of == "" || slices.Contains(g.Groups, of) }, isFailing)
+	return listed(gateways, most, "gateways", func(g api.Gateway) string {
+		text := fmt.Sprintf("up to date, %s ago", age(g.Last, now))
 		switch g.State {
 		case api.GatewayFailing:
-			fmt.Fprintf(&s, "not up to date for %s: %s\n", age(g.ErrorSince, now), probe.OneLine(g.Error, probe.MaxDetail))
+			text = fmt.Sprintf("not up to date for %s: %s", age(g.ErrorSince, now), probe.OneLine(g.Error, probe.MaxDetail))
 		case api.GatewayWaiting:
-			s.WriteString("waiting, it was given nothing yet\n")
-		default:
-			fmt.Fprintf(&s, "up to date, %s ago\n", age(g.Last, now))
+			text = "waiting, it was given nothing yet"
 		}
-	}
-	return s.String()
+		return fmt.Sprintf("gateway %s (%s): %s", probe.OneLine(g.Name, probe.MaxGroupName), g.Output, text)
+	})
 }
 
 // logLines returns a line for each target up to most whose log file cannot be written.
 func logLines(targets []api.Target, most int) string {
-	var s strings.Builder
-	failing := 0
-	for i := range targets {
-		process := targets[i].Process
-		if process == nil || process.LogError == "" {
-			continue
-		}
-		if failing++; failing <= most {
-			fmt.Fprintf(&s, "log of %s: not written: %s\n", probe.OneLine(targets[i].Name, probe.MaxTargetName), probe.OneLine(process.LogError, probe.MaxDetail))
-		}
-	}
-	if failing > most {
-		fmt.Fprintf(&s, "… and %d more logs\n", failing-most)
-	}
-	return s.String()
+	failing := slices.DeleteFunc(slices.Clone(targets), func(t api.Target) bool { return t.Process == nil || t.Process.LogError == "" })
+	return listed(failing, most, "logs", func(t api.Target) string {
+		return fmt.Sprintf("log of %s: not written: %s", probe.OneLine(t.Name, probe.MaxTargetName), probe.OneLine(t.Process.LogError, probe.MaxDetail))
+	})
 }
 
 // upcoming is how long before a maintenance begins there is a line about it.
@@ -221,24 +219,16 @@ const upcoming = 24 * time.Hour
 //	maintenance weekly: next from 2026-02-01 03:00:00 to 2026-02-01 05:00:00
 func maintenanceLines(all []api.Maintenance, most int, now time.Time) string {
 	all = slices.DeleteFunc(slices.Clone(all), func(m api.Maintenance) bool { return !m.Active && m.From.Sub(now) > upcoming })
-	var s strings.Builder
-	for i, m := range all {
-		if i == most {
-			fmt.Fprintf(&s, "… and %d more maintenances\n", len(all)-i)
-			break
-		}
-		fmt.Fprintf(&s, "maintenance %s: ", probe.OneLine(m.Name, probe.MaxGroupName))
+	return listed(all, most, "maintenances", func(m api.Maintenance) string {
+		text := fmt.Sprintf("next from %s to %s", local(m.From), local(m.To))
 		if m.Active {
-			fmt.Fprintf(&s, "%s, until %s", cli.Plural(m.Targets, "target"), local(m.To))
-		} else {
-			fmt.Fprintf(&s, "next from %s to %s", local(m.From), local(m.To))
+			text = fmt.Sprintf("%s, until %s", cli.Plural(m.Targets, "target"), local(m.To))
 		}
 		if m.Reason != "" {
-			fmt.Fprintf(&s, " (%s)", probe.OneLine(m.Reason, probe.MaxDetail))
+			text += fmt.Sprintf(" (%s)", probe.OneLine(m.Reason, probe.MaxDetail))
 		}
-		s.WriteString("\n")
-	}
-	return s.String()
+		return fmt.Sprintf("maintenance %s: %s", probe.OneLine(m.Name, probe.MaxGroupName), text)
+	})
 }
 
 // notifierLines returns a line for each receiver of a notifier that was not told everything, up to most,
@@ -246,38 +236,22 @@ func maintenanceLines(all []api.Maintenance, most int, now time.Time) string {
 //
 //	notify oncall (alertmanager), http://am-1:9093: failing for 3m12s, 17 transitions to tell: connection refused
 func notifierLines(notifiers []api.Notifier, most int, now time.Time) string {
-	notifiers = slices.DeleteFunc(slices.Clone(notifiers), func(n api.Notifier) bool { return n.State == api.NotifierUpToDate })
-	slices.SortStableFunc(notifiers, func(a, b api.Notifier) int {
-		return cmp.Compare(one(a.State != api.NotifierFailing), one(b.State != api.NotifierFailing))
-	})
-	var s strings.Builder
-	for i, n := range notifiers {
-		if i == most {
-			fmt.Fprintf(&s, "… and %d more receivers of notifiers\n", len(notifiers)-i)
-			break
+	isFailing := func(n api.Notifier) bool { return n.State == api.NotifierFailing }
+	notifiers = ordered(notifiers, func(n api.Notifier) bool { return n.State != api.NotifierUpToDate }, isFailing)
+	return listed(notifiers, most, "receivers of notifiers", func(n api.Notifier) string {
+		text := fmt.Sprintf("%d transitions to tell", n.Pending)
+		if isFailing(n) {
+			text = fmt.Sprintf("failing for %s, ", age(n.ErrorSince, now)) + text
 		}
-		fmt.Fprintf(&s, "notify %s (%s), %s: ", probe.OneLine(n.Name, probe.MaxGroupName), n.Output, probe.OneLine(n.Receiver, probe.MaxDetail))
-		if n.State == api.NotifierFailing {
-			fmt.Fprintf(&s, "failing for %s, ", age(n.ErrorSince, now))
-		}
-		fmt.Fprintf(&s, "%d transitions to tell", n.Pending)
 		if n.Error != "" {
-			s.WriteString(": " + probe.OneLine(n.Error, probe.MaxDetail))
+			text += ": " + probe.OneLine(n.Error, probe.MaxDetail)
 		}
-		s.WriteString("\n")
-	}
-	return s.String()
+		return fmt.Sprintf("notify %s (%s), %s: %s", probe.OneLine(n.Name, probe.MaxGroupName), n.Output, probe.OneLine(n.Receiver, probe.MaxDetail), text)
+	})
 }
 
 // local returns a time as the clocks here show it.
 func local(t time.Time) string { return t.Local().Format(time.DateTime) }
-
-func one(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
 
 // engineLines returns lines about an engine that has skipped attempts, or is degraded or
 // isolated.
@@ -310,17 +284,18 @@ func verdictOf(p api.Probe) string {
 func lines(t api.Target, now time.Time) [][]string {
 	first := []string{probe.OneLine(t.Name, probe.MaxTargetName), state(t), fmt.Sprint(t.Instance.Restarts)}
 	var all [][]string
+	add := func(text string) { all = append(all, []string{"", "", "", "-", "", "", "", text}) }
 	if in := t.Instance; in.Reason != "" {
-		all = append(all, []string{"", "", "", "-", "", "", "", join(string(in.Reason), in.Detail)})
+		add(join(string(in.Reason), in.Detail))
 	}
 	if d := t.Damping; d != nil && !d.Since.IsZero() {
-		all = append(all, []string{"", "", "", "-", "", "", "", fmt.Sprintf("damped until %s: it has flapped, penalty %d", local(d.Until), d.Penalty)})
+		add(fmt.Sprintf("damped until %s: it has flapped, penalty %d", local(d.Until), d.Penalty))
 	}
 	if p := t.Pause; p != nil {
-		all = append(all, []string{"", "", "", "-", "", "", "", pausedLine(p)})
+		add(pausedLine(p))
 	}
 	if e := t.Ejection; e != nil {
-		all = append(all, []string{"", "", "", "-", "", "", "", "ejected: " + join(string(e.Reason), e.Detail)})
+		add("ejected: " + join(string(e.Reason), e.Detail))
 	}
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, p.Target+":")

@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 func TestAnEngineIsTrustedByItsCertificateAuthority(t *testing.T) {
@@ -23,21 +27,21 @@ func TestAnEngineIsTrustedByItsCertificateAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		flags tlsFlags
+		flags dial.TLS
 		want  string // of the error
 	}{
-		{tlsFlags{CAFile: authority}, ""},
-		{tlsFlags{}, "certificate"},
+		{dial.TLS{CAFile: authority}, ""},
+		{dial.TLS{}, "certificate"},
 	} {
-		client, err := test.flags.client()
+		client, err := connection{tls: test.flags, set: pflag.NewFlagSet("", pflag.ContinueOnError)}.client()
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := client.Get(server.URL)
+		answer, err := client.HTTP.Get(server.URL)
 		if err == nil {
 			answer.Body.Close()
 		}
-		client.CloseIdleConnections()
+		client.HTTP.CloseIdleConnections()
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v gives the error %v, want %q", test.flags, err, test.want)
 		}
@@ -49,12 +53,12 @@ func TestErrorsNameTheFlagOfAnInvalidFile(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, d := range map[string]tlsFlags{
+	for want, d := range map[string]dial.TLS{
 		"--ca-file cannot be read: open":                               {CAFile: empty + "x"},
 		"--ca-file has no PEM block of type CERTIFICATE in " + empty:   {CAFile: empty},
 		"--cert-file has no PEM block of type CERTIFICATE in " + empty: {CertFile: empty, KeyFile: empty},
 	} {
-		if _, err := d.client(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := (connection{tls: d, set: pflag.NewFlagSet("", pflag.ContinueOnError)}).client(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%+v gives the error %v, want %q", d, err, want)
 		}
 	}

@@ -30,10 +30,6 @@ type Memory struct {
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
 }
 
-// isBudgeted reports whether a restart of the latest instance was taken from the budget. Until Budgeted was told
-// apart, Requested said so.
-func (m Memory) isBudgeted() bool { return m.Budgeted || m.Requested }
-
 // status returns how the latest instance has exited that a driver has run to its end.
 func (m Memory) status(external bool) probe.Exit {
 	if external || m.LastExit == "" || m.Code < 0 {
@@ -300,7 +296,7 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		if time.Since(r.Since) > s.unit.BackOff.Reset {
 			s.exits = 0
 		}
-		if s.unit.endsWithEngine() && !r.isBudgeted() && s.started > 0 {
+		if s.unit.endsWithEngine() && !r.Budgeted && s.started > 0 {
 			s.started-- // the next instance takes its place: a restart of the engine is none of the target's
 		}
 		if !s.unit.external() {

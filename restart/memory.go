@@ -88,8 +88,20 @@ type Restored struct {
 // see them absent: those of units without a driver, and those that a Resumer takes over.
 // It returns their IDs by target. For any other unit the next instance is a new one.
 func (c *Controller) Restore(r Restored) map[string]string {
+	now, instances := time.Now(), []probe.Instance(nil)
+	c.unitsMu.Lock()
+	for target, m := range r.Targets {
+		if in := c.restoreTarget(target, m, now); in.ID != "" {
+			instances = append(instances, in)
+		}
+	}
+	for _, at := range r.Spent {
+		c.spent = append(c.spent, earlier(at, now))
+	}
+	slices.SortFunc(c.spent, time.Time.Compare)
+	c.unitsMu.Unlock()
 	goOn := map[string]string{}
-	for _, in := range c.restore(r, time.Now()) {
+	for _, in := range instances {
 		goOn[in.Target] = in.ID
 		c.config.Engine.Report(in)
 	}
@@ -123,22 +135,6 @@ func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories m
 type restored struct {
 	Memory
 	goesOn probe.Instance // as it was reported, if the driver goes on with it; or else zero
-}
-
-// restore keeps what belongs to the present units, and returns the instances that go on.
-func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Instance) {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	for target, m := range r.Targets {
-		if in := c.restoreTarget(target, m, now); in.ID != "" {
-			instances = append(instances, in)
-		}
-	}
-	for _, at := range r.Spent {
-		c.spent = append(c.spent, earlier(at, now))
-	}
-	slices.SortFunc(c.spent, time.Time.Compare)
-	return instances
 }
 
 // restoreTarget keeps the memory of a target if it belongs to its unit, and returns the instance that

@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -205,18 +203,6 @@ func (s *Session) Views() []*group.View {
 		views[i] = g.View()
 	}
 	return views
-}
-
-// Wait waits until one of views is replaced, or can be received from end, or ctx is done.
-func (s *Session) Wait(ctx context.Context, views []*group.View, end <-chan time.Time) {
-	cases := []reflect.SelectCase{
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(end)},
-	}
-	for _, v := range views {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(v.Replaced())})
-	}
-	reflect.Select(cases)
 }
 
 // Kept returns the View of each group by which a gateway goes: the present one or, while that

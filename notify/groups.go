@@ -1,10 +1,8 @@
 package notify
 
 import (
-	"context"
 	"fmt"
 	"iter"
-	"reflect"
 	"sync"
 	"time"
 
@@ -50,21 +48,6 @@ func (s *groupSource) follow(views []*group.View) (changed []Subject) {
 		}
 	}
 	return changed
-}
-
-// wait waits until ctx is done, a group has changed since its view, woken can be received from, or ticks: then it
-// returns true.
-func (s *groupSource) wait(ctx context.Context, views []*group.View, woken <-chan struct{}, ticks <-chan time.Time) (ticked bool) {
-	cases := []reflect.SelectCase{
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ticks)},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(woken)},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
-	}
-	for _, v := range views {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(v.Replaced())})
-	}
-	chosen, _, _ := reflect.Select(cases)
-	return chosen == 0
 }
 
 // isHeld implements source. While the engine is cut off, or ends and stops targets, the members of groups do not

@@ -310,7 +310,7 @@ func (n *Notifiers) follow(ctx context.Context) {
 	defer ticks.Stop()
 	views := n.config.Groups.Views()
 	for ctx.Err() == nil {
-		ticked := n.groups.wait(ctx, views, n.wake, ticks.C)
+		ticked := group.AwaitReplaced(ctx, views, ticks.C, n.wake) == 0
 		views = n.config.Groups.Views()
 		changed := n.groups.follow(views)
 		if ticked {

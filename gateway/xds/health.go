@@ -44,7 +44,7 @@ func (h *health) Watch(r *healthv1.HealthCheckRequest, stream healthv1.Health_Wa
 			}
 			sent = now
 		}
-		h.session.Wait(ctx, before, nil)
+		group.AwaitReplaced(ctx, before)
 	}
 	return status.Error(codes.Unavailable, "the server stops")
 }

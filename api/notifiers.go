@@ -22,13 +22,13 @@ type Notifier struct {
 
 	Firing       int       `json:"firing"`                // of how many targets and groups it was told last that they are in trouble
 	Held         int       `json:"held"`                  // how many in trouble it is not told about for now: paused ones, and those that the engine doubts
-	Pending      uint64    `json:"pending"`               // how many transitions it was not told, of all targets and groups
+	Pending      uint64    `json:"pending"`               // how many transitions it was not told, of all targets
 	PendingSince time.Time `json:"pendingSince,omitzero"` // the first of them
 
 	Sent    uint64    `json:"sent"`          // how many notices it has accepted
 	Last    time.Time `json:"last,omitzero"` // the last of them
 	Dropped uint64    `json:"dropped"`       // how many notices it has rejected: it will not get them again
-	Lost    uint64    `json:"lost"`          // how many transitions were forgotten before it was told, of all targets and groups
+	Lost    uint64    `json:"lost"`          // how many transitions were forgotten before it was told, of all targets
 
 	Errors     uint64    `json:"errors"`              // how many attempts to send notices have failed
 	Error      string    `json:"error,omitempty"`     // of the latest attempt; empty if it has succeeded

@@ -60,7 +60,7 @@ type Gateways struct {
 	allMu   sync.Mutex // guards all below
 	ctx     context.Context
 	all     map[string]*running // by name
-	unended map[*running]bool   // outputs that have begun and not ended, also those that are not in all any more
+	unended map[*running]bool   // outputs that were started and have not ended, also those that are not in all any more
 }
 
 // running is an output with its session.
@@ -175,13 +175,19 @@ func (g *Gateways) start() {
 		slices.SortFunc(before, func(a, b *running) int { return cmp.Compare(a.name, b.name) })
 		var ctx context.Context
 		ctx, r.stop = context.WithCancel(g.ctx)
+		g.unended[r] = true
 		go g.run(ctx, r, before)
 	}
 }
 
 // run runs an output until ctx is done, as soon as those before it have ended.
 func (g *Gateways) run(ctx context.Context, r *running, before []*running) {
-	defer close(r.ended)
+	defer func() {
+		g.allMu.Lock()
+		delete(g.unended, r)
+		g.allMu.Unlock()
+		close(r.ended)
+	}()
 	for _, late := range awaitEnds(ctx, before) {
 		if ctx.Err() == nil {
 			r.session.Failed(sourceStart, fmt.Errorf("waits for the output that it replaces: gateway %q (%s) has not ended after %v", late.name, late.spec.Output, endTimeout))
@@ -192,25 +198,11 @@ func (g *Gateways) run(ctx context.Context, r *running, before []*running) {
 			return
 		}
 	}
-	if !g.begin(ctx, r) {
+	if ctx.Err() != nil {
 		return
 	}
 	r.session.Cured(sourceStart)
 	r.spec.New().Run(ctx, r.session)
-	g.allMu.Lock()
-	delete(g.unended, r)
-	g.allMu.Unlock()
-}
-
-// begin notes that an output begins, and reports whether it does: it has not been replaced.
-func (g *Gateways) begin(ctx context.Context, r *running) bool {
-	g.allMu.Lock()
-	defer g.allMu.Unlock()
-	if ctx.Err() != nil {
-		return false
-	}
-	g.unended[r] = true
-	return true
 }
 
 // awaitEnds waits until outputs have ended, or ctx is done, and returns those that have not after

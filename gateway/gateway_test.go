@@ -171,40 +171,6 @@ func TestEachSourceFailsByItself(t *testing.T) {
 	}
 }
 
-// The failure of a name ends when the gateway does not ask about it any more.
-func TestANameThatIsNotAskedAboutDoesNotFail(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &testsync.Buffer{}
-		all := gateway.New(gateway.Config{Groups: web{group.NewMirror("web")}, Logger: slog.New(slog.NewTextHandler(log, nil))})
-		report := make(chan func(*gateway.Session))
-		spec := gateway.Spec{Output: "test", Groups: []string{"web"}, New: func() gateway.Output { return reporter(report) }}
-		if err := all.Apply(map[string]gateway.Spec{"edge": spec}); err != nil {
-			t.Fatal(err)
-		}
-		stop := gatewaytest.Run(t, all)
-		fail := func(sources ...string) {
-			for _, source := range sources {
-				report <- func(s *gateway.Session) { s.Failed(source, errors.New(source)) }
-			}
-			synctest.Wait()
-		}
-		fail(gateway.SourceName("a"), gateway.SourceName("b"), gateway.SourceGroup("web"))
-		time.Sleep(9 * time.Minute)
-		if st := all.Statuses()[0]; st.Error != "group web; name a; name b" {
-			t.Errorf("the error is %q", st.Error)
-		}
-		fail(gateway.SourceName("b"))
-		time.Sleep(5 * time.Minute)
-		if st := all.Statuses()[0]; st.Error != "group web; name b" {
-			t.Errorf("the error is %q", st.Error)
-		}
-		if !strings.Contains(log.String(), `in part" gateway=edge sources="name a" failing=2`) {
-			t.Errorf("the log is\n%s", log)
-		}
-		stop()
-	})
-}
-
 // reporter does with its session what it is given.
 type reporter chan func(*gateway.Session)
 

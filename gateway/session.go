@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -20,11 +18,10 @@ type Session struct {
 	Groups []*group.Group // at least one
 	Logger *slog.Logger   // with the name of the gateway
 
-	statusMu sync.Mutex // guards status, failures, asked and expired
+	statusMu sync.Mutex // guards status, failures and warned
 	status   group.GatewayStatus
 	failures map[string]group.GatewayFailure // by source
-	asked    map[string]time.Time            // when a source of failures that is a name was last asked about
-	expired  time.Time                       // when expire last looked at all of asked
+	warned   map[string]bool                 // the keys of WarnOnce
 
 	keptMu sync.Mutex    // guards kept
 	kept   []*group.View // of Groups: the last one that Kept has returned, or nil
@@ -43,26 +40,22 @@ func SourceGroup(name string) string { return "group " + name }
 // maxFailures bounds the sources that fail at once: further ones are only counted.
 const maxFailures = 2 * group.MaxGroups
 
-// A failure of a name ends nameTimeout after the gateway has last asked about it, as one does that is
-// configured to ask by another name. All are looked at every expireInterval.
-const (
-	nameTimeout    = 10 * time.Minute
-	expireInterval = time.Minute
-)
+// maxWarned bounds the keys of WarnOnce.
+const maxWarned = 100
 
 func newSession(name string, spec Spec, log *slog.Logger) *Session {
 	return &Session{
 		Logger:   log.With("gateway", name),
 		status:   group.GatewayStatus{Gateway: name, Output: spec.Output, Groups: spec.Groups},
 		failures: map[string]group.GatewayFailure{},
-		asked:    map[string]time.Time{},
+		warned:   map[string]bool{},
 	}
 }
 
 // Status returns how the gateway fares.
 func (s *Session) Status() group.GatewayStatus {
 	s.statusMu.Lock()
-	lines := s.fold(nil)
+	defer s.statusMu.Unlock()
 	st := s.status
 	st.Failing = len(s.failures)
 	for _, source := range slices.Sorted(maps.Keys(s.failures)) {
@@ -72,8 +65,6 @@ func (s *Session) Status() group.GatewayStatus {
 		st.Failures = append(st.Failures, s.failures[source])
 	}
 	st.Error = errorText(s.failures)
-	s.statusMu.Unlock()
-	s.log(lines)
 	return st
 }
 
@@ -141,18 +132,15 @@ type changes struct {
 	since   time.Time                       // when the first failure of the series was
 }
 
-// fold replaces the failures of the sources of results, and ends those of names that the gateway
-// does not ask about any more. It needs statusMu.
+// fold replaces the failures of the sources of results. It needs statusMu.
 func (s *Session) fold(results map[string]error) changes {
 	c := changes{began: map[string]group.GatewayFailure{}, since: s.status.ErrorSince}
 	now := time.Now()
-	c.ended = s.expire(now)
 	for source, err := range results {
 		before, fails := s.failures[source]
 		switch {
 		case err == nil && fails:
 			delete(s.failures, source)
-			delete(s.asked, source)
 			c.ended = append(c.ended, source)
 		case err != nil && fails:
 			before.Error = err.Error()
@@ -160,9 +148,6 @@ func (s *Session) fold(results map[string]error) changes {
 		case err != nil && len(s.failures) < maxFailures:
 			s.failures[source] = group.GatewayFailure{Source: source, Error: err.Error(), Since: now}
 			c.began[source] = s.failures[source]
-		}
-		if _, fails := s.failures[source]; fails && strings.HasPrefix(source, namePrefix) {
-			s.asked[source] = now
 		}
 	}
 	switch c.failing = len(s.failures); {
@@ -172,23 +157,6 @@ func (s *Session) fold(results map[string]error) changes {
 		s.status.ErrorSince = now
 	}
 	return c
-}
-
-// expire ends the failures of names that the gateway has not asked about for nameTimeout, and returns
-// their sources. It needs statusMu.
-func (s *Session) expire(now time.Time) (ended []string) {
-	if now.Sub(s.expired) < expireInterval {
-		return nil
-	}
-	s.expired = now
-	for source, asked := range s.asked {
-		if now.Sub(asked) >= nameTimeout {
-			delete(s.asked, source)
-			delete(s.failures, source)
-			ended = append(ended, source)
-		}
-	}
-	return ended
 }
 
 // log logs which sources have begun to fail, and which do not fail any more.
@@ -215,6 +183,19 @@ func (s *Session) Refused() {
 	s.statusMu.Unlock()
 }
 
+// WarnOnce logs a message once for a key, such as a name that clients ask about in vain.
+func (s *Session) WarnOnce(key, message string, attributes ...any) {
+	s.statusMu.Lock()
+	isNew := !s.warned[key] && len(s.warned) < maxWarned
+	if isNew {
+		s.warned[key] = true
+	}
+	s.statusMu.Unlock()
+	if isNew {
+		s.Logger.Warn(message, attributes...)
+	}
+}
+
 // Views returns the present View of each group.
 func (s *Session) Views() []*group.View {
 	views := make([]*group.View, len(s.Groups))
@@ -222,18 +203,6 @@ func (s *Session) Views() []*group.View {
 		views[i] = g.View()
 	}
 	return views
-}
-
-// Wait waits until one of views is replaced, or can be received from end, or ctx is done.
-func (s *Session) Wait(ctx context.Context, views []*group.View, end <-chan time.Time) {
-	cases := []reflect.SelectCase{
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
-		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(end)},
-	}
-	for _, v := range views {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(v.Replaced())})
-	}
-	reflect.Select(cases)
 }
 
 // Kept returns the View of each group by which a gateway goes: the present one or, while that
@@ -303,12 +272,6 @@ func (s *Session) memberAt(address string) (view *group.View, member *group.Memb
 	}
 	return view, member, nil
 }
-
-// SourceName is the source of what fails for a name or an address that a gateway asks about. It fails
-// until the gateway has not asked about it for ten minutes, at the latest.
-func SourceName(name string) string { return namePrefix + name }
-
-const namePrefix = "name "
 
 // maxNamed bounds the members that an error names, and the errors that a status does.
 const maxNamed = 5

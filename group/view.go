@@ -1,7 +1,9 @@
 package group
 
 import (
+	"context"
 	"iter"
+	"reflect"
 	"sync/atomic"
 	"time"
 )
@@ -63,3 +65,20 @@ func (v *View) Member(name string) *Member { return v.members.get(name) }
 
 // Replaced returns a channel that is closed when there is a newer View.
 func (v *View) Replaced() <-chan struct{} { return v.replaced }
+
+// AwaitReplaced waits until ctx is done, there is a newer View than one of views, or one of some channels can be received
+// from. It returns the index of that channel, or -1.
+func AwaitReplaced(ctx context.Context, views []*View, channels ...any) (received int) {
+	channels = append(channels, ctx.Done())
+	cases := make([]reflect.SelectCase, 0, len(channels)+len(views))
+	for _, c := range channels {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)})
+	}
+	for _, v := range views {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(v.replaced)})
+	}
+	if received, _, _ = reflect.Select(cases); received >= len(channels)-1 {
+		return -1
+	}
+	return received
+}

@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -25,7 +24,8 @@ func dependencyWait(e *engine.Engine, target string) (wait time.Duration) {
 	return min(wait, maxWait)
 }
 
-// undecided implements source.
+// undecided returns until when a trouble of a target may turn out to be that of another one, on which it depends. Zero if
+// it depends on none.
 func (s *targetSource) undecided(ev *event) (until time.Time) {
 	if !ev.explicable {
 		return time.Time{}
@@ -36,38 +36,8 @@ func (s *targetSource) undecided(ev *event) (until time.Time) {
 	return time.Time{}
 }
 
-// isUndecided implements source.
-func (s *targetSource) isUndecided(ev *event, now time.Time) bool {
-	return ev.explicable && hasNewDependency(s.engine, ev.Name, ev.At, now)
-}
-
-// hasNewDependency reports whether a target that has failed since a time depends on one that this engine has had too
-// shortly to find it failing. If the engine has taken it over from another one, its probes begin later than the wait,
-// and at first it may be known to have no instance. It returns false once maxWait is over.
-func hasNewDependency(e *engine.Engine, target string, since, now time.Time) bool {
-	if !now.Before(since.Add(maxWait)) {
-		return false
-	}
-	for _, on := range e.Admin().Dependencies(target) {
-		if d, _ := e.Admin().Dependency(on); !d.IsOther && slices.ContainsFunc(d.Probes, isNew) {
-			return true
-		}
-	}
-	return false
-}
-
-// isNew reports whether a probe that is attempted, or will be once there is an instance, was not attempted as often as
-// failures have to follow each other until it fails.
-func isNew(p engine.Status) bool {
-	attempts := uint64(0)
-	for _, n := range p.Attempts {
-		attempts += n
-	}
-	isAttempted := p.WaitReason == verdict.NotWaiting || p.WaitReason == verdict.NoInstance
-	return isAttempted && attempts < uint64(p.Rule.FailuresToFail())
-}
-
-// hiddenSince implements source.
+// hiddenSince reports whether a trouble has turned out to be that of another target since the event, and before a time, or
+// nobody is to be told of the target since then: it is paused, damped or removed.
 func (s *targetSource) hiddenSince(ev *event, until time.Time) bool {
 	if _, exists := s.engine.Target(ev.Name); !exists && !s.isConfigured(ev.Name) {
 		return true
@@ -113,15 +83,6 @@ func explains(tr *engine.Transition) bool {
 	return verdict.ExplainsDependents(tr.State) || hidden && tr.Kind != 0 && tr.Verdict == probe.Failing
 }
 
-// undecided implements source. A group that is down since its members may be explained has no event.
-func (s *groupSource) undecided(*event) (until time.Time) { return time.Time{} }
-
-// isUndecided implements source.
-func (s *groupSource) isUndecided(*event, time.Time) bool { return false }
-
-// hiddenSince implements source.
-func (s *groupSource) hiddenSince(*event, time.Time) bool { return false }
-
 // mayBeExplained reports whether a target is in trouble, and that may turn out to be that of another one.
 func mayBeExplained(e *engine.Engine, target string, now time.Time) bool {
 	wait := dependencyWait(e, target)
@@ -129,7 +90,7 @@ func mayBeExplained(e *engine.Engine, target string, now time.Time) bool {
 		return false
 	}
 	st, _ := e.Target(target)
-	return isExplicable(st.State) && (now.Before(st.Since.Add(wait)) || hasNewDependency(e, target, st.Since, now))
+	return isExplicable(st.State) && now.Before(st.Since.Add(wait))
 }
 
 // isExplicable reports whether a target is in a trouble that is none if one on which it depends is in trouble.

@@ -9,15 +9,16 @@ import (
 // feed knows what a receiver was told and decides what it is to be told next. It has neither I/O nor a
 // clock, and is not safe for concurrent use.
 //
-// It goes through the events of each source in their order. Once there is none, it compares the
+// It goes through the events of targets in their order. Once there is none, it compares the
 // subjects of open with what the receiver was told, and then repeats what is due. A trouble that may turn
-// out to be that of another subject waits until that is decided, with the later events of its subject:
+// out to be that of another target waits until that is decided, with the later events of its target:
 // others do not wait for it.
 type feed struct {
 	spec    *Spec
-	sources map[Kind]source
+	targets *targetSource
+	sources map[Kind]source // with targets
 
-	cursor map[Kind]uint64      // of the last event that the receiver has accepted, or that was not for it
+	cursor uint64               // of the last event that the receiver has accepted, or that was not for it
 	told   map[Subject]told     // what the receiver was told is in trouble
 	open   map[Subject]uint64   // to be compared, each with the number of its mark
 	marks  uint64               // so far
@@ -44,7 +45,7 @@ type told struct {
 // batch is what a receiver is to be told next, and what the feed is once it has accepted that.
 type batch struct {
 	notices  []Notice
-	cursor   map[Kind]uint64
+	cursor   uint64
 	told     map[Subject]*Notice  // nil: that it is no longer in trouble
 	compared map[Subject]uint64   // no longer open, unless they were marked again meanwhile
 	opened   map[Subject]struct{} // to be compared next
@@ -55,8 +56,8 @@ type batch struct {
 	more     bool                       // there are further events or subjects to look at
 }
 
-func newFeed(spec *Spec, sources map[Kind]source) feed {
-	return feed{spec: spec, sources: sources, cursor: map[Kind]uint64{}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, handed: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
+func newFeed(spec *Spec, targets *targetSource, groups *groupSource) feed {
+	return feed{spec: spec, targets: targets, sources: map[Kind]source{KindTarget: targets, KindGroup: groups}, told: map[Subject]told{}, open: map[Subject]uint64{}, held: map[Subject]struct{}{}, handed: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
 }
 
 // maxLook bounds the events and subjects that one call of next looks at.
@@ -65,13 +66,15 @@ const maxLook = 1000
 // next returns what to tell next: at most limit notices.
 func (f *feed) next(now time.Time, limit int) batch {
 	clear(f.handed)
-	b := batch{cursor: maps.Clone(f.cursor), told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
+	b := batch{cursor: f.cursor, told: map[Subject]*Notice{}, compared: map[Subject]uint64{}, opened: map[Subject]struct{}{}, held: map[Subject]struct{}{}, waiting: map[Subject][]waitingEvent{}}
 	for _, kind := range kinds {
 		if f.sources[kind].isHeld() {
 			continue
 		}
-		f.decide(&b, kind, now, limit)
-		f.follow(&b, kind, now, limit)
+		if kind == KindTarget {
+			f.decide(&b, now, limit)
+			f.follow(&b, now, limit)
+		}
 		if !b.more {
 			f.compare(&b, kind, now, limit)
 		}
@@ -82,14 +85,10 @@ func (f *feed) next(now time.Time, limit int) batch {
 	return b
 }
 
-// decide goes through the subjects that wait, and tells what has been decided.
-func (f *feed) decide(b *batch, kind Kind, now time.Time, limit int) {
+// decide goes through the targets that wait, and tells what has been decided.
+func (f *feed) decide(b *batch, now time.Time, limit int) {
 	for subject, queue := range f.waiting {
-		if subject.Kind != kind {
-			continue
-		}
 		for len(queue) > 0 {
-			queue[0].until = f.extended(&queue[0].event, queue[0].until, now)
 			if now.Before(queue[0].until) {
 				break
 			}
@@ -98,10 +97,10 @@ func (f *feed) decide(b *batch, kind Kind, now time.Time, limit int) {
 				return
 			}
 			ev, until := queue[0].event, queue[0].until
-			if is, _ := f.sources[kind].current(subject.Name); is.level == others { // since the event
+			if is, _ := f.targets.current(subject.Name); is.level == others { // since the event
 				ev.level = others
 			}
-			if ev.level == others || until.IsZero() || !f.sources[kind].hiddenSince(&ev, until) {
+			if ev.level == others || until.IsZero() || !f.targets.hiddenSince(&ev, until) {
 				f.step(b, &ev, now)
 			}
 			queue = queue[1:]
@@ -122,9 +121,9 @@ func (f *feed) queueOf(b *batch, s Subject) []waitingEvent {
 // trouble it is. It reports whether the event is not to be told now: it waits, or is hidden.
 func (f *feed) wait(b *batch, ev *event, now time.Time) bool {
 	queue := f.queueOf(b, ev.Subject)
-	until := f.extended(ev, f.undecided(b, ev), now)
+	until := f.undecided(b, ev)
 	if len(queue) == 0 && !now.Before(until) {
-		return !until.IsZero() && f.sources[ev.Kind].hiddenSince(ev, until)
+		return !until.IsZero() && f.targets.hiddenSince(ev, until)
 	}
 	b.waiting[ev.Subject] = append(slices.Clip(queue), waitingEvent{*ev, until})
 	return true
@@ -133,37 +132,37 @@ func (f *feed) wait(b *batch, ev *event, now time.Time) bool {
 // undecided returns until when an event has to wait; zero if the receiver is not to be told of it, or
 // knows already that the subject is in trouble.
 func (f *feed) undecided(b *batch, ev *event) (until time.Time) {
-	if ev.level != firing || ev.held || f.toldBy(b, ev.Subject) != nil || !f.spec.Selection.selects(ev) {
+	if ev.Kind != KindTarget || ev.level != firing || ev.held || f.toldBy(b, ev.Subject) != nil || !f.spec.Selection.selects(ev) {
 		return time.Time{}
 	}
-	return f.sources[ev.Kind].undecided(ev)
+	return f.targets.undecided(ev)
 }
 
-// follow goes through the events of a source. If the notifier coalesces them, it opens their subjects.
-func (f *feed) follow(b *batch, kind Kind, now time.Time, limit int) {
-	from := f.cursor[kind]
-	events, to := f.sources[kind].after(from, maxLook)
+// follow goes through the events of targets. If the notifier coalesces them, it opens their targets.
+func (f *feed) follow(b *batch, now time.Time, limit int) {
+	from := f.cursor
+	events, to := f.targets.after(from, maxLook)
 	if f.spec.Coalesce {
 		for i := range events {
 			b.opened[events[i].Subject] = struct{}{}
 		}
-		b.cursor[kind], b.more = to, b.more || len(events) > 0
+		b.cursor, b.more = to, b.more || len(events) > 0
 		return
 	}
 	looked := uint64(0)
 	for i := range events {
 		if len(b.notices) >= limit {
-			b.more, to = true, b.cursor[kind]
+			b.more, to = true, b.cursor
 			break
 		}
 		if !f.wait(b, &events[i], now) {
 			f.step(b, &events[i], now)
 		}
-		b.cursor[kind] = events[i].seq
+		b.cursor = events[i].seq
 		looked++
 	}
 	b.more = b.more || len(events) == maxLook
-	b.cursor[kind] = to
+	b.cursor = to
 	b.lost += to - from - looked
 }
 
@@ -197,7 +196,7 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 			ev.At = now
 		}
 		b.compared[subject] = mark
-		if len(f.queueOf(b, subject)) > 0 || now.Before(f.undecidedNow(b, &ev, now)) {
+		if len(f.queueOf(b, subject)) > 0 || now.Before(f.undecidedNow(b, &ev)) {
 			b.held[subject] = struct{}{}
 			continue
 		}
@@ -205,24 +204,14 @@ func (f *feed) compare(b *batch, kind Kind, now time.Time, limit int) {
 	}
 }
 
-// extended returns until when an event has to wait that has to wait until a time, by what is known now. It is asked
-// again in a tick.
-func (f *feed) extended(ev *event, until, now time.Time) time.Time {
-	if soon := now.Add(2 * tick); soon.After(until) && !until.IsZero() && f.sources[ev.Kind].isUndecided(ev, now) {
+// undecidedNow is undecided for how a subject is now. If the events of subjects are told, the one waits by which it
+// got there, or it was told: this is right after the event at most, which may not be there yet.
+func (f *feed) undecidedNow(b *batch, ev *event) (until time.Time) {
+	until = f.undecided(b, ev)
+	if soon := ev.At.Add(tick); !f.spec.Coalesce && soon.Before(until) {
 		return soon
 	}
 	return until
-}
-
-// undecidedNow is undecided for how a subject is now. If the events of subjects are told, the one waits by which it
-// got there, or it was told: this is right after the event at most, which may not be there yet. But no event says that a
-// dependency has moved to this engine.
-func (f *feed) undecidedNow(b *batch, ev *event, now time.Time) (until time.Time) {
-	until = f.undecided(b, ev)
-	if soon := ev.At.Add(tick); !f.spec.Coalesce && soon.Before(until) {
-		until = soon
-	}
-	return f.extended(ev, until, now)
 }
 
 // step tells what an event is for the receiver.
@@ -380,11 +369,11 @@ func (f *feed) accept(b *batch, now time.Time) (changed map[Subject]bool) {
 	return changed
 }
 
-// resumeCursors returns the cursors with which the next engine resumes: it tells what waits.
-func (f *feed) resumeCursors() map[Kind]uint64 {
-	cursor := maps.Clone(f.cursor)
-	for subject, queue := range f.waiting {
-		cursor[subject.Kind] = min(cursor[subject.Kind], queue[0].seq-1)
+// resumeCursor returns the cursor with which the next engine resumes: it tells what waits.
+func (f *feed) resumeCursor() uint64 {
+	cursor := f.cursor
+	for _, queue := range f.waiting {
+		cursor = min(cursor, queue[0].seq-1)
 	}
 	return cursor
 }
@@ -430,9 +419,5 @@ func (f *feed) compareAll() {
 	}
 }
 
-// skip moves the cursors to the last events.
-func (f *feed) skip() {
-	for kind, s := range f.sources {
-		_, f.cursor[kind] = s.after(f.cursor[kind], 0)
-	}
-}
+// skip moves the cursor to the last event.
+func (f *feed) skip() { _, f.cursor = f.targets.after(f.cursor, 0) }

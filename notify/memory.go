@@ -8,24 +8,20 @@ import (
 	"strings"
 )
 
-// KeyPrefix begins the keys of all values, and KeyGroup those of the histories of groups. Whoever keeps
-// the values keeps these at once: if one is lost, nothing else has the transitions.
-const (
-	KeyPrefix = "notify/"
-	KeyGroup  = KeyPrefix + "group/" // and a group
-)
+// KeyPrefix begins the keys of all values.
+const KeyPrefix = "notify/"
 
 // The keys of values. That of a cursor sorts before those of its notices: see store.Values.
 const (
 	keyCursor = KeyPrefix + "cursor/" // and a JSON list of notifier and receiver: a cursor
 	keyTold   = KeyPrefix + "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice
-	keyLast   = KeyPrefix + "last"    // the numbers of the last transitions, by kind
+	keyLast   = KeyPrefix + "last"    // the number of the last transition
 )
 
-// cursor is how far a receiver has got in the histories.
+// cursor is how far a receiver has got in the history.
 type cursor struct {
-	After map[Kind]uint64 `json:"after"`
-	Lost  uint64          `json:"lost,omitempty"`
+	After uint64 `json:"after"`
+	Lost  uint64 `json:"lost,omitempty"`
 }
 
 // memory is what is remembered about a receiver.
@@ -72,7 +68,7 @@ func (r *receiver) keys() (keys []string) {
 }
 
 // latestCursor returns the cursor after all notices that were accepted, saved or not. It needs feedMu.
-func (r *receiver) latestCursor() cursor { return cursor{r.feed.resumeCursors(), r.feed.lost} }
+func (r *receiver) latestCursor() cursor { return cursor{r.feed.resumeCursor(), r.feed.lost} }
 
 // noteUnsaved notes that the notice of a subject has changed. A trouble whose start was not saved leaves no note when it
 // has ended: so ended troubles do not pile up while nothing is saved. It needs feedMu.
@@ -92,9 +88,7 @@ func (r *receiver) noteUnsaved(s Subject, change unsaved) {
 func (r *receiver) cursorToSave() (c cursor, isLatest bool) {
 	c = r.latestCursor()
 	for _, change := range r.unsaved {
-		for kind, at := range c.After {
-			c.After[kind] = min(at, change.before.After[kind])
-		}
+		c.After = min(c.After, change.before.After)
 		c.Lost = min(c.Lost, change.before.Lost)
 	}
 	return c, len(r.unsaved) == 0
@@ -120,8 +114,7 @@ func (r *receiver) resume(m *memory) {
 	if m == nil {
 		r.feed.skip()
 	} else {
-		r.feed.lost = m.Lost
-		maps.Copy(r.feed.cursor, m.After)
+		r.feed.lost, r.feed.cursor = m.Lost, m.After
 		for s, n := range m.told {
 			r.feed.told[s] = told{Notice: n}
 		}
@@ -137,13 +130,9 @@ func (r *receiver) resume(m *memory) {
 // once it has returned it. While notices before a cursor are not saved, Value returns an earlier cursor and calls
 // Config.Changed with its key again.
 func (n *Notifiers) Value(key string) ([]byte, bool) {
-	if name, ok := strings.CutPrefix(key, KeyGroup); ok {
-		return n.groups.value(name)
-	}
 	if key == keyLast {
-		_, targets := n.targets.after(0, 0)
-		_, groups := n.groups.after(0, 0)
-		return encode(map[Kind]uint64{KindTarget: targets, KindGroup: groups}), true
+		_, last := n.targets.after(0, 0)
+		return encode(last), true
 	}
 	parts := keyParts(key)
 	if len(parts) < 2 {
@@ -185,7 +174,7 @@ func keyParts(key string) (parts []string) {
 }
 
 // encode returns v as JSON. No value of these types is without.
-func encode[T Notice | cursor | map[Kind]uint64](v T) []byte {
+func encode[T Notice | cursor | uint64](v T) []byte {
 	text, _ := json.Marshal(v)
 	return text
 }
@@ -210,9 +199,6 @@ func (n *Notifiers) Values() iter.Seq2[string, []byte] {
 		if len(all) > 0 {
 			keys = append(keys, keyLast)
 		}
-		for _, name := range n.groups.names() {
-			keys = append(keys, KeyGroup+name)
-		}
 		for _, r := range all {
 			keys = append(keys, r.keys()...)
 		}
@@ -231,8 +217,8 @@ func (n *Notifiers) TransitionsChanged() {
 	n.wake.Set()
 }
 
-// Restore makes the receivers of the first Apply go on with the values of an earlier engine, whose
-// history was restored, or not. It returns what could not be read. Call it before Apply.
+// Restore makes the receivers of the first Plan go on with the values of an earlier engine, whose
+// history was restored, or not. It returns what could not be read. Call it before Plan.
 func (n *Notifiers) Restore(values map[string][]byte) (wrong []error) {
 	n.allMu.Lock()
 	defer n.allMu.Unlock()
@@ -242,22 +228,17 @@ func (n *Notifiers) Restore(values map[string][]byte) (wrong []error) {
 		}
 	}
 	for _, m := range n.saved { // the engine may have written a cursor that its history is behind
-		n.config.Engine.Records().SkipTransitions(m.After[KindTarget])
-		n.groups.skip(m.After[KindGroup])
+		n.config.Engine.Records().SkipTransitions(m.After)
 	}
 	return wrong
 }
 
 // restore reads one value. It needs allMu.
 func (n *Notifiers) restore(key string, value []byte) error {
-	if name, ok := strings.CutPrefix(key, KeyGroup); ok {
-		return n.groups.restore(name, value)
-	}
 	if key == keyLast {
-		last := map[Kind]uint64{}
+		var last uint64
 		err := json.Unmarshal(value, &last)
-		n.config.Engine.Records().SkipTransitions(last[KindTarget])
-		n.groups.skip(last[KindGroup])
+		n.config.Engine.Records().SkipTransitions(last)
 		return err
 	}
 	parts := keyParts(key)

@@ -39,7 +39,7 @@ type Notice struct {
 
 	Probe  string       `json:"probe,omitempty"` // whose verdict has turned, such as "readiness" or "liveness/db"
 	Reason probe.Reason `json:"reason,omitempty"`
-	Detail string       `json:"detail,omitempty"` // at most MaxDetail bytes
+	Detail string       `json:"detail,omitempty"` // at most maxDetail bytes
 
 	StartsAt time.Time `json:"startsAt"`          // when the trouble began
 	EndsAt   time.Time `json:"endsAt,omitzero"`   // when it ended; zero while Firing
@@ -96,8 +96,8 @@ type Identity struct {
 	Severity probe.Severity    `json:"severity"`
 }
 
-// MaxDetail bounds Notice.Detail, in bytes.
-const MaxDetail = 400
+// maxDetail bounds Notice.Detail, in bytes.
+const maxDetail = 400
 
 // level is what a state means to those who are told.
 type level uint8
@@ -141,7 +141,7 @@ func suppresses(r probe.Reason) bool {
 // event is that a subject has got into a state.
 type event struct {
 	Notice            // without StartsAt, EndsAt and Labels of the Spec
-	seq        uint64 // of its source; 0 for how the subject is now
+	seq        uint64 // in the history; 0 for how the subject is now
 	level      level
 	explicable bool // the failure of another target may explain it
 	held       bool // nobody is to be told that it is in trouble: it is paused, or the engine doubts it

@@ -8,14 +8,14 @@
 // killed. Receivers do not wait for each other, and the engine does not wait for them.
 //
 // What is not in the history is found by comparison: at the start, after the history was too short,
-// and whenever a target or a group has changed without a transition, the state is compared with what
+// and whenever a group has changed, or a target without a transition, the state is compared with what
 // the receiver was told last.
 //
 //	notify.go    Notifiers: starts and ends those who send to receivers
 //	notice.go    Notice: what is told
 //	selection.go Selection: about whom
 //	source.go    what has happened, and how it is now: of targets
-//	groups.go    the same of groups, with their own history
+//	groups.go    how groups are now
 //	dependency.go  which troubles may be those of other targets, and until when that is decided
 //	feed.go      feed: what a receiver is to be told next; without I/O and clock
 //	receiver.go  receiver: sends, and tries again
@@ -147,7 +147,7 @@ const (
 )
 
 // Notifiers tells receivers. Create it with New, Restore what an earlier one has left, and call Run
-// once. The other methods may be called at any time by multiple goroutines, Apply by one at a time.
+// once. The other methods may be called at any time by multiple goroutines, Plan and commit by one at a time.
 type Notifiers struct {
 	config  Config
 	targets *targetSource
@@ -157,7 +157,7 @@ type Notifiers struct {
 	allMu     sync.Mutex // guards all below
 	ctx       context.Context
 	notifiers map[string]*notifier // by name
-	saved     memories             // restored, of receivers that Apply has not made yet
+	saved     memories             // restored, of receivers that were not made yet
 }
 
 // notifier is what a Spec asks for.
@@ -197,20 +197,9 @@ func New(c Config) *Notifiers {
 	}
 }
 
-// Apply makes the notifiers those of specs, by name, or returns an error and changes nothing. One
-// that has not changed goes on as it is. The receivers of another one go on with what they were told,
-// as long as their names do. Those that are new are told which subjects are in trouble now.
-func (n *Notifiers) Apply(specs map[string]Spec) error {
-	commit, err := n.Plan(specs)
-	if err != nil {
-		return err
-	}
-	commit()
-	return nil
-}
-
-// Plan is Apply in two steps: it makes the senders, which may read files, returns Apply's error and changes nothing; and
-// commit, which cannot fail, does the rest.
+// Plan returns commit, which makes the notifiers those of specs, by name, and cannot fail: Plan makes the senders, which may
+// read files, and changes nothing. A notifier that has not changed goes on as it is. The receivers of another one go on with
+// what they were told, as long as their names do. Those that are new are told which subjects are in trouble now.
 func (n *Notifiers) Plan(specs map[string]Spec) (commit func(), err error) {
 	next := make(map[string]*notifier, len(specs))
 	for name, spec := range specs {
@@ -319,10 +308,11 @@ func (n *Notifiers) follow(ctx context.Context) {
 	defer changes.Close()
 	ticks := time.NewTicker(tick)
 	defer ticks.Stop()
+	views := n.config.Groups.Views()
 	for ctx.Err() == nil {
-		views := n.config.Groups.Views()
-		changed := n.groups.follow(views, time.Now())
-		ticked := n.groups.wait(ctx, views, n.wake, ticks.C)
+		ticked := group.AwaitReplaced(ctx, views, ticks.C, n.wake) == 0
+		views = n.config.Groups.Views()
+		changed := n.groups.follow(views)
 		if ticked {
 			for st, ok := changes.Poll(); ok; st, ok = changes.Poll() {
 				changed = append(changed, Subject{KindTarget, st.Target})

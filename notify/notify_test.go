@@ -195,9 +195,11 @@ func (s *scene) start(past []engine.TargetTransition, memories map[probe.ID]engi
 
 func (s *scene) apply() {
 	s.t.Helper()
-	if err := s.notifiers.Apply(map[string]notify.Spec{"oncall": s.spec}); err != nil {
+	commit, err := s.notifiers.Plan(map[string]notify.Spec{"oncall": s.spec})
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	commit()
 }
 
 // restart ends the engine, and starts another one with what a state file would have.
@@ -292,14 +294,14 @@ func (s *scene) expectCursorWaits(before uint64) {
 // expectCursor saves the cursor, and expects it to be that after a transition of targets.
 func (s *scene) expectCursor(when string, want uint64) {
 	s.t.Helper()
-	if got := s.saveCursor().After[notify.KindTarget]; got != want {
+	if got := s.saveCursor().After; got != want {
 		s.t.Errorf("%s: the saved cursor is %d, want %d", when, got, want)
 	}
 }
 
 // savedCursor is the value of cursorKey.
 type savedCursor struct {
-	After map[notify.Kind]uint64
+	After uint64
 	Lost  uint64
 }
 
@@ -752,7 +754,7 @@ func TestATroubleThatHasEndedLeavesNothingUnsaved(t *testing.T) {
 	})
 }
 
-// A cursor of groups waits as that of targets does, and so does the count of lost transitions.
+// The count of lost transitions waits as the cursor does.
 func TestAllOfACursorWaits(t *testing.T) {
 	in(t, "db", func(s *scene) {
 		s.say(probe.Failure, "db")
@@ -766,11 +768,11 @@ func TestAllOfACursorWaits(t *testing.T) {
 		s.say(probe.Success, "db")
 		s.to.set(func(r *receiver) { r.fails = nil })
 		pass(time.Minute)
-		if got := s.saveCursor(); !maps.Equal(got.After, before.After) || got.Lost != before.Lost {
+		if got := s.saveCursor(); got.After != before.After || got.Lost != before.Lost {
 			t.Errorf("before the notices are saved: %+v, want %+v", got, before)
 		}
 		s.save("notify/told/")
-		if got := s.saveCursor(); got.After[notify.KindGroup] <= before.After[notify.KindGroup] || got.Lost == 0 {
+		if got := s.saveCursor(); got.After <= before.After || got.Lost == 0 {
 			t.Errorf("once they are: %+v, was %+v", got, before)
 		}
 	})

@@ -23,7 +23,7 @@ type Status struct {
 
 	Firing  int    // subjects of which the receiver was told that they are in trouble, and not yet that they no longer are
 	Held    int    // subjects in trouble that it is not told about, since they are paused or the engine doubts itself, or may be explained by another one
-	Pending uint64 // transitions that it was not told, of all targets and groups
+	Pending uint64 // transitions that it was not told, of all targets
 
 	PendingSince time.Time // the first of them; zero if there is none
 
@@ -31,7 +31,7 @@ type Status struct {
 	Last    time.Time // the last of them
 	Failed  uint64    // attempts to send some that have failed
 	Dropped uint64    // notices that it has rejected, and will not get again
-	Lost    uint64    // transitions that the history has forgotten before they were told, of all targets and groups; by engines before, too
+	Lost    uint64    // transitions that the history has forgotten before they were told, of all targets; by engines before, too
 
 	Error      string    // of the latest attempt, also if the receiver has rejected a notice; empty if it has succeeded
 	ErrorSince time.Time // when the unbroken series of failures began
@@ -80,7 +80,7 @@ func newReceiver(n *Notifiers, key receiverKey, name string, spec *Spec, sender 
 			}
 		},
 		woken: wake.New(), ended: make(chan struct{}),
-		feed:    newFeed(spec, map[Kind]source{KindTarget: n.targets, KindGroup: n.groups}),
+		feed:    newFeed(spec, n.targets, n.groups),
 		unsaved: map[Subject]unsaved{},
 		status:  Status{Notifier: key.Notifier, Output: spec.Output, Receiver: name},
 	}
@@ -188,10 +188,7 @@ func (r *receiver) next(limit int) batch {
 // accept makes the feed what it is after a batch, and tells whose values have changed.
 func (r *receiver) accept(b *batch) {
 	r.feedMu.Lock()
-	moved := len(b.waiting) > 0
-	for kind, at := range b.cursor {
-		moved = moved || r.feed.cursor[kind] != at
-	}
+	moved := len(b.waiting) > 0 || b.cursor != r.feed.cursor
 	var keys []string
 	before := r.latestCursor()
 	for s, wasTold := range r.feed.accept(b, time.Now()) {
@@ -278,12 +275,10 @@ func (r *receiver) currentStatus() Status {
 			st.Held++
 		}
 	}
-	for kind, s := range r.feed.sources {
-		first, _ := s.after(r.feed.cursor[kind], 1)
-		_, last := s.after(r.feed.cursor[kind], 0)
-		if st.Pending += last - r.feed.cursor[kind]; len(first) > 0 && (st.PendingSince.IsZero() || first[0].At.Before(st.PendingSince)) {
-			st.PendingSince = first[0].At
-		}
+	first, _ := r.feed.targets.after(r.feed.cursor, 1)
+	_, last := r.feed.targets.after(r.feed.cursor, 0)
+	if st.Pending = last - r.feed.cursor; len(first) > 0 {
+		st.PendingSince = first[0].At
 	}
 	return st
 }

@@ -9,33 +9,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// source knows what has happened to the subjects of one kind, and how they are now. Several
-// goroutines may use it at once.
+// source knows how the subjects of one kind are now. Several goroutines may use it at once.
 type source interface {
-	// after returns up to limit events with a greater number, in their order, and the number that a
-	// later call goes on from. Numbers in between that no event has were forgotten.
-	after(seq uint64, limit int) (events []event, last uint64)
-
 	// current returns how a subject is now, and whether it exists.
 	current(name string) (ev event, exists bool)
-
-	// undecided returns until when a trouble of a target may turn out to be that of another one, on which it
-	// depends. Zero if it depends on none.
-	undecided(ev *event) (until time.Time)
-
-	// isUndecided reports whether that may still turn out after undecided, and soon: one on which the target depends has
-	// moved to this engine meanwhile.
-	isUndecided(ev *event, now time.Time) bool
-
-	// hiddenSince reports whether that has turned out since the event, and before a time, or nobody is to be told
-	// of the target since then: it is paused, damped or removed.
-	hiddenSince(ev *event, until time.Time) bool
 
 	troubled() iter.Seq[string] // yields the names of the subjects that are in trouble
 	isHeld() bool               // reports whether nothing is known for certain now about any subject
 }
 
-// targetSource is the source of targets: the history of an engine.
+// targetSource is the source of targets, and of what has happened to them: the history of an engine.
 type targetSource struct {
 	engine       *engine.Engine
 	redact       func(string) string
@@ -45,6 +28,8 @@ type targetSource struct {
 
 func (s *targetSource) isHeld() bool { return s.engine.Health().Isolated }
 
+// after returns up to limit events with a greater number, in their order, and the number that a later call goes on from.
+// Numbers in between that no event has were forgotten.
 func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64) {
 	past, last := s.engine.Records().TransitionsAfter(seq, limit)
 	for i := range past {
@@ -52,7 +37,7 @@ func (s *targetSource) after(seq uint64, limit int) (events []event, last uint64
 		st, exists := s.engine.Target(tr.Target)
 		ev := s.event(tr.Target, tr.State, tr.Reason, tr.At)
 		cause := causeOf(&tr.Transition, &st)
-		ev.seq, ev.Reason, ev.Detail = tr.Seq, cause.Reason, probe.CleanText(s.redact(cause.Detail), MaxDetail)
+		ev.seq, ev.Reason, ev.Detail = tr.Seq, cause.Reason, probe.CleanText(s.redact(cause.Detail), maxDetail)
 		if cause.Probe.Kind != 0 {
 			ev.Probe = probeName(cause.Probe.Kind, cause.Probe.Name)
 		}
@@ -96,7 +81,7 @@ func (s *targetSource) current(name string) (ev event, exists bool) {
 		return ev, false
 	}
 	ev = s.event(name, st.State, st.Cause.Reason, st.Since)
-	ev.Labels, ev.Detail = st.Labels, probe.CleanText(s.redact(st.Cause.Detail), MaxDetail)
+	ev.Labels, ev.Detail = st.Labels, probe.CleanText(s.redact(st.Cause.Detail), maxDetail)
 	if st.Cause.Probe.Kind != 0 {
 		ev.Probe = probeName(st.Cause.Probe.Kind, st.Cause.Probe.Name)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -151,17 +152,28 @@ func (c *Controller) Apply(units map[string]Unit) error {
 
 // missing returns the targets whose units Apply removes since they are not among others. It needs unitsMu.
 func (c *Controller) missing(units map[string]Unit) (missing []string) {
-	for target := range c.units {
-		if _, kept := units[target]; !kept && !c.config.IsShared(target) {
-			missing = append(missing, target)
-		}
-	}
-	for target := range c.static.since {
-		if _, kept := units[target]; !kept && !c.config.IsShared(target) {
+	for target := range c.own() {
+		if _, kept := units[target]; !kept {
 			missing = append(missing, target)
 		}
 	}
 	return missing
+}
+
+// own yields the targets of the units that Config.IsShared does not name. It needs unitsMu.
+func (c *Controller) own() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for target := range c.units {
+			if !c.config.IsShared(target) && !yield(target) {
+				return
+			}
+		}
+		for target := range c.static.since {
+			if !c.config.IsShared(target) && !yield(target) {
+				return
+			}
+		}
+	}
 }
 
 // checkedChange is change, unless a target would be started after itself. It needs unitsMu.

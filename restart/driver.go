@@ -54,13 +54,6 @@ type Outliving interface {
 	Driver
 	Outlives() bool
 
-	Stopping
-}
-
-// Stopping is a Driver that asks instances to exit by a signal.
-type Stopping interface {
-	Driver
-
 	// SetStop says by which signal an instance is asked to exit, and how long it may take to exit when
 	// it is terminated without a request of this controller: by the next engine, for example. The
 	// controller calls it before Run, and repeatedly while Run goes on, since the unit may have changed.

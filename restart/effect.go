@@ -50,17 +50,9 @@ func (c *Controller) EffectOfApply(units map[string]Unit) Effect {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	var e Effect
-	for target, u := range c.units {
-		if c.config.IsShared(target) {
-			continue
-		}
-		if e.Units++; u.runs() {
+	for target := range c.own() {
+		if e.Units++; c.units[target].runs() {
 			e.Run++
-		}
-	}
-	for target := range c.static.since {
-		if !c.config.IsShared(target) {
-			e.Units++
 		}
 	}
 	for _, target := range c.missing(units) {

@@ -99,7 +99,7 @@ func (i *instance) run(ctx context.Context) {
 // setStop passes on by which signal the instance is asked to exit, and how long it may take to exit
 // without the engine.
 func (i *instance) setStop() {
-	if d, ok := i.driver.(Stopping); ok {
+	if d, ok := i.driver.(Outliving); ok {
 		u := i.supervisor.unit
 		d.SetStop(StopSettings{GracePeriod: u.TerminationGracePeriod, Signal: u.StopSignal})
 	}
@@ -173,7 +173,7 @@ func (i *instance) start(id string) occurrence {
 		return occurrence{event: begins}
 	}
 	i.since = s.since // it had started before
-	if m, _ := s.memory(); m.isBudgeted() {
+	if m, _ := s.memory(); m.Budgeted {
 		i.budgeted = true       // and was asked to terminate by an earlier engine
 		if !s.unit.external() { // whose command has ended with that engine, so it is run again
 			i.requests = 1

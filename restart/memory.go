@@ -30,10 +30,6 @@ type Memory struct {
 	LastReason probe.Reason `json:"lastReason,omitempty"` // the same as a code
 }
 
-// isBudgeted reports whether a restart of the latest instance was taken from the budget. Until Budgeted was told
-// apart, Requested said so.
-func (m Memory) isBudgeted() bool { return m.Budgeted || m.Requested }
-
 // status returns how the latest instance has exited that a driver has run to its end.
 func (m Memory) status(external bool) probe.Exit {
 	if external || m.LastExit == "" || m.Code < 0 {
@@ -92,8 +88,20 @@ type Restored struct {
 // see them absent: those of units without a driver, and those that a Resumer takes over.
 // It returns their IDs by target. For any other unit the next instance is a new one.
 func (c *Controller) Restore(r Restored) map[string]string {
+	now, instances := time.Now(), []probe.Instance(nil)
+	c.unitsMu.Lock()
+	for target, m := range r.Targets {
+		if in := c.restoreTarget(target, m, now); in.ID != "" {
+			instances = append(instances, in)
+		}
+	}
+	for _, at := range r.Spent {
+		c.spent = append(c.spent, earlier(at, now))
+	}
+	slices.SortFunc(c.spent, time.Time.Compare)
+	c.unitsMu.Unlock()
 	goOn := map[string]string{}
-	for _, in := range c.restore(r, time.Now()) {
+	for _, in := range instances {
 		goOn[in.Target] = in.ID
 		c.config.Engine.Report(in)
 	}
@@ -127,22 +135,6 @@ func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories m
 type restored struct {
 	Memory
 	goesOn probe.Instance // as it was reported, if the driver goes on with it; or else zero
-}
-
-// restore keeps what belongs to the present units, and returns the instances that go on.
-func (c *Controller) restore(r Restored, now time.Time) (instances []probe.Instance) {
-	c.unitsMu.Lock()
-	defer c.unitsMu.Unlock()
-	for target, m := range r.Targets {
-		if in := c.restoreTarget(target, m, now); in.ID != "" {
-			instances = append(instances, in)
-		}
-	}
-	for _, at := range r.Spent {
-		c.spent = append(c.spent, earlier(at, now))
-	}
-	slices.SortFunc(c.spent, time.Time.Compare)
-	return instances
 }
 
 // restoreTarget keeps the memory of a target if it belongs to its unit, and returns the instance that
@@ -300,7 +292,7 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		if time.Since(r.Since) > s.unit.BackOff.Reset {
 			s.exits = 0
 		}
-		if s.unit.endsWithEngine() && !r.isBudgeted() && s.started > 0 {
+		if s.unit.endsWithEngine() && !r.Budgeted && s.started > 0 {
 			s.started-- // the next instance takes its place: a restart of the engine is none of the target's
 		}
 		if !s.unit.external() {

@@ -496,24 +496,6 @@ func TestARequestThatHasFailedIsNoneUntilTheNextTry(t *testing.T) {
 	}
 }
 
-// An engine of a release that did not tell the budget from the request has stored a request only.
-func TestARequestOfAnEarlierReleaseIsTakenFromTheBudgetToo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		killed := requested(t, restart.Always)
-		m := killed.Targets["web"]
-		m.Budgeted = false
-		killed.Targets["web"] = m
-		r := &resumer{fakeDriver: newDriver("b", healthy), alive: "a-0", then: behavior{ignoresEnd: true}}
-		again, _ := generation(t, revised(r, restart.Always), killed, func(h *harness, _ map[string]string) {
-			h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
-			h.sleep(time.Minute)
-		})
-		if m := again.Targets["web"]; len(again.Spent) != 1 || !m.Budgeted {
-			t.Errorf("spent %v, remembered %+v", again.Spent, m)
-		}
-	})
-}
-
 func TestTheLogSaysThatAnEarlierEngineKnewWhyAProbeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		killed, _ := generation(t, revised(newDriver("a", healthy), restart.Always), restart.Restored{}, func(h *harness, _ map[string]string) { h.sleep(time.Hour) })

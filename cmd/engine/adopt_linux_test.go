@@ -139,7 +139,7 @@ func TestAnEngineThatIsStoppedWhileItTakesOverLeavesTheProcessRunning(t *testing
 	if code := e.end(t, syscall.SIGTERM); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	sockets, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.sock"))
+	sockets := e.guardFiles(".sock")
 	if len(sockets) != 1 {
 		t.Fatalf("sockets %v", sockets)
 	}
@@ -210,7 +210,7 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 		return isReady() && strings.Contains(e.text("sonde.state"), `"instance":"`)
 	})
 	kill()
-	descriptions, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.json"))
+	descriptions := e.guardFiles(".json")
 	if len(descriptions) != 1 {
 		t.Fatalf("descriptions %v", descriptions)
 	}
@@ -241,53 +241,7 @@ func TestAProcessThatIsNotTakenOverAtFirstStaysReady(t *testing.T) {
 	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	testsync.Until(t, "the end of the process", func() bool {
-		left, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.json"))
-		return len(left) == 0
-	})
-}
-
-func TestASurvivorIsEndedWithinTheGracePeriodOfTheLastReload(t *testing.T) {
-	e := &engineProcess{dir: t.TempDir()}
-	configure := func(grace string) {
-		e.write(t, "config.hcl", fmt.Sprintf(`
-			engine { state = "sonde.state" }
-			target "web" {
-			  process {
-			    command = ["sh", "-c", "trap '' TERM; echo $$$$ >pid; while :; do sleep 0.01; done"]
-			    adopt   = true
-			  }
-			  termination_grace_period = %q
-			}`, grace))
-	}
-	configure("1h")
-	e.startAgain(t)
-	testsync.Until(t, "the process", func() bool { return e.text("pid") != "" })
-	pid, err := strconv.Atoi(e.text("pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	configure("100ms")
-	if err := e.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	testsync.Until(t, "the guard to know the grace period", func() bool {
-		descriptions, _ := filepath.Glob(filepath.Join(e.dir, "sonde.state.processes", "*.json"))
-		return len(descriptions) == 1 && strings.Contains(e.text(filepath.Join("sonde.state.processes", filepath.Base(descriptions[0]))), `"Grace":100000000,`)
-	})
-	if err := e.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-e.exited
-	e.write(t, "config.hcl", withoutTargets)
-	e.startAgain(t)
-	testsync.Until(t, "the end of the process", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH })
-	for _, want := range []string{
-		`"msg":"terminating instance of an earlier engine","target":"web"`, `"grace_period":"100ms"`,
-		`"msg":"process did not exit within its grace period, killed"`, `"msg":"instance of an earlier engine exited"`, `"exit_code":137`,
-	} {
-		testsync.Until(t, "the log to have "+want, func() bool { return strings.Contains(e.text("log"), want) })
-	}
+	testsync.Until(t, "the end of the process", func() bool { return len(e.guardFiles(".json")) == 0 })
 }
 
 // A process that crashes while the engine lacks descriptors is started as soon as there are

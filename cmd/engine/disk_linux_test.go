@@ -233,7 +233,7 @@ func TestASecondEngineDoesNotTakeOverProcessesOfAMovedStateFile(t *testing.T) {
 	}
 	second := exec.Command("sonde", "run", "--listen", "")
 	second.Dir, second.Env = e.dir, environ()
-	if out, err := second.CombinedOutput(); second.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "another engine has it") {
+	if out, err := second.CombinedOutput(); second.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "another engine has") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if code := e.end(t, syscall.SIGTERM); code != 0 {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -30,6 +33,28 @@ func startEngine(t *testing.T, config string, stderr *os.File) *engineProcess {
 	return e
 }
 
+// processDirs returns where the directory of processes with adopt can be.
+func (e *engineProcess) processDirs() (dirs []string) {
+	name := filepath.Join(e.dir, "sonde.state.processes")
+	if real, err := filepath.EvalSymlinks(e.dir); err == nil {
+		name = filepath.Join(real, filepath.Base(name))
+	}
+	sum := sha256.Sum256([]byte(name))
+	for _, dir := range private.RuntimeDirs() {
+		dirs = append(dirs, filepath.Join(dir, fmt.Sprintf("sonde-%x", sum[:8])))
+	}
+	return append(dirs, name)
+}
+
+// guardFiles returns the files of guards whose names have an ending.
+func (e *engineProcess) guardFiles(ending string) (all []string) {
+	for _, dir := range e.processDirs() {
+		files, _ := filepath.Glob(filepath.Join(dir, "*"+ending))
+		all = append(all, files...)
+	}
+	return all
+}
+
 // start runs sonde run until the test ends.
 func (e *engineProcess) start(t *testing.T, options ...func(*exec.Cmd)) {
 	t.Helper()
@@ -39,11 +64,8 @@ func (e *engineProcess) start(t *testing.T, options ...func(*exec.Cmd)) {
 		set(e.Cmd)
 	}
 	t.Cleanup(func() {
-		links, _ := filepath.Glob(filepath.Join(e.dir, "*.processes"))
-		for _, link := range links {
-			if dir, err := filepath.EvalSymlinks(link); err == nil {
-				_ = os.RemoveAll(dir) // in /run: guards that are left find that, and end
-			}
+		for _, dir := range e.processDirs() {
+			_ = os.RemoveAll(dir) // guards that are left find that, and end
 		}
 	})
 	if err := e.Start(); err != nil {

@@ -1,18 +1,14 @@
 // Package agent serves HAProxy's agent checks: HAProxy connects, sends the name of a server,
 // and gets a line that says whether the server is up, and which weight it has.
-//
-//	agent.go       the listener, and what it answers
-//	connections.go the bound on open connections
 package agent
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,13 +29,11 @@ type Config struct {
 
 // Bounds on what HAProxy may ask.
 const (
-	maxConnections = 1024                   // at once; then the oldest one is closed without an answer, which HAProxy ignores
-	maxName        = 2 << 10                // bytes of agent-send
-	askTimeout     = time.Second            // for agent-send, from its connection on
-	restTimeout    = 100 * time.Millisecond // between its parts; an agent-send without a newline ends so
+	maxConnections = 1024        // at once; then the oldest one is closed without an answer, which HAProxy ignores
+	maxName        = 2 << 10     // bytes of agent-send
+	askTimeout     = time.Second // for agent-send, from its connection on
 	answerTimeout  = time.Second
 	acceptPause    = 100 * time.Millisecond // while connections cannot be accepted
-	maxWarned      = 100                    // names of which the log says once that there is no such member
 	maxReason      = 120                    // bytes of a line's text
 )
 
@@ -78,16 +72,12 @@ type server struct {
 	listen  string
 	clients []netip.Prefix
 	session *gateway.Session
-	open    connections
-
-	warnedMu sync.Mutex      // guards warned
-	warned   map[string]bool // what warnOnce has logged
 }
 
 // New returns an output for HAProxy's agent checks. The configuration must have passed Check.
 func New(c Config) gateway.Output {
 	clients, _ := c.clients()
-	return &server{listen: c.Listen, clients: clients, open: connections{limit: maxConnections, open: map[net.Conn]connection{}}, warned: map[string]bool{}}
+	return &server{listen: c.Listen, clients: clients}
 }
 
 // Run implements gateway.Output.
@@ -103,7 +93,8 @@ func (a *server) serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	var answers sync.WaitGroup
 	defer answers.Wait()
-	for {
+	recent := make([]net.Conn, maxConnections) // open or not: a new one takes the place of the oldest
+	for n := 0; ; {
 		conn, err := l.Accept()
 		switch {
 		case gateway.IsTemporary(err):
@@ -116,17 +107,19 @@ func (a *server) serve(ctx context.Context, l net.Listener) error {
 		case err != nil:
 			return err
 		}
-		from, ok := a.admits(conn.RemoteAddr())
-		if !ok {
+		if !a.admits(conn.RemoteAddr()) {
 			conn.Close()
 			a.session.Refused()
 			continue
 		}
-		if a.open.add(conn, from) {
+		oldest := &recent[n%maxConnections]
+		if *oldest != nil && (*oldest).Close() == nil { // it was open
 			a.session.Refused()
 		}
+		*oldest = conn
+		n++
 		answers.Go(func() {
-			defer a.open.remove(conn)
+			defer conn.Close()
 			a.answer(ctx, conn)
 		})
 	}
@@ -141,7 +134,7 @@ func (a *server) answer(ctx context.Context, conn net.Conn) {
 		return
 	case err != nil:
 		a.session.Refused()
-		a.warnOnce(err.Error(), err.Error())
+		a.session.WarnOnce(err.Error(), err.Error())
 		return
 	}
 	line, err := a.line(name)
@@ -150,63 +143,47 @@ func (a *server) answer(ctx context.Context, conn net.Conn) {
 	switch {
 	case errors.Is(err, errUnknown):
 		a.session.Refused()
-		a.session.Cured(gateway.SourceName(name))
-		a.warnOnce(name, "HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
+		a.session.WarnOnce(name, "HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
 	case err != nil:
-		a.session.Failed(gateway.SourceName(name), err)
+		a.session.Refused()
+		a.session.WarnOnce(name, "HAProxy asks for an address that several members have", "error", err)
 	case writeErr == nil:
-		a.session.Succeeded(gateway.SourceName(name))
+		a.session.Succeeded()
 	}
 }
 
-// admits returns the address of a client, and whether it may ask.
-func (a *server) admits(from net.Addr) (ip netip.Addr, ok bool) {
+// admits reports whether a client may ask.
+func (a *server) admits(from net.Addr) bool {
 	tcp, ok := from.(*net.TCPAddr)
 	if !ok {
-		return ip, false
+		return false
 	}
-	ip = tcp.AddrPort().Addr().Unmap()
-	inNetwork := func(network netip.Prefix) bool { return network.Contains(ip) }
-	return ip, ip.IsLoopback() || slices.ContainsFunc(a.clients, inNetwork)
+	ip := tcp.AddrPort().Addr().Unmap()
+	return ip.IsLoopback() || slices.ContainsFunc(a.clients, func(network netip.Prefix) bool { return network.Contains(ip) })
 }
 
 // What is wrong with an agent check. The log says so once.
 var (
 	errNoName = errors.New(`an agent check sends no name: write agent-send "NAME\n" beside each agent-check, with the name of a target`)
-	errSlow   = fmt.Errorf("an agent check has not sent all of its agent-send after %v", askTimeout)
+	errCut    = fmt.Errorf(`an agent check has sent no newline within %v: write agent-send "NAME\n"`, askTimeout)
 	errLong   = fmt.Errorf("an agent check sends more than %d bytes: agent-send must be the name of a target", maxName)
 )
 
-// readName reads an agent-send: up to a newline, or up to a pause after its first bytes. One that
-// takes longer than askTimeout is an error: its end may be missing.
+// readName reads an agent-send, which ends with a newline.
 func readName(conn net.Conn) (name string, err error) {
-	text, end := make([]byte, 0, 256), time.Now().Add(askTimeout)
-	for len(text) < maxName {
-		pause := end
-		if rest := time.Now().Add(restTimeout); len(text) > 0 && rest.Before(end) {
-			pause = rest
-		}
-		_ = conn.SetReadDeadline(pause)
-		n, err := conn.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		if line, _, ended := bytes.Cut(text, []byte("\n")); ended {
-			return strings.TrimSpace(string(line)), nil
-		}
-		switch late := errors.Is(err, os.ErrDeadlineExceeded) && pause.Equal(end); {
-		case errors.Is(err, net.ErrClosed):
-			return "", err
-		case err != nil && len(text) == 0:
-			return "", errNoName
-		case late:
-			return "", errSlow
-		case err != nil:
-			return strings.TrimSpace(string(text)), nil
-		}
-		if len(text) == cap(text) {
-			text = append(text, make([]byte, len(text))...)[:len(text)]
-		}
+	_ = conn.SetReadDeadline(time.Now().Add(askTimeout))
+	line, err := bufio.NewReaderSize(conn, maxName).ReadSlice('\n')
+	switch {
+	case err == nil:
+		return strings.TrimSpace(string(line)), nil
+	case errors.Is(err, net.ErrClosed):
+		return "", err
+	case errors.Is(err, bufio.ErrBufferFull):
+		return "", errLong
+	case len(line) == 0:
+		return "", errNoName
 	}
-	return "", errLong
+	return "", errCut
 }
 
 // errUnknown says that there is no such member.
@@ -239,17 +216,4 @@ func stateLine(m *group.Member) string {
 		return "down ready\n"
 	}
 	return "down ready # " + reason + "\n"
-}
-
-// warnOnce logs a message once for a key, which is a name or the message.
-func (a *server) warnOnce(key, message string, attributes ...any) {
-	a.warnedMu.Lock()
-	isNew := !a.warned[key] && len(a.warned) < maxWarned
-	if isNew {
-		a.warned[key] = true
-	}
-	a.warnedMu.Unlock()
-	if isNew {
-		a.session.Logger.Warn(message, attributes...)
-	}
 }

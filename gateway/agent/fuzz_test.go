@@ -2,7 +2,6 @@ package agent
 
 import (
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -27,8 +26,8 @@ func FuzzNamesAreRead(f *testing.F) {
 		if want := strings.TrimSpace(line); err == nil && name != want {
 			t.Errorf("%q is read as %q, want %q", text, name, want)
 		}
-		if err != nil && len(text) > 0 && len(text) < maxName {
-			t.Errorf("%q is not read", text)
+		if isWhole := strings.Contains(text, "\n") && len(line) < maxName; (err == nil) != isWhole {
+			t.Errorf("%q gives %v", text, err)
 		}
 	})
 }
@@ -40,7 +39,7 @@ func TestASlowClientHasASecond(t *testing.T) {
 		var writing sync.WaitGroup
 		writing.Go(func() {
 			for {
-				time.Sleep(restTimeout / 2)
+				time.Sleep(askTimeout / 10)
 				if _, err := client.Write([]byte("a")); err != nil {
 					return
 				}
@@ -48,31 +47,10 @@ func TestASlowClientHasASecond(t *testing.T) {
 		})
 		began := time.Now()
 		name, err := readName(server)
-		if took := time.Since(began); err != errSlow || took != askTimeout {
+		if took := time.Since(began); err != errCut || took != askTimeout {
 			t.Errorf("after %v it is read as %q, %v", took, name, err)
 		}
 		server.Close()
 		writing.Wait()
 	})
-}
-
-// At the bound the oldest connection of the client that has the most is closed: no client gets the
-// places of all.
-func TestTheOldestOfMostConnectionsGivesWay(t *testing.T) {
-	c := connections{limit: 4, open: map[net.Conn]connection{}}
-	open := func(from string) (is func() bool) {
-		client, server := net.Pipe()
-		t.Cleanup(func() { client.Close() })
-		c.add(server, netip.MustParseAddr(from))
-		return func() bool { _, is := c.open[server]; return is }
-	}
-	first := open("10.0.0.1")
-	var greedy []func() bool
-	for range 5 {
-		greedy = append(greedy, open("10.0.0.2"))
-	}
-	last := open("10.0.0.3")
-	if !first() || !last() || greedy[0]() || greedy[1]() || greedy[2]() || !greedy[3]() || !greedy[4]() || len(c.open) != 4 {
-		t.Errorf("%d connections are open", len(c.open))
-	}
 }

@@ -27,14 +27,12 @@ import (
 // api.MaxWaiters.
 const MaxGroups = 64
 
-// Defaults of Config.
-const (
-	defaultWait     = 30 * time.Second
-	defaultMaxRetry = 5 * time.Second
-)
+// defaultMaxRetry is the default of Config.MaxRetry.
+const defaultMaxRetry = 5 * time.Second
 
 const (
-	answerTime = 10 * time.Second      // for an answer, beyond the wait
+	wait       = 30 * time.Second      // of a request for a change
+	answerTime = 10 * time.Second      // for an answer, beyond the wait: then the other machine has gone without a word
 	leastGap   = 10 * time.Millisecond // from an answer to the next request: many changes become one
 	firstRetry = 100 * time.Millisecond
 
@@ -45,11 +43,6 @@ const (
 type Config struct {
 	Client *api.Client // of the API; required. Its HTTP client must have no Timeout; see NewTransport
 	Groups []string    // names of the groups; at least one
-
-	// Wait is how long a request waits for a change. When the other machine has gone without a
-	// word, that is noticed after a Wait and ten seconds. At most api.MaxGroupWait; default
-	// 30s.
-	Wait time.Duration
 
 	// MaxRetry bounds the time from one failed request to the next, which begins at 100 ms and
 	// doubles. Default 5s.
@@ -80,24 +73,11 @@ type Follower struct {
 type followed struct {
 	name   string
 	mirror *group.Mirror
-
-	statusMu sync.Mutex // guards status
-	status   Status
-}
-
-// Status says how a group is followed.
-type Status struct {
-	Group string
-	Last  time.Time // when the latest answer was read; zero before the first one
-
-	Errors     uint64    // how many requests have failed
-	Error      string    // of the latest request; empty if that has succeeded
-	ErrorSince time.Time // when the first request of an unbroken series of failures ended
 }
 
 // New returns a Follower, or an error if the configuration is not valid.
 func New(c Config) (*Follower, error) {
-	c.Wait, c.MaxRetry = cmp.Or(c.Wait, defaultWait), cmp.Or(c.MaxRetry, defaultMaxRetry)
+	c.MaxRetry = cmp.Or(c.MaxRetry, defaultMaxRetry)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -108,8 +88,6 @@ func New(c Config) (*Follower, error) {
 		return nil, errors.New("there is no group to follow")
 	case len(c.Groups) > MaxGroups:
 		return nil, fmt.Errorf("there are %d groups to follow, at most %d are allowed", len(c.Groups), MaxGroups)
-	case c.Wait < 0 || c.Wait > api.MaxGroupWait:
-		return nil, fmt.Errorf("wait is %v, it must be from 0s to %v", c.Wait, api.MaxGroupWait)
 	case c.MaxRetry < 0:
 		return nil, fmt.Errorf("the bound on retries is %v, it must not be negative", c.MaxRetry)
 	}
@@ -121,7 +99,7 @@ func New(c Config) (*Follower, error) {
 		if slices.Contains(c.Groups[:i], name) {
 			return nil, fmt.Errorf("group %q is given twice", name)
 		}
-		f.groups = append(f.groups, &followed{name: name, mirror: group.NewMirror(name), status: Status{Group: name}})
+		f.groups = append(f.groups, &followed{name, group.NewMirror(name)})
 	}
 	return f, nil
 }
@@ -134,26 +112,6 @@ func (f *Follower) Get(name string) *group.Group {
 		}
 	}
 	return nil
-}
-
-// Groups returns the groups, in the order of Config.Groups.
-func (f *Follower) Groups() []*group.Group {
-	all := make([]*group.Group, len(f.groups))
-	for i, g := range f.groups {
-		all[i] = g.mirror.Group()
-	}
-	return all
-}
-
-// Statuses says how each group is followed, in the order of Config.Groups.
-func (f *Follower) Statuses() []Status {
-	all := make([]Status, len(f.groups))
-	for i, g := range f.groups {
-		g.statusMu.Lock()
-		all[i] = g.status
-		g.statusMu.Unlock()
-	}
-	return all
 }
 
 // Run follows the groups until ctx is done, and returns nil. What fails is tried again.
@@ -170,12 +128,13 @@ func (f *Follower) Run(ctx context.Context) error {
 func (f *Follower) follow(ctx context.Context, g *followed) {
 	var version, shown uint64 // of the latest answer, and of the one that was published
 	var retry time.Duration   // until the latest request, if that has failed
+	var failing time.Time     // when the first request of an unbroken series of failures ended
 	for ctx.Err() == nil {
 		a, err := f.ask(ctx, g.name, version)
 		if ctx.Err() != nil {
 			return
 		}
-		f.note(g, err)
+		failing = f.log(g.name, err, failing)
 		pause := leastGap
 		if err != nil {
 			version = 0 // an answer at once says that it is well again
@@ -195,24 +154,15 @@ func (f *Follower) follow(ctx context.Context, g *followed) {
 	}
 }
 
-// note notes how a request about a group has ended.
-func (f *Follower) note(g *followed, err error) {
-	now := time.Now()
-	g.statusMu.Lock()
-	before := g.status
-	if err == nil {
-		g.status.Last, g.status.Error, g.status.ErrorSince = now, "", time.Time{}
-	} else {
-		g.status.Errors++
-		if g.status.Error = err.Error(); before.Error == "" {
-			g.status.ErrorSince = now
-		}
-	}
-	g.statusMu.Unlock()
+// log logs that requests about a group begin to fail, or succeed again. It returns since when they fail, or zero.
+func (f *Follower) log(group string, err error, failing time.Time) time.Time {
 	switch {
-	case err != nil && before.Error == "":
-		f.config.Logger.Warn("group cannot be followed, it stays as it is", "group", g.name, "error", err)
-	case err == nil && before.Error != "":
-		f.config.Logger.Info("group is followed again", "group", g.name, "failed_for", now.Sub(before.ErrorSince).Round(time.Millisecond))
+	case err == nil && !failing.IsZero():
+		f.config.Logger.Info("group is followed again", "group", group, "failed_for", time.Since(failing).Round(time.Millisecond))
+		return time.Time{}
+	case err != nil && failing.IsZero():
+		f.config.Logger.Warn("group cannot be followed, it stays as it is", "group", group, "error", err)
+		return time.Now()
 	}
+	return failing
 }

@@ -34,9 +34,9 @@ var errChanged = errors.New("the group has changed while it was read")
 // with each reading, the last one counts: the next request is answered at once then, since the
 // version is that of the first page.
 func (f *Follower) ask(ctx context.Context, name string, version uint64) (a answer, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, f.config.Wait+answerTime, errors.New("there was no answer in time"))
+	ctx, cancel := context.WithTimeoutCause(ctx, wait+answerTime, errors.New("there was no answer in time"))
 	defer cancel()
-	first, err := f.config.Client.AwaitGroup(ctx, name, version, f.config.Wait)
+	first, err := f.config.Client.AwaitGroup(ctx, name, version, wait)
 	for reads := 1; err == nil; reads++ {
 		a, err = f.read(ctx, name, first, reads == maxReads)
 		if !errors.Is(err, errChanged) {

@@ -97,7 +97,7 @@ func (p *pusher) Run(ctx context.Context, s *gateway.Session) {
 			}
 			continue
 		}
-		s.Wait(ctx, views, again.C)
+		group.AwaitReplaced(ctx, views, again.C)
 		again.Stop()
 	}
 }

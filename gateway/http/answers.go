@@ -27,9 +27,8 @@ var errTooManyAnswers = errors.New("clients read too many different answers at o
 type answers struct {
 	makingMu sync.Mutex // one text is made at a time: it takes several times the memory of the text
 
-	heldMu sync.Mutex // guards what follows
-	shared map[string]*sharedAnswer
-	latest []*sharedAnswer // one for each query at most, oldest first; each counts as used
+	heldMu sync.Mutex      // guards what follows
+	all    []*sharedAnswer // oldest first
 	held   int             // bytes of texts
 }
 
@@ -40,10 +39,10 @@ type sharedAnswer struct {
 	once  func() (*answer, error)
 
 	users int // answers.heldMu guards it and size
-	size  int
+	size  int // 0 until it is made
 }
 
-// get returns the answer to a query about some views, which of makes unless a client has it, and a
+// get returns the answer to a query about some views, which of makes unless there is one, and a
 // function to call when it is no longer used.
 func (a *answers) get(query string, views []*group.View, of func() (*answer, error)) (*answer, func(), error) {
 	s := a.join(query, views, of)
@@ -58,24 +57,21 @@ func (a *answers) get(query string, views []*group.View, of func() (*answer, err
 func (a *answers) join(query string, views []*group.View, of func() (*answer, error)) *sharedAnswer {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
-	s := a.shared[query]
-	if s == nil || !slices.Equal(s.views, views) {
-		s = &sharedAnswer{query: query, views: views}
+	at := slices.IndexFunc(a.all, func(s *sharedAnswer) bool { return s.query == query && slices.Equal(s.views, views) })
+	if at < 0 {
+		s := &sharedAnswer{query: query, views: views}
 		s.once = sync.OnceValues(func() (*answer, error) { return a.make(s, of) })
-		if a.shared == nil {
-			a.shared = map[string]*sharedAnswer{}
-		}
-		a.shared[query] = s
+		at, a.all = len(a.all), append(a.all, s)
 	}
-	s.users++
-	return s
+	a.all[at].users++
+	return a.all[at]
 }
 
-// make makes an answer, and keeps it as the latest of its query.
+// make makes an answer, which stays as the latest of its query.
 func (a *answers) make(s *sharedAnswer, of func() (*answer, error)) (*answer, error) {
 	a.makingMu.Lock()
 	defer a.makingMu.Unlock()
-	if !a.hasRoom(s.query) {
+	if !a.hasRoom() {
 		return nil, errTooManyAnswers
 	}
 	made, err := of()
@@ -86,57 +82,43 @@ func (a *answers) make(s *sharedAnswer, of func() (*answer, error)) (*answer, er
 	defer a.heldMu.Unlock()
 	s.size = len(made.text)
 	a.held += s.size
-	s.users++
-	a.latest = append(a.latest, s)
-	sum := 0
-	for _, kept := range a.latest {
-		sum += kept.size
-	}
-	for len(a.latest) > maxLatest || sum > maxLatestBytes && len(a.latest) > 1 {
-		sum -= a.latest[0].size
-		a.dropLatest(func(kept *sharedAnswer) bool { return kept == a.latest[0] })
-	}
+	a.trim(maxLatest)
 	return made, nil
 }
 
-// hasRoom drops the latest answer to a query, and all latest ones if clients need their room. It
-// reports whether another one may be made.
-func (a *answers) hasRoom(query string) bool {
+// hasRoom reports whether another answer may be made, after it has dropped those that nobody uses if clients need their
+// room.
+func (a *answers) hasRoom() bool {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
-	a.dropLatest(func(kept *sharedAnswer) bool { return kept.query == query })
 	if a.held >= maxHeld {
-		a.dropLatest(func(*sharedAnswer) bool { return true })
+		a.trim(0)
 	}
 	return a.held < maxHeld
 }
 
-// dropLatest drops some of the latest answers. It needs heldMu.
-func (a *answers) dropLatest(which func(*sharedAnswer) bool) {
-	var others []*sharedAnswer
-	for _, s := range a.latest {
-		if which(s) {
-			a.drop(s)
-		} else {
-			others = append(others, s)
+// trim drops answers that nobody uses: all but the latest of each query, and the oldest of these beyond a number or
+// maxLatestBytes. It needs heldMu.
+func (a *answers) trim(most int) {
+	latest, bytes := map[string]bool{}, 0
+	for i, s := range slices.Backward(a.all) {
+		isStale := latest[s.query]
+		if !isStale {
+			latest[s.query] = true
+			bytes += s.size
+		}
+		if s.users == 0 && (isStale || len(latest) > most || bytes > maxLatestBytes && len(latest) > 1) {
+			a.held -= s.size
+			a.all[i] = nil
 		}
 	}
-	a.latest = others
+	a.all = slices.DeleteFunc(a.all, func(s *sharedAnswer) bool { return s == nil })
 }
 
 func (a *answers) leave(s *sharedAnswer) {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
-	a.drop(s)
-}
-
-// drop needs heldMu.
-func (a *answers) drop(s *sharedAnswer) {
-	if s.users--; s.users > 0 {
-		return
-	}
-	a.held -= s.size
-	if a.shared[s.query] == s {
-		delete(a.shared, s.query)
+	if s.users--; s.users == 0 && s.size == 0 { // it could not be made
+		a.all = slices.DeleteFunc(a.all, func(other *sharedAnswer) bool { return other == s })
 	}
 }

@@ -45,8 +45,8 @@ func TestAnAnswerIsMadeOnceForAllWhoAsk(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if made.Load() != 2 || s.held != 2 || len(s.shared) != 2 {
-		t.Errorf("answers to two queries were made %d times; %d bytes are held for %d queries", made.Load(), s.held, len(s.shared))
+	if made.Load() != 2 || s.held != 2 || len(s.all) != 2 {
+		t.Errorf("answers to two queries were made %d times; %d bytes are held for %d queries", made.Load(), s.held, len(s.all))
 	}
 	for _, want := range []int64{3, 3, 4} { // the latest one is kept
 		views := map[int64][]*group.View{3: second, 4: first}[want]
@@ -80,13 +80,13 @@ func TestTheLatestAnswersToSeveralQueriesAreKept(t *testing.T) {
 	for i := range 2 * maxLatest {
 		ask("small "+strconv.Itoa(i), a, 1)
 	}
-	if s.held != maxLatest || len(s.shared) != maxLatest {
-		t.Errorf("%d bytes are held for %d queries, want %d", s.held, len(s.shared), maxLatest)
+	if s.held != maxLatest || len(s.all) != maxLatest {
+		t.Errorf("%d bytes are held for %d queries, want %d", s.held, len(s.all), maxLatest)
 	}
 	ask("large", a, maxLatestBytes)
 	ask("larger", a, maxLatestBytes+1)
-	if s.held != maxLatestBytes+1 || len(s.shared) != 1 {
-		t.Errorf("%d bytes are held for %d queries, want those of the latest", s.held, len(s.shared))
+	if s.held != maxLatestBytes+1 || len(s.all) != 1 {
+		t.Errorf("%d bytes are held for %d queries, want those of the latest", s.held, len(s.all))
 	}
 }
 
@@ -113,14 +113,14 @@ func TestTextsThatClientsReadAreBounded(t *testing.T) {
 	for _, release := range releases {
 		release()
 	}
-	if _, release, err := s.get("z", nil, makes(1, &made)); err != nil || s.held != 1 || len(s.shared) != 1 {
-		t.Errorf("afterwards: %v, %d bytes are held for %d queries", err, s.held, len(s.shared))
+	if _, release, err := s.get("z", nil, makes(1, &made)); err != nil || s.held != 1 || len(s.all) != 1 {
+		t.Errorf("afterwards: %v, %d bytes are held for %d queries", err, s.held, len(s.all))
 	} else {
 		release()
 	}
 	failed := errors.New("no answer")
-	if _, _, err := s.get("y", nil, func() (*answer, error) { return nil, failed }); !errors.Is(err, failed) || s.held != 1 || len(s.shared) != 1 {
-		t.Errorf("an error is %v; %d bytes are held for %d queries", err, s.held, len(s.shared))
+	if _, _, err := s.get("y", nil, func() (*answer, error) { return nil, failed }); !errors.Is(err, failed) || s.held != 1 || len(s.all) != 1 {
+		t.Errorf("an error is %v; %d bytes are held for %d queries", err, s.held, len(s.all))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
@@ -27,7 +28,7 @@ func (d *directory) write(ctx context.Context, s *server) {
 	for ctx.Err() == nil {
 		views := s.session.Views()
 		if d.writeChanged(s, written) {
-			s.session.Wait(ctx, views, nil)
+			group.AwaitReplaced(ctx, views)
 			continue
 		}
 		select {

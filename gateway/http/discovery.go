@@ -22,41 +22,31 @@ type discoveryRequest struct {
 	version string          // of the endpoints that the client has, or has rejected
 }
 
-// parseDiscovery reads a DiscoveryRequest in JSON. Its error is for the client. Names of fields
-// have both forms that Protocol Buffers allow.
+// parseDiscovery reads a DiscoveryRequest in JSON, with the names of fields that Envoy sends. Its error is for the client.
 func parseDiscovery(text []byte) (r discoveryRequest, err error) {
 	var written struct {
-		Version       string    `json:"version_info"`
-		VersionCamel  string    `json:"versionInfo"`
-		Nonce         string    `json:"response_nonce"`
-		NonceCamel    string    `json:"responseNonce"`
-		Names         []string  `json:"resource_names"`
-		NamesCamel    []string  `json:"resourceNames"`
-		Type          string    `json:"type_url"`
-		TypeCamel     string    `json:"typeUrl"`
-		Rejected      *struct{} `json:"error_detail"`
-		RejectedCamel *struct{} `json:"errorDetail"`
+		Version  string    `json:"version_info"`
+		Nonce    string    `json:"response_nonce"`
+		Names    []string  `json:"resource_names"`
+		Type     string    `json:"type_url"`
+		Rejected *struct{} `json:"error_detail"`
 	}
 	if err := json.Unmarshal(text, &written); err != nil {
 		return r, fmt.Errorf("the request is no DiscoveryRequest in JSON: %w", err)
 	}
-	for _, name := range []string{written.Type, written.TypeCamel} {
-		if name != "" && name != resourceType {
-			return r, fmt.Errorf("type_url is %.120q: here are resources of the type %s", name, resourceType)
-		}
+	if written.Type != "" && written.Type != resourceType {
+		return r, fmt.Errorf("type_url is %.120q: here are resources of the type %s", written.Type, resourceType)
 	}
-	r.version = written.Version + written.VersionCamel
-	if written.Rejected != nil || written.RejectedCamel != nil { // version_info is what it has accepted before
-		r.version = written.Nonce + written.NonceCamel
+	if n := len(written.Names); n > MaxNames {
+		return r, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)
 	}
-	if n := len(written.Names) + len(written.NamesCamel); n > MaxNames {
-		return discoveryRequest{}, fmt.Errorf("the request has %d resource_names, at most %d are allowed", n, MaxNames)
+	r.version = written.Version
+	if written.Rejected != nil { // version_info is what it has accepted before
+		r.version = written.Nonce
 	}
-	r.names = make(map[string]bool, len(written.Names)+len(written.NamesCamel))
-	for _, names := range [][]string{written.Names, written.NamesCamel} {
-		for _, name := range names {
-			r.names[name] = true
-		}
+	r.names = make(map[string]bool, len(written.Names))
+	for _, name := range written.Names {
+		r.names[name] = true
 	}
 	return r, nil
 }

@@ -68,7 +68,7 @@ func TestTheNamesOfARequestAreBounded(t *testing.T) {
 
 func FuzzDiscoveryRequests(f *testing.F) {
 	for _, text := range []string{
-		`{}`, `{"resource_names":["web"],"version_info":"1"}`, `{"resourceNames":["a","a"],"typeUrl":"` + resourceType + `"}`,
+		`{}`, `{"resource_names":["web"],"version_info":"1"}`, `{"resource_names":["a","a"],"type_url":"` + resourceType + `"}`,
 		`{"error_detail":{"code":3},"response_nonce":"2"}`, `{"resource_names":null,"version_info":null}`, `[`, `"`, `{"node":{"id":"\ud800"}}`,
 	} {
 		f.Add([]byte(text))

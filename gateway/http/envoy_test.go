@@ -101,7 +101,7 @@ func TestMembersAreEndpoints(t *testing.T) {
 	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure, "c": probe.Warning})
 	want := "web: 10.0.0.1:80 HEALTHY 100, 10.0.0.2:80 UNHEALTHY 1, fd00::3:80 HEALTHY 25"
 	for _, body := range []string{
-		`{}`, `{"resource_names":["web"]}`, `{"resourceNames":["none","web","web"],"typeUrl":"` + clusterType + `"}`,
+		`{}`, `{"resource_names":["web"]}`, `{"resource_names":["none","web","web"],"type_url":"` + clusterType + `"}`,
 		`{"version_info":"other","node":{"id":"edge-1","metadata":{"a":[1]}},"resource_names":["web"],"type_url":"` + clusterType + `","response_nonce":""}`,
 		`{"version_info":"other","error_detail":{"message":"wrong"},"response_nonce":"other"}`,
 	} {
@@ -154,7 +154,7 @@ func TestAClientWaitsForOtherEndpoints(t *testing.T) {
 	s.Say(map[string]probe.Outcome{"a": probe.Success})
 	short, long := startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Millisecond}), startEnvoy(s, httpgateway.Envoy{Wait: 10 * time.Minute})
 	first := post(t, short, `{}`)
-	for _, body := range []string{`{"version_info":"` + first.Version + `"}`, `{"versionInfo":"old","responseNonce":"` + first.Nonce + `","errorDetail":{"code":3}}`} {
+	for _, body := range []string{`{"version_info":"` + first.Version + `"}`, `{"version_info":"old","response_nonce":"` + first.Nonce + `","error_detail":{"code":3}}`} {
 		if a := post(t, short, body); a.status != 304 || a.body != "" {
 			t.Errorf("%s: after the wait the answer is %d %s", body, a.status, a.body)
 		}

@@ -39,7 +39,6 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	switch {
 	case m == nil:
-		s.session.Cured(gateway.SourceName(name))
 		s.refuse(w, http.StatusNotFound, "no group of this gateway has the target "+strconv.QuoteToASCII(probe.CleanText(name, probe.MaxTargetName)))
 		return
 	case !m.InRotation:
@@ -49,7 +48,10 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	default:
 		writeLine(w, m.State.String())
 	}
-	s.session.Report(map[string]error{gateway.SourceName(name): err})
+	if err != nil {
+		s.session.WarnOnce(name, "a load balancer asks for an address that several members have", "error", err)
+	}
+	s.session.Succeeded()
 }
 
 func writeLine(w http.ResponseWriter, text string) {

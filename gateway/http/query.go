@@ -159,7 +159,7 @@ func (s *server) await(ctx context.Context, q query) {
 		if !s.isPresent(q) || ctx.Err() != nil {
 			return
 		}
-		s.session.Wait(ctx, before, nil)
+		group.AwaitReplaced(ctx, before)
 	}
 }
 

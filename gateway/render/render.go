@@ -119,13 +119,13 @@ func (r *renderer) Run(ctx context.Context, s *gateway.Session) {
 	for ctx.Err() == nil {
 		views, kept := s.Views(), s.Kept()
 		if slices.Contains(kept, nil) {
-			s.Wait(ctx, views, nil)
+			group.AwaitReplaced(ctx, views)
 			continue
 		}
 		text, err := execute(r.template, dataOf(kept, r.address))
 		if err == nil && r.applied != nil && bytes.Equal(text, r.applied) {
 			r.reportLeftOut(s, kept)
-			s.Wait(ctx, views, nil)
+			group.AwaitReplaced(ctx, views)
 			continue
 		}
 		if wait := r.config.Interval - time.Since(r.ran); !r.ran.IsZero() && wait > 0 {
@@ -151,7 +151,7 @@ func (r *renderer) Run(ctx context.Context, s *gateway.Session) {
 		r.applied = nil // the gateway may have either text
 		r.retry = min(max(2*r.retry, r.config.Interval), maxRetry)
 		again := time.NewTimer(r.retry)
-		s.Wait(ctx, views, again.C)
+		group.AwaitReplaced(ctx, views, again.C)
 		again.Stop()
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// connections is a listener with a bound on the connections that are open, also of one peer, so
-// that clients which open many cannot shut out others. Beyond a bound, a new connection takes the
-// place of the one that has had no call for longest. If all have calls, the new one is closed.
+// connections is a listener with a bound on the connections that are open, so that clients which
+// open many cannot shut out others. Beyond the bound, a new connection takes the place of the one
+// that has had no call for longest. If all have calls, which only admitted clients have, the new one is closed.
 //
 // It is the stats.Handler of the server, too, which tells it of calls.
 type connections struct {
@@ -25,7 +25,6 @@ type connections struct {
 type connection struct {
 	net.Conn
 	listener *connections
-	peer     string // the IP address; empty for this machine, whose clients share one
 	calls    int
 	idle     time.Time // since then there is no call
 }
@@ -41,11 +40,7 @@ func (l *connections) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: conn, listener: l, idle: time.Now()}
-		if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-			c.peer = tcp.IP.String()
-		}
-		if l.admit(c) {
+		if c := (&connection{Conn: conn, listener: l, idle: time.Now()}); l.admit(c) {
 			return c, nil
 		}
 		conn.Close()
@@ -57,38 +52,21 @@ func (l *connections) Accept() (net.Conn, error) {
 func (l *connections) admit(c *connection) bool {
 	l.openMu.Lock()
 	defer l.openMu.Unlock()
-	ofPeer := 0
-	var idlest, idlestOfPeer *connection
-	for o := range l.open {
-		idlest = o.idler(idlest)
-		if o.peer == c.peer {
-			ofPeer++
-			idlestOfPeer = o.idler(idlestOfPeer)
+	if len(l.open) >= maxConnections {
+		var idlest *connection
+		for o := range l.open {
+			if o.calls == 0 && (idlest == nil || o.idle.Before(idlest.idle)) {
+				idlest = o
+			}
 		}
+		if idlest == nil {
+			return false
+		}
+		delete(l.open, idlest)
+		idlest.Conn.Close()
 	}
-	switch {
-	case c.peer != "" && ofPeer >= maxOfPeer:
-		idlest = idlestOfPeer
-	case len(l.open) < maxConnections:
-		l.open[c] = true
-		return true
-	}
-	if idlest == nil {
-		return false
-	}
-	delete(l.open, idlest)
-	idlest.Conn.Close()
 	l.open[c] = true
 	return true
-}
-
-// idler returns which of two connections has had no call for longer, nil if neither is idle. The
-// caller holds openMu.
-func (c *connection) idler(other *connection) *connection {
-	if c.calls > 0 || other != nil && other.idle.Before(c.idle) {
-		return other
-	}
-	return c
 }
 
 // Close implements net.Conn.

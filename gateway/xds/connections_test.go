@@ -30,8 +30,8 @@ type remote struct {
 
 func (r remote) RemoteAddr() net.Addr { return r.address }
 
-// The connections of an address give way to another one of it, and never those of others.
-func TestAnAddressHasItsShareOfTheConnections(t *testing.T) {
+// A connection that has had no call for longest gives way to another one.
+func TestConnectionsWithoutCallsGiveWay(t *testing.T) {
 	l := limitConnections(nil)
 	connect := func(ip string) *connection {
 		t.Helper()
@@ -42,34 +42,20 @@ func TestAnAddressHasItsShareOfTheConnections(t *testing.T) {
 		}
 		return conn.(*connection)
 	}
-	count := func(peer string) (n int) {
-		for c := range l.open {
-			if c.peer == peer {
-				n++
-			}
-		}
-		return n
-	}
 	other, busy := connect("10.0.0.1"), connect("10.0.0.2")
 	ctx := l.TagConn(context.Background(), &stats.ConnTagInfo{RemoteAddr: busy.RemoteAddr()})
 	l.HandleRPC(ctx, &stats.Begin{})
-	for range maxOfPeer + 10 {
-		connect("10.0.0.2")
+	for i := range maxConnections {
+		connect(fmt.Sprintf("10.1.%d.%d", i/200, i%200))
 	}
-	if got := count("10.0.0.2"); got != maxOfPeer || !l.open[busy] || !l.open[other] {
-		t.Errorf("an address has %d connections, want %d; the one with a call is open: %v; that of another address: %v", got, maxOfPeer, l.open[busy], l.open[other])
+	if len(l.open) != maxConnections || l.open[other] || !l.open[busy] {
+		t.Errorf("%d connections are open, want %d; the oldest: %v; the one with a call: %v", len(l.open), maxConnections, l.open[other], l.open[busy])
 	}
 	l.HandleRPC(ctx, &stats.End{})
-	for range maxOfPeer {
+	for range maxConnections {
 		connect("10.0.0.2")
 	}
 	if l.open[busy] {
 		t.Error("a connection without a call any more does not give way")
-	}
-	for i := range maxConnections {
-		connect(fmt.Sprintf("10.1.%d.%d", i/200, i%200))
-	}
-	if len(l.open) != maxConnections || l.open[other] {
-		t.Errorf("%d connections are open, want %d; the oldest: %v", len(l.open), maxConnections, l.open[other])
 	}
 }

@@ -112,7 +112,7 @@ func (d *discovery) follow(ctx context.Context) {
 			}
 			d.session.Report(map[string]error{gateway.SourceGroup(v.Group): problem})
 		}
-		d.session.Wait(ctx, before, nil)
+		group.AwaitReplaced(ctx, before)
 	}
 }
 

@@ -12,9 +12,6 @@ import (
 	"github.com/sonde-probe/sonde/group"
 )
 
-// maxListed bounds the services of a list.
-const maxListed = 10_000
-
 // health answers as grpc.health.v1. Services are groups, by their names, and their members, whose
 // names follow that of the group and a slash. The service with the empty name is the server.
 type health struct {
@@ -47,27 +44,9 @@ func (h *health) Watch(r *healthv1.HealthCheckRequest, stream healthv1.Health_Wa
 			}
 			sent = now
 		}
-		h.session.Wait(ctx, before, nil)
+		group.AwaitReplaced(ctx, before)
 	}
 	return status.Error(codes.Unavailable, "the server stops")
-}
-
-// List implements healthv1.HealthServer.
-func (h *health) List(context.Context, *healthv1.HealthListRequest) (*healthv1.HealthListResponse, error) {
-	all := map[string]*healthv1.HealthCheckResponse{"": {Status: healthv1.HealthCheckResponse_SERVING}}
-	for _, v := range h.session.Kept() {
-		if v == nil {
-			continue
-		}
-		if len(all)+v.Total() >= maxListed {
-			return nil, status.Errorf(codes.ResourceExhausted, "there are more than %d services", maxListed)
-		}
-		all[v.Group] = &healthv1.HealthCheckResponse{Status: ofGroup(v)}
-		for m := range v.Members() {
-			all[v.Group+"/"+m.Target] = &healthv1.HealthCheckResponse{Status: ofMember(m)}
-		}
-	}
-	return &healthv1.HealthListResponse{Statuses: all}, nil
 }
 
 // of returns the status of a service.

@@ -73,7 +73,6 @@ const maxRetries = 10
 // Bounds on what clients may use.
 const (
 	maxConnections    = 1024
-	maxOfPeer         = 256     // connections from one IP address, if it is not this machine's
 	maxStreams        = 64      // of a connection
 	maxMessage        = 1 << 20 // bytes of a request
 	maxSocketPath     = 100     // bytes
@@ -121,14 +120,14 @@ func (c Config) socketMode() fs.FileMode {
 	return listener.ForUser
 }
 
-// Server is an output that serves groups over gRPC.
-type Server struct{ config Config }
+// server is an output that serves groups over gRPC.
+type server struct{ config Config }
 
-// New returns a Server. The configuration must have passed Check.
-func New(c Config) *Server { return &Server{c} }
+// New returns an output that serves groups over gRPC. The configuration must have passed Check.
+func New(c Config) gateway.Output { return &server{c} }
 
 // Run implements gateway.Output.
-func (s *Server) Run(ctx context.Context, session *gateway.Session) {
+func (s *server) Run(ctx context.Context, session *gateway.Session) {
 	d, err := newDiscovery(session, s.config)
 	if err != nil {
 		session.Failed("resources", err)
@@ -142,7 +141,7 @@ func (s *Server) Run(ctx context.Context, session *gateway.Session) {
 }
 
 // serve serves the connections of a listener until it fails, or ctx is done.
-func (s *Server) serve(ctx context.Context, l net.Listener, session *gateway.Session, d *discovery) error {
+func (s *server) serve(ctx context.Context, l net.Listener, session *gateway.Session, d *discovery) error {
 	limited := limitConnections(l)
 	options := []grpc.ServerOption{
 		grpc.StatsHandler(limited),
@@ -191,7 +190,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, session *gateway.Ses
 }
 
 // admit returns why a call is not answered, or nil.
-func (s *Server) admit(ctx context.Context, session *gateway.Session) error {
+func (s *server) admit(ctx context.Context, session *gateway.Session) error {
 	given, _ := metadata.FromIncomingContext(ctx)
 	token := ""
 	if values := given.Get("authorization"); len(values) == 1 {

@@ -3,6 +3,7 @@ package xds_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net"
 	"strings"
@@ -155,7 +156,10 @@ func TestNoCallFailsWhileTheFollowedSondeRestarts(t *testing.T) {
 	first := gatewaytest.New(t, rule, b.addresses)
 	first.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Failure})
 	at, stop := serveAPI(t, first, "127.0.0.1:0")
-	follower, err := follow.New(follow.Config{Client: &api.Client{Base: "http://" + at}, Groups: []string{"web"}, MaxRetry: 10 * time.Millisecond})
+	var log testsync.Buffer
+	follower, err := follow.New(follow.Config{
+		Client: &api.Client{Base: "http://" + at}, Groups: []string{"web"}, MaxRetry: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,11 +174,11 @@ func TestNoCallFailsWhileTheFollowedSondeRestarts(t *testing.T) {
 	c.reach(t, "a")
 	stop()
 	first.Stop()
-	testsync.Until(t, "an error", func() bool { return follower.Statuses()[0].Error != "" })
+	testsync.Until(t, "an error", func() bool { return strings.Contains(log.String(), "group cannot be followed") })
 	c.pass(t, 300)
 	second := gatewaytest.New(t, rule, b.addresses)
 	serveAPI(t, second, at)
-	testsync.Until(t, "an answer", func() bool { return follower.Statuses()[0].Error == "" })
+	testsync.Until(t, "an answer", func() bool { return strings.Contains(log.String(), "group is followed again") })
 	c.take()
 	c.pass(t, 300)
 	if by := c.take(); by["b"] > 0 {

@@ -28,8 +28,8 @@ type Config struct {
 // Bounds of a Config.
 const (
 	maxURLs        = 20
-	MinResend      = 10 * time.Second
-	MaxResend      = time.Hour
+	minResend      = 10 * time.Second
+	maxResend      = time.Hour
 	minTimeout     = time.Second
 	maxTimeout     = time.Minute
 	maxAlerts      = 5000
@@ -46,8 +46,8 @@ func (c Config) Check() error {
 	switch {
 	case len(c.URLs) == 0 || len(c.URLs) > maxURLs:
 		return probe.FieldErrorf("urls", "has %d elements; it must have 1 to %d", len(c.URLs), maxURLs)
-	case c.ResendEvery != 0 && (c.ResendEvery < MinResend || c.ResendEvery > MaxResend):
-		return probe.FieldErrorf("resend_every", "is %v; it must be from %v to %v", c.ResendEvery, MinResend, MaxResend)
+	case c.ResendEvery != 0 && (c.ResendEvery < minResend || c.ResendEvery > maxResend):
+		return probe.FieldErrorf("resend_every", "is %v; it must be from %v to %v", c.ResendEvery, minResend, maxResend)
 	case c.Timeout != 0 && (c.Timeout < minTimeout || c.Timeout > maxTimeout):
 		return probe.FieldErrorf("timeout", "is %v; it must be from %v to %v", c.Timeout, minTimeout, maxTimeout)
 	case c.MaxAlerts < 0 || c.MaxAlerts > maxAlerts:

@@ -15,11 +15,9 @@ type Survivor struct {
 	Started time.Time
 	Err     error // why the rest is unknown, or whether the instance runs; nil otherwise
 
-	name   string             // of the files
-	digest string             // of the configuration
-	dir    string             // the working directory; empty if its guard, of an older release, has not written it
-	grace  time.Duration      // within which it is terminated; 0 if its guard, of an older release, has not written it
-	signal restart.StopSignal // by which it is asked to exit; 0 for SIGTERM
+	name   string               // of the files
+	digest string               // of the configuration
+	stop   restart.StopSettings // by which it is terminated without a configuration
 }
 
 // Survivors are the instances in a directory, by the names of their files.
@@ -41,26 +39,17 @@ func nameOf(target string) string {
 // restart.Outliving.
 func (d *Driver) Outlives() bool { return d.config.Adopt }
 
-// SetStop says by which signal an instance is asked to exit, and how long it may take to exit when
-// the next engine terminates it, or its guard because no engine can find it. One goroutine calls it.
-// It makes the driver a restart.Stopping. Default restart.DefaultStopSignal and
-// restart.DefaultTerminationGracePeriod.
-func (d *Driver) SetStop(s restart.StopSettings) {
-	select {
-	case <-d.stops:
-	default:
-	}
-	d.stops <- s // never blocks: there is one sender
-}
+// SetStop sets the signal that asks an instance to exit. The settings at the start of an instance also hold when an
+// engine without its configuration terminates it, or its guard because no engine can find it. Default
+// restart.DefaultStopSignal and restart.DefaultTerminationGracePeriod.
+func (d *Driver) SetStop(s restart.StopSettings) { d.stop.Store(&s) }
 
-// stopSettings returns those that were set, for a new instance.
+// stopSettings returns those that were set last.
 func (d *Driver) stopSettings() restart.StopSettings {
-	select {
-	case s := <-d.stops:
-		return s
-	default:
-		return restart.StopSettings{GracePeriod: restart.DefaultTerminationGracePeriod}
+	if s := d.stop.Load(); s != nil {
+		return *s
 	}
+	return restart.StopSettings{GracePeriod: restart.DefaultTerminationGracePeriod}
 }
 
 // Resume reports whether the next Run takes over an instance of an earlier engine, which is

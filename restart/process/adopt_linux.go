@@ -58,12 +58,16 @@ func readSurvivors(dir string) (Survivors, error) {
 	return found, nil
 }
 
-// RunningIn returns the targets of the instances in a directory whose guards run, sorted. It
-// changes nothing.
-func RunningIn(dir string) (targets []string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), guard.DescriptionEnding) {
+// RunningIn returns the targets of the instances whose guards run, sorted, in the directory that OpenDirectory would
+// return for a name, or for "" none. It changes nothing.
+func RunningIn(name string) (targets []string) {
+	if name == "" {
+		return nil
+	}
+	places, _ := placesOf(name)
+	for _, dir := range places {
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
 			if s, ok := readRunning(filepath.Join(dir, e.Name())); ok {
 				targets = append(targets, s.Target)
 			}
@@ -73,8 +77,11 @@ func RunningIn(dir string) (targets []string) {
 	return targets
 }
 
-// readRunning reads the description of an instance if its guard runs.
+// readRunning reads the description of an instance, if the file has one whose guard runs.
 func readRunning(path string) (s Survivor, ok bool) {
+	if !strings.HasSuffix(path, guard.DescriptionEnding) {
+		return s, false
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return s, false
@@ -139,8 +146,8 @@ func (s *Survivor) read(f *os.File) (d guard.Description, err error) {
 	for decoder := json.NewDecoder(bytes.NewReader(text)); err == nil; {
 		err = decoder.Decode(&d)
 	}
-	s.Target, s.ID, s.Started, s.digest, s.dir, s.grace = d.Target, d.ID, d.Started, d.Digest, d.WorkDir, d.Grace
-	s.signal = restart.StopSignal(d.StopSignal)
+	s.Target, s.ID, s.Started, s.digest = d.Target, d.ID, d.Started, d.Digest
+	s.stop = restart.StopSettings{GracePeriod: d.Grace, Signal: restart.StopSignal(d.StopSignal)}
 	if d.Target != "" && (err == io.EOF || err == io.ErrUnexpectedEOF) {
 		return d, nil
 	}
@@ -191,9 +198,8 @@ func (d *Driver) takeOver(ctx context.Context, end <-chan time.Duration) (*insta
 }
 
 // End ends an instance that an earlier engine has left running, within its grace period
-// (see Driver.SetStop). It does nothing if the instance has ended, or if
-// its target is wanted. When ctx is done End returns, and the instance's guard goes on with
-// the end.
+// (see Driver.SetStop). It does nothing if the instance has ended, or if its target is wanted. When ctx is done End
+// returns, and the instance's guard goes on with the end.
 func (s Survivor) End(ctx context.Context, dir string, log *slog.Logger, wanted func(target string) bool) error {
 	now, state := findGuard(dir, s.name)
 	if state == guardEnded || wanted(now.Target) {
@@ -216,10 +222,9 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 		return err
 	}
 	defer i.close()
-	grace := cmp.Or(s.grace, restart.DefaultTerminationGracePeriod)
-	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "signal", cmp.Or(s.signal, restart.DefaultStopSignal).String(), "grace_period", grace)
-	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(s.signal)})
-	ctx, cancel := context.WithTimeout(ctx, grace+d.killTimeout)
+	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "signal", cmp.Or(s.stop.Signal, restart.DefaultStopSignal).String(), "grace_period", s.stop.GracePeriod)
+	i.order(guard.Order{Signal: guard.Terminate, Grace: s.stop.GracePeriod, StopSignal: syscall.Signal(s.stop.Signal)})
+	ctx, cancel := context.WithTimeout(ctx, s.stop.GracePeriod+d.killTimeout)
 	defer cancel()
 	exit := i.watch(ctx, func(string) {}, requests)
 	switch {
@@ -236,7 +241,7 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 }
 
 // adopt returns where the guard of an instance that outlives the engine will be found.
-func (d *Driver) adopt(workDir string, stop restart.StopSettings) (*guard.Adopt, error) {
+func (d *Driver) adopt() (*guard.Adopt, error) {
 	dir, err := filepath.Abs(d.config.AdoptDir)
 	if err != nil {
 		return nil, err
@@ -244,8 +249,9 @@ func (d *Driver) adopt(workDir string, stop restart.StopSettings) (*guard.Adopt,
 	if err := privateDir(dir); err != nil {
 		return nil, err
 	}
+	stop := d.stopSettings()
 	return &guard.Adopt{
-		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest, WorkDir: workDir,
+		Dir: dir, Name: nameOf(d.config.Target), Target: d.config.Target, Digest: d.digest,
 		Interval: d.findInterval, Linger: d.linger, Flush: d.output.flushTimeout, Grace: stop.GracePeriod, StopSignal: syscall.Signal(stop.Signal),
 		Log: d.output.guardLog,
 	}, nil
@@ -285,7 +291,6 @@ func (d *Driver) attach(ctx context.Context, s Survivor) (*instance, error) {
 	stop := context.AfterFunc(attaching, func() { _ = socket.SetReadDeadline(time.Now()) })
 	i := d.newInstance()
 	i.guardConn = &guardConn{socket: socket}
-	i.stop, i.guardTakesStop = restart.StopSettings{GracePeriod: s.grace, Signal: s.signal}, s.grace != 0
 	hello, err := i.receive()
 	if !stop() {
 		err = cmp.Or(context.Cause(ctx), err, attaching.Err())

@@ -531,65 +531,49 @@ const deafScript = `trap "" TERM; echo >ready; while :; do sleep 0.01; done`
 func TestASurvivorIsEndedWithinItsOwnGracePeriod(t *testing.T) {
 	tier.Slow(t)
 	const grace = 50 * time.Millisecond
-	for startName, start := range map[string]func(t *testing.T, d *Driver) *attendance{
-		"set at the start": func(t *testing.T, d *Driver) *attendance {
-			d.SetStop(restart.StopSettings{GracePeriod: grace})
-			return attend(t, d)
+	for name, end := range map[string]func(t *testing.T, dir string, log *testsync.Buffer) error{
+		"target removed": func(t *testing.T, dir string, log *testsync.Buffer) error {
+			guards := filepath.Join(dir, "guards")
+			s, _ := survivors(t, guards).Of("web")
+			return endUnwanted(t.Context(), s, guards, slog.New(slog.NewTextHandler(log, nil)))
 		},
-		"changed": func(t *testing.T, d *Driver) *attendance {
-			first := attend(t, d)
-			for n := range 500 { // their descriptions are larger than what an engine reads
-				d.SetStop(restart.StopSettings{GracePeriod: time.Hour + time.Duration(n)})
-				testsync.Until(t, "the instance to read it", func() bool { return len(d.stops) == 0 })
-			}
-			d.SetStop(restart.StopSettings{GracePeriod: grace})
-			guards := filepath.Join(d.config.Dir, "guards")
-			testsync.Until(t, "the guard to write it", func() bool { s, _ := survivors(t, guards).Of("web"); return s.grace == grace })
-			return first
+		"command changed": func(t *testing.T, dir string, log *testsync.Buffer) error {
+			next := attend(t, adoptable(t, dir, `exec sleep 600`, log))
+			next.release(nil)
+			<-next.exit
+			return nil
 		},
 	} {
-		for endName, end := range map[string]func(t *testing.T, dir string, log *testsync.Buffer) error{
-			"target removed": func(t *testing.T, dir string, log *testsync.Buffer) error {
-				guards := filepath.Join(dir, "guards")
-				s, _ := survivors(t, guards).Of("web")
-				return endUnwanted(t.Context(), s, guards, slog.New(slog.NewTextHandler(log, nil)))
-			},
-			"command changed": func(t *testing.T, dir string, log *testsync.Buffer) error {
-				next := attend(t, adoptable(t, dir, `exec sleep 600`, log))
-				next.release(nil)
-				<-next.exit
-				return nil
-			},
-		} {
-			t.Run(startName+", "+endName, func(t *testing.T) {
-				var first *attendance
-				var log *testsync.Buffer
-				testsync.Until(t, "an end within killTimeout", func() bool { // by a guard that is not slow
-					var dir string
-					dir, log = t.TempDir(), new(testsync.Buffer)
-					first = start(t, adoptable(t, dir, deafScript, log))
-					awaitFile(t, filepath.Join(dir, "ready"))
-					first.leave(t)
-					err := end(t, dir, log)
-					awaitGone(t, []int{pidOf(t, first.id)})
-					if errors.Is(err, context.DeadlineExceeded) {
-						return false
-					}
-					if err != nil {
-						t.Error(err)
-					}
-					return true
-				})
-				for _, want := range []string{
-					"grace_period=50ms", "process did not exit within its grace period, killed",
-					`msg="instance of an earlier engine exited" target=web instance=` + first.id + " exit_code=137",
-				} {
-					if !strings.Contains(log.String(), want) {
-						t.Errorf("the log does not have %q:\n%s", want, log)
-					}
+		t.Run(name, func(t *testing.T) {
+			var first *attendance
+			var log *testsync.Buffer
+			testsync.Until(t, "an end within killTimeout", func() bool { // by a guard that is not slow
+				var dir string
+				dir, log = t.TempDir(), new(testsync.Buffer)
+				d := adoptable(t, dir, deafScript, log)
+				d.SetStop(restart.StopSettings{GracePeriod: grace})
+				first = attend(t, d)
+				awaitFile(t, filepath.Join(dir, "ready"))
+				first.leave(t)
+				err := end(t, dir, log)
+				awaitGone(t, []int{pidOf(t, first.id)})
+				if errors.Is(err, context.DeadlineExceeded) {
+					return false
 				}
+				if err != nil {
+					t.Error(err)
+				}
+				return true
 			})
-		}
+			for _, want := range []string{
+				"grace_period=50ms", "process did not exit within its grace period, killed",
+				`msg="instance of an earlier engine exited" target=web instance=` + first.id + " exit_code=137",
+			} {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log does not have %q:\n%s", want, log)
+				}
+			}
+		})
 	}
 }
 
@@ -622,26 +606,17 @@ func TestTheStopSignalHoldsAcrossEngines(t *testing.T) {
 			<-next.exit
 		},
 	} {
-		for _, when := range []string{"set at the start", "changed"} {
-			t.Run(name+", "+when, func(t *testing.T) {
-				dir, log := t.TempDir(), new(testsync.Buffer)
-				d := adoptable(t, dir, intScript, log)
-				if when != "changed" {
-					d.SetStop(interrupt)
-				}
-				first := attend(t, d)
-				d.SetStop(interrupt)
-				testsync.Until(t, "the guard to write it", func() bool {
-					s, _ := survivors(t, filepath.Join(dir, "guards")).Of("web")
-					return s.signal == interrupt.Signal
-				})
-				awaitFile(t, filepath.Join(dir, "ready"))
-				first.leave(t)
-				end(t, first, dir, log)
-				awaitGone(t, []int{pidOf(t, first.id)})
-				awaitFile(t, filepath.Join(dir, "interrupted"))
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			dir, log := t.TempDir(), new(testsync.Buffer)
+			d := adoptable(t, dir, intScript, log)
+			d.SetStop(interrupt)
+			first := attend(t, d)
+			awaitFile(t, filepath.Join(dir, "ready"))
+			first.leave(t)
+			end(t, first, dir, log)
+			awaitGone(t, []int{pidOf(t, first.id)})
+			awaitFile(t, filepath.Join(dir, "interrupted"))
+		})
 	}
 }
 
@@ -834,35 +809,6 @@ func TestAGuardWhoseProcessHasEndedDoesNotWaitForEver(t *testing.T) {
 	if left, _ := os.ReadDir(filepath.Join(dir, "guards")); len(left) != 0 {
 		t.Errorf("files are left: %v", left)
 	}
-}
-
-// The engine starts the target again where the directory was.
-func TestAProcessWhoseDirectoryWasMovedEndsWhenAnotherTakesItsPlace(t *testing.T) {
-	dir, log := t.TempDir(), new(testsync.Buffer)
-	guards, moved := filepath.Join(dir, "guards"), filepath.Join(dir, "moved")
-	d := adoptable(t, dir, `exec sleep 600`, log)
-	d.findInterval = time.Millisecond
-	first := attend(t, d)
-	guard := parentOf(pidOf(t, first.id))
-	first.leave(t)
-	if err := os.Rename(guards, moved); err != nil {
-		t.Fatal(err)
-	}
-	again := adoptable(t, dir, `exec sleep 600`, log)
-	again.config.AdoptDir = moved // an engine may know where it is
-	first.takenOver(t, again).leave(t)
-
-	second := attend(t, adoptable(t, dir, `exec sleep 600`, log))
-	awaitGone(t, []int{pidOf(t, first.id), guard})
-	_, _ = syscall.Wait4(guard, nil, 0, nil)
-	if left, _ := os.ReadDir(moved); len(left) != 0 {
-		t.Errorf("files are left: %v", left)
-	}
-	if !alive(pidOf(t, second.id)) {
-		t.Error("the other process was ended")
-	}
-	second.release(nil)
-	<-second.exit
 }
 
 // killedGuard returns the instance of a guard that was killed. Its cgroup, a directory with

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
 
@@ -26,6 +25,6 @@ func (s Survivor) End(context.Context, string, *slog.Logger, func(target string)
 func (d *Driver) takeOver(context.Context, <-chan time.Duration) (*instance, error) { return nil, nil }
 
 // adopt returns an error for what Config.Check rejects.
-func (d *Driver) adopt(string, restart.StopSettings) (*guard.Adopt, error) {
+func (d *Driver) adopt() (*guard.Adopt, error) {
 	return nil, errors.New("adopt needs Linux")
 }

@@ -25,7 +25,6 @@ type guardConn struct {
 	outputs  [2]*os.File         // of the command: standard output and error
 	stderr   *os.File            // of a guard that this program has started, until it has started the command
 	copying  sync.WaitGroup
-	closed   sync.Once
 }
 
 // unreaped has the process IDs of the guards that this program has started and not waited
@@ -224,12 +223,10 @@ func (c *guardConn) finishOutputs(within time.Duration) {
 // close lets the guard go. What the command has written and was not read is left to the
 // next engine.
 func (c *guardConn) close() {
-	c.closed.Do(func() {
-		c.finishOutputs(0)
-		for _, output := range c.outputs {
-			_ = output.Close()
-		}
-		c.closeStderr()
-		_ = c.socket.Close()
-	})
+	c.finishOutputs(0)
+	for _, output := range c.outputs {
+		_ = output.Close()
+	}
+	c.closeStderr()
+	_ = c.socket.Close()
 }

@@ -1,9 +1,6 @@
 package process
 
-import (
-	"os"
-	"path/filepath"
-)
+import "os"
 
 // Directory is where the instances that outlive an engine are found: their guards keep their
 // files there. One engine has it at a time.
@@ -31,25 +28,13 @@ func (d *Directory) Survivors() Survivors {
 }
 
 // Close releases the directory for the next engine, and removes it if no instance needs it. It
-// does not wait for the disk of the state file, on which a symbolic link to it stays.
+// does not wait for the disk of the state file.
 func (d *Directory) Close() {
 	if d == nil {
 		return
 	}
 	if !d.permanent {
-		removeEmpty(d.path)
+		_ = os.Remove(d.path) // not with files of guards
 	}
 	_ = d.lock.Close()
-}
-
-// nameLink is a symbolic link in a directory in memory: to the name that it was opened with.
-const nameLink = "name"
-
-// removeEmpty removes a directory unless it has files of guards.
-func removeEmpty(path string) {
-	entries, _ := os.ReadDir(path)
-	if len(entries) == 1 && entries[0].Name() == nameLink {
-		_ = os.Remove(filepath.Join(path, nameLink))
-	}
-	_ = os.Remove(path)
 }

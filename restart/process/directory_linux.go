@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,73 +20,61 @@ import (
 // engine's state file. If there is none it makes an empty one, or returns nil unless create is true.
 //
 // A new directory is in /run, or else in that which systemd has made for the service
-// ($RUNTIME_DIRECTORY), and the name is a symbolic link to it: a disk that hangs or is full would
-// keep guards from starting and ending processes. Where this user may write to neither, the
-// directory has the name itself.
+// ($RUNTIME_DIRECTORY): a disk that hangs or is full would keep guards from starting and ending
+// processes. Where this user may write to neither, the directory has the name itself.
 //
-// Before is where the directory was when the name was another one; "" if that is unknown.
+// Before is where the directory was when the name was another one; "" if that is unknown. It moves to a place of the
+// present name if it can.
 //
 // An error can be that another engine has the directory: its state file was moved or copied.
 func OpenDirectory(name, before string, create bool) (*Directory, error) {
 	if err := private.CheckParent(name); err != nil {
 		return nil, err
 	}
-	beside, err := resolve(name)
+	places, err := placesOf(name)
 	if err != nil {
 		return nil, err
 	}
-	named, err := filepath.EvalSymlinks(beside)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	if named != beside && !inMemoryName.MatchString(filepath.Base(named)) {
-		named = "" // the link is not one of ours
-	}
-	inMemory := placesInMemory(beside)
-	for _, path := range append([]string{named, before}, inMemory...) {
-		d, err := openOccupied(path, beside)
+	for _, path := range append([]string{before}, places...) {
+		d, err := openOccupied(path)
 		switch {
 		case d != nil:
+			if os.Rename(path, places[0]) == nil {
+				d.path = places[0]
+			}
+			d.permanent = d.path == places[len(places)-1]
 			return d, nil
-		case err != nil && (path == named || path == before || !errors.Is(err, errNotOurs)):
+		case err != nil && (path == before || !errors.Is(err, errNotOurs)):
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if !create {
 		return nil, nil
 	}
-	return makeDirectory(beside, inMemory)
+	return makeDirectory(places)
 }
 
-// resolve returns the absolute path of a name that may not exist, in a directory that does.
-func resolve(name string) (string, error) {
+// placesOf returns where the directory of a name can be, the best place first and the name itself last. They follow from
+// the name: a disk that is full may have no room to note one.
+func placesOf(name string) (paths []string, err error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
-	if err != nil {
-		return "", err
+	if err == nil {
+		dir, err = filepath.Abs(dir)
 	}
-	dir, err = filepath.Abs(dir)
-	return filepath.Join(dir, filepath.Base(name)), err
-}
-
-// placesInMemory returns where a directory can be. They follow from its name: a disk that is full
-// may have no room for the link.
-func placesInMemory(beside string) (paths []string) {
+	if err != nil {
+		return nil, err
+	}
+	beside := filepath.Join(dir, filepath.Base(name))
 	sum := sha256.Sum256([]byte(beside))
 	for _, dir := range private.RuntimeDirs() {
-		paths = append(paths, filepath.Join(dir, directoryPrefix+hex.EncodeToString(sum[:8])))
+		paths = append(paths, filepath.Join(dir, "sonde-"+hex.EncodeToString(sum[:8])))
 	}
-	return paths
+	return append(paths, beside), nil
 }
-
-// directoryPrefix is what the names of directories in memory begin with.
-const directoryPrefix = "sonde-"
-
-// inMemoryName matches the names of directories in memory.
-var inMemoryName = regexp.MustCompile(`^` + directoryPrefix + `[0-9a-f]{16}$`)
 
 // openOccupied opens a directory if it has instances. Otherwise it is removed: the next one may be
 // at a better place.
-func openOccupied(path, beside string) (*Directory, error) {
+func openOccupied(path string) (*Directory, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -96,23 +83,19 @@ func openOccupied(path, beside string) (*Directory, error) {
 		return nil, err
 	}
 	if d.survivors, err = readSurvivors(path); len(d.survivors) > 0 {
-		link(beside, path)
 		return d, nil
 	}
 	if err == nil {
-		removeEmpty(path) // a disk that can only be read keeps it
+		_ = os.Remove(path) // a disk that can only be read keeps it
 	}
 	d.Close()
 	return nil, err
 }
 
 // makeDirectory makes a directory at the first place where that is possible.
-func makeDirectory(beside string, inMemory []string) (*Directory, error) {
+func makeDirectory(places []string) (*Directory, error) {
 	var failed error
-	for _, path := range append(inMemory, beside) {
-		if path == beside {
-			removeLink(beside)
-		}
+	for _, path := range places {
 		err := os.Mkdir(path, 0o700)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			failed = errors.Join(failed, err)
@@ -120,7 +103,7 @@ func makeDirectory(beside string, inMemory []string) (*Directory, error) {
 		}
 		d, err := lockDirectory(path)
 		if d != nil {
-			link(beside, path)
+			d.permanent = path == places[len(places)-1]
 			return d, nil
 		}
 		failed = errors.Join(failed, err)
@@ -128,33 +111,7 @@ func makeDirectory(beside string, inMemory []string) (*Directory, error) {
 	return nil, failed
 }
 
-// link makes the name a symbolic link, and removes the one of an earlier name. Where it cannot be
-// made, the directory is found by placesInMemory. A link in the directory says what its name is.
-func link(beside, path string) {
-	if path != beside {
-		name := filepath.Join(path, nameLink)
-		if earlier, _ := os.Readlink(name); earlier != beside {
-			if to, _ := os.Readlink(earlier); to == path {
-				removeLink(earlier)
-			}
-		}
-		removeLink(name)
-		_ = os.Symlink(beside, name)
-	}
-	if to, _ := os.Readlink(beside); path == beside || to == path {
-		return
-	}
-	removeLink(beside)
-	_ = os.Symlink(path, beside)
-}
-
-func removeLink(name string) {
-	if info, err := os.Lstat(name); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		_ = os.Remove(name)
-	}
-}
-
-// errNotOurs is in the error for a directory of another engine or user.
+// errNotOurs is in the error for a directory of another user, or one that others can enter.
 var errNotOurs = errors.New("cannot be used")
 
 const (
@@ -174,13 +131,13 @@ func lockDirectory(path string) (*Directory, error) {
 		}
 		switch {
 		case err == nil && f != nil:
-			return &Directory{path: path, permanent: !inMemoryName.MatchString(filepath.Base(path)), lock: f}, nil
+			return &Directory{path: path, lock: f}, nil
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, nil
 		case err != nil && !errors.Is(err, unix.EWOULDBLOCK):
 			return nil, err
 		case tries == directoryTries:
-			return nil, fmt.Errorf("directory %s %w: another engine has it, whose state file was moved or copied; stop that engine first", path, errNotOurs)
+			return nil, fmt.Errorf("another engine has the directory %s, since its state file was moved or copied; stop that engine first", path)
 		}
 		time.Sleep(directoryPause)
 	}

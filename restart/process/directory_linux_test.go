@@ -63,50 +63,37 @@ func TestADirectoryIsInMemoryAndFoundAgain(t *testing.T) {
 	if filepath.Dir(first.Path()) != runtimeDir {
 		t.Errorf("the directory is %s", first.Path())
 	}
-	if to, err := os.Readlink(name); err != nil || to != first.Path() {
-		t.Errorf("the link is to %q: %v", to, err)
-	}
 	id := occupy(t, first)
 	first.Close()
-	moved := filepath.Join(t.TempDir(), "moved.processes")
-	for _, step := range []struct {
-		what string
-		do   func() error
-		name string
-	}{
-		{"as it is", func() error { return nil }, name},
-		{"without the link", func() error { return os.Remove(name) }, name},
-		{"with the state file in another directory", func() error { return os.Rename(name, moved) }, moved},
-	} {
-		if err := step.do(); err != nil {
-			t.Fatal(err)
-		}
-		d := openDirectory(t, step.name, false)
-		if s, ok := d.Survivors().Of("web"); !ok || s.ID != id || d.Path() != first.Path() {
-			t.Errorf("%s: %s has the survivors %+v", step.what, d.Path(), d.Survivors())
-		}
-		d.Close()
+	again := openDirectory(t, name, false)
+	if s, ok := again.Survivors().Of("web"); !ok || s.ID != id || again.Path() != first.Path() {
+		t.Errorf("%s has the survivors %+v", again.Path(), again.Survivors())
 	}
 }
 
-func TestADirectoryOfAnEarlierNameIsOpened(t *testing.T) {
+// An engine whose state file was moved has the directory, and one in its place another one.
+func TestADirectoryMovesWithItsName(t *testing.T) {
 	if !inMemory(t) {
 		return
 	}
 	name, moved := filepath.Join(t.TempDir(), "state.processes"), filepath.Join(t.TempDir(), "moved.processes")
 	first := openDirectory(t, name, true)
-	occupy(t, first)
+	id := occupy(t, first)
 	first.Close()
 	d, err := OpenDirectory(moved, first.Path(), false)
-	if err != nil || d.Path() != first.Path() {
+	if err != nil || d.Path() == first.Path() || filepath.Dir(d.Path()) != runtimeDir {
 		t.Fatalf("the directory is %s: %v", d.Path(), err)
 	}
-	d.Close()
-	if _, err := os.Lstat(name); !os.IsNotExist(err) {
-		t.Errorf("the earlier link is there: %v", err)
+	if other := openDirectory(t, name, false); other != nil {
+		t.Errorf("the name before has the directory %s", other.Path())
 	}
-	if to, err := os.Readlink(moved); err != nil || to != first.Path() {
-		t.Errorf("the link is to %q: %v", to, err)
+	d.Close()
+	again := openDirectory(t, moved, false)
+	if s, ok := again.Survivors().Of("web"); !ok || s.ID != id {
+		t.Fatalf("%s has the survivors %+v", again.Path(), again.Survivors())
+	}
+	if err := endUnwanted(t.Context(), again.Survivors()["web"], again.Path(), nil); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -156,10 +143,7 @@ func TestAnEmptyDirectoryLeavesNothing(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(runtimeDir, "*")); len(left) != 0 {
 		t.Errorf("%v is left", left)
 	}
-	again := openDirectory(t, name, true)
-	if to, err := os.Readlink(name); err != nil || to != again.Path() {
-		t.Errorf("the link is to %q: %v", to, err)
-	}
+	openDirectory(t, name, true)
 }
 
 func TestADirectoryOfAnotherEngineIsNotOpened(t *testing.T) {
@@ -170,20 +154,10 @@ func TestADirectoryOfAnotherEngineIsNotOpened(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "state.processes")
 	d := openDirectory(t, name, true)
-	copied := filepath.Join(t.TempDir(), "copied.processes")
-	if err := os.Symlink(d.Path(), copied); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{name, copied} {
-		if _, err := OpenDirectory(name, "", true); err == nil || !strings.Contains(err.Error(), "another engine has it") {
+	for name, before := range map[string]string{name: "", filepath.Join(t.TempDir(), "copied.processes"): d.Path()} {
+		if _, err := OpenDirectory(name, before, true); err == nil || !strings.Contains(err.Error(), "another engine has the directory") {
 			t.Errorf("%s: got the error %v", name, err)
 		}
-	}
-	if err := os.Rename(name, filepath.Join(t.TempDir(), "elsewhere")); err != nil {
-		t.Fatal(err)
-	}
-	if other := openDirectory(t, name, true); other.Path() != name {
-		t.Errorf("an engine in the place of one that was moved has the directory %s", other.Path())
 	}
 }
 
@@ -209,13 +183,14 @@ func TestTheNextPlaceIsUsedWhereADirectoryCannotBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("RUNTIME_DIRECTORY", c.service)
 			name := filepath.Join(t.TempDir(), "state.processes")
-			beside, err := resolve(name)
+			places, err := placesOf(name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.prepare(placesInMemory(beside)[0]); err != nil {
+			if err := c.prepare(places[0]); err != nil {
 				t.Fatal(err)
 			}
+			beside := places[len(places)-1]
 			defer func() { _ = os.Chmod(runtimeDir, 0o755) }()
 			d := openDirectory(t, name, true)
 			if c.want == "" && d.Path() != beside || c.want != "" && filepath.Dir(d.Path()) != c.want {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -69,9 +68,7 @@ type instance struct {
 	notAdopted bool // it ends with the engine, although Config.Adopt is set
 	released   bool // so it was asked to exit when the engine stopped
 
-	stops          <-chan restart.StopSettings // of the driver
-	stop           restart.StopSettings        // the latest; those that the guard knows
-	guardTakesStop bool                        // the guard outlives the engine, and is not of an older release
+	stop func() restart.StopSettings // of the driver
 }
 
 // start starts a guard and has it start the command. If an earlier engine has left an
@@ -106,13 +103,12 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	if plan.Dir, err = filepath.Abs(plan.Dir); err != nil { // the guard's own directory is another
 		return nil, err
 	}
-	stop := d.stopSettings()
 	start := guard.Start{
 		Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup,
 		Umask: d.config.Umask.mask(), Nice: d.config.Nice, Rlimits: d.config.rlimits(),
 	}
 	if d.config.Adopt {
-		if start.Adopt, err = d.adopt(plan.Dir, stop); err != nil {
+		if start.Adopt, err = d.adopt(); err != nil {
 			return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 		}
 	}
@@ -120,10 +116,8 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
-	removeLeftCgroups()
 	i := d.newInstance()
 	i.releaseRoom = releaseRoom
-	i.stop, i.guardTakesStop = stop, start.Adopt != nil
 	if i.guardConn, err = startGuard(d.config.Target, start, i.streams); err != nil {
 		releaseRoom()
 		return nil, fmt.Errorf("%w: guard: %w", restart.ErrShortage, err)
@@ -131,11 +125,8 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	return i, nil
 }
 
-// removeLeftCgroups removes what earlier engines have left, once: before the first instance.
-var removeLeftCgroups = sync.OnceFunc(guard.RemoveLeftCgroups)
-
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, killTimeout: d.killTimeout, stops: d.stops, releaseRoom: func() {}}
+	i := &instance{log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, killTimeout: d.killTimeout, stop: d.stopSettings, releaseRoom: func() {}}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = d.output.stream(name, i.tail)
 	}
@@ -193,14 +184,13 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 			}
 			i.asked = true
 			i.terminate(max(grace, 0))
-		case s := <-i.stops:
-			i.setStop(s)
 		case <-done:
 			done = nil
 			released := context.Cause(ctx) == restart.ErrReleased
 			if i.released = released && i.notAdopted; i.released {
-				i.log.Info("terminating instance, the next engine could not find it", "grace_period", i.stop.GracePeriod)
-				i.terminate(i.stop.GracePeriod)
+				grace := i.stop().GracePeriod
+				i.log.Info("terminating instance, the next engine could not find it", "grace_period", grace)
+				i.terminate(grace)
 				continue
 			}
 			if released {
@@ -225,22 +215,9 @@ func (i *instance) hasStarted(r guard.Report) {
 	}
 }
 
-// setStop notes how the instance is asked to exit, also for the next engine.
-func (i *instance) setStop(s restart.StopSettings) {
-	if i.guardTakesStop && s != i.stop {
-		i.order(guard.Order{Signal: guard.SetStop, Grace: s.GracePeriod, StopSignal: syscall.Signal(s.Signal)})
-	}
-	i.stop = s
-}
-
 // terminate has the guard ask the command to exit, by the signal that was set last.
 func (i *instance) terminate(grace time.Duration) {
-	select {
-	case s := <-i.stops:
-		i.setStop(s)
-	default:
-	}
-	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(i.stop.Signal)})
+	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(i.stop().Signal)})
 }
 
 // order orders the guard to end the command. A guard that does not read was stopped

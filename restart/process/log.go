@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"io"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/logfile"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -57,8 +56,7 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 // Outputs knows, for each target, what has become of the lines of its processes' output. The zero value is
 // ready. Its methods may be called concurrently.
 type Outputs struct {
-	targetsMu sync.Mutex
-	targets   map[string]*targetOutput
+	targets sync.Map // of *targetOutput, by name
 }
 
 // targetOutput is the output of all processes of a target.
@@ -70,43 +68,29 @@ type targetOutput struct {
 // Dropped returns how many lines of a target were dropped since the start of the program, and whether
 // the target has a process.
 func (o *Outputs) Dropped(target string) (lines uint64, isProcess bool) {
-	t := o.get(target)
-	if t == nil {
-		return 0, false
+	if t, ok := o.targets.Load(target); ok {
+		return t.(*targetOutput).dropped.Load(), true
 	}
-	return t.dropped.Load(), true
+	return 0, false
 }
 
 // LogError returns why the log file of a target's process cannot be written, or nil if it can, or the target has
 // none.
 func (o *Outputs) LogError(target string) error {
-	t := o.get(target)
-	if t == nil {
-		return nil
-	}
-	if file := t.file.Load(); file != nil {
-		return file.Failure()
+	if t, ok := o.targets.Load(target); ok {
+		if file := t.(*targetOutput).file.Load(); file != nil {
+			return file.Failure()
+		}
 	}
 	return nil
 }
 
-// get returns what is known of a target, or nil.
-func (o *Outputs) get(target string) *targetOutput {
-	o.targetsMu.Lock()
-	defer o.targetsMu.Unlock()
-	return o.targets[target]
-}
-
 // Keep forgets the targets that are not wanted.
 func (o *Outputs) Keep(wanted func(target string) bool) {
-	o.targetsMu.Lock()
-	targets := slices.Collect(maps.Keys(o.targets))
-	o.targetsMu.Unlock()
-	gone := slices.DeleteFunc(targets, wanted)
-	o.targetsMu.Lock()
-	defer o.targetsMu.Unlock()
-	for _, target := range gone {
-		delete(o.targets, target)
+	for target := range o.targets.Range {
+		if !wanted(target.(string)) {
+			o.targets.Delete(target)
+		}
 	}
 }
 
@@ -115,17 +99,8 @@ func (o *Outputs) of(target string) *targetOutput {
 	if o == nil {
 		return new(targetOutput)
 	}
-	o.targetsMu.Lock()
-	defer o.targetsMu.Unlock()
-	t := o.targets[target]
-	if t == nil {
-		t = new(targetOutput)
-		if o.targets == nil {
-			o.targets = map[string]*targetOutput{}
-		}
-		o.targets[target] = t
-	}
-	return t
+	t, _ := o.targets.LoadOrStore(target, new(targetOutput))
+	return t.(*targetOutput)
 }
 
 // output is where the lines of all instances of a driver go.
@@ -150,7 +125,7 @@ func newOutput(c Config) output {
 		o.guardLog = &to
 	}
 	log := c.Logger.With("file", cmp.Or(c.Log.File, "stdout"))
-	o.notes = &dropNotes{log: log, dropped: &o.of.dropped}
+	o.notes = &dropNotes{log: sparselog.New(log), dropped: &o.of.dropped}
 	o.notes.noted.Store(o.of.dropped.Load())
 	o.file = logfile.New(to, &o.of.dropped, func(err error) {
 		if err != nil {
@@ -179,7 +154,7 @@ const flushTimeout = 500 * time.Millisecond
 func (o output) flush() {
 	if o.file != nil {
 		o.file.Flush(o.flushTimeout)
-		o.notes.note(true)
+		o.notes.note()
 	}
 }
 
@@ -216,35 +191,22 @@ func (s *fileStream) ReadFrom(r io.Reader) (int64, error) {
 func (s *fileStream) Write(p []byte) (int, error) {
 	_, _ = s.tail.Write(p)
 	_, _ = s.lines.Write(p)
-	s.notes.note(false)
+	s.notes.note()
 	return len(p), nil
 }
 
 func (s *fileStream) end() { s.lines.End() }
 
-// dropNotePeriod is the time between two log records about dropped lines.
-const dropNotePeriod = 10 * time.Second
-
-// dropNotes logs how many lines were dropped.
+// dropNotes logs that lines were dropped.
 type dropNotes struct {
-	log     *slog.Logger
+	log     *sparselog.Logger
 	dropped *atomic.Uint64
 	noted   atomic.Uint64 // of dropped
-
-	noteMu sync.Mutex
-	last   time.Time // when a record was written
 }
 
-// note logs the lines that were dropped since the last record, if it is due or the last one.
-func (n *dropNotes) note(last bool) {
-	if n.dropped.Load() == n.noted.Load() {
-		return
-	}
-	n.noteMu.Lock()
-	defer n.noteMu.Unlock()
-	if now := time.Now(); last || now.Sub(n.last) >= dropNotePeriod {
-		dropped := n.dropped.Load()
-		n.log.Warn("log file of the process cannot keep up, lines dropped", "dropped", dropped-n.noted.Swap(dropped))
-		n.last = now
+// note logs that lines were dropped since the last call, and how many were so far.
+func (n *dropNotes) note() {
+	if dropped := n.dropped.Load(); n.noted.Swap(dropped) != dropped {
+		n.log.Warn("log file of the process cannot keep up, lines dropped", "total", dropped)
 	}
 }

@@ -103,7 +103,4 @@ func TestAnotherLogIsAnotherProcess(t *testing.T) {
 	if plain.digest() == filed.digest() {
 		t.Error("an instance with another log goes on")
 	}
-	if got, want := plain.digest(), "50dd2d18"; !strings.HasPrefix(got, want) {
-		t.Errorf("the digest is %s: instances of an engine of an older release would not go on", got)
-	}
 }

@@ -99,8 +99,10 @@ func TestAFastProcessLosesOnlyItsOwnLines(t *testing.T) {
 	if dropped, isProcess := outputs.Dropped("calm"); dropped != 0 || !isProcess || strings.Count(text, "msg=calm-") != 5 {
 		t.Errorf("the other process has lost %d lines", dropped)
 	}
-	if outputs.Keep(func(target string) bool { return target == "calm" }); outputs.targets["test"] != nil || outputs.targets["calm"] == nil {
-		t.Errorf("kept %v", outputs.targets)
+	outputs.Keep(func(target string) bool { return target == "calm" })
+	_, isKept := outputs.Dropped("calm")
+	if _, isProcess := outputs.Dropped("test"); isProcess || !isKept {
+		t.Errorf("the targets are wrong that are kept: %v, %v", isProcess, isKept)
 	}
 }
 

@@ -151,50 +151,6 @@ func TestCgroupsAreRemoved(t *testing.T) {
 	}
 }
 
-// The engine is a process of its own, since it looks for such cgroups once.
-func TestTheCgroupOfAGuardThatWasKilledWithItsEngineIsRemovedByTheNext(t *testing.T) {
-	start := func(file string) (engine *exec.Cmd, command int) {
-		engine = exec.Command(reexec.Executable, engineRole, "false", "/bin/sh", "-c", "echo $$$$ >'"+file+"'; exec sleep 600")
-		if err := engine.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = engine.Process.Kill(); _ = engine.Wait() })
-		testsync.Until(t, "the command", func() bool {
-			text, _ := os.ReadFile(file)
-			command, _ = strconv.Atoi(strings.TrimSpace(string(text)))
-			return command != 0
-		})
-		return engine, command
-	}
-	engine, command := start(filepath.Join(t.TempDir(), "pid"))
-	guard := parentOf(command)
-	if len(cgroupsOf(guard)) == 0 {
-		t.Skip("no cgroup can be made here")
-	}
-	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil { // it does not notice the end of its engine
-		t.Fatal(err)
-	}
-	_ = engine.Process.Kill()
-	_ = engine.Wait()
-	_ = syscall.Kill(guard, syscall.SIGKILL)
-	awaitGone(t, []int{guard, command})
-	left := cgroupsOf(guard)
-	if len(left) != 1 {
-		t.Fatalf("the cgroups %v are left", left)
-	}
-	testsync.Until(t, "the empty cgroup", func() bool {
-		text, _ := os.ReadFile(filepath.Join(left[0], "cgroup.events"))
-		return strings.Contains(string(text), "populated 0")
-	})
-	_, next := start(filepath.Join(t.TempDir(), "pid"))
-	if left := cgroupsOf(guard); len(left) != 0 {
-		t.Errorf("the cgroups %v are left", left)
-	}
-	if dirs := cgroupsOf(parentOf(next)); len(dirs) != 1 {
-		t.Errorf("the next guard has the cgroups %v", dirs)
-	}
-}
-
 // mustBeGone fails when a process exists.
 func mustBeGone(t *testing.T, pids []int) {
 	t.Helper()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,21 +16,18 @@ import (
 const maxLine = 4 << 10
 
 // lineLogger logs a stream of a command's output, one record for each line and at
-// most perSecond in a second.
+// most perSecond in a second. The next line or the end has a record about those that were dropped.
 type lineLogger struct {
 	log       *slog.Logger
 	tail      *command.Tail // gets everything
 	perSecond int
 	total     *atomic.Uint64 // lines that were dropped, of all streams of the target
 
-	lineMu  sync.Mutex  // guards the fields below
-	line    []byte      // the current line so far, at most maxLine
-	cut     int         // number of its bytes that were dropped
-	window  time.Time   // start of the current second
-	records int         // in the window
-	dropped int         // lines since the last record about dropped lines
-	timer   *time.Timer // logs dropped lines at the end of the window; nil when there are none
-	ended   bool
+	line    []byte    // the current line so far, at most maxLine
+	cut     int       // number of its bytes that were dropped
+	window  time.Time // start of the current second
+	records int       // in the window
+	dropped int       // lines since the last record about dropped lines
 }
 
 // ReadFrom copies r until it ends, with a smaller buffer than io.Copy's: there is
@@ -41,8 +37,6 @@ func (l *lineLogger) ReadFrom(r io.Reader) (int64, error) { return command.CopyS
 // Write takes the next bytes of the stream. It never returns an error.
 func (l *lineLogger) Write(p []byte) (int, error) {
 	_, _ = l.tail.Write(p)
-	l.lineMu.Lock()
-	defer l.lineMu.Unlock()
 	n := len(p)
 	for {
 		before, after, found := bytes.Cut(p, []byte{'\n'})
@@ -57,13 +51,10 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 
 // end logs the unfinished line and the number of dropped lines.
 func (l *lineLogger) end() {
-	l.lineMu.Lock()
-	defer l.lineMu.Unlock()
 	if len(l.line) > 0 {
 		l.flush()
 	}
 	l.logDropped()
-	l.ended = true
 }
 
 func (l *lineLogger) add(p []byte) {
@@ -76,15 +67,13 @@ func (l *lineLogger) add(p []byte) {
 func (l *lineLogger) flush() {
 	line, cut := l.line, l.cut
 	l.line, l.cut = l.line[:0], 0
-	if l.ended {
-		return
-	}
 	if now := time.Now(); now.Sub(l.window) >= time.Second {
 		l.logDropped()
 		l.window, l.records = now, 0
 	}
 	if l.records >= l.perSecond {
-		l.drop()
+		l.dropped++
+		l.total.Add(1)
 		return
 	}
 	l.records++
@@ -96,24 +85,9 @@ func (l *lineLogger) flush() {
 	l.log.Info(text)
 }
 
-func (l *lineLogger) drop() {
-	l.dropped++
-	l.total.Add(1)
-	if l.timer == nil {
-		l.timer = time.AfterFunc(time.Second-time.Since(l.window), func() {
-			l.lineMu.Lock()
-			defer l.lineMu.Unlock()
-			l.logDropped()
-		})
-	}
-}
-
 func (l *lineLogger) logDropped() {
-	if l.timer == nil {
-		return
+	if l.dropped > 0 {
+		l.log.Warn("output too fast, lines dropped", "dropped", l.dropped)
 	}
-	l.timer.Stop()
-	l.timer = nil
-	l.log.Warn("output too fast, lines dropped", "dropped", l.dropped)
 	l.dropped = 0
 }

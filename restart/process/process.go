@@ -38,6 +38,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
@@ -109,10 +110,11 @@ type Driver struct {
 	digest  string
 	output  output
 
-	findInterval time.Duration             // see guard.Adopt
-	linger       time.Duration             // see guard.Adopt
-	killTimeout  time.Duration             // see const killTimeout
-	stops        chan restart.StopSettings // the latest of SetStop that no instance has read; capacity 1
+	findInterval time.Duration // see guard.Adopt
+	linger       time.Duration // see guard.Adopt
+	killTimeout  time.Duration // see const killTimeout
+
+	stop atomic.Pointer[restart.StopSettings] // of the latest SetStop; nil before
 }
 
 // findInterval is the time after which a guard without an engine looks for its files.
@@ -161,28 +163,12 @@ func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout, stops: make(chan restart.StopSettings, 1)}
+	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.
 func (c Config) digest() string {
-	parts := []any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup}
-	if c.Log != nil { // or else the digest is that of older releases
-		parts = append(parts, c.Log)
-	}
-	if c.EnvFile != "" {
-		parts = append(parts, "env_file", c.EnvFile)
-	}
-	if c.Umask.Set {
-		parts = append(parts, "umask", c.Umask)
-	}
-	if c.Nice != nil {
-		parts = append(parts, "nice", *c.Nice)
-	}
-	if len(c.Rlimits) > 0 {
-		parts = append(parts, "rlimits", c.Rlimits)
-	}
-	text, _ := json.Marshal(parts) // no value of these types is without
+	text, _ := json.Marshal([]any{c.Command, c.Env, c.Dir, c.User, c.NoCgroup, c.Log, c.EnvFile, c.Umask, c.Nice, c.Rlimits}) // has no error
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

@@ -28,10 +28,6 @@ const (
 
 	// dialTimeout bounds how long an engine that accepts no connection is waited for.
 	dialTimeout = time.Second
-
-	// newest is how old a socket must be at least to be removed when nothing listens on it: another
-	// engine may be about to.
-	newest = time.Minute
 )
 
 // ErrNone is the error of Listen when there is no directory that only this user can write to.
@@ -50,7 +46,6 @@ func Listen(address string) (*Socket, error) {
 	if parent == "" {
 		return nil, ErrNone
 	}
-	removeStale(parent)
 	if address == "" {
 		address = fmt.Sprintf("pid-%d", os.Getpid())
 	}
@@ -88,18 +83,6 @@ func isListening(path string) bool {
 	}
 	_ = c.Close()
 	return true
-}
-
-// removeStale removes the sockets of engines that were killed.
-func removeStale(parent string) {
-	for _, path := range sockets(parent) {
-		info, err := os.Lstat(path)
-		if err != nil || time.Since(info.ModTime()) < newest || isListening(path) {
-			continue
-		}
-		_ = os.Remove(path)
-		_ = os.Remove(filepath.Dir(path))
-	}
 }
 
 // sockets returns the paths of the sockets in a directory, "" for none.

@@ -62,8 +62,8 @@ func (d *daemon) reload(j *job, r loadResult) api.Reload {
 	}
 	for _, name := range done.Settings {
 		if name == "state" && len(process.RunningIn(d.processes.dir.Path())) > 0 {
-			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file and the directory of its processes, and start it",
-				"setting", name, "state", d.settings.State, "processes", handlers.ProcessDir(d.settings.State))
+			d.log.Warn("engine setting changed while processes with adopt run: stop the engine, move its state file, and start it",
+				"setting", name, "state", d.settings.State)
 			continue
 		}
 		d.log.Warn("engine setting changed, restart the engine to apply it", "setting", name)

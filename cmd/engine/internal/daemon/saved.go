@@ -133,10 +133,10 @@ func (s *saved) markSent(key string, isUrgent bool) {
 	s.mark(keySent + key)
 }
 
-// markNotified marks what the notifiers remember. The history of a group is urgent, as that of a target is. A cursor is
+// markNotified marks what the notifiers remember. What was told about a group is urgent: no history has it. A cursor is
 // not: what lies behind an old one is told again.
 func (s *saved) markNotified(key string) {
-	if strings.HasPrefix(key, notify.KeyGroup) {
+	if subject, ok := notify.ToldSubject(key); ok && subject.Kind == notify.KindGroup {
 		s.markUrgent(key)
 		return
 	}

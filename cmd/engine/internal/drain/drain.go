@@ -58,12 +58,6 @@ func Drain(open daemon.OpenStore) *cobra.Command {
 		Example: "  sonde-fleet cluster drain --engine-config /etc/sonde/config.hcl\n  sonde-fleet cluster drain engine-2 --timeout 10m",
 		Args:    cli.Args(0, 1, "name one engine, or none for that of this machine"),
 		RunE:    f.run(func(c *cobra.Command, s *access.Store, name string) error { return f.drain(c, s, name) }),
-		ValidArgsFunction: f.complete(func(o coord.Overview) (names []string) {
-			for _, m := range o.Members {
-				names = append(names, m.Name)
-			}
-			return names
-		}),
 	}
 	f.access.Register(c)
 	c.Flags().BoolVar(&f.force, "force", false, "drain the engine also if it is the last one that is not drained: all have shards then as if none were")
@@ -83,40 +77,9 @@ func Undrain(open daemon.OpenStore) *cobra.Command {
 		Example: "  sonde-fleet cluster undrain engine-2",
 		Args:    cli.Args(0, 1, "name one engine, or none for that of this machine"),
 		RunE:    f.run(undrain),
-		ValidArgsFunction: f.complete(func(o coord.Overview) (names []string) {
-			for _, d := range o.Drains {
-				names = append(names, d.Name)
-			}
-			return names
-		}),
 	}
 	f.access.Register(c)
 	return c
-}
-
-// completeTimeout bounds how long a shell waits for the names of engines.
-const completeTimeout = 2 * time.Second
-
-// complete completes the name of an engine.
-func (f *flags) complete(names func(coord.Overview) []string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		c.SetErr(io.Discard) // what is wrong with the files would be in the middle of the line that is typed
-		s, err := f.access.OpenStore(c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		defer s.Close()
-		ctx, cancel := context.WithTimeout(c.Context(), completeTimeout)
-		defer cancel()
-		known, err := coord.ReadOverview(ctx, s)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		return names(known), cobra.ShellCompDirectiveNoFileComp
-	}
 }
 
 // run opens the store for a command about one engine, which SIGINT and SIGTERM end.

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
@@ -169,23 +165,5 @@ func TestADrainWarnsOfQuorumsThatAreNoLongerMet(t *testing.T) {
 		if got := quorumWarning(rules, c.members); got != c.want {
 			t.Errorf("%v: got %q\nwant %q", c.members, got, c.want)
 		}
-	}
-}
-
-func TestACompletionWritesNothingBetweenWhatIsTyped(t *testing.T) {
-	wrong := filepath.Join(t.TempDir(), "config.hcl")
-	if err := os.WriteFile(wrong, []byte("cluster {\n  endpoint = 1\n}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var errs strings.Builder
-	c := Drain(func(config.Cluster) (daemon.Store, error) { return nil, errAway })
-	c.SetContext(t.Context())
-	c.SetOut(io.Discard)
-	c.SetErr(&errs)
-	if err := c.Flags().Set("engine-config", wrong); err != nil {
-		t.Fatal(err)
-	}
-	if names, directive := c.ValidArgsFunction(c, nil, ""); len(names) > 0 || directive != cobra.ShellCompDirectiveError || errs.Len() > 0 {
-		t.Errorf("%q, %v, written: %s", names, directive, errs.String())
 	}
 }

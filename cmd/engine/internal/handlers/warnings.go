@@ -71,7 +71,7 @@ func warnOfDriver(v config.Values) error {
 			err = errors.Join(err, &probe.FieldError{Field: "env_file", Problem: "cannot be used: " + problem, Hint: fmt.Sprintf("correct it, or ignore this if the engine runs elsewhere: it was read on %s", machine())})
 		}
 	}
-	return errors.Join(err, warnOfLog(v), notPermitted(v))
+	return errors.Join(err, warnOfLog(v))
 }
 
 // warnOfLog returns a warning about a log file that could not be written, or that another user may replace.
@@ -90,24 +90,6 @@ func warnOfLog(v config.Values) error {
 			Hint: fmt.Sprintf("use a directory of root or of the engine's user, or ignore this if the engine runs elsewhere or as that user: it was looked up on %s", machine())}
 	}
 	return nil
-}
-
-// notPermitted returns a warning about each of the nice value and the limits of a process that this user may
-// not set.
-func notPermitted(v config.Values) error {
-	var c process.Config
-	if nice, ok := v["nice"].(int64); ok {
-		value := int(nice)
-		c.Nice = &value
-	}
-	c.Rlimits, _ = v["rlimits"].(map[string]string)
-	errs := config.Separate(c.CheckPermitted())
-	for _, one := range errs {
-		if field := (*probe.FieldError)(nil); errors.As(one, &field) {
-			field.Hint = fmt.Sprintf("run the engine as root, raise LimitNICE= or the limit in its systemd unit, or ignore this if it runs elsewhere: it was looked up on %s", machine())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // warnOfNoRestart warns of a restart block whose command restart_policy forbids: probes are

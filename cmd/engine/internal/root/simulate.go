@@ -28,8 +28,6 @@ type simulation struct {
 	file     string
 	noise    string
 	burst    float64
-	within   string
-	outside  string
 	history  bool
 	engine   status.Recorded
 	partial  []string
@@ -46,9 +44,8 @@ func simulateCommand() *cobra.Command {
 			"each transition and restart: S is a success, W a warning, F a failure, U an attempt that could not be made.\n\n" +
 			"With --noise it shows how good the rule of the probe is at a target that is well, but for that share of\n" +
 			"attempts that fail: when an outage is found, how often a mistake is made and for how long, and the share\n" +
-			"of time in which the target passes. --burst makes failures come in a row, with that mean length; with\n" +
-			"--within only a part of the attempts within a burst fails, with --outside also some of the others\n" +
-			"(Gilbert and Elliott's model). The figures are exact means.\n\n" +
+			"of time in which the target passes. --burst makes failures come in a row, with that mean length. The\n" +
+			"figures are exact means.\n\n" +
 			"With --history it plays the outcomes that a running engine remembers of its probe, by the rule in\n" +
 			"CONFIG.\n\n" +
 			"Both are shown beside failure thresholds of 1, 2, 3 and 5 and the policy \"evidence\".",
@@ -61,8 +58,6 @@ func simulateCommand() *cobra.Command {
 	c.Flags().StringVar(&f.file, "outcomes-file", "", "play the outcomes in a `file`, with comments after #")
 	c.Flags().StringVar(&f.noise, "noise", "", "the `share` of attempts that fail at a target that is well: 0.5%")
 	c.Flags().Float64Var(&f.burst, "burst", 0, "mean `number` of failures in a row of the noise (default: each attempt fails independently)")
-	c.Flags().StringVar(&f.within, "within", "", "the `share` of attempts that fail within a burst (default 100%)")
-	c.Flags().StringVar(&f.outside, "outside", "", "the `share` of attempts that fail outside of bursts (default 0%)")
 	c.Flags().BoolVar(&f.history, "history", false, "play the outcomes that the running engine at --address remembers")
 	f.engine.Register(c)
 	c.Flags().StringSliceVar(&f.partial, "partial", []string{"30%", "20%"}, "find targets of which this `share` of attempts fails; may be given several times")
@@ -164,17 +159,6 @@ func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
 	var err error
 	if noise.Failures, err = share("--noise", f.noise); err != nil {
 		return err
-	}
-	for flag, one := range map[string]struct {
-		text string
-		to   *float64
-	}{"--within": {f.within, &noise.Within}, "--outside": {f.outside, &noise.Outside}} {
-		if one.text == "" || flag == "--within" && one.text == "100%" {
-			continue
-		}
-		if *one.to, err = share(flag, one.text); err != nil {
-			return err
-		}
 	}
 	if err := noise.Check(); err != nil {
 		return cli.UsageError("%w", err)

@@ -75,9 +75,9 @@ func countPairs(outcomes []probe.OutcomeRun, outage uint64) counts {
 	return c
 }
 
-// NewEstimate returns what outcomes say about noise. A run of failures that is as long as outage, a
+// newEstimate returns what outcomes say about noise. A run of failures that is as long as outage, a
 // number of attempts, is not noise: the target was not well.
-func NewEstimate(outcomes []probe.OutcomeRun, outage int) Estimate {
+func newEstimate(outcomes []probe.OutcomeRun, outage int) Estimate {
 	return countPairs(outcomes, uint64(outage)).estimate()
 }
 

@@ -1,13 +1,11 @@
 package guard
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,7 +18,7 @@ import (
 )
 
 // adoption lets engines attach to a guard whose command outlives its engine, one after
-// another. The methods describe, setStop, abandon and remove of the nil adoption do nothing.
+// another. The methods describe, abandon and remove of the nil adoption do nothing.
 type adoption struct {
 	adopt       Adopt
 	dir         *os.File
@@ -151,63 +149,12 @@ func (a *adoption) describe(id string, tree Tree) error {
 	if id != "" && a.started.IsZero() {
 		a.started = time.Now()
 	}
-	return json.NewEncoder(a.description).Encode(a.descriptionOf(id, tree)) // one write
+	d := Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, Started: a.started, Grace: a.adopt.Grace, StopSignal: a.adopt.StopSignal, Tree: tree}
+	return json.NewEncoder(a.description).Encode(d) // one write
 }
 
-func (a *adoption) descriptionOf(id string, tree Tree) Description {
-	return Description{Target: a.adopt.Target, ID: id, Digest: a.adopt.Digest, WorkDir: a.adopt.WorkDir, Started: a.started, Grace: a.adopt.Grace, StopSignal: a.adopt.StopSignal, Tree: tree}
-}
-
-// maxDescriptions bounds the size of the file, in bytes. Engines read more.
-const maxDescriptions = 32 << 10
-
-// setStop changes how the command is asked to exit, for an engine that finds it later.
-func (a *adoption) setStop(o Order, hello Report) {
-	if a == nil || o.Grace == a.adopt.Grace && o.StopSignal == a.adopt.StopSignal {
-		return
-	}
-	a.adopt.Grace, a.adopt.StopSignal = o.Grace, o.StopSignal
-	_ = a.describe(hello.ID, hello.Tree) // after an error engines read the last one
-	if info, err := a.description.Stat(); err == nil && info.Size() > maxDescriptions {
-		_ = a.compact(info.Size(), hello)
-	}
-}
-
-// compact replaces all descriptions by the latest one. It first overwrites them, up to the size of
-// the file, which needs no room on the disk.
-func (a *adoption) compact(size int64, hello Report) error {
-	text, err := json.Marshal(a.descriptionOf(hello.ID, hello.Tree))
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(int(a.description.Fd())), os.O_WRONLY, 0) // the other one appends
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	padded := append(text, bytes.Repeat([]byte{'\n'}, int(size)-len(text))...)
-	if _, err := f.WriteAt(padded, 0); err != nil {
-		return err
-	}
-	return f.Truncate(int64(len(text)) + 1)
-}
-
-// isLost reports whether no engine can find the guard, since the description was removed, or
-// the directory was moved and has been replaced by one in which another guard has the name. A
-// directory that was only moved can be found: by an engine with another state file.
-func (a *adoption) isLost() bool {
-	if a.isRemoved() {
-		return true
-	}
-	own, err := a.description.Stat()
-	if err != nil {
-		return false
-	}
-	found, err := os.Stat(filepath.Join(a.adopt.Dir, a.adopt.Name+DescriptionEnding))
-	return err == nil && !os.SameFile(own, found)
-}
-
-// isRemoved reports whether the description was removed.
+// isRemoved reports whether the description was removed, so that no engine can find the guard. A directory that was only
+// moved can be found: by an engine with another state file.
 func (a *adoption) isRemoved() bool {
 	named, err := isNamed(a.description)
 	return err == nil && !named
@@ -245,7 +192,7 @@ func (a *adoption) accept(hello Report, ended func() bool) (e engine, ok bool) {
 func (a *adoption) nextEngine(ended func() bool) *os.File {
 	defer a.readOutputs()()
 	var since time.Time // when the command was found to have ended
-	for !a.isLost() {
+	for !a.isRemoved() {
 		if now := time.Now(); !ended() {
 		} else if since.IsZero() {
 			since = now

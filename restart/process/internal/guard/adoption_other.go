@@ -10,7 +10,6 @@ type adoption struct{ adopt Adopt }
 func openAdoption(Adopt) (*adoption, error) { return nil, errors.New("adopt needs Linux") }
 
 func (a *adoption) describe(string, Tree) error { return nil }
-func (a *adoption) setStop(Order, Report)       {}
 func (a *adoption) remove()                     {}
 func (a *adoption) abandon()                    {}
 

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,9 +18,6 @@ import (
 // empty cgroup do nothing.
 type Cgroup string
 
-// cgroupPrefix is what the names of cgroups begin with. The guard's process ID and a dash follow.
-const cgroupPrefix = "sonde-"
-
 // newCgroup creates a cgroup below this process's own, whose limits so apply to it.
 // It has no controllers: only its cgroup.kill is used. When no cgroup can be created
 // it returns the empty one.
@@ -30,24 +26,8 @@ func newCgroup() Cgroup {
 	if own == "" {
 		return ""
 	}
-	dir, _ := os.MkdirTemp(own, cgroupPrefix+strconv.Itoa(os.Getpid())+"-") // "" with an error
+	dir, _ := os.MkdirTemp(own, "sonde-"+strconv.Itoa(os.Getpid())+"-") // "" with an error
 	return Cgroup(dir)
-}
-
-// RemoveLeftCgroups removes the empty cgroups below this process's own whose guards were killed,
-// together with the engine: no engine knows them.
-func RemoveLeftCgroups() {
-	own := cgroupfs.Own()
-	entries, _ := os.ReadDir(own) // none without a cgroup
-	for _, e := range entries {
-		name, ours := strings.CutPrefix(e.Name(), cgroupPrefix)
-		number, _, _ := strings.Cut(name, "-")
-		pid, err := strconv.Atoi(number)
-		c := Cgroup(filepath.Join(own, e.Name()))
-		if ours && err == nil && pid > 0 && hasEnded(pid) && !c.isPopulated() {
-			c.removeOnce()
-		}
-	}
 }
 
 // enter makes a new process start in the cgroup. The caller calls entered when it has

@@ -154,13 +154,6 @@ func becomeCommand(ready func() error) error {
 	return fmt.Errorf("start %s: %w", s.Plan.Path, syscall.Exec(s.Plan.Path, s.Plan.Words, s.Plan.Env))
 }
 
-// HardLimit returns the hard limit of this process for one of the Resources.
-func HardLimit(name string) (uint64, error) {
-	var now unix.Rlimit
-	err := unix.Getrlimit(Resources[name].number, &now)
-	return now.Max, err
-}
-
 // raiseLimits raises the hard limits that are to be higher, as only root may.
 func raiseLimits(limits []Rlimit) error {
 	for _, l := range limits {

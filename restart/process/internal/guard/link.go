@@ -57,10 +57,6 @@ func (l *link) passOn(e engine) (reported bool) {
 			if !open {
 				return false
 			}
-			if o.Signal == SetStop {
-				l.adoption.setStop(o, l.hello)
-				continue
-			}
 			l.killed = l.killed || o.Signal == Kill
 			select {
 			case l.orders <- o:

@@ -77,15 +77,6 @@ func parseStat(stat []byte) (p process) {
 	return p
 }
 
-// hasEnded reports whether a process has ended, whether its parent has reaped it or not.
-func hasEnded(pid int) bool {
-	if syscall.Kill(pid, 0) == syscall.ESRCH {
-		return true
-	}
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	return parseStat(text).hasEnded()
-}
-
 func (p process) hasEnded() bool { return p.state == 'Z' || p.state == 'X' }
 
 // identifyGuard makes this process the guard of the tree.

@@ -32,9 +32,6 @@ type Cgroup string
 
 func newCgroup() Cgroup { return "" }
 
-// RemoveLeftCgroups does nothing.
-func RemoveLeftCgroups() {}
-
 func (c Cgroup) enter(*syscall.SysProcAttr) (entered func(), err error) { return func() {}, nil }
 
 func (c Cgroup) Kill() {}

@@ -17,9 +17,9 @@ import (
 type Order struct {
 	Start  *Start        `json:",omitempty"`
 	Signal Signal        `json:",omitempty"`
-	Grace  time.Duration `json:",omitempty"` // of Terminate and SetStop
+	Grace  time.Duration `json:",omitempty"` // of Terminate
 
-	StopSignal syscall.Signal `json:",omitempty"` // of Terminate and SetStop; 0 for SIGTERM, the only one of guards of older releases
+	StopSignal syscall.Signal `json:",omitempty"` // of Terminate; 0 for SIGTERM
 }
 
 // Start is the command to run.
@@ -56,10 +56,8 @@ type Adopt struct {
 	Target string
 	Digest string // of the configuration
 
-	WorkDir string // of the command
-
 	// While no engine is attached the guard looks for its files after each Interval. If they
-	// were removed or replaced no engine can find it, so it ends the command.
+	// were removed no engine can find it, so it ends the command.
 	Interval time.Duration
 
 	// Linger is how long the guard waits for an engine after the command has ended.
@@ -88,7 +86,6 @@ type Description struct {
 	Target  string
 	ID      string        `json:",omitempty"` // as it was reported
 	Digest  string        // of the configuration
-	WorkDir string        `json:",omitempty"` // of the command
 	Started time.Time     `json:",omitzero"`
 	Grace   time.Duration // see Adopt
 
@@ -111,9 +108,8 @@ type Signal string
 
 // The signals.
 const (
-	Terminate Signal = "term"  // StopSignal to the command's process group, and Kill after Grace; again: less Grace
-	Kill      Signal = "kill"  // SIGKILL to all descendants
-	SetStop   Signal = "grace" // none: Adopt.Grace or StopSignal has changed; only for guards whose descriptions have a Grace
+	Terminate Signal = "term" // StopSignal to the command's process group, and Kill after Grace; again: less Grace
+	Kill      Signal = "kill" // SIGKILL to all descendants
 )
 
 // Report is a message of a guard: the command failed to start (Error, the last

@@ -11,14 +11,14 @@ import (
 )
 
 // magic identifies the file. Another version of the records gets another number.
-const magic = "sonde state 1"
+const magic = "sonde state 2"
 
 // The records. A frame of the journal begins with the time, and has any number of others
 // after it.
 const (
 	recordTime          = 't' // varint wall clock, varint time since boot; see moment
 	recordBoot          = 'b' // string: the boot ID
-	recordMemory        = 'm' // kind, string target, string name, string: the Memory's binary form
+	recordMemory        = 'm' // kind, string target, string name, string: the Memory as JSON
 	recordMemoryRemoved = 'r' // kind, string target, string name
 	recordValue         = 'v' // string key, string value
 	recordValueRemoved  = 'd' // string key
@@ -47,7 +47,7 @@ func appendID(b []byte, record byte, id probe.ID) []byte {
 // appendMemory appends the record of a probe. It returns an error and the same b for a
 // memory that cannot be read back.
 func appendMemory(b []byte, id probe.ID, m engine.Memory) ([]byte, error) {
-	value, err := m.AppendBinary(make([]byte, 0, 64))
+	value, err := m.MarshalBinary()
 	if err != nil {
 		return b, err
 	}

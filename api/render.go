@@ -107,12 +107,11 @@ func newProbe(s engine.Status, text int) Probe {
 	p.Handler = s.HandlerName
 	p.Instance, p.Verdict, p.Since, p.Changes = s.Instance, s.Verdict, utc(s.Since), s.Changes
 	p.Decided, p.Blind = s.Decided, s.Blind
-	p.Last, p.Run, p.Threshold = s.Last, s.Run, s.Threshold()
-	count := min(p.Run, p.Threshold)
-	if s.Rule.Policy == probe.PolicyEvidence {
-		p.Score, count = &s.Score, s.Score
+	p.Last, p.Threshold = s.Last, s.Threshold()
+	if p.Run = s.Run; s.Rule.Policy == probe.PolicyEvidence {
+		p.Run, p.Score = 0, &s.Run
 	}
-	p.Progress = fmt.Sprintf("%d/%d", count, p.Threshold)
+	p.Progress = fmt.Sprintf("%d/%d", min(s.Run, p.Threshold), p.Threshold)
 	p.Errors, p.OnHold, p.WaitReason, p.Attempting, p.Next = s.Errors, s.OnHold, s.WaitReason, s.Attempting, utc(s.Next)
 	if !s.ResultAt.IsZero() {
 		r := NewResult(s.Result)

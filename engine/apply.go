@@ -113,7 +113,7 @@ func (sc *scheduler) apply(changes []change, targets *targetSettings) {
 			}
 		}
 	}
-	sc.isolation.publish(sc.monitor, sc.clock.Now())
+	sc.publishIsolation(sc.clock.Now())
 	sc.wakeIfEarlier()
 }
 

@@ -26,11 +26,6 @@ type judged struct {
 	start    int64  // when it was begun to be made
 	late     bool   // the last try ended after its deadline
 
-	// Of isolation, guarded by scheduler.mu.
-	targetAwaited  health.Awaited // an answer of the target
-	lookupAwaited  health.Awaited // an answer of a name server
-	othersAnswered responders     // by others, since the probe fell silent and before this attempt began
-
 	// What a handler claims that this machine lacked: see probe.Result.Denied. The worker sets
 	// claims and waived.
 	waivedBefore uint8 // how many of the probe's failures in a row were waived before
@@ -44,7 +39,7 @@ type attempt struct {
 	judged
 	lane      schedule.Lane // that it has a place in
 	canceled  bool          // guarded by scheduler.mu
-	unsettled bool          // it has ended, and its result is in isolation.targets or names
+	unsettled bool          // it has ended, and its result is in isolation.unsettled
 
 	// The loop makes it, unless cancel is set. A worker needs only the Target.
 	exchange
@@ -67,9 +62,6 @@ func (a *attempt) unsettledBy(res *probe.Result) *attempt {
 	return u
 }
 
-// ended returns when an unsettled attempt ended.
-func (a *attempt) ended() int64 { return a.start + int64(a.Result.Took) }
-
 // maxTries is how many times an attempt is tried while its outcome is unknown
 // (maxProbeRetries in k8s.io/kubernetes/pkg/kubelet/prober).
 const maxTries = 3
@@ -78,24 +70,12 @@ const maxTries = 3
 // timeout for each try, up to three tries in a row while the outcome is unknown,
 // and with a panic turned into an unknown outcome. It returns when the handler
 // has returned. A probe.StatefulHandler makes the attempt without state from
-// earlier ones.
+// earlier ones. A failure because this process was stopped or short of processor time meanwhile is
+// unknown.
 func Once(ctx context.Context, p probe.Probe) probe.Result {
-	clock := clock.New()
-	return once(ctx, p, clock, new(health.Monitor))
-}
-
-// OnceWatched is Once for attempts on which more depends than what somebody reads: a failure
-// because this process was stopped or short of processor time meanwhile is unknown, as in a
-// running Engine.
-func OnceWatched(ctx context.Context, p probe.Probe) probe.Result {
-	clock, m := clock.New(), new(health.Monitor)
-	rule := p.Rule.WithDefaults()
-	defer watch(m, clock, tickOf(&rule))()
-	return once(ctx, p, clock, m)
-}
-
-func once(ctx context.Context, p probe.Probe, clock *clock.Clock, m *health.Monitor) probe.Result {
 	p.Rule = p.Rule.WithDefaults()
+	clock, m := clock.New(), new(health.Monitor)
+	defer watch(m, clock, tickOf(&p.Rule))()
 	if h, ok := p.Handler.(probe.StatefulHandler); ok {
 		p.Handler = h.ForProbe()
 		if c, ok := p.Handler.(io.Closer); ok {

@@ -206,7 +206,7 @@ func (m *summaries) doubtsTarget(t *target, slots []*slot, now int64) bool {
 // setPenalty gives a target another penalty, apart from a flap, brings its state up to date, and records
 // whether its damping begins or ends. Rule is nil for a target that is not to be damped.
 func (m *summaries) setPenalty(target string, rule *probe.Damping, next verdict.Penalty) {
-	wasDamped := m.registry.isDamped(target)
+	wasDamped := m.registry.penaltyOf(target).IsDamped()
 	if t := m.changePenalty(target, rule, next); t != nil && next.IsDamped() != wasDamped {
 		m.recordDamping(t)
 	}
@@ -302,14 +302,9 @@ func (l dampingLine) write(to *slog.Logger) {
 func (r *registry) setDamping(target string, d *damping) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d == nil {
-		delete(r.dampings, target)
-		return
+	if delete(r.dampings, target); d != nil {
+		r.dampings[target] = d
 	}
-	if r.dampings == nil {
-		r.dampings = map[string]*damping{}
-	}
-	r.dampings[target] = d
 }
 
 // dampingOf returns how a target is damped, with its penalty, or nil. Do not change it.
@@ -325,12 +320,6 @@ func (r *registry) penaltyOf(target string) (p verdict.Penalty) {
 		p = d.penalty
 	}
 	return p
-}
-
-// isDamped reports whether a target is damped.
-func (r *registry) isDamped(target string) bool {
-	p := r.penaltyOf(target)
-	return p.IsDamped()
 }
 
 // public returns the damping for a status; nil without a penalty. D may be nil.

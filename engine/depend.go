@@ -208,14 +208,9 @@ func (r *registry) setTroubledDependency(t *target, on string) (changed bool) {
 	if r.targets[t.name] != t || r.states.explained[t] == on {
 		return false
 	}
-	if on == "" {
-		delete(r.states.explained, t)
-		return true
+	if delete(r.states.explained, t); on != "" {
+		r.states.explained[t] = on
 	}
-	if r.states.explained == nil {
-		r.states.explained = map[*target]string{}
-	}
-	r.states.explained[t] = on
 	return true
 }
 

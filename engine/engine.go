@@ -21,7 +21,7 @@
 //	change.go       Change: a part of the probes, with their memories
 //	owner.go        Owner: several that share an engine
 //	plan.go         what Apply and Change have to do: compares the desired set with what exists
-//	memory.go       Memory: what is remembered about a probe, and its binary form
+//	memory.go       Memory: what is remembered about a probe
 //	preview.go      Preview: what an Apply would do
 //	snapshot.go     Snapshot and Memories
 //	spec.go         what probes share: rule, handler, target settings
@@ -56,7 +56,6 @@
 //	excuse.go       what an engine that is not well excuses
 //	isolation.go    whether the engine is cut off from its targets or name servers
 //	evidence.go     who has answered an attempt
-//	unsettled.go    results that are judged later
 //	isolationlog.go log lines about isolation
 //	machine.go      which hosts are this machine
 //	log.go          the log lines
@@ -96,21 +95,17 @@ type Config struct {
 	// NoIsolationCheck makes failures without an answer count against their targets even if
 	// no target or name server answers. Otherwise such a failure is unknown,
 	// probe.ReasonIsolated, if ten or more attempts at four or more hosts have waited for a
-	// quarter of its timeout or longer, and none was answered in the second half of it, or
-	// until an answer came while it was in flight: then the engine's own network or name
-	// server has failed. Attempts wait if their probe's latest attempt was answered, apart
-	// from those that were ignored in this way. If fewer hosts were left that answered,
-	// attempts at all of them must have waited for the timeout. In any case ten or more
-	// probes must have been answered once, and four or more hosts in the ten minutes before
-	// the latest answer. A second failure of the same probe counts if
-	// another probe was answered between the two, or if the target has accepted a connection
-	// in the first half of the timeout and then not responded (probe.ReasonHTTPTimeout,
-	// probe.ReasonTLSTimeout).
+	// quarter of its timeout or longer, and none was answered in the second half of it: then
+	// the engine's own network or name server has failed. Attempts wait if their probe's latest
+	// attempt was answered. After a failure that was ignored, the next one of the probe counts if
+	// an answer has come in between and no such evidence has followed it, or if the target has
+	// accepted a connection in the first half of the timeout and then not responded
+	// (probe.ReasonHTTPTimeout, probe.ReasonTLSTimeout).
 	//
-	// Addresses, names and lookups of names are judged apart, but no lookup fails while no
-	// address answers. A failure before the timeout, such as a connection without a route,
-	// counts as soon as an attempt that began after it is answered, and otherwise is judged
-	// when the timeout has passed; at once with fewer probes or hosts than that. The host is where the handler connects (probe.EndpointHandler), or the
+	// Targets and lookups of names are judged apart, but no lookup fails while no
+	// target answers. A failure before the timeout, such as a connection without a route,
+	// is judged when the timeout has passed; at once while fewer than ten probes
+	// are answered. The host is where the handler connects (probe.EndpointHandler), or the
 	// target's address. Commands, unix sockets and this machine, whose addresses are read
 	// every ten minutes, say nothing about the network. There is no such check for rules
 	// with the compatibility probe.Kubelet.
@@ -175,7 +170,7 @@ func New(c Config) *Engine {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &registry{targets: map[string]*target{}}
+	r := newRegistry()
 	return &Engine{conf: c, registry: r, scheduler: newScheduler(c, r), specs: specs{}, own: &owner{}, owners: map[string]*owner{}}
 }
 

@@ -43,8 +43,12 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 	if res.Outcome != probe.Failure || isAnswer(&res, lost < int64(timeout)) {
 		return res
 	}
-	r := probe.Broken(probe.ReasonStalled, "the engine was stalled for %v during the attempt, which ended with %s: %s",
-		time.Duration(lost).Round(time.Millisecond), res.Reason, res.Detail)
+	return stalledFor("the engine was stalled", time.Duration(lost), res)
+}
+
+// stalledFor returns the result of a try that says nothing about its target, since something has lasted for a time meanwhile.
+func stalledFor(what string, lost time.Duration, res probe.Result) probe.Result {
+	r := probe.Broken(probe.ReasonStalled, "%s for %v during the attempt, which ended with %s: %s", what, lost.Round(time.Millisecond), res.Reason, res.Detail)
 	r.Timings = res.Timings
 	return r
 }
@@ -56,10 +60,7 @@ func excuseSuspended(res probe.Result, suspended time.Duration) probe.Result {
 	if res.Outcome != probe.Failure {
 		return res
 	}
-	r := probe.Broken(probe.ReasonStalled, "the machine of the engine was suspended for %v during the attempt, which ended with %s: %s",
-		suspended.Round(time.Millisecond), res.Reason, res.Detail)
-	r.Timings = res.Timings
-	return r
+	return stalledFor("the machine of the engine was suspended", suspended, res)
 }
 
 // isAnswer reports whether a failure is what the target answered, which does not depend
@@ -115,8 +116,8 @@ func (a *attempt) waiveDenied(res probe.Result) probe.Result {
 func (a *attempt) countWaived(res *probe.Result) {
 	switch {
 	case a.waived:
-		a.slot.setWaived(a.waivedBefore + 1)
+		a.slot.addRare().waived = a.waivedBefore + 1
 	case a.waivedBefore > 0 && !a.claims && res.Outcome != probe.Unknown:
-		a.slot.setWaived(0)
+		a.slot.addRare().waived = 0
 	}
 }

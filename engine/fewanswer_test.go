@@ -29,41 +29,6 @@ func partlyDead(t *testing.T, targets, dead int, since time.Duration, f func(t *
 	})
 }
 
-// The engine loses its link when a part of its targets has failed already.
-func TestAnOutageOfTheLinkFailsNoneOfTheFewThatStillAnswer(t *testing.T) {
-	tier.Slow(t)
-	tier.NoRace(t)
-	for _, test := range []struct {
-		targets, dead int
-		since         time.Duration
-		reason        probe.Reason
-		atOnce        bool
-	}{
-		{12, 6, 12 * time.Second, probe.ReasonTCPTimeout, false},
-		{12, 6, 12 * time.Second, probe.ReasonTCPUnreachable, true},
-		{12, 6, time.Hour, probe.ReasonTCPTimeout, false},
-		{20, 19, 12 * time.Second, probe.ReasonTCPTimeout, false},
-		{20, 19, 12 * time.Second, probe.ReasonTCPUnreachable, true},
-		{40, 31, 12 * time.Second, probe.ReasonTCPTimeout, false},
-	} {
-		t.Run(fmt.Sprint(test.dead, " of ", test.targets, " dead for ", test.since, ", ", test.reason), func(t *testing.T) {
-			partlyDead(t, test.targets, test.dead, test.since, func(t *testing.T, e *engine.Engine, n *network) {
-				before := changes(e)
-				n.fail(test.reason, test.atOnce)
-				pass(10 * time.Minute)
-				if got := changes(e) - before; got != 0 || !e.Health().Isolated {
-					t.Errorf("verdicts have changed %d times, isolated: %v", got, e.Health().Isolated)
-				}
-				n.fail("", false)
-				pass(10 * time.Second)
-				if got := changes(e) - before; got != 0 || e.Health().Isolated {
-					t.Errorf("afterwards verdicts have changed %d times, isolated: %v", got, e.Health().Isolated)
-				}
-			})
-		})
-	}
-}
-
 // A target is not excused by others that have failed long ago, and few are not at all.
 func TestTheLastTargetsThatAnswerFailInTheirUsualTime(t *testing.T) {
 	tier.Slow(t)

@@ -18,7 +18,7 @@ func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testi
 		t.Fatal(err)
 	}
 	changes := newSubscription(others)
-	changes.swept = true // nothing exists before
+	changes.existing.ended = true // nothing exists before
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup
 	following.Go(func() { e.Admin().followDependencies(ctx, changes) })

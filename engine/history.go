@@ -103,9 +103,6 @@ func (h *history) add(target string, t Transition) {
 	h.last = t.Seq
 	of := h.targets[target]
 	if of == nil {
-		if h.targets == nil {
-			h.targets = map[string]*pastOf{}
-		}
 		of = &pastOf{target: target}
 		h.targets[target] = of
 	}

@@ -21,9 +21,6 @@ const minIdleInstances = 1024
 
 // keep keeps the instance of a target.
 func (l *idleInstances) keep(target string, in *instance) {
-	if l.byName == nil {
-		l.byName = map[string]*list.Element{}
-	}
 	l.byName[target] = l.byAge.PushBack(idleInstance{target, in})
 	if l.byAge.Len() > max(minIdleInstances, l.most) {
 		l.take(l.byAge.Front().Value.(idleInstance).target)

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/engine/internal/health"
-	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -20,15 +18,7 @@ import (
 type machine struct {
 	name      string
 	addresses map[netip.Addr]bool
-	aliases   map[string]bool // names of its addresses in the hosts file
 }
-
-// hostsFile is where a machine usually has its own full name, and maxHosts how much of it is
-// read, in bytes.
-const (
-	hostsFile = "/etc/hosts"
-	maxHosts  = 64 << 10
-)
 
 // How often the engine reads the addresses of its machine, and how soon again after it
 // could not.
@@ -54,32 +44,8 @@ func readMachine(before machine) (m machine, err error) {
 			m.addresses[p.Addr().Unmap()] = true
 		}
 	}
-	hosts, hostsErr := files.Read(hostsFile, maxHosts)
-	switch {
-	case hostsErr == nil:
-		m.aliases = m.aliasesIn(hosts)
-	case errors.Is(hostsErr, fs.ErrNotExist), errors.Is(hostsErr, files.ErrTooLarge):
-		hostsErr = nil
-	}
-	return m, errors.Join(nameErr, err, hostsErr)
+	return m, errors.Join(nameErr, err)
 }
-
-// aliasesIn returns the names that a hosts file has for addresses of this machine.
-func (m machine) aliasesIn(hosts []byte) map[string]bool {
-	aliases := map[string]bool{}
-	for fields := range files.Fields(hosts) {
-		if ip, err := netip.ParseAddr(fields[0]); err != nil || !m.has(ip) {
-			continue
-		}
-		for _, name := range fields[1:] {
-			aliases[canonical(name)] = true
-		}
-	}
-	return aliases
-}
-
-// canonical returns a host name as it is compared with others.
-func canonical(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
 // has reports whether an address is one of this machine.
 func (m machine) has(ip netip.Addr) bool {
@@ -95,7 +61,7 @@ func (m machine) differs(o machine) bool {
 		maps.DeleteFunc(all, func(ip netip.Addr, _ bool) bool { return ip.Is6() && ip.IsLinkLocalUnicast() })
 		return all
 	}
-	return m.name != o.name || !maps.Equal(lasting(m.addresses), lasting(o.addresses)) || !maps.Equal(m.aliases, o.aliases)
+	return m.name != o.name || !maps.Equal(lasting(m.addresses), lasting(o.addresses))
 }
 
 // peerOf returns the Peer of a host; 0 for this machine, and without a host.
@@ -106,8 +72,8 @@ func (m machine) peerOf(host string) health.Peer {
 		}
 		return health.PeerOf(host)
 	}
-	switch name := canonical(host); {
-	case name == m.name, m.aliases[name], strings.HasPrefix(m.name, name+"."), name == "",
+	switch name := strings.ToLower(strings.TrimSuffix(host, ".")); {
+	case name == m.name, strings.HasPrefix(m.name, name+"."), name == "",
 		name == "localhost", name == "ip6-localhost", name == "ip6-loopback", strings.HasSuffix(name, ".localhost"):
 		return 0
 	}
@@ -213,7 +179,9 @@ func (p *peers) setPeer(s *slot, host string) {
 		peer = 0
 	}
 	if peer != s.peer {
-		p.isolation.forget(s)
+		if s.peer != 0 {
+			p.isolation.forget(s)
+		}
 		s.peer = peer
 	}
 }

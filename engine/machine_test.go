@@ -106,22 +106,6 @@ func TestNamesOfThisMachine(t *testing.T) {
 	}
 }
 
-func TestTheHostsFileHasNamesOfThisMachine(t *testing.T) {
-	m := machine{name: "web1", addresses: map[netip.Addr]bool{netip.MustParseAddr("10.9.9.9"): true}}
-	before := m
-	m.aliases = m.aliasesIn([]byte("127.0.1.1 web1.example.com web1 # ours\n10.9.9.9\tShop.example.com.\n10.9.9.8 web2.example.com\nbad\n"))
-	for host, isLocal := range map[string]bool{
-		"web1.example.com": true, "shop.example.com": true, "WEB1.example.com.": true, "web2.example.com": false, "web1.example.net": false,
-	} {
-		if got := m.peerOf(host) == 0; got != isLocal {
-			t.Errorf("%q is local: %v, want %v", host, got, isLocal)
-		}
-	}
-	if !m.differs(before) || m.differs(m) {
-		t.Error("another hosts file makes no difference")
-	}
-}
-
 func TestEvidenceOfAnAttempt(t *testing.T) {
 	for _, test := range []struct {
 		name              string

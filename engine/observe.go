@@ -197,13 +197,6 @@ func (s *slot) endEjection(began int64) bool {
 	return true
 }
 
-// isEjected reports whether the probe's target is ejected.
-func (s *slot) isEjected() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.rare != nil && s.rare.observed != nil && s.rare.observed.ejection != nil
-}
-
 // endEjections ends some of the ejections whose time is over.
 func (m *summaries) endEjections(slots []*slot, now int64) {
 	for range loopChunk {

@@ -78,13 +78,9 @@ func (r *registry) setPause(target string, p *Pause) (before *Pause) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before = r.pauses[target]
-	if delete(r.pauses, target); p == nil {
-		return before
+	if delete(r.pauses, target); p != nil {
+		r.pauses[target] = p
 	}
-	if r.pauses == nil {
-		r.pauses = map[string]*Pause{}
-	}
-	r.pauses[target] = p
 	return before
 }
 

@@ -106,91 +106,56 @@ func (p *plan) changeTargets(c *Change) (err error) {
 	return err
 }
 
-// wish is one desired probe, and its slot if it exists already.
-type wish struct {
-	id    probe.ID
-	probe probe.Probe
-	slot  *slot
-}
-
-// compareChunk is how many probes are looked up at once. Each lookup waits for memory
-// several times; the lookups of a chunk wait at the same time.
-const compareChunk = 128
-
 // compareSet checks set, and plans what has to be added and changed.
 func (p *plan) compareSet(set probe.Set) error {
-	chunk := make([]wish, 0, min(len(set), compareChunk))
 	for id, desired := range set {
-		if chunk = append(chunk, wish{id: id, probe: desired}); len(chunk) == compareChunk {
-			p.compareChunk(chunk)
-			chunk = chunk[:0]
+		if err := p.compare(id, &desired); err != nil {
+			p.invalid = append(p.invalid, invalidProbe{id, err})
 		}
 	}
-	p.compareChunk(chunk)
 	return p.invalid.err()
-}
-
-func (p *plan) compareChunk(wishes []wish) {
-	p.engine.registry.lookUp(wishes)
-	for i := range wishes {
-		if err := p.compare(&wishes[i]); err != nil {
-			p.invalid.add(wishes[i].id, err)
-		}
-	}
 }
 
 // maxInvalidProbes is how many invalid probes the error of Apply names.
 const maxInvalidProbes = 10
 
-// invalidProbes collects the errors of invalid probes. They come in random order.
-type invalidProbes struct {
-	count int
-	first []invalidProbe // by ID
-}
+// invalidProbes are invalid probes with their errors, in random order.
+type invalidProbes []invalidProbe
 
 type invalidProbe struct {
 	id  probe.ID
 	err error
 }
 
-func (v *invalidProbes) add(id probe.ID, err error) {
-	v.count++
-	at, _ := slices.BinarySearchFunc(v.first, id, func(p invalidProbe, id probe.ID) int { return p.id.Compare(id) })
-	if at == maxInvalidProbes {
-		return
-	}
-	v.first = slices.Insert(v.first, at, invalidProbe{id, err})
-	v.first = v.first[:min(len(v.first), maxInvalidProbes)]
-}
-
-// err returns the first errors, joined, or nil.
-func (v *invalidProbes) err() error {
+// err returns the first errors by ID, joined, or nil.
+func (v invalidProbes) err() error {
+	slices.SortFunc(v, func(a, b invalidProbe) int { return a.id.Compare(b.id) })
 	var errs []error
-	for _, p := range v.first {
+	for _, p := range v[:min(len(v), maxInvalidProbes)] {
 		errs = append(errs, fmt.Errorf("probe %q: %w", p.id, p.err))
 	}
-	if more := v.count - len(v.first); more > 0 {
+	if more := len(v) - len(errs); more > 0 {
 		errs = append(errs, fmt.Errorf("%d more probes are invalid", more))
 	}
 	return errors.Join(errs...)
 }
 
-// compare plans the change that a wish needs, if any.
-func (p *plan) compare(w *wish) (err error) {
+// compare plans the change that a desired probe needs, if any.
+func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // in the Endpoint of a handler
 			err = fmt.Errorf("endpoint of the handler not known: it panicked: %v", r)
 		}
 	}()
-	s, desired := w.slot, &w.probe
-	c := change{id: w.id, slot: s}
+	s := p.engine.registry.probe(id)
+	c := change{id: id, slot: s}
 	if s != nil {
 		c.before = s.spec.Load()
 		if err := p.mayChange(c.before); err != nil {
 			return err
 		}
 	}
-	if err := p.complete(w.id, desired, s == nil); err != nil {
+	if err := p.complete(id, desired, s == nil); err != nil {
 		return err
 	}
 	c.address = desired.Target.Address
@@ -206,7 +171,7 @@ func (p *plan) compare(w *wish) (err error) {
 	case s == nil:
 		p.counts.Added++
 		c.action = ProbeAdded
-		if c.memory, err = p.memory(w.id, desired); err != nil {
+		if c.memory, err = p.memory(id, desired); err != nil {
 			return err
 		}
 	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):

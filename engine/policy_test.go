@@ -28,7 +28,7 @@ func TestEvidenceFailsATargetThatFailsEveryThirdAttempt(t *testing.T) {
 			h.say([]probe.Outcome{probe.Failure, probe.Success, probe.Success}[n%3])
 			pass(time.Second)
 		}
-		if st := status(t, e, readiness); st.Verdict != probe.Failing || st.Score != 20 || st.Run != 0 || st.Threshold() != 20 || !st.Decided {
+		if st := status(t, e, readiness); st.Verdict != probe.Failing || st.Run != 20 || st.Threshold() != 20 || !st.Decided {
 			t.Errorf("after 19 attempts, of which every third failed: %+v", st)
 		}
 		h.say(probe.Success)
@@ -59,7 +59,7 @@ func TestAnotherPolicyStartsAnotherCountAndKeepsTheVerdict(t *testing.T) {
 		h.say(probe.Failure)
 		pass(2 * time.Second)
 		apply(t, e, probe.Set{readiness: weighed(h)})
-		if st := status(t, e, readiness); st.Verdict != probe.Passing || st.Run != 0 || st.Score != 0 {
+		if st := status(t, e, readiness); st.Verdict != probe.Passing || st.Run != 0 {
 			t.Errorf("after the change: %+v", st)
 		}
 		pass(3 * time.Second)
@@ -94,7 +94,7 @@ func TestEvidenceGoesOnInTheNextEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Report(instance("1"))
-		if st := status(t, e, id); st.Verdict != probe.Failing || !st.Decided || st.Score != 15 {
+		if st := status(t, e, id); st.Verdict != probe.Failing || !st.Decided || st.Run != 15 {
 			t.Errorf("at the start: %+v", st)
 		}
 		pass(14 * time.Second)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"iter"
 	"maps"
@@ -23,8 +24,16 @@ type registry struct {
 	idle     idleInstances
 	states   targetStates
 	labels   map[string]map[string]string // by name, of targets without probes: see Admin.Label
-	dampings map[string]*damping          // by name, of targets that may not exist yet; nil while there are none
-	pauses   map[string]*Pause            // by name, of targets that may not exist yet; nil while there are none
+	dampings map[string]*damping          // by name, of targets that may not exist yet
+	pauses   map[string]*Pause            // by name, of targets that may not exist yet
+}
+
+func newRegistry() *registry {
+	return &registry{
+		targets: map[string]*target{}, labels: map[string]map[string]string{}, dampings: map[string]*damping{}, pauses: map[string]*Pause{},
+		idle:   idleInstances{byName: map[string]*list.Element{}},
+		states: targetStates{since: map[*target]int64{}, explained: map[*target]string{}},
+	}
 }
 
 // target is a target that has probes, or an instance that a driver has reported.
@@ -292,21 +301,11 @@ func (r *registry) label(name string, labels map[string]string) (changed bool) {
 	if maps.Equal(r.labels[name], labels) {
 		return false
 	}
-	if r.labels == nil {
-		r.labels = map[string]map[string]string{}
-	}
 	if r.labels[name] = labels; len(labels) == 0 {
 		delete(r.labels, name)
 	}
 	t := r.targets[name]
 	return t != nil && len(t.slots) == 0
-}
-
-// hasLabels reports whether label has set these labels of a target.
-func (r *registry) hasLabels(name string, labels map[string]string) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return maps.Equal(r.labels[name], labels)
 }
 
 // labelsOf returns the labels of a target with some probes.
@@ -387,19 +386,4 @@ func (r *registry) has(t *target) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.targets[t.name] == t
-}
-
-// lookUp finds the slots of wishes.
-func (r *registry) lookUp(wishes []wish) {
-	var targets [compareChunk]*target
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for i := range wishes {
-		targets[i] = r.targets[wishes[i].id.Target]
-	}
-	for i := range wishes {
-		if t := targets[i]; t != nil {
-			wishes[i].slot, _ = t.find(wishes[i].id)
-		}
-	}
 }

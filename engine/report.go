@@ -69,9 +69,6 @@ func (a Admin) Label(target string, labels map[string]string) error {
 		return err
 	}
 	sc := a.engine.scheduler
-	if sc.registry.hasLabels(target, labels) {
-		return nil
-	}
 	sc.mu.Lock()
 	defer sc.unlock()
 	if sc.registry.label(target, maps.Clone(labels)) {

@@ -59,7 +59,6 @@ func newScheduler(c Config, r *registry) *scheduler {
 
 		sleep:       sleep{wake: wake.New()},
 		tick:        maxTick,
-		isolation:   isolation{silentSince: map[*slot]int64{}},
 		counters:    counters{attempts: map[attemptKey]*Histogram{}, lateness: newHistogram()},
 		subscribers: newSubscribers(),
 		out:         outbox{records: c.Recorded != nil},
@@ -72,6 +71,7 @@ func newScheduler(c Config, r *registry) *scheduler {
 	sc.summaries.peers, sc.summaries.subscribers = &sc.peers, &sc.subscribers
 	sc.summaries.out, sc.summaries.log = &sc.out, &sc.log
 	sc.summaries.dependencies.Store(&dependencies{})
+	sc.summaries.history.targets = map[string]*pastOf{}
 	return sc
 }
 

@@ -32,7 +32,7 @@ type slot struct {
 	removed    bool
 	attempting bool // an attempt is in flight
 	decided    bool // attempts on the instance have decided a verdict
-	marks      marks
+	marks      bits
 	waitReason verdict.WaitReason
 
 	kind probe.Kind // of the probe's ID; never changes
@@ -40,63 +40,35 @@ type slot struct {
 	// scheduler.mu guards what follows.
 	answered responders // who answered the latest attempt that was not ignored, or may have in an earlier engine
 	missing  responders // who should have answered the latest attempt, and has not; the target before the first attempt
-	flags    flags
+	flags    bits
 	peer     health.Peer // of the host that the handler connects to; 0: this machine, or isolation is not checked
 	key      uint32      // in the schedule
 	inflight *attempt    // the attempt whose result counts, or nil
 }
 
-// marks are facts that are published about a probe, one bit each.
-type marks uint8
+// bits are facts about a probe, one bit each.
+type bits uint8
 
+// The marks of a slot: what is published.
 const (
-	markBlind  marks = 1 << iota // attempts cannot be made: see verdict.Blinds
-	markWarned                   // the latest attempt that passed was a warning
-	markExtra                    // a failure of the attempt in flight, or else of the latest one, does not count
+	markBlind  bits = 1 << iota // attempts cannot be made: see verdict.Blinds
+	markWarned                  // the latest attempt that passed was a warning
+	markExtra                   // a failure of the attempt in flight, or else of the latest one, does not count
 )
 
-func (m marks) has(one marks) bool { return m&one != 0 }
-
-func (m *marks) set(one marks, on bool) {
-	if *m &^= one; on {
-		*m |= one
-	}
-}
-
-// flags are facts about a probe for the scheduler, one bit each.
-type flags uint8
-
+// The flags of a slot, for the scheduler.
 const (
-	resumed         flags = 1 << iota // goes on with a run from before; until its instance is reported
-	failureAnswered                   // the latest failure is what the target answered
-	targetKnown                       // see slot.known
-	nameServerKnown
-	unknownLogged // a line was logged about an attempt that could not be made, since the last verdict
+	resumed         bits = 1 << iota // goes on with a run from before; until its instance is reported
+	failureAnswered                  // the latest failure is what the target answered
+	ignored                          // the latest attempt was, since the engine was cut off
+	unknownLogged                    // a line was logged about an attempt that could not be made, since the last verdict
 )
 
-// known returns who answered the latest attempt that the target answered, or any attempt if
-// the target never did.
-func (s *slot) known() (by responders) {
-	if s.flags.has(targetKnown) {
-		by |= theTarget
-	}
-	if s.flags.has(nameServerKnown) {
-		by |= nameServer
-	}
-	return by
-}
+func (b bits) has(one bits) bool { return b&one != 0 }
 
-// setKnown sets what known returns.
-func (s *slot) setKnown(by responders) {
-	s.flags.set(targetKnown, by&theTarget != 0)
-	s.flags.set(nameServerKnown, by&nameServer != 0)
-}
-
-func (f flags) has(one flags) bool { return f&one != 0 }
-
-func (f *flags) set(one flags, on bool) {
-	if *f &^= one; on {
-		*f |= one
+func (b *bits) set(one bits, on bool) {
+	if *b &^= one; on {
+		*b |= one
 	}
 }
 
@@ -104,11 +76,12 @@ func (f *flags) set(one flags, on bool) {
 type rare struct {
 	gauge Gauge      // for Watch
 	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
-	lost  int64      // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
 
 	observed *observed // by gateways; nil before the first failure
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
 
+	// scheduler.mu guards what follows.
+	lost   int64 // the monitor's, at the end of the latest attempt of a probe.StatefulHandler; negative without one
 	waived uint8 // how many failures in a row, up to maxWaived, were waived
 }
 
@@ -123,38 +96,24 @@ func (s *slot) makeRare() *rare {
 	return s.rare
 }
 
-// setLost remembers the monitor's lost time at the end of an attempt.
-func (s *slot) setLost(lost int64) {
-	s.mu.Lock()
-	s.makeRare().lost = lost
-	s.mu.Unlock()
-}
+// noRare stands for what a probe has none of.
+var noRare = rare{lost: -1}
 
-// lostBefore returns what setLost was given last; negative if nothing was.
-func (s *slot) lostBefore() int64 {
+// currentRare returns what few probes have. It is noRare, which must not be changed, if the probe has none of it.
+func (s *slot) currentRare() *rare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rare == nil {
-		return -1
+		return &noRare
 	}
-	return s.rare.lost
+	return s.rare
 }
 
-// setWaived remembers how many failures in a row were waived.
-func (s *slot) setWaived(n uint8) {
-	s.mu.Lock()
-	s.makeRare().waived = n
-	s.mu.Unlock()
-}
-
-// waived returns what setWaived was given last.
-func (s *slot) waived() uint8 {
+// addRare is currentRare for a probe that gets some of it.
+func (s *slot) addRare() *rare {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rare == nil {
-		return 0
-	}
-	return s.rare.waived
+	return s.makeRare()
 }
 
 // keepDurations keeps the durations of successes in the kubelet's compatibility, and no
@@ -237,13 +196,6 @@ func (s *slot) hasPassed(instance string) bool {
 	return s.state.Instance == instance && s.state.Verdict == probe.Passing
 }
 
-// hasWarned reports whether the latest attempt that passed was a warning.
-func (s *slot) hasWarned() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.marks.has(markWarned)
-}
-
 // hasDecided reports whether the verdict is about an instance and comes from attempts: a
 // new instance is not ready before its first one. It needs mu.
 func (s *slot) hasDecided(instance string) bool {
@@ -297,7 +249,7 @@ func (s *slot) fill(st *Status, c *clock.Clock) {
 	switch {
 	case s.state.Policy != sp.rule.Policy: // nothing has counted since the rule has changed
 	case s.state.Policy == probe.PolicyEvidence:
-		st.Score = s.state.Score()
+		st.Run = s.state.Score()
 	default:
 		st.Run = s.state.Run
 	}

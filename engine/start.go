@@ -18,10 +18,9 @@ func (sc *scheduler) drop(s *slot) {
 	}
 	s.setInflight(nil)
 	sc.timetable.schedule.Drop(s.key)
-	a.withdraw()
+	sc.isolation.withdraw(s)
 	if a.unsettled {
-		sc.isolation.targets.remove(s.key)
-		sc.isolation.names.remove(s.key)
+		sc.isolation.unsettled.Remove(s.key)
 		sc.counters.dropped++
 		return
 	}
@@ -136,10 +135,11 @@ func (r *recycled) take(sp *spec) *attempt {
 
 // attachContext gives an attempt what its worker needs.
 func (sc *scheduler) attachContext(a *attempt) {
-	a.lostBefore, a.waivedBefore = -1, a.slot.waived()
+	of := a.slot.currentRare()
+	a.lostBefore, a.waivedBefore = -1, of.waived
 	a.ctx, a.cancel = context.WithCancel(sc.ctx)
 	if a.spec.keepsState() {
-		a.lostBefore = a.slot.lostBefore()
+		a.lostBefore = of.lost
 	}
 	if _, ok := a.spec.handler.(probe.WakingHandler); ok {
 		s := a.slot

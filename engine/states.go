@@ -65,9 +65,6 @@ func (s *targetStates) set(t *target, state probe.TargetState, now int64) {
 	}
 	delete(s.since, t)
 	if dates(state) {
-		if s.since == nil {
-			s.since = map[*target]int64{}
-		}
 		s.since[t] = now
 	}
 }
@@ -142,11 +139,11 @@ func (m *summaries) updateStateOf(t *target, mayFlap bool) {
 	state, probed := in.state(len(slots) > 0)
 	sum, warned := summary{ready: t.isReady(slots)}, false
 	for _, s := range slots {
+		of, warns, isEjected := s.contribution(in)
 		if probed {
-			state = min(state, s.stateOfTarget(in))
+			state = min(state, of)
 		}
-		warned = warned || s.kind == probe.Readiness && s.hasWarned()
-		sum.ejected = sum.ejected || s.isEjected()
+		warned, sum.ejected = warned || warns, sum.ejected || isEjected
 	}
 	explained := t.gauge.summary().explains
 	state, on := m.stateAmongDependencies(t, state)
@@ -154,7 +151,7 @@ func (m *summaries) updateStateOf(t *target, mayFlap bool) {
 	sum.gateway = verdict.GatewayState(in.brief(), sum.ready, sum.decided, warned, sum.ejected)
 	isPaused := m.registry.pauseOf(t.name) != nil
 	begins := mayFlap && !isPaused && m.countFlap(t, slots, state, &sum)
-	conditions := verdict.Conditions{Explained: on != "", Damped: m.registry.isDamped(t.name), Paused: isPaused}
+	conditions := verdict.Conditions{Explained: on != "", Damped: m.registry.penaltyOf(t.name).IsDamped(), Paused: isPaused}
 	sum.state, sum.gateway = conditions.Fold(in.phase, state, sum.gateway)
 	isExplained := m.registry.setTroubledDependency(t, on)
 	if m.registry.setSummary(t, sum, m.clock.Now()) || isExplained {
@@ -186,13 +183,16 @@ func (i *instance) state(hasProbes bool) (s probe.TargetState, probed bool) {
 	return s, probed
 }
 
-// stateOfTarget returns the state that the probe gives its target, which has that instance.
-func (s *slot) stateOfTarget(in *instance) probe.TargetState {
+// contribution returns the state that the probe gives its target, which has that instance, and whether it warns that the
+// target is not quite ready, and has ejected it.
+func (s *slot) contribution(in *instance) (state probe.TargetState, warns, isEjected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.state.Verdict
 	if s.state.Instance != in.id {
 		v = probe.Undecided
 	}
-	return verdict.ProbeState(s.kind, v, s.decided, s.marks.has(markBlind), in.started)
+	state = verdict.ProbeState(s.kind, v, s.decided, s.marks.has(markBlind), in.started)
+	warns = s.kind == probe.Readiness && s.marks.has(markWarned)
+	return state, warns, s.rare != nil && s.rare.observed != nil && s.rare.observed.ejection != nil
 }

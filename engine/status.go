@@ -24,8 +24,7 @@ type Status struct {
 	Changes  uint64        // how often Verdict or Instance has changed; a subscriber sees a gap if it missed some
 
 	Last       probe.Outcome      // Success or Failure: the outcome of the current run
-	Run        int32              // how many attempts in a row had the outcome Last, without failures that did not count; 0 with the policy "evidence"
-	Score      int32              // with the policy "evidence": from 0 to probe.MaxScore, at which a probe that passes fails; one that fails passes at 0
+	Run        int32              // how many attempts in a row had the outcome Last, without failures that did not count; with the policy "evidence" the score, from 0 to probe.MaxScore, at which a probe that passes fails; one that fails passes at 0
 	Errors     int32              // how many attempts in a row had the outcome Unknown
 	OnHold     bool               // no attempts until there is another instance
 	WaitReason verdict.WaitReason // why the probe makes no attempts; NotWaiting if it does

@@ -14,15 +14,14 @@ import (
 // but always the last one. It never slows probing. Its queue holds at most one entry for
 // each probe that exists, and for each removed one of which a status was delivered.
 type Subscription struct {
-	engine   *Engine
-	existing sweep
-	wake     wake.Signal // queue is not empty
+	engine *Engine
+	wake   wake.Signal // queue is not empty
 
-	mu      sync.Mutex        // guards the queue: all below
-	pending map[probe.ID]bool // to be delivered; true: the subscriber knows the ID from an earlier status
-	queue   []probe.ID        // pending in order, and some that were dropped from it
-	swept   bool              // all probes that existed at Subscribe were delivered
-	passed  probe.ID          // until then, the last of them
+	mu       sync.Mutex        // guards the queue: all below; registry.mu is taken while it is held
+	existing sweep             // those that existed at Subscribe, to be delivered first
+	pending  map[probe.ID]bool // to be delivered; true: the subscriber knows the ID from an earlier status
+	queue    []probe.ID        // pending in order, and some that were dropped from it
+	passed   probe.ID          // the last that existing has delivered
 }
 
 // event is what has happened to a probe.
@@ -115,17 +114,13 @@ func (s *TargetSubscription) Close() { s.changes.Close() }
 // all; or through the targets, as IDs without a kind.
 type sweep struct {
 	targets bool
-
-	mu    sync.Mutex // guards all below; registry.mu is taken while it is held
-	after string     // the last target that was read
-	ids   []probe.ID
-	ended bool
+	after   string // the last target that was read
+	ids     []probe.ID
+	ended   bool
 }
 
 // next returns the next probe, or false after the last.
 func (w *sweep) next(r *registry) (id probe.ID, ok bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for len(w.ids) == 0 && !w.ended {
 		list := r.next(&r.byName, make([]listed, 0, walkChunk), w.after)
 		for _, t := range list {
@@ -195,7 +190,7 @@ func (s *Subscription) mark(id probe.ID, ev event) {
 	s.mu.Lock()
 	known, queued := s.pending[id]
 	if !queued {
-		known = ev != probeAdded && (s.swept || id.Compare(s.passed) <= 0)
+		known = ev != probeAdded && (s.existing.ended || id.Compare(s.passed) <= 0)
 	}
 	switch {
 	case ev == probeRemoved && !known:
@@ -256,13 +251,9 @@ func (s *Subscription) next(ctx context.Context) (probe.ID, error) {
 }
 
 func (s *Subscription) take() (id probe.ID, ok bool) {
-	id, ok = s.existing.next(s.engine.registry)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case !ok:
-		s.swept = true
-	case id.Compare(s.passed) > 0: // another reader may be ahead
+	if id, ok = s.existing.next(s.engine.registry); ok {
 		s.passed = id
 	}
 	delete(s.pending, id)

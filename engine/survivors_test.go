@@ -50,35 +50,6 @@ func TestTargetsThatFailTogetherFailAlthoughFewSurvive(t *testing.T) {
 	}
 }
 
-// An interruption that is over before the attempts are that it has silenced.
-func TestAnInterruptionThatIsShorterThanTheTimeoutFailsNothing(t *testing.T) {
-	for name, addresses := range map[string]func(int) string{"addresses": remote, "names": names} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
-				n := &network{broken: map[string]probe.Result{}}
-				rule := probe.Rule{Period: 10 * time.Second, Timeout: 8 * time.Second, FailureThreshold: 1}
-				probeTargets(t, e, n, rule, 100, addresses)
-				pass(3 * rule.Period)
-				before := changes(e)
-				n.fail(probe.ReasonTCPTimeout, false)
-				pass(4 * time.Second)
-				n.fail("", false)
-				silent := probe.Fail(probe.ReasonTCPTimeout, "")
-				silent.Timings.Resolve = timings(addresses(7)).Resolve
-				n.fallSilent(addresses(7), silent)
-				pass(rule.Timeout)
-				if got := changes(e) - before; got > 1 {
-					t.Errorf("verdicts have changed %d times", got)
-				}
-				pass(3 * rule.Period)
-				if got := changes(e) - before; got != 1 || failing(e) != 1 {
-					t.Errorf("%d targets fail, want the silent one; verdicts have changed %d times", failing(e), got)
-				}
-			})
-		})
-	}
-}
-
 // countFlips returns how often an engine becomes isolated in a time.
 func countFlips(e *engine.Engine, during time.Duration) (count int) {
 	was := e.Health().Isolated

@@ -189,7 +189,7 @@ func (r *run) attempt(ctx context.Context, id probe.ID, since time.Time) probe.R
 		return probe.Broken(probe.ReasonOwnership, "the probe was removed")
 	}
 	p.Target.Name, p.Target.Since = id.Target, since
-	return engine.OnceWatched(ctx, p)
+	return engine.Once(ctx, p)
 }
 
 func (r *run) hasExited() bool {

@@ -32,11 +32,11 @@ type targetMemory struct {
 
 // probeMemory is what is stored of a probe.
 type probeMemory struct {
-	Kind     probe.Kind `json:"kind"`
-	Name     string     `json:"name,omitempty"`
-	Memory   []byte     `json:"memory"`          // an engine.Memory
-	Cause    string     `json:"cause,omitempty"` // see cause.String
-	Ejection *ejection  `json:"ejection,omitempty"`
+	Kind     probe.Kind      `json:"kind"`
+	Name     string          `json:"name,omitempty"`
+	Memory   json.RawMessage `json:"memory"`          // an engine.Memory
+	Cause    string          `json:"cause,omitempty"` // see cause.String
+	Ejection *ejection       `json:"ejection,omitempty"`
 }
 
 // maxCause bounds the texts of a cause and of an ejection, in bytes. Etcd keeps each change of a memory for some time, so

@@ -23,18 +23,15 @@ func (v *View) MembersAt(address string) []*Member {
 	return found
 }
 
-// addresses returns the members of a View by address, without those that have none. They are made
-// at the first MembersAt.
+// addresses returns the members of a View by address. They are made at the first MembersAt.
 func (v *View) addresses() map[string][]*Member {
-	if index := v.byAddress.Load(); index != nil {
-		return *index
-	}
-	index := make(map[string][]*Member, v.Total())
-	for m := range v.Members() {
-		if m.Address != "" {
-			index[m.Address] = append(index[m.Address], m)
+	v.indexOnce.Do(func() {
+		v.byAddress = make(map[string][]*Member, v.Total())
+		for m := range v.Members() {
+			if m.Address != "" {
+				v.byAddress[m.Address] = append(v.byAddress[m.Address], m)
+			}
 		}
-	}
-	v.byAddress.Store(&index)
-	return index
+	})
+	return v.byAddress
 }

@@ -131,24 +131,6 @@ func (g *Groups) Plan(rules map[string]Rule) (commit func(), err error) {
 	}, nil
 }
 
-// Differences returns the names of the groups that Apply would add, change or remove, sorted.
-func (g *Groups) Differences(rules map[string]Rule) (names []string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for name := range g.byName {
-		if _, ok := rules[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	for name, rule := range rules {
-		if group := g.byName[name]; group == nil || !reflect.DeepEqual(group.rule, rule) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 	for name, group := range g.byName {
 		if _, ok := rules[name]; !ok {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -258,30 +257,6 @@ func TestAReloadKeepsGroupsAndIsOneChange(t *testing.T) {
 			t.Errorf("the log is %s", log)
 		}
 	})
-}
-
-func TestDifferencesAreWhatApplyWouldChange(t *testing.T) {
-	g := group.New(group.Config{Engine: engine.New(engine.Config{})})
-	rule := func(name string) group.Rule {
-		s, err := probe.NewSelector([]string{name}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return group.Rule{Members: s}
-	}
-	if err := g.Apply(map[string]group.Rule{"changed": rule("a"), "gone": rule("a"), "kept": rule("a")}); err != nil {
-		t.Fatal(err)
-	}
-	next := map[string]group.Rule{"changed": rule("b"), "kept": rule("a"), "new": rule("a")}
-	if got := g.Differences(next); !slices.Equal(got, []string{"changed", "gone", "new"}) {
-		t.Errorf("got %q", got)
-	}
-	if err := g.Apply(next); err != nil {
-		t.Fatal(err)
-	}
-	if got := g.Differences(next); len(got) > 0 {
-		t.Errorf("after Apply: got %q", got)
-	}
 }
 
 func TestNextWaitsForAnotherVersion(t *testing.T) {

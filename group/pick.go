@@ -51,16 +51,14 @@ func (s *shares) other(tried []string) (picked *Member, ok bool) {
 
 // shares returns the shares of a View, which are made at the first Pick.
 func (v *View) shares() *shares {
-	if s := v.picked.Load(); s != nil {
-		return s
-	}
-	s, sum := &shares{}, uint64(0)
-	for m := range v.Members() {
-		if m.InRotation {
-			sum += uint64(m.Weight)
-			s.members, s.upTo = append(s.members, m), append(s.upTo, sum)
+	v.pickOnce.Do(func() {
+		s, sum := &v.picked, uint64(0)
+		for m := range v.Members() {
+			if m.InRotation {
+				sum += uint64(m.Weight)
+				s.members, s.upTo = append(s.members, m), append(s.upTo, sum)
+			}
 		}
-	}
-	v.picked.Store(s)
-	return s
+	})
+	return &v.picked
 }

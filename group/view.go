@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 	"reflect"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -42,9 +42,11 @@ type View struct {
 	Removed bool // Apply has removed the group: there is no further View
 
 	members   members
-	picked    atomic.Pointer[shares]               // nil until the first Pick
-	byAddress atomic.Pointer[map[string][]*Member] // nil until the first MembersAt
-	replaced  chan struct{}                        // closed when there is a newer View
+	replaced  chan struct{} // closed when there is a newer View
+	pickOnce  sync.Once
+	picked    shares // set by the first Pick
+	indexOnce sync.Once
+	byAddress map[string][]*Member // set by the first MembersAt; without members that have no address
 }
 
 // Total returns how many members there are.

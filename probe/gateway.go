@@ -30,10 +30,7 @@ func (s GatewayState) String() string { return gatewayStateNames.text(s) }
 func (s GatewayState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *GatewayState) UnmarshalText(b []byte) (err error) {
-	*s, err = gatewayStateNames.parse("state", b)
-	return err
-}
+func (s *GatewayState) UnmarshalText(b []byte) error { return gatewayStateNames.parse(s, "state", b) }
 
 // Bounds that configurations and gateways share.
 const (

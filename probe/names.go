@@ -15,13 +15,15 @@ func (n names[T]) text(v T) string {
 	return fmt.Sprintf("invalid(%d)", uint8(v))
 }
 
-func (n names[T]) parse(field string, b []byte) (T, error) {
+// parse sets a value by its text. The error is a FieldError for the field.
+func (n names[T]) parse(to *T, field string, b []byte) error {
 	for v, name := range n {
 		if name != "" && name == string(b) {
-			return T(v), nil
+			*to = T(v)
+			return nil
 		}
 	}
-	return 0, FieldErrorf(field, "is %q; it must be one of %s", b, n.list())
+	return FieldErrorf(field, "is %q; it must be one of %s", b, n.list())
 }
 
 func (n names[T]) list() string {

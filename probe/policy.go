@@ -26,7 +26,4 @@ func (p Policy) String() string { return policyNames.text(p) }
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (p *Policy) UnmarshalText(b []byte) (err error) {
-	*p, err = policyNames.parse("policy", b)
-	return err
-}
+func (p *Policy) UnmarshalText(b []byte) error { return policyNames.parse(p, "policy", b) }

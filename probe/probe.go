@@ -25,7 +25,7 @@ func (k Kind) String() string { return kindNames.text(k) }
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (k *Kind) UnmarshalText(b []byte) (err error) { *k, err = kindNames.parse("kind", b); return err }
+func (k *Kind) UnmarshalText(b []byte) error { return kindNames.parse(k, "kind", b) }
 
 // ID names one probe: a target, what the probe is for and, where a target has
 // several probes of a kind, a name. IDs are comparable.

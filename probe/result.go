@@ -31,10 +31,7 @@ func (o Outcome) String() string { return outcomeNames.text(o) }
 func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (o *Outcome) UnmarshalText(b []byte) (err error) {
-	*o, err = outcomeNames.parse("outcome", b)
-	return err
-}
+func (o *Outcome) UnmarshalText(b []byte) error { return outcomeNames.parse(o, "outcome", b) }
 
 // Verdict is what is published about a probe once a run of equal outcomes has reached
 // its threshold. The zero Verdict is Undecided.
@@ -57,10 +54,7 @@ func (v Verdict) String() string { return verdictNames.text(v) }
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (v *Verdict) UnmarshalText(b []byte) (err error) {
-	*v, err = verdictNames.parse("verdict", b)
-	return err
-}
+func (v *Verdict) UnmarshalText(b []byte) error { return verdictNames.parse(v, "verdict", b) }
 
 // Result is the record of one attempt. A handler fills in Outcome, Reason,
 // Detail and the Timings it knows; the engine fills in Took and Tries.

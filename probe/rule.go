@@ -187,10 +187,7 @@ func (o OnError) String() string { return onErrorNames.text(o) }
 func (o OnError) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (o *OnError) UnmarshalText(b []byte) (err error) {
-	*o, err = onErrorNames.parse("on_error", b)
-	return err
-}
+func (o *OnError) UnmarshalText(b []byte) error { return onErrorNames.parse(o, "on_error", b) }
 
 // Compatibility chooses between the documented semantics of Kubernetes' probes and
 // what the kubelet does, including its known bugs.
@@ -211,7 +208,6 @@ func (c Compatibility) String() string { return compatibilityNames.text(c) }
 func (c Compatibility) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (c *Compatibility) UnmarshalText(b []byte) (err error) {
-	*c, err = compatibilityNames.parse("compatibility", b)
-	return err
+func (c *Compatibility) UnmarshalText(b []byte) error {
+	return compatibilityNames.parse(c, "compatibility", b)
 }

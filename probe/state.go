@@ -58,10 +58,7 @@ func (s TargetState) String() string { return targetStateNames.text(s) }
 func (s TargetState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *TargetState) UnmarshalText(b []byte) (err error) {
-	*s, err = targetStateNames.parse("state", b)
-	return err
-}
+func (s *TargetState) UnmarshalText(b []byte) error { return targetStateNames.parse(s, "state", b) }
 
 // Severity is how bad the state of a target is.
 type Severity uint8
@@ -82,7 +79,4 @@ func (s Severity) String() string { return severityNames.text(s) }
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *Severity) UnmarshalText(b []byte) (err error) {
-	*s, err = severityNames.parse("severity", b)
-	return err
-}
+func (s *Severity) UnmarshalText(b []byte) error { return severityNames.parse(s, "severity", b) }

@@ -124,10 +124,7 @@ func (p Phase) String() string { return phaseNames.text(p) }
 func (p Phase) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (p *Phase) UnmarshalText(b []byte) (err error) {
-	*p, err = phaseNames.parse("phase", b)
-	return err
-}
+func (p *Phase) UnmarshalText(b []byte) error { return phaseNames.parse(p, "phase", b) }
 
 // PortNames returns the names of t.Ports, sorted.
 func (t Target) PortNames() []string { return slices.Sorted(maps.Keys(t.Ports)) }

@@ -26,10 +26,10 @@ type update struct {
 
 // memory is what the engine remembers of a probe.
 type memory struct {
-	Target string     `json:"target"`
-	Kind   probe.Kind `json:"kind"`
-	Name   string     `json:"name,omitempty"`
-	Memory []byte     `json:"memory,omitempty"` // the binary form of an engine.Memory; empty: removed
+	Target string          `json:"target"`
+	Kind   probe.Kind      `json:"kind"`
+	Name   string          `json:"name,omitempty"`
+	Memory json.RawMessage `json:"memory,omitempty"` // an engine.Memory; empty: removed
 }
 
 // content is what the updates add up to.

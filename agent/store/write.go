@@ -380,13 +380,13 @@ func (b *batch) probe(id probe.ID) bool {
 	one := memory{Target: id.Target, Kind: id.Kind, Name: id.Name}
 	if m, ok := b.engine.Snapshot(id); ok && m.State != (verdict.State{}) {
 		var err error
-		if one.Memory, err = m.AppendBinary(make([]byte, 0, 64)); err != nil {
+		if one.Memory, err = m.MarshalBinary(); err != nil {
 			b.config.Logger.Warn("state not written", "probe", id.String(), "error", err)
 			return true
 		}
 	}
 	b.update.Probes = append(b.update.Probes, one)
-	return b.added(len(id.Target) + len(id.Name) + 2*len(one.Memory))
+	return b.added(len(id.Target) + len(id.Name) + len(one.Memory))
 }
 
 // value adds a value, or that it was removed, and reports whether to go on.

@@ -145,7 +145,7 @@ type attempt struct {
 func (a *attempt) make(ctx context.Context) (probe.Result, probe.Trace) {
 	ctx, trace := probe.WithTrace(dial.WithAllow(ctx, a.mayConnect))
 	rule := probe.Rule{Timeout: a.timeout, Period: a.timeout} // a longer period would let an engine that is not well take longer
-	result := engine.OnceWatched(ctx, probe.Probe{Rule: rule, Target: a.target, Handler: a.handler, HandlerName: a.module.HandlerName})
+	result := engine.Once(ctx, probe.Probe{Rule: rule, Target: a.target, Handler: a.handler, HandlerName: a.module.HandlerName})
 	return result, trace()
 }
 

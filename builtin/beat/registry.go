@@ -245,19 +245,24 @@ const noToken = "no target has this token"
 // Allows reports whether a token is that of a target, and counts a token that is not. How long that
 // takes depends neither on how much of the token is right nor on whether there is such a target.
 func (r *Registry) Allows(target, token string) bool {
-	r.recordsMu.Lock()
-	rec, want := r.records[target], noToken
-	if rec != nil {
-		want = rec.token
-	}
-	r.recordsMu.Unlock()
-	if listener.Token(want).Matches(token) && rec != nil {
+	want, exists := r.tokenOf(target)
+	if listener.Token(want).Matches(token) && exists {
 		return true
 	}
 	r.recordsMu.Lock()
 	r.stats.Denied++
 	r.recordsMu.Unlock()
 	return false
+}
+
+// tokenOf returns the token of a target, or noToken if there is none.
+func (r *Registry) tokenOf(target string) (token string, exists bool) {
+	r.recordsMu.Lock()
+	defer r.recordsMu.Unlock()
+	if rec := r.records[target]; rec != nil {
+		return rec.token, true
+	}
+	return noToken, false
 }
 
 // Beat takes a beat of a target that a client has sent with a token, as over HTTP. The client is an
@@ -293,28 +298,24 @@ func (r *Registry) Beat(target, token string, client netip.Addr, report Report) 
 func (r *Registry) receive(packet []byte) (isRejected bool) {
 	d, err := parseDatagram(packet)
 	if err != nil {
-		r.reject(rejection{countDenied, err.Error()}, "")
+		r.reject(&r.stats.Denied, err.Error(), "")
 		return true
 	}
-	r.recordsMu.Lock()
-	rec, token := r.records[d.target], noToken
-	if rec != nil {
-		token = rec.token
-	}
-	r.recordsMu.Unlock()
-	if !d.isSignedWith(token) || rec == nil {
-		r.reject(rejection{countDenied, "not signed with the token of a target"}, "")
+	token, exists := r.tokenOf(d.target)
+	if !d.isSignedWith(token) || !exists {
+		r.reject(&r.stats.Denied, "not signed with the token of a target", "")
 		return true
 	}
 	r.recordsMu.Lock()
 	now, wall := r.clock.Now(), time.Now().UnixNano()
-	if rec = r.records[d.target]; rec == nil || rec.token != token { // a reload came in between
+	rec := r.records[d.target]
+	if rec == nil || rec.token != token { // a reload came in between
 		r.recordsMu.Unlock()
 		return false
 	}
-	if why, ok := rec.rejects(d.time, now, wall, r.config.MaxAge); ok {
+	if counter, why := r.rejects(rec, d.time, now, wall); counter != nil {
 		r.recordsMu.Unlock()
-		r.reject(why, d.target)
+		r.reject(counter, why, d.target)
 		return true
 	}
 	rec.sent = d.time
@@ -340,16 +341,17 @@ func (r *Registry) receive(packet []byte) (isRejected bool) {
 // that are right differ by less. Only an engine that starts within that time could take the datagram again.
 const urgentAhead = time.Second
 
-// rejects reports whether the time in a datagram of the target is one that does not count, and why.
-func (rec *record) rejects(sent uint64, now, wall int64, maxAge time.Duration) (rejection, bool) {
+// rejects returns why the time in a datagram of a target is one that does not count, and the counter of that; nil if it
+// counts. It needs recordsMu.
+func (r *Registry) rejects(rec *record, sent uint64, now, wall int64) (counter *uint64, why string) {
 	if sent <= max(rec.sent, rec.floor(now, wall)) {
-		return rejection{countReplayed, "replayed, or made before the target was added or got its token, or the engine has started, by the clock of the sender"}, true
+		return &r.stats.Replayed, "replayed, or made before the target was added or got its token, or the engine has started, by the clock of the sender"
 	}
-	oldest := min(now, wall) - int64(maxAge) // a wall clock that was set ahead makes nothing old
-	if maxAge > 0 && int64(sent) < oldest {
-		return rejection{countOld, "older than max_age: it was held back, or the clock of the sender is behind that of this machine"}, true
+	oldest := min(now, wall) - int64(r.config.MaxAge) // a wall clock that was set ahead makes nothing old
+	if r.config.MaxAge > 0 && int64(sent) < oldest {
+		return &r.stats.Old, "older than max_age: it was held back, or the clock of the sender is behind that of this machine"
 	}
-	return rejection{}, false
+	return nil, ""
 }
 
 // floor returns when the target was added or got its token, by the wall clock as it is set now. Datagrams that were
@@ -357,21 +359,11 @@ func (rec *record) rejects(sent uint64, now, wall int64, maxAge time.Duration) (
 // before this one, which could not save that.
 func (rec *record) floor(now, wall int64) uint64 { return uint64(max(wall-(now-rec.added), 0)) }
 
-// rejection is why a datagram changes nothing.
-type rejection struct {
-	count func(*Stats)
-	why   string
-}
-
-func countDenied(s *Stats)   { s.Denied++ }
-func countReplayed(s *Stats) { s.Replayed++ }
-func countOld(s *Stats)      { s.Old++ }
-
-// reject counts a datagram that changes nothing, and logs it, unless one was logged shortly before.
-// Strangers can send any number of them.
-func (r *Registry) reject(because rejection, target string) {
+// reject counts a datagram that changes nothing with a counter of stats, and logs it, unless one was logged shortly
+// before. Strangers can send any number of them.
+func (r *Registry) reject(counter *uint64, why, target string) {
 	r.recordsMu.Lock()
-	because.count(&r.stats)
+	*counter++
 	now := r.clock.Now()
 	mayLog := r.rejectedAt == 0 || now-r.rejectedAt >= int64(logPause)
 	if mayLog {
@@ -380,7 +372,7 @@ func (r *Registry) reject(because rejection, target string) {
 	denied, replayed := r.stats.Denied, r.stats.Replayed
 	r.recordsMu.Unlock()
 	if mayLog {
-		r.log.Warn("beat rejected", "reason", because.why, "target", target, "denied_so_far", denied, "replayed_so_far", replayed)
+		r.log.Warn("beat rejected", "reason", why, "target", target, "denied_so_far", denied, "replayed_so_far", replayed)
 	}
 }
 

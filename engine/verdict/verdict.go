@@ -27,14 +27,14 @@ import (
 // State is all that is remembered about one probe between two events. It is a
 // comparable value of fixed size; the zero State has seen nothing.
 type State struct {
-	Instance string        // the ID of the instance being judged; empty before the first
-	Verdict  probe.Verdict // what is published
-	Last     probe.Outcome // Success or Failure; Unknown before the first
-	Policy   probe.Policy  // by which Run is counted; that of the rule once an attempt has counted
-	Run      int32         // how many attempts in a row had the outcome Last, without failures that did not count; with the policy "evidence" see Score
-	Errors   int32         // how many attempts in a row had the outcome Unknown
-	OnHold   bool          // no attempts until there is another instance
-	Down     bool          // Verdict was published because the instance does not run, not by attempts
+	Instance string        `json:"i,omitempty"`    // the ID of the instance being judged; empty before the first
+	Verdict  probe.Verdict `json:"v,omitempty"`    // what is published
+	Last     probe.Outcome `json:"l,omitempty"`    // Success or Failure; Unknown before the first
+	Policy   probe.Policy  `json:"p,omitempty"`    // by which Run is counted; that of the rule once an attempt has counted
+	Run      int32         `json:"run,omitempty"`  // how many attempts in a row had the outcome Last, without failures that did not count; with the policy "evidence" see Score
+	Errors   int32         `json:"err,omitempty"`  // how many attempts in a row had the outcome Unknown
+	OnHold   bool          `json:"hold,omitempty"` // no attempts until there is another instance
+	Down     bool          `json:"down,omitempty"` // Verdict was published because the instance does not run, not by attempts
 }
 
 // Event is what happened: the instance was looked at, or an attempt has ended.

@@ -12,47 +12,47 @@ import (
 	"sync"
 )
 
-// Version2 stands for the hierarchy of version 2, whatever its controllers.
-const Version2 = ""
+// unified stands for the hierarchy of version 2, whatever its controllers.
+const unified = ""
 
 // Own returns the directory of this process's cgroup of version 2, or "".
 func Own() string {
 	m, _ := Current() // of no membership there are no directories
-	if dirs, _ := m.find(Version2); len(dirs) > 0 {
+	if dirs, _ := m.find(unified); len(dirs) > 0 {
 		return dirs[0]
 	}
 	return ""
 }
 
-// Membership says which cgroups a process is in: the content of /proc/self/cgroup.
-type Membership string
+// membership says which cgroups a process is in: the content of /proc/self/cgroup.
+type membership string
 
 // Current returns the membership of this process. It changes if the process is moved.
-func Current() (Membership, error) {
+func Current() (membership, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
-	return Membership(text), err
+	return membership(text), err
 }
 
 // Dirs returns the directories of the cgroup that has a controller, such as pids, and of
 // the cgroups above it that can be seen, its own first. Without such a hierarchy of version
 // 1 they are those of version 2, and none where there is no cgroup. It is safe for
 // concurrent use by multiple goroutines. An error says that the mounts cannot be read.
-func (m Membership) Dirs(controller string) ([]string, error) {
+func (m membership) Dirs(controller string) ([]string, error) {
 	if dirs, err := m.find(controller); len(dirs) > 0 || err != nil {
 		return dirs, err
 	}
-	return m.find(Version2)
+	return m.find(unified)
 }
 
 // found are the directories of the latest membership, by controller: to find them, all
 // mounts are read.
 var found struct {
 	mu     sync.Mutex
-	member Membership
+	member membership
 	dirs   map[string][]string
 }
 
-func (m Membership) find(controller string) ([]string, error) {
+func (m membership) find(controller string) ([]string, error) {
 	found.mu.Lock()
 	defer found.mu.Unlock()
 	if found.dirs == nil || found.member != m {
@@ -104,8 +104,8 @@ func memberOf(membership, controller string) (path string, ok bool) {
 		number, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		controllers, at, found := strings.Cut(rest, ":")
 		version2 := number == "0" && controllers == ""
-		if found && (controller == Version2 && version2 ||
-			controller != Version2 && slices.Contains(strings.Split(controllers, ","), controller)) {
+		if found && (controller == unified && version2 ||
+			controller != unified && slices.Contains(strings.Split(controllers, ","), controller)) {
 			path, ok = at, true
 		}
 	}
@@ -114,7 +114,7 @@ func memberOf(membership, controller string) (path string, ok bool) {
 
 // holds reports whether the file system of a mount is the hierarchy with a controller.
 func holds(super, controller string) bool {
-	if controller == Version2 {
+	if controller == unified {
 		return strings.HasPrefix(super, "cgroup2 ")
 	}
 	fields := strings.Fields(super)

@@ -5,7 +5,6 @@ package clock
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -23,8 +22,7 @@ const (
 type Clock struct {
 	suspended func(now time.Time) time.Duration // for how long the machine was suspended since New
 
-	epochsMu sync.Mutex              // one new epoch at a time
-	epochs   atomic.Pointer[[]epoch] // in their order; the first begins with New
+	epochs atomic.Pointer[[]epoch] // in their order; the first begins with New
 }
 
 // epoch is a time in which the machine was not suspended.
@@ -107,24 +105,21 @@ func (c *Clock) Time(at int64) time.Time {
 
 // look returns the epochs. A new one begins if the machine was suspended.
 func (c *Clock) look(now time.Time) []epoch {
-	all := *c.epochs.Load()
-	if c.suspended(now)-all[len(all)-1].suspended < tolerance {
-		return all
+	for {
+		before := c.epochs.Load()
+		last, suspended := (*before)[len(*before)-1], c.suspended(now)
+		if suspended-last.suspended < tolerance {
+			return *before
+		}
+		next := epoch{zero: now, nano: last.nano + int64(now.Sub(last.zero)+suspended-last.suspended), suspended: suspended}
+		all := append(slices.Clone(*before), next)
+		if len(all) > maxEpochs {
+			all = slices.Delete(all, 1, 2) // Start returns the first
+		}
+		if c.epochs.CompareAndSwap(before, &all) { // or another goroutine was first
+			return all
+		}
 	}
-	c.epochsMu.Lock()
-	defer c.epochsMu.Unlock()
-	all = *c.epochs.Load()
-	last, suspended := all[len(all)-1], c.suspended(now)
-	if suspended-last.suspended < tolerance { // another goroutine was first
-		return all
-	}
-	next := epoch{zero: now, nano: last.nano + int64(now.Sub(last.zero)+suspended-last.suspended), suspended: suspended}
-	all = append(slices.Clone(all), next)
-	if len(all) > maxEpochs {
-		all = slices.Delete(all, 1, 2) // Start returns the first
-	}
-	c.epochs.Store(&all)
-	return all
 }
 
 // meter measures for how long the machine was suspended. That takes system calls, which it makes only

@@ -20,17 +20,16 @@ type Schedule struct {
 
 // field is one of the five fields of a schedule.
 type field struct {
-	name      string
-	min, max  int
-	names     []string // of the numbers from min; nil if they have none
-	firstName int
+	name     string
+	min, max int
+	names    []string // of the numbers from min; nil if they have none
 }
 
 var fields = [5]field{
 	{name: "minute", max: 59},
 	{name: "hour", max: 23},
 	{name: "day of the month", min: 1, max: 31},
-	{name: "month", min: 1, max: 12, names: []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}, firstName: 1},
+	{name: "month", min: 1, max: 12, names: []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
 	{name: "day of the week", max: 7, names: []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
 }
 
@@ -120,7 +119,7 @@ func (f field) span(text string) (low, high int, err error) {
 
 func (f field) number(text string) (int, error) {
 	if i := slices.Index(f.names, strings.ToLower(text)); i >= 0 {
-		return f.firstName + i, nil
+		return f.min + i, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < f.min || n > f.max || text[0] == '+' || text[0] == '-' {

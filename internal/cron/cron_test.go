@@ -272,13 +272,13 @@ func TestWindows(t *testing.T) {
 
 func TestFaultsOfWindowsAreRecognized(t *testing.T) {
 	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for text, durations := range map[string]map[time.Duration]Fault{
-		"* * 1 * *":    {time.Minute: NoFault},
+	for text, durations := range map[string]map[time.Duration]fault{
+		"* * 1 * *":    {time.Minute: noFault},
 		"* * 1-2 * *":  {time.Minute: TooJoined},
 		"* * * * *":    {time.Minute: TooJoined, time.Hour: Endless, 7 * 24 * time.Hour: Endless},
 		"*/30 * * * *": {time.Hour: Endless},
-		"0 0 * * *":    {23 * time.Hour: NoFault, 24 * time.Hour: Endless, 25 * time.Hour: Endless},
-		"0 3 * * 0":    {time.Hour: NoFault, 7 * 24 * time.Hour: Endless},
+		"0 0 * * *":    {23 * time.Hour: noFault, 24 * time.Hour: Endless, 25 * time.Hour: Endless},
+		"0 3 * * 0":    {time.Hour: noFault, 7 * 24 * time.Hour: Endless},
 		"0 0 31 2 *":   {time.Hour: NoWindow},
 	} {
 		s, err := Parse(text)

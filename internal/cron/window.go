@@ -53,19 +53,19 @@ func (w Windows) join(t time.Time) (at Window, joined int) {
 	return at, joined
 }
 
-// Fault is what may be wrong with Windows.
-type Fault int
+// fault is what may be wrong with Windows.
+type fault int
 
 // The faults of Windows.
 const (
-	NoFault   Fault = iota
+	noFault   fault = iota
 	NoWindow        // none ever begins
 	Endless         // one is longer than MaxWindow
 	TooJoined       // one is of more than MaxJoined
 )
 
 // Fault returns what is wrong with the first window after a time.
-func (w Windows) Fault(after time.Time) Fault {
+func (w Windows) Fault(after time.Time) fault {
 	switch at, joined := w.join(after); {
 	case joined == 0:
 		return NoWindow
@@ -74,5 +74,5 @@ func (w Windows) Fault(after time.Time) Fault {
 	case joined > MaxJoined:
 		return TooJoined
 	}
-	return NoFault
+	return noFault
 }

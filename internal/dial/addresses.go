@@ -14,7 +14,7 @@ import (
 
 // The values of Config.Addresses.
 const (
-	AnyAddress   = "any"
+	anyAddress   = "any"
 	AllAddresses = "all"
 )
 
@@ -48,7 +48,9 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 	}
 	results := make([]probe.Result, 0, len(ips))
 	for i, ip := range ips {
-		results = append(results, share(context.WithValue(ctx, pinKey{}, pin{host, ip}), len(ips)-i, once))
+		some, cancel := withShare(context.WithValue(ctx, pinKey{}, pin{host, ip}), len(ips)-i)
+		results = append(results, once(some))
+		cancel()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return Result(Cancelled())
 		}
@@ -58,14 +60,13 @@ func (d *Dialer) Attempt(ctx context.Context, host string, port uint16, once fun
 	return r
 }
 
-// share makes an attempt with one of n even shares of the time that is left.
-func share(ctx context.Context, n int, once func(context.Context) probe.Result) probe.Result {
-	if end, ok := ctx.Deadline(); ok && n > 1 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
-		defer cancel()
+// withShare returns a context that ends after one of n even shares of the time that is left.
+func withShare(ctx context.Context, n int) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok || n == 1 {
+		return ctx, func() {}
 	}
-	return once(ctx)
+	return context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
 }
 
 // Addresses returns the addresses of a host that may be used, in the order in which to try them: at

@@ -9,15 +9,15 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Allow returns why connections to an address are not allowed, in words that follow it in a
+// allowFunc returns why connections to an address are not allowed, in words that follow it in a
 // sentence, or nil. The address is one of a host: of a name, or the host itself.
-type Allow func(host string, to netip.AddrPort) error
+type allowFunc func(host string, to netip.AddrPort) error
 
 type allowKey struct{}
 
 // WithAllow returns a context for attempts that connect only to what allow permits, wherever a
 // name or a redirect leads. They connect to no unix socket.
-func WithAllow(ctx context.Context, allow Allow) context.Context {
+func WithAllow(ctx context.Context, allow allowFunc) context.Context {
 	return context.WithValue(ctx, allowKey{}, allow)
 }
 
@@ -28,7 +28,7 @@ func IsRestricted(ctx context.Context) bool { return ctx.Value(allowKey{}) != ni
 // Allowed filters the addresses of a host, in place: those remain to which the attempt with
 // that context may connect. Without any, the error is an *Error about the first address.
 func Allowed(ctx context.Context, host string, ips []netip.Addr, port uint16) ([]netip.Addr, error) {
-	allow, ok := ctx.Value(allowKey{}).(Allow)
+	allow, ok := ctx.Value(allowKey{}).(allowFunc)
 	if !ok {
 		return ips, nil
 	}

@@ -81,7 +81,9 @@ func FirstOf[T any](ctx context.Context, s Stage, ips []netip.Addr, try func(con
 	var first *Error
 	var none T
 	for i, ip := range ips {
-		found, err := tryShare(ctx, len(ips)-i, ip, try)
+		some, cancel := withShare(ctx, len(ips)-i)
+		found, err := try(some, ip)
+		cancel()
 		if err == nil {
 			return found, nil
 		}
@@ -97,16 +99,6 @@ func FirstOf[T any](ctx context.Context, s Stage, ips []netip.Addr, try func(con
 		}
 	}
 	return none, first
-}
-
-// tryShare tries one address with one of n even shares of the time that is left.
-func tryShare[T any](ctx context.Context, n int, ip netip.Addr, try func(context.Context, netip.Addr) (T, error)) (T, error) {
-	if end, ok := ctx.Deadline(); ok && n > 1 {
-		share, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(n))
-		defer cancel()
-		ctx = share
-	}
-	return try(ctx, ip)
 }
 
 // connectOne connects to one address.
@@ -130,9 +122,9 @@ func Bind(ctx context.Context, conn interface{ SetDeadline(time.Time) error }) (
 	})
 }
 
-// Peer returns the IP address of the peer of a connection, without a zone; the zero Addr over a
+// peerOf returns the IP address of the peer of a connection, without a zone; the zero Addr over a
 // unix socket.
-func Peer(conn net.Conn) netip.Addr {
+func peerOf(conn net.Conn) netip.Addr {
 	to, ok := conn.RemoteAddr().(interface{ AddrPort() netip.AddrPort }) // of TCP or UDP
 	if !ok {
 		return netip.Addr{}
@@ -143,7 +135,7 @@ func Peer(conn net.Conn) netip.Addr {
 // Facts returns what a connection to a host shows of the peer. The address is left out if it is
 // the host as configured: many attempts share the facts.
 func Facts(conn net.Conn, host string) probe.Facts {
-	facts := probe.Facts{Peer: Peer(conn), TLS: TLSVersion(conn)}
+	facts := probe.Facts{Peer: peerOf(conn), TLS: tlsVersion(conn)}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().WithZone("") == facts.Peer {
 		facts.Peer = netip.Addr{}
 	}

@@ -74,16 +74,16 @@ func New(c Config) (*Dialer, error) {
 }
 
 // family returns which addresses of a name are used.
-func (d *Dialer) family() Family { return Family(d.config.IPFamily) }
+func (d *Dialer) family() family { return family(d.config.IPFamily) }
 
 func (c Config) check() error {
-	if err := Family(c.IPFamily).check(); err != nil {
+	if err := family(c.IPFamily).check(); err != nil {
 		return err
 	}
-	if c.Addresses != "" && c.Addresses != AnyAddress && c.Addresses != AllAddresses {
+	if c.Addresses != "" && c.Addresses != anyAddress && c.Addresses != AllAddresses {
 		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
 	}
-	if ip, err := netip.ParseAddr(c.Host); err == nil && !Family(c.IPFamily).has(ip) {
+	if ip, err := netip.ParseAddr(c.Host); err == nil && !family(c.IPFamily).has(ip) {
 		return probe.FieldErrorf("ip_family", "is %q, but the host is %s", c.IPFamily, c.Host)
 	}
 	if problem := HostProblem(c.Host); c.Host != "" && problem != "" {

@@ -16,7 +16,6 @@
 //	lookup.go      lookups by package net, and what it hides of their errors
 //	hosts.go       that package net has read the hosts file
 //	resolvconf.go  that it asks the name servers of resolv.conf only
-//	silent.go      name servers that did not answer are asked last
 //	allow.go       which addresses an attempt may connect to
 //	connect.go     connections to addresses and unix sockets
 //	tls.go         the tls block of a handler, and handshakes

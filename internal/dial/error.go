@@ -67,22 +67,14 @@ const (
 	Pinging                     // an ICMP echo request is sent, and its reply awaited
 )
 
-// timeout is the reason when the deadline passes in a stage.
-func (s Stage) timeout() probe.Reason {
-	return [...]probe.Reason{
-		Resolving: probe.ReasonDNSTimeout, Connecting: probe.ReasonTCPTimeout, ConnectingUnix: probe.ReasonTCPTimeout,
-		Handshaking: probe.ReasonTLSTimeout, Transferring: probe.ReasonTCPTimeout,
-		Pinging: probe.ReasonICMPTimeout,
-	}[s]
-}
-
-// other is the reason of an error in a stage that has no reason of its own.
-func (s Stage) other() probe.Reason {
-	return [...]probe.Reason{
-		Resolving: probe.ReasonDNSFailed, Connecting: probe.ReasonTCPFailed, ConnectingUnix: probe.ReasonUnixFailed,
-		Handshaking: probe.ReasonTLSFailed, Transferring: probe.ReasonTCPFailed,
-		Pinging: probe.ReasonICMPFailed,
-	}[s]
+// reasons are those of the errors in a stage: when the deadline passes, and that have no reason of their own.
+var reasons = [...]struct{ timeout, other probe.Reason }{
+	Resolving:      {probe.ReasonDNSTimeout, probe.ReasonDNSFailed},
+	Connecting:     {probe.ReasonTCPTimeout, probe.ReasonTCPFailed},
+	ConnectingUnix: {probe.ReasonTCPTimeout, probe.ReasonUnixFailed},
+	Handshaking:    {probe.ReasonTLSTimeout, probe.ReasonTLSFailed},
+	Transferring:   {probe.ReasonTCPTimeout, probe.ReasonTCPFailed},
+	Pinging:        {probe.ReasonICMPTimeout, probe.ReasonICMPFailed},
 }
 
 // Classify returns err with its outcome and reason. The deadline is that of ctx. It
@@ -111,12 +103,12 @@ func Classify(ctx context.Context, s Stage, err error) *Error {
 	if why := reasonByType(err); why != "" {
 		return failure(why, err)
 	}
-	other := s.other()
+	other := reasons[s].other
 	if s == Transferring && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
 		other, err = probe.ReasonTCPClosed, errors.New("the peer closed the connection")
 	}
 	if timeout := net.Error(nil); ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
-		other = s.timeout()
+		other = reasons[s].timeout
 	}
 	return failure(other, err)
 }

@@ -1,7 +1,6 @@
 package dial
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +40,8 @@ func lookupIP(ctx context.Context, host string) (ips []netip.Addr, asked bool, e
 
 // lookup is one lookup of a name, which may take several queries at once.
 type lookup struct {
-	servers  func() map[string]string // the name server to ask where package net asks for another
-	deadline time.Time                // package net keeps it from its Dial; zero for none
+	servers  func() int // how many name servers there are
+	deadline time.Time  // package net keeps it from its Dial; zero for none
 
 	mu       sync.Mutex      // guards the fields below
 	asked    bool            // a name server
@@ -55,7 +54,7 @@ type lookup struct {
 
 func newLookup(ctx context.Context) *lookup {
 	deadline, _ := ctx.Deadline()
-	return &lookup{servers: sync.OnceValue(silent.reorder), deadline: deadline, open: map[string]bool{}, unsent: map[string]bool{}}
+	return &lookup{servers: sync.OnceValue(countServers), deadline: deadline, open: map[string]bool{}, unsent: map[string]bool{}}
 }
 
 // explain returns the error of a lookup of a host with what is known of its queries. It
@@ -69,7 +68,7 @@ func (l *lookup) explain(host string, err error) error {
 		return nil
 	case l.cause != nil:
 		return localError{fmt.Errorf("%w: %w", err, l.cause)}
-	case l.asked && !l.answered && len(l.servers()) > 1:
+	case l.asked && !l.answered && l.servers() > 1:
 		return localError{fmt.Errorf("%w: %w", err, errSilent)}
 	}
 	return err
@@ -79,7 +78,7 @@ func (l *lookup) explain(host string, err error) error {
 // server if a query cannot be sent, so it may be one that could be sent to none of them, or
 // for which no time was left. It needs mu.
 func (l *lookup) isIncomplete() bool {
-	return len(l.open) > 0 || l.late || len(l.unsent) > 0 && len(l.unsent) >= len(l.servers())
+	return len(l.open) > 0 || l.late || len(l.unsent) > 0 && len(l.unsent) >= l.servers()
 }
 
 // noteShortage keeps an error of a socket if this machine is at fault.
@@ -135,7 +134,7 @@ func (l *lookup) share() (again time.Duration, end time.Time) {
 	}
 	now := time.Now()
 	left := l.deadline.Sub(now)
-	if servers := len(l.servers()); servers > 1 {
+	if servers := l.servers(); servers > 1 {
 		return 0, now.Add(left / time.Duration(servers*tries))
 	}
 	return left / 4, now.Add(left * 3 / 4)
@@ -147,7 +146,6 @@ func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, er
 		l.note(err)
 		return nil, err
 	}
-	server = cmp.Or(l.servers()[server], server)
 	l.mu.Lock()
 	l.asked = true
 	l.mu.Unlock()
@@ -162,7 +160,7 @@ func (l *lookup) dial(ctx context.Context, network, server string) (net.Conn, er
 		l.late = l.late || !l.deadline.IsZero() && !time.Now().Before(l.deadline)
 		return nil, err
 	}
-	query := &queryConn{Conn: conn, lookup: l, network: network, server: server, again: again, end: end}
+	query := &queryConn{Conn: conn, lookup: l, network: network, again: again, end: end}
 	if packets, ok := conn.(packetConn); ok {
 		return queryPacketConn{query, packets}, nil // package net asks for the interface
 	}
@@ -174,7 +172,6 @@ type queryConn struct {
 	net.Conn
 	lookup  *lookup
 	network string
-	server  string
 	query   []byte        // what was written last
 	again   time.Duration // until it is written again; zero for never
 	end     time.Time     // of Read
@@ -223,16 +220,12 @@ func (c *queryConn) Read(b []byte) (int, error) {
 	return c.read(b)
 }
 
-// read notes an answer, silence or a lack of memory.
+// read notes an answer or a lack of memory.
 func (c *queryConn) read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	switch {
-	case err == nil:
-		silent.remove(c.server)
+	if err == nil {
 		c.lookup.answer(c.question(), c.code(b[:n]))
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		silent.add(c.server)
-	default:
+	} else {
 		c.lookup.noteShortage(c.network, err)
 	}
 	return n, err

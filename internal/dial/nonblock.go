@@ -17,12 +17,12 @@ func FaultResult(f nonblock.Fault) probe.Result {
 	case nonblock.Sending:
 		op = "write"
 	}
-	outcome, why := probe.Failure, stage.timeout()
+	outcome, why := probe.Failure, reasons[stage].timeout
 	if !f.Timeout() {
 		if outcome, why = classifyErrno(stage, f.Errno, f.Call == "bind"); why == "" && f.Errno.Timeout() {
-			why = stage.timeout()
+			why = reasons[stage].timeout
 		} else if why == "" {
-			why = stage.other()
+			why = reasons[stage].other
 		}
 	}
 	return probe.Result{Outcome: outcome, Reason: why, Detail: faultText(op, f)}

@@ -64,19 +64,21 @@ func checkServer(server string) error {
 	return fmt.Errorf("name server %s: %w", server, errUnlisted)
 }
 
-// nameServers returns the addresses and ports of the name servers in resolv.conf that
-// package net asks; none if it cannot be read.
-func nameServers() (servers []string) {
+// maxServers is how many name servers package net asks.
+const maxServers = 3
+
+// countServers returns how many name servers of resolv.conf package net asks; 0 if it cannot be read.
+func countServers() (servers int) {
 	text, err := files.Read(resolvConf, maxConf)
 	if err != nil {
-		return nil
+		return 0
 	}
 	for address := range listedServers(text) {
-		if _, err := netip.ParseAddr(address); err == nil && len(servers) < maxServers {
-			servers = append(servers, net.JoinHostPort(address, "53"))
+		if _, err := netip.ParseAddr(address); err == nil {
+			servers++
 		}
 	}
-	return slices.Compact(servers)
+	return min(servers, maxServers)
 }
 
 // listedServers yields the name servers in the text of resolv.conf, as they stand there.

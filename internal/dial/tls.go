@@ -166,8 +166,8 @@ func CertificateExpiry(conn net.Conn) int64 {
 	return 0
 }
 
-// TLSVersion returns the version of TLS of a connection, as in package crypto/tls; 0 without TLS.
-func TLSVersion(conn net.Conn) uint16 {
+// tlsVersion returns the version of TLS of a connection, as in package crypto/tls; 0 without TLS.
+func tlsVersion(conn net.Conn) uint16 {
 	if secure, ok := conn.(*tls.Conn); ok {
 		return secure.ConnectionState().Version
 	}

@@ -18,7 +18,7 @@ import (
 // that was kept needs a call.
 func Trace(ctx context.Context, conn net.Conn) {
 	probe.RecordTrace(ctx, func(t *probe.Trace) {
-		t.Peer, t.TLS = Peer(conn), nil
+		t.Peer, t.TLS = peerOf(conn), nil
 		if secure, ok := conn.(*tls.Conn); ok {
 			t.TLS = tlsTrace(secure.ConnectionState())
 		}

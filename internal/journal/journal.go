@@ -29,18 +29,18 @@ import (
 	"github.com/sonde-probe/sonde/internal/private"
 )
 
-// MaxFrame is the greatest content of a frame, in bytes.
-const MaxFrame = 1 << 20
+// maxFrame is the greatest content of a frame, in bytes.
+const maxFrame = 1 << 20
 
 const frameHeader = 12
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// ErrLocked is in the error of Open if another process has the file open.
-var ErrLocked = errors.New("is in use by another process, use another file")
+// errLocked is in the error of Open if another process has the file open.
+var errLocked = errors.New("is in use by another process, use another file")
 
-// ErrReplaced is in the error if the file was moved or removed, and another one has its name.
-var ErrReplaced = errors.New("was replaced by another file: stop its user, and move it away")
+// errReplaced is in the error if the file was moved or removed, and another one has its name.
+var errReplaced = errors.New("was replaced by another file: stop its user, and move it away")
 
 // Journal is an open file. It is not safe for concurrent use by multiple goroutines.
 type Journal struct {
@@ -116,7 +116,7 @@ func (j *Journal) Syncer() func() error { return j.file.Sync }
 
 // Rewrite replaces the file by one with only these frames. The old file stays until the
 // disk has the new one. After an error the old one stays in use. If another file has its
-// name, which may be in use by another process, that file stays, and ErrReplaced is the
+// name, which may be in use by another process, that file stays, and errReplaced is the
 // error.
 func (j *Journal) Rewrite(frames iter.Seq[[]byte]) error {
 	if _, err := j.isInPlace(); err != nil {
@@ -134,7 +134,7 @@ func (j *Journal) Rewrite(frames iter.Seq[[]byte]) error {
 	return syncDirectory(j.name)
 }
 
-// isInPlace reports whether the file has its name still. The error is ErrReplaced if another
+// isInPlace reports whether the file has its name still. The error is errReplaced if another
 // file has it.
 func (j *Journal) isInPlace() (bool, error) {
 	named, err := os.Lstat(j.name)
@@ -149,7 +149,7 @@ func (j *Journal) isInPlace() (bool, error) {
 		return false, err
 	}
 	if !os.SameFile(opened, named) {
-		return false, fmt.Errorf("%s %w", j.name, ErrReplaced)
+		return false, fmt.Errorf("%s %w", j.name, errReplaced)
 	}
 	return true, nil
 }
@@ -208,8 +208,8 @@ func (j *Journal) write(f *os.File, at int64, frames iter.Seq[[]byte], whole boo
 		return err
 	}
 	for content := range frames {
-		if len(content) > MaxFrame {
-			return n, fmt.Errorf("%s: frame of %d bytes, at most %d are allowed", j.name, len(content), MaxFrame)
+		if len(content) > maxFrame {
+			return n, fmt.Errorf("%s: frame of %d bytes, at most %d are allowed", j.name, len(content), maxFrame)
 		}
 		b = appendFrame(b, content)
 		if len(b) < writeSize {

@@ -66,7 +66,7 @@ func TestFramesAreReadBackInOrder(t *testing.T) {
 	if err := j.Append(contents("early"), true); err == nil {
 		t.Error("frames were appended to a file without a magic")
 	}
-	long := strings.Repeat("x", MaxFrame)
+	long := strings.Repeat("x", maxFrame)
 	want := []string{"one", "", long}
 	for _, err := range []error{
 		j.Rewrite(contents("old")),
@@ -241,7 +241,7 @@ func TestADamagedFileIsSetAside(t *testing.T) {
 	if kept, readErr := os.ReadFile(aside); err != nil || readErr != nil || !bytes.Equal(kept, whole) || aside != name+".corrupt" {
 		t.Errorf("got %s, %v, %v", aside, err, readErr)
 	}
-	if _, err := Open(name, magic); !errors.Is(err, ErrLocked) {
+	if _, err := Open(name, magic); !errors.Is(err, errLocked) {
 		t.Errorf("another process may open the file: %v", err)
 	}
 	if err := errors.Join(j.Rewrite(contents("new")), j.Close()); err != nil {
@@ -281,7 +281,7 @@ func TestOneProcessHasTheFile(t *testing.T) {
 	name := path(t)
 	j, _, _ := open(t, name)
 	for range 2 { // before and after it was replaced
-		if _, err := Open(name, magic); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), name) {
+		if _, err := Open(name, magic); !errors.Is(err, errLocked) || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v", err)
 		}
 		if err := j.Rewrite(contents("one")); err != nil {
@@ -390,10 +390,10 @@ func TestTheFileOfAnotherProcessIsNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, name, "theirs")
-	if err := j.Append(contents("more"), false); !errors.Is(err, ErrReplaced) {
+	if err := j.Append(contents("more"), false); !errors.Is(err, errReplaced) {
 		t.Errorf("Append: got %v", err)
 	}
-	if err := j.Rewrite(contents("ours", "more")); !errors.Is(err, ErrReplaced) {
+	if err := j.Rewrite(contents("ours", "more")); !errors.Is(err, errReplaced) {
 		t.Errorf("Rewrite: got %v", err)
 	}
 	if _, frames, _ := open(t, name); !slices.Equal(frames, []string{"theirs"}) {

@@ -33,7 +33,7 @@ func openLocked(name string) (*os.File, error) {
 			return f, nil
 		}
 		_ = f.Close()
-		if err != nil && (!errors.Is(err, ErrLocked) || tries == lockTries) {
+		if err != nil && (!errors.Is(err, errLocked) || tries == lockTries) {
 			return nil, err
 		}
 		time.Sleep(lockPause)
@@ -74,7 +74,7 @@ func lock(f *os.File) error {
 			return nil
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return fmt.Errorf("%s %w", f.Name(), ErrLocked)
+			return fmt.Errorf("%s %w", f.Name(), errLocked)
 		default:
 			return &os.PathError{Op: "flock", Path: f.Name(), Err: err}
 		}

@@ -110,8 +110,8 @@ func (r *reader) frame() ([]byte, error) {
 		return nil, r.unlessZeros(err)
 	}
 	length, checksum := int64(binary.LittleEndian.Uint32(header)), binary.LittleEndian.Uint32(header[4:])
-	if length > MaxFrame {
-		return nil, fmt.Errorf("frame of %d bytes, at most %d are allowed", length, MaxFrame)
+	if length > maxFrame {
+		return nil, fmt.Errorf("frame of %d bytes, at most %d are allowed", length, maxFrame)
 	}
 	left -= frameHeader + length
 	if left < 0 {

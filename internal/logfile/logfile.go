@@ -22,8 +22,8 @@ type Config struct {
 	MaxFiles int    `json:",omitempty"` // how many files are kept, with the one that is written; 1 or more
 }
 
-// MaxWaiting bounds the lines that wait to be written, in bytes.
-const MaxWaiting = 256 << 10
+// maxWaiting bounds the lines that wait to be written, in bytes.
+const maxWaiting = 256 << 10
 
 // retryPause is the time between two tries to write, after an error.
 const retryPause = time.Second
@@ -38,7 +38,7 @@ type File struct {
 	failure atomic.Pointer[error] // of the last write; nil after a success, or before the first one
 
 	waitingMu sync.Mutex
-	waiting   []byte        // whole lines, at most MaxWaiting
+	waiting   []byte        // whole lines, at most maxWaiting
 	writing   chan struct{} // closed when the goroutine that writes has ended; nil without one
 	abandoned bool          // what the goroutine could not write is dropped
 }
@@ -59,7 +59,7 @@ func New(c Config, dropped *atomic.Uint64, failed func(error)) *File {
 func (f *File) Write(p []byte) (int, error) {
 	f.waitingMu.Lock()
 	defer f.waitingMu.Unlock()
-	fits := firstLines(p, int64(MaxWaiting-len(f.waiting)))
+	fits := firstLines(p, int64(maxWaiting-len(f.waiting)))
 	f.dropped.Add(countLines(p[len(fits):]))
 	f.waiting = append(f.waiting, fits...)
 	if f.writing == nil && len(f.waiting) > 0 {
@@ -144,7 +144,7 @@ func (f *File) putBack(rest []byte) {
 		f.dropped.Add(countLines(rest))
 		return
 	}
-	kept := firstLines(f.waiting, int64(MaxWaiting-len(rest)))
+	kept := firstLines(f.waiting, int64(maxWaiting-len(rest)))
 	f.dropped.Add(countLines(f.waiting[len(kept):]))
 	f.waiting = append(bytes.Clone(rest), kept...)
 }

@@ -192,7 +192,7 @@ func TestLinesWaitWhileTheFileCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := strings.Repeat("x", 1023) + "\n"
-	const lines = MaxWaiting/1024 + 100
+	const lines = maxWaiting/1024 + 100
 	for range lines {
 		write(t, f, line)
 	}
@@ -206,7 +206,7 @@ func TestLinesWaitWhileTheFileCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	written := bytes.Count(text, []byte{'\n'})
-	if uint64(written)+f.dropped.Load() != lines || written < MaxWaiting/1024 {
+	if uint64(written)+f.dropped.Load() != lines || written < maxWaiting/1024 {
 		t.Errorf("%d lines are written and %d dropped, of %d", written, f.dropped.Load(), lines)
 	}
 	if got := failed.get(); len(got) != 2 || !errors.Is(got[0], syscall.EISDIR) || got[1] != nil {
@@ -223,13 +223,13 @@ func TestAWriteNeverWaitsForADiskThatHangs(t *testing.T) {
 	defer hangs.Close()
 	f := New(Config{}, new(atomic.Uint64), func(error) {})
 	f.to = hangs
-	const lines = 3 * MaxWaiting / 1024
+	const lines = 3 * maxWaiting / 1024
 	line := strings.Repeat("x", 1023) + "\n"
 	for range lines {
 		write(t, f, line)
 	}
 	f.Flush(10 * time.Millisecond)
-	if dropped := f.dropped.Load(); dropped < lines-2*MaxWaiting/1024 {
+	if dropped := f.dropped.Load(); dropped < lines-2*maxWaiting/1024 {
 		t.Errorf("%d of %d lines are dropped", dropped, lines)
 	}
 	_ = hangs.Close() // the write fails at last

@@ -27,7 +27,7 @@ type Exchange struct {
 	// process listens at the address, and the system has chosen its port for this side.
 	DetectSelf bool
 
-	fallback FallbackSet
+	fallback fallbackSet
 }
 
 // Protocol says what an Exchange sends and what the response means. Its methods must

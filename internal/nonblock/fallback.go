@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// FallbackSet has the addresses where attempts need Probe, for ten minutes, so that not
+// fallbackSet has the addresses where attempts need Probe, for ten minutes, so that not
 // each of them is begun twice. The zero value is empty. It is safe for concurrent use
 // by multiple goroutines.
 //
 // It is a hash table without collision handling: an address may be in it because of
 // another one.
-type FallbackSet struct{ table atomic.Pointer[fallbackTable] }
+type fallbackSet struct{ table atomic.Pointer[fallbackTable] }
 
 const (
 	// fallbackFor is how long addresses are kept: with the kubelet's period of 10s, one
@@ -31,7 +31,7 @@ type fallbackTable struct {
 }
 
 // Has reports whether an address was added within the last ten minutes.
-func (s *FallbackSet) Has(addr netip.AddrPort) bool {
+func (s *fallbackSet) Has(addr netip.AddrPort) bool {
 	table := s.table.Load()
 	if table == nil {
 		return false
@@ -41,7 +41,7 @@ func (s *FallbackSet) Has(addr netip.AddrPort) bool {
 }
 
 // Add adds an address. All addresses are removed together.
-func (s *FallbackSet) Add(addr netip.AddrPort) {
+func (s *fallbackSet) Add(addr netip.AddrPort) {
 	table := s.table.Load()
 	if now := time.Now(); table == nil || !now.Before(table.until) {
 		empty := &fallbackTable{seed: maphash.MakeSeed(), until: now.Add(fallbackFor)}

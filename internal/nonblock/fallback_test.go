@@ -9,7 +9,7 @@ import (
 
 func TestAddressesAreInAFallbackSetForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s FallbackSet
+		var s fallbackSet
 		at := func(port uint16) netip.AddrPort {
 			return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port)
 		}

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Set is a set of descriptors to wait for: an epoll set. AddEnd and Wake are safe for
@@ -177,23 +179,14 @@ func (s *Set) Wake() {
 func (s *Set) Close() error { return errors.Join(syscall.Close(s.event), syscall.Close(s.epoll)) }
 
 func unread(fd int) int {
-	var n int32
-	_, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n)))
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
+	n, _ := unix.IoctlGetInt(fd, unix.TIOCINQ) // 0 with an error
+	return n
 }
 
 // hasEnded reports whether the peer has closed or reset a connection, or it has failed.
 // It is what AddEnd waits for.
 func hasEnded(fd int) bool {
-	const end = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR // poll(2) has the same numbers
-	polled := struct {
-		fd              int32
-		events, revents int16
-	}{fd: int32(fd), events: syscall.EPOLLRDHUP}
-	var now syscall.Timespec
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&polled)), 1, uintptr(unsafe.Pointer(&now)), 0, 0, 0)
-	return errno == 0 && polled.revents&end != 0
+	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(polled, 0)
+	return n > 0 && err == nil && polled[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
 }

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package private says which directories and files are safe from other users: those that only this
-// user may use (Check), those that only this user and root may write to (RuntimeDirs, LoginDir), and
+// user may use (Check), those that only this user and root may write to (RuntimeDirs, OfUser), and
 // those in which other users cannot replace a file (CheckParent).
 package private
 
@@ -110,17 +110,17 @@ func RuntimeDirs() (dirs []string) {
 	return dirs
 }
 
-// LoginDir returns the directory for files that may be removed when this user logs out, or "" if
+// loginDir returns the directory for files that may be removed when this user logs out, or "" if
 // there is none.
-func LoginDir() string {
+func loginDir() string {
 	dir, _ := usable(os.Getenv("XDG_RUNTIME_DIR"))
 	return dir
 }
 
-// OfUser returns the best of RuntimeDirs and LoginDir that this user can write to, or "" if there
+// OfUser returns the best of RuntimeDirs and loginDir that this user can write to, or "" if there
 // is none.
 func OfUser() string {
-	for _, dir := range append(RuntimeDirs(), LoginDir()) {
+	for _, dir := range append(RuntimeDirs(), loginDir()) {
 		if dir != "" && syscall.Access(dir, writable) == nil {
 			return dir
 		}

@@ -109,7 +109,7 @@ func mayExceedLimits() bool {
 	return err == nil && sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// ownTasks are the processes and threads of this process's user. Limiter.readMu guards it.
+// ownTasks are the processes and threads of this process's user. limiter.readMu guards it.
 var ownTasks userTasks
 
 // userTasks counts the processes and threads of a user, which means a look at all processes

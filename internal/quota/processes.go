@@ -24,10 +24,10 @@ type room struct {
 // unlimited is the room where there is no limit.
 var unlimited = room{left: math.MaxInt32, limit: math.MaxInt32}
 
-// Limiter admits processes while this process may have more processes and threads:
+// limiter admits processes while this process may have more processes and threads:
 // without room for a thread of its own the Go runtime ends the whole process. It admits
 // those that wait in order.
-type Limiter struct {
+type limiter struct {
 	room        func() (room, error)
 	makeThreads func(int)
 
@@ -49,8 +49,8 @@ type Limiter struct {
 	validFor time.Duration // how long left is valid after readAt
 }
 
-func newLimiter(r func() (room, error), makeThreads func(int)) *Limiter {
-	return &Limiter{room: r, makeThreads: makeThreads, first: make(chan struct{}, 1)}
+func newLimiter(r func() (room, error), makeThreads func(int)) *limiter {
+	return &limiter{room: r, makeThreads: makeThreads, first: make(chan struct{}, 1)}
 }
 
 const (
@@ -85,13 +85,13 @@ func reserve(limit int) int { return min(runtime.GOMAXPROCS(0)+16, limit/3) }
 // calls Started once, when the process runs or could not be started, and then Ended once,
 // when no thread waits for the process. It is safe for concurrent use by multiple
 // goroutines.
-func (l *Limiter) Acquire(ctx context.Context) (waited time.Duration, err error) {
+func (l *limiter) Acquire(ctx context.Context) (waited time.Duration, err error) {
 	return l.AcquireThreads(ctx, 0)
 }
 
 // AcquireThreads is Acquire for a process that makes threads. Room for them is left until
 // ReleaseThreads is called, whether they exist or not.
-func (l *Limiter) AcquireThreads(ctx context.Context, threads int) (waited time.Duration, err error) {
+func (l *limiter) AcquireThreads(ctx context.Context, threads int) (waited time.Duration, err error) {
 	if l.waiting.Load() == 0 {
 		if ok, err := l.admit(threads); ok || err != nil {
 			return 0, err
@@ -124,7 +124,7 @@ func (l *Limiter) AcquireThreads(ctx context.Context, threads int) (waited time.
 }
 
 // ReleaseThreads says that the threads of a process that was admitted have ended.
-func (l *Limiter) ReleaseThreads(threads int) {
+func (l *limiter) ReleaseThreads(threads int) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	l.reserved -= threads
@@ -134,7 +134,7 @@ func (l *Limiter) ReleaseThreads(threads int) {
 // until release is called: then they exist, or will not. It does not wait. An error says that
 // there is no room, or that the limits have never been read. It is safe for concurrent use by
 // multiple goroutines.
-func (l *Limiter) Reserve(tasks int) (release func(), err error) {
+func (l *limiter) Reserve(tasks int) (release func(), err error) {
 	if !l.isValid() {
 		if err := l.read(); err != nil {
 			return nil, err
@@ -146,7 +146,7 @@ func (l *Limiter) Reserve(tasks int) (release func(), err error) {
 	return sync.OnceFunc(func() { l.ReleaseThreads(tasks) }), nil
 }
 
-func (l *Limiter) takeReserved(tasks int) bool {
+func (l *limiter) takeReserved(tasks int) bool {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	if l.left < tasks {
@@ -158,7 +158,7 @@ func (l *Limiter) takeReserved(tasks int) bool {
 }
 
 // admit takes the room for a process with threads, and returns false if there is none.
-func (l *Limiter) admit(threads int) (bool, error) {
+func (l *limiter) admit(threads int) (bool, error) {
 	if !l.isValid() {
 		if err := l.read(); err != nil {
 			return false, err
@@ -174,14 +174,14 @@ func (l *Limiter) admit(threads int) (bool, error) {
 	return admitted, nil
 }
 
-func (l *Limiter) isValid() bool {
+func (l *limiter) isValid() bool {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	return time.Since(l.readAt) < l.validFor
 }
 
 // take takes the room for a process with threads, if there is some.
-func (l *Limiter) take(threads int) (ok, needsThreads bool) {
+func (l *limiter) take(threads int) (ok, needsThreads bool) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	if l.left < perProcess+threads {
@@ -196,7 +196,7 @@ func (l *Limiter) take(threads int) (ok, needsThreads bool) {
 
 // read reads the room, unless another goroutine has just done so. If it cannot be read, what
 // was left is left; an error says that it has never been read.
-func (l *Limiter) read() error {
+func (l *limiter) read() error {
 	l.readMu.Lock()
 	defer l.readMu.Unlock()
 	if l.isValid() {
@@ -225,7 +225,7 @@ func (l *Limiter) read() error {
 	return nil
 }
 
-func (l *Limiter) noRoom() error {
+func (l *limiter) noRoom() error {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	return fmt.Errorf("no room for another process below the limit of %d processes and threads: %w", l.limit, syscall.EAGAIN)
@@ -234,7 +234,7 @@ func (l *Limiter) noRoom() error {
 // Started says that a process that was admitted runs, or why it could not be started.
 // After a refused fork none is admitted until room is read again, soon. Other errors, such
 // as a program that does not exist, say nothing about the room.
-func (l *Limiter) Started(err error) {
+func (l *limiter) Started(err error) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	l.starting--
@@ -245,7 +245,7 @@ func (l *Limiter) Started(err error) {
 }
 
 // Ended says that no thread waits for a process that was admitted.
-func (l *Limiter) Ended() {
+func (l *limiter) Ended() {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	l.running--

@@ -12,7 +12,7 @@ import (
 
 // roomFor returns a limiter with room for n commands, beside the reserve, of which it
 // counts those that run. None of them has started a child yet.
-func roomFor(n int) (l *Limiter, running *atomic.Int64) {
+func roomFor(n int) (l *limiter, running *atomic.Int64) {
 	const limit = 300
 	running = new(atomic.Int64)
 	l = newLimiter(func() (room, error) {

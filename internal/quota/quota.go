@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Reading is what was denied up to a time.
-type Reading struct {
+// reading is what was denied up to a time.
+type reading struct {
 	at       time.Time
 	refusals int64 // of processes, threads and memory
 	short    bool  // this process lacked the descriptors or the memory to read refusals
@@ -30,14 +30,14 @@ const (
 
 // Read returns a reading for DeniedSince. It is safe for concurrent use by multiple
 // goroutines, as is DeniedSince.
-func Read() Reading { return refusals.recent() }
+func Read() reading { return refusals.recent() }
 
 // DeniedSince reports whether processes, threads or memory were denied to the cgroup of this
 // process since a reading: to this process, its children, or others that share its limits.
 // If this process lacked what it takes to read that, something was denied.
-func DeniedSince(before Reading) bool { return refusals.now().deniedSince(before) }
+func DeniedSince(before reading) bool { return refusals.now().deniedSince(before) }
 
-func (r Reading) deniedSince(before Reading) bool {
+func (r reading) deniedSince(before reading) bool {
 	return before.short || r.short || r.refusals != before.refusals // fewer in another cgroup
 }
 
@@ -46,7 +46,7 @@ type refusalCounter struct {
 	count func() (refusals int64, err error) // since the cgroup was made
 
 	readMu sync.Mutex // held while count reads files
-	latest atomic.Pointer[Reading]
+	latest atomic.Pointer[reading]
 }
 
 var refusals = refusalCounter{count: countRefusals}
@@ -54,7 +54,7 @@ var refusals = refusalCounter{count: countRefusals}
 // recent returns a reading that is not much older than maxAge. Where another goroutine
 // reads, it does not wait for a newer one than maxBusyAge: a process that is starved would
 // lose time in a queue.
-func (c *refusalCounter) recent() Reading {
+func (c *refusalCounter) recent() reading {
 	r := c.latest.Load()
 	switch {
 	case r == nil || time.Since(r.at) > maxBusyAge:
@@ -67,7 +67,7 @@ func (c *refusalCounter) recent() Reading {
 }
 
 // now returns a reading that was begun after the call.
-func (c *refusalCounter) now() Reading {
+func (c *refusalCounter) now() reading {
 	called := time.Now()
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -78,8 +78,8 @@ func (c *refusalCounter) now() Reading {
 }
 
 // read reads the count.
-func (c *refusalCounter) read() Reading {
-	r := Reading{at: time.Now()}
+func (c *refusalCounter) read() reading {
+	r := reading{at: time.Now()}
 	count, err := c.count()
 	r.refusals, r.short = count, err != nil
 	c.latest.Store(&r)

@@ -93,7 +93,7 @@ func TestAReadingIsNotOlderThanASecond(t *testing.T) {
 			t.Error("a caller has waited for another's reading")
 		}
 		time.Sleep(time.Nanosecond)
-		newer := make(chan Reading)
+		newer := make(chan reading)
 		go func() { newer <- c.recent() }()
 		close(release)
 		if r := <-newer; r == old {

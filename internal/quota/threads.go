@@ -9,7 +9,7 @@ import (
 // the reserve, while there is room for them, and reports whether there was. The Go runtime
 // keeps threads for ever. If a command takes the rest of the limit afterwards, the runtime
 // needs no new thread: it would be refused, and end this process.
-func (l *Limiter) addThreads() bool {
+func (l *limiter) addThreads() bool {
 	l.readMu.Lock()
 	defer l.readMu.Unlock()
 	added, spare, idle := l.missingThreads()
@@ -30,7 +30,7 @@ func (l *Limiter) addThreads() bool {
 
 // missingThreads returns how many threads to add, how many are spare then, and how many are
 // idle.
-func (l *Limiter) missingThreads() (added, spare, idle int) {
+func (l *limiter) missingThreads() (added, spare, idle int) {
 	l.countMu.Lock()
 	defer l.countMu.Unlock()
 	if l.running <= l.threads {

@@ -46,7 +46,7 @@ func faults() []fault {
 		{name: "a stall that counts", law: "verdict", file: "engine/attempt.go",
 			old: "case stalled(", new: "case false && stalled("},
 		{name: "silence that counts although no target answers", law: "verdict", file: "engine/isolation.go",
-			old: "return i.judgeTarget(silence, now)", new: "_ = i.judgeTarget(silence, now)\n\t\treturn health.Counts"},
+			old: "return max(judgement, i.addresses.Judge(silence, now))", new: "_ = i.addresses.Judge(silence, now)\n\treturn judgement"},
 		{name: "a run that goes on with the next instance", law: "verdict", file: judge,
 			old: "if r.Compatibility == probe.Kubelet {\n\t\ts.Last", new: "{\n\t\ts.Last"},
 		{name: "a second request to end", law: "once", file: instanceGo,

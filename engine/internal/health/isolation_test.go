@@ -12,13 +12,12 @@ func peer(n int) Peer { return Peer(n%64) + 1 }
 // one at each of the times from 101 on, of probes of so many peers.
 func cutOff(attempts, peers int) *Isolation {
 	i := &Isolation{}
-	for n := range attempts {
-		i.Know(peer(n % peers))
-		i.Join(peer(n % peers))
+	for range attempts {
+		i.Join()
 	}
 	i.Answer(100, 100)
 	for n := range attempts {
-		i.Begin(peer(n%peers), int64(101+n))
+		i.Begin(uint32(n), peer(n%peers), int64(101+n))
 	}
 	return i
 }
@@ -41,13 +40,10 @@ func TestSilenceIsTheEnginesIfManyPeersAreSilentAtOnce(t *testing.T) {
 		{"the tenth has waited for a quarter of the timeout", 60, 60, Silence{Began: 85, Timeout: 100}, 185, CutOff},
 		{"the tenth has waited for less", 10, 10, Silence{Began: 30, Timeout: 200}, 159, Counts},
 		{"it failed at once, and so did its attempt before", 20, 20, Silence{Began: 120, Timeout: 100}, 121, Counts},
-		{"it failed at once, and was answered before", 20, 20, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 121, Later},
-		{"likewise, of few peers", 20, 3, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 121, Counts},
-		{"likewise, of few probes", 9, 9, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 121, Counts},
-		{"likewise, at its timeout", 20, 20, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 220, CutOff},
-		{"likewise, long after an answer", 0, 1, Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true}, 220, Counts},
-		{"an attempt was answered that began afterwards", 20, 20, Silence{Began: 80, Ended: 89, Timeout: 100, WasAnswered: true}, 130, Counts},
-		{"an attempt was answered that began before", 20, 20, Silence{Began: 80, Ended: 100, Timeout: 100, WasAnswered: true}, 130, Later},
+		{"it failed at once, and was answered before", 20, 20, Silence{Began: 120, Timeout: 100, WasAnswered: true}, 121, Later},
+		{"likewise, of few probes", 9, 9, Silence{Began: 120, Timeout: 100, WasAnswered: true}, 121, Counts},
+		{"likewise, at its timeout", 20, 20, Silence{Began: 120, Timeout: 100, WasAnswered: true}, 220, CutOff},
+		{"likewise, long after an answer", 0, 1, Silence{Began: 120, Timeout: 100, WasAnswered: true}, 220, Counts},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			i := cutOff(test.attempts, test.peers)
@@ -97,10 +93,10 @@ func TestAnAnswerSaysNothingAboutLaterAttempts(t *testing.T) {
 
 func TestPeersThatAreRemovedAreNotExpected(t *testing.T) {
 	i := cutOff(20, 20)
-	silence := Silence{Began: 120, Ended: 121, Timeout: 100, WasAnswered: true, CutOffFor: 1000}
+	silence := Silence{Began: 120, Timeout: 100, WasAnswered: true, CutOffFor: 1000}
 	remove := func(n int) {
-		i.Leave(peer(n))
-		i.Forget(peer(n))
+		i.Withdraw(uint32(n))
+		i.Leave()
 	}
 	for n := range 10 {
 		remove(n)
@@ -122,127 +118,31 @@ func TestPeersThatAreRemovedAreNotExpected(t *testing.T) {
 	}
 }
 
-// day is the time of few.
-const day = int64(24 * 3600e9)
-
-// few returns an Isolation of so many probes, each of a peer of its own, with an answer at
-// day. Those that are lost have stopped answering, one after each interval until then.
-func few(probes, lost int, interval int64) *Isolation {
-	i := &Isolation{}
-	for n := range probes {
-		i.Know(peer(n))
-		i.Join(peer(n))
-	}
-	begin := day - interval*int64(lost)
-	for n := range lost {
-		i.Answer(begin, begin)
-		i.Leave(peer(n))
-		begin += interval
-	}
-	i.Answer(day, day)
-	return i
-}
-
-func TestSilenceIsTheEnginesIfAllThatAnsweredAreSilent(t *testing.T) {
-	const hour = int64(3600e9)
-	for _, test := range []struct {
-		name     string
-		i        *Isolation
-		attempts []int64 // when those of the last peers began, after day
-		now      int64
-		want     Judgement
-	}{
-		{"six of twelve", few(12, 6, 1), []int64{1, 2, 3, 4, 5, 10}, 110, CutOff},
-		{"six of twelve, and the others stopped long ago", few(12, 6, hour), []int64{1, 2, 3, 4, 5, 10}, 110, CutOff},
-		{"one of twenty", few(20, 19, 1), []int64{10}, 110, CutOff},
-		{"one of twenty, and the others stopped long ago", few(20, 19, hour), []int64{10}, 110, Counts},
-		{"three of twenty, and the others stopped long ago", few(20, 17, hour), []int64{1, 2, 10}, 110, Counts},
-		{"five of six that answered", few(12, 6, 1), []int64{1, 2, 3, 4, 10}, 110, Counts},
-		{"one of six has not waited for the timeout", few(12, 6, 1), []int64{1, 2, 3, 4, 10, 11}, 110, Counts},
-		{"one of six was answered", few(12, 6, 1), []int64{-1, 2, 3, 4, 5, 10}, 110, Counts},
-		{"all of nine", few(9, 3, 1), []int64{1, 2, 3, 4, 5, 10}, 110, Counts},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			first := int(test.i.knownProbes - test.i.peers)
-			for k, began := range test.attempts {
-				if test.i.Begin(peer(first+k), day+began); began < 0 {
-					test.i.Answer(day+began, day)
-				}
-			}
-			now := day + test.now
-			got := test.i.Judge(Silence{Began: now - 100, Ended: now, Timeout: 100, WasAnswered: true, CutOffFor: 1000}, now)
-			if got != test.want || test.i.Until() != 0 != (got == CutOff) {
-				t.Errorf("got %v, until %v", got, test.i.Until())
-			}
-		})
-	}
-}
-
-func TestSilenceIsTheEnginesWhenTheLastHasStoppedAnswering(t *testing.T) {
-	stopped := func() *Isolation {
-		i := few(12, 6, 1)
-		for n := range 6 {
-			i.Leave(peer(6 + n))
-		}
-		return i
-	}
-	silence := Silence{Began: day + 101, Ended: day + 201, Timeout: 100, CutOffFor: 1000}
-	i := stopped()
-	if got := i.Judge(silence, day+201); got != CutOff {
-		t.Errorf("got %v", got)
-	}
-	i.Answer(day+150, day+210)
-	if i.Until() != 0 {
-		t.Error("the engine is still cut off after an answer")
-	}
-	i = stopped()
-	i.Answer(day+1, day+1) // of a probe that is judged with others
-	if got := i.Judge(silence, day+201); got != Counts {
-		t.Errorf("after another answer: got %v", got)
-	}
-}
-
 func TestAWithdrawnAttemptIsNotAwaited(t *testing.T) {
 	i := cutOff(9, 9)
-	for n := 9; n < 12; n++ {
-		i.Know(peer(n))
-		i.Join(peer(n))
-	}
 	silence := Silence{Began: 101, Timeout: 100, CutOffFor: 1}
-	tenth := i.Begin(peer(9), 110)
-	tenth.Withdraw()
+	i.Begin(9, peer(9), 110)
+	i.Withdraw(9)
 	if got := i.Judge(silence, 250); got != Counts {
 		t.Errorf("nine are awaited: got %v", got)
 	}
-	i.Begin(peer(10), 111)
-	tenth.Withdraw() // it is withdrawn already
+	i.Begin(10, peer(10), 111)
+	i.Withdraw(9) // it is withdrawn already
 	if got := i.Judge(silence, 250); got != CutOff {
 		t.Errorf("ten are awaited: got %v", got)
-	}
-	old := i.Begin(peer(11), 112)
-	i.Answer(112, 260)
-	for n := range 10 {
-		i.Begin(peer(n), int64(261+n))
-	}
-	old.Withdraw() // it was answered already
-	silence.Began = 261
-	if got := i.Judge(silence, 400); got != CutOff {
-		t.Errorf("ten others are awaited: got %v", got)
 	}
 }
 
 func TestManyAttemptsOfOnePeerDoNotHideOthers(t *testing.T) {
 	i := cutOff(100, 1)
 	for n := range 3 {
-		i.Know(peer(1 + n))
-		i.Join(peer(1 + n))
-		i.Begin(peer(1+n), int64(201+n))
+		i.Begin(uint32(100+n), peer(1+n), int64(201+n))
 	}
 	if got := i.Judge(Silence{Began: 201, Timeout: 100}, 301); got != CutOff {
 		t.Errorf("got %v", got)
 	}
 	for n := range 100 {
-		i.Begin(peer(n), 300)
+		i.Begin(uint32(200+n), peer(n), 300)
 	}
 }
 
@@ -257,22 +157,19 @@ type traffic struct {
 // timeout, by when it began. The silent peer is silent from the beginning.
 func (tr traffic) play(failsAt int64, silent int) map[int64]Judgement {
 	i, judged := &Isolation{}, map[int64]Judgement{}
-	awaited := map[int64]Awaited{}
-	for n := range 64 {
-		i.Know(peer(n))
-		i.Join(peer(n))
+	for range 64 {
+		i.Join()
 	}
 	const step = 1e6
 	for now := int64(step); now < failsAt+2*tr.timeout; now += step {
 		if began := now - tr.takes; began > 0 && began < failsAt && began%tr.interval == 0 && int(began/tr.interval)%64 != silent {
 			i.Answer(began, now)
-			w := awaited[began]
-			w.Withdraw()
+			i.Withdraw(uint32(began / tr.interval))
 		} else if began := now - tr.timeout; began > 0 && began%tr.interval == 0 && (began >= failsAt || int(began/tr.interval)%64 == silent) {
-			judged[began] = i.Judge(Silence{Began: began, Ended: now, Timeout: tr.timeout, WasAnswered: true, CutOffFor: 1}, now)
+			judged[began] = i.Judge(Silence{Began: began, Timeout: tr.timeout, WasAnswered: true, CutOffFor: 1}, now)
 		}
 		if now%tr.interval == 0 {
-			awaited[now] = i.Begin(peer(int(now/tr.interval)), now)
+			i.Begin(uint32(now/tr.interval), peer(int(now/tr.interval)), now)
 		}
 	}
 	return judged
@@ -305,35 +202,6 @@ func TestATargetThatIsSilentCountsHoweverSlowTheOthersAre(t *testing.T) {
 					t.Errorf("each %d ms, answered after %d ms: an attempt at %d ms: got %v", interval, takes, began/ms, got)
 				}
 			}
-		}
-	}
-}
-
-func TestAnInterruptionIsNoticedAfterwards(t *testing.T) {
-	const unit = 10 * Tolerance
-	interrupted := func(attempts int) *Isolation {
-		i := &Isolation{}
-		i.Answer(1*unit, 2*unit)
-		for n := range attempts {
-			i.Begin(peer(n), 3*unit+int64(n))
-		}
-		i.Answer(10*unit, 11*unit)
-		return i
-	}
-	for _, test := range []struct {
-		name           string
-		attempts       int
-		began, timeout int64
-		want           Judgement
-	}{
-		{"many waited for a quarter of the timeout", 10, 5 * unit, 30 * unit, CutOff},
-		{"for less", 10, 5 * unit, 50 * unit, Counts},
-		{"few waited", 9, 5 * unit, 30 * unit, Counts},
-		{"it began afterwards", 10, 12 * unit, 30 * unit, Counts},
-	} {
-		i := interrupted(test.attempts)
-		if got := i.Judge(Silence{Began: test.began, Timeout: test.timeout}, test.began+test.timeout); got != test.want || i.Until() != 0 {
-			t.Errorf("%s: got %v, until %v", test.name, got, i.Until())
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // model is the obvious slow Schedule: it keeps lists, and searches them for
 // everything that it is asked.
 type model struct {
-	Counters
+	counters
 	concurrency int
 	interval    int64
 	began       int64

@@ -49,7 +49,7 @@ const (
 //
 // A is the caller's type for an attempt in flight, which Handoff keeps in a queue.
 type Schedule[A any] struct {
-	Counters
+	counters
 
 	began    int64 // nothing is late for the time before it
 	timeline timeline.Timeline
@@ -59,8 +59,8 @@ type Schedule[A any] struct {
 	free     []uint32
 }
 
-// Counters count attempts that were not made at their regular times.
-type Counters struct {
+// counters count attempts that were not made at their regular times.
+type counters struct {
 	Overrun uint64 // skipped: the probe's attempt before was still in flight
 	Late    uint64 // skipped: the engine was more than a period late
 	Shed    uint64 // skipped: the engine was late, and the probe was passing

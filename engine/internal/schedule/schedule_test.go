@@ -264,7 +264,7 @@ func (p *pair) compare() {
 		p.same("IsDue", p.s.IsDue(m.key), m.at != none)
 	}
 	p.same("InFlight", p.s.InFlight(), len(p.m.places))
-	p.same("Counters", p.s.Counters, p.m.Counters)
+	p.same("counters", p.s.counters, p.m.counters)
 }
 
 func TestRandomCallsAgreeWithTheModel(t *testing.T) {

@@ -77,9 +77,7 @@ func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan tim
 		guarded: g, stop: stop, end: end,
 		allowed: make(chan time.Duration), failures: make(chan error, 1), exited: make(chan struct{}),
 	}
-	if d, ok := g.driver.(restart.Reporting); ok {
-		d.SetFailed(r.onFailed)
-	}
+	g.driver.(restart.Reporting).SetFailed(r.onFailed) // as checkDriver requires
 	started := make(chan string, 1)
 	var asking sync.WaitGroup
 	asking.Go(func() {

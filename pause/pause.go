@@ -186,7 +186,11 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	for _, target := range own {
 		k.end(target)
 	}
-	under := k.under[targets[0]]
+	var maintained *MaintenanceError
+	if under := k.under[targets[0]]; under != nil && group == "" {
+		is := under.forEngine()
+		maintained = &MaintenanceError{is.Detail, is.Until}
+	}
 	k.pausesMu.Unlock()
 	if len(own) > 0 {
 		k.notify()
@@ -199,9 +203,8 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	}
 	if r.Changed = len(own) + len(stored); r.Changed > 0 {
 		k.logOrder("no longer paused", group, append(own, stored...), "by", by)
-	} else if under != nil && group == "" {
-		maintained := under.forEngine()
-		return r, &MaintenanceError{maintained.Detail, maintained.Until}
+	} else if maintained != nil {
+		return r, maintained
 	}
 	return r, nil
 }

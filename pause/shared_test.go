@@ -219,6 +219,7 @@ func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 		b := coord.NewLocal()
 		one, two := shareTwo(t, b, b)
 		two.order("db", 0)
+		synctest.Wait() // until one has received it
 		one.backend.isCut.Store(true)
 		time.Sleep(time.Minute)
 		if _, r := one.order("web", 0); r.Local != 1 {

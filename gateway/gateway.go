@@ -159,13 +159,10 @@ func (g *Gateways) start() {
 	if g.ctx == nil || g.ctx.Err() != nil {
 		return
 	}
-	var starting []*running
 	for _, r := range g.all {
-		if r.stop == nil {
-			starting = append(starting, r)
+		if r.stop != nil {
+			continue
 		}
-	}
-	for _, r := range starting {
 		var before []*running
 		for o := range g.unended {
 			if g.all[o.name] != o && o.excludes(r) {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -196,13 +196,37 @@ func (v jsonValue) equals(want string) bool {
 	if v.text == want {
 		return true
 	}
-	if !v.number || !json.Valid([]byte(want)) {
+	if !v.number {
 		return false
 	}
-	is, _, err := big.ParseFloat(v.text, 10, exactBits, big.ToNearestEven)
-	expected, _, wrong := big.ParseFloat(want, 10, exactBits, big.ToNearestEven)
-	return err == nil && wrong == nil && is.Cmp(expected) == 0
+	a, isDecimal := parseDecimal(v.text)
+	b, isNumber := parseDecimal(want)
+	return isDecimal && isNumber && a == b
 }
 
-// exactBits is how exactly numbers are compared: by some 77 digits.
-const exactBits = 256
+// decimal is a number, 0.digits times a power of ten, that equals another one only if both have
+// the same value, however many digits they have.
+type decimal struct {
+	negative bool
+	digits   string // without zeros at either end; empty for zero
+	exponent int
+}
+
+var decimalSyntax = regexp.MustCompile(`^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?$`)
+
+// parseDecimal parses a number in the syntax of JSON, with an exponent of at most nine digits.
+func parseDecimal(s string) (d decimal, ok bool) {
+	parts := decimalSyntax.FindStringSubmatch(s)
+	if parts == nil {
+		return decimal{}, false
+	}
+	sign, whole, fraction, exponent := parts[1], parts[2], parts[3], parts[4]
+	all := strings.TrimLeft(whole+fraction, "0")
+	if d.digits = strings.TrimRight(all, "0"); d.digits == "" {
+		return decimal{}, true
+	}
+	d.negative = sign == "-"
+	d.exponent, _ = strconv.Atoi(exponent) // 0 without one
+	d.exponent += len(all) - len(fraction)
+	return d, true
+}

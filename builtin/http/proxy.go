@@ -22,14 +22,18 @@ import (
 // Proxy is the proxy block: connections are made through a proxy, which looks names up. A failure of
 // the proxy itself says nothing about the target, so that it is Unknown, with probe.ReasonHTTPProxy.
 type Proxy struct {
-	URL      string `hcl:"url" doc:"address of the proxy with its port: http://proxy:3128 or https://proxy:3129. A URL with https is reached by CONNECT, and one with http by a request for the whole URL"`
+	URL      string `hcl:"url" doc:"address of the proxy with its port: http://proxy:3128, https://proxy:3129 or socks5://proxy:1080. Through the first two a URL with https is reached by CONNECT, and one with http by a request for the whole URL"`
 	User     string `hcl:"user,optional" doc:"name to authenticate with" default:"none"`
 	Password string `hcl:"password,optional,sensitive" doc:"password to authenticate with; needs user" default:"none"`
 	CAFile   string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust for the certificate of a proxy with https" default:"those of the system"`
 }
 
+// maxCredential bounds User and Password, in bytes (RFC 1929).
+const maxCredential = 255
+
 // proxy is a checked Proxy.
 type proxy struct {
+	scheme         string
 	host           string
 	port           uint16
 	user, password string
@@ -46,20 +50,22 @@ func (c *Proxy) load() (*proxy, error) {
 	if err != nil || u.Host == "" || u.Path+u.RawQuery+u.Fragment != "" {
 		return nil, probe.FieldErrorf("proxy.url", "is not valid; it must be as http://proxy:3128, without a path")
 	}
-	p := &proxy{host: u.Hostname(), user: c.User, password: c.Password}
+	p := &proxy{scheme: u.Scheme, host: u.Hostname(), user: c.User, password: c.Password}
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
 	problem := dial.HostProblem(p.host)
 	switch p.port = uint16(port); {
 	case u.User != nil:
 		return nil, probe.FieldErrorf("proxy.url", "must not contain credentials: set user and password")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, probe.FieldErrorf("proxy.url", "has the scheme %q; it must be http or https", u.Scheme)
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5":
+		return nil, probe.FieldErrorf("proxy.url", "has the scheme %q; it must be http, https or socks5", u.Scheme)
 	case problem != "":
 		return nil, probe.FieldErrorf("proxy.url", "has the host %q%s", p.host, problem)
 	case err != nil || port == 0:
 		return nil, probe.FieldErrorf("proxy.url", "must have a port from 1 to 65535")
 	case c.User == "" && c.Password != "":
 		return nil, probe.FieldErrorf("proxy.user", "must be set, since proxy.password is")
+	case max(len(c.User), len(c.Password)) > maxCredential:
+		return nil, probe.FieldErrorf("proxy.password", "or proxy.user is longer than %d bytes", maxCredential)
 	case strings.Contains(c.User, ":"):
 		return nil, probe.FieldErrorf("proxy.user", "must not contain a colon")
 	case c.CAFile != "" && u.Scheme != "https":
@@ -73,6 +79,10 @@ func (c *Proxy) load() (*proxy, error) {
 	}
 	return p, err
 }
+
+// tunnels reports whether the proxy only passes the bytes of a connection on, and does not read the
+// requests for a URL with https, or for one with http.
+func (p *proxy) tunnels(https bool) bool { return https || p.scheme == "socks5" }
 
 // open makes a connection to a host through the proxy, or to the proxy if it reads the request. Every error is
 // a *dial.Error.
@@ -92,7 +102,7 @@ func (p *proxy) open(ctx context.Context, d *dial.Dialer, host string, port uint
 	if err != nil {
 		return nil, p.unknown(ctx, err)
 	}
-	if !https {
+	if !p.tunnels(https) {
 		return conn, nil
 	}
 	stop := dial.Bind(ctx, conn)
@@ -106,7 +116,14 @@ func (p *proxy) open(ctx context.Context, d *dial.Dialer, host string, port uint
 
 // tunnel asks the proxy to connect to a host. Every error is a *dial.Error.
 func (p *proxy) tunnel(ctx context.Context, conn net.Conn, host string, port uint16) error {
-	err := p.connect(conn, host, port)
+	ask := p.connect
+	if p.scheme == "socks5" {
+		if err := p.authenticate(conn); err != nil { // the proxy does not know the target yet
+			return p.unknown(ctx, err)
+		}
+		ask = p.connectSocks
+	}
+	err := ask(conn, host, port)
 	if err == nil {
 		return nil
 	}
@@ -212,4 +229,102 @@ func (p *proxy) unanswered(ctx context.Context, err error) error {
 		return err
 	}
 	return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it closed the connection without a response")
+}
+
+// The protocol of SOCKS (RFC 1928 and 1929).
+const (
+	socksVersion     = 5
+	socksNoAuth      = 0
+	socksPassword    = 2
+	socksAuthVersion = 1
+	socksConnect     = 1
+	socksIPv4        = 1
+	socksName        = 3
+	socksIPv6        = 4
+)
+
+// authenticate begins with SOCKS.
+func (p *proxy) authenticate(conn net.Conn) error {
+	method := byte(socksNoAuth)
+	if p.user != "" {
+		method = socksPassword
+	}
+	var answer [2]byte
+	if err := exchange(conn, []byte{socksVersion, 1, method}, answer[:]); err != nil {
+		return err
+	}
+	if answer[0] != socksVersion || answer[1] != method {
+		return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it does not speak SOCKS 5, or wants other authentication")
+	}
+	if method == socksPassword {
+		login := append([]byte{socksAuthVersion, byte(len(p.user))}, p.user...)
+		login = append(append(login, byte(len(p.password))), p.password...)
+		if err := exchange(conn, login, answer[:]); err != nil {
+			return err
+		}
+		if answer[1] != 0 {
+			return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it refuses the user or the password")
+		}
+	}
+	return nil
+}
+
+// connectSocks asks for a tunnel by SOCKS.
+func (p *proxy) connectSocks(conn net.Conn, host string, port uint16) error {
+	var answer [4]byte
+	request := appendSocksHost([]byte{socksVersion, socksConnect, 0}, host)
+	if err := exchange(conn, append(request, byte(port>>8), byte(port)), answer[:]); err != nil {
+		return err
+	}
+	if outcome, why, text := socksReply(answer[1]); text != "" {
+		return p.answer(outcome, why, text)
+	}
+	return discardSocksAddress(conn, answer[3])
+}
+
+// exchange writes a message and reads an answer of known length.
+func exchange(conn net.Conn, message, answer []byte) error {
+	if _, err := conn.Write(message); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, answer)
+	return err
+}
+
+func appendSocksHost(b []byte, host string) []byte {
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case err != nil:
+		return append(append(b, socksName, byte(len(host))), host...) // at most dial.MaxHostName bytes
+	case ip.Unmap().Is4():
+		return append(append(b, socksIPv4), ip.Unmap().AsSlice()...)
+	}
+	return append(append(b, socksIPv6), ip.AsSlice()...)
+}
+
+// socksReply returns what a reply other than success says.
+func socksReply(code byte) (outcome probe.Outcome, why probe.Reason, text string) {
+	switch code {
+	case 0:
+		return probe.Success, "", ""
+	case 3, 4, 6:
+		return probe.Failure, probe.ReasonTCPUnreachable, "it cannot reach the target"
+	case 5:
+		return probe.Failure, probe.ReasonTCPRefused, "the target refuses connections"
+	}
+	return probe.Unknown, probe.ReasonHTTPProxy, fmt.Sprintf("it refuses to connect to the target: reply %d", code)
+}
+
+// discardSocksAddress reads the rest of a reply: an address of a kind, and a port.
+func discardSocksAddress(conn net.Conn, kind byte) error {
+	length := map[byte]int{socksIPv4: 4, socksIPv6: 16}[kind]
+	if kind == socksName {
+		var n [1]byte
+		if _, err := io.ReadFull(conn, n[:]); err != nil {
+			return err
+		}
+		length = int(n[0])
+	}
+	_, err := io.CopyN(io.Discard, conn, int64(length)+2)
+	return err
 }

@@ -2,6 +2,7 @@ package httpprobe_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -113,6 +115,55 @@ func join(a, b net.Conn) {
 	both.Wait()
 }
 
+// serveSocks serves SOCKS 5 (RFC 1928, with user and password of RFC 1929 if the forwarder is private).
+func (f *forwarder) serveSocks(t *testing.T) string {
+	return listenRaw(t, func(conn net.Conn) {
+		head := make([]byte, 3)
+		io.ReadFull(conn, head)
+		if f.private {
+			conn.Write([]byte{5, 2})
+			login := make([]byte, 11)
+			io.ReadFull(conn, login)
+			if !bytes.Equal(login, []byte("\x01\x02me\x06secret")) {
+				conn.Write([]byte{1, 1})
+				return
+			}
+			conn.Write([]byte{1, 0})
+		} else {
+			conn.Write([]byte{5, 0})
+		}
+		request := make([]byte, 5)
+		io.ReadFull(conn, request)
+		var host string
+		rest := make([]byte, 2)
+		switch request[3] {
+		case 3:
+			rest = make([]byte, int(request[4])+2)
+			io.ReadFull(conn, rest)
+			host = string(rest[:request[4]])
+		case 1:
+			rest = make([]byte, 5)
+			io.ReadFull(conn, rest)
+			host = netip.AddrFrom4([4]byte{request[4], rest[0], rest[1], rest[2]}).String()
+		}
+		end := rest[len(rest)-2:]
+		port := int(end[0])<<8 | int(end[1])
+		f.note("SOCKS " + net.JoinHostPort(host, strconv.Itoa(port)))
+		codes := map[string]byte{"refused.example": 5, "unreachable.example": 4, "denied.example": 2}
+		if code := codes[host]; code != 0 {
+			conn.Write([]byte{5, code, 0, 1, 0, 0, 0, 0, 0, 0})
+			return
+		}
+		server, err := f.dial(net.JoinHostPort(host, strconv.Itoa(port)))
+		if err != nil {
+			conn.Write([]byte{5, 1, 0, 1, 0, 0, 0, 0, 0, 0})
+			return
+		}
+		conn.Write([]byte("\x05\x00\x00\x03\x04here\x00\x50"))
+		join(conn, server)
+	})
+}
+
 // listenRaw serves connections, and returns the address of the server.
 func listenRaw(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
@@ -155,7 +206,7 @@ func TestAttemptsAreMadeThroughAProxy(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	for _, private := range []bool{false, true} {
-		for _, scheme := range []string{"http", "https"} {
+		for _, scheme := range []string{"http", "https", "socks5"} {
 			for _, https := range []bool{false, true} {
 				f := &forwarder{to: plain.Listener.Addr().String(), private: private}
 				c := httpprobe.Config{Host: "shop.example", Path: "/healthz?a=b", BodyContains: "fine", Proxy: &httpprobe.Proxy{}}
@@ -179,6 +230,8 @@ func TestAttemptsAreMadeThroughAProxy(t *testing.T) {
 					server.StartTLS()
 					defer server.Close()
 					c.Proxy.URL, c.Proxy.CAFile = server.URL, authority.File
+				case "socks5":
+					c.Proxy.URL, want = "socks5://"+f.serveSocks(t), "SOCKS shop.example:"
 				}
 				r := attempt(t, c, probe.Target{Name: "shop"}, plenty)
 				if r.Outcome != probe.Success || !strings.HasPrefix(f.requests(), want+c.Port) {
@@ -203,8 +256,14 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 	defer web.Close()
 	untrusted := httptest.NewTLSServer(f)
 	defer untrusted.Close()
+	socks := "socks5://" + f.serveSocks(t)
 	closed := listenRaw(t, func(net.Conn) {})
 	silent := listenRaw(t, func(conn net.Conn) { io.Copy(io.Discard, conn) })
+	greeting := listenRaw(t, func(conn net.Conn) {
+		io.ReadFull(conn, make([]byte, 3))
+		conn.Write([]byte{5, 0})
+		io.Copy(io.Discard, conn)
+	})
 	talkative := listenRaw(t, func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nmore") })
 	request := func(conn net.Conn) { http.ReadRequest(bufio.NewReader(conn)) }
 	dying := listenRaw(t, request)
@@ -221,17 +280,26 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 	}{
 		{"nobody listens", "http://" + refused, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"nobody listens, tunnel", "http://" + refused, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"nobody listens, SOCKS", "socks5://" + refused, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the proxy is not trusted", untrusted.URL, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the proxy closes the tunnel", "http://" + closed, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"the proxy closes, SOCKS", "socks5://" + closed, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the proxy closes, not a tunnel", "http://" + closed, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the proxy dies, not a tunnel", "http://" + dying, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the response breaks off, not a tunnel", "http://" + halting, "http", "shop.example", probe.Failure, probe.ReasonHTTPProtocol},
 		{"the target is silent, not a tunnel", "http://" + silent, "http", "shop.example", probe.Failure, probe.ReasonHTTPTimeout},
 		{"the proxy says too much", "http://" + talkative, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"another protocol", "socks5://" + talkative, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"forbidden", web.URL, "https", "denied.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"forbidden, SOCKS", socks, "https", "denied.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the target is closed", web.URL, "https", "shop.example", probe.Failure, probe.ReasonHTTPProxy},
 		{"the target is closed, not a tunnel", web.URL, "http", "shop.example", probe.Failure, probe.ReasonHTTPStatus},
+		{"the target refuses", socks, "http", "refused.example", probe.Failure, probe.ReasonTCPRefused},
+		{"the target is unreachable", socks, "http", "unreachable.example", probe.Failure, probe.ReasonTCPUnreachable},
+		{"general failure", socks, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 		{"the target is silent", "http://" + silent, "https", "shop.example", probe.Failure, probe.ReasonTCPTimeout},
+		{"the target is silent, SOCKS", "socks5://" + greeting, "https", "shop.example", probe.Failure, probe.ReasonTCPTimeout},
+		{"the proxy is silent, SOCKS", "socks5://" + silent, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
 	} {
 		timeout := plenty
 		if strings.Contains(test.name, "is silent") {
@@ -281,16 +349,15 @@ func TestARestrictedAttemptThroughAProxyIsChecked(t *testing.T) {
 	}
 }
 
-func TestAHostThatIsTooLongIsNotAskedFor(t *testing.T) {
+func TestAHostThatIsTooLongForSOCKSIsNotAskedFor(t *testing.T) {
+	// The length of a name has one byte: the proxy would take the rest for the port, and for what the target gets.
 	long := strings.Repeat("a.", 150) + "example"
 	f := &forwarder{}
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f.note(r.RequestURI)
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+long+"/", http.StatusFound)
-	}))
-	defer web.Close()
-	c := httpprobe.Config{Host: "shop.example", Port: "80", Redirects: "all", Proxy: &httpprobe.Proxy{URL: web.URL}}
-	r := attempt(t, c, probe.Target{Name: "shop"}, plenty)
+	})
+	c := httpprobe.Config{Port: "web", Redirects: "all", Proxy: &httpprobe.Proxy{URL: "socks5://" + f.serveSocks(t)}}
+	r := attempt(t, c, target, plenty)
 	if got := f.requests(); r.Outcome != probe.Failure || r.Reason != probe.ReasonDNSFailed || strings.Contains(got, "\n") {
 		t.Errorf("got %v %q %q; the proxy got %.80q", r.Outcome, r.Reason, r.Detail, got)
 	}
@@ -315,13 +382,14 @@ func TestErrorsOfAProxyBlockShowNoCredentials(t *testing.T) {
 	for field, p := range map[string]httpprobe.Proxy{
 		"proxy.url":      {URL: "http://me:secret@proxy:3128"},
 		"proxy.url ":     {URL: "http://me:secret@proxy:31 28"},
-		"proxy.url  ":    {URL: "socks5://proxy:1080"},
+		"proxy.url  ":    {URL: "ftp://proxy:3128"},
 		"proxy.url 0":    {URL: "http://proxy"},
 		"proxy.url 1":    {URL: "http://proxy:0"},
 		"proxy.url 2":    {URL: "http://proxy:3128/path"},
 		"proxy.url 3":    {},
 		"proxy.user":     {URL: "http://proxy:3128", Password: "secret"},
 		"proxy.user ":    {URL: "http://proxy:3128", User: "a:b", Password: "secret"},
+		"proxy.password": {URL: "http://proxy:3128", User: "me", Password: strings.Repeat("secret", 50)},
 		"proxy.ca_file":  {URL: "http://proxy:3128", CAFile: "/ca.pem"},
 		"proxy.ca_file ": {URL: "https://proxy:3128", CAFile: "/nowhere"},
 	} {

@@ -65,7 +65,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.reuse && !dial.IsRestricted(r.Context()) {
 		send = t.http.RoundTrip
 	}
-	isRead := t.proxy != nil && r.URL.Scheme != "https" // by the proxy
+	isRead := t.proxy != nil && !t.proxy.tunnels(r.URL.Scheme == "https") // by the proxy
 	sent := r
 	if isRead {
 		sent = t.proxy.request(r)

@@ -63,7 +63,7 @@ func TestMemoriesAreDecodedAsTheyWereEncoded(t *testing.T) {
 			t.Errorf("%d targets: %d memories of %d", n, len(got.probes), len(want.probes))
 		}
 		for target, b := range values {
-			if len(b) > 600 {
+			if len(b) > 720 {
 				t.Errorf("%s with two probes and a driver needs %d bytes", target, len(b))
 			}
 		}

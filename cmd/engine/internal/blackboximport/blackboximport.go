@@ -6,6 +6,7 @@
 //	http.go            the prober http
 //	tcp.go             the prober tcp
 //	icmp.go            the prober icmp
+//	plugins.go         the probers dns and grpc
 package blackboximport
 
 import (
@@ -30,7 +31,12 @@ const MaxBytes = 3 << 20
 type Options struct {
 	Allow []string // hosts that requests may name: blackbox_exporter allows all
 	Lax   bool     // modules that pass where those of blackbox_exporter fail are written, too
+	DNS   Plugin   // for the prober dns
+	GRPC  Plugin   // for the prober grpc
 }
+
+// Plugin is the file of a plugin and its hash. Without a file the modules that need it are left out.
+type Plugin struct{ File, SHA256 string }
 
 // Recognizes reports whether a text is a configuration of blackbox_exporter: it has modules, and
 // is no Kubernetes object.
@@ -55,7 +61,9 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	if err := json.Unmarshal(asJSON, &file); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	im := &importer{options: o, file: name, body: document.New()}
+	im := &importer{options: o, file: name, head: document.New(), body: document.New()}
+	im.head.Comment("From %s. Prometheus asks for /probe?target=…&module=… at the address of the engine.", name)
+	im.head.Block("engine").SetWithComment("allow_empty", true, "there are no targets beside those of requests")
 	top := &fields{im: im, values: file}
 	modules := top.object("modules")
 	for _, name := range slices.Sorted(maps.Keys(modules.values)) {
@@ -73,7 +81,8 @@ func Write(name string, text []byte, o Options) (doc *document.Document, warning
 	if err := errors.Join(im.errs...); err != nil {
 		return nil, nil, err
 	}
-	return im.whole(), im.warnings, nil
+	im.head.Append(im.body)
+	return im.head, im.warnings, nil
 }
 
 // furtherDocument matches a file with a document after the first one: a line that is neither empty nor a comment, and a marker
@@ -84,7 +93,9 @@ var furtherDocument = regexp.MustCompile(`(?m)^[ \t]*[^#\s](?s:.*)\n[ \t]*---`)
 type importer struct {
 	options  Options
 	file     string
+	head     *document.Document // the engine, and the plugins that the modules need
 	body     *document.Document // the modules
+	plugins  []string           // those in head
 	warnings []string
 	objects  []*fields // those of the present module that are read
 	lost     []string  // fields of the present module that were read, and are not kept: it passes where that of blackbox_exporter fails
@@ -99,15 +110,6 @@ func (im *importer) warn(module string, body *document.Body, format string, a ..
 		where += "module " + module + ": "
 	}
 	im.warnings = append(im.warnings, document.Printable(where+fmt.Sprintf(format, a...)))
-}
-
-// whole returns the configuration: the engine, and then the modules.
-func (im *importer) whole() *document.Document {
-	doc := document.New()
-	doc.Comment("From %s. Prometheus asks for /probe?target=…&module=… at the address of the engine.", im.file)
-	doc.Block("engine").SetWithComment("allow_empty", true, "there are no targets beside those of requests")
-	doc.Append(im.body)
-	return doc
 }
 
 // module writes a module.
@@ -156,8 +158,10 @@ func (im *importer) handler(name, prober string, body *document.Body, m *fields)
 		return im.tcp(name, body, m.object("tcp"))
 	case "icmp":
 		icmp(body, m.object("icmp"))
-	case "dns", "grpc":
-		return fmt.Sprintf("it needs a plugin: add plugin %q { source = … }, and %s { … } to the module", prober, prober)
+	case "dns":
+		return im.dns(name, body, m.object("dns"))
+	case "grpc":
+		return im.grpc(name, body, m.object("grpc"))
 	default:
 		return fmt.Sprintf("there is no prober %q", prober)
 	}

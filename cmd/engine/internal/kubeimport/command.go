@@ -9,6 +9,7 @@ package kubeimport
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,14 +19,17 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/wasmhost"
 )
 
 type flags struct {
 	address     string
 	entrypoints manifests.Entrypoints
 	grpc        manifests.GRPCPlugin
+	dns         string   // the file of the plugin dns
 	allow       []string // for modules of blackbox_exporter
 	lax         bool     // likewise
 }
@@ -56,6 +60,7 @@ func Command() *cobra.Command {
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.Register(c)
 	f.grpc.Register(c)
+	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
 	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
 	c.Flags().BoolVar(&f.lax, "lax", false, "write modules of blackbox_exporter also without conditions that Sonde does not support")
 	return c
@@ -93,12 +98,35 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
 func importBlackbox(c *cobra.Command, f *flags, file manifests.File) error {
-	doc, warnings, err := blackboximport.Write(file.Name, file.Text, blackboximport.Options{Allow: f.allow, Lax: f.lax})
+	o := blackboximport.Options{Allow: f.allow, Lax: f.lax}
+	var err error
+	if o.DNS, err = plugin("--dns-plugin", f.dns); err != nil {
+		return err
+	}
+	if o.GRPC, err = plugin("--grpc-plugin", f.grpc.File); err != nil {
+		return err
+	}
+	doc, warnings, err := blackboximport.Write(file.Name, file.Text, o)
 	if err != nil {
 		show(c, "error", []error{err})
 		return cli.ErrReported(cli.ExitFailed)
 	}
 	return write(c, doc.Bytes(), warnings)
+}
+
+// plugin returns the file that a flag names, with its hash. Without the flag there is none.
+func plugin(flag, file string) (blackboximport.Plugin, error) {
+	if file == "" {
+		return blackboximport.Plugin{}, nil
+	}
+	module, err := files.ReadRegular(file, wasmhost.DefaultModuleSize)
+	if err != nil {
+		return blackboximport.Plugin{}, fmt.Errorf("%s: %w", flag, err)
+	}
+	if file, err = filepath.Abs(file); err != nil { // the configuration can be moved anywhere
+		return blackboximport.Plugin{}, err
+	}
+	return blackboximport.Plugin{File: file, SHA256: cli.SHA256(module)}, nil
 }
 
 // maxProblem bounds an error or a warning that is shown, in bytes: it can quote a

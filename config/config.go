@@ -195,6 +195,7 @@ type Var struct {
 // Bounds on how much a configuration may ask for.
 const (
 	maxForEach = 200_000   // elements of one for_each
+	maxDynamic = 1_000     // elements of one dynamic block
 	maxProbes  = 1_000_000 // in total
 	maxPorts   = 1_000     // named ports of one target
 )

@@ -33,10 +33,17 @@ type fieldSource struct {
 
 // decode decodes a block.
 func (s *compiledSchema) decode(e *evaluator, b *tree.Block) *decodedBlock {
-	content, ok := e.read(&b.Body, s.body)
+	content, ok := s.read(e, b)
 	d := s.decodeContent(e, b, content)
 	d.ok = d.ok && ok
 	return d
+}
+
+// read returns what a block contains, with the blocks that dynamic blocks in it make. Whole is false if there is an error.
+func (s *compiledSchema) read(e *evaluator, b *tree.Block) (c tree.Content, whole bool) {
+	c, whole = e.read(&b.Body, s.body)
+	c, expanded := s.expand(e, &b.Body, c)
+	return c, whole && expanded
 }
 
 // decodeContent decodes those arguments and nested blocks of a block that the schema

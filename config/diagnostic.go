@@ -34,7 +34,7 @@ type Diagnostic struct {
 	Summary  string // what is wrong: `unknown argument "intervall"`
 	Hint     string // what to write instead: `did you mean "period"?`; may be empty
 	Where    string // the enclosing blocks: `target "web", probe "readiness"`; may be empty
-	With     string // the element of for_each that has it, and the number of others; may be empty
+	With     string // the element of for_each or dynamic that has it, and the number of others; may be empty
 	Range    Range  // the text that is wrong; zero if that is not in a file
 	Notes    []Note // related places
 

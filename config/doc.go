@@ -51,7 +51,8 @@
 //
 // Its elements are the targets web["10.0.0.7"] and web["10.0.0.8"]. Several
 // probes of one kind need different names: probe "readiness" "db". Startup and
-// liveness probes can have a termination_grace_period of their own.
+// liveness probes can have a termination_grace_period of their own. A dynamic block
+// makes nested blocks of a target or a probe in a loop, as in Terraform.
 //
 // A target can be restarted. With a process block the engine starts it, and its
 // address is 127.0.0.1 by default; with a restart block a command restarts it:
@@ -126,6 +127,7 @@
 //	known.go       the targets that there are, for blocks that name some
 //	labels.go      the labels of a target
 //	foreach.go     the elements of for_each
+//	dynamic.go     dynamic blocks
 //	lifecycle.go   what starts and restarts a target
 //	targetlists.go after which other targets it is started, and on which it depends
 //	ports.go       the ports of a target

@@ -21,6 +21,12 @@ var (
 		{Name: "condition", Type: Bool, Required: true, Doc: "expression over var.NAME that must be true"},
 		{Name: "error_message", Type: String, Unset: "none", Doc: "what is shown if the condition is false"},
 	}}
+	dynamicSchema = Schema{Fields: []Field{
+		{Name: "for_each", Type: Any, Required: true, Doc: "list, set or map: there is a block for each element, at most 1000"},
+		{Name: "iterator", Type: Any, Unset: "the label of the dynamic block", Doc: "name of the element in the content, without quotes: NAME.key and NAME.value"},
+		{Name: "labels", Type: Any, Unset: "none", Doc: "list of the labels of each block; they can refer to the element"},
+		{Name: "content", Type: Block, Block: &Schema{}, Doc: "what each block contains"},
+	}}
 	targetFields = []Field{
 		{Name: "for_each", Type: Any, Unset: "none: the block is one target", Doc: "set of strings or map, up to 200000 elements: each element is a target NAME[\"KEY\"], whose arguments can refer to each.key and each.value"},
 		{Name: "name", Type: String, Unset: "NAME[\"KEY\"]", Doc: "name of the target of each element of for_each, such as \"${each.value.team}/${each.key}\"; names must differ"},
@@ -30,7 +36,8 @@ var (
 		startAfterField,
 		dependsOnField,
 	}
-	labelsField = Field{Name: "labels", Type: Any, Unset: "none", Doc: "map of strings, at most 32, by which targets are selected and grouped; names as in Prometheus. Those of a target come beside those of the defaults block, and an empty one removes one of these"}
+	dynamicField = labelled("dynamic", `dynamic "probe"`, 0, &dynamicSchema, "block")
+	labelsField  = Field{Name: "labels", Type: Any, Unset: "none", Doc: "map of strings, at most 32, by which targets are selected and grouped; names as in Prometheus. Those of a target come beside those of the defaults block, and an empty one removes one of these"}
 )
 
 // Language returns what a configuration may contain, apart from the handlers of plugins

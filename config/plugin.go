@@ -68,7 +68,7 @@ func (p *pluginLoader) isValidName(b *tree.Block, name string) bool {
 	case !pluginName.MatchString(name):
 		r.summary = fmt.Sprintf("a %s cannot be named %.80q", b.Type, name)
 		r.hint = "start with a letter a-z, then use letters, digits and underscores; at most 63 characters"
-	case slices.Contains(p.language.rule.body.Arguments, name), name == quorumBlock:
+	case slices.Contains(p.language.rule.body.Arguments, name), name == "dynamic", name == quorumBlock:
 		r.summary = fmt.Sprintf("a %s cannot be named %q, which has another meaning in a probe block", b.Type, name)
 	default:
 		return true

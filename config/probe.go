@@ -214,7 +214,7 @@ func (d *probeDecoder) compiledProbe(b *tree.Block, kind probe.Kind) *compiledPr
 }
 
 func (d *probeDecoder) compile(b *tree.Block, kind probe.Kind) *compiledProbe {
-	content, whole := d.e.read(&b.Body, d.language.probe.body)
+	content, whole := d.language.probe.read(d.e, b)
 	own := d.language.rule.decodeContent(d.e, b, content)
 	rule, ok := d.defaults.rule(kind, own, d.handlers.context)
 	p := &compiledProbe{rule: rule, ok: ok && own.ok, own: own}

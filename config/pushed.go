@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -38,6 +39,42 @@ func checkPushed(f *sourceFiles, cluster *Cluster, c *collector) {
 					hint: "move it to the configuration that sonde-fleet push puts into etcd, or remove config from the cluster block",
 				})
 			}
+		}
+	}
+}
+
+// noteDynamic notes the sensitive fields in the content of a dynamic block, which may have no element on this machine, and
+// reports relative paths there. The schema is that of the block around it.
+func (s *compiledSchema) noteDynamic(e *evaluator, b *tree.Block) {
+	content, _ := b.Body.Read(dynamicBody) // what it lacks is reported when it is expanded
+	inside := s.inside[b.Label(0)]
+	if inside == nil {
+		return
+	}
+	for _, inner := range content.Blocks {
+		inside.noteBlock(e, b.Body.OutsideLoop().Block.Make(b.Label(0), inner, nil, ""))
+	}
+}
+
+func (s *compiledSchema) noteBlock(e *evaluator, b *tree.Block) {
+	content, _ := b.Body.Read(s.body)
+	for i := range s.schema.Fields {
+		field := &s.schema.Fields[i]
+		arg, ok := content.Arguments[field.Name]
+		if !ok {
+			continue
+		}
+		if field.Sensitive {
+			e.noteSensitive(field, arg)
+		}
+		value, _ := protected(arg.Expr, &hcl.EvalContext{}) // not known unless it is written out
+		e.checkPushedPath(&b.Body, field, arg, value)
+	}
+	for _, inner := range content.Blocks {
+		if inside := s.inside[inner.Type]; inner.Type == "dynamic" {
+			s.noteDynamic(e, inner)
+		} else if inside != nil {
+			inside.noteBlock(e, inner)
 		}
 	}
 }

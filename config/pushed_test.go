@@ -238,25 +238,25 @@ target "web" {
   probe "readiness" {
     tcp { port = 80 }
   }
-}
-target "more" {
-  for_each = toset(env("TOKEN") == "prod" ? ["prod"] : [])
-  address  = "10.0.0.5"
-  probe "startup" {
-    http {
-      port = 80
-      tls {
-        ca_file = %s
+  dynamic "probe" {
+    for_each = env("TOKEN") == "prod" ? ["prod"] : []
+    labels   = ["startup"]
+    content {
+      http {
+        port = 80
+        tls {
+          ca_file = %s
+        }
       }
     }
   }
 }
 `
 	for path, isError := range map[string]bool{
-		`"ca.pem"`: true, `"${each.value}/ca.pem"`: false, `"/etc/ca.pem"`: false, `null`: false,
+		`"ca.pem"`: true, `"${probe.value}/ca.pem"`: false, `"/etc/ca.pem"`: false, `env("TOKEN")`: false, `null`: false,
 	} {
 		_, diags := parsePushedWith(toPush(), ownFile, fmt.Sprintf(file, path))
-		if got := fmt.Sprint(diags); diags.HasErrors() != isError || isError && !strings.Contains(got, "fleet:/web.hcl:15:19: error: ca_file has a relative path") {
+		if got := fmt.Sprint(diags); diags.HasErrors() != isError || isError && !strings.Contains(got, "fleet:/web.hcl:14:21: error: ca_file has a relative path") {
 			t.Errorf("%s: got %v, want an error: %v", path, got, isError)
 		}
 	}

@@ -27,6 +27,7 @@ type language struct {
 var (
 	variableBody   = compileSchema(variableSchema).body
 	validationBody = compileSchema(validationSchema).body
+	dynamicBody    = compileSchema(dynamicSchema).body
 )
 
 // compiledSchema is a Schema, prepared to decode many blocks.
@@ -76,7 +77,7 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	rule, module := structSchema[probe.Rule](), structSchema[ProbeModule]()
 	inProbe, inModule := l.handlerFields()
 	module.Fields = append(module.Fields, inModule...)
-	inProbe = append(slices.Concat(rule.Fields, inProbe), Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()})
+	inProbe = append(slices.Concat(rule.Fields, inProbe), Field{Name: quorumBlock, Type: Block, Doc: "how several engines of a cluster decide about the probe together", Block: structSchema[quorum.Rule]()}, dynamicField)
 	lifecycle := slices.Clone(o.TargetSettings.schema.Fields)
 	for _, name := range names(o.Drivers) {
 		driver := o.Drivers[name].schema
@@ -84,7 +85,7 @@ func newLanguage(o *Options, handlers map[string]Handler) *language {
 	}
 	lifecycle = append(lifecycle, Field{Name: dampingBlock, Type: Block, Block: structSchema[probe.Damping]()})
 	inTarget := append(slices.Concat(targetFields, lifecycle),
-		labelled("probe", `probe "readiness"`, 1, &Schema{Fields: inProbe}, "kind", "name"))
+		labelled("probe", `probe "readiness"`, 1, &Schema{Fields: inProbe}, "kind", "name"), dynamicField)
 
 	l.file = compileSchema(Schema{Fields: []Field{
 		{Name: "engine", Type: Block, Block: structSchema[Engine](o.EngineSettings.schema.Fields...)},

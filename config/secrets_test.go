@@ -139,6 +139,7 @@ var places = map[string]struct{ text, what string }{
 	"an argument of sensitive":    {"locals {\n  greeting = [for i in [1] : sensitive(%s)]\n}\n" + pushedTargets, "greeting"},
 	"an object in sensitive":      {"locals {\n  greeting = sensitive({ of = %s })\n}\n" + pushedTargets, "greeting"},
 	"a loop without elements":     {strings.Replace(inShout(`greeting = %s`), "address", "for_each = toset([])\n  address", 1) + pushedTargets, "greeting"},
+	"a dynamic block of none":     {dynamicShout, "greeting"},
 }
 
 func inProbe(handler string) string {
@@ -147,6 +148,28 @@ func inProbe(handler string) string {
 }
 
 func inShout(line string) string { return inProbe("shout {\n      " + line + "\n    }") }
+
+const dynamicShout = pushedTargets + `
+target "app" {
+  address = "10.0.0.4"
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+  dynamic "probe" {
+    for_each = []
+    iterator = one
+    labels   = ["startup"]
+    content {
+      dynamic "shout" {
+        for_each = [1]
+        content {
+          greeting = %s
+        }
+      }
+    }
+  }
+}
+`
 
 // checkForm checks what is reported of a form: one error that says what is refused and how to write it, and not the secret.
 func checkForm(t *testing.T, name, what, how string, diags Diagnostics) {

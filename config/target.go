@@ -152,7 +152,7 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 	if !spec.dryRun {
 		t.claim(b, spec)
 	}
-	content := c.For(&b.Body)
+	content, whole := t.language.target.expand(t.e, &b.Body, c.For(&b.Body))
 	target, inherited, lifecycle := t.lifecycle(b, content)
 	target.StartAfter = t.readStartAfter(b, content, spec, target.Driver != nil)
 	target.DependsOn = t.readDependsOn(b, content, spec)
@@ -174,8 +174,10 @@ func (t *targetDecoder) element(b *tree.Block, c tree.Content, spec targetSpec) 
 		t.known.all = append(t.known.all, knownTarget{spec.target.Name, labels, ports})
 		t.describe(b, content, spec.target, target, lifecycle)
 	}
-	t.warnOfRestarts(b, content.Blocks)
-	if !hasProbes && spec.valid && inherited.Address == "" {
+	if whole {
+		t.warnOfRestarts(b, content.Blocks)
+	}
+	if !hasProbes && whole && spec.valid && inherited.Address == "" {
 		t.e.add(report{severity: Warning, at: b.Header, summary: fmt.Sprintf("target %s has no probe", quoted(b.Label(0))), hint: `add one: probe "readiness" { … }`})
 	}
 }

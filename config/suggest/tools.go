@@ -96,9 +96,6 @@ type absence struct {
 	hint   string
 }
 
-// noDynamic is what is written instead of a dynamic block of Terraform.
-const noDynamic = "there are no dynamic blocks: write each block, or give each element a target of its own by for_each"
-
 var absences = []absence{
 	{"image", "ports", `images are not run; a program of this machine is: process { command = ["…"] }`},
 	{"containers", "ports", `write each container as a target of its own: target "web" { process { … } }`},
@@ -107,11 +104,9 @@ var absences = []absence{
 	{"stop_signal", "lines_per_second", "stop_signal stands beside the process block, in the target block"},
 	{"prober", "on_error", "write the handler as a block: http { … }, tcp { … }, icmp { … } or exec { … }"},
 	{"modules", "variable", "write the settings into each probe, or those of all probes into defaults { … }"},
-	{"terraform", "variable", "only variable, locals, for_each and functions are as in Terraform"},
+	{"terraform", "variable", "only variable, locals, for_each, dynamic and functions are as in Terraform"},
 	{"provider", "variable", `plugins add handlers: plugin "name" { source = "…" }`},
 	{"module", "variable", "there are no modules: all *.hcl files of a directory are one configuration"},
-	{"dynamic", "ports", noDynamic},
-	{"dynamic", "on_error", noDynamic},
 	{"output", "variable", "there are no outputs: the API and sonde status show the state"},
 }
 

@@ -3,6 +3,7 @@ package tree
 import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
 )
 
 // Constant reports whether an expression has the same value for each element of every
@@ -20,7 +21,11 @@ func Constant(e hcl.Expression) bool {
 // non-nil texts differ at most in the element of a loop.
 func (b *Body) Text() *hclsyntax.Body { return b.native }
 
-// Varying returns the expressions in a body that are not constant.
+// unknown stands for the values in a loop inside a body.
+var unknown = hcl.StaticExpr(cty.DynamicVal, hcl.Range{})
+
+// Varying returns the expressions in a body that are not constant. For a dynamic block that is not constant, it returns an
+// expression whose value is unknown.
 func Varying(b *hclsyntax.Body) (list []hcl.Expression) {
 	for _, a := range inOrder(b.Attributes) {
 		if !Constant(a.Expr) {
@@ -28,7 +33,11 @@ func Varying(b *hclsyntax.Body) (list []hcl.Expression) {
 		}
 	}
 	for _, inner := range b.Blocks {
-		list = append(list, Varying(inner.Body)...)
+		more := Varying(inner.Body)
+		if inner.Type == "dynamic" && len(more) > 0 {
+			more = []hcl.Expression{unknown}
+		}
+		list = append(list, more...)
 	}
 	return list
 }

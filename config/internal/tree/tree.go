@@ -16,6 +16,7 @@
 package tree
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -215,4 +216,33 @@ func (s BodySchema) block(name string) (BlockSchema, bool) {
 		}
 	}
 	return BlockSchema{}, false
+}
+
+// Make returns the block that a dynamic block makes for one element: its body is that
+// of the content block.
+func (b *Block) Make(typ string, content *Block, ctx *hcl.EvalContext, element string) *Block {
+	made := &Block{head: &head{Type: typ, Name: b.Name, Header: b.Header}, Parent: b.Parent}
+	made.Body = content.Body.In(ctx, element)
+	made.Body.Block = made
+	return made
+}
+
+// Makes reports whether a dynamic block can make blocks of a type, or why not.
+func (s BodySchema) Makes(typ string, at hcl.Range) (Problem, bool) {
+	blocks := BodySchema{Unknown: s.Unknown, Blocks: slices.DeleteFunc(slices.Clone(s.Blocks), func(b BlockSchema) bool { return b.Type == "dynamic" || b.Object })}
+	if _, ok := blocks.block(typ); ok {
+		return Problem{}, true
+	}
+	hint, _ := blocks.hint(typ, false)
+	return Problem{Range: at, Summary: fmt.Sprintf("unknown block %q", typ), Hint: hint}, false
+}
+
+// Labelled reports whether a block has the labels that it needs, or why not.
+func (s BodySchema) Labelled(b *Block) (Problem, bool) {
+	schema, _ := s.block(b.Type)
+	r := reader{}
+	if r.labels(b, schema) {
+		return Problem{}, true
+	}
+	return r.problems[0], false
 }

@@ -1,6 +1,6 @@
 plugin "http" { source = "grpc.wasm" }
 plugin "period" { source = "grpc.wasm" }
-plugin "quorum" { source = "grpc.wasm" }
+plugin "dynamic" { source = "grpc.wasm" }
 plugin "my-plugin" { source = "grpc.wasm" }
 plugin "" { source = "grpc.wasm" }
 plugin "twice" {

@@ -10,4 +10,10 @@ target "web" {
   probe "liveness" {
     redis { port = 80 }
   }
+  probe "startup" {
+    dynamic "mysql" {
+      for_each = ["a"]
+      content { port = 80 }
+    }
+  }
 }

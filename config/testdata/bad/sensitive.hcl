@@ -40,7 +40,11 @@ target "db" {
       token = "h"
     }
   }
-  probe "startup" {
-    tcp { port = var.password }
+  dynamic "probe" {
+    for_each = ["a"]
+    labels   = ["startup", var.password]
+    content {
+      tcp { port = var.password }
+    }
   }
 }

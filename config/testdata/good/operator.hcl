@@ -21,8 +21,9 @@ variable "backends" {
 }
 
 locals {
-  ports = { http = local.base, grpc = 9000, admin = local.base + 1 }
-  base  = 8080
+  probed = { for name, port in local.ports : name => port if port < 9000 }
+  ports  = { http = local.base, grpc = 9000, admin = local.base + 1 }
+  base   = 8080
 }
 
 defaults {
@@ -45,24 +46,19 @@ target "shop/web" {
     failure_threshold = 30
   }
 
-  probe "readiness" "http" {
-    http {
-      path    = "/healthz"
-      port    = local.ports.http
-      headers = { Host = "shop.example", Accept = ["text/plain", "*/*"] }
+  dynamic "probe" {
+    for_each = local.probed
+    iterator = port
+    labels   = ["readiness", port.key]
+    content {
+      http {
+        path    = "/healthz"
+        port    = port.value
+        headers = { Host = "shop.example", Accept = ["text/plain", "*/*"] }
+      }
+      period  = "500ms"
+      timeout = "250ms"
     }
-    period  = "500ms"
-    timeout = "250ms"
-  }
-
-  probe "readiness" "admin" {
-    http {
-      path    = "/healthz"
-      port    = local.ports.admin
-      headers = { Host = "shop.example", Accept = ["text/plain", "*/*"] }
-    }
-    period  = "500ms"
-    timeout = "250ms"
   }
 
   probe "liveness" {

@@ -39,16 +39,15 @@ target "web" {
       headers = merge(local.logins[0], { X-Api-Key = each.value.token })
     }
   }
-}
-
-target "none" {
-  for_each = toset([])
-  address  = each.value
-  probe "startup" {
-    http {
-      port = 80
-      tls {
-        ca_file = "ca.pem"
+  dynamic "probe" {
+    for_each = []
+    labels   = ["startup"]
+    content {
+      http {
+        port = 80
+        tls {
+          ca_file = "ca.pem"
+        }
       }
     }
   }

@@ -121,7 +121,7 @@ type Config struct {
 	Token  string // required of clients; printable ASCII of at least 16 bytes; default: none
 	TLS    TLS    // default: plain HTTP
 
-	Logger *slog.Logger // one Warn line for each failed connection, and for rejected requests that would change the engine; default: none
+	Logger *slog.Logger // one Warn line for each failed connection, and once a minute for rejected requests that would change the engine; default: none
 }
 
 // Server serves the API. It is an http.Handler, and can listen itself.

@@ -88,6 +88,10 @@ type subscription[S any] interface {
 
 // probes returns the changes of probes, as engine.Subscription.Next, and what ends them.
 func (r *results) probes() (next func(context.Context) (engine.Status, error), end func()) {
+	if r.others.OwnerOf == nil { // there are no others
+		sub := r.own.Subscribe()
+		return sub.Next, sub.Close
+	}
 	return merge(r.own.Subscribe(), r.others.Engine.Subscribe(), func(s engine.Status) engine.Status {
 		t, _ := r.find(s.ID.Target)
 		for _, p := range t.Probes {
@@ -101,6 +105,10 @@ func (r *results) probes() (next func(context.Context) (engine.Status, error), e
 
 // targets returns the changes of targets, as engine.TargetSubscription.Next, and what ends them.
 func (r *results) targets() (next func(context.Context) (engine.TargetStatus, error), end func()) {
+	if r.others.OwnerOf == nil {
+		sub := r.own.SubscribeTargets()
+		return sub.Next, sub.Close
+	}
 	return merge(r.own.SubscribeTargets(), r.others.Engine.SubscribeTargets(), func(t engine.TargetStatus) engine.TargetStatus {
 		if now, ok := r.find(t.Target); ok {
 			return now.TargetStatus

@@ -41,8 +41,10 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	c.Cluster = decodeCluster(f.blocks["cluster"], e, l.of("cluster"), &o)
 	plugins := loadPlugins(f.blocks, e, l, &o, &engine)
 	c.Plugins, c.Scripts = plugins.plugins, plugins.scripts
-	l = newLanguage(&o, plugins.handlers)
-	e.places = l.places()
+	if len(plugins.handlers) > len(o.Handlers) { // there are plugins or scripts
+		l = newLanguage(&o, plugins.handlers)
+		e.places = l.places()
+	}
 
 	// Targets and probes, and what names them.
 	handlers := &handlerMaker{context: engine.context(), made: make(map[string]*madeHandler)}

@@ -83,11 +83,17 @@ func (e *evaluator) noteSensitive(f *Field, arg tree.Argument) {
 
 // searchFile reports the secrets in a file. It reads the text once, and not for each element of a loop.
 func (s *secretSearch) searchFile(body tree.Body) {
+	isNamed := make(map[string]bool) // isSecretName, by name: a list has one name for all
 	for name, value := range body.Values() {
 		s.value, s.name, s.toPush, s.found = value, name, s.e.toPush[value.Range().Filename], false
+		is, known := isNamed[name]
+		if !known {
+			is = isSecretName(name)
+			isNamed[name] = is
+		}
 		if noted, ok := s.e.noted[value.Range()]; ok {
 			s.check(noted, value)
-		} else if isSecretName(name) {
+		} else if is {
 			s.check(secretValue{name: name}, value)
 		}
 		s.search()

@@ -22,7 +22,7 @@ type groupSource struct {
 	views   map[string]*group.View
 	tellers map[string]Teller
 
-	explainedMu sync.Mutex
+	explainedMu sync.Mutex           // guards explained
 	explained   map[string]time.Time // when groups were found to be down for a reason that explains it
 }
 
@@ -45,6 +45,9 @@ func (s *groupSource) follow(views []*group.View) (changed []Subject) {
 	for name := range before {
 		if s.views[name] == nil {
 			changed = append(changed, Subject{KindGroup, name})
+			s.explainedMu.Lock()
+			delete(s.explained, name)
+			s.explainedMu.Unlock()
 		}
 	}
 	return changed

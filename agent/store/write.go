@@ -385,8 +385,13 @@ func (b *batch) probe(id probe.ID) bool {
 			return true
 		}
 	}
+	size := len(id.Target) + len(id.Name) + len(one.Memory)
+	if size > maxRecord {
+		b.config.Logger.Warn("state not written: a memory is too long", "probe", id.String(), "bytes", size)
+		return true
+	}
 	b.update.Probes = append(b.update.Probes, one)
-	return b.added(len(id.Target) + len(id.Name) + len(one.Memory))
+	return b.added(size)
 }
 
 // value adds a value, or that it was removed, and reports whether to go on.

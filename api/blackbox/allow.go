@@ -74,7 +74,7 @@ func cutPort(text string) (host, port string, ok bool) {
 // normalName returns the name of a host as it is compared.
 func normalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// mayConnect is a dial.Allow: the attempt may connect to the target of the engine that it was asked
+// mayConnect is for dial.WithAllow: the attempt may connect to the target of the engine that it was asked
 // for, at one of its ports, and to what the module allows.
 func (a *attempt) mayConnect(host string, to netip.AddrPort) error {
 	if a.configured && normalName(host) == normalName(a.target.Address) {

@@ -173,14 +173,18 @@ func (v *view) unprobed(self string) map[shard.ID]holder {
 	if len(v.members) == 0 { // the entries were not read yet
 		return all
 	}
-	for i, assigned := range shard.Assign(v.eligible()) {
+	var assigned *[shard.Count]string
+	if len(v.owners) < shard.Count {
+		assigned = shard.Assign(v.eligible())
+	}
+	for i := range shard.Count {
 		id := shard.ID(i)
 		o, isOwned := v.owners[id]
 		switch {
 		case isOwned && v.members[o.name].lease != o.lease:
 			all[id] = holder{shardKey(id), o.name}
-		case !isOwned && assigned != self:
-			all[id] = holder{keyMember + assigned, assigned}
+		case !isOwned && assigned[i] != self:
+			all[id] = holder{keyMember + assigned[i], assigned[i]}
 		}
 	}
 	return all

@@ -118,7 +118,12 @@ func (a *answers) trim(most int) {
 func (a *answers) leave(s *sharedAnswer) {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
-	if s.users--; s.users == 0 && s.size == 0 { // it could not be made
+	s.users--
+	switch {
+	case s.users > 0:
+	case s.size == 0: // it could not be made
 		a.all = slices.DeleteFunc(a.all, func(other *sharedAnswer) bool { return other == s })
+	default:
+		a.trim(maxLatest)
 	}
 }

@@ -15,6 +15,9 @@ var regexpModule = &starlarkstruct.Module{Name: "regexp", Members: starlark.Stri
 	"replace":  function("replace", regexpReplace),
 }}
 
+// maxPatterns bounds patterns, which are forgotten when there are so many.
+const maxPatterns = 256
+
 // patterns are the compiled patterns of this attempt: a script may use one again and again.
 var patterns = make(map[string]*regexp.Regexp)
 
@@ -27,6 +30,9 @@ func regexpArgs(a arguments, more ...any) (r *regexp.Regexp, text string, err er
 	if r = patterns[pattern]; r == nil {
 		if r, err = regexp.Compile(pattern); err != nil {
 			return nil, "", a.errorf("%w", err)
+		}
+		if len(patterns) >= maxPatterns {
+			clear(patterns)
 		}
 		patterns[pattern] = r
 	}

@@ -67,18 +67,20 @@ func checkServer(server string) error {
 // maxServers is how many name servers package net asks.
 const maxServers = 3
 
-// countServers returns how many name servers of resolv.conf package net asks; 0 if it cannot be read.
-func countServers() (servers int) {
+// countServers returns how many name servers of resolv.conf package net asks, each counted once; 0 if it cannot be read.
+func countServers() int {
 	text, err := files.Read(resolvConf, maxConf)
 	if err != nil {
 		return 0
 	}
+	var servers []string
 	for address := range listedServers(text) {
-		if _, err := netip.ParseAddr(address); err == nil {
-			servers++
+		if _, err := netip.ParseAddr(address); err == nil && len(servers) < maxServers {
+			servers = append(servers, address)
 		}
 	}
-	return min(servers, maxServers)
+	slices.Sort(servers)
+	return len(slices.Compact(servers))
 }
 
 // listedServers yields the name servers in the text of resolv.conf, as they stand there.

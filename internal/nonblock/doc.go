@@ -13,7 +13,7 @@
 //	attempt.go         Stepper, Attempt and Spares: what the engine and handlers agree on
 //	exchange.go        Exchange, Protocol and Fault
 //	exchange_linux.go  connects, sends and reads without waiting
-//	fallback.go        FallbackSet: addresses that need Probe
+//	fallback.go        fallbackSet: addresses that need Probe
 //	set_linux.go       Set: an epoll set
 //	socket_linux.go    system calls on sockets
 //	watcher.go         Watcher: reports the end of connections

@@ -39,7 +39,7 @@ func (r *Redactor) Add(values []string) bool {
 	for {
 		before := r.known.Load()
 		now, all := before.with(values)
-		if before != nil && len(now.values) == len(before.values) || len(now.values) == 0 || r.known.CompareAndSwap(before, now) {
+		if now == before || len(now.values) == 0 || r.known.CompareAndSwap(before, now) {
 			return all
 		}
 	}
@@ -56,6 +56,9 @@ func (k *known) with(values []string) (now *known, all bool) {
 		for line := range strings.Lines(v) {
 			all = now.add(line) && all
 		}
+	}
+	if k != nil && len(now.values) == len(k.values) {
+		return k, all
 	}
 	longestFirst := func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) }
 	pairs := make([]string, 0, 2*len(now.values))

@@ -233,8 +233,11 @@ func (b *budget) room(a *account, n int64) int {
 func (b *budget) owes(a *account) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if a.used <= b.share() {
+		return false
+	}
 	for other := range b.accounts {
-		if other.waits && a.used > b.share() {
+		if other.waits {
 			return true
 		}
 	}

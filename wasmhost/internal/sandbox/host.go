@@ -33,7 +33,11 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	if err := linkModule(ctx, s, r, abi.HostModule, abi.Functions(), nativeFunctions()); err != nil {
 		return err
 	}
-	if err := linkModule(ctx, s, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasiFunctions()); err != nil {
+	wasi := wasiFunctions()
+	for _, f := range abi.WASIRefused() {
+		wasi[f.Name] = func(*call, args) abi.Errno { return abi.ENOSYS }
+	}
+	if err := linkModule(ctx, s, r, abi.WASIModule, slices.Concat(abi.WASI(), abi.WASIRefused()), wasi); err != nil {
 		return err
 	}
 	tick := api.GoModuleFunc(func(ctx context.Context, _ api.Module, _ []uint64) { callOf(ctx).cpu.tick() })
@@ -41,15 +45,11 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 	return err
 }
 
-// linkModule makes a module of functions. Those of types that are missing, which are functions of WASI, return
-// ENOSYS.
+// linkModule makes a module of functions, one for each of types.
 func linkModule[R int64 | abi.Errno](ctx context.Context, s *Sandbox, r wazero.Runtime, module string, types []abi.Function, functions map[string]func(*call, args) R) error {
 	b := r.NewHostModuleBuilder(module)
 	for _, t := range types {
 		f := functions[t.Name]
-		if f == nil {
-			f = func(*call, args) R { return R(abi.ENOSYS) }
-		}
 		wrapped := s.wrap(module+"."+t.Name, t, func(c *call, a args) uint64 { return uint64(f(c, a)) })
 		b.NewFunctionBuilder().WithGoModuleFunction(wrapped, valueTypes(t.Params), valueTypes(t.Results)).Export(t.Name)
 	}

@@ -73,7 +73,7 @@ func OfBundle(b *revision.Bundle) *Inputs {
 // Bundle returns the files of the Inputs that are to be pushed: texts, and what they name by relative
 // paths. Local are the absolute paths of the files that each engine reads for itself, sorted. It is an
 // error if a relative path leads out of the folder, or if a file has one of the secrets in it, for all who can
-// read the store would see it. That search finds values of redact.MinValue bytes as they are written; config.Options.ToPush
+// read the store would see it. That search finds values of six bytes or more as they are written; config.Options.ToPush
 // refuses other expressions that may have a secret of the files.
 func (in *Inputs) Bundle(secrets []string) (b *revision.Bundle, local []string, err error) {
 	b = in.pushed()

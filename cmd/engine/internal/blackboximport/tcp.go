@@ -22,7 +22,11 @@ func (im *importer) tcp(name string, module *document.Body, f *fields) (leftOut 
 		tls.takeAll() // without effect
 	}
 	for i, s := range steps {
-		if labels, _ := s.take("labels"); !isEmpty(labels) {
+		labels := s.objects("labels")
+		for _, l := range labels {
+			l.takeAll()
+		}
+		if len(labels) > 0 {
 			im.warn(name, body, "Ignored: tcp.query_response[%d].labels, which are of a metric.", i)
 		}
 	}

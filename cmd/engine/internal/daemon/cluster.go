@@ -220,8 +220,11 @@ func (c *cluster) ownerOf(target string) string {
 
 // mayOwn reports whether a target is one that is shared, and no other engine is known to own it.
 func (c *cluster) mayOwn(target string) bool {
-	owner := c.ownerOf(target)
-	return c.isShared(target) && (owner == "" || owner == c.coordinator.Name())
+	if !c.isShared(target) {
+		return false
+	}
+	owner := c.coordinator.OwnerOf(target)
+	return owner == "" || owner == c.coordinator.Name()
 }
 
 // divide implements sharing: shared are the targets of the configuration's files that have probes, and whose instances the

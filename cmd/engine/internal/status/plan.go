@@ -38,7 +38,15 @@ func Plan() *cobra.Command {
 			if err != nil {
 				return noPlan(err)
 			}
-			p, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Plan, error) { return client.Plan(ctx, paths) })
+			interrupted := false
+			p, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Plan, error) {
+				p, err := client.Plan(ctx, paths)
+				interrupted = ctx.Err() != nil
+				return p, err
+			})
+			if interrupted && err != nil { // nothing goes on: a plan leaves nothing behind
+				err = errors.New("interrupted")
+			}
 			if err != nil {
 				return noPlan(err)
 			}

@@ -56,7 +56,7 @@ func TestATargetThatChangesWhileItIsToldIsComparedAgain(t *testing.T) {
 func TestAGroupThatIsRemovedIsNoLongerInTrouble(t *testing.T) {
 	in(t, "web", func(s *scene) {
 		s.say(probe.Failure, "web")
-		s.expect("web not_ready, all down")
+		s.expectTogether("web not_ready", "all down")
 		if err := s.groups.Apply(map[string]group.Rule{}); err != nil {
 			t.Fatal(err)
 		}

@@ -278,7 +278,7 @@ func TestGroupsAndCoalescedNoticesWaitForParents(t *testing.T) {
 		pass(3 * time.Second)
 		s.expect("")
 		pass(detection + 2*time.Second)
-		s.expect("web not_ready, webs down")
+		s.expectTogether("web not_ready", "webs down")
 	})
 }
 

@@ -171,10 +171,14 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 		one.backend.isCut.Store(true) // it is killed
 		one.stop()
 		time.Sleep(30 * time.Minute)
-		three := share(t, "three", b, nil)
+		away := &cutOff{Backend: b}
+		away.isCut.Store(true)
+		three := share(t, "three", away, nil)
+		synctest.Wait()
 		if three.IsSynced("web") || !three.IsSynced("own") {
 			t.Error("a pause is known before it was read, or that of a target that is not shared is not")
 		}
+		away.isCut.Store(false)
 		<-three.Synced()
 		checkPaused(t, "after a kill", "web", true, two, three)
 		three.pausesMu.Lock()

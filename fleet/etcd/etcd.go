@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
@@ -287,7 +289,9 @@ func entry(kv *mvccpb.KeyValue) coord.Entry {
 	}
 }
 
-// Watch implements coord.Backend. It ends if the member that it asks has no leader.
+// Watch implements coord.Backend. It ends if the member that it asks has no leader, and when the connections to all
+// members have been lost: etcd may have been restored from a snapshot meanwhile, and of that the client, which goes on
+// with the revision that it has seen last, would not notice anything.
 func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
 	return func(yield func([]coord.Event, error) bool) {
 		client, err := b.open(ctx)
@@ -295,8 +299,15 @@ func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision
 			yield(nil, b.known(err))
 			return
 		}
-		ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx))
-		defer stop()
+		var waiting sync.WaitGroup
+		defer waiting.Wait()
+		ctx, stop := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+		defer stop(nil)
+		waiting.Go(func() {
+			if awaitLoss(ctx, client.ActiveConnection()) {
+				stop(errLost)
+			}
+		})
 		for response := range client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(int64(after)+1), clientv3.WithFragment()) {
 			if err := response.Err(); err != nil {
 				yield(nil, b.known(err))
@@ -310,11 +321,24 @@ func (b *Backend) Watch(ctx context.Context, prefix string, after coord.Revision
 				return
 			}
 		}
-		if err = ctx.Err(); err == nil {
+		if err = context.Cause(ctx); err == nil {
 			err = errors.New("etcd has ended the watch")
 		}
 		yield(nil, err)
 	}
+}
+
+// errLost ends a watch: see Backend.Watch.
+var errLost = unreachableError{err: errors.New("the connection to etcd was lost")}
+
+// awaitLoss waits until a client that is or gets connected no longer is. It returns false if ctx is done before.
+func awaitLoss(ctx context.Context, c *grpc.ClientConn) bool {
+	for s := c.GetState(); s != connectivity.Ready; s = c.GetState() {
+		if !c.WaitForStateChange(ctx, s) {
+			return false
+		}
+	}
+	return c.WaitForStateChange(ctx, connectivity.Ready)
 }
 
 // known returns an error as package coord knows it.

@@ -289,6 +289,36 @@ func (p *proxy) cut() {
 	p.conns = nil
 }
 
+// While no connection is there etcd may be restored from a snapshot, and have as many changes as it has lost: no revision
+// shows that.
+func TestAWatchEndsWithTheConnection(t *testing.T) {
+	nodes := cluster(t, "http", 1)
+	p := newProxy(t, strings.TrimPrefix(nodes[0].client, "http://"))
+	b := open(t, etcd.Config{Endpoints: []string{"http://" + p.Addr().String()}})
+	_, at, err := b.Range(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "key"}}}); err != nil {
+		t.Fatal(err)
+	}
+	seen, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for events, err := range b.Watch(t.Context(), "", at) {
+			if err != nil {
+				ended <- err
+			} else if len(events) == 1 && events[0].Key == "key" {
+				close(seen)
+			}
+		}
+	}()
+	testsync.Receive(t, "the change", seen)
+	p.cut()
+	if err := testsync.Receive(t, "the end of the watch", ended); !errors.Is(err, coord.ErrUnreachable) {
+		t.Errorf("the watch has ended by %v", err)
+	}
+}
+
 // An engine runs longer than certificates and authorities are valid.
 func TestRenewedCertificatesAreUsedByTheNextConnection(t *testing.T) {
 	before, after := dialtest.NewAuthority(t), dialtest.NewAuthority(t)

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Limits of a Client on what it reads, in bytes.
@@ -250,7 +252,9 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if c.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	response, err := cmp.Or(c.HTTP, http.DefaultClient).Do(r)
+	client := *cmp.Or(c.HTTP, http.DefaultClient)
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for Base only
+	response, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}
@@ -261,10 +265,16 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	var failed errorBody
 	if decode(response.Body, &failed) != nil || failed.Error.Message == "" {
 		failed.Error.Message = "not a response of Sonde's API: " + response.Status
+		if to, err := response.Location(); err == nil {
+			failed.Error.Message += ", a redirect to " + probe.OneLine(to.Host, maxRedirectHost) + ", which is not followed: give the address that answers itself"
+		}
 	}
 	failed.Error.Status = response.StatusCode
 	return nil, &failed.Error
 }
+
+// maxRedirectHost bounds the host of a redirect in an error, in bytes.
+const maxRedirectHost = 256
 
 // decode reads JSON of at most MaxResponse bytes.
 func decode(r io.Reader, into any) error {

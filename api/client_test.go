@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -67,6 +68,27 @@ func TestClientRejectsResponsesOfOtherServers(t *testing.T) {
 		if _, err := c.Targets(t.Context(), api.Query{}); err == nil || !strings.Contains(err.Error(), a.want) {
 			t.Errorf("%s: %v, want %s", a.name, err, a.want)
 		}
+	}
+}
+
+// A server that answers with a redirect decides neither which other server gets the token nor which is asked to stop a
+// target.
+func TestClientFollowsNoRedirect(t *testing.T) {
+	asked := 0
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer other.Close()
+	first := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer first.Close()
+	c := &api.Client{Base: first.URL, Token: token}
+	_, read := c.Targets(t.Context(), api.Query{})
+	_, reload := c.Reload(t.Context(), false)
+	for _, err := range []error{read, reload} {
+		if want := "a redirect to " + strings.TrimPrefix(other.URL, "http://") + ", which is not followed"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("the other server got %d requests", asked)
 	}
 }
 

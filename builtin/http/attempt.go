@@ -3,9 +3,11 @@ package httpprobe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync"
 	"time"
 
@@ -16,8 +18,8 @@ import (
 // attempt records the course of one attempt. Net/http calls its methods from its own
 // goroutines, some of which outlive the request.
 type attempt struct {
-	ctx  context.Context // of the whole attempt, with its deadline
-	host string          // as configured
+	ctx context.Context // of the whole attempt, with its deadline
+	own *url.URL        // as configured
 
 	mu        sync.Mutex
 	timings   probe.Timings
@@ -28,8 +30,9 @@ type attempt struct {
 	responded bool          // a byte of the response to it was received
 	firstByte time.Time     // when the first one was
 	status    int           // of that response; 0: its head is incomplete
-	expiry    int64         // of the certificates of the latest connection: see dial.CertificateExpiry
+	expiry    int64         // of the certificates of all connections, the first: see dial.CertificateExpiry; 0: none
 	facts     probe.Facts   // of the latest connection and response
+	to        string        // the host of the latest redirect that was followed
 	until     time.Time     // when the first of the certificates expires of all connections: see dial.ValidUntil
 }
 
@@ -75,7 +78,7 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 	a.timings.Connected = a.timings.Connected || took.Connected
 	a.failure = err
 	a.asked = time.Now()
-	a.http2, a.expiry, a.facts = err == nil && speaksHTTP2(conn), 0, probe.Facts{Redirects: a.facts.Redirects}
+	a.http2, a.facts = err == nil && speaksHTTP2(conn), probe.Facts{Redirects: a.facts.Redirects}
 	if err == nil {
 		a.use(conn)
 	}
@@ -83,11 +86,19 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 
 // use records what is known of a connection. It needs mu.
 func (a *attempt) use(conn net.Conn) {
-	facts := dial.Facts(conn, a.host)
-	a.expiry, a.facts.Peer, a.facts.TLS = dial.CertificateExpiry(conn), facts.Peer, facts.TLS
+	facts := dial.Facts(conn, a.own.Hostname())
+	a.expiry, a.facts.Peer, a.facts.TLS = earlier(a.expiry, dial.CertificateExpiry(conn)), facts.Peer, facts.TLS
 	if until := dial.ValidUntil(conn); a.until.IsZero() || !until.IsZero() && until.Before(a.until) {
 		a.until = until
 	}
+}
+
+// earlier returns the earlier of two times, of which 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // connected records the connection that a request uses, which may be one that was kept.
@@ -129,11 +140,11 @@ func (a *attempt) got(r *http.Response) {
 	a.facts.Protocol = protocolName(r.ProtoMajor, r.ProtoMinor)
 }
 
-// followed records that another request follows a redirect.
-func (a *attempt) followed(redirects int) {
+// followed records that another request follows a redirect to a host.
+func (a *attempt) followed(redirects int, host string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.facts.Redirects = uint8(redirects)
+	a.facts.Redirects, a.to = uint8(redirects), host
 }
 
 // result adds the timings and the facts to a result.
@@ -141,9 +152,7 @@ func (a *attempt) result(r probe.Result) probe.Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r.Timings = a.timings
-	if a.expiry != 0 { // otherwise that of an error, or none
-		r.CertificateExpiry = a.expiry
-	}
+	r.CertificateExpiry = earlier(a.expiry, r.CertificateExpiry) // which may be that of an error
 	r.SetFacts(a.facts)
 	return r
 }
@@ -166,11 +175,20 @@ func (a *attempt) settle() {
 	}
 }
 
-// failed classifies an error of http.Client.Do.
+// failed classifies an error of http.Client.Do, and says which redirect has led there.
 func (a *attempt) failed(err error) probe.Result {
 	a.settle()
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	r := a.classify(err)
+	if a.to != "" {
+		r.Detail = probe.CleanText(fmt.Sprintf("after a redirect to %s: %s", probe.CleanText(a.to, maxCause), r.Detail), probe.MaxDetail)
+	}
+	return r
+}
+
+// classify classifies an error of http.Client.Do. It needs mu.
+func (a *attempt) classify(err error) probe.Result {
 	var dialling *dial.Error
 	switch {
 	case errors.Is(a.ctx.Err(), context.Canceled):

@@ -83,7 +83,7 @@ func (h *Handler) probe(ctx context.Context, host string, port uint16) probe.Res
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	u := h.plan.url(host, port)
-	a := &attempt{ctx: ctx, host: u.Hostname()}
+	a := &attempt{ctx: ctx, own: u}
 	response, err := h.client.Do(h.plan.request(a.begin(), u))
 	if err != nil {
 		return a.result(a.failed(err))

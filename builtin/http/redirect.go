@@ -1,9 +1,12 @@
 package httpprobe
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -35,21 +38,45 @@ func parseRedirects(s string) (redirects, error) {
 
 // redirect is an http.Client's CheckRedirect: next would follow via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
-	local := strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname())
+	first := via[0]
+	p.keepVirtualHost(next, first)
+	local := strings.EqualFold(next.URL.Hostname(), first.URL.Hostname())
+	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
 	switch {
 	case p.redirects == noRedirects, p.redirects == localRedirects && !local:
+		return http.ErrUseLastResponse
+	case next.Body != nil && (!local || downgraded): // with 307 and 308
 		return http.ErrUseLastResponse
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	case next.URL.Scheme != "http" && next.URL.Scheme != "https", next.URL.Hostname() == "":
 		return errors.New("the redirect is not to an http or https URL with a host")
 	}
-	if !local {
+	if !local || next.URL.Scheme != first.URL.Scheme || portOf(next.URL) != portOf(first.URL) { // another server
 		next.Header.Del("Referer") // our path may hold a secret
 		for _, name := range p.private {
 			next.Header.Del(name)
 		}
 	}
-	attemptOf(next.Context()).followed(len(via))
+	attemptOf(next.Context()).followed(len(via), next.URL.Host)
 	return nil
+}
+
+// keepVirtualHost has a redirect to the host of the Host header ask the target's own host, as the request before did.
+func (p *plan) keepVirtualHost(next, first *http.Request) {
+	virtual := &url.URL{Host: p.hostHeader}
+	if p.hostHeader == "" || !strings.EqualFold(next.URL.Hostname(), virtual.Hostname()) {
+		return
+	}
+	next.Host = next.URL.Host
+	next.URL.Host = net.JoinHostPort(first.URL.Hostname(), portOf(next.URL))
+}
+
+// portOf returns the port of a URL with http or https.
+func portOf(u *url.URL) string {
+	standard := "80"
+	if u.Scheme == "https" {
+		standard = "443"
+	}
+	return cmp.Or(u.Port(), standard)
 }

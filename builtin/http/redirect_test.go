@@ -1,15 +1,23 @@
 package httpprobe_test
 
 import (
+	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // bounce serves redirects. The path /to/... is answered with a redirect to what
@@ -96,6 +104,70 @@ func TestAnotherHostDoesNotGetTheHeaders(t *testing.T) {
 	}
 }
 
+// Another port or scheme of the same host may be a server of somebody else, or one that everybody can listen to.
+func TestOnlyTheSameServerGetsTheHeadersAndTheCertificate(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	type seen struct {
+		token, referer string
+		certificates   int
+	}
+	requests := make(chan seen, 2)
+	start := func(secure bool) string {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if to := r.URL.Query().Get("to"); to != "" {
+				w.Header().Set("Location", to)
+				w.WriteHeader(http.StatusFound)
+				return
+			}
+			got := seen{token: r.Header.Get("X-Token"), referer: r.Header.Get("Referer")}
+			if r.TLS != nil {
+				got.certificates = len(r.TLS.PeerCertificates)
+			}
+			requests <- got
+		}))
+		if s.TLS = serverConfig(ca.Sign(t, time.Hour, "127.0.0.1")); secure {
+			s.TLS.ClientAuth = tls.RequestClientCert
+			s.StartTLS()
+		} else {
+			s.Start()
+		}
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	plain, otherPlain, secure, otherSecure := start(false), start(false), start(true), start(true)
+	certFile, keyFile := dialtest.Files(t, ca.Sign(t, time.Hour, "client"))
+	for name, test := range map[string]struct {
+		from, to string
+		isSame   bool
+	}{
+		"the same server":             {plain, plain, true},
+		"the same server, with https": {secure, secure, true},
+		"a path of the same server":   {secure, "", true},
+		"another port":                {plain, otherPlain, false},
+		"another port, with https":    {secure, otherSecure, false},
+		"from https to http":          {secure, plain, false},
+		"from http to https":          {plain, secure, false},
+		"back again":                  {secure, plain + "/?to=" + secure + "/end", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, err := url.Parse(test.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := httpprobe.Config{
+				Port: from.Port(), Host: "127.0.0.1", Scheme: from.Scheme, Path: "/?" + url.Values{"to": {test.to + "/end"}}.Encode(),
+				Headers: map[string][]string{"X-Token": {"secret"}},
+				TLS:     &httpprobe.TLS{CAFile: ca.File, CertFile: certFile, KeyFile: keyFile},
+			}
+			wantResult(t, attempt(t, c, probe.Target{Name: "test"}, plenty), probe.Success, "")
+			got := testsync.Receive(t, "the request", requests)
+			if want := test.isSame; (got.token == "secret") != want || want && got.certificates == 0 && from.Scheme == "https" || !want && got != (seen{}) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
 func TestAGivenHostIsKeptOnRelativeRedirectsOnly(t *testing.T) {
 	var hosts []string
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -117,6 +189,40 @@ func TestAGivenHostIsKeptOnRelativeRedirectsOnly(t *testing.T) {
 	}
 }
 
+func TestARedirectToTheHostHeaderAsksTheSameAddress(t *testing.T) {
+	var hosts []string
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		hosts = append(hosts, r.Host)
+		if r.URL.Path == "/first" {
+			_, port, _ := net.SplitHostPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
+			w.Header().Set("Location", "http://Shop.example:"+port+"/second")
+			w.WriteHeader(http.StatusFound)
+		}
+	})
+	c := httpprobe.Config{Port: "web", Path: "/first", Headers: map[string][]string{"Host": {"shop.example"}}}
+	wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
+	if want := []string{"shop.example", "Shop.example:" + strconv.Itoa(int(target.Ports["web"]))}; !slices.Equal(hosts, want) {
+		t.Errorf("got the hosts %q, want %q", hosts, want)
+	}
+}
+
+func TestAnErrorAfterARedirectNamesItsHost(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	notHTTP := listenRaw(t, func(conn net.Conn) { io.WriteString(conn, "220 mail\r\n") })
+	for name, host := range map[string]string{"refused": l.Addr().String(), "not HTTP": notHTTP} {
+		t.Run(name, func(t *testing.T) {
+			got := attempt(t, httpprobe.Config{Port: "web", Path: "/to?location=http://" + host + "/x%3Fsecret"}, bounce(t), plenty)
+			if got.Outcome != probe.Failure || !strings.HasPrefix(got.Detail, "after a redirect to "+host+": ") || strings.Contains(got.Detail, "secret") {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
 func TestABodyIsSentAgainAfterATemporaryRedirect(t *testing.T) {
 	var length atomic.Int64
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -129,5 +235,69 @@ func TestABodyIsSentAgainAfterATemporaryRedirect(t *testing.T) {
 	wantResult(t, attempt(t, httpprobe.Config{Port: "web", Method: "POST", Body: "hello"}, target, plenty), probe.Success, "")
 	if length.Load() != 5 {
 		t.Errorf("the second body is %d bytes long", length.Load())
+	}
+}
+
+// The first certificate that expires is the one that matters, as for min_validity.
+func TestTheExpiryIsTheFirstOfAllConnections(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	start := func(valid time.Duration, h http.Handler) (*httptest.Server, int64) {
+		s := httptest.NewUnstartedServer(h)
+		certificate := ca.Sign(t, valid, "127.0.0.1")
+		s.TLS = serverConfig(certificate)
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s, certificate.Leaf.NotAfter.Unix()
+	}
+	later, _ := start(48*time.Hour, http.NotFoundHandler())
+	first, soon := start(time.Hour, http.RedirectHandler(later.URL, http.StatusFound))
+	back, _ := start(48*time.Hour, http.RedirectHandler(first.URL, http.StatusFound))
+	for name, s := range map[string]*httptest.Server{"the first connection": first, "the second of three": back} {
+		t.Run(name, func(t *testing.T) {
+			c := httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}
+			if got := attempt(t, c, targetOf(s.Listener.Addr()), plenty); got.CertificateExpiry != soon {
+				t.Errorf("got %d, want %d", got.CertificateExpiry, soon)
+			}
+		})
+	}
+}
+
+// What is sent may be meant for the configured server only.
+func TestABodyIsNotSentToAnotherHost(t *testing.T) {
+	ca := dialtest.NewAuthority(t)
+	var bodies atomic.Int64
+	count := func(w http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, to, http.StatusPermanentRedirect)
+		} else if n, _ := io.Copy(io.Discard, r.Body); n > 0 {
+			bodies.Add(1)
+		}
+	}
+	plain := serve(t, count)
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(count))
+	secure.TLS = serverConfig(ca.Sign(t, time.Hour, "127.0.0.1"))
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	port := strconv.Itoa(int(plain.Ports["web"]))
+	for name, test := range map[string]struct {
+		scheme, to string
+		bodies     int64
+	}{
+		"the same host":      {"http", "http://127.0.0.1:" + port + "/", 1},
+		"another host":       {"http", "http://localhost:" + port + "/", 0},
+		"from https to http": {"https", "http://127.0.0.1:" + port + "/", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bodies.Store(0)
+			target := plain
+			if test.scheme == "https" {
+				target = targetOf(secure.Listener.Addr())
+			}
+			c := httpprobe.Config{Port: "web", Scheme: test.scheme, Path: "/?to=" + test.to, Method: "POST", Body: "hello", Redirects: "all", TLS: &httpprobe.TLS{CAFile: ca.File}}
+			got := attempt(t, c, target, plenty)
+			if want := map[int64]probe.Outcome{0: probe.Warning, 1: probe.Success}[test.bodies]; got.Outcome != want || bodies.Load() != test.bodies {
+				t.Errorf("got %+v, and %d bodies were sent", got, bodies.Load())
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -25,8 +26,8 @@ const (
 // context has the attempt.
 type transport struct {
 	dialer  *dial.Dialer
-	own     *tls.Config // for the configured host
-	foreign *tls.Config // for the host of a redirect, which does not get our certificate
+	own     *tls.Config // for the configured host; another port than the configured one does not get our certificate
+	foreign *tls.Config // for the host of a redirect, which does not either
 	http    *http.Transport
 	reuse   bool
 	proxy   *proxy // nil: none
@@ -115,7 +116,7 @@ func (t *transport) dial(ctx context.Context, addr string, secure bool) (net.Con
 	a := attemptOf(ctx)
 	dialled := a.dial()
 	var took probe.Timings
-	conn, err := t.open(a.ctx, addr, secure, a.host, &took)
+	conn, err := t.open(a.ctx, addr, secure, a.own, &took)
 	dialled(took, conn, err)
 	if err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func (t *transport) dial(ctx context.Context, addr string, secure bool) (net.Con
 	return writeFirst(conn), nil
 }
 
-func (t *transport) open(ctx context.Context, addr string, secure bool, own string, took *probe.Timings) (net.Conn, error) {
+func (t *transport) open(ctx context.Context, addr string, secure bool, own *url.URL, took *probe.Timings) (net.Conn, error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -142,8 +143,12 @@ func (t *transport) open(ctx context.Context, addr string, secure bool, own stri
 		return conn, err
 	}
 	config := t.own
-	if !strings.EqualFold(host, own) {
+	switch ownHost, ownPort := own.Hostname(), portOf(own); {
+	case !strings.EqualFold(host, ownHost):
 		config = t.foreign
+	case text != ownPort:
+		config = config.Clone()
+		config.Certificates = nil
 	}
 	return dial.Handshake(ctx, conn, config, host, took)
 }

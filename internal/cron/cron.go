@@ -4,6 +4,7 @@ package cron
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,10 @@ type Schedule struct {
 
 	// eitherDay: both days and weekdays are restricted, and a day has to be one of either.
 	eitherDay bool
+
+	// follows: the minute or the hour begins with *. What is asked for goes on by the clocks, also when they are set:
+	// they may show a time twice, or not at all.
+	follows bool
 }
 
 // field is one of the five fields of a schedule.
@@ -70,6 +75,7 @@ func Parse(text string) (Schedule, error) {
 	return Schedule{
 		minutes: sets[0], hours: sets[1], days: sets[2], months: sets[3], weekdays: sets[4],
 		eitherDay: restricted(parts[2]) && restricted(parts[4]),
+		follows:   !restricted(parts[0]) || !restricted(parts[1]),
 	}, nil
 }
 
@@ -128,34 +134,64 @@ func (f field) number(text string) (int, error) {
 	return n, nil
 }
 
-// maxDays is how many days Next looks ahead: February 29 may be eight years away.
+// maxDays is how many days are looked at: February 29 may be eight years away.
 const maxDays = 8*366 + 2
 
 // Next returns the first time after another one at which something begins by the clocks of a time
-// zone, and whether there is one. A time that these leave out, when summer time begins, is the moment
-// at which they are set; one that they repeat, when it ends, is the first of both.
+// zone, and whether there is one. As cron(8) has it, what begins at a certain hour and minute begins once: a time that the clocks
+// leave out, when summer time begins, is the moment at which they are set; one that they repeat, when it ends, is the first of
+// both. If the minute or the hour begins with *, it begins each time that the clocks show, and none that they leave out.
 func (s Schedule) Next(after time.Time, in *time.Location) (time.Time, bool) {
+	if s.follows {
+		return s.nextShown(after, in)
+	}
 	_, seconds := after.In(in).Zone()
 	from := after.UTC().Add(time.Duration(seconds) * time.Second) // as the clocks show it
-	for i := range maxDays {
-		date := time.Date(from.Year(), from.Month(), from.Day()+i, 0, 0, 0, 0, time.UTC)
-		if !s.hasDay(date) {
-			continue
-		}
-		for minute := minuteFrom(date, from); minute < 24*60; minute++ {
-			if s.hours>>(minute/60)&1 == 0 {
-				minute += 59 - minute%60
-				continue
-			}
-			if s.minutes>>(minute%60)&1 == 0 {
-				continue
-			}
-			if at := instant(date.Add(time.Duration(minute)*time.Minute), in); at.After(after) {
-				return at.In(in), true
-			}
+	for shown := range s.times(from) {
+		if at := instant(shown, in); at.After(after) {
+			return at.In(in), true
 		}
 	}
 	return time.Time{}, false
+}
+
+// nextShown is Next for a schedule that follows the clocks, which are set at the end of each span of the same offset.
+func (s Schedule) nextShown(after time.Time, in *time.Location) (time.Time, bool) {
+	for begin, last := after.Add(1), after.Add(maxDays*24*time.Hour); begin.Before(last); {
+		_, seconds := begin.In(in).Zone()
+		offset := time.Duration(seconds) * time.Second
+		_, end := begin.In(in).ZoneBounds()
+		for shown := range s.times(begin.UTC().Add(offset)) {
+			if at := shown.Add(-offset); end.IsZero() || at.Before(end) {
+				return at.In(in), true
+			}
+			break
+		}
+		if end.IsZero() {
+			break
+		}
+		begin = end
+	}
+	return time.Time{}, false
+}
+
+// times returns the times that are not before another one, as clocks show them, for maxDays.
+func (s Schedule) times(from time.Time) iter.Seq[time.Time] {
+	return func(yield func(time.Time) bool) {
+		for i := range maxDays {
+			date := time.Date(from.Year(), from.Month(), from.Day()+i, 0, 0, 0, 0, time.UTC)
+			if !s.hasDay(date) {
+				continue
+			}
+			for minute := minuteFrom(date, from); minute < 24*60; minute++ {
+				if s.hours>>(minute/60)&1 == 0 {
+					minute += 59 - minute%60
+				} else if s.minutes>>(minute%60)&1 != 0 && !yield(date.Add(time.Duration(minute)*time.Minute)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // minuteFrom returns the first minute of a day that is not before a time of that day or of one before.
@@ -188,13 +224,6 @@ func instant(shown time.Time, in *time.Location) time.Time {
 			return at
 		}
 	}
-	for last.Sub(first) > time.Second { // the clocks are set in between
-		middle := first.Add(last.Sub(first) / 2)
-		if offset(middle) == before {
-			first = middle
-		} else {
-			last = middle
-		}
-	}
-	return last.Truncate(time.Second)
+	_, set := first.In(in).ZoneBounds() // the clocks are set in between
+	return set
 }

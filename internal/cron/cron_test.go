@@ -93,7 +93,7 @@ func TestWrongSchedulesAreRefused(t *testing.T) {
 }
 
 // When the clocks are set forward, what they leave out begins at once; when they are set back, what
-// they repeat begins once.
+// they repeat begins once. What follows the clocks does neither.
 func TestSummerTime(t *testing.T) {
 	vienna, lordHowe := location(t, "Europe/Vienna"), location(t, "Australia/Lord_Howe")
 	for _, c := range []struct {
@@ -104,11 +104,19 @@ func TestSummerTime(t *testing.T) {
 		{vienna, "30 2 * * *", "2026-03-29 03:00", "2026-03-30 02:30 +0200"},
 		{vienna, "*/30 * * * *", "2026-03-29 01:30", "2026-03-29 03:00 +0200"},
 		{vienna, "*/30 * * * *", "2026-03-29 03:00", "2026-03-29 03:30 +0200"},
+		{vienna, "45 * * * *", "2026-03-29 01:50", "2026-03-29 03:45 +0200"},
+		{vienna, "*/50 2 * * *", "2026-03-28 12:00", "2026-03-30 02:00 +0200"},
 		{vienna, "0 3 * * 0", "2026-03-29 01:59", "2026-03-29 03:00 +0200"},
 		{vienna, "30 2 * * *", "2026-10-24 12:00", "2026-10-25 02:30 +0200"},
 		{vienna, "30 2 * * *", "2026-10-25 02:30 +0200", "2026-10-26 02:30 +0100"},
 		{vienna, "30 2 * * *", "2026-10-25 02:30 +0100", "2026-10-26 02:30 +0100"},
-		{vienna, "0 * * * *", "2026-10-25 02:00 +0200", "2026-10-25 03:00 +0100"},
+		{vienna, "0 * * * *", "2026-10-25 02:00 +0200", "2026-10-25 02:00 +0100"},
+		{vienna, "@hourly", "2026-10-25 01:00", "2026-10-25 02:00 +0200"},
+		{vienna, "*/15 * * * *", "2026-10-25 02:45 +0200", "2026-10-25 02:00 +0100"},
+		{vienna, "5 */2 * * *", "2026-10-25 02:05 +0200", "2026-10-25 02:05 +0100"},
+		{vienna, "* 2 * * *", "2026-10-25 02:59 +0200", "2026-10-25 02:00 +0100"},
+		{vienna, "* 2 * * *", "2026-10-25 02:59 +0100", "2026-10-26 02:00 +0100"},
+		{vienna, "15,45 1-3 * * *", "2026-10-25 02:45 +0200", "2026-10-25 03:15 +0100"},
 		{lordHowe, "15 2 * * *", "2026-10-03 12:00", "2026-10-04 02:30 +1100"}, // by half an hour
 		{lordHowe, "45 1 * * *", "2026-04-04 12:00", "2026-04-05 01:45 +1100"},
 	} {
@@ -136,7 +144,7 @@ func (s Schedule) matches(shown time.Time) bool {
 
 // begins returns the times from one to another at which something begins, found by looking at the
 // clocks minute by minute: a time begins when the clocks show it, or a later one, for
-// the first time.
+// the first time, or each time that they show it.
 func (s Schedule) begins(from, to time.Time, in *time.Location) (all []time.Time) {
 	const earlier = 30 * time.Hour // than from: what was shown before clocks were set back
 	at := from.Add(-earlier).Truncate(time.Minute)
@@ -146,6 +154,9 @@ func (s Schedule) begins(from, to time.Time, in *time.Location) (all []time.Time
 		for now := shows(at, in); shown.Before(now); {
 			shown = shown.Add(time.Minute)
 			matched = matched || s.matches(shown)
+		}
+		if s.follows {
+			matched = s.matches(shows(at, in))
 		}
 		if matched && at.After(from) {
 			all = append(all, at)
@@ -179,8 +190,10 @@ func TestNextIsTheFirstMinuteThatTheClocksShow(t *testing.T) {
 				fmt.Sprintf("%d %d * * *", r.IntN(60), r.IntN(5)),
 				fmt.Sprintf("%d,%d %d-%d * * %d", r.IntN(60), r.IntN(60), r.IntN(4), 4+r.IntN(20), r.IntN(8)),
 				fmt.Sprintf("*/%d */%d * * *", 1+r.IntN(59), 1+r.IntN(12)),
+				fmt.Sprintf("%d * * * %d", r.IntN(60), r.IntN(8)),
+				fmt.Sprintf("*/%d %d-3 * * *", 1+r.IntN(59), r.IntN(4)),
 				fmt.Sprintf("%d 0-3 %d * %d", r.IntN(60), day.Day(), r.IntN(8)),
-			}[r.IntN(4)]
+			}[r.IntN(6)]
 			s, err := Parse(text)
 			if err != nil {
 				t.Fatal(err)
@@ -253,6 +266,8 @@ func TestWindows(t *testing.T) {
 		{"0,30 3 * * *", 30 * time.Minute, "2026-02-01 03:10", "02-01 03:00 to 02-01 04:00, in it"},
 		{"0 1 * * *", 3 * time.Hour, "2026-03-29 04:30", "03-29 01:00 to 03-29 05:00, in it"}, // three hours pass
 		{"0 1 * * *", 3 * time.Hour, "2026-10-25 03:00", "10-26 01:00 to 10-26 04:00"},
+		{"50 * * * *", 20 * time.Minute, "2026-10-25 02:55 +0100", "10-25 02:50 to 10-25 03:10, in it"}, // the second time
+		{"*/30 1-3 * * *", 30 * time.Minute, "2026-10-25 02:10 +0100", "10-25 01:00 to 10-25 04:00, in it"},
 	} {
 		s, err := Parse(c.schedule)
 		if err != nil {

@@ -395,6 +395,34 @@ func TestWhatPluginsMeasureIsShown(t *testing.T) {
 	}
 }
 
+// A time that is not known has no number: one in its place would be long ago, and alert of what expires soon.
+func TestWhatIsNotKnownToExpireHasNoTime(t *testing.T) {
+	no := false
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	measuring := func(name string) probe.Handler {
+		return probe.HandlerFunc(func(ctx context.Context, _ probe.Target) probe.Result {
+			probe.RecordTrace(ctx, func(t *probe.Trace) { t.Measured = map[string]float64{name: 1} })
+			return probe.Succeed("")
+		})
+	}
+	modules := map[string]blackbox.Module{
+		"unverified": httpModule(t, httpprobe.Config{Scheme: "https", TLS: &httpprobe.TLS{Verify: &no}}, "127.0.0.1"),
+		"grpc":       {Handler: measuring("grpc_serving_status"), HandlerName: "grpc", PortName: port, Allow: []string{"*"}},
+		"without":    {Handler: measuring("x"), HandlerName: "mine", PortName: port, Allow: []string{"*"}},
+	}
+	for name, shown := range map[string]string{"unverified": "probe_ssl_earliest_cert_expiry", "grpc": "", "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			_, body := ask(serverOf(t, &fakeEngine{}, modules), "module="+name+"&target="+url.QueryEscape(map[bool]string{true: s.URL, false: "a:1"}[shown != ""]))
+			for _, metric := range []string{"probe_ssl_earliest_cert_expiry", "probe_ssl_last_chain_expiry_timestamp_seconds", "probe_http_last_modified_timestamp_seconds"} {
+				if strings.Contains(body, "\n"+metric+" ") != (metric == shown) {
+					t.Errorf("%s in\n%s", metric, body)
+				}
+			}
+		})
+	}
+}
+
 // A handler that keeps connections has none after an attempt.
 func TestATargetOfTCPIsProbed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -118,9 +118,7 @@ func (g gauges) http(r *probe.Result, t *probe.Trace) {
 	g.add("probe_http_redirects", float64(facts.Redirects)+number(isRedirect(r.HTTPStatus)))
 	g.add("probe_http_content_length", float64(response.ContentLength))
 	g.add("probe_http_uncompressed_body_length", float64(response.BodyLength))
-	if !response.LastModified.IsZero() {
-		g.add("probe_http_last_modified_timestamp_seconds", float64(response.LastModified.Unix()))
-	}
+	g.time("probe_http_last_modified_timestamp_seconds", response.LastModified)
 	g.add("probe_failed_due_to_regex", number(r.Reason == probe.ReasonHTTPAssert))
 	g.add("probe_http_ssl", number(t.TLS != nil && r.HTTPStatus != 0))
 	if r.HTTPStatus != 0 {
@@ -153,16 +151,24 @@ func (g gauges) tls(t *probe.TLSTrace) {
 	if t == nil {
 		return
 	}
-	g.add("probe_ssl_earliest_cert_expiry", float64(t.FirstExpiry.Unix()))
-	g.add("probe_ssl_last_chain_expiry_timestamp_seconds", float64(t.LastChainExpiry.Unix()))
+	g.time("probe_ssl_last_chain_expiry_timestamp_seconds", t.LastChainExpiry)
 	g.certificate(t)
 }
 
 // certificate adds the server's certificate and the version of TLS.
 func (g gauges) certificate(t *probe.TLSTrace) {
+	g.time("probe_ssl_earliest_cert_expiry", t.FirstExpiry)
 	g.add("probe_ssl_last_chain_info", 1,
 		"fingerprint_sha256", t.SHA256, "issuer", t.Issuer, "subject", t.Subject, "subjectalternative", strings.Join(t.DNSNames, ","))
 	g.add("probe_tls_version_info", 1, "version", t.Version)
+}
+
+// time adds a time. One that is not known is left out: a number in its place would be a time long ago, and an alert on
+// what expires soon would fire, as it does with blackbox_exporter.
+func (g gauges) time(name string, at time.Time) {
+	if !at.IsZero() {
+		g.add(name, float64(at.Unix()))
+	}
 }
 
 // servingStatuses are the names of the states of health in grpc.health.v1, by number.
@@ -195,12 +201,9 @@ func (g gauges) plugin(r *probe.Result, t *probe.Trace) {
 			g.add("probe_grpc_healthcheck_response", number(status == float64(i)), "serving_status", name)
 		}
 		g.add("probe_grpc_ssl", number(t.TLS != nil))
-		if t.TLS == nil {
-			g.add("probe_ssl_earliest_cert_expiry", 0)
-			return
+		if t.TLS != nil {
+			g.certificate(t.TLS)
 		}
-		g.add("probe_ssl_earliest_cert_expiry", float64(t.TLS.FirstExpiry.Unix()))
-		g.certificate(t.TLS)
 	default:
 		g.tls(t.TLS)
 	}

@@ -5,39 +5,16 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-
-	"github.com/sonde-probe/sonde/probe"
-)
-
-// redirects says which redirects are followed.
-type redirects uint8
-
-const (
-	localRedirects redirects = iota
-	noRedirects
-	allRedirects
 )
 
 // maxRedirects is the kubelet's (maxRedirects in k8s.io/kubernetes/pkg/probe/http).
 const maxRedirects = 10
 
-func parseRedirects(s string) (redirects, error) {
-	switch s {
-	case "", "local":
-		return localRedirects, nil
-	case "none":
-		return noRedirects, nil
-	case "all":
-		return allRedirects, nil
-	}
-	return 0, probe.FieldErrorf("redirects", "is %q; it must be local, none or all", s)
-}
-
 // redirect is an http.Client's CheckRedirect: next would follow via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	local := strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname())
 	switch {
-	case p.redirects == noRedirects, p.redirects == localRedirects && !local:
+	case p.redirects == "none", p.redirects != "all" && !local:
 		return http.ErrUseLastResponse
 	case len(via) >= maxRedirects:
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)

@@ -35,7 +35,7 @@ type Config struct {
 // Engine is the engine block of a configuration.
 type Engine struct {
 	Listen           string              `hcl:"listen,optional" doc:"address and port of the status page, the API and /metrics; an empty text for none. An address that other machines can reach needs token_file, or tls with client_ca_file; port 0 lets the system choose one"`
-	Concurrency      int                 `hcl:"concurrency,optional" doc:"how many attempts that need a goroutine may run at once; those of tcp and http at IP addresses need none on Linux, and are limited to 16 times as many" default:"1024" min:"1" max:"1048576"`
+	Concurrency      int                 `hcl:"concurrency,optional,nonzero" doc:"how many attempts that need a goroutine may run at once; those of tcp and http at IP addresses need none on Linux, and are limited to 16 times as many" default:"1024" min:"1" max:"1048576"`
 	Compatibility    probe.Compatibility `hcl:"compatibility,optional" doc:"none: the documented behaviour of Kubernetes; kubelet: that of the kubelet with its known bugs, and its metrics prober_probe_total and prober_probe_duration_seconds" default:"none"`
 	TokenFile        string              `hcl:"token_file,optional" doc:"file with the bearer token that clients of the API must send" default:"no token"`
 	TLS              *TLS                `hcl:"tls,block" doc:"serves the page and the API by HTTPS"`

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -210,9 +211,7 @@ func (d *decodedBlock) fill(to any) { d.reportErrors(d.set(to)) }
 // set sets a struct to the values of a block. It returns errors about values that do not fit, or are outside the limits
 // in the tags of their fields.
 func (d *decodedBlock) set(to any) error {
-	wrong := fill(to, d.values, Context{})
-	checkLimits(reflect.TypeOf(to).Elem(), d.values, "", &wrong)
-	return wrong.Err()
+	return append(fill(to, d.values, Context{}), limits.Check(to, "")...).Err()
 }
 
 // checked returns what a block says as a struct with its defaults, and reports what is wrong with it.

@@ -23,9 +23,7 @@ func (s *compiledSchema) expand(e *evaluator, b *tree.Body, c tree.Content) (out
 	for _, block := range c.Blocks {
 		made, ok := []*tree.Block{block}, true
 		if isDynamic(block) {
-			if e.toPush[block.Header.Filename] {
-				s.noteDynamic(e, block)
-			}
+			s.noteDynamic(e, block)
 			d := &dynamicLoop{e: e, block: block, schema: s.body, made: block.Label(0), iterator: block.Label(0)}
 			made, ok = d.expand(b)
 		}

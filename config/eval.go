@@ -14,15 +14,16 @@ import (
 // evaluator returns the values of expressions, and reports what is wrong with them.
 type evaluator struct {
 	*collector
-	inLoops map[hcl.Expression]*evaluated
-	toPush  map[string]bool           // the names of the sources that are about to be pushed
-	noted   map[hcl.Range]secretValue // what is set there to sensitive fields
-	secrets []string                  // the sensitive texts among the values: Config.Secrets
-	unknown bool                      // a value is unknown; its cause was reported
+	inLoops     map[hcl.Expression]*evaluated
+	toPush      map[string]bool           // the names of the sources that are about to be pushed
+	noted       map[hcl.Range]secretValue // what is set there to sensitive fields
+	notedBlocks map[hcl.Range]bool        // the dynamic blocks whose content was noted, by their headers
+	secrets     []string                  // the sensitive texts among the values: Config.Secrets
+	unknown     bool                      // a value is unknown; its cause was reported
 }
 
 func newEvaluator() *evaluator {
-	return &evaluator{collector: newCollector(), inLoops: make(map[hcl.Expression]*evaluated), toPush: make(map[string]bool), noted: make(map[hcl.Range]secretValue)}
+	return &evaluator{collector: newCollector(), inLoops: make(map[hcl.Expression]*evaluated), toPush: make(map[string]bool), noted: make(map[hcl.Range]secretValue), notedBlocks: make(map[hcl.Range]bool)}
 }
 
 // evaluated is an expression in a loop. A constant one is evaluated once for all

@@ -43,16 +43,18 @@ func checkPushed(f *sourceFiles, cluster *Cluster, c *collector) {
 	}
 }
 
-// noteDynamic notes the sensitive fields in the content of a dynamic block, which may have no element on this machine, and
-// reports relative paths there. The schema is that of the block around it.
+// noteDynamic notes the sensitive fields in the content of a dynamic block that is about to be pushed, which may have no
+// element on this machine, and reports relative paths there: once for all elements of the loops around it. The schema is
+// that of the block around it.
 func (s *compiledSchema) noteDynamic(e *evaluator, b *tree.Block) {
-	content, _ := b.Body.Read(dynamicBody) // what it lacks is reported when it is expanded
 	inside := s.inside[b.Label(0)]
-	if inside == nil {
+	if !e.toPush[b.Header.Filename] || inside == nil || e.notedBlocks[b.Header] {
 		return
 	}
+	e.notedBlocks[b.Header] = true
+	content, _ := b.Body.Read(dynamicBody) // what it lacks is reported when it is expanded
 	for _, inner := range content.Blocks {
-		inside.noteBlock(e, b.Body.OutsideLoop().Block.Make(b.Label(0), inner, nil, ""))
+		inside.noteBlock(e, b.Body.OutsideLoop().Block.Make(b.Label(0), inner, outermostContext(b.Body.Ctx), ""))
 	}
 }
 
@@ -67,7 +69,7 @@ func (s *compiledSchema) noteBlock(e *evaluator, b *tree.Block) {
 		if field.Sensitive {
 			e.noteSensitive(field, arg)
 		}
-		value, _ := protected(arg.Expr, &hcl.EvalContext{}) // not known unless it is written out
+		value, _ := protected(arg.Expr, b.Body.Ctx)
 		e.checkPushedPath(&b.Body, field, arg, value)
 	}
 	for _, inner := range content.Blocks {
@@ -77,6 +79,14 @@ func (s *compiledSchema) noteBlock(e *evaluator, b *tree.Block) {
 			inside.noteBlock(e, inner)
 		}
 	}
+}
+
+// outermostContext returns what expressions can refer to that depend neither on an element of a loop nor on this machine.
+func outermostContext(ctx *hcl.EvalContext) *hcl.EvalContext {
+	for ctx.Parent() != nil {
+		ctx = ctx.Parent()
+	}
+	return ctx
 }
 
 // checkPushedPath reports a relative path in a file that is to be pushed: each engine would begin where it was started.

@@ -233,8 +233,10 @@ func TestWorkingDirectoriesAndSocketsThatArePushedAreAbsolute(t *testing.T) {
 
 func TestPathsInBlocksThatThisMachineDoesNotHaveAreAbsolute(t *testing.T) {
 	const file = `
+locals { dir = "certificates" }
 target "web" {
-  address = "10.0.0.4"
+  for_each = toset(["10.0.0.4", "10.0.0.5", "10.0.0.6"])
+  address = each.key
   probe "readiness" {
     tcp { port = 80 }
   }
@@ -253,11 +255,14 @@ target "web" {
 }
 `
 	for path, isError := range map[string]bool{
-		`"ca.pem"`: true, `"${probe.value}/ca.pem"`: false, `"/etc/ca.pem"`: false, `env("TOKEN")`: false, `null`: false,
+		`"ca.pem"`: true, `format("%s.pem", "ca")`: true, `"${local.dir}/ca.pem"`: true, `"${probe.value}/ca.pem"`: false, `"/etc/ca.pem"`: false, `env("TOKEN")`: false, `null`: false,
 	} {
 		_, diags := parsePushedWith(toPush(), ownFile, fmt.Sprintf(file, path))
-		if got := fmt.Sprint(diags); diags.HasErrors() != isError || isError && !strings.Contains(got, "fleet:/web.hcl:14:21: error: ca_file has a relative path") {
+		if got := fmt.Sprint(diags); diags.HasErrors() != isError || isError && !strings.Contains(got, "fleet:/web.hcl:16:21: error: ca_file has a relative path") {
 			t.Errorf("%s: got %v, want an error: %v", path, got, isError)
+		}
+		if isError && len(diags) > 0 && diags[0].elements != 1 {
+			t.Errorf("%s: the block was checked %d times, once for each element", path, diags[0].elements)
 		}
 	}
 }

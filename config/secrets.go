@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/big"
-	"slices"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -126,17 +125,37 @@ func (s *secretSearch) search() {
 	if !bytes.ContainsAny(s.e.texts.at(s.value.Range()), `{(@\`) { // without these there are none
 		return
 	}
-	var calls []hcl.Range
-	hclsyntax.VisitAll(native(s.value), func(n hclsyntax.Node) hcl.Diagnostics {
-		if slices.ContainsFunc(calls, func(r hcl.Range) bool { return r.ContainsOffset(n.Range().Start.Byte) }) {
-			return nil
-		}
-		s.node(n)
-		if call, ok := n.(*hclsyntax.FunctionCallExpr); ok && (call.Name == "sensitive" || call.Name == "nonsensitive") {
-			calls = append(calls, call.Range())
-		}
-		return nil
-	})
+	hclsyntax.Walk(native(s.value), &secretWalk{search: s})
+}
+
+// secretWalk looks at the nodes of an expression that are in no call of sensitive or nonsensitive.
+type secretWalk struct {
+	search *secretSearch
+	calls  int // around the node
+}
+
+// Enter implements hclsyntax.Walker.
+func (w *secretWalk) Enter(n hclsyntax.Node) hcl.Diagnostics {
+	if w.calls == 0 {
+		w.search.node(n)
+	}
+	if saysWhetherSecret(n) {
+		w.calls++
+	}
+	return nil
+}
+
+// Exit implements hclsyntax.Walker.
+func (w *secretWalk) Exit(n hclsyntax.Node) hcl.Diagnostics {
+	if saysWhetherSecret(n) {
+		w.calls--
+	}
+	return nil
+}
+
+func saysWhetherSecret(n hclsyntax.Node) bool {
+	call, ok := n.(*hclsyntax.FunctionCallExpr)
+	return ok && (call.Name == "sensitive" || call.Name == "nonsensitive")
 }
 
 func (s *secretSearch) node(n hclsyntax.Node) {

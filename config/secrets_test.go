@@ -8,6 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -338,5 +342,21 @@ func TestErrorsAboutPartsOfASensitiveListShowNothingOfIt(t *testing.T) {
 		if shown := written(t, diags, false); !strings.Contains(shown, "is not valid") || strings.Contains(shown, "hunter") {
 			t.Errorf("%s: got %s", text, shown)
 		}
+	}
+}
+
+// Whoever may push a file must not keep an engine busy with it.
+func TestTheSearchForSecretsIsLinearInCalls(t *testing.T) {
+	text := []byte("concat(" + strings.Repeat("[nonsensitive(1)],\n", 20_000) + "[])")
+	x, diags := hclsyntax.ParseExpression(text, "a.hcl", hcl.InitialPos)
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	s := secretSearch{e: newEvaluator(), value: x}
+	s.e.texts.byName["a.hcl"] = text
+	began := time.Now()
+	s.search()
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("20,000 calls take %v", took)
 	}
 }

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/bytesize"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -34,8 +33,8 @@ import (
 // argument is, such as ca_file: only of these a push refuses relative ones, which each engine would begin where it was
 // started.
 //
-// The tags doc, default, min and max become Doc, Unset, Min and Max of the Field. They
-// describe what the package itself does and checks.
+// The tags doc, default, min and max become Doc, Unset, Min and Max of the Field. SettingsOf
+// checks min, max and oneof; a constructor checks them itself, since Go programs call it too.
 //
 // The fields of a struct that is embedded without a tag count as those of the struct.
 //
@@ -76,7 +75,7 @@ func settingsOf[T any](check func(T, Context) error) Settings {
 		schema: schemaOf(reflect.TypeFor[T]()),
 		decode: func(v Values, c Context) (any, error) {
 			var settings T
-			wrong := fill(&settings, v, c)
+			wrong := append(fill(&settings, v, c), limits.Check(&settings, "")...)
 			err := wrong.Err()
 			if check != nil {
 				for _, one := range Separate(check(settings, c)) {
@@ -283,49 +282,4 @@ func fillField(to reflect.Value, given any, c Context, name string, wrong *probe
 		return
 	}
 	to.Set(reflect.ValueOf(given).Convert(to.Type()))
-}
-
-// checkLimits adds an error for each value of a block that is outside the limits in the tags of its field. Path is that
-// of fillStruct.
-func checkLimits(t reflect.Type, v Values, path string, wrong *probe.FieldErrors) {
-	for f := range t.Fields() {
-		tag, ok := tagOf(f)
-		switch given := v[tag.name].(type) {
-		case Values:
-			checkLimits(pointed(f.Type), given, path+tag.name+".", wrong)
-		case int64, time.Duration:
-			if problem := limitProblem(given, f.Tag.Get("min"), f.Tag.Get("max"), tag.has("bytes")); problem != "" {
-				wrong.Add(path+tag.name, "%s", problem)
-			}
-		}
-		if !ok && isEmbedded(f) {
-			checkLimits(f.Type, v, path, wrong)
-		}
-	}
-}
-
-// limitProblem returns what is wrong with a number, a duration or a size that is outside limits, which are written as in
-// the tags of Of; "" if nothing is. Either limit may be missing.
-func limitProblem(given any, least, most string, isSize bool) string {
-	parse := func(text string) int64 { n, _ := strconv.ParseInt(text, 10, 64); return n }
-	show := func(n int64) any { return n }
-	n, _ := given.(int64)
-	if d, ok := given.(time.Duration); ok {
-		n = int64(d)
-		parse = func(text string) int64 { d, _ := time.ParseDuration(text); return int64(d) }
-		show = func(n int64) any { return time.Duration(n) }
-	} else if isSize {
-		parse = func(text string) int64 { size, _ := bytesize.Parse(text); return int64(size) }
-		show = func(n int64) any { return bytesize.Size(n) }
-	}
-	low, high := parse(least), parse(most)
-	switch isLow, isHigh := least != "" && n < low, most != "" && n > high; {
-	case !isLow && !isHigh:
-		return ""
-	case most == "":
-		return fmt.Sprintf("is %v; it must be at least %v", show(n), show(low))
-	case least == "":
-		return fmt.Sprintf("is %v; it must be at most %v", show(n), show(high))
-	}
-	return fmt.Sprintf("is %v; it must be from %v to %v", show(n), show(low), show(high))
 }

@@ -59,6 +59,7 @@ var rules = []rule{
 	{path: "engine/internal/...", floor: 1, group: "schedule", order: 1},
 	{path: "internal/quota", floor: 1, group: "command"},
 	{path: "internal/command", floor: 1, group: "command", order: 1},
+	{path: "internal/limits", floor: 1, group: "network"},
 	{path: "internal/nonblock", floor: 1, group: "network"},
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "internal/listener", floor: 1, group: "network", order: 2},

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/internal/listener"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
@@ -35,9 +36,6 @@ type Config struct {
 	Token string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
 }
 
-// MinEvery is the smallest Config.Every: an engine may be late by a second itself.
-const MinEvery = time.Second
-
 // withDefaults returns c with the default of grace.
 func (c Config) withDefaults() Config {
 	if c.Grace == 0 {
@@ -48,14 +46,7 @@ func (c Config) withDefaults() Config {
 
 // check returns what is wrong with a Config whose defaults are set.
 func (c Config) check() error {
-	var wrong probe.FieldErrors
-	if c.Every < MinEvery || c.Every > probe.MaxDuration {
-		wrong.Add("every", "is %v; it must be from %v to %v", c.Every, MinEvery, probe.MaxDuration)
-	}
-	if c.Grace < time.Millisecond || c.Grace > probe.MaxDuration {
-		wrong.Add("grace", "is %v; it must be from %v to %v", c.Grace, time.Millisecond, probe.MaxDuration)
-	}
-	return errors.Join(wrong.Err(), checkToken(c.Token))
+	return errors.Join(limits.Check(c, "").Err(), checkToken(c.Token))
 }
 
 // checkToken returns what is wrong with a token. It is not a probe.FieldError, since what is wrong

@@ -13,12 +13,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Bounds of Config.MaxBody, in bytes.
-const (
-	minBody = 1 << 10
-	MaxBody = 1 << 20
-)
-
 // assertions are what a response must be like beside its status. They are read-only.
 type assertions struct {
 	contains    []byte
@@ -40,9 +34,6 @@ type headerAssertion struct {
 // assertions returns the checked assertions of a configuration.
 func (c Config) assertions() (a assertions, err error) {
 	a = assertions{contains: []byte(c.BodyContains), notContains: []byte(c.BodyNotContains), maxBody: int(cmp.Or(c.MaxBody, probe.MaxDetail))}
-	if a.maxBody < minBody || a.maxBody > MaxBody {
-		return a, probe.FieldErrorf("max_body", "is %d bytes; it must be from 1KiB to 1MiB", a.maxBody)
-	}
 	if a.regex, err = compile("body_regex", c.BodyRegex); err != nil {
 		return a, err
 	}

@@ -101,14 +101,6 @@ func (c Config) check() error {
 	return nil
 }
 
-func (c Config) scheme() (string, error) {
-	scheme := strings.ToLower(cmp.Or(c.Scheme, "http"))
-	if scheme != "http" && scheme != "https" {
-		return "", probe.FieldErrorf("scheme", "is %q; it must be http or https", c.Scheme)
-	}
-	return scheme, nil
-}
-
 func (c Config) method() (string, error) {
 	method := strings.ToUpper(cmp.Or(c.Method, "GET"))
 	if !isToken(method) || method == "CONNECT" {

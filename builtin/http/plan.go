@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -26,30 +27,27 @@ type plan struct {
 	body       string
 	accept     statuses
 	asserts    assertions
-	redirects  redirects
+	redirects  string // as in Config
 	validity   dial.Validity
 	kubelet    bool
 }
 
 func newPlan(c Config) (p *plan, err error) {
-	if err := c.check(); err != nil {
+	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
 		return nil, err
 	}
 	p = &plan{
-		host:     cmp.Or(c.Host, "localhost"),
-		body:     c.Body,
-		validity: c.TLS.Validity(),
-		kubelet:  c.Compatibility == probe.Kubelet,
+		host:      cmp.Or(c.Host, "localhost"),
+		body:      c.Body,
+		redirects: c.Redirects,
+		validity:  c.TLS.Validity(),
+		kubelet:   c.Compatibility == probe.Kubelet,
 	}
 	if p.method, err = c.method(); err != nil {
 		return nil, err
 	}
-	scheme, err := c.scheme()
-	if err != nil {
-		return nil, err
-	}
 	p.ref = parsePath(c.Path)
-	p.ref.Scheme = scheme
+	p.ref.Scheme = strings.ToLower(cmp.Or(c.Scheme, "http"))
 	if err := p.setHeaders(c.Headers); err != nil {
 		return nil, err
 	}
@@ -59,9 +57,6 @@ func newPlan(c Config) (p *plan, err error) {
 		setDefault(p.header, "X-Idempotency-Key")
 	}
 	if p.accept, err = parseStatuses(c.Status); err != nil {
-		return nil, err
-	}
-	if p.redirects, err = parseRedirects(c.Redirects); err != nil {
 		return nil, err
 	}
 	if p.asserts, err = c.assertions(); err != nil {

@@ -8,33 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-
-	"github.com/sonde-probe/sonde/probe"
-)
-
-// redirects says which redirects are followed.
-type redirects uint8
-
-const (
-	localRedirects redirects = iota
-	noRedirects
-	allRedirects
 )
 
 // maxRedirects is the kubelet's (maxRedirects in k8s.io/kubernetes/pkg/probe/http).
 const maxRedirects = 10
-
-func parseRedirects(s string) (redirects, error) {
-	switch s {
-	case "", "local":
-		return localRedirects, nil
-	case "none":
-		return noRedirects, nil
-	case "all":
-		return allRedirects, nil
-	}
-	return 0, probe.FieldErrorf("redirects", "is %q; it must be local, none or all", s)
-}
 
 // redirect is an http.Client's CheckRedirect: next would follow via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
@@ -43,7 +20,7 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	local := strings.EqualFold(next.URL.Hostname(), first.URL.Hostname())
 	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
 	switch {
-	case p.redirects == noRedirects, p.redirects == localRedirects && !local:
+	case p.redirects == "none", p.redirects != "all" && !local:
 		return http.ErrUseLastResponse
 	case next.Body != nil && (!local || downgraded): // with 307 and 308
 		return http.ErrUseLastResponse

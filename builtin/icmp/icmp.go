@@ -16,11 +16,13 @@
 package icmpprobe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -54,23 +56,14 @@ type Handler struct {
 
 // New makes a handler. An error is a *probe.FieldError with the HCL name of the field.
 func New(c Config) (*Handler, error) {
-	switch {
-	case c.PayloadSize == 0:
-		c.PayloadSize = DefaultPayload
-	case c.PayloadSize < MinPayload || c.PayloadSize > MaxPayload:
-		return nil, probe.FieldErrorf("payload_size", "is %d; it must be from %d to %d", c.PayloadSize, MinPayload, MaxPayload)
-	}
-	if c.TTL < 0 || c.TTL > 255 {
-		return nil, probe.FieldErrorf("ttl", "is %d; it must be from 1 to 255", c.TTL)
-	}
-	if err := checkUnicast("is", c.Host); err != nil {
+	if err := cmp.Or(limits.Check(c, "").Err(), checkUnicast("is", c.Host)); err != nil {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{Host: c.Host, NoPort: true, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses})
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{dialer: dialer, payloadSize: c.PayloadSize, ttl: c.TTL, dontFragment: c.DontFragment}, nil
+	return &Handler{dialer: dialer, payloadSize: cmp.Or(c.PayloadSize, DefaultPayload), ttl: c.TTL, dontFragment: c.DontFragment}, nil
 }
 
 // Check returns what a target lacks for this handler, or nil. An error is a

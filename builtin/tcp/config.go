@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -39,7 +40,7 @@ type Config struct {
 // New makes a handler: a *Handler or, with KeepAlive, a probe.StatefulHandler. An error
 // is a *probe.FieldError with the HCL name of the field.
 func New(c Config) (probe.Handler, error) {
-	if err := c.check(); err != nil {
+	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
 		return nil, err
 	}
 	dialer, err := dial.New(dial.Config{

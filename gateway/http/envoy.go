@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -26,21 +27,16 @@ type Envoy struct {
 // defaultWait is the default of Envoy.Wait: half of Envoy's default of request_timeout.
 const defaultWait = 500 * time.Millisecond
 
-// Bounds on Envoy.Wait.
-const (
-	minWait = 10 * time.Millisecond
-	maxWait = 10 * time.Minute
-)
-
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
 func (e Envoy) Check() error {
+	wrong := limits.Check(e, "").Err()
 	switch {
+	case wrong != nil:
+		return wrong
 	case e.Listen == "" && e.Directory == "":
 		return &probe.FieldError{Field: "listen", Problem: "and directory are both missing", Hint: `write listen = "127.0.0.1:9781", or directory = "/run/sonde-eds"`}
 	case e.Directory != "" && (!filepath.IsAbs(e.Directory) || filepath.Clean(e.Directory) != e.Directory):
 		return probe.FieldErrorf("directory", "must be an absolute path, without a slash at its end")
-	case e.Wait != 0 && (e.Wait < minWait || e.Wait > maxWait):
-		return probe.FieldErrorf("wait", "is %v; it must be from %v to %v", e.Wait, minWait, maxWait)
 	case e.Listen == "" && e.Token != "":
 		return probe.FieldErrorf("token", "is for listen, which is missing")
 	case e.Listen == "" && e.Wait != 0:

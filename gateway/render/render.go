@@ -24,6 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -36,13 +37,10 @@ type Config struct {
 	Timeout  time.Duration `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed with its descendants, and has failed" default:"10s" min:"10ms" max:"1h"`
 }
 
-// Defaults and bounds of a Config.
+// Defaults of a Config.
 const (
 	defaultInterval = time.Second
 	defaultTimeout  = 10 * time.Second
-
-	minInterval = 10 * time.Millisecond
-	maxInterval = time.Hour
 )
 
 const (
@@ -55,17 +53,9 @@ const (
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or several.
 func (c Config) Check() error {
-	var wrong probe.FieldErrors
+	wrong := limits.Check(c, "")
 	if c.Path == "" {
 		wrong.Add("path", "must not be empty")
-	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"interval", c.Interval}, {"timeout", c.Timeout}} {
-		if d.value != 0 && (d.value < minInterval || d.value > maxInterval) {
-			wrong.Add(d.name, "is %v; it must be from %v to %v", d.value, minInterval, maxInterval)
-		}
 	}
 	if t, err := parseTemplate(c.Template); err != nil {
 		wrong.Add("template", "is not valid: %s", strings.TrimPrefix(err.Error(), "template: "))

@@ -21,6 +21,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
+const minInterval = 10 * time.Millisecond // of a Config
+
 // run runs a renderer for the group of a scene.
 func run(t *testing.T, s *gatewaytest.Scene, c Config) (status func() group.GatewayStatus, stop func()) {
 	t.Helper()

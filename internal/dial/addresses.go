@@ -12,11 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// The values of Config.Addresses.
-const (
-	anyAddress   = "any"
-	AllAddresses = "all"
-)
+// AllAddresses is the value of Config.Addresses for all of them.
+const AllAddresses = "all"
 
 // pinKey is the key of the address that Open connects to for a host: see Attempt.
 type pinKey struct{}

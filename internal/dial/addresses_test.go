@@ -47,11 +47,9 @@ func TestAddressesOfAFamilyAreUsed(t *testing.T) {
 
 func TestAnAddressOfAnotherFamilyIsAnErrorOfTheConfiguration(t *testing.T) {
 	for field, c := range map[string]Config{
-		"ip_family":      {Port: "80", IPFamily: "5"},
 		"ip_family ":     {Port: "80", IPFamily: "4", Host: "::1"},
 		"ip_family  ":    {UnixSocket: "/s", IPFamily: "4"},
 		"addresses":      {UnixSocket: "/s", Addresses: AllAddresses},
-		"addresses ":     {Port: "80", Addresses: "some"},
 		"source_address": {Port: "80", IPFamily: "6", SourceAddress: "127.0.0.1"},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(field)) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Config says where a handler connects to. The fields have the names and meanings of the
-// handlers' own configurations.
+// handlers' own configurations, which check that IPFamily and Addresses are words that they know.
 type Config struct {
 	Host string // IP address or host name; default: the target's address
 	Port string // 1 to 65535, or the name of one of the target's ports; required without UnixSocket and NoPort
@@ -77,12 +77,6 @@ func New(c Config) (*Dialer, error) {
 func (d *Dialer) family() family { return family(d.config.IPFamily) }
 
 func (c Config) check() error {
-	if err := family(c.IPFamily).check(); err != nil {
-		return err
-	}
-	if c.Addresses != "" && c.Addresses != anyAddress && c.Addresses != AllAddresses {
-		return probe.FieldErrorf("addresses", "is %q; it must be any or all", c.Addresses)
-	}
 	if ip, err := netip.ParseAddr(c.Host); err == nil && !family(c.IPFamily).has(ip) {
 		return probe.FieldErrorf("ip_family", "is %q, but the host is %s", c.IPFamily, c.Host)
 	}

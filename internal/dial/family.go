@@ -4,28 +4,18 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-
-	"github.com/sonde-probe/sonde/probe"
 )
 
 // family says which IP addresses of a name are used. The zero family uses all, in the resolver's order.
 type family string
 
-// The families.
+// The families that are not all addresses as they are.
 const (
-	anyFamily family = "any"
-	ipv4      family = "4"
-	ipv6      family = "6"
-	prefer4   family = "prefer_4" // IPv4 addresses first
-	prefer6   family = "prefer_6" // IPv6 addresses first
+	ipv4    family = "4"
+	ipv6    family = "6"
+	prefer4 family = "prefer_4" // IPv4 addresses first
+	prefer6 family = "prefer_6" // IPv6 addresses first
 )
-
-func (f family) check() error {
-	if !slices.Contains([]family{"", anyFamily, ipv4, ipv6, prefer4, prefer6}, f) {
-		return probe.FieldErrorf("ip_family", `is %q; it must be "any", "4", "6", "prefer_4" or "prefer_6"`, string(f))
-	}
-	return nil
-}
 
 // has reports whether an address is of the family.
 func (f family) has(ip netip.Addr) bool {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -40,19 +41,18 @@ func (t *TLS) Load() (*tls.Config, error) {
 	if !used {
 		t = new(TLS)
 	}
-	version, ok := tlsVersions[t.MinVersion]
-	if !ok {
-		return nil, probe.FieldErrorf("tls.min_version", `is %q; it must be one of "1.0", "1.1", "1.2", "1.3"`, t.MinVersion)
+	if err := limits.Check(t, "tls.").Err(); err != nil {
+		return nil, err
 	}
-	config := &tls.Config{MinVersion: version, ServerName: t.ServerName}
+	if t.OnShortValidity != "" && t.MinValidity == 0 {
+		return nil, probe.FieldErrorf("tls.on_short_validity", "has no effect without tls.min_validity")
+	}
+	config := &tls.Config{MinVersion: tlsVersions[t.MinVersion], ServerName: t.ServerName}
 	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
 		return nil, probe.FieldErrorf("tls.ca_file", "has no effect when tls.verify is false")
 	}
 	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
 		return nil, probe.FieldErrorf("tls.server_name", "is %q%s", t.ServerName, problem)
-	}
-	if err := t.checkValidity(); err != nil {
-		return nil, err
 	}
 	var err error
 	if config.RootCAs, err = loadAuthorities(t.CAFile); err != nil {

@@ -24,18 +24,6 @@ func (t *TLS) Validity() Validity {
 	return Validity{t.MinValidity, t.OnShortValidity == "warn"}
 }
 
-func (t *TLS) checkValidity() error {
-	switch {
-	case t.MinValidity < 0 || t.MinValidity > probe.MaxDuration:
-		return probe.FieldErrorf("tls.min_validity", "is %v; it must be from 0s to %v", t.MinValidity, probe.MaxDuration)
-	case t.OnShortValidity != "" && t.OnShortValidity != "fail" && t.OnShortValidity != "warn":
-		return probe.FieldErrorf("tls.on_short_validity", "is %q; it must be fail or warn", t.OnShortValidity)
-	case t.OnShortValidity != "" && t.MinValidity == 0:
-		return probe.FieldErrorf("tls.on_short_validity", "has no effect without tls.min_validity")
-	}
-	return nil
-}
-
 // CheckFresh returns an error if the block demands something of certificates although a handler
 // keeps connections, which do not show a renewed certificate. Argument is that of the handler.
 func (t *TLS) CheckFresh(argument string) error {

@@ -48,7 +48,13 @@ func Target(name string) (string, error) {
 	if err != nil { // there is no file
 		return name, nil
 	}
-	return target, checkLinks(name)
+	_, err = FollowLinks(name, func(link string) error {
+		if err := private.CheckParent(link); err != nil {
+			return fmt.Errorf("symbolic link %w", err)
+		}
+		return nil
+	})
+	return target, err
 }
 
 // temporaryPrefix is how the names of Replace's temporary files begin. Digits follow.
@@ -75,23 +81,23 @@ func RemoveTemporary(name string) error {
 // maxLinks bounds how many symbolic links are followed, as Linux does.
 const maxLinks = 40
 
-// checkLinks returns an error if another user could have put the symbolic link there that a file is,
-// or one of those that it leads to.
-func checkLinks(name string) error {
+// FollowLinks returns the file, which need not exist, that a symbolic link leads to, or else name. It calls check with each
+// link on the way.
+func FollowLinks(name string, check func(link string) error) (string, error) {
 	for range maxLinks {
 		to, err := os.Readlink(name)
 		if err != nil { // no link, or one that has gone meanwhile
-			return nil
+			return name, nil
 		}
-		if err := private.CheckParent(name); err != nil {
-			return fmt.Errorf("symbolic link %w", err)
+		if err := check(name); err != nil {
+			return "", err
 		}
 		if dir, err := filepath.EvalSymlinks(filepath.Dir(name)); err == nil && !filepath.IsAbs(to) {
 			to = filepath.Join(dir, to)
 		}
 		name = to
 	}
-	return fmt.Errorf("%s leads to more than %d symbolic links", name, maxLinks)
+	return "", fmt.Errorf("%s leads to more than %d symbolic links", name, maxLinks)
 }
 
 // cause returns an error without the name of the temporary file, which is another one each time.

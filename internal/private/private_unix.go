@@ -46,16 +46,24 @@ func CheckParent(name string) error {
 	if err != nil {
 		return err
 	}
-	mode, owner := info.Mode().Perm(), statOf(info).Uid
-	switch {
-	case owner != 0 && int(owner) != os.Geteuid():
-		return fmt.Errorf("%s: directory %s belongs to user %d, who decides what its files are, use another one or: chown %d %[2]s", name, dir, owner, os.Geteuid())
-	case mode&anybodyWrite != 0:
-		return fmt.Errorf("%s: directory %s is writable for all users, use another one or: chmod o-w %[2]s", name, dir)
-	case mode&groupWrites != 0 && !isOurs(statOf(info).Gid):
-		return fmt.Errorf("%s: directory %s is writable for group %d, to which this process does not belong, use another one or: chmod g-w %[2]s", name, dir, statOf(info).Gid)
+	if problem, cure := problemOf(info, info.Mode().Perm()); problem != "" {
+		return fmt.Errorf("%s: directory %s %s, use another one or: %s %[2]s", name, dir, problem, cure)
 	}
 	return nil
+}
+
+// problemOf says who besides this user, root, and members of this process's groups decides what the files of a directory
+// with some permissions are, and which command ends that; "" for nobody.
+func problemOf(dir fs.FileInfo, permissions fs.FileMode) (problem, cure string) {
+	switch owner, group := statOf(dir).Uid, statOf(dir).Gid; {
+	case owner != 0 && int(owner) != os.Geteuid():
+		return fmt.Sprintf("belongs to user %d, who decides what its files are", owner), fmt.Sprintf("chown %d", os.Geteuid())
+	case permissions&anybodyWrite != 0:
+		return "is writable for all users", "chmod o-w"
+	case permissions&groupWrites != 0 && !isOurs(group):
+		return fmt.Sprintf("is writable for group %d, to which this process does not belong", group), "chmod g-w"
+	}
+	return "", ""
 }
 
 // CheckDirs returns an error if users besides this one, root, and members of this process's groups could
@@ -71,14 +79,12 @@ func CheckDirs(name string) error {
 		if err != nil {
 			return err
 		}
-		owner, mode := int(statOf(info).Uid), info.Mode()
-		switch isSticky := mode&os.ModeSticky != 0; {
-		case owner != 0 && owner != os.Geteuid():
-			return fmt.Errorf("directory %s belongs to user %d", dir, owner)
-		case mode.Perm()&anybodyWrite != 0 && !isSticky:
-			return fmt.Errorf("directory %s is writable for all users", dir)
-		case mode.Perm()&groupWrites != 0 && !isSticky && !isOurs(statOf(info).Gid):
-			return fmt.Errorf("directory %s is writable for group %d", dir, statOf(info).Gid)
+		permissions := info.Mode().Perm()
+		if info.Mode()&os.ModeSticky != 0 {
+			permissions = 0 // others cannot replace what is in it
+		}
+		if problem, _ := problemOf(info, permissions); problem != "" {
+			return fmt.Errorf("directory %s %s", dir, problem)
 		}
 		if dir == filepath.Dir(dir) {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -28,11 +29,6 @@ type Config struct {
 // Bounds of a Config.
 const (
 	maxURLs        = 20
-	minResend      = 10 * time.Second
-	maxResend      = time.Hour
-	minTimeout     = time.Second
-	maxTimeout     = time.Minute
-	maxAlerts      = 5000
 	defaultResend  = time.Minute
 	defaultTimeout = 10 * time.Second
 	defaultAlerts  = 200
@@ -43,15 +39,11 @@ const path = "/api/v2/alerts"
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
 func (c Config) Check() error {
-	switch {
-	case len(c.URLs) == 0 || len(c.URLs) > maxURLs:
+	if err := limits.Check(c, "").Err(); err != nil {
+		return err
+	}
+	if len(c.URLs) == 0 || len(c.URLs) > maxURLs {
 		return probe.FieldErrorf("urls", "has %d elements; it must have 1 to %d", len(c.URLs), maxURLs)
-	case c.ResendEvery != 0 && (c.ResendEvery < minResend || c.ResendEvery > maxResend):
-		return probe.FieldErrorf("resend_every", "is %v; it must be from %v to %v", c.ResendEvery, minResend, maxResend)
-	case c.Timeout != 0 && (c.Timeout < minTimeout || c.Timeout > maxTimeout):
-		return probe.FieldErrorf("timeout", "is %v; it must be from %v to %v", c.Timeout, minTimeout, maxTimeout)
-	case c.MaxAlerts < 0 || c.MaxAlerts > maxAlerts:
-		return probe.FieldErrorf("max_alerts", "is %d; it must be from 1 to %d", c.MaxAlerts, maxAlerts)
 	}
 	seen := map[string]bool{}
 	for i, text := range c.URLs {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -25,14 +26,8 @@ type Config struct {
 	ResendEvery time.Duration `hcl:"resend_every,optional,nonzero" doc:"how often the command is run again while the trouble lasts" default:"never" min:"10s" max:"168h"`
 }
 
-// Bounds of a Config.
-const (
-	minTimeout     = time.Second
-	maxTimeout     = 10 * time.Minute
-	defaultTimeout = 30 * time.Second
-	minResend      = 10 * time.Second
-	maxResend      = 7 * 24 * time.Hour
-)
+// defaultTimeout is the default of Config.Timeout.
+const defaultTimeout = 30 * time.Second
 
 // exitRejected is the exit status by which a command rejects a notice: EX_DATAERR of sysexits.h.
 const exitRejected = 65
@@ -44,11 +39,8 @@ const (
 
 // Check returns what is wrong with the configuration: an error with *probe.FieldErrors, or nil.
 func (c Config) Check() error {
-	switch {
-	case c.Timeout != 0 && (c.Timeout < minTimeout || c.Timeout > maxTimeout):
-		return probe.FieldErrorf("timeout", "is %v; it must be from %v to %v", c.Timeout, minTimeout, maxTimeout)
-	case c.ResendEvery != 0 && (c.ResendEvery < minResend || c.ResendEvery > maxResend):
-		return probe.FieldErrorf("resend_every", "is %v; it must be from %v to %v", c.ResendEvery, minResend, maxResend)
+	if err := limits.Check(c, "").Err(); err != nil {
+		return err
 	}
 	return c.plan(nil).Check()
 }

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -37,10 +38,6 @@ type Config struct {
 
 // Bounds of a Config.
 const (
-	minResend      = 10 * time.Second
-	maxResend      = 7 * 24 * time.Hour
-	minTimeout     = time.Second
-	maxTimeout     = time.Minute
 	defaultTimeout = 10 * time.Second
 	minSecret      = 16 // bytes
 	maxBody        = 16 << 10
@@ -48,11 +45,8 @@ const (
 
 // Check returns what is wrong with the configuration: a *probe.FieldError, or nil.
 func (c Config) Check() error {
-	switch {
-	case c.ResendEvery != 0 && (c.ResendEvery < minResend || c.ResendEvery > maxResend):
-		return probe.FieldErrorf("resend_every", "is %v; it must be from %v to %v", c.ResendEvery, minResend, maxResend)
-	case c.Timeout != 0 && (c.Timeout < minTimeout || c.Timeout > maxTimeout):
-		return probe.FieldErrorf("timeout", "is %v; it must be from %v to %v", c.Timeout, minTimeout, maxTimeout)
+	if err := limits.Check(c, "").Err(); err != nil {
+		return err
 	}
 	if _, err := c.key(); err != nil {
 		return err

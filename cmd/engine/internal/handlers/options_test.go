@@ -101,7 +101,7 @@ target "worker" {
 }`)}}, Options())
 	text := diags.Err().Error()
 	for _, want := range []string{
-		"config.hcl:2:35: error: max must be 1 or more", "config.hcl:2:45: error: per must be greater than 0",
+		"config.hcl:2:35: error: max is -1; it must be at least 1", "config.hcl:2:45: error: per must be greater than 0",
 		"command must begin with the name of a program", "command has a NUL byte in word 2", `env has the name "A=B"`,
 		`invalid restart_policy "OnFailure"; did you mean "on_failure"?`,
 		"config.hcl:17:15: error: max is 1m0s; it must not be less than initial (10m0s)", "config.hcl:18:15: error: reset is -1s",

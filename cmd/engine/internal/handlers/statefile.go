@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/internal/files"
 )
 
 // processesEnding is what the name of a state file's directory of processes ends with.
@@ -18,25 +19,11 @@ func ProcessDir(state string) string {
 	if state == "" {
 		return ""
 	}
-	return target(state) + processesEnding
-}
-
-// maxLinks bounds how many symbolic links are followed, as Linux does.
-const maxLinks = 40
-
-// target returns the path of the file, which need not exist, that a symbolic link names.
-func target(path string) string {
-	for range maxLinks {
-		to, err := os.Readlink(path)
-		if err != nil {
-			break
-		}
-		if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil && !filepath.IsAbs(to) {
-			to = filepath.Join(dir, to)
-		}
-		path = to
+	target, err := files.FollowLinks(state, func(string) error { return nil })
+	if err != nil { // a circle of links, which cannot be opened
+		target = state
 	}
-	return path
+	return target + processesEnding
 }
 
 // noDirectory returns a warning if the directory of a state file does not exist: an engine

@@ -36,7 +36,7 @@ var rewrite = flag.Bool("rewrite", false, "write docs/configuration")
 const directory = "../../../../docs/configuration"
 
 func TestPagesAreThoseOfTheSchemas(t *testing.T) {
-	files := Files()
+	files := documents()
 	if *rewrite {
 		if err := os.MkdirAll(directory, 0o755); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package reference
 import (
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // note is the first line of each generated file.
@@ -17,7 +18,7 @@ func documents() map[string]string {
 		"functions.md": note + "# Functions\n\n" + string(functions),
 	}
 	for _, p := range all {
-		files[p.name+".md"] = markdown(p)
+		files[p.name+".md"] = note + markdown(p)
 	}
 	return files
 }
@@ -50,7 +51,7 @@ func links(names []string) string {
 
 func markdown(p *page) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "%s# `%s`\n\n`%s`, in ", note, p.name, p.header())
+	fmt.Fprintf(&s, "# `%s`\n\n`%s`, in ", p.name, p.header())
 	if len(p.where) == 0 {
 		s.WriteString("a file.\n\n")
 	} else {
@@ -68,7 +69,7 @@ func markdown(p *page) string {
 			s.WriteString("\n## Arguments\n")
 			arguments = true
 		}
-		fmt.Fprintf(&s, "\n### `%s`\n\n%s\n%s", e.path, paragraph(e.facts()), paragraph(e.field.Doc))
+		s.WriteString("\n" + section(e.path, e))
 	}
 	if len(blocks) > 0 {
 		fmt.Fprintf(&s, "\n## Blocks\n\n%s\n", links(blocks))
@@ -76,8 +77,33 @@ func markdown(p *page) string {
 	return s.String()
 }
 
+// section returns the part of a page about an argument, which has a name.
+func section(name string, e entry) string {
+	return fmt.Sprintf("### `%s`\n\n%s\n%s", name, paragraph(e.facts()), paragraph(e.field.Doc))
+}
+
 // paragraph returns a description as a paragraph, whose asterisks are no emphasis.
 func paragraph(text string) string {
-	const columns = 120
-	return wrap(strings.ReplaceAll(sentence(text), "*", `\*`), columns, "", "")
+	return wrap(strings.ReplaceAll(sentence(text), "*", `\*`), "", "")
+}
+
+// columns is the width of all texts.
+const columns = 120
+
+// wrap returns a text in lines of at most columns characters, unless a word is longer. The
+// first line begins with first, the others with rest.
+func wrap(text, first, rest string) string {
+	var s strings.Builder
+	line, empty := first, true
+	for _, word := range strings.Fields(text) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
+			s.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, empty = rest, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	return s.String() + strings.TrimRight(line, " ") + "\n"
 }

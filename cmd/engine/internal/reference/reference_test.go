@@ -356,19 +356,3 @@ func TestNamesAreFound(t *testing.T) {
 		}
 	}
 }
-
-func TestTextsFitTheTerminal(t *testing.T) {
-	for _, names := range [][]string{nil, {"engine"}, {"probe"}, {"engine.state"}, {"http.tls"}} {
-		for _, width := range []int{40, 80, 100} {
-			text, err := show(names, width)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(text) {
-				if n := len([]rune(strings.TrimRight(line, "\n"))); n > width && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimSpace(line), " ") && names != nil {
-					t.Errorf("%v at %d columns: a line has %d: %s", names, width, n, line)
-				}
-			}
-		}
-	}
-}

@@ -22,24 +22,22 @@ const DefaultListen = "127.0.0.1:9650"
 
 // Limits of a Server.
 const (
-	MaxConnections  = 256                     // open at once; a new one then takes the place of the one that is idle the longest
-	MaxRequests     = 16                      // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503, those for changes of a group after ten seconds
-	MaxSubscribers  = 32                      // event streams at once; any more get status 503
-	MaxWaiters      = 96                      // requests at once that wait for a change of a group; any more get status 503
-	MaxGroupWait    = time.Minute             // of such a request
-	MaxListed       = 5000                    // targets in one response
-	MaxListedProbes = 10_000                  // probes in one response, after which it has no further target
-	MaxListText     = 512                     // bytes of each detail in a list
-	MaxHeaderBytes  = listener.MaxHeaderBytes // of a request
-	WriteTimeout    = listener.WriteTimeout   // to write a response, or one event
-	StallTimeout    = listener.StallTimeout   // for a client to read the next 64 KiB of a response
-	Heartbeat       = 15 * time.Second        // between events or comments of a stream
-	ShutdownGrace   = 5 * time.Second         // for requests in progress when the server stops
+	maxConnections  = 256                   // open at once; a new one then takes the place of the one that is idle the longest
+	maxRequests     = 16                    // in progress at once for /v1/targets, and for the rest of /v1 except event streams; any more get status 503, those for changes of a group after ten seconds
+	maxSubscribers  = 32                    // event streams at once; any more get status 503
+	maxWaiters      = 96                    // requests at once that wait for a change of a group; any more get status 503
+	maxGroupWait    = time.Minute           // of such a request
+	MaxListed       = 5000                  // targets in one response
+	maxListedProbes = 10_000                // probes in one response, after which it has no further target
+	maxListText     = 512                   // bytes of each detail in a list
+	writeTimeout    = listener.WriteTimeout // to write a response, or one event
+	heartbeat       = 15 * time.Second      // between events or comments of a stream
+	shutdownGrace   = 5 * time.Second       // for requests in progress when the server stops
 )
 
-// Engine is the subset of *engine.Engine that a Server uses. Its methods must be
+// engineReader is the subset of *engine.Engine that a Server uses. Its methods must be
 // safe for concurrent use by multiple goroutines.
-type Engine interface {
+type engineReader interface {
 	Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus]
 	Count(ctx context.Context, f engine.Filter) int
 	Target(name string) (engine.TargetStatus, bool)
@@ -50,19 +48,19 @@ type Engine interface {
 	SubscribeTargets() *engine.TargetSubscription
 }
 
-// Groups is the subset of *group.Groups that a Server uses.
-type Groups interface {
+// groupReader is the subset of *group.Groups that a Server uses.
+type groupReader interface {
 	Get(name string) *group.Group
 	Views() []*group.View
 }
 
 // Config configures a Server: what it serves, and to whom.
 type Config struct {
-	Engine  Engine       // required
+	Engine  engineReader // required; an *engine.Engine
 	Others  Others       // the targets of other engines; default: there are none
 	Metrics http.Handler // serves /metrics; default: 404
 	Probe   http.Handler // serves /probe, and limits how many requests are in progress; default: 404
-	Groups  Groups       // default: there are no groups
+	Groups  groupReader  // *group.Groups; default: there are no groups
 
 	// Gateways returns how the gateways fare, sorted by name. Default: there are none.
 	Gateways func() []group.GatewayStatus
@@ -157,18 +155,18 @@ func New(c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckListen(c.Listen, c.guarded()); err != nil {
+	if err := checkListen(c.Listen, c.guarded()); err != nil {
 		return nil, err
 	}
 	s := &Server{
 		config:   c,
 		results:  results{c.Engine, c.Others},
 		tls:      tlsConfig,
-		lists:    make(semaphore, MaxRequests),
-		requests: make(semaphore, MaxRequests),
-		streams:  make(semaphore, MaxSubscribers),
-		waiters:  listener.NewWaiters(MaxWaiters),
-		changes:  make(semaphore, MaxChanges),
+		lists:    make(semaphore, maxRequests),
+		requests: make(semaphore, maxRequests),
+		streams:  make(semaphore, maxSubscribers),
+		waiters:  listener.NewWaiters(maxWaiters),
+		changes:  make(semaphore, maxChanges),
 		sparse:   sparselog.New(c.Logger),
 	}
 	s.handler = s.guard(s.routes())
@@ -212,7 +210,7 @@ func (s *Server) routes() *http.ServeMux {
 		handle("GET /metrics", s.config.Metrics)
 	}
 	if s.config.Probe != nil {
-		mux.Handle("GET /probe", s.config.Probe) // may take longer than WriteTimeout
+		mux.Handle("GET /probe", s.config.Probe) // may take longer than writeTimeout
 	}
 	handle("GET /{$}", http.HandlerFunc(page))
 	for path := range pageFiles {

@@ -20,8 +20,8 @@ import (
 
 // Limits of a Client on what it reads, in bytes.
 const (
-	MaxResponse = 64 << 20
-	MaxLine     = 1 << 20 // of an event stream
+	maxResponse = 64 << 20
+	maxLine     = 1 << 20 // of an event stream
 )
 
 // Client is a client of the API of a running engine. It is safe for concurrent use by
@@ -33,24 +33,10 @@ type Client struct {
 }
 
 // Targets returns a page of the targets that match q. For the next page set q.After to
-// Targets.Next, or use Pages. Like the other methods, it returns an
+// Targets.Next. Like the other methods, it returns an
 // *Error when the response's status is not 200.
 func (c *Client) Targets(ctx context.Context, q Query) (Targets, error) {
 	return get[Targets](ctx, c, "/v1/targets", q.values())
-}
-
-// Pages yields the pages of all targets that match q; q.Limit bounds each page. It ends with the first error, which
-// it yields.
-func (c *Client) Pages(ctx context.Context, q Query) iter.Seq2[Targets, error] {
-	return func(yield func(Targets, error) bool) {
-		for {
-			page, err := c.Targets(ctx, q)
-			if !yield(page, err) || err != nil || page.Next == "" {
-				return
-			}
-			q.After = page.Next
-		}
-	}
 }
 
 // Target returns one target with its probes.
@@ -94,7 +80,7 @@ func (c *Client) Group(ctx context.Context, name, after string) (Group, error) {
 }
 
 // AwaitGroup waits until a group has another version than one, at most for wait, whose bound is
-// MaxGroupWait, and returns the group with its first members. The HTTP client must have no Timeout
+// a minute, and returns the group with its first members. The HTTP client must have no Timeout
 // that is shorter.
 func (c *Client) AwaitGroup(ctx context.Context, name string, version uint64, wait time.Duration) (Group, error) {
 	query := url.Values{"version": {strconv.FormatUint(version, 10)}, "wait": {wait.String()}}
@@ -176,7 +162,7 @@ func (c *Client) stream(ctx context.Context, query url.Values, yield func(Event)
 	}
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, MaxLine)
+	lines.Buffer(nil, maxLine)
 	var e Event
 	for lines.Scan() {
 		if lines.Text() == "" { // ends an event or a comment
@@ -276,9 +262,9 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 // maxRedirectHost bounds the host of a redirect in an error, in bytes.
 const maxRedirectHost = 256
 
-// decode reads JSON of at most MaxResponse bytes.
+// decode reads JSON of at most maxResponse bytes.
 func decode(r io.Reader, into any) error {
-	limited := &io.LimitedReader{R: r, N: MaxResponse}
+	limited := &io.LimitedReader{R: r, N: maxResponse}
 	err := json.NewDecoder(limited).Decode(into)
 	if err != nil && limited.N <= 0 {
 		return errors.New("response is larger than 64 MiB")

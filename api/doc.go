@@ -74,12 +74,12 @@
 //
 // The id counts the events of a connection. A slow reader may miss changes, but
 // never the last one of a probe. A broken stream cannot be resumed: connect again
-// with ?snapshot=true. A comment is sent after each Heartbeat without an event.
+// with ?snapshot=true. A comment is sent after each 15 seconds without an event.
 //
 // # Changes of groups
 //
 // With ?version= the response of /v1/groups/{name} waits until the version of the group is
-// another one, for ?wait= at most, which is a duration such as 20s, by default MaxGroupWait. A client
+// another one, for ?wait= at most, which is a duration such as 20s, by default a minute. A client
 // that asks again with the version of each response follows the group. Versions grow with each
 // change, and from one engine to the next, so that a client of an earlier engine is answered at
 // once.
@@ -103,9 +103,9 @@
 //
 // # Limits
 //
-// No client can shut out the others by what it keeps open. When MaxConnections are open,
+// No client can shut out the others by what it keeps open. When 256 are open,
 // a new one takes the place of the one that has waited for a request the longest. A client
-// that does not read its response is disconnected after StallTimeout. Large responses,
+// that does not read its response is disconnected after a while. Large responses,
 // the lists of targets, have places of their own, so that slow clients keep neither
 // /healthz and /metrics nor /v1/stats from being served.
 //

@@ -22,7 +22,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	}
 	if !s.streams.acquire() {
 		w.Header().Set("Retry-After", "5")
-		respondError(w, errorf(http.StatusServiceUnavailable, "too many event streams: the limit is %d", MaxSubscribers))
+		respondError(w, errorf(http.StatusServiceUnavailable, "too many event streams: the limit is %d", maxSubscribers))
 		return
 	}
 	defer s.streams.release()
@@ -131,7 +131,7 @@ func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
 // forward waits for one change and sends it if it is an event, or sends a heartbeat
 // when there was none. It returns errors of the connection.
 func forward(ctx context.Context, next source, out *eventWriter) error {
-	until, cancel := context.WithDeadline(ctx, out.last.Add(Heartbeat))
+	until, cancel := context.WithDeadline(ctx, out.last.Add(heartbeat))
 	defer cancel()
 	kind, data, err := next(until)
 	if err != nil {
@@ -140,7 +140,7 @@ func forward(ctx context.Context, next source, out *eventWriter) error {
 	if kind != "" {
 		return out.send(kind, data)
 	}
-	if time.Since(out.last) >= Heartbeat { // only changes that are not events of this stream
+	if time.Since(out.last) >= heartbeat { // only changes that are not events of this stream
 		return out.heartbeat()
 	}
 	return nil
@@ -207,11 +207,11 @@ func (s *eventWriter) send(kind EventType, data any) error {
 	return s.write(fmt.Sprintf("event: %s\nid: %d\ndata: %s\n\n", kind, s.id, text))
 }
 
-// write sends text at once. A client that does not read for WriteTimeout is
+// write sends text at once. A client that does not read for writeTimeout is
 // disconnected.
 func (s *eventWriter) write(text string) error {
 	s.last = time.Now()
-	s.control.SetWriteDeadline(s.last.Add(WriteTimeout)) // an error means that the ResponseWriter has no deadlines
+	s.control.SetWriteDeadline(s.last.Add(writeTimeout)) // an error means that the ResponseWriter has no deadlines
 	if _, err := s.w.Write([]byte(text)); err != nil {
 		return err
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Explain returns sentences that say why the target is in its state: about the state itself,
+// explain returns sentences that say why the target is in its state: about the state itself,
 // the instance, and each probe, those that matter first. It needs the probes of the target,
 // and reckons with times before and after now.
-func (t Target) Explain(now time.Time) []string {
+func (t Target) explain(now time.Time) []string {
 	all := []string{t.explainState(now)}
 	for _, text := range []string{t.explainOwner(now), t.explainDamping(now), t.explainPause(now)} {
 		if text != "" {

@@ -153,7 +153,7 @@ type groupQuery struct {
 	after   string        // the members that sort after this name
 	waits   bool          // until the group has another version, or for a time
 	version uint64        // that the client has
-	wait    time.Duration // at most MaxGroupWait
+	wait    time.Duration // at most maxGroupWait
 }
 
 func parseGroupQuery(text string) (q groupQuery, err error) {
@@ -161,7 +161,7 @@ func parseGroupQuery(text string) (q groupQuery, err error) {
 	if err != nil {
 		return q, err
 	}
-	q.after, q.wait, q.waits = query.Get("after"), MaxGroupWait, query.Has("version")
+	q.after, q.wait, q.waits = query.Get("after"), maxGroupWait, query.Has("version")
 	if q.waits {
 		if q.version, err = strconv.ParseUint(query.Get("version"), 10, 64); err != nil {
 			return q, fmt.Errorf("version is %.80q: it must be the version of a group, or 0", query.Get("version"))
@@ -172,7 +172,7 @@ func parseGroupQuery(text string) (q groupQuery, err error) {
 		if err != nil || wait < 0 || !q.waits {
 			return q, fmt.Errorf("wait is %.80q: it must be a duration such as 20s, and needs version", query.Get("wait"))
 		}
-		q.wait = min(wait, MaxGroupWait)
+		q.wait = min(wait, maxGroupWait)
 	}
 	return q, nil
 }
@@ -193,7 +193,7 @@ func (s *Server) group(w http.ResponseWriter, r *http.Request) {
 		wait := func(ctx context.Context) { _, _ = g.Next(ctx, q.version) } // an error says that there was no change
 		if !s.waiters.Wait(w, r, q.wait, wait) {
 			w.Header().Set("Retry-After", "1")
-			respondError(w, errorf(http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", MaxWaiters))
+			respondError(w, errorf(http.StatusServiceUnavailable, "too many requests wait for changes of groups: the limit is %d", maxWaiters))
 			return
 		}
 		if r.Context().Err() != nil {

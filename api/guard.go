@@ -11,10 +11,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// CheckListen returns why a Server must not listen on address, or nil. Guarded is
+// checkListen returns why a Server must not listen on address, or nil. Guarded is
 // whether clients need a token or a certificate: without either only loopback
 // addresses are allowed, because other machines must not read what is probed.
-func CheckListen(address string, guarded bool) error {
+func checkListen(address string, guarded bool) error {
 	loopback, valid := listener.Loopback(address)
 	switch {
 	case !valid:

@@ -20,8 +20,8 @@ const (
 	OperationStart   Operation = "start"   // end what OperationStop has begun
 )
 
-// MaxOperator is how long the name of an operator may be that a client gives, in bytes.
-const MaxOperator = 64
+// maxOperator is how long the name of an operator may be that a client gives, in bytes.
+const maxOperator = 64
 
 // ErrNoTarget is the error of Config.Operate if there is no such target.
 var ErrNoTarget = errors.New("there is no such target")
@@ -74,8 +74,8 @@ func operationError(err error, target, group string) error {
 
 // operator says who sends a request: the name that the client gives, and how it was let in.
 func operator(r *http.Request, name string) (string, error) {
-	if len(name) > MaxOperator {
-		return "", fmt.Errorf("by is longer than %d bytes", MaxOperator)
+	if len(name) > maxOperator {
+		return "", fmt.Errorf("by is longer than %d bytes", maxOperator)
 	}
 	way := "the control socket"
 	if !isOwner(r.Context()) {
@@ -84,7 +84,7 @@ func operator(r *http.Request, name string) (string, error) {
 			way += " from " + host
 		}
 	}
-	if name = probe.OneLine(name, MaxOperator); name == "" {
+	if name = probe.OneLine(name, maxOperator); name == "" {
 		return way, nil
 	}
 	return name + " (" + way + ")", nil

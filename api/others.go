@@ -14,7 +14,7 @@ import (
 // Others are the targets of a cluster that other engines probe, as this engine knows them. Its functions must
 // not block, and must be safe for concurrent use by multiple goroutines.
 type Others struct {
-	Engine  Engine                     // never runs; a target of Config.Engine goes before one of it
+	Engine  engineReader               // an *engine.Engine that never runs; a target of Config.Engine goes before one of it
 	Name    string                     // of this engine in the cluster
 	OwnerOf func(target string) string // the name of the engine that probes a target, which may be this one; "" if none does, or if it is not shared
 	Heard   func() time.Time           // when what the engines share has last answered this engine while Engine had all of it; zero if never
@@ -28,7 +28,7 @@ type shown struct {
 
 // results are the targets of an engine, and those of others in its cluster.
 type results struct {
-	own    Engine
+	own    engineReader
 	others Others // its Engine is empty if there are none
 }
 

@@ -20,7 +20,7 @@ const (
 // Limits of a PauseRequest.
 const (
 	MaxPause       = 366 * 24 * time.Hour // for how long
-	MaxPauseReason = 256                  // how long its reason may be, in bytes
+	maxPauseReason = 256                  // how long its reason may be, in bytes
 )
 
 // ErrNoGroup is the error of Config.Pause if there is no such group.
@@ -82,8 +82,8 @@ func readPause(r *http.Request, o Operation) (PauseRequest, error) {
 	if o == OperationUnpause && (query.Has("for") || query.Has("reason")) {
 		return p, errors.New("for and reason are fields of a pause, and not of its end")
 	}
-	if p.Reason = probe.OneLine(query.Get("reason"), MaxPauseReason); len(query.Get("reason")) > MaxPauseReason {
-		return p, fmt.Errorf("reason is longer than %d bytes", MaxPauseReason)
+	if p.Reason = probe.OneLine(query.Get("reason"), maxPauseReason); len(query.Get("reason")) > maxPauseReason {
+		return p, fmt.Errorf("reason is longer than %d bytes", maxPauseReason)
 	}
 	if text := query.Get("for"); text != "" {
 		if p.For, err = time.ParseDuration(text); err != nil || p.For < time.Second || p.For > MaxPause {

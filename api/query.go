@@ -13,11 +13,11 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// DefaultListed is the default of Query.Limit.
-const DefaultListed = 1000
+// defaultListed is the default of Query.Limit.
+const defaultListed = 1000
 
 // Query selects the targets of a list. The zero Query selects the first
-// DefaultListed targets.
+// 1000 targets.
 type Query struct {
 	Verdict string     // "passing", "failing" or "undecided": targets with a probe of this verdict; default: any
 	Kind    probe.Kind // targets with a probe of this kind, which has Verdict if that is set; default: any
@@ -25,7 +25,7 @@ type Query struct {
 	Trouble bool       // targets in trouble only
 	Sort    string     // "name", or "trouble": those in trouble first, the worst state first; default "name"
 	After   string     // Targets.Next of the page before; sorted by name it is the name of a target; default: from the first
-	Limit   int        // number of targets at most, 1 to MaxListed; default DefaultListed
+	Limit   int        // number of targets at most, 1 to MaxListed; default 1000
 	Probes  bool       // with each target's probes
 	Group   string     // members of a group; default: any
 	Names   []string   // targets with one of these names, in which * and ? are wildcards; default: any
@@ -67,7 +67,7 @@ func parseQuery(query string) (q Query, err error) {
 		return q, err
 	}
 	q = Query{
-		Verdict: v.Get("verdict"), State: v.Get("state"), Sort: v.Get("sort"), After: v.Get("after"), Limit: DefaultListed,
+		Verdict: v.Get("verdict"), State: v.Get("state"), Sort: v.Get("sort"), After: v.Get("after"), Limit: defaultListed,
 		Group: v.Get("group"), Names: v["name"], Labels: v["label"],
 	}
 	selector, err := parseSelector(v)

@@ -9,8 +9,8 @@ import (
 
 // Limits of the requests that change the engine, or ask what a change would do.
 const (
-	MaxChanges = 8                // in progress at once; any more get status 503
-	MaxWait    = 10 * time.Minute // for a reload or a plan to end; then the response is status 504, and the reload goes on
+	maxChanges = 8                // in progress at once; any more get status 503
+	maxWait    = 10 * time.Minute // for a reload or a plan to end; then the response is status 504, and the reload goes on
 )
 
 // Reload is how a reload of the configuration has ended.
@@ -83,16 +83,16 @@ type rejected struct{ Reload }
 // await waits for the result of f, for longer than other requests may take. After an error nothing waits any more for the reload
 // or the plan.
 func await(w http.ResponseWriter, r *http.Request, f func(context.Context) (any, error)) (any, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), MaxWait)
+	ctx, cancel := context.WithTimeout(r.Context(), maxWait)
 	defer cancel()
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Time{}) // errors mean that the ResponseWriter has no deadlines
 	control.SetWriteDeadline(time.Time{})
 	v, err := f(ctx)
-	control.SetWriteDeadline(time.Now().Add(WriteTimeout))
+	control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, errorf(http.StatusGatewayTimeout, "the configuration has not been read for %v; the reload goes on", MaxWait)
+		return nil, errorf(http.StatusGatewayTimeout, "the configuration has not been read for %v; the reload goes on", maxWait)
 	case err != nil:
 		return nil, errorf(http.StatusServiceUnavailable, "%v", err)
 	}

@@ -40,7 +40,7 @@ func TestTargetsAreSelectedByNameAndLabels(t *testing.T) {
 		"pay/db pay/web shop/db shop/web of 4 \n": {Labels: []string{"site="}},
 	} {
 		list := api.Targets{}
-		for page, err := range client.Pages(t.Context(), q) {
+		for page, err := range pages(t.Context(), client, q) {
 			if err != nil {
 				t.Fatal(err)
 			}

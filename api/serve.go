@@ -19,7 +19,7 @@ func (s *Server) Listen(ctx context.Context) (net.Listener, error) {
 }
 
 // Serve serves the requests that arrive at l until ctx is done, and closes l. Then
-// event streams end at once, and other requests within ShutdownGrace. It returns
+// event streams end at once, and other requests within five seconds. It returns
 // when all goroutines it started have ended: nil after ctx is done, else the
 // listener's error. A Server may serve several listeners.
 //
@@ -29,11 +29,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	own := l.Addr().Network() == "unix"
 	if own {
 		ctx = context.WithValue(ctx, ownerKey{}, true)
-	} else if err := CheckListen(l.Addr().String(), s.config.guarded()); err != nil {
+	} else if err := checkListen(l.Addr().String(), s.config.guarded()); err != nil {
 		l.Close()
 		return err
 	}
-	server := listener.HTTP{Handler: s, TLS: s.tls, MaxConnections: MaxConnections, Grace: ShutdownGrace, Logger: s.config.Logger}
+	server := listener.HTTP{Handler: s, TLS: s.tls, MaxConnections: maxConnections, Grace: shutdownGrace, Logger: s.config.Logger}
 	if s.config.Beats != nil {
 		server.Lost = s.config.Beats.InterruptedFor
 	}

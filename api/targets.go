@@ -40,19 +40,19 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 		if q.Probes {
 			probes += len(t.Probes)
 		}
-		if n := len(list.Targets); n == q.Limit || n > 0 && probes > MaxListedProbes {
+		if n := len(list.Targets); n == q.Limit || n > 0 && probes > maxListedProbes {
 			list.Next = last
 			break
 		}
 		last = after
-		target := newTarget(t.TargetStatus, MaxListText)
+		target := newTarget(t.TargetStatus, maxListText)
 		s.results.setOwner(&target, t.isOther)
 		if target.Process = s.process(t.Target); target.Process != nil {
 			target.Process.Nice, target.Process.Rlimits = nil, nil
 		}
 		target.Beat = s.beatOf(t.Target)
 		if q.Probes {
-			target.Probes = newProbes(t.Probes, MaxListText)
+			target.Probes = newProbes(t.Probes, maxListText)
 		}
 		list.Targets = append(list.Targets, target)
 	}
@@ -109,7 +109,7 @@ func (s *Server) targetOrHistory(name string) (any, error) {
 		target.Probes[i].Settings = t.Probes[i].Settings
 	}
 	target.Process = s.process(name)
-	target.Explanation, target.Groups = target.Explain(time.Now()), s.groupsOf(t.TargetStatus)
+	target.Explanation, target.Groups = target.explain(time.Now()), s.groupsOf(t.TargetStatus)
 	return target, nil
 }
 

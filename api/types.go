@@ -65,7 +65,7 @@ type Target struct {
 	Beat    *Beat    `json:"beat,omitempty"`    // the last beat that the target has sent; nil without a beat block, and in events
 
 	// Probes are sorted by kind and name. /v1/targets has them only with
-	// ?probes=true, and truncates each detail to MaxListText bytes.
+	// ?probes=true, and truncates each detail to 512 bytes.
 	Probes []Probe `json:"probes,omitempty"`
 
 	Explanation []string `json:"explanation,omitempty"` // why the target is in its state, as sentences; only of /v1/targets/{name}
@@ -230,11 +230,7 @@ type Probe struct {
 
 	Result   *Result  `json:"result,omitempty"` // the latest attempt; nil before the first
 	Attempts Attempts `json:"attempts"`
-	ProbeConfig
-}
 
-// ProbeConfig is how a probe is configured.
-type ProbeConfig struct {
 	Rule Rule `json:"rule"`
 
 	// Settings are the arguments of the handler block that are set, as they are written in a

@@ -26,13 +26,13 @@ const (
 
 func TestMetricsFollowTheRulesOfPrometheus(t *testing.T) {
 	scrape := httptest.NewRecorder()
-	metrics.New(metrics.Config{
+	metrics.Handler(metrics.Config{
 		Engine:     engineOf(t),
 		Plugins:    func() []stats.Plugin { return []stats.Plugin{{Name: "grpc"}} },
 		LogDropped: func() uint64 { return 0 },
 		State:      func() metrics.State { return metrics.State{} },
-		Reload:     func() api.Reload { return api.Reload{} },
-	}).Handler().ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
+		Shown:      api.Config{LastReload: func() api.Reload { return api.Reload{} }},
+	}).ServeHTTP(scrape, httptest.NewRequest("GET", "/metrics", nil))
 	if !strings.Contains(scrape.Body.String(), `sonde_target_in_trouble{target="worker"} 1`) {
 		t.Fatalf("the scrape has status %d:\n%s", scrape.Code, scrape.Body)
 	}

@@ -28,7 +28,7 @@ import (
 
 // Limits of a Server.
 const (
-	MaxAttempts  = 128              // at once; further requests get status 503
+	maxAttempts  = 128              // at once; further requests get status 503
 	maxTarget    = 2048             // bytes of the parameter target
 	writeTimeout = 10 * time.Second // for a response
 )
@@ -52,15 +52,15 @@ type Module struct {
 	Settings string        // of the handler as text, without secrets, for debug=true
 }
 
-// Engine is the part of *engine.Engine that a Server uses.
-type Engine interface {
+// engineReader is the part of *engine.Engine that a Server uses.
+type engineReader interface {
 	Target(name string) (engine.TargetStatus, bool)
 	Health() engine.Health
 }
 
 // Server is the http.Handler of /probe. It is safe for concurrent use by multiple goroutines.
 type Server struct {
-	engine  Engine
+	engine  engineReader
 	modules atomic.Pointer[map[string]*module]
 	places  chan struct{} // one for each attempt
 }
@@ -72,8 +72,8 @@ type module struct {
 }
 
 // New returns a Server without modules.
-func New(e Engine) *Server {
-	s := &Server{engine: e, places: make(chan struct{}, MaxAttempts)}
+func New(e engineReader) *Server {
+	s := &Server{engine: e, places: make(chan struct{}, maxAttempts)}
 	s.modules.Store(&map[string]*module{})
 	return s
 }

@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// MaxAttempts is maxAttempts, for tests.
+const MaxAttempts = maxAttempts
+
 // MayConnect reports whether an element of Module.Allow allows connections to an address of a host.
 func MayConnect(t *testing.T, allow, host string, to netip.AddrPort) bool {
 	t.Helper()

@@ -29,11 +29,11 @@ func (s scrape) beats(st beatprobe.Stats) {
 }
 
 // lastBeat sends when the last beat of a target came, if it has sent one.
-func (c *Collector) lastBeat(s scrape, target string) {
-	if c.config.Beats == nil {
+func (c *collector) lastBeat(s scrape, target string) {
+	if c.config.Shown.Beats == nil {
 		return
 	}
-	if last, ok := c.config.Beats.Last(target); ok && !last.At.IsZero() {
+	if last, ok := c.config.Shown.Beats.Last(target); ok && !last.At.IsZero() {
 		s.gauge(lastBeatDesc, unixTime(last.At), target)
 	}
 }

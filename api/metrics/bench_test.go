@@ -30,7 +30,7 @@ func BenchmarkAScrapeWithoutSeriesOfEachProbe(b *testing.B) {
 				b.Fatal(err)
 			}
 			set = nil
-			metrics := metrics.New(metrics.Config{Engine: e}).Handler()
+			metrics := metrics.Handler(metrics.Config{Engine: e})
 			for b.Loop() {
 				w := httptest.NewRecorder()
 				metrics.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

@@ -6,13 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Describe implements prometheus.Collector.
-func (c *Collector) Describe(out chan<- *prometheus.Desc) {
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range descriptions {
 		out <- d
 	}
@@ -26,10 +27,10 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector: it reads the engine.
-func (c *Collector) Collect(out chan<- prometheus.Metric) { c.collect(context.Background(), out) }
+func (c *collector) Collect(out chan<- prometheus.Metric) { c.collect(context.Background(), out) }
 
 // collect reads the engine, or only a part of it if ctx is done.
-func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
+func (c *collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 	s, stats := scrape(out), c.config.Engine.Stats()
 	s.gauge(buildInfoDesc, 1, c.config.Version, runtime.Version())
 	s.stats(stats)
@@ -37,58 +38,65 @@ func (c *Collector) collect(ctx context.Context, out chan<- prometheus.Metric) {
 		s.counter(logDroppedDesc, float64(c.config.LogDropped()))
 	}
 	s.summary(c.config.Engine.Summary(ctx))
-	for _, p := range c.config.Plugins() {
-		s.plugin(p)
-	}
-	if c.config.Groups != nil {
-		s.groups(c.config.Groups())
-	}
-	if c.config.Gateways != nil {
-		for _, g := range c.config.Gateways() {
-			send(s, gatewayMetrics, g, g.Gateway, g.Output)
-		}
-	}
-	if c.config.Notifiers != nil {
-		for _, n := range c.config.Notifiers() {
-			send(s, notifyMetrics, n, n.Name, n.Output, n.Receiver)
-		}
-	}
-	if c.config.Maintenances != nil {
-		for _, m := range c.config.Maintenances() {
-			send(s, maintenanceMetrics, m, m.Name)
-		}
-	}
-	if c.config.Cluster != nil {
-		known := c.config.Cluster()
-		send(s, clusterMetrics, known)
-		if known.Revision != nil {
-			send(s, clusterRevisionMetrics, *known.Revision)
+	if c.config.Plugins != nil {
+		for _, p := range c.config.Plugins() {
+			s.plugin(p)
 		}
 	}
 	if c.config.State != nil {
 		send(s, stateMetrics, c.config.State())
 	}
-	if c.config.Reload != nil {
-		send(s, reloadMetrics, c.config.Reload())
-	}
-	if c.config.Beats != nil {
-		s.beats(c.config.Beats.Stats())
-	}
+	s.shown(&c.config.Shown)
 	omit := stats.Probes > c.config.MaxProbes
 	if s.gauge(omittedDesc, number(omit)); !omit {
 		c.targets(ctx, s)
 	}
 }
 
+// shown sends the metrics of what the API shows beside the engine.
+func (s scrape) shown(c *api.Config) {
+	if c.Groups != nil {
+		s.groups(c.Groups.Views())
+	}
+	if c.Gateways != nil {
+		for _, g := range c.Gateways() {
+			send(s, gatewayMetrics, g, g.Gateway, g.Output)
+		}
+	}
+	if c.Notifiers != nil {
+		for _, n := range c.Notifiers() {
+			send(s, notifyMetrics, n, n.Name, n.Output, n.Receiver)
+		}
+	}
+	if c.Maintenances != nil {
+		for _, m := range c.Maintenances() {
+			send(s, maintenanceMetrics, m, m.Name)
+		}
+	}
+	if c.Cluster != nil {
+		known := c.Cluster()
+		send(s, clusterMetrics, &known)
+		if known.Config != nil {
+			send(s, clusterRevisionMetrics, &known)
+		}
+	}
+	if c.LastReload != nil {
+		send(s, reloadMetrics, c.LastReload())
+	}
+	if c.Beats != nil {
+		s.beats(c.Beats.Stats())
+	}
+}
+
 // targets sends the metrics of each target.
-func (c *Collector) targets(ctx context.Context, s scrape) {
+func (c *collector) targets(ctx context.Context, s scrape) {
 	kubelet := kubeletSeries{}
 	for t := range c.config.Engine.Select(ctx, engine.Filter{}) {
 		s.target(t)
 		c.targetLabels(s, t)
-		if c.config.DroppedLines != nil {
-			if lines, isProcess := c.config.DroppedLines(t.Target); isProcess {
-				s.counter(droppedLinesDesc, float64(lines), t.Target)
+		if of := c.config.Shown.Process; of != nil {
+			if p, isProcess := of(t.Target); isProcess {
+				s.counter(droppedLinesDesc, float64(p.DroppedLines), t.Target)
 			}
 		}
 		c.lastBeat(s, t.Target)
@@ -101,7 +109,7 @@ func (c *Collector) targets(ctx context.Context, s scrape) {
 
 // targetLabels sends the labels of a target that the configuration asks for, if it has
 // any of them.
-func (c *Collector) targetLabels(s scrape, t engine.TargetStatus) {
+func (c *collector) targetLabels(s scrape, t engine.TargetStatus) {
 	if c.labels == nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,42 +90,32 @@ var maintenanceMetrics = []metric[api.Maintenance]{
 	gauge("sonde_maintenance_targets", "Number of targets that are under maintenance by it, and not by another one that ends later.", func(m api.Maintenance) float64 { return float64(m.Targets) }, "maintenance"),
 }
 
-// Cluster is what metrics show of the engines that share targets.
-type Cluster struct {
-	Members int
-	Shards  int           // that this engine owns
-	Lease   time.Duration // until its lease may have ended
-	Allowed bool
-
-	Polls    int // probes with a quorum that this engine attempts
-	Gray     int // of those of its own targets: on which engines differ
-	Doubtful bool
-	Drained  bool
-
-	Revision *ClusterRevision // nil if no configuration is pushed
+// Metrics of the configuration that is pushed to the cluster.
+var clusterRevisionMetrics = []metric[*api.Cluster]{
+	gauge("sonde_cluster_revision", "Number of the revision of the pushed configuration that this engine runs, 0 for none.", func(c *api.Cluster) float64 { return float64(c.Config.Revision) }),
+	gauge("sonde_cluster_revision_current", "Number of the revision that this engine is to run, by what etcd has said last.", func(c *api.Cluster) float64 { return float64(wanted(c)) }),
 }
 
-// ClusterRevision is what metrics show of the configuration that is pushed to a cluster.
-type ClusterRevision struct {
-	Running int64 // by this engine; 0 for none
-	Current int64 // 0 for none
-}
-
-var clusterRevisionMetrics = []metric[ClusterRevision]{
-	gauge("sonde_cluster_revision", "Number of the revision of the pushed configuration that this engine runs, 0 for none.", func(r ClusterRevision) float64 { return float64(r.Running) }),
-	gauge("sonde_cluster_revision_current", "Number of the revision that this engine is to run, by what etcd has said last.", func(r ClusterRevision) float64 { return float64(r.Current) }),
+// wanted returns the revision that an engine is to run: the one that it tries, or else the current one.
+func wanted(c *api.Cluster) int64 {
+	if trial := c.Config.Trial; trial != nil && trial.Engine == c.Name {
+		return trial.Revision
+	}
+	return c.Config.Current
 }
 
 // Metrics of the cluster.
-var clusterMetrics = []metric[Cluster]{
-	gauge("sonde_cluster_members", "Number of engines that share targets with this one, and this one, by what etcd has said last.", func(c Cluster) float64 { return float64(c.Members) }),
-	gauge("sonde_cluster_shards_owned", "Number of shards whose targets this engine probes.", func(c Cluster) float64 { return float64(c.Shards) }),
-	gauge("sonde_cluster_lease_seconds", "Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.", func(c Cluster) float64 { return c.Lease.Seconds() }),
-	gauge("sonde_cluster_allowed", "1 while the lease of this engine lasts, otherwise 0.", func(c Cluster) float64 { return number(c.Allowed) }),
-	gauge("sonde_cluster_doubtful", "1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.", func(c Cluster) float64 { return number(c.Doubtful) }),
-	gauge("sonde_cluster_drained", "1 while this engine is drained: it is to own no shards, unless all engines are drained; otherwise 0.", func(c Cluster) float64 { return number(c.Drained) }),
-	gauge("sonde_quorum_polls", "Number of probes with a quorum that this engine attempts, and votes on.", func(c Cluster) float64 { return float64(c.Polls) }),
-	gauge("sonde_quorum_gray", "Number of probes with a quorum, of targets that this engine owns, on which engines differ.", func(c Cluster) float64 { return float64(c.Gray) }),
+var clusterMetrics = []metric[*api.Cluster]{
+	gauge("sonde_cluster_members", "Number of engines that share targets with this one, and this one, by what etcd has said last.", func(c *api.Cluster) float64 { return float64(len(c.Members)) }),
+	gauge("sonde_cluster_shards_owned", "Number of shards whose targets this engine probes.", func(c *api.Cluster) float64 { return float64(c.Shards) }),
+	gauge("sonde_cluster_lease_seconds", "Time in seconds until this engine restarts no targets and tells nothing, unless its lease is renewed before.", func(c *api.Cluster) float64 { return c.LeaseSeconds }),
+	gauge("sonde_cluster_allowed", "1 while the lease of this engine lasts, otherwise 0.", func(c *api.Cluster) float64 { return number(c.Allowed) }),
+	gauge("sonde_cluster_doubtful", "1 while this engine doubts its own verdicts: its votes do not count, and it restarts no shared targets; otherwise 0.", func(c *api.Cluster) float64 { return number(c.Doubt != api.DoubtNone) }),
+	gauge("sonde_cluster_drained", "1 while this engine is drained: it is to own no shards, unless all engines are drained; otherwise 0.", func(c *api.Cluster) float64 {
+		return number(slices.ContainsFunc(c.Members, func(m api.ClusterMember) bool { return m.Name == c.Name && m.Drained }))
+	}),
+	gauge("sonde_quorum_polls", "Number of probes with a quorum that this engine attempts, and votes on.", func(c *api.Cluster) float64 { return float64(c.Polls) }),
+	gauge("sonde_quorum_gray", "Number of probes with a quorum, of targets that this engine owns, on which engines differ.", func(c *api.Cluster) float64 { return float64(c.Gray) }),
 }
 
 // Metrics of reloads, with the names that Prometheus has for its own.

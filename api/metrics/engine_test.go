@@ -64,7 +64,7 @@ sonde_target_restarts_total{target="shop/web/nginx"} 1
 
 func ExampleNew() {
 	e := engine.New(engine.Config{})
-	metrics := metrics.New(metrics.Config{Engine: e, Version: "1.0.0"}).Handler()
+	metrics := metrics.Handler(metrics.Config{Engine: e, Version: "1.0.0"})
 
 	w := httptest.NewRecorder()
 	metrics.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

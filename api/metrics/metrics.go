@@ -12,34 +12,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/sonde-probe/sonde/api"
-	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/engine"
-	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-// MaxScrapes limits how many scrapes a Handler serves at once. Any more get status
+// maxScrapes limits how many scrapes a Handler serves at once. Any more get status
 // 503.
-const MaxScrapes = 4
+const maxScrapes = 4
 
 // DefaultMaxProbes is the default of Config.MaxProbes. A scrape with the series of so
 // many probes has about 12 MB, and takes about half a second.
 const DefaultMaxProbes = 20_000
 
-// Engine is the subset of *engine.Engine that a scrape uses: the current states,
+// engineReader is the subset of *engine.Engine that a scrape uses: the current states,
 // the counters, and the durations for the kubelet's metrics.
-type Engine interface {
+type engineReader interface {
 	Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus]
 	Summary(ctx context.Context) engine.Summary
 	Stats() engine.Stats
 	SuccessDurations(id probe.ID) (engine.Histogram, bool)
 }
 
-// Config configures a Collector.
+// Config says what there are metrics of. Each scrape calls its functions. Metrics of what is not set are left out.
 type Config struct {
-	Engine  Engine // required
-	Version string // of the program, for sonde_build_info; default "unknown"
+	Engine  engineReader // required; an *engine.Engine
+	Version string       // of the program, for sonde_build_info; default "unknown"
 
 	// MaxProbes is up to how many probes a scrape has series of each probe and target.
 	// With more it has the metrics of the engine, the plugins and all targets only, and
@@ -50,45 +48,13 @@ type Config struct {
 	// probe.CheckLabel. Default: there is no such metric.
 	Labels []string
 
-	// Groups returns the groups. Each scrape calls it. Default: no groups.
-	Groups func() []*group.View
+	// Shown is what the API shows. Its Groups, Gateways, Notifiers, Maintenances, Cluster, Process, LastReload and
+	// Beats have metrics.
+	Shown api.Config
 
-	// Maintenances returns which maintenances there are. Each scrape calls it. Default: none.
-	Maintenances func() []api.Maintenance
-
-	// Cluster returns what is known of the engines that share targets. Each scrape calls it. Default: the
-	// metrics are left out.
-	Cluster func() Cluster
-
-	// Gateways returns how the gateways fare. Each scrape calls it. Default: no gateways.
-	Gateways func() []group.GatewayStatus
-
-	// DroppedLines returns how many lines of the output of a target's processes were dropped, and
-	// whether it has any. Each scrape calls it for each target. Default: the metric is left out.
-	DroppedLines func(target string) (lines uint64, isProcess bool)
-
-	// Notifiers returns the numbers of each receiver of the notifiers. Each scrape calls it. Default:
-	// there are none.
-	Notifiers func() []api.Notifier
-
-	// Plugins returns the numbers of the plugins, whose names must differ. Each scrape
-	// calls it. Default: no plugins.
-	Plugins func() []stats.Plugin
-
-	// LogDropped returns how many records of the program's log were dropped. Each
-	// scrape calls it. Default: the metric is left out.
-	LogDropped func() uint64
-
-	// State returns the numbers of the state file. Each scrape calls it. Default: no
-	// state file.
-	State func() State
-
-	// Reload returns how the last reload of the configuration ended. Each scrape calls it.
-	// Default: the metrics are left out.
-	Reload func() api.Reload
-
-	// Beats has the beats of targets. Each scrape reads it. Default: the metrics are left out.
-	Beats *beatprobe.Registry
+	Plugins    func() []stats.Plugin // the plugins, whose names must differ
+	LogDropped func() uint64         // how many records of the program's log were dropped
+	State      func() State          // the state file
 
 	// Compatibility, when it is probe.Kubelet, adds the kubelet's own metrics for
 	// existing dashboards and alerts. Default: without them.
@@ -105,44 +71,42 @@ type Config struct {
 	Compatibility probe.Compatibility
 }
 
-// Collector is a prometheus.Collector that reads an engine at each scrape. It is
-// safe for concurrent use by multiple goroutines.
-type Collector struct {
+// collector is a prometheus.Collector that reads an engine at each scrape.
+type collector struct {
 	config Config
 	labels *prometheus.Desc // of sonde_target_labels; nil for none
 }
 
-// New returns a Collector for c.Engine.
-func New(c Config) *Collector {
-	if c.Plugins == nil {
-		c.Plugins = func() []stats.Plugin { return nil }
-	}
+// New returns a Collector that reads an engine at each scrape. It is safe for concurrent use by multiple goroutines.
+func New(c Config) prometheus.Collector { return newCollector(c) }
+
+func newCollector(c Config) *collector {
 	c.Version = cmp.Or(c.Version, "unknown")
 	c.MaxProbes = cmp.Or(c.MaxProbes, DefaultMaxProbes)
-	collector := &Collector{config: c}
+	made := &collector{config: c}
 	if len(c.Labels) > 0 {
-		collector.labels = prometheus.NewDesc("sonde_target_labels", "A metric with a constant '1' value labeled by the labels of the target.", append([]string{"target"}, c.Labels...), nil)
+		made.labels = prometheus.NewDesc("sonde_target_labels", "A metric with a constant '1' value labeled by the labels of the target.", append([]string{"target"}, c.Labels...), nil)
 	}
-	return collector
+	return made
 }
 
-// Handler returns a handler for /metrics with registries of its own: the collector's
-// metrics and those of the process and the Go runtime. A metric that cannot be
-// collected is left out. When a request is cancelled the scrape ends, and its connection
-// is closed.
-func (c *Collector) Handler() http.Handler {
-	scrapes := make(chan struct{}, MaxScrapes)
+// Handler returns a handler for /metrics with registries of its own: the metrics of New and those of the process and the
+// Go runtime. A metric that cannot be collected is left out. When a request is cancelled the scrape ends, and its
+// connection is closed.
+func Handler(c Config) http.Handler {
+	own := newCollector(c)
+	scrapes := make(chan struct{}, maxScrapes)
 	runtime, process := collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case scrapes <- struct{}{}:
 			defer func() { <-scrapes }()
 		default:
-			http.Error(w, fmt.Sprintf("too many scrapes: the limit is %d at once", MaxScrapes), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("too many scrapes: the limit is %d at once", maxScrapes), http.StatusServiceUnavailable)
 			return
 		}
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(requested{c, r.Context()}, runtime, process)
+		registry.MustRegister(requested{own, r.Context()}, runtime, process)
 		promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}).ServeHTTP(w, r)
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // series may be missing: the response must not look complete
@@ -150,9 +114,9 @@ func (c *Collector) Handler() http.Handler {
 	})
 }
 
-// requested is a Collector for one request. It stops to read the engine when ctx is done.
+// requested is a collector for one request. It stops to read the engine when ctx is done.
 type requested struct {
-	*Collector
+	*collector
 	ctx context.Context
 }
 

@@ -23,6 +23,12 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
+// shownGroups are groups as the API shows them.
+type shownGroups []*group.View
+
+func (shownGroups) Get(string) *group.Group { return nil }
+func (g shownGroups) Views() []*group.View  { return g }
+
 // fake is an engine whose state does not change.
 type fake struct {
 	targets []engine.TargetStatus
@@ -131,8 +137,10 @@ func TestDroppedLinesOfProcesses(t *testing.T) {
 sonde_process_log_lines_dropped_total{target="shop/web/nginx"} 7
 `
 	const name = "sonde_process_log_lines_dropped_total"
-	dropped := func(target string) (uint64, bool) { return 7, target == "shop/web/nginx" }
-	compare(t, metrics.Config{Engine: shop(), DroppedLines: dropped}, want, name)
+	dropped := func(target string) (api.Process, bool) {
+		return api.Process{DroppedLines: 7}, target == "shop/web/nginx"
+	}
+	compare(t, metrics.Config{Engine: shop(), Shown: api.Config{Process: dropped}}, want, name)
 	compare(t, metrics.Config{Engine: shop()}, "", name)
 }
 
@@ -253,9 +261,9 @@ sonde_group_ready{group="web"} 0
 sonde_group_ready{group="zone"} 1
 `
 	names := []string{"sonde_group_ready", "sonde_group_members"}
-	compare(t, metrics.Config{Engine: &fake{}, Groups: func() []*group.View { return views }}, want, names...)
+	compare(t, metrics.Config{Engine: &fake{}, Shown: api.Config{Groups: shownGroups(views)}}, want, names...)
 	views = nil // as after a reload without groups
-	compare(t, metrics.Config{Engine: &fake{}, Groups: func() []*group.View { return views }}, "", names...)
+	compare(t, metrics.Config{Engine: &fake{}, Shown: api.Config{Groups: shownGroups(views)}}, "", names...)
 }
 
 func TestMaintenanceMetrics(t *testing.T) {
@@ -270,7 +278,7 @@ sonde_maintenance_active{maintenance="weekly"} 0
 sonde_maintenance_targets{maintenance="nightly"} 3
 sonde_maintenance_targets{maintenance="weekly"} 0
 `
-	compare(t, metrics.Config{Engine: &fake{}, Maintenances: func() []api.Maintenance { return all }}, want,
+	compare(t, metrics.Config{Engine: &fake{}, Shown: api.Config{Maintenances: func() []api.Maintenance { return all }}}, want,
 		"sonde_maintenance_active", "sonde_maintenance_targets")
 }
 
@@ -302,9 +310,22 @@ sonde_quorum_gray 2
 sonde_quorum_polls 7
 `
 	names := []string{"sonde_cluster_allowed", "sonde_cluster_lease_seconds", "sonde_cluster_members", "sonde_cluster_shards_owned", "sonde_cluster_doubtful", "sonde_cluster_drained", "sonde_quorum_gray", "sonde_quorum_polls"}
-	known := metrics.Cluster{Members: 3, Shards: 1362, Lease: 4250 * time.Millisecond, Allowed: true, Polls: 7, Gray: 2, Doubtful: true, Drained: true}
-	compare(t, metrics.Config{Engine: &fake{}, Cluster: func() metrics.Cluster { return known }}, want, names...)
+	known := api.Cluster{
+		Name: "one", Members: []api.ClusterMember{{Name: "one", Drained: true}, {Name: "two"}, {Name: "three"}},
+		Shards: 1362, LeaseSeconds: 4.25, Allowed: true, Polls: 7, Gray: 2, Doubt: api.DoubtAlone,
+	}
+	compare(t, metrics.Config{Engine: &fake{}, Shown: api.Config{Cluster: func() api.Cluster { return known }}}, want, names...)
 	compare(t, metrics.Config{Engine: &fake{}}, "", names...)
+}
+
+func TestAnEngineIsToRunTheRevisionThatItTries(t *testing.T) {
+	for engine, want := range map[string]string{"one": "5", "two": "4"} {
+		known := api.Cluster{Name: engine, Config: &api.ClusterConfig{Revision: 4, Current: 4, Trial: &api.ClusterTrial{Revision: 5, Engine: "one"}}}
+		text, _ := scrape(metrics.Handler(metrics.Config{Engine: &fake{}, Shown: api.Config{Cluster: func() api.Cluster { return known }}}))
+		if !strings.Contains(text, "\nsonde_cluster_revision 4\n") || !strings.Contains(text, "\nsonde_cluster_revision_current "+want+"\n") {
+			t.Errorf("engine %s, want the revision %s:\n%s", engine, want, text)
+		}
+	}
 }
 
 func TestGatewayMetrics(t *testing.T) {
@@ -326,13 +347,13 @@ sonde_gateway_outputs_total{gateway="lb",output="haproxy"} 0
 sonde_gateway_refused_total{gateway="edge",output="agent"} 7
 sonde_gateway_refused_total{gateway="lb",output="haproxy"} 1
 `
-	compare(t, metrics.Config{Engine: &fake{}, Gateways: func() []group.GatewayStatus { return gateways }}, want,
+	compare(t, metrics.Config{Engine: &fake{}, Shown: api.Config{Gateways: func() []group.GatewayStatus { return gateways }}}, want,
 		"sonde_gateway_outputs_total", "sonde_gateway_errors_total", "sonde_gateway_refused_total")
 }
 
 func TestStateMetrics(t *testing.T) {
 	state := metrics.State{Written: time.UnixMilli(1_790_000_000_250), Size: 4096, Errors: 3}
-	text, _ := scrape(metrics.New(metrics.Config{Engine: shop(), State: func() metrics.State { return state }}).Handler())
+	text, _ := scrape(metrics.Handler(metrics.Config{Engine: shop(), State: func() metrics.State { return state }}))
 	for _, want := range []string{
 		"sonde_state_last_write_timestamp_seconds 1.79000000025e+09\n", "sonde_state_size_bytes 4096\n", "sonde_state_write_errors_total 3\n",
 	} {
@@ -340,7 +361,7 @@ func TestStateMetrics(t *testing.T) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
 		}
 	}
-	if text, _ := scrape(metrics.New(metrics.Config{Engine: shop()}).Handler()); strings.Contains(text, "sonde_state_") {
+	if text, _ := scrape(metrics.Handler(metrics.Config{Engine: shop()})); strings.Contains(text, "sonde_state_") {
 		t.Error("there are metrics of a state file that does not exist")
 	}
 }
@@ -449,7 +470,7 @@ func (e *endless) Select(ctx context.Context, _ engine.Filter) iter.Seq[engine.T
 
 func TestAScrapeEndsWithItsRequest(t *testing.T) {
 	e := &endless{shop(), make(chan struct{})}
-	h := metrics.New(metrics.Config{Engine: e}).Handler()
+	h := metrics.Handler(metrics.Config{Engine: e})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-e.yielded
@@ -465,7 +486,7 @@ func TestAScrapeEndsWithItsRequest(t *testing.T) {
 
 func TestScrapesBeyondTheLimitAreRejected(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	h := metrics.New(metrics.Config{Engine: &blocked{shop(), ctx}}).Handler()
+	h := metrics.Handler(metrics.Config{Engine: &blocked{shop(), ctx}})
 	ended := make(chan int, metrics.MaxScrapes+1)
 	for range metrics.MaxScrapes + 1 {
 		go func() {
@@ -514,7 +535,7 @@ func TestCollectedMetricsAreDescribed(t *testing.T) {
 }
 
 func TestHandlerServesEngineBuildAndProcessMetrics(t *testing.T) {
-	text, status := scrape(metrics.New(metrics.Config{Engine: shop(), Version: "1.2.3"}).Handler())
+	text, status := scrape(metrics.Handler(metrics.Config{Engine: shop(), Version: "1.2.3"}))
 	for _, want := range []string{"sonde_probes 3\n", `sonde_build_info{goversion="go1.`, `version="1.2.3"} 1`, "go_goroutines"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("status %d, the text lacks %q:\n%s", status, want, text)
@@ -525,7 +546,7 @@ func TestHandlerServesEngineBuildAndProcessMetrics(t *testing.T) {
 func TestInvalidUTF8LabelOmitsOnlyItsOwnSeries(t *testing.T) {
 	f := shop()
 	f.stats.Attempts[0].HandlerName = "\xff"
-	text, status := scrape(metrics.New(metrics.Config{Engine: f}).Handler())
+	text, status := scrape(metrics.Handler(metrics.Config{Engine: f}))
 	if status != http.StatusOK || !strings.Contains(text, `sonde_attempts_total{handler="tcp"`) {
 		t.Errorf("status %d:\n%s", status, text)
 	}
@@ -552,7 +573,7 @@ func BenchmarkAScrapeOf10000Probes(b *testing.B) {
 			ID: probe.ID{Target: name, Kind: probe.Readiness}, Verdict: probe.Passing, Attempts: [4]uint64{probe.Success: 1},
 		}}})
 	}
-	h := metrics.New(metrics.Config{Engine: f, Compatibility: probe.Kubelet}).Handler()
+	h := metrics.Handler(metrics.Config{Engine: f, Compatibility: probe.Kubelet})
 	b.ReportAllocs()
 	for b.Loop() {
 		text, _ := scrape(h)
@@ -624,10 +645,10 @@ func TestMetricsPassPromtool(t *testing.T) {
 	e.targets[0].Probes[0].ResultAt = time.Unix(1, 0)
 	e.targets[0].Probes[0].Result = probe.Result{Outcome: probe.Success, HTTPStatus: 204, CertificateExpiry: 1800000000}
 	w := httptest.NewRecorder()
-	metrics.New(metrics.Config{
+	metrics.Handler(metrics.Config{
 		Engine: e, LogDropped: func() uint64 { return 0 },
-		State: func() metrics.State { return metrics.State{} }, Reload: func() api.Reload { return api.Reload{} },
-	}).Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		State: func() metrics.State { return metrics.State{} }, Shown: api.Config{LastReload: func() api.Reload { return api.Reload{} }},
+	}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if !strings.Contains(w.Body.String(), "sonde_probe_ssl_earliest_cert_expiry") {
 		t.Fatal(w.Body)
 	}

@@ -24,7 +24,7 @@ import (
 )
 
 // MaxGroups is how many groups a Follower can follow. Each waits for an answer of its own: see
-// api.MaxWaiters.
+// package api.
 const MaxGroups = 64
 
 // defaultMaxRetry is the default of Config.MaxRetry.

@@ -25,76 +25,53 @@ var errTooManyAnswers = errors.New("clients read too many different answers at o
 // however many clients ask, and the latest ones of some queries: thousands of clients may wait for a change
 // of a large group.
 type answers struct {
-	makingMu sync.Mutex // one text is made at a time: it takes several times the memory of the text
-
-	heldMu sync.Mutex      // guards what follows
+	heldMu sync.Mutex      // guards what follows, and that one answer is made at a time: it takes several times the memory of its text
 	all    []*sharedAnswer // oldest first
 	held   int             // bytes of texts
 }
 
 // sharedAnswer is an answer with the number of those who use it.
 type sharedAnswer struct {
+	*answer
 	query string
 	views []*group.View
-	once  func() (*answer, error)
-
-	users int // answers.heldMu guards it and size
-	size  int // 0 until it is made
+	users int
 }
 
 // get returns the answer to a query about some views, which of makes unless there is one, and a
 // function to call when it is no longer used.
 func (a *answers) get(query string, views []*group.View, of func() (*answer, error)) (*answer, func(), error) {
-	s := a.join(query, views, of)
-	made, err := s.once()
-	if err != nil {
-		a.leave(s)
-		return nil, nil, err
-	}
-	return made, func() { a.leave(s) }, nil
-}
-
-func (a *answers) join(query string, views []*group.View, of func() (*answer, error)) *sharedAnswer {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
 	at := slices.IndexFunc(a.all, func(s *sharedAnswer) bool { return s.query == query && slices.Equal(s.views, views) })
-	if at < 0 {
-		s := &sharedAnswer{query: query, views: views}
-		s.once = sync.OnceValues(func() (*answer, error) { return a.make(s, of) })
-		at, a.all = len(a.all), append(a.all, s)
+	if at >= 0 {
+		s := a.all[at]
+		s.users++
+		return s.answer, func() { a.leave(s) }, nil
 	}
-	a.all[at].users++
-	return a.all[at]
-}
-
-// make makes an answer, which stays as the latest of its query.
-func (a *answers) make(s *sharedAnswer, of func() (*answer, error)) (*answer, error) {
-	a.makingMu.Lock()
-	defer a.makingMu.Unlock()
-	if !a.hasRoom() {
-		return nil, errTooManyAnswers
+	if a.held >= maxHeld { // clients need the room of those that nobody uses
+		a.trim(0)
+	}
+	if a.held >= maxHeld {
+		return nil, nil, errTooManyAnswers
 	}
 	made, err := of()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	a.heldMu.Lock()
-	defer a.heldMu.Unlock()
-	s.size = len(made.text)
-	a.held += s.size
+	s := &sharedAnswer{answer: made, query: query, views: views, users: 1}
+	a.all = append(a.all, s)
+	a.held += len(s.text)
 	a.trim(maxLatest)
-	return made, nil
+	return made, func() { a.leave(s) }, nil
 }
 
-// hasRoom reports whether another answer may be made, after it has dropped those that nobody uses if clients need their
-// room.
-func (a *answers) hasRoom() bool {
+func (a *answers) leave(s *sharedAnswer) {
 	a.heldMu.Lock()
 	defer a.heldMu.Unlock()
-	if a.held >= maxHeld {
-		a.trim(0)
+	if s.users--; s.users == 0 {
+		a.trim(maxLatest)
 	}
-	return a.held < maxHeld
 }
 
 // trim drops answers that nobody uses: all but the latest of each query, and the oldest of these beyond a number or
@@ -105,25 +82,12 @@ func (a *answers) trim(most int) {
 		isStale := latest[s.query]
 		if !isStale {
 			latest[s.query] = true
-			bytes += s.size
+			bytes += len(s.text)
 		}
 		if s.users == 0 && (isStale || len(latest) > most || bytes > maxLatestBytes && len(latest) > 1) {
-			a.held -= s.size
+			a.held -= len(s.text)
 			a.all[i] = nil
 		}
 	}
 	a.all = slices.DeleteFunc(a.all, func(s *sharedAnswer) bool { return s == nil })
-}
-
-func (a *answers) leave(s *sharedAnswer) {
-	a.heldMu.Lock()
-	defer a.heldMu.Unlock()
-	s.users--
-	switch {
-	case s.users > 0:
-	case s.size == 0: // it could not be made
-		a.all = slices.DeleteFunc(a.all, func(other *sharedAnswer) bool { return other == s })
-	default:
-		a.trim(maxLatest)
-	}
 }

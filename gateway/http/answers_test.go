@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,9 @@ import (
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
 // makes returns what makes an answer of a size, and counts how often it does.
@@ -121,6 +124,35 @@ func TestTextsThatClientsReadAreBounded(t *testing.T) {
 	failed := errors.New("no answer")
 	if _, _, err := s.get("y", nil, func() (*answer, error) { return nil, failed }); !errors.Is(err, failed) || s.held != 1 || len(s.all) != 1 {
 		t.Errorf("an error is %v; %d bytes are held for %d queries", err, s.held, len(s.all))
+	}
+}
+
+// A file has its text all the time: what kept it from being compared for a moment is over with that.
+func TestAFileThatIsUpToDateHasNoFailure(t *testing.T) {
+	dir := t.TempDir()
+	s := Envoy{Directory: dir}.Output().(*server)
+	scene := gatewaytest.New(t, group.Rule{Port: "80"}, map[string]string{"a": "10.0.0.1"})
+	o := scene.RunOutput(func() gateway.Output { return s })
+	scene.Say(map[string]probe.Outcome{"a": probe.Success})
+	testsync.Until(t, "the file", func() bool { return o.Gateways.Statuses()[0].Outputs > 0 })
+	a, release, err := s.answer(s.files.about(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := []string{a.version}
+	release()
+	fill := func(bytes int) {
+		s.answers.heldMu.Lock()
+		defer s.answers.heldMu.Unlock()
+		s.answers.all, s.answers.held = nil, bytes
+	}
+	fill(maxHeld)
+	if s.files.writeChanged(s, written) || !strings.Contains(o.Gateways.Statuses()[0].Error, errTooManyAnswers.Error()) {
+		t.Fatalf("the status is %+v", o.Gateways.Statuses()[0])
+	}
+	fill(0)
+	if !s.files.writeChanged(s, written) || o.Gateways.Statuses()[0].Error != "" {
+		t.Errorf("afterwards the status is %+v", o.Gateways.Statuses()[0])
 	}
 }
 

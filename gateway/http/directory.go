@@ -51,6 +51,7 @@ func (d *directory) writeChanged(s *server, written []string) (all bool) {
 		results := map[string]error{"file " + name: err}
 		if err == nil {
 			if a.version == written[i] {
+				s.session.Cured("file " + name) // of an answer that could not be made meanwhile
 				release()
 				continue
 			}

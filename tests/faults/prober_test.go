@@ -389,15 +389,18 @@ func (p *prober) state(ctx context.Context, targets ...target) (map[string]state
 	if len(targets) > 0 {
 		return all, nil
 	}
-	for page, err := range p.client.Pages(ctx, api.Query{Limit: api.MaxListed, Probes: true}) {
+	for q := (api.Query{Limit: api.MaxListed, Probes: true}); ; {
+		page, err := p.client.Targets(ctx, q)
 		if err != nil {
 			return nil, err
 		}
 		for _, tg := range page.Targets {
 			all[tg.Name] = stateOf(tg)
 		}
+		if q.After = page.Next; q.After == "" {
+			return all, nil
+		}
 	}
-	return all, nil
 }
 
 // waitLimit is how long waitFor waits, and pollPause the time between two of its

@@ -24,8 +24,8 @@ import (
 	"github.com/sonde-probe/sonde/config/document"
 )
 
-// MaxBytes bounds a file.
-const MaxBytes = 3 << 20
+// maxBytes bounds a file.
+const maxBytes = 3 << 20
 
 // Options are what is not in the file.
 type Options struct {
@@ -46,7 +46,7 @@ func Recognizes(text []byte) bool {
 		Kind       any            `json:"kind"`
 		APIVersion any            `json:"apiVersion"`
 	}
-	return len(text) <= MaxBytes && yaml.Unmarshal(text, &file) == nil && len(file.Modules) > 0 && file.Kind == nil && file.APIVersion == nil
+	return len(text) <= maxBytes && yaml.Unmarshal(text, &file) == nil && len(file.Modules) > 0 && file.Kind == nil && file.APIVersion == nil
 }
 
 // Write writes the modules of a file as a configuration, and returns warnings of what it does not

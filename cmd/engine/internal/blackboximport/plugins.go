@@ -19,11 +19,16 @@ func (im *importer) need(name string, p Plugin) (leftOut string) {
 	}
 	im.plugins = append(im.plugins, name)
 	im.head.Newline()
-	body := im.head.Block("plugin", name)
+	p.Write(im.head, name)
+	return ""
+}
+
+// Write writes the block of a plugin, which may dial the probed target only.
+func (p Plugin) Write(doc *document.Document, name string) {
+	body := doc.Block("plugin", name)
 	body.Set("source", p.File)
 	body.Set("sha256", p.SHA256)
 	body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
-	return ""
 }
 
 // dnsTypes are the types of records that the plugin dns can query.

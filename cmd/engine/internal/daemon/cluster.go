@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"github.com/sonde-probe/sonde/api"
-	"github.com/sonde-probe/sonde/api/metrics"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet"
@@ -372,19 +371,4 @@ func doubtOf(s doubt.State) api.Doubt {
 		return api.DoubtUnwell
 	}
 	return api.DoubtRecovering
-}
-
-// stats returns what metrics show of it.
-func (c *cluster) stats() metrics.Cluster {
-	st, votes := c.coordinator.Status(), c.fleet.Quorum()
-	known := metrics.Cluster{
-		Members: len(st.Members), Shards: st.Shards, Lease: st.Left, Allowed: st.Left > 0,
-		Polls: votes.Polls, Gray: votes.Gray, Doubtful: doubtOf(c.fleet.Doubt()) != api.DoubtNone,
-		Drained: slices.ContainsFunc(st.Members, func(m coord.Member) bool { return m.Name == st.Name && m.Drained }),
-	}
-	if c.follower != nil {
-		own, seen := c.follower.Status()
-		known.Revision = &metrics.ClusterRevision{Running: own.Running.Number, Current: seen.Wanted(own.Name).Number}
-	}
-	return known
 }

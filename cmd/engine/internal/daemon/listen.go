@@ -119,22 +119,13 @@ func maxBeatAge(e config.Engine) time.Duration {
 
 // apiConfig returns what the API shows and does, without how it is reached.
 func (d *daemon) apiConfig() api.Config {
-	notifiers := func() []api.Notifier { return notifierStatuses(d.notifiers) }
-	maintenances := func() []api.Maintenance { return shownMaintenances(d.pauses) }
-	shown := metrics.Config{
-		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() },
-		Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
-		LogDropped: d.queue.Dropped, State: d.saved.stats(),
-		Reload: d.reloads, Groups: d.groups.Views, Gateways: d.gateways.Statuses, Notifiers: notifiers,
-		DroppedLines: d.processes.outputs.Dropped, Maintenances: maintenances, Beats: d.beats,
-	}
 	operator := &operations{restarts: d.restarts, pauses: d.pauses, groups: d.groups, saved: d.saved, isShared: d.targets.sharing.isShared}
 	c := api.Config{
 		Engine:       d.engine,
 		Probe:        d.probes,
 		Groups:       d.groups,
 		Gateways:     d.gateways.Statuses,
-		Notifiers:    notifiers,
+		Notifiers:    func() []api.Notifier { return notifierStatuses(d.notifiers) },
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
 		Ready:        d.ready,
@@ -143,17 +134,21 @@ func (d *daemon) apiConfig() api.Config {
 		LastReload:   d.reloads,
 		Operate:      operator.operate,
 		Pause:        operator.pause,
-		Maintenances: maintenances,
+		Maintenances: func() []api.Maintenance { return shownMaintenances(d.pauses) },
 		Process:      d.processOf,
 		Beats:        d.beats,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
 	}
 	if d.cluster != nil {
-		shown.Cluster, c.Cluster = d.cluster.stats, d.cluster.status
+		c.Cluster = d.cluster.status
 		c.Others = api.Others{Engine: d.cluster.fleet.Others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
 	}
-	c.Metrics = metrics.New(shown).Handler()
+	c.Metrics = metrics.Handler(metrics.Config{
+		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() }, Shown: c,
+		Version: d.version, Compatibility: d.settings.Compatibility, MaxProbes: d.settings.MetricsMaxProbes, Labels: d.settings.MetricLabels,
+		LogDropped: d.queue.Dropped, State: d.saved.stats(),
+	})
 	return c
 }
 

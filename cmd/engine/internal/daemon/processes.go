@@ -121,9 +121,6 @@ func (p *processes) makeDir() (err error) {
 	return nil
 }
 
-// diskTimeout is how long an operator waits for the disk of the state file.
-const diskTimeout = 5 * time.Second
-
 // closeDir releases the directory of processes for the next engine, and removes it if it has none.
 func (p *processes) closeDir() {
 	p.dir.Close()

@@ -143,6 +143,10 @@ func (s *saved) markNotified(key string) {
 	s.mark(key)
 }
 
+// diskTimeout is how long an operator waits until what was asked for is in the state file, or in etcd. The log says so if
+// the accepted configuration is not in its file by then.
+const diskTimeout = 5 * time.Second
+
 // flush waits until the file has what was marked, and reports whether it does.
 func (s *saved) flush(ctx context.Context) bool {
 	if s.store == nil {

@@ -83,7 +83,7 @@ func (d *daemon) exitAt(signal <-chan os.Signal) {
 func exitCode(s os.Signal) int { return 128 + int(s.(syscall.Signal)) }
 
 // killTimeout is how long the engine may take to stop after the second signal. Its parts
-// need less: see restart/process and api.ShutdownGrace.
+// need less: see restart/process and api.Server.Serve.
 const killTimeout = 20 * time.Second
 
 // handleSignals handles signals, jobs and changes of the directory of pods until

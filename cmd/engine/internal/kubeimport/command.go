@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -67,12 +68,13 @@ func Command() *cobra.Command {
 }
 
 func run(c *cobra.Command, f *flags, paths []string) error {
-	if err := f.grpc.Read(); err != nil {
+	grpc, err := plugin("--grpc-plugin", f.grpc.File)
+	if err != nil {
 		return err
 	}
 	files, errs := manifests.Read(c.InOrStdin(), paths)
 	if len(files) == 1 && len(errs) == 0 && blackboximport.Recognizes(files[0].Text) {
-		return importBlackbox(c, f, files[0])
+		return importBlackbox(c, f, grpc, files[0])
 	}
 	im := newImporter(f)
 	for _, file := range files {
@@ -89,24 +91,21 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 		show(c, "error", errs)
 		return cli.ErrReported(cli.ExitFailed)
 	}
-	head, err := im.plugin()
-	if err != nil {
-		return err
+	head := document.New()
+	if im.grpc {
+		grpc.Write(head, "grpc")
+		head.Newline()
 	}
 	return write(c, append(head.Bytes(), im.doc.Bytes()...), im.warnings)
 }
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
-func importBlackbox(c *cobra.Command, f *flags, file manifests.File) error {
-	o := blackboximport.Options{Allow: f.allow, Lax: f.lax}
-	var err error
-	if o.DNS, err = plugin("--dns-plugin", f.dns); err != nil {
+func importBlackbox(c *cobra.Command, f *flags, grpc blackboximport.Plugin, file manifests.File) error {
+	dns, err := plugin("--dns-plugin", f.dns)
+	if err != nil {
 		return err
 	}
-	if o.GRPC, err = plugin("--grpc-plugin", f.grpc.File); err != nil {
-		return err
-	}
-	doc, warnings, err := blackboximport.Write(file.Name, file.Text, o)
+	doc, warnings, err := blackboximport.Write(file.Name, file.Text, blackboximport.Options{Allow: f.allow, Lax: f.lax, DNS: dns, GRPC: grpc})
 	if err != nil {
 		show(c, "error", []error{err})
 		return cli.ErrReported(cli.ExitFailed)

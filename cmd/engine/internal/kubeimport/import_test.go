@@ -30,9 +30,13 @@ var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
 // testManifests returns the manifests of testdata.
 func testManifests(t *testing.T) []string {
 	t.Helper()
-	names, err := manifests.Files("testdata")
-	if err != nil {
-		t.Fatal(err)
+	var names []string
+	files, errs := manifests.Read(nil, []string{"testdata"})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for _, file := range files {
+		names = append(names, file.Name)
 	}
 	return names
 }

@@ -3,7 +3,6 @@ package kubeimport
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -40,25 +39,6 @@ func newImporter(f *flags) *importer {
 		}
 	}
 	return im
-}
-
-// plugin returns the block of the plugin that grpc probes need, if there are any.
-func (im *importer) plugin() (*document.Document, error) {
-	doc := document.New()
-	if !im.grpc {
-		return doc, nil
-	}
-	file, err := filepath.Abs(im.flags.grpc.File) // the configuration can be moved anywhere
-	if err != nil {
-		return nil, err
-	}
-	block := im.flags.grpc.Block()
-	body := doc.Block("plugin", block.Name)
-	body.Set("source", file)
-	body.Set("sha256", block.SHA256)
-	body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
-	doc.Newline()
-	return doc, nil
 }
 
 // warn writes a comment, and adds it to the warnings.

@@ -29,32 +29,19 @@ func (g *GRPCPlugin) Register(c *cobra.Command) {
 	c.Flags().StringVar(&g.File, "grpc-plugin", "", "the `file` of the plugin for grpc probes, which need one")
 }
 
-// Block returns the plugin block for the module. It may dial the probed target only.
-func (g *GRPCPlugin) Block() config.Plugin {
-	return config.Plugin{Name: "grpc", Source: g.File, SHA256: cli.SHA256(g.module), Settings: wasmhost.Config{Grant: wasmhost.Grant{Dial: []string{"target"}}}}
-}
-
-// Read reads the module, once.
-func (g *GRPCPlugin) Read() (err error) {
-	if g.File == "" || g.module != nil {
-		return nil
-	}
-	if g.module, err = files.ReadRegular(g.File, wasmhost.DefaultModuleSize); err != nil {
-		return fmt.Errorf("--grpc-plugin: %w", err)
-	}
-	return nil
-}
-
 // Load loads the module with the plugins of a configuration, so that it stays
-// loaded as long as they do. A module that is loaded already is reused.
-func (g *GRPCPlugin) Load(e config.Engine, p *handlers.Plugins) error {
+// loaded as long as they do. A module that is loaded already is reused. It may dial the probed target only.
+func (g *GRPCPlugin) Load(e config.Engine, p *handlers.Plugins) (err error) {
 	if g.File == "" {
 		return nil
 	}
-	if err := g.Read(); err != nil {
-		return err
+	if g.module == nil {
+		if g.module, err = files.ReadRegular(g.File, wasmhost.DefaultModuleSize); err != nil {
+			return fmt.Errorf("--grpc-plugin: %w", err)
+		}
 	}
-	h, err := p.Handler(e, g.Block(), g.module)
+	block := config.Plugin{Name: "grpc", Source: g.File, SHA256: cli.SHA256(g.module), Settings: wasmhost.Config{Grant: wasmhost.Grant{Dial: []string{"target"}}}}
+	h, err := p.Handler(e, block, g.module)
 	if err != nil {
 		return fmt.Errorf("--grpc-plugin: %w", err)
 	}

@@ -37,12 +37,12 @@ type File struct {
 // Read reads files, directories and standard input.
 func Read(stdin io.Reader, paths []string) (all []File, errs []error) {
 	for _, path := range paths {
-		names, err := Files(path)
+		names, err := list(path)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		for _, name := range names {
-			text, err := ReadFile(stdin, name)
+			text, err := readFile(stdin, name)
 			if err != nil {
 				errs = append(errs, err)
 				continue
@@ -53,8 +53,8 @@ func Read(stdin io.Reader, paths []string) (all []File, errs []error) {
 	return all, errs
 }
 
-// Files returns a file, or the manifest files of a directory, sorted by name.
-func Files(path string) ([]string, error) {
+// list returns a file, or the manifest files of a directory, sorted by name.
+func list(path string) ([]string, error) {
 	if path == cli.Stdin {
 		return []string{path}, nil
 	}
@@ -83,8 +83,8 @@ func IsManifest(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
-// ReadFile reads a file, or standard input.
-func ReadFile(stdin io.Reader, name string) ([]byte, error) {
+// readFile reads a file, or standard input.
+func readFile(stdin io.Reader, name string) ([]byte, error) {
 	if name == cli.Stdin {
 		return files.ReadFrom(stdin, "standard input", kube.MaxManifestBytes)
 	}

@@ -1,11 +1,11 @@
 package reference
 
 import (
+	"fmt"
 	"io"
-	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
@@ -28,42 +28,51 @@ func Command() *cobra.Command {
 			return append(names, "functions"), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, names []string) error {
-			text, err := show(names, columns(c.OutOrStdout()))
+			text, err := show(names)
 			if err == nil {
-				_, err = io.WriteString(c.OutOrStdout(), text)
+				_, err = io.WriteString(c.OutOrStdout(), strings.ReplaceAll(text, `\*`, "*"))
 			}
 			return err
 		},
 	}
 }
 
-// show returns what the command prints.
-func show(names []string, width int) (string, error) {
+// show returns what the command prints: the pages of docs/configuration, or a part of one.
+func show(names []string) (string, error) {
 	all := pages()
 	if len(names) == 0 {
-		return overview(all, width), nil
+		return overview(all), nil
 	}
 	if names[0] == "functions" {
 		text, err := texts.ReadFile("functions.md")
-		return plain(string(text), width), err
+		return string(text), err
 	}
 	f, err := find(all, names[0])
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", cli.UsageError("%w", err)
+	case f.path == "":
+		return markdown(f.on), nil
 	}
-	return terminal(f, width), nil
+	text := section(f.name(), f)
+	for _, inner := range f.on.entries() {
+		if strings.HasPrefix(inner.path, f.path+".") && !inner.page {
+			text += "\n" + section(inner.name(), inner)
+		}
+	}
+	return text, nil
 }
 
-// columns returns the width of a terminal, but not so many that lines are hard to read.
-func columns(w io.Writer) int {
-	const most = 100
-	f, ok := w.(*os.File)
-	if !ok {
-		return most
+// overview returns the list of all blocks.
+func overview(all []*page) string {
+	longest := 0
+	for _, p := range all {
+		longest = max(longest, len(p.name))
 	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil || width <= 0 {
-		return most
+	var s strings.Builder
+	for _, p := range all {
+		s.WriteString(wrap(p.summary(), fmt.Sprintf("%-*s  ", longest, p.name), strings.Repeat(" ", longest+2)))
 	}
-	return min(width, most)
+	s.WriteString("\nsonde docs BLOCK, sonde docs BLOCK.ARGUMENT and sonde docs functions show more.\n")
+	return s.String()
 }

@@ -2,8 +2,7 @@
 // configuration, from the schemas by which package config decodes them.
 //
 //	reference.go  the pages, and how they are found by name
-//	markdown.go   the pages of docs/configuration
-//	text.go       pages for a terminal
+//	markdown.go   the pages as Markdown, of docs/configuration and of the command
 //	command.go    sonde docs
 //
 // What a block is for, with an example, is in blocks; what an argument means is in the tag

@@ -36,7 +36,7 @@ var rewrite = flag.Bool("rewrite", false, "write docs/configuration")
 const directory = "../../../../docs/configuration"
 
 func TestPagesAreThoseOfTheSchemas(t *testing.T) {
-	files := Files()
+	files := documents()
 	if *rewrite {
 		if err := os.MkdirAll(directory, 0o755); err != nil {
 			t.Fatal(err)
@@ -353,22 +353,6 @@ func TestNamesAreFound(t *testing.T) {
 	} {
 		if _, err := find(pages(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", name, err)
-		}
-	}
-}
-
-func TestTextsFitTheTerminal(t *testing.T) {
-	for _, names := range [][]string{nil, {"engine"}, {"probe"}, {"engine.state"}, {"http.tls"}} {
-		for _, width := range []int{40, 80, 100} {
-			text, err := show(names, width)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for line := range strings.Lines(text) {
-				if n := len([]rune(strings.TrimRight(line, "\n"))); n > width && !strings.HasPrefix(line, "    ") && strings.Contains(strings.TrimSpace(line), " ") && names != nil {
-					t.Errorf("%v at %d columns: a line has %d: %s", names, width, n, line)
-				}
-			}
 		}
 	}
 }

@@ -106,7 +106,8 @@ func newRoot(o Options) *cobra.Command {
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
 	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulateCommand(), tuneCommand(),
-		plugindev.Command(), status.Command(), status.History(), status.Explain(), status.Plan(), status.Reload(), status.Restart(), status.Stop(), status.Start(), status.Pause(), status.Unpause(), status.TestNotify(), status.Beat(), clusterCommand(o.OpenStore), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+		plugindev.Command(), clusterCommand(o.OpenStore), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+	root.AddCommand(status.Commands()...)
 	if o.OpenStore != nil {
 		root.AddCommand(push.Command(o.OpenStore))
 	} else {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 )
 
@@ -99,17 +100,11 @@ func (d *Dir) list() (map[string]os.FileInfo, error) {
 	return files, d.checkSize(files)
 }
 
-// maxIgnored is how many ignored files are named in the log.
-const maxIgnored = 10
-
 // warnOfIgnored logs files and directories that are not read because of their names,
 // when there are others than before. Those that begin with a dot are hidden on purpose.
 func (d *Dir) warnOfIgnored(names []string) {
 	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, ".") })
-	shown := strings.Join(names[:min(len(names), maxIgnored)], ", ")
-	if more := len(names) - maxIgnored; more > 0 {
-		shown += fmt.Sprintf(" and %d more", more)
-	}
+	shown := cli.SomeNames(names)
 	if shown != "" && shown != d.ignored {
 		d.log.Warn("files ignored, rename them to *.yaml, *.yml or *.json", "directory", d.path, "files", shown)
 	}

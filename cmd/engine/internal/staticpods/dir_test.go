@@ -133,7 +133,7 @@ func TestFilesWithOtherNamesAreLoggedOnce(t *testing.T) {
 	for i := range 20 {
 		p.write(t, fmt.Sprintf("more%02d", i), "", time.Hour)
 	}
-	expect("more08 and 12 more")
+	expect("more01 and 19 more")
 	expect("")
 }
 

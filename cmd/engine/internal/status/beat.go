@@ -33,8 +33,8 @@ type beat struct {
 	client *api.Client // nil with udp
 }
 
-// Beat returns sonde beat.
-func Beat() *cobra.Command {
+// beatCommand returns sonde beat.
+func beatCommand() *cobra.Command {
 	var b beat
 	c := &cobra.Command{
 		Use:   "beat TARGET [-- COMMAND [ARGUMENT...]]",

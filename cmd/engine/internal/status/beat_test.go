@@ -29,7 +29,7 @@ func TestTheEndOfARunDoesNotWaitForItsBegin(t *testing.T) {
 		begun.Store(0)
 		ended.Store(0)
 		began := time.Now()
-		c := Beat()
+		c := beatCommand()
 		c.SetArgs([]string{"job", "--address", engine.URL, "--", "true"})
 		if err := c.Execute(); err != nil {
 			t.Fatal(err)

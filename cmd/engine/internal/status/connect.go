@@ -59,20 +59,22 @@ func ask[T any](ctx context.Context, f connection, request func(context.Context,
 	return answer, nil
 }
 
-// ofTarget completes a command that shows what request returns of one target, as text or JSON.
-func ofTarget[T any](c *cobra.Command, request func(ctx context.Context, client *api.Client, target string) (T, error), text func(T) string) *cobra.Command {
+// ofTarget completes a command that shows what request returns of one target, as JSON or as text.
+func ofTarget[T any](c *cobra.Command, request func(*api.Client, context.Context, string) (T, error), text func(context.Context, *api.Client, T) string) *cobra.Command {
 	var f connection
 	output := ""
 	c.Args = cli.Args(1, 1, "one TARGET is required")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		answer, err := ask(c.Context(), f, func(ctx context.Context, client *api.Client) (T, error) { return request(ctx, client, args[0]) })
-		switch {
-		case err != nil:
-			return err
-		case output == "json":
-			return cli.WriteJSON(c.OutOrStdout(), answer)
-		}
-		_, err = io.WriteString(c.OutOrStdout(), text(answer))
+		_, err := ask(c.Context(), f, func(ctx context.Context, client *api.Client) (n int, err error) {
+			answer, err := request(client, ctx, args[0])
+			switch {
+			case err != nil:
+				return 0, err
+			case output == "json":
+				return 0, cli.WriteJSON(c.OutOrStdout(), answer)
+			}
+			return io.WriteString(c.OutOrStdout(), text(ctx, client, answer))
+		})
 		return err
 	}
 	f.register(c)

@@ -11,14 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// explained is a target, and lines about the engine itself.
-type explained struct {
-	api.Target
-	engine string
-}
-
-// Explain returns sonde explain.
-func Explain() *cobra.Command {
+// explainCommand returns sonde explain.
+func explainCommand() *cobra.Command {
 	return ofTarget(&cobra.Command{
 		Use:   "explain TARGET",
 		Short: "Say why a target of a running engine is or is not ready",
@@ -26,19 +20,14 @@ func Explain() *cobra.Command {
 			"for each probe, those that fail first, what its attempts add up to, how the last one went, and when\n" +
 			"the next one is due, or what it waits for.",
 		Example: "  sonde explain shop/web\n  sonde explain shop/web -o json",
-	}, func(ctx context.Context, client *api.Client, target string) (e explained, err error) {
-		if e.Target, err = client.Target(ctx, target); err != nil {
-			return e, err
-		}
-		if stats, err := client.Stats(ctx); err == nil {
-			e.engine = engineLines(stats)
-		}
-		return e, nil
-	}, func(e explained) string {
+	}, (*api.Client).Target, func(ctx context.Context, client *api.Client, t api.Target) string {
 		var s strings.Builder
-		for _, text := range e.Explanation {
+		for _, text := range t.Explanation {
 			fmt.Fprintln(&s, probe.OneLine(text, 2*probe.MaxDetail))
 		}
-		return s.String() + e.engine
+		if stats, err := client.Stats(ctx); err == nil {
+			s.WriteString(engineLines(stats))
+		}
+		return s.String()
 	})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// History returns sonde history.
-func History() *cobra.Command {
+// historyCommand returns sonde history.
+func historyCommand() *cobra.Command {
 	return ofTarget(&cobra.Command{
 		Use:   "history TARGET",
 		Short: "Show what has happened to a target of a running engine",
@@ -21,13 +21,11 @@ func History() *cobra.Command {
 			"attempts and the reason, and instances that started or ended, with their exit status and last output.\n" +
 			"A target that has been well since its start has none. With a state file the history outlives the engine.",
 		Example: "  sonde history shop/web\n  sonde history shop/web -o json",
-	}, func(ctx context.Context, client *api.Client, target string) (api.History, error) {
-		return client.History(ctx, target)
-	}, historyText)
+	}, (*api.Client).History, historyText)
 }
 
 // historyText returns the transitions as text, with a line for each.
-func historyText(h api.History) string {
+func historyText(_ context.Context, _ *api.Client, h api.History) string {
 	var s strings.Builder
 	if h.Owner != "" {
 		fmt.Fprintf(&s, "the engine %s probes the target and has its history: ask that one, by --address\n", probe.OneLine(h.Owner, probe.MaxGroupName))

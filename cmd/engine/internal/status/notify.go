@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// TestNotify returns sonde test-notify.
-func TestNotify() *cobra.Command {
+// testNotifyCommand returns sonde test-notify.
+func testNotifyCommand() *cobra.Command {
 	var f connection
 	c := &cobra.Command{
 		Use:   "test-notify NAME",

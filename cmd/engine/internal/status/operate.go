@@ -18,8 +18,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Restart returns sonde restart.
-func Restart() *cobra.Command {
+// restartCommand returns sonde restart.
+func restartCommand() *cobra.Command {
 	return operation(api.OperationRestart, &cobra.Command{
 		Use:   "restart TARGET...",
 		Short: "Restart targets of a running engine",
@@ -31,8 +31,8 @@ func Restart() *cobra.Command {
 	})
 }
 
-// Stop returns sonde stop.
-func Stop() *cobra.Command {
+// stopCommand returns sonde stop.
+func stopCommand() *cobra.Command {
 	return operation(api.OperationStop, &cobra.Command{
 		Use:   "stop TARGET...",
 		Short: "Stop targets of a running engine",
@@ -43,8 +43,8 @@ func Stop() *cobra.Command {
 	})
 }
 
-// Start returns sonde start.
-func Start() *cobra.Command {
+// startCommand returns sonde start.
+func startCommand() *cobra.Command {
 	return operation(api.OperationStart, &cobra.Command{
 		Use:     "start TARGET...",
 		Short:   "Start targets that were stopped by sonde stop",

@@ -11,8 +11,8 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// Pause returns sonde pause.
-func Pause() *cobra.Command {
+// pauseCommand returns sonde pause.
+func pauseCommand() *cobra.Command {
 	return pausing(api.OperationPause, &cobra.Command{
 		Use:   "pause TARGET",
 		Short: "Pause a target of a running engine, so that nothing is done about it",
@@ -27,8 +27,8 @@ func Pause() *cobra.Command {
 	})
 }
 
-// Unpause returns sonde unpause.
-func Unpause() *cobra.Command {
+// unpauseCommand returns sonde unpause.
+func unpauseCommand() *cobra.Command {
 	return pausing(api.OperationUnpause, &cobra.Command{
 		Use:     "unpause TARGET",
 		Short:   "End the pause of a target",

@@ -18,8 +18,8 @@ import (
 // terraform plan -detailed-exitcode.
 const exitChanges = 2
 
-// Plan returns sonde plan.
-func Plan() *cobra.Command {
+// planCommand returns sonde plan.
+func planCommand() *cobra.Command {
 	var f connection
 	output := ""
 	c := &cobra.Command{

@@ -12,8 +12,8 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
 
-// Reload returns sonde reload.
-func Reload() *cobra.Command {
+// reloadCommand returns sonde reload.
+func reloadCommand() *cobra.Command {
 	var f connection
 	force, output := false, ""
 	c := &cobra.Command{

@@ -48,8 +48,16 @@ type flags struct {
 	group    string
 }
 
-// Command returns sonde status.
-func Command() *cobra.Command {
+// Commands returns the commands that ask an engine about its targets, or change it.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{
+		statusCommand(), historyCommand(), explainCommand(), planCommand(), reloadCommand(), restartCommand(), stopCommand(),
+		startCommand(), pauseCommand(), unpauseCommand(), testNotifyCommand(), beatCommand(),
+	}
+}
+
+// statusCommand returns sonde status.
+func statusCommand() *cobra.Command {
 	var f flags
 	asJSON := false
 	c := &cobra.Command{

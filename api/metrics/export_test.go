@@ -1,0 +1,4 @@
+package metrics
+
+// MaxScrapes is maxScrapes, for tests.
+const MaxScrapes = maxScrapes

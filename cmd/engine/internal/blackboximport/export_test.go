@@ -1,0 +1,4 @@
+package blackboximport
+
+// MaxBytes is maxBytes, for tests.
+const MaxBytes = maxBytes

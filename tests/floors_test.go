@@ -62,7 +62,7 @@ var rules = []rule{
 	{path: "internal/nonblock", floor: 1, group: "network"},
 	{path: "internal/dial/...", floor: 1, group: "network", order: 1},
 	{path: "internal/listener", floor: 1, group: "network", order: 2},
-	{path: "wasmhost/internal/binary", floor: 1},
+	{path: "wasmhost/internal/module", floor: 1},
 	{path: "fleet/doubt", floor: 1},
 	{path: "fleet/shard", floor: 1, group: "quorum"},
 	{path: "fleet/quorum", floor: 1, group: "quorum", order: 1},

@@ -1,19 +1,29 @@
-// Package module reads a plugin's binary without running it, and rejects one that does
-// not follow package abi.
+// Package module reads a plugin's binary without running it, rejects one that does
+// not follow package abi, and rewrites it: its code counts what it executes, and package
+// image can reach its state. It is the only package that reads the binary format
+// (WebAssembly core specification 2, section 5), on top of package abi, which splits a
+// module into sections: what is checked is what is rewritten.
 //
-// The binary comes from outside: every count in it is bounded before memory is taken for
-// what is counted.
+// The binary comes from outside. Types are read by lists of what is allowed, because a runtime
+// may know types beyond WebAssembly 2.0, of other lengths: a byte that is not known is an
+// error. Every count is bounded before memory is taken for what is counted.
 //
 // # Files
 //
-//	module.go  Parse: imports, exports and memories of a module
-//	check.go   Check: the static checks
+//	module.go       Parse: imports, exports and memories of a module
+//	check.go        Check: the static checks
+//	rewrite.go      Rewrite; Rewritten: what reaches the state of an instance
+//	meter.go        how code pays for what it executes; the sections of a metered module
+//	bounds.go       what is too much for a runtime
+//	code.go         the bodies of functions: where they pay
+//	instruction.go  one instruction: its length, its cost, the index that it has
+//	reader.go       numbers, names, counts and indices
+//	type.go         the types of values, functions, blocks, tables, memories and globals
+//	section.go      the sections of a module, in their order; writing them
 package module
 
 import (
 	"fmt"
-
-	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // PageSize is the unit of a module's memory, in bytes.
@@ -25,7 +35,7 @@ type Module struct {
 	types       []string // "parameters:results", in the letters of abi.Function
 	functions   []uint32 // the types of functions, imported ones first
 	imports     []importEntry
-	memories    []binary.Limits // in pages
+	memories    []limits // in pages
 	exports     map[string]exportEntry
 	exportNames []string // in the module's order
 }
@@ -44,16 +54,16 @@ type exportEntry struct {
 // Parse reads a module. An error means that wasm is not a core module, or is one that this
 // host cannot run.
 func Parse(wasm []byte) (*Module, error) {
-	bodies, err := binary.Split(wasm)
+	bodies, err := split(wasm)
 	if err != nil {
 		return nil, err
 	}
 	m := &Module{exports: make(map[string]exportEntry)}
-	for _, id := range binary.Order {
+	for _, id := range order {
 		if body := bodies[id]; body != nil {
-			r := binary.NewReader(body)
+			r := newReader(body)
 			m.readSection(id, r)
-			if err := r.Err(); err != nil {
+			if err := r.err; err != nil {
 				return nil, fmt.Errorf("section %d: %w", id, err)
 			}
 		}
@@ -88,38 +98,38 @@ func (m *Module) Memory() (initial, maximum int64) {
 	return int64(m.memories[0].Min) * PageSize, int64(m.memories[0].Max) * PageSize
 }
 
-func (m *Module) readSection(id byte, r *binary.Reader) {
+func (m *Module) readSection(id byte, r *reader) {
 	switch id {
-	case binary.SectionType:
-		for range r.Each(r.Count(binary.MaxTypes, 3)) {
-			params, results := r.FunctionType()
+	case sectionType:
+		for range r.each(r.count(maxTypes, 3)) {
+			params, results := r.functionType()
 			m.types = append(m.types, letters(params)+":"+letters(results))
 		}
-	case binary.SectionImport:
-		for range r.Each(r.Count(binary.MaxImports, 4)) {
+	case sectionImport:
+		for range r.each(r.count(maxImports, 4)) {
 			m.readImport(r)
 		}
-	case binary.SectionFunction:
-		for range r.Each(r.Count(binary.MaxFunctions, 1)) {
-			m.functions = append(m.functions, r.Uint32())
+	case sectionFunction:
+		for range r.each(r.count(maxFunctions, 1)) {
+			m.functions = append(m.functions, r.uint32())
 		}
-	case binary.SectionMemory:
-		for range r.Each(r.Count(binary.MaxMemories, 2)) {
-			m.memories = append(m.memories, r.Limits())
+	case sectionMemory:
+		for range r.each(r.count(maxMemories, 2)) {
+			m.memories = append(m.memories, r.limits())
 		}
-	case binary.SectionExport:
-		for range r.Each(r.Count(binary.MaxExports, 3)) {
-			name := r.Name()
-			m.exports[name] = exportEntry{r.Byte(), r.Uint32()}
+	case sectionExport:
+		for range r.each(r.count(maxExports, 3)) {
+			name := r.name()
+			m.exports[name] = exportEntry{r.byte(), r.uint32()}
 			m.exportNames = append(m.exportNames, name)
 		}
 	}
 }
 
-func (m *Module) readImport(r *binary.Reader) {
-	i := importEntry{name: r.Name() + "." + r.Name()}
-	i.kind, i.functionType = r.Import()
-	if i.kind == binary.KindFunction {
+func (m *Module) readImport(r *reader) {
+	i := importEntry{name: r.name() + "." + r.name()}
+	i.kind, i.functionType = r.importType()
+	if i.kind == kindFunction {
 		m.functions = append(m.functions, i.functionType)
 	}
 	m.imports = append(m.imports, i)
@@ -131,13 +141,13 @@ func letters(types []byte) string {
 	text := make([]byte, len(types))
 	for i, t := range types {
 		switch t {
-		case binary.I32:
+		case typeI32:
 			text[i] = 'i'
-		case binary.I64:
+		case typeI64:
 			text[i] = 'l'
-		case binary.F32:
+		case typeF32:
 			text[i] = 'f'
-		case binary.F64:
+		case typeF64:
 			text[i] = 'd'
 		default:
 			text[i] = '?'

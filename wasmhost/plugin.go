@@ -140,7 +140,7 @@ func (p *Plugin) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 		return nil, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	return module.Rewrite(wasm)
+	return m.Rewrite()
 }
 
 // compileOrFail compiles the module, and says how that has ended.

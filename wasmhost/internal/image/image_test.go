@@ -50,7 +50,11 @@ type program struct {
 
 func compile(tb testing.TB, wat string) program {
 	tb.Helper()
-	m, err := module.Rewrite(wattest.Assemble(wat))
+	parsed, err := module.Parse(wattest.Assemble(wat))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := parsed.Rewrite()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -34,7 +34,7 @@ func (m *Module) checkImports() error {
 			errs = append(errs, fmt.Errorf("imports %.160q, which is not a function: only functions can be imported", i.name))
 		case !ok:
 			errs = append(errs, fmt.Errorf("imports unknown function %.160q: rebuild the plugin without it, or upgrade Sonde", i.name))
-		case m.signature(i.functionType) != f.Params+":"+f.Results:
+		case m.types[i.functionType].letters != f.Params+":"+f.Results:
 			errs = append(errs, fmt.Errorf("imports function %q with wrong parameters or results: rebuild the plugin with a current SDK", i.name))
 		}
 		if len(errs) == maxImportErrors {
@@ -58,14 +58,6 @@ func hostFunctions() map[string]abi.Function {
 	return all
 }
 
-// signature returns a function type as "parameters:results", or ? when there is none.
-func (m *Module) signature(index uint32) string {
-	if int64(index) >= int64(len(m.types)) {
-		return "?"
-	}
-	return m.types[index]
-}
-
 func (m *Module) checkExports() error {
 	marker, ok := m.exports[abi.ExportMarker]
 	switch {
@@ -83,7 +75,7 @@ func (m *Module) checkExports() error {
 	want := map[string]string{abi.ExportRun: ":i", abi.ExportConfigure: ":i", abi.ExportInitialize: ":"}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		e, ok := m.exports[name]
-		if ok && (e.kind != kindFunction || int64(e.index) >= int64(len(m.functions)) || m.signature(m.functions[e.index]) != want[name]) {
+		if ok && (e.kind != kindFunction || int64(e.index) >= int64(len(m.functions)) || m.types[m.functions[e.index]].letters != want[name]) {
 			return fmt.Errorf("exports %s, which must be a function with the parameters and results of the ABI", name)
 		}
 	}

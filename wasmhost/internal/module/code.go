@@ -16,8 +16,8 @@ func units(cycles uint32) uint32 { return 1 + cycles/unit }
 
 func (r *rewriter) codeSection(c *reader) []byte {
 	n := c.count(maxFunctions, 3)
-	if c.err == nil && n != r.bodies {
-		c.fail(fmt.Errorf("%d functions have a type, and %d a body", r.bodies, n))
+	if own := uint32(len(r.functions)) - r.imported; c.err == nil && n != own {
+		c.fail(fmt.Errorf("%d functions have a type, and %d a body", own, n))
 	}
 	out := appendUint32(nil, n)
 	var w bodyRewriter
@@ -25,7 +25,7 @@ func (r *rewriter) codeSection(c *reader) []byte {
 	for i := range c.each(n) {
 		body := c.bytes(c.uint32())
 		index := r.imported + i
-		err := w.function(r, r.types[r.functions[index]], body)
+		err := w.function(r, r.types[r.functions[index]].signature, body)
 		if locals += uint64(w.scratch); err == nil && locals > maxAllLocals {
 			err = fmt.Errorf("all functions together have more than %d locals", maxAllLocals)
 		}

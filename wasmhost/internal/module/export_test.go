@@ -8,9 +8,22 @@ type Info struct {
 
 // Meter returns a module with its code metered, which is otherwise as it was.
 func Meter(wasm []byte) ([]byte, Info, error) {
-	all, info, err := meter(wasm)
+	m, err := Parse(wasm)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	return all.module(wasm), Info{info.overhead, info.noImage}, nil
+	all, info, err := m.meter()
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return all.module(len(wasm)), Info{info.overhead, info.noImage}, nil
+}
+
+// Rewrite parses and rewrites a module.
+func Rewrite(wasm []byte) (*Rewritten, error) {
+	m, err := Parse(wasm)
+	if err != nil {
+		return nil, err
+	}
+	return m.Rewrite()
 }

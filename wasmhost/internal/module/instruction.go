@@ -196,7 +196,7 @@ func (r *rewriter) blockType(c *reader) signature {
 	case t < 0:
 		return signature{results: 1}
 	default:
-		return r.types[t]
+		return r.types[t].signature
 	}
 }
 

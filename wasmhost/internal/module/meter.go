@@ -58,16 +58,12 @@ const (
 	sizeSegment  = 24
 )
 
-// meter returns the sections of a module with its code metered, and without the custom ones. It exports the
+// meter returns the sections of the module with its code metered, and without the custom ones. It exports the
 // mutable globals and the start function, for Rewritten.
-func meter(wasm []byte) (bodies, info, error) {
-	all, err := split(wasm)
-	if err != nil {
-		return bodies{}, info{}, err
-	}
-	r := &rewriter{size: len(wasm), start: all[sectionStart]}
+func (m *Module) meter() (all bodies, _ info, err error) {
+	r := &rewriter{Module: m}
 	for _, id := range order {
-		if all[id], err = r.section(id, all[id]); err != nil {
+		if all[id], err = r.section(id, m.sections[id]); err != nil {
 			return bodies{}, info{}, fmt.Errorf("section %d: %w", id, err)
 		}
 	}
@@ -75,27 +71,18 @@ func meter(wasm []byte) (bodies, info, error) {
 	return all, r.info, nil
 }
 
-// rewriter knows what the sections that were read declare.
+// rewriter knows what the sections that were rewritten declare. The functions that are imported are as many as the
+// index of Tick.
 type rewriter struct {
-	size       int         // of the module
-	types      []signature // the types of functions
-	functions  []uint32    // the types of functions, imported ones first
-	imported   uint32      // functions, which is also the index of Tick
-	globals    uint32      // which is also the index of the count
-	mutable    []uint32    // the indices of those that are mutable
-	start      []byte      // the body of the start section
-	bodies     uint32      // functions that have a body
-	elements   uint32      // of all segments
-	countsData bool        // there is a section that allows the code to use data segments
+	*Module
+	globals    uint32   // which is also the index of the count
+	mutable    []uint32 // the indices of those that are mutable
+	elements   uint32   // of all segments
+	countsData bool     // there is a section that allows the code to use data segments
 
 	info    info
 	noImage string // what an instruction of those that were read does: see info.noImage
 }
-
-// signature is the type of a function or a block: the number of its parameters and results.
-type signature struct{ params, results uint32 }
-
-func (s signature) values() uint32 { return s.params + s.results }
 
 // section returns the new body of a section; nil if the module has none.
 func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
@@ -109,19 +96,19 @@ func (r *rewriter) section(id byte, body []byte) (out []byte, err error) {
 	c := newReader(body)
 	switch id {
 	case sectionType:
-		out = r.typeSection(c)
+		out = append(appendUint32(nil, c.uint32()+1), c.rest()...)
+		out = append(out, functionForm, 0, 0) // of Tick: no parameters, no results
 	case sectionImport:
 		out = r.importSection(c)
 	case sectionFunction:
-		r.functionSection(c)
-		out = body
+		return body, nil // Parse has read it
 	case sectionTable:
 		out = r.tableSection(c)
 	case sectionMemory:
-		for range c.each(c.count(1, 2)) {
-			c.limits()
+		if len(r.memories) > 1 {
+			return nil, fmt.Errorf("%d memories, one is allowed", len(r.memories))
 		}
-		out = body
+		return body, nil
 	case sectionGlobal:
 		out = r.globalSection(c)
 	case sectionExport:
@@ -149,52 +136,19 @@ func (r *rewriter) rejectImage(format string, a ...any) {
 	}
 }
 
-func (r *rewriter) typeSection(c *reader) []byte {
-	n := c.count(maxTypes, 3)
-	from := c.offset()
-	for range c.each(n) {
-		params, results := c.functionType()
-		r.types = append(r.types, signature{uint32(len(params)), uint32(len(results))})
-	}
-	out := append(appendUint32(nil, n+1), c.since(from)...)
-	return append(out, functionForm, 0, 0) // of Tick: no parameters, no results
-}
-
 func (r *rewriter) importSection(c *reader) []byte {
-	n := c.count(maxImports, 4)
-	from := c.offset()
-	for range c.each(n) {
-		if c.name() == MeterModule {
+	for _, i := range r.imports {
+		if strings.HasPrefix(i.name, MeterModule+".") {
 			c.fail(errors.New("module " + MeterModule + " must not be imported: it is the host's own"))
 		}
-		c.name()
-		switch kind, functionType := c.importType(); kind {
-		case kindFunction:
-			r.functions = append(r.functions, r.functionType(c, functionType))
-		case kindGlobal:
+		if i.kind == kindGlobal {
 			r.globals++
 		}
 	}
-	r.imported = uint32(len(r.functions))
-	r.info.overhead += int64(n) * sizeImport
-	out := append(appendUint32(nil, n+1), c.since(from)...)
+	r.info.overhead += int64(len(r.imports)) * sizeImport
+	out := append(appendUint32(nil, c.uint32()+1), c.rest()...)
 	out = append(appendName(appendName(out, MeterModule), Tick), kindFunction)
 	return appendUint32(out, uint32(len(r.types)))
-}
-
-// functionType returns the index of the type of a function, after checking it.
-func (r *rewriter) functionType(c *reader, index uint32) uint32 {
-	if uint64(index) >= uint64(len(r.types)) {
-		c.fail(fmt.Errorf("there is no type %d", index))
-	}
-	return index
-}
-
-func (r *rewriter) functionSection(c *reader) {
-	r.bodies = c.count(maxFunctions, 1)
-	for range c.each(r.bodies) {
-		r.functions = append(r.functions, r.functionType(c, c.uint32()))
-	}
 }
 
 // tableSection gives each table a maximum, because the runtime has none.
@@ -261,8 +215,8 @@ func (r *rewriter) exportSection(c *reader) []byte {
 		out = appendExport(out, globalExport(i), kindGlobal, global)
 	}
 	n += uint32(len(r.mutable))
-	if start := newReader(r.start); r.start != nil {
-		out = appendExport(out, startExport, kindFunction, r.renumber(r.function(start)))
+	if body := r.sections[sectionStart]; body != nil {
+		out = appendExport(out, startExport, kindFunction, r.renumber(r.function(newReader(body))))
 		n++
 	}
 	out = appendExport(out, FuelExport, kindGlobal, r.globals)

@@ -32,13 +32,26 @@ const PageSize = 64 << 10
 // Module is the part of a module that a host has to know before it runs it. Names are
 // as they stand in the binary: they may hold anything.
 type Module struct {
-	types       []string // "parameters:results", in the letters of abi.Function
+	size        int // in bytes
+	sections    bodies
+	types       []functionType
 	functions   []uint32 // the types of functions, imported ones first
+	imported    uint32   // functions
 	imports     []importEntry
 	memories    []limits // in pages
 	exports     map[string]exportEntry
 	exportNames []string // in the module's order
 }
+
+type functionType struct {
+	signature
+	letters string // "parameters:results", in the letters of abi.Function
+}
+
+// signature is the type of a function or a block: the number of its parameters and results.
+type signature struct{ params, results uint32 }
+
+func (s signature) values() uint32 { return s.params + s.results }
 
 type importEntry struct {
 	name         string // "sonde_v1.dial"
@@ -54,16 +67,16 @@ type exportEntry struct {
 // Parse reads a module. An error means that wasm is not a core module, or is one that this
 // host cannot run.
 func Parse(wasm []byte) (*Module, error) {
-	bodies, err := split(wasm)
+	sections, err := split(wasm)
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{exports: make(map[string]exportEntry)}
-	for _, id := range order {
-		if body := bodies[id]; body != nil {
+	m := &Module{size: len(wasm), sections: sections, exports: make(map[string]exportEntry)}
+	for _, id := range []byte{sectionType, sectionImport, sectionFunction, sectionMemory, sectionExport} {
+		if body := sections[id]; body != nil {
 			r := newReader(body)
 			m.readSection(id, r)
-			if err := r.err; err != nil {
+			if err := r.end(); err != nil {
 				return nil, fmt.Errorf("section %d: %w", id, err)
 			}
 		}
@@ -103,7 +116,8 @@ func (m *Module) readSection(id byte, r *reader) {
 	case sectionType:
 		for range r.each(r.count(maxTypes, 3)) {
 			params, results := r.functionType()
-			m.types = append(m.types, letters(params)+":"+letters(results))
+			counts := signature{uint32(len(params)), uint32(len(results))}
+			m.types = append(m.types, functionType{counts, letters(params) + ":" + letters(results)})
 		}
 	case sectionImport:
 		for range r.each(r.count(maxImports, 4)) {
@@ -111,7 +125,7 @@ func (m *Module) readSection(id byte, r *reader) {
 		}
 	case sectionFunction:
 		for range r.each(r.count(maxFunctions, 1)) {
-			m.functions = append(m.functions, r.uint32())
+			m.functions = append(m.functions, r.index(len(m.types), "type"))
 		}
 	case sectionMemory:
 		for range r.each(r.count(maxMemories, 2)) {
@@ -128,9 +142,9 @@ func (m *Module) readSection(id byte, r *reader) {
 
 func (m *Module) readImport(r *reader) {
 	i := importEntry{name: r.name() + "." + r.name()}
-	i.kind, i.functionType = r.importType()
-	if i.kind == kindFunction {
+	if i.kind, i.functionType = r.importType(len(m.types)); i.kind == kindFunction {
 		m.functions = append(m.functions, i.functionType)
+		m.imported++
 	}
 	m.imports = append(m.imports, i)
 }

@@ -71,6 +71,9 @@ func (r *reader) bytes(n uint32) []byte {
 	return r.b[r.at-int(n) : r.at]
 }
 
+// rest reads what is left.
+func (r *reader) rest() []byte { return r.bytes(uint32(len(r.b) - r.at)) }
+
 // name reads a length and as many bytes.
 func (r *reader) name() string { return string(r.bytes(r.uint32())) }
 

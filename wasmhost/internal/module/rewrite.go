@@ -34,10 +34,10 @@ type segment struct {
 	data   []byte
 }
 
-// Rewrite rewrites a module. An error means that the module is invalid, or uses a feature beyond WebAssembly 2.0, or
+// Rewrite rewrites the module. An error means that the module is invalid, or uses a feature beyond WebAssembly 2.0, or
 // exceeds a limit of this package, or that an instance has state which package image cannot copy.
-func Rewrite(wasm []byte) (*Rewritten, error) {
-	bodies, info, err := meter(wasm)
+func (m *Module) Rewrite() (*Rewritten, error) {
+	bodies, info, err := m.meter()
 	switch {
 	case err != nil:
 		return nil, err
@@ -52,7 +52,7 @@ func Rewrite(wasm []byte) (*Rewritten, error) {
 	if bodies[sectionDataCount] == nil {
 		bodies[sectionData] = nil // the code cannot refer to a segment, and Go has 100,000 of them
 	}
-	r.Wasm = bodies.module(wasm)
+	r.Wasm = bodies.module(m.size)
 	return r, nil
 }
 

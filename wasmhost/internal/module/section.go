@@ -43,9 +43,6 @@ const (
 	maxExports   = 1 << 12
 )
 
-// headerLength is how many bytes are before the first section.
-const headerLength = 8
-
 // order lists the sections of a module in their order. Custom ones may be anywhere.
 var order = [...]byte{
 	sectionType, sectionImport, sectionFunction, sectionTable, sectionMemory, sectionGlobal,
@@ -81,9 +78,9 @@ func split(wasm []byte) (all bodies, err error) {
 	return all, nil
 }
 
-// module returns the sections of another module as one. What is before them stays.
-func (b *bodies) module(before []byte) []byte {
-	out := append(make([]byte, 0, len(before)+len(before)/4), before[:headerLength]...)
+// module returns the sections as a module. Size is that of the module from which they are.
+func (b *bodies) module(size int) []byte {
+	out := append(make([]byte, 0, size+size/4), "\x00asm\x01\x00\x00\x00"...)
 	for _, id := range order {
 		if b[id] != nil {
 			out = appendSection(out, id, b[id])

@@ -130,12 +130,12 @@ func (r *reader) globalType() {
 	}
 }
 
-// importType reads what an import must be: its kind, and the index of its type if it is a
+// importType reads what an import must be: its kind, and the index of its type, one of as many, if it is a
 // function.
-func (r *reader) importType() (kind byte, functionType uint32) {
+func (r *reader) importType(types int) (kind byte, functionType uint32) {
 	switch kind = r.byte(); kind {
 	case kindFunction:
-		functionType = r.uint32()
+		functionType = r.index(types, "type")
 	case kindTable:
 		r.tableType()
 	case kindMemory:

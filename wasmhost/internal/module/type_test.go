@@ -17,7 +17,7 @@ func TestTypesAreThoseOfWebAssembly2(t *testing.T) {
 		"limits":   func(r *reader) { r.limits() },
 		"table":    func(r *reader) { r.tableType() },
 		"global":   func(r *reader) { r.globalType() },
-		"import":   func(r *reader) { r.importType() },
+		"import":   func(r *reader) { r.importType(1 << 20) },
 	}
 	for _, test := range []struct{ kind, in, err string }{
 		{"value", "\x7f", ""}, {"value", "\x7e", ""}, {"value", "\x7d", ""}, {"value", "\x7c", ""},
@@ -77,7 +77,7 @@ func TestWhatTypesDeclareIsReturned(t *testing.T) {
 			t.Errorf("the block type % x is %d, want %d", in, got, want)
 		}
 	}
-	if kind, index := newReader([]byte("\x00\x81\x01")).importType(); kind != kindFunction || index != 129 {
+	if kind, index := newReader([]byte("\x00\x81\x01")).importType(1 << 20); kind != kindFunction || index != 129 {
 		t.Errorf("an import is of kind %d, type %d", kind, index)
 	}
 	for _, l := range []limits{{Min: 1}, {Min: 1, Max: 200, HasMax: true}, {}} {

@@ -61,7 +61,11 @@ func startModule(tb testing.TB, wasm string) *Instance {
 // newSandbox returns a sandbox of a module.
 func newSandbox(tb testing.TB, wasm string) *Sandbox {
 	tb.Helper()
-	rewritten, err := module.Rewrite([]byte(wasm))
+	m, err := module.Parse([]byte(wasm))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rewritten, err := m.Rewrite()
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -52,11 +52,13 @@ func (t Target[S]) DialTLS(ctx context.Context, address string, c TLS) (*Conn, e
 }
 
 // DialPort connects to a port of the target, a number or a name, over tcp or udp, or over TLS if secure is not
-// nil. Reads and writes fail at ctx's deadline.
+// nil. Protocols in alpn are offered instead of those of secure. Reads and writes fail at ctx's deadline.
 func (t Target[S]) DialPort(ctx context.Context, network, port string, secure *TLS, alpn ...string) (*Conn, error) {
 	var config TLS
 	if secure != nil {
 		network, config = "tls", *secure
+	}
+	if len(alpn) > 0 {
 		config.ALPN = alpn
 	}
 	c, err := t.connection().dial(ctx, network, ":"+port, config, false)

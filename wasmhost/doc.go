@@ -109,7 +109,7 @@
 // # Time
 //
 //   - The host counts what a module executes, whatever its code looks like: Load rewrites it
-//     (package meter). It adds what the host computes for the module (TestCodeThatGoesOnAsksTheHost,
+//     (package module). It adds what the host computes for the module (TestCodeThatGoesOnAsksTheHost,
 //     TestWhatTakesLongIsPaidFor, TestHostFunctionsThatComputeAreChargedAndKeepTheSlot).
 //   - A call that is still running abi.Grace after its deadline is stopped when the host is asked
 //     next (TestHostileModulesEndWithTheirReason, TestRunawayGuestsAreStopped). Code that goes on asks

@@ -19,8 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
 	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
-	"github.com/sonde-probe/sonde/wasmhost/internal/image"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
@@ -81,7 +79,7 @@ func Load(c Config) (*Plugin, error) {
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
 		compiled: newCompilation(),
 	}
-	m, overhead, err := p.check(wasm)
+	m, err := p.check(wasm)
 	if err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", p.name, err)
 	}
@@ -92,7 +90,7 @@ func Load(c Config) (*Plugin, error) {
 	p.logger = c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
-		Overhead: overhead, CloseOldest: p.closeOldest,
+		CloseOldest: p.closeOldest,
 	}
 	if c.Trace != nil {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }
@@ -126,36 +124,27 @@ func environment(names []string) []string {
 	return env
 }
 
-// check reads the module's manifest, checks the module, and returns it rewritten, with what the runtime takes
-// for each instance.
-func (p *Plugin) check(wasm []byte) (rewritten *image.Module, overhead int64, err error) {
+// check reads the module's manifest, checks the module, and returns it rewritten.
+func (p *Plugin) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	m, err := module.Parse(wasm)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := m.Check(p.limits.Memory); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	p.configures = m.HasExport(abi.ExportConfigure)
-	metered, info, err := meter.Rewrite(wasm)
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case info.NoImage != "":
-		return nil, 0, fmt.Errorf("%s, which cannot be undone after an attempt: build it without references and threads", info.NoImage)
-	}
-	rewritten, err = image.Rewrite(metered)
-	return rewritten, info.Overhead, err
+	return m.Rewrite()
 }
 
 // compileOrFail compiles the module, and says how that has ended.
-func (p *Plugin) compileOrFail(m *image.Module, code *codecache.Entry) {
+func (p *Plugin) compileOrFail(m *module.Rewritten, code *codecache.Entry) {
 	start := time.Now()
 	err := p.compile(m, code)
 	switch {
@@ -171,7 +160,7 @@ func (p *Plugin) compileOrFail(m *image.Module, code *codecache.Entry) {
 
 // compile makes the module ready to run. The compiler reads untrusted input: if that makes
 // it panic, compile returns an error.
-func (p *Plugin) compile(m *image.Module, code *codecache.Entry) (err error) {
+func (p *Plugin) compile(m *module.Rewritten, code *codecache.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("compile: panic: %v", r)
@@ -193,7 +182,7 @@ func (p *Plugin) compile(m *image.Module, code *codecache.Entry) (err error) {
 }
 
 // loadCached loads the code of the module from the cache, if that has it.
-func (p *Plugin) loadCached(m *image.Module, code *codecache.Entry) bool {
+func (p *Plugin) loadCached(m *module.Rewritten, code *codecache.Entry) bool {
 	cached := code.Code()
 	if cached == nil {
 		return false
@@ -234,7 +223,7 @@ const compilerPause = 10
 // compileInChild compiles the module in a child process, and loads its code. It tries again until
 // the machine has the resources, or the plugin is closed: this process, which has no limits
 // of its own, never compiles instead.
-func (p *Plugin) compileInChild(m *image.Module, code *codecache.Entry) error {
+func (p *Plugin) compileInChild(m *module.Rewritten, code *codecache.Entry) error {
 	began, shortest := time.Now(), minRetryPause
 	for tries := 1; ; tries++ {
 		start := time.Now()
@@ -255,7 +244,7 @@ func (p *Plugin) compileInChild(m *image.Module, code *codecache.Entry) error {
 }
 
 // tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
-func (p *Plugin) tryChild(m *image.Module, code *codecache.Entry) error {
+func (p *Plugin) tryChild(m *module.Rewritten, code *codecache.Entry) error {
 	limits := compiler.LimitsOf(len(m.Wasm))
 	limits.Memory = cmp.Or(p.compileConfig.Memory, limits.Memory)
 	limits.CPU = cmp.Or(p.compileConfig.Time, limits.CPU)

@@ -20,7 +20,6 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 const importWrite = `(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))`
@@ -33,9 +32,9 @@ func TestLongNamesTakeNoMemoryWhenACallTraps(t *testing.T) {
 		(func $deep (param $n i32) (result i32) local.get $n i32.eqz if unreachable end local.get $n i32.const 1 i32.sub call $deep) %s`,
 		strings.Repeat("(func) ", functions))
 	name := strings.Repeat("x", long)
-	names := binary.AppendSection(binary.AppendName(nil, "name"), 0, binary.AppendName(nil, name))
-	deep := binary.AppendName(binary.AppendUint32(binary.AppendUint32(nil, 1), 1), name) // of one function, the second
-	module = binary.AppendSection(module, abi.SectionCustom, binary.AppendSection(names, 1, deep))
+	sized := func(text string) string { return string(abi.AppendUint32(nil, uint32(len(text)))) + text }
+	names := sized("name") + "\x00" + sized(sized(name)) + "\x01" + sized("\x01\x01"+sized(name)) // of one function, the second
+	module = append(append(module, abi.SectionCustom), sized(names)...)
 	h := handler(t, load(t, wasmhost.Config{Module: module}), nil)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -63,7 +63,11 @@ func (t *target) dial(a arguments) (starlark.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.connect(network, text, tls)
+	c, err := t.connect(network, text, tls)
+	if err != nil {
+		return nil, err
+	}
+	return t.add(c), nil
 }
 
 func addressOf(v starlark.Value) (string, error) {
@@ -76,12 +80,11 @@ func addressOf(v starlark.Value) (string, error) {
 	return "", fmt.Errorf("dial: address is %s, must be a port number or a string host:port", v.Type())
 }
 
-func (t *target) connect(network, address string, tls tlsArgs) (*conn, error) {
+func (t *target) connect(network, address string, tls tlsArgs) (c *guest.Conn, err error) {
 	options, err := tls.options()
 	if err != nil {
 		return nil, err
 	}
-	var c *guest.Conn
 	if network == "tls" {
 		c, err = t.host.DialTLS(t.ctx, address, options)
 	} else {
@@ -90,7 +93,7 @@ func (t *target) connect(network, address string, tls tlsArgs) (*conn, error) {
 	if err != nil {
 		return nil, &targetError{"script.dial", err}
 	}
-	return t.add(c), nil
+	return c, nil
 }
 
 // add returns the value of a connection, which the attempt closes.

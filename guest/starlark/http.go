@@ -80,10 +80,10 @@ func httpDo(a arguments, r *request, first ...any) (starlark.Value, error) {
 		return nil, err
 	}
 	defer c.Close()
-	if _, err := c.Conn.Write(text); err != nil {
+	if _, err := c.Write(text); err != nil {
 		return nil, &targetError{reasonProtocol, err}
 	}
-	return readResponse(c.Conn, r.method)
+	return readResponse(c, r.method)
 }
 
 // resolve sets where to connect and what to ask for: url is a path of the target, or

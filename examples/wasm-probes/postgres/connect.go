@@ -68,17 +68,15 @@ func (s session) end(ctx context.Context) {
 // dial connects to the target. If TLS is configured, the host makes the handshake, which is
 // much faster than crypto/tls in the sandbox.
 func dial(ctx context.Context, t guest.Target[settings]) (net.Conn, error) {
-	address := ":" + t.Settings.Port
-	if t.Settings.TLS == nil {
-		return t.DialContext(ctx, "tcp", address)
-	}
-	c, err := t.Dial(ctx, "tcp", address)
+	c, err := t.DialPort(ctx, "tcp", t.Settings.Port, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := startTLS(ctx, c, *t.Settings.TLS); err != nil {
-		c.Close()
-		return nil, err
+	if t.Settings.TLS != nil {
+		if err := startTLS(c, *t.Settings.TLS); err != nil {
+			c.Close()
+			return nil, err
+		}
 	}
 	return c.NetConn()
 }
@@ -88,11 +86,7 @@ var errNoTLS = errors.New("the server does not offer TLS")
 
 // startTLS asks the server for TLS (PostgreSQL's documentation, "SSL Session
 // Encryption" in the chapter on the protocol).
-func startTLS(ctx context.Context, c *guest.Conn, config guest.TLS) error {
-	if deadline, ok := ctx.Deadline(); ok {
-		// An error shows in the first read.
-		_ = c.SetDeadline(deadline)
-	}
+func startTLS(c *guest.Conn, config guest.TLS) error {
 	if _, err := c.Write([]byte{0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f}); err != nil {
 		return err
 	}

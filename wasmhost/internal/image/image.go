@@ -1,9 +1,23 @@
+// Package image starts instances, and starts them again, in the state that their module has
+// after its initialisation. An Image is the linear memory and the mutable globals of an
+// initialised instance. Any number of instances are made from it, and each is reset to it
+// after a call. On Linux their memories are private mappings of one sealed memory file: an
+// instance uses memory for the pages that it has changed, and a reset copies those back.
+//
+// The rest of an instance's state, its tables and segments, is not in an image. Package module rejects modules that
+// may change it.
+//
+// # Files
+//
+//	image.go         Image: taking it, starting from it, resetting to it
+//	memory.go        Memory: the linear memory of one instance, within a limit
+//	memory_linux.go  its mapping, and how that is reset
+//	dirty_linux.go   which pages of a mapping were changed
+//	memory_other.go  memory without a mapping
 package image
 
 import (
 	"errors"
-	"fmt"
-	"strconv"
 
 	"github.com/tetratelabs/wazero/api"
 )
@@ -15,46 +29,17 @@ type Image struct {
 	globals []uint64
 }
 
-// Initialize writes the data segments to the memory of an instance without an image, and
-// returns the start function, which is to be called next; nil if there is none.
-func (m *Module) Initialize(instance api.Module) (start api.Function, err error) {
-	for i, s := range m.segments {
-		if !instance.Memory().Write(s.offset, s.data) {
-			return nil, fmt.Errorf("data segment %d: %d bytes at address %d are outside of the memory", i, len(s.data), s.offset)
-		}
-	}
-	if start = instance.ExportedFunction(exportStart); start == nil {
-		return nil, nil
-	}
-	if d := start.Definition(); len(d.ParamTypes())+len(d.ResultTypes()) > 0 {
-		return nil, errors.New("start function has parameters or results")
-	}
-	return start, nil
-}
-
-// DropSegments frees the data segments. Initialize must not be called again.
-func (m *Module) DropSegments() { m.segments = nil }
-
-// Take returns the image of an initialised instance of m. Each image needs a Close.
-func (m *Module) Take(instance api.Module) (*Image, error) {
+// Take returns the image of an initialised instance with mutable globals. Each image needs a Close.
+func Take(instance api.Module, globals []api.MutableGlobal) (*Image, error) {
 	memory := instance.Memory()
 	content, _ := memory.Read(0, memory.Size())
 	image := &Image{}
-	for _, g := range m.Globals(instance) {
+	for _, g := range globals {
 		image.globals = append(image.globals, g.Get())
 	}
 	var err error
 	image.pages, err = newPages(content)
 	return image, err
-}
-
-// Globals returns the mutable globals of an instance of m.
-func (m *Module) Globals(instance api.Module) []api.MutableGlobal {
-	all := make([]api.MutableGlobal, m.globals)
-	for i := range all {
-		all[i] = instance.ExportedGlobal(exportGlobal + strconv.Itoa(i)).(api.MutableGlobal)
-	}
-	return all
 }
 
 // Size returns the size of an instance's memory in bytes.

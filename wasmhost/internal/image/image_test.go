@@ -16,8 +16,8 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/sonde-probe/sonde/tests/wattest"
-	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 const (
@@ -43,20 +43,28 @@ type instance struct {
 
 // program is a module that was rewritten and compiled.
 type program struct {
-	*image.Module
+	*module.Rewritten
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 }
 
 func compile(tb testing.TB, wat string) program {
 	tb.Helper()
-	m, err := image.Rewrite(wattest.Assemble(wat))
+	parsed, err := module.Parse(wattest.Assemble(wat))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m, err := parsed.Rewrite()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	ctx := context.Background()
 	p := program{m, wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(api.CoreFeaturesV2)), nil}
 	tb.Cleanup(func() { p.runtime.Close(ctx) })
+	tick := p.runtime.NewHostModuleBuilder(module.MeterModule).NewFunctionBuilder().WithFunc(func() {}).Export(module.Tick)
+	if _, err := tick.Instantiate(ctx); err != nil {
+		tb.Fatal(err)
+	}
 	if p.compiled, err = p.runtime.CompileModule(ctx, m.Wasm); err != nil {
 		tb.Fatal(err)
 	}
@@ -104,7 +112,7 @@ func unlimited(int64) error { return nil }
 func (p program) take(tb testing.TB) *image.Image {
 	tb.Helper()
 	first := p.instantiate(tb, nil)
-	taken, err := p.Take(first)
+	taken, err := image.Take(first, first.globals)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -227,37 +235,6 @@ func FuzzReset(f *testing.F) {
 			t.Error("the memory is not the image")
 		}
 	})
-}
-
-// raw returns a module of sections, each an id and a body.
-func raw(sections ...string) []byte {
-	out := []byte("\x00asm\x01\x00\x00\x00")
-	for _, s := range sections {
-		out = binary.AppendSection(out, s[0], []byte(s[1:]))
-	}
-	return out
-}
-
-func TestModulesThatCannotBePreparedAreRejected(t *testing.T) {
-	const memory = "\x05\x01\x00\x01"
-	for name, test := range map[string]struct {
-		wasm []byte
-		want string
-	}{
-		"an export of the host's own":  {wattest.Assemble(`(func $f) (export "sonde_image_start" (func $f))`), "is the host's own: rename it"},
-		"an offset of type i64":        {raw(memory, "\x0b\x01\x00\x42\x00\x0b\x00"), "offset is not a constant of type i32"},
-		"an offset of two numbers":     {raw(memory, "\x0b\x01\x00\x41\x00\x41\x00\x0b\x00"), "offset is not a constant of type i32"},
-		"an offset that is not there":  {raw(memory, "\x0b\x01\x00\x0b\x00"), "offset is not a constant of type i32"},
-		"an offset that is not const":  {raw(memory, "\x0b\x01\x00\x10\x00\x0b\x00"), "not allowed in a constant expression"},
-		"data that ends early":         {raw(memory, "\x0b\x01\x00\x41\x00\x0b\x05abc"), "ends too early"},
-		"more after the data segments": {raw(memory, "\x0b\x01\x00\x41\x00\x0b\x01a!"), "left over"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := image.Rewrite(test.wasm); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %q", err, test.want)
-			}
-		})
-	}
 }
 
 func TestAnInitialisationThatCannotBeMadeIsAnError(t *testing.T) {

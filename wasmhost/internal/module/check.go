@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // Check returns an error when the module does not follow package abi, or needs more than
@@ -31,11 +30,11 @@ func (m *Module) checkImports() error {
 	for _, i := range m.imports {
 		f, ok := known[i.name]
 		switch {
-		case i.kind != binary.KindFunction:
+		case i.kind != kindFunction:
 			errs = append(errs, fmt.Errorf("imports %.160q, which is not a function: only functions can be imported", i.name))
 		case !ok:
 			errs = append(errs, fmt.Errorf("imports unknown function %.160q: rebuild the plugin without it, or upgrade Sonde", i.name))
-		case m.signature(i.functionType) != f.Params+":"+f.Results:
+		case m.types[i.functionType].letters != f.Params+":"+f.Results:
 			errs = append(errs, fmt.Errorf("imports function %q with wrong parameters or results: rebuild the plugin with a current SDK", i.name))
 		}
 		if len(errs) == maxImportErrors {
@@ -59,23 +58,15 @@ func hostFunctions() map[string]abi.Function {
 	return all
 }
 
-// signature returns a function type as "parameters:results", or ? when there is none.
-func (m *Module) signature(index uint32) string {
-	if int64(index) >= int64(len(m.types)) {
-		return "?"
-	}
-	return m.types[index]
-}
-
 func (m *Module) checkExports() error {
 	marker, ok := m.exports[abi.ExportMarker]
 	switch {
 	case !ok:
 		return fmt.Errorf("does not export %s: the module is not a Sonde plugin, or one for another version of the ABI", abi.ExportMarker)
-	case marker.kind != binary.KindFunction && marker.kind != binary.KindGlobal:
+	case marker.kind != kindFunction && marker.kind != kindGlobal:
 		return fmt.Errorf("exports %s, which must be a function or a global", abi.ExportMarker)
 	}
-	if e, ok := m.exports[abi.ExportMemory]; !ok || e.kind != binary.KindMemory {
+	if e, ok := m.exports[abi.ExportMemory]; !ok || e.kind != kindMemory {
 		return fmt.Errorf("does not export its memory as %q", abi.ExportMemory)
 	}
 	if !m.HasExport(abi.ExportRun) {
@@ -84,7 +75,7 @@ func (m *Module) checkExports() error {
 	want := map[string]string{abi.ExportRun: ":i", abi.ExportConfigure: ":i", abi.ExportInitialize: ":"}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		e, ok := m.exports[name]
-		if ok && (e.kind != binary.KindFunction || int64(e.index) >= int64(len(m.functions)) || m.signature(m.functions[e.index]) != want[name]) {
+		if ok && (e.kind != kindFunction || int64(e.index) >= int64(len(m.functions)) || m.types[m.functions[e.index]].letters != want[name]) {
 			return fmt.Errorf("exports %s, which must be a function with the parameters and results of the ABI", name)
 		}
 	}

@@ -1,19 +1,29 @@
-// Package module reads a plugin's binary without running it, and rejects one that does
-// not follow package abi.
+// Package module reads a plugin's binary without running it, rejects one that does
+// not follow package abi, and rewrites it: its code counts what it executes, and package
+// image can reach its state. It is the only package that reads the binary format
+// (WebAssembly core specification 2, section 5), on top of package abi, which splits a
+// module into sections: what is checked is what is rewritten.
 //
-// The binary comes from outside: every count in it is bounded before memory is taken for
-// what is counted.
+// The binary comes from outside. Types are read by lists of what is allowed, because a runtime
+// may know types beyond WebAssembly 2.0, of other lengths: a byte that is not known is an
+// error. Every count is bounded before memory is taken for what is counted.
 //
 // # Files
 //
-//	module.go  Parse: imports, exports and memories of a module
-//	check.go   Check: the static checks
+//	module.go       Parse: imports, exports and memories of a module
+//	check.go        Check: the static checks
+//	rewrite.go      Rewrite; Rewritten: what reaches the state of an instance
+//	meter.go        how code pays for what it executes; the sections of a metered module
+//	bounds.go       what is too much for a runtime
+//	code.go         the bodies of functions: where they pay
+//	instruction.go  one instruction: its length, its cost, the index that it has
+//	reader.go       numbers, names, counts and indices
+//	type.go         the types of values, functions, blocks, tables, memories and globals
+//	section.go      the sections of a module, in their order; writing them
 package module
 
 import (
 	"fmt"
-
-	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // PageSize is the unit of a module's memory, in bytes.
@@ -22,13 +32,26 @@ const PageSize = 64 << 10
 // Module is the part of a module that a host has to know before it runs it. Names are
 // as they stand in the binary: they may hold anything.
 type Module struct {
-	types       []string // "parameters:results", in the letters of abi.Function
+	size        int // in bytes
+	sections    bodies
+	types       []functionType
 	functions   []uint32 // the types of functions, imported ones first
+	imported    uint32   // functions
 	imports     []importEntry
-	memories    []binary.Limits // in pages
+	memories    []limits // in pages
 	exports     map[string]exportEntry
 	exportNames []string // in the module's order
 }
+
+type functionType struct {
+	signature
+	letters string // "parameters:results", in the letters of abi.Function
+}
+
+// signature is the type of a function or a block: the number of its parameters and results.
+type signature struct{ params, results uint32 }
+
+func (s signature) values() uint32 { return s.params + s.results }
 
 type importEntry struct {
 	name         string // "sonde_v1.dial"
@@ -44,16 +67,16 @@ type exportEntry struct {
 // Parse reads a module. An error means that wasm is not a core module, or is one that this
 // host cannot run.
 func Parse(wasm []byte) (*Module, error) {
-	bodies, err := binary.Split(wasm)
+	sections, err := split(wasm)
 	if err != nil {
 		return nil, err
 	}
-	m := &Module{exports: make(map[string]exportEntry)}
-	for _, id := range binary.Order {
-		if body := bodies[id]; body != nil {
-			r := binary.NewReader(body)
+	m := &Module{size: len(wasm), sections: sections, exports: make(map[string]exportEntry)}
+	for _, id := range []byte{sectionType, sectionImport, sectionFunction, sectionMemory, sectionExport} {
+		if body := sections[id]; body != nil {
+			r := newReader(body)
 			m.readSection(id, r)
-			if err := r.Err(); err != nil {
+			if err := r.end(); err != nil {
 				return nil, fmt.Errorf("section %d: %w", id, err)
 			}
 		}
@@ -88,39 +111,40 @@ func (m *Module) Memory() (initial, maximum int64) {
 	return int64(m.memories[0].Min) * PageSize, int64(m.memories[0].Max) * PageSize
 }
 
-func (m *Module) readSection(id byte, r *binary.Reader) {
+func (m *Module) readSection(id byte, r *reader) {
 	switch id {
-	case binary.SectionType:
-		for range r.Each(r.Count(binary.MaxTypes, 3)) {
-			params, results := r.FunctionType()
-			m.types = append(m.types, letters(params)+":"+letters(results))
+	case sectionType:
+		for range r.each(r.count(maxTypes, 3)) {
+			params, results := r.functionType()
+			counts := signature{uint32(len(params)), uint32(len(results))}
+			m.types = append(m.types, functionType{counts, letters(params) + ":" + letters(results)})
 		}
-	case binary.SectionImport:
-		for range r.Each(r.Count(binary.MaxImports, 4)) {
+	case sectionImport:
+		for range r.each(r.count(maxImports, 4)) {
 			m.readImport(r)
 		}
-	case binary.SectionFunction:
-		for range r.Each(r.Count(binary.MaxFunctions, 1)) {
-			m.functions = append(m.functions, r.Uint32())
+	case sectionFunction:
+		for range r.each(r.count(maxFunctions, 1)) {
+			m.functions = append(m.functions, r.index(len(m.types), "type"))
 		}
-	case binary.SectionMemory:
-		for range r.Each(r.Count(binary.MaxMemories, 2)) {
-			m.memories = append(m.memories, r.Limits())
+	case sectionMemory:
+		for range r.each(r.count(maxMemories, 2)) {
+			m.memories = append(m.memories, r.limits())
 		}
-	case binary.SectionExport:
-		for range r.Each(r.Count(binary.MaxExports, 3)) {
-			name := r.Name()
-			m.exports[name] = exportEntry{r.Byte(), r.Uint32()}
+	case sectionExport:
+		for range r.each(r.count(maxExports, 3)) {
+			name := r.name()
+			m.exports[name] = exportEntry{r.byte(), r.uint32()}
 			m.exportNames = append(m.exportNames, name)
 		}
 	}
 }
 
-func (m *Module) readImport(r *binary.Reader) {
-	i := importEntry{name: r.Name() + "." + r.Name()}
-	i.kind, i.functionType = r.Import()
-	if i.kind == binary.KindFunction {
+func (m *Module) readImport(r *reader) {
+	i := importEntry{name: r.name() + "." + r.name()}
+	if i.kind, i.functionType = r.importType(len(m.types)); i.kind == kindFunction {
 		m.functions = append(m.functions, i.functionType)
+		m.imported++
 	}
 	m.imports = append(m.imports, i)
 }
@@ -131,13 +155,13 @@ func letters(types []byte) string {
 	text := make([]byte, len(types))
 	for i, t := range types {
 		switch t {
-		case binary.I32:
+		case typeI32:
 			text[i] = 'i'
-		case binary.I64:
+		case typeI64:
 			text[i] = 'l'
-		case binary.F32:
+		case typeF32:
 			text[i] = 'f'
-		case binary.F64:
+		case typeF64:
 			text[i] = 'd'
 		default:
 			text[i] = '?'

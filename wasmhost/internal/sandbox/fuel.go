@@ -5,14 +5,14 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // A call gets at most maxFuel units of fuel at a time. It gets half as many as the last time
 // when they lasted for longer than maxSlice, and twice as many again when they lasted for
 // less than minSlice.
 const (
-	maxFuel  = meter.MaxFuel
+	maxFuel  = module.MaxFuel
 	minSlice = 20 * time.Microsecond
 	maxSlice = 200 * time.Microsecond
 )
@@ -73,7 +73,7 @@ func (f *fuel) use() {
 // how much the system has delayed it.
 func (f *fuel) endSlice(now time.Time) time.Duration {
 	took := now.Sub(f.grantedAt)
-	delayed := max(took-max(longestSlice, time.Duration(f.slice)*meter.SlowUnit), 0)
+	delayed := max(took-max(longestSlice, time.Duration(f.slice)*module.SlowUnit), 0)
 	f.delayed += delayed
 	f.computed += took - delayed
 	f.grantedAt = time.Time{}

@@ -9,7 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // HostCall is documented at wasmhost.HostCall, which it converts into.
@@ -41,7 +41,7 @@ func (s *Sandbox) link(ctx context.Context, r wazero.Runtime) error {
 		return err
 	}
 	tick := api.GoModuleFunc(func(ctx context.Context, _ api.Module, _ []uint64) { callOf(ctx).cpu.tick() })
-	_, err := r.NewHostModuleBuilder(meter.Module).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(meter.Tick).Instantiate(ctx)
+	_, err := r.NewHostModuleBuilder(module.MeterModule).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(module.Tick).Instantiate(ctx)
 	return err
 }
 
@@ -91,7 +91,7 @@ func (s *Sandbox) wrap(name string, t abi.Function, f func(*call, args) uint64) 
 	})
 }
 
-// What host functions charge, in units of fuel, which package meter describes.
+// What host functions charge, in units of fuel, which package module describes.
 const (
 	unitsCall         = 32 // of each call of the host
 	unitsPart         = 4  // of each part of a vector

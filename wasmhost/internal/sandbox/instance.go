@@ -16,7 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
 
@@ -87,7 +87,7 @@ func (s *Sandbox) takeImage(ctx context.Context) error {
 		return err
 	}
 	defer first.Close()
-	taken, err := s.module.Take(first.module)
+	taken, err := image.Take(first.module, first.globals)
 	if err != nil {
 		return fmt.Errorf("start: %w: %w", ErrSystem, err)
 	}
@@ -152,7 +152,7 @@ func (s *Sandbox) instantiate(ctx context.Context, from *image.Image) (_ *Instan
 	if i.module, err = s.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, i.memory), s.compiled, moduleConfig); err != nil {
 		return nil, err
 	}
-	i.fuel = i.module.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
+	i.fuel = i.module.ExportedGlobal(module.FuelExport).(api.MutableGlobal)
 	i.run = i.exported(abi.ExportRun)
 	i.globals = s.module.Globals(i.module)
 	return i, i.run.check()
@@ -286,7 +286,7 @@ type Report struct {
 	Waited   time.Duration // for a processor that others had
 	Computed time.Duration // with a processor
 	RanAway  bool          // it computed for long, whatever else it had to wait for
-	Fuel     int64         // the units that it used, as package meter counts them
+	Fuel     int64         // the units that it used, as package module counts them
 	Late     bool          // the deadline had passed, or nearly
 	Refused  string        // a destination that is not granted; empty if there was none
 	Limit    string        // the name of the limit that was reached, if one was

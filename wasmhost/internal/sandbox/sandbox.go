@@ -79,7 +79,6 @@ type Config struct {
 	Logger *slog.Logger
 	Trace  func(HostCall) // may be nil
 
-	Overhead    int64       // what the runtime takes for each instance, as in meter.Info
 	CloseOldest func() bool // closes the instance that is idle for longest, whose memory other plugins need; false: none is idle
 }
 
@@ -108,7 +107,7 @@ type Sandbox struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
 	cache    wazero.CompilationCache
-	module   *image.Module
+	module   *module.Rewritten
 	image    atomic.Pointer[image.Image] // nil until an instance has initialised itself
 
 	initialising singleflight.Group // by which image is set
@@ -135,7 +134,7 @@ var ErrNoCode = errors.New("compiled code is missing")
 
 // Load loads the code of a module that was rewritten, as package compiler has written it,
 // and never compiles.
-func (s *Sandbox) Load(m *image.Module, code io.Reader) error {
+func (s *Sandbox) Load(m *module.Rewritten, code io.Reader) error {
 	// wazero 1.12 does not look at the context when it loads code. With it, and several goroutines,
 	// it ends a compilation before the first function.
 	ctx, cancel := context.WithCancel(experimental.WithCompilationWorkers(context.Background(), 2))
@@ -150,11 +149,11 @@ func (s *Sandbox) Load(m *image.Module, code io.Reader) error {
 // Compile compiles a module that was rewritten, in this process, and writes its code for
 // Load. It cannot be cancelled, and uses one goroutine, since with several wazero would let a panic
 // end the process, and probes need the processors too.
-func (s *Sandbox) Compile(m *image.Module, code io.Writer) error {
+func (s *Sandbox) Compile(m *module.Rewritten, code io.Writer) error {
 	return s.compile(context.Background(), m, nil, code)
 }
 
-func (s *Sandbox) compile(compiling context.Context, m *image.Module, from io.Reader, to io.Writer) error {
+func (s *Sandbox) compile(compiling context.Context, m *module.Rewritten, from io.Reader, to io.Writer) error {
 	cache, err := compiler.NewCache(from, to)
 	if err != nil {
 		return err
@@ -186,7 +185,7 @@ func (s *Sandbox) declaredMemory() int64 {
 // memoryFor returns how many bytes an instance uses when it starts from an image, or without
 // one, with one connection. It may have changed only a part of them, but can change all.
 func (s *Sandbox) memoryFor(from *image.Image) int64 {
-	overhead := instanceOverhead + connSize + s.config.Overhead
+	overhead := instanceOverhead + connSize + s.module.Overhead
 	if from == nil {
 		return overhead + s.declaredMemory()
 	}

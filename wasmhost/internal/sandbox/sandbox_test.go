@@ -30,8 +30,6 @@ import (
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
-	"github.com/sonde-probe/sonde/wasmhost/internal/image"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -63,20 +61,20 @@ func startModule(tb testing.TB, wasm string) *Instance {
 // newSandbox returns a sandbox of a module.
 func newSandbox(tb testing.TB, wasm string) *Sandbox {
 	tb.Helper()
-	metered, info, err := meter.Rewrite([]byte(wasm))
+	m, err := module.Parse([]byte(wasm))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	rewritten, err := m.Rewrite()
 	if err != nil {
 		tb.Fatal(err)
 	}
 	sandbox := New(Config{
-		Overhead: info.Overhead, CloseOldest: func() bool { return false },
-		Limits: Limits{Memory: 100 * module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
-		Grants: grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
+		CloseOldest: func() bool { return false },
+		Limits:      Limits{Memory: 100 * module.PageSize, Held: 8, Connections: 8, Dials: 8, BytesIn: 1 << 20, BytesOut: 1 << 20, HostCalls: 1 << 20, Fuel: 1 << 30, Log: 4 << 10, Metrics: 8, Start: 10 * time.Second},
+		Grants:      grant.Rules{}, Logger: slog.New(slog.DiscardHandler),
 	})
-	rewritten, err := image.Rewrite(metered)
-	if err == nil {
-		err = sandbox.Compile(rewritten, io.Discard)
-	}
-	if err != nil {
+	if err := sandbox.Compile(rewritten, io.Discard); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { sandbox.Close() })

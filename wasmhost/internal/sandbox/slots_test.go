@@ -22,7 +22,6 @@ import (
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -225,9 +224,9 @@ func TestALongInstructionDoesNotDelayItsCall(t *testing.T) {
 	const units = 1 << 20 // of 64 MiB
 	i := newInstance(t)
 	for took, want := range map[time.Duration]time.Duration{
-		units * meter.SlowUnit:                               0,
-		units*meter.SlowUnit + 30*time.Millisecond:           30 * time.Millisecond,
-		2*(units*meter.SlowUnit+longestSlice) + longestSlice: units*meter.SlowUnit + 3*longestSlice,
+		units * module.SlowUnit:                               0,
+		units*module.SlowUnit + 30*time.Millisecond:           30 * time.Millisecond,
+		2*(units*module.SlowUnit+longestSlice) + longestSlice: units*module.SlowUnit + 3*longestSlice,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			c := endedCall(i)

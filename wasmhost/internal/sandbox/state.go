@@ -62,14 +62,13 @@ func (s *State) limitWakes(wake func()) func() {
 // or other ports.
 func (s *State) bind(t probe.Target) {
 	s.mu.Lock()
-	same := s.target.Name == t.Name && s.target.Address == t.Address && maps.Equal(s.target.Ports, t.Ports)
-	if !same {
+	var old map[string]*socket
+	if s.target.Name != t.Name || s.target.Address != t.Address || !maps.Equal(s.target.Ports, t.Ports) {
 		s.target, s.text = probe.Target{Name: t.Name, Address: t.Address, Ports: maps.Clone(t.Ports)}, ""
+		old, s.conns = s.conns, nil
 	}
 	s.mu.Unlock()
-	if !same {
-		s.closeConns()
-	}
+	s.closeAll(old)
 }
 
 // hold keeps a connection under a key. It closes the connection that was held under the
@@ -118,7 +117,12 @@ func (s *State) closeConns() {
 	all := s.conns
 	s.conns = nil
 	s.mu.Unlock()
-	for _, conn := range all {
+	s.closeAll(all)
+}
+
+// closeAll closes connections that are held no longer.
+func (s *State) closeAll(conns map[string]*socket) {
+	for _, conn := range conns {
 		conn.markShared(-1)
 		conn.close()
 		s.sandbox.held.Add(-1)

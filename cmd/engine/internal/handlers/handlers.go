@@ -4,6 +4,7 @@
 //	gateways.go the outputs of gateways
 //	notifiers.go  the outputs of notifiers
 //	probemodules.go  the modules of /probe
+//	choose.go   the probes of a configuration that arguments name
 //	load.go     the flags --var and --var-file, and loading
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
 //	statefile.go  the directory of a state file, and that of the processes that go with it

@@ -5,13 +5,11 @@
 //	validate.go   sonde validate
 //	fmt.go        sonde fmt
 //	probe.go      sonde probe
-//	simulate.go   sonde simulate
-//	tune.go       sonde tune
 //	version.go    sonde version
 //	man.go        sonde man, hidden: the manual pages
 //
 // The other commands are packages beside it: daemon is sonde run, status is
-// sonde status, explain, history, plan and reload, push is sonde push, drain is
+// sonde status, explain, history, plan and reload, simulate is sonde simulate and tune, push is sonde push, drain is
 // sonde cluster drain and undrain, kubeimport is sonde import, reference is sonde docs, and plugindev is
 // sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
 // configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
@@ -32,6 +30,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/push"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/reference"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 )
 
@@ -105,7 +104,7 @@ func newRoot(o Options) *cobra.Command {
 	root.SetHelpCommand(helpCommand(root))
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
-	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulateCommand(), tuneCommand(),
+	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulate.Command(), simulate.TuneCommand(),
 		plugindev.Command(), clusterCommand(o.OpenStore), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	root.AddCommand(status.Commands()...)
 	if o.OpenStore != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Noise says which attempts at a target fail.
-type Noise struct {
+// noise says which attempts at a target fail.
+type noise struct {
 	Failures float64 // the share of attempts that fail, above 0 and below 1
 	Burst    float64 // the mean number of failures in a row; 0: each attempt fails independently of the others
 }
 
-// Check returns an error if there is no such noise.
-func (n Noise) Check() error {
+// check returns an error if there is no such noise.
+func (n noise) check() error {
 	switch {
 	case !(n.Failures > 0 && n.Failures < 1):
 		return fmt.Errorf("a share of failures of %v %% is not between 0 and 100 %%", 100*n.Failures)
@@ -28,7 +28,7 @@ func (n Noise) Check() error {
 }
 
 // failure returns the probability that an attempt fails, after one that has failed or not.
-func (n Noise) failure(hasFailed bool) float64 {
+func (n noise) failure(hasFailed bool) float64 {
 	switch {
 	case n.Burst == 0:
 		return n.Failures
@@ -38,8 +38,8 @@ func (n Noise) failure(hasFailed bool) float64 {
 	return n.Failures / (1 - n.Failures) / n.Burst
 }
 
-// MaxThreshold bounds the thresholds of rules under noise: MeanAttempts needs their third power of time.
-const MaxThreshold = 500
+// maxThreshold bounds the thresholds of rules under noise: meanAttempts needs their third power of time.
+const maxThreshold = 500
 
 // node is a state of the Markov chain of a probe under noise.
 type node struct {
@@ -53,11 +53,11 @@ type chain struct {
 	absorb []float64   // the probability of the end by state
 }
 
-// MeanAttempts returns the mean number of attempts until a probe with rule r, which has just come
+// meanAttempts returns the mean number of attempts until a probe with rule r, which has just come
 // to a verdict, comes to the other one. It is exact: the solution of the Markov chain of the states
 // that verdict.Step has under that noise, with the verdicts turning for ever. It is not for startup
 // probes.
-func MeanAttempts(r probe.Rule, from probe.Verdict, n Noise) float64 {
+func meanAttempts(r probe.Rule, from probe.Verdict, n noise) float64 {
 	passing, failing := cycle(r, n)
 	if from == probe.Failing {
 		return failing
@@ -67,14 +67,14 @@ func MeanAttempts(r probe.Rule, from probe.Verdict, n Noise) float64 {
 
 // cycle returns the mean number of attempts for which a probe passes, and for which it fails, while the
 // verdicts turn for ever. The first time begins after a success, and the second one after a failure.
-func cycle(r probe.Rule, n Noise) (passing, failing float64) {
+func cycle(r probe.Rule, n noise) (passing, failing float64) {
 	passing = newChain(r, node{settle(r, probe.Passing), false}, n).solve()
 	failing = newChain(r, node{settle(r, probe.Failing), n.Burst > 0}, n).solve()
 	return passing, failing
 }
 
 // newChain finds the states of a probe, from the first one until its verdict is another one.
-func newChain(r probe.Rule, first node, n Noise) *chain {
+func newChain(r probe.Rule, first node, n noise) *chain {
 	known, nodes := map[node]int{first: 0}, []node{first}
 	c := &chain{}
 	for i := 0; i < len(nodes); i++ {

@@ -9,29 +9,29 @@ import (
 // confidence is that of intervals: the true value is below one, and above one, with half of the rest.
 const confidence = 0.95
 
-// Interval is an estimate and between which values the true one is, with a confidence of 95 %.
-type Interval struct {
+// interval is an estimate and between which values the true one is, with a confidence of 95 %.
+type interval struct {
 	Estimate float64 `json:"estimate"`
 	Low      float64 `json:"low"`
 	High     float64 `json:"high"`
 }
 
-// Estimate is what recorded outcomes say about the noise of a target: which attempts fail although
+// estimate is what recorded outcomes say about the noise of a target: which attempts fail although
 // it is well.
-type Estimate struct {
+type estimate struct {
 	Attempts int `json:"attempts"` // that were recorded, without those that could not be made
 	Failures int `json:"failures"` // of these, without those of outages
 	Outages  int `json:"outages"`  // runs of failures that are long enough to be found
 
-	Share  Interval  `json:"share"`           // of attempts that fail
-	Follow Interval  `json:"follow"`          // share of failures that another one follows
+	Share  interval  `json:"share"`           // of attempts that fail
+	Follow interval  `json:"follow"`          // share of failures that another one follows
 	Bursts bool      `json:"bursts"`          // failures follow failures more often than by chance
-	Burst  *Interval `json:"burst,omitempty"` // mean number of failures in a row; nil unless Bursts
-	likely Noise     // by the estimates
-	worst  Noise     // by the upper ends of the intervals
+	Burst  *interval `json:"burst,omitempty"` // mean number of failures in a row; nil unless Bursts
+	likely noise     // by the estimates
+	worst  noise     // by the upper ends of the intervals
 }
 
-// counts are what an Estimate is made of: pairs of attempts that follow each other.
+// counts are what an estimate is made of: pairs of attempts that follow each other.
 type counts struct {
 	successes, begins float64 // attempts after a success, and how many of them fail
 	failures, goOn    float64 // attempts after a failure, and how many of them fail
@@ -75,35 +75,29 @@ func countPairs(outcomes []probe.OutcomeRun, outage uint64) counts {
 	return c
 }
 
-// newEstimate returns what outcomes say about noise. A run of failures that is as long as outage, a
-// number of attempts, is not noise: the target was not well.
-func newEstimate(outcomes []probe.OutcomeRun, outage int) Estimate {
-	return countPairs(outcomes, uint64(outage)).estimate()
-}
-
 // maxShare bounds probabilities: with 1 a burst has no end, and a probe never passes again.
 const maxShare = 0.999
 
 // burstDoubt is how improbable it must be that independent failures follow each other so often.
 const burstDoubt = 0.01
 
-func (c counts) estimate() Estimate {
+func (c counts) estimate() estimate {
 	attempts, failures := c.successes+c.failures, c.begins+c.goOn
-	e := Estimate{Attempts: int(attempts), Failures: int(failures), Outages: c.outages, Share: share(failures, attempts), Follow: share(c.goOn, c.failures)}
+	e := estimate{Attempts: int(attempts), Failures: int(failures), Outages: c.outages, Share: share(failures, attempts), Follow: share(c.goOn, c.failures)}
 	e.likely.Failures, e.worst.Failures = e.Share.Estimate, e.Share.High
 	if c.goOn == 0 || tail(c.goOn, c.failures, e.Share.Estimate) > burstDoubt {
 		return e
 	}
 	begins, goOn := share(c.begins, c.successes), e.Follow
-	noise := func(begin, goOn float64) Noise {
+	noiseOf := func(begin, goOn float64) noise {
 		goOn = min(goOn, maxShare)
-		return Noise{Failures: begin / (begin + 1 - goOn), Burst: 1 / (1 - goOn)}
+		return noise{Failures: begin / (begin + 1 - goOn), Burst: 1 / (1 - goOn)}
 	}
-	e.likely, e.worst = noise(begins.Estimate, goOn.Estimate), noise(begins.High, goOn.High)
-	least := noise(begins.Low, goOn.Low)
+	e.likely, e.worst = noiseOf(begins.Estimate, goOn.Estimate), noiseOf(begins.High, goOn.High)
+	least := noiseOf(begins.Low, goOn.Low)
 	e.Bursts = true
-	e.Share = Interval{e.likely.Failures, least.Failures, e.worst.Failures}
-	e.Burst = &Interval{e.likely.Burst, least.Burst, e.worst.Burst}
+	e.Share = interval{e.likely.Failures, least.Failures, e.worst.Failures}
+	e.Burst = &interval{e.likely.Burst, least.Burst, e.worst.Burst}
 	return e
 }
 
@@ -115,8 +109,8 @@ func (c counts) scaled(times float64) counts {
 
 // share estimates a probability of which k of n were seen, with the interval of Clopper and Pearson
 // (1934).
-func share(k, n float64) Interval {
-	i := Interval{High: 1}
+func share(k, n float64) interval {
+	i := interval{High: 1}
 	if n == 0 {
 		return i
 	}

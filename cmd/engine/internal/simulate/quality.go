@@ -9,10 +9,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Quality is how good a rule is under noise. Times are in seconds. The target is well but for the
+// quality is how good a rule is under noise. Times are in seconds. The target is well but for the
 // noise, unless something else is said.
-type Quality struct {
-	Setting          string       `json:"setting"` // Name of the rule
+type quality struct {
+	Setting          string       `json:"setting"` // nameOf of the rule
 	Policy           probe.Policy `json:"policy"`
 	SuccessThreshold int32        `json:"successThreshold,omitempty"`
 	FailureThreshold int32        `json:"failureThreshold,omitempty"`
@@ -22,7 +22,7 @@ type Quality struct {
 	DetectSeconds  float64 `json:"detectSeconds"`  // likewise, at the latest: it begins right after an attempt, and each one times out
 	RecoverSeconds float64 `json:"recoverSeconds"` // until a target passes that is well again, and free of noise, at the latest
 
-	Partial []Partial `json:"partial"`
+	Partial []partial `json:"partial"`
 
 	MistakeEvery    float64 `json:"mistakeEvery"`    // mean attempts from one mistake to the next: the probe fails, though the target is well
 	MistakeSeconds  float64 `json:"mistakeSeconds"`  // the same as a time
@@ -30,36 +30,36 @@ type Quality struct {
 	Availability    float64 `json:"availability"`    // the share of time in which a target that is well passes
 }
 
-// Partial is how a rule finds a target of which a part of the attempts fails, each independently.
-type Partial struct {
+// partial is how a rule finds a target of which a part of the attempts fails, each independently.
+type partial struct {
 	Failures       float64 `json:"failures"`       // the share that fails
 	DetectAttempts float64 `json:"detectAttempts"` // mean, until the probe fails
 	PassesAfter    float64 `json:"passesAfter"`    // mean attempts until it passes again, though the target is not well
 }
 
-// Name returns the policy of a rule, and its thresholds: "evidence", "runs 3/1".
-func Name(r probe.Rule) string {
+// nameOf returns the policy of a rule, and its thresholds: "evidence", "runs 3/1".
+func nameOf(r probe.Rule) string {
 	if r.Policy == probe.PolicyEvidence {
 		return r.Policy.String()
 	}
 	return fmt.Sprintf("runs %d/%d", r.FailureThreshold, r.SuccessThreshold)
 }
 
-// Compare returns the quality of rule r, and then of others of the same kind, period and timeout: with
-// the failure thresholds 1, 2, 3 and 5, and with the policy "evidence". Partial has the shares of
+// compare returns the quality of rule r, and then of others of the same kind, period and timeout: with
+// the failure thresholds 1, 2, 3 and 5, and with the policy "evidence". Shares are those of
 // failures of targets to be found.
 //
 // It returns an error for a startup probe, which makes no more attempts when it has passed, and for a
-// threshold above MaxThreshold.
-func Compare(r probe.Rule, n Noise, partial []float64) (all []Quality, err error) {
+// threshold above maxThreshold.
+func compare(r probe.Rule, n noise, shares []float64) (all []quality, err error) {
 	switch {
 	case r.Kind == probe.Startup:
 		return nil, errors.New("a startup probe ends when it has passed: noise has no effect after that; play its outcomes instead")
-	case max(r.SuccessThreshold, r.FailureThreshold) > MaxThreshold:
-		return nil, fmt.Errorf("a threshold is above %d: that takes too long to solve", MaxThreshold)
+	case max(r.SuccessThreshold, r.FailureThreshold) > maxThreshold:
+		return nil, fmt.Errorf("a threshold is above %d: that takes too long to solve", maxThreshold)
 	}
 	for _, rule := range settings(r) {
-		all = append(all, qualityOf(rule, n, partial))
+		all = append(all, qualityOf(rule, n, shares))
 	}
 	all[0].Configured = true
 	return all, nil
@@ -83,21 +83,21 @@ func settings(r probe.Rule) []probe.Rule {
 	return append(all[:1], slices.DeleteFunc(all[1:], same)...)
 }
 
-func qualityOf(r probe.Rule, n Noise, partial []float64) Quality {
+func qualityOf(r probe.Rule, n noise, shares []float64) quality {
 	period := r.Period.Seconds()
 	good, mistake := cycle(r, n)
-	q := Quality{
-		Setting: Name(r), Policy: r.Policy, SuccessThreshold: r.SuccessThreshold, FailureThreshold: r.FailureThreshold,
+	q := quality{
+		Setting: nameOf(r), Policy: r.Policy, SuccessThreshold: r.SuccessThreshold, FailureThreshold: r.FailureThreshold,
 		DetectAttempts: r.FailuresToFail(),
 		DetectSeconds:  float64(r.FailuresToFail())*period + r.Timeout.Seconds(),
 		RecoverSeconds: float64(r.Threshold(probe.Success)) * period,
 		MistakeEvery:   good + mistake, MistakeSeconds: (good + mistake) * period,
 		DurationSeconds: mistake * period, Availability: good / (good + mistake),
 	}
-	for _, share := range partial {
-		of := Noise{Failures: share}
+	for _, share := range shares {
+		of := noise{Failures: share}
 		found, passes := cycle(r, of)
-		q.Partial = append(q.Partial, Partial{share, found, passes})
+		q.Partial = append(q.Partial, partial{share, found, passes})
 	}
 	return q
 }

@@ -1,4 +1,4 @@
-package simulate_test
+package simulate
 
 import (
 	"math"
@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -34,9 +33,9 @@ func TestRunsTakeTheTimeOfTheClosedForm(t *testing.T) {
 	}
 	for _, p := range []float64{0.0001, 0.005, 0.2, 0.3, 0.5, 0.99} {
 		for _, k := range []int32{1, 2, 3, 5, 30} {
-			n := simulate.Noise{Failures: p}
-			near(t, "until it fails", simulate.MeanAttempts(runs(k, 1), probe.Passing, n), inARow(p, k), 1e-9)
-			near(t, "until it passes", simulate.MeanAttempts(runs(3, k), probe.Failing, n), inARow(1-p, k), 1e-9)
+			n := noise{Failures: p}
+			near(t, "until it fails", meanAttempts(runs(k, 1), probe.Passing, n), inARow(p, k), 1e-9)
+			near(t, "until it passes", meanAttempts(runs(3, k), probe.Failing, n), inARow(1-p, k), 1e-9)
 		}
 	}
 }
@@ -59,10 +58,10 @@ func TestEvidenceTakesTheTimeOfItsMarkovChain(t *testing.T) {
 		return mean[0]
 	}
 	for _, p := range []float64{0.1, 1.0 / 6, 0.2, 0.3, 0.5, 0.9} {
-		n := simulate.Noise{Failures: p}
-		near(t, "until it fails", simulate.MeanAttempts(evidence, probe.Passing, n), meanOf(5, 1, p), 1e-5)
+		n := noise{Failures: p}
+		near(t, "until it fails", meanAttempts(evidence, probe.Passing, n), meanOf(5, 1, p), 1e-5)
 		if p < 0.5 {
-			near(t, "until it passes", simulate.MeanAttempts(evidence, probe.Failing, n), meanOf(1, 5, 1-p), 1e-5)
+			near(t, "until it passes", meanAttempts(evidence, probe.Failing, n), meanOf(1, 5, 1-p), 1e-5)
 		}
 	}
 }
@@ -70,18 +69,18 @@ func TestEvidenceTakesTheTimeOfItsMarkovChain(t *testing.T) {
 // With bursts of length b, which the target enters with the probability a, a run of k failures is
 // a burst that lasts: the mean number of bursts until one does is (1-1/b)^-(k-1).
 func TestBurstsTakeTheTimeOfTheirClosedForm(t *testing.T) {
-	n := simulate.Noise{Failures: 0.01, Burst: 4}
+	n := noise{Failures: 0.01, Burst: 4}
 	enter, stay := 0.01/0.99/4, 1-1.0/4
 	for k := int32(1); k <= 6; k++ {
 		bursts := 1 / math.Pow(stay, float64(k-1))              // until one lasts for k attempts
 		length := (1 - math.Pow(stay, float64(k))) / (1 - stay) // of a burst, up to the k-th attempt
 		pause := 1/enter - 1                                    // before a burst, without the success that ends the one before
 		want := bursts*(pause+length) + (bursts - 1)
-		near(t, "until it fails", simulate.MeanAttempts(runs(k, 1), probe.Passing, n), want, 1e-9)
+		near(t, "until it fails", meanAttempts(runs(k, 1), probe.Passing, n), want, 1e-9)
 	}
-	independent := simulate.Noise{Failures: 0.2}
-	same := simulate.Noise{Failures: 0.2, Burst: 1 / 0.8}
-	near(t, "bursts as long as by chance", simulate.MeanAttempts(evidence, probe.Passing, same), simulate.MeanAttempts(evidence, probe.Passing, independent), 1e-12)
+	independent := noise{Failures: 0.2}
+	same := noise{Failures: 0.2, Burst: 1 / 0.8}
+	near(t, "bursts as long as by chance", meanAttempts(evidence, probe.Passing, same), meanAttempts(evidence, probe.Passing, independent), 1e-12)
 }
 
 func TestPlayedNoiseHasTheMeansOfTheChain(t *testing.T) {
@@ -94,22 +93,22 @@ func TestPlayedNoiseHasTheMeansOfTheChain(t *testing.T) {
 		}
 	}
 	for _, r := range []probe.Rule{runs(3, 1), runs(2, 3), evidence} {
-		all, err := simulate.Compare(r, simulate.Noise{Failures: 0.2}, nil)
+		all, err := compare(r, noise{Failures: 0.2}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		played := simulate.Play(r, false, outcomes)
+		played := play(r, false, outcomes)
 		near(t, all[0].Setting+" mistakes", float64(len(outcomes))/float64(len(played.Transitions)/2), all[0].MistakeEvery, 0.05)
 		near(t, all[0].Setting+" availability", 1-float64(played.Failing)/float64(len(outcomes)), all[0].Availability, 0.05)
 	}
 }
 
 func TestTheFiguresOfTheDocumentsAreThoseOfTheChain(t *testing.T) {
-	all, err := simulate.Compare(runs(3, 1), simulate.Noise{Failures: 0.005}, []float64{0.3, 0.2})
+	all, err := compare(runs(3, 1), noise{Failures: 0.005}, []float64{0.3, 0.2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := map[string]simulate.Quality{}
+	by := map[string]quality{}
 	for _, q := range all {
 		by[q.Setting] = q
 	}
@@ -139,34 +138,34 @@ func TestStartupProbesAndHugeThresholdsAreNotCompared(t *testing.T) {
 	startup := runs(3, 1)
 	startup.Kind = probe.Startup
 	for _, r := range []probe.Rule{startup, runs(501, 1), runs(1, 501)} {
-		if _, err := simulate.Compare(r, simulate.Noise{Failures: 0.1}, nil); err == nil {
+		if _, err := compare(r, noise{Failures: 0.1}, nil); err == nil {
 			t.Errorf("%+v was compared", r)
 		}
 	}
 }
 
 func TestNoiseThatCannotBeIsAnError(t *testing.T) {
-	for _, n := range []simulate.Noise{{}, {Failures: 1}, {Failures: -0.1}, {Failures: math.NaN()}, {Failures: 0.1, Burst: 0.5}, {Failures: 0.9, Burst: 2}, {Failures: 0.1, Burst: math.NaN()}} {
-		if n.Check() == nil {
+	for _, n := range []noise{{}, {Failures: 1}, {Failures: -0.1}, {Failures: math.NaN()}, {Failures: 0.1, Burst: 0.5}, {Failures: 0.9, Burst: 2}, {Failures: 0.1, Burst: math.NaN()}} {
+		if n.check() == nil {
 			t.Errorf("%+v is accepted", n)
 		}
 	}
 }
 
 func TestOutcomesArePlayedByTheRule(t *testing.T) {
-	outcomes, err := simulate.ParseOutcomes("SSWF # a burst\nUFF S")
+	outcomes, err := parseOutcomes("SSWF # a burst\nUFF S")
 	if err != nil {
 		t.Fatal(err)
 	}
 	liveness := runs(3, 1)
 	liveness.Kind = probe.Liveness
-	got := simulate.Play(liveness, true, outcomes)
-	want := []simulate.Transition{{Attempt: 1, Verdict: probe.Passing}, {Attempt: 7, Verdict: probe.Failing, Restarts: true}, {Attempt: 8, Verdict: probe.Passing}}
+	got := play(liveness, true, outcomes)
+	want := []transition{{Attempt: 1, Verdict: probe.Passing}, {Attempt: 7, Verdict: probe.Failing, Restarts: true}, {Attempt: 8, Verdict: probe.Passing}}
 	if !slices.Equal(got.Transitions, want) || got.Restarts != 1 || got.Failing != 1 || got.Attempts != 8 {
 		t.Errorf("got %+v", got)
 	}
 	for _, wrong := range []string{"SSX", "s", string(make([]byte, 3))} {
-		if _, err := simulate.ParseOutcomes(wrong); err == nil {
+		if _, err := parseOutcomes(wrong); err == nil {
 			t.Errorf("%q was read", wrong)
 		}
 	}
@@ -188,11 +187,11 @@ func TestEvidenceAndRunsOnTracesWithBursts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		outcomes, err := simulate.ParseOutcomes(string(text))
+		outcomes, err := parseOutcomes(string(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		byRuns, byEvidence := simulate.Play(runs(3, 1), false, outcomes), simulate.Play(evidence, false, outcomes)
+		byRuns, byEvidence := play(runs(3, 1), false, outcomes), play(evidence, false, outcomes)
 		if got := len(byRuns.Transitions) - 1; got != c.runs {
 			t.Errorf("%s: runs turn %d times: %+v", c.trace, got, byRuns)
 		}

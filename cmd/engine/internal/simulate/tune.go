@@ -9,16 +9,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Goal is what the thresholds of a probe are to keep.
-type Goal struct {
+// goal is what the thresholds of a probe are to keep.
+type goal struct {
 	FalseAlarms float64       // at most, per second: the probe fails although the target is well
 	Detect      time.Duration // within which an outage is found at the latest
 }
 
-// Tuning is what recorded outcomes say about the thresholds of a probe. Times are in seconds.
-type Tuning struct {
-	Noise    Estimate    `json:"noise"`
-	Settings []Candidate `json:"settings"`
+// tuned is what recorded outcomes say about the thresholds of a probe. Times are in seconds.
+type tuned struct {
+	Noise    estimate    `json:"noise"`
+	Settings []candidate `json:"settings"`
 
 	// Proposals are the settings that keep the goal, of each policy that has one, also with the
 	// upper end of the interval of the noise.
@@ -29,9 +29,9 @@ type Tuning struct {
 	AttemptsNeeded int `json:"attemptsNeeded,omitempty"`
 }
 
-// Candidate is a setting with its figures.
-type Candidate struct {
-	Setting       string  `json:"setting"` // Name of the rule
+// candidate is a setting with its figures.
+type candidate struct {
+	Setting       string  `json:"setting"` // nameOf of the rule
 	Configured    bool    `json:"configured"`
 	DetectSeconds float64 `json:"detectSeconds"` // until an outage is found, at the latest
 
@@ -49,22 +49,22 @@ type Candidate struct {
 // maxTuned bounds the failure thresholds that are tried.
 const maxTuned = 50
 
-// Tune returns which failure thresholds, and whether the policy "evidence", keep a goal at a probe
-// with rule r and with those outcomes. A run of failures that lasts for Goal.Detect is an outage, and
+// tune returns which failure thresholds, and whether the policy "evidence", keep a goal at a probe
+// with rule r and with those outcomes. A run of failures that lasts for goal.Detect is an outage, and
 // shorter ones are noise. It returns an error for a startup probe, and if no threshold can find an
 // outage in time.
-func Tune(r probe.Rule, outcomes []probe.OutcomeRun, g Goal) (Tuning, error) {
+func tune(r probe.Rule, outcomes []probe.OutcomeRun, g goal) (tuned, error) {
 	switch {
 	case r.Kind == probe.Startup:
-		return Tuning{}, errors.New("a startup probe ends when it has passed: it has no false alarms after that")
-	case max(r.SuccessThreshold, r.FailureThreshold) > MaxThreshold:
-		return Tuning{}, fmt.Errorf("a threshold is above %d: that takes too long to solve", MaxThreshold)
+		return tuned{}, errors.New("a startup probe ends when it has passed: it has no false alarms after that")
+	case max(r.SuccessThreshold, r.FailureThreshold) > maxThreshold:
+		return tuned{}, fmt.Errorf("a threshold is above %d: that takes too long to solve", maxThreshold)
 	case r.Period+r.Timeout > g.Detect:
-		return Tuning{}, fmt.Errorf("with a period of %v and a timeout of %v no outage is found within %v: make both of them shorter, such as a period of %v", r.Period, r.Timeout, g.Detect, (g.Detect / 4).Round(time.Millisecond))
+		return tuned{}, fmt.Errorf("with a period of %v and a timeout of %v no outage is found within %v: make both of them shorter, such as a period of %v", r.Period, r.Timeout, g.Detect, (g.Detect / 4).Round(time.Millisecond))
 	}
 	outage := uint64((g.Detect + r.Period - 1) / r.Period)
 	c := countPairs(outcomes, outage)
-	t := Tuning{Noise: c.estimate(), Settings: []Candidate{}, Proposals: []string{}}
+	t := tuned{Noise: c.estimate(), Settings: []candidate{}, Proposals: []string{}}
 	likely := false
 	for _, rule := range candidates(r, g, t.Noise) {
 		one := newCandidate(rule, t.Noise, g)
@@ -73,7 +73,7 @@ func Tune(r probe.Rule, outcomes []probe.OutcomeRun, g Goal) (Tuning, error) {
 		likely = likely || one.likely
 	}
 	for _, rule := range proposals(r, g, t.Noise) {
-		t.Proposals = append(t.Proposals, Name(rule))
+		t.Proposals = append(t.Proposals, nameOf(rule))
 	}
 	if len(t.Proposals) == 0 && likely {
 		t.AttemptsNeeded = needed(r, g, c)
@@ -83,7 +83,7 @@ func Tune(r probe.Rule, outcomes []probe.OutcomeRun, g Goal) (Tuning, error) {
 
 // candidates returns the settings to be shown: that of the probe, the failure thresholds up to the first
 // that keeps the goal, and evidence.
-func candidates(r probe.Rule, g Goal, e Estimate) []probe.Rule {
+func candidates(r probe.Rule, g goal, e estimate) []probe.Rule {
 	all := []probe.Rule{r}
 	for _, rule := range append(tried(r, g, e), evidenceRule(r)) {
 		if rule != r {
@@ -95,7 +95,7 @@ func candidates(r probe.Rule, g Goal, e Estimate) []probe.Rule {
 
 // tried returns rules with the failure thresholds from 1 that find an outage in time, up to the first
 // that keeps the goal.
-func tried(r probe.Rule, g Goal, e Estimate) (all []probe.Rule) {
+func tried(r probe.Rule, g goal, e estimate) (all []probe.Rule) {
 	for k := int32(1); k <= maxTuned; k++ {
 		rule := runsRule(r, k)
 		if detectSeconds(rule) > g.Detect.Seconds() {
@@ -110,7 +110,7 @@ func tried(r probe.Rule, g Goal, e Estimate) (all []probe.Rule) {
 }
 
 // proposals returns the setting of each policy that keeps the goal: of the failure thresholds the lowest.
-func proposals(r probe.Rule, g Goal, e Estimate) (all []probe.Rule) {
+func proposals(r probe.Rule, g goal, e estimate) (all []probe.Rule) {
 	if runs := tried(r, g, e); len(runs) > 0 && newCandidate(runs[len(runs)-1], e, g).Keeps {
 		all = append(all, runs[len(runs)-1])
 	}
@@ -122,7 +122,7 @@ func proposals(r probe.Rule, g Goal, e Estimate) (all []probe.Rule) {
 
 // needed returns about how many attempts must be recorded for a proposal, if there is one with any
 // number of attempts like those that were counted; otherwise 0.
-func needed(r probe.Rule, g Goal, c counts) int {
+func needed(r probe.Rule, g goal, c counts) int {
 	if c.successes+c.failures == 0 {
 		c.successes = 1
 	}
@@ -150,12 +150,12 @@ func detectSeconds(r probe.Rule) float64 {
 	return float64(r.FailuresToFail())*r.Period.Seconds() + r.Timeout.Seconds()
 }
 
-func newCandidate(r probe.Rule, e Estimate, g Goal) Candidate {
-	every := func(n Noise) float64 {
+func newCandidate(r probe.Rule, e estimate, g goal) candidate {
+	every := func(n noise) float64 {
 		n.Failures = min(n.Failures, maxShare)
-		return MeanAttempts(r, probe.Passing, n) * r.Period.Seconds()
+		return meanAttempts(r, probe.Passing, n) * r.Period.Seconds()
 	}
-	one := Candidate{Setting: Name(r), DetectSeconds: detectSeconds(r), AtLeastSeconds: every(e.worst)}
+	one := candidate{Setting: nameOf(r), DetectSeconds: detectSeconds(r), AtLeastSeconds: every(e.worst)}
 	inTime := one.DetectSeconds <= g.Detect.Seconds()
 	one.likely = inTime
 	if e.likely.Failures > 0 {
@@ -171,12 +171,12 @@ func newCandidate(r probe.Rule, e Estimate, g Goal) Candidate {
 func alarms(r probe.Rule, outcomes []probe.OutcomeRun) (n int) {
 	var all []probe.Outcome
 	for _, run := range outcomes {
-		for range min(run.Attempts, 2*MaxThreshold) {
+		for range min(run.Attempts, 2*maxThreshold) {
 			all = append(all, run.Outcome)
 		}
 	}
 	passed := false
-	for _, t := range Play(r, false, all).Transitions {
+	for _, t := range play(r, false, all).Transitions {
 		if t.Verdict == probe.Failing && passed {
 			n++
 		}

@@ -10,13 +10,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-func near(t *testing.T, what string, got, want, part float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= part*math.Abs(want)) {
-		t.Errorf("%s: got %.12g, want %.12g", what, got, want)
-	}
-}
-
 func TestTailIsTheSumOfTheBinomialDistribution(t *testing.T) {
 	for _, n := range []int{1, 2, 7, 60} {
 		for _, p := range []float64{1e-6, 0.01, 0.3, 0.5, 0.97} {
@@ -49,7 +42,7 @@ func TestIntervalsAreThoseOfClopperAndPearson(t *testing.T) {
 	some := share(5, 50) // as R's binom.test(5, 50) has it
 	near(t, "low", some.Low, 0.03327509, 1e-6)
 	near(t, "high", some.High, 0.21813537, 1e-6)
-	if nothing := share(0, 0); nothing != (Interval{High: 1}) {
+	if nothing := share(0, 0); nothing != (interval{High: 1}) {
 		t.Errorf("nothing says %v", nothing)
 	}
 }
@@ -82,8 +75,8 @@ func TestPairsAreCountedWithoutOutages(t *testing.T) {
 	}
 }
 
-// play returns outcomes under noise.
-func played(n Noise, attempts int, seed uint64) (runs []probe.OutcomeRun) {
+// recorded returns outcomes under noise.
+func recorded(n noise, attempts int, seed uint64) (runs []probe.OutcomeRun) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	hasFailed := false
 	for range attempts {
@@ -98,10 +91,10 @@ func played(n Noise, attempts int, seed uint64) (runs []probe.OutcomeRun) {
 
 func TestNoiseIsEstimatedFromItsOutcomes(t *testing.T) {
 	const unbounded = 1 << 30
-	independent, bursts := Noise{Failures: 0.02}, Noise{Failures: 0.02, Burst: 4}
+	independent, bursts := noise{Failures: 0.02}, noise{Failures: 0.02, Burst: 4}
 	falseBursts, missed := 0, 0
 	for seed := range uint64(60) {
-		if e := newEstimate(played(independent, 20_000, seed), unbounded); e.Bursts {
+		if e := countPairs(recorded(independent, 20_000, seed), unbounded).estimate(); e.Bursts {
 			falseBursts++
 		} else if e.Share.Low > 0.02 || e.Share.High < 0.02 {
 			missed++
@@ -112,7 +105,7 @@ func TestNoiseIsEstimatedFromItsOutcomes(t *testing.T) {
 	}
 	missed = 0
 	for seed := range uint64(60) {
-		e := newEstimate(played(bursts, 20_000, seed), unbounded)
+		e := countPairs(recorded(bursts, 20_000, seed), unbounded).estimate()
 		if !e.Bursts {
 			t.Fatalf("no bursts were found: %+v", e)
 		}
@@ -125,14 +118,14 @@ func TestNoiseIsEstimatedFromItsOutcomes(t *testing.T) {
 	}
 }
 
-var tuned = probe.Rule{Kind: probe.Readiness, FailureThreshold: 3, SuccessThreshold: 1, Period: 5 * time.Second, Timeout: time.Second}
+var tunedRule = probe.Rule{Kind: probe.Readiness, FailureThreshold: 3, SuccessThreshold: 1, Period: 5 * time.Second, Timeout: time.Second}
 
 const year = 365.25 * 86400
 
 func TestProposalsKeepTheGoal(t *testing.T) {
-	n := Noise{Failures: 0.005}
-	recorded := played(n, 200_000, 1)
-	got, err := Tune(tuned, recorded, Goal{FalseAlarms: 1 / year, Detect: 30 * time.Second})
+	n := noise{Failures: 0.005}
+	recorded := recorded(n, 200_000, 1)
+	got, err := tune(tunedRule, recorded, goal{FalseAlarms: 1 / year, Detect: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,18 +152,18 @@ func TestProposalsKeepTheGoal(t *testing.T) {
 }
 
 func TestAHistoryThatIsTooShortSaysHowLongItMustBe(t *testing.T) {
-	goal := Goal{FalseAlarms: 1 / year, Detect: 30 * time.Second}
+	goal := goal{FalseAlarms: 1 / year, Detect: 30 * time.Second}
 	for _, recorded := range [][]probe.OutcomeRun{nil, {{Outcome: probe.Success, Attempts: 50}}, {{Outcome: probe.Success, Attempts: 60}, {Outcome: probe.Failure, Attempts: 1}, {Outcome: probe.Success, Attempts: 50}}} {
-		short, err := Tune(tuned, recorded, goal)
+		short, err := tune(tunedRule, recorded, goal)
 		if err != nil || len(short.Proposals) > 0 || short.AttemptsNeeded <= short.Noise.Attempts {
 			t.Fatalf("got %+v, %v", short, err)
 		}
 		if short.Noise.Failures == 0 {
-			long, err := Tune(tuned, []probe.OutcomeRun{{Outcome: probe.Success, Attempts: uint64(short.AttemptsNeeded + 1)}}, goal)
+			long, err := tune(tunedRule, []probe.OutcomeRun{{Outcome: probe.Success, Attempts: uint64(short.AttemptsNeeded + 1)}}, goal)
 			if err != nil || len(long.Proposals) == 0 {
 				t.Errorf("after %d attempts: %+v, %v", short.AttemptsNeeded, long, err)
 			}
-			if half, err := Tune(tuned, []probe.OutcomeRun{{Outcome: probe.Success, Attempts: uint64(short.AttemptsNeeded / 2)}}, goal); err != nil || len(half.Proposals) > 0 {
+			if half, err := tune(tunedRule, []probe.OutcomeRun{{Outcome: probe.Success, Attempts: uint64(short.AttemptsNeeded / 2)}}, goal); err != nil || len(half.Proposals) > 0 {
 				t.Errorf("half of %d are enough: %+v, %v", short.AttemptsNeeded, half, err)
 			}
 		}
@@ -178,8 +171,8 @@ func TestAHistoryThatIsTooShortSaysHowLongItMustBe(t *testing.T) {
 }
 
 func TestNoiseThatIsTooHighHasNoProposal(t *testing.T) {
-	for _, n := range []Noise{{Failures: 0.1}, {Failures: 0.01, Burst: 3}} {
-		got, err := Tune(tuned, played(n, 100_000, 5), Goal{FalseAlarms: 1 / year, Detect: 30 * time.Second})
+	for _, n := range []noise{{Failures: 0.1}, {Failures: 0.01, Burst: 3}} {
+		got, err := tune(tunedRule, recorded(n, 100_000, 5), goal{FalseAlarms: 1 / year, Detect: 30 * time.Second})
 		if err != nil || len(got.Proposals) > 0 || got.AttemptsNeeded != 0 || got.Noise.Bursts != (n.Burst > 0) {
 			t.Errorf("%+v: got %+v, %v", n, got, err)
 		}
@@ -187,10 +180,10 @@ func TestNoiseThatIsTooHighHasNoProposal(t *testing.T) {
 }
 
 func TestWhatCannotBeTunedIsAnError(t *testing.T) {
-	startup := tuned
+	startup := tunedRule
 	startup.Kind = probe.Startup
 	for _, r := range []probe.Rule{startup, {Kind: probe.Readiness, FailureThreshold: 501, Period: time.Second, Timeout: time.Second}, {Kind: probe.Liveness, FailureThreshold: 3, Period: time.Minute, Timeout: time.Second}} {
-		if got, err := Tune(r, nil, Goal{FalseAlarms: 1, Detect: 30 * time.Second}); err == nil {
+		if got, err := tune(r, nil, goal{FalseAlarms: 1, Detect: 30 * time.Second}); err == nil {
 			t.Errorf("%+v: got %+v", r, got)
 		}
 	}

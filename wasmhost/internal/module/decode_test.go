@@ -1,4 +1,4 @@
-package meter_test
+package module_test
 
 import (
 	"bytes"

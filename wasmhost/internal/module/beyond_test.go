@@ -1,4 +1,4 @@
-package meter_test
+package module_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // section returns a section of a module.
@@ -78,7 +78,7 @@ func TestTypesBeyondTheSpecificationAreRejected(t *testing.T) {
 				continue // tested below; the index of a type
 			}
 			t.Run(fmt.Sprintf("%s of %#x", name, b), func(t *testing.T) {
-				if out, _, err := meter.Rewrite(wasm); err == nil {
+				if out, _, err := module.Meter(wasm); err == nil {
 					t.Errorf("accepted: %x", out)
 				}
 			})
@@ -111,7 +111,7 @@ func TestHiddenCodeIsRejected(t *testing.T) {
 		"bytes after the memory":         handmade(section(5, "\x01\x00\x01\x00")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, _, err := meter.Rewrite(wasm); err == nil {
+			if out, _, err := module.Meter(wasm); err == nil {
 				t.Errorf("accepted: %x", out)
 			}
 		})

@@ -1,4 +1,4 @@
-package meter_test
+package module_test
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/sonde-probe/sonde/tests/tier"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // TestTheSpecificationsTestsRunAlike runs the tests of the WebAssembly core
@@ -132,9 +132,9 @@ func host(r wazero.Runtime, f func(fuel *uint32)) (api.Module, error) {
 	tick := api.GoModuleFunc(func(_ context.Context, m api.Module, _ []uint64) {
 		fuel := uint32(1000)
 		f(&fuel)
-		m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal).Set(uint64(fuel))
+		m.ExportedGlobal(module.FuelExport).(api.MutableGlobal).Set(uint64(fuel))
 	})
-	return r.NewHostModuleBuilder(meter.Module).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(meter.Tick).Instantiate(context.Background())
+	return r.NewHostModuleBuilder(module.MeterModule).NewFunctionBuilder().WithGoModuleFunction(tick, nil, nil).Export(module.Tick).Instantiate(context.Background())
 }
 
 // do executes a command, and returns what a test can compare.
@@ -174,7 +174,7 @@ func (w *world) load(path, name string) (api.Module, error) {
 		return nil, err
 	}
 	if w.metered {
-		if wasm, _, err = meter.Rewrite(wasm); err != nil {
+		if wasm, _, err = module.Meter(wasm); err != nil {
 			return nil, err
 		}
 	}

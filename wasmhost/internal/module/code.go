@@ -1,9 +1,7 @@
-package meter
+package module
 
 import (
 	"fmt"
-
-	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
 // unit is how many cycles of code, by estimate, one unit of fuel pays for. Real ones are up to
@@ -16,30 +14,30 @@ const maxUncharged = 512
 // units returns the units that pay for as many cycles, at least one.
 func units(cycles uint32) uint32 { return 1 + cycles/unit }
 
-func (r *rewriter) codeSection(c *binary.Reader) []byte {
-	n := c.Count(binary.MaxFunctions, 3)
-	if c.Err() == nil && n != r.bodies {
-		c.Fail(fmt.Errorf("%d functions have a type, and %d a body", r.bodies, n))
+func (r *rewriter) codeSection(c *reader) []byte {
+	n := c.count(maxFunctions, 3)
+	if own := uint32(len(r.functions)) - r.imported; c.err == nil && n != own {
+		c.fail(fmt.Errorf("%d functions have a type, and %d a body", own, n))
 	}
-	out := binary.AppendUint32(nil, n)
+	out := appendUint32(nil, n)
 	var w bodyRewriter
 	var locals uint64
-	for i := range c.Each(n) {
-		body := c.Bytes(c.Uint32())
+	for i := range c.each(n) {
+		body := c.bytes(c.uint32())
 		index := r.imported + i
-		err := w.function(r, r.types[r.functions[index]], body)
+		err := w.function(r, r.types[r.functions[index]].signature, body)
 		if locals += uint64(w.scratch); err == nil && locals > maxAllLocals {
 			err = fmt.Errorf("all functions together have more than %d locals", maxAllLocals)
 		}
 		if err != nil {
-			c.Fail(fmt.Errorf("function %d: %w", index, err))
+			c.fail(fmt.Errorf("function %d: %w", index, err))
 			break
 		}
 		if r.noImage != "" {
 			r.rejectImage("function %d %s", index, r.noImage)
 		}
-		if out = append(binary.AppendUint32(out, uint32(len(w.out))), w.out...); len(out) > maxRewritten(r.size) {
-			c.Fail(errRewritten)
+		if out = append(appendUint32(out, uint32(len(w.out))), w.out...); len(out) > maxRewritten(r.size) {
+			c.fail(errRewritten)
 		}
 	}
 	return out
@@ -70,49 +68,49 @@ type frame struct {
 // function sets w.out to the new body of a function.
 func (w *bodyRewriter) function(r *rewriter, t signature, body []byte) error {
 	*w = bodyRewriter{rewriter: r, out: w.out[:0], frames: append(w.frames[:0], frame{op: opBlock, pass: t.results})}
-	c := binary.NewReader(body)
+	c := newReader(body)
 	if len(body) > maxBody {
 		return fmt.Errorf("%d bytes, at most %d are allowed", len(body), maxBody)
 	}
 	w.locals(c, t.params)
 	w.entry = w.emitCharge(0)
-	for c.Err() == nil && len(w.frames) > 0 {
-		at := c.Offset()
+	for c.err == nil && len(w.frames) > 0 {
+		at := c.offset()
 		in := r.instruction(c)
 		if in.local >= w.scratch && in.op >= opLocalGet && in.op <= opLocalTee {
-			c.Fail(fmt.Errorf("there is no local %d", in.local))
+			c.fail(fmt.Errorf("there is no local %d", in.local))
 		}
-		if c.Err() != nil {
+		if c.err != nil {
 			break
 		}
 		w.before(&in)
-		w.out = in.append(w.out, c.Since(at))
+		w.out = in.append(w.out, c.since(at))
 		w.after(c, &in)
 		if w.values += uint64(in.values); w.values > maxValues {
-			c.Fail(fmt.Errorf("calls and branches pass more than %d values", maxValues))
+			c.fail(fmt.Errorf("calls and branches pass more than %d values", maxValues))
 		}
-		if in.op == binary.OpRefFunc {
+		if in.op == opRefFunc {
 			r.noImage = "makes a reference to a function"
 		}
 	}
-	return c.End()
+	return c.end()
 }
 
 // locals copies the declarations of locals, and adds the scratch one.
-func (w *bodyRewriter) locals(c *binary.Reader, params uint32) {
-	groups := c.Count(maxLocals, 2)
-	w.out = binary.AppendUint32(w.out, groups+1)
+func (w *bodyRewriter) locals(c *reader, params uint32) {
+	groups := c.count(maxLocals, 2)
+	w.out = appendUint32(w.out, groups+1)
 	total := uint64(params)
-	for range c.Each(groups) {
-		n := c.Uint32()
+	for range c.each(groups) {
+		n := c.uint32()
 		total += uint64(n)
-		w.out = append(binary.AppendUint32(w.out, n), c.ValueType())
+		w.out = append(appendUint32(w.out, n), c.valueType())
 	}
 	if total > maxLocals {
-		c.Fail(fmt.Errorf("%d parameters and locals, at most %d are allowed", total, maxLocals))
+		c.fail(fmt.Errorf("%d parameters and locals, at most %d are allowed", total, maxLocals))
 	}
 	w.scratch = uint32(total)
-	w.out = append(w.out, 1, binary.I32)
+	w.out = append(w.out, 1, typeI32)
 }
 
 // before inserts what must be paid before an instruction.
@@ -126,7 +124,7 @@ func (w *bodyRewriter) before(in *instruction) {
 }
 
 // after follows the paths of control, and inserts what is paid at the head of a loop.
-func (w *bodyRewriter) after(c *binary.Reader, in *instruction) {
+func (w *bodyRewriter) after(c *reader, in *instruction) {
 	switch in.op {
 	case opBlock, opLoop, opIf:
 		f := frame{op: in.op, pass: in.block.results, skipped: w.uncharged}
@@ -138,12 +136,12 @@ func (w *bodyRewriter) after(c *binary.Reader, in *instruction) {
 	case opElse:
 		f := &w.frames[len(w.frames)-1]
 		if f.op != opIf {
-			c.Fail(fmt.Errorf("else without if"))
+			c.fail(fmt.Errorf("else without if"))
 			return
 		}
 		f.end = max(f.end, w.uncharged)
 		f.op, w.uncharged = opElse, f.skipped
-	case binary.OpEnd:
+	case opEnd:
 		f := &w.frames[len(w.frames)-1]
 		w.uncharged = max(w.uncharged, f.end)
 		switch f.op {
@@ -166,9 +164,9 @@ func (w *bodyRewriter) after(c *binary.Reader, in *instruction) {
 }
 
 // branch notes a path to a label, and returns how many values it passes.
-func (w *bodyRewriter) branch(c *binary.Reader, label uint32) uint32 {
+func (w *bodyRewriter) branch(c *reader, label uint32) uint32 {
 	if uint64(label) >= uint64(len(w.frames)) {
-		c.Fail(fmt.Errorf("there is no label %d", label))
+		c.fail(fmt.Errorf("there is no label %d", label))
 		return 0
 	}
 	f := &w.frames[len(w.frames)-1-int(label)]
@@ -184,7 +182,7 @@ func (w *bodyRewriter) branch(c *binary.Reader, label uint32) uint32 {
 // emitCharge inserts code that takes a number of units, and returns where in out the number is.
 func (w *bodyRewriter) emitCharge(units uint32) (at int) {
 	w.uncharged = 0
-	w.out = append(w.emitCount(w.out), binary.OpI32Const, 0, 0)
+	w.out = append(w.emitCount(w.out), opI32Const, 0, 0)
 	at = len(w.out) - 2
 	w.setCharge(at, units)
 	w.emitDeduction()
@@ -200,26 +198,26 @@ func (w *bodyRewriter) setCharge(at int, units uint32) {
 // emitBulkCharge inserts code that takes a unit for every 1<<shift of the number on top of the
 // stack, and leaves the number there.
 func (w *bodyRewriter) emitBulkCharge(shift byte) {
-	w.out = binary.AppendUint32(append(w.out, opLocalTee), w.scratch)
+	w.out = appendUint32(append(w.out, opLocalTee), w.scratch)
 	w.out = w.emitCount(w.out)
-	w.out = binary.AppendUint32(append(w.out, opLocalGet), w.scratch)
-	w.out = append(w.out, binary.OpI32Const, shift, opI32ShrU)
+	w.out = appendUint32(append(w.out, opLocalGet), w.scratch)
+	w.out = append(w.out, opI32Const, shift, opI32ShrU)
 	w.emitDeduction()
 }
 
 // emitCount appends code that pushes the count.
 func (w *bodyRewriter) emitCount(out []byte) []byte {
-	return binary.AppendUint32(append(out, binary.OpGlobalGet), w.rewriter.globals)
+	return appendUint32(append(out, opGlobalGet), w.rewriter.globals)
 }
 
 // emitDeduction inserts code that subtracts the number on top of the stack from the count below
 // it, stores that, and calls Tick if it is below 0.
 func (w *bodyRewriter) emitDeduction() {
 	out := append(w.out, opI32Sub, opLocalTee)
-	out = binary.AppendUint32(out, w.scratch)
-	out = binary.AppendUint32(append(out, opGlobalSet), w.rewriter.globals)
-	out = binary.AppendUint32(append(out, opLocalGet), w.scratch)
-	out = append(out, binary.OpI32Const, 0, opI32LtS, opIf, binary.EmptyBlock, opCall)
-	out = binary.AppendUint32(out, w.rewriter.imported)
-	w.out = append(out, binary.OpEnd)
+	out = appendUint32(out, w.scratch)
+	out = appendUint32(append(out, opGlobalSet), w.rewriter.globals)
+	out = appendUint32(append(out, opLocalGet), w.scratch)
+	out = append(out, opI32Const, 0, opI32LtS, opIf, emptyBlock, opCall)
+	out = appendUint32(out, w.rewriter.imported)
+	w.out = append(out, opEnd)
 }

@@ -1,4 +1,4 @@
-package root
+package simulate
 
 import (
 	"fmt"
@@ -12,22 +12,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// tuning is what sonde tune is asked for.
-type tuning struct {
+// advising is what sonde tune is asked for.
+type advising struct {
 	engine      status.Recorded
 	falseAlarms string
 	detect      time.Duration
 	output      string
 }
 
-// tuneCommand returns sonde tune.
-func tuneCommand() *cobra.Command {
-	var f tuning
+// TuneCommand returns sonde tune.
+func TuneCommand() *cobra.Command {
+	var f advising
 	c := &cobra.Command{
 		Use:   "tune TARGET [KIND[/NAME]]",
 		Short: "Propose thresholds for a probe of a running engine, by its recorded outcomes",
@@ -49,7 +48,7 @@ func tuneCommand() *cobra.Command {
 	return c
 }
 
-func (f *tuning) run(c *cobra.Command, args []string) error {
+func (f *advising) run(c *cobra.Command, args []string) error {
 	rate, err := parseRate(f.falseAlarms)
 	if err != nil {
 		return err
@@ -65,7 +64,7 @@ func (f *tuning) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	t, err := simulate.Tune(p.Rule, p.Outcomes, simulate.Goal{FalseAlarms: rate, Detect: f.detect})
+	t, err := tune(p.Rule, p.Outcomes, goal{FalseAlarms: rate, Detect: f.detect})
 	switch {
 	case err != nil:
 		return err
@@ -89,7 +88,7 @@ func parseRate(text string) (float64, error) {
 }
 
 // show writes what was found as text.
-func (f *tuning) show(w io.Writer, p status.RecordedProbe, t simulate.Tuning) error {
+func (f *advising) show(w io.Writer, p status.RecordedProbe, t tuned) error {
 	e := t.Noise
 	outages := "outages"
 	if e.Outages == 1 {
@@ -129,7 +128,7 @@ func (f *tuning) show(w io.Writer, p status.RecordedProbe, t simulate.Tuning) er
 }
 
 // advice returns what to write into the configuration, or why that is not known.
-func (f *tuning) advice(r probe.Rule, t simulate.Tuning) string {
+func (f *advising) advice(r probe.Rule, t tuned) string {
 	goal := fmt.Sprintf("at most %s false alarms and outages found within %v", f.falseAlarms, f.detect)
 	switch {
 	case t.AttemptsNeeded > 0:

@@ -1,4 +1,4 @@
-package meter_test
+package module_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/tests/wattest"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 var errEnough = errors.New("enough")
@@ -21,7 +21,7 @@ var errEnough = errors.New("enough")
 // start instantiates a metered module, whose tick calls f.
 func start(tb testing.TB, wat string, f func(fuel *uint32)) api.Module {
 	tb.Helper()
-	wasm, _, err := meter.Rewrite(wattest.Assemble(wat))
+	wasm, _, err := module.Meter(wattest.Assemble(wat))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func run(tb testing.TB, wat string, fuel uint32, most int, args ...uint64) (tick
 		}
 		*f, last = fuel, time.Now()
 	})
-	m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal).Set(uint64(fuel))
+	m.ExportedGlobal(module.FuelExport).(api.MutableGlobal).Set(uint64(fuel))
 	_, err = m.ExportedFunction("run").Call(context.Background(), args...)
 	return ticks, longest, err
 }
@@ -73,7 +73,7 @@ func units(tb testing.TB, wat string) int32 {
 	tb.Helper()
 	const plenty = 1 << 30
 	m := start(tb, wat, func(*uint32) { tb.Error("tick was called") })
-	fuel := m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
+	fuel := m.ExportedGlobal(module.FuelExport).(api.MutableGlobal)
 	fuel.Set(plenty)
 	if _, err := m.ExportedFunction("run").Call(context.Background()); err != nil {
 		tb.Fatal(err)
@@ -155,7 +155,7 @@ func TestTheModuleCannotReachTheMeter(t *testing.T) {
 		"an end too many":           `(func $run end end)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if out, _, err := meter.Rewrite(wattest.Assemble(wat + ` (export "run" (func $run))`)); err == nil {
+			if out, _, err := module.Meter(wattest.Assemble(wat + ` (export "run" (func $run))`)); err == nil {
 				t.Errorf("accepted: %q", out)
 			}
 		})
@@ -182,7 +182,7 @@ func TestWhatAnImageCannotHaveIsReported(t *testing.T) {
 		wasm := []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00" + table + element)
 		body := "\x00" + test.code + "\x0b"
 		wasm = append(wasm, "\x0a"+string([]byte{byte(len(body) + 2), 1, byte(len(body))})+body...)
-		if _, info, err := meter.Rewrite(wasm); err != nil || info.NoImage != test.want {
+		if _, info, err := module.Meter(wasm); err != nil || info.NoImage != test.want {
 			t.Errorf("%s: got %+v, %v", name, info, err)
 		}
 	}
@@ -196,7 +196,7 @@ func TestWhatAnImageCannotHaveIsReported(t *testing.T) {
 		"a vector":               {handmade(section(6, "\x01\x7b\x01\xfd\x0c"+strings.Repeat("\x00", 16)+"\x0b")), "global 0 is a mutable reference or vector"},
 		"a passive data segment": {handmade(section(5, "\x01\x00\x01"), section(12, "\x01"), section(11, "\x01\x01\x01x")), "data segment 0 is passive"},
 	} {
-		if _, info, err := meter.Rewrite(test.wasm); err != nil || info.NoImage != test.want {
+		if _, info, err := module.Meter(test.wasm); err != nil || info.NoImage != test.want {
 			t.Errorf("%s: got %+v, %v", name, info, err)
 		}
 	}
@@ -204,14 +204,14 @@ func TestWhatAnImageCannotHaveIsReported(t *testing.T) {
 
 func TestWhatTheRuntimeTakesForAModuleIsKnown(t *testing.T) {
 	const run = `(func $run) (export "run" (func $run))`
-	info := func(wat string) meter.Info {
-		_, info, err := meter.Rewrite(wattest.Assemble(run + wat))
+	info := func(wat string) module.Info {
+		_, info, err := module.Meter(wattest.Assemble(run + wat))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return info
 	}
-	if got := info(""); got != (meter.Info{}) {
+	if got := info(""); got != (module.Info{}) {
 		t.Errorf("of a module without tables and globals: got %+v", got)
 	}
 	for wat, least := range map[string]int64{
@@ -224,7 +224,7 @@ func TestWhatTheRuntimeTakesForAModuleIsKnown(t *testing.T) {
 			t.Errorf("%.60s: %d bytes, want at least %d", wat, got, least)
 		}
 	}
-	_, passive, err := meter.Rewrite(handmade(section(3, "\x01\x00"), section(9, "\x01\x01\x00\x03\x00\x00\x00"), section(10, "\x01\x02\x00\x0b"))) // three references
+	_, passive, err := module.Meter(handmade(section(3, "\x01\x00"), section(9, "\x01\x01\x00\x03\x00\x00\x00"), section(10, "\x01\x02\x00\x0b"))) // three references
 	if err != nil || passive.Overhead < 3*(8+32)+24 {
 		t.Errorf("a passive segment: got %+v, %v", passive, err)
 	}

@@ -1,4 +1,4 @@
-package meter_test
+package module_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/tests/wattest"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // TestModulesThatTakeTooMuchToLoadAreRejected: wazero takes gigabytes for each of them, whether it compiles
@@ -29,7 +29,7 @@ func TestModulesThatTakeTooMuchToLoadAreRejected(t *testing.T) {
 		"elements":           {`(table 1) (func $run) (elem 0 ` + strings.Repeat("$run ", 70_000) + `)`, "70000 entries, at most 65536"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := meter.Rewrite(wattest.Assemble(test.wat))
+			_, _, err := module.Meter(wattest.Assemble(test.wat))
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -40,7 +40,7 @@ func TestModulesThatTakeTooMuchToLoadAreRejected(t *testing.T) {
 func TestTheLocalsOfAllFunctionsAreBounded(t *testing.T) {
 	const n = 25 // functions with 50,000 locals each, in 6 bytes
 	body := sized("\x01\xd0\x86\x03\x7f\x0b")
-	_, _, err := meter.Rewrite(handmade(section(3, entries(strings.Split(strings.Repeat("\x00", n), "")...)), section(10, string([]byte{n})+strings.Repeat(body, n))))
+	_, _, err := module.Meter(handmade(section(3, entries(strings.Split(strings.Repeat("\x00", n), "")...)), section(10, string([]byte{n})+strings.Repeat(body, n))))
 	if err == nil || !strings.Contains(err.Error(), "all functions together have more than 1048576 locals") {
 		t.Errorf("got %v", err)
 	}

@@ -1,4 +1,4 @@
-package meter_test
+package module_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // machine is a runtime in which modules run with or without metering.
@@ -38,7 +38,7 @@ func newMachine(tb testing.TB, config wazero.RuntimeConfig, metered bool) *machi
 func (m *machine) outcome(tb testing.TB, wasm []byte, arg uint64) string {
 	ctx := context.Background()
 	if m.metered {
-		out, _, err := meter.Rewrite(wasm)
+		out, _, err := module.Meter(wasm)
 		if err != nil {
 			tb.Fatalf("rewrite: %v of %x", err, wasm)
 		}

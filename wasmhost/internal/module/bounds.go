@@ -1,8 +1,8 @@
-package meter
+package module
 
 import "errors"
 
-// Bounds of a module, beside those of package binary. A runtime needs far more memory and time
+// Bounds of a module, beside those of its sections. A runtime needs far more memory and time
 // for it than it has bytes, also when it loads compiled code. The largest Go plugin, of 20 MB, is given for
 // comparison. What the compiler needs is bounded where it runs.
 const (

@@ -1,4 +1,15 @@
-package root
+// Package simulate is sonde simulate and sonde tune: what a rule makes of outcomes, which transitions it finds in
+// given ones, and how good it is under noise, by the measures of Chen, Toueg and Aguilera, "On the Quality of
+// Service of Failure Detectors" (2002). All that is decided is decided by verdict.Step.
+//
+//	command.go  sonde simulate
+//	advise.go   sonde tune
+//	play.go     given outcomes
+//	chain.go    mean times under noise, exact
+//	quality.go  the measures, for a rule and others
+//	estimate.go the noise that recorded outcomes have, and how certain that is
+//	tune.go     the thresholds that keep false alarms and detection within bounds
+package simulate
 
 import (
 	"context"
@@ -15,7 +26,6 @@ import (
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
@@ -34,8 +44,8 @@ type simulation struct {
 	output   string
 }
 
-// simulateCommand returns sonde simulate.
-func simulateCommand() *cobra.Command {
+// Command returns sonde simulate.
+func Command() *cobra.Command {
 	var f simulation
 	c := &cobra.Command{
 		Use:   "simulate CONFIG TARGET KIND[/NAME]",
@@ -93,7 +103,7 @@ func (f *simulation) probe(c *cobra.Command, args []string) (r probe.Rule, manag
 	if err := cli.ShowDiagnostics(c, diags, 1); err != nil {
 		return r, false, err
 	}
-	ids, err := choose(loaded, args[1], args[2:])
+	ids, err := handlers.Choose(loaded, args[1], args[2:])
 	switch {
 	case err != nil:
 		return r, false, err
@@ -128,12 +138,12 @@ func (f *simulation) given(ctx context.Context, args []string) ([]probe.Outcome,
 		}
 		text = string(b)
 	}
-	return simulate.ParseOutcomes(text)
+	return parseOutcomes(text)
 }
 
 // play shows what the probe, and others beside it, make of outcomes.
 func (f *simulation) play(w io.Writer, r probe.Rule, managed bool, outcomes []probe.Outcome) error {
-	all := simulate.PlayAll(r, managed, outcomes)
+	all := playAll(r, managed, outcomes)
 	if f.output == "json" {
 		return cli.WriteJSON(w, all)
 	}
@@ -155,23 +165,23 @@ func (f *simulation) play(w io.Writer, r probe.Rule, managed bool, outcomes []pr
 
 // compare shows how good the rule is under noise, and others beside it.
 func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
-	noise := simulate.Noise{Burst: f.burst}
+	n := noise{Burst: f.burst}
 	var err error
-	if noise.Failures, err = share("--noise", f.noise); err != nil {
+	if n.Failures, err = percentOf("--noise", f.noise); err != nil {
 		return err
 	}
-	if err := noise.Check(); err != nil {
+	if err := n.check(); err != nil {
 		return cli.UsageError("%w", err)
 	}
-	var partial []float64
+	var shares []float64
 	for _, text := range f.partial {
-		one, err := share("--partial", text)
+		one, err := percentOf("--partial", text)
 		if err != nil {
 			return err
 		}
-		partial = append(partial, one)
+		shares = append(shares, one)
 	}
-	all, err := simulate.Compare(r, noise, partial)
+	all, err := compare(r, n, shares)
 	switch {
 	case err != nil:
 		return err
@@ -200,8 +210,8 @@ func (f *simulation) compare(w io.Writer, r probe.Rule, managed bool) error {
 	return err
 }
 
-// share reads a percentage, such as "0.5%".
-func share(flag, text string) (float64, error) {
+// percentOf reads a percentage, such as "0.5%".
+func percentOf(flag, text string) (float64, error) {
 	number, isPercentage := strings.CutSuffix(text, "%")
 	percent, err := strconv.ParseFloat(number, 64)
 	if err != nil || !isPercentage || !(percent > 0 && percent < 100) {

@@ -1,4 +1,4 @@
-package binary
+package module
 
 import (
 	"bytes"
@@ -8,16 +8,16 @@ import (
 // Each case is the bytes of a type, and why they are not one: "" for those of WebAssembly 2.0.
 // The bytes 0x63 and 0x64 begin typed references, 0x69 is exnref, 0x6e anyref, 0x77 i8.
 func TestTypesAreThoseOfWebAssembly2(t *testing.T) {
-	read := map[string]func(*Reader){
-		"value":    func(r *Reader) { r.ValueType() },
-		"ref":      func(r *Reader) { r.RefType() },
-		"values":   func(r *Reader) { r.valueTypes() },
-		"function": func(r *Reader) { r.FunctionType() },
-		"block":    func(r *Reader) { r.BlockType(2) },
-		"limits":   func(r *Reader) { r.Limits() },
-		"table":    func(r *Reader) { r.Table() },
-		"global":   func(r *Reader) { r.GlobalType() },
-		"import":   func(r *Reader) { r.Import() },
+	read := map[string]func(*reader){
+		"value":    func(r *reader) { r.valueType() },
+		"ref":      func(r *reader) { r.refType() },
+		"values":   func(r *reader) { r.valueTypes() },
+		"function": func(r *reader) { r.functionType() },
+		"block":    func(r *reader) { r.blockType(2) },
+		"limits":   func(r *reader) { r.limits() },
+		"table":    func(r *reader) { r.tableType() },
+		"global":   func(r *reader) { r.globalType() },
+		"import":   func(r *reader) { r.importType(1 << 20) },
 	}
 	for _, test := range []struct{ kind, in, err string }{
 		{"value", "\x7f", ""}, {"value", "\x7e", ""}, {"value", "\x7d", ""}, {"value", "\x7c", ""},
@@ -31,7 +31,7 @@ func TestTypesAreThoseOfWebAssembly2(t *testing.T) {
 
 		{"values", "\x00", ""}, {"values", "\x02\x7f\x70", ""},
 		{"values", "\x02\x7f", "2 entries cannot be"}, {"values", "\x02\x7f\x64", "0x64 is unknown"},
-		{"values", "\xe9\x07" + string(bytes.Repeat([]byte{I32}, 1001)), "1001 entries, at most 1000"},
+		{"values", "\xe9\x07" + string(bytes.Repeat([]byte{typeI32}, 1001)), "1001 entries, at most 1000"},
 
 		{"function", "\x60\x01\x7f\x01\x7e", ""},
 		{"function", "\x5f\x01\x7f\x00", "form 0x5f is unknown"}, {"function", "\x60\x01\x7f", "ends too early"},
@@ -54,11 +54,11 @@ func TestTypesAreThoseOfWebAssembly2(t *testing.T) {
 		{"import", "\x04\x00\x00", "kind 4 is unknown"}, {"import", "", "ends too early"},
 	} {
 		t.Run(test.kind, func(t *testing.T) {
-			r := NewReader([]byte(test.in))
+			r := newReader([]byte(test.in))
 			read[test.kind](r)
-			err := r.Err()
+			err := r.err
 			if err == nil {
-				err = r.End()
+				err = r.end()
 			}
 			if wantError(t, err, test.err); t.Failed() {
 				t.Logf("for % x", test.in)
@@ -68,20 +68,20 @@ func TestTypesAreThoseOfWebAssembly2(t *testing.T) {
 }
 
 func TestWhatTypesDeclareIsReturned(t *testing.T) {
-	params, results := NewReader([]byte("\x60\x02\x7f\x7e\x01\x7d")).FunctionType()
-	if !bytes.Equal(params, []byte{I32, I64}) || !bytes.Equal(results, []byte{F32}) {
+	params, results := newReader([]byte("\x60\x02\x7f\x7e\x01\x7d")).functionType()
+	if !bytes.Equal(params, []byte{typeI32, typeI64}) || !bytes.Equal(results, []byte{typeF32}) {
 		t.Errorf("a function has %x and %x", params, results)
 	}
-	for in, want := range map[string]int64{"\x40": NoResult, "\x7f": -1, "\x6f": -17, "\x01": 1} {
-		if got := NewReader([]byte(in)).BlockType(2); got != want {
+	for in, want := range map[string]int64{"\x40": noResult, "\x7f": -1, "\x6f": -17, "\x01": 1} {
+		if got := newReader([]byte(in)).blockType(2); got != want {
 			t.Errorf("the block type % x is %d, want %d", in, got, want)
 		}
 	}
-	if kind, index := NewReader([]byte("\x00\x81\x01")).Import(); kind != KindFunction || index != 129 {
+	if kind, index := newReader([]byte("\x00\x81\x01")).importType(1 << 20); kind != kindFunction || index != 129 {
 		t.Errorf("an import is of kind %d, type %d", kind, index)
 	}
-	for _, l := range []Limits{{Min: 1}, {Min: 1, Max: 200, HasMax: true}, {}} {
-		if got := NewReader(AppendLimits(nil, l)).Limits(); got != l {
+	for _, l := range []limits{{Min: 1}, {Min: 1, Max: 200, HasMax: true}, {}} {
+		if got := newReader(appendLimits(nil, l)).limits(); got != l {
 			t.Errorf("%+v became %+v", l, got)
 		}
 	}

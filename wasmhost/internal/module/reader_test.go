@@ -1,4 +1,4 @@
-package binary
+package module
 
 import (
 	"bytes"
@@ -33,11 +33,11 @@ func TestUnsignedNumbersAreRead(t *testing.T) {
 		"zero, and a byte too": {"\x00\x01", 0, "1 bytes are left over"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewReader([]byte(test.in))
-			if got := r.Uint32(); got != test.want {
+			r := newReader([]byte(test.in))
+			if got := r.uint32(); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
-			wantError(t, r.End(), test.err)
+			wantError(t, r.end(), test.err)
 		})
 	}
 }
@@ -60,12 +60,12 @@ func TestSignedNumbersAreRead(t *testing.T) {
 		"cut short":           {"\x80", 5, 0, "ends too early"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewReader([]byte(test.in))
+			r := newReader([]byte(test.in))
 			got := r.signed(test.most)
-			if err := r.End(); err == nil && got != test.want {
+			if err := r.end(); err == nil && got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
-			wantError(t, r.End(), test.err)
+			wantError(t, r.end(), test.err)
 		})
 	}
 }
@@ -85,63 +85,63 @@ func TestCountsAreBounded(t *testing.T) {
 			"2147483648 entries cannot be in the 4 bytes that are left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := NewReader([]byte(test.in))
-			if got := r.Count(test.most, test.size); got != test.want {
+			r := newReader([]byte(test.in))
+			if got := r.count(test.most, test.size); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
-			wantError(t, r.Err(), test.err)
+			wantError(t, r.err, test.err)
 		})
 	}
 }
 
 func TestNamesBytesAndIndicesEndWithTheReader(t *testing.T) {
-	if r := NewReader([]byte("\x02abc")); r.Name() != "ab" || r.Byte() != 'c' || r.End() != nil || r.More() {
-		t.Errorf("a name and a byte: %v", r.Err())
+	if r := newReader([]byte("\x02abc")); r.name() != "ab" || r.byte() != 'c' || r.end() != nil {
+		t.Errorf("a name and a byte: %v", r.err)
 	}
-	for name, read := range map[string]func(*Reader){
-		"name":  func(r *Reader) { r.Name() },
-		"bytes": func(r *Reader) { r.Bytes(math.MaxUint32) },
-		"byte":  func(r *Reader) { r.Byte(); r.Byte(); r.Byte() },
+	for name, read := range map[string]func(*reader){
+		"name":  func(r *reader) { r.name() },
+		"bytes": func(r *reader) { r.bytes(math.MaxUint32) },
+		"byte":  func(r *reader) { r.byte(); r.byte(); r.byte() },
 	} {
-		r := NewReader([]byte("\x02a"))
+		r := newReader([]byte("\x02a"))
 		read(r)
-		wantError(t, r.Err(), "ends too early")
-		if r.Offset() != 2 || r.More() || r.Byte() != 0 {
+		wantError(t, r.err, "ends too early")
+		if r.offset() != 2 || r.byte() != 0 {
 			t.Errorf("%s: after an error there is more to read", name)
 		}
 	}
-	r := NewReader([]byte("\x01\x02"))
-	if r.Index(2, "table") != 1 || r.Err() != nil {
-		t.Errorf("an index: %v", r.Err())
+	r := newReader([]byte("\x01\x02"))
+	if r.index(2, "table") != 1 || r.err != nil {
+		t.Errorf("an index: %v", r.err)
 	}
-	r.Index(2, "table")
-	wantError(t, r.Err(), "there is no table 2")
+	r.index(2, "table")
+	wantError(t, r.err, "there is no table 2")
 }
 
 func TestTheFirstErrorIsKept(t *testing.T) {
-	r := NewReader([]byte("\x03ab"))
-	r.Count(2, 1)
-	r.Fail(errShort)
-	wantError(t, r.End(), "at most 2 are allowed")
+	r := newReader([]byte("\x03ab"))
+	r.count(2, 1)
+	r.fail(errShort)
+	wantError(t, r.end(), "at most 2 are allowed")
 	n := 0
-	for range r.Each(5) {
+	for range r.each(5) {
 		n++
 	}
 	if n > 0 {
 		t.Errorf("Each yields %d numbers after an error", n)
 	}
-	ok := NewReader(nil)
-	if got := slices.Collect(ok.Each(3)); !slices.Equal(got, []uint32{0, 1, 2}) {
+	ok := newReader(nil)
+	if got := slices.Collect(ok.each(3)); !slices.Equal(got, []uint32{0, 1, 2}) {
 		t.Errorf("Each yields %v", got)
 	}
 }
 
 func TestOffsetsSelectWhatWasRead(t *testing.T) {
-	r := NewReader([]byte("abcd"))
-	r.Byte()
-	from := r.Offset()
-	r.Bytes(2)
-	if got := r.Since(from); !bytes.Equal(got, []byte("bc")) {
+	r := newReader([]byte("abcd"))
+	r.byte()
+	from := r.offset()
+	r.bytes(2)
+	if got := r.since(from); !bytes.Equal(got, []byte("bc")) {
 		t.Errorf("got %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package meter_test
+package module_test
 
 import (
 	"bytes"
@@ -12,28 +12,21 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
-	"github.com/sonde-probe/sonde/wasmhost/internal/meter"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // rewritten is a module that was metered and rewritten for images, in a machine.
 type rewritten struct {
-	*image.Module
+	*module.Rewritten
 	machine  *machine
 	compiled wazero.CompiledModule
 }
 
 func (m *machine) rewrite(tb testing.TB, wasm []byte) rewritten {
 	tb.Helper()
-	metered, info, err := meter.Rewrite(wasm)
+	p, err := module.Rewrite(wasm)
 	if err != nil {
-		tb.Fatal(err)
-	}
-	if info.NoImage != "" {
-		tb.Fatalf("there is no image: %s\n%x", info.NoImage, wasm)
-	}
-	p, err := image.Rewrite(metered)
-	if err != nil {
-		tb.Fatal(err)
+		tb.Fatalf("%v\n%x", err, wasm)
 	}
 	compiled, err := m.runtime.CompileModule(context.Background(), p.Wasm)
 	if err != nil {
@@ -68,7 +61,7 @@ func (p rewritten) take(tb testing.TB) *image.Image {
 	if _, err := p.Initialize(first); err != nil {
 		tb.Fatal(err)
 	}
-	taken, err := p.Take(first)
+	taken, err := image.Take(first, p.Globals(first))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,14 +1,11 @@
-package meter
+package module
 
 import (
 	"errors"
 	"fmt"
-
-	"github.com/sonde-probe/sonde/wasmhost/internal/binary"
 )
 
-// The instructions that this package treats specially, beside those of constant expressions, which
-// are in package binary (WebAssembly core specification 2, section 5.4).
+// The instructions that the rewriter treats specially (WebAssembly core specification 2, section 5.4).
 const (
 	opUnreachable       = 0x00
 	opNop               = 0x01
@@ -16,6 +13,7 @@ const (
 	opLoop              = 0x03
 	opIf                = 0x04
 	opElse              = 0x05
+	opEnd               = 0x0b
 	opBr                = 0x0c
 	opBrIf              = 0x0d
 	opBrTable           = 0x0e
@@ -27,6 +25,7 @@ const (
 	opSelectTyped       = 0x1c
 	opLocalGet          = 0x20
 	opLocalTee          = 0x22
+	opGlobalGet         = 0x23
 	opGlobalSet         = 0x24
 	opTableSet          = 0x26
 	opI32Load           = 0x28
@@ -34,6 +33,10 @@ const (
 	opI64Store32        = 0x3e
 	opMemorySize        = 0x3f
 	opMemoryGrow        = 0x40
+	opI32Const          = 0x41
+	opI64Const          = 0x42
+	opF32Const          = 0x43
+	opF64Const          = 0x44
 	opI32Eqz            = 0x45
 	opI32LtS            = 0x48
 	opI32Sub            = 0x6b
@@ -47,11 +50,14 @@ const (
 	opI32WrapI64        = 0xa7
 	opF64ReinterpretI64 = 0xbf
 	opI64Extend32S      = 0xc4
+	opRefNull           = 0xd0
 	opRefIsNull         = 0xd1
+	opRefFunc           = 0xd2
 	opMisc              = 0xfc // the prefix of further instructions
+	opVector            = 0xfd // the same
 )
 
-// The further instructions of opMisc, and those of binary.OpVector that have operands.
+// The further instructions of opMisc, and those of opVector that have operands.
 const (
 	miscMemoryInit = 8
 	miscDataDrop   = 9
@@ -65,6 +71,7 @@ const (
 	miscTableFill  = 17
 
 	vectorStore      = 11 // those up to here load or store
+	vectorConst      = 12
 	vectorShuffle    = 13
 	vectorLane       = 21 // those from here to vectorLaneLast have a lane
 	vectorLaneLast   = 34
@@ -94,7 +101,7 @@ type instruction struct {
 // instructions are copied: old has their bytes.
 func (i *instruction) append(out, old []byte) []byte {
 	if i.hasFunction {
-		return binary.AppendUint32(append(out, i.op), i.function)
+		return appendUint32(append(out, i.op), i.function)
 	}
 	return append(out, old...)
 }
@@ -110,44 +117,44 @@ const (
 )
 
 // instruction reads one instruction.
-func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
-	in.op, in.cost = c.Byte(), costSimple
+func (r *rewriter) instruction(c *reader) (in instruction) {
+	in.op, in.cost = c.byte(), costSimple
 	switch op := in.op; {
 	case op == opBlock, op == opLoop, op == opIf:
 		in.block = r.blockType(c)
 		in.values = in.block.values()
 	case op == opBr, op == opBrIf:
-		in.label = c.Uint32()
+		in.label = c.uint32()
 	case op == opBrTable:
 		in.labels = labels(c)
-		in.label = c.Uint32()
-	case op == opCall, op == binary.OpRefFunc:
+		in.label = c.uint32()
+	case op == opCall, op == opRefFunc:
 		f := r.function(c)
 		in.function, in.hasFunction, in.cost = r.renumber(f), true, costCall
-		if in.constant = op == binary.OpRefFunc; in.constant {
+		if in.constant = op == opRefFunc; in.constant {
 			in.cost = costHost
-		} else if c.Err() == nil {
+		} else if c.err == nil {
 			in.values = r.types[r.functions[f]].values()
 			in.cost += in.values
 		}
 	case op == opCallIndirect:
-		if t := c.Index(len(r.types), "type"); c.Err() == nil {
+		if t := c.index(len(r.types), "type"); c.err == nil {
 			in.values = r.types[t].values()
 		}
-		c.Uint32()
+		c.uint32()
 		in.cost = costLoad + costCall + in.values
 	case op == opSelectTyped:
-		if c.Byte() != 1 {
-			c.Fail(errors.New("select must have one type"))
+		if c.byte() != 1 {
+			c.fail(errors.New("select must have one type"))
 		}
-		c.ValueType()
-	case op == binary.OpGlobalGet, op == opGlobalSet:
+		c.valueType()
+	case op == opGlobalGet, op == opGlobalSet:
 		r.global(c)
-		in.constant = op == binary.OpGlobalGet
+		in.constant = op == opGlobalGet
 	case op >= opLocalGet && op <= opLocalTee:
-		in.local = c.Uint32()
+		in.local = c.uint32()
 	case op > opGlobalSet && op <= opTableSet:
-		c.Uint32()
+		c.uint32()
 		in.cost = costLoad
 		if op == opTableSet {
 			r.noImage = changesTable
@@ -162,34 +169,34 @@ func (r *rewriter) instruction(c *binary.Reader) (in instruction) {
 	case op == opMemoryGrow:
 		zero(c)
 		in.cost = costHost
-	case op >= binary.OpI32Const && op <= binary.OpF64Const, op == binary.OpRefNull:
-		c.Constant(op)
+	case op >= opI32Const && op <= opF64Const, op == opRefNull:
+		constant(c, op)
 		in.constant = true
 	case op == opMisc:
 		r.misc(c, &in)
-	case op == binary.OpVector:
+	case op == opVector:
 		r.vector(c, &in)
-	case op == binary.OpEnd:
+	case op == opEnd:
 		in.constant = true
 	case op <= opNop, op == opElse, op == opReturn, op == opDrop, op == opSelect, op >= opI32Eqz && op <= opI64Extend32S, op == opRefIsNull:
 		if isSlow(op) {
 			in.cost = costSlow
 		}
 	default:
-		c.Fail(fmt.Errorf("instruction %#x is unknown, or beyond WebAssembly 2.0", op))
+		c.fail(fmt.Errorf("instruction %#x is unknown, or beyond WebAssembly 2.0", op))
 	}
 	return in
 }
 
 // blockType reads the type of a block.
-func (r *rewriter) blockType(c *binary.Reader) signature {
-	switch t := c.BlockType(len(r.types)); {
-	case c.Err() != nil || t == binary.NoResult:
+func (r *rewriter) blockType(c *reader) signature {
+	switch t := c.blockType(len(r.types)); {
+	case c.err != nil || t == noResult:
 		return signature{}
 	case t < 0:
 		return signature{results: 1}
 	default:
-		return r.types[t]
+		return r.types[t].signature
 	}
 }
 
@@ -207,23 +214,39 @@ func isSlow(op byte) bool {
 }
 
 // labels reads the labels of a branch table except the last.
-func labels(c *binary.Reader) (all []uint32) {
-	for range c.Each(c.Count(maxLabels, 1)) {
-		all = append(all, c.Uint32())
+func labels(c *reader) (all []uint32) {
+	for range c.each(c.count(maxLabels, 1)) {
+		all = append(all, c.uint32())
 	}
 	return all
 }
 
-func memoryArgument(c *binary.Reader) {
-	c.Uint32()
-	c.Uint32()
+// constant reads what an instruction from opI32Const to opF64Const, or opRefNull, pushes.
+func constant(c *reader, op byte) {
+	switch op {
+	case opI32Const:
+		c.signed(5)
+	case opI64Const:
+		c.signed(10)
+	case opF32Const:
+		c.bytes(4)
+	case opF64Const:
+		c.bytes(8)
+	case opRefNull:
+		c.refType()
+	}
+}
+
+func memoryArgument(c *reader) {
+	c.uint32()
+	c.uint32()
 }
 
 // zero reads a byte that must be 0. A runtime may skip it without a look.
-func zero(c *binary.Reader) byte {
-	b := c.Byte()
+func zero(c *reader) byte {
+	b := c.byte()
 	if b != 0 {
-		c.Fail(fmt.Errorf("byte %#x where WebAssembly 2.0 has only 0", b))
+		c.fail(fmt.Errorf("byte %#x where WebAssembly 2.0 has only 0", b))
 	}
 	return b
 }
@@ -231,13 +254,13 @@ func zero(c *binary.Reader) byte {
 // changesTable is what an instruction does to state that is in no image.
 const changesTable = "changes a table"
 
-func (r *rewriter) misc(c *binary.Reader, in *instruction) {
+func (r *rewriter) misc(c *reader, in *instruction) {
 	const bytes, elements = 6, 3 // log2 of what a unit pays for
-	switch op := c.Byte(); op {
+	switch op := c.byte(); op {
 	case 0, 1, 2, 3, 4, 5, 6, 7: // conversions
 		in.cost = costSlow
 	case miscMemoryInit:
-		c.Uint32()
+		c.uint32()
 		zero(c)
 		in.bulk, in.cost = bytes, costBulk
 	case miscMemoryCopy:
@@ -248,40 +271,40 @@ func (r *rewriter) misc(c *binary.Reader, in *instruction) {
 		zero(c)
 		in.bulk, in.cost = bytes, costBulk
 	case miscTableInit, miscTableCopy:
-		c.Uint32()
-		c.Uint32()
+		c.uint32()
+		c.uint32()
 		in.bulk, in.cost, r.noImage = elements, costBulk, changesTable
 	case miscTableGrow, miscTableFill:
-		c.Uint32()
+		c.uint32()
 		in.bulk, in.cost, r.noImage = elements, costHost, changesTable
 	case miscDataDrop, miscElemDrop, miscTableSize:
-		c.Uint32()
+		c.uint32()
 	default:
-		c.Fail(fmt.Errorf("instruction %#x %#x is unknown, or beyond WebAssembly 2.0", in.op, op))
+		c.fail(fmt.Errorf("instruction %#x %#x is unknown, or beyond WebAssembly 2.0", in.op, op))
 	}
 }
 
-// vector reads an instruction of binary.OpVector. Its number must be in the shortest encoding:
+// vector reads an instruction of opVector. Its number must be in the shortest encoding:
 // wazero reads one byte only, and takes the second one, which is then 1, for a nop.
-func (r *rewriter) vector(c *binary.Reader, in *instruction) {
-	op := c.Byte()
-	if op >= 0x80 && c.Byte() != 1 {
-		c.Fail(fmt.Errorf("instruction %#x %#x is beyond WebAssembly 2.0, or not in the shortest encoding", in.op, op))
+func (r *rewriter) vector(c *reader, in *instruction) {
+	op := c.byte()
+	if op >= 0x80 && c.byte() != 1 {
+		c.fail(fmt.Errorf("instruction %#x %#x is beyond WebAssembly 2.0, or not in the shortest encoding", in.op, op))
 	}
 	switch {
 	case op <= vectorStore, op == vectorLoadZero, op == vectorLoadZero64:
 		memoryArgument(c)
 		in.cost = costLoad
-	case op == binary.VectorConst:
-		c.Bytes(16)
+	case op == vectorConst:
+		c.bytes(16)
 		in.constant = true
 	case op == vectorShuffle:
-		c.Bytes(16)
+		c.bytes(16)
 	case op >= vectorLane && op <= vectorLaneLast:
-		c.Byte()
+		c.byte()
 	case op >= vectorLoadLane && op <= vectorStoreLane:
 		memoryArgument(c)
-		c.Byte()
+		c.byte()
 		in.cost = costLoad
 	default:
 		in.cost = costSlow

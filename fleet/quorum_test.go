@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -50,7 +51,7 @@ type jury struct {
 	*testing.T
 	net     *network
 	world   *world
-	backend *coord.Local
+	backend *coordtest.Local
 	rule    quorum.Rule
 	backOff restart.BackOff
 	members []*member
@@ -68,7 +69,7 @@ func startJury(t *testing.T, n int, r quorum.Rule) *jury {
 // startPatientJury is startJury with the back-off of the targets.
 func startPatientJury(t *testing.T, n int, r quorum.Rule, b restart.BackOff) *jury {
 	t.Helper()
-	j := &jury{T: t, net: newNetwork(), world: newWorld(), backend: coord.NewLocal(), rule: r, backOff: b}
+	j := &jury{T: t, net: newNetwork(), world: newWorld(), backend: coordtest.NewLocal(), rule: r, backOff: b}
 	j.launch(n)
 	time.Sleep(time.Minute)
 	j.forget()
@@ -352,7 +353,7 @@ func TestADrainedEngineIsNoVantage(t *testing.T) {
 func TestATargetThatGetsQuorumsIsCountedOnce(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		counted := func() int { return one.fleet.Engines()["one"].Targets }
 		time.Sleep(time.Minute)

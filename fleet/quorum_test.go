@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
@@ -245,6 +246,22 @@ func (j *jury) grayOfOthers() (n int) {
 		}
 	}
 	return n
+}
+
+// Metrics ask for it at each scrape: the targets of other engines, which are most, cost nothing.
+func TestCountingGrayProbesIsAboutOwnedTargetsOnly(t *testing.T) {
+	co, err := coord.New(coord.Config{Name: "one", Backend: coordtest.NewLocal()}) // owns nothing, since it does not run
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(fleet.Config{Coordinator: co, Engine: engine.New(engine.Config{})})
+	j := &jury{T: t, net: newNetwork(), world: newWorld()}
+	if err := f.Apply(j.targets("one")); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() { f.Quorum() }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
 }
 
 func (j *jury) gray() (n int) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -188,17 +187,8 @@ func (r Records) History(target string) []Transition {
 	return r.engine.scheduler.summaries.history.of(target)
 }
 
-// Histories yields the transitions of every target that has some, in no order. It holds no lock
-// while it yields.
-func (r Records) Histories() iter.Seq2[string, []Transition] {
-	return func(yield func(string, []Transition) bool) {
-		for _, target := range r.engine.scheduler.summaries.history.names() {
-			if past := r.History(target); len(past) > 0 && !yield(target, past) {
-				return
-			}
-		}
-	}
-}
+// Histories returns the targets that have a History, in no order.
+func (r Records) Histories() []string { return r.engine.scheduler.summaries.history.names() }
 
 // TargetTransition is a Transition, and of which target.
 type TargetTransition struct {

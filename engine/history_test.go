@@ -79,8 +79,8 @@ func TestHistoryGoesOnWithThatOfAnEarlierEngine(t *testing.T) {
 		h.say(probe.Success)
 		pass(time.Minute)
 		next := engine.New(engine.Config{})
-		for target, past := range e.Records().Histories() {
-			next.Records().RestoreHistory(target, past)
+		for _, target := range e.Records().Histories() {
+			next.Records().RestoreHistory(target, e.Records().History(target))
 		}
 		if got := next.Records().History("web"); len(first) != 1 || len(got) != 2 || got[0] != first[0] {
 			t.Errorf("got %v, first %v", got, first)
@@ -124,9 +124,9 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%d transitions, the first %+v", len(last), last[0])
 	}
 	bytes, kept := 0, 0
-	for _, past := range e.Records().Histories() {
+	for _, target := range e.Records().Histories() {
 		kept++
-		for _, t := range past {
+		for _, t := range e.Records().History(target) {
 			bytes += len(t.Detail)
 		}
 	}

@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 	"encoding/binary"
-	"iter"
 	"math"
+	"slices"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -155,21 +155,21 @@ func (r Records) Outcomes(target string) (all []ProbeOutcomes) {
 	return all
 }
 
-// AllOutcomes yields Outcomes of the targets whose probes have had different outcomes. It holds no lock while it yields.
-func (r Records) AllOutcomes() iter.Seq2[string, []ProbeOutcomes] {
-	return func(yield func(string, []ProbeOutcomes) bool) {
-		for t := range r.engine.registry.walk(context.Background(), "") {
-			all := r.Outcomes(t.target.name)
-			for _, one := range all {
-				if len(one.Runs) > 1 {
-					if !yield(t.target.name, all) {
-						return
-					}
-					break
-				}
-			}
+// AllOutcomes returns the targets whose probes have had different outcomes, sorted by name.
+func (r Records) AllOutcomes() (targets []string) {
+	for t := range r.engine.registry.walk(context.Background(), "") {
+		if slices.ContainsFunc(t.slots, (*slot).hasOutcomes) {
+			targets = append(targets, t.target.name)
 		}
 	}
+	return targets
+}
+
+// hasOutcomes reports whether the probe has had different outcomes.
+func (s *slot) hasOutcomes() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rare != nil && s.rare.outcomes != nil
 }
 
 // RestoreOutcomes puts the outcomes that an earlier engine has remembered about a probe in place of

@@ -81,7 +81,7 @@ func TestAProbeThatAlwaysSucceedsHasItsOutcomes(t *testing.T) {
 		if got := outcomesOf(e, readiness); got != "S101" && got != "S100" {
 			t.Errorf("got %q", got)
 		}
-		for target := range e.Records().AllOutcomes() {
+		for _, target := range e.Records().AllOutcomes() {
 			t.Errorf("%s is to be stored", target)
 		}
 	})
@@ -112,8 +112,8 @@ func TestTheOldestOutcomesAreForgotten(t *testing.T) {
 		}
 		e.Records().RestoreOutcomes(readiness, []probe.OutcomeRun{{Outcome: 9, Attempts: 1}})
 		e.Records().RestoreOutcomes(liveness, runs)
-		for target, all := range e.Records().AllOutcomes() {
-			if target != "web" || len(all) != 1 {
+		for _, target := range e.Records().AllOutcomes() {
+			if all := e.Records().Outcomes(target); target != "web" || len(all) != 1 {
 				t.Errorf("%s has %v", target, all)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -35,7 +36,7 @@ func (w *world) slow() lasting {
 // one makes the restart.
 func TestTheEndOfALeaseStopsTheDriver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.with(w.slow()))
 		time.Sleep(time.Minute)
 		w.infect(crippled, 30*time.Second)
@@ -68,7 +69,7 @@ func TestTheEndOfALeaseStopsTheDriver(t *testing.T) {
 func TestARestartThatWasInterruptedIsMadeByTheSameEngineLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		one := start(t, "one", coord.NewLocal(), w.with(w.slow()))
+		one := start(t, "one", coordtest.NewLocal(), w.with(w.slow()))
 		time.Sleep(time.Minute)
 		w.infect(crippled, 10*time.Second)
 		time.Sleep(5 * time.Second)
@@ -91,7 +92,7 @@ func TestARestartThatWasInterruptedIsMadeByTheSameEngineLater(t *testing.T) {
 func TestAShardIsKeptUntilTheDriverHasExited(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		launch := func(n int) *member { return start(t, fmt.Sprintf("engine-%d", n), b, w.with(w.slow())) }
 		one := launch(1)
 		time.Sleep(time.Minute)
@@ -133,7 +134,7 @@ func TestARestartThatCouldNotBeginIsNotRecorded(t *testing.T) {
 					tries++
 					return tries <= 3 && begin()
 				}
-				one := start(t, "one", coord.NewLocal(), w.with(d))
+				one := start(t, "one", coordtest.NewLocal(), w.with(d))
 				time.Sleep(time.Minute)
 				w.infect(crippled, 0)
 				time.Sleep(5 * time.Minute)
@@ -176,7 +177,7 @@ func TestADriverThatHasFailedEndsItsAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		d := failing{w.slow(), new(atomic.Int64), new(func(error))}
-		one := start(t, "one", coord.NewLocal(), w.with(d))
+		one := start(t, "one", coordtest.NewLocal(), w.with(d))
 		time.Sleep(time.Minute)
 		for n := range 3 {
 			if _, err := one.restarts.Restart(crippled, "test"); err != nil {
@@ -204,7 +205,7 @@ func (mute) Run(context.Context, func(string), <-chan time.Duration) restart.Exi
 func TestADriverThatCannotSayThatItHasFailedIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		one := start(t, "one", coord.NewLocal(), w.targets(1))
+		one := start(t, "one", coordtest.NewLocal(), w.targets(1))
 		if err := one.fleet.Apply(w.with(mute{})); err == nil || !strings.Contains(err.Error(), `"`+crippled+`": the driver fleet_test.mute has no method SetFailed`) {
 			t.Errorf("the error is %v", err)
 		}
@@ -215,7 +216,7 @@ func TestADriverThatCannotSayThatItHasFailedIsRefused(t *testing.T) {
 func TestARestartThatIsWithheldIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		one := start(t, "one", coord.NewLocal(), w.with(w.slow()))
+		one := start(t, "one", coordtest.NewLocal(), w.with(w.slow()))
 		time.Sleep(time.Minute)
 		one.backend.isCut.Store(true)
 		time.Sleep(2 * coord.DefaultTTL)
@@ -239,7 +240,7 @@ func TestAGuardedDriverHasTheMethodsOfItsDriver(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		one := start(t, "one", coord.NewLocal(), w.with(inner))
+		one := start(t, "one", coordtest.NewLocal(), w.with(inner))
 		time.Sleep(time.Minute)
 		outer := reflect.TypeOf(one.restarts.Driver(crippled))
 		if outer == reflect.TypeOf(inner) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -60,7 +61,7 @@ func TestAnOldFailureRestartsNothing(t *testing.T) {
 		for _, isKilled := range []bool{true, false} {
 			t.Run(fmt.Sprint(stopped, isKilled), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w, b := newWorld(), coord.NewLocal()
+					w, b := newWorld(), coordtest.NewLocal()
 					stopWhileFailing(t, w, b, isKilled)
 					time.Sleep(stopped)
 					two := start(t, "two", b, w.targets(1))
@@ -108,7 +109,7 @@ func (b *interrupted) Range(ctx context.Context, prefix string) ([]coord.Entry, 
 // it loads between two memberships is not recent because of the second one.
 func TestAnOldFailureRestartsNothingIfALeaseIsLostWhileShardsAreLoaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		stopWhileFailing(t, w, b, false)
 		time.Sleep(time.Minute)
 		targets := w.targets(1)
@@ -139,7 +140,7 @@ func TestAnOldFailureRestartsNothingAfterAnOwnerThatHasLoadedNothing(t *testing.
 	for what, names := range map[string][2]string{"killed": {first, second}, "gives it up": {second, first}} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, b := newWorld(), coord.NewLocal()
+				w, b := newWorld(), coordtest.NewLocal()
 				stopWhileFailing(t, w, b, false)
 				time.Sleep(store.DefaultMaxAge + time.Minute)
 				one := startRefused(t, names[0], b, w.targets(1))
@@ -163,7 +164,7 @@ func TestAnOldFailureRestartsNothingAfterAnOwnerThatHasLoadedNothing(t *testing.
 func TestVerdictsDoNotBecomeRecentByStarts(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(1))
 		time.Sleep(time.Minute)
 		one.stop()
@@ -201,7 +202,7 @@ func TestMemoriesAreResumedAsConfigured(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tc.stopped, tc.how), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, b := newWorld(), coord.NewLocal()
+				w, b := newWorld(), coordtest.NewLocal()
 				one := start(t, "one", b, w.targets(2))
 				time.Sleep(store.DefaultMaxAge + time.Minute) // the age counts from the end of the owner
 				one.stop()
@@ -227,7 +228,7 @@ func TestMemoriesAreResumedAsConfigured(t *testing.T) {
 func TestAHandOverIsNoStart(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		time.Sleep(time.Minute)
 		two := resume(t, "two", b, w.targets(many), fleet.Forget)
@@ -248,7 +249,7 @@ func TestAHandOverIsNoStart(t *testing.T) {
 func TestARemovedTargetIsForgotten(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		time.Sleep(time.Minute)
 		for i := range many {
@@ -280,7 +281,7 @@ func TestARemovedTargetIsForgotten(t *testing.T) {
 func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		time.Sleep(time.Minute)
 		for i := range many {
@@ -301,7 +302,7 @@ func TestTargetsThatAreRemovedWhileAllEnginesAreStoppedAreForgotten(t *testing.T
 func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets := func() fleet.Targets { // whose driver does not see what others restart
 			all := w.targets(1)
 			all.Units[crippled] = restart.Unit{Driver: blind{driver{world: w, target: crippled}, new(string)}, Revision: "1"}
@@ -331,7 +332,7 @@ func TestRestartsOfAnInterimOwnerAreKept(t *testing.T) {
 // An engine that gets its shards back restarts nothing before it knows what another one has restarted meanwhile.
 func TestRestartsWaitForMemories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(1))
 		time.Sleep(time.Minute)
 		one.backend.isCut.Store(true)
@@ -358,7 +359,7 @@ func TestRestartsWaitForMemories(t *testing.T) {
 func TestAShardWithATooLargeMemoryIsGivenUp(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		moving := ""
 		for i, assigned := 0, shard.Assign([]string{"one", "two"}); moving == ""; i++ {
 			if target := fmt.Sprintf("shop/web-%d", i); assigned[shard.Of(target)] == "two" {

@@ -9,6 +9,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/restart/command"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -26,7 +27,7 @@ exec sleep 600
 // A command belongs to its act: when the engine is cut off it is killed, before the next owner runs its own.
 func TestACommandEndsWithTheLeaseOfItsEngine(t *testing.T) {
 	tier.Slow(t)
-	w, b, file := newWorld(), coord.NewLocal(), filepath.Join(t.TempDir(), "restarts")
+	w, b, file := newWorld(), coordtest.NewLocal(), filepath.Join(t.TempDir(), "restarts")
 	restarts := func() string {
 		text, _ := os.ReadFile(file)
 		return string(text)

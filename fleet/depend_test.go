@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -36,7 +37,7 @@ func startDependents(t *testing.T, ttl time.Duration) *dependents {
 			}
 		}
 	}
-	targets, b := d.targets(many), coord.NewLocal()
+	targets, b := d.targets(many), coordtest.NewLocal()
 	targets.Dependencies = d.depends
 	begin := func(name string) *member {
 		cut := &cutOff{Backend: b}

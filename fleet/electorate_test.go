@@ -13,12 +13,13 @@ import (
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // mirrored returns votes that engine "a" has read as a member of a fleet by the lease that is returned.
 func mirrored(t *testing.T, entries map[string]string) (*votes, coord.Lease) {
 	t.Helper()
-	co, err := coord.New(coord.Config{Name: "a"})
+	co, err := coord.New(coord.Config{Name: "a", Backend: coordtest.NewLocal()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -195,7 +196,7 @@ func (f *faulty) Watch(ctx context.Context, prefix string, after coord.Revision)
 // observer notes what engines ask drivers to terminate that they must not.
 type observer struct {
 	*world
-	backend *coord.Local
+	backend *coordtest.Local
 	votes   bool       // the engines decide about all targets together
 	isAging bool       // all engines are stopped for a time, again and again
 	wrongMu sync.Mutex // guards wrong
@@ -234,7 +235,7 @@ func maxLag(target int) time.Duration {
 // saw that must not be.
 func runFaults(t *testing.T, seed uint64, with safeguards) []string {
 	random := &dice{r: rand.New(rand.NewPCG(seed, 1))}
-	o := &observer{world: newWorld(), backend: coord.NewLocal()}
+	o := &observer{world: newWorld(), backend: coordtest.NewLocal()}
 	n := 0
 	launch := func() *member {
 		n++
@@ -383,7 +384,7 @@ const latestAct = 2 * coord.DefaultTTL
 // restarted, wait for back-offs and recover. It returns what an observer of the drivers saw that must not be.
 func runVotes(t *testing.T, seed uint64, with safeguards) []string {
 	random := &dice{r: rand.New(rand.NewPCG(seed, 2))}
-	o := &observer{world: newWorld(), backend: coord.NewLocal(), votes: true}
+	o := &observer{world: newWorld(), backend: coordtest.NewLocal(), votes: true}
 	n := 0
 	launch := func() *member {
 		n++
@@ -476,7 +477,7 @@ func TestRandomFaultsLeadToRestartsByOldVotesWithoutEvidence(t *testing.T) {
 // engines start, which have random faults while they load. It returns what an observer of the drivers saw that must not be.
 func runAges(t *testing.T, seed uint64) []string {
 	random := &dice{r: rand.New(rand.NewPCG(seed, 3))}
-	o := &observer{world: newWorld(), backend: coord.NewLocal(), isAging: true}
+	o := &observer{world: newWorld(), backend: coordtest.NewLocal(), isAging: true}
 	n := 0
 	launch := func() *member {
 		n++

@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -20,7 +21,7 @@ const many = 80 // targets, with 120 probes
 func TestAnotherEngineTakesOverWithoutAChangeOfVerdicts(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		time.Sleep(time.Minute)
 		if n := one.probes(); n != many*3/2 {
@@ -51,7 +52,7 @@ func TestAnotherEngineTakesOverWithoutAChangeOfVerdicts(t *testing.T) {
 func TestAnInstanceIsTerminatedOnceByTheOwner(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)
 		for i := range many {
@@ -76,7 +77,7 @@ func TestAnInstanceIsTerminatedOnceByTheOwner(t *testing.T) {
 func TestAnEngineThatIsCutOffTerminatesNothing(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(2))
 		time.Sleep(time.Minute)
 		one.backend.isCut.Store(true)
@@ -103,7 +104,7 @@ func TestAnEngineThatIsCutOffTerminatesNothing(t *testing.T) {
 func TestAShardMovesAfterTheActsForIt(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		time.Sleep(time.Minute)
 		theirs := shard.Assign([]string{"one", "two"})
@@ -156,7 +157,7 @@ func (b *slowStore) Commit(ctx context.Context, all ...coord.Transaction) ([]boo
 // An act ends while the memories of its shard are stored as they were before: they are stored again.
 func TestAnActThatEndsWhileAShardIsHandedOverIsNotForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), &slowStore{Backend: coord.NewLocal()}
+		w, b := newWorld(), &slowStore{Backend: coordtest.NewLocal()}
 		one := start(t, "one", b, w.targets(1))
 		time.Sleep(time.Minute)
 		w.infect(crippled, 20*time.Second)

@@ -19,6 +19,7 @@ import (
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -270,7 +271,7 @@ func (s *service) start(t *testing.T, name string, b coord.Backend, with precaut
 func runFloor(t *testing.T, seed uint64, with precautions) []string {
 	isMutation := with != allPrecautions
 	random := &dice{r: rand.New(rand.NewPCG(seed, 3))}
-	s, b := newService(random), coord.NewLocal()
+	s, b := newService(random), coordtest.NewLocal()
 	n := 0
 	launch := func() *member {
 		n++
@@ -453,7 +454,7 @@ func TestAMemberWhoseRestartIsWithheldIsReadyInAllEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(&dice{r: rand.New(rand.NewPCG(1, 1))})
 		s.random.isCalm.Store(true)
-		b := &contended{Backend: coord.NewLocal(), engines: 3, all: make(chan struct{})}
+		b := &contended{Backend: coordtest.NewLocal(), engines: 3, all: make(chan struct{})}
 		engines, names := s.startTrio(t, b)
 		b.isArmed.Store(true)
 		for _, name := range names {
@@ -476,7 +477,7 @@ func TestAMemberWhoseRestartFailsIsReadyInAllEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(&dice{r: rand.New(rand.NewPCG(1, 1))})
 		s.random.isCalm.Store(true)
-		engines, names := s.startTrio(t, coord.NewLocal())
+		engines, names := s.startTrio(t, coordtest.NewLocal())
 		s.breakRestart(names[2])
 		s.infect(names[2])
 		if checkDraining(t, s, engines, names, 5*time.Minute) < 10 {
@@ -489,7 +490,7 @@ func TestAMemberWhoseRestartFailsIsReadyInAllEngines(t *testing.T) {
 // another instance ready.
 func TestAReservationOutlivesItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coord.NewLocal()
+		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coordtest.NewLocal()
 		one := s.start(t, "one", b, allPrecautions)
 		time.Sleep(30 * time.Second)
 		s.infect("server-0")
@@ -512,7 +513,7 @@ func TestAReservationOutlivesItsEngine(t *testing.T) {
 // What is reserved of targets that are removed is deleted.
 func TestReservationsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coord.NewLocal()
+		s, b := newService(&dice{r: rand.New(rand.NewPCG(1, 1))}), coordtest.NewLocal()
 		one := s.start(t, "one", b, allPrecautions)
 		time.Sleep(30 * time.Second)
 		gone := coord.Change{Key: "floor/service/target/gone", Value: []byte("gone#0")}

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -93,7 +94,7 @@ func (g *grouped) unchanged() (end func()) {
 func TestATargetDrainsInAllEngines(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two := inGroup(start(t, "one", b, w.targets(many))), inGroup(start(t, "two", b, w.targets(many)))
 		time.Sleep(2 * time.Minute)
 		const target = "shop/web-0"
@@ -113,7 +114,7 @@ func TestATargetDrainsInAllEngines(t *testing.T) {
 func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 	tier.Long(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		warns := atomic.Bool{}
 		targets := w.targets(many)
 		for id, p := range targets.Probes {
@@ -160,7 +161,7 @@ func TestATargetThatWarnsIsDegradedInAllEngines(t *testing.T) {
 // The next owner attempts its probes half a minute later, and until then does not find out that they warn.
 func TestATargetThatWarnsStaysDegradedWhenItMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets := w.targets(many)
 		for id, p := range targets.Probes {
 			p.Rule.Period = 30 * time.Second
@@ -187,7 +188,7 @@ func TestATargetThatWarnsStaysDegradedWhenItMoves(t *testing.T) {
 func TestEachEngineHasTheSameGroups(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		var all []*grouped
 		for _, name := range []string{"one", "two", "three"} {
 			all = append(all, inGroup(start(t, name, b, w.targets(many))))
@@ -243,7 +244,7 @@ func checkRotation(t *testing.T, when, target string, want bool, all ...*grouped
 func TestATargetIsEjectedInAllEngines(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets, isUnknown := w.targets(many), atomic.Bool{}
 		for i := 1; i < many; i += 2 {
 			id := probe.ID{Target: fmt.Sprintf("shop/web-%d", i), Kind: probe.Readiness}
@@ -288,7 +289,7 @@ func TestATargetIsEjectedInAllEngines(t *testing.T) {
 func TestATargetIsDampedInAllEngines(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets := w.targets(many)
 		targets.Dampings = map[string]probe.Damping{}
 		for target := range targets.Units {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -169,10 +170,34 @@ func (m memories) encode() (values map[string][]byte, incomplete map[string]erro
 	for target, t := range all {
 		var err error
 		if values[target], err = t.encode(); err != nil {
-			incomplete[target] = err
+			incomplete[target] = errors.Join(incomplete[target], err)
 		}
 	}
 	return values, incomplete
+}
+
+// leaveOut leaves out the parts that JSON has no form of, such as a time after the year 9999, and returns an error that
+// names them, or nil.
+func (t *targetMemory) leaveOut() (missing error) {
+	isEncodable := func(part any, name string, of ...any) bool {
+		_, err := json.Marshal(part)
+		if err != nil {
+			missing = errors.Join(missing, fmt.Errorf(name+": %w", append(of, err)...))
+		}
+		return err == nil
+	}
+	if !isEncodable(t.Restarts, "restarts") {
+		t.Restarts = nil
+	}
+	if !isEncodable(t.Penalty, "penalty") {
+		t.Penalty = nil
+	}
+	for i := range t.Probes {
+		if p := &t.Probes[i]; !isEncodable(p.Ejection, "ejection by the %v probe %q", p.Kind, p.Name) {
+			p.Ejection = nil
+		}
+	}
+	return missing
 }
 
 // encode returns the memory as bytes. If these are too many it leaves out what receivers were told, which they may be told
@@ -184,14 +209,18 @@ func (t *targetMemory) encode() (value []byte, incomplete error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false) // it makes texts longer, which are bounded
+	var cut error
 	for probes := len(t.Probes); ; {
 		b.Reset()
 		if err := e.Encode(t); err != nil {
-			return nil, err
+			if incomplete = t.leaveOut(); incomplete == nil {
+				return nil, err
+			}
+			continue
 		}
 		switch {
 		case b.Len() <= coord.MaxMemory:
-			return bytes.TrimSpace(b.Bytes()), incomplete
+			return bytes.TrimSpace(b.Bytes()), errors.Join(incomplete, cut)
 		case len(t.Told)+len(t.ToldOfGroup) > 0:
 			t.Told, t.ToldOfGroup = nil, nil
 		case len(t.Probes) > 0:
@@ -199,7 +228,7 @@ func (t *targetMemory) encode() (value []byte, incomplete error) {
 		default:
 			t.Restarts, t.Penalty = nil, nil
 		}
-		incomplete = fmt.Errorf("%d of %d probes, and what receivers were told, are left out of what has to have at most %d bytes", probes-len(t.Probes), probes, coord.MaxMemory)
+		cut = fmt.Errorf("%d of %d probes, and what receivers were told, are left out of what has to have at most %d bytes", probes-len(t.Probes), probes, coord.MaxMemory)
 	}
 }
 

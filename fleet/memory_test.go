@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -86,6 +87,41 @@ func TestTooLargeMemoriesAreCut(t *testing.T) {
 	got := decoded(t, values)
 	if got.restarts["shop/web-1"] != all.restarts["shop/web-1"] || len(got.probes) < 500 {
 		t.Errorf("%d probes are left, and %+v", len(got.probes), got.restarts["shop/web-1"])
+	}
+}
+
+// A part that JSON has no form of, such as a time of a clock that was far off, costs no other part.
+func TestWhatCannotBeEncodedIsLeftOut(t *testing.T) {
+	far := time.Date(12_000, 1, 1, 0, 0, 0, 0, time.UTC)
+	passing := probe.ID{Target: "shop/web-0", Kind: probe.Readiness}
+	for missing, spoil := range map[string]func(memories){
+		"restarts": func(m memories) {
+			r := m.restarts["shop/web-0"]
+			r.NotBefore = far
+			m.restarts["shop/web-0"] = r
+		},
+		"penalty":                            func(m memories) { m.penalties["shop/web-0"] = verdict.Penalty{Value: math.NaN()} },
+		`ejection by the readiness probe ""`: func(m memories) { m.ejections[passing] = engine.Ejection{Since: far, Until: far} },
+		`probe "shop/web-0:readiness"`:       func(m memories) { m.probes[passing] = engine.Memory{Since: far} },
+	} {
+		all := memoriesOf(1)
+		all.penalties["shop/web-0"] = verdict.Penalty{Value: 1}
+		spoil(all)
+		values, incomplete := all.encode()
+		got := decoded(t, values)
+		parts := fmt.Sprintf("%d restarts, %d penalties, %d probes, %d told", len(got.restarts), len(got.penalties), len(got.probes), len(got.told))
+		want := "1 restarts, 1 penalties, 2 probes, 1 told"
+		switch {
+		case missing == "restarts":
+			want = "0" + want[1:]
+		case missing == "penalty":
+			want = strings.Replace(want, "1 penalties", "0 penalties", 1)
+		case strings.HasPrefix(missing, "probe"):
+			want = strings.Replace(want, "2 probes", "1 probes", 1)
+		}
+		if err := incomplete["shop/web-0"]; parts != want || err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("without %s there are %s, want %s; %v", missing, parts, want, err)
+		}
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet"
-	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -110,7 +110,7 @@ func name(i int) string { return "shop/web-" + string(rune('0'+i)) }
 func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		first := start(t, "first", b, w.targets(8))
 		time.Sleep(30 * time.Second)
 		first.notices.tell(name(1), "one")
@@ -160,7 +160,7 @@ func TestWhatReceiversKnowMovesWithATarget(t *testing.T) {
 func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		first := start(t, "first", b, w.targets(8))
 		time.Sleep(30 * time.Second)
 		first.notices.tell(name(1), "one")
@@ -185,7 +185,7 @@ func TestWhatReceiversKnowOfATargetThatIsGoneMovesOnce(t *testing.T) {
 
 func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		first := start(t, "first", b, w.targets(8))
 		time.Sleep(30 * time.Second)
 		first.notices.tell(name(1), "one")
@@ -208,7 +208,7 @@ func TestATargetIsTakenOverThoughItIsNotKnownWhatWasTold(t *testing.T) {
 func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets := func() fleet.Targets {
 			all := w.targets(8)
 			all.Groups = []string{"web", name(1)}

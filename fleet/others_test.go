@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -55,7 +56,7 @@ func checkSeen(t *testing.T, w *world, engines ...*member) {
 func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two, three := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many)), start(t, "three", b, w.targets(many))
 		time.Sleep(time.Minute)
 		checkSeen(t, w, one, two, three)
@@ -80,7 +81,7 @@ func TestEachEngineShowsTheTargetsOfAll(t *testing.T) {
 func TestWhyATargetOfAnotherEngineFailsIsShown(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets := w.targets(many)
 		one, two, three := start(t, "one", b, targets), start(t, "two", b, targets), start(t, "three", b, targets)
 		time.Sleep(time.Minute)
@@ -123,7 +124,7 @@ func TestWhyATargetOfAnotherEngineFailsIsShown(t *testing.T) {
 func TestATargetThatMovesIsAlwaysShown(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		time.Sleep(time.Minute)
 		ctx, end := context.WithCancel(t.Context())
@@ -158,7 +159,7 @@ func TestATargetThatMovesIsAlwaysShown(t *testing.T) {
 func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)
 		theirs := two.anyOwned()
@@ -191,7 +192,7 @@ func (m *member) anyOwned() string {
 
 func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute + coord.DefaultTTL/10) // not when the lease is kept alive
 		one.backend.isRefusing.Store(true)
@@ -219,7 +220,7 @@ func TestAStoreThatRefusesRequestsIsAskedOnceASecond(t *testing.T) {
 func TestWhatOthersHaveStoredIsReadAgainWithAnotherLease(t *testing.T) {
 	tier.CI(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)
 		target := two.anyOwned()
@@ -242,7 +243,7 @@ func TestWhatOthersHaveStoredIsReadAgainWithAnotherLease(t *testing.T) {
 // TestNoShardIsReadWhenATargetOfAnotherEngineChanges counts the requests of an engine that shows many targets.
 func TestNoShardIsReadWhenATargetOfAnotherEngineChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets := w.targets(many)
 		one, two := start(t, "one", b, targets), start(t, "two", b, targets)
 		time.Sleep(time.Minute)
@@ -280,7 +281,7 @@ func TestNoShardIsReadWhenATargetOfAnotherEngineChanges(t *testing.T) {
 
 func TestAReloadChangesTheTargetsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)
 		fewer := w.targets(many)
@@ -340,7 +341,7 @@ func (b *lagging) Watch(ctx context.Context, prefix string, after coord.Revision
 func TestATargetOfAnotherEngineDoesNotGoBackToAnEarlierVerdict(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), &lagging{Backend: coord.NewLocal()}
+		w, b := newWorld(), &lagging{Backend: coordtest.NewLocal()}
 		start(t, "one", b.Backend, w.targets(many))
 		two := start(t, "two", b, w.targets(many))
 		time.Sleep(time.Minute)

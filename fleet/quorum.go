@@ -149,10 +149,12 @@ type joints struct {
 	changes *changes
 }
 
-// gray counts the probes about which the vantages differ.
+// gray counts the probes of owned shards about which the vantages differ.
 func (j *joints) gray() (n int) {
-	for _, targets := range j.desired.get() {
-		for _, of := range targets.joints() {
+	owned, _ := j.config.Coordinator.Owned()
+	desired := j.desired.get()
+	for id := range owned {
+		for _, of := range desired[id].joints() {
 			if d, why := j.decide(of); why == "" && d.IsGray() {
 				n++
 			}

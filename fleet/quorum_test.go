@@ -10,11 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -50,7 +52,7 @@ type jury struct {
 	*testing.T
 	net     *network
 	world   *world
-	backend *coord.Local
+	backend *coordtest.Local
 	rule    quorum.Rule
 	backOff restart.BackOff
 	members []*member
@@ -68,7 +70,7 @@ func startJury(t *testing.T, n int, r quorum.Rule) *jury {
 // startPatientJury is startJury with the back-off of the targets.
 func startPatientJury(t *testing.T, n int, r quorum.Rule, b restart.BackOff) *jury {
 	t.Helper()
-	j := &jury{T: t, net: newNetwork(), world: newWorld(), backend: coord.NewLocal(), rule: r, backOff: b}
+	j := &jury{T: t, net: newNetwork(), world: newWorld(), backend: coordtest.NewLocal(), rule: r, backOff: b}
 	j.launch(n)
 	time.Sleep(time.Minute)
 	j.forget()
@@ -246,6 +248,22 @@ func (j *jury) grayOfOthers() (n int) {
 	return n
 }
 
+// Metrics ask for it at each scrape: the targets of other engines, which are most, cost nothing.
+func TestCountingGrayProbesIsAboutOwnedTargetsOnly(t *testing.T) {
+	co, err := coord.New(coord.Config{Name: "one", Backend: coordtest.NewLocal()}) // owns nothing, since it does not run
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(fleet.Config{Coordinator: co, Engine: engine.New(engine.Config{})})
+	j := &jury{T: t, net: newNetwork(), world: newWorld()}
+	if err := f.Apply(j.targets("one")); err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(10, func() { f.Quorum() }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 func (j *jury) gray() (n int) {
 	for _, m := range j.members {
 		n += m.fleet.Quorum().Gray
@@ -352,7 +370,7 @@ func TestADrainedEngineIsNoVantage(t *testing.T) {
 func TestATargetThatGetsQuorumsIsCountedOnce(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one := start(t, "one", b, w.targets(many))
 		counted := func() int { return one.fleet.Engines()["one"].Targets }
 		time.Sleep(time.Minute)

@@ -11,6 +11,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -84,7 +85,7 @@ func restarted(t *testing.T, w *world, b coord.Backend, targets fleet.Targets) (
 func TestAnEngineGoesOnAfterTheStoreWasRestored(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, s := restarted(t, w, b, w.with(blind{driver{world: w, target: crippled}, new(string)}))
 		before, _ := one.engine.Target(crippled)
 		one.forget()
@@ -178,7 +179,7 @@ func TestWhatWasStoredIsStoredAgainAfterTheStoreWasRestoredWithItsLeases(t *test
 	for what, isBumped := range map[string]bool{"higher revisions": true, "lower revisions": false} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, b := newWorld(), &rolledBack{Backend: coord.NewLocal(), isBumped: isBumped, steps: 50, back: make(chan struct{})}
+				w, b := newWorld(), &rolledBack{Backend: coordtest.NewLocal(), isBumped: isBumped, steps: 50, back: make(chan struct{})}
 				one, s := restarted(t, w, b, w.with(blind{driver{world: w, target: crippled}, new(string)}))
 				before, _ := one.engine.Target(crippled)
 				one.forget()

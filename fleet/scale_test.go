@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -14,7 +15,7 @@ func TestManyShardsAreTakenOverInFewRequests(t *testing.T) {
 	tier.Slow(t)
 	targets := tier.Pick(300, 300, 2800)
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(targets)), start(t, "two", b, w.targets(targets))
 		time.Sleep(20 * time.Second)
 		if n, m := one.probes(), two.probes(); n+m != targets*3/2 || min(n, m) < targets/2 {

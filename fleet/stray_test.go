@@ -11,12 +11,13 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // A key that no engine has put, such as one of another program, is that of no memory.
 func TestAMemoryInTheShardOfAnotherTargetIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, w := coord.NewLocal(), newWorld()
+		b, w := coordtest.NewLocal(), newWorld()
 		for _, target := range []string{"shop/web-0", "gone"} { // of which one is known
 			other := shard.Of(target) ^ 1
 			stray := coord.Change{Key: "memory/" + other.String() + "/" + target, Value: []byte("{}")}
@@ -45,7 +46,7 @@ func TestRunEndsByAPanic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		co, err := coord.New(coord.Config{Name: "one"})
+		co, err := coord.New(coord.Config{Name: "one", Backend: coordtest.NewLocal()})
 		if err != nil {
 			t.Fatal(err)
 		}

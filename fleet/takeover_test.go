@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -34,7 +35,7 @@ func TestABackOffIsKeptByTheNextOwner(t *testing.T) {
 // killWhileRestarting kills the owner some time after the target begins to fail, each of whose instances needs a
 // lag to terminate.
 func killWhileRestarting(t *testing.T, after, lag time.Duration) {
-	w, b := newWorld(), coord.NewLocal()
+	w, b := newWorld(), coordtest.NewLocal()
 	one := start(t, "one", b, w.targets(1))
 	time.Sleep(time.Minute)
 	two := start(t, "two", b, w.targets(1))
@@ -167,7 +168,7 @@ func TestARestartThatMayBeDoneIsMadeAgainOnlyIfTheTargetStillFails(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, b := newWorld(), coord.NewLocal()
+				w, b := newWorld(), coordtest.NewLocal()
 				var knownFrom atomic.Pointer[time.Time]
 				next := endUnrecorded(t, w, b, false, func(known probe.Handler) probe.Handler {
 					return probe.HandlerFunc(func(ctx context.Context, to probe.Target) probe.Result {
@@ -203,7 +204,7 @@ func TestARestartThatMayBeDoneIsMadeAgainOnlyIfTheTargetStillFails(t *testing.T)
 func TestAnOperatorsRestartIsMadeAlthoughOneMayBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		next := endUnrecorded(t, w, coord.NewLocal(), true, func(h probe.Handler) probe.Handler { return h })
+		next := endUnrecorded(t, w, coordtest.NewLocal(), true, func(h probe.Handler) probe.Handler { return h })
 		time.Sleep(time.Minute)
 		if _, err := next.restarts.Restart(crippled, "test"); err != nil {
 			t.Fatal(err)
@@ -219,7 +220,7 @@ func TestAnOperatorsRestartIsMadeAlthoughOneMayBeDone(t *testing.T) {
 // owner before was killed before it could store what it remembers.
 func TestAnActThatIsDoneEndsTheInstanceForTheNextOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, b := newWorld(), coord.NewLocal()
+		w, b := newWorld(), coordtest.NewLocal()
 		targets := func() fleet.Targets {
 			all := w.targets(1)
 			all.Units[crippled] = restart.Unit{Driver: blind{driver{world: w, target: crippled}, new(string)}, Revision: "1"}

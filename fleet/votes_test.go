@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -158,7 +159,7 @@ func TestOnlyChangesOfVotesAreWritten(t *testing.T) {
 
 // busy is a Backend that counts the requests that change votes.
 type busy struct {
-	*coord.Local
+	*coordtest.Local
 	countMu  sync.Mutex // guards all below
 	requests int
 }
@@ -185,7 +186,7 @@ func alone(targets fleet.Targets) fleet.Targets {
 func TestVotesArePutInBatches(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b, w := &busy{Local: coord.NewLocal()}, newWorld()
+		b, w := &busy{Local: coordtest.NewLocal()}, newWorld()
 		const targets = 1000
 		start(t, "a", b, alone(w.targets(targets)))
 		time.Sleep(time.Minute)
@@ -201,7 +202,7 @@ func TestVotesArePutInBatches(t *testing.T) {
 
 // delayed is a Backend on which the next request that changes a ballot is late.
 type delayed struct {
-	*coord.Local
+	*coordtest.Local
 	delayedMu sync.Mutex // guards all below
 	isNext    bool
 	late      []coord.Transaction
@@ -241,7 +242,7 @@ func (d *delayed) deliver(t *testing.T) {
 func TestAVoteThatComesLateChangesNothing(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b, w := &delayed{Local: coord.NewLocal()}, newWorld()
+		b, w := &delayed{Local: coordtest.NewLocal()}, newWorld()
 		const target = "shop/web-1"
 		targets := alone(w.targets(2))
 		one := start(t, "a", b, targets)
@@ -280,7 +281,7 @@ func TestAVoteThatComesLateChangesNothing(t *testing.T) {
 }
 
 // refusing is a Backend that changes no votes.
-type refusing struct{ *coord.Local }
+type refusing struct{ *coordtest.Local }
 
 func (r refusing) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
 	if strings.HasPrefix(all[0].Then[0].Key, "vote/") {
@@ -292,7 +293,7 @@ func (r refusing) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 func TestAStoreThatTakesNoVotesFillsNoLog(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		one := start(t, "a", refusing{coord.NewLocal()}, alone(newWorld().targets(300)))
+		one := start(t, "a", refusing{coordtest.NewLocal()}, alone(newWorld().targets(300)))
 		time.Sleep(5*time.Minute - time.Second)
 		if n := strings.Count(one.log.String(), "votes cannot be put"); n < 4 || n > 5 {
 			t.Errorf("%d lines in five minutes, want one a minute", n)
@@ -304,7 +305,7 @@ func TestAStoreThatTakesNoVotesFillsNoLog(t *testing.T) {
 func TestVotesAreReadAgainWithAnotherLease(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		one := start(t, "a", b, fleet.Targets{})
 		time.Sleep(time.Minute)
 		one.backend.isSilent.Store(true)
@@ -327,7 +328,7 @@ func TestVotesAreReadAgainWithAnotherLease(t *testing.T) {
 }
 
 // slowFleet is a Backend that says late who is a member.
-type slowFleet struct{ *coord.Local }
+type slowFleet struct{ *coordtest.Local }
 
 func (s slowFleet) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	if strings.HasPrefix(prefix, "fleet/") {
@@ -339,7 +340,7 @@ func (s slowFleet) Range(ctx context.Context, prefix string) ([]coord.Entry, coo
 // All engines choose again with each change of the vantages: an engine that starts is one change.
 func TestAnEngineThatStartsIsAVantageOnceItIsKnownWhetherItIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		var putMu sync.Mutex
 		var put []string
 		watching, end := context.WithCancel(t.Context())
@@ -372,7 +373,7 @@ func TestTooManyQuorumsOfATargetAreAnError(t *testing.T) {
 		targets.Probes[id] = targets.Probes[probe.ID{Target: "shop/web-0", Kind: probe.Readiness}]
 		targets.Quorums[id] = quorum.Rule{}
 	}
-	one := start(t, "a", coord.NewLocal(), fleet.Targets{})
+	one := start(t, "a", coordtest.NewLocal(), fleet.Targets{})
 	if err := one.fleet.Apply(targets); err == nil || !strings.Contains(err.Error(), `target "shop/web-0": more than 64 of its probes have a quorum`) {
 		t.Errorf("the error is %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -160,7 +161,7 @@ func entries(t *testing.T, b coord.Backend) []coord.Entry {
 func TestAPauseHoldsInAllEngines(t *testing.T) {
 	tier.NoRace(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		one, two := shareTwo(t, b, b)
 		want, r := one.order("web", time.Hour)
 		one.order("db", 0)
@@ -203,7 +204,7 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 
 func TestTheLatestPauseCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		one, two := shareTwo(t, b, b)
 		one.order("web", time.Minute)
 		two.order("web", 0)
@@ -220,7 +221,7 @@ func TestTheLatestPauseCounts(t *testing.T) {
 // While the store does not answer, a pause holds in the engine that was asked only, and not for long. What is stored stays.
 func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		one, two := shareTwo(t, b, b)
 		two.order("db", 0)
 		synctest.Wait() // until one has received it
@@ -270,7 +271,7 @@ func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 // The state file of an engine has the pauses of its own targets, and local ones of shared targets.
 func TestPausesOfTheStateFileHoldInOneEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		one := share(t, "one", b, nil)
 		p := Pause{At: time.Now(), By: "alice"}
 		two := share(t, "two", b, map[string]Pause{"web": p.atMost(LocalPause), "own": p})
@@ -289,7 +290,7 @@ func TestPausesOfTheStateFileHoldInOneEngine(t *testing.T) {
 // A pause that an old backup of the store has comes back, and is ended by hand.
 func TestAPauseOfABackupComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		one, two := shareTwo(t, b, b)
 		one.order("web", 0)
 		backup := entries(t, b)[0]

@@ -3,7 +3,6 @@ package restart
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"iter"
 	"slices"
 	"time"
 
@@ -207,20 +206,8 @@ func (c *Controller) Memory(target string) (Memory, bool) {
 	return Memory{}, false
 }
 
-// Memories yields what is remembered about every target with a driver. It holds no lock
-// while it yields.
-func (c *Controller) Memories() iter.Seq2[string, Memory] {
-	return func(yield func(string, Memory) bool) {
-		for _, target := range c.targets() {
-			if m, ok := c.Memory(target); ok && !yield(target, m) {
-				return
-			}
-		}
-	}
-}
-
-// targets returns the targets that something is remembered about.
-func (c *Controller) targets() []string {
+// Remembered returns the targets that may have a Memory, in no order.
+func (c *Controller) Remembered() []string {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	targets := make([]string, 0, len(c.supervisors)+len(c.restored))

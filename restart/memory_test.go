@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -47,7 +46,13 @@ func generation(t *testing.T, units map[string]restart.Unit, r restart.Restored,
 // remembered returns what a controller remembers, written and read.
 func remembered(t *testing.T, c *restart.Controller) (r restart.Restored) {
 	t.Helper()
-	b, err := json.Marshal(restart.Restored{Targets: maps.Collect(c.Memories()), Spent: c.Spent()})
+	all := restart.Restored{Targets: map[string]restart.Memory{}, Spent: c.Spent()}
+	for _, target := range c.Remembered() {
+		if m, ok := c.Memory(target); ok {
+			all.Targets[target] = m
+		}
+	}
+	b, err := json.Marshal(all)
 	if err == nil {
 		err = json.Unmarshal(b, &r)
 	}

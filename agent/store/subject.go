@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 )
@@ -17,7 +16,7 @@ type Subject struct {
 	Lasting bool   // restored whatever its age
 
 	Value func(name string) (value any, ok bool) // returns what is stored as JSON, and false if there is nothing: see Values.Value
-	Names func() iter.Seq[string]                // yields the names of all values; nil: the one without a name is all
+	Names func() []string                        // returns the names that may have a value; nil: the one without a name is all
 
 	// Restore gives the values of the file back to the part, by name, if there are any: see RestoreAll. Shift is that of Restored. The
 	// error says which of them cannot be read, and are left out. Nil: who needs them asks Restored.
@@ -95,11 +94,11 @@ func (s *Subject) text(name string) ([]byte, bool) {
 func (all Subjects) Values() iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for i := range all {
-			names := slices.Values([]string{""})
+			names := []string{""}
 			if all[i].Names != nil {
 				names = all[i].Names()
 			}
-			for name := range names {
+			for _, name := range names {
 				if text, ok := all[i].text(name); ok && !yield(all[i].Prefix+name, text) {
 					return
 				}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -22,7 +21,7 @@ func (s *shop) subjects() Subjects {
 		{
 			Prefix: "stock/", Lasting: true,
 			Value: func(name string) (any, bool) { n, ok := s.stock[name]; return n, ok },
-			Names: func() iter.Seq[string] { return maps.Keys(s.stock) },
+			Names: func() []string { return slices.Collect(maps.Keys(s.stock)) },
 			Restore: RestoreAll(func(all map[string]int, shift time.Duration) {
 				s.stock, s.shift = all, shift
 			}),

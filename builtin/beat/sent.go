@@ -3,8 +3,8 @@ package beatprobe
 import (
 	"encoding/hex"
 	"fmt"
-	"iter"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -36,32 +36,22 @@ func (r *Registry) Sent(key string) ([]byte, bool) {
 
 func formatSent(sent uint64) []byte { return strconv.AppendUint(nil, sent, 10) }
 
-// AllSent yields the keys and values of Sent.
-func (r *Registry) AllSent() iter.Seq2[string, []byte] {
-	type series struct {
-		target, token string
-		sent          uint64
-	}
+// SentKeys returns the keys that Sent has values of, in no order.
+func (r *Registry) SentKeys() []string {
+	type series struct{ target, token string }
+	var present []series
 	r.recordsMu.Lock()
-	removed, present := maps.Clone(r.removed), make([]series, 0, len(r.records))
+	keys := slices.Collect(maps.Keys(r.removed))
 	for target, rec := range r.records {
 		if rec.sent != 0 {
-			present = append(present, series{target, rec.token, rec.sent})
+			present = append(present, series{target, rec.token})
 		}
 	}
 	r.recordsMu.Unlock()
-	return func(yield func(string, []byte) bool) { // without the lock, since each key is a MAC
-		for key, sent := range removed {
-			if !yield(key, formatSent(sent)) {
-				return
-			}
-		}
-		for _, s := range present {
-			if !yield(sentKey(s.target, s.token), formatSent(s.sent)) {
-				return
-			}
-		}
+	for _, s := range present { // without the lock, since each key is a MAC
+		keys = append(keys, sentKey(s.target, s.token))
 	}
+	return keys
 }
 
 // RestoreSent takes a value of Sent of an earlier engine, before the target is added.

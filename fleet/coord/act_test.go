@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/coordtest"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // hold is an act that takes a time.
@@ -30,7 +30,7 @@ func hold(d time.Duration) func(context.Context) error {
 
 func TestAnActMayTakeLongerThanTheLeaseThatIsKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frozen{Local: coord.NewLocal()}
+		f := &frozen{Local: coordtest.NewLocal()}
 		co, end := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
 		if err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(10*coord.DefaultTTL)); err != nil {
@@ -53,7 +53,7 @@ func TestAnActMayTakeLongerThanTheLeaseThatIsKeptAlive(t *testing.T) {
 
 func TestAnActEndsBeforeTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frozen{Local: coord.NewLocal()}
+		f := &frozen{Local: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
 		f.isEnding.Store(true)
@@ -67,7 +67,7 @@ func TestAnActEndsBeforeTheLease(t *testing.T) {
 
 func TestAnActEndsOnceTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frozen{Local: coord.NewLocal()}
+		f := &frozen{Local: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
 		time.AfterFunc(time.Second, func() { _ = f.Revoke(t.Context(), 1) }) // an operator ends it
@@ -81,7 +81,7 @@ func TestAnActEndsOnceTheLeaseIsLost(t *testing.T) {
 
 // sparing is a Backend that counts the entries which it returns.
 type sparing struct {
-	*coord.Local
+	*coordtest.Local
 	read atomic.Int64
 }
 
@@ -93,7 +93,7 @@ func (s *sparing) Range(ctx context.Context, prefix string) ([]coord.Entry, coor
 
 func TestAnActReadsTheRecordOfItsTargetOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &sparing{Local: coord.NewLocal()}
+		s := &sparing{Local: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: s})
 		synctest.Wait()
 		for i := range 100 { // as other targets whose names begin with the same text, in one shard
@@ -114,7 +114,7 @@ func TestAnActReadsTheRecordOfItsTargetOnly(t *testing.T) {
 
 // away is a Backend that does not answer requests about keys with a prefix, if it has one, until they are given up.
 type away struct {
-	*coord.Local
+	*coordtest.Local
 	prefix atomic.Pointer[string]
 }
 
@@ -162,7 +162,7 @@ func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := &away{Local: coord.NewLocal()}
+				a := &away{Local: coordtest.NewLocal()}
 				co, _ := run(t, coord.Config{Name: "a", Backend: a})
 				synctest.Wait()
 				a.leave(test.away)
@@ -176,7 +176,7 @@ func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	}
 	t.Run("after what it has done", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			a := &away{Local: coord.NewLocal()}
+			a := &away{Local: coordtest.NewLocal()}
 			co, _ := run(t, coord.Config{Name: "a", Backend: a})
 			synctest.Wait()
 			began := time.Now()
@@ -191,7 +191,7 @@ func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 // The caller of an act ends only once the engine has left.
 func TestTheEndDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &away{Local: coord.NewLocal()}
+		a := &away{Local: coordtest.NewLocal()}
 		co, end := run(t, coord.Config{Name: "a", Backend: a, TTL: 5 * time.Minute})
 		synctest.Wait()
 		a.leave("")
@@ -215,7 +215,7 @@ func TestTheEndWaitsForActsForATime(t *testing.T) {
 	for name, endless := range map[string]bool{"that end with their context": false, "that do not end": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, never := coord.NewLocal(), make(chan struct{})
+				l, never := coordtest.NewLocal(), make(chan struct{})
 				co, end := run(t, coord.Config{Name: "a", Backend: l})
 				synctest.Wait()
 				go co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, func(ctx context.Context) error {
@@ -241,7 +241,7 @@ func TestTheEndWaitsForActsForATime(t *testing.T) {
 
 func TestADeadlineEndsWithItsAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		co, _ := run(t, coord.Config{Name: "a"})
+		co, _ := run(t, coord.Config{Name: "a", Backend: coordtest.NewLocal()})
 		synctest.Wait()
 		if again, err := co.Acts().ExpireEnded(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}); err != nil || again {
 			t.Errorf("the deadline of an act that has ended is looked at again: %v, %v", again, err)
@@ -252,7 +252,7 @@ func TestADeadlineEndsWithItsAct(t *testing.T) {
 // The store refuses a request, as while it elects a leader, for less than the lease lasts.
 func TestARecordIsWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &refusing{Backend: coord.NewLocal()}
+		b := &refusing{Backend: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		o := coord.Order{Name: "restart", Target: "web", Instance: "1"}
@@ -299,7 +299,7 @@ func (b *refusing) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, e
 // The timers of a machine that is suspended stand still, and the lease ends.
 func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frozen{Local: coord.NewLocal()}
+		f := &frozen{Local: coordtest.NewLocal()}
 		var suspended atomic.Int64
 		co, err := coord.New(coord.Config{Name: "a", Backend: f})
 		if err != nil {
@@ -333,7 +333,7 @@ func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 // What is done before an act is recorded may keep it from beginning, and goes by whether this engine still owns the shard.
 func TestAnActThatMayNotBeginIsNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		withheld, calls := errors.New("withheld"), 0

@@ -10,7 +10,7 @@ import (
 
 // Backend is what the engines of a fleet share: a small map that is linearizable, with leases. Its
 // methods are safe for concurrent use by multiple goroutines, and return when ctx is done. After an
-// error other than those below, a change may have been made all the same. Package coordtest has tests
+// error other than those below, a change may have been made all the same. Package tests/coordtest has tests
 // that each Backend must pass.
 type Backend interface {
 	// Grant makes a lease, which ends a ttl after it was granted or last kept alive, not before. Then its entries are
@@ -85,14 +85,6 @@ type Condition struct {
 	Key      string
 	Created  Revision // of the entry that must exist; 0: there must be none, unless Modified is set
 	Modified Revision // of the entry that must exist, which was not changed since, instead of Created; 0: any
-}
-
-// Holds reports whether the condition is fulfilled by the entry that its key has, one without Created if there is none.
-func (c Condition) Holds(e Entry) bool {
-	if c.Modified != 0 {
-		return e.Created != 0 && e.Modified == c.Modified
-	}
-	return e.Created == c.Created
 }
 
 // Change puts an entry, or deletes it.

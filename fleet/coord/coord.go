@@ -23,7 +23,6 @@
 //	backend.go  Backend: what the engines share
 //	keys.go     the keys of a Backend
 //	observe.go  Observe: notices that a Backend was restored from a snapshot
-//	local.go    Local: a Backend in this process
 package coord
 
 import (
@@ -45,7 +44,7 @@ import (
 // Config configures a Coordinator.
 type Config struct {
 	Name    string        // of this engine, which no other member has; no slashes, at most MaxName bytes
-	Backend Backend       // default: a Local of its own, for the only engine of a fleet
+	Backend Backend       // required: what the engines share
 	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
 	MaxAge  time.Duration // how long memories are recent after the last owner that has loaded their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
 	Logger  *slog.Logger  // a line when this engine joins, and once a minute while the backend refuses something; default: none
@@ -120,9 +119,6 @@ func New(c Config) (*Coordinator, error) {
 	}
 	if c.MaxAge > 0 {
 		c.MaxAge = max(c.MaxAge, 2*c.TTL)
-	}
-	if c.Backend == nil {
-		c.Backend = NewLocal()
 	}
 	co := &Coordinator{
 		config: c, log: cmp.Or(c.Logger, slog.New(slog.DiscardHandler)), sparse: sparselog.New(c.Logger), clock: clock.New(),

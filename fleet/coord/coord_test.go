@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/coordtest"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -57,7 +57,7 @@ func launch(t *testing.T, c coord.Config, program func(context.Context, *coord.C
 func TestTheOnlyEngineOwnsAllAndNeverLosesIt(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		co, end := run(t, coord.Config{Name: "only"})
+		co, end := run(t, coord.Config{Name: "only", Backend: coordtest.NewLocal()})
 		synctest.Wait()
 		owned, changed := co.Owned()
 		if len(owned) != shard.Count || !co.Allowed() {
@@ -81,7 +81,7 @@ func TestTheOnlyEngineOwnsAllAndNeverLosesIt(t *testing.T) {
 
 // frozen is a Backend that neither grants leases nor keeps them alive, or shows nothing.
 type frozen struct {
-	*coord.Local
+	*coordtest.Local
 	isEnding, isBlind atomic.Bool
 }
 
@@ -114,7 +114,7 @@ func (f *frozen) Watch(ctx context.Context, prefix string, after coord.Revision)
 
 func TestTheDeadlineAndTheTokenEachKeepAStaleOwnerFromActing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frozen{Local: coord.NewLocal()}
+		f := &frozen{Local: coordtest.NewLocal()}
 		a, _ := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
 		f.isEnding.Store(true)
@@ -146,7 +146,7 @@ func TestTheDeadlineAndTheTokenEachKeepAStaleOwnerFromActing(t *testing.T) {
 
 func TestAnEngineWithoutALeaseGoesOnProbing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frozen{Local: coord.NewLocal()}
+		f := &frozen{Local: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
 		owns := func(isToken bool) {
@@ -199,7 +199,7 @@ func (a *actuator) running(target string) int {
 
 // chaos is a Backend that answers nothing for a while, also after changes were made.
 type chaos struct {
-	*coord.Local
+	*coordtest.Local
 	random *rand.Rand
 
 	cutMu sync.Mutex
@@ -257,7 +257,7 @@ func (c *chaos) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, e
 }
 
 func playFleet(t *testing.T, random *rand.Rand) {
-	shared := coord.NewLocal()
+	shared := coordtest.NewLocal()
 	a := &actuator{instance: map[string]int{}, restarts: map[string]int{}}
 	targets := []string{"web", "api", "db", "cache", "mail"}
 	var backends []*chaos
@@ -325,7 +325,7 @@ func restartOnce(ctx context.Context, co *coord.Coordinator, a *actuator, target
 
 // hanging is a Backend of which some requests to change something get no answer.
 type hanging struct {
-	*coord.Local
+	*coordtest.Local
 	first, count int64 // which, from 1, and how many
 	commits      atomic.Int64
 }
@@ -341,7 +341,7 @@ func (h *hanging) Commit(ctx context.Context, all ...coord.Transaction) ([]bool,
 func TestAnEngineJoinsAndClaimsAfterRequestsWithoutAnAnswer(t *testing.T) {
 	for _, first := range []int64{1, 2, 3} { // to join, or to claim shards
 		synctest.Test(t, func(t *testing.T) {
-			co, _ := run(t, coord.Config{Name: "a", Backend: &hanging{Local: coord.NewLocal(), first: first, count: 2}})
+			co, _ := run(t, coord.Config{Name: "a", Backend: &hanging{Local: coordtest.NewLocal(), first: first, count: 2}})
 			time.Sleep(10 * coord.DefaultTTL)
 			owned, _ := co.Owned()
 			if len(owned) != shard.Count || owned[0].Token == 0 {

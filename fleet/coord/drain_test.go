@@ -11,10 +11,11 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 func TestOperatorsWhoDrainAllMembersAtOnceLeaveOne(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	const n = 8
 	for i := range n {
 		member := coord.Transaction{Then: []coord.Change{{Key: fmt.Sprint("fleet/m/", i), Value: []byte("1")}}}
@@ -42,7 +43,7 @@ func TestOperatorsWhoDrainAllMembersAtOnceLeaveOne(t *testing.T) {
 }
 
 func TestAnOrderToDrainIsReadAsFarAsItCanBe(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	for name, value := range map[string]string{"a": "", "b": "{", "c": `{"by":"` + strings.Repeat("x", coord.MaxDrainBy+1) + `"}`, "d": `{"by":"root@ops","later":1}`} {
 		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "fleet/drain/" + name, Value: []byte(value)}}}); err != nil {
 			t.Fatal(err)
@@ -60,7 +61,7 @@ func TestAnOrderToDrainIsReadAsFarAsItCanBe(t *testing.T) {
 // While the last act for a target is done, its shard stays with the engine that is drained.
 func TestADrainedEngineKeepsAShardUntilItsActHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		a, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		run(t, coord.Config{Name: "b", Backend: b})

@@ -34,13 +34,3 @@ func (a *Acts) ExpireEnded(ctx context.Context, o Order) (again bool, err error)
 	a.expire(one)
 	return one.deadline.Stop(), nil
 }
-
-// LogSize returns how many bytes the values in the log of a Local have.
-func (b *Local) LogSize() (n int) {
-	b.storeMu.Lock()
-	defer b.storeMu.Unlock()
-	for _, e := range b.log {
-		n += len(e.Value)
-	}
-	return n
-}

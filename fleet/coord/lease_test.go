@@ -5,11 +5,12 @@ import (
 	"testing/synctest"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 func TestWhatIsPutWithTheLeaseOfAMembershipEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &frozen{Local: coord.NewLocal()}
+		f := &frozen{Local: coordtest.NewLocal()}
 		co, end := run(t, coord.Config{Name: "a", Backend: f})
 		none, changed := co.Lease()
 		if none != 0 {

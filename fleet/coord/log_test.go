@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -48,7 +49,7 @@ func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
 		"shards cannot be claimed, trying again":   {claims: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b.Backend = coord.NewLocal()
+			b.Backend = coordtest.NewLocal()
 			var text bytes.Buffer
 			_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
 			time.Sleep(10 * time.Minute)
@@ -66,7 +67,7 @@ func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
 // A shard whose owner is no member, as one that was put by hand, is never claimed: people have to know.
 func TestAShardWithoutALiveOwnerIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		put := coord.Change{Key: "fleet/shard/0007", Value: []byte("ghost/2a")}
 		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{put}}); err != nil {
 			t.Fatal(err)
@@ -90,7 +91,7 @@ func TestAShardWithoutALiveOwnerIsLogged(t *testing.T) {
 // A member key that no engine has put, without a lease, keeps the shards of that member from all engines.
 func TestAMemberThatClaimsNothingIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		put := coord.Change{Key: "fleet/m/ghost", Value: []byte("?")}
 		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{put}}); err != nil {
 			t.Fatal(err)
@@ -107,7 +108,7 @@ func TestAMemberThatClaimsNothingIsLogged(t *testing.T) {
 
 func TestAnEngineWhoseNameIsTakenLogsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		_, endFirst := run(t, coord.Config{Name: "a", Backend: b})
 		time.Sleep(time.Minute)
 		var text bytes.Buffer

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/coordtest"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -122,7 +122,7 @@ func awaitLoaded(t *testing.T, e *engine, target string) {
 func TestEachShardHasOneOwner(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		a := start(t, "a", b)
 		before := settled(t, a)
 		second := start(t, "b", b)
@@ -150,7 +150,7 @@ func TestEachShardHasOneOwner(t *testing.T) {
 func TestADrainedMemberHasNoShards(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		first, second := start(t, "a", b), start(t, "b", b)
 		settled(t, first, second)
 		first.Drain(true)
@@ -176,7 +176,7 @@ func TestADrainedMemberHasNoShards(t *testing.T) {
 func TestAMemberIsDrainedByAnOperator(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		first, second := start(t, "a", b), start(t, "b", b)
 		settled(t, first, second)
 		drain := func(name string, isForced, isNew bool, want error) {
@@ -229,7 +229,7 @@ func TestAMemberIsDrainedByAnOperator(t *testing.T) {
 func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		a := start(t, "a", b)
 		settled(t, a)
 		owned, _ := a.Owned()
@@ -286,7 +286,7 @@ func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 func TestAShardIsGivenUpAfterItsActsAndWithItsMemories(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		a := startStubborn(t, "a", b)
 		settled(t, a)
 		owned, _ := a.Owned()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -38,7 +39,7 @@ func TestMemoriesAreRecentForMaxAgeAfterTheLastOwner(t *testing.T) {
 	tier.Slow(t)
 	for stopped, want := range map[time.Duration]bool{0: true, 8*time.Minute + 15*time.Second: true, 11 * time.Minute: false, 60 * time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
-			b := coord.NewLocal()
+			b := coordtest.NewLocal()
 			config := coord.Config{Name: "a", Backend: b, MaxAge: maxAge}
 			first, end := launch(t, config, loadNothing)
 			if m := memoriesOf(t, first, 7); m.IsRecent || m.IsContinued {
@@ -98,7 +99,7 @@ func (b *severed) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, er
 func TestAShardThatAnotherMemberHadIsContinued(t *testing.T) {
 	for _, isKilled := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			b := coord.NewLocal()
+			b := coordtest.NewLocal()
 			cut := &severed{Backend: b}
 			_, end := run(t, coord.Config{Name: "a", Backend: cut, MaxAge: maxAge})
 			time.Sleep(time.Minute)
@@ -120,7 +121,7 @@ func TestAShardThatAnotherMemberHadIsContinued(t *testing.T) {
 func TestMemoriesAreThoseOfTheLastOwnerThatHasLoadedThem(t *testing.T) {
 	for _, isMember := range []bool{true, false} { // while that one is alive
 		synctest.Test(t, func(t *testing.T) {
-			b := coord.NewLocal()
+			b := coordtest.NewLocal()
 			config := func(name string) coord.Config { return coord.Config{Name: name, Backend: b, MaxAge: maxAge} }
 			id := shard.ID(0)
 			for first, second := shard.Assign([]string{"a", "b", "c"}), shard.Assign([]string{"b", "c"}); first[id] != "a" || second[id] != "b"; id++ {
@@ -151,7 +152,7 @@ func TestMemoriesAreThoseOfTheLastOwnerThatHasLoadedThem(t *testing.T) {
 // No act begins for a shard before its memories are loaded, also not after its token has changed.
 func TestActsWaitForMemories(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		a, _ := launch(t, coord.Config{Name: "a", Backend: b}, loadNothing)
 		instance := 0
 		act := func(want error) {
@@ -188,7 +189,7 @@ func TestActsWaitForMemories(t *testing.T) {
 // that was not kept alive while it was one.
 func TestAnOwnerThatWasNotSeenAliveIsNotContinued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		l, err := b.Grant(t.Context(), coord.DefaultTTL)
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +232,7 @@ func (b *unread) Range(ctx context.Context, prefix string) ([]coord.Entry, coord
 // An engine that is no member of the fleet, or has not read who is one, has seen no owner alive.
 func TestNoOwnerWasSeenAliveByAnEngineThatHasNotReadTheMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &unread{Backend: coord.NewLocal()}
+		b := &unread{Backend: coordtest.NewLocal()}
 		cut := &severed{Backend: b}
 		config := coord.Config{Name: "a", Backend: cut, MaxAge: maxAge}
 		_, end := run(t, config)
@@ -270,7 +271,7 @@ func TestNoOwnerWasSeenAliveByAnEngineThatHasNotReadTheMembers(t *testing.T) {
 func TestSessionsShareTheLeaseOfMarks(t *testing.T) {
 	tier.Slow(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := &refusing{Backend: coord.NewLocal()}
+		b := &refusing{Backend: coordtest.NewLocal()}
 		b.refuse("fleet/m/")
 		co, _ := run(t, coord.Config{Name: "a", Backend: b, MaxAge: maxAge})
 		time.Sleep(maxAge)
@@ -303,7 +304,7 @@ func TestSessionsShareTheLeaseOfMarks(t *testing.T) {
 
 func TestMemoriesAreStoredInFewTransactions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		counted := &commits{Backend: coord.NewLocal()}
+		counted := &commits{Backend: coordtest.NewLocal()}
 		a, _ := run(t, coord.Config{Name: "a", Backend: counted})
 		time.Sleep(time.Second)
 		owned, _ := a.Owned()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // deleteMember deletes the key of a member, as an operator does by mistake.
@@ -29,7 +30,7 @@ func withToken(owned coord.Owned) (n int) {
 
 func TestTwoEnginesOfANameNeverHaveTheSameToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		first, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		second, _ := run(t, coord.Config{Name: "a", Backend: b})
@@ -54,7 +55,7 @@ func TestTwoEnginesOfANameNeverHaveTheSameToken(t *testing.T) {
 
 func TestAnEngineWhoseMemberKeyWasDeletedJoinsAgainAndProbesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		before, _ := co.Owned()

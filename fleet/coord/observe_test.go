@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // replaced is a Backend that is another one after a while.
 type replaced struct{ coord.Backend }
 
 func TestARestoreIsNoticedOnce(t *testing.T) {
-	b := &replaced{coord.NewLocal()}
+	b := &replaced{coordtest.NewLocal()}
 	restores := 0
 	seen := coord.Observe(b, func() { restores++ })
 	want := func(when string, want int) {
@@ -31,7 +32,7 @@ func TestARestoreIsNoticedOnce(t *testing.T) {
 	}
 	put()
 	want("before", 0)
-	b.Backend = coord.NewLocal()
+	b.Backend = coordtest.NewLocal()
 	want("an empty store", 1)
 	for range 3 {
 		put()
@@ -39,10 +40,10 @@ func TestARestoreIsNoticedOnce(t *testing.T) {
 	for range seen.Watch(t.Context(), "", 0) {
 		break
 	}
-	b.Backend = coord.NewLocal()
+	b.Backend = coordtest.NewLocal()
 	put()
 	want("after what a watch has shown", 2)
-	b.Backend = coord.NewLocal()
+	b.Backend = coordtest.NewLocal()
 	for range 2 {
 		put()
 	}

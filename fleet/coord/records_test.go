@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // inShard returns the names of targets of a shard, which begin with a text.
@@ -39,7 +40,7 @@ func records(t *testing.T, b coord.Backend, id shard.ID) string {
 
 func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		const id = 7
@@ -82,7 +83,7 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 // A pause stays as long as its target is there, whichever engine owns that, unless it is deleted or too large.
 func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		const id = shard.ID(7)
@@ -128,7 +129,7 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 
 func TestTheLatestPauseIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
 		pauses := coord.NewPauses(co)

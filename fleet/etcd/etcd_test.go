@@ -21,9 +21,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/coordtest"
 	"github.com/sonde-probe/sonde/fleet/etcd"
 	"github.com/sonde-probe/sonde/fleet/shard"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
 	"github.com/sonde-probe/sonde/tests/testsync"

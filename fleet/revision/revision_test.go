@@ -22,6 +22,7 @@ import (
 
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -218,7 +219,7 @@ func TestBundlesAreChecked(t *testing.T) {
 		"its files have 64.0 MiB together, at":    {Sources: []string{"a"}, Files: map[string][]byte{"a": large, "b": large}},
 		"it has 2.0 MiB when compressed, and etcd takes 1.4 MiB at most: install large files, such as plugins, on each engine, and name them by absolute paths; the largest is \"plugins/a.wasm\" with 2.0 MiB": tooLarge,
 	} {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		_, err := revision.Push(t.Context(), b, revision.Overview{}, revision.Revision{}, bundle)
 		if err == nil || !strings.Contains(err.Error(), "the configuration cannot be pushed: "+want) {
 			t.Errorf("%v, want %q", err, want)
@@ -278,7 +279,7 @@ func TestAStalePushIsRefused(t *testing.T) {
 		},
 	} {
 		for _, engine := range []string{"", "a"} {
-			b := coord.NewLocal()
+			b := coordtest.NewLocal()
 			push(t, b, "first")
 			seen := read(t, b)
 			meanwhile(t, b)
@@ -295,7 +296,7 @@ func TestAStalePushIsRefused(t *testing.T) {
 }
 
 func TestHistoryIsBounded(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	for i := range revision.MaxHistory + 5 {
 		pushAs(t, b, revision.Revision{Engine: "a"}, "tried")
 		push(t, b, fmt.Sprint("text ", i+1))
@@ -347,7 +348,7 @@ func TestAnEngineKeepsWhatItRuns(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := coord.NewLocal()
+			b := coordtest.NewLocal()
 			first, second := push(t, b, "first"), push(t, b, "second")
 			damage(t, b, second)
 			e := follow(t, b, first.Ref(), nil)
@@ -365,7 +366,7 @@ func TestAnEngineKeepsWhatItRuns(t *testing.T) {
 // A trial that cannot be read is none, and ends with the next push.
 func TestADamagedTrialIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		push(t, b, "first")
 		commit(t, b, coord.Change{Key: "config/shared/trial", Value: []byte("?")})
 		e := follow(t, b, revision.Ref{}, nil)
@@ -380,7 +381,7 @@ func TestADamagedTrialIsNone(t *testing.T) {
 
 func TestWhatAnEngineSaysIsRedactedAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		first := push(t, b, "first")
 		push(t, b, "second")
 		wrong := errors.New("no plugin with hunter22\x1b" + strings.Repeat("x", 2*revision.MaxError))
@@ -394,7 +395,7 @@ func TestWhatAnEngineSaysIsRedactedAndBounded(t *testing.T) {
 
 func TestARefusedRevisionIsTriedAgainWhenAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		e := follow(t, b, push(t, b, "first").Ref(), errors.New("no plugin"))
 		wantSays(t, b, "a runs 1")
 		e.Again(true) // it has refused nothing
@@ -418,7 +419,7 @@ func TestARefusedRevisionIsTriedAgainWhenAsked(t *testing.T) {
 // An operator who asks while the revision is tried is not asked to ask again.
 func TestARefusedRevisionIsTriedOnceMoreThanItWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		e := follow(t, b, push(t, b, "first").Ref(), errors.New("too many targets"))
 		push(t, b, "second")
 		e.wantUsed(t, "2: second")
@@ -432,7 +433,7 @@ func TestARefusedRevisionIsTriedOnceMoreThanItWasAskedFor(t *testing.T) {
 
 // Whoever can write to a store can write what engines say.
 func TestWhatEnginesSayIsBounded(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	value, _ := json.Marshal(revision.Engine{Format: 2, Refused: &revision.Refusal{Error: "\x1b" + strings.Repeat("x", 2*revision.MaxError)}})
 	commit(t, b, coord.Change{Key: "config/shared/engine/a", Value: value})
 	commit(t, b, coord.Change{Key: "config/shared/engine/b", Value: []byte("?")})
@@ -452,7 +453,7 @@ func TestWhatEnginesSayIsBounded(t *testing.T) {
 func TestAForcedRevisionIsUsedWithoutTheGuard(t *testing.T) {
 	for number, want := range map[int64]string{0: "2: second, forced", 1: "2: second, forced", 3: "2: second"} {
 		synctest.Test(t, func(t *testing.T) {
-			b := coord.NewLocal()
+			b := coordtest.NewLocal()
 			push(t, b, "first")
 			pushAs(t, b, revision.Revision{Force: true}, "second")
 			follow(t, b, revision.Ref{Number: number, Digest: "other"}, nil).wantUsed(t, want)
@@ -462,7 +463,7 @@ func TestAForcedRevisionIsUsedWithoutTheGuard(t *testing.T) {
 
 // away is a Backend that can be away.
 type away struct {
-	*coord.Local
+	*coordtest.Local
 	isAway atomic.Bool
 }
 
@@ -505,7 +506,7 @@ func (b *away) KeepAlive(ctx context.Context, l coord.Lease) error {
 
 func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &away{Local: coord.NewLocal()}
+		b := &away{Local: coordtest.NewLocal()}
 		first := push(t, b, "first")
 		b.isAway.Store(true)
 		e := follow(t, b, first.Ref(), nil) // it was started again with its copy of the first
@@ -543,7 +544,7 @@ func TestAnEngineGoesOnWhileTheStoreIsAway(t *testing.T) {
 // What an operator has asked for holds until the revision could be read, and for no later revision.
 func TestARefusedRevisionIsTriedAgainOnceTheStoreAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &away{Local: coord.NewLocal()}
+		b := &away{Local: coordtest.NewLocal()}
 		e := follow(t, b, push(t, b, "first").Ref(), errors.New("no plugin"))
 		push(t, b, "second")
 		e.wantUsed(t, "2: second")
@@ -572,7 +573,7 @@ func TestARefusedRevisionIsTriedAgainOnceTheStoreAnswers(t *testing.T) {
 // An engine that has refused the current revision is outdated while at least half of the engines use it.
 func TestAnEngineIsOutdatedWhileHalfOfTheEnginesUseTheCurrentRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		e := follow(t, b, revision.Ref{}, nil)
 		e.wantOutdated(t, "no revision", false)
 		first := push(t, b, "first")
@@ -599,7 +600,7 @@ func TestAnEngineIsOutdatedWhileHalfOfTheEnginesUseTheCurrentRevision(t *testing
 // One that is of an earlier version of this program cannot read what a later one has pushed.
 func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		first, second := push(t, b, "first"), push(t, b, "second")
 		ref := second.Ref()
 		second.Format = 3
@@ -613,7 +614,7 @@ func TestAnEngineThatIsTooOldForTheCurrentRevisionIsOutdated(t *testing.T) {
 
 // forbidden is a Backend that does not let the engine read or write keys with a prefix.
 type forbidden struct {
-	*coord.Local
+	*coordtest.Local
 	prefix string
 }
 
@@ -652,7 +653,7 @@ func TestAnEngineLogsWhyItDoesNotFollow(t *testing.T) {
 		"the configuration of the fleet cannot be followed, keeping the present one": "config/shared/",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := coord.NewLocal()
+			b := coordtest.NewLocal()
 			push(t, b, "first")
 			e := follow(t, forbidden{b, prefix}, revision.Ref{}, nil)
 			time.Sleep(10 * time.Minute)
@@ -667,7 +668,7 @@ func TestAnEngineLogsWhyItDoesNotFollow(t *testing.T) {
 // A trial is run by its engine only, ends with the next revision, and is not used again by its engine when it becomes current.
 func TestOneEngineTriesARevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := coord.NewLocal()
+		b := coordtest.NewLocal()
 		e := follow(t, b, push(t, b, "first").Ref(), nil)
 		pushAs(t, b, revision.Revision{Engine: "b"}, "of another engine")
 		e.wantUsed(t)
@@ -699,7 +700,7 @@ func (b torn) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, err
 }
 
 func TestAPushWhoseReplyIsLostIsMadeAsAWhole(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	seen := read(t, b)
 	_, err := revision.Push(t.Context(), torn{b}, seen, revision.Revision{}, files("first"))
 	if err == nil || !strings.HasPrefix(err.Error(), "it is not known whether revision 1 is stored; push again: ") {

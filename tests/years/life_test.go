@@ -288,7 +288,8 @@ func (v values) Value(key string) ([]byte, bool) {
 // Values implements store.Values.
 func (v values) Values() iter.Seq2[string, []byte] {
 	all := map[string][]byte{keySpent: marshal(v.restarts.Spent())}
-	for target, m := range v.restarts.Memories() {
+	for _, target := range v.restarts.Remembered() {
+		m, _ := v.restarts.Memory(target)
 		all[keyRestarts+target] = marshal(m)
 	}
 	return maps.All(all)

@@ -16,11 +16,12 @@ import (
 	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // silentStore is a Store that does not answer once it is away.
 type silentStore struct {
-	*coord.Local
+	*coordtest.Local
 	isAway atomic.Bool
 	ranges atomic.Int64 // how often entries of a prefix were asked for
 }
@@ -95,7 +96,7 @@ func (elsewhere) SetFailed(func(error)) {}
 // asked to exit at once, and the engine must end soon after them.
 func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, s := idle(t), &silentStore{Local: coord.NewLocal()}
+		d, s := idle(t), &silentStore{Local: coordtest.NewLocal()}
 		d.flags = &flags{clusterName: "a"}
 		d.openStore = func(config.Cluster) (Store, error) { return s, nil }
 		var err error
@@ -157,7 +158,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 // etcd is away.
 func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, s := idle(t), &silentStore{Local: coord.NewLocal()}
+		d, s := idle(t), &silentStore{Local: coordtest.NewLocal()}
 		d.flags = &flags{clusterName: "a"}
 		d.openStore = func(config.Cluster) (Store, error) { return s, nil }
 		var err error
@@ -200,7 +201,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 func TestTargetsThatTheFleetIsAboutToRemoveDoNotCount(t *testing.T) {
 	d := idle(t)
 	d.flags = &flags{clusterName: "a"}
-	d.openStore = func(config.Cluster) (Store, error) { return &silentStore{Local: coord.NewLocal()}, nil }
+	d.openStore = func(config.Cluster) (Store, error) { return &silentStore{Local: coordtest.NewLocal()}, nil }
 	var err error
 	if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second}); err != nil {
 		t.Fatal(err)

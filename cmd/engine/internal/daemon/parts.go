@@ -38,20 +38,22 @@ func (p *parts) newAgent() *agent.Agent {
 		p.targets.part(),
 		agent.Part{Name: "maintenance", Plan: p.targets.planMaintenances, Run: p.pauses.Run},
 		agent.Part{Name: "groups", Plan: p.planGroups, Run: p.groups.Run},
-		agent.Part{Name: "gateways", Plan: func(next *config.Config) (agent.Change, error) {
+		agent.Part{Name: "gateways", Run: p.gateways.Run, Plan: func(next *config.Config) (agent.Change, error) {
 			hasGroup := func(name string) bool { _, ok := next.Groups[name]; return ok }
-			commit, err := p.gateways.Plan(handlers.GatewaySpecs(next.Gateways), hasGroup)
-			return agent.Change{Commit: commit}, err
-		}, Run: p.gateways.Run},
-		agent.Part{Name: "notifiers", Plan: func(next *config.Config) (agent.Change, error) {
-			commit, err := p.notifiers.Plan(handlers.NotifySpecs(next.Notifiers))
-			return agent.Change{Commit: commit}, err
-		}, Run: p.notifiers.Run},
+			return changeOf(p.gateways.Plan(handlers.GatewaySpecs(next.Gateways), hasGroup))
+		}},
+		agent.Part{Name: "notifiers", Run: p.notifiers.Run, Plan: func(next *config.Config) (agent.Change, error) {
+			return changeOf(p.notifiers.Plan(handlers.NotifySpecs(next.Notifiers)))
+		}},
 		agent.Part{Name: "probe modules", Plan: func(next *config.Config) (agent.Change, error) {
-			commit, err := p.probes.Plan(handlers.ProbeModules(next.ProbeModules))
-			return agent.Change{Commit: commit}, err
+			return changeOf(p.probes.Plan(handlers.ProbeModules(next.ProbeModules)))
 		}},
 	)
+}
+
+// changeOf returns what a part has planned that reserves nothing.
+func changeOf(commit func(), err error) (agent.Change, error) {
+	return agent.Change{Commit: commit}, err
 }
 
 // planGroups plans the groups. Their followers get targets and groups in one change.

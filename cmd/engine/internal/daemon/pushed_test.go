@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/pause"
 	"github.com/sonde-probe/sonde/restart"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
 // A store that is away may come back within the time that an engine waits at its start. One that refuses the password
@@ -50,7 +51,7 @@ func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
 // What an engine has refused before is not why it does not run what is current now.
 func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, b := idle(t), coord.NewLocal()
+		d, b := idle(t), coordtest.NewLocal()
 		d.flags = &flags{clusterName: "a"}
 		d.openStore = func(config.Cluster) (Store, error) { return &silentStore{Local: b}, nil }
 		var err error

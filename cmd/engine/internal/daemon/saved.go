@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"iter"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -202,7 +201,7 @@ func historySubject(of engine.Records) store.Subject {
 	return store.Subject{
 		Prefix: keyHistory, Lasting: true,
 		Value: func(target string) (any, bool) { past := of.History(target); return past, len(past) > 0 },
-		Names: func() iter.Seq[string] { return keys(of.Histories()) },
+		Names: of.Histories,
 		Restore: store.RestoreAll(func(histories map[string][]engine.Transition, shift time.Duration) {
 			var all []engine.TargetTransition
 			for target, past := range histories {
@@ -216,17 +215,6 @@ func historySubject(of engine.Records) store.Subject {
 				of.RestoreHistory(all[i].Target, []engine.Transition{all[i].Transition})
 			}
 		}),
-	}
-}
-
-// keys yields the keys of pairs.
-func keys[V any](pairs iter.Seq2[string, V]) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for key := range pairs {
-			if !yield(key) {
-				return
-			}
-		}
 	}
 }
 
@@ -256,14 +244,11 @@ func notifySubject(of *notify.Notifiers) store.Subject {
 	return store.Subject{
 		Prefix: notify.KeyPrefix, Lasting: true,
 		Value: func(name string) (any, bool) { return raw(of.Value(notify.KeyPrefix + name)) },
-		Names: func() iter.Seq[string] {
-			return func(yield func(string) bool) {
-				for key := range of.Values() {
-					if !yield(strings.TrimPrefix(key, notify.KeyPrefix)) {
-						return
-					}
-				}
+		Names: func() (names []string) {
+			for key := range of.Values() {
+				names = append(names, strings.TrimPrefix(key, notify.KeyPrefix))
 			}
+			return names
 		},
 		Restore: func(values map[string][]byte, _ time.Duration) error {
 			all := make(map[string][]byte, len(values))
@@ -283,7 +268,7 @@ func sentSubject(of *beatprobe.Registry) store.Subject {
 	return store.Subject{
 		Prefix: keySent, Lasting: true,
 		Value: func(key string) (any, bool) { return raw(of.Sent(key)) },
-		Names: func() iter.Seq[string] { return keys(of.AllSent()) },
+		Names: of.SentKeys,
 		Restore: func(values map[string][]byte, _ time.Duration) error {
 			return store.RestoreEach(values, of.RestoreSent)
 		},
@@ -294,7 +279,7 @@ func beatSubject(of *beatprobe.Registry) store.Subject {
 	return store.Subject{
 		Prefix: keyBeat,
 		Value:  func(target string) (any, bool) { return raw(of.Value(target)) },
-		Names:  func() iter.Seq[string] { return slices.Values(of.Targets()) },
+		Names:  of.Targets,
 		Restore: func(values map[string][]byte, shift time.Duration) error {
 			return store.RestoreEach(values, func(target string, value []byte) error { return of.Restore(target, value, shift) })
 		},
@@ -305,7 +290,7 @@ func (s *saved) restartsSubject(of *restart.Controller) store.Subject {
 	return store.Subject{
 		Prefix: keyRestarts,
 		Value:  func(target string) (any, bool) { return of.Memory(target) },
-		Names:  func() iter.Seq[string] { return keys(of.Memories()) },
+		Names:  of.Remembered,
 		Restore: store.RestoreAll(func(all map[string]restart.Memory, shift time.Duration) {
 			for target, m := range all {
 				s.restarts.Targets[target] = m.Shifted(shift)
@@ -331,7 +316,7 @@ func (s *saved) penaltySubject(of engine.Records) store.Subject {
 	return store.Subject{
 		Prefix: keyPenalty, Lasting: true,
 		Value: func(target string) (any, bool) { p := of.Penalty(target); return p, p != verdict.Penalty{} },
-		Names: func() iter.Seq[string] { return slices.Values(of.Penalties()) },
+		Names: of.Penalties,
 		Restore: store.RestoreAll(func(all map[string]verdict.Penalty, shift time.Duration) {
 			s.penalties = make(map[string]verdict.Penalty, len(all))
 			for target, p := range all {
@@ -349,7 +334,7 @@ func (s *saved) outcomesSubject(of *engine.Engine) store.Subject {
 			texts := outcomes(of.Records().Outcomes(target))
 			return texts, len(texts) > 0
 		},
-		Names: func() iter.Seq[string] { return keys(of.Records().AllOutcomes()) },
+		Names: of.Records().AllOutcomes,
 		Restore: store.RestoreAll(func(all map[string]map[string]string, _ time.Duration) {
 			for target, texts := range all {
 				s.restoreOutcomes(of, target, texts)

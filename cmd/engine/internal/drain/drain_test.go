@@ -19,12 +19,13 @@ import (
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/quorum"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 // store is what the command reads and writes: a Local that may go away, from the command alone.
 type store struct {
-	*coord.Local
+	*coordtest.Local
 	isAway            atomic.Bool
 	isAwayAfterCommit bool // it goes away when it has committed
 	unclaimed         int  // how many reads show that no engine has claimed a shard
@@ -116,7 +117,7 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fleet{store: &store{Local: coord.NewLocal(), isAwayAfterCommit: tt.isAwayAfterCommit, unclaimed: tt.unclaimed}}
+				f := &fleet{store: &store{Local: coordtest.NewLocal(), isAwayAfterCommit: tt.isAwayAfterCommit, unclaimed: tt.unclaimed}}
 				f.leave = join(t, f.store.Local, "a")
 				defer f.leave()
 				defer join(t, f.store.Local, "b")()

@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -220,7 +221,7 @@ type lasting struct{ coord.Backend }
 func (lasting) Close() error { return nil }
 
 func TestThePushEndsWhenAnotherPushReplacesIt(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	files := &revision.Bundle{Sources: []string{"a.hcl"}, Files: map[string][]byte{"a.hcl": nil}}
 	var pushed []revision.Revision
 	for i, r := range []revision.Revision{{}, {Engine: "a"}, {}} {

@@ -1,7 +1,6 @@
-package coord_test
+package coordtest_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,42 +9,22 @@ import (
 	"testing/synctest"
 
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/coordtest"
+	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
 func TestLocalConforms(t *testing.T) {
 	tier.Slow(t)
 	coordtest.Run(t, coordtest.Config{
-		New: func(*testing.T) coord.Backend { return coord.NewLocal() },
+		New: func(*testing.T) coord.Backend { return coordtest.NewLocal() },
 		TTL: coord.MinTTL,
 		Run: synctest.Test,
 	})
 }
 
-// What was stored does not stay in memory beside its newest value.
-func TestALocalForgetsOldValues(t *testing.T) {
-	b := coord.NewLocal()
-	put := coord.Transaction{Then: []coord.Change{{Key: "memory/0001", Value: make([]byte, coord.MaxMemory)}}}
-	for range 1000 {
-		if _, err := b.Commit(t.Context(), put); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if size := b.LogSize(); size > 32<<20 {
-		t.Errorf("its log has %d bytes", size)
-	}
-	for _, err := range b.Watch(t.Context(), "memory/", 1) {
-		if !errors.Is(err, coord.ErrCompacted) {
-			t.Errorf("a watch from the beginning: %v", err)
-		}
-		break
-	}
-}
-
 // The lease 0 is none: entries without a lease are not its own.
 func TestRevokingNoLeaseDeletesNothing(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: "memory/0001/web", Value: []byte("x")}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +38,7 @@ func TestRevokingNoLeaseDeletesNothing(t *testing.T) {
 
 // A range has the entries of its prefix, sorted, whatever was put and deleted since the one before.
 func TestARangeHasWhatIsStored(t *testing.T) {
-	b := coord.NewLocal()
+	b := coordtest.NewLocal()
 	rng := rand.New(rand.NewPCG(1, 1))
 	want := map[string]bool{}
 	for range 300 {

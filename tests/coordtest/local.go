@@ -1,4 +1,4 @@
-package coord
+package coordtest
 
 import (
 	"cmp"
@@ -9,26 +9,27 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/sonde-probe/sonde/fleet/coord"
 )
 
-// Local is a Backend for engines of one process: for the only engine of a fleet, and for tests.
+// Local is a store in this process, for the engines of a test. It keeps the laws of Run.
 type Local struct {
 	storeMu   sync.Mutex // guards all below
 	entries   map[string]leased
 	keys      []string // of entries, sorted
-	leases    map[Lease]expiry
-	revision  Revision
-	lastLease Lease
-	log       []Event
-	logSize   int           // bytes of the values in log
-	forgotten Revision      // of the latest event that is no longer in log
-	changed   chan struct{} // closed with the next event; nil if no one waits
+	leases    map[coord.Lease]expiry
+	revision  coord.Revision
+	lastLease coord.Lease
+	log       []coord.Event
+	forgotten coord.Revision // of the latest event that is no longer in log
+	changed   chan struct{}  // closed with the next event; nil if no one waits
 }
 
 // leased is an entry with its lease.
 type leased struct {
-	Entry
-	lease Lease
+	coord.Entry
+	lease coord.Lease
 }
 
 // expiry is the end of a lease.
@@ -37,20 +38,16 @@ type expiry struct {
 	ttl   time.Duration
 }
 
-// Bounds of Local.log, of which the first half is forgotten beyond one of them. A watch that lags further
-// ends.
-const (
-	maxLog     = 1 << 15
-	maxLogSize = 16 << 20 // bytes of values
-)
+// maxLog bounds Local.log, of which the first half is forgotten beyond it. A watch that lags further ends.
+const maxLog = 1 << 15
 
 // NewLocal returns a Local without entries.
 func NewLocal() *Local {
-	return &Local{entries: map[string]leased{}, leases: map[Lease]expiry{}}
+	return &Local{entries: map[string]leased{}, leases: map[coord.Lease]expiry{}}
 }
 
-// Grant implements Backend.
-func (b *Local) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+// Grant implements coord.Backend.
+func (b *Local) Grant(ctx context.Context, ttl time.Duration) (coord.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -62,8 +59,8 @@ func (b *Local) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	return l, nil
 }
 
-// KeepAlive implements Backend.
-func (b *Local) KeepAlive(ctx context.Context, l Lease) error {
+// KeepAlive implements coord.Backend.
+func (b *Local) KeepAlive(ctx context.Context, l coord.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -71,14 +68,14 @@ func (b *Local) KeepAlive(ctx context.Context, l Lease) error {
 	defer b.storeMu.Unlock()
 	end, exists := b.leases[l]
 	if !exists || !end.timer.Stop() {
-		return ErrLeaseEnded
+		return coord.ErrLeaseEnded
 	}
 	end.timer.Reset(end.ttl)
 	return nil
 }
 
-// Revoke implements Backend.
-func (b *Local) Revoke(ctx context.Context, l Lease) error {
+// Revoke implements coord.Backend.
+func (b *Local) Revoke(ctx context.Context, l coord.Lease) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -87,7 +84,7 @@ func (b *Local) Revoke(ctx context.Context, l Lease) error {
 }
 
 // expire ends a lease, and deletes its entries in one revision.
-func (b *Local) expire(l Lease) {
+func (b *Local) expire(l coord.Lease) {
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
 	end, exists := b.leases[l]
@@ -99,17 +96,17 @@ func (b *Local) expire(l Lease) {
 	b.revision++
 	for _, key := range slices.Clone(b.keys) {
 		if b.entries[key].lease == l {
-			b.apply(Change{Key: key, Delete: true})
+			b.apply(coord.Change{Key: key, Delete: true})
 		}
 	}
 }
 
-// Commit implements Backend.
-func (b *Local) Commit(ctx context.Context, all ...Transaction) ([]bool, error) {
+// Commit implements coord.Backend.
+func (b *Local) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := CheckCommit(all); err != nil {
+	if err := coord.CheckCommit(all); err != nil {
 		return nil, err
 	}
 	b.storeMu.Lock()
@@ -117,14 +114,14 @@ func (b *Local) Commit(ctx context.Context, all ...Transaction) ([]bool, error) 
 	for _, t := range all {
 		for _, c := range t.Then {
 			if _, exists := b.leases[c.Lease]; c.Lease != 0 && !exists {
-				return nil, ErrLeaseEnded
+				return nil, coord.ErrLeaseEnded
 			}
 		}
 	}
 	b.revision++
 	made := make([]bool, len(all))
 	for i, t := range all {
-		made[i] = !slices.ContainsFunc(t.If, func(c Condition) bool { return !c.Holds(b.entries[c.Key].Entry) })
+		made[i] = !slices.ContainsFunc(t.If, func(c coord.Condition) bool { return !holds(c, b.entries[c.Key].Entry) })
 		if !made[i] {
 			continue
 		}
@@ -135,13 +132,21 @@ func (b *Local) Commit(ctx context.Context, all ...Transaction) ([]bool, error) 
 	return made, nil
 }
 
+// holds reports whether a condition is fulfilled by the entry that its key has, one without Created if there is none.
+func holds(c coord.Condition, e coord.Entry) bool {
+	if c.Modified != 0 {
+		return e.Created != 0 && e.Modified == c.Modified
+	}
+	return e.Created == c.Created
+}
+
 // apply makes a change by the present revision. It needs storeMu.
-func (b *Local) apply(c Change) {
+func (b *Local) apply(c coord.Change) {
 	before, exists := b.entries[c.Key]
 	if c.Delete && !exists {
 		return
 	}
-	event := Event{Entry{Key: c.Key, Modified: b.revision}, c.Delete}
+	event := coord.Event{Entry: coord.Entry{Key: c.Key, Modified: b.revision}, Deleted: c.Delete}
 	at, _ := slices.BinarySearch(b.keys, c.Key)
 	if c.Delete {
 		delete(b.entries, c.Key)
@@ -154,8 +159,8 @@ func (b *Local) apply(c Change) {
 		}
 	}
 	b.log = append(b.log, event)
-	if b.logSize += len(event.Value); len(b.log) > maxLog || b.logSize > maxLogSize {
-		b.forget(len(b.log) / 2)
+	if half := len(b.log) / 2; len(b.log) > maxLog {
+		b.forgotten, b.log = b.log[half].Modified, slices.Clone(b.log[half+1:])
 	}
 	if b.changed != nil {
 		close(b.changed)
@@ -163,27 +168,18 @@ func (b *Local) apply(c Change) {
 	}
 }
 
-// forget forgets the event of the log at an index, and those before it. It needs storeMu.
-func (b *Local) forget(i int) {
-	b.forgotten = b.log[i].Modified
-	for _, e := range b.log[:i+1] {
-		b.logSize -= len(e.Value)
-	}
-	b.log = slices.Clone(b.log[i+1:])
-}
-
-// Get implements Backend.
-func (b *Local) Get(ctx context.Context, key string) (Entry, error) {
+// Get implements coord.Backend.
+func (b *Local) Get(ctx context.Context, key string) (coord.Entry, error) {
 	if err := ctx.Err(); err != nil {
-		return Entry{}, err
+		return coord.Entry{}, err
 	}
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
 	return b.entries[key].Entry, nil
 }
 
-// Range implements Backend.
-func (b *Local) Range(ctx context.Context, prefix string) ([]Entry, Revision, error) {
+// Range implements coord.Backend.
+func (b *Local) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
@@ -192,17 +188,17 @@ func (b *Local) Range(ctx context.Context, prefix string) ([]Entry, Revision, er
 	return b.find(prefix), b.revision, nil
 }
 
-// RangeAll implements Backend.
-func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, error) {
+// RangeAll implements coord.Backend.
+func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]coord.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if len(prefixes) > MaxTransactions {
-		return nil, fmt.Errorf("%d prefixes in one request, at most %d are allowed", len(prefixes), MaxTransactions)
+	if len(prefixes) > coord.MaxTransactions {
+		return nil, fmt.Errorf("%d prefixes in one request, at most %d are allowed", len(prefixes), coord.MaxTransactions)
 	}
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
-	all := make([][]Entry, len(prefixes))
+	all := make([][]coord.Entry, len(prefixes))
 	for i, prefix := range prefixes {
 		all[i] = b.find(prefix)
 	}
@@ -210,7 +206,7 @@ func (b *Local) RangeAll(ctx context.Context, prefixes ...string) ([][]Entry, er
 }
 
 // find returns the entries whose keys begin with a prefix, sorted. It needs storeMu.
-func (b *Local) find(prefix string) (found []Entry) {
+func (b *Local) find(prefix string) (found []coord.Entry) {
 	first, _ := slices.BinarySearch(b.keys, prefix)
 	for _, key := range b.keys[first:] {
 		if !strings.HasPrefix(key, prefix) {
@@ -221,9 +217,9 @@ func (b *Local) find(prefix string) (found []Entry) {
 	return found
 }
 
-// Watch implements Backend.
-func (b *Local) Watch(ctx context.Context, prefix string, after Revision) iter.Seq2[[]Event, error] {
-	return func(yield func([]Event, error) bool) {
+// Watch implements coord.Backend.
+func (b *Local) Watch(ctx context.Context, prefix string, after coord.Revision) iter.Seq2[[]coord.Event, error] {
+	return func(yield func([]coord.Event, error) bool) {
 		for {
 			events, last, more, err := b.since(prefix, after)
 			if err != nil {
@@ -245,13 +241,13 @@ func (b *Local) Watch(ctx context.Context, prefix string, after Revision) iter.S
 
 // since returns the events after a revision, the latest revision, and a channel that is closed when
 // there are more.
-func (b *Local) since(prefix string, after Revision) (events []Event, last Revision, more <-chan struct{}, err error) {
+func (b *Local) since(prefix string, after coord.Revision) (events []coord.Event, last coord.Revision, more <-chan struct{}, err error) {
 	b.storeMu.Lock()
 	defer b.storeMu.Unlock()
 	if after < b.forgotten {
-		return nil, 0, nil, ErrCompacted
+		return nil, 0, nil, coord.ErrCompacted
 	}
-	first, _ := slices.BinarySearchFunc(b.log, after+1, func(e Event, r Revision) int { return cmp.Compare(e.Modified, r) })
+	first, _ := slices.BinarySearchFunc(b.log, after+1, func(e coord.Event, r coord.Revision) int { return cmp.Compare(e.Modified, r) })
 	for _, e := range b.log[first:] {
 		if strings.HasPrefix(e.Key, prefix) {
 			events = append(events, e)

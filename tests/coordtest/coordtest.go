@@ -1,4 +1,7 @@
-// Package coordtest has the laws of coord.Backend, which each implementation must keep.
+// Package coordtest has the laws of coord.Backend, which each implementation must keep, and one of them for tests.
+//
+//	coordtest.go  Run: the laws
+//	local.go      Local: a store in this process
 package coordtest
 
 import (

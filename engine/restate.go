@@ -26,6 +26,7 @@ type Restated struct {
 // its probe cannot have is left out: the error joins those about such memories, and those about probes that do
 // not exist.
 func (a Admin) Restate(in probe.Instance, of Restated) error {
+	in.ID = probe.InstanceID(in.ID)
 	in.Detail = probe.CleanText(a.engine.conf.Redact(in.Detail), maxInstanceText)
 	sc := a.engine.scheduler
 	sc.mu.Lock()

@@ -17,7 +17,7 @@ type Restated struct {
 	Results map[probe.ID]probe.Result
 
 	Ejections map[probe.ID]Ejection // of probes in Memories; others have none
-	Penalty   verdict.Penalty       // counts if this engine has a damping of the target, too: see SetDampings
+	Penalty   verdict.Penalty       // counts if this engine has a damping of the target, too: see Change.Dampings
 }
 
 // Restate gives a target the instance and its probes the memories that another engine has of them, in one

@@ -147,5 +147,5 @@ func (p *Phase) UnmarshalText(b []byte) error { return phaseNames.parse(p, "phas
 func (t Target) PortNames() []string { return slices.Sorted(maps.Keys(t.Ports)) }
 
 // MaxDependencies bounds how many targets one may depend on: depends_on in a configuration, and
-// Admin.SetDependencies.
+// engine.Change.Dependencies.
 const MaxDependencies = 100

@@ -30,12 +30,22 @@ type Change struct {
 	// the verdict, and one about another handler starts a new run: see Apply.
 	Memories map[probe.ID]Memory
 
-	// Dependencies are all dependencies of targets, as for SetDependencies: the probes are never seen
-	// with others. Default: nil, those that there are.
+	// Dependencies say which targets depend on which others, by name, all of them: the probes are never seen
+	// with others. A target that fails while one that it depends on is in trouble, or
+	// is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is. That one may
+	// be paused (see Admin.Pause), and would be in trouble otherwise.
+	// That changes no verdict, and neither readiness nor what gateways are to do. A name need not
+	// be that of a target: one that does not exist is not in trouble. It is an error if targets
+	// depend on themselves, or on more than probe.MaxDependencies others. Default: nil, those that there are.
 	Dependencies map[string][]string
 
-	// Dampings say which targets are damped when they flap, all of them, as for SetDampings. Default:
-	// nil, those that there are.
+	// Dampings say which targets are damped when they flap, by name, and how, all of them. A target flaps when it was
+	// ready and no longer is, unless it is paused, another
+	// target explains that, an operator has asked for it, or the engine doubts the probe that fails (see
+	// Doubts). While it is damped, its probes and its verdicts go on. But its state is probe.StateDamped, which
+	// is not one of trouble, gateways send it no requests, and Suppressed says that nothing is to be done about
+	// it. A name need not be that of a target. A target keeps its penalty, as far as its new limits allow, and
+	// has none if it is no longer named. Default: nil, those that there are.
 	Dampings map[string]probe.Damping
 
 	// Penalties are those with which targets go on that are damped when they flap: see Records.Penalty. With Dampings

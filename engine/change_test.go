@@ -115,7 +115,7 @@ func TestRestoredProbesNeverFlap(t *testing.T) {
 			if !reportsFirst {
 				report(second, began)
 			}
-			for st := range second.Targets() {
+			for st := range second.Select(context.Background(), engine.Filter{}) {
 				if !st.Started || !st.Ready || !st.Live {
 					t.Fatalf("got %+v after Change and Report", st)
 				}

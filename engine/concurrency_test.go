@@ -71,7 +71,7 @@ func TestAllMethodsMayBeCalledAtOnce(t *testing.T) {
 	call(func(int) {
 		for range e.All() {
 		}
-		for range e.Targets() {
+		for range e.Select(context.Background(), engine.Filter{}) {
 		}
 		e.Stats()
 		e.Subscribe().Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Damping is the penalty of a target that has flapped: see Admin.SetDampings.
+// Damping is the penalty of a target that has flapped: see Change.Dampings.
 type Damping struct {
 	Penalty float64   // now, in the unit of probe.Damping: probe.FlapPenalty for each flap, less its decay
 	Flapped time.Time // when the target has flapped last
@@ -63,25 +63,6 @@ func (p *penalties) release(key uint32) {
 	p.due.Remove(key)
 	p.targets[key] = ""
 	p.free = append(p.free, key)
-}
-
-// SetDampings sets which targets are damped when they flap, by name, and how: all of them or, if it
-// returns an error, none. A target flaps when it was ready and no longer is, unless it is paused, another
-// target explains that, an operator has asked for it, or the engine doubts the probe that fails (see
-// Doubts). While it is damped, its probes and its verdicts go on. But its state is probe.StateDamped, which
-// is not one of trouble, gateways send it no requests, and Suppressed says that nothing is to be done about
-// it. A name need not be that of a target. A target keeps its penalty, as far as its new limits allow, and
-// has none if it is no longer named.
-func (a Admin) SetDampings(of map[string]probe.Damping) error {
-	checked, err := checkedDampings(of)
-	if err != nil {
-		return err
-	}
-	a.engine.scheduler.mu.Lock()
-	defer a.engine.scheduler.unlock()
-	a.engine.scheduler.summaries.setDampings(checked, nil)
-	a.engine.scheduler.wakeIfEarlier()
-	return nil
 }
 
 // checkedDampings returns dampings with their defaults, or an error that names a target.

@@ -20,7 +20,7 @@ func (c *chain) damp(names ...string) {
 	for _, name := range names {
 		of[name] = probe.Damping{}
 	}
-	if err := c.engine.Admin().SetDampings(of); err != nil {
+	if _, err := c.engine.Change(engine.Change{Dampings: of}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -164,7 +164,7 @@ func TestWhatIsNotTheFaultOfATargetIsNoFlap(t *testing.T) {
 func TestEndsOfInstancesAreFlapsUnlessAskedFor(t *testing.T) {
 	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 		apply(t, e, probe.Set{{Target: "web", Kind: probe.Readiness}: every(time.Second, 1, says(probe.Success))})
-		if err := e.Admin().SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+		if _, err := e.Change(engine.Change{Dampings: map[string]probe.Damping{"web": {}}}); err != nil {
 			t.Fatal(err)
 		}
 		report := func(in probe.Instance) {
@@ -217,11 +217,11 @@ func TestDampingsAreReplaced(t *testing.T) {
 		c.flap("a", 3)
 		c.flap("b", 3)
 		c.is("a=damped b=damped")
-		if err := c.engine.Admin().SetDampings(map[string]probe.Damping{"a": {}, "b": {Suppress: 700}}); err == nil || !strings.Contains(err.Error(), `damping of target "b": reuse`) {
+		if _, err := c.engine.Change(engine.Change{Dampings: map[string]probe.Damping{"a": {}, "b": {Suppress: 700}}}); err == nil || !strings.Contains(err.Error(), `damping of target "b": reuse`) {
 			t.Errorf("the error is %v", err)
 		}
 		c.is("a=damped b=damped")
-		if err := c.engine.Admin().SetDampings(map[string]probe.Damping{"a": {Reuse: 10_000, Suppress: 20_000}}); err != nil {
+		if _, err := c.engine.Change(engine.Change{Dampings: map[string]probe.Damping{"a": {Reuse: 10_000, Suppress: 20_000}}}); err != nil {
 			t.Fatal(err)
 		}
 		c.is("a=ready b=ready")
@@ -308,7 +308,7 @@ func TestDampedTargetsAreThoseThatTheModelDamps(t *testing.T) {
 			for _, name := range all[1:] { // a is never damped
 				of[name] = rule
 			}
-			if err := c.engine.Admin().SetDampings(of); err != nil {
+			if _, err := c.engine.Change(engine.Change{Dampings: of}); err != nil {
 				t.Fatal(err)
 			}
 			for range 120 {

@@ -36,24 +36,6 @@ func newDependencies(of map[string][]string) dependencies {
 	return d
 }
 
-// SetDependencies sets which targets depend on which others, by name: all of them or, if it
-// returns an error, none. A target that fails while one that it depends on is in trouble, or
-// is unreachable itself, is probe.StateUnreachable, and not in trouble: the other one is. That one may
-// be paused (see Admin.Pause), and would be in trouble otherwise.
-// That changes no verdict, and neither readiness nor what gateways are to do. A name need not
-// be that of a target: one that does not exist is not in trouble. An error names targets that
-// depend on themselves, or on more than probe.MaxDependencies others.
-func (a Admin) SetDependencies(of map[string][]string) error {
-	d := newDependencies(of)
-	if err := d.check(); err != nil {
-		return err
-	}
-	a.engine.scheduler.mu.Lock()
-	defer a.engine.scheduler.unlock()
-	a.engine.scheduler.summaries.setDependencies(d)
-	return nil
-}
-
 // setDependencies replaces the dependencies, and brings the states of the targets up to date whose
 // are other ones. It needs mu.
 func (m *summaries) setDependencies(d dependencies) {
@@ -170,11 +152,11 @@ func (a Admin) Dependency(name string) (d Dependency, ok bool) {
 	return Dependency{TargetStatus: st}, ok
 }
 
-// TroubledDependency returns the first target that one depends on and that is in trouble, or
+// troubledDependency returns the first target that one depends on and that is in trouble, or
 // unreachable itself, so that it explains failures of the one; "" if there is none. That holds
 // whether or not the one fails. It is up to date when a failing verdict is published, unlike
-// TargetStatus.TroubledDependency, which follows the verdict. Several goroutines may call it at once.
-func (a Admin) TroubledDependency(target string) string {
+// TargetStatus.TroubledDependency, which follows the verdict.
+func (a Admin) troubledDependency(target string) string {
 	a.engine.scheduler.mu.Lock()
 	defer a.engine.scheduler.mu.Unlock()
 	return a.engine.scheduler.summaries.troubledDependency(target)

@@ -48,7 +48,7 @@ func (c *chain) say(o probe.Outcome, names ...string) {
 
 func (c *chain) depend(of map[string][]string) {
 	c.t.Helper()
-	if err := c.engine.Admin().SetDependencies(of); err != nil {
+	if _, err := c.engine.Change(engine.Change{Dependencies: of}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -58,7 +58,7 @@ func (c *chain) is(want string) {
 	c.t.Helper()
 	var got []string
 	counts := engine.TargetStates{}
-	for st := range c.engine.Targets() {
+	for st := range c.engine.Select(context.Background(), engine.Filter{}) {
 		text := st.Target + "=" + st.State.String()
 		if st.TroubledDependency != "" {
 			text += "(" + st.TroubledDependency + ")"
@@ -87,7 +87,7 @@ func TestFailuresAreExplainedByTargetsOfOtherEngines(t *testing.T) {
 		}
 		depends := map[string][]string{"web": {"db"}, "app": {"web"}}
 		c.depend(depends)
-		if err := others.Admin().SetDependencies(depends); err != nil {
+		if _, err := others.Change(engine.Change{Dependencies: depends}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
@@ -201,7 +201,7 @@ func TestDependenciesAreTransitiveAndChange(t *testing.T) {
 		apply(t, c.engine, c.set)
 		pass(2 * time.Second)
 		c.is("a=not_ready b=unreachable(a) c=not_ready d=unreachable(a)")
-		c.depend(nil)
+		c.depend(map[string][]string{})
 		c.is("a=not_ready b=not_ready c=not_ready d=not_ready")
 	})
 }
@@ -220,7 +220,7 @@ func TestDependenciesThatCannotBeAreRefused(t *testing.T) {
 			`target "b" depends on itself: b on c on b`:              {"a": {"b"}, "b": {"c"}, "c": {"b"}},
 			`target "a" depends on 101 targets, at most 100 are all`: {"a": many},
 		} {
-			if err := c.engine.Admin().SetDependencies(of); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := c.engine.Change(engine.Change{Dependencies: of}); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is %v, want %s", err, want)
 			}
 		}

@@ -33,7 +33,7 @@
 //	states.go       the states of the targets, and which are in trouble
 //	depend.go       which targets depend on others
 //	restate.go      Restate: what another engine has found out
-//	damping.go      SetDampings: which targets are damped, since they flap
+//	damping.go      Damping: which targets are damped, since they flap
 //	pause.go        Pause: which targets nothing is to be done about
 //	slot.go         one probe: its published status and its attempt in flight
 //	scheduler.go    what follows from events: status, subscribers, log
@@ -137,7 +137,7 @@ type Config struct {
 // Defaults of a Config.
 const (
 	DefaultConcurrency = 1024
-	DefaultStartRate   = 2000
+	defaultStartRate   = 2000
 )
 
 // Engine runs probes. Create one with New, and call Run once. The other methods
@@ -162,7 +162,7 @@ func New(c Config) *Engine {
 		c.Concurrency = DefaultConcurrency
 	}
 	if c.StartRate <= 0 {
-		c.StartRate = DefaultStartRate
+		c.StartRate = defaultStartRate
 	}
 	if c.Redact == nil {
 		c.Redact = func(text string) string { return text }

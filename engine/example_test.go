@@ -67,14 +67,14 @@ func ExampleEngine_Owner() {
 	web := probe.Probe{Handler: handler, Revision: "1", Target: probe.Target{Static: true}}
 
 	shop, blog := e.Owner("shop"), e.Owner("blog")
-	_, err := shop.Apply(probe.Set{id: web})
+	_, err := shop.Change(engine.Change{Set: probe.Set{id: web}, All: true})
 	fmt.Println(err)
-	_, err = blog.Apply(probe.Set{id: web})
+	_, err = blog.Change(engine.Change{Set: probe.Set{id: web}, All: true})
 	fmt.Println(err)
 
 	// The configuration of the shop is loaded again: what has not changed goes on.
 	reloaded := e.Owner("shop")
-	changes, err := reloaded.Apply(probe.Set{id: web, {Target: "cart", Kind: probe.Readiness}: web})
+	changes, err := reloaded.Change(engine.Change{Set: probe.Set{id: web, {Target: "cart", Kind: probe.Readiness}: web}, All: true})
 	shop.Close() // does nothing: the other one has taken over
 	fmt.Println(changes.Kept, changes.Added, err)
 	// Output:

@@ -14,7 +14,7 @@ import (
 // take its lock, which each of its attempts needs.
 func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testing.T) {
 	e, others := New(Config{NoIsolationCheck: true}), New(Config{NoIsolationCheck: true})
-	if err := e.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+	if _, err := e.Change(Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 		t.Fatal(err)
 	}
 	changes := newSubscription(others)

@@ -36,14 +36,14 @@ const (
 	// MaxHealthScore is the greatest Health.Score.
 	MaxHealthScore = health.MaxScore
 
-	// DegradedScore is the Health.Score from which an engine is degraded: one second
+	// degradedScore is the Health.Score from which an engine is degraded: one second
 	// that was not clean is not enough.
-	DegradedScore = 2
+	degradedScore = 2
 )
 
 // Degraded reports whether the engine is so unwell that its verdicts should restart nothing
 // for a while: see Engine.Doubts.
-func (h Health) Degraded() bool { return h.Score >= DegradedScore }
+func (h Health) Degraded() bool { return h.Score >= degradedScore }
 
 // Err returns an error that says how degraded or isolated the engine is, or nil if it is
 // neither. It is nil if only NamesIsolated is true.

@@ -13,9 +13,9 @@ import (
 
 // Limits of what an Engine remembers of the past.
 const (
-	MaxTransitions     = 32       // of one target; the oldest are forgotten
-	MaxHistory         = 32 << 20 // bytes of all transitions, after which the oldest of all are forgotten
-	MaxTransitionText  = 400      // bytes of a Detail
+	maxTransitions     = 32       // of one target; the oldest are forgotten
+	maxHistory         = 32 << 20 // bytes of all transitions, after which the oldest of all are forgotten
+	maxTransitionText  = 400      // bytes of a Detail
 	transitionOverhead = int(unsafe.Sizeof(transition{})+2*unsafe.Sizeof(entry{})) + 3*16
 )
 
@@ -29,7 +29,7 @@ type Transition struct {
 	State probe.TargetState `json:"state"` // of the target, afterwards
 
 	Reason probe.Reason `json:"reason,omitempty"`
-	Detail string       `json:"detail,omitempty"` // at most MaxTransitionText bytes
+	Detail string       `json:"detail,omitempty"` // at most 400 bytes
 
 	// Of a probe. Kind is 0 if it is about the instance.
 	Kind     probe.Kind    `json:"kind,omitempty"`
@@ -44,7 +44,7 @@ type Transition struct {
 	Ejected    bool `json:"ejected,omitempty"`    // the target was ejected, and Verdict has not turned: see Ejection
 	Readmitted bool `json:"readmitted,omitempty"` // the ejection has ended
 
-	Damped   bool `json:"damped,omitempty"`   // the target is damped, since it has flapped: see Admin.SetDampings
+	Damped   bool `json:"damped,omitempty"`   // the target is damped, since it has flapped: see Change.Dampings
 	Undamped bool `json:"undamped,omitempty"` // it is no longer
 
 	Paused   bool `json:"paused,omitempty"`   // the target was paused: see Admin.Pause
@@ -108,10 +108,10 @@ func (h *history) add(target string, t Transition) {
 	added := &transition{t, of, transitionOverhead + len(t.Detail) + len(t.Reason) + len(t.Instance) + len(target)}
 	of.entries = append(of.entries, added)
 	h.all = append(h.all, entry{t.Seq, added})
-	if h.size += added.size; len(of.entries) > MaxTransitions {
+	if h.size += added.size; len(of.entries) > maxTransitions {
 		h.forgetFirst(of)
 	}
-	for h.size > MaxHistory {
+	for h.size > maxHistory {
 		for h.all[h.first].transition == nil {
 			h.first++
 		}
@@ -180,9 +180,9 @@ func (h *history) names() []string {
 	return names
 }
 
-// History returns the latest transitions of a target, the oldest first, at most MaxTransitions.
+// History returns the latest transitions of a target, the oldest first, at most 32.
 // A target that has been well since its start has none. That of a removed target is kept until
-// MaxHistory is reached. It never waits for the scheduler.
+// the histories of all have 32 MiB. It never waits for the scheduler.
 func (r Records) History(target string) []Transition {
 	return r.engine.scheduler.summaries.history.of(target)
 }
@@ -198,7 +198,7 @@ type TargetTransition struct {
 
 // TransitionsAfter returns up to limit transitions of all targets whose Seq is greater than one, sorted
 // by Seq, and the number after which a later call goes on. What lies between and was forgotten, beyond
-// MaxTransitions or MaxHistory, is missing: that many of the numbers up to the last are. It never
+// these limits, is missing: that many of the numbers up to the last are. It never
 // waits for the scheduler.
 func (r Records) TransitionsAfter(seq uint64, limit int) (some []TargetTransition, last uint64) {
 	return r.engine.scheduler.summaries.history.after(seq, limit)
@@ -217,8 +217,8 @@ func (r Records) SkipTransitions(seq uint64) {
 // oldest first, before all others. Call it before Run and before the target is reported. Transitions
 // keep their Seq if it is greater than those that were restored before.
 func (r Records) RestoreHistory(target string, past []Transition) {
-	for _, t := range past[max(0, len(past)-MaxTransitions):] {
-		t.Detail = probe.CleanText(t.Detail, MaxTransitionText)
+	for _, t := range past[max(0, len(past)-maxTransitions):] {
+		t.Detail = probe.CleanText(t.Detail, maxTransitionText)
 		r.engine.scheduler.summaries.history.add(target, t)
 	}
 }
@@ -272,7 +272,7 @@ func (m *summaries) recordInstance(t *target, before *instance, state probe.Targ
 
 func (m *summaries) recordTransition(t *target, tr Transition, now int64) {
 	tr.At, tr.State = m.clock.Time(now), t.currentState()
-	tr.Detail = strings.Clone(probe.CleanText(tr.Detail, MaxTransitionText)) // not the whole of a result's
+	tr.Detail = strings.Clone(probe.CleanText(tr.Detail, maxTransitionText)) // not the whole of a result's
 	m.history.add(t.name, tr)
 	m.out.record(t.name, RecordHistory)
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,26 @@ func TestMemoryIsReadBackAsItWasWritten(t *testing.T) {
 	}
 	if b, _ := sampleMemories[1].MarshalBinary(); len(b) > 200 {
 		t.Errorf("a typical memory takes %d bytes", len(b))
+	}
+}
+
+func TestTheMemoryOfAnyInstanceIsReadBackAsItWasWritten(t *testing.T) {
+	id := probe.ID{Target: "web", Kind: probe.Readiness}
+	for _, name := range []string{"\xff", "\xfe", "line\nbreak", strings.Repeat("x", 1000)} {
+		e := engine.New(engine.Config{})
+		if _, err := e.Apply(probe.Set{id: with(says(probe.Success))}); err != nil {
+			t.Fatal(err)
+		}
+		e.Report(instance(name))
+		m, _ := e.Snapshot(id)
+		b, err := m.MarshalBinary()
+		var got engine.Memory
+		if err = errors.Join(err, got.UnmarshalBinary(b)); err != nil || got.State.Instance == "" || got.State != m.State {
+			t.Errorf("%q: got %+v, %v, want %+v", name, got.State, err, m.State)
+		}
+		if st, _ := e.Target("web"); st.Instance.ID != m.State.Instance || st.Instance.ID != probe.InstanceID(name) {
+			t.Errorf("%q: the instance is %q, and its memory about %q", name, st.Instance.ID, m.State.Instance)
+		}
 	}
 }
 

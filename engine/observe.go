@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// EjectAfter is how many failures in a row gateways have to observe for the target to be
+	// ejectAfter is how many failures in a row gateways have to observe for the target to be
 	// ejected. Envoy has the same number, consecutive_gateway_failure.
-	EjectAfter = 5
+	ejectAfter = 5
 
-	// MaxEjection bounds the time for which a target is ejected.
-	MaxEjection = 5 * time.Minute
+	// maxEjection bounds the time for which a target is ejected.
+	maxEjection = 5 * time.Minute
 
 	// maxObservedReason bounds the reason of an observation, in bytes.
 	maxObservedReason = 100
@@ -53,7 +53,7 @@ type observed struct {
 // a probe. It may be called for each request: a success that follows a success takes no lock
 // that attempts need.
 //
-// While the probe passes, a failure makes an attempt due, as Trigger does. EjectAfter failures
+// While the probe passes, a failure makes an attempt due, as Trigger does. Five failures
 // in a row without a success eject the target: TargetStatus.Gateway is probe.GatewayDown, and
 // Ejection says why. An observation never counts towards a threshold of the probe, whose
 // verdict, and so TargetStatus.Ready, stays what attempts have found.
@@ -61,7 +61,7 @@ type observed struct {
 // The ejection ends when an attempt succeeds that began after it, when the verdict or the
 // instance changes, or when so much time has passed that the probe must have failed if the
 // target does: its failure threshold times its period, plus its timeout, but not more than
-// MaxEjection.
+// five minutes.
 //
 // The engine does not know which targets do the same work, so that it ejects as many as
 // gateways say. How many may be out of rotation is for who does: see group.Rule.MaxEjected.
@@ -107,9 +107,9 @@ func (s *slot) observeFailure(now int64) bool {
 	}
 	o := r.observed
 	if o.ejection == nil {
-		o.failures = min(o.failures+1, EjectAfter)
+		o.failures = min(o.failures+1, ejectAfter)
 	}
-	if o.failures < EjectAfter && now < o.askedAt+int64(probe.MinPeriod) {
+	if o.failures < ejectAfter && now < o.askedAt+int64(probe.MinPeriod) {
 		return false
 	}
 	o.askedAt = now
@@ -151,7 +151,7 @@ func (s *slot) eject(o *probe.Observation, c *clock.Clock, now int64) (until int
 	if s.state.Verdict != probe.Passing || s.rare == nil || s.rare.observed == nil {
 		return 0
 	}
-	if of := s.rare.observed; of.failures == EjectAfter && of.ejection == nil {
+	if of := s.rare.observed; of.failures == ejectAfter && of.ejection == nil {
 		until = now + int64(ejectionTime(r))
 		of.failures, of.since = 0, now
 		of.ejection = &Ejection{s.id(), c.Time(now), c.Time(until), o.Reason, o.Detail}
@@ -164,10 +164,10 @@ func (s *slot) eject(o *probe.Observation, c *clock.Clock, now int64) (until int
 func ejectionTime(r *probe.Rule) time.Duration {
 	_, period := r.Periods()
 	failures := time.Duration(r.FailuresToFail())
-	if failures > MaxEjection/period {
-		return MaxEjection
+	if failures > maxEjection/period {
+		return maxEjection
 	}
-	return min(failures*period+min(r.Timeout, MaxEjection), MaxEjection)
+	return min(failures*period+min(r.Timeout, maxEjection), maxEjection)
 }
 
 // readmit ends the ejection of a probe's target if it began at a time or before.

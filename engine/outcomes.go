@@ -12,8 +12,8 @@ import (
 // Limits of the outcomes that an Engine remembers, in bytes. A run of attempts with the same outcome
 // takes one byte up to 31 attempts, two up to 4095.
 const (
-	MaxOutcomes    = 512      // of one probe; the oldest are forgotten
-	MaxAllOutcomes = 32 << 20 // of all probes, beyond which each one that goes on keeps minOutcomes
+	maxOutcomes    = 512      // of one probe; the oldest are forgotten
+	maxAllOutcomes = 32 << 20 // of all probes, beyond which each one that goes on keeps minOutcomes
 	minOutcomes    = 32
 )
 
@@ -117,8 +117,8 @@ func (s *slot) currentOutcomes() []probe.OutcomeRun {
 // limit forgets the oldest outcomes of a probe beyond the limits, of which it has had size
 // bytes before. It needs slot.mu, too.
 func (o *allOutcomes) limit(s *slot, size int) {
-	most := MaxOutcomes
-	if o.size > MaxAllOutcomes {
+	most := maxOutcomes
+	if o.size > maxAllOutcomes {
 		most = minOutcomes
 	}
 	s.rare.outcomes.trim(most)

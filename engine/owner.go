@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"fmt"
-
-	"github.com/sonde-probe/sonde/probe"
-)
+import "fmt"
 
 // Owner is one of several that share an engine, such as the sites of a proxy. It changes its
 // own probes and no others: neither those of other Owners nor those of Engine.Apply and
@@ -48,20 +44,9 @@ func (e *Engine) Owner(name string) *Owner {
 	return own.latest
 }
 
-// Apply changes the owner's probes to those of set, as Engine.Apply does. It returns an error
-// and changes nothing if an ID belongs to another owner, or if this one was closed or another
+// Change makes a change of the owner's probes, as Engine.Change does. It returns an error
+// and changes nothing also if an ID belongs to another owner, or if this one was closed or another
 // Owner has taken over.
-func (o *Owner) Apply(set probe.Set) (Changes, error) {
-	return o.engine.change(o.owner, func(p *plan) error {
-		if err := o.check(); err != nil {
-			return err
-		}
-		return p.apply(set)
-	})
-}
-
-// Change makes a partial change of the owner's probes, as Engine.Change does. Its errors are
-// those of Apply, too.
 func (o *Owner) Change(c Change) (Changes, error) {
 	return o.engine.change(o.owner, func(p *plan) error {
 		if err := o.check(); err != nil {

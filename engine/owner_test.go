@@ -19,7 +19,6 @@ import (
 
 // changer is an Owner, or the engine itself.
 type changer interface {
-	Apply(probe.Set) (engine.Changes, error)
 	Change(engine.Change) (engine.Changes, error)
 }
 
@@ -76,7 +75,7 @@ func (s *sharers) step(t *testing.T, r *rand.Rand, handlers []*script) {
 	}
 	var err error
 	if r.IntN(4) == 0 {
-		_, err = s.by[who].Apply(desired)
+		_, err = s.by[who].Change(engine.Change{Set: desired, All: true})
 	} else {
 		_, err = s.by[who].Change(delta)
 	}
@@ -91,7 +90,7 @@ func (s *sharers) steal(t *testing.T, who, holder int, id probe.ID) {
 	t.Helper()
 	set := probe.Set{id: with(says(probe.Success))}
 	_, changed := s.by[who].Change(engine.Change{Set: set})
-	_, applied := s.by[who].Apply(set)
+	_, applied := s.by[who].Change(engine.Change{Set: set, All: true})
 	_, removed := s.by[who].Change(engine.Change{Remove: []probe.ID{id}})
 	for _, err := range []error{changed, applied, removed} {
 		if want := fmt.Sprintf("probe %q: belongs to %s, not to %s", id.String(), s.names[holder], s.names[who]); err == nil || err.Error() != want {
@@ -193,7 +192,7 @@ func TestAnOwnerThatIsReplacedKeepsItsProbesAsTheyAre(t *testing.T) {
 		a, b := e.Owner("a"), e.Owner("b")
 		db := probe.ID{Target: "db", Kind: probe.Readiness}
 		for owner, id := range map[*engine.Owner]probe.ID{a: readiness, b: db} {
-			if _, err := owner.Apply(probe.Set{id: with(h)}); err != nil {
+			if _, err := owner.Change(engine.Change{Set: probe.Set{id: with(h)}, All: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -203,10 +202,10 @@ func TestAnOwnerThatIsReplacedKeepsItsProbesAsTheyAre(t *testing.T) {
 
 		again := e.Owner("a")
 		added := named(readiness, "more")
-		if changes, err := again.Apply(probe.Set{readiness: with(h), added: with(h)}); err != nil || changes != (engine.Changes{Added: 1, Kept: 1}) {
+		if changes, err := again.Change(engine.Change{Set: probe.Set{readiness: with(h), added: with(h)}, All: true}); err != nil || changes != (engine.Changes{Added: 1, Kept: 1}) {
 			t.Fatalf("got %+v, %v", changes, err)
 		}
-		if _, err := a.Apply(probe.Set{}); err == nil || !strings.Contains(err.Error(), `owner "a"`) {
+		if _, err := a.Change(engine.Change{Set: probe.Set{}, All: true}); err == nil || !strings.Contains(err.Error(), `owner "a"`) {
 			t.Errorf("an owner that was taken over: %v", err)
 		}
 		a.Close()

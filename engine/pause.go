@@ -39,7 +39,7 @@ func (a Admin) Suppressed(target string) probe.Reason {
 	if p := a.engine.registry.pauseOf(target); p != nil {
 		return p.Reason
 	}
-	if a.TroubledDependency(target) != "" {
+	if a.troubledDependency(target) != "" {
 		return probe.ReasonDependency
 	}
 	if t, _ := a.engine.registry.target(target); t != nil && t.currentState() == probe.StateDamped {

@@ -65,9 +65,6 @@ func (st *TargetStatus) fold(on string) {
 	st.State, st.Gateway = conditions.Fold(st.Instance.Phase, st.State, st.Gateway)
 }
 
-// Targets yields every target, sorted by name. It holds no lock while it yields.
-func (e *Engine) Targets() iter.Seq[TargetStatus] { return e.Select(context.Background(), Filter{}) }
-
 // Filter selects targets. The zero Filter selects all.
 type Filter struct {
 	// After selects the targets whose names sort after it. Default: from the first.

@@ -33,7 +33,7 @@ func (e *Engine) Report(in probe.Instance) {
 	if in.Target == "" {
 		return
 	}
-	if in.ID == "" {
+	if in.ID = probe.InstanceID(in.ID); in.ID == "" {
 		in.Phase = probe.Absent
 	}
 	in.Detail = probe.CleanText(e.conf.Redact(in.Detail), maxInstanceText)

@@ -17,7 +17,7 @@ type Restated struct {
 	Results map[probe.ID]probe.Result
 
 	Ejections map[probe.ID]Ejection // of probes in Memories; others have none
-	Penalty   verdict.Penalty       // counts if this engine has a damping of the target, too: see SetDampings
+	Penalty   verdict.Penalty       // counts if this engine has a damping of the target, too: see Change.Dampings
 }
 
 // Restate gives a target the instance and its probes the memories that another engine has of them, in one
@@ -26,6 +26,7 @@ type Restated struct {
 // its probe cannot have is left out: the error joins those about such memories, and those about probes that do
 // not exist.
 func (a Admin) Restate(in probe.Instance, of Restated) error {
+	in.ID = probe.InstanceID(in.ID)
 	in.Detail = probe.CleanText(a.engine.conf.Redact(in.Detail), maxInstanceText)
 	sc := a.engine.scheduler
 	sc.mu.Lock()

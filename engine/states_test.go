@@ -76,7 +76,7 @@ func checkStates(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	var want engine.TargetStates
 	var trouble []string
-	for s := range e.Targets() {
+	for s := range e.Select(context.Background(), engine.Filter{}) {
 		want[s.State]++
 		if s.State.InTrouble() {
 			trouble = append(trouble, s.Target)

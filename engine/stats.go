@@ -23,7 +23,7 @@ type Stats struct {
 	Dropped   uint64         // results about an earlier instance or a replaced probe
 	Ejected   int            // targets that are ejected: see Engine.Observe
 	Ejections uint64         // of targets, by what gateways have observed
-	Flaps     uint64         // of targets that are to be damped: see Admin.SetDampings
+	Flaps     uint64         // of targets that are to be damped: see Change.Dampings
 	Damped    int            // targets that are damped
 	Dampings  uint64         // how often a target was damped
 	Health    Health         // whether the engine itself is well

@@ -58,12 +58,12 @@ type TargetStatus struct {
 	Cause Cause             // of State
 
 	// TroubledDependency is the target that this one depends on and that is in trouble or
-	// unreachable, while State is probe.StateUnreachable, or would be without a Pause. See Admin.SetDependencies.
+	// unreachable, while State is probe.StateUnreachable, or would be without a Pause. See Change.Dependencies.
 	TroubledDependency string
 
 	// Damping is nil unless the target has flapped, and is to be damped. While it is damped State is
 	// probe.StateDamped, unless it is paused, unreachable, not there or has ended, and Gateway is
-	// probe.GatewayDown unless the target drains. Shared, do not write. See Admin.SetDampings.
+	// probe.GatewayDown unless the target drains. Shared, do not write. See Change.Dampings.
 	Damping *Damping
 
 	// Pause is nil unless the target is paused: then State is probe.StatePaused if it would be

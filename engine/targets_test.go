@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -31,7 +32,7 @@ func (p polled) poll(sub *engine.TargetSubscription) (n int) {
 // differences returns the targets of which the subscriber knows something wrong.
 func (p polled) differences(e *engine.Engine) (wrong []string) {
 	count := 0
-	for st := range e.Targets() {
+	for st := range e.Select(context.Background(), engine.Filter{}) {
 		count++
 		known, ok := p[st.Target]
 		if !ok || known.Ready != st.Ready || known.Decided != st.Decided || known.Gateway != st.Gateway || !maps.Equal(known.Labels, st.Labels) || known.Instance.Phase != st.Instance.Phase {

@@ -93,7 +93,7 @@ func (g *guarded) Run(ctx context.Context, began func(id string), end <-chan tim
 		r.exit = exit
 		close(r.exited)
 	}()
-	exit = g.driver.Run(running, func(id string) { started <- id; began(id) }, r.allowed)
+	exit = g.driver.Run(running, func(id string) { started <- probe.InstanceID(id); began(id) }, r.allowed)
 	var withheld *restart.WithheldError
 	switch cause := context.Cause(running); {
 	case exit.Err == nil || running.Err() == nil || ctx.Err() != nil:

@@ -45,7 +45,7 @@ func startDependents(t *testing.T, ttl time.Duration) *dependents {
 	}
 	d.one, d.two = begin("one"), begin("two")
 	for _, m := range []*member{d.one, d.two} {
-		if err := m.engine.Admin().SetDependencies(d.depends); err != nil {
+		if _, err := m.engine.Change(engine.Change{Dependencies: d.depends}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,9 +31,9 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -76,11 +76,11 @@ type Targets struct {
 	// Zero fields of a rule have their defaults. The name of such a probe has at most probe.MaxProbeName-2 bytes.
 	Quorums map[probe.ID]quorum.Rule
 
-	// Dependencies are which targets depend on which others, as Others shows them: see engine.Admin.SetDependencies.
+	// Dependencies are which targets depend on which others, as Others shows them: see engine.Change.
 	// The caller sets those of Config.Engine, which has the targets of Others as dependencies, too.
 	Dependencies map[string][]string
 
-	// Dampings are which targets are damped when they flap, as Others shows them: see engine.Admin.SetDampings. The
+	// Dampings are which targets are damped when they flap, as Others shows them: see engine.Change. The
 	// caller sets those of Config.Engine, which goes on with the penalties that the owner before has stored.
 	Dampings map[string]probe.Damping
 }
@@ -153,8 +153,10 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		return nil, err
 	}
 	return func() {
-		admin := f.others.engine.Admin()
-		if err := errors.Join(admin.SetDependencies(t.Dependencies), admin.SetDampings(t.Dampings)); err != nil {
+		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}}
+		maps.Copy(change.Dependencies, t.Dependencies)
+		maps.Copy(change.Dampings, t.Dampings)
+		if _, err := f.others.engine.Change(change); err != nil {
 			f.config.Logger.Error("dependencies and dampings of other engines' targets are not set, although they were checked: this is a bug", "error", err)
 		}
 		next := f.divide(f.joints.with(t))

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
@@ -266,7 +265,7 @@ func TestATargetIsEjectedInAllEngines(t *testing.T) {
 		target := all[1].anyOwned()
 		checkRotation(t, "before", target, true, all...)
 		isUnknown.Store(true)
-		for range engine.EjectAfter {
+		for range 5 {
 			all[1].engine.Observe(probe.ID{Target: target, Kind: probe.Readiness}, probe.Observation{Outcome: probe.Failure, Reason: probe.ReasonTCPRefused, Detail: "connection refused"})
 		}
 		time.Sleep(2 * time.Second)

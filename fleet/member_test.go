@@ -206,7 +206,10 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	warnings := slog.New(slog.NewTextHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	m.fleet = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Floor: m, Notices: &m.notices, Zone: "zone-" + c.Name, Logger: warnings})
 	m.groups = group.New(group.Config{Engine: m.engine, Others: m.fleet.Others(), Reserved: m.reserved})
-	if err := errors.Join(m.engine.Admin().SetDampings(targets.Dampings), m.fleet.Apply(targets)); err != nil {
+	if _, err := m.engine.Change(engine.Change{Dampings: targets.Dampings}); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.fleet.Apply(targets); err != nil {
 		t.Fatal(err)
 	}
 	runs := []func(context.Context){

@@ -293,7 +293,7 @@ func TestDampedMembersAreOutOfRotationButNotAllOfThem(t *testing.T) {
 			of[name] = probe.Damping{}
 		}
 		s.apply()
-		if err := s.engine.Admin().SetDampings(of); err != nil {
+		if _, err := s.engine.Change(engine.Change{Dampings: of}); err != nil {
 			t.Fatal(err)
 		}
 		s.rules(map[string]group.Rule{"g": {}, "alone": rule(t, "1", []string{"c"}, nil), "panic": {Panic: 0.6}})
@@ -340,7 +340,7 @@ func TestGatewaysCannotEjectAllMembers(t *testing.T) {
 			answer.say(probe.Unknown) // so that no attempt ends an ejection
 		}
 		for _, name := range []string{"c", "b", "a", "d"} {
-			for range engine.EjectAfter {
+			for range 5 {
 				s.engine.Observe(probe.ID{Target: name, Kind: probe.Readiness}, probe.Observation{Outcome: probe.Failure})
 			}
 			pass(time.Millisecond)

@@ -42,7 +42,7 @@ type Rule struct {
 
 	// MaxEjected is the share of the members that take requests by their probes that may be out
 	// of rotation because gateways have ejected them (see engine.Engine.Observe), or because they are
-	// damped (see engine.Admin.SetDampings), rounded down:
+	// damped (see engine.Change.Dampings), rounded down:
 	// those that were ejected first are, the others stay. So requests that fail, which clients
 	// may send, never take all members out, or nearly all. 100% is no bound. Default:
 	// DefaultMaxEjected.

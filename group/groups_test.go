@@ -372,7 +372,7 @@ func compare(s *stage, rules map[string]group.Rule) {
 				want[target] = group.Undecided
 			}
 		}
-		for st := range s.engine.Targets() {
+		for st := range s.engine.Select(context.Background(), engine.Filter{}) {
 			switch {
 			case !rule.Members.Matches(st.Target, st.Labels):
 			default:

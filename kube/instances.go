@@ -47,7 +47,7 @@ func instance(pod *v1.Pod, c v1.Container, target string) probe.Instance {
 		return in
 	}
 	in := probe.Instance{
-		Target: target, ID: status.ContainerID, Phase: probe.Waiting,
+		Target: target, ID: probe.InstanceID(status.ContainerID), Phase: probe.Waiting,
 		Managed: true, Terminating: pod.DeletionTimestamp != nil, Restarts: status.RestartCount,
 	}
 	switch state := status.State; {

@@ -86,10 +86,9 @@ func isStarted(c v1.Container, s *v1.ContainerStatus, t engine.TargetStatus) boo
 	if s.State.Running == nil {
 		return false
 	}
-	found, passing := results(t, s.ContainerID, probe.Startup)
-	known := slices.ContainsFunc(t.Probes, func(p engine.Status) bool {
-		return p.ID.Kind == probe.Startup && p.Instance == s.ContainerID
-	})
+	id := probe.InstanceID(s.ContainerID)
+	found, passing := results(t, id, probe.Startup)
+	known := slices.ContainsFunc(t.Probes, func(p engine.Status) bool { return p.ID.Kind == probe.Startup && p.Instance == id })
 	switch {
 	case known:
 		return passing
@@ -102,7 +101,7 @@ func isStarted(c v1.Container, s *v1.ContainerStatus, t engine.TargetStatus) boo
 // isReady reports whether the readiness probe of a started container passes. When the
 // engine does not have the probe, Ready of the status counts (K165).
 func isReady(c v1.Container, s *v1.ContainerStatus, t engine.TargetStatus) bool {
-	if found, passing := results(t, s.ContainerID, probe.Readiness); found {
+	if found, passing := results(t, probe.InstanceID(s.ContainerID), probe.Readiness); found {
 		return passing
 	}
 	return c.ReadinessProbe == nil || s.Ready

@@ -35,7 +35,7 @@ func TestATargetThatChangesWhileItIsToldIsComparedAgain(t *testing.T) {
 		s.spec.Timeout, s.spec.Settings = time.Minute, "slow"
 		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return slow{s.to, 10 * time.Second}, nil }
 		s.apply()
-		if err := s.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+		if _, err := s.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 			t.Fatal(err)
 		}
 		s.say(probe.Failure, "db")

@@ -34,7 +34,7 @@ func (s *scene) slowParent() (detection time.Duration) {
 
 func (s *scene) depend() {
 	s.t.Helper()
-	if err := s.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+	if _, err := s.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -316,6 +316,9 @@ func (s *scene) saveCursor() (c savedCursor) {
 
 func (s *scene) status() notify.Status { return s.notifiers.Statuses()[0] }
 
+// maxTransitions is how many transitions of a target an engine remembers.
+const maxTransitions = 32
+
 func TestTroublesAreToldWhenTheyBeginAndEnd(t *testing.T) {
 	in(t, "db web", func(s *scene) {
 		s.say(probe.Failure, "web")
@@ -371,7 +374,7 @@ func TestAReceiverThatWasAwayIsToldEverything(t *testing.T) {
 func TestWhatTheHistoryHasForgottenIsCounted(t *testing.T) {
 	in(t, "web other", func(s *scene) {
 		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
-		for range engine.MaxTransitions {
+		for range maxTransitions {
 			s.say(probe.Failure, "web")
 			s.say(probe.Success, "web")
 		}
@@ -379,10 +382,10 @@ func TestWhatTheHistoryHasForgottenIsCounted(t *testing.T) {
 		s.to.set(func(r *receiver) { r.fails, r.hangs = nil, false })
 		pass(time.Minute)
 		got := strings.Split(s.to.take(), ", ")
-		if st := s.status(); st.Lost != engine.MaxTransitions+1 || st.Pending != 0 || st.Firing != 1 {
+		if st := s.status(); st.Lost != maxTransitions+1 || st.Pending != 0 || st.Firing != 1 {
 			t.Errorf("the status is %+v", st)
 		}
-		if len(got) != engine.MaxTransitions-1 || got[len(got)-1] != "web not_ready" {
+		if len(got) != maxTransitions-1 || got[len(got)-1] != "web not_ready" {
 			t.Errorf("told %d: %v", len(got), got)
 		}
 	})
@@ -468,7 +471,7 @@ func TestTransitionsAreCoalesced(t *testing.T) {
 // Nobody is told of a target that is paused, or of one that fails because of another one.
 func TestWhatIsSuppressedIsNotTold(t *testing.T) {
 	in(t, "db web", func(s *scene) {
-		if err := s.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+		if _, err := s.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 			t.Fatal(err)
 		}
 		s.say(probe.Failure, "db")
@@ -534,7 +537,7 @@ func TestWhatIsToldAfterASuppressionIsTheTroubleOfTheTarget(t *testing.T) {
 		in(t, "web", func(s *scene) {
 			s.spec.Selection.Groups = nil
 			s.apply()
-			if err := s.engine.Admin().SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+			if _, err := s.engine.Change(engine.Change{Dampings: map[string]probe.Damping{"web": {}}}); err != nil {
 				t.Fatal(err)
 			}
 			for range 4 {
@@ -630,7 +633,7 @@ func TestOfATargetThatIsDampedNobodyIsTold(t *testing.T) {
 	for name, stays := range map[string]bool{"it recovers": false, "it stays down": true} {
 		t.Run(name, func(t *testing.T) {
 			in(t, "db web", func(s *scene) {
-				if err := s.engine.Admin().SetDampings(map[string]probe.Damping{"web": {}}); err != nil {
+				if _, err := s.engine.Change(engine.Change{Dampings: map[string]probe.Damping{"web": {}}}); err != nil {
 					t.Fatal(err)
 				}
 				for range 2 {
@@ -759,7 +762,7 @@ func TestAllOfACursorWaits(t *testing.T) {
 		s.save("")
 		before := s.saveCursor()
 		s.to.set(func(r *receiver) { r.fails = errors.New("down") })
-		for range engine.MaxTransitions {
+		for range maxTransitions {
 			s.say(probe.Success, "db")
 			s.say(probe.Failure, "db")
 		}

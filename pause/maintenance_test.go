@@ -42,7 +42,7 @@ func (h *harness) maintain(all map[string]Maintenance) {
 func (h *harness) is(want string) {
 	h.Helper()
 	var got []string
-	for t := range h.engine.Targets() {
+	for t := range h.engine.Select(context.Background(), engine.Filter{}) {
 		reason := h.engine.Admin().Suppressed(t.Target)
 		if t.State == probe.StatePaused != (reason != "") {
 			h.Errorf("%s is %v, suppressed because of %q", t.Target, t.State, reason)

@@ -1,6 +1,8 @@
 package probe
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"slices"
 	"strconv"
@@ -68,13 +70,28 @@ func (t Target) Equal(u Target) bool {
 // StaticID is the ID of the only instance of a target whose restarts are not observed.
 const StaticID = "static"
 
+// maxInstanceID bounds the ID of an instance, in bytes.
+const maxInstanceID = 256
+
+// InstanceID returns the ID under which an instance is known that its driver calls so: the same, if it is UTF-8 without
+// control characters, and not too long. IDs are written as JSON, to be compared with those of the next engine. Other ones
+// stay different from each other: they get a hash.
+func InstanceID(id string) string {
+	cleaned := clean(id, false)
+	if cleaned == id && len(id) <= maxInstanceID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return OneLine(cleaned, maxInstanceID/2) + "-" + hex.EncodeToString(sum[:8])
+}
+
 // Instance is one execution of a target, from its start to its termination: a
 // container, a process, or StaticID for an endpoint whose restarts are not
 // observed. The driver of a target starts and terminates its instances, and
 // reports them to the engine.
 type Instance struct {
 	Target string
-	ID     string // unique for each instance; empty only if Phase is Absent
+	ID     string // unique for each instance, see InstanceID; empty only if Phase is Absent
 	Phase  Phase
 	Since  time.Time // when Phase began; initial delays count from when it was Running
 
@@ -130,5 +147,5 @@ func (p *Phase) UnmarshalText(b []byte) error { return phaseNames.parse(p, "phas
 func (t Target) PortNames() []string { return slices.Sorted(maps.Keys(t.Ports)) }
 
 // MaxDependencies bounds how many targets one may depend on: depends_on in a configuration, and
-// Admin.SetDependencies.
+// engine.Change.Dependencies.
 const MaxDependencies = 100

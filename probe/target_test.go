@@ -3,7 +3,9 @@ package probe_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -74,5 +76,21 @@ func TestTargetsAreEqualInEveryField(t *testing.T) {
 		if full().Equal(other) || other.Equal(full()) {
 			t.Errorf("a target with another %s is equal", field)
 		}
+	}
+}
+
+func TestInstancesHaveDifferentIDsThatAreUTF8(t *testing.T) {
+	seen := map[string]bool{}
+	for _, id := range []string{"4711-k5zq2m7xwa", "containerd://5f2c", "\xff", "\xfe", "a\nb", "a b", strings.Repeat("x", 300), strings.Repeat("x", 301), strings.Repeat("é", 400)} {
+		got := probe.InstanceID(id)
+		if seen[got] || len(got) > 256 || !utf8.ValidString(got) || probe.InstanceID(got) != got {
+			t.Errorf("%q has the ID %q, and that one %q", id, got, probe.InstanceID(got))
+		}
+		if seen[got] = true; len(id) < 20 && utf8.ValidString(id) && !strings.Contains(id, "\n") && got != id {
+			t.Errorf("%q has the ID %q", id, got)
+		}
+	}
+	if got := probe.InstanceID(""); got != "" {
+		t.Errorf("no ID is %q", got)
 	}
 }

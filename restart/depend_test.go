@@ -20,7 +20,7 @@ func TestATargetIsNotRestartedWhileItsDependencyIsInTrouble(t *testing.T) {
 				db, web, d := &fakeHandler{failing: true}, new(fakeHandler), newDriver("web", healthy)
 				h.probes(map[string]probe.Handler{"db": db, "web": web})
 				h.apply(map[string]restart.Unit{"web": {Driver: d}, "db": {}})
-				if err := h.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+				if _, err := h.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 					t.Fatal(err)
 				}
 				h.sleep(5 * s)
@@ -75,7 +75,7 @@ func TestATargetIsNotRestartedBeforeItsDependencyIsFoundFailing(t *testing.T) {
 				db, web, d := new(fakeHandler), new(fakeHandler), newDriver("web", healthy)
 				h.slowly(db, web)
 				h.apply(map[string]restart.Unit{"web": {Driver: d}, "db": {}})
-				if err := h.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+				if _, err := h.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 					t.Fatal(err)
 				}
 				h.sleep(45 * s)
@@ -108,7 +108,7 @@ func TestARestartWaitsForADependencyOfAnotherEngine(t *testing.T) {
 				defer others.Follow(h.engine, 20*s)()
 				h.probes(map[string]probe.Handler{"web": web})
 				h.apply(map[string]restart.Unit{"web": {Driver: d}})
-				if err := h.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+				if _, err := h.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 					t.Fatal(err)
 				}
 				h.sleep(5 * s)
@@ -141,7 +141,7 @@ func TestARestartWaitsForADependencyThatMovesToThisEngine(t *testing.T) {
 		defer others.Follow(h.engine, 20*s)()
 		h.probes(map[string]probe.Handler{"web": web})
 		h.apply(map[string]restart.Unit{"web": {Driver: d}})
-		if err := h.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+		if _, err := h.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 			t.Fatal(err)
 		}
 		h.sleep(5 * s)
@@ -184,7 +184,7 @@ func TestARestartWaitsForADependencyForABoundedTime(t *testing.T) {
 				})
 				h.slowly(db, web)
 				h.apply(map[string]restart.Unit{"web": {Driver: d}, "db": {}})
-				if err := h.engine.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
+				if _, err := h.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 					t.Fatal(err)
 				}
 				h.sleep(45 * s)

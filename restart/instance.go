@@ -165,7 +165,7 @@ func (i *instance) start(id string) occurrence {
 	if i.id != "" || id == "" {
 		return occurrence{}
 	}
-	s := i.supervisor
+	s, id := i.supervisor, probe.InstanceID(id)
 	i.id, i.since = id, time.Now()
 	if s.resumes != id {
 		s.setRetries(0)

@@ -448,6 +448,22 @@ func TestARequestedEndIsOneForTheNextEngineToo(t *testing.T) {
 	})
 }
 
+func TestAnInstanceIsRestartedWhateverItsIDIs(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d := newDriver("\xff\n", healthy)
+		h.apply(map[string]restart.Unit{"web": {Driver: d, Revision: "1"}})
+		h.sleep(s)
+		m, _ := h.control.Memory("web")
+		if got := remembered(t, h.control).Targets["web"]; got.Instance == "" || got.Instance != m.Instance || got.Instance != h.instance("web").ID {
+			t.Errorf("the instance is %q, is remembered as %q, and written as %q", h.instance("web").ID, m.Instance, got.Instance)
+		}
+		h.probes(map[string]probe.Handler{"web": &fakeHandler{failing: true}})
+		if h.sleep(time.Minute); len(d.starts()) < 2 {
+			t.Error("an instance that fails is not restarted")
+		}
+	})
+}
+
 // The request was withdrawn, so another one counts.
 func TestARequestThatIsWithdrawnIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -440,5 +440,5 @@ func (t termination) detail(next string) string {
 }
 
 // maxDetailOutput bounds the output in a detail, in bytes: a transition of the history, which has at most
-// engine.MaxTransitionText, keeps what was written last, and so why the instance has ended.
+// 400 bytes (engine.Transition), keeps what was written last, and so why the instance has ended.
 const maxDetailOutput = 300

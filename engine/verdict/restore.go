@@ -18,7 +18,7 @@ func Restore(r probe.Rule, s State) (State, error) {
 	if err := s.check(r.Kind); err != nil {
 		return State{}, err
 	}
-	if s.Instance != "" {
+	if s.Instance = probe.InstanceID(s.Instance); s.Instance != "" {
 		s.follow(r.Policy)
 	}
 	if s.Run == 0 || s.Policy == probe.PolicyEvidence || s.agrees() {

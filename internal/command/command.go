@@ -10,12 +10,12 @@
 //	buffer.go           the first and the last bytes of an output
 //	run.go              Run and its result
 //	run_linux.go        Run on Linux: one thread waits in poll(2)
-//	wait_linux.go         for the exit, the output and the context of a command
-//	pipes_linux.go        opens the descriptors of a command
-//	cancel_linux.go       turns the end of a context into a descriptor
+//	wait_linux.go       for the exit, the output and the context of a command
+//	pipes_linux.go      opens the descriptors of a command
+//	cancel_linux.go     turns the end of a context into a descriptor
 //	kill.go             kills a process group
-//	kill_linux.go         kills a command with its descendants
-//	delay_linux.go        how long a command has waited for a processor
+//	kill_linux.go       kills a command with its descendants
+//	delay_linux.go      how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process
 //	inherited_linux.go  closes descriptors that this process should not have

@@ -12,7 +12,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/logfile"
-	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -125,7 +124,7 @@ func newOutput(c Config) output {
 		o.guardLog = &to
 	}
 	log := c.Logger.With("file", cmp.Or(c.Log.File, "stdout"))
-	o.notes = &dropNotes{log: sparselog.New(log), dropped: &o.of.dropped}
+	o.notes = &dropNotes{log: log, dropped: &o.of.dropped}
 	o.notes.noted.Store(o.of.dropped.Load())
 	o.file = logfile.New(to, &o.of.dropped, func(err error) {
 		if err != nil {
@@ -154,7 +153,7 @@ const flushTimeout = 500 * time.Millisecond
 func (o output) flush() {
 	if o.file != nil {
 		o.file.Flush(o.flushTimeout)
-		o.notes.note()
+		o.notes.note(true)
 	}
 }
 
@@ -191,7 +190,7 @@ func (s *fileStream) ReadFrom(r io.Reader) (int64, error) {
 func (s *fileStream) Write(p []byte) (int, error) {
 	_, _ = s.tail.Write(p)
 	_, _ = s.lines.Write(p)
-	s.notes.note()
+	s.notes.note(false)
 	return len(p), nil
 }
 
@@ -199,14 +198,22 @@ func (s *fileStream) end() { s.lines.End() }
 
 // dropNotes logs that lines were dropped.
 type dropNotes struct {
-	log     *sparselog.Logger
+	log     *slog.Logger
 	dropped *atomic.Uint64
 	noted   atomic.Uint64 // of dropped
+	notedAt atomic.Int64  // in nanoseconds since 1970; 0 before the first note
 }
 
-// note logs that lines were dropped since the last call, and how many were so far.
-func (n *dropNotes) note() {
-	if dropped := n.dropped.Load(); n.noted.Swap(dropped) != dropped {
+// noteInterval is how often lines that were dropped are logged, apart from the end of an instance.
+const noteInterval = time.Minute
+
+// note logs how many lines were dropped so far, if there are more than before: at the end of an instance, and otherwise
+// once a noteInterval.
+func (n *dropNotes) note(atEnd bool) {
+	now, dropped, noted := time.Now().UnixNano(), n.dropped.Load(), n.noted.Load()
+	isDue := atEnd || now-n.notedAt.Load() >= int64(noteInterval)
+	if isDue && dropped != noted && n.noted.CompareAndSwap(noted, dropped) {
+		n.notedAt.Store(now)
 		n.log.Warn("log file of the process cannot keep up, lines dropped", "total", dropped)
 	}
 }

@@ -72,6 +72,20 @@ func TestOutputIsAppendedToALogFile(t *testing.T) {
 	}
 }
 
+func TestTheLastTotalOfDroppedLinesIsLogged(t *testing.T) {
+	log := new(testsync.Buffer)
+	o := newOutput(Config{Log: &Log{File: filepath.Join(t.TempDir(), "app.log")}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	o.of.dropped.Add(3)
+	o.notes.note(false)
+	o.of.dropped.Add(4) // within a minute
+	o.notes.note(false)
+	o.flush()
+	o.flush()
+	if got := log.String(); strings.Count(got, "lines dropped") != 2 || !strings.Contains(got, "total=7") {
+		t.Errorf("the log does not have the totals 3 and 7: %s", got)
+	}
+}
+
 // spammer writes lines as fast as it can: millions in a second.
 const spammer = `yes 0123456789 | head -n $LINES; echo done >&2`
 

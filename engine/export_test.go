@@ -1,0 +1,13 @@
+package engine
+
+// What tests of the package from outside need.
+const (
+	EjectAfter        = ejectAfter
+	MaxHistory        = maxHistory
+	MaxOutcomes       = maxOutcomes
+	MaxTransitionText = maxTransitionText
+	MaxTransitions    = maxTransitions
+)
+
+// TroubledDependency is what Suppressed asks.
+func (a Admin) TroubledDependency(target string) string { return a.troubledDependency(target) }

@@ -163,6 +163,18 @@ func TestFilesAreOneConfiguration(t *testing.T) {
 	golden(t, "testdata/files.golden", written(t, diags, false))
 }
 
+func TestAByteOrderMarkMayBeginAFile(t *testing.T) {
+	for name, text := range map[string]string{
+		"a.hcl":      "target \"x\" {\n  address = \"10.0.0.1\"\n  probe \"readiness\" {\n    http { port = 80 }\n  }\n}\n",
+		"a.hcl.json": `{"target": {"x": {"address": "10.0.0.1", "probe": {"readiness": {"http": {"port": 80}}}}}}`,
+	} {
+		c, diags := Parse([]Source{{name, []byte("\ufeff" + text)}}, testOptions())
+		if len(diags) > 0 || len(c.Set) != 1 {
+			t.Errorf("%s: %d probes, %v", name, len(c.Set), diags)
+		}
+	}
+}
+
 func TestDiagnosticsBeyondTheMaximumAreCounted(t *testing.T) {
 	var text strings.Builder
 	for i := range 70 {

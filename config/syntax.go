@@ -34,6 +34,9 @@ func Syntax(s Source) Diagnostics {
 // parse parses a source whose expressions have a context, and reports whether there are no syntax errors. Of a text with
 // syntax errors it returns what can be parsed, so that more errors are reported at once.
 func (s Source) parse(ctx *hcl.EvalContext, c *collector) (body tree.Body, whole bool) {
+	if s.JSON() {
+		s.Bytes = bytes.TrimPrefix(s.Bytes, []byte("\ufeff"))
+	}
 	c.texts.byName[s.Name] = s.Bytes
 	var inJSON hcl.Expression
 	native, diags := &hclsyntax.Body{}, hcl.Diagnostics(nil)

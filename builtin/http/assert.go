@@ -15,13 +15,18 @@ import (
 
 // assertions are what a response must be like beside its status. They are read-only.
 type assertions struct {
-	contains    []byte
-	notContains []byte         // empty: nothing is forbidden
-	regex       *regexp.Regexp // nil: none
-	notRegex    *regexp.Regexp
-	json        []jsonAssertion // all must hold
-	headers     []headerAssertion
-	maxBody     int
+	body    []bodyAssertion   // all must hold
+	isSlow  bool              // some of those about the body are regular expressions, or about JSON
+	headers []headerAssertion // all must hold
+	maxBody int
+}
+
+// bodyAssertion says what the body must be like.
+type bodyAssertion struct {
+	field string // of Config
+	// judge returns why the assertion does not hold for a body, or "", without anything of the body. Of a body that is
+	// not whole, isOpen says that what follows may decide otherwise.
+	judge func(body []byte, isWhole bool) (problem string, isOpen bool)
 }
 
 // headerAssertion says what one header of the response must be like.
@@ -31,20 +36,43 @@ type headerAssertion struct {
 	holds func(values []string) bool
 }
 
+// maxBody is how much of a body is read at most, in bytes: the max of Config.MaxBody.
+const maxBody = 1 << 20
+
 // assertions returns the checked assertions of a configuration.
 func (c Config) assertions() (a assertions, err error) {
-	a = assertions{contains: []byte(c.BodyContains), notContains: []byte(c.BodyNotContains), maxBody: int(cmp.Or(c.MaxBody, probe.MaxDetail))}
-	if a.regex, err = compile("body_regex", c.BodyRegex); err != nil {
+	if c.BodyContains != "" {
+		a.body = append(a.body, contains(c.BodyContains))
+	}
+	if c.BodyNotContains != "" {
+		a.body = append(a.body, containsNot(c.BodyNotContains))
+	}
+	for _, of := range []struct {
+		field, text string
+		mustMatch   bool
+	}{{"body_regex", c.BodyRegex, true}, {"body_not_regex", c.BodyNotRegex, false}} {
+		re, err := compile(of.field, of.text)
+		if err != nil {
+			return a, err
+		}
+		if re != nil {
+			a.body, a.isSlow = append(a.body, matches(of.field, re, of.mustMatch)), true
+		}
+	}
+	inJSON, err := c.jsonAssertions()
+	if err != nil {
 		return a, err
 	}
-	if a.notRegex, err = compile("body_not_regex", c.BodyNotRegex); err != nil {
-		return a, err
-	}
-	if a.json, err = c.jsonAssertions(); err != nil {
-		return a, err
+	for _, one := range inJSON {
+		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, one.judge}), true
 	}
 	if a.headers, err = c.headerAssertions(); err != nil {
 		return a, err
+	}
+	if a.maxBody = int(c.MaxBody); a.maxBody == 0 {
+		if a.maxBody = probe.MaxDetail; a.readBody() {
+			a.maxBody = maxBody
+		}
 	}
 	return a, a.check(c)
 }
@@ -54,28 +82,61 @@ func (a *assertions) check(c Config) error {
 	switch {
 	case a.readBody() && strings.EqualFold(c.Method, "HEAD"):
 		return probe.FieldErrorf("method", "must not be HEAD when the body is checked")
-	case len(a.contains) > a.maxBody:
-		return probe.FieldErrorf("body_contains", "is %d bytes long, but only the first %d bytes of a body are searched, see max_body", len(a.contains), a.maxBody)
-	case len(a.notContains) > a.maxBody:
-		return probe.FieldErrorf("body_not_contains", "is %d bytes long, but only the first %d bytes of a body are searched, see max_body", len(a.notContains), a.maxBody)
+	case len(c.BodyContains) > a.maxBody:
+		return probe.FieldErrorf("body_contains", "is %d bytes long, but at most %d bytes of a body are read, see max_body", len(c.BodyContains), a.maxBody)
+	case len(c.BodyNotContains) > a.maxBody:
+		return probe.FieldErrorf("body_not_contains", "is %d bytes long, but at most %d bytes of a body are read, see max_body", len(c.BodyNotContains), a.maxBody)
 	}
 	return nil
 }
 
 // readBody reports whether an assertion needs the body.
-func (a *assertions) readBody() bool {
-	return len(a.contains)+len(a.notContains)+len(a.json) > 0 || a.regex != nil || a.notRegex != nil
-}
+func (a *assertions) readBody() bool { return len(a.body) > 0 }
 
 // slow reports whether the assertions take too long for an attempt in steps with so much of a
 // body.
-func (a *assertions) slow(size int) bool {
-	return size > maxSlow && (a.regex != nil || a.notRegex != nil || len(a.json) > 0)
+func (a *assertions) slow(size int) bool { return size > maxSlow && a.isSlow }
+
+// needWorker reports whether attempts cannot be made in steps, which keep no headers, and read probe.MaxDetail bytes of a
+// body: if it is longer, and must be checked, Probe makes the attempt again.
+func (a *assertions) needWorker() bool { return len(a.headers) > 0 || a.maxBody < probe.MaxDetail }
+
+func contains(text string) bodyAssertion {
+	want := []byte(text)
+	return bodyAssertion{"body_contains", func(body []byte, isWhole bool) (string, bool) {
+		if bytes.Contains(body, want) {
+			return "", false
+		}
+		return fmt.Sprintf("the body of %d bytes does not contain the expected text", len(body)), !isWhole
+	}}
 }
 
-// needWorker reports whether attempts cannot be made in steps, which keep no headers and read as
-// much of a body as is the default.
-func (a *assertions) needWorker() bool { return len(a.headers) > 0 || a.maxBody != probe.MaxDetail }
+func containsNot(text string) bodyAssertion {
+	unwanted := []byte(text)
+	return bodyAssertion{"body_not_contains", func(body []byte, isWhole bool) (string, bool) {
+		if bytes.Contains(body, unwanted) {
+			return "the body contains the text of body_not_contains", false
+		}
+		return "", !isWhole
+	}}
+}
+
+func matches(field string, re *regexp.Regexp, mustMatch bool) bodyAssertion {
+	return bodyAssertion{field, func(body []byte, isWhole bool) (string, bool) {
+		matched, isOpen := re.Match(body), false
+		if !isWhole { // a match up to the end may be one of $, where the body does not end
+			found := re.FindIndex(body)
+			isOpen = found == nil || found[1] == len(body)
+		}
+		switch {
+		case mustMatch && !matched:
+			return fmt.Sprintf("%s does not match in the body of %d bytes", field, len(body)), isOpen
+		case !mustMatch && matched:
+			return field + " matches in the body", isOpen
+		}
+		return "", isOpen
+	}}
+}
 
 // compile compiles the regular expression of a field; nil for none.
 func compile(field, text string) (*regexp.Regexp, error) {
@@ -134,25 +195,23 @@ func (a *assertions) headersProblem(h http.Header) string {
 	return ""
 }
 
-// bodyProblem returns what of a body, up to its maximum, is not as expected, or "". It has
-// nothing of the body.
-func (a *assertions) bodyProblem(body []byte) string {
-	switch {
-	case !bytes.Contains(body, a.contains):
-		return fmt.Sprintf("the body's first %d bytes do not contain the expected text", len(body))
-	case len(a.notContains) > 0 && bytes.Contains(body, a.notContains):
-		return "the body contains the text of body_not_contains"
-	case a.regex != nil && !a.regex.Match(body):
-		return fmt.Sprintf("body_regex does not match in the body's first %d bytes", len(body))
-	case a.notRegex != nil && a.notRegex.Match(body):
-		return "body_not_regex matches in the body"
-	}
-	for i := range a.json {
-		if problem := a.json[i].problem(body); problem != "" {
-			return problem
+// byteOrderMark may begin a text in UTF-8, and is no part of it.
+var byteOrderMark = []byte("\ufeff")
+
+// bodyProblem returns what of a body, up to maxBody, is not as expected, or "". It has nothing of the body. If no
+// assertion fails, open is the field of one that depends on the rest of a body that is not whole.
+func (a *assertions) bodyProblem(body []byte, isWhole bool) (problem, open string) {
+	body = bytes.TrimPrefix(body, byteOrderMark)
+	for _, one := range a.body {
+		problem, isOpen := one.judge(body, isWhole)
+		switch {
+		case isOpen:
+			open = cmp.Or(open, one.field)
+		case problem != "":
+			return problem, ""
 		}
 	}
-	return ""
+	return "", open
 }
 
 // jsonAssertions returns the assertions about JSON, sorted by path.

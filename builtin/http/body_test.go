@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -101,8 +102,9 @@ func TestTheBodyIsReadUpToItsMaximum(t *testing.T) {
 	}
 }
 
-func TestAssertionsSearchTheBodyUpToItsMaximum(t *testing.T) {
+func TestAssertionsAreAboutTheWholeBody(t *testing.T) {
 	const at = probe.MaxDetail
+	filler := strings.Repeat("x", at)
 	tests := map[string]struct {
 		config  httpprobe.Config
 		body    string
@@ -110,23 +112,76 @@ func TestAssertionsSearchTheBodyUpToItsMaximum(t *testing.T) {
 	}{
 		"text that is there":              {httpprobe.Config{BodyContains: "ok"}, "it is ok", probe.Success},
 		"text that is not there":          {httpprobe.Config{BodyContains: "ok"}, "it is not", probe.Failure},
-		"text at the bound's end":         {httpprobe.Config{BodyContains: "ok"}, strings.Repeat("x", at-2) + "ok", probe.Success},
-		"text over the bound's end":       {httpprobe.Config{BodyContains: "ok"}, strings.Repeat("x", at-1) + "ok", probe.Failure},
+		"text in a long body":             {httpprobe.Config{BodyContains: "ok"}, filler[1:] + "ok", probe.Success},
+		"text that no long body has":      {httpprobe.Config{BodyContains: "ok"}, filler + "no", probe.Failure},
+		"forbidden text in a long body":   {httpprobe.Config{BodyNotContains: "error"}, filler + "error", probe.Failure},
 		"a regex that matches":            {httpprobe.Config{BodyRegex: `"lag":\s*\d\b`}, `{"lag": 3}`, probe.Success},
 		"a regex that does not match":     {httpprobe.Config{BodyRegex: `"lag":\s*\d\b`}, `{"lag": 33}`, probe.Failure},
+		"a regex of the end":              {httpprobe.Config{BodyRegex: `ready$`}, filler[5:] + "ready", probe.Success},
+		"a regex of what is not the end":  {httpprobe.Config{BodyRegex: `ready$`}, filler[5:] + "ready, no", probe.Failure},
+		"a forbidden regex of the end":    {httpprobe.Config{BodyNotRegex: `error$`}, filler + "error", probe.Failure},
 		"both, one of which is not there": {httpprobe.Config{BodyContains: "a", BodyRegex: "^b"}, "a", probe.Failure},
 		"an empty body":                   {httpprobe.Config{BodyContains: "a"}, "", probe.Failure},
+		"JSON":                            {httpprobe.Config{JSONEquals: map[string]string{"a": "1"}}, `{"b": "` + filler + `", "a": 1}`, probe.Success},
+		"a byte order mark before JSON":   {httpprobe.Config{JSONEquals: map[string]string{"a": "1"}}, "\ufeff{\"a\": 1}", probe.Success},
+		"a byte order mark before a text": {httpprobe.Config{BodyRegex: "^ok"}, "\ufeffok", probe.Success},
+		"a byte order mark in a text":     {httpprobe.Config{BodyRegex: "^ok"}, "\n\ufeffok", probe.Failure},
+		"JSON in UTF-16":                  {httpprobe.Config{JSONEquals: map[string]string{"a": "1"}}, "\xff\xfe{\x00", probe.Failure},
 	}
 	for name, test := range tests {
+		for way, body := range map[string]func(http.ResponseWriter){
+			"": func(w http.ResponseWriter) { w.Header().Set("Content-Length", strconv.Itoa(len(test.body))) }, " in chunks": func(w http.ResponseWriter) { w.(http.Flusher).Flush() },
+		} {
+			t.Run(name+way, func(t *testing.T) {
+				target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					body(w)
+					io.WriteString(w, test.body)
+				})
+				test.config.Port = "web"
+				got := attempt(t, test.config, target, plenty)
+				reason := probe.ReasonHTTPAssert
+				if test.outcome == probe.Success {
+					reason = ""
+				}
+				wantResult(t, got, test.outcome, reason)
+			})
+		}
+	}
+}
+
+// What is asserted of a body that is longer than what may be read of it is judged if the rest cannot change it.
+func TestAnAssertionThatDependsOnTheRestOfABodyIsUnknown(t *testing.T) {
+	const most = 4 << 10
+	begin := func(text string) string { return text + strings.Repeat("x", most-len(text)) }
+	end := func(text string) string { return strings.Repeat("x", most-len(text)) + text }
+	for name, test := range map[string]struct {
+		config  httpprobe.Config
+		begin   string
+		outcome probe.Outcome
+	}{
+		"text that came":              {httpprobe.Config{BodyContains: "ok"}, begin("ok"), probe.Success},
+		"text that may come":          {httpprobe.Config{BodyContains: "ok"}, begin(""), probe.Unknown},
+		"forbidden text that came":    {httpprobe.Config{BodyNotContains: "ok"}, begin("ok"), probe.Failure},
+		"forbidden text that may":     {httpprobe.Config{BodyNotContains: "ok"}, begin(""), probe.Unknown},
+		"a regex that matches":        {httpprobe.Config{BodyRegex: "^ok"}, begin("ok"), probe.Success},
+		"a regex that may":            {httpprobe.Config{BodyRegex: "ok"}, begin(""), probe.Unknown},
+		"a regex at the cut":          {httpprobe.Config{BodyRegex: "ok$"}, end("ok"), probe.Unknown},
+		"a word at the cut":           {httpprobe.Config{BodyRegex: `x ok\b`}, end(" ok"), probe.Unknown},
+		"a forbidden regex":           {httpprobe.Config{BodyNotRegex: "^ok"}, begin("ok"), probe.Failure},
+		"a forbidden regex that may":  {httpprobe.Config{BodyNotRegex: "ok"}, begin(""), probe.Unknown},
+		"a forbidden one at the cut":  {httpprobe.Config{BodyNotRegex: "ok$"}, end("ok"), probe.Unknown},
+		"JSON":                        {httpprobe.Config{JSONEquals: map[string]string{"a": "1"}}, begin(`{"a": 1}`), probe.Unknown},
+		"one that fails, after one":   {httpprobe.Config{BodyContains: "no", BodyNotRegex: "^ok"}, begin("ok"), probe.Failure},
+		"one that holds, and another": {httpprobe.Config{BodyContains: "ok", BodyNotContains: "no"}, begin("ok"), probe.Unknown},
+	} {
 		t.Run(name, func(t *testing.T) {
-			target := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, test.body) })
-			test.config.Port = "web"
+			target := serve(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, test.begin+"rest") })
+			test.config.Port, test.config.MaxBody = "web", most
 			got := attempt(t, test.config, target, plenty)
-			reason := probe.ReasonHTTPAssert
-			if test.outcome == probe.Success {
-				reason = ""
+			wantResult(t, got, test.outcome, map[probe.Outcome]probe.Reason{probe.Failure: probe.ReasonHTTPAssert, probe.Unknown: probe.ReasonHTTPBody}[test.outcome])
+			if test.outcome == probe.Unknown && (!strings.Contains(got.Detail, "raise max_body") || got.HTTPStatus != 200) {
+				t.Errorf("got %+v", got)
 			}
-			wantResult(t, got, test.outcome, reason)
 		})
 	}
 }

@@ -23,7 +23,7 @@ func (r response) parseChunks(b []byte) response {
 			return r.endChunks(b, data)
 		case n+size > most:
 			if r.complete = n+len(data) >= most; r.complete {
-				r.body = joinChunks(b)
+				r.body, r.cut = joinChunks(b), true
 			}
 			return r
 		case len(data) == size+1 && data[size] != '\r':

@@ -111,6 +111,14 @@ func (s jsonStep) has(name string, index int) bool {
 	return s.name == name && (s.index == index || s.name != "" || s.index == every)
 }
 
+// judge is bodyAssertion.judge.
+func (a *jsonAssertion) judge(document []byte, isWhole bool) (problem string, isOpen bool) {
+	if !isWhole {
+		return "", true
+	}
+	return a.problem(document), false
+}
+
 // problem returns why the assertion does not hold for a document, or "". It has nothing of the
 // document.
 func (a *jsonAssertion) problem(document []byte) string {
@@ -129,8 +137,10 @@ func (a *jsonAssertion) problem(document []byte) string {
 		}
 	}
 	switch {
+	case err != nil && (bytes.HasPrefix(document, []byte("\xfe\xff")) || bytes.HasPrefix(document, []byte("\xff\xfe"))):
+		return fmt.Sprintf("the body of %d bytes is UTF-16, and JSON is UTF-8", len(document))
 	case err != nil:
-		return fmt.Sprintf("the body's first %d bytes are not a JSON document", len(document))
+		return fmt.Sprintf("the body of %d bytes is not a JSON document", len(document))
 	case values == 0:
 		return fmt.Sprintf("%s finds no value at %s", a.field, a.text)
 	case wrong:

@@ -23,13 +23,20 @@ func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 		return withStatus(probe.Fail(probe.ReasonHTTPAssert, "%s, but %s", description, problem), r.StatusCode)
 	}
 	var body []byte
+	isWhole := true
 	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
+		most := p.asserts.maxBody
+		if p.asserts.readBody() {
+			most++ // to see whether something follows
+		}
 		var err error
-		if body, err = io.ReadAll(io.LimitReader(r.Body, int64(p.asserts.maxBody))); err != nil {
+		if body, err = io.ReadAll(io.LimitReader(r.Body, int64(most))); err != nil {
 			return p.incompleteBody(ctx, r.StatusCode, err)
 		}
+		isWhole = len(body) <= p.asserts.maxBody
+		body = body[:min(len(body), p.asserts.maxBody)]
 	}
-	return p.check(r.StatusCode, description, body)
+	return p.check(r.StatusCode, description, body, isWhole)
 }
 
 // checksBody reports whether the body is read of a response with a status.
@@ -43,8 +50,8 @@ func (p *plan) isAccepted(status int) bool {
 }
 
 // check returns the result of a response whose body, up to its maximum, is complete.
-func (p *plan) check(status int, description string, body []byte) probe.Result {
-	return withStatus(p.checkBody(status, description, body), status)
+func (p *plan) check(status int, description string, body []byte, isWhole bool) probe.Result {
+	return withStatus(p.checkBody(status, description, body, isWhole), status)
 }
 
 func withStatus(r probe.Result, status int) probe.Result {
@@ -52,18 +59,31 @@ func withStatus(r probe.Result, status int) probe.Result {
 	return r
 }
 
-func (p *plan) checkBody(status int, description string, body []byte) probe.Result {
+func (p *plan) checkBody(status int, description string, body []byte, isWhole bool) probe.Result {
 	accepted, explicit := p.accept.has(status)
 	if !accepted {
 		return p.wrongStatus(status, description)
 	}
-	if problem := p.asserts.bodyProblem(body); problem != "" {
+	switch problem, open := p.asserts.bodyProblem(body, isWhole); {
+	case problem != "":
 		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but %s", status, problem)
+	case open != "":
+		return p.tooLong(status, open)
 	}
 	if isRedirect(status) && !explicit {
 		return probe.Warn(probe.ReasonHTTPRedirect, "%s: redirect not followed", description)
 	}
 	return probe.Succeed(description)
+}
+
+// tooLong returns the result of a body of which more than is read would have to be.
+func (p *plan) tooLong(status int, field string) probe.Result {
+	advice := "raise max_body"
+	if p.asserts.maxBody == maxBody {
+		advice = "ask for a shorter one"
+	}
+	text := fmt.Sprintf("status %d, but the body is longer than %d bytes, and %s depends on the rest: %s", status, p.asserts.maxBody, field, advice)
+	return probe.Result{Outcome: probe.Unknown, Reason: probe.ReasonHTTPBody, Detail: text}
 }
 
 func (p *plan) wrongStatus(status int, description string) probe.Result {

@@ -16,6 +16,7 @@ type response struct {
 	minor       byte   // the second digit of its version
 	body        []byte // the part of it that is checked, or the beginning of that
 	complete    bool   // nothing more is needed
+	cut         bool   // more of the body follows
 	unsupported bool   // net/http has to parse it
 }
 
@@ -61,9 +62,10 @@ func (h *head) parseBody(b []byte, eof, headOnly bool) response {
 		return r.parseChunks(b)
 	case h.length >= 0:
 		want := min(h.length, probe.MaxDetail)
-		r.body, r.complete = b[:min(len(b), want)], len(b) >= want
+		r.body, r.complete, r.cut = b[:min(len(b), want)], len(b) >= want, h.length > want
 	default:
 		r.body, r.complete = b[:min(len(b), probe.MaxDetail)], eof || len(b) >= probe.MaxDetail
+		r.cut = !eof || len(b) > probe.MaxDetail
 	}
 	return r
 }

@@ -39,7 +39,7 @@ func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 		"broken bodies":        TestABrokenBodyIsAFailureExceptInKubeletCompatibility,
 		"no body to wait for":  TestAnUnacceptedStatusDoesNotWaitForTheBody,
 		"large bodies":         TestTheBodyIsReadUpToItsMaximum,
-		"assertions":           TestAssertionsSearchTheBodyUpToItsMaximum,
+		"assertions":           TestAssertionsAreAboutTheWholeBody,
 		"more assertions":      TestHeadersAndBodiesMustBeAsConfigured,
 		"secret":               TestNoResultContainsTheBody,
 		"cancelled":            TestACancelledAttemptIsUnknown,

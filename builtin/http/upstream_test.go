@@ -223,7 +223,7 @@ func TestUpstreamHTTPProbeCheckerPayload(t *testing.T) {
 	}{
 		"_PayloadNormal, a byte below the bound":    {probe.MaxDetail - 1, probe.Success},
 		"as long as the bound":                      {probe.MaxDetail, probe.Success},
-		"_PayloadTruncated, a byte above the bound": {probe.MaxDetail + 1, probe.Failure},
+		"_PayloadTruncated, a byte above the bound": {probe.MaxDetail + 1, probe.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := strings.Repeat("a", test.size-len(end)) + end
@@ -235,7 +235,7 @@ func TestUpstreamHTTPProbeCheckerPayload(t *testing.T) {
 			})
 			c := httpprobe.Config{Port: "web", Path: "/success", Headers: map[string][]string{"Host": {"www.success.com"}}}
 			wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
-			c.BodyContains = end
+			c.BodyContains, c.MaxBody = end, probe.MaxDetail
 			if got := attempt(t, c, target, plenty); got.Outcome != test.outcome {
 				t.Errorf("got %+v, want %v", got, test.outcome)
 			}

@@ -282,7 +282,7 @@ func responseOf(status int, header map[string]string, body []byte) starlark.Valu
 		if err := a.read(); err != nil {
 			return nil, err
 		}
-		v, err := starlark.Call(a.thread, json.Module.Members["decode"], starlark.Tuple{starlark.String(body)}, nil)
+		v, err := starlark.Call(a.thread, json.Module.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is no part of the text
 		if err != nil {
 			return nil, &targetError{reasonBody, err}
 		}

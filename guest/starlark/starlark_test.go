@@ -188,7 +188,7 @@ func TestAScriptProbesAWebServer(t *testing.T) {
 		w.Header().Set("X-Path", r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Key"))
 		switch r.URL.Path {
 		case "/chunked":
-			w.Write([]byte(`{"queue":`))
+			w.Write([]byte("\ufeff" + `{"queue":`))
 			w.(http.Flusher).Flush()
 			w.Write([]byte(` 7}`))
 		case "/empty":

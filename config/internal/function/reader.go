@@ -66,7 +66,7 @@ func (r Reader) read(name string) (string, error) {
 	case !utf8.Valid(b):
 		return "", fmt.Errorf("%s is not UTF-8 text", path)
 	}
-	return string(b), nil
+	return strings.TrimPrefix(string(b), "\ufeff"), nil // a byte order mark is no part of the text
 }
 
 func (r Reader) exists(args []cty.Value) (cty.Value, error) {

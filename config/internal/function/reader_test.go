@@ -30,6 +30,24 @@ func TestRelativePathsStartAtTheFolderOfTheCaller(t *testing.T) {
 	}
 }
 
+// A byte order mark at the begin of a file is no part of its text: the first column of a table would have it in its name.
+func TestAByteOrderMarkIsNoText(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.csv": "\ufeffname,port\na,80\n", "a.json": "\ufeff[{\"name\": \"a\"}]", "a.yaml": "\ufeff- name: a\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		content, err := call(t, dir, "file", cty.StringVal(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := Table()[strings.TrimPrefix(filepath.Ext(name), ".")+"decode"].Call([]cty.Value{content})
+		if err != nil || read.AsValueSlice()[0].GetAttr("name").AsString() != "a" {
+			t.Errorf("%s: %#v, %v", name, read, err)
+		}
+	}
+}
+
 func TestFilesThatAreNotShortTextsAreRejected(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"long": strings.Repeat("x", maxFileSize+1), "binary": "\xff\xfe"} {

@@ -217,8 +217,10 @@ func (a *attempt) headFailed(err error) probe.Result {
 	switch {
 	case known.Reason != probe.ReasonTCPFailed:
 		return dial.Result(known)
-	case a.responded, a.http2: // HTTP/2 fails before the first byte of a response
-		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not HTTP, or its head is larger than %d bytes", maxHead)
+	case a.http2: // which fails before the first byte of a response
+		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not valid HTTP/2%s", headProblem(err))
+	case a.responded:
+		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not valid HTTP%s", headProblem(err))
 	}
 	return probe.Fail(probe.ReasonTCPClosed, "the peer closed the connection without a response")
 }

@@ -18,6 +18,7 @@
 //	assert.go      what headers and bodies must be like
 //	json.go        values of a JSON document by their paths
 //	attempt.go     the course of one attempt by net/http, and the result of its error
+//	malformed.go   what is wrong with the head of a response
 //	trace.go       what a probe.Trace has of the response
 //	forward.go     Forward: a round trip for a proxy, and its observation
 //	url.go         a handler for another URL

@@ -1,0 +1,56 @@
+package httpprobe
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// malformed are the faults of a response's head, by a part of net/http's text about it: its errors have no types.
+// What it quotes of the head may be a secret, and is left out.
+var malformed = []struct{ text, says string }{
+	{"malformed HTTP response", "its first line is no status line of HTTP"},
+	{"malformed HTTP version", "its first line does not begin with a version of HTTP"},
+	{"malformed HTTP status code", "the status in its first line is not a number of three digits"},
+	{"malformed MIME header initial line", "its first header begins with white space"},
+	{"malformed MIME header: missing colon", "one of its headers has no colon"},
+	{"Content-Length", "its header Content-Length is not one number"},
+	{"transfer encoding", "its header Transfer-Encoding is not chunked"},
+	{"too many 1xx informational responses", "too many responses with a status below 200 come before it"},
+	{"exceeded", fmt.Sprintf("its head is larger than %d bytes", maxHead)},
+	{"header list larger than", fmt.Sprintf("its head is larger than %d bytes", maxHead)},
+	{"missing status pseudo header", "its head has no :status"},
+	{"invalid header field", "one of its headers has an invalid name or value"},
+	{"GOAWAY", "the server closes the connection"},
+	{"frame too large", "it is not HTTP/2, or a frame is too large"},
+}
+
+var (
+	malformedHeader = regexp.MustCompile(`malformed MIME header line: "?([^:]*):`)
+	http2Code       = regexp.MustCompile(`\b(NO_ERROR|PROTOCOL_ERROR|INTERNAL_ERROR|FLOW_CONTROL_ERROR|SETTINGS_TIMEOUT|STREAM_CLOSED|FRAME_SIZE_ERROR|` +
+		`REFUSED_STREAM|CANCEL|COMPRESSION_ERROR|CONNECT_ERROR|ENHANCE_YOUR_CALM|INADEQUATE_SECURITY|HTTP_1_1_REQUIRED)\b`) // RFC 9113, section 7
+)
+
+// headProblem says what is wrong with a response's head, after a colon, without anything of it but the name of a header and
+// the name of an error of HTTP/2; "" if that is not known.
+func headProblem(err error) string {
+	text := err.Error()
+	says := ""
+	if m := malformedHeader.FindStringSubmatch(text); m != nil {
+		says = ": one of its headers has no valid name"
+		if name := strings.TrimSpace(m[1]); isToken(name) {
+			says = fmt.Sprintf(": its header %.100s has a control character", name)
+		}
+		return says
+	}
+	for _, one := range malformed {
+		if strings.Contains(text, one.text) {
+			says = ": " + one.says
+			break
+		}
+	}
+	if code := http2Code.FindString(text); code != "" {
+		says += ": " + code
+	}
+	return says
+}

@@ -1,0 +1,76 @@
+package httpprobe_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
+)
+
+// A result says what is wrong with a response's head, and has nothing of it that may be a secret.
+func TestAMalformedHeadIsDescribed(t *testing.T) {
+	const ok = "HTTP/1.1 200 OK\r\n"
+	for head, want := range map[string]string{
+		"220 hunter2 ESMTP\r\n\r\n":                                             "the status in its first line is not a number of three digits",
+		"hunter2\r\n\r\n":                                                       "its first line is no status line of HTTP",
+		"HTTP/9.x 200 hunter2\r\n\r\n":                                          "its first line does not begin with a version of HTTP",
+		"HTTP/1.1 20 hunter2\r\n\r\n":                                           "the status in its first line is not a number of three digits",
+		ok + "Set-Cookie: hunter2\x01; path=/\r\n\r\n":                          "its header Set-Cookie has a control character",
+		ok + ": hunter2\r\n\r\n":                                                "one of its headers has no valid name",
+		ok + "hunter2\r\n\r\n":                                                  "one of its headers has no colon",
+		ok + " A: hunter2\r\n\r\n":                                              "its first header begins with white space",
+		ok + "Content-Length: 2, 2\r\n\r\nok":                                   "its header Content-Length is not one number",
+		ok + "Content-Length: 2\r\nContent-Length: 3\r\n\r\nok":                 "its header Content-Length is not one number",
+		ok + "Transfer-Encoding: hunter2\r\n\r\nok":                             "its header Transfer-Encoding is not chunked",
+		ok + "A: " + strings.Repeat("hunter2", 10_000) + "\r\n\r\n":             "its head is larger than 65536 bytes",
+		strings.Repeat("HTTP/1.1 103 Hints\r\nA: hunter2\r\n\r\n", 20_000) + ok: "its head is larger than 65536 bytes",
+	} {
+		t.Run(want, func(t *testing.T) {
+			target := serveRaw(t, func(conn *net.TCPConn) {
+				skip(conn)
+				io.WriteString(conn, head)
+			})
+			got := attempt(t, httpprobe.Config{Port: "web"}, target, plenty)
+			wantResult(t, got, probe.Failure, probe.ReasonHTTPProtocol)
+			if got.Detail != "the response is not valid HTTP: "+want {
+				t.Errorf("got %q", got.Detail)
+			}
+		})
+	}
+}
+
+func TestMalformedHTTP2IsDescribed(t *testing.T) {
+	const settings, goAway = "\x00\x00\x00\x04\x00\x00\x00\x00\x00", "\x00\x00\x0f\x07\x00\x00\x00\x00\x00"
+	ca := dialtest.NewAuthority(t)
+	config := serverConfig(ca.Sign(t, time.Hour, "127.0.0.1"))
+	config.NextProtos = []string{"h2"}
+	for frames, want := range map[string]string{
+		"220 hunter2 ESMTP\r\n": "it is not HTTP/2, or a frame is too large",
+		settings + goAway + "\x00\x00\x00\x01\x00\x00\x00\x02hunter2":     "the server closes the connection: INTERNAL_ERROR",
+		settings + "\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x07": "REFUSED_STREAM",
+		settings + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\x82":             "its head has no :status: PROTOCOL_ERROR",
+		settings + "\x00\x00\x01\x01\x05\x00\x00\x00\x01\xff":             "COMPRESSION_ERROR",
+		settings + "\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00": "PROTOCOL_ERROR",
+	} {
+		t.Run(want, func(t *testing.T) {
+			target := serveRaw(t, func(conn *net.TCPConn) {
+				secure := tls.Server(conn, config)
+				io.ReadFull(secure, make([]byte, 24+9)) // the preface, and the begin of the client's settings
+				io.WriteString(secure, frames)
+				secure.CloseWrite()
+				io.Copy(io.Discard, secure)
+			})
+			got := attempt(t, httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}, target, plenty)
+			wantResult(t, got, probe.Failure, probe.ReasonHTTPProtocol)
+			if got.Detail != "the response is not valid HTTP/2: "+want {
+				t.Errorf("got %q", got.Detail)
+			}
+		})
+	}
+}

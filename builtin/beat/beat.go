@@ -4,7 +4,7 @@
 // A Registry receives the beats of all targets. What the engine may have missed itself is never
 // held against a target: see judge.go.
 //
-//	beat.go         Config, New and Handler
+//	beat.go         Config, New and handler
 //	judge.go        what an attempt makes of the last beat
 //	report.go       Report: what a beat says
 //	registry.go     Registry: the last beat of each target, and who may send it
@@ -61,9 +61,9 @@ func checkToken(token string) error {
 	return nil
 }
 
-// Handler looks at the last beat of a target. It is safe for concurrent use by multiple
+// handler looks at the last beat of a target. It is safe for concurrent use by multiple
 // goroutines.
-type Handler struct {
+type handler struct {
 	config   Config
 	registry *Registry // nil: there is no engine
 }
@@ -71,17 +71,17 @@ type Handler struct {
 // New returns a handler whose beats the registry receives; without one (nil) the outcome of each
 // attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields, or about the
 // token.
-func (r *Registry) New(c Config) (*Handler, error) {
+func (r *Registry) New(c Config) (probe.Handler, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	return &Handler{config: c, registry: r}, nil
+	return &handler{config: c, registry: r}, nil
 }
 
 // CheckSibling returns what is wrong with two beat probes of the same target.
-func (h *Handler) CheckSibling(other probe.Handler) error {
-	if o, ok := other.(*Handler); ok && o.config.Token != h.config.Token {
+func (h *handler) CheckSibling(other probe.Handler) error {
+	if o, ok := other.(*handler); ok && o.config.Token != h.config.Token {
 		return errors.New("token differs from that of another beat block of the target: beats are those of a target, write another target for another sender")
 	}
 	return nil
@@ -89,7 +89,7 @@ func (h *Handler) CheckSibling(other probe.Handler) error {
 
 // CheckRule returns which arguments of a probe have no effect with a beat block, as errors of
 // fields.
-func (h *Handler) CheckRule(r probe.Rule) error {
+func (h *handler) CheckRule(r probe.Rule) error {
 	var wrong probe.FieldErrors
 	if r.WarnAfter != 0 {
 		wrong.Add("warn_after", "has no effect on a beat, since an attempt only looks at the last one")
@@ -104,15 +104,15 @@ func (h *Handler) CheckRule(r probe.Rule) error {
 }
 
 // Probe looks at the last beat. It does not wait.
-func (h *Handler) Probe(_ context.Context, t probe.Target) probe.Result { return h.look(t) }
+func (h *handler) Probe(_ context.Context, t probe.Target) probe.Result { return h.look(t) }
 
 // Step implements nonblock.Stepper: an attempt needs no goroutine.
-func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
+func (h *handler) Step(a *nonblock.Attempt) nonblock.Progress {
 	a.Result = h.look(a.Target)
 	return nonblock.StepDone
 }
 
-func (h *Handler) look(t probe.Target) probe.Result {
+func (h *handler) look(t probe.Target) probe.Result {
 	if h.registry == nil {
 		return unheard("only a running engine receives beats: ask it with sonde explain")
 	}

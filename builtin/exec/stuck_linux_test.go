@@ -14,7 +14,7 @@ import (
 )
 
 func TestTooManyCommandsThatCannotBeKilledAreAFailure(t *testing.T) {
-	h := handler(t, command.Plan.Run, sh(`exit 0`))
+	h := newHandler(t, command.Plan.Run, sh(`exit 0`))
 	dead := make(chan struct{})
 	for range maxStuck {
 		h.countStuck(dead)
@@ -49,7 +49,7 @@ func TestDeadlineHoldsForACommandThatCannotBeKilled(t *testing.T) {
 			t.Skip("no freezer cgroup can be made here: ", err)
 		}
 		state := filepath.Join(freezer, "freezer.state")
-		h := handler(t, run, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 600`))
+		h := newHandler(t, run, sh(`echo $$$$ >`+freezer+`/cgroup.procs; echo FROZEN >`+state+`; sleep 600`))
 		defer func() {
 			_ = os.WriteFile(state, []byte("THAWED"), 0)
 			testsync.Until(t, "the death of the command", func() bool { return h.stuck.Load() == 0 })

@@ -51,7 +51,7 @@ type Config struct {
 
 // New makes a handler. It reads the files of the tls block and opens no
 // connection. An error is a *probe.FieldError with the HCL name of the field.
-func New(c Config) (*Handler, error) {
+func New(c Config) (probe.Handler, error) {
 	p, err := newPlan(c)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func New(c Config) (*Handler, error) {
 		return nil, err
 	}
 	t := newTransport(dialer, config, p, via, c.ReuseConnection)
-	return newHandler(p, Handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}), nil
+	return newHandler(p, handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}), nil
 }
 
 // check returns an error for fields that exclude each other.

@@ -37,8 +37,8 @@ type Config struct {
 	KeepAlive     *KeepAlive `hcl:"keepalive,block" doc:"keeps one connection between attempts. When it ends, an attempt is made at once and fails; the next one connects again. What is sent and expected applies once to each connection"`
 }
 
-// New makes a handler: a *Handler or, with KeepAlive, a probe.StatefulHandler. An error
-// is a *probe.FieldError with the HCL name of the field.
+// New makes a handler, with KeepAlive a probe.StatefulHandler. An error is a
+// *probe.FieldError with the HCL name of the field.
 func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func New(c Config) (probe.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Handler{dialer: dialer, slow: c.ExpectRegex != ""}
+	h := &handler{dialer: dialer, slow: c.ExpectRegex != ""}
 	if h.request, err = c.request(); err != nil {
 		return nil, err
 	}

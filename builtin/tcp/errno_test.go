@@ -13,7 +13,7 @@ import (
 // Wherever an attempt is, an error number that package dial calls this machine's makes its
 // result unknown.
 func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
-	h := &Handler{dialer: new(dial.Dialer), matches: func([]byte) bool { return false }}
+	h := &handler{dialer: new(dial.Dialer), matches: func([]byte) bool { return false }}
 	for number, err := range dialtest.OwnErrors(t) {
 		c := &keptConn{addr: "db:1", ended: make(chan error, 1)}
 		c.conn, _ = net.Pipe()

@@ -24,9 +24,9 @@ type KeepAlive struct {
 // The defaults of a KeepAlive. The bounds are Linux's (MAX_TCP_KEEPIDLE and others in
 // net/tcp.h).
 const (
-	DefaultKeepAliveIdle     = 60 * time.Second
-	DefaultKeepAliveInterval = 5 * time.Second
-	DefaultKeepAliveCount    = 3
+	defaultIdle     = 60 * time.Second
+	defaultInterval = 5 * time.Second
+	defaultCount    = 3
 )
 
 // check returns an error for a time that the system cannot keep.
@@ -43,8 +43,8 @@ func (k KeepAlive) check() error {
 func (k KeepAlive) config() net.KeepAliveConfig {
 	return net.KeepAliveConfig{
 		Enable:   true,
-		Idle:     cmp.Or(k.Idle, DefaultKeepAliveIdle),
-		Interval: cmp.Or(k.Interval, DefaultKeepAliveInterval),
-		Count:    cmp.Or(k.Count, DefaultKeepAliveCount),
+		Idle:     cmp.Or(k.Idle, defaultIdle),
+		Interval: cmp.Or(k.Interval, defaultInterval),
+		Count:    cmp.Or(k.Count, defaultCount),
 	}
 }

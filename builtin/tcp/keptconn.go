@@ -19,7 +19,7 @@ import (
 // keepAliveHandler makes attempts over a connection that it keeps between them. The
 // connection belongs to one probe: see ForProbe.
 type keepAliveHandler struct {
-	opener *Handler // opens connections
+	opener *handler // opens connections
 	config net.KeepAliveConfig
 
 	mu     sync.Mutex // guards what follows; it is not held while a connection is used
@@ -39,10 +39,10 @@ func (h *keepAliveHandler) ForProbe() probe.Handler {
 	return &keepAliveHandler{opener: h.opener, config: h.config}
 }
 
-// Check is Handler.Check.
+// Check is handler.Check.
 func (h *keepAliveHandler) Check(t probe.Target) error { return h.opener.Check(t) }
 
-// Endpoint is Handler.Endpoint.
+// Endpoint is handler.Endpoint.
 func (h *keepAliveHandler) Endpoint(t probe.Target) string { return h.opener.Endpoint(t) }
 
 // Close closes the connection, and does not wait for attempts. Attempts that are made

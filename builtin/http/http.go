@@ -92,5 +92,5 @@ func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Res
 	body := traceBody(ctx, response)
 	result := h.plan.judge(ctx, response)
 	body.record(a, response)
-	return a.result(h.plan.validity.Judge(result, a.validUntil()))
+	return a.result(h.plan.tls.Judge(result, a.validUntil()))
 }

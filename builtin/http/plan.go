@@ -27,8 +27,8 @@ type plan struct {
 	body       string
 	accept     statuses
 	asserts    assertions
-	redirects  string // as in Config
-	validity   dial.Validity
+	redirects  string    // as in Config
+	tls        *dial.TLS // nil without a block
 	kubelet    bool
 }
 
@@ -40,7 +40,7 @@ func newPlan(c Config) (p *plan, err error) {
 		host:      cmp.Or(c.Host, "localhost"),
 		body:      c.Body,
 		redirects: c.Redirects,
-		validity:  c.TLS.Validity(),
+		tls:       c.TLS,
 		kubelet:   c.Compatibility == probe.Kubelet,
 	}
 	if p.method, err = c.method(); err != nil {

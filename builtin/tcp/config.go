@@ -61,7 +61,7 @@ func New(c Config) (probe.Handler, error) {
 		if h.tls, err = c.TLS.Load(); err != nil {
 			return nil, err
 		}
-		h.validity = c.TLS.Validity()
+		h.block = c.TLS
 	}
 	h.exchange = &nonblock.Exchange{Protocol: protocol{h}, Socket: dialer.SocketOptions(), DetectSelf: true}
 	if h.matches != nil {

@@ -32,7 +32,7 @@ import (
 type handler struct {
 	dialer   *dial.Dialer
 	tls      *tls.Config // nil: none
-	validity dial.Validity
+	block    *dial.TLS
 	request  []byte
 	matches  func(response []byte) bool // nil: no response is expected
 	slow     bool                       // matches takes longer than a search for bytes
@@ -73,7 +73,7 @@ func (h *handler) open(ctx context.Context, host string, port uint16, took *prob
 	if err != nil {
 		return nil, dial.Result(err)
 	}
-	result := h.validity.Judge(h.converse(ctx, conn, took), dial.ValidUntil(conn))
+	result := h.block.Judge(h.converse(ctx, conn, took), dial.ValidUntil(conn))
 	result.CertificateExpiry = dial.CertificateExpiry(conn)
 	result.SetFacts(dial.Facts(conn, host))
 	return conn, result

@@ -10,13 +10,11 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/internal/shortage"
-	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -39,8 +37,7 @@ type Config struct {
 type handler struct {
 	config Config
 	run    runFunc
-	stuck  atomic.Int32 // commands of earlier attempts that were killed and have not ended
-	ended  wake.Signal  // one of them has ended
+	stuck  chan struct{} // holds an element for each command that was killed and has not ended
 }
 
 // runFunc runs a command: command.Plan.Run, or RunPortably in tests of both.
@@ -57,7 +54,7 @@ func New(c Config) (probe.Handler, error) {
 	}
 	c.Command = slices.Clone(c.Command)
 	c.Env = maps.Clone(c.Env)
-	return &handler{config: c, run: command.Plan.Run, ended: wake.New()}, nil
+	return &handler{config: c, run: command.Plan.Run, stuck: make(chan struct{}, maxStuck)}, nil
 }
 
 // Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
@@ -122,14 +119,16 @@ func notStarted(err error) probe.Result {
 // reports whether there are before ctx is done. It waits, since on a starved machine a
 // command takes a while to die.
 func (h *handler) awaitStuck(ctx context.Context) bool {
-	for h.stuck.Load() >= maxStuck {
+	select {
+	case h.stuck <- struct{}{}:
+	default:
 		select {
-		case <-h.ended:
+		case h.stuck <- struct{}{}:
 		case <-ctx.Done():
 			return false
 		}
 	}
-	h.ended.Set() // other attempts may wait too
+	<-h.stuck
 	return true
 }
 
@@ -144,11 +143,10 @@ func stuck(ctx context.Context) probe.Result {
 // countStuck counts a command until it ends. Its goroutine is not waited for: the command
 // may never end.
 func (h *handler) countStuck(dead <-chan struct{}) {
-	h.stuck.Add(1)
 	go func() {
+		h.stuck <- struct{}{} // waits while there are more, of attempts at the same time
 		<-dead
-		h.stuck.Add(-1)
-		h.ended.Set()
+		<-h.stuck
 	}()
 }
 

@@ -280,9 +280,3 @@ func BenchmarkProbeOfTrue(b *testing.B) {
 		})
 	}
 }
-
-func TestTheZeroHandlerIsNeverASuccess(t *testing.T) {
-	if r := new(handler).Probe(t.Context(), probe.Target{}); r.Outcome != probe.Unknown || r.Reason != probe.ReasonExecStart {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
-	}
-}

@@ -3,6 +3,7 @@ package httpprobe
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -34,19 +35,12 @@ type headerAssertion struct {
 // assertions returns the checked assertions of a configuration.
 func (c Config) assertions() (a assertions, err error) {
 	a = assertions{contains: []byte(c.BodyContains), notContains: []byte(c.BodyNotContains), maxBody: int(cmp.Or(c.MaxBody, probe.MaxDetail))}
-	if a.regex, err = compile("body_regex", c.BodyRegex); err != nil {
-		return a, err
-	}
-	if a.notRegex, err = compile("body_not_regex", c.BodyNotRegex); err != nil {
-		return a, err
-	}
-	if a.json, err = c.jsonAssertions(); err != nil {
-		return a, err
-	}
-	if a.headers, err = c.headerAssertions(); err != nil {
-		return a, err
-	}
-	return a, a.check(c)
+	var noRegex, noNotRegex, noJSON, noHeaders error
+	a.regex, noRegex = compile("body_regex", c.BodyRegex)
+	a.notRegex, noNotRegex = compile("body_not_regex", c.BodyNotRegex)
+	a.json, noJSON = c.jsonAssertions()
+	a.headers, noHeaders = c.headerAssertions()
+	return a, errors.Join(noRegex, noNotRegex, noJSON, noHeaders, a.check(c))
 }
 
 // check returns an error for assertions that cannot hold.

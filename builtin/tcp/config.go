@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -38,30 +39,24 @@ type Config struct {
 }
 
 // New makes a handler, with KeepAlive a probe.StatefulHandler. An error is a
-// *probe.FieldError with the HCL name of the field.
+// *probe.FieldError with the HCL name of the field, or several.
 func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
 		return nil, err
 	}
-	dialer, err := dial.New(dial.Config{
+	dialer, noDialer := dial.New(dial.Config{
 		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses,
 		HalfOpen: c.HalfOpen, ClientFirst: c.Send+c.SendHex != "",
 	})
-	if err != nil {
-		return nil, err
-	}
-	h := &handler{dialer: dialer, slow: c.ExpectRegex != ""}
-	if h.request, err = c.request(); err != nil {
-		return nil, err
-	}
-	if h.matches, err = c.expectation(); err != nil {
-		return nil, err
-	}
+	h := &handler{dialer: dialer, block: c.TLS, slow: c.ExpectRegex != ""}
+	var noRequest, noExpectation, noTLS error
+	h.request, noRequest = c.request()
+	h.matches, noExpectation = c.expectation()
 	if c.TLS != nil {
-		if h.tls, err = c.TLS.Load(); err != nil {
-			return nil, err
-		}
-		h.block = c.TLS
+		h.tls, noTLS = c.TLS.Load()
+	}
+	if err := errors.Join(noDialer, noRequest, noExpectation, noTLS); err != nil {
+		return nil, err
 	}
 	h.exchange = &nonblock.Exchange{Protocol: protocol{h}, Socket: dialer.SocketOptions(), DetectSelf: true}
 	if h.matches != nil {

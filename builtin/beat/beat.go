@@ -18,6 +18,7 @@
 package beatprobe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,19 +35,6 @@ type Config struct {
 	Every time.Duration `hcl:"every" doc:"time between two beats" min:"1s" max:"8784h"`
 	Grace time.Duration `hcl:"grace,optional,nonzero" doc:"how much later than every a beat may come. If the engine was interrupted, beats that were due up to grace earlier may have been missed" default:"a quarter of every" min:"1ms" max:"8784h"`
 	Token string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
-}
-
-// withDefaults returns c with the default of grace.
-func (c Config) withDefaults() Config {
-	if c.Grace == 0 {
-		c.Grace = c.Every / 4
-	}
-	return c
-}
-
-// check returns what is wrong with a Config whose defaults are set.
-func (c Config) check() error {
-	return errors.Join(limits.Check(c, "").Err(), checkToken(c.Token))
 }
 
 // checkToken returns what is wrong with a token. It is not a probe.FieldError, since what is wrong
@@ -72,8 +60,8 @@ type handler struct {
 // attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields, or about the
 // token.
 func (r *Registry) New(c Config) (probe.Handler, error) {
-	c = c.withDefaults()
-	if err := c.check(); err != nil {
+	c.Grace = cmp.Or(c.Grace, c.Every/4)
+	if err := errors.Join(limits.Check(c, "").Err(), checkToken(c.Token)); err != nil {
 		return nil, err
 	}
 	return &handler{config: c, registry: r}, nil

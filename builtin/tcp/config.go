@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -90,8 +91,12 @@ func (c Config) check() error {
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
 	case c.Addresses == dial.AllAddresses && c.KeepAlive != nil:
 		return probe.FieldErrorf("addresses", "must be any with a keepalive block, since a kept connection is to one address")
+	case c.KeepAlive != nil && c.KeepAlive.Idle%time.Second != 0:
+		return probe.FieldErrorf("keepalive.idle", "is %v; it must be whole seconds", c.KeepAlive.Idle)
+	case c.KeepAlive != nil && c.KeepAlive.Interval%time.Second != 0:
+		return probe.FieldErrorf("keepalive.interval", "is %v; it must be whole seconds", c.KeepAlive.Interval)
 	case c.KeepAlive != nil:
-		return cmp.Or(c.KeepAlive.check(), c.TLS.CheckFresh("a keepalive block"))
+		return c.TLS.CheckFresh("a keepalive block")
 	}
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"net"
 	"time"
-
-	"github.com/sonde-probe/sonde/probe"
 )
 
 // KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
@@ -28,17 +26,6 @@ const (
 	defaultInterval = 5 * time.Second
 	defaultCount    = 3
 )
-
-// check returns an error for a time that the system cannot keep.
-func (k KeepAlive) check() error {
-	switch {
-	case k.Idle%time.Second != 0:
-		return probe.FieldErrorf("keepalive.idle", "is %v; it must be whole seconds", k.Idle)
-	case k.Interval%time.Second != 0:
-		return probe.FieldErrorf("keepalive.interval", "is %v; it must be whole seconds", k.Interval)
-	}
-	return nil
-}
 
 func (k KeepAlive) config() net.KeepAliveConfig {
 	return net.KeepAliveConfig{

@@ -160,6 +160,13 @@ func (d *decodedBlock) innermost(path string) (block *decodedBlock, name string)
 	return d, path
 }
 
+// value returns the value of the field with a path, or of the argument that it is a part of; nil for none.
+func (d *decodedBlock) value(path string) any {
+	block, name := d.innermost(path)
+	name, _, _ = strings.Cut(name, ".")
+	return block.values[name]
+}
+
 // source returns where a field is set or, if it is not set, where the block is that
 // it would be in.
 func (d *decodedBlock) source(path string) (s fieldSource, exact bool) {
@@ -258,7 +265,7 @@ func (d *decodedBlock) reportErrors(err error) {
 			d.e.add(r)
 			continue
 		}
-		value := d.values.at(field.Field)
+		value := d.value(field.Field)
 		if _, block := value.(Values); d.ok || value != nil && !block { // else it is missing or wrong, which was reported
 			d.e.add(d.fieldReport(field))
 		}
@@ -320,15 +327,6 @@ func (d *decodedBlock) fieldReport(field *probe.FieldError) report {
 func (d *decodedBlock) exposed(s fieldSource, problem string) bool {
 	contained := func(secret string) bool { return strings.Contains(problem, secret) }
 	return s.secret || slices.ContainsFunc(d.secrets(), contained)
-}
-
-// at returns the value at a path: "tls.ca_file".
-func (v Values) at(path string) any {
-	name, rest, nested := strings.Cut(path, ".")
-	if inner, ok := v[name].(Values); ok && nested {
-		return inner.at(rest)
-	}
-	return v[name]
 }
 
 func appendTexts(to []string, v any) []string {

@@ -94,7 +94,7 @@ func (d *decodedEngine) checkState(isInCluster bool) {
 
 // checkBeats checks where datagrams are received.
 func (d *decodedEngine) checkBeats() {
-	if d.Beats == nil || d.values.at("beats.listen") == nil { // which was reported
+	if d.Beats == nil || d.value("beats.listen") == nil { // which was reported
 		return
 	}
 	if _, valid := listener.Loopback(d.Beats.Listen); !valid {

@@ -98,12 +98,11 @@ func (d *decodedMaintenance) maintenance() (m Maintenance, ok bool) {
 
 // checkWindows reports a maintenance that never begins, and one that never ends.
 func (d *decodedMaintenance) checkWindows(w cron.Windows) {
-	switch w.Fault(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) { // any time
-	case cron.NoWindow:
-		d.refuse("cron", "has no day that is in a calendar: the maintenance never begins")
-	case cron.Endless:
-		d.refuse("duration", "is %v, so that the next maintenance begins before one has ended: the targets would be under maintenance for longer than %v days in a row", w.Duration, cron.MaxWindow.Hours()/24)
-	case cron.TooJoined:
-		d.refuse("duration", "is %v, so that each maintenance begins before the one before has ended, more than %d times in a row: write when the first one begins in cron, and how long all of them take here", w.Duration, cron.MaxJoined)
+	anyTime := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	switch problem, ofDuration := w.Fault(anyTime); {
+	case ofDuration:
+		d.refuse("duration", "%s", problem)
+	case problem != "":
+		d.refuse("cron", "%s", problem)
 	}
 }

@@ -60,9 +60,7 @@ func (s *secretSearch) noteDefault(v *variable) {
 
 // note notes that a value is a secret, and if it is written in braces or brackets, that each part of it is.
 func (e *evaluator) note(x hcl.Expression, of secretValue) {
-	for _, part := range tree.Entries(of.name, x) {
-		e.noted[part.Range()] = of
-	}
+	tree.VisitEntries(of.name, x, func(_ string, part hcl.Expression) { e.noted[part.Range()] = of })
 }
 
 // noteSensitive masks the value of a sensitive field, and notes it in a file that is about to be pushed.
@@ -83,7 +81,7 @@ func (e *evaluator) noteSensitive(f *Field, arg tree.Argument) {
 // searchFile reports the secrets in a file. It reads the text once, and not for each element of a loop.
 func (s *secretSearch) searchFile(body tree.Body) {
 	isNamed := make(map[string]bool) // isSecretName, by name: a list has one name for all
-	for name, value := range body.Values() {
+	body.VisitValues(func(name string, value hcl.Expression) {
 		s.value, s.name, s.toPush, s.found = value, name, s.e.toPush[value.Range().Filename], false
 		is, known := isNamed[name]
 		if !known {
@@ -96,7 +94,7 @@ func (s *secretSearch) searchFile(body tree.Body) {
 			s.check(secretValue{name: name}, value)
 		}
 		s.search()
-	}
+	})
 }
 
 // check reports a secret in the value, or the value itself.
@@ -165,16 +163,16 @@ func (s *secretSearch) node(n hclsyntax.Node) {
 			return
 		}
 		for _, arg := range n.Args {
-			for _, part := range tree.Entries("", arg) {
+			tree.VisitEntries("", arg, func(_ string, part hcl.Expression) {
 				s.check(secretValue{name: s.name, isSensitive: true}, part)
-			}
+			})
 		}
 	case *hclsyntax.ObjectConsExpr:
-		for name, part := range tree.Entries("", n) {
+		tree.VisitEntries("", n, func(name string, part hcl.Expression) {
 			if isSecretName(name) {
 				s.check(secretValue{name: name}, part)
 			}
-		}
+		})
 	case *hclsyntax.TemplateExpr:
 		if hasPassword(n) {
 			s.report(s.name+" has a URL with a password", "all who can read etcd would see it\n"+

@@ -4,7 +4,7 @@
 // A Registry receives the beats of all targets. What the engine may have missed itself is never
 // held against a target: see judge.go.
 //
-//	beat.go         Config, New and Handler
+//	beat.go         Config, New and handler
 //	judge.go        what an attempt makes of the last beat
 //	report.go       Report: what a beat says
 //	registry.go     Registry: the last beat of each target, and who may send it
@@ -18,6 +18,7 @@
 package beatprobe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,19 +37,6 @@ type Config struct {
 	Token string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
 }
 
-// withDefaults returns c with the default of grace.
-func (c Config) withDefaults() Config {
-	if c.Grace == 0 {
-		c.Grace = c.Every / 4
-	}
-	return c
-}
-
-// check returns what is wrong with a Config whose defaults are set.
-func (c Config) check() error {
-	return errors.Join(limits.Check(c, "").Err(), checkToken(c.Token))
-}
-
 // checkToken returns what is wrong with a token. It is not a probe.FieldError, since what is wrong
 // with a sensitive field is not shown.
 func checkToken(token string) error {
@@ -61,9 +49,9 @@ func checkToken(token string) error {
 	return nil
 }
 
-// Handler looks at the last beat of a target. It is safe for concurrent use by multiple
+// handler looks at the last beat of a target. It is safe for concurrent use by multiple
 // goroutines.
-type Handler struct {
+type handler struct {
 	config   Config
 	registry *Registry // nil: there is no engine
 }
@@ -71,17 +59,17 @@ type Handler struct {
 // New returns a handler whose beats the registry receives; without one (nil) the outcome of each
 // attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields, or about the
 // token.
-func (r *Registry) New(c Config) (*Handler, error) {
-	c = c.withDefaults()
-	if err := c.check(); err != nil {
+func (r *Registry) New(c Config) (probe.Handler, error) {
+	c.Grace = cmp.Or(c.Grace, c.Every/4)
+	if err := errors.Join(limits.Check(c, "").Err(), checkToken(c.Token)); err != nil {
 		return nil, err
 	}
-	return &Handler{config: c, registry: r}, nil
+	return &handler{config: c, registry: r}, nil
 }
 
 // CheckSibling returns what is wrong with two beat probes of the same target.
-func (h *Handler) CheckSibling(other probe.Handler) error {
-	if o, ok := other.(*Handler); ok && o.config.Token != h.config.Token {
+func (h *handler) CheckSibling(other probe.Handler) error {
+	if o, ok := other.(*handler); ok && o.config.Token != h.config.Token {
 		return errors.New("token differs from that of another beat block of the target: beats are those of a target, write another target for another sender")
 	}
 	return nil
@@ -89,7 +77,7 @@ func (h *Handler) CheckSibling(other probe.Handler) error {
 
 // CheckRule returns which arguments of a probe have no effect with a beat block, as errors of
 // fields.
-func (h *Handler) CheckRule(r probe.Rule) error {
+func (h *handler) CheckRule(r probe.Rule) error {
 	var wrong probe.FieldErrors
 	if r.WarnAfter != 0 {
 		wrong.Add("warn_after", "has no effect on a beat, since an attempt only looks at the last one")
@@ -104,15 +92,15 @@ func (h *Handler) CheckRule(r probe.Rule) error {
 }
 
 // Probe looks at the last beat. It does not wait.
-func (h *Handler) Probe(_ context.Context, t probe.Target) probe.Result { return h.look(t) }
+func (h *handler) Probe(_ context.Context, t probe.Target) probe.Result { return h.look(t) }
 
 // Step implements nonblock.Stepper: an attempt needs no goroutine.
-func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress {
+func (h *handler) Step(a *nonblock.Attempt) nonblock.Progress {
 	a.Result = h.look(a.Target)
 	return nonblock.StepDone
 }
 
-func (h *Handler) look(t probe.Target) probe.Result {
+func (h *handler) look(t probe.Target) probe.Result {
 	if h.registry == nil {
 		return unheard("only a running engine receives beats: ask it with sonde explain")
 	}

@@ -29,8 +29,8 @@ import (
 // There is no response.
 const datagramVersion = "sonde-beat/1 "
 
-// MaxDatagram bounds a datagram, in bytes.
-const MaxDatagram = len(datagramVersion) + 2*sha256.Size + 1 + 19 + 1 + 5 + 1 + probe.MaxTargetName + 1
+// maxDatagram bounds a datagram, in bytes.
+const maxDatagram = len(datagramVersion) + 2*sha256.Size + 1 + 19 + 1 + 5 + 1 + probe.MaxTargetName + 1
 
 // datagram is a beat as it was received. Nothing of it is trusted before isSignedWith.
 type datagram struct {
@@ -43,8 +43,8 @@ type datagram struct {
 
 // parseDatagram reads a datagram.
 func parseDatagram(b []byte) (d datagram, err error) {
-	if len(b) > MaxDatagram {
-		return d, fmt.Errorf("datagram of more than %d bytes", MaxDatagram)
+	if len(b) > maxDatagram {
+		return d, fmt.Errorf("datagram of more than %d bytes", maxDatagram)
 	}
 	rest, ok := bytes.CutPrefix(b, []byte(datagramVersion))
 	if !ok {

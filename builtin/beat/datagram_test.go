@@ -82,7 +82,7 @@ func FuzzDatagram(f *testing.F) {
 		if err != nil || !e.isSignedWith(testToken) || e.target != d.target || e.time != d.time || e.report != d.report {
 			t.Errorf("%+v is written as %q and read as %+v, %v", d, again, e, err)
 		}
-		if len(again) > MaxDatagram {
+		if len(again) > maxDatagram {
 			t.Errorf("it is written with %d bytes", len(again))
 		}
 	})
@@ -97,8 +97,8 @@ func TestTheExampleOfTheDocsIsADatagram(t *testing.T) {
 	if !bytes.Contains(text, append(want, '\n')) {
 		t.Errorf("docs/beats.md lacks the datagram %s", want)
 	}
-	if !bytes.Contains(text, fmt.Appendf(nil, "at most %d bytes", MaxDatagram)) {
-		t.Errorf("docs/beats.md does not say that a datagram has at most %d bytes", MaxDatagram)
+	if !bytes.Contains(text, fmt.Appendf(nil, "at most %d bytes", maxDatagram)) {
+		t.Errorf("docs/beats.md does not say that a datagram has at most %d bytes", maxDatagram)
 	}
 }
 

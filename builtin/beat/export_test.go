@@ -8,3 +8,6 @@ const (
 
 // Receive takes a datagram.
 func (r *Registry) Receive(packet []byte) { r.receive(packet) }
+
+// MaxDatagram is maxDatagram.
+const MaxDatagram = maxDatagram

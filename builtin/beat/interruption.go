@@ -93,14 +93,9 @@ func (l *listening) mayLog(now int64) bool {
 	return true
 }
 
-// Interrupted says that beats of any target may have been missed until now, and why: a listener
-// has lacked descriptors, for example. It does not block.
-func (r *Registry) Interrupted(why string) {
-	r.interrupted(why, func(l *listening, now int64) { l.all = now })
-}
-
-// InterruptedFor is Interrupted for the targets whose last beat was not that of another client. Clients are
-// known as they are to Beat. One that is not valid stands for all.
+// InterruptedFor says that beats may have been missed until now of the targets whose last beat was not that of another
+// client, and why: a listener has lacked descriptors, for example. Clients are known as they are to Beat. One that is not
+// valid stands for all. It does not block.
 func (r *Registry) InterruptedFor(why string, client netip.Addr) {
 	r.interrupted(why, func(l *listening, now int64) {
 		if client.IsValid() {
@@ -111,7 +106,7 @@ func (r *Registry) InterruptedFor(why string, client netip.Addr) {
 	})
 }
 
-// interruptedUDP is Interrupted for datagrams.
+// interruptedUDP is InterruptedFor for datagrams.
 func (r *Registry) interruptedUDP(why string) {
 	r.interrupted(why, func(l *listening, now int64) { l.udp = now })
 }
@@ -159,7 +154,7 @@ func (r *Registry) setIsolated(isIsolated bool) {
 	}
 	r.recordsMu.Unlock()
 	if isIsolated && !was {
-		r.Interrupted("the engine is isolated: no target answers it")
+		r.InterruptedFor("the engine is isolated: no target answers it", netip.Addr{})
 	}
 }
 

@@ -50,7 +50,7 @@ func (rc *Receiver) Run(ctx context.Context) {
 		rc.followDrops(ctx)
 		rc.conn.Close()
 	})
-	buffer := make([]byte, MaxDatagram+1)
+	buffer := make([]byte, maxDatagram+1)
 	var rejected allowance
 	for {
 		var pause time.Duration

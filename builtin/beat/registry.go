@@ -162,7 +162,7 @@ func (r *Registry) apply(set probe.Set) (gone, dropped []string) {
 	for target, rec := range r.records {
 		before := len(rec.probes)
 		rec.probes = slices.DeleteFunc(rec.probes, func(b binding) bool {
-			_, still := set[probe.ID{Target: target, Kind: b.kind, Name: b.name}].Handler.(*Handler)
+			_, still := set[probe.ID{Target: target, Kind: b.kind, Name: b.name}].Handler.(*handler)
 			return !still
 		})
 		if len(rec.probes) != before {
@@ -170,7 +170,7 @@ func (r *Registry) apply(set probe.Set) (gone, dropped []string) {
 		}
 	}
 	for id, p := range set {
-		if h, ok := p.Handler.(*Handler); ok {
+		if h, ok := p.Handler.(*handler); ok {
 			r.bind(id, h.config)
 		}
 	}

@@ -28,7 +28,7 @@ const (
 )
 
 // handler returns a handler for beats.
-func handler(t *testing.T, r *beatprobe.Registry, every, grace time.Duration, token string) *beatprobe.Handler {
+func handler(t *testing.T, r *beatprobe.Registry, every, grace time.Duration, token string) probe.Handler {
 	t.Helper()
 	h, err := r.New(beatprobe.Config{Every: every, Grace: grace, Token: token})
 	if err != nil {
@@ -168,7 +168,7 @@ func TestWhatTheEngineMissesIsUnknownAndNeverAFailure(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		look(probe.Failure)
 
-		r.Interrupted("descriptors were lacking")
+		r.InterruptedFor("descriptors were lacking", netip.Addr{})
 		look(probe.Unknown)
 		time.Sleep(92 * time.Second)
 		look(probe.Failure)
@@ -514,7 +514,7 @@ func TestAFloodOfForgedDatagramsIsNotRead(t *testing.T) {
 func TestTheNextEngineKnowsTheLastBeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		values := map[string][]byte{}
-		add := func(r *beatprobe.Registry) (daily, often *beatprobe.Handler) {
+		add := func(r *beatprobe.Registry) (daily, often probe.Handler) {
 			daily, often = handler(t, r, 24*time.Hour, time.Hour, token), handler(t, r, time.Minute, 30*time.Second, token)
 			r.Apply(probe.Set{{Target: "daily", Kind: probe.Readiness}: {Handler: daily}, {Target: "often", Kind: probe.Readiness}: {Handler: often}})
 			return daily, often
@@ -555,7 +555,7 @@ func TestTheNextEngineKnowsTheLastBeat(t *testing.T) {
 		ended = make(chan struct{})
 		go func() { next.Run(ctx); close(ended) }()
 		defer func() { stop(); <-ended }()
-		look := func(h *beatprobe.Handler, target string, want probe.Outcome) {
+		look := func(h probe.Handler, target string, want probe.Outcome) {
 			t.Helper()
 			if res := h.Probe(t.Context(), probe.Target{Name: target}); res.Outcome != want {
 				t.Errorf("%s is %v: %s, want %v", target, res.Outcome, res.Detail, want)

@@ -12,7 +12,7 @@ import (
 
 // daily is a registry whose target "backup" sends a beat each day, on a machine of which a test says
 // how long it was suspended.
-func daily(t *testing.T, suspended *time.Duration) (*Registry, *Handler) {
+func daily(t *testing.T, suspended *time.Duration) (*Registry, *handler) {
 	r := NewRegistry()
 	r.clock = clock.NewSuspended(func() time.Duration { return *suspended })
 	h, err := r.New(Config{Every: 24 * time.Hour, Grace: time.Hour, Token: "correct-horse-battery"})
@@ -20,7 +20,7 @@ func daily(t *testing.T, suspended *time.Duration) (*Registry, *Handler) {
 		t.Fatal(err)
 	}
 	r.Apply(probe.Set{{Target: "backup", Kind: probe.Readiness}: {Handler: h}})
-	return r, h
+	return r, h.(*handler)
 }
 
 func TestABeatThatCameWhileTheMachineWasSuspendedIsNotMissed(t *testing.T) {

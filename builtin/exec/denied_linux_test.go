@@ -19,7 +19,7 @@ import (
 // attempts makes 300 attempts with 100 probes at once, and returns their outcomes.
 func attempts(t *testing.T, script string) (outcomes [4]int) {
 	t.Helper()
-	h := handler(t, command.Plan.Run, sh(script))
+	h := newHandler(t, command.Plan.Run, sh(script))
 	var mu sync.Mutex
 	var group sync.WaitGroup
 	for range 100 {
@@ -99,7 +99,7 @@ func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	h := handler(t, command.Plan.Run, sh(`(while :; do sleep 600 & done); exec sleep 600`))
+	h := newHandler(t, command.Plan.Run, sh(`(while :; do sleep 600 & done); exec sleep 600`))
 	taken := make(chan probe.Result)
 	go func() { taken <- h.Probe(ctx, probe.Target{}) }()
 	own, err := cgroup.Current()

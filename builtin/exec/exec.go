@@ -10,13 +10,11 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/quota"
 	"github.com/sonde-probe/sonde/internal/shortage"
-	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -34,13 +32,12 @@ type Config struct {
 	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the target, else of the engine"`
 }
 
-// Handler runs a command for each attempt. It is safe for concurrent use by
+// handler runs a command for each attempt. It is safe for concurrent use by
 // multiple goroutines.
-type Handler struct {
+type handler struct {
 	config Config
 	run    runFunc
-	stuck  atomic.Int32 // commands of earlier attempts that were killed and have not ended
-	ended  wake.Signal  // one of them has ended
+	stuck  chan struct{} // holds an element for each command that was killed and has not ended
 }
 
 // runFunc runs a command: command.Plan.Run, or RunPortably in tests of both.
@@ -51,13 +48,13 @@ type runFunc func(command.Plan, context.Context, io.Writer, io.Writer) (command.
 const maxStuck = 4
 
 // New returns a handler, or a *probe.FieldError that names the wrong field.
-func New(c Config) (*Handler, error) {
+func New(c Config) (probe.Handler, error) {
 	if err := (command.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}).Check(); err != nil {
 		return nil, err
 	}
 	c.Command = slices.Clone(c.Command)
 	c.Env = maps.Clone(c.Env)
-	return &Handler{config: c, run: command.Plan.Run, ended: wake.New()}, nil
+	return &handler{config: c, run: command.Plan.Run, stuck: make(chan struct{}, maxStuck)}, nil
 }
 
 // Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
@@ -71,7 +68,7 @@ func New(c Config) (*Handler, error) {
 // A command that cannot be killed, because it is another user's or blocks in the kernel,
 // is left running. While there are four of them an attempt waits until one ends, and
 // fails when ctx is done.
-func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	began, before := time.Now(), quota.Read()
 	res := h.attempt(ctx, t)
 	res.Lost = min(res.Lost, time.Since(began))
@@ -81,7 +78,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return res
 }
 
-func (h *Handler) attempt(ctx context.Context, t probe.Target) (res probe.Result) {
+func (h *handler) attempt(ctx context.Context, t probe.Target) (res probe.Result) {
 	if !h.awaitStuck(ctx) {
 		return stuck(ctx)
 	}
@@ -121,15 +118,17 @@ func notStarted(err error) probe.Result {
 // awaitStuck waits until there are fewer than maxStuck commands that are stuck, and
 // reports whether there are before ctx is done. It waits, since on a starved machine a
 // command takes a while to die.
-func (h *Handler) awaitStuck(ctx context.Context) bool {
-	for h.stuck.Load() >= maxStuck {
+func (h *handler) awaitStuck(ctx context.Context) bool {
+	select {
+	case h.stuck <- struct{}{}:
+	default:
 		select {
-		case <-h.ended:
+		case h.stuck <- struct{}{}:
 		case <-ctx.Done():
 			return false
 		}
 	}
-	h.ended.Set() // other attempts may wait too
+	<-h.stuck
 	return true
 }
 
@@ -143,16 +142,15 @@ func stuck(ctx context.Context) probe.Result {
 
 // countStuck counts a command until it ends. Its goroutine is not waited for: the command
 // may never end.
-func (h *Handler) countStuck(dead <-chan struct{}) {
-	h.stuck.Add(1)
+func (h *handler) countStuck(dead <-chan struct{}) {
 	go func() {
+		h.stuck <- struct{}{} // waits while there are more, of attempts at the same time
 		<-dead
-		h.stuck.Add(-1)
-		h.ended.Set()
+		<-h.stuck
 	}()
 }
 
-func (h *Handler) command(t probe.Target) command.Command {
+func (h *handler) command(t probe.Target) command.Command {
 	env := maps.Clone(t.Env)
 	if env == nil {
 		env = make(map[string]string, len(h.config.Env))

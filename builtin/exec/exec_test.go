@@ -60,7 +60,7 @@ func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
 func TestDeadlineIsAFailureAndKillsTheWholeGroup(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		pids := filepath.Join(t.TempDir(), "pids")
-		h := handler(t, run, sh(`echo waiting; sleep 600 & echo $$$$ $! >'`+pids+`'; wait`))
+		h := newHandler(t, run, sh(`echo waiting; sleep 600 & echo $$$$ $! >'`+pids+`'; wait`))
 		r := atDeadline(t, h, "the command's child", isWritten(pids))
 		if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout || !strings.Contains(r.Detail, "waiting") {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
@@ -75,7 +75,7 @@ func TestDeadlineHoldsWhenADaemonKeepsThePipeOpen(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		config, pids := daemon(t, "wait")
-		r := atDeadline(t, handler(t, run, config), "the daemon", isWritten(pids))
+		r := atDeadline(t, newHandler(t, run, config), "the daemon", isWritten(pids))
 		if r.Reason != probe.ReasonExecTimeout {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
@@ -86,7 +86,7 @@ func TestProbeDoesNotWaitForADaemonThatKeepsThePipeOpen(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needSetsid(t)
 		config, _ := daemon(t, "exit 0")
-		r := withoutDeadline(t, handler(t, run, config))
+		r := withoutDeadline(t, newHandler(t, run, config))
 		if r.Outcome != probe.Success || r.Detail != "ready" {
 			t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 		}
@@ -101,7 +101,7 @@ func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *te
 		config.Env = map[string]string{"OWN": own}
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan probe.Result, 1)
-		h := handler(t, run, config)
+		h := newHandler(t, run, config)
 		go func() { result <- h.Probe(ctx, probe.Target{}) }()
 		testsync.Until(t, "the command's end", func() bool {
 			pid, _ := os.ReadFile(own)
@@ -117,7 +117,7 @@ func TestCommandThatEndedInTimeCountsWhenTheTimeIsOverWhileAPipeIsHeldOpen(t *te
 
 func TestWhatACommandLeavesInItsGroupIsKilled(t *testing.T) {
 	inEachWay(t, func(t *testing.T, run runFunc) {
-		r := withoutDeadline(t, handler(t, run, sh(`sleep 600 & echo $!`)))
+		r := withoutDeadline(t, newHandler(t, run, sh(`sleep 600 & echo $!`)))
 		pid, err := strconv.Atoi(r.Detail)
 		if err != nil || r.Outcome != probe.Success {
 			t.Fatalf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
@@ -131,7 +131,7 @@ func TestCancelKillsAndCountsForNothing(t *testing.T) {
 		pids := filepath.Join(t.TempDir(), "pids")
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan probe.Result, 1)
-		h := handler(t, run, sh(`echo $$$$ >'`+pids+`'; sleep 600`))
+		h := newHandler(t, run, sh(`echo $$$$ >'`+pids+`'; sleep 600`))
 		go func() { result <- h.Probe(ctx, probe.Target{}) }()
 		testsync.Until(t, "the command's process ID", isWritten(pids))
 		cancel()
@@ -150,7 +150,7 @@ func TestNothingIsStartedWhenTheTimeIsOver(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "ran")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if r := handler(t, run, sh(`touch '`+file+`'`)).Probe(ctx, probe.Target{}); r.Reason != probe.ReasonStopped {
+		if r := newHandler(t, run, sh(`touch '`+file+`'`)).Probe(ctx, probe.Target{}); r.Reason != probe.ReasonStopped {
 			t.Errorf("got %v %q", r.Outcome, r.Reason)
 		}
 		if _, err := os.Stat(file); err == nil {
@@ -245,8 +245,8 @@ func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
 	tier.Slow(t)
 	inEachWay(t, func(t *testing.T, run runFunc) {
 		needProc(t)
-		h := handler(t, run, sh(`sleep 600 & exit 0`))
-		late := handler(t, run, Config{Command: []string{"/bin/sleep", "600"}})
+		h := newHandler(t, run, sh(`sleep 600 & exit 0`))
+		late := newHandler(t, run, Config{Command: []string{"/bin/sleep", "600"}})
 		round := func() {
 			h.Probe(t.Context(), probe.Target{})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -270,11 +270,7 @@ func TestManyAttemptsLeaveNothingBehind(t *testing.T) {
 func BenchmarkProbeOfTrue(b *testing.B) {
 	for name, run := range map[string]runFunc{"as here": command.Plan.Run, "portably": command.Plan.RunPortably} {
 		b.Run(name, func(b *testing.B) {
-			h, err := New(Config{Command: []string{"/bin/true"}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			h.run = run
+			h := newHandler(b, run, Config{Command: []string{"/bin/true"}})
 			b.ReportAllocs()
 			for b.Loop() {
 				if r := h.Probe(b.Context(), probe.Target{}); r.Outcome != probe.Success {
@@ -282,11 +278,5 @@ func BenchmarkProbeOfTrue(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-func TestTheZeroHandlerIsNeverASuccess(t *testing.T) {
-	if r := new(Handler).Probe(t.Context(), probe.Target{}); r.Outcome != probe.Unknown || r.Reason != probe.ReasonExecStart {
-		t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 	}
 }

@@ -39,12 +39,13 @@ func inEachWay(t *testing.T, test func(*testing.T, runFunc)) {
 	t.Run("portably", func(t *testing.T) { test(t, command.Plan.RunPortably) })
 }
 
-func handler(t *testing.T, run runFunc, c Config) *Handler {
+func newHandler(t testing.TB, run runFunc, c Config) *handler {
 	t.Helper()
-	h, err := New(c)
+	made, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	h := made.(*handler)
 	h.run = run
 	return h
 }
@@ -53,11 +54,11 @@ func attempt(t *testing.T, run runFunc, c Config, target probe.Target, timeout t
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	return handler(t, run, c).Probe(ctx, target)
+	return newHandler(t, run, c).Probe(ctx, target)
 }
 
 // atDeadline returns the result of an attempt whose deadline passes once something is true.
-func atDeadline(t *testing.T, h *Handler, what string, isTrue func() bool) probe.Result {
+func atDeadline(t *testing.T, h *handler, what string, isTrue func() bool) probe.Result {
 	t.Helper()
 	ctx, pass := testsync.Deadline(t.Context())
 	defer pass()
@@ -69,7 +70,7 @@ func atDeadline(t *testing.T, h *Handler, what string, isTrue func() bool) probe
 }
 
 // withoutDeadline returns the result of an attempt that has no deadline.
-func withoutDeadline(t *testing.T, h *Handler) probe.Result {
+func withoutDeadline(t *testing.T, h *handler) probe.Result {
 	t.Helper()
 	result := make(chan probe.Result, 1)
 	go func() { result <- h.Probe(t.Context(), probe.Target{}) }()

@@ -2,6 +2,7 @@ package httpprobe
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -50,32 +51,26 @@ type Config struct {
 }
 
 // New makes a handler. It reads the files of the tls block and opens no
-// connection. An error is a *probe.FieldError with the HCL name of the field.
-func New(c Config) (*Handler, error) {
+// connection. An error is a *probe.FieldError with the HCL name of the field, or several.
+func New(c Config) (probe.Handler, error) {
 	p, err := newPlan(c)
 	if err != nil {
 		return nil, err
 	}
-	dialer, err := dial.New(dial.Config{
+	dialer, noDialer := dial.New(dial.Config{
 		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses, ClientFirst: true,
 	})
-	if err != nil {
-		return nil, err
-	}
 	settings := c.TLS
 	if settings == nil && p.ref.Scheme == "https" {
 		settings = new(TLS)
 	}
-	config, err := settings.Load()
-	if err != nil {
-		return nil, err
-	}
-	via, err := c.Proxy.load()
-	if err != nil {
+	config, noTLS := settings.Load()
+	via, noProxy := c.Proxy.load()
+	if err := errors.Join(noDialer, noTLS, noProxy); err != nil {
 		return nil, err
 	}
 	t := newTransport(dialer, config, p, via, c.ReuseConnection)
-	return newHandler(p, Handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}), nil
+	return newHandler(p, handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}), nil
 }
 
 // check returns an error for fields that exclude each other.

@@ -11,10 +11,11 @@ import (
 // Wherever an attempt is, an error number that package dial calls this machine's makes its
 // result unknown.
 func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
-	h, err := New(Config{Port: "1"})
+	made, err := New(Config{Port: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	h := made.(*handler)
 	for number, err := range dialtest.OwnErrors(t) {
 		results := map[string]probe.Result{
 			"head": (&attempt{ctx: t.Context()}).headFailed(err),

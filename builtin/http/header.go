@@ -14,8 +14,8 @@ import (
 // kubelet's compatibility, since servers and gateways recognize it (K87 in
 // docs/kubelet.md).
 const (
-	UserAgent        = "sonde-probe"
-	KubeletUserAgent = "kube-probe/1.36"
+	userAgent        = "sonde-probe"
+	kubeletUserAgent = "kube-probe/1.36"
 )
 
 // setHeaders checks headers and adds the kubelet's defaults (newProbeRequest in
@@ -39,9 +39,9 @@ func (p *plan) setHeaders(given map[string][]string) error {
 			p.private = append(p.private, name)
 		}
 	}
-	agent := UserAgent
+	agent := userAgent
 	if p.kubelet {
-		agent = KubeletUserAgent
+		agent = kubeletUserAgent
 	}
 	setDefault(p.header, "User-Agent", agent)
 	setDefault(p.header, "Accept", "*/*")

@@ -9,7 +9,7 @@
 // # Files
 //
 //	config.go      Config and New
-//	http.go        Handler: attempts by net/http
+//	http.go        handler: attempts by net/http
 //	plan.go        a checked configuration: URL and request
 //	header.go      the request's headers
 //	redirect.go    which redirects are followed
@@ -41,9 +41,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handler makes attempts over HTTP. New makes it. It is safe for concurrent use
-// by multiple goroutines.
-type Handler struct {
+// handler makes attempts over HTTP. It is safe for concurrent use by multiple
+// goroutines.
+type handler struct {
 	plan      *plan
 	transport *transport
 	client    *http.Client
@@ -52,26 +52,26 @@ type Handler struct {
 }
 
 var (
-	_ probe.EndpointHandler = (*Handler)(nil)
-	_ io.Closer             = (*Handler)(nil)
+	_ probe.EndpointHandler = (*handler)(nil)
+	_ io.Closer             = (*handler)(nil)
 )
 
 // Check returns what a target lacks for this handler, or nil. An error is a
 // *probe.FieldError for the field "host" or "port".
-func (h *Handler) Check(t probe.Target) error { return h.transport.dialer.Check(t) }
+func (h *handler) Check(t probe.Target) error { return h.transport.dialer.Check(t) }
 
 // Endpoint returns the host and the port of the target's server: "10.0.0.7:80".
-func (h *Handler) Endpoint(t probe.Target) string { return h.transport.dialer.Endpoint(t) }
+func (h *handler) Endpoint(t probe.Target) string { return h.transport.dialer.Endpoint(t) }
 
 // Close closes the connections that are kept for ReuseConnection. The handler can still
 // be used. Close returns nil.
-func (h *Handler) Close() error {
+func (h *handler) Close() error {
 	h.transport.http.CloseIdleConnections()
 	return nil
 }
 
 // Probe makes one attempt.
-func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	host, port, err := h.transport.dialer.HostPort(t)
 	if err != nil {
 		return dial.Result(err)
@@ -80,7 +80,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 }
 
 // probe makes an attempt at a host.
-func (h *Handler) probe(ctx context.Context, host string, port uint16) probe.Result {
+func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	u := h.plan.url(host, port)
@@ -93,5 +93,5 @@ func (h *Handler) probe(ctx context.Context, host string, port uint16) probe.Res
 	body := traceBody(ctx, response)
 	result := h.plan.judge(ctx, response)
 	body.record(a, response)
-	return a.result(h.plan.validity.Judge(result, a.validUntil()))
+	return a.result(h.plan.tls.Judge(result, a.validUntil()))
 }

@@ -30,8 +30,9 @@ func handler(t testing.TB, c httpprobe.Config) prober {
 	if err != nil {
 		t.Fatalf("New(%+v): %v", c, err)
 	}
-	t.Cleanup(func() { h.Close() })
-	return prober{h, inSteps(t)}
+	p := prober{h.(Handler), inSteps(t)}
+	t.Cleanup(func() { p.Close() })
+	return p
 }
 
 // targetOf returns a target with a server's address as its own, and its port

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -211,32 +212,18 @@ func (v jsonValue) equals(want string) bool {
 	}
 	a, isDecimal := parseDecimal(v.text)
 	b, isNumber := parseDecimal(want)
-	return isDecimal && isNumber && a == b
+	return isDecimal && isNumber && a.Cmp(b) == 0
 }
 
-// decimal is a number, 0.digits times a power of ten, that equals another one only if both have
-// the same value, however many digits they have.
-type decimal struct {
-	negative bool
-	digits   string // without zeros at either end; empty for zero
-	exponent int
-}
+// maxDecimal bounds a number that is compared by its value, in bytes.
+const maxDecimal = 100
 
-var decimalSyntax = regexp.MustCompile(`^(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?$`)
+var decimalSyntax = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$`)
 
-// parseDecimal parses a number in the syntax of JSON, with an exponent of at most nine digits.
-func parseDecimal(s string) (d decimal, ok bool) {
-	parts := decimalSyntax.FindStringSubmatch(s)
-	if parts == nil {
-		return decimal{}, false
+// parseDecimal parses a number in the syntax of JSON, with an exponent of at most three digits.
+func parseDecimal(s string) (*big.Rat, bool) {
+	if len(s) > maxDecimal || !decimalSyntax.MatchString(s) {
+		return nil, false
 	}
-	sign, whole, fraction, exponent := parts[1], parts[2], parts[3], parts[4]
-	all := strings.TrimLeft(whole+fraction, "0")
-	if d.digits = strings.TrimRight(all, "0"); d.digits == "" {
-		return decimal{}, true
-	}
-	d.negative = sign == "-"
-	d.exponent, _ = strconv.Atoi(exponent) // 0 without one
-	d.exponent += len(all) - len(fraction)
-	return d, true
+	return new(big.Rat).SetString(s)
 }

@@ -3,6 +3,7 @@ package httpprobe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -27,40 +28,35 @@ type plan struct {
 	body       string
 	accept     statuses
 	asserts    assertions
-	redirects  string // as in Config
-	validity   dial.Validity
+	redirects  string    // as in Config
+	tls        *dial.TLS // nil without a block
 	kubelet    bool
 }
 
-func newPlan(c Config) (p *plan, err error) {
+func newPlan(c Config) (*plan, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
 		return nil, err
 	}
-	p = &plan{
+	p := &plan{
 		host:      cmp.Or(c.Host, "localhost"),
 		body:      c.Body,
 		redirects: c.Redirects,
-		validity:  c.TLS.Validity(),
+		tls:       c.TLS,
 		kubelet:   c.Compatibility == probe.Kubelet,
 	}
-	if p.method, err = c.method(); err != nil {
+	var noMethod, noStatuses, noAssertions error
+	p.method, noMethod = c.method()
+	p.accept, noStatuses = parseStatuses(c.Status)
+	p.asserts, noAssertions = c.assertions()
+	if err := errors.Join(noMethod, p.setHeaders(c.Headers), noStatuses, noAssertions); err != nil {
 		return nil, err
 	}
 	p.ref = parsePath(c.Path)
 	p.ref.Scheme = strings.ToLower(cmp.Or(c.Scheme, "http"))
-	if err := p.setHeaders(c.Headers); err != nil {
-		return nil, err
-	}
 	if c.ReuseConnection {
 		// It is not sent. It lets net/http ask again on a new connection when the
 		// server has closed a kept one, whatever the method.
 		setDefault(p.header, "X-Idempotency-Key")
-	}
-	if p.accept, err = parseStatuses(c.Status); err != nil {
-		return nil, err
-	}
-	if p.asserts, err = c.assertions(); err != nil {
-		return nil, err
 	}
 	return p, nil
 }

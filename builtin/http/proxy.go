@@ -171,7 +171,7 @@ func (p *proxy) answer(outcome probe.Outcome, why probe.Reason, text string) *di
 // connect asks for a tunnel by HTTP.
 func (p *proxy) connect(conn net.Conn, host string, port uint16) error {
 	to := net.JoinHostPort(host, strconv.Itoa(int(port)))
-	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: to}, Host: to, Header: p.header(http.Header{"User-Agent": {UserAgent}})}
+	request := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: to}, Host: to, Header: p.header(http.Header{"User-Agent": {userAgent}})}
 	if err := request.Write(conn); err != nil {
 		return err
 	}

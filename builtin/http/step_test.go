@@ -2,18 +2,27 @@ package httpprobe_test
 
 import (
 	"context"
+	"io"
 	"strings"
 	"testing"
 
-	httpprobe "github.com/sonde-probe/sonde/builtin/http"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
+// Handler is what New returns.
+type Handler interface {
+	nonblock.Stepper
+	probe.EndpointHandler
+	Check(probe.Target) error
+	io.Closer
+}
+
 // prober is a handler whose attempts are made one way or the other.
 type prober struct {
-	*httpprobe.Handler
+	Handler
 	steps bool
 }
 

@@ -21,7 +21,7 @@ func traced(t *testing.T, c httpprobe.Config, target probe.Target) (probe.Result
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	defer h.(Handler).Close()
 	ctx, cancel := context.WithTimeout(t.Context(), plenty)
 	defer cancel()
 	ctx, trace := probe.WithTrace(ctx)
@@ -91,7 +91,7 @@ func TestATraceHasTheCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer h.Close()
+	defer h.(Handler).Close()
 	for range 2 {
 		ctx, trace := probe.WithTrace(t.Context())
 		r := h.Probe(ctx, target)

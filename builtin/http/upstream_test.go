@@ -58,7 +58,7 @@ func TestUpstreamHTTPProbeCheckerSendsHeaders(t *testing.T) {
 		{name: "one of its own", headers: headers{"X-Muffins-Or-Cupcakes": {"muffins"}}, sent: "X-Muffins-Or-Cupcakes: muffins"},
 		{name: "User-Agent", headers: headers{"User-Agent": {"foo/1.0"}}, sent: "User-Agent: foo/1.0"},
 		{name: "User-Agent empty", headers: headers{"User-Agent": {""}}, unsent: "User-Agent"},
-		{name: "the default User-Agent", sent: "User-Agent: " + httpprobe.UserAgent},
+		{name: "the default User-Agent", sent: "User-Agent: sonde-probe"},
 		{name: "the kubelet's default User-Agent", kubelet: probe.Kubelet, sent: "User-Agent: kube-probe/1.36"},
 		{name: "User-Agent empty, with compatibility", kubelet: probe.Kubelet, headers: headers{"User-Agent": {""}}, unsent: "User-Agent"},
 		{name: "Accept beside User-Agent", headers: headers{"User-Agent": {"foo/1.0"}, "Accept": {"text/html"}}, sent: "Accept: text/html"},
@@ -301,7 +301,7 @@ func TestUpstreamGetURLParts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h, err := httpprobe.New(test.config)
 			if err == nil {
-				err = h.Check(found)
+				err = h.(Handler).Check(found)
 			}
 			if (err == nil) != test.ok {
 				t.Fatalf("the error is %v, want none: %v", err, test.ok)

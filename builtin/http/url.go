@@ -9,8 +9,8 @@ import (
 )
 
 // newHandler returns a handler for a plan.
-func newHandler(p *plan, of Handler) *Handler {
-	h := &Handler{plan: p, transport: of.transport, client: of.client}
+func newHandler(p *plan, of handler) *handler {
+	h := &handler{plan: p, transport: of.transport, client: of.client}
 	if !h.transport.reuse && h.transport.proxy == nil {
 		h.template = p.template()
 	}
@@ -24,7 +24,7 @@ func newHandler(p *plan, of Handler) *Handler {
 // scheme, user, path and query are u's where u has them, and otherwise those of the
 // configuration. The host and the port to connect to are as configured; without a port in u the
 // header Host has none.
-func (h *Handler) ForURL(u *url.URL) (probe.Handler, *url.URL) {
+func (h *handler) ForURL(u *url.URL) (probe.Handler, *url.URL) {
 	p := *h.plan
 	p.ref.Scheme = cmp.Or(u.Scheme, p.ref.Scheme)
 	if u.Path != "" || u.RawQuery != "" {

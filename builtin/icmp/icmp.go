@@ -10,7 +10,7 @@
 //
 // # Files
 //
-//	icmp.go          Config, New and Handler
+//	icmp.go          Config, New and handler
 //	echo.go          requests, replies and errors as they are on the wire
 //	socket_linux.go  sockets: sending, receiving, and errors that the kernel reports
 package icmpprobe
@@ -28,7 +28,7 @@ import (
 
 // The payload of a request, in bytes.
 const (
-	DefaultPayload = 56 // as that of ping
+	defaultPayload = 56 // as that of ping
 	MinPayload     = 16 // random bytes by which a reply is recognized
 	MaxPayload     = 65_507
 )
@@ -44,9 +44,9 @@ type Config struct {
 	DontFragment  bool   `hcl:"dont_fragment,optional" doc:"the attempt fails if the request does not fit through a network on the way as a whole" default:"false"`
 }
 
-// Handler makes attempts by ICMP, each with a socket of its own. It is safe for concurrent
+// handler makes attempts by ICMP, each with a socket of its own. It is safe for concurrent
 // use by multiple goroutines.
-type Handler struct {
+type handler struct {
 	dialer       *dial.Dialer
 	payloadSize  int
 	ttl          int // 0: that of the system
@@ -55,7 +55,7 @@ type Handler struct {
 }
 
 // New makes a handler. An error is a *probe.FieldError with the HCL name of the field.
-func New(c Config) (*Handler, error) {
+func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), checkUnicast("is", c.Host)); err != nil {
 		return nil, err
 	}
@@ -63,12 +63,12 @@ func New(c Config) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{dialer: dialer, payloadSize: cmp.Or(c.PayloadSize, DefaultPayload), ttl: c.TTL, dontFragment: c.DontFragment}, nil
+	return &handler{dialer: dialer, payloadSize: cmp.Or(c.PayloadSize, defaultPayload), ttl: c.TTL, dontFragment: c.DontFragment}, nil
 }
 
 // Check returns what a target lacks for this handler, or nil. An error is a
 // *probe.FieldError for the field "host" or "ip_family".
-func (h *Handler) Check(t probe.Target) error {
+func (h *handler) Check(t probe.Target) error {
 	if err := h.dialer.Check(t); err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (h *Handler) Check(t probe.Target) error {
 }
 
 // Endpoint returns the host that attempts send to, with port 0: "10.0.0.7:0".
-func (h *Handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
+func (h *handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
 
 // checkUnicast returns an error for a host that is a group of hosts. Problem begins the
 // text of the error.
@@ -100,7 +100,7 @@ func isGroup(ip netip.Addr) bool {
 
 // Probe makes one attempt. Timings.Connect of the result is how long opening the socket
 // took, and Timings.FirstByte the round trip.
-func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	host, _, err := h.dialer.HostPort(t)
 	if err != nil {
 		return dial.Result(err)
@@ -114,7 +114,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 }
 
 // ping sends a request to the addresses of a host in order until one replies.
-func (h *Handler) ping(ctx context.Context, host string, took *probe.Timings) probe.Result {
+func (h *handler) ping(ctx context.Context, host string, took *probe.Timings) probe.Result {
 	ips, err := h.dialer.Addresses(ctx, host, 0, took)
 	if err != nil {
 		return dial.Result(err)

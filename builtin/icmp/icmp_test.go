@@ -31,10 +31,14 @@ func TestWrongConfigurationsAreErrors(t *testing.T) {
 }
 
 func TestTargetsAreChecked(t *testing.T) {
-	h, err := icmpprobe.New(icmpprobe.Config{IPFamily: "4"})
+	made, err := icmpprobe.New(icmpprobe.Config{IPFamily: "4"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	h := made.(interface {
+		probe.EndpointHandler
+		Check(probe.Target) error
+	})
 	for address, want := range map[string]string{
 		"10.0.0.7": "", "router.example.com": "",
 		"":          "has no address",

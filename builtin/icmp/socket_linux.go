@@ -76,7 +76,7 @@ func isDenied(err error) bool {
 }
 
 // exchange sends a request to an address and waits for the reply, of which it returns the hop limit.
-func (h *Handler) exchange(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, err error) {
+func (h *handler) exchange(ctx context.Context, to netip.Addr, took *probe.Timings) (hopLimit uint8, err error) {
 	began := time.Now()
 	s, err := h.open(to)
 	if err != nil {
@@ -93,7 +93,7 @@ func (h *Handler) exchange(ctx context.Context, to netip.Addr, took *probe.Timin
 }
 
 // open opens a socket that is connected to an address.
-func (h *Handler) open(to netip.Addr) (*socket, error) {
+func (h *handler) open(to netip.Addr) (*socket, error) {
 	domain, protocol := syscall.AF_INET, syscall.IPPROTO_ICMP
 	if to.Is6() {
 		domain, protocol = syscall.AF_INET6, syscall.IPPROTO_ICMPV6
@@ -111,7 +111,7 @@ func (h *Handler) open(to netip.Addr) (*socket, error) {
 }
 
 // prepare sets the options of a socket, connects it, and makes its request.
-func (h *Handler) prepare(s *socket, fd int, to netip.Addr) (err error) {
+func (h *handler) prepare(s *socket, fd int, to netip.Addr) (err error) {
 	if s.conn, err = s.file.SyscallConn(); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (s *socket) makeRequest(fd, size int) error {
 
 const maxIPHeader = 60 // of IPv4, with options
 
-func (h *Handler) setOptions(fd int, raw, v6 bool) error {
+func (h *handler) setOptions(fd int, raw, v6 bool) error {
 	level, receiveErrors, receiveTTL, ttl, discover := syscall.IPPROTO_IP, syscall.IP_RECVERR, syscall.IP_RECVTTL, syscall.IP_TTL, syscall.IP_MTU_DISCOVER
 	if v6 {
 		level, receiveErrors, receiveTTL, ttl, discover = syscall.IPPROTO_IPV6, syscall.IPV6_RECVERR, syscall.IPV6_RECVHOPLIMIT, syscall.IPV6_UNICAST_HOPS, syscall.IPV6_MTU_DISCOVER

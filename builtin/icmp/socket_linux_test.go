@@ -25,13 +25,13 @@ import (
 // Where root runs the tests, all of them run in a network of their own.
 func TestMain(m *testing.M) { os.Exit(faulttest.Main(m)) }
 
-func newHandler(t testing.TB, c Config) *Handler {
+func newHandler(t testing.TB, c Config) *handler {
 	t.Helper()
 	h, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h
+	return h.(*handler)
 }
 
 // sysctl writes a setting of the network of this test.
@@ -76,12 +76,12 @@ func bothSockets(t *testing.T, test func(t *testing.T, onlyRaw bool)) {
 }
 
 // attempt makes an attempt that has time enough.
-func attempt(t *testing.T, h *Handler, address string) probe.Result {
+func attempt(t *testing.T, h *handler, address string) probe.Result {
 	t.Helper()
 	return attemptWithin(t, h, address, 30*time.Second)
 }
 
-func attemptWithin(t *testing.T, h *Handler, address string, timeout time.Duration) probe.Result {
+func attemptWithin(t *testing.T, h *handler, address string, timeout time.Duration) probe.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -37,31 +39,25 @@ type Config struct {
 	KeepAlive     *KeepAlive `hcl:"keepalive,block" doc:"keeps one connection between attempts. When it ends, an attempt is made at once and fails; the next one connects again. What is sent and expected applies once to each connection"`
 }
 
-// New makes a handler: a *Handler or, with KeepAlive, a probe.StatefulHandler. An error
-// is a *probe.FieldError with the HCL name of the field.
+// New makes a handler, with KeepAlive a probe.StatefulHandler. An error is a
+// *probe.FieldError with the HCL name of the field, or several.
 func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
 		return nil, err
 	}
-	dialer, err := dial.New(dial.Config{
+	dialer, noDialer := dial.New(dial.Config{
 		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses,
 		HalfOpen: c.HalfOpen, ClientFirst: c.Send+c.SendHex != "",
 	})
-	if err != nil {
-		return nil, err
-	}
-	h := &Handler{dialer: dialer, slow: c.ExpectRegex != ""}
-	if h.request, err = c.request(); err != nil {
-		return nil, err
-	}
-	if h.matches, err = c.expectation(); err != nil {
-		return nil, err
-	}
+	h := &handler{dialer: dialer, block: c.TLS, slow: c.ExpectRegex != ""}
+	var noRequest, noExpectation, noTLS error
+	h.request, noRequest = c.request()
+	h.matches, noExpectation = c.expectation()
 	if c.TLS != nil {
-		if h.tls, err = c.TLS.Load(); err != nil {
-			return nil, err
-		}
-		h.validity = c.TLS.Validity()
+		h.tls, noTLS = c.TLS.Load()
+	}
+	if err := errors.Join(noDialer, noRequest, noExpectation, noTLS); err != nil {
+		return nil, err
 	}
 	h.exchange = &nonblock.Exchange{Protocol: protocol{h}, Socket: dialer.SocketOptions(), DetectSelf: true}
 	if h.matches != nil {
@@ -95,8 +91,12 @@ func (c Config) check() error {
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
 	case c.Addresses == dial.AllAddresses && c.KeepAlive != nil:
 		return probe.FieldErrorf("addresses", "must be any with a keepalive block, since a kept connection is to one address")
+	case c.KeepAlive != nil && c.KeepAlive.Idle%time.Second != 0:
+		return probe.FieldErrorf("keepalive.idle", "is %v; it must be whole seconds", c.KeepAlive.Idle)
+	case c.KeepAlive != nil && c.KeepAlive.Interval%time.Second != 0:
+		return probe.FieldErrorf("keepalive.interval", "is %v; it must be whole seconds", c.KeepAlive.Interval)
 	case c.KeepAlive != nil:
-		return cmp.Or(c.KeepAlive.check(), c.TLS.CheckFresh("a keepalive block"))
+		return c.TLS.CheckFresh("a keepalive block")
 	}
 	return nil
 }

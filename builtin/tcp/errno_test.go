@@ -10,14 +10,21 @@ import (
 	"github.com/sonde-probe/sonde/tests/dialtest"
 )
 
+// failing is a connection that cannot be read from.
+type failing struct {
+	net.Conn
+	err error
+}
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
 // Wherever an attempt is, an error number that package dial calls this machine's makes its
 // result unknown.
 func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
-	h := &Handler{dialer: new(dial.Dialer), matches: func([]byte) bool { return false }}
+	h := &handler{dialer: new(dial.Dialer), matches: func([]byte) bool { return false }}
 	for number, err := range dialtest.OwnErrors(t) {
-		c := &keptConn{addr: "db:1", ended: make(chan error, 1)}
-		c.conn, _ = net.Pipe()
-		c.ended <- err
+		near, _ := net.Pipe()
+		c := &keptConn{addr: "db:1", conn: failing{near, err}}
 		kept, ok := (&keepAliveHandler{conn: c}).check("db:1")
 		if !ok {
 			t.Errorf("%v: the connection is not checked", number)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"net"
 	"time"
-
-	"github.com/sonde-probe/sonde/probe"
 )
 
 // KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
@@ -24,27 +22,16 @@ type KeepAlive struct {
 // The defaults of a KeepAlive. The bounds are Linux's (MAX_TCP_KEEPIDLE and others in
 // net/tcp.h).
 const (
-	DefaultKeepAliveIdle     = 60 * time.Second
-	DefaultKeepAliveInterval = 5 * time.Second
-	DefaultKeepAliveCount    = 3
+	defaultIdle     = 60 * time.Second
+	defaultInterval = 5 * time.Second
+	defaultCount    = 3
 )
-
-// check returns an error for a time that the system cannot keep.
-func (k KeepAlive) check() error {
-	switch {
-	case k.Idle%time.Second != 0:
-		return probe.FieldErrorf("keepalive.idle", "is %v; it must be whole seconds", k.Idle)
-	case k.Interval%time.Second != 0:
-		return probe.FieldErrorf("keepalive.interval", "is %v; it must be whole seconds", k.Interval)
-	}
-	return nil
-}
 
 func (k KeepAlive) config() net.KeepAliveConfig {
 	return net.KeepAliveConfig{
 		Enable:   true,
-		Idle:     cmp.Or(k.Idle, DefaultKeepAliveIdle),
-		Interval: cmp.Or(k.Interval, DefaultKeepAliveInterval),
-		Count:    cmp.Or(k.Count, DefaultKeepAliveCount),
+		Idle:     cmp.Or(k.Idle, defaultIdle),
+		Interval: cmp.Or(k.Interval, defaultInterval),
+		Count:    cmp.Or(k.Count, defaultCount),
 	}
 }

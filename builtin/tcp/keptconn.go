@@ -19,7 +19,7 @@ import (
 // keepAliveHandler makes attempts over a connection that it keeps between them. The
 // connection belongs to one probe: see ForProbe.
 type keepAliveHandler struct {
-	opener *Handler // opens connections
+	opener *handler // opens connections
 	config net.KeepAliveConfig
 
 	mu     sync.Mutex // guards what follows; it is not held while a connection is used
@@ -39,10 +39,10 @@ func (h *keepAliveHandler) ForProbe() probe.Handler {
 	return &keepAliveHandler{opener: h.opener, config: h.config}
 }
 
-// Check is Handler.Check.
+// Check is handler.Check.
 func (h *keepAliveHandler) Check(t probe.Target) error { return h.opener.Check(t) }
 
-// Endpoint is Handler.Endpoint.
+// Endpoint is handler.Endpoint.
 func (h *keepAliveHandler) Endpoint(t probe.Target) string { return h.opener.Endpoint(t) }
 
 // Close closes the connection, and does not wait for attempts. Attempts that are made
@@ -77,7 +77,7 @@ func (h *keepAliveHandler) Probe(ctx context.Context, t probe.Target) probe.Resu
 	return h.ProbeWaking(ctx, t, func() {})
 }
 
-// ProbeWaking is Probe. It calls wake when the connection ends that the attempt keeps.
+// ProbeWaking is Probe. It calls wake when the connection ends that the attempt keeps, where it can be watched.
 func (h *keepAliveHandler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
 	var took probe.Timings
 	result := h.attempt(ctx, t, &took, wake)
@@ -179,7 +179,7 @@ func (h *keepAliveHandler) keep(conn net.Conn, addr string, wake func()) error {
 	c := keepConn(conn, addr)
 	h.conn = c
 	h.mu.Unlock()
-	c.reportEnd(wake)
+	c.watch.Arm(wake)
 	return nil
 }
 
@@ -192,62 +192,42 @@ type keptConn struct {
 	conn  net.Conn
 	addr  string // host and port
 	since time.Time
-	watch *nonblock.Watch // nil where the system has none
-	ended chan error      // without a watch: receives why the connection ended
+	watch *nonblock.Watch // nil where the system has none: then attempts find the end
 
 	reading sync.Mutex // one attempt at a time reads
 }
 
 func keepConn(conn net.Conn, addr string) *keptConn {
-	return &keptConn{conn: conn, addr: addr, since: time.Now(), watch: watcher.Watch(conn), ended: make(chan error, 1)}
-}
-
-// reportEnd has wake called when the connection ends, unless it is closed before.
-func (c *keptConn) reportEnd(wake func()) {
-	if c.watch == nil {
-		go c.readUntilEnd(wake)
-		return
-	}
-	c.watch.Arm(wake)
-}
-
-// endError returns why the connection has ended, or nil while it is open.
-func (c *keptConn) endError() error {
-	if c.watch != nil {
-		return c.discardUnread()
-	}
-	select {
-	case err := <-c.ended:
-		return err
-	default:
-		return nil
-	}
+	return &keptConn{conn: conn, addr: addr, since: time.Now(), watch: watcher.Watch(conn)}
 }
 
 const (
 	// maxDiscard bounds what one attempt discards of an open connection, in bytes.
 	maxDiscard = 1 << 20
 
-	// discardTimeout bounds the wait for the rest of a TLS record on an open connection,
-	// endTimeout the wait for the error of one that has ended, which is there already.
+	// discardTimeout bounds the wait for the rest of a TLS record on an open connection, and for anything on one
+	// without a watch; endTimeout the wait for the error of one that has ended, which is there already.
 	discardTimeout = time.Millisecond
 	endTimeout     = time.Second
 )
 
-// discardUnread discards what the peer has sent, so that the end of the connection can
-// arrive behind it. It returns why the connection has ended, or nil while it is open.
-func (c *keptConn) discardUnread() error {
+// mayHaveUnread reports whether something may have arrived that was not read.
+func (c *keptConn) mayHaveUnread() bool { return c.watch == nil || nonblock.Unread(c.conn) > 0 }
+
+// endError returns why the connection has ended, or nil while it is open. It discards what the peer has sent, so that the
+// end of the connection can arrive behind it.
+func (c *keptConn) endError() error {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	ended, timeout := c.watch.Ended(), discardTimeout
 	switch {
 	case ended:
 		timeout = endTimeout
-	case nonblock.Unread(c.conn) == 0:
+	case !c.mayHaveUnread():
 		return nil
 	}
 	b := make([]byte, 16<<10)
-	for n := 0; ended || n < maxDiscard && nonblock.Unread(c.conn) > 0; {
+	for n := 0; ended || n < maxDiscard && c.mayHaveUnread(); {
 		_ = c.conn.SetReadDeadline(time.Now().Add(timeout)) // an error means that Read returns one too
 		read, err := c.conn.Read(b)
 		n += read
@@ -261,23 +241,6 @@ func (c *keptConn) discardUnread() error {
 		}
 	}
 	return nil
-}
-
-// readPause limits the rate at which readUntilEnd reads.
-const readPause = 10 * time.Millisecond
-
-// readUntilEnd discards what the peer sends until the connection ends.
-func (c *keptConn) readUntilEnd(wake func()) {
-	b := make([]byte, 4<<10)
-	_, err := c.conn.Read(b)
-	for err == nil {
-		time.Sleep(readPause)
-		_, err = c.conn.Read(b)
-	}
-	c.ended <- err
-	if !errors.Is(err, net.ErrClosed) {
-		wake()
-	}
 }
 
 func (c *keptConn) close() {

@@ -56,7 +56,7 @@ func secured(t *testing.T, client, server net.Conn) (*tls.Conn, *tls.Conn) {
 func kept(t *testing.T, conn net.Conn) (c *keptConn, woken chan struct{}) {
 	c, woken = keepConn(conn, ""), make(chan struct{}, 10)
 	t.Cleanup(c.close)
-	c.reportEnd(func() { woken <- struct{}{} })
+	c.watch.Arm(func() { woken <- struct{}{} })
 	return c, woken
 }
 
@@ -129,22 +129,26 @@ func TestAPeerThatSendsWithoutEndIsReadFromByAttemptsOnly(t *testing.T) {
 	testsync.Receive(t, "the end", woken)
 }
 
-func TestWithoutAWatchTheEndIsRead(t *testing.T) {
+func TestWithoutAWatchAnAttemptFindsTheEnd(t *testing.T) {
 	client, server := pair(t, "tcp", "127.0.0.1:0")
 	c := keepConn(client, "")
 	c.watch.Remove()
 	c.watch = nil
-	woken := make(chan struct{}, 10)
-	c.reportEnd(func() { woken <- struct{}{} })
 	if _, err := io.WriteString(server, "chatter"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.endError(); err != nil {
-		t.Fatalf("while it is open: %v", err)
+	for range 3 {
+		if err := c.endError(); err != nil {
+			t.Fatalf("while it is open: %v", err)
+		}
 	}
 	server.Close()
-	testsync.Receive(t, "the end", woken)
-	if err := c.endError(); err != io.EOF {
+	var err error
+	testsync.Until(t, "the end", func() bool {
+		err = c.endError()
+		return err != nil
+	})
+	if err != io.EOF {
 		t.Errorf("got %v", err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-var _ nonblock.Stepper = (*Handler)(nil)
+var _ nonblock.Stepper = (*handler)(nil)
 
 // Step makes an attempt without a goroutine, on Linux, if it takes no more than one
 // connection to an IP address.
-func (h *Handler) Step(a *nonblock.Attempt) nonblock.Progress { return h.exchange.Step(a) }
+func (h *handler) Step(a *nonblock.Attempt) nonblock.Progress { return h.exchange.Step(a) }
 
 // protocol is the nonblock.Protocol of a handler.
-type protocol struct{ *Handler }
+type protocol struct{ *handler }
 
 func (h protocol) Request(a *nonblock.Attempt) (to netip.AddrPort, request []byte, ok bool) {
 	_, to, ok = h.dialer.LiteralAddr(&a.Target)

@@ -5,15 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
+// Handler is what New returns.
+type Handler interface {
+	nonblock.Stepper
+	probe.EndpointHandler
+	Check(probe.Target) error
+}
+
 // prober is a handler whose attempts are made one way or the other.
 type prober struct {
-	*tcpprobe.Handler
+	Handler
 	steps bool
 }
 

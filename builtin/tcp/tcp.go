@@ -8,7 +8,7 @@
 // # Files
 //
 //	config.go     Config and New
-//	tcp.go        Handler: attempts by package net
+//	tcp.go        handler: attempts by package net
 //	step.go       attempts without a goroutine: what is sent and how it is judged
 //	keepalive.go  the keepalive block
 //	keptconn.go   attempts over a connection that is kept
@@ -27,12 +27,12 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handler makes attempts over TCP, each with a connection of its own. It is safe for
+// handler makes attempts over TCP, each with a connection of its own. It is safe for
 // concurrent use by multiple goroutines.
-type Handler struct {
+type handler struct {
 	dialer   *dial.Dialer
 	tls      *tls.Config // nil: none
-	validity dial.Validity
+	block    *dial.TLS
 	request  []byte
 	matches  func(response []byte) bool // nil: no response is expected
 	slow     bool                       // matches takes longer than a search for bytes
@@ -41,14 +41,14 @@ type Handler struct {
 
 // Check returns what a target lacks for this handler, or nil. An error is a
 // *probe.FieldError for the field "host" or "port".
-func (h *Handler) Check(t probe.Target) error { return h.dialer.Check(t) }
+func (h *handler) Check(t probe.Target) error { return h.dialer.Check(t) }
 
 // Endpoint returns the host and the port that attempts connect to: "10.0.0.7:80".
-func (h *Handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
+func (h *handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
 
 // Probe makes one attempt. The result never contains the response, which could be a
 // secret that the author of the configuration must not read.
-func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
+func (h *handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	host, port, err := h.dialer.HostPort(t)
 	if err != nil {
 		return dial.Result(err)
@@ -65,7 +65,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 }
 
 // open connects, sends the request and waits for the expected response.
-func (h *Handler) open(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, probe.Result) {
+func (h *handler) open(ctx context.Context, host string, port uint16, took *probe.Timings) (net.Conn, probe.Result) {
 	conn, err := h.dialer.Open(ctx, host, port, took)
 	if err == nil && h.tls != nil {
 		conn, err = dial.Handshake(ctx, conn, h.tls, host, took)
@@ -73,13 +73,13 @@ func (h *Handler) open(ctx context.Context, host string, port uint16, took *prob
 	if err != nil {
 		return nil, dial.Result(err)
 	}
-	result := h.validity.Judge(h.converse(ctx, conn, took), dial.ValidUntil(conn))
+	result := h.block.Judge(h.converse(ctx, conn, took), dial.ValidUntil(conn))
 	result.CertificateExpiry = dial.CertificateExpiry(conn)
 	result.SetFacts(dial.Facts(conn, host))
 	return conn, result
 }
 
-func (h *Handler) converse(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
+func (h *handler) converse(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
 	defer dial.Bind(ctx, conn)()
 	if len(h.request) > 0 {
 		if _, err := conn.Write(h.request); err != nil {
@@ -97,7 +97,7 @@ func (h *Handler) converse(ctx context.Context, conn net.Conn, took *probe.Timin
 // processor busy.
 const maxReads = 1024
 
-func (h *Handler) receive(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
+func (h *handler) receive(ctx context.Context, conn net.Conn, took *probe.Timings) probe.Result {
 	start := time.Now()
 	response := make([]byte, 0, probe.MaxDetail)
 	for range maxReads {

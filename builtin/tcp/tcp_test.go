@@ -31,7 +31,7 @@ func handler(t testing.TB, c tcpprobe.Config) prober {
 	if err != nil {
 		t.Fatalf("New(%+v): %v", c, err)
 	}
-	return prober{h.(*tcpprobe.Handler), inSteps(t)}
+	return prober{h.(Handler), inSteps(t)}
 }
 
 func attempt(t testing.TB, c tcpprobe.Config, target probe.Target, timeout time.Duration) probe.Result {

@@ -41,7 +41,7 @@ func TestUpstreamGetTCPAddrParts(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h, err := tcpprobe.New(tcpprobe.Config{Port: test.port})
 			if err == nil {
-				err = h.(*tcpprobe.Handler).Check(found)
+				err = h.(Handler).Check(found)
 			}
 			if (err == nil) != test.ok {
 				t.Fatalf("the error is %v, want none: %v", err, test.ok)

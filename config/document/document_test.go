@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 func Example() {
@@ -41,11 +42,11 @@ func Example() {
 func readBack(t *testing.T, words []string, env map[string]string) execprobe.Config {
 	t.Helper()
 	d := document.New()
-	probe := d.Block("target", "t").Block("probe", "readiness")
-	probe.Comment("%s", strings.Join(words, " "))
-	probe.BlockOf("exec", document.Argument{Name: "command", Value: words}, document.Argument{Name: "env", Value: env})
+	readiness := d.Block("target", "t").Block("probe", "readiness")
+	readiness.Comment("%s", strings.Join(words, " "))
+	readiness.BlockOf("exec", document.Argument{Name: "command", Value: words}, document.Argument{Name: "env", Value: env})
 	var got execprobe.Config
-	build := func(c execprobe.Config) (*execprobe.Handler, error) {
+	build := func(c execprobe.Config) (probe.Handler, error) {
 		got = c
 		return execprobe.New(execprobe.Config{Command: []string{"true"}})
 	}

@@ -1,6 +1,9 @@
 package cron
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Windows are spans of time that begin by a Schedule.
 type Windows struct {
@@ -15,16 +18,16 @@ type Window struct{ From, To time.Time }
 // Contains reports whether a time is in the window: From is, To is not.
 func (w Window) Contains(t time.Time) bool { return !t.Before(w.From) && t.Before(w.To) }
 
-// MaxWindow is how long a window may become when others overlap or touch it.
-const MaxWindow = 31 * 24 * time.Hour
+// maxWindow is how long a window may become when others overlap or touch it.
+const maxWindow = 31 * 24 * time.Hour
 
-// MaxJoined is how many windows that overlap or touch each other may be one: one that begins each
+// maxJoined is how many windows that overlap or touch each other may be one: one that begins each
 // minute for a day, with some room. It bounds how long At takes.
-const MaxJoined = 1500
+const maxJoined = 1500
 
 // At returns the window in which a time is, or else the next one, and whether there is one. Windows
 // that overlap or touch each other are one, whatever time in it was asked for; one that becomes
-// longer than MaxWindow, or is of more than MaxJoined, is cut off.
+// longer than maxWindow, or is of more than maxJoined, is cut off.
 func (w Windows) At(t time.Time) (Window, bool) {
 	at, joined := w.join(t)
 	return at, joined > 0
@@ -37,14 +40,14 @@ func (w Windows) join(t time.Time) (at Window, joined int) {
 		return Window{}, 0
 	}
 	at = Window{begin, begin.Add(w.Duration)}
-	for joined = 1; joined <= MaxJoined && at.To.Sub(at.From) <= MaxWindow; joined++ {
+	for joined = 1; joined <= maxJoined && at.To.Sub(at.From) <= maxWindow; joined++ {
 		before, _ := w.Begin.Next(at.From.Add(-w.Duration-1), w.In)
 		if !before.Before(at.From) {
 			break
 		}
 		at.From = before
 	}
-	for ; joined <= MaxJoined && at.To.Sub(at.From) <= MaxWindow; joined++ {
+	for ; joined <= maxJoined && at.To.Sub(at.From) <= maxWindow; joined++ {
 		if begin, ok = w.Begin.Next(begin, w.In); !ok || begin.After(at.To) {
 			break
 		}
@@ -53,26 +56,16 @@ func (w Windows) join(t time.Time) (at Window, joined int) {
 	return at, joined
 }
 
-// fault is what may be wrong with Windows.
-type fault int
-
-// The faults of Windows.
-const (
-	noFault   fault = iota
-	NoWindow        // none ever begins
-	Endless         // one is longer than MaxWindow
-	TooJoined       // one is of more than MaxJoined
-)
-
-// Fault returns what is wrong with the first window after a time.
-func (w Windows) Fault(after time.Time) fault {
+// Fault returns what is wrong with the first window after a time, in words that follow the name of the schedule in a
+// sentence or, if ofDuration, that of the duration; "" if nothing is.
+func (w Windows) Fault(after time.Time) (problem string, ofDuration bool) {
 	switch at, joined := w.join(after); {
 	case joined == 0:
-		return NoWindow
-	case at.To.Sub(at.From) > MaxWindow:
-		return Endless
-	case joined > MaxJoined:
-		return TooJoined
+		return "has no day that is in a calendar: the maintenance never begins", false
+	case at.To.Sub(at.From) > maxWindow:
+		return fmt.Sprintf("is %v, so that the next maintenance begins before one has ended: the targets would be under maintenance for longer than %v days in a row", w.Duration, maxWindow.Hours()/24), true
+	case joined > maxJoined:
+		return fmt.Sprintf("is %v, so that each maintenance begins before the one before has ended, more than %d times in a row: write when the first one begins in cron, and how long all of them take here", w.Duration, maxJoined), true
 	}
-	return noFault
+	return "", false
 }

@@ -50,7 +50,7 @@ func firstHost() (string, error) {
 	if err != nil {
 		return "", ifShortage(err)
 	}
-	for fields := range files.Fields(text) {
+	for fields := range fieldsOf(text) {
 		if _, err := netip.ParseAddr(fields[0]); err == nil && len(fields) > 1 {
 			return fields[1], nil
 		}

@@ -1,6 +1,7 @@
 package dial
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/files"
@@ -86,8 +88,21 @@ func countServers() int {
 // listedServers yields the name servers in the text of resolv.conf, as they stand there.
 func listedServers(text []byte) iter.Seq[string] {
 	return func(yield func(address string) bool) {
-		for fields := range files.Fields(text) {
+		for fields := range fieldsOf(text) {
 			if fields[0] == "nameserver" && len(fields) > 1 && !yield(fields[1]) {
+				return
+			}
+		}
+	}
+}
+
+// fieldsOf yields the fields of each line that has some, of a text such as hosts(5) or
+// resolv.conf(5), where # begins a comment.
+func fieldsOf(text []byte) iter.Seq[[]string] {
+	return func(yield func(fields []string) bool) {
+		for line := range bytes.Lines(text) {
+			line, _, _ = bytes.Cut(line, []byte("#"))
+			if fields := strings.Fields(string(line)); len(fields) > 0 && !yield(fields) {
 				return
 			}
 		}

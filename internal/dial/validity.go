@@ -9,21 +9,6 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Validity says how much longer the certificate of a server must be valid, and what an attempt
-// is if it is not. The zero Validity demands nothing.
-type Validity struct {
-	least time.Duration
-	warns bool
-}
-
-// Validity returns what the block demands; nothing without a block.
-func (t *TLS) Validity() Validity {
-	if t == nil {
-		return Validity{}
-	}
-	return Validity{t.MinValidity, t.OnShortValidity == "warn"}
-}
-
 // CheckFresh returns an error if the block demands something of certificates although a handler
 // keeps connections, which do not show a renewed certificate. Argument is that of the handler.
 func (t *TLS) CheckFresh(argument string) error {
@@ -52,21 +37,22 @@ func ValidUntil(conn net.Conn) time.Time {
 }
 
 // Judge returns the result of an attempt in which a certificate was shown that is valid until a
-// time; the zero Time for none. Only a success or a warning changes. A clock that was set does not
-// make the validity too short: see wallClock.
-func (v Validity) Judge(r probe.Result, until time.Time) probe.Result {
+// time; the zero Time for none. Only a success or a warning changes, if the block demands a longer
+// validity; a nil t demands nothing. A clock that was set does not make the validity too short: see
+// wallClock.
+func (t *TLS) Judge(r probe.Result, until time.Time) probe.Result {
 	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
-	if v.least == 0 || until.IsZero() || !passed {
+	if t == nil || t.MinValidity == 0 || until.IsZero() || !passed {
 		return r
 	}
-	if earliest, _ := observeClock(); until.Sub(earliest) >= v.least {
+	if earliest, _ := observeClock(); until.Sub(earliest) >= t.MinValidity {
 		return r
 	}
 	r.Outcome, r.Reason = probe.Failure, probe.ReasonTLSExpiring
-	if v.warns {
+	if t.OnShortValidity == "warn" {
 		r.Outcome = probe.Warning
 	}
 	r.Detail = fmt.Sprintf("the certificate is valid until %s, but not for another %v, as min_validity demands",
-		until.UTC().Format("2006-01-02 15:04 MST"), v.least)
+		until.UTC().Format("2006-01-02 15:04 MST"), t.MinValidity)
 	return r
 }

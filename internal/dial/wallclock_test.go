@@ -92,7 +92,7 @@ func TestACertificateThatIsNotValidYetIsNoFailureIfTheClockWasSetBack(t *testing
 }
 
 func TestValidityIsJudgedByTheEarliestTimeThatItMayBe(t *testing.T) {
-	v := Validity{least: 24 * time.Hour}
+	v := &TLS{MinValidity: 24 * time.Hour}
 	until := time.Now().Add(23 * time.Hour)
 	if got := v.Judge(probe.Succeed(""), until); got.Reason != probe.ReasonTLSExpiring {
 		t.Errorf("got %v %v", got.Outcome, got.Reason)

@@ -60,13 +60,13 @@ const (
 // A socket from Spares may be in a Set already.
 type Spares struct{ free []int }
 
-// MaxSpares is how many sockets are kept. Only attempts that begin and end together
+// maxSpares is how many sockets are kept. Only attempts that begin and end together
 // return many soon.
-const MaxSpares = 64
+const maxSpares = 64
 
 // Put adds a socket, and reports whether it is kept. If not, the caller closes it.
 func (s *Spares) Put(fd int) bool {
-	if s == nil || len(s.free) == MaxSpares {
+	if s == nil || len(s.free) == maxSpares {
 		return false
 	}
 	s.free = append(s.free, fd)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Set is a set of descriptors to wait for: an epoll set. AddEnd and Wake are safe for
+// Set is a set of descriptors to wait for: an epoll set. addEnd and Wake are safe for
 // concurrent use by multiple goroutines until Close; the other methods must be called by
 // one goroutine only.
 type Set struct {
@@ -21,11 +21,6 @@ type Set struct {
 	coarse bool // the kernel has no epoll_pwait2
 }
 
-// BindAddressNoPort is IP_BIND_ADDRESS_NO_PORT of linux/in.h: binding a source address
-// does not take a port until connect, so that one port serves connections to several
-// addresses.
-const BindAddressNoPort = 24
-
 // wakeKey is the key of the eventfd.
 const wakeKey = 1<<32 - 1
 
@@ -33,7 +28,7 @@ const wakeKey = 1<<32 - 1
 // once.
 const anyChange = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | edge
 
-// endOnly are the events of AddEnd. EPOLLERR and EPOLLHUP are always reported.
+// endOnly are the events of addEnd. EPOLLERR and EPOLLHUP are always reported.
 const endOnly = syscall.EPOLLRDHUP | edge
 
 const edge = 1 << 31 // syscall.EPOLLET, which is negative
@@ -64,10 +59,10 @@ func NewSet() (*Set, error) {
 // state is reported again.
 func (s *Set) Add(fd int, key uint32) error { return s.add(fd, key, anyChange) }
 
-// AddEnd waits for the end of a connection, under a key below 1<<32 - 1: its peer closes
+// addEnd waits for the end of a connection, under a key below 1<<32 - 1: its peer closes
 // or resets it, or it fails. Data that arrives is not reported. Closing the descriptor
 // removes it.
-func (s *Set) AddEnd(fd int, key uint32) error { return s.add(fd, key, endOnly) }
+func (s *Set) addEnd(fd int, key uint32) error { return s.add(fd, key, endOnly) }
 
 func (s *Set) add(fd int, key, events uint32) error {
 	errno := s.control(syscall.EPOLL_CTL_ADD, fd, key, events)
@@ -184,7 +179,7 @@ func unread(fd int) int {
 }
 
 // hasEnded reports whether the peer has closed or reset a connection, or it has failed.
-// It is what AddEnd waits for.
+// It is what addEnd waits for.
 func hasEnded(fd int) bool {
 	polled := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
 	n, err := unix.Poll(polled, 0)

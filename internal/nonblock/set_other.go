@@ -16,8 +16,7 @@ func NewSet() (*Set, error) { return nil, errors.ErrUnsupported }
 // Add does nothing.
 func (*Set) Add(fd int, key uint32) error { return errors.ErrUnsupported }
 
-// AddEnd does nothing.
-func (*Set) AddEnd(fd int, key uint32) error { return errors.ErrUnsupported }
+func (*Set) addEnd(fd int, key uint32) error { return errors.ErrUnsupported }
 
 // Wait does nothing.
 func (*Set) Wait(time.Duration, func(key uint32)) error { return errors.ErrUnsupported }

@@ -90,7 +90,7 @@ func (w *Watcher) start() bool {
 // addTo adds a connection to a set. One that has ended already is reported.
 func (watch *Watch) addTo(set *Set) error {
 	var err error
-	failed := watch.raw.Control(func(fd uintptr) { err = set.AddEnd(int(fd), watch.key) })
+	failed := watch.raw.Control(func(fd uintptr) { err = set.addEnd(int(fd), watch.key) })
 	return errors.Join(failed, err)
 }
 

@@ -24,8 +24,8 @@ func (b *Body) Text() *hclsyntax.Body { return b.native }
 // unknown stands for the values in a loop inside a body.
 var unknown = hcl.StaticExpr(cty.DynamicVal, hcl.Range{})
 
-// Varying returns the expressions in a body that are not constant. For a dynamic block that is not constant, it returns an
-// expression whose value is unknown.
+// Varying returns the expressions in a body that are not constant. If a dynamic block is not constant, it returns one
+// whose value is unknown.
 func Varying(b *hclsyntax.Body) (list []hcl.Expression) {
 	for _, a := range inOrder(b.Attributes) {
 		if !Constant(a.Expr) {
@@ -35,7 +35,7 @@ func Varying(b *hclsyntax.Body) (list []hcl.Expression) {
 	for _, inner := range b.Blocks {
 		more := Varying(inner.Body)
 		if inner.Type == "dynamic" && len(more) > 0 {
-			more = []hcl.Expression{unknown}
+			return []hcl.Expression{unknown}
 		}
 		list = append(list, more...)
 	}

@@ -1,67 +1,45 @@
 package tree
 
 import (
-	"iter"
-
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// Values yields what is set to a name in a body and in all that is inside: its arguments,
+// VisitValues calls f with what is set to a name in a body and in all that is inside: its arguments,
 // the entries of objects, and each element of a list.
-func (b *Body) Values() iter.Seq2[string, hcl.Expression] {
-	return func(yield func(string, hcl.Expression) bool) {
-		if b.native != nil {
-			nativeValues(b.native, yield)
-			return
-		}
-		for _, p := range b.pairs {
-			if !values(p.name, p.value, yield) {
-				return
-			}
-		}
+func (b *Body) VisitValues(f func(name string, value hcl.Expression)) {
+	if b.native != nil {
+		visitNative(b.native, f)
+	}
+	for _, p := range b.pairs {
+		VisitEntries(p.name, p.value, f)
 	}
 }
 
-func nativeValues(b *hclsyntax.Body, yield func(string, hcl.Expression) bool) bool {
+func visitNative(b *hclsyntax.Body, f func(string, hcl.Expression)) {
 	for _, a := range b.Attributes {
-		if !values(a.Name, a.Expr, yield) {
-			return false
-		}
+		VisitEntries(a.Name, a.Expr, f)
 	}
 	for _, inner := range b.Blocks {
-		if !nativeValues(inner.Body, yield) {
-			return false
-		}
+		visitNative(inner.Body, f)
 	}
-	return true
 }
 
-// values yields an expression that is set to a name or, if it is an object or a list, what
-// is inside.
-func values(name string, e hcl.Expression, yield func(string, hcl.Expression) bool) bool {
+// VisitEntries calls f with an expression that is set to a name or, if it is an object or a list, with what is inside: the
+// entries of objects by their names, and each element of a list.
+func VisitEntries(name string, e hcl.Expression, f func(name string, value hcl.Expression)) {
 	if entries, diags := hcl.ExprMap(e); !diags.HasErrors() {
 		for _, entry := range entries {
 			key, _ := KeyText(entry.Key)
-			if !values(key, entry.Value, yield) {
-				return false
-			}
+			VisitEntries(key, entry.Value, f)
 		}
-		return true
+		return
 	}
 	if elements, diags := hcl.ExprList(e); !diags.HasErrors() {
 		for _, element := range elements {
-			if !values(name, element, yield) {
-				return false
-			}
+			VisitEntries(name, element, f)
 		}
-		return true
+		return
 	}
-	return yield(name, e)
-}
-
-// Entries yields an expression that is set to a name or, if it is an object or a list, what is inside: the entries
-// of objects by their names, and each element of a list.
-func Entries(name string, e hcl.Expression) iter.Seq2[string, hcl.Expression] {
-	return func(yield func(string, hcl.Expression) bool) { values(name, e, yield) }
+	f(name, e)
 }

@@ -16,8 +16,6 @@ import (
 	"github.com/sonde-probe/sonde/agent/store"
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/api/metrics"
-	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
-	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
@@ -286,10 +284,9 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"target.back_off.initial":         restart.DefaultInitialBackOff, "target.back_off.max": restart.DefaultMaxBackOff,
 		"target.back_off.reset": restart.DefaultBackOffReset, "restart.timeout": command.DefaultTimeout,
 		"process.log.max_size": size * process.DefaultLogSize, "process.log.max_files": process.DefaultLogFiles,
-		"process.lines_per_second": process.DefaultLinesPerSecond, "icmp.payload_size": icmpprobe.DefaultPayload, "tcp.keepalive.count": tcpprobe.DefaultKeepAliveCount,
-		"damping.half_life": probe.DefaultHalfLife, "damping.suppress": probe.DefaultSuppress, "damping.reuse": probe.DefaultReuse, "damping.max": probe.DefaultMaxDamped,
+		"process.lines_per_second": process.DefaultLinesPerSecond,
+		"damping.half_life":        probe.DefaultHalfLife, "damping.suppress": probe.DefaultSuppress, "damping.reuse": probe.DefaultReuse, "damping.max": probe.DefaultMaxDamped,
 		"quorum.vantages": quorum.DefaultVantages, "quorum.fail": quorum.FailMajority, "quorum.spread": quorum.SpreadZone,
-		"tcp.keepalive.idle": tcpprobe.DefaultKeepAliveIdle, "tcp.keepalive.interval": tcpprobe.DefaultKeepAliveInterval,
 	} {
 		f, err := find(pages(), name)
 		if err != nil {

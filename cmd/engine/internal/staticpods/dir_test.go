@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
@@ -157,7 +156,7 @@ func TestCompatibilityReachesTheProbesOfPods(t *testing.T) {
 	for compatibility, want := range map[probe.Compatibility]struct {
 		agent   string
 		outcome probe.Outcome // of a response with a body that is cut short
-	}{probe.Mended: {httpprobe.UserAgent, probe.Failure}, probe.Kubelet: {httpprobe.KubeletUserAgent, probe.Unknown}} {
+	}{probe.Mended: {"sonde-probe", probe.Failure}, probe.Kubelet: {"kube-probe/1.36", probe.Unknown}} {
 		agents := make(chan string, 10)
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			agents <- r.UserAgent()

@@ -78,9 +78,7 @@ type followed struct {
 // New returns a Follower, or an error if the configuration is not valid.
 func New(c Config) (*Follower, error) {
 	c.MaxRetry = cmp.Or(c.MaxRetry, defaultMaxRetry)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	switch {
 	case c.Client == nil:
 		return nil, errors.New("follow: Config.Client is nil")

@@ -5,12 +5,6 @@ import (
 	"net/http"
 )
 
-// Limits of a Plan.
-const (
-	MaxPlanned       = 1000   // targets
-	MaxPlannedProbes = 10_000 // probes of all these targets, after which there is no further target
-)
-
 // Plan is what a reload would do now. Values of sensitive arguments are "(sensitive)".
 type Plan struct {
 	Changed  bool   `json:"changed"`            // a reload would change something
@@ -23,7 +17,7 @@ type Plan struct {
 	Probes    Changes         `json:"probes"`
 	Instances InstanceChanges `json:"instances"`
 
-	Changes []TargetChange `json:"changes"`           // of targets, sorted by name
+	Changes []TargetChange `json:"changes"`           // of targets, sorted by name: at most 1000
 	Omitted int            `json:"omitted,omitempty"` // changes of targets that are not listed
 	Blocks  []BlockChange  `json:"blocks,omitempty"`  // groups, gateways, maintenances, notify blocks and probe modules, sorted by type and name
 

@@ -87,6 +87,12 @@ func PlanChange(before, after *config.Config) (api.Plan, error) {
 	return l.plan(loadResult{config: &is, before: &was}), nil
 }
 
+// Bounds on what a plan lists.
+const (
+	maxPlanned       = 1000   // targets
+	maxPlannedProbes = 10_000 // probes of all these targets, after which there is no further target
+)
+
 // planned collects the changes of targets for a plan.
 type planned struct {
 	plan          *api.Plan
@@ -190,7 +196,7 @@ func (p *planned) finish(now int) {
 		default:
 			n.Changed++
 		}
-		if probes += len(c.Probes); len(p.plan.Changes) == api.MaxPlanned || probes > api.MaxPlannedProbes {
+		if probes += len(c.Probes); len(p.plan.Changes) == maxPlanned || probes > maxPlannedProbes {
 			p.plan.Omitted++
 			continue
 		}

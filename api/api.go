@@ -151,7 +151,7 @@ func New(c Config) (*Server, error) {
 	if problem := listener.Token(c.Token).Problem(); problem != "" {
 		return nil, errors.New("token " + problem)
 	}
-	tlsConfig, err := c.TLS.load()
+	tlsConfig, err := c.TLS.Load()
 	if err != nil {
 		return nil, err
 	}

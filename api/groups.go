@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -76,29 +77,8 @@ type GatewayList struct {
 
 // Gateway is a gateway that follows groups.
 type Gateway struct {
-	Name    string    `json:"name"`
-	Output  string    `json:"output"` // what keeps it up to date, such as "agent"
-	Groups  []string  `json:"groups"`
-	State   string    `json:"state"`             // "up_to_date"; "failing" while Error is set; "waiting" before it is given something
-	Address string    `json:"address,omitempty"` // where Sonde listens for it
-	Outputs uint64    `json:"outputs"`           // how many times it was given what it needs
-	Last    time.Time `json:"last,omitzero"`     // the last of them
-
-	Refused uint64 `json:"refused"` // how many requests of its clients were refused, such as those without the token or for an unknown name
-
-	Errors     uint64           `json:"errors"`              // how many attempts to give it what it needs have failed, at least in part
-	Error      string           `json:"error,omitempty"`     // of the first few sources that fail; empty if none does
-	ErrorSince time.Time        `json:"errorSince,omitzero"` // when the unbroken series of failures began, of whatever sources
-	Failing    int              `json:"failing"`             // how many sources fail
-	Failures   []GatewayFailure `json:"failures,omitempty"`  // of sources that fail, sorted by source: at most 20
-}
-
-// GatewayFailure is what fails for one source of a gateway: something that can fail while the rest
-// does not.
-type GatewayFailure struct {
-	Source string    `json:"source"` // such as "group web", "file /run/eds/web.json" or "listener"
-	Error  string    `json:"error"`  // of the latest attempt
-	Since  time.Time `json:"since"`  // when the first attempt of an unbroken series of failures ended
+	group.GatewayStatus
+	State string `json:"state"` // "up_to_date"; "failing" while Error is set; "waiting" before it is given something
 }
 
 // gateways serves /v1/gateways.
@@ -108,14 +88,11 @@ func (s *Server) gateways(http.ResponseWriter, *http.Request) (any, error) {
 		return list, nil
 	}
 	for _, g := range s.config.Gateways() {
-		one := Gateway{
-			Name: g.Gateway, Output: g.Output, Groups: g.Groups, State: gatewayState(g), Address: g.Address, Outputs: g.Outputs, Last: utc(g.Last),
-			Refused: g.Refused, Errors: g.Errors, Error: g.Error, ErrorSince: utc(g.ErrorSince), Failing: g.Failing,
+		g.Last, g.ErrorSince, g.Failures = utc(g.Last), utc(g.ErrorSince), slices.Clone(g.Failures)
+		for i := range g.Failures {
+			g.Failures[i].Since = utc(g.Failures[i].Since)
 		}
-		for _, f := range g.Failures {
-			one.Failures = append(one.Failures, GatewayFailure{f.Source, f.Error, utc(f.Since)})
-		}
-		list.Gateways = append(list.Gateways, one)
+		list.Gateways = append(list.Gateways, Gateway{g, gatewayState(g)})
 	}
 	return list, nil
 }

@@ -5,12 +5,6 @@ import (
 	"net/http"
 )
 
-// Limits of a Plan.
-const (
-	MaxPlanned       = 1000   // targets
-	MaxPlannedProbes = 10_000 // probes of all these targets, after which there is no further target
-)
-
 // Plan is what a reload would do now. Values of sensitive arguments are "(sensitive)".
 type Plan struct {
 	Changed  bool   `json:"changed"`            // a reload would change something
@@ -23,13 +17,11 @@ type Plan struct {
 	Probes    Changes         `json:"probes"`
 	Instances InstanceChanges `json:"instances"`
 
-	Changes []TargetChange `json:"changes"`           // of targets, sorted by name
+	Changes []TargetChange `json:"changes"`           // of targets, sorted by name: at most 1000
 	Omitted int            `json:"omitted,omitempty"` // changes of targets that are not listed
-	Blocks  []BlockChange  `json:"blocks,omitempty"`  // groups, gateways, maintenances and notify blocks, sorted by type and name
+	Blocks  []BlockChange  `json:"blocks,omitempty"`  // groups, gateways, maintenances, notify blocks and probe modules, sorted by type and name
 
 	Settings []ArgumentChange `json:"settings,omitempty"` // of the engine block
-
-	ProbeModules []ProbeModuleChange `json:"probeModules,omitempty"` // sorted by name
 }
 
 // TargetChanges counts what would become of targets.
@@ -58,16 +50,10 @@ type TargetChange struct {
 
 // BlockChange is what becomes of a block beside those of targets.
 type BlockChange struct {
-	Type   string `json:"type"` // gateway, group, maintenance or notify
-	Name   string `json:"name"`
-	Action string `json:"action"` // added, changed or removed
-}
-
-// ProbeModuleChange is what would become of a probe_module block.
-type ProbeModuleChange struct {
+	Type      string           `json:"type"` // gateway, group, maintenance, notify or, in a Plan, probe_module
 	Name      string           `json:"name"`
-	Action    string           `json:"action"` // added, changed or removed
-	Arguments []ArgumentChange `json:"arguments,omitempty"`
+	Action    string           `json:"action"`              // added, changed or removed
+	Arguments []ArgumentChange `json:"arguments,omitempty"` // of a probe_module
 }
 
 // ProbeChange is what would become of a probe.

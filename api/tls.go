@@ -16,8 +16,8 @@ type TLS struct {
 	ClientCAFile string // clients need a certificate that one of these has signed; default: they need none
 }
 
-// load returns nil for plain HTTP.
-func (t TLS) load() (*tls.Config, error) {
+// Load reads the files, and returns nil for plain HTTP. Its errors name the arguments of the tls block.
+func (t TLS) Load() (*tls.Config, error) {
 	if t == (TLS{}) {
 		return nil, nil
 	}

@@ -230,7 +230,11 @@ type Probe struct {
 
 	Result   *Result  `json:"result,omitempty"` // the latest attempt; nil before the first
 	Attempts Attempts `json:"attempts"`
+	probeConfig
+}
 
+// probeConfig is how a probe is configured.
+type probeConfig struct {
 	Rule Rule `json:"rule"`
 
 	// Settings are the arguments of the handler block that are set, as they are written in a

@@ -78,9 +78,7 @@ const endTimeout = 3 * time.Second
 
 // New returns Gateways without a gateway.
 func New(c Config) *Gateways {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return &Gateways{config: c, all: map[string]*running{}, unended: map[*running]bool{}}
 }
 

@@ -110,7 +110,7 @@ func TestASeriesOfFailuresIsLoggedOnce(t *testing.T) {
 	}
 	gatewaytest.Run(t, all)
 	for range 3 {
-		report <- func(s *gateway.Session) { s.Succeeded("socket") }
+		report <- func(s *gateway.Session) { s.Report(map[string]error{"socket": nil}) }
 		report <- func(s *gateway.Session) { s.Failed("socket", errors.New("refused")) }
 		report <- func(s *gateway.Session) { s.Failed("socket", errors.New("still refused")) }
 		report <- (*gateway.Session).Refused
@@ -150,7 +150,7 @@ func TestEachSourceFailsByItself(t *testing.T) {
 		t.Errorf("the status is %+v", st)
 	}
 	since := st.ErrorSince
-	if st = status(func(s *gateway.Session) { s.Succeeded("group a", "group b") }); st.Error != "no backend c" || st.ErrorSince != since || st.Outputs != 1 {
+	if st = status(func(s *gateway.Session) { s.Report(map[string]error{"group a": nil, "group b": nil}) }); st.Error != "no backend c" || st.ErrorSince != since || st.Outputs != 1 {
 		t.Errorf("the status is %+v", st)
 	}
 	if st = status(func(s *gateway.Session) { s.Cured("group c") }); st.Error != "" || !st.ErrorSince.IsZero() || st.Outputs != 1 || st.Failures != nil {

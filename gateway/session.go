@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -18,10 +19,9 @@ type Session struct {
 	Groups []*group.Group // at least one
 	Logger *slog.Logger   // with the name of the gateway
 
-	statusMu sync.Mutex // guards status, failures and warned
+	statusMu sync.Mutex // guards status and failures
 	status   group.GatewayStatus
 	failures map[string]group.GatewayFailure // by source
-	warned   map[string]bool                 // the keys of WarnOnce
 
 	keptMu sync.Mutex    // guards kept
 	kept   []*group.View // of Groups: the last one that Kept has returned, or nil
@@ -40,15 +40,11 @@ func SourceGroup(name string) string { return "group " + name }
 // maxFailures bounds the sources that fail at once: further ones are only counted.
 const maxFailures = 2 * group.MaxGroups
 
-// maxWarned bounds the keys of WarnOnce.
-const maxWarned = 100
-
 func newSession(name string, spec Spec, log *slog.Logger) *Session {
 	return &Session{
 		Logger:   log.With("gateway", name),
 		status:   group.GatewayStatus{Gateway: name, Output: spec.Output, Groups: spec.Groups},
 		failures: map[string]group.GatewayFailure{},
-		warned:   map[string]bool{},
 	}
 }
 
@@ -91,7 +87,7 @@ func (s *Session) listens(address string) {
 // logged, and its end.
 func (s *Session) Report(results map[string]error) {
 	s.statusMu.Lock()
-	if slices.ContainsFunc(slices.Collect(maps.Values(results)), func(err error) bool { return err != nil }) {
+	if errors.Join(slices.Collect(maps.Values(results))...) != nil {
 		s.status.Errors++
 	} else {
 		s.status.Outputs++
@@ -102,26 +98,22 @@ func (s *Session) Report(results map[string]error) {
 	s.log(lines)
 }
 
-// Succeeded notes that the gateway was given what it needs from sources.
-func (s *Session) Succeeded(sources ...string) { s.Report(resultsOf(sources)) }
+// Succeeded notes that the gateway was given what it needs.
+func (s *Session) Succeeded() { s.Report(nil) }
 
 // Failed notes that the gateway could not be given what it needs from a source.
 func (s *Session) Failed(source string, err error) { s.Report(map[string]error{source: err}) }
 
 // Cured notes that sources do not fail any more, although the gateway was given nothing.
 func (s *Session) Cured(sources ...string) {
-	s.statusMu.Lock()
-	lines := s.fold(resultsOf(sources))
-	s.statusMu.Unlock()
-	s.log(lines)
-}
-
-func resultsOf(sources []string) map[string]error {
 	results := make(map[string]error, len(sources))
 	for _, source := range sources {
 		results[source] = nil
 	}
-	return results
+	s.statusMu.Lock()
+	lines := s.fold(results)
+	s.statusMu.Unlock()
+	s.log(lines)
 }
 
 // changes are what Session.log logs.
@@ -181,19 +173,6 @@ func (s *Session) Refused() {
 	s.statusMu.Lock()
 	s.status.Refused++
 	s.statusMu.Unlock()
-}
-
-// WarnOnce logs a message once for a key, such as a name that clients ask about in vain.
-func (s *Session) WarnOnce(key, message string, attributes ...any) {
-	s.statusMu.Lock()
-	isNew := !s.warned[key] && len(s.warned) < maxWarned
-	if isNew {
-		s.warned[key] = true
-	}
-	s.statusMu.Unlock()
-	if isNew {
-		s.Logger.Warn(message, attributes...)
-	}
 }
 
 // Views returns the present View of each group.

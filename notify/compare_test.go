@@ -3,7 +3,6 @@ package notify_test
 import (
 	"bytes"
 	"context"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -100,7 +99,7 @@ func TestAReceiverOfAnotherIdentityIsToldAnew(t *testing.T) {
 		s.apply()
 		pass(time.Second)
 		s.expect("web not_ready")
-		for key, value := range s.notifiers.Values() {
+		for key, value := range valuesOf(s.notifiers) {
 			if strings.Contains(key+string(value), "chat") {
 				t.Errorf("the value %s = %s shows the identity, which may be secret", key, value)
 			}
@@ -137,19 +136,19 @@ func TestTheValuesStayWhileAReceiverIsReplaced(t *testing.T) {
 		s.spec.Receivers[0].New = func(func(string) string) (notify.Sender, error) { return staying{s.to}, nil }
 		s.apply()
 		s.say(probe.Failure, "other") // it is being told
-		before := maps.Collect(s.notifiers.Values())
+		before := valuesOf(s.notifiers)
 		s.spec.Settings = "again"
 		applied := make(chan struct{})
 		go func() { s.apply(); close(applied) }()
 		pass(time.Second)
 		for key, want := range before {
-			if value, ok := s.notifiers.Value(key); !ok || !bytes.Equal(value, want) {
+			if value, ok := valueOf(s.notifiers, key); !ok || !bytes.Equal(value, want) {
 				t.Errorf("meanwhile the value of %s is %s, not %s", key, value, want)
 			}
 		}
 		<-applied
 		for key, want := range before {
-			if value, ok := s.notifiers.Value(key); !ok || !bytes.Equal(value, want) {
+			if value, ok := valueOf(s.notifiers, key); !ok || !bytes.Equal(value, want) {
 				t.Errorf("afterwards the value of %s is %s, not %s", key, value, want)
 			}
 		}

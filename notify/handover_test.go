@@ -211,7 +211,7 @@ func TestTheSubjectOfAKeyIsFound(t *testing.T) {
 	in(t, "web", func(s *scene) {
 		s.say(probe.Failure, "web")
 		found := map[notify.Subject]int{}
-		for key := range s.notifiers.Values() {
+		for key := range valuesOf(s.notifiers) {
 			if subject, ok := notify.ToldSubject(key); ok {
 				found[subject]++
 			}

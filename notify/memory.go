@@ -3,19 +3,15 @@ package notify
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"maps"
 	"strings"
 )
 
-// KeyPrefix begins the keys of all values.
-const KeyPrefix = "notify/"
-
 // The keys of values. That of a cursor sorts before those of its notices: see store.Values.
 const (
-	keyCursor = KeyPrefix + "cursor/" // and a JSON list of notifier and receiver: a cursor
-	keyTold   = KeyPrefix + "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice
-	keyLast   = KeyPrefix + "last"    // the number of the last transition
+	keyCursor = "cursor/" // and a JSON list of notifier and receiver: a cursor
+	keyTold   = "told/"   // and a JSON list of notifier, receiver, kind and name: a Notice
+	keyLast   = "last"    // the number of the last transition
 )
 
 // cursor is how far a receiver has got in the history.
@@ -123,16 +119,16 @@ func (r *receiver) resume(m *memory) {
 	r.feed.compareAll()
 }
 
-// Value returns the value of a key that Config.Changed was called with, or false if there is none any
-// more. With all values the next engine resumes where this one was.
+// Value returns the value of a key that Config.Changed was called with, which can be written as JSON, or false if there is
+// none any more. With all values the next engine resumes where this one was.
 //
 // Whoever calls Value must save what it returns, and before the values of later calls: Value counts a notice as saved
 // once it has returned it. While notices before a cursor are not saved, Value returns an earlier cursor and calls
 // Config.Changed with its key again.
-func (n *Notifiers) Value(key string) ([]byte, bool) {
+func (n *Notifiers) Value(key string) (value any, ok bool) {
 	if key == keyLast {
 		_, last := n.targets.after(0, 0)
-		return encode(last), true
+		return last, true
 	}
 	parts := keyParts(key)
 	if len(parts) < 2 {
@@ -151,16 +147,16 @@ func (n *Notifiers) Value(key string) ([]byte, bool) {
 	if !isLatest {
 		r.changed([]string{key})
 	}
-	return encode(c), true
+	return c, true
 }
 
 // toldValue returns the notice of a subject, which counts as saved.
-func (r *receiver) toldValue(s Subject) ([]byte, bool) {
+func (r *receiver) toldValue(s Subject) (value any, ok bool) {
 	r.feedMu.Lock()
 	defer r.feedMu.Unlock()
 	delete(r.unsaved, s)
 	t, ok := r.feed.told[s]
-	return encode(t.Notice), ok
+	return t.Notice, ok
 }
 
 // keyParts returns the list in the key of a cursor or of a notice, or nil.
@@ -171,12 +167,6 @@ func keyParts(key string) (parts []string) {
 		}
 	}
 	return nil
-}
-
-// encode returns v as JSON. No value of these types is without.
-func encode[T Notice | cursor | uint64](v T) []byte {
-	text, _ := json.Marshal(v)
-	return text
 }
 
 // receiver returns a receiver, or nil.
@@ -191,23 +181,15 @@ func (n *Notifiers) receiver(key receiverKey) *receiver {
 	return nil
 }
 
-// Values yields all values by their keys, which must be saved as those of Value. There are none without receivers.
-func (n *Notifiers) Values() iter.Seq2[string, []byte] {
-	return func(yield func(string, []byte) bool) {
-		all := n.allReceivers()
-		var keys []string
-		if len(all) > 0 {
+// Keys returns the keys of all values. There are none without receivers.
+func (n *Notifiers) Keys() (keys []string) {
+	for i, r := range n.allReceivers() {
+		if i == 0 {
 			keys = append(keys, keyLast)
 		}
-		for _, r := range all {
-			keys = append(keys, r.keys()...)
-		}
-		for _, key := range keys {
-			if value, ok := n.Value(key); ok && !yield(key, value) {
-				return
-			}
-		}
+		keys = append(keys, r.keys()...)
 	}
+	return keys
 }
 
 // TransitionsChanged says that the engine's history has grown: it wakes the receivers, and never

@@ -169,9 +169,7 @@ type notifier struct {
 
 // New returns Notifiers without a notifier.
 func New(c Config) *Notifiers {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Redact == nil {
 		c.Redact = func(text string) string { return text }
 	}

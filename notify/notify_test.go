@@ -206,7 +206,7 @@ func (s *scene) apply() {
 func (s *scene) restart(between func()) {
 	s.t.Helper()
 	s.replace(func() {
-		s.values = maps.Collect(s.notifiers.Values())
+		s.values = valuesOf(s.notifiers)
 		between()
 	})
 	pass(2500 * time.Millisecond)
@@ -241,12 +241,30 @@ func (s *scene) expectTogether(want ...string) {
 }
 
 // cursorKey is the key of the receiver's cursor.
-const cursorKey = `notify/cursor/["oncall","a"]`
+const cursorKey = `cursor/["oncall","a"]`
 
 func (s *scene) mark(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed[key] = struct{}{}
+}
+
+// valuesOf returns all values, as a state file has them.
+func valuesOf(n *notify.Notifiers) map[string][]byte {
+	all := map[string][]byte{}
+	for _, key := range n.Keys() {
+		if value, ok := valueOf(n, key); ok {
+			all[key] = value
+		}
+	}
+	return all
+}
+
+// valueOf returns a value as a state file has it.
+func valueOf(n *notify.Notifiers, key string) ([]byte, bool) {
+	value, ok := n.Value(key)
+	text, err := json.Marshal(value)
+	return text, ok && err == nil
 }
 
 // save saves the values that have changed and whose keys begin with a prefix, as a state file does: see store.Values.
@@ -259,7 +277,7 @@ func (s *scene) save(prefix string) {
 	}
 	s.mu.Unlock()
 	for _, key := range slices.Backward(keys) {
-		if value, ok := s.notifiers.Value(key); ok {
+		if value, ok := valueOf(s.notifiers, key); ok {
 			s.values[key] = value
 		} else {
 			delete(s.values, key)
@@ -287,7 +305,7 @@ func (s *scene) lastTransition() uint64 {
 func (s *scene) expectCursorWaits(before uint64) {
 	s.t.Helper()
 	s.expectCursor("before the notices are saved", before)
-	s.save("notify/told/")
+	s.save("told/")
 	s.expectCursor("once they are", s.lastTransition())
 }
 
@@ -694,11 +712,11 @@ func TestTheNextEngineGoesOn(t *testing.T) {
 // written, and before a notice that precedes it, leaves no trouble without an end.
 func TestACursorIsNotSavedBeforeItsNotices(t *testing.T) {
 	in(t, "db", func(s *scene) {
-		s.values = maps.Collect(s.notifiers.Values())
+		s.values = valuesOf(s.notifiers)
 		s.say(probe.Failure, "db")
 		s.to.take()
 		for key := range s.values {
-			s.values[key], _ = s.notifiers.Value(key)
+			s.values[key], _ = valueOf(s.notifiers, key)
 		}
 		s.kill(func() { s.say(probe.Success, "db") })
 		if got := s.to.take(); !strings.Contains(got, "db ready ends") {
@@ -747,7 +765,7 @@ func TestATroubleThatHasEndedLeavesNothingUnsaved(t *testing.T) {
 		s.apply() // which marks all keys
 		synctest.Wait()
 		for key := range s.changed {
-			if strings.HasPrefix(key, "notify/told/") {
+			if strings.HasPrefix(key, "told/") {
 				t.Errorf("%s is not saved", key)
 			}
 		}
@@ -772,7 +790,7 @@ func TestAllOfACursorWaits(t *testing.T) {
 		if got := s.saveCursor(); got.After != before.After || got.Lost != before.Lost {
 			t.Errorf("before the notices are saved: %+v, want %+v", got, before)
 		}
-		s.save("notify/told/")
+		s.save("told/")
 		if got := s.saveCursor(); got.After <= before.After || got.Lost == 0 {
 			t.Errorf("once they are: %+v, was %+v", got, before)
 		}
@@ -786,7 +804,7 @@ func TestACursorIsSavedTogetherWithItsNotices(t *testing.T) {
 			s.say(outcome, "a", "b", "c")
 			s.save("")
 			saved := s.values[cursorKey]
-			if now, _ := s.notifiers.Value(cursorKey); string(now) != string(saved) {
+			if now, _ := valueOf(s.notifiers, cursorKey); string(now) != string(saved) {
 				t.Errorf("the cursor is saved as %s, and is %s", saved, now)
 			}
 		}
@@ -800,10 +818,10 @@ func TestACursorWaitsOnlyForLaterNotices(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			s.say(probe.Failure, name)
 			before := s.lastTransition()
-			s.save("notify/told/")
+			s.save("told/")
 			s.say(probe.Failure, "d")
 			s.expectCursor("while a notice of d is not saved", before)
-			s.save("notify/told/")
+			s.save("told/")
 			s.say(probe.Success, "d")
 		}
 	})
@@ -861,7 +879,7 @@ func TestWhatHasEndedMeanwhileIsTold(t *testing.T) {
 		s.say(probe.Failure, "db", "web")
 		s.to.take()
 		s.stop()
-		s.values = maps.Collect(s.notifiers.Values())
+		s.values = valuesOf(s.notifiers)
 		delete(s.set, probe.ID{Target: "db", Kind: probe.Readiness})
 		s.outcomes["web"] = probe.Success
 		s.start(nil, nil)
@@ -1054,7 +1072,7 @@ func TestWhatWasToldHoldsUntilItIsKnownWhoTells(t *testing.T) {
 		s.say(probe.Failure, "db")
 		s.expect("db not_ready")
 		s.stop()
-		s.values = maps.Collect(s.notifiers.Values())
+		s.values = valuesOf(s.notifiers)
 		all := s.set
 		s.set = probe.Set{}
 		s.isOthers.Store(true)

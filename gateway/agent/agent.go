@@ -18,6 +18,7 @@ import (
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -69,9 +70,10 @@ func (c Config) clients() (all []netip.Prefix, err error) {
 
 // server is an output for HAProxy's agent checks.
 type server struct {
-	listen  string
-	clients []netip.Prefix
-	session *gateway.Session
+	listen   string
+	clients  []netip.Prefix
+	session  *gateway.Session
+	warnings *sparselog.Logger // of what HAProxy asks in vain, each second
 }
 
 // New returns an output for HAProxy's agent checks. The configuration must have passed Check.
@@ -82,7 +84,7 @@ func New(c Config) gateway.Output {
 
 // Run implements gateway.Output.
 func (a *server) Run(ctx context.Context, s *gateway.Session) {
-	a.session = s
+	a.session, a.warnings = s, sparselog.New(s.Logger)
 	s.Listen(ctx, a.listen, listener.ForUser, a.serve)
 }
 
@@ -134,7 +136,7 @@ func (a *server) answer(ctx context.Context, conn net.Conn) {
 		return
 	case err != nil:
 		a.session.Refused()
-		a.session.WarnOnce(err.Error(), err.Error())
+		a.warnings.Warn(err.Error())
 		return
 	}
 	line, err := a.line(name)
@@ -143,10 +145,10 @@ func (a *server) answer(ctx context.Context, conn net.Conn) {
 	switch {
 	case errors.Is(err, errUnknown):
 		a.session.Refused()
-		a.session.WarnOnce(name, "HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
+		a.warnings.Warn("HAProxy asks for a server that is no member: agent-send must be the name of a target of the gateway's groups, or its address", "name", probe.CleanText(name, probe.MaxTargetName))
 	case err != nil:
 		a.session.Refused()
-		a.session.WarnOnce(name, "HAProxy asks for an address that several members have", "error", err)
+		a.warnings.Warn("HAProxy asks for an address that several members have", "error", err)
 	case writeErr == nil:
 		a.session.Succeeded()
 	}
@@ -162,7 +164,7 @@ func (a *server) admits(from net.Addr) bool {
 	return ip.IsLoopback() || slices.ContainsFunc(a.clients, func(network netip.Prefix) bool { return network.Contains(ip) })
 }
 
-// What is wrong with an agent check. The log says so once.
+// What is wrong with an agent check. The log says so once a minute.
 var (
 	errNoName = errors.New(`an agent check sends no name: write agent-send "NAME\n" beside each agent-check, with the name of a target`)
 	errCut    = fmt.Errorf(`an agent check has sent no newline within %v: write agent-send "NAME\n"`, askTimeout)

@@ -23,9 +23,9 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// MaxGroups is how many groups a Follower can follow. Each waits for an answer of its own: see
+// maxGroups is how many groups a Follower can follow. Each waits for an answer of its own: see
 // package api.
-const MaxGroups = 64
+const maxGroups = 64
 
 // defaultMaxRetry is the default of Config.MaxRetry.
 const defaultMaxRetry = 5 * time.Second
@@ -55,7 +55,7 @@ type Config struct {
 // for Go's own. It uses no proxy, also none of the environment: the other engine is known by its
 // address, and its token is for it alone.
 func NewTransport(c *tls.Config) *http.Transport {
-	return &http.Transport{TLSClientConfig: c, MaxIdleConnsPerHost: MaxGroups, IdleConnTimeout: idleTimeout}
+	return &http.Transport{TLSClientConfig: c, MaxIdleConnsPerHost: maxGroups, IdleConnTimeout: idleTimeout}
 }
 
 // Follower follows groups. Create it with New, and call Run once. The other methods may be
@@ -78,16 +78,14 @@ type followed struct {
 // New returns a Follower, or an error if the configuration is not valid.
 func New(c Config) (*Follower, error) {
 	c.MaxRetry = cmp.Or(c.MaxRetry, defaultMaxRetry)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	switch {
 	case c.Client == nil:
 		return nil, errors.New("follow: Config.Client is nil")
 	case len(c.Groups) == 0:
 		return nil, errors.New("there is no group to follow")
-	case len(c.Groups) > MaxGroups:
-		return nil, fmt.Errorf("there are %d groups to follow, at most %d are allowed", len(c.Groups), MaxGroups)
+	case len(c.Groups) > maxGroups:
+		return nil, fmt.Errorf("there are %d groups to follow, at most %d are allowed", len(c.Groups), maxGroups)
 	case c.MaxRetry < 0:
 		return nil, fmt.Errorf("the bound on retries is %v, it must not be negative", c.MaxRetry)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
+	"github.com/sonde-probe/sonde/internal/sparselog"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -23,17 +24,18 @@ func (o Oracle) Check() error { return access{o.Listen, o.Token}.check() }
 // Output returns the output. The configuration must have passed Check.
 func (o Oracle) Output() gateway.Output {
 	return newServer(access{o.Listen, o.Token}, func(s *server) map[string]http.HandlerFunc {
-		all := map[string]http.HandlerFunc{}
+		all, warnings := map[string]http.HandlerFunc{}, sparselog.New(s.session.Logger)
+		ready := func(w http.ResponseWriter, r *http.Request) { s.ready(w, r, warnings) }
 		for _, path := range []string{"/v1/ready", "/v1/ready/{target...}"} {
-			all["GET "+path] = s.ready
-			all["OPTIONS "+path] = s.ready // HAProxy's default method
+			all["GET "+path] = ready
+			all["OPTIONS "+path] = ready // HAProxy's default method
 		}
 		return all
 	})
 }
 
 // ready answers whether a member is in rotation.
-func (s *server) ready(w http.ResponseWriter, r *http.Request) {
+func (s *server) ready(w http.ResponseWriter, r *http.Request, warnings *sparselog.Logger) {
 	name := askedTarget(r)
 	v, m, err := askedMember(s.session, name)
 	w.Header().Set("Cache-Control", "no-store")
@@ -49,7 +51,7 @@ func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 		writeLine(w, m.State.String())
 	}
 	if err != nil {
-		s.session.WarnOnce(name, "a load balancer asks for an address that several members have", "error", err)
+		warnings.Warn("a load balancer asks for an address that several members have", "error", err)
 	}
 	s.session.Succeeded()
 }

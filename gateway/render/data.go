@@ -10,21 +10,21 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Data is what a template sees.
-type Data struct {
-	Groups []Group
+// templateData is what a template sees.
+type templateData struct {
+	Groups []templateGroup
 }
 
-// Group is a group in Data.
-type Group struct {
+// templateGroup is a group in templateData.
+type templateGroup struct {
 	Name      string
 	State     string // "ready", "down" or "undecided"
 	Panicking bool   // all members are in rotation, since too few are ready
-	Members   []Member
+	Members   []templateMember
 }
 
-// Member is a member in Data, sorted by name in its group.
-type Member struct {
+// templateMember is a member in templateData, sorted by name in its group.
+type templateMember struct {
 	Target     string // its name
 	Name       string // the same with underscores for all but letters and digits: for formats whose names are restricted
 	Address    string
@@ -37,7 +37,7 @@ type Member struct {
 }
 
 // Members returns the members of all groups.
-func (d Data) Members() (all []Member) {
+func (d templateData) Members() (all []templateMember) {
 	for _, g := range d.Groups {
 		all = append(all, g.Members...)
 	}
@@ -45,7 +45,7 @@ func (d Data) Members() (all []Member) {
 }
 
 // InRotation returns the members of all groups that are in rotation.
-func (d Data) InRotation() (all []Member) {
+func (d templateData) InRotation() (all []templateMember) {
 	for _, g := range d.Groups {
 		all = append(all, g.InRotation()...)
 	}
@@ -53,7 +53,7 @@ func (d Data) InRotation() (all []Member) {
 }
 
 // InRotation returns the members that are in rotation.
-func (g Group) InRotation() (some []Member) {
+func (g templateGroup) InRotation() (some []templateMember) {
 	for _, m := range g.Members {
 		if m.InRotation {
 			some = append(some, m)
@@ -63,7 +63,7 @@ func (g Group) InRotation() (some []Member) {
 }
 
 // HostPort returns "10.0.0.7:80" or "[fd00::7]:80", or only the address without a port.
-func (m Member) HostPort() string {
+func (m templateMember) HostPort() string {
 	if m.Port == 0 {
 		return m.Address
 	}
@@ -71,25 +71,25 @@ func (m Member) HostPort() string {
 }
 
 // example is what a template is tried with.
-var example = Data{Groups: []Group{{Name: "web", State: "ready", Members: []Member{{
+var example = templateData{Groups: []templateGroup{{Name: "web", State: "ready", Members: []templateMember{{
 	Target: "web-1", Name: "web_1", Address: "10.0.0.7", Port: 80, State: "ready", InRotation: true, Weight: group.DefaultWeight,
 }}}}}
 
-// maxReason bounds Member.Reason, in bytes.
+// maxReason bounds templateMember.Reason, in bytes.
 const maxReason = 120
 
 // addressField matches the text of a template that has addresses of members.
 var addressField = regexp.MustCompile(`\.(Address|HostPort)\b`)
 
 // dataOf returns the members of views, or only those that have an address.
-func dataOf(views []*group.View, addressed bool) (d Data) {
+func dataOf(views []*group.View, addressed bool) (d templateData) {
 	for _, v := range views {
-		g := Group{Name: v.Group, State: v.Last.String(), Panicking: v.Panicking}
+		g := templateGroup{Name: v.Group, State: v.Last.String(), Panicking: v.Panicking}
 		for m := range v.Members() {
 			if addressed && m.Address == "" {
 				continue
 			}
-			g.Members = append(g.Members, Member{
+			g.Members = append(g.Members, templateMember{
 				Target: m.Target, Name: strings.Map(plain, m.Target), Address: m.Address, Port: int(m.Port), State: m.State.String(),
 				InRotation: m.InRotation, Weight: m.Weight, Labels: m.Labels,
 				Reason: probe.OneLine(string(m.Reason), maxReason),

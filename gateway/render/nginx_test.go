@@ -166,7 +166,7 @@ func TestWithoutPanicRequestsFailWhenNoServerIsReady(t *testing.T) {
 
 // The templates of docs/gateways make what they should.
 func TestExamplesOfFiles(t *testing.T) {
-	d := Data{Groups: []Group{{Name: "web", State: "ready", Members: []Member{
+	d := templateData{Groups: []templateGroup{{Name: "web", State: "ready", Members: []templateMember{
 		{Target: "web-1", Name: "web_1", Address: "10.0.0.7", Port: 80, InRotation: true, Weight: 100},
 		{Target: "web-2", Name: "web_2", Address: "10.0.0.8", Port: 80, Reason: "tcp.refused"},
 		{Target: "web-3", Name: "web_3", Address: "10.0.0.9", Port: 80, InRotation: true, Weight: 25},

@@ -174,7 +174,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // execute returns what a template makes of data.
-func execute(t *template.Template, d Data) ([]byte, error) {
+func execute(t *template.Template, d templateData) ([]byte, error) {
 	var text bounded
 	t, err := t.Clone()
 	if err != nil {

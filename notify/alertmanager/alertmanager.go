@@ -4,9 +4,11 @@
 package alertmanager
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -68,17 +70,8 @@ func (c Config) http(text string) notify.HTTP {
 
 // Fill sets what the output decides of a notifier. The configuration must have passed Check.
 func (c Config) Fill(spec *notify.Spec) {
-	spec.Resend, spec.Timeout, spec.Batch = defaultResend, defaultTimeout, defaultAlerts
+	spec.Resend, spec.Timeout, spec.Batch = cmp.Or(c.ResendEvery, defaultResend), cmp.Or(c.Timeout, defaultTimeout), cmp.Or(c.MaxAlerts, defaultAlerts)
 	spec.Files = c.http("").Files() // the same for all URLs
-	if c.ResendEvery != 0 {
-		spec.Resend = c.ResendEvery
-	}
-	if c.Timeout != 0 {
-		spec.Timeout = c.Timeout
-	}
-	if c.MaxAlerts != 0 {
-		spec.Batch = c.MaxAlerts
-	}
 	for _, text := range c.URLs {
 		h, resend := c.http(text), spec.Resend
 		spec.Receivers = append(spec.Receivers, notify.Receiver{Name: h.Name(), New: func(redact func(string) string) (notify.Sender, error) {
@@ -171,9 +164,7 @@ func labelsOf(n *notify.Notice, as notify.Identity) map[string]string {
 	case n.Kind == notify.KindGroup:
 		labels["alertname"] = "SondeGroupDown"
 	}
-	for name, value := range as.Labels {
-		labels[name] = value
-	}
+	maps.Copy(labels, as.Labels)
 	labels[string(n.Kind)] = n.Name
 	return labels
 }

@@ -120,22 +120,12 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	return nil
 }
 
-// environment returns what a command learns of a notice.
+// environment returns what a command learns of a notice: its Texts, and all of it as JSON.
 func environment(n *notify.Notice) map[string]string {
 	text, _ := json.Marshal(n) // has no error
-	env := map[string]string{
-		"SONDE_SUMMARY": n.Summary(), "SONDE_KIND": string(n.Kind), "SONDE_NAME": n.Name, "SONDE_STATUS": "firing", "SONDE_STATE": n.State,
-		"SONDE_SEVERITY": n.Severity.String(), "SONDE_REASON": string(n.Reason), "SONDE_DETAIL": n.Detail, "SONDE_PROBE": n.Probe,
-		"SONDE_STARTS_AT": n.StartsAt.UTC().Format(time.RFC3339), "SONDE_ENDS_AT": "", "SONDE_LINK": n.Link, "SONDE_TEST": "", "SONDE_NOTICE": string(text),
-	}
-	if !n.Firing {
-		env["SONDE_STATUS"], env["SONDE_ENDS_AT"] = "resolved", n.EndsAt.UTC().Format(time.RFC3339)
-	}
-	if n.Test {
-		env["SONDE_TEST"] = "true"
-	}
-	for name, value := range env {
-		env[name] = strings.ReplaceAll(value, "\x00", "\ufffd")
+	env := map[string]string{"SONDE_NOTICE": string(text)}
+	for name, value := range n.Texts() {
+		env["SONDE_"+strings.ToUpper(strings.Replace(name, "At", "_At", 1))] = strings.ReplaceAll(value, "\x00", "\ufffd")
 	}
 	return env
 }

@@ -111,7 +111,8 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 	d.probes = blackbox.New(d.engine)
 	d.beats.Configure(beatprobe.RegistryConfig{
 		Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: maxBeatAge(c.Engine),
-		Changed: func(target string) { d.saved.mark(keyBeat + target) }, SentChanged: d.saved.markSent,
+		Changed:     func(target string) { d.saved.mark(keyBeat+target, false) },
+		SentChanged: func(key string, isUrgent bool) { d.saved.mark(keySent+key, isUrgent) },
 	})
 	if d.cluster, err = d.openCluster(c.Cluster); err != nil {
 		return err
@@ -140,8 +141,8 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 	of, _ := c.Engine.Settings.(restart.Config)
 	of.Engine, of.Logger, of.Redact = d.engine, d.log, d.queue.Secrets.Text
-	of.Changed = func(target string) { d.saved.mark(keyRestarts + target) }
-	of.BudgetChanged, of.StoppedChanged = func() { d.saved.mark(keySpent) }, func() { d.saved.mark(keyStopped) }
+	of.Changed = func(target string) { d.saved.mark(keyRestarts+target, false) }
+	of.BudgetChanged, of.StoppedChanged = func() { d.saved.mark(keySpent, false) }, func() { d.saved.mark(keyStopped, false) }
 	of.Disruptions = floor
 	if d.cluster != nil {
 		of.MayAct, of.IsShared = d.cluster.mayRestart, d.cluster.isBrought
@@ -152,7 +153,7 @@ func (d *daemon) makeRestarts(c *config.Config, floor *floor) (err error) {
 
 // makeFollowers makes the parts that follow the targets.
 func (d *daemon) makeFollowers() {
-	pauses := pause.Config{Engine: d.engine, Logger: d.log, Changed: func() { d.saved.mark(keyPauses) }}
+	pauses := pause.Config{Engine: d.engine, Logger: d.log, Changed: func() { d.saved.mark(keyPauses, false) }}
 	groups := group.Config{Engine: d.engine, Logger: d.log}
 	notices := notify.Config{
 		Engine: d.engine, Logger: d.log, Redact: d.queue.Secrets.Text, Changed: d.notified,
@@ -191,21 +192,29 @@ func (d *daemon) openState() error {
 	return d.processes.takeOver()
 }
 
-// recorded notes that the engine records something else about a target.
+// recorded notes that the engine records something else about a target. A history is urgent: nothing else has its last
+// transition if the engine is killed, and the next one finds the target as it was before.
 func (d *daemon) recorded(target string, r engine.Record) {
-	if r == engine.RecordHistory {
+	switch r {
+	case engine.RecordHistory:
 		d.notifiers.TransitionsChanged()
+		d.saved.mark(keyHistory+target, true)
+	case engine.RecordPenalty:
+		d.saved.mark(keyPenalty+target, false)
+	case engine.RecordOutcomes:
+		d.saved.mark(keyOutcomes+target, false)
 	}
-	d.saved.markRecord(target, r)
 }
 
 // notified notes that the notifiers remember something else. What receivers know of a group, or of a target that engines
-// share, is also kept for the engine that has it next.
+// share, is also kept for the engine that has it next. What was told about a group is urgent: no history has it. A cursor
+// is not: what lies behind an old one is told again.
 func (d *daemon) notified(key string) {
-	if subject, ok := notify.ToldSubject(key); ok && d.cluster != nil {
+	subject, isTold := notify.ToldSubject(key)
+	if isTold && d.cluster != nil {
 		d.cluster.markTold(subject)
 	}
-	d.saved.markNotified(key)
+	d.saved.mark(keyNotify+key, isTold && subject.Kind == notify.KindGroup)
 }
 
 // close closes what prepare has opened.

@@ -47,14 +47,14 @@ func (l *planner) plan(r loadResult) api.Plan {
 	probes := change.preview()
 	made.Discard() // before the rest, which takes time with many targets
 	p.Probes, p.Instances = api.Changes(change.changes), countInstances(change.instances)
-	p.Blocks, p.Settings, p.ProbeModules = blockChanges(l.blocks, r.config), settingChanges(r.before, r.config), moduleChanges(r.before, r.config)
+	p.Blocks, p.Settings = append(blockChanges(l.blocks, r.config), moduleChanges(r.before, r.config)...), settingChanges(r.before, r.config)
 	changes := planned{plan: &p, targets: map[string]*api.TargetChange{}, before: r.before, after: r.config}
 	changes.addTargets(change.effect, change.instances, change.next.units)
 	for _, one := range probes {
 		changes.addProbe(one)
 	}
 	changes.finish(change.effect.Units)
-	p.Changed = len(changes.targets)+len(p.Blocks)+len(p.Settings)+len(p.ProbeModules) > 0
+	p.Changed = len(changes.targets)+len(p.Blocks)+len(p.Settings) > 0
 	if err := guard(r.config)(change.effect); err != nil {
 		p.Guarded = true
 		return reject(err)
@@ -86,6 +86,12 @@ func PlanChange(before, after *config.Config) (api.Plan, error) {
 	l := planner{agent.New(t.part()), t, blocksOf(before), func(text string) string { return text }}
 	return l.plan(loadResult{config: &is, before: &was}), nil
 }
+
+// Bounds on what a plan lists.
+const (
+	maxPlanned       = 1000   // targets
+	maxPlannedProbes = 10_000 // probes of all these targets, after which there is no further target
+)
 
 // planned collects the changes of targets for a plan.
 type planned struct {
@@ -190,7 +196,7 @@ func (p *planned) finish(now int) {
 		default:
 			n.Changed++
 		}
-		if probes += len(c.Probes); len(p.plan.Changes) == api.MaxPlanned || probes > api.MaxPlannedProbes {
+		if probes += len(c.Probes); len(p.plan.Changes) == maxPlanned || probes > maxPlannedProbes {
 			p.plan.Omitted++
 			continue
 		}
@@ -237,17 +243,16 @@ func blocksOf(c *config.Config) *config.Config {
 }
 
 // moduleChanges returns what becomes of the probe modules, sorted by name.
-func moduleChanges(before, after *config.Config) (changes []api.ProbeModuleChange) {
+func moduleChanges(before, after *config.Config) (changes []api.BlockChange) {
 	if before == nil {
 		return nil
 	}
 	for _, c := range changesOf("probe_module", before.ProbeModules, after.ProbeModules) {
-		change := api.ProbeModuleChange{Name: c.Name, Action: c.Action}
 		if c.Action == "changed" {
-			change.Arguments = argumentChanges(after.ProbeModuleDifferences(before, c.Name))
+			c.Arguments = argumentChanges(after.ProbeModuleDifferences(before, c.Name))
 		}
-		if c.Action != "changed" || len(change.Arguments) > 0 {
-			changes = append(changes, change)
+		if c.Action != "changed" || len(c.Arguments) > 0 {
+			changes = append(changes, c)
 		}
 	}
 	return changes

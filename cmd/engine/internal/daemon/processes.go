@@ -106,7 +106,7 @@ func (p *processes) markLocation() {
 		return
 	}
 	p.located.Store(&location{Directory: p.dir.Path(), State: p.saved.path, Boot: id})
-	p.saved.mark(keyProcesses)
+	p.saved.mark(keyProcesses, false)
 }
 
 // makeDir makes the directory of processes that outlive the engine, if there is none.
@@ -132,7 +132,7 @@ func (p *processes) removeDir() {
 	if p.dir != nil {
 		p.closeDir()
 		p.located.Store(nil)
-		p.saved.mark(keyProcesses)
+		p.saved.mark(keyProcesses, false)
 	}
 }
 

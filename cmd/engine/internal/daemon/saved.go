@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sonde-probe/sonde/agent/store"
@@ -39,8 +38,7 @@ type saved struct {
 	penalties map[string]verdict.Penalty // of resumed
 }
 
-// The prefixes of the keys in the state file, beside notify.KeyPrefix. Where a slash ends one, a target follows if nothing else is
-// said.
+// The prefixes of the keys in the state file. Where a slash ends one, a target follows if nothing else is said.
 const (
 	keyRestarts  = "restarts/" // a restart.Memory
 	keySpent     = "spent"     // the times of restarts that count for the budget
@@ -49,6 +47,7 @@ const (
 	keyOutcomes  = "outcomes/" // the outcomes of its probes, by ID
 	keyBeat      = "beat/"     // its Value of a beatprobe.Registry
 	keySent      = "sent/"     // and a key of Registry.Sent: its value
+	keyNotify    = "notify/"   // and a key of notify.Notifiers: its value
 	keyProcesses = "processes" // a location
 	keyStopped   = "stopped"   // by target: a restart.Stopped
 	keyPauses    = "pauses"    // by target: a pause.Pause
@@ -96,50 +95,15 @@ func (s *saved) close() error {
 	return s.store.Close()
 }
 
-// mark says that the value of a key has changed.
-func (s *saved) mark(key string) {
-	if s.store != nil {
+// mark says that the value of a key has changed. One that is urgent has to outlive SIGKILL.
+func (s *saved) mark(key string, isUrgent bool) {
+	switch {
+	case s.store == nil:
+	case isUrgent:
+		s.store.MarkUrgent(key)
+	default:
 		s.store.Mark(key)
 	}
-}
-
-// markUrgent says that the value of a key has changed, which has to outlive SIGKILL.
-func (s *saved) markUrgent(key string) {
-	if s.store != nil {
-		s.store.MarkUrgent(key)
-	}
-}
-
-// markRecord marks a record of the engine about a target. A history is urgent: nothing else has its last
-// transition if the engine is killed, and the next one finds the target as it was before.
-func (s *saved) markRecord(target string, r engine.Record) {
-	switch r {
-	case engine.RecordHistory:
-		s.markUrgent(keyHistory + target)
-	case engine.RecordPenalty:
-		s.mark(keyPenalty + target)
-	case engine.RecordOutcomes:
-		s.mark(keyOutcomes + target)
-	}
-}
-
-// markSent marks the latest time in a target's datagrams.
-func (s *saved) markSent(key string, isUrgent bool) {
-	if isUrgent {
-		s.markUrgent(keySent + key)
-		return
-	}
-	s.mark(keySent + key)
-}
-
-// markNotified marks what the notifiers remember. What was told about a group is urgent: no history has it. A cursor is
-// not: what lies behind an old one is told again.
-func (s *saved) markNotified(key string) {
-	if subject, ok := notify.ToldSubject(key); ok && subject.Kind == notify.KindGroup {
-		s.markUrgent(key)
-		return
-	}
-	s.mark(key)
 }
 
 // diskTimeout is how long an operator waits until what was asked for is in the state file, or in etcd. The log says so if
@@ -242,21 +206,8 @@ func pausesSubject(of *pause.Keeper) store.Subject {
 // notifySubject is what receivers were told. The histories must have been restored before.
 func notifySubject(of *notify.Notifiers) store.Subject {
 	return store.Subject{
-		Prefix: notify.KeyPrefix, Lasting: true,
-		Value: func(name string) (any, bool) { return raw(of.Value(notify.KeyPrefix + name)) },
-		Names: func() (names []string) {
-			for key := range of.Values() {
-				names = append(names, strings.TrimPrefix(key, notify.KeyPrefix))
-			}
-			return names
-		},
-		Restore: func(values map[string][]byte, _ time.Duration) error {
-			all := make(map[string][]byte, len(values))
-			for name, value := range values {
-				all[notify.KeyPrefix+name] = value
-			}
-			return errors.Join(of.Restore(all)...)
-		},
+		Prefix: keyNotify, Lasting: true, Value: of.Value, Names: of.Keys,
+		Restore: func(values map[string][]byte, _ time.Duration) error { return errors.Join(of.Restore(values)...) },
 	}
 }
 

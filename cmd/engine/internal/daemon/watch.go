@@ -2,12 +2,10 @@ package daemon
 
 import (
 	"context"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
@@ -64,9 +62,9 @@ func (w *fileWatch) run(ctx context.Context, changed func()) {
 		}
 		now := w.look(read)
 		switch {
-		case slices.Equal(now, compared):
+		case slices.EqualFunc(now, compared, stamp.isAs):
 			unsettled = 0
-		case !slices.Equal(now, last) && unsettled < maxUnsettled:
+		case !slices.EqualFunc(now, last, stamp.isAs) && unsettled < maxUnsettled:
 			unsettled++
 		default:
 			compared = now
@@ -93,14 +91,26 @@ func (w *fileWatch) isOther(read *accepted.Inputs) bool {
 	return !read.Again(sources, files).Equal(read)
 }
 
-// stamp is what changes with a file, or with what a link leads to; of a file that cannot be looked
-// at it has only the name.
+// stamp is a file, or what a link leads to, as it was looked at last.
 type stamp struct {
-	name     string
-	size     int64
-	modified int64 // nanoseconds since 1970
-	inode    uint64
-	dir      bool
+	name string
+	info os.FileInfo // nil: it cannot be looked at
+}
+
+func stampOf(path string) stamp {
+	info, _ := os.Stat(path) // no info with an error
+	return stamp{path, info}
+}
+
+// isDir reports whether it is a directory, whose own stamp changes with files that are no sources.
+func (s stamp) isDir() bool { return s.info != nil && s.info.IsDir() }
+
+// isAs reports whether nothing has changed from one look at a file to another one.
+func (s stamp) isAs(o stamp) bool {
+	if s.name != o.name || s.info == nil || o.info == nil {
+		return s == o
+	}
+	return os.SameFile(s.info, o.info) && (s.isDir() || s.info.Size() == o.info.Size() && s.info.ModTime().Equal(o.info.ModTime()))
 }
 
 // look returns the stamps of all files.
@@ -108,7 +118,7 @@ func (w *fileWatch) look(read *accepted.Inputs) (all []stamp) {
 	for _, path := range slices.Concat(handlers.OrDefault(w.paths), w.inputs.VarFiles(), read.Paths()) {
 		s := stampOf(path)
 		all = append(all, s)
-		if !s.dir {
+		if !s.isDir() {
 			continue
 		}
 		entries, _ := os.ReadDir(path)
@@ -119,25 +129,4 @@ func (w *fileWatch) look(read *accepted.Inputs) (all []stamp) {
 		}
 	}
 	return all
-}
-
-func stampOf(path string) stamp {
-	info, err := os.Stat(path)
-	if err != nil {
-		return stamp{name: path}
-	}
-	s := stamp{name: path, dir: info.IsDir(), inode: inodeOf(info)}
-	if !s.dir { // a directory changes with files that are no sources
-		s.size, s.modified = info.Size(), info.ModTime().UnixNano()
-	}
-	return s
-}
-
-// inodeOf returns the number of a file, by which another file of the same size and age is found.
-func inodeOf(info fs.FileInfo) uint64 {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0
-	}
-	return stat.Ino
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 )
@@ -45,49 +45,21 @@ func writeManuals(c *cobra.Command, dir string) error {
 	return nil
 }
 
-// manual returns the page of a command, in the macros of man(7).
+// manual returns the page of a command, in the macros of man(7), with what --help shows.
 func manual(c *cobra.Command) string {
-	var s strings.Builder
 	page := strings.ReplaceAll(c.CommandPath(), " ", "-")
-	fmt.Fprintf(&s, ".TH %s 1\n.SH NAME\n%s \\- %s\n", strings.ToUpper(roff(page)), roff(page), roff(c.Short))
-	fmt.Fprintf(&s, ".SH SYNOPSIS\n.B %s\n", roff(c.UseLine()))
+	text := fmt.Sprintf(".TH %s 1\n.SH NAME\n%s \\- %s\n", strings.ToUpper(roff(page)), roff(page), roff(c.Short))
 	if c.Long != "" {
-		s.WriteString(".SH DESCRIPTION\n" + literal(c.Long))
+		text += ".SH DESCRIPTION\n" + literal(c.Long)
 	}
-	var flags strings.Builder
-	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) { flags.WriteString(option(f)) })
-	if flags.Len() > 0 {
-		s.WriteString(".SH OPTIONS\n" + flags.String())
-	}
-	if c.Example != "" {
-		s.WriteString(".SH EXAMPLES\n" + literal(c.Example))
-	}
+	text += ".SH USAGE\n" + literal(c.UsageString())
 	var others []string
-	if c.HasParent() {
-		others = append(others, strings.ReplaceAll(c.Parent().CommandPath(), " ", "-"))
-	}
-	for _, inner := range c.Commands() {
-		if !inner.Hidden {
-			others = append(others, strings.ReplaceAll(inner.CommandPath(), " ", "-"))
+	for _, other := range slices.Concat([]*cobra.Command{c.Parent()}, c.Commands()) {
+		if other != nil && !other.Hidden {
+			others = append(others, ".BR "+roff(strings.ReplaceAll(other.CommandPath(), " ", "-"))+" (1)")
 		}
 	}
-	for i, other := range others {
-		others[i] = ".BR " + roff(other) + " (1)"
-	}
-	return s.String() + ".SH SEE ALSO\n" + strings.Join(others, ",\n") + "\n"
-}
-
-// option returns the lines of a flag.
-func option(f *pflag.Flag) string {
-	name := "--" + f.Name
-	if f.Shorthand != "" {
-		name = "-" + f.Shorthand + ", " + name
-	}
-	value, usage := pflag.UnquoteUsage(f)
-	if value != "" {
-		name += " " + value
-	}
-	return fmt.Sprintf(".TP\n.B %s\n%s\n", roff(name), roff(usage))
+	return text + ".SH SEE ALSO\n" + strings.Join(others, ",\n") + "\n"
 }
 
 // literal returns a text that keeps its lines.

@@ -134,10 +134,6 @@ func PlanText(p api.Plan) string {
 		fmt.Fprintf(&s, "… and %s more\n", cli.Plural(p.Omitted, "target"))
 	}
 	s.WriteString(blocksText(p.Blocks))
-	for _, m := range p.ProbeModules {
-		line(0, signs[m.Action], "probe_module "+m.Name, "")
-		writeArguments(&s, 4, m.Arguments)
-	}
 	if len(p.Settings) > 0 {
 		line(0, "~", "engine", "")
 		writeArguments(&s, 4, p.Settings)
@@ -185,6 +181,7 @@ func blocksText(changes []api.BlockChange) string {
 	var s strings.Builder
 	for _, c := range changes {
 		fmt.Fprintf(&s, "%s %s %s\n", signs[c.Action], c.Type, probe.OneLine(c.Name, maxID))
+		writeArguments(&s, 4, c.Arguments)
 	}
 	return s.String()
 }

@@ -197,7 +197,7 @@ func gatewayLines(gateways []api.Gateway, of string, most int, now time.Time) st
 		case api.GatewayWaiting:
 			text = "waiting, it was given nothing yet"
 		}
-		return fmt.Sprintf("gateway %s (%s): %s", probe.OneLine(g.Name, probe.MaxGroupName), g.Output, text)
+		return fmt.Sprintf("gateway %s (%s): %s", probe.OneLine(g.Gateway, probe.MaxGroupName), g.Output, text)
 	})
 }
 

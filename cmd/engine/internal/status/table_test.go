@@ -12,6 +12,7 @@ import (
 
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/engine/verdict"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -97,9 +98,9 @@ func TestGroupsThatAreNotReadyComeFirst(t *testing.T) {
 func TestGatewaysThatAreNotUpToDateComeFirst(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	gateways := []api.Gateway{
-		{Name: "a", Output: "agent", State: api.GatewayUpToDate, Groups: []string{"web"}, Outputs: 7, Last: now.Add(-3 * time.Second)},
-		{Name: "b", Output: "oracle", State: api.GatewayWaiting, Groups: []string{"db"}},
-		{Name: "c", Output: "haproxy", State: api.GatewayFailing, Groups: []string{"web"}, Error: "dial unix /run/h.sock:\nno such file", ErrorSince: now.Add(-192 * time.Second)},
+		{GatewayStatus: group.GatewayStatus{Gateway: "a", Output: "agent", Groups: []string{"web"}, Outputs: 7, Last: now.Add(-3 * time.Second)}, State: api.GatewayUpToDate},
+		{GatewayStatus: group.GatewayStatus{Gateway: "b", Output: "oracle", Groups: []string{"db"}}, State: api.GatewayWaiting},
+		{GatewayStatus: group.GatewayStatus{Gateway: "c", Output: "haproxy", Groups: []string{"web"}, Error: "dial unix /run/h.sock:\nno such file", ErrorSince: now.Add(-192 * time.Second)}, State: api.GatewayFailing},
 	}
 	a, b := "gateway a (agent): up to date, 3s ago\n", "gateway b (oracle): waiting, it was given nothing yet\n"
 	c := "gateway c (haproxy): not up to date for 3m12s: dial unix /run/h.sock: no such file\n"

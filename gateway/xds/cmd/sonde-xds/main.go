@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
@@ -23,10 +21,11 @@ import (
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/gateway/follow"
 	"github.com/sonde-probe/sonde/gateway/xds"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/files"
 )
 
-// maxFile bounds the files of tokens and certificates, in bytes.
+// maxFile bounds the files of tokens, in bytes.
 const maxFile = 1 << 20
 
 // Exit codes.
@@ -122,13 +121,11 @@ func newClient(a arguments) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := follow.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12})
-	if a.followCA != "" {
-		if transport.TLSClientConfig.RootCAs, err = readCertificates(a.followCA); err != nil {
-			return nil, err
-		}
+	trust, err := (&dial.TLS{CAFile: a.followCA}).Load()
+	if err != nil {
+		return nil, errors.New(strings.Replace(err.Error(), "tls.ca_file", "-follow-ca", 1))
 	}
-	return &api.Client{Base: a.follow, Token: token, HTTP: &http.Client{Transport: transport}}, nil
+	return &api.Client{Base: a.follow, Token: token, HTTP: &http.Client{Transport: follow.NewTransport(trust)}}, nil
 }
 
 // newConfig returns the configuration of the server.
@@ -142,18 +139,10 @@ func newConfig(a arguments) (c xds.Config, err error) {
 		return c, errors.New("-cert and -key need each other")
 	case a.clientCA != "" && a.cert == "":
 		return c, errors.New("-client-ca needs -cert and -key")
-	case a.cert != "":
-		certificate, err := tls.LoadX509KeyPair(a.cert, a.key)
-		if err != nil {
-			return c, err
-		}
-		c.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	}
-	if a.clientCA != "" {
-		if c.TLS.ClientCAs, err = readCertificates(a.clientCA); err != nil {
-			return c, err
-		}
-		c.TLS.ClientAuth = tls.RequireAndVerifyClientCert
+	if c.TLS, err = (api.TLS{CertFile: a.cert, KeyFile: a.key, ClientCAFile: a.clientCA}).Load(); err != nil {
+		names := strings.NewReplacer("tls.cert_file", "-cert", "tls.key_file", "-key", "tls.client_ca_file", "-client-ca")
+		return c, errors.New(names.Replace(err.Error()))
 	}
 	return c, c.Check()
 }
@@ -169,16 +158,4 @@ func readToken(name string) (string, error) {
 		err = fmt.Errorf("%s is empty: it must contain a token", name)
 	}
 	return token, err
-}
-
-func readCertificates(name string) (*x509.CertPool, error) {
-	text, err := files.Read(name, maxFile)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate", name)
-	}
-	return pool, nil
 }

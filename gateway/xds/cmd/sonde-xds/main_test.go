@@ -86,7 +86,7 @@ func TestWrongArgumentsAreReported(t *testing.T) {
 		"it must be a URL":                {"-groups web -follow 127.0.0.1:9650", 1},
 		"no such file":                    {"-groups web -follow-token-file /nonexistent", 1},
 		"it must contain a token":         {"-groups web -token-file " + empty, 1},
-		"has no certificate":              {"-groups web -follow-ca " + empty, 1},
+		"has no PEM block of type CERT":   {"-groups web -follow-ca " + empty, 1},
 		"need each other":                 {"-groups web -cert x", 1},
 		"-client-ca needs":                {"-groups web -client-ca x", 1},
 		"given twice":                     {"-groups web,web", 1},

@@ -62,7 +62,7 @@ func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, 
 // runChild starts a child that compiles a module, waits until it has written the code, and judges how
 // it has ended.
 func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) error {
-	workers := runtime.GOMAXPROCS(0) // probes need the processors too, and have a higher priority
+	workers := runtime.GOMAXPROCS(0)      // probes need the processors too, and have a higher priority
 	threads := 2*workers + runtimeThreads // half of the first may wait for the system
 	if err := acquireProcess(ctx, threads); err != nil {
 		return err

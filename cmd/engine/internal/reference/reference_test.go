@@ -274,7 +274,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"engine.metrics_max_probes": metrics.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
 		"engine.plugin_memory": size * wasmhost.DefaultTotalMemory, "engine.reload_guard": config.DefaultReloadGuard,
 		"plugin.limits.module_size": size * wasmhost.DefaultModuleSize,
-		"probe.period":        probe.DefaultPeriod, "probe.timeout": probe.DefaultTimeout,
+		"probe.period":              probe.DefaultPeriod, "probe.timeout": probe.DefaultTimeout,
 		"probe.success_threshold": probe.DefaultSuccessThreshold, "probe.failure_threshold": probe.DefaultFailureThreshold,
 		"target.termination_grace_period": restart.DefaultTerminationGracePeriod,
 		"target.back_off.initial":         restart.DefaultInitialBackOff, "target.back_off.max": restart.DefaultMaxBackOff,

@@ -54,8 +54,8 @@ func isUnchecked(err error) bool {
 // *probe.FieldError.
 //
 // A module that exports sonde_configure checks settings itself. While it is being compiled, New leaves that to
-// the first attempt, as it does when an earlier check has taken too long: if the module rejects the settings
-// then, each attempt is Unknown with ReasonSettings. To get that error from New, call Wait first. While this
+// the first attempt, as it does while another check is made, or when the latest one has taken too long: if the
+// module rejects the settings then, each attempt is Unknown with ReasonSettings. To get that error from New, call Wait first. While this
 // machine lacks what the check needs, attempts are Unknown with the reason, and each of them checks again: see
 // Handler.Unchecked.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
@@ -64,9 +64,10 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 		return nil, err
 	}
 	h := newHandler(p, &s, &settingsCheck{})
-	if errors.Is(p.compiled.state(), errCompiling) || p.checkHangs.Load() {
+	if errors.Is(p.compiled.state(), errCompiling) || p.checkHangs.Load() || !p.checking.TryAcquire(1) {
 		return h, nil
 	}
+	defer p.checking.Release(1)
 	if err := h.check(); err != nil && !isTransient(err) {
 		return nil, err
 	}
@@ -86,6 +87,16 @@ func (h *Handler) Unchecked() error {
 		return fmt.Errorf("plugin %s: settings could not be checked now, they may be valid: %s", h.plugin.name, firstLine(err))
 	}
 	return nil
+}
+
+// checkInTurn is check after those of other settings.
+func (h *Handler) checkInTurn() (any, error) {
+	checking := h.plugin.checking
+	if checking.Acquire(h.plugin.closing, 1) != nil {
+		return nil, errClosed
+	}
+	defer checking.Release(1)
+	return nil, h.check()
 }
 
 // check lets the module check the settings.
@@ -109,7 +120,7 @@ func (h *Handler) accepted(ctx context.Context) error {
 		half, cancel := pool.Half(ctx, time.Now())
 		defer cancel()
 		select {
-		case checked := <-h.checked.running.DoChan("", func() (any, error) { return nil, h.check() }):
+		case checked := <-h.checked.running.DoChan("", h.checkInTurn):
 			err = checked.Err
 		case <-half.Done():
 			return abandoned(half, errUnchecked)

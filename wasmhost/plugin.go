@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
@@ -47,8 +49,9 @@ type Plugin struct {
 	cancel     context.CancelFunc
 	compiling  sync.WaitGroup
 	closed     atomic.Bool
-	inUse      sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
-	checkHangs atomic.Bool  // the latest check of settings has taken too long
+	inUse      sync.RWMutex        // read-locked while an instance is in use or being started; Close locks it for good
+	checking   *semaphore.Weighted // acquired by a check of settings: several that hang would not have half of a processor each
+	checkHangs atomic.Bool         // the latest check of settings has taken too long
 }
 
 var (
@@ -75,7 +78,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p := &Plugin{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
-		compiled: newCompilation(),
+		compiled: newCompilation(), checking: semaphore.NewWeighted(1),
 	}
 	m, err := p.check(wasm)
 	if err != nil {

@@ -113,22 +113,8 @@ type Compile struct {
 	InProcess bool          `hcl:"in_process,optional" doc:"lets the engine compile the module itself, where it cannot start a child process. The compiler has no limits then. On other systems than Linux it is always so" default:"false"`
 }
 
-// The defaults of Limits.
-const (
-	DefaultMemory      = 32 << 20
-	DefaultModuleSize  = 64 << 20
-	DefaultInstances   = 1 << 16
-	DefaultHeld        = 1024
-	DefaultConnections = 8
-	DefaultDials       = 16
-	DefaultBytesIn     = 1 << 20
-	DefaultBytesOut    = 256 << 10
-	DefaultHostCalls   = 100000
-	DefaultFuel        = 1e10
-	DefaultLog         = 4 << 10
-	DefaultMetrics     = 32
-	DefaultStart       = 10 * time.Second
-)
+// DefaultModuleSize is the default of Limits.ModuleSize.
+const DefaultModuleSize = 64 << 20
 
 // DefaultTotalMemory is the limit of the memory of all instances until SetTotalMemory is
 // called.
@@ -141,9 +127,6 @@ const DefaultTotalMemory = sandbox.DefaultTotalMemory
 // timeout; one whose instance may not grow is Unknown with probe.ReasonResources. Lowering
 // the limit takes no memory from instances that run. It may be called at any time.
 func SetTotalMemory(bytes int64) { sandbox.SetTotalMemory(bytes) }
-
-// DefaultCacheSize is the default of Config.CacheSize.
-const DefaultCacheSize = 1 << 30
 
 // The maximums of some limits.
 const (
@@ -159,19 +142,19 @@ const (
 // the others.
 func (l *Limits) complete() error {
 	var wrong probe.FieldErrors
-	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), DefaultMemory, module.PageSize, maxMemory))
+	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), 32<<20, module.PageSize, maxMemory))
 	l.ModuleSize = int64(limit(&wrong, "module_size", bytesize.Size(l.ModuleSize), DefaultModuleSize, 1, maxModule))
-	l.Instances = limit(&wrong, "instances", l.Instances, DefaultInstances, 1, maxInstances)
-	l.Held = limit(&wrong, "held", l.Held, DefaultHeld, 1, 1<<20)
-	l.Connections = limit(&wrong, "connections", l.Connections, DefaultConnections, 1, 1<<16)
-	l.Dials = limit(&wrong, "dials", l.Dials, DefaultDials, 1, 1<<16)
-	l.BytesIn = int64(limit(&wrong, "bytes_in", bytesize.Size(l.BytesIn), DefaultBytesIn, 1, 1<<40))
-	l.BytesOut = int64(limit(&wrong, "bytes_out", bytesize.Size(l.BytesOut), DefaultBytesOut, 1, 1<<40))
-	l.HostCalls = int(limit(&wrong, "host_calls", int64(l.HostCalls), DefaultHostCalls, 1, 1<<40))
-	l.Fuel = int(limit(&wrong, "fuel", int64(l.Fuel), DefaultFuel, 1, 1<<62))
-	l.Log = int(limit(&wrong, "log", bytesize.Size(l.Log), DefaultLog, 1, 1<<30))
-	l.Metrics = limit(&wrong, "metrics", l.Metrics, DefaultMetrics, 1, 1<<16)
-	l.Start = limit(&wrong, "start", l.Start, DefaultStart, time.Millisecond, time.Hour)
+	l.Instances = limit(&wrong, "instances", l.Instances, maxInstances, 1, maxInstances)
+	l.Held = limit(&wrong, "held", l.Held, 1024, 1, 1<<20)
+	l.Connections = limit(&wrong, "connections", l.Connections, 8, 1, 1<<16)
+	l.Dials = limit(&wrong, "dials", l.Dials, 16, 1, 1<<16)
+	l.BytesIn = int64(limit(&wrong, "bytes_in", bytesize.Size(l.BytesIn), 1<<20, 1, 1<<40))
+	l.BytesOut = int64(limit(&wrong, "bytes_out", bytesize.Size(l.BytesOut), 256<<10, 1, 1<<40))
+	l.HostCalls = int(limit(&wrong, "host_calls", int64(l.HostCalls), 100_000, 1, 1<<40))
+	l.Fuel = int(limit(&wrong, "fuel", int64(l.Fuel), 1e10, 1, 1<<62))
+	l.Log = int(limit(&wrong, "log", bytesize.Size(l.Log), 4<<10, 1, 1<<30))
+	l.Metrics = limit(&wrong, "metrics", l.Metrics, 32, 1, 1<<16)
+	l.Start = limit(&wrong, "start", l.Start, 10*time.Second, time.Millisecond, time.Hour)
 	return wrong.Err()
 }
 
@@ -199,7 +182,7 @@ func limit[T cmp.Ordered](wrong *probe.FieldErrors, name string, v, other, least
 // complete sets the fields that are not set to their defaults, and returns what is wrong
 // with the others.
 func (c *Config) complete() error {
-	c.CacheSize = cmp.Or(c.CacheSize, DefaultCacheSize)
+	c.CacheSize = cmp.Or(c.CacheSize, 1<<30)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
@@ -19,21 +21,14 @@ import (
 // settingsCheck is the module's own check of a handler's settings. Handlers with the same
 // settings share it.
 type settingsCheck struct {
-	tried  chan struct{} // closed when there is a result
-	result atomic.Pointer[checkResult]
+	running singleflight.Group
+	result  atomic.Pointer[checkResult] // of the latest check; nil until there was one
 }
 
 // checkResult is the result of a check.
 type checkResult struct {
 	err      error     // what is wrong with the settings, or an *attemptError: why they could not be checked
 	prepared *prepared // for attempts; nil: nothing
-}
-
-// set sets the result. Only that of a check that could not be made is replaced.
-func (c *settingsCheck) set(r *checkResult) {
-	if c.result.Swap(r) == nil {
-		close(c.tried)
-	}
 }
 
 var errUnchecked = &attemptError{ReasonStarting, errors.New("the settings are not checked yet")}
@@ -47,32 +42,34 @@ func (c *settingsCheck) state() error {
 	return errUnchecked
 }
 
+// isUnchecked reports whether an error of a check says nothing about the settings.
+func isUnchecked(err error) bool {
+	unchecked := (*attemptError)(nil)
+	return errors.As(err, &unchecked)
+}
+
 // New makes a handler. Its settings have the names and types of the manifest: string,
 // int64, float64, bool, time.Duration, []string, map[string]string, and map[string]any
 // for a block; those that are absent have their defaults. An error about one setting is a
 // *probe.FieldError.
 //
-// A module that exports sonde_configure checks settings itself, as soon as it is compiled.
-// If it rejects them after New has returned, each attempt is Unknown with ReasonSettings;
-// to get that error from New, call Wait first. While this machine lacks what the check needs,
-// attempts are Unknown with the reason, and the check is made again: see Handler.Unchecked.
+// A module that exports sonde_configure checks settings itself. While it is being compiled, New leaves that to
+// the first attempt, as it does while another check is made, or when the latest one has taken too long: if the
+// module rejects the settings then, each attempt is Unknown with ReasonSettings. To get that error from New, call Wait first. While this
+// machine lacks what the check needs, attempts are Unknown with the reason, and each of them checks again: see
+// Handler.Unchecked.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	s, err := settings.New(p.manifest.Settings, values)
 	if err != nil {
 		return nil, err
 	}
-	h := newHandler(p, &s, &settingsCheck{tried: make(chan struct{})})
-	if p.checksLater() {
-		p.checkLater(h)
+	h := newHandler(p, &s, &settingsCheck{})
+	if errors.Is(p.compiled.state(), errCompiling) || p.checkHangs.Load() || !p.checking.TryAcquire(1) {
 		return h, nil
 	}
-	r := p.configure(h)
-	if r.err != nil && !isTransient(r.err) {
-		return nil, r.err
-	}
-	h.checked.set(r)
-	if r.err != nil {
-		p.checkLater(h)
+	defer p.checking.Release(1)
+	if err := h.check(); err != nil && !isTransient(err) {
+		return nil, err
 	}
 	return h, nil
 }
@@ -84,76 +81,55 @@ func isTransient(err error) bool {
 	return errors.As(err, &unchecked) && (unchecked.reason != ReasonStart || errors.Is(err, sandbox.ErrStarved))
 }
 
-// Unchecked returns why the module has not checked the settings yet, or nil. It tries again until
-// the plugin is closed.
+// Unchecked returns why the module has not checked the settings yet, or nil.
 func (h *Handler) Unchecked() error {
-	err := h.checked.state()
-	if unchecked := (*attemptError)(nil); errors.As(err, &unchecked) {
+	if err := h.checked.state(); isUnchecked(err) {
 		return fmt.Errorf("plugin %s: settings could not be checked now, they may be valid: %s", h.plugin.name, firstLine(err))
 	}
 	return nil
 }
 
-// checksLater reports whether settings are not checked at once: the module is being compiled, other settings
-// wait for their check, or a check has just exceeded its time, so that many blocks of a module that hangs do
-// not take that time each.
-func (p *Plugin) checksLater() bool {
-	p.pendingMu.Lock()
-	defer p.pendingMu.Unlock()
-	return len(p.pending) > 0 || time.Since(p.lateCheck) < p.limits.Start || errors.Is(p.compiled.state(), errCompiling)
-}
-
-// checkLater leaves the check of a handler's settings to checkPending.
-func (p *Plugin) checkLater(h *Handler) {
-	p.pendingMu.Lock()
-	defer p.pendingMu.Unlock()
-	p.pending = append(p.pending, h)
-	if len(p.pending) == 1 && p.closing.Err() == nil {
-		p.workers.Go(func() { p.checkPending(h) })
+// checkInTurn is check after those of other settings.
+func (h *Handler) checkInTurn() (any, error) {
+	checking := h.plugin.checking
+	if checking.Acquire(h.plugin.closing, 1) != nil {
+		return nil, errClosed
 	}
+	defer checking.Release(1)
+	return nil, h.check()
 }
 
-// checkPending checks the settings of pending handlers, from the first on, once the module is compiled. What
-// this machine lacks the resources for is checked again, after the others. Once the plugin is closed, no check
-// takes time.
-func (p *Plugin) checkPending(h *Handler) {
-	<-p.compiled.ended
-	for pause := minRetryPause; h != nil; {
-		r := p.configure(h)
-		h.checked.set(r)
-		again := isTransient(r.err) && p.closing.Err() == nil
-		if again {
-			p.logger.Warn("settings of a probe could not be checked now, trying again", "pause", pause, "error", firstLine(r.err))
-			p.pause(pause)
-			pause = min(2*pause, maxRetryPause)
-		} else {
-			pause = minRetryPause
+// check lets the module check the settings.
+func (h *Handler) check() error {
+	p := h.plugin
+	if !p.inUse.TryRLock() { // Close waits for it
+		return errClosed
+	}
+	defer p.inUse.RUnlock()
+	r := p.configure(h)
+	h.checked.result.Store(r)
+	return r.err
+}
+
+// accepted returns nil if the module has accepted the settings, and the reason why no attempt can be made
+// otherwise. It waits for a check until half of the time that ctx leaves has passed, while the check goes on:
+// how long it may take is limits.start.
+func (h *Handler) accepted(ctx context.Context) error {
+	err := h.checked.state()
+	if isUnchecked(err) {
+		half, cancel := pool.Half(ctx, time.Now())
+		defer cancel()
+		select {
+		case checked := <-h.checked.running.DoChan("", h.checkInTurn):
+			err = checked.Err
+		case <-half.Done():
+			return abandoned(half, errUnchecked)
 		}
-		h = p.nextPending(again)
 	}
-}
-
-// nextPending removes the first pending handler, or moves it to the end if it is to be checked again, and
-// returns the next one; nil if there is none.
-func (p *Plugin) nextPending(again bool) *Handler {
-	p.pendingMu.Lock()
-	defer p.pendingMu.Unlock()
-	if again {
-		p.pending = append(p.pending, p.pending[0])
+	if err == nil || isUnchecked(err) {
+		return err
 	}
-	if p.pending = p.pending[1:]; len(p.pending) == 0 {
-		p.pending = nil
-		return nil
-	}
-	return p.pending[0]
-}
-
-// pause returns after a time, or when the plugin is closed.
-func (p *Plugin) pause(d time.Duration) {
-	select {
-	case <-p.closing.Done():
-	case <-time.After(d):
-	}
+	return &attemptError{ReasonSettings, err}
 }
 
 // configure asks the module whether it accepts the settings of a handler.
@@ -176,11 +152,8 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 		return &checkResult{err: &attemptError{probe.ReasonResources, r.NoMemory}}
 	case r.Ending == sandbox.Stopped && (isStarved || r.Stalled):
 		return &checkResult{err: &attemptError{ReasonBusy, r.Err}}
-	case r.Ending == sandbox.Stopped:
-		p.pendingMu.Lock()
-		p.lateCheck = time.Now()
-		p.pendingMu.Unlock()
 	}
+	p.checkHangs.Store(r.Ending == sandbox.Stopped)
 	return p.resultOfCheck(r)
 }
 

@@ -57,14 +57,14 @@ func (h *Handler) ForProbe() probe.Handler {
 // not get what the module has prepared when it checked the settings, as if this machine lacked the
 // memory for that.
 func (h *Handler) WithoutPrepared() *Handler {
-	c := &settingsCheck{tried: make(chan struct{})}
-	c.set(&checkResult{err: h.checked.state()})
+	c := &settingsCheck{}
+	c.result.Store(&checkResult{err: h.checked.state()})
 	return newHandler(h.plugin, h.settings, c)
 }
 
-// Ready is closed when the plugin is compiled and has checked the settings, or one of them
-// has failed. Until then Probe returns Unknown with ReasonCompiling or ReasonStarting at once.
-func (h *Handler) Ready() <-chan struct{} { return h.checked.tried }
+// Ready is closed when the plugin is compiled, or cannot be. Until then Probe returns Unknown with
+// ReasonCompiling at once.
+func (h *Handler) Ready() <-chan struct{} { return h.plugin.Ready() }
 
 // Check returns an error when a target lacks the port that the setting called port names, or
 // that is the default of the setting while the plugin may connect to the target only.
@@ -121,7 +121,7 @@ func (h *Handler) Probe(ctx context.Context, t probe.Target) probe.Result {
 // on other systems the next attempt finds the connection closed.
 func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) probe.Result {
 	p := h.plugin
-	if err := h.unready(); err != nil {
+	if err := h.unready(ctx); err != nil {
 		return p.notAttempted(err)
 	}
 	l, err := p.borrow(ctx, pool.Lane(h.lane.Load()))
@@ -174,15 +174,9 @@ func (e *attemptError) Unwrap() error { return e.err }
 var errCancelled = errors.New("the attempt was cancelled")
 
 // unready returns the reason why no attempt can be made now, or nil.
-func (h *Handler) unready() error {
+func (h *Handler) unready(ctx context.Context) error {
 	if err := h.plugin.state(); err != nil {
 		return &attemptError{ReasonBroken, err}
-	}
-	if err := h.checked.state(); err != nil {
-		if h.Unchecked() != nil {
-			return err
-		}
-		return &attemptError{ReasonSettings, err}
 	}
 	switch plugin, own := h.plugin.breaker.Remaining(&h.traps, time.Now()); {
 	case plugin > 0:
@@ -190,7 +184,7 @@ func (h *Handler) unready() error {
 	case own > 0:
 		return &attemptError{ReasonSuspended, fmt.Errorf("probe is suspended for another %v after too many errors of its plugin", own.Round(time.Second))}
 	}
-	return nil
+	return h.accepted(ctx)
 }
 
 // notAttempted returns the result of an attempt that could not be made.

@@ -66,7 +66,7 @@ func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, err
 		instance *sandbox.Instance
 		err      error
 	}
-	started, abandoned := make(chan result), make(chan struct{})
+	started, left := make(chan result), make(chan struct{})
 	go func() {
 		i, err := start()
 		p.pool.Started()
@@ -76,7 +76,7 @@ func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, err
 		select {
 		case started <- result{i, err}:
 			return
-		case <-abandoned:
+		case <-left:
 		}
 		if err == nil {
 			p.pool.Put(i)
@@ -88,11 +88,16 @@ func (p *Plugin) await(ctx context.Context, start func() (*sandbox.Instance, err
 		return r.instance, r.err
 	case <-ctx.Done():
 	}
-	close(abandoned)
+	close(left)
+	return nil, abandoned(ctx, errStarting)
+}
+
+// abandoned returns why an attempt does not wait any longer for what goes on without it.
+func abandoned(ctx context.Context, waited error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil, &attemptError{probe.ReasonStopped, errors.Join(errCancelled, errStarting)}
+		return &attemptError{probe.ReasonStopped, errors.Join(errCancelled, waited)}
 	}
-	return nil, &attemptError{ReasonStarting, errStarting}
+	return &attemptError{ReasonStarting, waited}
 }
 
 // start starts an instance, and records a failure.

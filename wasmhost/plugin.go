@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
@@ -43,14 +45,13 @@ type Plugin struct {
 	compiled *compilation
 	prepared *preparedTexts
 
-	closing   context.Context // done when Close is called
-	cancel    context.CancelFunc
-	workers   sync.WaitGroup // that compile, or check settings
-	closed    atomic.Bool
-	inUse     sync.RWMutex // read-locked while an instance is in use or being started; Close locks it for good
-	pendingMu sync.Mutex   // guards what follows, and that checkPending is not started once the plugin is closed
-	pending   []*Handler   // whose settings checkPending checks; it runs while there are any
-	lateCheck time.Time    // when the latest check that took too long has ended; zero for none
+	closing    context.Context // done when Close is called
+	cancel     context.CancelFunc
+	compiling  sync.WaitGroup
+	closed     atomic.Bool
+	inUse      sync.RWMutex        // read-locked while an instance is in use or being started; Close locks it for good
+	checking   *semaphore.Weighted // acquired by a check of settings: several that hang would not have half of a processor each
+	checkHangs atomic.Bool         // the latest check of settings has taken too long
 }
 
 var (
@@ -77,7 +78,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p := &Plugin{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
-		compiled: newCompilation(),
+		compiled: newCompilation(), checking: semaphore.NewWeighted(1),
 	}
 	m, err := p.check(wasm)
 	if err != nil {
@@ -99,7 +100,7 @@ func Load(c Config) (*Plugin, error) {
 	p.prepared = newPreparedTexts(p.sandbox)
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
-	p.workers.Go(func() { p.compileOrFail(m, code) })
+	p.compiling.Go(func() { p.compileOrFail(m, code) })
 	return p, nil
 }
 
@@ -243,6 +244,14 @@ func (p *Plugin) compileInChild(m *module.Rewritten, code *codecache.Entry) erro
 	}
 }
 
+// pause returns after a time, or when the plugin is closed.
+func (p *Plugin) pause(d time.Duration) {
+	select {
+	case <-p.closing.Done():
+	case <-time.After(d):
+	}
+}
+
 // tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
 func (p *Plugin) tryChild(m *module.Rewritten, code *codecache.Entry) error {
 	limits := compiler.LimitsOf(len(m.Wasm))
@@ -294,12 +303,10 @@ func (p *Plugin) Close(ctx context.Context) error {
 	if p.closed.Swap(true) {
 		return nil
 	}
-	p.pendingMu.Lock() // checkLater starts no worker from now on
 	p.cancel()
-	p.pendingMu.Unlock()
 	done := make(chan error, 1)
 	go func() {
-		p.workers.Wait()
+		p.compiling.Wait()
 		p.inUse.Lock() // never unlocked: no instance may be used after this
 		p.pool.CloseIdle()
 		done <- p.sandbox.Close()

@@ -9,7 +9,7 @@ const (
 	ReasonClosed    probe.Reason = "plugin.closed"    // the plugin was unloaded
 	ReasonSettings  probe.Reason = "plugin.settings"  // the plugin does not accept the probe's settings
 	ReasonStart     probe.Reason = "plugin.start"     // no instance could be started
-	ReasonStarting  probe.Reason = "plugin.starting"  // an instance was being started for half of the attempt's timeout; the next attempt gets it
+	ReasonStarting  probe.Reason = "plugin.starting"  // an instance was being started, or the settings were being checked, for half of the attempt's timeout; the next attempt gets it
 	ReasonBusy      probe.Reason = "plugin.busy"      // instances or processors were busy for too much of the attempt's time
 	ReasonSuspended probe.Reason = "plugin.suspended" // the plugin is suspended after too many errors
 

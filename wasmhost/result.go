@@ -40,7 +40,7 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 
 // returnedResult is the result of a call that returned.
 func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
-	if r.Value < int32(abi.Unknown) || r.Value > int32(abi.Failure) {
+	if r.Value < int32(probe.Unknown) || r.Value > int32(probe.Failure) {
 		return probe.Broken(ReasonOutcome, "plugin returned %d, which is not an outcome", r.Value)
 	}
 	result := probe.Result{

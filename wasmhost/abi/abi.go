@@ -16,19 +16,7 @@ const (
 	ExportConfigure  = "sonde_configure"
 	ExportInitialize = "_initialize"
 
-	ManifestSection = "sonde.plugin"
-)
-
-// Outcome is what sonde_run returns. Any other number is a fault of the plugin and makes
-// the attempt Unknown.
-type Outcome int32
-
-// The outcomes. The numbers are those of probe.Outcome.
-const (
-	Unknown Outcome = 0 // the attempt could not be made, and the target is not to blame
-	Success Outcome = 1
-	Warning Outcome = 2 // counts as Success; OutputDetail describes the problem
-	Failure Outcome = 3
+	manifestSection = "sonde.plugin"
 )
 
 // Grace is how long after the attempt's deadline a call may continue, so that the plugin

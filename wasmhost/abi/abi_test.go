@@ -4,19 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
-
-func TestOutcomesEqualThoseOfPackageProbe(t *testing.T) {
-	for plugin, host := range map[abi.Outcome]probe.Outcome{
-		abi.Unknown: probe.Unknown, abi.Success: probe.Success, abi.Warning: probe.Warning, abi.Failure: probe.Failure,
-	} {
-		if int(plugin) != int(host) {
-			t.Errorf("%d stands for %d, which is %v", plugin, host, host)
-		}
-	}
-}
 
 func TestReasonsHaveALayerAndACause(t *testing.T) {
 	good := []string{"redis.loading", "a.b", "h2.go_away", "3.4", strings.Repeat("a", 61) + ".b"}

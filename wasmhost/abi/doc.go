@@ -12,7 +12,10 @@
 //   - memory: its only memory.
 //   - sonde_abi_v1: a function or a global that marks the module as following this
 //     version. It is never called or read.
-//   - sonde_run: () -> i32, one attempt. It returns an Outcome.
+//   - sonde_run: () -> i32, one attempt. It returns its outcome, in the numbers of probe.Outcome: 0 for unknown,
+//     the attempt could not be made and the target is not to blame; 1 for success; 2 for a warning, which counts
+//     as success, and OutputDetail describes the problem; 3 for failure. Any other number is a fault of the
+//     plugin and makes the attempt unknown.
 //   - sonde_configure: () -> i32, optional. It checks the settings in InputSettings once
 //     for each configuration, before the first attempt. 0 means that they are valid; for
 //     any other number OutputField names the wrong setting and OutputDetail describes the

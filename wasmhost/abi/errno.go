@@ -26,7 +26,6 @@ const (
 	ENOSPC          Errno = 51 // a limit was reached: bytes, names of metrics
 	ENOSYS          Errno = 52 // not implemented
 	ENOTCONN        Errno = 53
-	ENOTSOCK        Errno = 57 // not a connection
 	ENOTSUP         Errno = 58 // not supported by this host
 	EPIPE           Errno = 64
 	EPROTO          Errno = 65 // the TLS handshake failed
@@ -62,7 +61,6 @@ var errnoTexts = map[Errno]string{
 	ENOSPC:          "a limit was reached",
 	ENOSYS:          "not implemented",
 	ENOTCONN:        "not connected",
-	ENOTSOCK:        "not a connection",
 	ENOTSUP:         "not supported by this host",
 	EPIPE:           "connection closed",
 	EPROTO:          "TLS handshake failed",

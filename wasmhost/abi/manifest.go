@@ -69,12 +69,12 @@ func Types() []Type {
 const (
 	MaxManifest = 64 << 10 // bytes of its JSON
 	MaxName     = 63       // bytes of a plugin's or a setting's name
-	MaxVersion  = 63       // bytes of Version, and of SDK
-	MaxDoc      = 1 << 10  // bytes of each Doc
-	MaxSettings = 256      // settings, including those in blocks
-	MaxDepth    = 3        // of nested blocks
-	MaxGrants   = 64       // of each kind
-	MaxGrant    = 512      // bytes of each
+	maxVersion  = 63       // bytes of Version, and of SDK
+	maxDoc      = 1 << 10  // bytes of each Doc
+	maxSettings = 256      // settings, including those in blocks
+	maxDepth    = 3        // of nested blocks
+	maxGrants   = 64       // of each kind
+	maxGrant    = 512      // bytes of each
 )
 
 // ParseManifest reads the JSON of a manifest and checks it.
@@ -109,17 +109,17 @@ func (m Manifest) check() error {
 		return err
 	}
 	for field, text := range map[string]string{"version": m.Version, "sdk": m.SDK} {
-		if err := checkText(text, MaxVersion); err != nil {
+		if err := checkText(text, maxVersion); err != nil {
 			return fmt.Errorf("%s %w", field, err)
 		}
 	}
-	if err := checkText(m.Doc, MaxDoc); err != nil {
+	if err := checkText(m.Doc, maxDoc); err != nil {
 		return fmt.Errorf("doc %w", err)
 	}
 	if err := m.Grants.check(); err != nil {
 		return fmt.Errorf("grants: %w", err)
 	}
-	left := MaxSettings
+	left := maxSettings
 	return checkSettings(m.Settings, 0, &left)
 }
 
@@ -159,14 +159,14 @@ func checkText(s string, most int) error {
 
 func (g Grants) check() error {
 	for field, list := range map[string][]string{"dial": g.Dial, "env": g.Env, "dns": g.DNS} {
-		if len(list) > MaxGrants {
-			return fmt.Errorf("%s has %d entries, at most %d are allowed", field, len(list), MaxGrants)
+		if len(list) > maxGrants {
+			return fmt.Errorf("%s has %d entries, at most %d are allowed", field, len(list), maxGrants)
 		}
 		for _, grant := range list {
 			if grant == "" {
 				return fmt.Errorf("%s has an empty entry", field)
 			}
-			if err := checkText(grant, MaxGrant); err != nil {
+			if err := checkText(grant, maxGrant); err != nil {
 				return fmt.Errorf("an entry of %s %w", field, err)
 			}
 		}
@@ -178,10 +178,10 @@ func (g Grants) check() error {
 // are allowed.
 func checkSettings(settings []Setting, depth int, left *int) error {
 	if *left -= len(settings); *left < 0 {
-		return fmt.Errorf("more than %d settings", MaxSettings)
+		return fmt.Errorf("more than %d settings", maxSettings)
 	}
-	if depth > MaxDepth && len(settings) > 0 {
-		return fmt.Errorf("blocks are nested more than %d deep", MaxDepth)
+	if depth > maxDepth && len(settings) > 0 {
+		return fmt.Errorf("blocks are nested more than %d deep", maxDepth)
 	}
 	seen := make(map[string]bool)
 	for i, s := range settings {
@@ -200,7 +200,7 @@ func (s Setting) check(depth int, left *int) error {
 	if err := checkName(s.Name); err != nil {
 		return err
 	}
-	if err := checkText(s.Doc, MaxDoc); err != nil {
+	if err := checkText(s.Doc, maxDoc); err != nil {
 		return fmt.Errorf("doc %w", err)
 	}
 	isBlock := s.Type == TypeBlock

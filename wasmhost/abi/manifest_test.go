@@ -94,8 +94,8 @@ func TestAManifestIsChecked(t *testing.T) {
 		"a required default":     {setting(abi.Setting{Name: "a", Type: abi.TypeBool, Default: raw("true"), Required: true}), "is not allowed with required"},
 		"a block's default":      {setting(abi.Setting{Name: "a", Type: abi.TypeBlock, Default: raw("{}")}), "is not allowed with a block"},
 		"a block in a string":    {setting(abi.Setting{Name: "a", Type: abi.TypeString, Block: make([]abi.Setting, 1)}), "block is not allowed with"},
-		"blocks nested too deep": {setting(nested(abi.MaxDepth + 1)), "more than 3 deep"},
-		"the deepest blocks":     {setting(nested(abi.MaxDepth)), ""},
+		"blocks nested too deep": {setting(nested(4)), "more than 3 deep"},
+		"the deepest blocks":     {setting(nested(3)), ""},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -119,11 +119,11 @@ func nested(n int) abi.Setting {
 
 func TestInvalidManifestJSONIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                  "manifest: EOF",
-		"[]":                                "cannot unmarshal",
-		`{"name":"a","abi":1} {}`:           "unexpected text after",
-		strings.Repeat(" ", 1+64<<10):       "is 65537 bytes long",
-		strings.Repeat("[", abi.MaxVersion): "manifest:",
+		"":                            "manifest: EOF",
+		"[]":                          "cannot unmarshal",
+		`{"name":"a","abi":1} {}`:     "unexpected text after",
+		strings.Repeat(" ", 1+64<<10): "is 65537 bytes long",
+		strings.Repeat("[", 63):       "manifest:",
 	} {
 		if _, err := abi.ParseManifest([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: got %v, want %q", text, err, want)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 )
 
 // Section is one section of a module.
@@ -27,12 +28,12 @@ const componentVersion = "\x0d\x00\x01\x00"
 
 // The errors of a file that is not a core module.
 var (
-	ErrNotWasm   = errors.New("not a WebAssembly module")
-	ErrComponent = errors.New("a WebAssembly component, which is not supported: a core module is needed, build for wasip1 or wasm32-unknown-unknown")
+	errNotWasm   = errors.New("not a WebAssembly module")
+	errComponent = errors.New("a WebAssembly component, which is not supported: a core module is needed, build for wasip1 or wasm32-unknown-unknown")
 )
 
 // ErrNoManifest means that a module has no section sonde.plugin.
-var ErrNoManifest = errors.New("no section " + ManifestSection)
+var ErrNoManifest = errors.New("no section " + manifestSection)
 
 // Sections iterates over the sections of a module in order. It reads their headers only.
 // It ends after the first error.
@@ -40,10 +41,10 @@ func Sections(module []byte) iter.Seq2[Section, error] {
 	return func(yield func(Section, error) bool) {
 		switch {
 		case bytes.HasPrefix(module, []byte(header[:4]+componentVersion)):
-			yield(Section{}, ErrComponent)
+			yield(Section{}, errComponent)
 			return
 		case !bytes.HasPrefix(module, []byte(header)):
-			yield(Section{}, ErrNotWasm)
+			yield(Section{}, errNotWasm)
 			return
 		}
 		for rest := module[len(header):]; len(rest) > 0; {
@@ -62,7 +63,7 @@ func Sections(module []byte) iter.Seq2[Section, error] {
 
 func nextSection(b []byte) (s Section, rest []byte, err error) {
 	s.ID = b[0]
-	body, rest, err := Bytes(b[1:])
+	body, rest, err := readBytes(b[1:])
 	if err != nil {
 		return s, nil, err
 	}
@@ -70,7 +71,7 @@ func nextSection(b []byte) (s Section, rest []byte, err error) {
 	if s.ID != SectionCustom {
 		return s, rest, nil
 	}
-	name, body, err := Bytes(body)
+	name, body, err := readBytes(body)
 	if err != nil {
 		return s, nil, fmt.Errorf("name: %w", err)
 	}
@@ -83,25 +84,20 @@ var errShort = errors.New("ends too early")
 // Uint32 decodes an unsigned LEB128 number, as in the binary format of WebAssembly modules,
 // at the start of b. It returns the number and the bytes after it.
 func Uint32(b []byte) (n uint32, rest []byte, err error) {
-	for i := range min(len(b), 5) {
-		n |= uint32(b[i]&0x7f) << (7 * i)
-		if b[i] >= 0x80 {
-			continue
-		}
-		if i == 4 && b[i] > 0x0f {
-			break
-		}
-		return n, b[i+1:], nil
-	}
-	if len(b) < 5 {
+	const most = 5 // bytes
+	v, size := binary.Uvarint(b[:min(len(b), most)])
+	switch {
+	case size == 0 && len(b) < most:
 		return 0, nil, errShort
+	case size == 0 || v > math.MaxUint32:
+		return 0, nil, errors.New("number has more than 32 bits")
 	}
-	return 0, nil, errors.New("number has more than 32 bits")
+	return uint32(v), b[size:], nil
 }
 
-// Bytes reads a length and as many bytes, and returns them and the bytes after them. Both
+// readBytes reads a length and as many bytes, and returns them and the bytes after them. Both
 // share b's memory.
-func Bytes(b []byte) (body, rest []byte, err error) {
+func readBytes(b []byte) (body, rest []byte, err error) {
 	n, rest, err := Uint32(b)
 	if err != nil {
 		return nil, nil, err
@@ -120,11 +116,11 @@ func ReadManifest(module []byte) (Manifest, error) {
 		if err != nil {
 			return Manifest{}, err
 		}
-		if s.ID != SectionCustom || s.Name != ManifestSection {
+		if s.ID != SectionCustom || s.Name != manifestSection {
 			continue
 		}
 		if found != nil {
-			return Manifest{}, errors.New("more than one section " + ManifestSection)
+			return Manifest{}, errors.New("more than one section " + manifestSection)
 		}
 		found = append([]byte{}, s.Body...)
 	}
@@ -147,17 +143,17 @@ func WriteManifest(module []byte, m Manifest) ([]byte, error) {
 	case len(text) > MaxManifest:
 		return nil, fmt.Errorf("manifest is %d bytes long, at most %d are allowed", len(text), MaxManifest)
 	}
-	out := make([]byte, 0, len(module)+len(text)+len(ManifestSection)+16)
+	out := make([]byte, 0, len(module)+len(text)+len(manifestSection)+16)
 	out = append(out, header...)
 	for s, err := range Sections(module) {
 		if err != nil {
 			return nil, err
 		}
-		if s.ID != SectionCustom || s.Name != ManifestSection {
+		if s.ID != SectionCustom || s.Name != manifestSection {
 			out = appendSection(out, s)
 		}
 	}
-	return appendSection(out, Section{Name: ManifestSection, Body: text}), nil
+	return appendSection(out, Section{Name: manifestSection, Body: text}), nil
 }
 
 func appendSection(b []byte, s Section) []byte {

@@ -91,7 +91,7 @@ func TestAManifestIsWrittenAndReadBack(t *testing.T) {
 }
 
 func TestTwoManifestsAreRejected(t *testing.T) {
-	one := custom(abi.ManifestSection, `{"name":"a","abi":1}`)
+	one := custom("sonde.plugin", `{"name":"a","abi":1}`)
 	if _, err := abi.ReadManifest([]byte(head + one)); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestTwoManifestsAreRejected(t *testing.T) {
 
 func FuzzSections(f *testing.F) {
 	f.Add([]byte(head + custom("a", "b") + "\x01\x01\x00"))
-	f.Add([]byte(head + custom(abi.ManifestSection, `{"name":"a","abi":1}`)))
+	f.Add([]byte(head + custom("sonde.plugin", `{"name":"a","abi":1}`)))
 	f.Add([]byte(head + "\x01\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, module []byte) {
 		left := len(module)

@@ -30,7 +30,7 @@ type Config struct {
 	Settings map[string]any // of the handler block, as wasmhost.Plugin.New takes them
 	Address  string         // host or IP address of a healthy server; without it, rules that need one are skipped
 	Port     uint16         // port of that server
-	Timeout  time.Duration  // of each attempt; default 1s
+	Timeout  time.Duration  // of each attempt; default: that of a probe, 1s
 	Silence  time.Duration  // timeout of attempts that get no response in time; default Timeout
 
 	// Shallow says that the plugin only connects, and so may succeed against a server
@@ -50,14 +50,11 @@ type Check struct {
 	Took    time.Duration // of all attempts
 }
 
-// DefaultTimeout is the default of Config.Timeout: that of a probe.
-const DefaultTimeout = probe.DefaultTimeout
-
 // Run loads the plugin and checks all rules, one after another. It returns when all are
 // done or ctx is, and leaves nothing running. An error means that the plugin could not be
 // loaded, or that the kit itself failed.
 func Run(ctx context.Context, c Config) (checks []Check, err error) {
-	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Timeout = cmp.Or(c.Timeout, probe.DefaultTimeout)
 	c.Silence = cmp.Or(c.Silence, c.Timeout)
 	c.Plugin.Limits.Instances = 1
 	if c.Plugin.CacheDir == "" {

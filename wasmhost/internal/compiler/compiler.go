@@ -12,7 +12,7 @@
 //	compiler.go     Limits, and the errors of Compile
 //	code.go         NewCache: how code gets into wazero, and out of it
 //	parent_linux.go Compile: starts a child, and judges how it has ended
-//	memory_linux.go what memory the children may have together
+//	memory_linux.go what memory a child may have
 //	child_linux.go  the child
 //	other.go        systems without such children
 package compiler

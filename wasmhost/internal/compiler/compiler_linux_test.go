@@ -227,7 +227,7 @@ func TestAProgramThatMayNotStartItselfIsNotTheModulesFault(t *testing.T) {
 	}
 }
 
-func TestAChildHasALowPriorityAndFewProcessors(t *testing.T) {
+func TestAChildHasALowPriorityAndFewThreads(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	wait := start(t, ctx)
 	pid := oneChild(t)
@@ -236,11 +236,11 @@ func TestAChildHasALowPriorityAndFewProcessors(t *testing.T) {
 		t.Errorf("its stat is %s, %v", stat, err)
 	}
 	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if want := fmt.Sprintf("GOMAXPROCS=%d\x00", max(runtime.GOMAXPROCS(0)/2, 1)); err != nil || !strings.Contains(string(environment), want) {
+	if want := fmt.Sprintf("GOMAXPROCS=%d\x00", runtime.GOMAXPROCS(0)); err != nil || !strings.Contains(string(environment), want) {
 		t.Errorf("its environment is %q, %v", environment, err)
 	}
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if most := max(runtime.GOMAXPROCS(0)/2, 1) + runtimeThreads; err != nil || len(threads) > most {
+	if most := 2*runtime.GOMAXPROCS(0) + runtimeThreads; err != nil || len(threads) > most {
 		t.Errorf("it has %d threads, %d are counted, %v", len(threads), most, err)
 	}
 	cancel()
@@ -249,13 +249,13 @@ func TestAChildHasALowPriorityAndFewProcessors(t *testing.T) {
 	}
 }
 
-func TestChildrenAreFewAndEndWhenCancelled(t *testing.T) {
+func TestOneChildRunsAtATimeAndAllEndWhenCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var waits []func() error
-	for range 2 * maxChildren {
+	for range 4 {
 		waits = append(waits, start(t, ctx))
 	}
-	testsync.Until(t, "children", func() bool { return len(running()) == maxChildren })
+	testsync.Until(t, "a child", func() bool { return len(running()) == 1 })
 	cancel()
 	for _, wait := range waits {
 		if err := wait(); !errors.Is(err, context.Canceled) {

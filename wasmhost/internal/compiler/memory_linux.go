@@ -1,88 +1,29 @@
 package compiler
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"path/filepath"
-	"sync"
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/cgroup"
 )
 
-const (
-	// maxChildren bounds the children at the same time.
-	maxChildren = 2
+// minMemoryLeft is how much memory a control group must have left for a child to start: a
+// child needs 20 MiB, beside what the module takes.
+const minMemoryLeft = 64 << 20
 
-	// minMemoryLeft is how much memory a control group must have left for a child to start: a
-	// child needs 20 MiB, beside what the module takes.
-	minMemoryLeft = 64 << 20
-)
-
-// children are the compilations of this process that run.
-var children = admission{left: memoryLeft, ended: make(chan struct{})}
-
-// admission shares the memory that the control groups of this process have left among
-// compilations: half of it, since the engine needs memory too, and the kernel may end all
-// processes of a group that exceeds its limit.
-type admission struct {
-	left func() (bytes int64, group string) // memory that is left, and what limits it
-
-	mu      sync.Mutex // guards the fields below
-	running int
-	memory  int64         // the limits of those that run
-	ended   chan struct{} // closed when one ends
-}
-
-// admit waits until a compilation may start, and returns its limits: less memory, if the control
-// groups have less left, and no other compilation runs.
-func (a *admission) admit(ctx context.Context, l Limits) (Limits, error) {
-	for {
-		left, group := a.left()
-		ok, ended := a.tryAdmit(&l, left, group)
-		switch {
-		case ok:
-			return l, nil
-		case ended == nil:
-			return l, fmt.Errorf("%w: %v of memory are left below the limit %s, at least %v are needed: raise it",
-				ErrUnavailable, bytesize.Size(left), group, bytesize.Size(minMemoryLeft))
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return l, ctx.Err()
-		}
-	}
-}
-
-// tryAdmit admits a compilation if it can have the memory of its limits, or none runs. Otherwise
-// it returns what is closed when one ends, or nil if there is too little memory without others.
-func (a *admission) tryAdmit(l *Limits, left int64, group string) (ok bool, ended <-chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	share := left/2 - a.memory
+// within returns the limits of a compilation where so much memory is left below the limit of a control group: at most half
+// of it, since the engine needs memory too, and the kernel may end all processes of a group that exceeds its limit.
+func (l Limits) within(left int64, group string) (Limits, error) {
 	switch {
-	case a.running == maxChildren, a.running > 0 && share < l.Memory:
-		return false, a.ended
 	case left < minMemoryLeft:
-		return false, nil
-	case share < l.Memory:
-		l.Memory, l.group = share, group
+		return l, fmt.Errorf("%w: %v of memory are left below the limit %s, at least %v are needed: raise it",
+			ErrUnavailable, bytesize.Size(left), group, bytesize.Size(minMemoryLeft))
+	case left/2 < l.Memory:
+		l.Memory, l.group = left/2, group
 	}
-	a.running++
-	a.memory += l.Memory
-	return true, nil
-}
-
-// end says that a compilation with a limit of memory has ended.
-func (a *admission) end(memory int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.running--
-	a.memory -= memory
-	close(a.ended)
-	a.ended = make(chan struct{})
+	return l, nil
 }
 
 // memoryLeft returns how much memory this process's control groups may take beside what they

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/files"
@@ -29,16 +31,21 @@ const Available = true
 // low priority, or may be stopped.
 var maxDelay time.Duration = 10
 
+// turn is acquired by the compilation that runs: two at a time would have to share what memory is left.
+var turn = semaphore.NewWeighted(1)
+
 // Compile compiles a module with RuntimeConfig, and returns a file in memory with its code for
-// NewCache. It waits while other compilations have the memory. When ctx is done it kills its child,
+// NewCache. It waits for other compilations to end. When ctx is done it kills its child,
 // and returns the error of ctx. Other errors are about the module, such as a *limitError, or
 // ErrUnavailable. It is safe for concurrent use by multiple goroutines.
 func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, err error) {
-	limits, err = children.admit(ctx, limits)
-	if err != nil {
+	if err := turn.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer children.end(limits.Memory)
+	defer turn.Release(1)
+	if limits, err = limits.within(memoryLeft()); err != nil {
+		return nil, err
+	}
 	if code, err = files.NewMemory("sonde-code"); err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrUnavailable, err)
 	}
@@ -55,8 +62,8 @@ func Compile(ctx context.Context, module []byte, limits Limits) (code *os.File, 
 // runChild starts a child that compiles a module, waits until it has written the code, and judges how
 // it has ended.
 func runChild(ctx context.Context, module []byte, code *os.File, limits Limits) error {
-	workers := max(runtime.GOMAXPROCS(0)/2, 1) // two children may run, and probes need the processors too
-	threads := workers + runtimeThreads
+	workers := runtime.GOMAXPROCS(0)      // probes need the processors too, and have a higher priority
+	threads := 2*workers + runtimeThreads // half of the first may wait for the system
 	if err := acquireProcess(ctx, threads); err != nil {
 		return err
 	}

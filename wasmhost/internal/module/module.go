@@ -22,9 +22,7 @@
 //	section.go      the sections of a module, in their order; writing them
 package module
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // PageSize is the unit of a module's memory, in bytes.
 const PageSize = 64 << 10

@@ -30,6 +30,15 @@ type call struct {
 	network network
 }
 
+// access is the parts of a call that streams and network reach.
+type access struct {
+	*failures
+	memory *memory
+	life   *lifetime
+	cpu    *cpu
+	open   *descriptors
+}
+
 // reported is what a guest reports in a call.
 type reported struct {
 	detail, reason, field string
@@ -51,13 +60,9 @@ func newCall(ctx context.Context, i *Instance, input Attempt) *call {
 	c.memory = memory{Memory: i.module.Memory(), failures: &c.failures, cpu: &c.cpu, footprint: &i.footprint}
 	c.log = guestLog{memory: &c.memory, cpu: &c.cpu, config: &s.config, shared: &s.log, target: input.Target.Name}
 	c.open = descriptors{life: &c.life, cpu: &c.cpu, account: s.account, next: abi.FirstFD}
-	c.streams = streams{
-		failures: &c.failures, memory: &c.memory, life: &c.life, cpu: &c.cpu, open: &c.open, limits: &s.config.Limits,
-	}
-	c.network = network{
-		failures: &c.failures, memory: &c.memory, life: &c.life, cpu: &c.cpu, open: &c.open, config: &s.config,
-		shared: &s.network, input: &c.input,
-	}
+	others := access{&c.failures, &c.memory, &c.life, &c.cpu, &c.open}
+	c.streams = streams{access: others, limits: &s.config.Limits}
+	c.network = network{access: others, config: &s.config, shared: &s.network, input: &c.input}
 	return c
 }
 

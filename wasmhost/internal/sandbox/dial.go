@@ -21,11 +21,7 @@ import (
 
 // network lets an attempt connect, look up names, and hold connections, as far as grants and limits allow.
 type network struct {
-	*failures
-	memory *memory
-	life   *lifetime
-	cpu    *cpu
-	open   *descriptors
+	access
 	config *Config
 	shared *sharedNetwork
 	input  *Attempt

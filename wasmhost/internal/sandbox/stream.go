@@ -11,11 +11,7 @@ import (
 
 // streams move bytes between the guest's memory and its connections, within limits, and wait for these.
 type streams struct {
-	*failures
-	memory *memory
-	life   *lifetime
-	cpu    *cpu
-	open   *descriptors
+	access
 	limits *Limits
 
 	bytesIn, bytesOut int64

@@ -22,6 +22,16 @@ import (
 // with one instance. A plugin block cannot have this name.
 const sharedScripts = "default scripts"
 
+// The settings of the interpreter that are not those of a handler block: the block ScriptBlock, with these arguments.
+const (
+	ScriptBlock    = "script"
+	scriptSource   = "source"
+	scriptFile     = "file"
+	scriptLine     = "line"
+	scriptColumn   = "column"
+	scriptMaxSteps = "max_steps"
+)
+
 // script is config.Options.Script. It waits until the interpreter is compiled, which takes
 // some seconds unless its code is in the cache, so that an error in a script is found before
 // anything starts.
@@ -49,7 +59,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	}
 	_ = first.Close() // never returns an error
 	m := host.Manifest()
-	fields := slices.DeleteFunc(slices.Clone(m.Settings), func(s abi.Setting) bool { return s.Name == starlark.Block })
+	fields := slices.DeleteFunc(slices.Clone(m.Settings), func(s abi.Setting) bool { return s.Name == ScriptBlock })
 	return config.Handler{
 		Schema: schema(m.Doc, fields),
 		// Not where the script starts: a probe keeps its state when lines above are changed.
@@ -67,17 +77,17 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 // ScriptValues returns the settings of a handler block with those of its script.
 func ScriptValues(values map[string]any, block config.Script) map[string]any {
 	script := map[string]any{
-		starlark.Source: block.Source, starlark.File: block.Origin.File,
-		starlark.Line: block.Origin.Line, starlark.Column: block.Origin.Column,
+		scriptSource: block.Source, scriptFile: block.Origin.File,
+		scriptLine: block.Origin.Line, scriptColumn: block.Origin.Column,
 	}
 	if block.MaxSteps != 0 {
-		script[starlark.MaxSteps] = block.MaxSteps
+		script[scriptMaxSteps] = block.MaxSteps
 	}
 	all := maps.Clone(values)
 	if all == nil {
 		all = make(map[string]any)
 	}
-	all[starlark.Block] = script
+	all[ScriptBlock] = script
 	return all
 }
 
@@ -92,9 +102,9 @@ func scriptError(file string, err error) error {
 		return err
 	}
 	switch field.Field {
-	case starlark.Block + "." + starlark.MaxSteps:
-		return &probe.FieldError{Field: starlark.MaxSteps, Problem: field.Problem}
-	case starlark.Block + "." + starlark.Source:
+	case ScriptBlock + "." + scriptMaxSteps:
+		return &probe.FieldError{Field: scriptMaxSteps, Problem: field.Problem}
+	case ScriptBlock + "." + scriptSource:
 		if len(field.Problem) > len(file) && field.Problem[:len(file)] == file {
 			if at := position.FindStringSubmatch(field.Problem[len(file):]); at != nil {
 				line, _ := strconv.Atoi(at[1]) // the pattern has digits only
@@ -102,7 +112,7 @@ func scriptError(file string, err error) error {
 				return &config.ScriptError{Line: line, Column: column, Problem: field.Problem[len(file)+len(at[0]):]}
 			}
 		}
-		return &probe.FieldError{Field: starlark.Source, Problem: "is not valid: " + field.Problem}
+		return &probe.FieldError{Field: scriptSource, Problem: "is not valid: " + field.Problem}
 	}
 	return err
 }

@@ -45,7 +45,7 @@ type trial struct {
 func (t *trial) flags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&t.settings, "set", nil, "set a setting, `name=value`; can be repeated. A list is a,b; a map is a=1,b=2; a setting in a block is block.name")
 	c.Flags().BoolVar(&t.echo, "echo", false, "use an echo server instead of HOST:PORT")
-	c.Flags().DurationVar(&t.timeout, "timeout", tck.DefaultTimeout, "`time` for each attempt")
+	c.Flags().DurationVar(&t.timeout, "timeout", probe.DefaultTimeout, "`time` for each attempt")
 	c.Flags().StringArrayVar(&t.dial, "grant-dial", nil, "grant connections to a `place`, as in a grant block, instead of \"target\"; can be repeated")
 	c.Flags().StringArrayVar(&t.env, "grant-env", nil, "grant an environment `variable`; can be repeated")
 	c.Flags().StringArrayVar(&t.dns, "grant-dns", nil, "grant lookups of a host `name`; can be repeated")
@@ -156,7 +156,7 @@ func (t *trial) handler(p *wasmhost.Plugin) (*wasmhost.Handler, probe.Target, er
 	var wrong *probe.FieldError
 	switch {
 	case !errors.As(err, &wrong):
-	case strings.HasPrefix(wrong.Field, starlark.Block+"."):
+	case strings.HasPrefix(wrong.Field, handlers.ScriptBlock+"."):
 		err = errors.New(wrong.Problem) // it starts with the position in the script
 	case wrong.Field == "port" && t.address == "":
 		err = fmt.Errorf("%w: add HOST:PORT, or --set port=…", err)
@@ -214,19 +214,13 @@ func setValue(values map[string]any, schema []abi.Setting, block, name, text str
 // settingValue parses a text as a setting's type.
 func settingValue(t abi.Type, text string) (any, error) {
 	switch t {
-	case abi.TypeInt:
-		return parsed(strconv.ParseInt(text, 10, 64))
-	case abi.TypeNumber:
-		return parsed(strconv.ParseFloat(text, 64))
-	case abi.TypeBool:
-		return parsed(strconv.ParseBool(text))
-	case abi.TypeDuration:
-		return parsed(time.ParseDuration(text))
+	case abi.TypeString:
+		return text, nil
 	case abi.TypeStrings:
 		return strings.Split(text, ","), nil
 	case abi.TypeMap:
 		m := make(map[string]string)
-		for _, pair := range strings.Split(text, ",") {
+		for pair := range strings.SplitSeq(text, ",") {
 			k, v, _ := strings.Cut(pair, "=")
 			m[k] = v
 		}
@@ -237,13 +231,13 @@ func settingValue(t abi.Type, text string) (any, error) {
 		}
 		return nil, errors.New("is a block: write block.name=value")
 	}
-	return text, nil
-}
-
-func parsed[T any](v T, err error) (any, error) {
-	var numeric *strconv.NumError
-	if errors.As(err, &numeric) {
-		err = fmt.Errorf("%q is not a valid value", numeric.Num)
+	value := text
+	if t == abi.TypeDuration {
+		value = strconv.Quote(text)
+	}
+	v, err := t.Decode([]byte(value))
+	if err != nil {
+		err = fmt.Errorf("%q is not a valid %s", text, t)
 	}
 	return v, err
 }

@@ -61,7 +61,7 @@ func TestASecretOfATargetIsInNoLaterMemoryOfTheInterpreter(t *testing.T) {
 		s := newScriptServer(t, answer)
 		made, err := p.New(map[string]any{
 			"port": "line", "args": map[string]string{"password": password, "end": end},
-			Block: map[string]any{Source: spreading},
+			"script": map[string]any{"source": spreading},
 		})
 		if err == nil {
 			err = made.Unchecked()

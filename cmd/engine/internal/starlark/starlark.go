@@ -12,8 +12,8 @@ import (
 //go:embed module
 var built embed.FS
 
-// ErrMissing is the error of Module in a program that was built without the plugin.
-var ErrMissing = errors.New("scripts need an interpreter that this sonde was built without: in a checkout of Sonde, run make build, and use bin/sonde")
+// errMissing is the error of Module in a program that was built without the plugin.
+var errMissing = errors.New("scripts need an interpreter that this sonde was built without: in a checkout of Sonde, run make build, and use bin/sonde")
 
 // Module returns the plugin that runs scripts.
 func Module() ([]byte, error) { return moduleIn(built) }
@@ -21,18 +21,7 @@ func Module() ([]byte, error) { return moduleIn(built) }
 func moduleIn(files fs.FS) ([]byte, error) {
 	module, err := fs.ReadFile(files, "module/starlark.wasm")
 	if err != nil {
-		return nil, ErrMissing
+		return nil, errMissing
 	}
 	return module, nil
 }
-
-// The settings of the plugin that are not those of a handler block: the block Block, with
-// these arguments.
-const (
-	Block    = "script"
-	Source   = "source"
-	File     = "file"
-	Line     = "line"
-	Column   = "column"
-	MaxSteps = "max_steps"
-)

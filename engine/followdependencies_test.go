@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -17,7 +18,7 @@ func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testi
 	if err := e.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
 		t.Fatal(err)
 	}
-	changes := newSubscription(others)
+	changes := newSubscription(others, wake.New())
 	changes.existing.ended = true // nothing exists before
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup

@@ -80,7 +80,7 @@ const expireInterval = 250 * time.Millisecond
 // the engine ends before the second record, this engine or the next owner calls do again with the same
 // order: do must do nothing for an instance for which it was done.
 //
-// ErrNotOwner, ErrNotLoaded, ErrNotAllowed and ErrBusy say that do was not called now.
+// ErrNotOwner, errNotLoaded, ErrNotAllowed and errBusy say that do was not called now.
 func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
 	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
 		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
@@ -138,7 +138,7 @@ func (a *Acts) begin(ctx context.Context, o Order) (token Revision, _ context.Co
 	defer a.actsMu.Unlock()
 	token, left, err := a.mayBegin(shard.Of(o.Target))
 	if err == nil && a.acting[o.Target] != nil {
-		err = ErrBusy
+		err = errBusy
 	}
 	if err != nil {
 		return 0, nil, nil, err
@@ -165,7 +165,7 @@ func (a *Acts) mayBegin(id shard.ID) (token Revision, left time.Duration, err er
 	case o.Token == 0 || o.Leaving || a.released[id] > 0 || a.isEnding:
 		return 0, 0, ErrNotOwner
 	case !a.co.marks.has(id, o.Token):
-		return 0, 0, ErrNotLoaded
+		return 0, 0, errNotLoaded
 	case left == 0:
 		return 0, 0, ErrNotAllowed
 	}

@@ -92,7 +92,6 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pauses := coord.NewPauses(other)
 		var all []coord.Pause
 		for _, target := range targets {
 			all = append(all, coord.Pause{Target: target, Value: []byte("{}")})
@@ -108,14 +107,14 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 			return left
 		}
 		for batch := range slices.Chunk(all, coord.MaxTransactions) {
-			if err := pauses.Store(t.Context(), batch...); err != nil {
+			if err := other.StorePauses(t.Context(), batch...); err != nil {
 				t.Errorf("stored by another engine than the owner: %v", err)
 			}
 		}
 		if n := len(left()); n != len(targets) {
 			t.Errorf("%d are stored", n)
 		}
-		if err := pauses.Store(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
+		if err := other.StorePauses(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
 			t.Error("a pause that is too large is stored")
 		}
 		if err := co.Acts().Forget(t.Context(), []shard.ID{id}, func(target string) bool { return target == targets[0] }); err != nil {
@@ -132,9 +131,8 @@ func TestTheLatestPauseIsStored(t *testing.T) {
 		b := coordtest.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
-		pauses := coord.NewPauses(co)
 		for _, value := range []string{"1", "2"} {
-			if err := pauses.Store(t.Context(), coord.Pause{Target: "web", Value: []byte(value)}); err != nil {
+			if err := co.StorePauses(t.Context(), coord.Pause{Target: "web", Value: []byte(value)}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -151,7 +151,9 @@ func (d *daemon) apiConfig() api.Config {
 	}
 	if d.cluster != nil {
 		shown.Cluster, c.Cluster = d.cluster.stats, d.cluster.status
-		c.Others = api.Others{Engine: d.cluster.fleet.Others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
+		union := d.cluster.fleet.Union()
+		c.Engine = union
+		c.Others = api.Others{Has: union.IsOther, Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
 	}
 	c.Metrics = metrics.New(shown).Handler()
 	return c

@@ -62,7 +62,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d.notifiers}, Logger: d.log}, config.Trust)
-		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared})
 		d.cluster.follower = revision.New(revision.Config{
 			Coordinator: d.cluster.coordinator, Outdated: d.cluster.setOutdated, Redact: d.queue.Secrets.Text, Logger: d.log,
 			Use: func(ctx context.Context, r revision.Revision, _ *revision.Bundle, _ bool) error {

@@ -262,7 +262,7 @@ func (c *cluster) addRevisions(to *api.Cluster) {
 	}
 	for _, e := range seen.Engines {
 		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m api.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
-		if !found || e.Format == 0 {
+		if !found || e.Since.IsZero() { // what it says cannot be read
 			continue
 		}
 		to.Members[i].Revision = &e.Running.Number

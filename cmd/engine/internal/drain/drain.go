@@ -19,8 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/quorum"
-	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -119,59 +117,7 @@ func (f *flags) drain(c *cobra.Command, s *access.Store, name string) error {
 		fmt.Fprintf(out, "%s is drained already\n", shown(name))
 	}
 	w := waiter{store: s, name: name, isForced: f.force, isUnsettled: isNew && f.timeout > 0, out: out, last: -1}
-	err = w.wait(c.Context(), f.timeout)
-	warnOfQuorums(c, s)
-	return err
-}
-
-// warnOfQuorums writes a warning if the engines that are left are too few for a quorum.
-func warnOfQuorums(c *cobra.Command, s *access.Store) {
-	known, err := read(c.Context(), s)
-	if err != nil { // the drain has said so
-		return
-	}
-	asked := s.Config
-	if s.Cluster.IsPushed() {
-		seen, err := revision.Read(c.Context(), s)
-		if err == nil {
-			asked, err = s.LoadRevision(c.Context(), seen.Current())
-		}
-		if err != nil {
-			fmt.Fprintf(c.ErrOrStderr(), "it is not known whether enough engines are left for each quorum: %v\n", err)
-			return
-		}
-	}
-	if text := quorumWarning(asked.Quorums, known.Members); text != "" {
-		fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", text)
-	}
-}
-
-// quorumWarning says for how many probes fewer engines may vote than must, "" for none.
-func quorumWarning(rules map[probe.ID]quorum.Rule, members []coord.Member) string {
-	voters := len(members)
-	for _, m := range members {
-		if m.Drained {
-			voters--
-		}
-	}
-	if voters == 0 { // while all are drained, all vote
-		voters = len(members)
-	}
-	unmet, most := 0, 0
-	for _, r := range rules {
-		if r.Min > voters {
-			unmet, most = unmet+1, max(most, r.Min)
-		}
-	}
-	if unmet == 0 {
-		return ""
-	}
-	left := "1 engine is left that is not drained"
-	if voters > 1 {
-		left = fmt.Sprintf("%d engines are left that are not drained", voters)
-	}
-	return fmt.Sprintf("%s, too few for the quorum of %s, of which up to %d must vote: until there are more, their verdicts stand, and nothing is restarted because of them",
-		left, cli.Plural(unmet, "probe"), most)
+	return w.wait(c.Context(), f.timeout)
 }
 
 func putDrain(ctx context.Context, s *access.Store, name string, isForced bool) (isNew bool, err error) {

@@ -19,8 +19,7 @@ const exitRefused = 3
 // lookPeriod is the time between two looks at what the engines have answered.
 const lookPeriod = 200 * time.Millisecond
 
-// await waits until all engines that are to run a revision use it or have refused it, and writes which. It does not wait for
-// engines of a later version, since their answers cannot be read here.
+// await waits until all engines that are to run a revision use it or have refused it, and writes which.
 func (f *fleet) await(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -59,7 +58,6 @@ func nameOf(r revision.Revision) string {
 type answers struct {
 	using       []string
 	refused     []revision.Engine
-	unreadable  []string // of a later version
 	waiting     []string
 	isReplaced  bool // engines are to run another one
 	canRollBack bool // without the number of a revision
@@ -67,8 +65,7 @@ type answers struct {
 
 func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 	a.isReplaced = seen.Wanted(r.Engine).Ref() != r.Ref()
-	_, err := pick(seen, 0)
-	a.canRollBack = err == nil
+	a.canRollBack = r.Engine != "" || len(seen.History) > 1
 	isFound := false
 	for _, e := range seen.Engines {
 		if seen.Wanted(e.Name).Ref() != r.Ref() {
@@ -76,8 +73,6 @@ func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 		}
 		isFound = true
 		switch {
-		case e.Format == 0:
-			a.unreadable = append(a.unreadable, shown(e.Name))
 		case e.Running == r.Ref():
 			a.using = append(a.using, shown(e.Name))
 		case e.HasRefused(r.Ref()):
@@ -103,9 +98,6 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 			fmt.Fprintf(errs, "  %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	for _, name := range a.unreadable {
-		fmt.Fprintf(errs, "%s cannot be read here: it is of a later version\n", name)
-	}
 	state := nameOf(r) + " is current"
 	if r.Engine != "" {
 		state = nameOf(r) + " is stored"
@@ -121,8 +113,7 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 	return err
 }
 
-// problem returns an error if an engine has refused the revision or has not answered, or if no answer can be read here.
-// Its exit code is exitRefused if an engine has refused the revision, whatever the others do. State begins its text.
+// problem returns an error if an engine has refused the revision or has not answered. Its exit code is exitRefused if an engine has refused the revision, whatever the others do. State begins its text.
 func (a answers) problem(state string) error {
 	problems := []string{state}
 	if n := len(a.refused); n > 0 {
@@ -130,14 +121,11 @@ func (a answers) problem(state string) error {
 		if !a.canRollBack {
 			remedy = "correct the files and push again"
 		}
-		all := n + len(a.using) + len(a.unreadable) + len(a.waiting)
+		all := n + len(a.using) + len(a.waiting)
 		problems = append(problems, fmt.Sprintf("%d of %s refused it; %s", n, cli.Plural(all, "engine"), remedy))
 	}
 	if len(a.waiting) > 0 {
 		problems = append(problems, fmt.Sprintf("it is not known yet whether these engines use it: %s; sonde-fleet cluster members shows it", cli.SomeNames(a.waiting)))
-	}
-	if len(a.unreadable) > 0 && len(a.using)+len(a.refused)+len(a.waiting) == 0 {
-		problems = append(problems, "it is not known whether an engine uses it: update this program")
 	}
 	err := errors.New(strings.Join(problems, "; "))
 	switch {

@@ -94,9 +94,8 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
 		Long: "Rollback pushes the files of an earlier revision again, as a new one: by default those of the latest that had\n" +
-			"other files than the current. If no engine uses the current revision, it pushes those of the latest that an\n" +
-			"engine uses. If an engine tries a revision, it pushes those of the current, which ends the trial. Like\n" +
-			"sonde-fleet push it shows what would change, asks, and waits for the engines.\n" +
+			"other files than the current. If an engine tries a revision, it pushes those of the current, which ends the\n" +
+			"trial. Like sonde-fleet push it shows what would change, asks, and waits for the engines.\n" +
 			"Without REVISION a second rollback goes forth again, to the files of before the first.\n\n" + exitHelp,
 		Example: "  sonde-fleet cluster rollback\n  sonde-fleet cluster rollback 17 --yes -m \"the shop is back\"",
 		Args:    cli.Args(0, 1, "name one revision, or none for the latest with other files"),
@@ -115,7 +114,7 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 	return c
 }
 
-// rollback pushes the files of an earlier revision, by default of that of pick.
+// rollback pushes the files of an earlier revision: see pick.
 func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 	seen, err := to.overview(c.Context())
 	if err != nil {
@@ -133,7 +132,7 @@ func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", seen.Current().Number, earlier.Number)
 		return err
 	}
-	before, err := to.LoadRevision(c.Context(), replaced(seen))
+	before, err := to.LoadRevision(c.Context(), seen.Current())
 	after, afterErr := to.LoadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
@@ -143,43 +142,23 @@ func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})
 }
 
-// replaced returns the revision that a rollback replaces: the trial, if its engine uses it.
-func replaced(seen revision.Overview) revision.Revision {
-	isTried := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == seen.Trial.Engine && e.Running == seen.Trial.Ref() })
-	if isTried {
-		return seen.Trial
-	}
-	return seen.InUse()
-}
-
-// pick returns the revision with a number. For 0 it returns that of pickLatest.
+// pick returns the revision with a number. For 0 it returns the current one during a trial, and otherwise the latest with other
+// files.
 func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	current, isTrial := seen.Current(), seen.Trial.Engine != ""
-	if number == 0 {
-		return pickLatest(seen, isTrial)
-	}
-	i := slices.IndexFunc(seen.History, func(r revision.Revision) bool { return r.Number == number })
-	switch {
-	case len(seen.History) == 0:
-		return revision.Revision{}, errors.New("there is no revision")
-	case i < 0:
-		return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
-	case number == current.Number && !isTrial:
-		return revision.Revision{}, fmt.Errorf("revision %d is the current one", number)
-	}
-	return seen.History[i], nil
-}
-
-// pickLatest returns the current revision during a trial. If no engine runs the files of the current one, it returns the
-// latest that an engine runs: engines may have refused all between the two. Otherwise it returns the latest with other files.
-func pickLatest(seen revision.Overview, isTrial bool) (revision.Revision, error) {
-	if inUse := seen.InUse(); !isTrial && inUse.Digest != seen.Current().Digest {
-		return inUse, nil
-	}
 	for _, r := range slices.Backward(seen.History) {
-		if isTrial || r.Digest != seen.Current().Digest {
+		if r.Number == number || number == 0 && (isTrial || r.Digest != current.Digest) {
+			if r.Number == current.Number && !isTrial {
+				return revision.Revision{}, fmt.Errorf("revision %d is the current one", number)
+			}
 			return r, nil
 		}
 	}
-	return revision.Revision{}, errors.New("there is no earlier revision")
+	switch {
+	case number == 0:
+		return revision.Revision{}, errors.New("there is no earlier revision")
+	case current.Number == 0:
+		return revision.Revision{}, errors.New("there is no revision")
+	}
+	return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
 }

@@ -65,8 +65,7 @@ func Absent(name string) *cobra.Command {
 }
 
 const exitHelp = "The exit code is 0 if all engines use the revision, or if there was nothing to change, 3 if an engine refuses\n" +
-	"it, whether or not all others answer in time, 2 for wrong arguments or flags, and 1 otherwise. Engines of a\n" +
-	"later version are named and not waited for, since their answers cannot be read; if all are, the code is 1."
+	"it, whether or not all others answer in time, 2 for wrong arguments or flags, and 1 otherwise."
 
 // push pushes the configuration of paths.
 func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
@@ -89,7 +88,7 @@ func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the same files\n", seen.Wanted(f.to).Number)
 		return err
 	}
-	before, err := to.LoadRevision(c.Context(), seen.InUse())
+	before, err := to.LoadRevision(c.Context(), seen.Current())
 	if err != nil {
 		before = nil
 		fmt.Fprintf(c.ErrOrStderr(), "the plan is not complete: %v\n", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
@@ -74,15 +75,15 @@ func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 		isFound = true
 		switch {
 		case e.Running == r.Ref():
-			a.using = append(a.using, shown(e.Name))
+			a.using = append(a.using, access.Shown(e.Name))
 		case e.HasRefused(r.Ref()):
 			a.refused = append(a.refused, e)
 		default:
-			a.waiting = append(a.waiting, shown(e.Name))
+			a.waiting = append(a.waiting, access.Shown(e.Name))
 		}
 	}
 	if r.Engine != "" && !isFound {
-		a.waiting = append(a.waiting, shown(r.Engine)) // it has been restarted, or has ended
+		a.waiting = append(a.waiting, access.Shown(r.Engine)) // it has been restarted, or has ended
 	}
 	return a
 }
@@ -93,7 +94,7 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 		fmt.Fprintf(out, "%s uses it\n", name)
 	}
 	for _, e := range a.refused {
-		fmt.Fprintf(errs, "%s refuses it, and keeps what it runs:\n", shown(e.Name))
+		fmt.Fprintf(errs, "%s refuses it, and keeps what it runs:\n", access.Shown(e.Name))
 		for line := range strings.Lines(probe.CleanText(e.Refused.Error, revision.MaxError)) {
 			fmt.Fprintf(errs, "  %s\n", strings.TrimSuffix(line, "\n"))
 		}
@@ -136,6 +137,3 @@ func (a answers) problem(state string) error {
 	}
 	return nil
 }
-
-// shown returns the name of an engine, which all who can write to the store can choose, as people are shown it.
-func shown(name string) string { return probe.OneLine(name, probe.MaxGroupName) }

@@ -31,16 +31,13 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		Args:    cli.Args(0, 0, "no arguments are allowed"),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		fleet, err := f.openFleet(c)
-		if err != nil {
-			return err
-		}
-		defer fleet.Close()
-		seen, err := fleet.overview(c.Context())
-		if err != nil {
-			return err
-		}
-		return writeRevisions(c.OutOrStdout(), seen)
+		return f.useFleet(c, func(of *fleet) error {
+			seen, err := of.overview(c.Context())
+			if err != nil {
+				return err
+			}
+			return writeRevisions(c.OutOrStdout(), seen)
+		})
 	}
 	f.access.Register(c)
 	return c
@@ -76,7 +73,7 @@ func writeRevisions(w io.Writer, seen revision.Overview) error {
 func noteOf(r revision.Revision) string {
 	var notes []string
 	if r.Engine != "" {
-		notes = append(notes, "a trial at "+shown(r.Engine))
+		notes = append(notes, "a trial at "+access.Shown(r.Engine))
 	}
 	if r.Restores > 0 {
 		notes = append(notes, fmt.Sprintf("has the files of %d", r.Restores))
@@ -107,7 +104,7 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 					return cli.UsageError("%q is not the number of a revision", args[0])
 				}
 			}
-			return f.run(c, func(to *fleet) error { return f.rollback(c, to, number) })
+			return f.use(c, func(to *fleet) error { return f.rollback(c, to, number) })
 		},
 	}
 	f.registerPush(c)

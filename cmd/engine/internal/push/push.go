@@ -44,7 +44,7 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			"  sonde-fleet push fleet/ --to engine-1",
 		Args: cli.Args(1, math.MaxInt, "name the files or the folder to push"),
 		RunE: func(c *cobra.Command, paths []string) error {
-			return f.run(c, func(to *fleet) error { return f.push(c, to, paths) })
+			return f.use(c, func(to *fleet) error { return f.push(c, to, paths) })
 		},
 	}
 	f.registerPush(c)
@@ -100,7 +100,7 @@ func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
 func checkEngine(seen revision.Overview, name string) error {
 	var names []string
 	for _, e := range seen.Engines {
-		names = append(names, shown(e.Name))
+		names = append(names, access.Shown(e.Name))
 	}
 	switch {
 	case name == "":

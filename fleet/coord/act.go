@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// Order names what is done about an instance of a target.
+// Order names an instance of a target that is to be restarted.
 type Order struct {
-	Name     string // such as "restart"; without a slash
 	Target   string
 	Instance string
 
@@ -26,10 +24,6 @@ type Order struct {
 	// Before is called before it is recorded that it begins, with the condition that this engine still owns the shard: after
 	// an error it does not begin. Default: nothing is called.
 	Before func(_ context.Context, owned Condition) error
-}
-
-func (o Order) key() string {
-	return keyAct + shard.Of(o.Target).String() + "/" + o.Name + "/" + o.Target
 }
 
 // Acts are what an engine does at most once for an instance, whichever engines own its target meanwhile: see
@@ -82,8 +76,8 @@ const expireInterval = 250 * time.Millisecond
 //
 // ErrNotOwner, errNotLoaded, ErrNotAllowed and errBusy say that do was not called now.
 func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
-	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
-		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
+	if o.Instance == "" || o.Target == "" {
+		return fmt.Errorf("an order must have a target and an instance: %+v", o)
 	}
 	token, acting, end, err := a.begin(ctx, o)
 	if err != nil {
@@ -101,7 +95,7 @@ func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) 
 		isDone, err := o.IsDone(acting)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s of %s, which an earlier owner has begun: %w", o.Name, o.Target, err)
+			return fmt.Errorf("restart of %s, which an earlier owner has begun: %w", o.Target, err)
 		case isDone:
 			return cmp.Or(a.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
 		}
@@ -118,7 +112,7 @@ func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) 
 		return ErrNotAllowed
 	}
 	if err := do(acting); err != nil {
-		return fmt.Errorf("%s of %s: %w", o.Name, o.Target, err)
+		return fmt.Errorf("restart of %s: %w", o.Target, err)
 	}
 	return a.writeDone(acting, o, record{o.Instance, token, true})
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -18,7 +17,7 @@ func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testi
 	if err := e.Admin().SetDependencies(map[string][]string{"web": {"db"}}); err != nil {
 		t.Fatal(err)
 	}
-	changes := newSubscription(others, wake.New())
+	changes := newSubscription(others, nil)
 	changes.existing.ended = true // nothing exists before
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup

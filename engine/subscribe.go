@@ -38,16 +38,16 @@ const (
 
 // Subscribe starts a Subscription; Close ends it. Next returns every existing probe
 // once at first, sorted by ID, so that a subscriber needs no snapshot of its own.
-func (e *Engine) Subscribe() *Subscription { return e.subscribe(wake.New(), false) }
+func (e *Engine) Subscribe() *Subscription { return e.subscribe(nil, false) }
 
 // SubscribeMemories starts a Subscription that also delivers a probe when a part of its
 // Memory (see Snapshot) has changed that later verdicts depend on: its run of equal
 // outcomes, while that is below its threshold. A probe whose attempts confirm its
 // verdict is not delivered.
-func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(wake.New(), true) }
+func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(nil, true) }
 
-func (e *Engine) subscribe(w wake.Signal, memories bool) *Subscription {
-	sub, sc := newSubscription(e, w), e.scheduler
+func (e *Engine) subscribe(beside *Subscription, memories bool) *Subscription {
+	sub, sc := newSubscription(e, beside), e.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.subscribers.probes[sub] = struct{}{}
@@ -57,8 +57,15 @@ func (e *Engine) subscribe(w wake.Signal, memories bool) *Subscription {
 	return sub
 }
 
-func newSubscription(e *Engine, w wake.Signal) *Subscription {
-	return &Subscription{engine: e, status: e.Status, wake: w, pending: map[probe.ID]bool{}}
+// newSubscription returns a Subscription that is the other one of beside, or alone if that is nil.
+func newSubscription(e *Engine, beside *Subscription) *Subscription {
+	s := &Subscription{engine: e, status: e.Status, pending: map[probe.ID]bool{}}
+	if beside == nil {
+		s.wake = wake.New()
+		return s
+	}
+	s.wake, beside.other = beside.wake, s
+	return s
 }
 
 // TargetSubscription delivers the status of each target whose state, readiness, labels,
@@ -71,11 +78,11 @@ type TargetSubscription struct {
 // SubscribeTargets starts a TargetSubscription; Close ends it. Next returns every existing
 // target once at first, sorted by name.
 func (e *Engine) SubscribeTargets() *TargetSubscription {
-	return &TargetSubscription{e.subscribeTargets(wake.New()), e.Target}
+	return &TargetSubscription{e.subscribeTargets(nil), e.Target}
 }
 
-func (e *Engine) subscribeTargets(w wake.Signal) *Subscription {
-	sub, sc := newSubscription(e, w), e.scheduler
+func (e *Engine) subscribeTargets(beside *Subscription) *Subscription {
+	sub, sc := newSubscription(e, beside), e.scheduler
 	sub.existing.targets = true
 	sc.mu.Lock()
 	defer sc.mu.Unlock()

@@ -5,18 +5,13 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/sonde-probe/sonde/internal/wake"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // Union is an engine together with another one that shows what other engines have found out: readers have one source of the
 // targets of both. A target may be in both while it moves from one to the other, if it is always in one of them: it is as in the
-// first one, unless that has no verdicts of it, or no probes any more. What is not about targets, such as Health, Stats and
-// Records, is that of the first one.
-type Union struct {
-	*Engine
-	others *Engine
-}
+// first one, unless that has no verdicts of it, or no probes any more.
+type Union struct{ own, others *Engine }
 
 // NewUnion returns the Union of an engine and of another one that shows targets of others.
 func NewUnion(own, others *Engine) *Union { return &Union{own, others} }
@@ -24,7 +19,7 @@ func NewUnion(own, others *Engine) *Union { return &Union{own, others} }
 // Target is Engine.Target for the targets of both. It looks into the first engine once more after the other: a target that moves
 // is added to the one before it is removed from the other.
 func (u *Union) Target(name string) (TargetStatus, bool) {
-	own, isOwn := u.Engine.Target(name)
+	own, isOwn := u.own.Target(name)
 	if isOwn && own.hasVerdicts() {
 		return own, true
 	}
@@ -32,7 +27,7 @@ func (u *Union) Target(name string) (TargetStatus, bool) {
 	if isOther && other.hasVerdicts() {
 		return other, true
 	}
-	if own, isOwn = u.Engine.Target(name); isOwn {
+	if own, isOwn = u.own.Target(name); isOwn {
 		return own, true
 	}
 	return other, isOther
@@ -46,7 +41,7 @@ func (st *TargetStatus) hasVerdicts() bool {
 
 // IsOther reports whether only the other engine has a target.
 func (u *Union) IsOther(name string) bool {
-	if _, isOwn := u.Engine.Target(name); isOwn {
+	if _, isOwn := u.own.Target(name); isOwn {
 		return false
 	}
 	_, isOther := u.others.Target(name)
@@ -59,7 +54,7 @@ func (u *Union) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 		nextOther, stop := iter.Pull(u.others.Select(ctx, f))
 		defer stop()
 		other, hasOther := nextOther()
-		for own := range u.Engine.Select(ctx, f) {
+		for own := range u.own.Select(ctx, f) {
 			for ; hasOther && other.Target <= own.Target; other, hasOther = nextOther() {
 				if other.Target < own.Target && !yield(other) {
 					return
@@ -76,12 +71,12 @@ func (u *Union) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 
 // Count is Engine.Count for the targets of both. One that moves may be counted twice.
 func (u *Union) Count(ctx context.Context, f Filter) int {
-	return u.Engine.Count(ctx, f) + u.others.Count(ctx, f)
+	return u.own.Count(ctx, f) + u.others.Count(ctx, f)
 }
 
 // States is Engine.States for the targets of both, as Count counts them.
 func (u *Union) States() TargetStates {
-	all := u.Engine.States()
+	all := u.own.States()
 	for state, n := range u.others.States() {
 		all[state] += n
 	}
@@ -90,8 +85,9 @@ func (u *Union) States() TargetStates {
 
 // Subscribe is Engine.Subscribe for the probes of both, each as Target has it. Those that exist come in no order.
 func (u *Union) Subscribe() *Subscription {
-	sub := u.Engine.subscribe(wake.New(), false)
-	sub.status, sub.other = u.status, u.others.subscribe(sub.wake, false)
+	sub := u.own.subscribe(nil, false)
+	sub.status = u.status
+	u.others.subscribe(sub, false)
 	return sub
 }
 
@@ -107,7 +103,19 @@ func (u *Union) status(id probe.ID) (st Status, ok bool) {
 
 // SubscribeTargets is Engine.SubscribeTargets for the targets of both. Those that exist come in no order.
 func (u *Union) SubscribeTargets() *TargetSubscription {
-	changes := u.Engine.subscribeTargets(wake.New())
-	changes.other = u.others.subscribeTargets(changes.wake)
+	changes := u.own.subscribeTargets(nil)
+	u.others.subscribeTargets(changes)
 	return &TargetSubscription{changes, u.Target}
 }
+
+// Health is that of the first engine.
+func (u *Union) Health() Health { return u.own.Health() }
+
+// Doubts is Engine.Doubts of the first engine.
+func (u *Union) Doubts(id probe.ID) bool { return u.own.Doubts(id) }
+
+// Stats are those of the first engine.
+func (u *Union) Stats() Stats { return u.own.Stats() }
+
+// Records are those of the first engine.
+func (u *Union) Records() Records { return u.own.Records() }

@@ -152,6 +152,17 @@ func (o Overview) Wanted(engine string) Revision {
 	return o.Current()
 }
 
+// InUse returns the latest revision that an engine runs, and the current one if none runs any that is kept: engines may
+// have refused the current one.
+func (o Overview) InUse() Revision {
+	for _, r := range slices.Backward(o.History) {
+		if slices.ContainsFunc(o.Engines, func(e Engine) bool { return r.isRunAs(e.Running) }) {
+			return r
+		}
+	}
+	return o.Current()
+}
+
 // overviewOf returns what entries below keyShared say.
 func overviewOf(entries []coord.Entry) (o Overview) {
 	for _, e := range entries {

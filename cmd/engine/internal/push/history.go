@@ -129,7 +129,7 @@ func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", seen.Current().Number, earlier.Number)
 		return err
 	}
-	before, err := to.LoadRevision(c.Context(), seen.Current())
+	before, err := to.LoadRevision(c.Context(), replaced(seen))
 	after, afterErr := to.LoadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
@@ -137,6 +137,15 @@ func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 		}
 	}
 	return f.propose(c, to, proposal{before: before, after: after, seen: seen, files: files, restores: earlier.Number})
+}
+
+// replaced returns the revision that a rollback replaces: the trial, if its engine uses it.
+func replaced(seen revision.Overview) revision.Revision {
+	isTried := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == seen.Trial.Engine && e.Running == seen.Trial.Ref() })
+	if isTried {
+		return seen.Trial
+	}
+	return seen.InUse()
 }
 
 // pick returns the revision with a number. For 0 it returns the current one during a trial, and otherwise the latest with other

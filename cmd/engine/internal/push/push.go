@@ -88,7 +88,7 @@ func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the same files\n", seen.Wanted(f.to).Number)
 		return err
 	}
-	before, err := to.LoadRevision(c.Context(), seen.Current())
+	before, err := to.LoadRevision(c.Context(), seen.InUse())
 	if err != nil {
 		before = nil
 		fmt.Fprintf(c.ErrOrStderr(), "the plan is not complete: %v\n", err)

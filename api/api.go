@@ -35,7 +35,7 @@ const (
 	shutdownGrace   = 5 * time.Second       // for requests in progress when the server stops
 )
 
-// engineReader is the subset of *engine.Engine that a Server uses. Its methods must be
+// engineReader is the subset of *engine.Engine, or of *engine.Union, that a Server uses. Its methods must be
 // safe for concurrent use by multiple goroutines.
 type engineReader interface {
 	Select(ctx context.Context, f engine.Filter) iter.Seq[engine.TargetStatus]
@@ -56,8 +56,8 @@ type groupReader interface {
 
 // Config configures a Server: what it serves, and to whom.
 type Config struct {
-	Engine  engineReader // required; an *engine.Engine
-	Others  Others       // the targets of other engines; default: there are none
+	Engine  engineReader // required; an *engine.Engine or an *engine.Union
+	Others  Others       // which of them other engines probe; default: none
 	Metrics http.Handler // serves /metrics; default: 404
 	Probe   http.Handler // serves /probe, and limits how many requests are in progress; default: 404
 	Groups  groupReader  // *group.Groups; default: there are no groups
@@ -125,7 +125,6 @@ type Config struct {
 // Server serves the API. It is an http.Handler, and can listen itself.
 type Server struct {
 	config   Config
-	results  results
 	tls      *tls.Config // nil: plain HTTP
 	handler  http.Handler
 	lists    semaphore // of targets: large responses, which slow clients keep in progress
@@ -142,9 +141,6 @@ type Server struct {
 func New(c Config) (*Server, error) {
 	c.Listen = cmp.Or(c.Listen, DefaultListen)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	if c.Others.Engine == nil {
-		c.Others.Engine = engine.New(engine.Config{})
-	}
 	if c.Engine == nil {
 		return nil, errors.New("api: Config.Engine is nil")
 	}
@@ -160,7 +156,6 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		config:   c,
-		results:  results{c.Engine, c.Others},
 		tls:      tlsConfig,
 		lists:    make(semaphore, maxRequests),
 		requests: make(semaphore, maxRequests),

@@ -76,10 +76,10 @@ type source func(ctx context.Context) (EventType, any, error)
 
 // probeEvents returns the changes of probes.
 func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
-	next, end := s.results.probes()
+	changes := s.config.Engine.Subscribe()
 	sent := map[probe.ID]probe.Verdict{}
 	return func(ctx context.Context) (EventType, any, error) {
-		status, err := next(ctx)
+		status, err := changes.Next(ctx)
 		if err != nil || filter.target != "" && status.ID.Target != filter.target {
 			return "", nil, err
 		}
@@ -97,15 +97,15 @@ func (s *Server) probeEvents(filter eventFilter) (from source, end func()) {
 		p := newProbe(status, probe.MaxDetail)
 		p.Labels = status.Labels
 		return filter.eventType(VerdictEvent, known, status.Since), p, nil
-	}, end
+	}, changes.Close
 }
 
 // targetEvents returns the changes of targets.
 func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
-	next, end := s.results.targets()
+	changes := s.config.Engine.SubscribeTargets()
 	sent := map[string]struct{}{}
 	return func(ctx context.Context) (EventType, any, error) {
-		status, err := next(ctx)
+		status, err := changes.Next(ctx)
 		if err != nil || filter.target != "" && status.Target != filter.target {
 			return "", nil, err
 		}
@@ -122,10 +122,9 @@ func (s *Server) targetEvents(filter eventFilter) (from source, end func()) {
 			kind = TargetEvent
 		}
 		t := newTarget(status, probe.MaxDetail)
-		_, isOther := s.results.isOther(t.Name)
-		s.results.setOwner(&t, isOther)
+		s.config.Others.setOwner(&t)
 		return kind, t, nil
-	}, end
+	}, changes.Close
 }
 
 // forward waits for one change and sends it if it is an event, or sends a heartbeat

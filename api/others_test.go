@@ -38,8 +38,9 @@ func newClusterOfTwo(t *testing.T) clusterOfTwo {
 	}
 	c.owners = map[string]string{"a": "one", "b": "two", "c": "one"}
 	var err error
-	c.Server, err = api.New(api.Config{Engine: c.own, Token: clusterToken, Others: api.Others{
-		Engine: c.others, Name: "one", OwnerOf: func(target string) string { return c.owners[target] }, Heard: func() time.Time { return time.Now().Add(-12 * time.Second) },
+	both := engine.NewUnion(c.own, c.others)
+	c.Server, err = api.New(api.Config{Engine: both, Token: clusterToken, Others: api.Others{
+		Has: both.IsOther, Name: "one", OwnerOf: func(target string) string { return c.owners[target] }, Heard: func() time.Time { return time.Now().Add(-12 * time.Second) },
 	}, Operate: func(context.Context, string, api.Operation, string) (bool, bool, error) { return true, true, nil },
 		Pause: func(context.Context, api.PauseRequest) (api.Paused, error) { return api.Paused{}, nil }})
 	if err != nil {

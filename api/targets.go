@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -34,7 +35,7 @@ func (s *Server) targets(_ http.ResponseWriter, r *http.Request) (any, error) {
 // is read before the response is written, so that a slow client keeps nothing locked.
 // Only the first page has the total: to count those that match visits every target.
 func (s *Server) list(ctx context.Context, q Query) Targets {
-	list, probes := Targets{Targets: []Target{}, Counts: newCounts(s.results.states())}, 0
+	list, probes := Targets{Targets: []Target{}, Counts: newCounts(s.config.Engine.States())}, 0
 	last := "" // the Query.After of the last target
 	for after, t := range s.selected(ctx, q) {
 		if q.Probes {
@@ -45,8 +46,8 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 			break
 		}
 		last = after
-		target := newTarget(t.TargetStatus, maxListText)
-		s.results.setOwner(&target, t.isOther)
+		target := newTarget(t, maxListText)
+		s.config.Others.setOwner(&target)
 		if target.Process = s.process(t.Target); target.Process != nil {
 			target.Process.Nice, target.Process.Rlimits = nil, nil
 		}
@@ -61,7 +62,7 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 	case list.Next == "":
 		list.Total = len(list.Targets)
 	default:
-		list.Total = s.results.count(ctx, q.filter())
+		list.Total = s.config.Engine.Count(ctx, q.filter())
 	}
 	return list
 }
@@ -69,10 +70,10 @@ func (s *Server) list(ctx context.Context, q Query) Targets {
 // selected yields the targets that match q, in its order, and the Query.After by which a list
 // goes on after each. When those in trouble come first, one whose state changes meanwhile may
 // be missed, or come twice.
-func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, shown] {
-	return func(yield func(string, shown) bool) {
+func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, engine.TargetStatus] {
+	return func(yield func(string, engine.TargetStatus) bool) {
 		for _, p := range q.parts() {
-			for t := range s.results.selected(ctx, p.filter) {
+			for t := range s.config.Engine.Select(ctx, p.filter) {
 				if !yield(p.prefix+t.Target, t) {
 					return
 				}
@@ -94,22 +95,22 @@ func (s *Server) targetHistory(_ http.ResponseWriter, r *http.Request) (any, err
 // targetOrHistory returns the target of a name, or else the history of the target whose name is
 // before the suffix. Slashes in a name need no escape, so that both look alike.
 func (s *Server) targetOrHistory(name string) (any, error) {
-	t, ok := s.results.find(name)
+	t, ok := s.config.Engine.Target(name)
 	if of, isHistory := strings.CutSuffix(name, historySuffix); !ok && isHistory {
 		return s.history(of)
 	}
 	if !ok {
 		return nil, errorf(http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 	}
-	target := newTarget(t.TargetStatus, probe.MaxDetail)
-	s.results.setOwner(&target, t.isOther)
+	target := newTarget(t, probe.MaxDetail)
+	s.config.Others.setOwner(&target)
 	target.Beat = s.beatOf(t.Target)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
 	for i := range t.Probes {
 		target.Probes[i].Settings = t.Probes[i].Settings
 	}
 	target.Process = s.process(name)
-	target.Explanation, target.Groups = target.explain(time.Now()), s.groupsOf(t.TargetStatus)
+	target.Explanation, target.Groups = target.explain(time.Now()), s.groupsOf(t)
 	return target, nil
 }
 
@@ -131,14 +132,12 @@ const historySuffix = "/history"
 // history returns the history of a target, also of one that was removed, if it has some.
 func (s *Server) history(name string) (any, error) {
 	past := s.config.Engine.Records().History(name)
-	t, exists := s.results.find(name)
+	_, exists := s.config.Engine.Target(name)
 	if !exists && len(past) == 0 {
 		return nil, errorf(http.StatusNotFound, "there is no target %q", probe.CleanText(name, probe.MaxTargetName))
 	}
 	h := newHistory(name, past, s.config.Engine.Records().Outcomes(name))
-	if t.isOther {
-		h.Owner = s.config.Others.OwnerOf(name)
-	}
+	h.Owner, _ = s.config.Others.owner(name)
 	return h, nil
 }
 

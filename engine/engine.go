@@ -50,6 +50,7 @@
 //	outcomes.go     Outcomes: the outcomes of the latest attempts of each probe
 //	history.go      History: the latest transitions of each target
 //	subscribe.go    Subscribe and SubscribeTargets: what subscribers get
+//	union.go        Union: the targets of an engine, and of one that shows those of others
 //	status.go       the types Status, TargetStatus and Changes
 //	stats.go        Stats and histograms
 //	health.go       Health: whether the engine itself is well

@@ -17,7 +17,7 @@ func TestTargetsWithoutDependentsDoNotTakeTheLockOfTheEngineThatFollows(t *testi
 	if _, err := e.Change(Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
 		t.Fatal(err)
 	}
-	changes := newSubscription(others)
+	changes := newSubscription(others, nil)
 	changes.existing.ended = true // nothing exists before
 	ctx, cancel := context.WithCancel(t.Context())
 	var following sync.WaitGroup

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 
 	"github.com/sonde-probe/sonde/internal/wake"
@@ -15,7 +16,9 @@ import (
 // each probe that exists, and for each removed one of which a status was delivered.
 type Subscription struct {
 	engine *Engine
-	wake   wake.Signal // queue is not empty
+	status func(probe.ID) (Status, bool) // of a probe now
+	other  *Subscription                 // of the other engine of a Union, with the same signal; nil for none
+	wake   wake.Signal                   // queue is not empty
 
 	mu       sync.Mutex        // guards the queue: all below; registry.mu is taken while it is held
 	existing sweep             // those that existed at Subscribe, to be delivered first
@@ -35,16 +38,16 @@ const (
 
 // Subscribe starts a Subscription; Close ends it. Next returns every existing probe
 // once at first, sorted by ID, so that a subscriber needs no snapshot of its own.
-func (e *Engine) Subscribe() *Subscription { return e.subscribe(false) }
+func (e *Engine) Subscribe() *Subscription { return e.subscribe(nil, false) }
 
 // SubscribeMemories starts a Subscription that also delivers a probe when a part of its
 // Memory (see Snapshot) has changed that later verdicts depend on: its run of equal
 // outcomes, while that is below its threshold. A probe whose attempts confirm its
 // verdict is not delivered.
-func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(true) }
+func (e *Engine) SubscribeMemories() *Subscription { return e.subscribe(nil, true) }
 
-func (e *Engine) subscribe(memories bool) *Subscription {
-	sub, sc := newSubscription(e), e.scheduler
+func (e *Engine) subscribe(beside *Subscription, memories bool) *Subscription {
+	sub, sc := newSubscription(e, beside), e.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.subscribers.probes[sub] = struct{}{}
@@ -54,23 +57,37 @@ func (e *Engine) subscribe(memories bool) *Subscription {
 	return sub
 }
 
-func newSubscription(e *Engine) *Subscription {
-	return &Subscription{engine: e, wake: wake.New(), pending: map[probe.ID]bool{}}
+// newSubscription returns a Subscription that is the other one of beside, or alone if that is nil.
+func newSubscription(e *Engine, beside *Subscription) *Subscription {
+	s := &Subscription{engine: e, status: e.Status, pending: map[probe.ID]bool{}}
+	if beside == nil {
+		s.wake = wake.New()
+		return s
+	}
+	s.wake, beside.other = beside.wake, s
+	return s
 }
 
 // TargetSubscription delivers the status of each target whose state, readiness, labels,
 // address or instance have changed, as a Subscription does for probes.
-type TargetSubscription struct{ changes *Subscription }
+type TargetSubscription struct {
+	changes *Subscription
+	target  func(name string) (TargetStatus, bool) // now
+}
 
 // SubscribeTargets starts a TargetSubscription; Close ends it. Next returns every existing
 // target once at first, sorted by name.
 func (e *Engine) SubscribeTargets() *TargetSubscription {
-	sub, sc := newSubscription(e), e.scheduler
+	return &TargetSubscription{e.subscribeTargets(nil), e.Target}
+}
+
+func (e *Engine) subscribeTargets(beside *Subscription) *Subscription {
+	sub, sc := newSubscription(e, beside), e.scheduler
 	sub.existing.targets = true
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	sc.subscribers.targets[sub] = struct{}{}
-	return &TargetSubscription{sub}
+	return sub
 }
 
 // Next waits for a change and returns the target's status as it is now, or the error of ctx.
@@ -100,7 +117,7 @@ func (s *TargetSubscription) Poll() (st TargetStatus, ok bool) {
 func (s *TargetSubscription) Changed() <-chan struct{} { return s.changes.wake }
 
 func (s *TargetSubscription) status(id probe.ID) TargetStatus {
-	st, exists := s.changes.engine.Target(id.Target)
+	st, exists := s.target(id.Target)
 	if !exists {
 		st = TargetStatus{Target: id.Target, Removed: true}
 	}
@@ -145,6 +162,9 @@ func (w *sweep) next(r *registry) (id probe.ID, ok bool) {
 // Close ends the subscription. A call of Next that waits returns when its context is
 // done.
 func (s *Subscription) Close() {
+	if s.other != nil {
+		s.other.Close()
+	}
 	sc := s.engine.scheduler
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
@@ -229,7 +249,7 @@ func (s *Subscription) Next(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st, exists := s.engine.Status(id)
+	st, exists := s.status(id)
 	if !exists {
 		st = Status{ID: id, Removed: true}
 	}
@@ -250,7 +270,25 @@ func (s *Subscription) next(ctx context.Context) (probe.ID, error) {
 	}
 }
 
+// take returns what has changed, if anything has. Neither engine of a Union keeps a slow reader from the changes of the other.
 func (s *Subscription) take() (id probe.ID, ok bool) {
+	if s.other == nil {
+		return s.takeOwn()
+	}
+	first, second := s, s.other
+	if rand.IntN(2) == 0 {
+		first, second = second, first
+	}
+	if id, ok = first.takeOwn(); !ok {
+		id, ok = second.takeOwn()
+	}
+	if ok { // for another reader, if there is one
+		s.wake.Set()
+	}
+	return id, ok
+}
+
+func (s *Subscription) takeOwn() (id probe.ID, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id, ok = s.existing.next(s.engine.registry); ok {

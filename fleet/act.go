@@ -13,9 +13,6 @@ import (
 	"github.com/sonde-probe/sonde/restart"
 )
 
-// actRestart is the name of the acts that terminate instances.
-const actRestart = "restart"
-
 // guarded is a driver that is asked to terminate an instance by an act only: once, by the owner of the
 // target's shard. An act lasts until the driver has exited, or has said that it failed; the end of its lease
 // ends the driver.
@@ -121,7 +118,7 @@ type failure struct{ error }
 // ask makes an act of each request to terminate the instance, until the driver has exited. A request that this
 // engine may not make now is dropped: the controller repeats it.
 func (r *run) ask(ctx context.Context, id string) {
-	order := coord.Order{Name: actRestart, Target: r.target, Instance: id, IsDone: r.hasHelped, Before: func(acting context.Context, owned coord.Condition) error {
+	order := coord.Order{Target: r.target, Instance: id, IsDone: r.hasHelped, Before: func(acting context.Context, owned coord.Condition) error {
 		return r.fleet.floors.reserve(acting, r.target, id, owned)
 	}}
 	log := r.fleet.config.Logger.With("target", r.target, "instance", id)

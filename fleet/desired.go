@@ -7,7 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// desired are the targets of the fleet by shard, as Fleet.Apply has set them last. They are replaced, not changed.
+// desired are the targets of the fleet by shard, as Fleet.Plan has set them last. They are replaced, not changed.
 type desired struct {
 	shards atomic.Pointer[map[shard.ID]*Targets]
 }

@@ -11,7 +11,7 @@
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.
 //
 //	fleet.go   Fleet: follows what the Coordinator owns
-//	desired.go the targets that Apply has set
+//	desired.go the targets that Plan has set
 //	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets
 //	changes.go the targets whose memories are to be stored
 //	store.go   what is stored of the targets of a shard, and what the store has
@@ -53,7 +53,7 @@ type Config struct {
 	Coordinator *coord.Coordinator  // required; runs as long as Fleet.Run
 	Engine      *engine.Engine      // required; the fleet's probes are those of its owner "fleet"
 	Restarts    *restart.Controller // required; has the units of owned shards besides those of others, so that others use its Change and not its Apply; its Config.MayAct is Fleet.MayRestart, for the targets of the fleet
-	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default Trust
+	Resume      Resume              // with what is stored if no engine has seen the last owner alive; default trust
 	Vantage     engine.Config       // of the engine that attempts probes with a quorum, of which only the votes are seen
 	Zone        string              // where this engine is, for quorums: at most quorum.MaxZone bytes; default: none
 	Notices     Notices             // required: what receivers know of targets and groups, which moves with the shards of their names
@@ -61,13 +61,13 @@ type Config struct {
 	Logger      *slog.Logger        // a line when the store cannot be read or written, when a restart is withheld, and when this engine doubts its own verdicts; default: none
 }
 
-// Targets are the targets of a fleet. They must not be changed after they were passed to Apply.
+// Targets are the targets of a fleet. They must not be changed after they were passed to Plan.
 type Targets struct {
 	Probes probe.Set
 
 	// Units has the units by target. Each driver is nil, or a restart.External that is a restart.Reporting, too: this engine
 	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance. A unit with
-	// a driver has a Revision: without one it is another unit after each Apply.
+	// a driver has a Revision: without one it is another unit after each Plan.
 	Units map[string]restart.Unit
 
 	Groups []string // whose notices move with the shards of their names
@@ -98,6 +98,7 @@ type Fleet struct {
 	doubts  *doubts
 	joints  *joints
 	others  *others
+	union   *engine.Union // of Config.Engine and others.engine
 	floors  *floors
 	wake    wake.Signal       // desired or changes were changed
 	sparse  *sparselog.Logger // what is tried again in each pass
@@ -125,6 +126,7 @@ func New(c Config) *Fleet {
 		votes: newVotes(c.Coordinator), others: newOthers(c.Coordinator, c.Logger, changed.Set),
 		wake: changed, sparse: sparselog.New(c.Logger),
 	}
+	f.union = engine.NewUnion(c.Engine, f.others.engine)
 	f.joints = &joints{config: c, votes: f.votes, desired: f.desired, changes: f.changes}
 	f.votes.voted = f.joints.voted
 	f.ledger = newLedger(c, f.joints, f.changes, f.sparse)
@@ -134,20 +136,9 @@ func New(c Config) *Fleet {
 	return f
 }
 
-// Apply replaces the targets of the fleet: all, or none if it returns an error. It returns at once; Run
-// does the work. A target whose driver runs its instances on this host is an error: it is not one of a
-// fleet. So is a driver that cannot say that it has failed.
-func (f *Fleet) Apply(t Targets) error {
-	commit, err := f.Plan(t)
-	if err != nil {
-		return err
-	}
-	commit()
-	return nil
-}
-
-// Plan is Apply in two steps: it returns Apply's error and changes nothing, and commit, which cannot fail, does the rest.
-// Config.Engine has checked the probes, dependencies and dampings.
+// Plan prepares to replace the targets of the fleet, and changes nothing. Commit, which cannot fail, replaces all of them, and
+// returns at once; Run does the work. Config.Engine has checked the probes, dependencies and dampings. A target whose driver
+// runs its instances on this host is an error: it is not one of a fleet. So is a driver that cannot say that it has failed.
 func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	if err := t.check(); err != nil {
 		return nil, err
@@ -166,7 +157,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 	}, nil
 }
 
-// check returns the error of Apply.
+// check returns the error of Plan.
 func (t Targets) check() error {
 	for target, u := range t.Units {
 		if err := checkDriver(u.Driver); err != nil {
@@ -210,8 +201,7 @@ func (f *Fleet) Run(ctx context.Context) {
 	defer parts.Wait()
 	defer end() // a panic ends the parts, too: otherwise the engine would go on without this loop
 	parts.Go(func() { f.watch(ctx) })
-	parts.Go(func() { f.watchTargets(ctx, f.config.Engine, f.changes.note) })
-	parts.Go(func() { f.watchTargets(ctx, f.others.engine, func(string) {}) })
+	parts.Go(func() { f.watchTargets(ctx) })
 	parts.Go(func() { f.vantage.run(ctx, f.doubts) })
 	parts.Go(func() { f.doubts.run(ctx) })
 	parts.Go(func() { f.others.run(ctx) })
@@ -253,23 +243,22 @@ func (f *Fleet) watch(ctx context.Context) {
 	}
 }
 
-// watchTargets notes which instances of an engine's targets run, and calls note with each target whose state has changed,
-// such as one that is ejected or damped, until ctx is done.
-func (f *Fleet) watchTargets(ctx context.Context, e *engine.Engine, note func(target string)) {
-	sub := e.SubscribeTargets()
+// watchTargets notes which instances of targets run, and those of this engine whose state has changed, such as one that is
+// ejected or damped, until ctx is done.
+func (f *Fleet) watchTargets(ctx context.Context) {
+	sub := f.union.SubscribeTargets()
 	defer sub.Close()
 	for st, err := sub.Next(ctx); err == nil; st, err = sub.Next(ctx) {
-		note(st.Target)
+		if !f.union.IsOther(st.Target) {
+			f.changes.note(st.Target)
+		}
 		f.vantage.noteInstance(st.Target)
 	}
 }
 
 // instanceOf returns the instance of a target, as its owner knows it; "" if that is not known.
 func (f *Fleet) instanceOf(target string) string {
-	st, isOwn := f.config.Engine.Target(target)
-	if !isOwn {
-		st, _ = f.others.engine.Target(target)
-	}
+	st, _ := f.union.Target(target)
 	return st.Instance.ID
 }
 
@@ -293,7 +282,7 @@ var noTargets = &Targets{}
 func (f *Fleet) take(ctx context.Context, owned coord.Owned) (isDone bool) {
 	desired := f.desired.get()
 	if desired == nil {
-		return true // until Apply was called: what is stored must not be deleted
+		return true // until Plan was called: what is stored must not be deleted
 	}
 	var loading, ready []shard.ID
 	for id, o := range owned {

@@ -26,7 +26,7 @@ type grouped struct {
 // inGroup makes a group of all targets in an engine.
 func inGroup(m *member) *grouped {
 	m.Helper()
-	all := group.New(group.Config{Engine: m.engine, Others: m.fleet.Others()})
+	all := group.New(group.Config{Engine: m.fleet.Union()})
 	if err := all.Apply(map[string]group.Rule{"all": {SlowStart: time.Minute}}); err != nil {
 		m.Fatal(err)
 	}

@@ -205,7 +205,7 @@ func launch(t *testing.T, c coord.Config, cut *cutOff, targets fleet.Targets, ho
 	m.restarts = restarts
 	warnings := slog.New(slog.NewTextHandler(&m.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	m.fleet = fleet.New(fleet.Config{Coordinator: m.co, Engine: m.engine, Restarts: restarts, Resume: how, Floor: m, Notices: &m.notices, Zone: "zone-" + c.Name, Logger: warnings})
-	m.groups = group.New(group.Config{Engine: m.engine, Others: m.fleet.Others(), Reserved: m.reserved})
+	m.groups = group.New(group.Config{Engine: m.fleet.Union(), Reserved: m.reserved})
 	if _, err := m.engine.Change(engine.Change{Dampings: targets.Dampings}); err != nil {
 		t.Fatal(err)
 	}

@@ -275,18 +275,18 @@ func (m memories) add(target string, b []byte) error {
 // Resume says what becomes of memories when all engines were stopped, not for long.
 type Resume string
 
-// The values of Resume. The zero value is as Trust.
+// The values of Resume. The zero value is as trust.
 const (
-	Trust  Resume = "trust"  // probes and restarts go on
-	Verify Resume = "verify" // probes keep their verdicts, and are attempted at once
-	Forget Resume = "forget" // all begin anew
+	trust  Resume = "trust"  // probes and restarts go on
+	verify Resume = "verify" // probes keep their verdicts, and are attempted at once
+	forget Resume = "forget" // all begin anew
 )
 
 // resume changes memories to those with which an engine goes on that has not seen the owner before alive. A
 // cause is not among them that could restart a target, for then it would without an attempt: how long
 // all engines were stopped is not known when the store was stopped with them.
 func (m memories) resume(how Resume) {
-	if how == Forget {
+	if how == forget {
 		clear(m.probes)
 		clear(m.restarts)
 		clear(m.penalties)
@@ -295,7 +295,7 @@ func (m memories) resume(how Resume) {
 		switch {
 		case memory.State.Verdict == probe.Failing && id.Kind != probe.Readiness:
 			delete(m.probes, id)
-		case how == Verify:
+		case how == verify:
 			m.probes[id] = memory.Renewed(id.Kind)
 		}
 	}

@@ -48,8 +48,11 @@ func newOthers(c *coord.Coordinator, log *slog.Logger, begun func()) *others {
 // Others returns an engine that never runs, with the targets of the fleet that other engines probe: their
 // verdicts, why they fail, their instances, since when they have them, and whether they are ejected or damped, as
 // their owners have stored them. Results of other attempts than those that have made probes fail are not there. While
-// the store cannot be reached, all stays as it was. A target that moves may be in both engines for a moment.
+// the store cannot be reached, all stays as it was.
 func (f *Fleet) Others() *engine.Engine { return f.others.engine }
+
+// Union returns the targets of Config.Engine and of Others as one source: the targets of all engines.
+func (f *Fleet) Union() *engine.Union { return f.union }
 
 // Heard returns when the store has last answered this engine while Others had all that the store has; zero if never.
 // Until the memories of a shard were read, and while changes may be missed, it stays as it was.

@@ -161,7 +161,7 @@ func TestWhatOthersHaveFoundStaysWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, b := newWorld(), coordtest.NewLocal()
 		one, two := start(t, "one", b, w.targets(many)), start(t, "two", b, w.targets(many))
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute + coord.DefaultTTL/10) // not when the lease is kept alive
 		theirs := two.anyOwned()
 		one.backend.isCut.Store(true)
 		heard := one.fleet.Heard()

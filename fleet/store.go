@@ -162,7 +162,7 @@ func (l *ledger) recall(id shard.ID, token coord.Revision, loaded coord.Memories
 		})
 	case loaded.IsContinued:
 	case !loaded.IsRecent:
-		m.resume(Forget)
+		m.resume(forget)
 	default:
 		m.resume(l.config.Resume)
 	}

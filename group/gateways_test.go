@@ -16,21 +16,12 @@ import (
 
 // doubting is an engine that can be made to doubt its verdicts.
 type doubting struct {
-	*engine.Engine
+	*engine.Union
 	isolated, doubts atomic.Bool
-	adding           atomic.Bool // a target was read while it is being added: its verdicts, and no instance yet
-}
-
-func (d *doubting) Target(name string) (engine.TargetStatus, bool) {
-	st, ok := d.Engine.Target(name)
-	if ok && d.adding.Load() {
-		st.Instance, st.Gateway = probe.Instance{Target: name}, probe.GatewayDown
-	}
-	return st, ok
 }
 
 func (d *doubting) Health() engine.Health {
-	h := d.Engine.Health()
+	h := d.Union.Health()
 	h.Isolated = d.isolated.Load()
 	return h
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -21,27 +20,16 @@ import (
 // MaxGroups is how many groups there can be.
 const MaxGroups = probe.MaxGroups
 
-// Engine is the part of *engine.Engine that Groups uses.
+// Engine is the part of *engine.Engine, or of *engine.Union, that Groups uses.
 type Engine interface {
-	Targets
+	SubscribeTargets() *engine.TargetSubscription
 	Health() engine.Health
 	Doubts(probe.ID) bool
-}
-
-// Targets are the targets of an engine, as *engine.Engine has them.
-type Targets interface {
-	SubscribeTargets() *engine.TargetSubscription
-	Target(name string) (engine.TargetStatus, bool)
 }
 
 // Config configures Groups.
 type Config struct {
 	Engine Engine // required
-
-	// Others has targets beside those of Engine, such as those that other engines of a fleet probe. A target may be
-	// in both while it moves from one to the other, if it is always in one of them: it goes by Engine, unless it has
-	// no verdicts there, or no probes any more. Default: there are none.
-	Others Targets
 
 	// Reserved returns the targets of a group whose restarts other engines have reserved: see Groups.Acquire. It must not
 	// block. Default: none.
@@ -57,18 +45,16 @@ type Config struct {
 // The other methods may be called at any time, also before Run, by multiple goroutines.
 type Groups struct {
 	engine   Engine
-	others   Targets // nil for none
 	logger   *slog.Logger
 	reserved func(group string) []string // by other engines
-	resub    wake.Signal                 // sub was replaced, with that of others
+	resub    wake.Signal                 // sub was replaced
 
 	mu       sync.Mutex // guards all below, and what Group says; locks of the engine are taken while it is held
 	byName   map[string]*Group
 	sub      *engine.TargetSubscription // nil while there are no groups
-	otherSub *engine.TargetSubscription // likewise, and without others
 	held     int                        // calls of Hold that are not released
 	isolated bool                       // the engine is: no member's place in a rotation changes
-	targets  map[string]*target         // all of the engine, and of others, by name
+	targets  map[string]*target         // all of the engine, by name
 	doubtful map[*target]bool           // those that are down for a reason that may be the engine's own
 	dirty    map[*Group]bool            // have changed since their Views were published; true: replan all members
 	timed    map[*Group]bool            // change with time: they wait for members, or members have a slow start
@@ -95,7 +81,7 @@ func New(c Config) *Groups {
 		c.Reserved = func(string) []string { return nil }
 	}
 	return &Groups{
-		engine: c.Engine, others: c.Others, logger: c.Logger, reserved: c.Reserved, resub: wake.New(),
+		engine: c.Engine, logger: c.Logger, reserved: c.Reserved, resub: wake.New(),
 		byName: map[string]*Group{}, targets: map[string]*target{}, doubtful: map[*target]bool{}, dirty: map[*Group]bool{}, timed: map[*Group]bool{}, restarts: newRestarts(),
 	}
 }
@@ -150,7 +136,7 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 	}
 	switch some := len(g.byName) > 0; {
 	case some && g.sub == nil:
-		g.subscribe()
+		g.sub = g.engine.SubscribeTargets()
 	case !some && g.sub != nil:
 		g.unsubscribe()
 		clear(g.targets)
@@ -162,21 +148,10 @@ func (g *Groups) apply(rules map[string]Rule, now time.Time) {
 	g.resub.Set()
 }
 
-// subscribe begins to follow the targets. It needs mu.
-func (g *Groups) subscribe() {
-	g.sub = g.engine.SubscribeTargets()
-	if g.others != nil {
-		g.otherSub = g.others.SubscribeTargets()
-	}
-}
-
-// unsubscribe ends what subscribe has begun. It needs mu.
+// unsubscribe ends to follow the targets. It needs mu.
 func (g *Groups) unsubscribe() {
 	g.sub.Close()
-	if g.sub = nil; g.otherSub != nil {
-		g.otherSub.Close()
-		g.otherSub = nil
-	}
+	g.sub = nil
 }
 
 // setRule gives a group another rule, and the members that it selects.
@@ -244,12 +219,9 @@ func (g *Groups) Run(ctx context.Context) error {
 	defer ticks.Stop()
 	for {
 		g.mu.Lock()
-		var changed, othersChanged <-chan struct{}
+		var changed <-chan struct{}
 		if g.sub != nil {
 			changed = g.sub.Changed()
-		}
-		if g.otherSub != nil {
-			othersChanged = g.otherSub.Changed()
 		}
 		lines := g.follow(time.Now())
 		g.mu.Unlock()
@@ -259,7 +231,6 @@ func (g *Groups) Run(ctx context.Context) error {
 			g.close()
 			return nil
 		case <-changed:
-		case <-othersChanged:
 		case <-g.resub:
 		case <-ticks.C:
 		}
@@ -302,7 +273,7 @@ func (g *Groups) follow(now time.Time) (lines []change) {
 		return nil
 	}
 	g.look(now)
-	for st := range g.changes() {
+	for st, ok := g.sub.Poll(); ok; st, ok = g.sub.Poll() {
 		g.fold(&st, now)
 	}
 	for group := range g.timed {
@@ -322,55 +293,6 @@ func (g *Groups) follow(now time.Time) (lines []change) {
 	}
 	clear(g.dirty)
 	return lines
-}
-
-// changes yields the targets that have changed, as they are now. It needs mu.
-func (g *Groups) changes() iter.Seq[engine.TargetStatus] {
-	return func(yield func(engine.TargetStatus) bool) {
-		for st, ok := g.sub.Poll(); ok; st, ok = g.sub.Poll() {
-			if g.others != nil {
-				st = g.current(st.Target)
-			}
-			if !yield(st) {
-				return
-			}
-		}
-		if g.otherSub == nil {
-			return
-		}
-		for st, ok := g.otherSub.Poll(); ok; st, ok = g.otherSub.Poll() {
-			if !yield(g.current(st.Target)) {
-				return
-			}
-		}
-	}
-}
-
-// current returns a target as it is in the engine or, if that has no verdicts of it, in others. It looks into the
-// engine once more after others: a target that moves is added to the one before it is removed from the other.
-func (g *Groups) current(name string) engine.TargetStatus {
-	own, isOwn := g.engine.Target(name)
-	if isOwn && hasVerdicts(&own) {
-		return own
-	}
-	other, isOther := g.others.Target(name)
-	if isOther && hasVerdicts(&other) {
-		return other
-	}
-	own, isOwn = g.engine.Target(name)
-	switch {
-	case isOwn:
-		return own
-	case isOther:
-		return other
-	}
-	return engine.TargetStatus{Target: name, Removed: true}
-}
-
-// hasVerdicts reports whether a target is decided by probes: in an engine that has just got it, or is losing it, it is
-// not. While an engine gets it, its verdicts may be read before its instance is.
-func hasVerdicts(st *engine.TargetStatus) bool {
-	return len(st.Probes) > 0 && st.Gateway != Undecided && st.Instance.Phase != probe.Absent
 }
 
 // mark notes that a group has changed. All says that each of its members may have.

@@ -39,6 +39,7 @@ func (a *answer) say(o probe.Outcome) {
 type stage struct {
 	t       *testing.T
 	engine  *engine.Engine
+	others  *engine.Engine // shows targets of others, and never runs
 	doubts  *doubting
 	groups  *group.Groups
 	set     probe.Set
@@ -50,11 +51,6 @@ type stage struct {
 }
 
 func play(t *testing.T, f func(s *stage)) {
-	playBeside(t, func() group.Targets { return nil }, f)
-}
-
-// playBeside is play with groups that have targets of others, too, which are made in the bubble.
-func playBeside(t *testing.T, others func() group.Targets, f func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, set: probe.Set{}, answers: map[string]*answer{}, log: &testsync.Buffer{}}
 		s.engine = engine.New(engine.Config{})
@@ -64,8 +60,9 @@ func playBeside(t *testing.T, others func() group.Targets, f func(s *stage)) {
 			}
 			return a
 		}
-		s.doubts = &doubting{Engine: s.engine}
-		s.groups = group.New(group.Config{Engine: s.doubts, Others: others(), Reserved: func(name string) []string { return s.reserved[name] }, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
+		s.others = engine.New(engine.Config{NoIsolationCheck: true})
+		s.doubts = &doubting{Union: engine.NewUnion(s.engine, s.others)}
+		s.groups = group.New(group.Config{Engine: s.doubts, Reserved: func(name string) []string { return s.reserved[name] }, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{ReplaceAttr: noTime}))})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { _ = s.engine.Run(ctx) })

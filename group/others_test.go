@@ -11,11 +11,10 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// others shows targets in an engine that never runs, as a fleet does.
+// others shows targets in stage.others, as a fleet does.
 type others struct {
 	*stage
-	engine *engine.Engine
-	owner  *engine.Owner
+	owner *engine.Owner
 }
 
 // readiness returns the only probe of a target.
@@ -48,7 +47,7 @@ func (o *others) restateSince(target string, v probe.Verdict, since time.Time) {
 	}
 	in := probe.Instance{Target: target, ID: probe.StaticID, Phase: probe.Running, Since: time.Now()}
 	m := engine.Memory{State: verdict.State{Instance: in.ID, Verdict: v, Last: last, Run: 1}, Since: since, Started: true}
-	if err := o.engine.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{readiness(target): m}}); err != nil {
+	if err := o.stage.others.Admin().Restate(in, engine.Restated{Memories: map[probe.ID]engine.Memory{readiness(target): m}}); err != nil {
 		o.t.Fatal(err)
 	}
 	pass(0)
@@ -59,44 +58,18 @@ func (o *others) remove(target string) {
 	if _, err := o.owner.Change(engine.Change{Remove: []probe.ID{readiness(target)}}); err != nil {
 		o.t.Fatal(err)
 	}
-	o.engine.Report(probe.Instance{Target: target, Phase: probe.Absent})
+	o.stage.others.Report(probe.Instance{Target: target, Phase: probe.Absent})
 	pass(0)
 }
 
 // playWithOthers plays with groups whose members are in two engines.
 func playWithOthers(t *testing.T, f func(o *others)) {
-	var e *engine.Engine
-	makeOthers := func() group.Targets {
-		e = engine.New(engine.Config{NoIsolationCheck: true})
-		return e
-	}
-	playBeside(t, makeOthers, func(s *stage) { f(&others{s, e, e.Owner("others")}) })
-}
-
-// blinking shows a target as failing to the first that asks.
-type blinking struct {
-	*engine.Engine
-	failing int // how many answers are left
-}
-
-func (b *blinking) Target(name string) (engine.TargetStatus, bool) {
-	st, ok := b.Engine.Target(name)
-	if b.failing > 0 {
-		b.failing--
-		st.Gateway = probe.GatewayDown
-	}
-	return st, ok
+	play(t, func(s *stage) { f(&others{s, s.others.Owner("others")}) })
 }
 
 // A member that moves may be seen in a state that it is not in, while a View is made. The next one has it as before.
 func TestAMemberThatWasAwayBetweenTwoViewsIsNotSlow(t *testing.T) {
-	var b *blinking
-	makeOthers := func() group.Targets {
-		b = &blinking{Engine: engine.New(engine.Config{NoIsolationCheck: true})}
-		return b
-	}
-	playBeside(t, makeOthers, func(s *stage) {
-		o := &others{s, b.Engine, b.Owner("others")}
+	playWithOthers(t, func(o *others) {
 		o.target("b", probe.Success, nil)
 		o.add("b")
 		o.restate("b", probe.Passing)
@@ -104,14 +77,13 @@ func TestAMemberThatWasAwayBetweenTwoViewsIsNotSlow(t *testing.T) {
 		pass(time.Hour)
 		o.rotates("all", "b=100")
 		release := o.groups.Hold()
-		b.failing = 1
-		o.stage.engine.Report(probe.Instance{Target: "b", ID: "b#1", Phase: probe.Running})
-		o.restateSince("b", probe.Passing, time.Now().Add(time.Second))
+		now, _ := o.stage.others.Target("b")
+		down := now
+		down.Gateway = probe.GatewayDown
+		o.groups.Fold(down)
+		o.groups.Fold(now)
 		release()
 		pass(0)
-		if b.failing > 0 {
-			t.Fatal("the group has not asked")
-		}
 		o.rotates("all", "b=100")
 	})
 }
@@ -145,27 +117,6 @@ func TestMembersOfOtherEnginesAreMembers(t *testing.T) {
 		o.rules(map[string]group.Rule{"again": {}})
 		pass(time.Second)
 		o.is("again", "ready 2 0 0")
-	})
-}
-
-// A target that is read while its engine gets it from another is still as the other shows it.
-func TestAMemberIsNotDownWhileItIsAdded(t *testing.T) {
-	playWithOthers(t, func(o *others) {
-		for _, name := range []string{"a", "b"} {
-			o.target(name, probe.Success, nil)
-		}
-		o.apply()
-		o.add("b")
-		o.restate("b", probe.Passing)
-		o.rules(map[string]group.Rule{"all": {}})
-		pass(time.Hour)
-		o.rotates("all", "a=100 b=100")
-		o.doubts.adding.Store(true)
-		o.restateSince("b", probe.Passing, time.Now().Add(time.Second))
-		o.rotates("all", "a=100 b=100")
-		o.doubts.adding.Store(false)
-		pass(time.Minute)
-		o.rotates("all", "a=100 b=100")
 	})
 }
 

@@ -61,10 +61,10 @@ type Config struct {
 	Engine *engine.Engine // required
 	Others *engine.Engine // shows targets that other engines probe, and is told what Engine is; default: none
 
-	// Store has the pauses of the targets for which IsShared returns true, for all engines of a fleet: see Keeper.Share.
+	// Coordinator has the pauses of the targets for which IsShared returns true, for all engines of a fleet: see Keeper.Share.
 	// Default: none are shared.
-	Store    Store
-	IsShared func(target string) bool // must be safe for concurrent use by multiple goroutines
+	Coordinator *coord.Coordinator
+	IsShared    func(target string) bool // must be safe for concurrent use by multiple goroutines
 
 	Logger *slog.Logger // an Info line when a target or a group is paused, and when that ends; default: none
 
@@ -97,7 +97,7 @@ func New(c Config) *Keeper {
 	if c.Changed == nil {
 		c.Changed = func() {}
 	}
-	if c.IsShared == nil || c.Store == nil {
+	if c.IsShared == nil || c.Coordinator == nil {
 		c.IsShared = func(string) bool { return false }
 	}
 	synced := make(chan struct{})
@@ -112,7 +112,7 @@ func New(c Config) *Keeper {
 type Result struct {
 	Targets int // how many of the targets exist
 	Changed int // how many of these were not like that already
-	Local   int // how many shared ones are paused by this engine only, for LocalPause at most, since the store does not answer
+	Local   int // how many shared ones are paused by this engine only, for localPause at most, since the store does not answer
 }
 
 // Pause pauses a target, or the targets of a group, or replaces the Pauses that they have. Targets that do not exist
@@ -130,9 +130,9 @@ func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pa
 	k.set(own, p)
 	if err := k.store(ctx, &p, shared); err != nil && !errors.Is(err, errNotSeen) {
 		local := k.notStored(shared)
-		k.set(local, p.atMost(LocalPause))
+		k.set(local, p.atMost(localPause))
 		r.Local, r.Changed = len(local), len(own)+len(local)
-		k.config.Logger.Warn("targets paused by this engine only: the pause cannot be stored for the other ones", "targets", len(local), "for", LocalPause, "error", err)
+		k.config.Logger.Warn("targets paused by this engine only: the pause cannot be stored for the other ones", "targets", len(local), "for", localPause, "error", err)
 		if kept := len(shared) - len(local); kept > 0 {
 			return r, fmt.Errorf("%d pauses stay as they are, since they cannot be stored for the other engines: %w", kept, err)
 		}

@@ -13,15 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// LocalPause is how long at most a shared target is paused by this engine only, while the store does not answer.
-const LocalPause = 15 * time.Minute
-
-// Store has the pauses of the targets that the engines of a fleet share; *coord.Pauses is one. Each entry is what was
-// stored last, by whichever engine.
-type Store interface {
-	Store(ctx context.Context, all ...coord.Pause) error
-	Watch(ctx context.Context, w coord.PauseWatch)
-}
+// localPause is how long at most a shared target is paused by this engine only, while the store does not answer.
+const localPause = 15 * time.Minute
 
 // shared is what a Keeper knows of the pauses in the store. Keeper.pausesMu guards it.
 type shared struct {
@@ -32,13 +25,13 @@ type shared struct {
 	isSynced bool                      // the store is followed
 }
 
-// Share follows the pauses of shared targets in the store until ctx is done. Without Config.Store it only waits for ctx.
+// Share follows the pauses of shared targets in the store until ctx is done. Without Config.Coordinator it only waits for ctx.
 func (k *Keeper) Share(ctx context.Context) {
-	if k.config.Store == nil {
+	if k.config.Coordinator == nil {
 		<-ctx.Done()
 		return
 	}
-	k.config.Store.Watch(ctx, coord.PauseWatch{Changed: k.follow, Ended: k.unfollow})
+	k.config.Coordinator.WatchPauses(ctx, k.follow, k.unfollow)
 }
 
 // Synced returns a channel that is closed when Share has first read the pauses of shared targets.
@@ -68,7 +61,7 @@ func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
 		}
 	}
 	for batch := range slices.Chunk(all, coord.MaxTransactions) {
-		if err := k.config.Store.Store(ctx, batch...); err != nil {
+		if err := k.config.Coordinator.StorePauses(ctx, batch...); err != nil {
 			return err
 		}
 	}

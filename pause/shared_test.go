@@ -85,7 +85,7 @@ func share(t *testing.T, name string, b coord.Backend, restored map[string]Pause
 		t.Fatal(err)
 	}
 	isShared := func(target string) bool { return target != "own" && target != "none" }
-	k := New(Config{Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Store: coord.NewPauses(co), IsShared: isShared})
+	k := New(Config{Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Coordinator: co, IsShared: isShared})
 	k.config.Engine.Report(probe.Instance{Target: "own", ID: "static", Phase: probe.Running, Since: time.Now(), Managed: true})
 	k.Restore(restored)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -247,7 +247,7 @@ func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		checkPaused(t, "after its time", "cache", false, one)
 		checkPaused(t, "while the store is away", "db", true, one, two)
-		time.Sleep(LocalPause)
+		time.Sleep(localPause)
 		checkPaused(t, "after the time of a local pause", "web", false, one)
 		one.order("web", 0)
 		if err := one.unpause("web"); err != nil {
@@ -274,7 +274,7 @@ func TestPausesOfTheStateFileHoldInOneEngine(t *testing.T) {
 		b := coordtest.NewLocal()
 		one := share(t, "one", b, nil)
 		p := Pause{At: time.Now(), By: "alice"}
-		two := share(t, "two", b, map[string]Pause{"web": p.atMost(LocalPause), "own": p})
+		two := share(t, "two", b, map[string]Pause{"web": p.atMost(localPause), "own": p})
 		time.Sleep(time.Minute)
 		checkPaused(t, "after a start", "web", true, two)
 		checkPaused(t, "after a start", "own", true, two)

@@ -6,16 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// Order names what is done about an instance of a target.
+// Order names an instance of a target that is to be restarted.
 type Order struct {
-	Name     string // such as "restart"; without a slash
 	Target   string
 	Instance string
 
@@ -26,10 +24,6 @@ type Order struct {
 	// Before is called before it is recorded that it begins, with the condition that this engine still owns the shard: after
 	// an error it does not begin. Default: nothing is called.
 	Before func(_ context.Context, owned Condition) error
-}
-
-func (o Order) key() string {
-	return keyAct + shard.Of(o.Target).String() + "/" + o.Name + "/" + o.Target
 }
 
 // Acts are what an engine does at most once for an instance, whichever engines own its target meanwhile: see
@@ -80,10 +74,10 @@ const expireInterval = 250 * time.Millisecond
 // the engine ends before the second record, this engine or the next owner calls do again with the same
 // order: do must do nothing for an instance for which it was done.
 //
-// ErrNotOwner, ErrNotLoaded, ErrNotAllowed and ErrBusy say that do was not called now.
+// ErrNotOwner, errNotLoaded, ErrNotAllowed and errBusy say that do was not called now.
 func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) error {
-	if o.Name == "" || strings.Contains(o.Name, "/") || o.Instance == "" || o.Target == "" {
-		return fmt.Errorf("an order must have a name without a slash, a target and an instance: %+v", o)
+	if o.Instance == "" || o.Target == "" {
+		return fmt.Errorf("an order must have a target and an instance: %+v", o)
 	}
 	token, acting, end, err := a.begin(ctx, o)
 	if err != nil {
@@ -101,7 +95,7 @@ func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) 
 		isDone, err := o.IsDone(acting)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%s of %s, which an earlier owner has begun: %w", o.Name, o.Target, err)
+			return fmt.Errorf("restart of %s, which an earlier owner has begun: %w", o.Target, err)
 		case isDone:
 			return cmp.Or(a.writeDone(acting, o, record{o.Instance, token, true}), ErrDone)
 		}
@@ -118,7 +112,7 @@ func (a *Acts) Do(ctx context.Context, o Order, do func(context.Context) error) 
 		return ErrNotAllowed
 	}
 	if err := do(acting); err != nil {
-		return fmt.Errorf("%s of %s: %w", o.Name, o.Target, err)
+		return fmt.Errorf("restart of %s: %w", o.Target, err)
 	}
 	return a.writeDone(acting, o, record{o.Instance, token, true})
 }
@@ -138,7 +132,7 @@ func (a *Acts) begin(ctx context.Context, o Order) (token Revision, _ context.Co
 	defer a.actsMu.Unlock()
 	token, left, err := a.mayBegin(shard.Of(o.Target))
 	if err == nil && a.acting[o.Target] != nil {
-		err = ErrBusy
+		err = errBusy
 	}
 	if err != nil {
 		return 0, nil, nil, err
@@ -165,7 +159,7 @@ func (a *Acts) mayBegin(id shard.ID) (token Revision, left time.Duration, err er
 	case o.Token == 0 || o.Leaving || a.released[id] > 0 || a.isEnding:
 		return 0, 0, ErrNotOwner
 	case !a.co.marks.has(id, o.Token):
-		return 0, 0, ErrNotLoaded
+		return 0, 0, errNotLoaded
 	case left == 0:
 		return 0, 0, ErrNotAllowed
 	}

@@ -33,12 +33,12 @@ func TestAnActMayTakeLongerThanTheLeaseThatIsKeptAlive(t *testing.T) {
 		f := &frozen{Local: coordtest.NewLocal()}
 		co, end := run(t, coord.Config{Name: "a", Backend: f})
 		synctest.Wait()
-		if err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(10*coord.DefaultTTL)); err != nil {
+		if err := co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(10*coord.DefaultTTL)); err != nil {
 			t.Errorf("an act of ten times the TTL: %v", err)
 		}
 		ended := make(chan error, 1)
 		go func() {
-			ended <- co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "2"}, hold(10*coord.DefaultTTL))
+			ended <- co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "2"}, hold(10*coord.DefaultTTL))
 		}()
 		synctest.Wait()
 		end() // it waits for the act, and keeps the lease meanwhile
@@ -58,7 +58,7 @@ func TestAnActEndsBeforeTheLease(t *testing.T) {
 		synctest.Wait()
 		f.isEnding.Store(true)
 		began := time.Now()
-		err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
+		err := co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(time.Hour))
 		if took := time.Since(began); !errors.Is(err, coord.ErrNotAllowed) || took >= coord.DefaultTTL {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -72,7 +72,7 @@ func TestAnActEndsOnceTheLeaseIsLost(t *testing.T) {
 		synctest.Wait()
 		time.AfterFunc(time.Second, func() { _ = f.Revoke(t.Context(), 1) }) // an operator ends it
 		began := time.Now()
-		err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
+		err := co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(time.Hour))
 		if took := time.Since(began); !errors.Is(err, coord.ErrNotAllowed) || took > time.Second+coord.DefaultTTL/4 {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -97,13 +97,13 @@ func TestAnActReadsTheRecordOfItsTargetOnly(t *testing.T) {
 		co, _ := run(t, coord.Config{Name: "a", Backend: s})
 		synctest.Wait()
 		for i := range 100 { // as other targets whose names begin with the same text, in one shard
-			key := fmt.Sprintf("act/%v/restart/web-%d", shard.Of("web"), i)
+			key := fmt.Sprintf("act/%v/web-%d", shard.Of("web"), i)
 			if _, err := s.Commit(t.Context(), coord.Transaction{Then: []coord.Change{{Key: key, Value: []byte("{}")}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.read.Store(0)
-		if err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(0)); err != nil {
+		if err := co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(0)); err != nil {
 			t.Fatal(err)
 		}
 		if n := s.read.Load(); n > 1 {
@@ -151,7 +151,7 @@ func (a *away) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, er
 }
 
 func TestAnActDoesNotWaitForAStoreThatIsAway(t *testing.T) {
-	order := coord.Order{Name: "restart", Target: "web", Instance: "1"}
+	order := coord.Order{Target: "web", Instance: "1"}
 	for name, test := range map[string]struct {
 		away  string        // the keys about which there is no answer
 		limit time.Duration // of the time for the act
@@ -197,7 +197,7 @@ func TestTheEndDoesNotWaitForAStoreThatIsAway(t *testing.T) {
 		a.leave("")
 		acted := make(chan error, 1)
 		go func() {
-			acted <- co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(0))
+			acted <- co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(0))
 		}()
 		synctest.Wait()
 		began := time.Now()
@@ -218,7 +218,7 @@ func TestTheEndWaitsForActsForATime(t *testing.T) {
 				l, never := coordtest.NewLocal(), make(chan struct{})
 				co, end := run(t, coord.Config{Name: "a", Backend: l})
 				synctest.Wait()
-				go co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, func(ctx context.Context) error {
+				go co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, func(ctx context.Context) error {
 					<-ctx.Done()
 					if endless {
 						<-never
@@ -243,7 +243,7 @@ func TestADeadlineEndsWithItsAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		co, _ := run(t, coord.Config{Name: "a", Backend: coordtest.NewLocal()})
 		synctest.Wait()
-		if again, err := co.Acts().ExpireEnded(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}); err != nil || again {
+		if again, err := co.Acts().ExpireEnded(t.Context(), coord.Order{Target: "web", Instance: "1"}); err != nil || again {
 			t.Errorf("the deadline of an act that has ended is looked at again: %v, %v", again, err)
 		}
 	})
@@ -255,7 +255,7 @@ func TestARecordIsWrittenAgain(t *testing.T) {
 		b := &refusing{Backend: coordtest.NewLocal()}
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
-		o := coord.Order{Name: "restart", Target: "web", Instance: "1"}
+		o := coord.Order{Target: "web", Instance: "1"}
 		err := co.Acts().Do(t.Context(), o, func(context.Context) error {
 			b.refuse("act/")
 			time.AfterFunc(coord.DefaultTTL/2, func() { b.refuse("") })
@@ -314,7 +314,7 @@ func TestAnActEndsWhenTheMachineWasSuspended(t *testing.T) {
 		f.isEnding.Store(true) // the answers are missing that would say that the lease has ended
 		acted := make(chan error, 1)
 		go func() {
-			acted <- co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: "1"}, hold(time.Hour))
+			acted <- co.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: "1"}, hold(time.Hour))
 		}()
 		synctest.Wait()
 		suspended.Store(int64(10 * time.Minute))
@@ -339,7 +339,7 @@ func TestAnActThatMayNotBeginIsNotRecorded(t *testing.T) {
 		withheld, calls := errors.New("withheld"), 0
 		do := func(context.Context) error { calls++; return nil }
 		for _, want := range []error{withheld, nil, coord.ErrDone} {
-			o := coord.Order{Name: "restart", Target: "web", Instance: "1", Before: func(ctx context.Context, owned coord.Condition) error {
+			o := coord.Order{Target: "web", Instance: "1", Before: func(ctx context.Context, owned coord.Condition) error {
 				made, err := b.Commit(ctx, coord.Transaction{If: []coord.Condition{owned}})
 				if err != nil || !made[0] || !co.Acts().IsActing("web") {
 					t.Errorf("it is called with %+v: %v, %v", owned, made, err)

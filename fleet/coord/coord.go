@@ -17,7 +17,7 @@
 //	record.go   the records of acts, and Forget, which deletes them
 //	memories.go Load and Store: what the next owner of a shard has to remember
 //	mark.go     MarkLoaded: an owner has loaded the memories of a shard
-//	pause.go    Pauses: what operators have ordered about targets, at any engine
+//	pause.go    Pause: what operators have ordered about targets, at any engine
 //	follow.go   Follow: reads the Backend, and what changes in it
 //	watch.go    WatchMemories, OwnerOf: what other engines own and have stored
 //	backend.go  Backend: what the engines share
@@ -43,7 +43,7 @@ import (
 
 // Config configures a Coordinator.
 type Config struct {
-	Name    string        // of this engine, which no other member has; no slashes, at most MaxName bytes
+	Name    string        // of this engine, which no other member has; no slashes, at most maxName bytes
 	Backend Backend       // required: what the engines share
 	TTL     time.Duration // how long the lease of this engine lasts, at least MinTTL: others take over its shards that long after its last sign; default DefaultTTL
 	MaxAge  time.Duration // how long memories are recent after the last owner that has loaded their shard was alive: see Memories.IsRecent; less than twice TTL counts as that; default: always
@@ -54,7 +54,7 @@ type Config struct {
 const (
 	DefaultTTL = 5 * time.Second
 	MinTTL     = 2 * time.Second
-	MaxName    = 253
+	maxName    = 253
 )
 
 // EndTimeout bounds how long Coordinator.Run waits for acts when it ends. Then their contexts end.
@@ -103,15 +103,15 @@ type Ownership struct {
 var (
 	ErrNotOwner   = errors.New("this engine does not own the shard")
 	ErrNotAllowed = errors.New("the lease of this engine may have ended")
-	ErrNotLoaded  = errors.New("this engine has not loaded the memories of the shard yet")
+	errNotLoaded  = errors.New("this engine has not loaded the memories of the shard yet")
 	ErrDone       = errors.New("it was done for this instance before")
-	ErrBusy       = errors.New("it is being done for this target")
+	errBusy       = errors.New("it is being done for this target")
 )
 
 // New returns a Coordinator, which owns nothing until it runs.
 func New(c Config) (*Coordinator, error) {
-	if c.Name == "" || len(c.Name) > MaxName || strings.Contains(c.Name, "/") {
-		return nil, fmt.Errorf("name is %.100q; it must have 1 to %d bytes, and no slash", c.Name, MaxName)
+	if c.Name == "" || len(c.Name) > maxName || strings.Contains(c.Name, "/") {
+		return nil, fmt.Errorf("name is %.100q; it must have 1 to %d bytes, and no slash", c.Name, maxName)
 	}
 	c.TTL = cmp.Or(c.TTL, DefaultTTL)
 	if c.TTL < MinTTL {

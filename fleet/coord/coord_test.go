@@ -122,7 +122,7 @@ func TestTheDeadlineAndTheTokenEachKeepAStaleOwnerFromActing(t *testing.T) {
 		act := func(instance string, want error) {
 			t.Helper()
 			called := false
-			err := a.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: instance}, func(context.Context) error { called = true; return nil })
+			err := a.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: instance}, func(context.Context) error { called = true; return nil })
 			if !errors.Is(err, want) || called != (want == nil) {
 				t.Errorf("acted: %v, %v, want %v", called, err, want)
 			}
@@ -312,7 +312,7 @@ func playFleet(t *testing.T, random *rand.Rand) {
 // restartOnce restarts a target that always fails, by the instance that runs.
 func restartOnce(ctx context.Context, co *coord.Coordinator, a *actuator, target string) {
 	instance := a.running(target)
-	_ = co.Acts().Do(ctx, coord.Order{Name: "restart", Target: target, Instance: fmt.Sprint(instance)}, func(ctx context.Context) error {
+	_ = co.Acts().Do(ctx, coord.Order{Target: target, Instance: fmt.Sprint(instance)}, func(ctx context.Context) error {
 		select {
 		case <-time.After(300 * time.Millisecond): // the driver takes its time
 		case <-ctx.Done():

@@ -70,7 +70,7 @@ func TestADrainedEngineKeepsAShardUntilItsActHasEnded(t *testing.T) {
 		hasBegun, mayEnd := make(chan struct{}), make(chan struct{})
 		var acting sync.WaitGroup
 		acting.Go(func() {
-			err := a.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: web, Instance: "1"}, func(context.Context) error {
+			err := a.Acts().Do(t.Context(), coord.Order{Target: web, Instance: "1"}, func(context.Context) error {
 				close(hasBegun)
 				<-mayEnd
 				return nil

@@ -7,6 +7,12 @@ import (
 	"github.com/sonde-probe/sonde/internal/clock"
 )
 
+// Why an act does not begin, for tests.
+var (
+	ErrBusy      = errBusy
+	ErrNotLoaded = errNotLoaded
+)
+
 // Observe is observe.
 var Observe = observe
 

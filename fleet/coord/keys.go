@@ -14,7 +14,7 @@ const (
 	keyDrain  = "fleet/drain/" // and the name of an engine: a Drain as JSON, which has no lease
 	keyMemory = "memory/"      // and a shard: the loaded mark, see MarkLoaded; and a shard, a slash, and a target: the memory of that
 	keyPause  = "pause/"       // and a shard, a slash, and a target: a Pause
-	keyAct    = "act/"         // and a shard, a slash, the name of an act, a slash, and a target: a record
+	keyAct    = "act/"         // and a shard, a slash, and a target: a record
 
 	// KeyVote and the name of an engine are the key of what that says of itself as a vantage; those, a slash and a target
 	// the key of its votes about that target (package fleet). Both are under the lease of the engine's membership.

@@ -64,48 +64,6 @@ func TestWhatABackendRefusesAgainAndAgainIsLoggedOnceAMinute(t *testing.T) {
 	}
 }
 
-// A shard whose owner is no member, as one that was put by hand, is never claimed: people have to know.
-func TestAShardWithoutALiveOwnerIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := coordtest.NewLocal()
-		put := coord.Change{Key: "fleet/shard/0007", Value: []byte("ghost/2a")}
-		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{put}}); err != nil {
-			t.Fatal(err)
-		}
-		var text bytes.Buffer
-		_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
-		_, endOther := run(t, coord.Config{Name: "b", Backend: b})
-		time.Sleep(5 * time.Minute)
-		endOther() // whose shards are without an owner for a moment
-		time.Sleep(5 * time.Minute)
-		end()
-		if n := strings.Count(text.String(), "shards=1 key=fleet/shard/0007 owner=ghost"); n < 9 || n > 11 {
-			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
-		}
-		if n := strings.Count(text.String(), "level=WARN"); n > 11 {
-			t.Errorf("there are %d warnings:\n%.2000s", n, text.String())
-		}
-	})
-}
-
-// A member key that no engine has put, without a lease, keeps the shards of that member from all engines.
-func TestAMemberThatClaimsNothingIsLogged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := coordtest.NewLocal()
-		put := coord.Change{Key: "fleet/m/ghost", Value: []byte("?")}
-		if _, err := b.Commit(t.Context(), coord.Transaction{Then: []coord.Change{put}}); err != nil {
-			t.Fatal(err)
-		}
-		var text bytes.Buffer
-		_, end := run(t, coord.Config{Name: "a", Backend: b, Logger: slog.New(slog.NewTextHandler(&text, nil))})
-		time.Sleep(10 * time.Minute)
-		end()
-		if n := strings.Count(text.String(), "key=fleet/m/ghost"); n < 9 || n > 11 {
-			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
-		}
-	})
-}
-
 func TestAnEngineWhoseNameIsTakenLogsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
@@ -117,9 +75,6 @@ func TestAnEngineWhoseNameIsTakenLogsIt(t *testing.T) {
 		synctest.Wait()
 		if n := strings.Count(text.String(), "another engine has this name"); n < 9 || n > 11 {
 			t.Errorf("it is logged %d times within ten minutes:\n%.2000s", n, text.String())
-		}
-		if strings.Contains(text.String(), "no engine probes") {
-			t.Errorf("it looks at shards before it is a member:\n%.2000s", text.String())
 		}
 		text.Reset()
 		endFirst()

@@ -108,7 +108,7 @@ func orderIn(owned coord.Owned, instance string) coord.Order {
 	for i := 0; ; i++ {
 		target := fmt.Sprintf("shop/web-%d", i)
 		if o := owned[shard.Of(target)]; o.Token != 0 && !o.Leaving {
-			return coord.Order{Name: "restart", Target: target, Instance: instance}
+			return coord.Order{Target: target, Instance: instance}
 		}
 	}
 }
@@ -243,7 +243,8 @@ func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 		}
 		first := orderIn(owned, "1")
 		awaitLoaded(t, a, first.Target)
-		second := coord.Order{Name: first.Name, Target: first.Target, Instance: "2"}
+		at := func(name string) string { return inShard(shard.Of(first.Target), name, 1)[0] }
+		second := coord.Order{Target: first.Target, Instance: "2"}
 		act(a, first, nil, 1)
 		act(a, first, coord.ErrDone, 1)
 		failed := errors.New("the driver does not answer")
@@ -252,14 +253,14 @@ func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 		}
 		act(a, second, nil, 2) // it is done again
 		act(a, second, coord.ErrDone, 2)
-		act(a, coord.Order{Name: "notify", Target: first.Target, Instance: "2"}, nil, 3)
-		if err := a.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: first.Target, Instance: "3"}, func(ctx context.Context) error {
-			return a.Acts().Do(ctx, coord.Order{Name: "restart", Target: first.Target, Instance: "4"}, do)
+		act(a, coord.Order{Target: at("notify"), Instance: "2"}, nil, 3)
+		if err := a.Acts().Do(t.Context(), coord.Order{Target: first.Target, Instance: "3"}, func(ctx context.Context) error {
+			return a.Acts().Do(ctx, coord.Order{Target: first.Target, Instance: "4"}, do)
 		}); !errors.Is(err, coord.ErrBusy) {
 			t.Errorf("two acts for a target at once: %v", err)
 		}
 		begun := func(name string, isDone bool, err error) coord.Order {
-			return coord.Order{Name: name, Target: first.Target, Instance: "1", IsDone: func(ctx context.Context) (bool, error) {
+			return coord.Order{Target: at(name), Instance: "1", IsDone: func(ctx context.Context) (bool, error) {
 				return isDone, errors.Join(err, ctx.Err())
 			}}
 		}
@@ -269,12 +270,12 @@ func TestAnActIsDoneOnceForAnInstance(t *testing.T) {
 			}
 		}
 		a.end()
-		act(a, coord.Order{Name: "restart", Target: first.Target, Instance: "5"}, coord.ErrNotOwner, 3)
+		act(a, coord.Order{Target: first.Target, Instance: "5"}, coord.ErrNotOwner, 3)
 		next := start(t, "b", b)
 		settled(t, next)
 		awaitLoaded(t, next, second.Target)
 		act(next, second, nil, 4) // the latest record is that of instance 3
-		act(next, coord.Order{Name: "notify", Target: first.Target, Instance: "2"}, coord.ErrDone, 4)
+		act(next, coord.Order{Target: at("notify"), Instance: "2"}, coord.ErrDone, 4)
 
 		act(next, begun("move", true, failed), failed, 4)
 		act(next, begun("move", true, nil), coord.ErrDone, 4)
@@ -311,7 +312,7 @@ func TestAShardIsGivenUpAfterItsActsAndWithItsMemories(t *testing.T) {
 			return len(leaving(owned)) > 0 && owned[id].Leaving
 		})
 		now, _ := a.Owned()
-		if err := a.Acts().Do(t.Context(), coord.Order{Name: "notify", Target: o.Target, Instance: "1"}, nil); !errors.Is(err, coord.ErrNotOwner) {
+		if err := a.Acts().Do(t.Context(), coord.Order{Target: o.Target, Instance: "1"}, nil); !errors.Is(err, coord.ErrNotOwner) {
 			t.Errorf("an act begins in a shard that is leaving: %v", err)
 		}
 		gone := slices.DeleteFunc(leaving(now), func(other shard.ID) bool { return other == id })[0] // no act is done for it

@@ -159,7 +159,7 @@ func TestActsWaitForMemories(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Minute)
 			instance++
-			err := a.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, hold(0))
+			err := a.Acts().Do(t.Context(), coord.Order{Target: "web", Instance: fmt.Sprint(instance)}, hold(0))
 			if !errors.Is(err, want) || a.Acts().MayBegin("web") != (want == nil) {
 				t.Errorf("%v, and it may act: %v; want %v", err, a.Acts().MayBegin("web"), want)
 			}

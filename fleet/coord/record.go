@@ -12,26 +12,26 @@ import (
 	"github.com/sonde-probe/sonde/fleet/shard"
 )
 
-// record is what the backend has of the latest act of a name for a target.
+// record is what the backend has of the latest act about a target.
 type record struct {
 	Instance string   `json:"instance"`
 	Token    Revision `json:"token"`
 	Done     bool     `json:"done,omitempty"`
 }
 
-// recorded returns the record of an order's name and target, the zero one if there is none.
+// recorded returns the record of an order's target, the zero one if there is none.
 func (a *Acts) recorded(ctx context.Context, o Order) (r record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	entry, err := a.co.config.Backend.Get(ctx, o.key())
+	entry, err := a.co.config.Backend.Get(ctx, targetKey(keyAct, o.Target))
 	switch {
 	case err != nil:
-		return r, fmt.Errorf("read the record of %s of %s: %w", o.Name, o.Target, err)
+		return r, fmt.Errorf("read the record of restarts of %s: %w", o.Target, err)
 	case entry.Created == 0:
 		return r, nil
 	}
 	if err := json.Unmarshal(entry.Value, &r); err != nil {
-		return r, fmt.Errorf("record of %s of %s: %w", o.Name, o.Target, err)
+		return r, fmt.Errorf("record of restarts of %s: %w", o.Target, err)
 	}
 	return r, nil
 }
@@ -46,11 +46,11 @@ func (a *Acts) write(ctx context.Context, o Order, r record) error {
 	defer cancel()
 	made, err := a.co.config.Backend.Commit(ctx, Transaction{
 		If:   []Condition{Owns(shard.Of(o.Target), r.Token)},
-		Then: []Change{{Key: o.key(), Value: value}},
+		Then: []Change{{Key: targetKey(keyAct, o.Target), Value: value}},
 	})
 	switch {
 	case err != nil:
-		return fmt.Errorf("write %s: %w", o.key(), err)
+		return fmt.Errorf("record the restart of %s: %w", o.Target, err)
 	case !made[0]:
 		return ErrNotOwner
 	}
@@ -94,9 +94,6 @@ func (a *Acts) Forget(ctx context.Context, ids []shard.ID, isKept func(target st
 		for i, id := range ids {
 			for _, e := range found[i] {
 				target := strings.TrimPrefix(e.Key, prefixes[i])
-				if kind == keyAct {
-					_, target, _ = strings.Cut(target, "/") // after the name of the act
-				}
 				if target == "" || isKept(target) || a.IsActing(target) {
 					continue
 				}

@@ -27,13 +27,13 @@ func inShard(id shard.ID, begin string, n int) (names []string) {
 // records returns the targets of the records in a shard.
 func records(t *testing.T, b coord.Backend, id shard.ID) string {
 	t.Helper()
-	entries, _, err := b.Range(t.Context(), "act/"+id.String()+"/restart/")
+	entries, _, err := b.Range(t.Context(), "act/"+id.String()+"/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var targets []string
 	for _, e := range entries {
-		targets = append(targets, strings.TrimPrefix(e.Key, "act/"+id.String()+"/restart/"))
+		targets = append(targets, strings.TrimPrefix(e.Key, "act/"+id.String()+"/"))
 	}
 	return strings.Join(targets, " ")
 }
@@ -46,7 +46,7 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		const id = 7
 		targets := inShard(id, "shop/web-", coord.MaxTransactions+5)
 		restart := func(target string, do func(context.Context) error) error {
-			return co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: target, Instance: "1"}, do)
+			return co.Acts().Do(t.Context(), coord.Order{Target: target, Instance: "1"}, do)
 		}
 		for _, target := range targets {
 			if err := restart(target, hold(0)); err != nil {
@@ -63,7 +63,7 @@ func TestRecordsOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		if n := len(strings.Fields(records(t, b, id))); n != len(targets) {
 			t.Errorf("%d records are left by who does not own the shard", n)
 		}
-		if err := co.Acts().Do(t.Context(), coord.Order{Name: "restart", Target: busy, Instance: "2"}, func(ctx context.Context) error {
+		if err := co.Acts().Do(t.Context(), coord.Order{Target: busy, Instance: "2"}, func(ctx context.Context) error {
 			return co.Acts().Forget(ctx, []shard.ID{id}, isKept)
 		}); err != nil {
 			t.Error(err)
@@ -92,7 +92,6 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pauses := coord.NewPauses(other)
 		var all []coord.Pause
 		for _, target := range targets {
 			all = append(all, coord.Pause{Target: target, Value: []byte("{}")})
@@ -108,14 +107,14 @@ func TestPausesOfTargetsThatAreGoneAreDeleted(t *testing.T) {
 			return left
 		}
 		for batch := range slices.Chunk(all, coord.MaxTransactions) {
-			if err := pauses.Store(t.Context(), batch...); err != nil {
+			if err := other.StorePauses(t.Context(), batch...); err != nil {
 				t.Errorf("stored by another engine than the owner: %v", err)
 			}
 		}
 		if n := len(left()); n != len(targets) {
 			t.Errorf("%d are stored", n)
 		}
-		if err := pauses.Store(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
+		if err := other.StorePauses(t.Context(), coord.Pause{Target: "web", Value: make([]byte, coord.MaxPause+1)}); err == nil {
 			t.Error("a pause that is too large is stored")
 		}
 		if err := co.Acts().Forget(t.Context(), []shard.ID{id}, func(target string) bool { return target == targets[0] }); err != nil {
@@ -132,9 +131,8 @@ func TestTheLatestPauseIsStored(t *testing.T) {
 		b := coordtest.NewLocal()
 		co, _ := run(t, coord.Config{Name: "a", Backend: b})
 		synctest.Wait()
-		pauses := coord.NewPauses(co)
 		for _, value := range []string{"1", "2"} {
-			if err := pauses.Store(t.Context(), coord.Pause{Target: "web", Value: []byte(value)}); err != nil {
+			if err := co.StorePauses(t.Context(), coord.Pause{Target: "web", Value: []byte(value)}); err != nil {
 				t.Fatal(err)
 			}
 		}

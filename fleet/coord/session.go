@@ -224,15 +224,9 @@ func (s *session) follow(ctx context.Context) error {
 // divideOften publishes what this engine owns, and claims what it has to, with each change of the view
 // until ctx is done.
 func (s *session) divideOften(ctx context.Context) {
-	ticker := time.NewTicker(2 * s.co.config.TTL)
-	defer ticker.Stop()
-	var unprobed map[shard.ID]holder
 	for {
 		select {
 		case <-s.stale:
-		case <-ticker.C:
-			unprobed = s.warnOfUnprobed(unprobed)
-			continue
 		case <-ctx.Done():
 			return
 		}
@@ -252,24 +246,6 @@ func (s *session) divideOften(ctx context.Context) {
 			}
 		}
 	}
-}
-
-// warnOfUnprobed logs which shards no engine has probed since it was called before, for the same reason. It returns those
-// that none probes now.
-func (s *session) warnOfUnprobed(before map[shard.ID]holder) (now map[shard.ID]holder) {
-	now = s.view.unprobed(s.co.config.Name)
-	var lasting []shard.ID
-	for id, by := range now {
-		if before[id] == by {
-			lasting = append(lasting, id)
-		}
-	}
-	if len(lasting) > 0 {
-		first := now[slices.Min(lasting)]
-		s.co.sparse.Warn("no engine probes the targets of some shards: their owner is no member of the fleet, or a member does not claim them; delete the key if no such engine runs",
-			"engine", s.co.config.Name, "shards", len(lasting), "key", first.key, "owner", first.name)
-	}
-	return now
 }
 
 // claim makes this engine the owner of those shards that are free. The view shows which it got.

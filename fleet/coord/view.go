@@ -161,35 +161,6 @@ func (v *view) hasMember(self owner) bool {
 	return v.members[self.name].lease == self.lease
 }
 
-// holder is who keeps a shard from being probed: the key, and the name of the engine that it is of.
-type holder struct{ key, name string }
-
-// unprobed returns the shards that no member has, and why: their owner is no member, or the member that is to have them
-// has not claimed them. It leaves out those that self is to have.
-func (v *view) unprobed(self string) map[shard.ID]holder {
-	v.viewMu.Lock()
-	defer v.viewMu.Unlock()
-	all := map[shard.ID]holder{}
-	if len(v.members) == 0 { // the entries were not read yet
-		return all
-	}
-	var assigned *[shard.Count]string
-	if len(v.owners) < shard.Count {
-		assigned = shard.Assign(v.eligible())
-	}
-	for i := range shard.Count {
-		id := shard.ID(i)
-		o, isOwned := v.owners[id]
-		switch {
-		case isOwned && v.members[o.name].lease != o.lease:
-			all[id] = holder{shardKey(id), o.name}
-		case !isOwned && assigned[i] != self:
-			all[id] = holder{keyMember + assigned[i], assigned[i]}
-		}
-	}
-	return all
-}
-
 // divide returns what an engine owns by the view, and which free shards it has to claim. Before is what
 // it owned. It keeps a shard that is free, or claimed by its name and another lease, without a token,
 // while it is to have the shard or is no member itself.

@@ -17,9 +17,9 @@ import "time"
 // since what others see must differ besides.
 const share = 0.15
 
-// Recovery is how long the engine still does not act once the cause is gone: the default period of probes, in which each
+// recovery is how long the engine still does not act once the cause is gone: the default period of probes, in which each
 // is attempted once more.
-const Recovery = 10 * time.Second
+const recovery = 10 * time.Second
 
 // window is the time within which verdicts turn to failing at once. A target that goes down is found to fail
 // within half of it by a probe with the default period and threshold.
@@ -80,9 +80,9 @@ func Step(s State, o Observation, now time.Time) State {
 	if s.Alone {
 		s.AloneAt = now
 	}
-	wasUnwell := isWithin(Recovery, s.UnwellAt, now) // its verdicts may still be from then
+	wasUnwell := isWithin(recovery, s.UnwellAt, now) // its verdicts may still be from then
 	s.Doubtful = s.Alone || wasUnwell
-	s.MayAct = !s.Doubtful && !isWithin(Recovery, s.AloneAt, now)
+	s.MayAct = !s.Doubtful && !isWithin(recovery, s.AloneAt, now)
 	return s
 }
 

@@ -160,7 +160,7 @@ func leader(t *testing.T, nodes []*node) (found *node) {
 func act(t *testing.T, co *coord.Coordinator, instance int) error {
 	ctx, cancel := context.WithTimeout(t.Context(), testsync.Timeout)
 	defer cancel()
-	return co.Acts().Do(ctx, coord.Order{Name: "restart", Target: "web", Instance: fmt.Sprint(instance)}, func(context.Context) error { return nil })
+	return co.Acts().Do(ctx, coord.Order{Target: "web", Instance: fmt.Sprint(instance)}, func(context.Context) error { return nil })
 }
 
 func TestNothingMovesWhileEtcdElectsALeaderOrIsStopped(t *testing.T) {

@@ -52,9 +52,11 @@ func startVoter(t *testing.T, name string, b coord.Backend, targets fleet.Target
 		t.Fatal(err)
 	}
 	shared = fleet.New(fleet.Config{Coordinator: co, Engine: e, Restarts: restarts, Notices: noNotices{}})
-	if err := shared.Apply(targets); err != nil {
+	commit, err := shared.Plan(targets)
+	if err != nil {
 		t.Fatal(err)
 	}
+	commit()
 	ctx, stop := context.WithCancel(context.Background())
 	member, leave := context.WithCancel(context.Background())
 	var sharing, running sync.WaitGroup
@@ -100,9 +102,11 @@ func TestEnginesVoteOnEtcd(t *testing.T) {
 		})
 	}
 	await("all vote", targets, targets, targets)
-	if err := engines[0].Apply(voted(targets / 2)); err != nil {
+	commit, err := engines[0].Plan(voted(targets / 2))
+	if err != nil {
 		t.Fatal(err)
 	}
+	commit()
 	await("one has fewer targets", targets/2, targets, targets)
 	ends[1]()
 	await("another one has ended", targets/2, 0, targets)

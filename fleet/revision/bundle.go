@@ -21,10 +21,10 @@ import (
 
 // Bounds of a Bundle.
 const (
-	MaxFiles    = 4096
+	maxFiles    = 4096
 	maxFileName = 512        // bytes
 	MaxContent  = 64 << 20   // bytes of all files together
-	MaxSize     = 1400 << 10 // bytes of the bundle, compressed: etcd accepts requests of 1.5 MiB
+	maxSize     = 1400 << 10 // bytes of the bundle, compressed: etcd accepts requests of 1.5 MiB
 )
 
 // Bundle is the files of a configuration, under one folder. Their names are relative to it, with slashes.
@@ -38,8 +38,8 @@ func (b *Bundle) check() error {
 	switch {
 	case len(b.Sources) == 0:
 		return errors.New("it has no configuration file")
-	case len(b.Files) > MaxFiles:
-		return fmt.Errorf("it has %d files, at most %d are allowed", len(b.Files), MaxFiles)
+	case len(b.Files) > maxFiles:
+		return fmt.Errorf("it has %d files, at most %d are allowed", len(b.Files), maxFiles)
 	}
 	for i, name := range b.Sources {
 		if _, found := b.Files[name]; !found {
@@ -80,10 +80,10 @@ func (b *Bundle) Encode() (compressed []byte, digest string, err error) {
 	if err := z.Close(); err != nil {
 		return nil, "", err
 	}
-	if to.Len() > MaxSize {
+	if to.Len() > maxSize {
 		largest := slices.MaxFunc(slices.Sorted(maps.Keys(b.Files)), func(x, y string) int { return cmp.Compare(len(b.Files[x]), len(b.Files[y])) })
 		return nil, "", fmt.Errorf("it has %s when compressed, and etcd takes %s at most: install large files, such as plugins, on each engine, and name them by absolute paths; the largest is %.200q with %s",
-			rounded(to.Len()), rounded(MaxSize), largest, rounded(len(b.Files[largest])))
+			rounded(to.Len()), rounded(maxSize), largest, rounded(len(b.Files[largest])))
 	}
 	return to.Bytes(), digestOf(text), nil
 }
@@ -91,10 +91,10 @@ func (b *Bundle) Encode() (compressed []byte, digest string, err error) {
 func rounded(size int) string { return bytesize.Size(size).Rounded() }
 
 // maxText bounds the JSON of a bundle: files in base64, names, and syntax.
-const maxText = MaxContent/3*4 + MaxFiles*2*(6*maxFileName+16)
+const maxText = MaxContent/3*4 + maxFiles*2*(6*maxFileName+16)
 
-// Decode returns the bundle that Encode has made, if it has a digest.
-func Decode(compressed []byte, digest string) (*Bundle, error) {
+// decode returns the bundle that Encode has made, if it has a digest.
+func decode(compressed []byte, digest string) (*Bundle, error) {
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, err

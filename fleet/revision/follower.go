@@ -61,7 +61,7 @@ type retry struct {
 func New(c Config) *Follower {
 	return &Follower{
 		config: c, name: c.Coordinator.Name(), sparse: sparselog.New(c.Logger), toUse: wake.New(), toReport: wake.New(),
-		own: Engine{Format: format, Name: c.Coordinator.Name(), Running: c.Running, Since: time.Now().UTC()},
+		own: Engine{Name: c.Coordinator.Name(), Running: c.Running, Since: time.Now().UTC()},
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 	MaxError   = 4 << 10 // of an engine that refuses
 )
 
-// format is that of all values in the backend. A later release that changes them has a higher one.
+// format is that of a Revision. A later release that changes it has a higher one.
 const format = 2
 
 // The keys of a Backend.
@@ -102,7 +102,6 @@ func (r Revision) filesKey() string {
 
 // Engine is what an engine that follows the configuration says of itself.
 type Engine struct {
-	Format  int       `json:"format"` // 0: it is of a later version, and the rest is not known
 	Name    string    `json:"-"`
 	Running Ref       `json:"running"`           // the revision that it uses
 	Since   time.Time `json:"since"`             // when it began to, by the clock of the engine
@@ -180,10 +179,9 @@ func overviewOf(entries []coord.Entry) (o Overview) {
 	return o
 }
 
-// parseEngine reads what an engine says of itself. One of a later version has no Format.
-func parseEngine(name string, value []byte) Engine {
-	var e Engine
-	if err := json.Unmarshal(value, &e); err != nil || e.Format > format {
+// parseEngine reads what an engine says of itself. Of one that cannot be read only the name is known.
+func parseEngine(name string, value []byte) (e Engine) {
+	if err := json.Unmarshal(value, &e); err != nil {
 		e = Engine{}
 	}
 	if e.Refused != nil {
@@ -237,7 +235,7 @@ func Load(ctx context.Context, b coord.Backend, r Revision) (*Bundle, error) {
 	case e.Created == 0:
 		return nil, fmt.Errorf("revision %d: %w: its files are missing", r.Number, errDamaged)
 	}
-	files, err := Decode(e.Value, r.Digest)
+	files, err := decode(e.Value, r.Digest)
 	if err != nil {
 		return nil, fmt.Errorf("revision %d: %w: %w", r.Number, errDamaged, err)
 	}

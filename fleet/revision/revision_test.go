@@ -75,7 +75,7 @@ func replace(t *testing.T, b coord.Backend, r revision.Revision) {
 // running puts what another engine says of itself.
 func running(t *testing.T, b coord.Backend, name string, r revision.Ref) {
 	t.Helper()
-	value, err := json.Marshal(revision.Engine{Format: 2, Running: r})
+	value, err := json.Marshal(revision.Engine{Running: r})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -434,16 +434,15 @@ func TestARefusedRevisionIsTriedOnceMoreThanItWasAskedFor(t *testing.T) {
 // Whoever can write to a store can write what engines say.
 func TestWhatEnginesSayIsBounded(t *testing.T) {
 	b := coordtest.NewLocal()
-	value, _ := json.Marshal(revision.Engine{Format: 2, Refused: &revision.Refusal{Error: "\x1b" + strings.Repeat("x", 2*revision.MaxError)}})
+	value, _ := json.Marshal(revision.Engine{Refused: &revision.Refusal{Error: "\x1b" + strings.Repeat("x", 2*revision.MaxError)}})
 	commit(t, b, coord.Change{Key: "config/shared/engine/a", Value: value})
 	commit(t, b, coord.Change{Key: "config/shared/engine/b", Value: []byte("?")})
-	commit(t, b, coord.Change{Key: "config/shared/engine/c", Value: []byte(`{"format": 3, "running": {"number": 7}}`)})
 	all := read(t, b).Engines
-	if len(all) != 3 || len(all[0].Refused.Error) > revision.MaxError || strings.Contains(all[0].Refused.Error, "\x1b") {
+	if len(all) != 2 || len(all[0].Refused.Error) > revision.MaxError || strings.Contains(all[0].Refused.Error, "\x1b") {
 		t.Errorf("there are %+v", all)
 	}
 	for _, e := range all[1:] {
-		if e.Format != 0 || e.Running.Number != 0 || e.Name == "" {
+		if e.Running.Number != 0 || e.Name == "" {
 			t.Errorf("%+v is known", e)
 		}
 	}

@@ -147,7 +147,7 @@ func testTransactions(t *testing.T, c Config) {
 	}
 }
 
-// testLarge stores as much as a pushed configuration may have: see revision.MaxSize.
+// testLarge stores as much as a pushed configuration may have: see fleet/revision.
 func testLarge(t *testing.T, c Config) {
 	b := c.New(t)
 	value := strings.Repeat("x", 1400<<10)

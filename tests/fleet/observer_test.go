@@ -140,7 +140,7 @@ func parseRecord(value []byte) (r record, err error) {
 func (o *observer) instance(target string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	found, err := o.client.Get(ctx, o.prefix+"act/"+shard.Of(target).String()+"/restart/"+target)
+	found, err := o.client.Get(ctx, o.prefix+"act/"+shard.Of(target).String()+"/"+target)
 	if err != nil || len(found.Kvs) == 0 {
 		return ""
 	}

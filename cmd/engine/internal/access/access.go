@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/revision"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Flags are the flags that say where the store is.
@@ -53,8 +56,22 @@ type Store struct {
 	sources, files []config.Source // the files; and those with variables
 }
 
-// OpenStore reads the files of an engine, and opens the store that they name. It does not wait for it.
-func (f *Flags) OpenStore(c *cobra.Command) (*Store, error) {
+// Use calls a function of a command with the store that the files of an engine name. SIGINT and SIGTERM end the context of the
+// command meanwhile.
+func (f *Flags) Use(c *cobra.Command, do func(*Store) error) error {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c.SetContext(ctx)
+	s, err := f.open(c)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return do(s)
+}
+
+// open reads the files of an engine, and opens the store that they name. It does not wait for it.
+func (f *Flags) open(c *cobra.Command) (*Store, error) {
 	s := &Store{flags: f, Inputs: &accepted.Inputs{}}
 	for _, path := range handlers.OrDefault(f.engine) {
 		path, err := filepath.Abs(path)
@@ -110,6 +127,9 @@ func (s *Store) LoadRevision(ctx context.Context, r revision.Revision) (*config.
 	}
 	return loaded, nil
 }
+
+// Shown returns the name of an engine, which all who can write to the store can choose, as people are shown it.
+func Shown(name string) string { return probe.OneLine(name, probe.MaxGroupName) }
 
 // Author returns who runs the command, as people are shown: USER@HOST.
 func Author() string {

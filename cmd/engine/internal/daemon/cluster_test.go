@@ -107,7 +107,7 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d.notifiers}, Logger: d.log}, config.Trust)
-		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared})
 		var asked time.Time
 		if err := d.restarts.Apply(map[string]restart.Unit{"own": {Driver: endless{func() { asked = time.Now() }}, Revision: "1"}}); err != nil {
 			t.Fatal(err)
@@ -123,9 +123,11 @@ func TestProcessesAreStoppedAtOnceWhileTheStoreIsAway(t *testing.T) {
 			}},
 		}
 		d.cluster.inUse.Store(&desired{shared: shared})
-		if err := d.cluster.fleet.Apply(shared); err != nil {
+		commit, err := d.cluster.fleet.Plan(shared)
+		if err != nil {
 			t.Fatal(err)
 		}
+		commit()
 		serving, stopServing := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		go func() { served <- d.engine.Run(serving) }()
@@ -169,7 +171,7 @@ func TestTheStatusOfAClusterDoesNotAskTheStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d.notifiers}, Logger: d.log}, config.Trust)
-		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared})
 		ctx, end := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { d.cluster.run(ctx) })

@@ -22,7 +22,6 @@ import (
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/fleet"
-	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/gateway"
 	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/redact"
@@ -160,8 +159,8 @@ func (d *daemon) makeFollowers() {
 		IsConfigured: d.mayExist, IsEnding: func() bool { return d.restarts.IsStopping() },
 	}
 	if c := d.cluster; c != nil {
-		pauses.Others, pauses.Store, pauses.IsShared = c.fleet.Others(), coord.NewPauses(c.coordinator), c.isShared
-		groups.Others, groups.Reserved = c.fleet.Others(), c.fleet.Reserved
+		pauses.Others, pauses.Coordinator, pauses.IsShared = c.fleet.Others(), c.coordinator, c.isShared
+		groups.Engine, groups.Reserved = c.fleet.Union(), c.fleet.Reserved
 		notices.MayTell, notices.TellerOf = c.mayTell, c.tellerOf
 	}
 	d.pauses = pause.New(pauses)

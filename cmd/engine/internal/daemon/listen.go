@@ -142,7 +142,9 @@ func (d *daemon) apiConfig() api.Config {
 	}
 	if d.cluster != nil {
 		c.Cluster = d.cluster.status
-		c.Others = api.Others{Engine: d.cluster.fleet.Others(), Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
+		union := d.cluster.fleet.Union()
+		c.Engine = union
+		c.Others = api.Others{Has: union.IsOther, Name: d.cluster.coordinator.Name(), OwnerOf: d.cluster.ownerOf, Heard: d.cluster.fleet.Heard}
 	}
 	c.Metrics = metrics.Handler(metrics.Config{
 		Engine: d.engine, Plugins: func() []stats.Plugin { return d.plugins.Load().Stats() }, Shown: c,

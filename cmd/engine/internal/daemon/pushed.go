@@ -141,11 +141,16 @@ var errUnpushed = errors.New("etcd has no revision of the configuration: the eng
 // currentRevision returns the current revision of what is pushed to a cluster, or nil if there is none. It tries again
 // while the store is away, and not if that refuses the password.
 func (s *starter) currentRevision(c config.Cluster) (*accepted.Pushed, error) {
+	from, err := s.openStore(c)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), revisionTimeout)
 	defer cancel()
 	var last error
 	for {
-		p, err := s.loadRevision(ctx, c)
+		p, err := loadCurrent(ctx, from)
 		if !errors.Is(err, coord.ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) {
 			return p, err
 		}
@@ -160,23 +165,15 @@ func (s *starter) currentRevision(c config.Cluster) (*accepted.Pushed, error) {
 	}
 }
 
-// loadRevision is one try of currentRevision.
-func (s *starter) loadRevision(ctx context.Context, c config.Cluster) (*accepted.Pushed, error) {
-	from, err := s.openStore(c)
-	if err != nil {
-		return nil, err
-	}
-	defer from.Close()
+// loadCurrent is one try of currentRevision.
+func loadCurrent(ctx context.Context, from Store) (*accepted.Pushed, error) {
 	seen, err := revision.Read(ctx, from)
 	r := seen.Current()
 	if err != nil || r.Number == 0 {
 		return nil, err
 	}
 	b, err := revision.Load(ctx, from, r)
-	if err != nil {
-		return nil, err
-	}
-	return &accepted.Pushed{Ref: r.Ref(), Bundle: b}, nil
+	return &accepted.Pushed{Ref: r.Ref(), Bundle: b}, err
 }
 
 // openFollower makes the follower of the configuration that is pushed to the cluster.
@@ -262,7 +259,7 @@ func (c *cluster) addRevisions(to *api.Cluster) {
 	}
 	for _, e := range seen.Engines {
 		i, found := slices.BinarySearchFunc(to.Members, e.Name, func(m api.ClusterMember, name string) int { return strings.Compare(m.Name, name) })
-		if !found || e.Format == 0 {
+		if !found || e.Since.IsZero() { // what it says cannot be read
 			continue
 		}
 		to.Members[i].Revision = &e.Running.Number

@@ -21,6 +21,18 @@ import (
 	"github.com/sonde-probe/sonde/tests/coordtest"
 )
 
+// refusing is a store that answers each read with an error.
+type refusing struct {
+	silentStore
+	err   error
+	tries int
+}
+
+func (r *refusing) Range(context.Context, string) ([]coord.Entry, coord.Revision, error) {
+	r.tries++
+	return nil, 0, r.err
+}
+
 // A store that is away may come back within the time that an engine waits at its start. One that refuses the password
 // would be asked, and log that, again and again.
 func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
@@ -30,19 +42,19 @@ func TestAnEngineWaitsAtItsStartForAStoreThatIsAway(t *testing.T) {
 		isOne bool // try
 		want  string
 	}{
-		{refused, true, "etcd: authentication failed"},
-		{fmt.Errorf("no leader: %w", coord.ErrUnreachable), false, "etcd does not answer at http://a:2379: no leader"},
+		{refused, true, "read the revisions of the configuration: etcd: authentication failed"},
+		{fmt.Errorf("no leader: %w", coord.ErrUnreachable), false, "etcd does not answer at http://a:2379: read the revisions of the configuration: no leader"},
 		{context.DeadlineExceeded, false, "etcd does not answer at http://a:2379: "},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			tries, began := 0, time.Now()
-			s := &starter{openStore: func(config.Cluster) (Store, error) { tries++; return nil, c.err }}
+			store, began := &refusing{err: c.err}, time.Now()
+			s := &starter{openStore: func(config.Cluster) (Store, error) { return store, nil }}
 			p, err := s.currentRevision(config.Cluster{Endpoints: []string{"http://a:2379"}})
 			if p != nil || !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("revision %d, %v, want %s", p.Number(), err, c.want)
 			}
-			if isOne := tries == 1; isOne != c.isOne || isOne == (time.Since(began) >= revisionTimeout) {
-				t.Errorf("%v: %d tries in %v", c.err, tries, time.Since(began))
+			if isOne := store.tries == 1; isOne != c.isOne || isOne == (time.Since(began) >= revisionTimeout) {
+				t.Errorf("%v: %d tries in %v", c.err, store.tries, time.Since(began))
 			}
 		})
 	}
@@ -62,7 +74,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.cluster.makeFleet(fleet.Config{Engine: d.engine, Restarts: d.restarts, Notices: notices{d.notifiers}, Logger: d.log}, config.Trust)
-		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Store: coord.NewPauses(d.cluster.coordinator), IsShared: d.cluster.isShared})
+		d.cluster.pauses = pause.New(pause.Config{Engine: d.engine, Coordinator: d.cluster.coordinator, IsShared: d.cluster.isShared})
 		d.cluster.follower = revision.New(revision.Config{
 			Coordinator: d.cluster.coordinator, Outdated: d.cluster.setOutdated, Redact: d.queue.Secrets.Text, Logger: d.log,
 			Use: func(ctx context.Context, r revision.Revision, _ *revision.Bundle, _ bool) error {

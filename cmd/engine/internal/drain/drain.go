@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,8 +16,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/quorum"
-	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -82,29 +77,23 @@ func Undrain(open daemon.OpenStore) *cobra.Command {
 	return c
 }
 
-// run opens the store for a command about one engine, which SIGINT and SIGTERM end.
+// run opens the store for a command about one engine.
 func (f *flags) run(do func(c *cobra.Command, s *access.Store, name string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		c.SetContext(ctx)
 		if f.timeout < 0 {
 			return cli.UsageError("--timeout is %v, it must not be negative", f.timeout)
 		}
-		s, err := f.access.OpenStore(c)
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		given := ""
-		if len(args) > 0 {
-			given = args[0]
-		}
-		name, err := daemon.ClusterName(given, s.Cluster)
-		if err != nil {
-			return fmt.Errorf("%w: name the engine", err)
-		}
-		return do(c, s, name)
+		return f.access.Use(c, func(s *access.Store) error {
+			given := ""
+			if len(args) > 0 {
+				given = args[0]
+			}
+			name, err := daemon.ClusterName(given, s.Cluster)
+			if err != nil {
+				return fmt.Errorf("%w: name the engine", err)
+			}
+			return do(c, s, name)
+		})
 	}
 }
 
@@ -116,62 +105,10 @@ func (f *flags) drain(c *cobra.Command, s *access.Store, name string) error {
 		return explain(c.Context(), s, name, err)
 	}
 	if !isNew {
-		fmt.Fprintf(out, "%s is drained already\n", shown(name))
+		fmt.Fprintf(out, "%s is drained already\n", access.Shown(name))
 	}
 	w := waiter{store: s, name: name, isForced: f.force, isUnsettled: isNew && f.timeout > 0, out: out, last: -1}
-	err = w.wait(c.Context(), f.timeout)
-	warnOfQuorums(c, s)
-	return err
-}
-
-// warnOfQuorums writes a warning if the engines that are left are too few for a quorum.
-func warnOfQuorums(c *cobra.Command, s *access.Store) {
-	known, err := read(c.Context(), s)
-	if err != nil { // the drain has said so
-		return
-	}
-	asked := s.Config
-	if s.Cluster.IsPushed() {
-		seen, err := revision.Read(c.Context(), s)
-		if err == nil {
-			asked, err = s.LoadRevision(c.Context(), seen.Current())
-		}
-		if err != nil {
-			fmt.Fprintf(c.ErrOrStderr(), "it is not known whether enough engines are left for each quorum: %v\n", err)
-			return
-		}
-	}
-	if text := quorumWarning(asked.Quorums, known.Members); text != "" {
-		fmt.Fprintf(c.ErrOrStderr(), "warning: %s\n", text)
-	}
-}
-
-// quorumWarning says for how many probes fewer engines may vote than must, "" for none.
-func quorumWarning(rules map[probe.ID]quorum.Rule, members []coord.Member) string {
-	voters := len(members)
-	for _, m := range members {
-		if m.Drained {
-			voters--
-		}
-	}
-	if voters == 0 { // while all are drained, all vote
-		voters = len(members)
-	}
-	unmet, most := 0, 0
-	for _, r := range rules {
-		if r.Min > voters {
-			unmet, most = unmet+1, max(most, r.Min)
-		}
-	}
-	if unmet == 0 {
-		return ""
-	}
-	left := "1 engine is left that is not drained"
-	if voters > 1 {
-		left = fmt.Sprintf("%d engines are left that are not drained", voters)
-	}
-	return fmt.Sprintf("%s, too few for the quorum of %s, of which up to %d must vote: until there are more, their verdicts stand, and nothing is restarted because of them",
-		left, cli.Plural(unmet, "probe"), most)
+	return w.wait(c.Context(), f.timeout)
 }
 
 func putDrain(ctx context.Context, s *access.Store, name string, isForced bool) (isNew bool, err error) {
@@ -194,7 +131,7 @@ func explain(ctx context.Context, s *access.Store, name string, err error) error
 		return unknown(name, known.Members)
 	}
 	return fmt.Errorf("%s is not drained: %w; start another engine first%s, or write --force: then all engines are drained, and have shards as if none were",
-		shown(name), err, orUndrain(known.Drains, name))
+		access.Shown(name), err, orUndrain(known.Drains, name))
 }
 
 // unknown returns the error for an engine that is not a member.
@@ -204,7 +141,7 @@ func unknown(name string, members []coord.Member) error {
 	}
 	names := make([]string, 0, len(members))
 	for _, m := range members {
-		names = append(names, shown(m.Name))
+		names = append(names, access.Shown(m.Name))
 	}
 	hint := cli.DidYouMean(name, names)
 	if hint == "" {
@@ -217,7 +154,7 @@ func unknown(name string, members []coord.Member) error {
 func orUndrain(drains []coord.Drain, name string) string {
 	for _, d := range drains {
 		if d.Name != name {
-			return fmt.Sprintf(", or undrain %s", shown(d.Name))
+			return fmt.Sprintf(", or undrain %s", access.Shown(d.Name))
 		}
 	}
 	return ""
@@ -229,9 +166,6 @@ func read(ctx context.Context, s *access.Store) (coord.Overview, error) {
 	defer cancel()
 	return coord.ReadOverview(ctx, s)
 }
-
-// shown returns the name of an engine as people are shown it.
-func shown(name string) string { return probe.OneLine(name, probe.MaxGroupName) }
 
 // waiter waits until an engine owns no shards.
 type waiter struct {
@@ -261,7 +195,7 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 		case <-late:
 			return w.unfinished(fmt.Sprintf(" after %v: restarts of their targets have not ended, or it cannot reach etcd; its log says why. sonde-fleet cluster drain waits again", timeout))
 		case <-ctx.Done():
-			return fmt.Errorf("not waited for the end: %s is drained, and may own shards still; sonde-fleet cluster drain waits again", shown(w.name))
+			return fmt.Errorf("not waited for the end: %s is drained, and may own shards still; sonde-fleet cluster drain waits again", access.Shown(w.name))
 		}
 	}
 }
@@ -269,9 +203,9 @@ func (w *waiter) wait(ctx context.Context, timeout time.Duration) error {
 // unfinished returns the error of a wait that has ended before the engine owned no shards, with what to do then.
 func (w *waiter) unfinished(advice string) error {
 	if w.err != nil {
-		return fmt.Errorf("%s is drained; it is not known whether it owns shards still: %w", shown(w.name), w.store.Advise(w.err))
+		return fmt.Errorf("%s is drained; it is not known whether it owns shards still: %w", access.Shown(w.name), w.store.Advise(w.err))
 	}
-	return fmt.Errorf("%s is drained, and owns %s still%s", shown(w.name), cli.Plural(w.last, "shard"), advice)
+	return fmt.Errorf("%s is drained, and owns %s still%s", access.Shown(w.name), cli.Plural(w.last, "shard"), advice)
 }
 
 // look writes how many shards the engine owns if that has changed, and reports whether there is nothing to wait for.
@@ -281,7 +215,7 @@ func (w *waiter) look(ctx context.Context) (isDone bool, err error) {
 		return false, nil // etcd may have elected another leader
 	}
 	if !slices.ContainsFunc(known.Drains, func(d coord.Drain) bool { return d.Name == w.name }) {
-		return false, fmt.Errorf("%s is no longer drained: an operator has undrained it meanwhile", shown(w.name))
+		return false, fmt.Errorf("%s is no longer drained: an operator has undrained it meanwhile", access.Shown(w.name))
 	}
 	shards, hasOther := 0, false
 	for _, m := range known.Members {
@@ -294,12 +228,12 @@ func (w *waiter) look(ctx context.Context) (isDone bool, err error) {
 		w.last = 0
 		return false, nil
 	}
-	keeps := fmt.Sprintf("%s is drained, and has %s: all engines are drained", shown(w.name), cli.Plural(shards, "shard"))
+	keeps := fmt.Sprintf("%s is drained, and has %s: all engines are drained", access.Shown(w.name), cli.Plural(shards, "shard"))
 	switch {
 	case shards == 0:
-		_, err = fmt.Fprintf(w.out, "%s is drained, and owns no shards\n", shown(w.name))
+		_, err = fmt.Fprintf(w.out, "%s is drained, and owns no shards\n", access.Shown(w.name))
 	case hasOther && shards != w.last:
-		_, err = fmt.Fprintf(w.out, "%s owns %s\n", shown(w.name), cli.Plural(shards, "shard"))
+		_, err = fmt.Fprintf(w.out, "%s owns %s\n", access.Shown(w.name), cli.Plural(shards, "shard"))
 	case hasOther:
 	case w.isForced:
 		_, err = fmt.Fprintln(w.out, keeps)
@@ -329,6 +263,6 @@ func undrain(c *cobra.Command, s *access.Store, name string) error {
 		}
 		text = "is not drained by an operator"
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", shown(name), text)
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s %s\n", access.Shown(name), text)
 	return err
 }

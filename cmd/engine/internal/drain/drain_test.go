@@ -17,8 +17,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/coord"
-	"github.com/sonde-probe/sonde/fleet/quorum"
-	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
@@ -141,30 +139,5 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestADrainWarnsOfQuorumsThatAreNoLongerMet(t *testing.T) {
-	id := func(target string) probe.ID { return probe.ID{Target: target, Kind: probe.Readiness} }
-	rules := map[probe.ID]quorum.Rule{id("one"): {Min: 1}, id("two"): {Min: 2}, id("three"): {Min: 3}}
-	members := func(drained ...bool) (all []coord.Member) {
-		for _, isDrained := range drained {
-			all = append(all, coord.Member{Drained: isDrained})
-		}
-		return all
-	}
-	const rest = " must vote: until there are more, their verdicts stand, and nothing is restarted because of them"
-	for _, c := range []struct {
-		members []coord.Member
-		want    string
-	}{
-		{members(false, false, false, true), ""},
-		{members(false, false, true), "2 engines are left that are not drained, too few for the quorum of 1 probe, of which up to 3" + rest},
-		{members(false, true, true), "1 engine is left that is not drained, too few for the quorum of 2 probes, of which up to 3" + rest},
-		{members(true, true, true), ""}, // as if none were
-	} {
-		if got := quorumWarning(rules, c.members); got != c.want {
-			t.Errorf("%v: got %q\nwant %q", c.members, got, c.want)
-		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
@@ -19,8 +20,7 @@ const exitRefused = 3
 // lookPeriod is the time between two looks at what the engines have answered.
 const lookPeriod = 200 * time.Millisecond
 
-// await waits until all engines that are to run a revision use it or have refused it, and writes which. It does not wait for
-// engines of a later version, since their answers cannot be read here.
+// await waits until all engines that are to run a revision use it or have refused it, and writes which.
 func (f *fleet) await(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -59,7 +59,6 @@ func nameOf(r revision.Revision) string {
 type answers struct {
 	using       []string
 	refused     []revision.Engine
-	unreadable  []string // of a later version
 	waiting     []string
 	isReplaced  bool // engines are to run another one
 	canRollBack bool // without the number of a revision
@@ -67,8 +66,7 @@ type answers struct {
 
 func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 	a.isReplaced = seen.Wanted(r.Engine).Ref() != r.Ref()
-	_, err := pick(seen, 0)
-	a.canRollBack = err == nil
+	a.canRollBack = r.Engine != "" || len(seen.History) > 1
 	isFound := false
 	for _, e := range seen.Engines {
 		if seen.Wanted(e.Name).Ref() != r.Ref() {
@@ -76,18 +74,16 @@ func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 		}
 		isFound = true
 		switch {
-		case e.Format == 0:
-			a.unreadable = append(a.unreadable, shown(e.Name))
 		case e.Running == r.Ref():
-			a.using = append(a.using, shown(e.Name))
+			a.using = append(a.using, access.Shown(e.Name))
 		case e.HasRefused(r.Ref()):
 			a.refused = append(a.refused, e)
 		default:
-			a.waiting = append(a.waiting, shown(e.Name))
+			a.waiting = append(a.waiting, access.Shown(e.Name))
 		}
 	}
 	if r.Engine != "" && !isFound {
-		a.waiting = append(a.waiting, shown(r.Engine)) // it has been restarted, or has ended
+		a.waiting = append(a.waiting, access.Shown(r.Engine)) // it has been restarted, or has ended
 	}
 	return a
 }
@@ -98,13 +94,10 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 		fmt.Fprintf(out, "%s uses it\n", name)
 	}
 	for _, e := range a.refused {
-		fmt.Fprintf(errs, "%s refuses it, and keeps what it runs:\n", shown(e.Name))
+		fmt.Fprintf(errs, "%s refuses it, and keeps what it runs:\n", access.Shown(e.Name))
 		for line := range strings.Lines(probe.CleanText(e.Refused.Error, revision.MaxError)) {
 			fmt.Fprintf(errs, "  %s\n", strings.TrimSuffix(line, "\n"))
 		}
-	}
-	for _, name := range a.unreadable {
-		fmt.Fprintf(errs, "%s cannot be read here: it is of a later version\n", name)
 	}
 	state := nameOf(r) + " is current"
 	if r.Engine != "" {
@@ -121,8 +114,7 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 	return err
 }
 
-// problem returns an error if an engine has refused the revision or has not answered, or if no answer can be read here.
-// Its exit code is exitRefused if an engine has refused the revision, whatever the others do. State begins its text.
+// problem returns an error if an engine has refused the revision or has not answered. Its exit code is exitRefused if an engine has refused the revision, whatever the others do. State begins its text.
 func (a answers) problem(state string) error {
 	problems := []string{state}
 	if n := len(a.refused); n > 0 {
@@ -130,14 +122,11 @@ func (a answers) problem(state string) error {
 		if !a.canRollBack {
 			remedy = "correct the files and push again"
 		}
-		all := n + len(a.using) + len(a.unreadable) + len(a.waiting)
+		all := n + len(a.using) + len(a.waiting)
 		problems = append(problems, fmt.Sprintf("%d of %s refused it; %s", n, cli.Plural(all, "engine"), remedy))
 	}
 	if len(a.waiting) > 0 {
 		problems = append(problems, fmt.Sprintf("it is not known yet whether these engines use it: %s; sonde-fleet cluster members shows it", cli.SomeNames(a.waiting)))
-	}
-	if len(a.unreadable) > 0 && len(a.using)+len(a.refused)+len(a.waiting) == 0 {
-		problems = append(problems, "it is not known whether an engine uses it: update this program")
 	}
 	err := errors.New(strings.Join(problems, "; "))
 	switch {
@@ -148,6 +137,3 @@ func (a answers) problem(state string) error {
 	}
 	return nil
 }
-
-// shown returns the name of an engine, which all who can write to the store can choose, as people are shown it.
-func shown(name string) string { return probe.OneLine(name, probe.MaxGroupName) }

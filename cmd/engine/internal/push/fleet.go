@@ -3,10 +3,7 @@ package push
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,36 +38,25 @@ func (f *flags) registerPush(c *cobra.Command) {
 // defaultTimeout is that of --timeout: engines may have to compile plugins.
 const defaultTimeout = time.Minute
 
-// run opens the store for a command that makes a revision, which SIGINT and SIGTERM end.
-func (f *flags) run(c *cobra.Command, do func(*fleet) error) error {
-	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	c.SetContext(ctx)
+// use calls a function of a command that makes a revision: see useFleet.
+func (f *flags) use(c *cobra.Command, do func(*fleet) error) error {
 	if f.timeout <= 0 {
 		return cli.UsageError("--timeout is %v; it must be greater than 0", f.timeout)
 	}
-	to, err := f.openFleet(c)
-	if err != nil {
-		return err
-	}
-	defer to.Close()
-	return do(to)
+	return f.useFleet(c, do)
 }
 
 // fleet is the store of a cluster whose configuration is pushed.
 type fleet struct{ *access.Store }
 
-// openFleet reads the files of an engine, and opens the store that they name.
-func (f *flags) openFleet(c *cobra.Command) (*fleet, error) {
-	store, err := f.access.OpenStore(c)
-	if err != nil {
-		return nil, err
-	}
-	if !store.Cluster.IsPushed() {
-		_ = store.Close() // nothing was written
-		return nil, fmt.Errorf(`%s: engines with these files do not read what is pushed: write config = "etcd" into their cluster block, or name other files with --engine-config`, strings.Join(store.Paths, ", "))
-	}
-	return &fleet{store}, nil
+// useFleet calls a function of a command with the store that the files of an engine name: see access.Flags.Use.
+func (f *flags) useFleet(c *cobra.Command, do func(*fleet) error) error {
+	return f.access.Use(c, func(s *access.Store) error {
+		if !s.Cluster.IsPushed() {
+			return fmt.Errorf(`%s: engines with these files do not read what is pushed: write config = "etcd" into their cluster block, or name other files with --engine-config`, strings.Join(s.Paths, ", "))
+		}
+		return do(&fleet{s})
+	})
 }
 
 // overview reads the revisions and the engines of the cluster.

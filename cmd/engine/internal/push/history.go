@@ -31,16 +31,13 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		Args:    cli.Args(0, 0, "no arguments are allowed"),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		fleet, err := f.openFleet(c)
-		if err != nil {
-			return err
-		}
-		defer fleet.Close()
-		seen, err := fleet.overview(c.Context())
-		if err != nil {
-			return err
-		}
-		return writeRevisions(c.OutOrStdout(), seen)
+		return f.useFleet(c, func(of *fleet) error {
+			seen, err := of.overview(c.Context())
+			if err != nil {
+				return err
+			}
+			return writeRevisions(c.OutOrStdout(), seen)
+		})
 	}
 	f.access.Register(c)
 	return c
@@ -76,7 +73,7 @@ func writeRevisions(w io.Writer, seen revision.Overview) error {
 func noteOf(r revision.Revision) string {
 	var notes []string
 	if r.Engine != "" {
-		notes = append(notes, "a trial at "+shown(r.Engine))
+		notes = append(notes, "a trial at "+access.Shown(r.Engine))
 	}
 	if r.Restores > 0 {
 		notes = append(notes, fmt.Sprintf("has the files of %d", r.Restores))
@@ -94,9 +91,8 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
 		Long: "Rollback pushes the files of an earlier revision again, as a new one: by default those of the latest that had\n" +
-			"other files than the current. If no engine uses the current revision, it pushes those of the latest that an\n" +
-			"engine uses. If an engine tries a revision, it pushes those of the current, which ends the trial. Like\n" +
-			"sonde-fleet push it shows what would change, asks, and waits for the engines.\n" +
+			"other files than the current. If an engine tries a revision, it pushes those of the current, which ends the\n" +
+			"trial. Like sonde-fleet push it shows what would change, asks, and waits for the engines.\n" +
 			"Without REVISION a second rollback goes forth again, to the files of before the first.\n\n" + exitHelp,
 		Example: "  sonde-fleet cluster rollback\n  sonde-fleet cluster rollback 17 --yes -m \"the shop is back\"",
 		Args:    cli.Args(0, 1, "name one revision, or none for the latest with other files"),
@@ -108,14 +104,14 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 					return cli.UsageError("%q is not the number of a revision", args[0])
 				}
 			}
-			return f.run(c, func(to *fleet) error { return f.rollback(c, to, number) })
+			return f.use(c, func(to *fleet) error { return f.rollback(c, to, number) })
 		},
 	}
 	f.registerPush(c)
 	return c
 }
 
-// rollback pushes the files of an earlier revision, by default of that of pick.
+// rollback pushes the files of an earlier revision: see pick.
 func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 	seen, err := to.overview(c.Context())
 	if err != nil {
@@ -152,34 +148,23 @@ func replaced(seen revision.Overview) revision.Revision {
 	return seen.InUse()
 }
 
-// pick returns the revision with a number. For 0 it returns that of pickLatest.
+// pick returns the revision with a number. For 0 it returns the current one during a trial, and otherwise the latest with other
+// files.
 func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	current, isTrial := seen.Current(), seen.Trial.Engine != ""
-	if number == 0 {
-		return pickLatest(seen, isTrial)
-	}
-	i := slices.IndexFunc(seen.History, func(r revision.Revision) bool { return r.Number == number })
-	switch {
-	case len(seen.History) == 0:
-		return revision.Revision{}, errors.New("there is no revision")
-	case i < 0:
-		return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
-	case number == current.Number && !isTrial:
-		return revision.Revision{}, fmt.Errorf("revision %d is the current one", number)
-	}
-	return seen.History[i], nil
-}
-
-// pickLatest returns the current revision during a trial. If no engine runs the files of the current one, it returns the
-// latest that an engine runs: engines may have refused all between the two. Otherwise it returns the latest with other files.
-func pickLatest(seen revision.Overview, isTrial bool) (revision.Revision, error) {
-	if inUse := seen.InUse(); !isTrial && inUse.Digest != seen.Current().Digest {
-		return inUse, nil
-	}
 	for _, r := range slices.Backward(seen.History) {
-		if isTrial || r.Digest != seen.Current().Digest {
+		if r.Number == number || number == 0 && (isTrial || r.Digest != current.Digest) {
+			if r.Number == current.Number && !isTrial {
+				return revision.Revision{}, fmt.Errorf("revision %d is the current one", number)
+			}
 			return r, nil
 		}
 	}
-	return revision.Revision{}, errors.New("there is no earlier revision")
+	switch {
+	case number == 0:
+		return revision.Revision{}, errors.New("there is no earlier revision")
+	case current.Number == 0:
+		return revision.Revision{}, errors.New("there is no revision")
+	}
+	return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
 }

@@ -73,10 +73,10 @@ func (f *flags) question(seen revision.Overview) string {
 	next := seen.Current().Number + 1
 	text := fmt.Sprintf("Push this as revision %d", next)
 	if f.to != "" {
-		text = fmt.Sprintf("Try this at %s as revision %d", shown(f.to), next)
+		text = fmt.Sprintf("Try this at %s as revision %d", access.Shown(f.to), next)
 	}
 	if seen.Trial.Engine != "" {
-		text += fmt.Sprintf(", and end the trial at %s", shown(seen.Trial.Engine))
+		text += fmt.Sprintf(", and end the trial at %s", access.Shown(seen.Trial.Engine))
 	}
 	return text + "?"
 }

@@ -44,7 +44,7 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			"  sonde-fleet push fleet/ --to engine-1",
 		Args: cli.Args(1, math.MaxInt, "name the files or the folder to push"),
 		RunE: func(c *cobra.Command, paths []string) error {
-			return f.run(c, func(to *fleet) error { return f.push(c, to, paths) })
+			return f.use(c, func(to *fleet) error { return f.push(c, to, paths) })
 		},
 	}
 	f.registerPush(c)
@@ -65,8 +65,7 @@ func Absent(name string) *cobra.Command {
 }
 
 const exitHelp = "The exit code is 0 if all engines use the revision, or if there was nothing to change, 3 if an engine refuses\n" +
-	"it, whether or not all others answer in time, 2 for wrong arguments or flags, and 1 otherwise. Engines of a\n" +
-	"later version are named and not waited for, since their answers cannot be read; if all are, the code is 1."
+	"it, whether or not all others answer in time, 2 for wrong arguments or flags, and 1 otherwise."
 
 // push pushes the configuration of paths.
 func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
@@ -101,7 +100,7 @@ func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
 func checkEngine(seen revision.Overview, name string) error {
 	var names []string
 	for _, e := range seen.Engines {
-		names = append(names, shown(e.Name))
+		names = append(names, access.Shown(e.Name))
 	}
 	switch {
 	case name == "":

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,12 +25,6 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 	all := []revision.Revision{{Number: 4, Digest: "4"}, {Number: 5, Digest: "5"}, {Number: 7, Digest: "7"}}
 	forced := append(slices.Clip(all), revision.Revision{Number: 8, Digest: "7"}) // since engines have refused 7
 	trial := revision.Revision{Number: 8, Engine: "a"}
-	running := func(numbers ...int64) (engines []revision.Engine) {
-		for _, n := range numbers {
-			engines = append(engines, revision.Engine{Format: 2, Running: revision.Ref{Number: n, Digest: strconv.FormatInt(n, 10)}})
-		}
-		return engines
-	}
 	for _, c := range []struct {
 		seen   revision.Overview
 		number int64
@@ -52,11 +45,6 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 		{revision.Overview{History: all[:1], Trial: trial}, 0, 4, ""},
 		{revision.Overview{History: all, Trial: trial}, 8, 0, "there is no revision 8: those from 4 to 7 are kept"},
 		{revision.Overview{Trial: trial}, 0, 0, "there is no earlier revision"},
-		{revision.Overview{History: all, Engines: running(4)}, 0, 4, ""}, // 5 and 7 were refused
-		{revision.Overview{History: all, Engines: running(4, 7)}, 0, 5, ""},
-		{revision.Overview{History: all, Engines: running(3)}, 0, 5, ""}, // which is not kept
-		{revision.Overview{History: forced, Engines: running(7)}, 0, 5, ""},
-		{revision.Overview{History: all, Engines: running(4), Trial: trial}, 0, 7, ""},
 	} {
 		earlier, err := pick(c.seen, c.number)
 		switch {
@@ -139,12 +127,11 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 	first, third := revision.Revision{Number: 1, Digest: "1"}, revision.Revision{Number: 3, Digest: "3"}
 	trial := revision.Revision{Number: 4, Digest: "4", Engine: "a"}
 	running := func(name string, number int64, digest string) revision.Engine {
-		return revision.Engine{Format: 2, Name: name, Running: revision.Ref{Number: number, Digest: digest}}
+		return revision.Engine{Name: name, Running: revision.Ref{Number: number, Digest: digest}}
 	}
 	refusing := func(name string, r revision.Revision, why string) revision.Engine {
-		return revision.Engine{Format: 2, Name: name, Refused: &revision.Refusal{Ref: r.Ref(), Error: why}}
+		return revision.Engine{Name: name, Refused: &revision.Refusal{Ref: r.Ref(), Error: why}}
 	}
-	later := func(name string) revision.Engine { return revision.Engine{Name: name} }
 	for _, c := range []struct {
 		of      revision.Revision
 		trial   revision.Revision
@@ -163,19 +150,6 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 			of: third, engines: []revision.Engine{refusing("a", third, "no"), running("b", 2, "2")}, waiting: []string{"b"}, code: 3,
 			text: "a refuses it, and keeps what it runs:\n  no\nrevision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away; " +
 				"it is not known yet whether these engines use it: b; sonde-fleet cluster members shows it",
-		},
-		{
-			of: third, engines: []revision.Engine{running("a", 3, "3"), later("b\x1b")},
-			text: "a uses it\nb\ufffd cannot be read here: it is of a later version\nrevision 3 is current, in use by 1 engine\n",
-		},
-		{
-			of: third, engines: []revision.Engine{refusing("a", third, "no"), later("b")}, code: 3,
-			text: "a refuses it, and keeps what it runs:\n  no\nb cannot be read here: it is of a later version\n" +
-				"revision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away",
-		},
-		{
-			of: third, engines: []revision.Engine{later("b")}, code: 1,
-			text: "b cannot be read here: it is of a later version\nrevision 3 is current; it is not known whether an engine uses it: update this program",
 		},
 		{
 			of: third, engines: []revision.Engine{running("a\x1b", 3, "3"), refusing("b\x1b", third, "two\n\x1b[2Jlines\n")}, code: 3,
@@ -289,11 +263,11 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 		return text
 	}
 	entries := []coord.Entry{
-		{Key: "config/shared/engine/a", Value: encode(revision.Engine{Format: 2, Running: third.Ref()})},
-		{Key: "config/shared/engine/b\x1b", Value: encode(revision.Engine{Format: 2, Running: revision.Ref{Number: 2, Digest: "2"}})},
+		{Key: "config/shared/engine/a", Value: encode(revision.Engine{Running: third.Ref()})},
+		{Key: "config/shared/engine/b\x1b", Value: encode(revision.Engine{Running: revision.Ref{Number: 2, Digest: "2"}})},
 		{Key: "config/shared/revision/0000000003", Value: encode(third)},
 	}
-	refusing := coord.Entry{Key: "config/shared/engine/c", Value: encode(revision.Engine{Format: 2, Refused: &revision.Refusal{Ref: third.Ref(), Error: "no"}})}
+	refusing := coord.Entry{Key: "config/shared/engine/c", Value: encode(revision.Engine{Refused: &revision.Refusal{Ref: third.Ref(), Error: "no"}})}
 	for _, c := range []struct {
 		store *failing
 		want  string

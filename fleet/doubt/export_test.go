@@ -1,0 +1,4 @@
+package doubt
+
+// Recovery is recovery.
+const Recovery = recovery

@@ -34,7 +34,7 @@ import (
 )
 
 // DefaultMaxAge is the default of Config.MaxAge. It is as long as the back-off of
-// restarts is remembered (restart.DefaultBackOffReset): an upgrade or a reboot takes less.
+// restarts is remembered (restart.BackOff): an upgrade or a reboot takes less.
 const DefaultMaxAge = 10 * time.Minute
 
 // Config configures a Store.

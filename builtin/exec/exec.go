@@ -60,7 +60,7 @@ func New(c Config) (*Handler, error) {
 	return &Handler{config: c, run: command.Plan.Run, ended: wake.New()}, nil
 }
 
-// Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
+// Probe runs the command and returns when it has exited, or at most 200 ms
 // after ctx is done: its whole process group is killed then. The result's Detail is how
 // the command exited, unless it succeeded, its standard output and its standard error,
 // at most probe.MaxDetail bytes in all. A failure is Denied if this machine refused a process

@@ -25,11 +25,11 @@ func (p Plan) RunPortably(ctx context.Context, stdout, stderr io.Writer) (End, e
 		return End{Status: c.status()}, c.err
 	case <-ctx.Done():
 	}
-	if !c.kill() { // it has exited: Wait returns after WaitDelay at the latest
+	if !c.kill() { // it has exited: Wait returns after waitDelay at the latest
 		<-c.done
 		return End{Status: c.status()}, c.err
 	}
-	timer := time.NewTimer(2 * WaitDelay)
+	timer := time.NewTimer(2 * waitDelay)
 	defer timer.Stop()
 	select {
 	case <-c.done:
@@ -53,7 +53,7 @@ func (p Plan) cmd(stdout, stderr io.Writer) *exec.Cmd {
 		Stdout:      stdout,
 		Stderr:      stderr,
 		SysProcAttr: Attr(p.Credential),
-		WaitDelay:   WaitDelay,
+		WaitDelay:   waitDelay,
 	}
 }
 

@@ -176,7 +176,7 @@ func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
 		}
 		var corrupt *CorruptError
 		switch {
-		case errors.As(err, &corrupt), errors.Is(err, ErrForeign) && len(got) == 0:
+		case errors.As(err, &corrupt), errors.Is(err, errForeign) && len(got) == 0:
 			damaged++
 		case err != nil || len(got) < len(frames)-1:
 			t.Fatalf("got %d of %d frames and the error %v", len(got), len(frames), err)
@@ -269,7 +269,7 @@ func TestOtherFilesAreNotDamagedJournals(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = j.Read(func([]byte) error { return nil })
-		if corrupt := new(CorruptError); errors.As(err, &corrupt) == foreign || errors.Is(err, ErrForeign) != foreign {
+		if corrupt := new(CorruptError); errors.As(err, &corrupt) == foreign || errors.Is(err, errForeign) != foreign {
 			t.Errorf("%q: got %v", text, err)
 		}
 		_ = j.Close()

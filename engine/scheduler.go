@@ -191,14 +191,14 @@ func (sc *scheduler) reconcile(s *slot) {
 	now := sc.clock.Now()
 	next := sc.look(s, now)
 	waited := next.before != verdict.NotWaiting
-	if a := s.inflight; a != nil && (next.Do != verdict.Attempt || a.instance != s.target.current().id) {
+	if a := s.inflight; a != nil && (next.WaitReason != verdict.NotWaiting || a.instance != s.target.current().id) {
 		sc.drop(s)
 		waited = true
 	}
 	wasResumed := s.flags.has(resumed)
 	s.flags.set(resumed, wasResumed && next.WaitReason == verdict.NoInstance)
 	switch {
-	case next.Do != verdict.Attempt:
+	case next.WaitReason != verdict.NotWaiting:
 		sc.timetable.wait(s, next.At)
 	case wasResumed && !next.Changed:
 		sc.timetable.at(s, sc.timetable.schedule.Times(s.key).From(now))

@@ -52,7 +52,7 @@ func faults() []fault {
 		{name: "a second request to end", law: "once", file: instanceGo,
 			old: "i.notBefore = now.Add(grace + forceTimeout)", new: "i.notBefore = now.Add(time.Second)"},
 		{name: "a probe that is not attempted again after an error", law: "truth", file: "engine/start.go",
-			old: "next.Do != verdict.Wait {", new: "next.Do != verdict.Wait && res.Reason != probe.ReasonResources {"},
+			old: "; next.WaitReason == verdict.NotWaiting {", new: "; next.WaitReason == verdict.NotWaiting && res.Reason != probe.ReasonResources {"},
 		{name: "a supervisor that starts nothing after an exit", law: "truth", file: "restart/unit.go",
 			old: "case Always:\n\t\treturn true", new: "case Always:\n\t\treturn failing || code != 0"},
 		{name: "a verdict that is not recalled", law: "flap", file: "engine/change.go",

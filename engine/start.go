@@ -269,7 +269,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 // isUnwell reports whether a reason says that the engine lacks time or resources now.
 func isUnwell(r probe.Reason) bool {
 	switch r {
-	case probe.ReasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
+	case reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
 		probe.ReasonNoQuorum:
 		return false
 	}

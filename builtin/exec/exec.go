@@ -115,7 +115,7 @@ func notStarted(err error) probe.Result {
 		res.Denied = true
 		return res
 	}
-	return probe.Broken(probe.ReasonExecStart, "%v", err)
+	return probe.Broken("exec.start", "%v", err)
 }
 
 // awaitStuck waits until there are fewer than maxStuck commands that are stuck, and

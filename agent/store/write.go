@@ -248,7 +248,7 @@ func (w *writer) write(sync func() error) error {
 
 // append appends frames, and does not wait for the disk.
 func (w *writer) append(frames iter.Seq[[]byte]) error {
-	err := w.journal.Append(frames, false)
+	err := w.journal.Append(frames)
 	w.rewrite = w.journal.Broken()
 	return err
 }

@@ -58,7 +58,7 @@ func faults() []fault {
 		{name: "a verdict that is not recalled", law: "flap", file: "engine/change.go",
 			old: "s.state, s.changes = m.State, m.Changes", new: "s.changes = m.Changes"},
 		{name: "a verdict that is not written", law: "flap", file: "agent/store/write.go",
-			old: "case len(w.probes)+len(w.keys)+len(w.waiting) > 0 || w.unsynced && w.synced == nil:", new: "case len(w.keys) > 0:"},
+			old: "case len(w.probes)+len(w.keys) > 0 || w.unsynced && w.synced == nil:", new: "case len(w.keys) > 0:"},
 		{name: "an address that is not compared", law: "change", file: "engine/plan.go",
 			old: "case s.currentAddress() != c.address ||", new: "case"},
 		{name: "a verdict that stands at another address", law: "change", file: "engine/apply.go",

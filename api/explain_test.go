@@ -88,7 +88,7 @@ func TestAnExplanationSaysWhatTheAttemptsOfAProbeAddUpTo(t *testing.T) {
 		{api.Probe{Verdict: probe.Failing, WaitReason: verdict.InitialDelay, Next: next},
 			"db is undecided, and counts as failing until then. It waits for its initial delay, for 3.2s."},
 		{api.Probe{Verdict: probe.Undecided, WaitReason: verdict.NotStarted}, "db is undecided. It waits until the startup probes have passed."},
-		{api.Probe{Verdict: probe.Passing, Blind: true, Errors: 4, Result: &api.Result{Outcome: probe.Unknown, Reason: probe.ReasonExecStart, Tries: 3}},
+		{api.Probe{Verdict: probe.Passing, Blind: true, Errors: 4, Result: &api.Result{Outcome: probe.Unknown, Reason: "exec.start", Tries: 3}},
 			"db cannot be attempted; the last 4 attempts could not be made. The last attempt could not be made, and took 0s, in 3 tries: exec.start. No attempt is due."},
 		{api.Probe{Verdict: probe.Passing, Decided: true, Last: probe.Success, Score: new(int32(12)), Threshold: 20, Progress: "12/20", Attempting: true},
 			"db is passing: score 12 of 20, fails at 20. The next attempt is under way."},

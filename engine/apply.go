@@ -135,9 +135,6 @@ func (sc *scheduler) add(c change) *slot {
 	sc.slots[s.key] = s
 	if sc.registry.add(s, c.id, c.memory, sc.clock) {
 		sc.subscribers.notifyTarget(c.id.Target, probeAdded)
-		if sc.ctx != nil {
-			sc.unreported.add(s.target, sc.clock.Now())
-		}
 	}
 	sc.subscribers.notifyProbe(c.id, probeAdded)
 	return s

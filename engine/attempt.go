@@ -191,11 +191,11 @@ func checked(res probe.Result, timeout time.Duration, late bool) probe.Result {
 	case late && passed(&res):
 		return probe.Fail(probe.ReasonTimeout, "answered after the timeout of %v: %s", timeout, res.Detail)
 	case res.Outcome > probe.Failure:
-		return probe.Broken(probe.ReasonPanic, "handler returned the outcome %s", fmt.Sprint(res.Outcome))
+		return probe.Broken(reasonPanic, "handler returned the outcome %s", fmt.Sprint(res.Outcome))
 	}
 	return res
 }
 
 func panicked(value any, stack []byte) probe.Result {
-	return probe.Broken(probe.ReasonPanic, "handler panicked: %v\n%s", value, stack)
+	return probe.Broken(reasonPanic, "handler panicked: %v\n%s", value, stack)
 }

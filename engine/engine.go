@@ -95,7 +95,7 @@ type Config struct {
 
 	// NoIsolationCheck makes failures without an answer count against their targets even if
 	// no target or name server answers. Otherwise such a failure is unknown,
-	// probe.ReasonIsolated, if ten or more attempts at four or more hosts have waited for a
+	// with the reason engine.isolated, if ten or more attempts at four or more hosts have waited for a
 	// quarter of its timeout or longer, and none was answered in the second half of it: then
 	// the engine's own network or name server has failed. Attempts wait if their probe's latest
 	// attempt was answered. After a failure that was ignored, the next one of the probe counts if
@@ -115,7 +115,7 @@ type Config struct {
 	// Logger gets a line for the first verdict on an instance, unless a liveness probe
 	// passes as it did from the start, and for each change of a verdict, at level Warn
 	// if the probe fails and Info otherwise; for the first attempt that could not be made
-	// after a verdict, and when a probe becomes blind (Status.Blind), at Warn; and warnings
+	// after a verdict, and when a probe becomes blind (Status.Blind), at Warn; and a warning
 	// about targets without an instance (see Report). First verdicts have a line each up to
 	// 100 passing and 100 failing ones in ten seconds, and so have attempts that could not be
 	// made; any more are counted in one line. Each attempt has a line at Debug, if that is
@@ -187,6 +187,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if !sc.peers.unchecked {
 		background.Go(func() { sc.followMachine(ctx) })
 	}
+	background.Go(func() { e.registry.warnOfUnreported(ctx, e.conf.Logger) })
 	l := &loop{scheduler: sc, workers: workers{scheduler: sc}, nonBlocking: nonBlocking{
 		clock: sc.clock, monitor: sc.monitor, redact: sc.redact, limit: e.conf.Concurrency * schedule.NonBlockingPerWorker,
 	}}

@@ -327,7 +327,7 @@ func TestAPanicIsAnUnknownOutcomeAndIsCounted(t *testing.T) {
 		e.Report(instance("a"))
 		pass(10 * time.Second)
 		st := status(t, e, liveness)
-		if st.Result.Reason != probe.ReasonPanic || !strings.Contains(st.Result.Detail, "ouch") || st.Verdict != probe.Passing {
+		if st.Result.Reason != "handler.panic" || !strings.Contains(st.Result.Detail, "ouch") || st.Verdict != probe.Passing {
 			t.Errorf("got %+v", st)
 		}
 		if n := e.Stats().Panics; n != 3 {
@@ -348,7 +348,7 @@ func TestAHandlerThatEndsItsGoroutineIsAnUnknownOutcome(t *testing.T) {
 		e.Report(instance("a"))
 		pass(time.Minute)
 		st := status(t, e, liveness)
-		if st.Result.Reason != probe.ReasonPanic || st.Verdict != probe.Passing || st.Attempting || st.Attempts[probe.Unknown] < 6 {
+		if st.Result.Reason != "handler.panic" || st.Verdict != probe.Passing || st.Attempting || st.Attempts[probe.Unknown] < 6 {
 			t.Errorf("got %+v", st)
 		}
 		if n := uint64(len(other.attempts())); n < 6 || e.Stats().Panics != st.Attempts[probe.Unknown] {

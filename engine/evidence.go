@@ -2,6 +2,16 @@ package engine
 
 import "github.com/sonde-probe/sonde/probe"
 
+// The reasons that only an engine gives.
+const (
+	reasonPanic    probe.Reason = "handler.panic"    // the handler panicked
+	reasonStalled  probe.Reason = "engine.stalled"   // the engine lost a notable part of the timeout: its process was stopped or short of processor time
+	reasonIsolated probe.Reason = "engine.isolated"  // no target answers, or no name server: the engine is cut off from them
+	reasonSlow     probe.Reason = "target.slow"      // a warning: the attempt passed, and took longer than Rule.WarnAfter
+	reasonTooSlow  probe.Reason = "target.too_slow"  // the attempt took longer than Rule.FailAfter, and would have passed
+	reasonEjected  probe.Reason = "gateway.failures" // of an ejection whose observations have none
+)
+
 // responders are those who answer an attempt over the network.
 type responders uint8
 
@@ -23,7 +33,7 @@ func evidenceOf(res *probe.Result, late bool) (answered, missing responders) {
 	if res.Timings.Resolve > 0 && evidence != probe.NameUnanswered {
 		answered = nameServer
 	}
-	tooSlow := res.Reason == probe.ReasonTooSlow // as if it had passed
+	tooSlow := res.Reason == reasonTooSlow // as if it had passed
 	failed := res.Outcome == probe.Failure && !tooSlow
 	switch {
 	case evidence == probe.Answered, evidence == probe.Interrupted:

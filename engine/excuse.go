@@ -48,7 +48,7 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 
 // stalledFor returns the result of a try that says nothing about its target, since something has lasted for a time meanwhile.
 func stalledFor(what string, lost time.Duration, res probe.Result) probe.Result {
-	r := probe.Broken(probe.ReasonStalled, "%s for %v during the attempt, which ended with %s: %s", what, lost.Round(time.Millisecond), res.Reason, res.Detail)
+	r := probe.Broken(reasonStalled, "%s for %v during the attempt, which ended with %s: %s", what, lost.Round(time.Millisecond), res.Reason, res.Detail)
 	r.Timings = res.Timings
 	return r
 }
@@ -71,7 +71,7 @@ func isAnswer(res *probe.Result, inTime bool) bool {
 	case probe.Answered, probe.NameAnswered:
 		return true
 	case probe.NoEvidence:
-		return res.Reason == probe.ReasonTooSlow || res.Reason == probe.ReasonExecExit && inTime || res.Timings.FirstByte > 0 && inTime
+		return res.Reason == reasonTooSlow || res.Reason == probe.ReasonExecExit && inTime || res.Timings.FirstByte > 0 && inTime
 	}
 	return false
 }
@@ -89,7 +89,7 @@ func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
 // maySucceedNow reports whether another try makes sense after one with this result: not
 // one that was stalled while the engine is degraded, where it would only add to the load.
 func maySucceedNow(res *probe.Result, m *health.Monitor, now int64) bool {
-	return !res.NoRetry && (res.Reason != probe.ReasonStalled || !healthAt(m, now).Degraded())
+	return !res.NoRetry && (res.Reason != reasonStalled || !healthAt(m, now).Degraded())
 }
 
 // maxWaived is how many failures of a probe in a row are waived: unknown, since their handler

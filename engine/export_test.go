@@ -11,3 +11,6 @@ const (
 
 // TroubledDependency is what Suppressed asks.
 func (a Admin) TroubledDependency(target string) string { return a.troubledDependency(target) }
+
+// Decided reports whether it is known whether the target is ready.
+func (g *TargetGauge) Decided() bool { return g.isDecided() }

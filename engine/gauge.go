@@ -48,8 +48,8 @@ func (g *TargetGauge) State() probe.TargetState { return probe.TargetState(g.bit
 // Ready reports whether the target has started, and its readiness probes pass.
 func (g *TargetGauge) Ready() bool { return g.bits.Load()&readyBit != 0 }
 
-// Decided reports whether it is known whether the target is ready.
-func (g *TargetGauge) Decided() bool { return g.bits.Load()&decidedBit != 0 }
+// isDecided reports whether it is known whether the target is ready.
+func (g *TargetGauge) isDecided() bool { return g.bits.Load()&decidedBit != 0 }
 
 // WatchTarget returns the gauge of a target, and whether there is such a target: one that has
 // probes, or an instance that was reported. Once the target is removed the gauge stays
@@ -82,7 +82,7 @@ const (
 
 func (g *TargetGauge) summary() summary {
 	b := g.bits.Load()
-	return summary{g.State(), g.Gateway(), g.Ready(), g.Decided(), b&ejectedBit != 0, b&explainsBit != 0}
+	return summary{g.State(), g.Gateway(), g.Ready(), g.isDecided(), b&ejectedBit != 0, b&explainsBit != 0}
 }
 
 func (g *TargetGauge) set(s summary) {

@@ -14,7 +14,7 @@ import (
 //
 // scheduler.count takes the result of each attempt. If an answer is missing, judge asks
 // health.Isolation whether the failure counts. The result is either concluded, as it is or
-// as probe.ReasonIsolated, or unsettled: settle judges it again.
+// with the reason engine.isolated, or unsettled: settle judges it again.
 type isolation struct {
 	addresses health.Isolation // from targets
 	names     health.Isolation // from name servers
@@ -181,7 +181,7 @@ func (sc *scheduler) judge(a *attempt, res *probe.Result, now int64) {
 	if judgement == health.CutOff {
 		res.Outcome = probe.Unknown
 		res.Detail = "engine isolated, result ignored: " + string(res.Reason) + ": " + res.Detail
-		res.Reason = probe.ReasonIsolated
+		res.Reason = reasonIsolated
 		s.flags.set(ignored, true)
 	} else if s.peer != 0 {
 		i.setAnswered(s, answered)

@@ -213,7 +213,7 @@ func TestAnEngineThatIsCutOffFailsNoTarget(t *testing.T) {
 				n.fail(test.reason, test.atOnce)
 				pass(time.Minute + 300*time.Millisecond)
 				st := status(t, e, probe.ID{Target: "t7", Kind: probe.Readiness})
-				if st.Result.Reason != probe.ReasonIsolated || !strings.Contains(st.Result.Detail, string(test.reason)) {
+				if st.Result.Reason != "engine.isolated" || !strings.Contains(st.Result.Detail, string(test.reason)) {
 					t.Errorf("got %+v", st.Result)
 				}
 				if h := e.Health(); !h.Isolated || h.Degraded() || h.Err() == nil {

@@ -23,13 +23,13 @@ func judgeLatency(res probe.Result, took, lost int64, r *probe.Rule) probe.Resul
 	switch {
 	case !passed(&res):
 	case r.FailAfter > 0 && own > r.FailAfter+unnoticed:
-		res.Outcome, res.Reason = probe.Failure, probe.ReasonTooSlow
+		res.Outcome, res.Reason = probe.Failure, reasonTooSlow
 		res.Detail = tooLong(own, "fail_after", r.FailAfter, res.Detail)
 	case r.FailAfter > 0 && own > r.FailAfter:
-		res.Outcome, res.Reason = probe.Warning, probe.ReasonSlow
+		res.Outcome, res.Reason = probe.Warning, reasonSlow
 		res.Detail = tooLong(own, "fail_after", r.FailAfter, res.Detail)
 	case r.WarnAfter > 0 && own > r.WarnAfter && res.Outcome == probe.Success:
-		res.Outcome, res.Reason = probe.Warning, probe.ReasonSlow
+		res.Outcome, res.Reason = probe.Warning, reasonSlow
 		res.Detail = tooLong(own, "warn_after", r.WarnAfter, res.Detail)
 	}
 	return res

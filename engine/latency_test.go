@@ -19,17 +19,17 @@ func TestLatencyIsJudgedWithoutWhatTheEngineLost(t *testing.T) {
 		reason     probe.Reason
 	}{
 		"fast":                          {both, probe.Succeed(""), 100 * time.Millisecond, 0, probe.Success, ""},
-		"slow":                          {both, probe.Succeed(""), 101 * time.Millisecond, 0, probe.Warning, probe.ReasonSlow},
-		"too slow":                      {both, probe.Succeed(""), 241 * time.Millisecond, 0, probe.Failure, probe.ReasonTooSlow},
-		"too slow, or the engine was":   {fail, probe.Succeed(""), 240 * time.Millisecond, 0, probe.Warning, probe.ReasonSlow},
-		"no limit for failures":         {warn, probe.Succeed(""), time.Hour, 0, probe.Warning, probe.ReasonSlow},
+		"slow":                          {both, probe.Succeed(""), 101 * time.Millisecond, 0, probe.Warning, reasonSlow},
+		"too slow":                      {both, probe.Succeed(""), 241 * time.Millisecond, 0, probe.Failure, reasonTooSlow},
+		"too slow, or the engine was":   {fail, probe.Succeed(""), 240 * time.Millisecond, 0, probe.Warning, reasonSlow},
+		"no limit for failures":         {warn, probe.Succeed(""), time.Hour, 0, probe.Warning, reasonSlow},
 		"no limit for warnings":         {fail, probe.Succeed(""), 199 * time.Millisecond, 0, probe.Success, ""},
 		"no limits":                     {probe.Rule{}, probe.Succeed(""), time.Hour, 0, probe.Success, ""},
 		"slow because of the engine":    {both, probe.Succeed(""), time.Second, 950 * time.Millisecond, probe.Success, ""},
-		"slow, and the engine was too":  {both, probe.Succeed(""), time.Second, 850 * time.Millisecond, probe.Warning, probe.ReasonSlow},
+		"slow, and the engine was too":  {both, probe.Succeed(""), time.Second, 850 * time.Millisecond, probe.Warning, reasonSlow},
 		"more lost than it took":        {both, probe.Succeed(""), time.Second, time.Hour, probe.Success, ""},
 		"slow, and a warning otherwise": {both, redirect, 150 * time.Millisecond, 0, probe.Warning, probe.ReasonHTTPRedirect},
-		"too slow beside a warning":     {both, redirect, time.Second, 0, probe.Failure, probe.ReasonTooSlow},
+		"too slow beside a warning":     {both, redirect, time.Second, 0, probe.Failure, reasonTooSlow},
 		"a slow failure":                {both, probe.Fail(probe.ReasonHTTPStatus, "status 500"), time.Second, 0, probe.Failure, probe.ReasonHTTPStatus},
 		"an unknown outcome":            {both, probe.Broken(probe.ReasonResources, ""), time.Second, 0, probe.Unknown, probe.ReasonResources},
 	}
@@ -49,7 +49,7 @@ func TestLatencyIsJudgedWithoutWhatTheEngineLost(t *testing.T) {
 }
 
 func TestAnswersThatAreTooSlowAreEvidence(t *testing.T) {
-	slow := probe.Fail(probe.ReasonTooSlow, "")
+	slow := probe.Fail(reasonTooSlow, "")
 	if answered, missing := evidenceOf(&slow, false); answered != 0 || missing != 0 {
 		t.Errorf("without the network: %v, %v", answered, missing)
 	}

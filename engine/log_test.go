@@ -117,7 +117,7 @@ func TestProbesThatAreDownFromTheStartAreLogged(t *testing.T) {
 
 func TestAttemptsThatCannotBeMadeAreLoggedOnce(t *testing.T) {
 	log := logged(t, slog.LevelInfo, func(t *testing.T, e *engine.Engine) {
-		h := broken(probe.ReasonExecStart)
+		h := broken("exec.start")
 		apply(t, e, probe.Set{liveness: with(h), readiness: with(broken(probe.ReasonResources))})
 		e.Report(instance("1"))
 		pass(5 * time.Minute)

@@ -113,7 +113,6 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	now := sc.clock.Now()
 	sc.monitor.Await(now, now)
 	sc.summaries.advance(sc.slots, now)
-	sc.out.log(sc.unreported.check(sc.registry, now))
 	sc.out.log(sc.log.firsts.check(now))
 	sc.counters.busy += time.Duration(now - l.awakeSince)
 	if due = sc.nextDue(); due != never {

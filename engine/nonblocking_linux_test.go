@@ -254,7 +254,7 @@ func TestANonBlockingAttemptThatIsTooSlowFails(t *testing.T) {
 	e.becomes(probe.Passing)
 	wait()
 	defer h.readyUntil(e, probe.Failing, 100*time.Millisecond)() // an attempt during which this machine is busy too does not fail
-	if st := e.becomes(probe.Failing); st.Result.Reason != probe.ReasonTooSlow || st.Result.Took < 40*time.Millisecond {
+	if st := e.becomes(probe.Failing); st.Result.Reason != "target.too_slow" || st.Result.Took < 40*time.Millisecond {
 		t.Errorf("got %+v", st)
 	}
 }
@@ -286,7 +286,7 @@ func TestAPanicInAStepIsAnUnknownOutcomeAndIsCounted(t *testing.T) {
 	for range 3 {
 		h.ready()
 	}
-	if st := e.becomes(probe.Failing); st.Result.Reason != probe.ReasonPanic || e.Stats().Panics != 3 {
+	if st := e.becomes(probe.Failing); st.Result.Reason != "handler.panic" || e.Stats().Panics != 3 {
 		t.Errorf("got %+v, %d panics", st, e.Stats().Panics)
 	}
 }

@@ -30,7 +30,7 @@ type Ejection struct {
 	Probe  probe.ID     // that was named in the observations
 	Since  time.Time    // when it began
 	Until  time.Time    // when it ends at the latest
-	Reason probe.Reason // of the last failure, or probe.ReasonEjected if that had none
+	Reason probe.Reason // of the last failure, or gateway.failures if that had none
 	Detail string
 }
 
@@ -75,7 +75,7 @@ func (e *Engine) Observe(id probe.ID, o probe.Observation) bool {
 		s.observeSuccess()
 	case probe.Failure:
 		if now := e.scheduler.clock.Now(); s.observeFailure(now) {
-			o.Reason = cmp.Or(probe.Reason(probe.CleanText(string(o.Reason), maxObservedReason)), probe.ReasonEjected)
+			o.Reason = cmp.Or(probe.Reason(probe.CleanText(string(o.Reason), maxObservedReason)), reasonEjected)
 			o.Detail = probe.CleanText(e.conf.Redact(o.Detail), maxInstanceText)
 			e.scheduler.observeFailure(s, &o, now)
 		}

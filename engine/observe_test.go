@@ -238,7 +238,7 @@ func TestEjectionsAreLoggedAndRemembered(t *testing.T) {
 		observe(e, probe.Observation{Outcome: probe.Failure, Detail: "the secret\x1b[0m"}, engine.EjectAfter)
 		pass(time.Minute)
 		past := e.Records().History("web")
-		want := engine.Transition{State: probe.StateReady, Kind: probe.Readiness, Ejected: true, Reason: probe.ReasonEjected, Detail: "the ***\ufffd[0m"}
+		want := engine.Transition{State: probe.StateReady, Kind: probe.Readiness, Ejected: true, Reason: "gateway.failures", Detail: "the ***\ufffd[0m"}
 		if len(past) != 2 || !past[0].At.Equal(ejected) || !past[1].Readmitted || past[1].Ejected {
 			t.Fatalf("the history is %+v", past)
 		}

@@ -28,7 +28,7 @@ const maxInstanceText = 5 << 10
 // flight on an earlier instance is cancelled, and its result dropped.
 //
 // Without a report a target's probes are never attempted, and do not pass: the engine
-// logs a warning ten seconds after Apply or Run, one for all such targets.
+// logs a warning about those that there are ten seconds after Run has begun, one for all such targets.
 func (e *Engine) Report(in probe.Instance) {
 	if in.Target == "" {
 		return

@@ -41,7 +41,6 @@ type scheduler struct {
 	peers       peers
 	outcomes    allOutcomes
 	summaries   summaries
-	unreported  unreportedTargets
 	counters    counters
 	subscribers subscribers
 	out         outbox
@@ -84,11 +83,7 @@ func (sc *scheduler) begin(ctx context.Context) bool {
 		return false
 	}
 	sc.ctx = ctx
-	now := sc.clock.Now()
-	sc.timetable.schedule.Begin(now)
-	for t := range sc.registry.walk(ctx, "") {
-		sc.unreported.add(t.target, now)
-	}
+	sc.timetable.schedule.Begin(sc.clock.Now())
 	return true
 }
 
@@ -191,14 +186,14 @@ func (sc *scheduler) reconcile(s *slot) {
 	now := sc.clock.Now()
 	next := sc.look(s, now)
 	waited := next.before != verdict.NotWaiting
-	if a := s.inflight; a != nil && (next.Do != verdict.Attempt || a.instance != s.target.current().id) {
+	if a := s.inflight; a != nil && (next.WaitReason != verdict.NotWaiting || a.instance != s.target.current().id) {
 		sc.drop(s)
 		waited = true
 	}
 	wasResumed := s.flags.has(resumed)
 	s.flags.set(resumed, wasResumed && next.WaitReason == verdict.NoInstance)
 	switch {
-	case next.Do != verdict.Attempt:
+	case next.WaitReason != verdict.NotWaiting:
 		sc.timetable.wait(s, next.At)
 	case wasResumed && !next.Changed:
 		sc.timetable.at(s, sc.timetable.schedule.Times(s.key).From(now))
@@ -265,7 +260,7 @@ func (sc *scheduler) setPassDue(at int64) { sc.passDue.Store(at - int64(sc.clock
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := min(sc.unreported.next(), sc.log.firsts.next(), sc.isolation.next(), sc.summaries.next())
+	due := min(sc.log.firsts.next(), sc.isolation.next(), sc.summaries.next())
 	if at, ok := sc.timetable.schedule.First(); ok {
 		due = min(due, at)
 	}

@@ -62,7 +62,7 @@ func TestAnAttemptThatOverlapsAStallDoesNotFail(t *testing.T) {
 				pass(time.Second)
 
 				st := status(t, e, liveness)
-				if st.Verdict != probe.Passing || st.Result.Reason != probe.ReasonStalled || st.Result.Outcome != probe.Unknown {
+				if st.Verdict != probe.Passing || st.Result.Reason != "engine.stalled" || st.Result.Outcome != probe.Unknown {
 					t.Errorf("got %v by %+v", st.Verdict, st.Result)
 				}
 				if !strings.Contains(st.Result.Detail, "script.timeout") {
@@ -138,7 +138,7 @@ func TestTimeThatAHandlerKnowsToBeLostCounts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := with(deaf{1100 * time.Millisecond, c.answer})
 				p.Rule = probe.Rule{Kind: probe.Readiness, Period: time.Minute, Timeout: time.Second}
-				if r := engine.Once(t.Context(), p); r.Outcome != c.want || (r.Outcome == probe.Unknown) != (r.Reason == probe.ReasonStalled) {
+				if r := engine.Once(t.Context(), p); r.Outcome != c.want || (r.Outcome == probe.Unknown) != (r.Reason == "engine.stalled") {
 					t.Errorf("got %+v", r)
 				}
 			})

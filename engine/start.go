@@ -65,7 +65,7 @@ func (sc *scheduler) tryStart(s *slot, due, now int64) *attempt {
 // start starts the attempt of an admitted probe, if its state still allows one.
 func (sc *scheduler) start(s *slot, now int64) *attempt {
 	next := sc.look(s, now)
-	if next.Do != verdict.Attempt {
+	if next.WaitReason != verdict.NotWaiting {
 		sc.timetable.wait(s, next.At)
 		return nil
 	}
@@ -250,7 +250,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 	}
 	sc.timetable.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
 	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
-	if next := sc.step(s, ev, res, now); next.Do != verdict.Wait {
+	if next := sc.step(s, ev, res, now); next.WaitReason == verdict.NotWaiting {
 		planned := a.next
 		if next.adapted {
 			planned = sc.timetable.schedule.Replan(s.key, a.start, next.state.Last == probe.Failure)
@@ -269,7 +269,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 // isUnwell reports whether a reason says that the engine lacks time or resources now.
 func isUnwell(r probe.Reason) bool {
 	switch r {
-	case probe.ReasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
+	case reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
 		probe.ReasonNoQuorum:
 		return false
 	}

@@ -37,7 +37,7 @@ func TestTroubleHasOneRule(t *testing.T) {
 		"liveness fails":             {map[probe.ID]probe.Handler{liveness: failing, readiness: says(probe.Success)}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, true},
 		"liveness is worse":          {map[probe.ID]probe.Handler{liveness: failing, readiness: failing}, running, probe.StateFailing, engine.Cause{Probe: liveness, Reason: "test.failing", Detail: "it fails"}, false},
 		"startup fails":              {map[probe.ID]probe.Handler{startup: failing, readiness: says(probe.Success)}, running, probe.StateFailing, engine.Cause{Probe: startup, Reason: "test.failing", Detail: "it fails"}, false},
-		"liveness cannot be made":    {map[probe.ID]probe.Handler{liveness: broken(probe.ReasonExecStart)}, running, probe.StateBlind, engine.Cause{Probe: liveness, Reason: probe.ReasonExecStart, Detail: "no such file"}, true},
+		"liveness cannot be made":    {map[probe.ID]probe.Handler{liveness: broken("exec.start")}, running, probe.StateBlind, engine.Cause{Probe: liveness, Reason: "exec.start", Detail: "no such file"}, true},
 		"readiness cannot be made":   {map[probe.ID]probe.Handler{readiness: broken("plugin.trap")}, running, probe.StateBlind, engine.Cause{Probe: readiness, Reason: "plugin.trap", Detail: "no such file"}, false},
 		"the engine lacks something": {map[probe.ID]probe.Handler{liveness: broken(probe.ReasonResources)}, running, probe.StateReady, engine.Cause{}, true},
 		"budget is spent":            {map[probe.ID]probe.Handler{liveness: failing}, at(running, probe.ReasonBudget), probe.StateRestartBlocked, engine.Cause{Probe: liveness, Reason: probe.ReasonBudget, Detail: "exit status 3"}, true},

@@ -95,7 +95,7 @@ func TestAnAttemptDuringWhichTheMachineWasSuspendedDoesNotFail(t *testing.T) {
 				if st.Verdict != probe.Passing || st.Result.Outcome != c.want {
 					t.Errorf("the verdict is %v by %+v, want %v", st.Verdict, st.Result, c.want)
 				}
-				if c.want == probe.Unknown && (st.Result.Reason != probe.ReasonStalled || !strings.Contains(st.Result.Detail, "was suspended for 8h0m0s during the attempt, which ended with "+string(c.with.Reason))) {
+				if c.want == probe.Unknown && (st.Result.Reason != reasonStalled || !strings.Contains(st.Result.Detail, "was suspended for 8h0m0s during the attempt, which ended with "+string(c.with.Reason))) {
 					t.Errorf("the result is %+v", st.Result)
 				}
 				time.Sleep(time.Minute)

@@ -50,11 +50,6 @@ func TestAForgottenReportIsWarnedAboutOnce(t *testing.T) {
 		if len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "count=2") {
 			t.Fatalf("got %q, want one warning about two targets", lines)
 		}
-		apply(t, e, onTargets("a", "b", "c"))
-		pass(time.Hour)
-		if lines := warnings(); len(lines) != 2 || !strings.Contains(lines[1], "count=1 targets=c") {
-			t.Errorf("got %q, want a second warning about c", lines)
-		}
 	})
 }
 

@@ -38,7 +38,7 @@ func TestEightFailuresInARowAreWaived(t *testing.T) {
 		why    probe.Reason
 	}{
 		"denied processes": {denied, probe.ReasonResources},
-		"lost time":        {lost, probe.ReasonStalled},
+		"lost time":        {lost, "engine.stalled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {

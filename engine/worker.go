@@ -35,7 +35,7 @@ func (w *workers) run(a *attempt) {
 // that fails in its handler. Another goroutine goes on with the attempts that wait.
 func (w *workers) replace(a *attempt) {
 	a.cancel()
-	res := probe.Broken(probe.ReasonPanic, "handler called runtime.Goexit")
+	res := probe.Broken(reasonPanic, "handler called runtime.Goexit")
 	res.Tries = 1
 	if next := w.scheduler.completeOnWorker(a, &res, 1); next != nil {
 		w.start(next)

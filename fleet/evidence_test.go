@@ -177,7 +177,7 @@ func TestAnOldJointSuccessIsNotPublished(t *testing.T) {
 						}
 					}
 				}
-				if st, _ := j.owner(static).engine.Status(ready); st.Result.Reason != probe.ReasonQuorum {
+				if st, _ := j.owner(static).engine.Status(ready); st.Result.Reason != "quorum.failing" {
 					t.Errorf("in the end it is %v: %s", st.Verdict, st.Result.Detail)
 				}
 			})

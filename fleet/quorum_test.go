@@ -219,7 +219,7 @@ func TestVantagesThatDifferArePublishedAsGray(t *testing.T) {
 		}
 		for _, m := range j.members {
 			for st := range m.engine.All() {
-				isGray := st.Result.Outcome == probe.Warning && st.Result.Reason == probe.ReasonGray && st.Warned
+				isGray := st.Result.Outcome == probe.Warning && st.Result.Reason == "quorum.gray" && st.Warned
 				if isGray != strings.Contains(st.Result.Detail, "failing at engine-1") {
 					t.Errorf("%v: %v %s", st.ID, st.Result.Outcome, st.Result.Detail)
 				}
@@ -240,7 +240,7 @@ func TestVantagesThatDifferArePublishedAsGray(t *testing.T) {
 func (j *jury) grayOfOthers() (n int) {
 	for _, m := range j.members {
 		for st := range m.fleet.Others().All() {
-			if st.Result.Outcome == probe.Warning && st.Result.Reason == probe.ReasonGray && st.Warned && strings.Contains(st.Result.Detail, "failing at engine-1;") {
+			if st.Result.Outcome == probe.Warning && st.Result.Reason == "quorum.gray" && st.Warned && strings.Contains(st.Result.Detail, "failing at engine-1;") {
 				n++
 			}
 		}

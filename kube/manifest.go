@@ -54,7 +54,7 @@ func (m Manifest) Containers() ([]Container, error) {
 // Limits of a manifest file.
 const (
 	MaxManifestBytes = 3 << 20 // the API server's limit for a request body
-	MaxManifests     = 10_000  // objects in one file
+	maxManifests     = 10_000  // objects in one file
 )
 
 // Read reads the objects of a manifest file: one or several documents of YAML or
@@ -116,8 +116,8 @@ func (r *reader) object(o any, version, kind string) {
 		r.refuse("kind is missing")
 	case version == "":
 		r.refuse("apiVersion is missing")
-	case len(r.found) >= MaxManifests:
-		r.refuse("more than %d objects", MaxManifests)
+	case len(r.found) >= maxManifests:
+		r.refuse("more than %d objects", maxManifests)
 	case isList && strings.HasSuffix(kind, "List"):
 		for _, item := range items {
 			r.object(item, version, strings.TrimSuffix(kind, "List"))

@@ -26,10 +26,10 @@ func firstStep(pod *v1.Pod, r probe.Rule) (s verdict.State, goesOn bool) {
 		}
 		look := verdict.Event{Type: verdict.Looked, Instance: in, Started: r.Kind != probe.Startup}
 		state, next := verdict.Step(r, s, look, now)
-		if next.Do == verdict.Attempt {
+		if next.WaitReason == verdict.NotWaiting {
 			state, next = verdict.Step(r, state, verdict.Event{Type: verdict.Attempted, Instance: in, Outcome: probe.Success}, now)
 		}
-		return state, next.Do != verdict.Stop
+		return state, next.WaitReason != verdict.Finished
 	}
 	return s, false
 }

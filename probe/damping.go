@@ -26,23 +26,23 @@ type Damping struct {
 
 // Defaults and bounds of a Damping. The defaults are those of most routers.
 const (
-	DefaultHalfLife  = 15 * time.Minute
-	DefaultSuppress  = 2000
-	DefaultReuse     = 750
-	DefaultMaxDamped = time.Hour
+	defaultHalfLife  = 15 * time.Minute
+	defaultSuppress  = 2000
+	defaultReuse     = 750
+	defaultMaxDamped = time.Hour
 
-	MinDampingTime = time.Second        // of HalfLife and Max
-	MaxHalfLife    = 24 * time.Hour     // of HalfLife
-	MaxDampingTime = 7 * 24 * time.Hour // of Max
-	MaxSuppress    = 100_000            // of Suppress; Reuse is less
+	minDampingTime = time.Second        // of HalfLife and Max
+	maxHalfLife    = 24 * time.Hour     // of HalfLife
+	maxDampingTime = 7 * 24 * time.Hour // of Max
+	maxSuppress    = 100_000            // of Suppress; Reuse is less
 )
 
 // WithDefaults returns d with every zero field set to its default.
 func (d Damping) WithDefaults() Damping {
-	d.HalfLife = cmp.Or(d.HalfLife, DefaultHalfLife)
-	d.Suppress = cmp.Or(d.Suppress, DefaultSuppress)
-	d.Reuse = cmp.Or(d.Reuse, DefaultReuse)
-	d.Max = cmp.Or(d.Max, DefaultMaxDamped)
+	d.HalfLife = cmp.Or(d.HalfLife, defaultHalfLife)
+	d.Suppress = cmp.Or(d.Suppress, defaultSuppress)
+	d.Reuse = cmp.Or(d.Reuse, defaultReuse)
+	d.Max = cmp.Or(d.Max, defaultMaxDamped)
 	return d
 }
 
@@ -56,8 +56,8 @@ func (d Damping) Ceiling() float64 {
 func (d Damping) Check() error {
 	var wrong FieldErrors
 	duration := func(field string, is, most time.Duration) {
-		if is < MinDampingTime || is > most {
-			wrong.Add(field, "is %v; it must be from %v to %v", is, MinDampingTime, most)
+		if is < minDampingTime || is > most {
+			wrong.Add(field, "is %v; it must be from %v to %v", is, minDampingTime, most)
 		}
 	}
 	limit := func(field string, is, least, most int32) {
@@ -65,10 +65,10 @@ func (d Damping) Check() error {
 			wrong.Add(field, "is %d; it must be from %d to %d", is, least, most)
 		}
 	}
-	duration("half_life", d.HalfLife, MaxHalfLife)
-	limit("suppress", d.Suppress, 2, MaxSuppress)
-	limit("reuse", d.Reuse, 1, MaxSuppress-1)
-	duration("max", d.Max, MaxDampingTime)
+	duration("half_life", d.HalfLife, maxHalfLife)
+	limit("suppress", d.Suppress, 2, maxSuppress)
+	limit("reuse", d.Reuse, 1, maxSuppress-1)
+	duration("max", d.Max, maxDampingTime)
 	switch {
 	case len(wrong) > 0:
 	case d.Reuse >= d.Suppress:

@@ -11,8 +11,8 @@ import (
 // Bounds on the labels of a target.
 const (
 	MaxLabels     = 32
-	MaxLabelName  = 63  // bytes
-	MaxLabelValue = 256 // bytes
+	maxLabelName  = 63  // bytes
+	maxLabelValue = 256 // bytes
 )
 
 // reservedLabels are names that labels of targets cannot have, and why.
@@ -47,16 +47,16 @@ func CheckLabel(name, value string) error {
 	switch {
 	case name == "":
 		return wrong("", "has an empty name")
-	case len(name) > MaxLabelName:
-		return wrong("", "has a name of %d bytes, at most %d are allowed", len(name), MaxLabelName)
+	case len(name) > maxLabelName:
+		return wrong("", "has a name of %d bytes, at most %d are allowed", len(name), maxLabelName)
 	case !isLabelName(name):
 		return wrong(fmt.Sprintf("use letters, digits and underscores: %s", labelNameFor(name)), "has the invalid name %q", name)
 	case strings.HasPrefix(name, "__"):
 		return wrong(fmt.Sprintf("write %s", labelNameFor(strings.TrimLeft(name, "_"))), "has the name %q, which is reserved: Prometheus drops names that begin with two underscores", name)
 	case isReserved:
 		return wrong(fmt.Sprintf("use another name, such as service_%s", name), "has the name %q, which is reserved: %s", name, reserved)
-	case len(value) > MaxLabelValue:
-		return wrong("", "has a value of %d bytes for %q, at most %d are allowed", len(value), name, MaxLabelValue)
+	case len(value) > maxLabelValue:
+		return wrong("", "has a value of %d bytes for %q, at most %d are allowed", len(value), name, maxLabelValue)
 	case clean(value, false) != value || !utf8.ValidString(value):
 		return wrong("", "has a value for %q that is not UTF-8 without control characters", name)
 	}

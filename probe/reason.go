@@ -4,7 +4,8 @@ import "strings"
 
 // Reason is a stable code for the cause of an attempt's outcome, or of an instance's
 // phase, for alerts and metric labels: "tcp.refused". The part before the dot is the
-// layer that the cause lies in. Plugins add reasons of their own.
+// layer that the cause lies in. Plugins add reasons of their own, and so do packages of which nobody else
+// asks for a reason.
 type Reason string
 
 // engineLayer begins the reasons that are the engine's own fault.
@@ -17,12 +18,9 @@ func (r Reason) BlamesEngine() bool {
 	return strings.HasPrefix(string(r), engineLayer) && r != ReasonStopped
 }
 
-// The reasons of the engine itself.
+// Reasons of the engine itself, and of what it knows of a target.
 const (
-	ReasonPanic      Reason = "handler.panic"      // the handler panicked
 	ReasonStopped    Reason = "engine.stopped"     // the attempt was cancelled: the probe was changed, or the engine stopped
-	ReasonStalled    Reason = "engine.stalled"     // the engine lost a notable part of the timeout: its process was stopped or short of processor time
-	ReasonIsolated   Reason = "engine.isolated"    // no target answers, or no name server: the engine is cut off from them
 	ReasonResolver   Reason = "engine.resolver"    // the name server to ask is not known, since resolv.conf has changed or could not be read, or none of several answers
 	ReasonResources  Reason = "engine.resources"   // this machine lacked descriptors, ports, memory, processes or threads
 	ReasonClock      Reason = "engine.clock"       // a certificate is not valid now by the clock of this machine, which is in doubt: it was set, or is before this program was written
@@ -32,8 +30,6 @@ const (
 	ReasonNoPort     Reason = "target.port"        // the target has no port of that name
 	ReasonNoAddr     Reason = "target.address"     // the target has no address
 	ReasonNotAllowed Reason = "target.not_allowed" // a name or a redirect led to an address that the request for this attempt may not reach
-	ReasonSlow       Reason = "target.slow"        // a warning: the attempt passed, and took longer than Rule.WarnAfter
-	ReasonTooSlow    Reason = "target.too_slow"    // the attempt took longer than Rule.FailAfter, and would have passed
 	ReasonTimeout    Reason = "handler.timeout"    // the handler returned after its deadline
 )
 
@@ -70,16 +66,6 @@ func (r Reason) Evidence() Evidence {
 	return NoEvidence
 }
 
-// ReasonEjected is the reason of an ejection whose observations have none: see
-// engine.Engine.Observe.
-const ReasonEjected Reason = "gateway.failures"
-
-// The reasons of a probe that several engines decide together.
-const (
-	ReasonQuorum Reason = "quorum.failing" // the engines that probe the target together say that it fails
-	ReasonGray   Reason = "quorum.gray"    // they differ: of a failure, most say that it fails; of a warning, some do
-)
-
 // The reasons of a connection that failed.
 const (
 	ReasonDNSNotFound Reason = "dns.nxdomain" // the name does not exist
@@ -96,7 +82,6 @@ const (
 
 	ReasonUnixMissing Reason = "unix.missing" // the socket does not exist
 	ReasonUnixRefused Reason = "unix.refused" // no process listens on the socket
-	ReasonUnixFailed  Reason = "unix.failed"  // any other error of the socket
 
 	ReasonTLSExpired   Reason = "tls.expired"   // a certificate is not valid now
 	ReasonTLSExpiring  Reason = "tls.expiring"  // a certificate is valid for less time than configured
@@ -106,7 +91,7 @@ const (
 	ReasonTLSFailed    Reason = "tls.failed"    // any other error of the handshake
 )
 
-// The reasons of the built-in handlers.
+// Reasons of the built-in handlers.
 const (
 	ReasonHTTPStatus   Reason = "http.status"   // the status is not one of the expected
 	ReasonHTTPRedirect Reason = "http.redirect" // a redirect that is not followed, or too many redirects
@@ -114,7 +99,6 @@ const (
 	ReasonHTTPProtocol Reason = "http.protocol" // the response is not HTTP
 	ReasonHTTPBody     Reason = "http.body"     // the body could not be read to its end
 	ReasonHTTPAssert   Reason = "http.assert"   // the body, or a header, is not what was expected
-	ReasonHTTPProxy    Reason = "http.proxy"    // the proxy failed or refused; or, of a failure, it could not connect to the target
 
 	ReasonTCPExpect Reason = "tcp.expect" // the response is not what was expected
 
@@ -125,12 +109,8 @@ const (
 	ReasonICMPFailed      Reason = "icmp.failed"       // any other error
 	ReasonICMPSource      Reason = "icmp.source"       // this machine could not send: its source address, routes or firewall, or the address is a broadcast address
 
-	ReasonBeatMissed Reason = "beat.missed" // the target has sent no beat for too long
-	ReasonBeatFailed Reason = "beat.failed" // the last beat of the target reports a failure
-
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
-	ReasonExecStart   Reason = "exec.start"   // the command could not be started
 	ReasonExecTimeout Reason = "exec.timeout" // the command did not exit before the deadline
 )
 
@@ -155,5 +135,4 @@ const (
 	ReasonExited          Reason = "restart.exited"           // the instance exited on its own
 	ReasonCompleted       Reason = "restart.completed"        // the instance exited with status 0, and no other follows
 	ReasonNoStart         Reason = "restart.no_start"         // the instance could not be started
-	ReasonRestored        Reason = "restart.restored"         // in logs: the probe has failed before this engine was started, for a reason that is not known
 )

@@ -83,7 +83,7 @@ type Result struct {
 
 	// Lost is how much of the time of a try its handler knows to be lost for a reason of
 	// this machine, such as a quota of processor time that is used up. If it is a notable
-	// part of the timeout, the outcome of a failure is Unknown, for ReasonStalled.
+	// part of the timeout, the outcome of a failure is Unknown, for engine.stalled.
 	Lost time.Duration
 }
 

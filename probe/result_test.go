@@ -19,7 +19,7 @@ func TestResultsAreMadeInOneWord(t *testing.T) {
 			probe.Result{Outcome: probe.Warning, Reason: "http.redirect", Detail: "to b"}},
 		{"Fail", probe.Fail(probe.ReasonHTTPStatus, "status %d", 503),
 			probe.Result{Outcome: probe.Failure, Reason: "http.status", Detail: "status 503"}},
-		{"Broken", probe.Broken(probe.ReasonExecStart, "no %s", "x"),
+		{"Broken", probe.Broken("exec.start", "no %s", "x"),
 			probe.Result{Outcome: probe.Unknown, Reason: "exec.start", Detail: "no x"}},
 	}
 	for _, c := range cases {

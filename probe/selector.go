@@ -17,9 +17,9 @@ type Selector struct {
 
 // Bounds on a Selector.
 const (
-	MaxSelectorNames  = 10_000
-	MaxSelectorGlobs  = 1_000
-	MaxSelectorLabels = MaxLabels
+	maxSelectorNames  = 10_000
+	maxSelectorGlobs  = 1_000
+	maxSelectorLabels = MaxLabels
 )
 
 // LabelMatch is a condition on the label of a target. A target without the label is as
@@ -52,12 +52,12 @@ func NewSelector(names, labels []string) (s Selector, err error) {
 		}
 	}
 	switch {
-	case len(s.names) > MaxSelectorNames:
-		return s, FieldErrorf("names", "has %d names, at most %d are allowed", len(s.names), MaxSelectorNames)
-	case len(s.globs) > MaxSelectorGlobs:
-		return s, FieldErrorf("names", "has %d names with * or ?, at most %d are allowed", len(s.globs), MaxSelectorGlobs)
-	case len(labels) > MaxSelectorLabels:
-		return s, FieldErrorf("labels", "has %d conditions, at most %d are allowed", len(labels), MaxSelectorLabels)
+	case len(s.names) > maxSelectorNames:
+		return s, FieldErrorf("names", "has %d names, at most %d are allowed", len(s.names), maxSelectorNames)
+	case len(s.globs) > maxSelectorGlobs:
+		return s, FieldErrorf("names", "has %d names with * or ?, at most %d are allowed", len(s.globs), maxSelectorGlobs)
+	case len(labels) > maxSelectorLabels:
+		return s, FieldErrorf("labels", "has %d conditions, at most %d are allowed", len(labels), maxSelectorLabels)
 	}
 	for _, text := range labels {
 		m, err := ParseLabelMatch(text)

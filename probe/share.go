@@ -39,8 +39,8 @@ type Minimum struct {
 	Share Share // default: Count
 }
 
-// MaxMinimum bounds the number of a Minimum.
-const MaxMinimum = 1_000_000
+// maxMinimum bounds the number of a Minimum.
+const maxMinimum = 1_000_000
 
 // Of returns how many of n are enough. A share is rounded up: 50% of 3 is 2. It is never
 // less than 1, so that of none at all there are never enough.
@@ -58,7 +58,7 @@ func (m *Minimum) UnmarshalText(b []byte) error {
 		return m.Share.UnmarshalText(b)
 	}
 	n, err := strconv.Atoi(string(b))
-	if err != nil || n < 1 || n > MaxMinimum {
+	if err != nil || n < 1 || n > maxMinimum {
 		return errors.New(`must be a whole number from 1, such as 2, or a percentage, written "50%"`)
 	}
 	*m = Minimum{Count: n}

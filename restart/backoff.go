@@ -23,18 +23,18 @@ type BackOff struct {
 // containerBackOffPeriod in k8s.io/kubernetes/pkg/kubelet; K145 and K147 in
 // docs/kubelet.md).
 const (
-	DefaultInitialBackOff = 10 * time.Second
-	DefaultMaxBackOff     = 5 * time.Minute
-	DefaultBackOffReset   = 10 * time.Minute
+	defaultInitialBackOff = 10 * time.Second
+	defaultMaxBackOff     = 5 * time.Minute
+	defaultBackOffReset   = 10 * time.Minute
 )
 
 // withDefaults returns b with every zero field set to its default.
 func (b BackOff) withDefaults() BackOff {
 	if b.Initial == 0 {
-		b.Initial = min(DefaultInitialBackOff, cmp.Or(b.Max, DefaultMaxBackOff))
+		b.Initial = min(defaultInitialBackOff, cmp.Or(b.Max, defaultMaxBackOff))
 	}
-	b.Max = max(cmp.Or(b.Max, DefaultMaxBackOff), b.Initial)
-	b.Reset = cmp.Or(b.Reset, DefaultBackOffReset)
+	b.Max = max(cmp.Or(b.Max, defaultMaxBackOff), b.Initial)
+	b.Reset = cmp.Or(b.Reset, defaultBackOffReset)
 	return b
 }
 

@@ -403,7 +403,7 @@ func (i *instance) postpone(now time.Time, d delay, failing engine.Status) {
 // reasonOf returns why a probe fails, for the log. Of a verdict of an earlier engine that is not
 // known.
 func reasonOf(failing engine.Status) probe.Reason {
-	return cmp.Or(failing.Result.Reason, probe.ReasonRestored)
+	return cmp.Or(failing.Result.Reason, "restart.restored")
 }
 
 // forceTimeout is how long a driver may take to kill an instance, after the

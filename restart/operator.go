@@ -18,18 +18,18 @@ type Stopped struct {
 // The errors of Controller.Stop, Start and Restart.
 var (
 	ErrNoTarget  = errors.New("there is no such target")
-	ErrNotDriven = errors.New("the engine neither starts nor restarts the target: it has no process or restart block")
-	ErrNotRun    = errors.New("the engine does not start the target, it only restarts it by a command")
+	errNotDriven = errors.New("the engine neither starts nor restarts the target: it has no process or restart block")
+	errNotRun    = errors.New("the engine does not start the target, it only restarts it by a command")
 )
 
 // Stop terminates the instance of a target within its grace period, and starts no other one until
 // Start or Restart is called. By names the operator, for the log and for people. It returns at once,
-// with false if the target was stopped before. An error is ErrNoTarget, ErrNotDriven or, for an
-// External driver, ErrNotRun.
+// with false if the target was stopped before. It is an error, ErrNoTarget, if there is no such
+// target, or if it has no driver or an External one.
 func (c *Controller) Stop(target, by string) (changed bool, err error) {
 	changed, err = c.operate(target, func(u Unit) (bool, error) {
 		if u.external() {
-			return false, ErrNotRun
+			return false, errNotRun
 		}
 		if _, already := c.stopped[target]; already {
 			return false, nil
@@ -50,7 +50,7 @@ func (c *Controller) Start(target, by string) (changed bool, err error) {
 	var was Stopped
 	changed, err = c.operate(target, func(u Unit) (stopped bool, err error) {
 		if u.external() {
-			return false, ErrNotRun
+			return false, errNotRun
 		}
 		was, stopped = c.stopped[target]
 		delete(c.stopped, target)
@@ -64,7 +64,8 @@ func (c *Controller) Start(target, by string) (changed bool, err error) {
 
 // Restart terminates the instance of a target within its grace period, and starts the next one at
 // once, whatever the unit's policy, back-off and the budget are. It starts a target that was stopped,
-// that waits, or whose last instance has exited. An error is ErrNoTarget or ErrNotDriven.
+// that waits, or whose last instance has exited. It is an error, ErrNoTarget, if there is no such
+// target, or if it has no driver.
 func (c *Controller) Restart(target, by string) (changed bool, err error) {
 	changed, err = c.operate(target, func(Unit) (bool, error) {
 		if _, stopped := c.stopped[target]; stopped {
@@ -88,7 +89,7 @@ func (c *Controller) operate(target string, change func(Unit) (bool, error)) (ch
 	case driven:
 		changed, err = change(u)
 	case c.static.has(target):
-		err = ErrNotDriven
+		err = errNotDriven
 	default:
 		err = ErrNoTarget
 	}

@@ -34,7 +34,7 @@ import (
 )
 
 // DefaultMaxAge is the default of Config.MaxAge. It is as long as the back-off of
-// restarts is remembered (restart.DefaultBackOffReset): an upgrade or a reboot takes less.
+// restarts is remembered (restart.BackOff): an upgrade or a reboot takes less.
 const DefaultMaxAge = 10 * time.Minute
 
 // Config configures a Store.
@@ -72,14 +72,13 @@ type Restored struct {
 // by multiple goroutines.
 type Store struct {
 	config  Config
-	journal *journal.Journal // nil if it could not be opened; the writer's alone
-	flush   wake.Signal      // flushes is not empty
-	urgent  wake.Signal      // a value was marked by MarkUrgent
+	journal *journal.Journal  // nil if it could not be opened; the writer's alone
+	flushes chan chan<- error // calls of Flush, for the writer to answer
+	urgent  wake.Signal       // a value was marked by MarkUrgent
 
 	mu       sync.Mutex          // guards all below
 	restored Restored            // until it is returned
 	marked   map[string]struct{} // keys of values that have changed
-	flushes  []chan<- error      // of capacity 1: calls of Flush that the writer has not begun with
 	stats    Stats
 	progress time.Time // when the write that is going on has written something last; zero for none
 	hangs    bool      // it was counted as an error, since it makes no progress
@@ -99,7 +98,7 @@ type Stats struct {
 func Open(c Config) (*Store, error) {
 	c.MaxAge = cmp.Or(c.MaxAge, DefaultMaxAge)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
-	s := &Store{config: c, marked: map[string]struct{}{}, flush: wake.New(), urgent: wake.New()}
+	s := &Store{config: c, marked: map[string]struct{}{}, flushes: make(chan chan<- error), urgent: wake.New()}
 	in, err := s.open()
 	switch {
 	case err == nil:
@@ -227,10 +226,11 @@ func (s *Store) MarkUrgent(key string) {
 // of the write, which is tried again later, or that of ctx. It waits for Run.
 func (s *Store) Flush(ctx context.Context) error {
 	ended := make(chan error, 1)
-	s.mu.Lock()
-	s.flushes = append(s.flushes, ended)
-	s.mu.Unlock()
-	s.flush.Set()
+	select {
+	case s.flushes <- ended:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	select {
 	case err := <-ended:
 		return err
@@ -239,13 +239,12 @@ func (s *Store) Flush(ctx context.Context) error {
 	}
 }
 
-// takeMarked returns the keys that were marked, and the calls of Flush that wait for them.
-func (s *Store) takeMarked() (marked map[string]struct{}, flushes []chan<- error) {
+// takeMarked returns the keys that were marked.
+func (s *Store) takeMarked() (marked map[string]struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	marked, flushes = s.marked, s.flushes
-	s.marked, s.flushes = map[string]struct{}{}, nil
-	return marked, flushes
+	marked, s.marked = s.marked, map[string]struct{}{}
+	return marked
 }
 
 // Stats returns a copy of the counters.

@@ -597,7 +597,7 @@ func TestADamagedFileNeverHasAFalseState(t *testing.T) {
 			t.Fatal(err)
 		}
 		s, err := Open(Config{Path: path})
-		if errors.Is(err, journal.ErrForeign) {
+		if err != nil && strings.Contains(err.Error(), "another kind of file") {
 			continue
 		}
 		if err != nil {

@@ -122,7 +122,6 @@ type writer struct {
 
 	probes  map[probe.ID]struct{} // have changed and are not written
 	keys    map[string]struct{}   // of values that have
-	waiting []chan<- error        // calls of Flush that wait for these
 	rewrite bool                  // the whole file has to be written
 	base    int64                 // the size of the file after it was rewritten
 	last    time.Time             // when it was written
@@ -154,16 +153,17 @@ func (w *writer) run(ctx context.Context) {
 			if time.Now().Before(w.retryAt) {
 				continue
 			}
-			w.write(w.beginSync)
+			_ = w.write(w.beginSync) // which was noted
 		case <-w.urgent:
 			w.collect()
 			if time.Now().Before(w.retryAt) {
 				continue
 			}
-			w.write(w.syncLater)
-		case <-w.flush:
+			_ = w.write(w.syncLater)
+		case ended := <-w.flushes:
+			w.awaitSync()
 			w.collect()
-			w.write(w.syncNow)
+			ended <- w.write(w.syncNow)
 		case err := <-w.synced:
 			w.endSync(err)
 		case <-ctx.Done():
@@ -171,10 +171,10 @@ func (w *writer) run(ctx context.Context) {
 	}
 	w.collect()
 	w.last = time.Time{} // say when the engine stopped
-	w.write(w.syncNow)
+	_ = w.write(w.syncNow)
 	// Values that wait for others to be written follow, or the file was moved, or its end is damaged.
 	if w.collect(); w.fails == 0 && len(w.keys) > 0 || w.fails > 0 && w.rewrite {
-		w.write(w.syncNow)
+		_ = w.write(w.syncNow)
 	}
 	w.awaitSync()
 	if err := w.Close(); err != nil {
@@ -208,53 +208,47 @@ func (w *writer) collect() {
 			w.probes[id] = struct{}{}
 		}
 	}
-	marked, flushes := w.takeMarked()
-	w.waiting = append(w.waiting, flushes...)
-	maps.Copy(w.keys, marked)
+	maps.Copy(w.keys, w.takeMarked())
 	if len(w.keys) > maxKeys || len(w.probes) > 0 && len(w.probes) > 2*w.engine.Stats().Probes {
 		w.rewrite = true
 		w.written() // by the rewrite
 	}
 }
 
-// write brings the file up to date, unless nothing has changed. Sync is called after something was
-// appended.
-func (w *writer) write(sync func()) {
+// write brings the file up to date, unless nothing has changed, and returns the error, which it has noted. Sync is called
+// after something was appended.
+func (w *writer) write(sync func() error) error {
 	w.setProgress(time.Now())
 	defer func() { w.setProgress(w.syncSince) }()
 	if w.journal == nil {
 		in, err := w.open()
 		if err != nil {
-			w.finish(err)
-			return
+			return w.note(err)
 		}
 		if !in.written.isZero() {
 			w.config.Logger.Warn("state not restored: the file could not be opened before the engine started", "file", w.config.Path)
 		}
 	}
-	if len(w.waiting) > 0 {
-		sync = w.syncNow
-	}
 	w.rewrite = w.rewrite || w.journal.Size() > 2*w.base+slack
 	switch {
 	case w.rewrite:
-		w.finish(w.writeEverything())
-	case len(w.probes)+len(w.keys)+len(w.waiting) > 0 || w.unsynced && w.synced == nil:
+		return w.note(w.writeEverything())
+	case len(w.probes)+len(w.keys) > 0 || w.unsynced && w.synced == nil:
 		if err := w.append(w.changed()); err != nil {
-			w.finish(err)
-			return
+			return w.note(err)
 		}
 		w.written()
 		w.unsynced = true
-		sync()
+		return sync()
 	case time.Since(w.last) >= w.heartbeat:
-		w.finish(w.append(w.frames(func(*batch) {})))
+		return w.note(w.append(w.frames(func(*batch) {})))
 	}
+	return nil
 }
 
 // append appends frames, and does not wait for the disk.
 func (w *writer) append(frames iter.Seq[[]byte]) error {
-	err := w.journal.Append(frames, false)
+	err := w.journal.Append(frames)
 	w.rewrite = w.journal.Broken()
 	return err
 }
@@ -276,22 +270,8 @@ func (w *writer) written() {
 	clear(w.keys)
 }
 
-// answer ends the calls of Flush that have waited for a write.
-func (w *writer) answer(err error) {
-	for _, ended := range w.waiting {
-		ended <- err
-	}
-	w.waiting = nil
-}
-
-// finish notes how a write has ended that the disk has, or that has failed.
-func (w *writer) finish(err error) {
-	w.note(err)
-	w.answer(err)
-}
-
-// note counts and logs how a write or a sync has ended.
-func (w *writer) note(err error) {
+// note counts and logs how a write that the disk has, or that has failed, or a sync has ended. It returns the error.
+func (w *writer) note(err error) error {
 	now, log := time.Now(), w.config.Logger.With("file", w.config.Path)
 	w.mu.Lock()
 	hung := w.hangs
@@ -310,12 +290,13 @@ func (w *writer) note(err error) {
 			log.Error("state file cannot be written, trying again; probing goes on", "error", err)
 		}
 		w.retryAt = now.Add(min(maxRetryPause, writePeriod<<min(w.fails, 10)))
-		return
+		return err
 	}
 	if w.fails > 0 || hung {
 		log.Info("state file is written again", "failed_writes", w.fails)
 	}
 	w.fails, w.last = 0, now
+	return nil
 }
 
 // everything yields the frames of a whole file. It begins with a new Subscription, which

@@ -11,6 +11,12 @@ import (
 // Each deadline is so much later.
 const margin = time.Second
 
+// The reasons of a failure.
+const (
+	reasonMissed probe.Reason = "beat.missed" // the target has sent no beat for too long
+	reasonFailed probe.Reason = "beat.failed" // the last beat of the target reports a failure
+)
+
 // sighting is what is known of the beats of a target at one time. Times are those of a clock; 0
 // stands for none.
 type sighting struct {
@@ -59,7 +65,7 @@ func (s sighting) failed(ago time.Duration) probe.Result {
 	if s.report.Detail != "" {
 		text += ": " + s.report.Detail
 	}
-	return probe.Fail(probe.ReasonBeatFailed, "%s", text)
+	return probe.Fail(reasonFailed, "%s", text)
 }
 
 // awaited is the result while no beat need have come.
@@ -76,9 +82,9 @@ func (s sighting) awaited(has, excused bool, left time.Duration) probe.Result {
 func (s sighting) missed(has bool, ago, every, grace time.Duration) probe.Result {
 	expected := fmt.Sprintf("one is expected every %s, %s later at most", brief(every), brief(grace))
 	if !has {
-		return probe.Fail(probe.ReasonBeatMissed, "no beat for %s, since they are expected; %s", brief(time.Duration(s.now-s.expected)), expected)
+		return probe.Fail(reasonMissed, "no beat for %s, since they are expected; %s", brief(time.Duration(s.now-s.expected)), expected)
 	}
-	return probe.Fail(probe.ReasonBeatMissed, "last beat %s ago; %s", brief(ago), expected)
+	return probe.Fail(reasonMissed, "last beat %s ago; %s", brief(ago), expected)
 }
 
 // brief returns a duration for people: to the second if it is longer.

@@ -107,18 +107,18 @@ func TestATargetFailsAfterItsBeatsAreMissingAndItsNextInstanceHasTimeAgain(t *te
 		p.is(5*time.Second, probe.Passing, probe.ReasonNoBeatDue)
 		p.beat(beatprobe.Report{Status: beatprobe.OK})
 		p.is(15500*time.Millisecond, probe.Passing, "")
-		p.is(time.Second, probe.Passing, probe.ReasonBeatMissed) // the first failure of three
-		p.is(2*time.Second, probe.Failing, probe.ReasonBeatMissed)
+		p.is(time.Second, probe.Passing, "beat.missed") // the first failure of three
+		p.is(2*time.Second, probe.Failing, "beat.missed")
 		p.beat(beatprobe.Report{Status: beatprobe.OK}) // of the instance that is being ended
-		p.is(2*time.Second, probe.Failing, probe.ReasonBeatMissed)
+		p.is(2*time.Second, probe.Failing, "beat.missed")
 
 		p.start("2")
 		p.is(15*time.Second, probe.Passing, probe.ReasonNoBeatDue)
-		p.is(4*time.Second, probe.Failing, probe.ReasonBeatMissed)
+		p.is(4*time.Second, probe.Failing, "beat.missed")
 		p.start("3")
 		p.is(time.Second, probe.Passing, probe.ReasonNoBeatDue)
 		p.beat(beatprobe.Report{Status: beatprobe.Failed, Exit: 3, Detail: "disk\nfull"})
-		p.is(4*time.Second, probe.Failing, probe.ReasonBeatFailed)
+		p.is(4*time.Second, probe.Failing, "beat.failed")
 	})
 }
 

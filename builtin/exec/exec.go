@@ -57,7 +57,7 @@ func New(c Config) (probe.Handler, error) {
 	return &handler{config: c, run: command.Plan.Run, stuck: make(chan struct{}, maxStuck)}, nil
 }
 
-// Probe runs the command and returns when it has exited, or at most 2*command.WaitDelay
+// Probe runs the command and returns when it has exited, or at most 200 ms
 // after ctx is done: its whole process group is killed then. The result's Detail is how
 // the command exited, unless it succeeded, its standard output and its standard error,
 // at most probe.MaxDetail bytes in all. A failure is Denied if this machine refused a process
@@ -112,7 +112,7 @@ func notStarted(err error) probe.Result {
 		res.Denied = true
 		return res
 	}
-	return probe.Broken(probe.ReasonExecStart, "%v", err)
+	return probe.Broken("exec.start", "%v", err)
 }
 
 // awaitStuck waits until there are fewer than maxStuck commands that are stuck, and

@@ -36,13 +36,13 @@ func TestTheResultSaysHowTheCommandEnded(t *testing.T) {
 			"signal":           {sh(`kill -9 $$$$`), probe.Failure, probe.ReasonExecSignal, "killed by signal: killed"},
 			"hostile output":   {sh(`printf 'a\033[2Jb'`), probe.Success, "", "a�[2Jb"},
 			"stdin is empty":   {sh(`cat`), probe.Success, "", ""},
-			"missing program":  {Config{Command: []string{"no-such-program"}}, probe.Unknown, probe.ReasonExecStart, "no-such-program"},
-			"missing file":     {Config{Command: []string{"/no/such/file"}}, probe.Unknown, probe.ReasonExecStart, "/no/such/file"},
-			"no permission":    {Config{Command: []string{notExecutable}}, probe.Unknown, probe.ReasonExecStart, "permission"},
-			"not a program":    {Config{Command: []string{noShebang}}, probe.Unknown, probe.ReasonExecStart, "exec format"},
-			"missing dir":      {Config{Command: []string{"/bin/true"}, Dir: "/no/such/dir"}, probe.Unknown, probe.ReasonExecStart, "/no/such/dir"},
-			"unknown user":     {Config{Command: []string{"/bin/true"}, User: "no-such-user"}, probe.Unknown, probe.ReasonExecStart, "no-such-user"},
-			"group is missing": {Config{Command: []string{"/bin/true"}, User: "424242"}, probe.Unknown, probe.ReasonExecStart, "424242:gid"},
+			"missing program":  {Config{Command: []string{"no-such-program"}}, probe.Unknown, "exec.start", "no-such-program"},
+			"missing file":     {Config{Command: []string{"/no/such/file"}}, probe.Unknown, "exec.start", "/no/such/file"},
+			"no permission":    {Config{Command: []string{notExecutable}}, probe.Unknown, "exec.start", "permission"},
+			"not a program":    {Config{Command: []string{noShebang}}, probe.Unknown, "exec.start", "exec format"},
+			"missing dir":      {Config{Command: []string{"/bin/true"}, Dir: "/no/such/dir"}, probe.Unknown, "exec.start", "/no/such/dir"},
+			"unknown user":     {Config{Command: []string{"/bin/true"}, User: "no-such-user"}, probe.Unknown, "exec.start", "no-such-user"},
+			"group is missing": {Config{Command: []string{"/bin/true"}, User: "424242"}, probe.Unknown, "exec.start", "424242:gid"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				r := attempt(t, run, c.config, probe.Target{}, testsync.Timeout)

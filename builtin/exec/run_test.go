@@ -80,7 +80,7 @@ func withoutDeadline(t *testing.T, h *handler) probe.Result {
 // receive returns the result of an attempt whose command ends, or whose deadline has passed.
 func receive(t *testing.T, result <-chan probe.Result) probe.Result {
 	t.Helper()
-	const most = 10 * time.Second // 2*command.WaitDelay and the delay of a busy machine, but not 600 s until a pipe is closed
+	const most = 10 * time.Second // 200 ms and the delay of a busy machine, but not 600 s until a pipe is closed
 	began := time.Now()
 	r := testsync.Receive(t, "the result", result)
 	if took := time.Since(began); tier.IsLong() && took > most {

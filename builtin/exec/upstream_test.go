@@ -27,7 +27,7 @@ func TestUpstreamExec(t *testing.T) {
 		}{
 			{"ok", sh("echo OK"), testsync.Timeout, probe.Success, "", "OK"},
 			{"exit status 0, said by the command itself", sh("echo OK; exit 0"), testsync.Timeout, probe.Success, "", "OK"},
-			{"it cannot be run", Config{Command: []string{"/no/such/command"}}, testsync.Timeout, probe.Unknown, probe.ReasonExecStart, "/no/such/command"},
+			{"it cannot be run", Config{Command: []string{"/no/such/command"}}, testsync.Timeout, probe.Unknown, "exec.start", "/no/such/command"},
 			{"unhealthy", sh("echo Fail; exit 1"), testsync.Timeout, probe.Failure, probe.ReasonExecExit, "exit status 1: Fail"},
 			{"unhealthy, and something of it goes on", sh("sleep 600 & exit 1"), testsync.Timeout, probe.Failure, probe.ReasonExecExit, "exit status 1"},
 			{"timeout", sh("echo begun; sleep 600"), 100 * time.Millisecond, probe.Failure, probe.ReasonExecTimeout, "killed after"},

@@ -20,13 +20,16 @@ import (
 )
 
 // Proxy is the proxy block: connections are made through a proxy, which looks names up. A failure of
-// the proxy itself says nothing about the target, so that it is Unknown, with probe.ReasonHTTPProxy.
+// the proxy itself says nothing about the target, so that it is Unknown, with the reason http.proxy.
 type Proxy struct {
 	URL      string `hcl:"url" doc:"address of the proxy with its port: http://proxy:3128, https://proxy:3129 or socks5://proxy:1080. Through the first two a URL with https is reached by CONNECT, and one with http by a request for the whole URL"`
 	User     string `hcl:"user,optional" doc:"name to authenticate with" default:"none"`
 	Password string `hcl:"password,optional,sensitive" doc:"password to authenticate with; needs user" default:"none"`
 	CAFile   string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust for the certificate of a proxy with https" default:"those of the system"`
 }
+
+// reasonProxy is that the proxy failed or refused; or, of a failure, that it could not connect to the target.
+const reasonProxy probe.Reason = "http.proxy"
 
 // maxCredential bounds User and Password, in bytes (RFC 1929).
 const maxCredential = 255
@@ -159,7 +162,7 @@ func (p *proxy) unknown(ctx context.Context, err error) *dial.Error {
 	if known.Outcome == probe.Unknown {
 		return known
 	}
-	return p.answer(probe.Unknown, probe.ReasonHTTPProxy, known.Error())
+	return p.answer(probe.Unknown, reasonProxy, known.Error())
 }
 
 // answer returns an error with what the proxy has answered, or why it has not.
@@ -182,13 +185,13 @@ func (p *proxy) connect(conn net.Conn, host string, port uint16) error {
 	}
 	switch status := response.StatusCode; {
 	case 200 <= status && status <= 299 && reader.Buffered() > 0:
-		return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it sent more than its answer to CONNECT")
+		return p.answer(probe.Unknown, reasonProxy, "it sent more than its answer to CONNECT")
 	case 200 <= status && status <= 299:
 		return nil
 	case status == http.StatusBadGateway, status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
-		return p.answer(probe.Failure, probe.ReasonHTTPProxy, fmt.Sprintf("it cannot connect to the target: status %d", status))
+		return p.answer(probe.Failure, reasonProxy, fmt.Sprintf("it cannot connect to the target: status %d", status))
 	default: // such as 403 and 407
-		return p.answer(probe.Unknown, probe.ReasonHTTPProxy, fmt.Sprintf("it refuses to connect to the target: status %d", status))
+		return p.answer(probe.Unknown, reasonProxy, fmt.Sprintf("it refuses to connect to the target: status %d", status))
 	}
 }
 
@@ -214,7 +217,7 @@ func (p *proxy) request(r *http.Request) *http.Request {
 func (p *proxy) response(r *http.Response, to *http.Request) (*http.Response, error) {
 	if r.StatusCode == http.StatusProxyAuthRequired {
 		r.Body.Close()
-		return nil, p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it refuses the request: status 407")
+		return nil, p.answer(probe.Unknown, reasonProxy, "it refuses the request: status 407")
 	}
 	r.Request = to
 	return r, nil
@@ -228,7 +231,7 @@ func (p *proxy) unanswered(ctx context.Context, err error) error {
 	if timeout := net.Error(nil); known || ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout() {
 		return err
 	}
-	return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it closed the connection without a response")
+	return p.answer(probe.Unknown, reasonProxy, "it closed the connection without a response")
 }
 
 // The protocol of SOCKS (RFC 1928 and 1929).
@@ -254,7 +257,7 @@ func (p *proxy) authenticate(conn net.Conn) error {
 		return err
 	}
 	if answer[0] != socksVersion || answer[1] != method {
-		return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it does not speak SOCKS 5, or wants other authentication")
+		return p.answer(probe.Unknown, reasonProxy, "it does not speak SOCKS 5, or wants other authentication")
 	}
 	if method == socksPassword {
 		login := append([]byte{socksAuthVersion, byte(len(p.user))}, p.user...)
@@ -263,7 +266,7 @@ func (p *proxy) authenticate(conn net.Conn) error {
 			return err
 		}
 		if answer[1] != 0 {
-			return p.answer(probe.Unknown, probe.ReasonHTTPProxy, "it refuses the user or the password")
+			return p.answer(probe.Unknown, reasonProxy, "it refuses the user or the password")
 		}
 	}
 	return nil
@@ -312,7 +315,7 @@ func socksReply(code byte) (outcome probe.Outcome, why probe.Reason, text string
 	case 5:
 		return probe.Failure, probe.ReasonTCPRefused, "the target refuses connections"
 	}
-	return probe.Unknown, probe.ReasonHTTPProxy, fmt.Sprintf("it refuses to connect to the target: reply %d", code)
+	return probe.Unknown, reasonProxy, fmt.Sprintf("it refuses to connect to the target: reply %d", code)
 }
 
 // discardSocksAddress reads the rest of a reply: an address of a kind, and a port.

@@ -242,7 +242,7 @@ func TestAttemptsAreMadeThroughAProxy(t *testing.T) {
 				}
 				if private {
 					c.Proxy.Password = "secreT"
-					wantResult(t, attempt(t, c, probe.Target{Name: "shop"}, plenty), probe.Unknown, probe.ReasonHTTPProxy)
+					wantResult(t, attempt(t, c, probe.Target{Name: "shop"}, plenty), probe.Unknown, "http.proxy")
 				}
 			}
 		}
@@ -278,28 +278,28 @@ func TestAFailureOfTheProxyIsNotTheTargets(t *testing.T) {
 		outcome                   probe.Outcome
 		reason                    probe.Reason
 	}{
-		{"nobody listens", "http://" + refused, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"nobody listens, tunnel", "http://" + refused, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"nobody listens, SOCKS", "socks5://" + refused, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"the proxy is not trusted", untrusted.URL, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"the proxy closes the tunnel", "http://" + closed, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"the proxy closes, SOCKS", "socks5://" + closed, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"the proxy closes, not a tunnel", "http://" + closed, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"the proxy dies, not a tunnel", "http://" + dying, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"nobody listens", "http://" + refused, "http", "shop.example", probe.Unknown, "http.proxy"},
+		{"nobody listens, tunnel", "http://" + refused, "https", "shop.example", probe.Unknown, "http.proxy"},
+		{"nobody listens, SOCKS", "socks5://" + refused, "http", "shop.example", probe.Unknown, "http.proxy"},
+		{"the proxy is not trusted", untrusted.URL, "https", "shop.example", probe.Unknown, "http.proxy"},
+		{"the proxy closes the tunnel", "http://" + closed, "https", "shop.example", probe.Unknown, "http.proxy"},
+		{"the proxy closes, SOCKS", "socks5://" + closed, "https", "shop.example", probe.Unknown, "http.proxy"},
+		{"the proxy closes, not a tunnel", "http://" + closed, "http", "shop.example", probe.Unknown, "http.proxy"},
+		{"the proxy dies, not a tunnel", "http://" + dying, "http", "shop.example", probe.Unknown, "http.proxy"},
 		{"the response breaks off, not a tunnel", "http://" + halting, "http", "shop.example", probe.Failure, probe.ReasonHTTPProtocol},
 		{"the target is silent, not a tunnel", "http://" + silent, "http", "shop.example", probe.Failure, probe.ReasonHTTPTimeout},
-		{"the proxy says too much", "http://" + talkative, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"another protocol", "socks5://" + talkative, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"forbidden", web.URL, "https", "denied.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"forbidden, SOCKS", socks, "https", "denied.example", probe.Unknown, probe.ReasonHTTPProxy},
-		{"the target is closed", web.URL, "https", "shop.example", probe.Failure, probe.ReasonHTTPProxy},
+		{"the proxy says too much", "http://" + talkative, "https", "shop.example", probe.Unknown, "http.proxy"},
+		{"another protocol", "socks5://" + talkative, "https", "shop.example", probe.Unknown, "http.proxy"},
+		{"forbidden", web.URL, "https", "denied.example", probe.Unknown, "http.proxy"},
+		{"forbidden, SOCKS", socks, "https", "denied.example", probe.Unknown, "http.proxy"},
+		{"the target is closed", web.URL, "https", "shop.example", probe.Failure, "http.proxy"},
 		{"the target is closed, not a tunnel", web.URL, "http", "shop.example", probe.Failure, probe.ReasonHTTPStatus},
 		{"the target refuses", socks, "http", "refused.example", probe.Failure, probe.ReasonTCPRefused},
 		{"the target is unreachable", socks, "http", "unreachable.example", probe.Failure, probe.ReasonTCPUnreachable},
-		{"general failure", socks, "http", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"general failure", socks, "http", "shop.example", probe.Unknown, "http.proxy"},
 		{"the target is silent", "http://" + silent, "https", "shop.example", probe.Failure, probe.ReasonTCPTimeout},
 		{"the target is silent, SOCKS", "socks5://" + greeting, "https", "shop.example", probe.Failure, probe.ReasonTCPTimeout},
-		{"the proxy is silent, SOCKS", "socks5://" + silent, "https", "shop.example", probe.Unknown, probe.ReasonHTTPProxy},
+		{"the proxy is silent, SOCKS", "socks5://" + silent, "https", "shop.example", probe.Unknown, "http.proxy"},
 	} {
 		timeout := plenty
 		if strings.Contains(test.name, "is silent") {

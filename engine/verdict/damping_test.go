@@ -95,9 +95,9 @@ func FuzzPenalty(f *testing.F) {
 func randomDamping(r *rand.Rand) (d probe.Damping) {
 	between := func(low, high float64) float64 { return low * math.Pow(high/low, r.Float64()) }
 	for {
-		d.HalfLife = time.Duration(between(float64(probe.MinDampingTime), float64(probe.MaxHalfLife)))
-		d.Max = time.Duration(between(float64(probe.MinDampingTime), float64(probe.MaxDampingTime)))
-		d.Suppress, d.Reuse = int32(between(1, probe.MaxSuppress)), int32(between(1, probe.MaxSuppress))
+		d.HalfLife = time.Duration(between(float64(time.Second), float64(24*time.Hour)))
+		d.Max = time.Duration(between(float64(time.Second), float64(7*24*time.Hour)))
+		d.Suppress, d.Reuse = int32(between(1, 100_000)), int32(between(1, 100_000))
 		if d.Check() == nil {
 			return d
 		}

@@ -226,7 +226,7 @@ func (p *pair) look(e *event) {
 	in := e.at(e.instance)
 	var next verdict.Next
 	p.state, next = verdict.Step(p.rule, p.state, verdict.Event{Type: verdict.Looked, Instance: in, Started: e.started}, t0)
-	if next.Do == verdict.Attempt {
+	if next.WaitReason == verdict.NotWaiting {
 		p.attempt = in.ID
 	}
 }

@@ -251,16 +251,12 @@ var laws = map[string]func(step) bool{
 	},
 	"an attempt is made only where something runs and nothing is held": func(s step) bool {
 		in := s.event.Instance
-		return s.next.Do != verdict.Attempt || s.event.Type == verdict.Looked && in.Phase == probe.Running && in.ID != "" &&
+		return s.next.WaitReason != verdict.NotWaiting || s.event.Type != verdict.Looked || in.Phase == probe.Running && in.ID != "" &&
 			!s.after.OnHold && !s.after.Down && s.event.Started == (s.rule.Kind != probe.Startup) &&
 			s.now.Sub(in.Since) >= s.rule.InitialDelay
 	},
 	"a time to look again is in the future, and only for the initial delay": func(s step) bool {
 		return s.next.At.IsZero() == (s.next.WaitReason != verdict.InitialDelay) && (s.next.At.IsZero() || s.next.At.After(s.now))
-	},
-	"waiting has a reason, and nothing else has": func(s step) bool {
-		waits := s.next.Do == verdict.Wait || s.next.Do == verdict.Stop
-		return waits == (s.next.WaitReason != verdict.NotWaiting)
 	},
 	"no count is negative": func(s step) bool {
 		return s.after.Run >= 0 && s.after.Errors >= 0

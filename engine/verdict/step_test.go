@@ -72,10 +72,10 @@ func attempted(i probe.Instance, o probe.Outcome) verdict.Event {
 
 // What follows from most events.
 var (
-	attempt  = verdict.Next{Do: verdict.Attempt}
-	again    = verdict.Next{Do: verdict.Continue}
+	attempt  = verdict.Next{}
+	again    = verdict.Next{}
 	held     = verdict.Next{WaitReason: verdict.Held}
-	finished = verdict.Next{Do: verdict.Stop, WaitReason: verdict.Finished}
+	finished = verdict.Next{WaitReason: verdict.Finished}
 )
 
 func waits(why verdict.WaitReason) verdict.Next { return verdict.Next{WaitReason: why} }

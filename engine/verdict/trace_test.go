@@ -125,7 +125,7 @@ func (p *player) event(now time.Time, name string, words []string) (string, erro
 	}
 	var next verdict.Next
 	p.state, next = verdict.Step(p.rule, p.state, e, now)
-	return " -> " + nextText(next), nil
+	return " -> " + nextText(e.Type, next), nil
 }
 
 // look reads "ID PHASE [since=AT] [started] [managed] [terminating]". A phase goes on
@@ -248,8 +248,16 @@ func stateText(s verdict.State) string {
 }
 
 // nextText is what follows as a trace has it: "wait until 5s: initial_delay (changed)".
-func nextText(n verdict.Next) string {
-	text := [...]string{"wait", "continue", "attempt", "stop"}[n.Do]
+func nextText(after verdict.EventType, n verdict.Next) string {
+	text := "wait"
+	switch {
+	case n.WaitReason == verdict.Finished:
+		text = "stop"
+	case n.WaitReason == verdict.NotWaiting && after == verdict.Looked:
+		text = "attempt"
+	case n.WaitReason == verdict.NotWaiting:
+		text = "continue"
+	}
 	if !n.At.IsZero() {
 		text += " until " + n.At.Sub(t0).String()
 	}

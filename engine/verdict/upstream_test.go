@@ -23,7 +23,7 @@ type worker struct {
 // attempt looks, and makes an attempt with this outcome if it may.
 func (w *worker) attempt(look verdict.Event, o probe.Outcome, now time.Time) verdict.Next {
 	state, next := verdict.Step(w.rule, w.state, look, now)
-	if next.Do == verdict.Attempt {
+	if next.WaitReason == verdict.NotWaiting {
 		state, next = verdict.Step(w.rule, state, attempted(look.Instance, o), now)
 	}
 	w.state = state
@@ -34,7 +34,7 @@ func (w *worker) attempt(look verdict.Event, o probe.Outcome, now time.Time) ver
 func (w *worker) expect(step string, look verdict.Event, o probe.Outcome, want probe.Verdict) {
 	w.Helper()
 	next := w.attempt(look, o, t0)
-	if next.Do == verdict.Stop {
+	if next.WaitReason == verdict.Finished {
 		w.Errorf("%s: the probe has ended", step)
 	}
 	if w.state.Verdict != want {

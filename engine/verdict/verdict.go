@@ -55,24 +55,14 @@ const (
 	Attempted
 )
 
-// Next is what follows from an event: one action, and what to publish.
+// Next is what follows from an event: whether there is an attempt, and what to publish.
 type Next struct {
-	Do         Do
-	At         time.Time  // when to look again, if Do is Wait; zero: when the instance changes
-	WaitReason WaitReason // why there is no attempt now
-	Changed    bool       // the instance or the verdict has changed, and must be published
+	// WaitReason says why there is no attempt. If it is NotWaiting, the caller of Step makes one now, after a look, or at the
+	// probe's next regular time, after an attempt.
+	WaitReason WaitReason
+	At         time.Time // when to look again, while WaitReason is InitialDelay; zero: when the instance changes, if ever
+	Changed    bool      // the instance or the verdict has changed, and must be published
 }
-
-// Do is the action that the caller of Step takes next.
-type Do uint8
-
-// What to do next.
-const (
-	Wait     Do = iota // look again at Next.At, or when the instance changes
-	Continue           // look again at the probe's next regular time
-	Attempt            // call the handler now
-	Stop               // nothing is left to do for this instance
-)
 
 // Step applies one event to s, the state of a probe with the rule r. It returns the new
 // state, and what the caller must do next. The results depend only on the arguments.
@@ -173,7 +163,7 @@ func (s *State) notRunning(r *probe.Rule, in *probe.Instance) Next {
 		s.Verdict, s.Down = probe.Failing, true
 	}
 	if in.Phase == probe.Gone {
-		return Next{Do: Stop, WaitReason: Finished}
+		return Next{WaitReason: Finished}
 	}
 	return Next{WaitReason: NotRunning}
 }
@@ -193,7 +183,7 @@ func (s *State) terminating(r *probe.Rule) Next {
 	if r.Kind == probe.Liveness || r.Compatibility == probe.Kubelet {
 		s.Verdict = probe.Passing
 	}
-	return Next{Do: Stop, WaitReason: Finished}
+	return Next{WaitReason: Finished}
 }
 
 // running applies the initial delay (K39), and lets the other kinds wait for the
@@ -209,19 +199,19 @@ func (s *State) running(r *probe.Rule, e *Event, now time.Time) Next {
 	case r.Kind != probe.Startup && !e.Started:
 		return Next{WaitReason: NotStarted}
 	}
-	return Next{Do: Attempt}
+	return Next{}
 }
 
 // count folds the outcome of an attempt into the run and publishes at the
 // threshold (K41 to K51).
 func count(r *probe.Rule, s *State, e *Event) Next {
 	if s.late(r, &e.Instance) {
-		return Next{Do: Continue}
+		return Next{}
 	}
 	if e.Outcome == probe.Unknown {
 		s.Errors = increment(s.Errors)
 		if r.OnError == probe.ErrorIgnored {
-			return Next{Do: Continue} // K41
+			return Next{} // K41
 		}
 	} else {
 		s.Errors = 0
@@ -231,7 +221,7 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 		if s.Last == probe.Success && r.Policy == probe.PolicyRuns {
 			s.Last, s.Run = probe.Unknown, 0
 		}
-		return Next{Do: Continue}
+		return Next{}
 	}
 	before := s.Verdict
 	if r.Policy == probe.PolicyEvidence {
@@ -240,16 +230,16 @@ func count(r *probe.Rule, s *State, e *Event) Next {
 		s.extend(e.Outcome)
 	}
 	if !s.decided(r) {
-		return Next{Do: Continue}
+		return Next{}
 	}
 	s.Verdict = s.found()
-	next := Next{Do: Continue, Changed: s.Verdict != before}
+	next := Next{Changed: s.Verdict != before}
 	if holds(r, s.Verdict, &e.Instance) {
 		s.OnHold = true
 		if s.Policy == probe.PolicyRuns || r.Compatibility == probe.Kubelet {
 			s.Run = 0 // K49; a score stands, for when the driver puts the replacement off
 		}
-		next.Do, next.WaitReason = Wait, Held
+		next.WaitReason = Held
 	}
 	return next
 }

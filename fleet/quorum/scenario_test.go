@@ -111,7 +111,7 @@ func (w *world) pass(d time.Duration, columns []*column) {
 func (w *world) attempt(v, i int) (isChanged bool) {
 	in := probe.Instance{Target: "web", ID: "1", Phase: probe.Running, Since: now}
 	s, next := verdict.Step(w.rule, w.states[v][i], verdict.Event{Instance: in, Started: true}, w.now)
-	if next.Do != verdict.Attempt {
+	if next.WaitReason != verdict.NotWaiting {
 		panic("no attempt at a target that runs")
 	}
 	outcome := probe.Success

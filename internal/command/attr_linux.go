@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"os/exec"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,12 +14,12 @@ func Attr(credential *syscall.Credential) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: credential}
 }
 
-// reap waits until the command has exited, kills the rest of its group, and then reaps
+// reapGroup waits until a command has exited, kills the rest of its group, and then reaps
 // it: before that the ID of the group cannot be reused.
-func (c *child) reap() error {
-	awaitExit(c.cmd.Process.Pid)
-	c.exited()
-	return c.statusError(c.cmd.Wait())
+func reapGroup(cmd *exec.Cmd) error {
+	awaitExit(cmd.Process.Pid)
+	KillGroup(cmd.Process.Pid)
+	return cmd.Wait()
 }
 
 // awaitExit returns when a child has exited, and does not reap it.

@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"io"
+	"os/exec"
 	"syscall"
 )
 
@@ -22,10 +23,10 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 	return p.RunPortably(ctx, stdout, stderr)
 }
 
-// reap waits for the command, which reaps it, and then kills the rest of its group:
+// reapGroup waits for a command, which reaps it, and then kills the rest of its group:
 // there is no portable way to wait without reaping.
-func (c *child) reap() error {
-	err := c.cmd.Wait()
-	c.exited()
-	return c.statusError(err)
+func reapGroup(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	KillGroup(cmd.Process.Pid)
+	return err
 }

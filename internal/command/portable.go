@@ -6,134 +6,65 @@ import (
 	"io"
 	"os/exec"
 	"runtime"
-	"sync"
 	"syscall"
 	"time"
 )
 
 // RunPortably is Run for systems on which a thread cannot wait for a process, its output
-// and a context in one call. It uses os/exec, goroutines that copy, and a thread that
+// and a context in one call. It uses os/exec, which has goroutines that copy, and a thread that
 // waits. The result is the same.
 func (p Plan) RunPortably(ctx context.Context, stdout, stderr io.Writer) (End, error) {
-	if ctx.Err() != nil {
-		return End{Killed: true}, nil
-	}
-	c := &child{cmd: p.cmd(stdout, stderr), done: make(chan struct{})}
-	go c.run()
+	cmd, done := p.cmd(ctx, stdout, stderr), make(chan struct{})
+	var err error // set before done is closed
+	go func() {
+		defer close(done)
+		err = runOnThread(cmd)
+	}()
 	select {
-	case <-c.done:
-		return End{Status: c.status()}, c.err
+	case <-done:
 	case <-ctx.Done():
+		select {
+		case <-done:
+		case <-time.After(2 * waitDelay):
+			return End{Killed: true, Stuck: done}, nil
+		}
 	}
-	if !c.kill() { // it has exited: Wait returns after WaitDelay at the latest
-		<-c.done
-		return End{Status: c.status()}, c.err
+	switch {
+	case cmd.Process == nil && ctx.Err() != nil: // it was not started
+		return End{Killed: true}, nil
+	case cmd.Process == nil:
+		return End{}, err
+	case cmd.ProcessState == nil:
+		return End{}, statusLost(err)
 	}
-	timer := time.NewTimer(2 * WaitDelay)
-	defer timer.Stop()
-	select {
-	case <-c.done:
-		return End{Status: c.status(), Killed: died(c.status())}, c.err
-	case <-timer.C:
-		return End{Killed: true, Stuck: c.done}, nil
-	}
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus) // an output pipe that a descendant keeps open is no error
+	return End{Status: status, Killed: ctx.Err() != nil && died(status)}, nil
 }
 
-func (p Plan) cmd(stdout, stderr io.Writer) *exec.Cmd {
-	var stdin io.Reader // nil is /dev/null
-	if len(p.Stdin) > 0 {
-		stdin = bytes.NewReader(p.Stdin)
+// cmd returns the command, whose group is killed when ctx is done.
+func (p Plan) cmd(ctx context.Context, stdout, stderr io.Writer) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, p.Path)
+	cmd.Args, cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = p.Words, p.Env, p.Dir, stdout, stderr
+	if len(p.Stdin) > 0 { // nil is /dev/null
+		cmd.Stdin = bytes.NewReader(p.Stdin)
 	}
-	return &exec.Cmd{
-		Path:        p.Path,
-		Args:        p.Words,
-		Env:         p.Env,
-		Dir:         p.Dir,
-		Stdin:       stdin,
-		Stdout:      stdout,
-		Stderr:      stderr,
-		SysProcAttr: Attr(p.Credential),
-		WaitDelay:   WaitDelay,
+	cmd.Cancel = func() error {
+		KillGroup(cmd.Process.Pid)
+		return nil
 	}
+	cmd.SysProcAttr, cmd.WaitDelay, cmd.Err = Attr(p.Credential), waitDelay, nil // Plan has looked up the program
+	return cmd
 }
 
-// child is a command that RunPortably runs.
-type child struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when cmd is reaped, or could not be started
-	err  error         // why it could not be started or has no status; set before done is closed
-
-	mu     sync.Mutex
-	state  childState
-	doomed bool // kill it as soon as it runs
-}
-
-type childState uint8
-
-const (
-	starting childState = iota
-	running
-	exited // its ID may belong to another process
-)
-
-// run starts the command and reaps it. It locks its thread until then, because the
+// runOnThread starts the command and reaps it. It locks its thread until then, because the
 // kernel kills the command when the thread ends that started it (see Attr), and Go ends
 // a thread when a goroutine that has locked it returns. Waiting for a process occupies a
 // thread anyway.
-func (c *child) run() {
+func runOnThread(cmd *exec.Cmd) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer close(c.done)
-	if c.err = c.cmd.Start(); c.err != nil {
-		return
+	if err := cmd.Start(); err != nil {
+		return err
 	}
-	c.started()
-	c.err = c.reap()
-}
-
-func (c *child) started() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state = running
-	if c.doomed {
-		KillGroup(c.cmd.Process.Pid)
-	}
-}
-
-// exited kills the rest of the group.
-func (c *child) exited() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.state = exited
-	KillGroup(c.cmd.Process.Pid)
-}
-
-// kill kills the group now, or as soon as it runs. It returns false if the command had
-// exited before.
-func (c *child) kill() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.doomed = true
-	if c.state == running {
-		KillGroup(c.cmd.Process.Pid)
-	}
-	return c.state != exited
-}
-
-// status may be called only after done is closed.
-func (c *child) status() syscall.WaitStatus {
-	if c.cmd.ProcessState == nil {
-		return 0
-	}
-	status, _ := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	return status
-}
-
-// statusError returns why there is no status, or nil if there is one: an output pipe
-// that a descendant keeps open is not an error.
-func (c *child) statusError(err error) error {
-	if c.cmd.ProcessState != nil {
-		return nil
-	}
-	return statusLost(err)
+	return reapGroup(cmd)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/sonde-probe/sonde/internal/quota"
 )
 
-// WaitDelay bounds how long Run waits after the command has exited or ctx is done: for a
+// waitDelay bounds how long Run waits after the command has exited or ctx is done: for a
 // killed command to exit, and for output pipes that a descendant keeps open.
-const WaitDelay = 100 * time.Millisecond
+const waitDelay = 100 * time.Millisecond
 
 // End is the result of a command.
 type End struct {
@@ -49,7 +49,7 @@ func (e End) String() string {
 }
 
 // Run starts the command in its own process group, copies its output to stdout and
-// stderr, and returns when the command has exited or ctx is done, at most 2*WaitDelay
+// stderr, and returns when the command has exited or ctx is done, at most 2*waitDelay
 // later. In both cases it kills the rest of the group. Descendants that have left the
 // group (setsid) go on, unless WholeTree says otherwise, but Run does not wait for them.
 //

@@ -91,7 +91,7 @@ func TestStoppedCommandIsKilledInTime(t *testing.T) {
 			}
 			testsync.Receive(t, "the command's death", end.Stuck)
 		}
-		t.Error("no command died within 2*WaitDelay")
+		t.Error("no command died within 2*waitDelay")
 	})
 }
 

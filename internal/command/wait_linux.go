@@ -52,7 +52,7 @@ func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 	if w.cancelled {
 		w.delay = w.delays.treeDelay(w.pid)
 	}
-	killed, deadline := !w.exited, time.Now().Add(2*WaitDelay)
+	killed, deadline := !w.exited, time.Now().Add(2*waitDelay)
 	switch {
 	case killed && w.wholeTree:
 		killTree(w.pid)
@@ -68,9 +68,9 @@ func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 	return End{Status: status, Killed: killed && died(status)}, err
 }
 
-// drain reads the rest of the output, until the deadline and for WaitDelay at most.
+// drain reads the rest of the output, until the deadline and for waitDelay at most.
 func (w *waiter) drain(deadline time.Time) {
-	if t := time.Now().Add(WaitDelay); t.Before(deadline) {
+	if t := time.Now().Add(waitDelay); t.Before(deadline) {
 		deadline = t
 	}
 	w.pollUntil(deadline, func() bool { return w.polled[stdoutFD].Fd < 0 && w.polled[stderrFD].Fd < 0 })

@@ -31,6 +31,9 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// reasonUnixFailed is any other error of a unix socket than those that package probe has.
+const reasonUnixFailed probe.Reason = "unix.failed"
+
 // maxText bounds the text of an error in a result, in bytes. The names in a
 // certificate come from the peer and may be long.
 const maxText = 1 << 10
@@ -71,7 +74,7 @@ const (
 var reasons = [...]struct{ timeout, other probe.Reason }{
 	Resolving:      {probe.ReasonDNSTimeout, probe.ReasonDNSFailed},
 	Connecting:     {probe.ReasonTCPTimeout, probe.ReasonTCPFailed},
-	ConnectingUnix: {probe.ReasonTCPTimeout, probe.ReasonUnixFailed},
+	ConnectingUnix: {probe.ReasonTCPTimeout, reasonUnixFailed},
 	Handshaking:    {probe.ReasonTLSTimeout, probe.ReasonTLSFailed},
 	Transferring:   {probe.ReasonTCPTimeout, probe.ReasonTCPFailed},
 	Pinging:        {probe.ReasonICMPTimeout, probe.ReasonICMPFailed},
@@ -184,7 +187,7 @@ func unixReason(number syscall.Errno) probe.Reason {
 	case syscall.ECONNREFUSED, syscall.EAGAIN: // EAGAIN: the backlog is full
 		return probe.ReasonUnixRefused
 	}
-	return probe.ReasonUnixFailed
+	return reasonUnixFailed
 }
 
 // reasonByType returns the reason of an error of the resolver or of a TLS handshake

@@ -58,7 +58,7 @@ func TestErrorsHaveReasons(t *testing.T) {
 		{"given up by the system", Connecting, during("connect", syscall.ETIMEDOUT), probe.Failure, probe.ReasonTCPTimeout},
 		{"something else", Connecting, during("connect", syscall.EIO), probe.Failure, probe.ReasonTCPFailed},
 		{"no socket", ConnectingUnix, during("connect", syscall.ENOENT), probe.Failure, probe.ReasonUnixMissing},
-		{"not allowed", ConnectingUnix, during("connect", syscall.EACCES), probe.Failure, probe.ReasonUnixFailed},
+		{"not allowed", ConnectingUnix, during("connect", syscall.EACCES), probe.Failure, reasonUnixFailed},
 		{"expired", Handshaking, invalid(x509.Expired), probe.Failure, probe.ReasonTLSExpired},
 		{"not for servers", Handshaking, invalid(x509.IncompatibleUsage), probe.Failure, probe.ReasonTLSUntrusted},
 		{"closed in the handshake", Handshaking, io.EOF, probe.Failure, probe.ReasonTLSFailed},

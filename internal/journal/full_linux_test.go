@@ -36,7 +36,7 @@ func fill(t *testing.T, name string) {
 	written := []string{"first"}
 	err = errors.Join(err, j.Rewrite(contents(written...)), os.WriteFile(hog, make([]byte, 100<<10), 0o600))
 	for err == nil {
-		if err = j.Append(contents(entry, entry), true); err == nil {
+		if err = j.Append(contents(entry, entry)); err == nil {
 			written = append(written, entry, entry)
 		}
 	}
@@ -50,7 +50,7 @@ func fill(t *testing.T, name string) {
 		t.Errorf("a failed rewrite leaves its file: %v", err)
 	}
 	checkFrames(t, name, written)
-	if err := errors.Join(os.Remove(hog), j.Append(contents("last"), true)); err != nil {
+	if err := errors.Join(os.Remove(hog), j.Append(contents("last"))); err != nil {
 		t.Errorf("with space again: %v", err)
 	}
 	checkFrames(t, name, append(written, "last"))

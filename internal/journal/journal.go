@@ -82,10 +82,10 @@ func (j *Journal) Size() int64 { return j.end }
 // Broken reports whether nothing can be appended before the file was rewritten.
 func (j *Journal) Broken() bool { return j.broken }
 
-// Append writes frames to the end of the file, and waits until the disk has them if sync
-// is true. After an error the file ends where it ended before, or else every Append
-// fails until a Rewrite has succeeded. So it does after the file was moved or removed.
-func (j *Journal) Append(frames iter.Seq[[]byte], sync bool) error {
+// Append writes frames to the end of the file, and does not wait for the disk: see Syncer. After an error the file ends
+// where it ended before, or else every Append fails until a Rewrite has succeeded. So it does after the file was moved or
+// removed.
+func (j *Journal) Append(frames iter.Seq[[]byte]) error {
 	if j.broken {
 		return fmt.Errorf("%s: has to be rewritten after an error", j.name)
 	}
@@ -99,13 +99,6 @@ func (j *Journal) Append(frames iter.Seq[[]byte], sync bool) error {
 		return err
 	}
 	j.end += n
-	if !sync {
-		return nil
-	}
-	if err := j.file.Sync(); err != nil { // and what the disk has now is not known
-		j.broken = true
-		return err
-	}
 	return nil
 }
 

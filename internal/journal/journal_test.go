@@ -63,7 +63,7 @@ func TestFramesAreReadBackInOrder(t *testing.T) {
 	if len(frames) != 0 {
 		t.Errorf("a new file has the frames %q", frames)
 	}
-	if err := j.Append(contents("early"), true); err == nil {
+	if err := j.Append(contents("early")); err == nil {
 		t.Error("frames were appended to a file without a magic")
 	}
 	long := strings.Repeat("x", maxFrame)
@@ -71,9 +71,9 @@ func TestFramesAreReadBackInOrder(t *testing.T) {
 	for _, err := range []error{
 		j.Rewrite(contents("old")),
 		j.Rewrite(contents(want...)),
-		j.Append(contents("two", "three"), true),
-		j.Append(contents(), true),
-		j.Append(contents("four"), false),
+		j.Append(contents("two", "three")),
+		j.Append(contents()),
+		j.Append(contents("four")),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -89,10 +89,10 @@ func TestFramesAreReadBackInOrder(t *testing.T) {
 	if !slices.Equal(frames, want) || unfinished != 0 {
 		t.Errorf("got %d frames and %d unfinished bytes, want %d", len(frames), unfinished, len(want))
 	}
-	if err := j.Append(contents(long+"x"), true); err == nil {
+	if err := j.Append(contents(long + "x")); err == nil {
 		t.Error("too long a frame was written")
 	}
-	if err := j.Append(contents("five"), true); err != nil {
+	if err := j.Append(contents("five")); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 	_ = j.Close()
@@ -129,7 +129,7 @@ func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
 				if int64(cut+len(tail)) != unfinished+j.Size() {
 					t.Fatalf("cut at %d: %d bytes are good and %d are not", cut, j.Size(), unfinished)
 				}
-				if err := j.Append(contents("next"), false); err != nil {
+				if err := j.Append(contents("next")); err != nil {
 					t.Fatal(err)
 				}
 				_ = j.Close()
@@ -176,7 +176,7 @@ func TestADamagedFileNeverHasOtherFrames(t *testing.T) {
 		}
 		var corrupt *CorruptError
 		switch {
-		case errors.As(err, &corrupt), errors.Is(err, ErrForeign) && len(got) == 0:
+		case errors.As(err, &corrupt), errors.Is(err, errForeign) && len(got) == 0:
 			damaged++
 		case err != nil || len(got) < len(frames)-1:
 			t.Fatalf("got %d of %d frames and the error %v", len(got), len(frames), err)
@@ -269,7 +269,7 @@ func TestOtherFilesAreNotDamagedJournals(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = j.Read(func([]byte) error { return nil })
-		if corrupt := new(CorruptError); errors.As(err, &corrupt) == foreign || errors.Is(err, ErrForeign) != foreign {
+		if corrupt := new(CorruptError); errors.As(err, &corrupt) == foreign || errors.Is(err, errForeign) != foreign {
 			t.Errorf("%q: got %v", text, err)
 		}
 		_ = j.Close()
@@ -371,10 +371,10 @@ func TestAFileThatWasMovedIsWrittenAgain(t *testing.T) {
 	if err := errors.Join(j.Rewrite(contents("one")), os.Rename(name, name+".old")); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.Append(contents("two"), false); err == nil || !strings.Contains(err.Error(), "was moved or removed") || !j.Broken() {
+	if err := j.Append(contents("two")); err == nil || !strings.Contains(err.Error(), "was moved or removed") || !j.Broken() {
 		t.Errorf("appended to a file without the name: got %v", err)
 	}
-	if err := errors.Join(j.Rewrite(contents("one", "two")), j.Append(contents("three"), true), j.Close()); err != nil {
+	if err := errors.Join(j.Rewrite(contents("one", "two")), j.Append(contents("three")), j.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, frames, _ := open(t, name); !slices.Equal(frames, []string{"one", "two", "three"}) {
@@ -390,7 +390,7 @@ func TestTheFileOfAnotherProcessIsNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, name, "theirs")
-	if err := j.Append(contents("more"), false); !errors.Is(err, errReplaced) {
+	if err := j.Append(contents("more")); !errors.Is(err, errReplaced) {
 		t.Errorf("Append: got %v", err)
 	}
 	if err := j.Rewrite(contents("ours", "more")); !errors.Is(err, errReplaced) {
@@ -413,7 +413,7 @@ func TestASymbolicLinkStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		j, _, _ := open(t, link)
-		if err := errors.Join(j.Rewrite(contents("one")), j.Append(contents("two"), true), j.Close()); err != nil {
+		if err := errors.Join(j.Rewrite(contents("one")), j.Append(contents("two")), j.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if to, err := os.Readlink(link); err != nil || to != target {

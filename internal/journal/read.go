@@ -10,8 +10,8 @@ import (
 	"io"
 )
 
-// ErrForeign is in the error of Read if the file is not a journal with this magic.
-var ErrForeign = errors.New("is another kind of file, use another path")
+// errForeign is in the error of Read if the file is not a journal with this magic.
+var errForeign = errors.New("is another kind of file, use another path")
 
 // CorruptError says that a file is damaged, and where.
 type CorruptError struct {
@@ -43,7 +43,7 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 	r := reader{size: info.Size(), from: bufio.NewReaderSize(io.NewSectionReader(j.file, 0, info.Size()), writeSize)}
 	if err := r.magic(j.magic); err != nil {
 		if _, headerErr := r.header(); headerErr != nil { // not even a frame follows
-			return 0, fmt.Errorf("%s %w: %w", j.name, ErrForeign, err)
+			return 0, fmt.Errorf("%s %w: %w", j.name, errForeign, err)
 		}
 		return 0, &CorruptError{j.name, 0, err}
 	}

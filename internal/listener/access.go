@@ -31,8 +31,8 @@ func Loopback(address string) (loopback, valid bool) {
 	return dial.IsLoopback(host), err == nil && portErr == nil
 }
 
-// MinToken is the minimum length of a Token in bytes.
-const MinToken = 16
+// minToken is the minimum length of a Token in bytes.
+const minToken = 16
 
 // Token is the text that clients must send. Every client may ask if it is empty.
 type Token string
@@ -40,8 +40,8 @@ type Token string
 // Problem says what is wrong with a token, in words that follow its name, or returns "".
 func (t Token) Problem() string {
 	switch {
-	case t != "" && len(t) < MinToken:
-		return fmt.Sprintf("has %d bytes, it needs %d or more", len(t), MinToken)
+	case t != "" && len(t) < minToken:
+		return fmt.Sprintf("has %d bytes, it needs %d or more", len(t), minToken)
 	case strings.ContainsFunc(string(t), func(r rune) bool { return r <= ' ' || r > '~' }):
 		if strings.HasSuffix(string(t), "\n") {
 			return "ends with a line feed: write trimspace(file(…))"

@@ -22,7 +22,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 		if len(l.unfinished) > 0 {
 			lines = append(l.unfinished, lines...)
 		}
-		_, _ = l.File.Write(lines)
+		l.File.write(lines)
 		l.unfinished = l.unfinished[:0]
 	}
 	l.unfinished = append(l.unfinished, p[whole:]...)
@@ -34,6 +34,6 @@ func (l *Lines) Write(p []byte) (int, error) {
 
 // End writes the unfinished line as it is.
 func (l *Lines) End() {
-	_, _ = l.File.Write(l.unfinished)
+	l.File.write(l.unfinished)
 	l.unfinished = l.unfinished[:0]
 }

@@ -34,10 +34,10 @@ type File struct {
 	config  Config
 	dropped *atomic.Uint64
 	failed  func(error)
-	to      *os.File              // instead of config.Path; nil for none
-	failure atomic.Pointer[error] // of the last write; nil after a success, or before the first one
+	to      *os.File // instead of config.Path; nil for none
 
-	waitingMu sync.Mutex
+	waitingMu sync.Mutex    // guards all below
+	failure   error         // of the last write; nil after a success, or before the first one
 	waiting   []byte        // whole lines, at most maxWaiting
 	writing   chan struct{} // closed when the goroutine that writes has ended; nil without one
 	abandoned bool          // what the goroutine could not write is dropped
@@ -54,9 +54,9 @@ func New(c Config, dropped *atomic.Uint64, failed func(error)) *File {
 	return f
 }
 
-// Write takes whole lines, of which the last may lack its end. Those that have no room are dropped,
-// and counted. It never blocks, and returns len(p) and no error.
-func (f *File) Write(p []byte) (int, error) {
+// write takes whole lines, of which the last may lack its end. Those that have no room are dropped,
+// and counted. It never blocks.
+func (f *File) write(p []byte) {
 	f.waitingMu.Lock()
 	defer f.waitingMu.Unlock()
 	fits := firstLines(p, int64(maxWaiting-len(f.waiting)))
@@ -66,7 +66,6 @@ func (f *File) Write(p []byte) (int, error) {
 		f.writing = make(chan struct{})
 		go f.writeAll(f.writing)
 	}
-	return len(p), nil
 }
 
 // Flush returns when all lines are written, or after a time. Then it drops those that wait: the disk
@@ -90,10 +89,9 @@ func (f *File) Flush(timeout time.Duration) {
 
 // Failure returns the error of the last write, or nil if it has succeeded.
 func (f *File) Failure() error {
-	if err := f.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
+	f.waitingMu.Lock()
+	defer f.waitingMu.Unlock()
+	return f.failure
 }
 
 // writeAll writes the lines that wait until there are none.
@@ -107,16 +105,11 @@ func (f *File) writeAll(ended chan<- struct{}) {
 			return
 		}
 		rest, err := f.append(batch)
-		if err == nil {
-			f.failure.Store(nil)
-		} else {
-			f.failure.Store(&err)
-		}
+		f.end(rest, err)
 		if failing != (err != nil) {
 			f.failed(err)
 		}
 		if failing = err != nil; failing {
-			f.putBack(rest)
 			time.Sleep(retryPause)
 		}
 		spare = batch[:0]
@@ -135,11 +128,14 @@ func (f *File) take(spare []byte) (batch []byte) {
 	return batch
 }
 
-// putBack keeps lines that could not be written, before those that wait. The latest that have no room
-// are dropped.
-func (f *File) putBack(rest []byte) {
+// end notes how a write has ended, and keeps the lines that it has left, before those that wait. The latest that have no
+// room are dropped.
+func (f *File) end(rest []byte, err error) {
 	f.waitingMu.Lock()
 	defer f.waitingMu.Unlock()
+	if f.failure = err; err == nil {
+		return
+	}
 	if f.abandoned {
 		f.dropped.Add(countLines(rest))
 		return

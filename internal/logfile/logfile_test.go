@@ -46,17 +46,10 @@ func newFile(t *testing.T, size int64, files int) (*File, string, *failures) {
 	return f, path, noted
 }
 
-func write(t *testing.T, f *File, text string) {
-	t.Helper()
-	if n, err := f.Write([]byte(text)); n != len(text) || err != nil {
-		t.Errorf("Write = %d, %v", n, err)
-	}
-}
-
 // flushed writes lines and waits until they are in the file.
 func flushed(t *testing.T, f *File, text string) {
 	t.Helper()
-	write(t, f, text)
+	f.write([]byte(text))
 	f.Flush(time.Minute)
 }
 
@@ -194,7 +187,7 @@ func TestLinesWaitWhileTheFileCannotBeWritten(t *testing.T) {
 	line := strings.Repeat("x", 1023) + "\n"
 	const lines = maxWaiting/1024 + 100
 	for range lines {
-		write(t, f, line)
+		f.write([]byte(line))
 	}
 	testsync.Until(t, "the write to fail", func() bool { return len(failed.get()) > 0 })
 	if err := os.Remove(path); err != nil {
@@ -226,7 +219,7 @@ func TestAWriteNeverWaitsForADiskThatHangs(t *testing.T) {
 	const lines = 3 * maxWaiting / 1024
 	line := strings.Repeat("x", 1023) + "\n"
 	for range lines {
-		write(t, f, line)
+		f.write([]byte(line))
 	}
 	f.Flush(10 * time.Millisecond)
 	if dropped := f.dropped.Load(); dropped < lines-2*maxWaiting/1024 {
@@ -248,7 +241,7 @@ func TestOnlyRegularFilesAreWritten(t *testing.T) {
 	if err := os.Symlink(other, path); err != nil {
 		t.Fatal(err)
 	}
-	write(t, f, "1\n")
+	f.write([]byte("1\n"))
 	testsync.Until(t, "the write to fail", func() bool { return len(failed.get()) > 0 })
 	if got := failed.get()[0].Error(); !strings.HasSuffix(got, "app.log is a symbolic link: write the path of the file itself") {
 		t.Errorf("got %s", got)

@@ -8,23 +8,21 @@ import (
 	"time"
 )
 
-// Interval is how often a message is logged at most.
-const Interval = time.Minute
+// interval is how often a message is logged at most.
+const interval = time.Minute
 
 // Logger writes to a slog.Logger. Create it with New. Its methods may be called by multiple goroutines at once.
 type Logger struct {
-	log *slog.Logger
-
-	loggedMu sync.Mutex // guards logged
-	logged   map[string]time.Time
+	log    *slog.Logger
+	logged sync.Map // when each message was logged last
 }
 
 // New returns a Logger that writes to log, or nowhere if that is nil.
 func New(log *slog.Logger) *Logger {
-	return &Logger{log: cmp.Or(log, slog.New(slog.DiscardHandler)), logged: map[string]time.Time{}}
+	return &Logger{log: cmp.Or(log, slog.New(slog.DiscardHandler))}
 }
 
-// Warn logs a message at level Warn, unless the same message was logged less than Interval ago. A message must be a
+// Warn logs a message at level Warn, unless the same message was logged less than interval ago. A message must be a
 // constant, since it is remembered; what differs from call to call belongs into args.
 func (l *Logger) Warn(message string, args ...any) {
 	if l.isDue(message) {
@@ -41,12 +39,10 @@ func (l *Logger) Error(message string, args ...any) {
 
 // isDue reports whether a message is to be logged now, and remembers that.
 func (l *Logger) isDue(message string) bool {
-	l.loggedMu.Lock()
-	defer l.loggedMu.Unlock()
 	now := time.Now()
-	if last, isLogged := l.logged[message]; isLogged && now.Sub(last) < Interval {
+	last, isLogged := l.logged.LoadOrStore(message, now)
+	if isLogged && now.Sub(last.(time.Time)) < interval {
 		return false
 	}
-	l.logged[message] = now
-	return true
+	return !isLogged || l.logged.CompareAndSwap(message, last, now)
 }

@@ -35,9 +35,9 @@ type Config struct {
 	Log *slog.Logger // one Warn line for each failed command, with its output; default: none
 }
 
-// DefaultTimeout is the default of Config.Timeout: systemd's own
+// defaultTimeout is the default of Config.Timeout: systemd's own
 // DefaultTimeoutStartSec.
-const DefaultTimeout = 90 * time.Second
+const defaultTimeout = 90 * time.Second
 
 // maxOutput limits the part of a command's output that is kept, in bytes.
 const maxOutput = 4 << 10
@@ -74,7 +74,7 @@ func New(c Config) (restart.Driver, error) {
 	}
 	command := run.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	log := cmp.Or(c.Log, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &driver{command: command, timeout: cmp.Or(c.Timeout, DefaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
+	return &driver{command: command, timeout: cmp.Or(c.Timeout, defaultTimeout), log: log, failed: func(error) {}, run: run.Plan.Run}, nil
 }
 
 // External marks the driver: its instances run outside the engine.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,5 +69,12 @@ func TestACommandThatWasKilledIsWaitedFor(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestTheDefaultIsThatOfTheTag(t *testing.T) {
+	f, _ := reflect.TypeFor[Config]().FieldByName("Timeout")
+	if d, err := time.ParseDuration(f.Tag.Get("default")); err != nil || d != defaultTimeout {
+		t.Errorf("the default is %v, but shown is %q", defaultTimeout, f.Tag.Get("default"))
 	}
 }

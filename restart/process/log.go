@@ -25,8 +25,8 @@ type Log struct {
 
 // Defaults and limits of a Log.
 const (
-	DefaultLogSize  = 10 << 20
-	DefaultLogFiles = 5
+	defaultLogSize  = 10 << 20
+	defaultLogFiles = 5
 	minLogSize      = 64 << 10
 	maxLogFiles     = 1000
 )
@@ -119,7 +119,7 @@ func newOutput(c Config) output {
 	if c.Log == nil {
 		return o
 	}
-	to := logfile.Config{Path: c.Log.File, MaxSize: cmp.Or(c.Log.MaxSize, DefaultLogSize), MaxFiles: cmp.Or(c.Log.MaxFiles, DefaultLogFiles)}
+	to := logfile.Config{Path: c.Log.File, MaxSize: cmp.Or(c.Log.MaxSize, defaultLogSize), MaxFiles: cmp.Or(c.Log.MaxFiles, defaultLogFiles)}
 	if to.Path != "" {
 		o.guardLog = &to
 	}

@@ -98,8 +98,8 @@ type Config struct {
 	LinesPerSecond int `hcl:"lines_per_second,optional,nonzero" doc:"lines of each output stream that are records of the engine's log in a second; the log counts those that were dropped" default:"100" min:"1"`
 }
 
-// DefaultLinesPerSecond is the default of Config.LinesPerSecond.
-const DefaultLinesPerSecond = 100
+// defaultLinesPerSecond is the default of Config.LinesPerSecond.
+const defaultLinesPerSecond = 100
 
 // Driver runs the instances of one command. It is a restart.Driver. An instance
 // costs the guard process, of about 1.4 MB that it does not share with the engine and ten
@@ -161,7 +161,7 @@ func (d *Driver) Attributes() (nice *int, rlimits map[string]string) {
 
 func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
-	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, DefaultLinesPerSecond)
+	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, defaultLinesPerSecond)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler)).With("target", c.Target)
 	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/tests/testsync"
@@ -286,6 +288,22 @@ func BenchmarkLife(b *testing.B) {
 	for b.Loop() {
 		if exit := d.Run(b.Context(), func(string) {}, nil); exit.Err != nil {
 			b.Fatal(exit.Err)
+		}
+	}
+}
+
+func TestDefaultsAreThoseOfTheTags(t *testing.T) {
+	of := func(block any, field string) string {
+		f, _ := reflect.TypeOf(block).FieldByName(field)
+		return f.Tag.Get("default")
+	}
+	for shown, want := range map[string]string{
+		of(Config{}, "LinesPerSecond"): strconv.Itoa(defaultLinesPerSecond),
+		of(Log{}, "MaxSize"):           bytesize.Size(defaultLogSize).String(),
+		of(Log{}, "MaxFiles"):          strconv.Itoa(defaultLogFiles),
+	} {
+		if shown != want {
+			t.Errorf("the default is %s, but shown is %q", want, shown)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (h *scriptedHandler) begin() bool {
 }
 
 func (h *scriptedHandler) unanswered() probe.Result {
-	return probe.Broken(probe.ReasonExecStart, "the script has no answer")
+	return probe.Broken("exec.start", "the script has no answer")
 }
 
 // end records the result of a try.
@@ -108,5 +108,5 @@ func execute(ctx context.Context, letter byte) probe.Result {
 		wait(ctx, slowness)
 		return probe.Succeed("")
 	}
-	return probe.Broken(probe.ReasonExecStart, "no such container")
+	return probe.Broken("exec.start", "no such container")
 }

@@ -191,7 +191,7 @@ func (m mood) answer(noise float64, timeout time.Duration, at time.Time) answer 
 		return answer{result: probe.Result{Outcome: probe.Warning, Reason: "script.warning", Timings: yes.Timings}}
 	case "panicking":
 		if noise < 0.05 {
-			return answer{result: probe.Result{Reason: probe.ReasonPanic}}
+			return answer{result: probe.Result{Reason: "handler.panic"}}
 		}
 	}
 	if noise < 0.02 {
@@ -240,7 +240,7 @@ func (h *quick) Step(a *nonblock.Attempt) nonblock.Progress {
 	w.mu.Lock()
 	t := w.known(a.Target.Name)
 	got := t.answer(h.kind, from, time.Second)
-	if got.latency > 0 || got.result.Reason == probe.ReasonPanic {
+	if got.latency > 0 || got.result.Reason == "handler.panic" {
 		w.mu.Unlock()
 		return nonblock.StepBlock
 	}
@@ -273,7 +273,7 @@ func (h *quick) Probe(ctx context.Context, target probe.Target) probe.Result {
 		late, got.result = true, timedOut
 	}
 	w.end(at, &got.result, late && answered)
-	if got.result.Reason == probe.ReasonPanic {
+	if got.result.Reason == "handler.panic" {
 		panic("scripted")
 	}
 	return got.result

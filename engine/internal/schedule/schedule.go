@@ -175,7 +175,7 @@ func (s *Schedule[A]) Configure(key uint32, times Times, withoutBlocking bool) {
 func (s *Schedule[A]) Replan(key uint32, began int64, failed bool) (planned int64) {
 	e := &s.entries[key]
 	if !failed {
-		return e.times.After(began)
+		return e.times.after(began)
 	}
 	e.set(close, false)
 	return e.times.From(began + e.times.Period)
@@ -299,7 +299,7 @@ func (s *Schedule[A]) Start(key uint32, now int64, mayShed, failing bool) (st St
 		st.Counts = e.is(asked) && !failing
 		e.set(close, st.Counts || e.is(close))
 	} else {
-		st.Next = e.times.After(max(now, e.due))
+		st.Next = e.times.after(max(now, e.due))
 		st.Counts = !failing || !e.is(close)
 		e.set(close, false)
 	}

@@ -229,7 +229,7 @@ func (p *pair) call() {
 			}
 		}
 	case 3:
-		p.at(key, p.s.Times(key).After(p.now))
+		p.at(key, p.s.Times(key).after(p.now))
 	case 4:
 		p.drop(key) // another instance
 		p.extra(key, p.now+p.rng.Int64N(int64(time.Second)))
@@ -292,7 +292,7 @@ func TestTimesAreSpreadAndNeverChange(t *testing.T) {
 		if from < at || from-at >= times.Period || from%times.Period != times.Offset {
 			t.Errorf("From(%d) = %d", at, from)
 		}
-		if after := times.After(at); after-at < times.Period/2 || after-at >= times.Period*3/2 {
+		if after := times.after(at); after-at < times.Period/2 || after-at >= times.Period*3/2 {
 			t.Errorf("After(%d) = %d", at, after)
 		}
 	}

@@ -24,10 +24,10 @@ func (t Times) From(at int64) int64 {
 	return at + (t.Offset-at%t.Period+t.Period)%t.Period
 }
 
-// After returns the regular time of the attempt after one at now. It is half a
+// after returns the regular time of the attempt after one at now. It is half a
 // period away at least, so that an extra attempt is not followed by another one at
 // once.
-func (t Times) After(now int64) int64 { return t.From(now + t.Period/2) }
+func (t Times) after(now int64) int64 { return t.From(now + t.Period/2) }
 
 // hash is FNV-1a over the ID's parts, with the finish of MurmurHash3 so that
 // every bit of a short name counts. It must never change: see Times.

@@ -23,8 +23,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
-	"github.com/sonde-probe/sonde/restart/command"
-	"github.com/sonde-probe/sonde/restart/process"
 	"github.com/sonde-probe/sonde/tests/tier"
 	"github.com/sonde-probe/sonde/wasmhost"
 )
@@ -267,6 +265,7 @@ func set(text string, p *page, e entry, value string) string {
 
 func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 	const size = bytesize.Size(1)
+	backOff, damping := restart.Unit{}.WithDefaults().BackOff, probe.Damping{}.WithDefaults()
 	for name, want := range map[string]any{
 		"engine.listen": api.DefaultListen, "engine.concurrency": engine.DefaultConcurrency,
 		"engine.metrics_max_probes": metrics.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
@@ -275,11 +274,9 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"probe.period":              probe.DefaultPeriod, "probe.timeout": probe.DefaultTimeout,
 		"probe.success_threshold": probe.DefaultSuccessThreshold, "probe.failure_threshold": probe.DefaultFailureThreshold,
 		"target.termination_grace_period": restart.DefaultTerminationGracePeriod,
-		"target.back_off.initial":         restart.DefaultInitialBackOff, "target.back_off.max": restart.DefaultMaxBackOff,
-		"target.back_off.reset": restart.DefaultBackOffReset, "restart.timeout": command.DefaultTimeout,
-		"process.log.max_size": size * process.DefaultLogSize, "process.log.max_files": process.DefaultLogFiles,
-		"process.lines_per_second": process.DefaultLinesPerSecond,
-		"damping.half_life":        probe.DefaultHalfLife, "damping.suppress": probe.DefaultSuppress, "damping.reuse": probe.DefaultReuse, "damping.max": probe.DefaultMaxDamped,
+		"target.back_off.initial":         backOff.Initial, "target.back_off.max": backOff.Max,
+		"target.back_off.reset": backOff.Reset,
+		"damping.half_life":     damping.HalfLife, "damping.suppress": damping.Suppress, "damping.reuse": damping.Reuse, "damping.max": damping.Max,
 		"quorum.vantages": quorum.DefaultVantages, "quorum.fail": quorum.FailMajority, "quorum.spread": quorum.SpreadZone,
 	} {
 		f, err := find(pages(), name)

@@ -24,7 +24,7 @@ func TestTableHasALineForEachProbe(t *testing.T) {
 		Probes: []api.Probe{
 			{ID: "shop/web:startup", Target: "shop/web", Verdict: probe.Passing, Decided: true, Last: probe.Success, WaitReason: verdict.Held},
 			{ID: "shop/web:readiness/db", Target: "shop/web", Verdict: probe.Failing, Errors: 4, Attempting: true,
-				Result: &api.Result{Reason: probe.ReasonExecStart, Detail: "no such file"}},
+				Result: &api.Result{Reason: "exec.start", Detail: "no such file"}},
 			{ID: "shop/web:liveness", Target: "shop/web", Verdict: probe.Passing, Decided: true, Last: probe.Failure, Run: 2, Progress: "2/3",
 				Next: now.Add(1250 * time.Millisecond), Result: &api.Result{Reason: probe.ReasonHTTPStatus, Detail: "status 503"}},
 		},

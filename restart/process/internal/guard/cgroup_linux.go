@@ -44,9 +44,9 @@ func (c Cgroup) enter(attr *syscall.SysProcAttr) (entered func(), err error) {
 	return func() { _ = dir.Close() }, nil
 }
 
-// Kill kills all processes in the cgroup and below. An error shows in the processes
+// kill kills all processes in the cgroup and below. An error shows in the processes
 // that are left.
-func (c Cgroup) Kill() {
+func (c Cgroup) kill() {
 	if c != "" {
 		_ = os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0)
 	}
@@ -68,9 +68,9 @@ const (
 	removePause = 2 * time.Millisecond
 )
 
-// Remove removes the cgroup and those that the command has created below it. It
+// remove removes the cgroup and those that the command has created below it. It
 // tries for a while: the kernel reports them as empty with a delay.
-func (c Cgroup) Remove() {
+func (c Cgroup) remove() {
 	for range removeTries {
 		if c.removeOnce() {
 			return

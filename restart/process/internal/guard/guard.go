@@ -99,7 +99,7 @@ func run() error {
 	}()
 	g.serve(orders)
 	g.killAll()
-	g.tree.Cgroup.Remove()
+	g.tree.Cgroup.remove()
 	last <- Report{Ended: true, Code: code(g.status), Signal: killer(g.status), Killed: g.killed}
 	<-reported
 	return nil
@@ -123,7 +123,7 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		if g.tree.Pid != 0 {
 			g.killAll()
 		}
-		g.tree.Cgroup.Remove()
+		g.tree.Cgroup.remove()
 		g.adoption.remove()
 	}()
 	if s.Adopt != nil {
@@ -144,7 +144,7 @@ func (g *guard) start(s Start) (hello Report, err error) {
 		defer syscall.Umask(syscall.Umask(*s.Umask)) // the guard creates its own files before and after
 	}
 	if g.tree.Pid, err = spawn(s, g.tree.Cgroup); g.tree.Cgroup != "" && mayBlameCgroup(err) {
-		g.tree.Cgroup.Remove()
+		g.tree.Cgroup.remove()
 		g.tree.Cgroup = ""
 		g.tree.Pid, err = spawn(s, "")
 	}

@@ -42,7 +42,7 @@ func (g *guard) killAll() {
 }
 
 func (g *guard) killOnce() {
-	g.tree.Cgroup.Kill()
+	g.tree.Cgroup.kill()
 	if !g.ended || !IsSubreaper {
 		command.KillGroup(g.tree.Pid)
 	}

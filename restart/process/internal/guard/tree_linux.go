@@ -104,13 +104,13 @@ const (
 // it.
 func (t Tree) KillOrphans(ctx context.Context) (killed bool) {
 	for pause := minKillPause; ; pause = min(2*pause, maxKillPause) {
-		t.Cgroup.Kill()
+		t.Cgroup.kill()
 		exists, err := t.groupExists()
 		if exists {
 			command.KillGroup(t.Pid)
 		}
 		if !exists && err == nil && !t.Cgroup.isPopulated() {
-			t.Cgroup.Remove()
+			t.Cgroup.remove()
 			return true
 		}
 		select {

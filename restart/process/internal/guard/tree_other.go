@@ -34,6 +34,6 @@ func newCgroup() Cgroup { return "" }
 
 func (c Cgroup) enter(*syscall.SysProcAttr) (entered func(), err error) { return func() {}, nil }
 
-func (c Cgroup) Kill() {}
+func (c Cgroup) kill() {}
 
-func (c Cgroup) Remove() {}
+func (c Cgroup) remove() {}

@@ -1,0 +1,4 @@
+package sparselog
+
+// Interval is for tests of the package from outside.
+const Interval = interval

@@ -3,7 +3,7 @@ package dial
 import (
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/sonde-probe/sonde/internal/nonblock"
 )
 
 const halfOpenWorks = true
@@ -25,8 +25,8 @@ func (c Config) prepare() func(network, address string, s syscall.RawConn) error
 
 func (c Config) setOptions(fd int) error {
 	if c.SourceAddress != "" {
-		// So that one port serves connections to several addresses. Linux knows the option since 4.2, and works without it.
-		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)
+		// Linux knows the option since 4.2, and works without it.
+		_ = syscall.SetsockoptInt(fd, syscall.IPPROTO_IP, nonblock.BindAddressNoPort, 1)
 	}
 	if !c.HalfOpen {
 		return nil

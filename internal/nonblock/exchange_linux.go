@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -92,7 +90,7 @@ func (x *Exchange) connect(a *Attempt) (call string, errno syscall.Errno) {
 		}
 	}
 	if x.Socket.Source.IsValid() {
-		_ = setOption(a.FD, syscall.IPPROTO_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1) // not known before Linux 4.2, and not needed
+		_ = setOption(a.FD, syscall.IPPROTO_IP, BindAddressNoPort, 1) // not known before Linux 4.2, and not needed
 		if errno := bindSocket(a.FD, netip.AddrPortFrom(x.Socket.Source, 0)); errno != 0 {
 			return "bind", errno
 		}

@@ -21,6 +21,10 @@ type Set struct {
 	coarse bool // the kernel has no epoll_pwait2
 }
 
+// BindAddressNoPort makes binding a source address take no port until connect, so that one
+// port serves connections to several addresses.
+const BindAddressNoPort = unix.IP_BIND_ADDRESS_NO_PORT
+
 // wakeKey is the key of the eventfd.
 const wakeKey = 1<<32 - 1
 

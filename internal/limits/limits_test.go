@@ -17,7 +17,6 @@ func TestLimitsOfFieldsAreChecked(t *testing.T) {
 		Nice  *int          `hcl:"nice,optional" min:"1"`
 		Inner *inside       `hcl:"inner,block"`
 		Made  int           `hcl:"-" min:"5"`
-		time  time.Time
 	}
 	zero := 0
 	for want, b := range map[string]block{

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -40,7 +41,7 @@ type groupBlock struct {
 	Group
 }
 
-// decodedGroup is a group, or what a maintenance has of one, whose members are still to be checked.
+// decodedGroup is a group whose members are still to be checked.
 type decodedGroup struct {
 	*decodedBlock
 	groupBlock
@@ -112,6 +113,14 @@ func (d *decodedBlock) selector(argument string, names, match []string) (s probe
 	return s, err == nil
 }
 
+// selection is what a block selects, which is still to be checked.
+type selection struct {
+	*decodedBlock
+	argument     string // with the names
+	names, match []string
+	selector     probe.Selector
+}
+
 // checkMembers checks that all that groups name exists, and that they can be ready.
 func checkMembers(groups []decodedGroup, targets *knownTargets) {
 	if len(groups) == 0 || targets.more {
@@ -120,22 +129,64 @@ func checkMembers(groups []decodedGroup, targets *knownTargets) {
 	isValid := !groups[0].e.hasErrors() // else labels may be missing
 	for i := range groups {
 		g := &groups[i]
+		of := selection{g.decodedBlock, "members", g.Members, g.Match, g.Group.Members}
 		found := 0
-		for _, t := range targets.sorted() {
-			if g.Group.Members.Matches(t.name, t.labels) {
-				if found++; isValid {
-					g.checkMemberOfGateways(&t)
-				}
+		for t := range of.selected(targets) {
+			if found++; isValid {
+				g.checkMemberOfGateways(t)
 			}
 		}
-		before := g.e.reports
-		for j, name := range g.Members {
-			g.checkMember(j, name, targets)
-		}
-		if g.e.reports == before && isValid {
-			g.checkNumber(found, targets)
+		if of.check(targets, found, isValid) && isValid {
+			g.checkNumber(found)
 		}
 	}
+}
+
+// checkSelections checks that all that blocks select exists.
+func checkSelections(all []selection, targets *knownTargets) {
+	if len(all) == 0 || targets.more {
+		return
+	}
+	isValid := !all[0].e.hasErrors()
+	for _, s := range all {
+		found := 0
+		for range s.selected(targets) {
+			found++
+		}
+		s.check(targets, found, isValid)
+	}
+}
+
+// selected yields the selected targets, sorted by name.
+func (s *selection) selected(targets *knownTargets) iter.Seq[*knownTarget] {
+	return func(yield func(*knownTarget) bool) {
+		all := targets.sorted()
+		for i := range all {
+			if s.selector.Matches(all[i].name, all[i].labels) && !yield(&all[i]) {
+				return
+			}
+		}
+	}
+}
+
+// check reports names that no target has, and conditions that none fulfils if labels are known. It returns whether
+// something is selected.
+func (s *selection) check(targets *knownTargets, found int, withLabels bool) bool {
+	before := s.e.reports
+	for i, name := range s.names {
+		s.checkName(i, name, targets)
+	}
+	if s.e.reports > before || found > 0 || len(s.match) == 0 {
+		return s.e.reports == before
+	}
+	if withLabels {
+		summary := "no target has the labels that match asks for"
+		if len(s.names) > 0 {
+			summary = fmt.Sprintf("no target that %s names has the labels that match asks for", s.argument)
+		}
+		s.report(s.sources["match"].value, summary, targets.labelHint(s.match))
+	}
+	return false
 }
 
 // checkMemberOfGateways reports a member that lacks the port of its group, or whose label is
@@ -160,9 +211,9 @@ func (g *decodedGroup) checkMemberOfGateways(t *knownTarget) {
 	}
 }
 
-// checkMember reports a name that no target has.
-func (g *decodedGroup) checkMember(i int, name string, targets *knownTargets) {
-	r := report{at: elementRange(&g.block.Body, "members", i, g.sources["members"].value), body: &g.block.Body, reference: true}
+// checkName reports a name that no target has.
+func (s *selection) checkName(i int, name string, targets *knownTargets) {
+	r := report{at: elementRange(&s.block.Body, s.argument, i, s.sources[s.argument].value), body: &s.block.Body, reference: true}
 	if probe.IsGlob(name) {
 		if slices.ContainsFunc(targets.all, func(t knownTarget) bool { return probe.MatchesGlob(name, t.name) }) {
 			return
@@ -179,28 +230,20 @@ func (g *decodedGroup) checkMember(i int, name string, targets *knownTargets) {
 		}
 	}
 	r.hint = cmp.Or(r.hint, targets.hint(name))
-	g.e.add(r)
+	s.e.add(r)
 }
 
-// checkNumber reports a group without members, and one with fewer than must be ready.
-func (g *decodedGroup) checkNumber(found int, targets *knownTargets) {
+// checkNumber reports a group with fewer members than must be ready.
+func (g *decodedGroup) checkNumber(found int) {
 	if need := g.MinReady.Of(found); found >= need {
 		if g.HoldRestarts && found == need {
 			g.warnOfFloor(found)
 		}
 		return
 	}
-	if found > 0 {
-		g.report(g.sources["min_ready"].value,
-			fmt.Sprintf("min_ready is %v, but the group has %s, so that it is never ready", g.MinReady, plural(found, "member")),
-			fmt.Sprintf(`write min_ready = %d or less, or "100%%" for all of them`, found))
-		return
-	}
-	summary := "no target has the labels that match asks for"
-	if len(g.Members) > 0 {
-		summary = "no target that members names has the labels that match asks for"
-	}
-	g.report(g.sources["match"].value, summary, targets.labelHint(g.Match))
+	g.report(g.sources["min_ready"].value,
+		fmt.Sprintf("min_ready is %v, but the group has %s, so that it is never ready", g.MinReady, plural(found, "member")),
+		fmt.Sprintf(`write min_ready = %d or less, or "100%%" for all of them`, found))
 }
 
 // warnOfFloor warns that a group that needs all its members never lets one be restarted that is ready.

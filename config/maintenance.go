@@ -53,17 +53,17 @@ func (m Maintenance) Windows() (w cron.Windows, err error) {
 
 // decodeMaintenances decodes the maintenance blocks, and checks their members.
 func decodeMaintenances(blocks []*tree.Block, e *evaluator, s *compiledSchema, targets *knownTargets) map[string]Maintenance {
-	var valid []decodedGroup
+	var valid []selection
 	all, complete := decodeNamed(blocks, e.collector, "maintenance", maxMaintenances, func(b *tree.Block) (Maintenance, bool) {
 		d := decodedMaintenance{decodedBlock: s.decode(e, b)}
 		m, ok := d.maintenance()
 		if ok {
-			valid = append(valid, decodedGroup{d.decodedBlock, groupBlock{d.Members, d.Match, Group{Members: m.Members}}})
+			valid = append(valid, selection{d.decodedBlock, "members", d.Members, d.Match, m.Members})
 		}
 		return m, ok
 	})
 	if complete {
-		checkMembers(valid, targets)
+		checkSelections(valid, targets)
 	}
 	return all
 }

@@ -36,17 +36,25 @@ type notifyBlock struct {
 // maxNotifiers is how many notify blocks a configuration may have.
 const maxNotifiers = 100
 
-// decodeNotifiers decodes the notify blocks.
-func decodeNotifiers(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options) map[string]Notifier {
+// decodeNotifiers decodes the notify blocks, and checks what they select.
+func decodeNotifiers(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options, targets *knownTargets) map[string]Notifier {
 	groups := labelsOf(blocks["group"])
-	all, _ := decodeNamed(blocks["notify"], e.collector, "notifier", maxNotifiers, func(b *tree.Block) (n Notifier, ok bool) {
+	var valid []selection
+	all, complete := decodeNamed(blocks["notify"], e.collector, "notifier", maxNotifiers, func(b *tree.Block) (n Notifier, ok bool) {
 		before := e.reports
 		d := decodedNotifier{decodedBlock: s.decode(e, b)}
 		d.fill(&d.notifyBlock)
 		n = d.notifier(groups)
 		_, n.Output, n.Settings = d.oneInside(o.Notifiers, "notify block", "how it tells")
-		return n, d.ok && e.reports == before
+		ok = d.ok && e.reports == before
+		if ok && len(d.Targets)+len(d.Match) > 0 {
+			valid = append(valid, selection{d.decodedBlock, "targets", d.Targets, d.Match, *n.Targets})
+		}
+		return n, ok
 	})
+	if complete {
+		checkSelections(valid, targets)
+	}
 	return all
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine/internal/health"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -68,7 +69,7 @@ func newVerdictLine(s *slot, f *folded, res *probe.Result) *verdictLine {
 
 func (l *verdictLine) write(to *slog.Logger) {
 	level, message := slog.LevelInfo, "verdict changed"
-	if l.verdict == probe.Failing {
+	if l.verdict == probe.Failing && (l.result != nil || !l.why.IsPlanned()) {
 		level = slog.LevelWarn
 	}
 	if l.before == l.verdict {
@@ -93,6 +94,7 @@ type eventLog struct {
 	out    *outbox
 	debug  bool // there is a line for each attempt
 	firsts firstVerdicts
+	health healthLog
 }
 
 // limited queues a line about an event that many targets may have at the same time.
@@ -218,4 +220,52 @@ func (l firstVerdictsLine) write(to *slog.Logger) {
 		level = slog.LevelWarn
 	}
 	to.Log(context.Background(), level, "more first verdicts, not logged one by one", "passing", l[probe.Passing], "failing", l[probe.Failing], "unknown", l[probe.Undecided])
+}
+
+// healthLog says when to log that the engine is degraded, and that it is well again. scheduler.mu guards it.
+type healthLog struct {
+	degraded bool  // by the last line
+	due      int64 // check does nothing until then
+}
+
+// healthLogPeriod is how often check looks at the health of the engine, which changes once a second.
+const healthLogPeriod = int64(time.Second)
+
+// next returns when check has to be called.
+func (l *healthLog) next() int64 {
+	if !l.degraded {
+		return never
+	}
+	return l.due
+}
+
+// check returns the line that is due, or nil. An engine is well again when its score is 0, so that one whose score goes
+// up and down has one line.
+func (l *healthLog) check(m *health.Monitor, now int64) logLine {
+	if now < l.due {
+		return nil
+	}
+	l.due = now + healthLogPeriod
+	h := healthAt(m, now)
+	if !l.degraded && !h.Degraded() || l.degraded && h.Score > 0 {
+		return nil
+	}
+	l.degraded = !l.degraded
+	return healthLine{h, l.degraded}
+}
+
+// healthLine says that the engine is degraded, or well again.
+type healthLine struct {
+	health     Health
+	isDegraded bool
+}
+
+func (l healthLine) write(to *slog.Logger) {
+	stalled := l.health.Stalled.Round(time.Millisecond)
+	if l.isDegraded {
+		to.Warn("engine degraded: attempts get more time, and failures without an answer restart nothing; check its CPU quota, memory and descriptors",
+			"score", l.health.Score, "stalls", l.health.Stalls, "stalled", stalled)
+		return
+	}
+	to.Info("engine no longer degraded", "stalls", l.health.Stalls, "stalled", stalled)
 }

@@ -164,6 +164,55 @@ func TestEachVerdictThatTurnsHasItsReason(t *testing.T) {
 	}
 }
 
+// A stop that somebody has asked for is no outage.
+func TestOnlyAnInstanceThatEndsUnplannedIsAWarning(t *testing.T) {
+	for reason, want := range map[probe.Reason]string{
+		probe.ReasonShutdown: "level=INFO", probe.ReasonOperatorStop: "level=INFO", probe.ReasonOperatorRestart: "level=INFO", probe.ReasonCompleted: "level=INFO",
+		probe.ReasonExited: "level=WARN", probe.ReasonBackOff: "level=WARN", "": "level=WARN",
+	} {
+		log := logged(t, slog.LevelInfo, func(t *testing.T, e *engine.Engine) {
+			apply(t, e, probe.Set{readiness: with(says(probe.Success))})
+			e.Report(instance("1"))
+			pass(time.Minute)
+			over := instance("1")
+			over.Phase, over.Reason = probe.Ended, reason
+			e.Report(over)
+		})
+		if found := lines(log, "verdict=failing previous=passing"); len(found) != 1 || !strings.Contains(found[0], want) {
+			t.Errorf("%q: want %s:\n%s", reason, want, log)
+		}
+	}
+}
+
+// The line of an engine that was degraded, and that it is well again, come once, however its score goes up and down.
+func TestADegradedEngineSaysSo(t *testing.T) {
+	log := logged(t, slog.LevelInfo, func(t *testing.T, e *engine.Engine) {
+		h := says(probe.Success)
+		p := with(h)
+		p.Rule.Period = time.Second
+		set, s := stallable(readiness, p)
+		apply(t, e, set)
+		e.Report(instance("a"))
+		pass(time.Minute)
+		s.stall(t, e, 3*time.Second)
+		pass(3 * time.Second)
+		if e.Health().Score != 1 {
+			t.Errorf("the score is %d", e.Health().Score)
+		}
+		h.give(probe.Broken("engine.descriptors", "too many open files"))
+		pass(5 * time.Second)
+		if !e.Health().Degraded() {
+			t.Errorf("the score is %d", e.Health().Score)
+		}
+		h.give(probe.Succeed(""))
+		pass(time.Minute)
+	})
+	degraded, well := lines(log, "level=WARN msg=\"engine degraded"), lines(log, "level=INFO msg=\"engine no longer degraded\" stalls=1 stalled=3s")
+	if len(degraded) != 1 || !strings.Contains(degraded[0], "score=3 stalls=1 stalled=3s") || len(well) != 1 {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
 func TestDebugLogHasEachAttempt(t *testing.T) {
 	for level, want := range map[slog.Level]int{slog.LevelDebug: 6, slog.LevelInfo: 0} {
 		log := logged(t, level, func(t *testing.T, e *engine.Engine) {

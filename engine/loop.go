@@ -114,6 +114,7 @@ func (l *loop) pollOnce() (canceled []*attempt, due int64) {
 	sc.monitor.Await(now, now)
 	sc.summaries.advance(sc.slots, now)
 	sc.out.log(sc.log.firsts.check(now))
+	sc.out.log(sc.log.health.check(sc.monitor, now))
 	sc.counters.busy += time.Duration(now - l.awakeSince)
 	if due = sc.nextDue(); due != never {
 		due = min(due, now+maxSleep)

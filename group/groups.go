@@ -408,6 +408,8 @@ func (g *Groups) log(changes []change) {
 		attrs := []any{"group", v.Group, "ready", v.Counts.Serving(), "members", v.Counts.Total(), "min_ready", v.Need}
 		switch {
 		case v.Last == c.before.Last:
+		case v.Last == Down && isPlanned(v):
+			g.logger.Info("group is not ready: its members are stopped", attrs...)
 		case v.Last == Down:
 			g.logger.Warn("group is not ready", append(attrs, "down", someDown(v))...)
 		case c.before.Last == Down:
@@ -420,6 +422,16 @@ func (g *Groups) log(changes []change) {
 			g.logger.Info("group is no longer in panic", attrs...)
 		}
 	}
+}
+
+// isPlanned reports whether all members that are not ready are stopped since they were to be.
+func isPlanned(v *View) bool {
+	for m := range v.Members() {
+		if !m.State.TakesRequests() && !m.Reason.IsPlanned() {
+			return false
+		}
+	}
+	return true
 }
 
 // someDown names some members that are down.

@@ -127,6 +127,36 @@ func rule(t testing.TB, min string, names, labels []string) group.Rule {
 	return r
 }
 
+// A group whose members are stopped since they were to be has no outage; one of which another member fails has.
+func TestAPlannedStopIsNoOutageOfAGroup(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		play(t, func(s *stage) {
+			s.target("web-0", probe.Success, nil)
+			s.target("web-1", probe.Success, nil)
+			s.apply()
+			s.rules(map[string]group.Rule{"web": rule(t, "1", []string{"web-*"}, nil)})
+			pass(2 * time.Second)
+			if fails {
+				s.answers["web-1"].say(probe.Failure)
+				pass(2 * time.Second)
+			}
+			for name := range s.answers {
+				if name == "web-0" || !fails {
+					s.engine.Report(probe.Instance{Target: name, ID: "static", Phase: probe.Ended, Reason: probe.ReasonShutdown, Managed: true})
+				}
+			}
+			pass(2 * time.Second)
+			want := "level=INFO msg=\"group is not ready: its members are stopped\" group=web ready=0 members=2 min_ready=1\n"
+			if fails {
+				want = "level=WARN msg=\"group is not ready\" group=web ready=0 members=2 min_ready=1 down=\"web-0, web-1\"\n"
+			}
+			if log := s.log.Take(); log != want {
+				t.Errorf("the log is\n%s\nwant\n%s", log, want)
+			}
+		})
+	}
+}
+
 func TestAGroupFollowsItsMembers(t *testing.T) {
 	play(t, func(s *stage) {
 		for i := range 4 {

@@ -18,6 +18,16 @@ func (r Reason) BlamesEngine() bool {
 	return strings.HasPrefix(string(r), engineLayer) && r != ReasonStopped
 }
 
+// IsPlanned reports whether an instance ends because somebody has asked for that, or since its work is done: that is no
+// outage.
+func (r Reason) IsPlanned() bool {
+	switch r {
+	case ReasonShutdown, ReasonOperatorStop, ReasonOperatorRestart, ReasonCompleted:
+		return true
+	}
+	return false
+}
+
 // Reasons of the engine itself, and of what it knows of a target.
 const (
 	ReasonStopped    Reason = "engine.stopped"     // the attempt was cancelled: the probe was changed, or the engine stopped

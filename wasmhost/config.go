@@ -91,7 +91,7 @@ func (g Grant) targetOnly() bool {
 
 // Limits bound what a plugin may use. A zero field means its default.
 type Limits struct {
-	Memory      int64         `hcl:"memory,optional,nonzero,bytes" doc:"memory of each instance" default:"32MiB" min:"64KiB"`
+	Memory      int64         `hcl:"memory,optional,nonzero,bytes" doc:"memory of each instance" default:"32MiB" min:"64KiB" max:"4194240KiB"`
 	ModuleSize  int64         `hcl:"module_size,optional,nonzero,bytes" doc:"size of the module" default:"64MiB" min:"1B" max:"1GiB"`
 	Instances   int           `hcl:"instances,optional,nonzero" doc:"concurrent instances, and thus attempts" default:"65536" min:"1" max:"65536"`
 	Held        int           `hcl:"held,optional,nonzero" doc:"connections that are kept for later attempts of all probes" default:"1024" min:"1" max:"1048576"`

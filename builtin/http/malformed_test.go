@@ -63,7 +63,9 @@ func TestMalformedHTTP2IsDescribed(t *testing.T) {
 				secure := tls.Server(conn, config)
 				io.ReadFull(secure, make([]byte, 24+9)) // the preface, and the begin of the client's settings
 				io.WriteString(secure, frames)
-				secure.CloseWrite()
+				if strings.HasPrefix(frames, settings+goAway) {
+					secure.CloseWrite()
+				}
 				io.Copy(io.Discard, secure)
 			})
 			got := attempt(t, httpprobe.Config{Port: "web", Scheme: "https", TLS: &httpprobe.TLS{CAFile: ca.File}}, target, plenty)

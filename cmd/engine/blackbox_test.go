@@ -118,6 +118,11 @@ func TestProbeAnswersAsBlackboxExporterDoes(t *testing.T) {
 	} {
 		t.Run(c.module+" "+c.target, func(t *testing.T) {
 			want, got := scrape(t, theirs, c.module, c.target), scrape(t, ours, c.module, c.target)
+			for _, name := range []string{"probe_ssl_earliest_cert_expiry", "probe_ssl_last_chain_expiry_timestamp_seconds"} {
+				if want[name].series[name] <= 0 { // a time that is not known, which Sonde leaves out: it makes alerts fire
+					delete(want, name)
+				}
+			}
 			compareMetrics(t, want, got)
 		})
 	}

@@ -150,8 +150,10 @@ func checkSelections(all []selection, targets *knownTargets) {
 	isValid := !all[0].e.hasErrors()
 	for _, s := range all {
 		found := 0
-		for range s.selected(targets) {
-			found++
+		if len(s.match) > 0 { // otherwise check looks at the names only
+			for range s.selected(targets) {
+				found++
+			}
 		}
 		s.check(targets, found, isValid)
 	}

@@ -258,7 +258,7 @@ func TestOfPanicsOnFieldsThatHCLCannotSet(t *testing.T) {
 }
 
 func TestListenOnLoopbackNeedsNoToken(t *testing.T) {
-	for _, address := range []string{"127.8.8.8:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "localhost:0", "LOCALHOST:0"} { // as api.CheckListen
+	for _, address := range []string{"127.8.8.8:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "localhost:0", "LOCALHOST:0"} { // as checkListen of package api
 		parseGood(t, `engine { listen = "`+address+`" }`, Options{})
 	}
 }

@@ -70,6 +70,7 @@ func (s *compiledSchema) noteBlock(e *evaluator, b *tree.Block) {
 			e.noteSensitive(field, arg)
 		}
 		value, _ := protected(arg.Expr, b.Body.Ctx)
+		value, _ = unmark(value)
 		e.checkPushedPath(&b.Body, field, arg, value)
 	}
 	for _, inner := range content.Blocks {

@@ -255,7 +255,7 @@ target "web" {
 }
 `
 	for path, isError := range map[string]bool{
-		`"ca.pem"`: true, `format("%s.pem", "ca")`: true, `"${local.dir}/ca.pem"`: true, `"${probe.value}/ca.pem"`: false, `"/etc/ca.pem"`: false, `env("TOKEN")`: false, `null`: false,
+		`"ca.pem"`: true, `format("%s.pem", "ca")`: true, `"${local.dir}/ca.pem"`: true, `"${probe.value}/ca.pem"`: false, `"/etc/ca.pem"`: false, `sensitive("ca.pem")`: true, `env("TOKEN")`: false, `null`: false,
 	} {
 		_, diags := parsePushedWith(toPush(), ownFile, fmt.Sprintf(file, path))
 		if got := fmt.Sprint(diags); diags.HasErrors() != isError || isError && !strings.Contains(got, "fleet:/web.hcl:16:21: error: ca_file has a relative path") {

@@ -116,7 +116,8 @@ type Config struct {
 	// passes as it did from the start, and for each change of a verdict, at level Warn
 	// if the probe fails and Info otherwise; for the first attempt that could not be made
 	// after a verdict, and when a probe becomes blind (Status.Blind), at Warn; and a warning
-	// about targets without an instance (see Report). First verdicts have a line each up to
+	// about targets without an instance (see Report); and when the engine becomes degraded (see Health), at Warn, and is well
+	// again, at Info. First verdicts have a line each up to
 	// 100 passing and 100 failing ones in ten seconds, and so have attempts that could not be
 	// made; any more are counted in one line. Each attempt has a line at Debug, if that is
 	// enabled when New is called.

@@ -41,11 +41,11 @@ func (st *TargetStatus) hasVerdicts() bool {
 
 // IsOther reports whether only the other engine has a target.
 func (u *Union) IsOther(name string) bool {
-	if _, isOwn := u.own.Target(name); isOwn {
+	if own, _ := u.own.registry.target(name); own != nil {
 		return false
 	}
-	_, isOther := u.others.Target(name)
-	return isOther
+	other, _ := u.others.registry.target(name)
+	return other != nil
 }
 
 // Select is Engine.Select for the targets of both.
@@ -56,7 +56,11 @@ func (u *Union) Select(ctx context.Context, f Filter) iter.Seq[TargetStatus] {
 		other, hasOther := nextOther()
 		for own := range u.own.Select(ctx, f) {
 			for ; hasOther && other.Target <= own.Target; other, hasOther = nextOther() {
-				if other.Target < own.Target && !yield(other) {
+				if other.Target == own.Target {
+					if !own.hasVerdicts() && other.hasVerdicts() {
+						own = other
+					}
+				} else if !yield(other) {
 					return
 				}
 			}

@@ -144,7 +144,7 @@ func (f *Fleet) Plan(t Targets) (commit func(), err error) {
 		return nil, err
 	}
 	return func() {
-		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}}
+		change := engine.Change{Dependencies: map[string][]string{}, Dampings: map[string]probe.Damping{}} // nil would keep those that there are
 		maps.Copy(change.Dependencies, t.Dependencies)
 		maps.Copy(change.Dampings, t.Dampings)
 		if _, err := f.others.engine.Change(change); err != nil {

@@ -424,14 +424,18 @@ func (g *Groups) log(changes []change) {
 	}
 }
 
-// isPlanned reports whether all members that are not ready are stopped since they were to be.
-func isPlanned(v *View) bool {
+// isPlanned reports whether there are members that are not ready, and all of them are stopped since they were to be.
+func isPlanned(v *View) (isPlanned bool) {
 	for m := range v.Members() {
-		if !m.State.TakesRequests() && !m.Reason.IsPlanned() {
+		switch {
+		case m.State.TakesRequests():
+		case !m.Reason.IsPlanned():
 			return false
+		default:
+			isPlanned = true
 		}
 	}
-	return true
+	return isPlanned
 }
 
 // someDown names some members that are down.

@@ -157,6 +157,22 @@ func TestAPlannedStopIsNoOutageOfAGroup(t *testing.T) {
 	}
 }
 
+// A group that needs more members than it has lacks them, and nobody has stopped any.
+func TestAGroupThatNeedsMoreMembersIsAWarning(t *testing.T) {
+	play(t, func(s *stage) {
+		s.target("web-0", probe.Success, nil)
+		s.target("web-1", probe.Success, nil)
+		s.apply()
+		for _, min := range []string{"1", "3"} {
+			s.rules(map[string]group.Rule{"web": rule(t, min, []string{"web-*"}, nil)})
+			pass(2 * time.Second)
+		}
+		if log, want := s.log.Take(), "level=WARN msg=\"group is not ready\" group=web ready=2 members=2 min_ready=3 down=\"\"\n"; log != want {
+			t.Errorf("the log is\n%s\nwant\n%s", log, want)
+		}
+	})
+}
+
 func TestAGroupFollowsItsMembers(t *testing.T) {
 	play(t, func(s *stage) {
 		for i := range 4 {

@@ -21,8 +21,9 @@ import (
 // settingsCheck is the module's own check of a handler's settings. Handlers with the same
 // settings share it.
 type settingsCheck struct {
-	running singleflight.Group
-	result  atomic.Pointer[checkResult] // of the latest check; nil until there was one
+	unprepared bool // attempts get nothing that the module has prepared: see Handler.WithoutPrepared
+	running    singleflight.Group
+	result     atomic.Pointer[checkResult] // of the latest check; nil until there was one
 }
 
 // checkResult is the result of a check.
@@ -107,6 +108,9 @@ func (h *Handler) check() error {
 	}
 	defer p.inUse.RUnlock()
 	r := p.configure(h)
+	if h.checked.unprepared {
+		r.prepared = nil
+	}
 	h.checked.result.Store(r)
 	return r.err
 }

@@ -164,15 +164,13 @@
 //
 // # Internal packages
 //
-//	module     reads a module's binary and checks it against package abi
+//	module     reads a module's binary, checks it against package abi, and rewrites it so that what it executes is counted
 //	grant      decides which addresses and names a plugin may reach
 //	codecache  keeps compiled code in files of a private directory
 //	compiler   compiles a module in a child process, within limits
 //	settings   checks a handler's settings and writes them as JSON
 //	pool       hands out a bounded number of instances, with a reserve
 //	breaker    suspends probes, and plugins, after too many errors
-//	meter      rewrites a module so that what it executes is counted, and bounds it
-//	binary     reads the parts of a module's binary format, for module, meter and image
 //	image      makes instances from the state that a module has after its initialisation, and resets them
 //	sandbox    runs instances and provides their host functions
 package wasmhost

@@ -57,7 +57,7 @@ func (h *Handler) ForProbe() probe.Handler {
 // not get what the module has prepared when it checked the settings, as if this machine lacked the
 // memory for that.
 func (h *Handler) WithoutPrepared() *Handler {
-	c := &settingsCheck{}
+	c := &settingsCheck{unprepared: true}
 	c.result.Store(&checkResult{err: h.checked.state()})
 	return newHandler(h.plugin, h.settings, c)
 }

@@ -177,8 +177,22 @@ func (w *writer) run(ctx context.Context) {
 		_ = w.write(w.syncNow)
 	}
 	w.awaitSync()
+	w.answerFlushes()
 	if err := w.Close(); err != nil {
 		w.config.Logger.Error("closing the state file failed", "file", w.config.Path, "error", err)
+	}
+}
+
+// answerFlushes answers those that have waited for the last write.
+func (w *writer) answerFlushes() {
+	for {
+		select {
+		case ended := <-w.flushes:
+			w.collect()
+			ended <- w.write(w.syncNow)
+		default:
+			return
+		}
 	}
 }
 

@@ -99,7 +99,12 @@ func (a *assertions) slow(size int) bool { return size > maxSlow && a.isSlow }
 
 // needWorker reports whether attempts cannot be made in steps, which keep no headers, and read probe.MaxDetail bytes of a
 // body: if it is longer, and must be checked, Probe makes the attempt again.
-func (a *assertions) needWorker() bool { return len(a.headers) > 0 || a.maxBody < probe.MaxDetail }
+func (a *assertions) needWorker() bool {
+	return len(a.headers) > 0 || a.maxBody < probe.MaxDetail || a.maxBody > probe.MaxDetail && !a.readBody()
+}
+
+// endAssertion matches a regular expression that may ask what follows its match.
+var endAssertion = regexp.MustCompile(`\$|\\[bBz]`)
 
 func contains(text string) bodyAssertion {
 	want := []byte(text)
@@ -122,11 +127,15 @@ func containsNot(text string) bodyAssertion {
 }
 
 func matches(field string, re *regexp.Regexp, mustMatch bool) bodyAssertion {
+	looksAhead := endAssertion.MatchString(re.String())
 	return bodyAssertion{field, func(body []byte, isWhole bool) (string, bool) {
 		matched, isOpen := re.Match(body), false
-		if !isWhole { // a match up to the end may be one of $, where the body does not end
-			found := re.FindIndex(body)
-			isOpen = found == nil || found[1] == len(body)
+		switch {
+		case isWhole:
+		case !matched:
+			isOpen = true
+		case looksAhead: // a match up to the end may be one of $, where the body does not end
+			isOpen = re.FindIndex(body)[1] == len(body)
 		}
 		switch {
 		case mustMatch && !matched:

@@ -210,6 +210,9 @@ func noHeadInTime() probe.Result {
 // headFailed classifies an error between the request and the end of the response's head.
 // The result contains neither what is not HTTP, which may be a secret, nor the URL.
 func (a *attempt) headFailed(err error) probe.Result {
+	if of := (*url.Error)(nil); errors.As(err, &of) {
+		err = of.Err
+	}
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		err = op
 	}
@@ -218,7 +221,7 @@ func (a *attempt) headFailed(err error) probe.Result {
 	case known.Reason != probe.ReasonTCPFailed:
 		return dial.Result(known)
 	case a.http2: // which fails before the first byte of a response
-		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not valid HTTP/2%s", headProblem(err))
+		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not valid HTTP/2%s", headProblem(err)+http2Error(err))
 	case a.responded:
 		return probe.Fail(probe.ReasonHTTPProtocol, "the response is not valid HTTP%s", headProblem(err))
 	}

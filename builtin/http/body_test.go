@@ -167,6 +167,7 @@ func TestAnAssertionThatDependsOnTheRestOfABodyIsUnknown(t *testing.T) {
 		"a regex that may":            {httpprobe.Config{BodyRegex: "ok"}, begin(""), probe.Unknown},
 		"a regex at the cut":          {httpprobe.Config{BodyRegex: "ok$"}, end("ok"), probe.Unknown},
 		"a word at the cut":           {httpprobe.Config{BodyRegex: `x ok\b`}, end(" ok"), probe.Unknown},
+		"a greedy regex":              {httpprobe.Config{BodyRegex: "(?s)ok.*"}, begin("ok"), probe.Success},
 		"a forbidden regex":           {httpprobe.Config{BodyNotRegex: "^ok"}, begin("ok"), probe.Failure},
 		"a forbidden regex that may":  {httpprobe.Config{BodyNotRegex: "ok"}, begin(""), probe.Unknown},
 		"a forbidden one at the cut":  {httpprobe.Config{BodyNotRegex: "ok$"}, end("ok"), probe.Unknown},

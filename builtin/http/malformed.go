@@ -31,26 +31,28 @@ var (
 		`REFUSED_STREAM|CANCEL|COMPRESSION_ERROR|CONNECT_ERROR|ENHANCE_YOUR_CALM|INADEQUATE_SECURITY|HTTP_1_1_REQUIRED)\b`) // RFC 9113, section 7
 )
 
-// headProblem says what is wrong with a response's head, after a colon, without anything of it but the name of a header and
-// the name of an error of HTTP/2; "" if that is not known.
+// headProblem says what is wrong with a response's head, after a colon, without anything of it but the name of a header; ""
+// if that is not known.
 func headProblem(err error) string {
 	text := err.Error()
-	says := ""
 	if m := malformedHeader.FindStringSubmatch(text); m != nil {
-		says = ": one of its headers has no valid name"
 		if name := strings.TrimSpace(m[1]); isToken(name) {
-			says = fmt.Sprintf(": its header %.100s has a control character", name)
+			return fmt.Sprintf(": its header %.100s has a control character", name)
 		}
-		return says
+		return ": one of its headers has no valid name"
 	}
 	for _, one := range malformed {
 		if strings.Contains(text, one.text) {
-			says = ": " + one.says
-			break
+			return ": " + one.says
 		}
 	}
-	if code := http2Code.FindString(text); code != "" {
-		says += ": " + code
+	return ""
+}
+
+// http2Error returns the name of an error of HTTP/2, after a colon; "" without one.
+func http2Error(err error) string {
+	if code := http2Code.FindString(err.Error()); code != "" {
+		return ": " + code
 	}
-	return says
+	return ""
 }

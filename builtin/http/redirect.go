@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,7 +15,6 @@ const maxRedirects = 10
 // redirect is an http.Client's CheckRedirect: next would follow via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
-	p.keepVirtualHost(next, first)
 	local := strings.EqualFold(next.URL.Hostname(), first.URL.Hostname())
 	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
 	switch {
@@ -35,18 +33,11 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 			next.Header.Del(name)
 		}
 	}
+	if !local {
+		next.Host = "" // a URL without a scheme keeps our own for net/http
+	}
 	attemptOf(next.Context()).followed(len(via), next.URL.Host)
 	return nil
-}
-
-// keepVirtualHost has a redirect to the host of the Host header ask the target's own host, as the request before did.
-func (p *plan) keepVirtualHost(next, first *http.Request) {
-	virtual := &url.URL{Host: p.hostHeader}
-	if p.hostHeader == "" || !strings.EqualFold(next.URL.Hostname(), virtual.Hostname()) {
-		return
-	}
-	next.Host = next.URL.Host
-	next.URL.Host = net.JoinHostPort(first.URL.Hostname(), portOf(next.URL))
 }
 
 // portOf returns the port of a URL with http or https.

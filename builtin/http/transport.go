@@ -26,7 +26,7 @@ const (
 // context has the attempt.
 type transport struct {
 	dialer  *dial.Dialer
-	own     *tls.Config // for the configured host; another port than the configured one does not get our certificate
+	own     *tls.Config // for the configured host; another port or scheme than the configured one does not get our certificate
 	foreign *tls.Config // for the host of a redirect, which does not either
 	http    *http.Transport
 	reuse   bool
@@ -146,7 +146,7 @@ func (t *transport) open(ctx context.Context, addr string, secure bool, own *url
 	switch ownHost, ownPort := own.Hostname(), portOf(own); {
 	case !strings.EqualFold(host, ownHost):
 		config = t.foreign
-	case text != ownPort:
+	case own.Scheme != "https" || text != ownPort:
 		config = config.Clone()
 		config.Certificates = nil
 	}

@@ -10,8 +10,8 @@ import (
 // observe returns a Backend that calls restored when Range finds a lower revision than Range and Watch have shown
 // before: the backend was restored from a snapshot, and has lost what was put since. A watch that is under way is silent
 // then, and a lease that the snapshot has goes on, so that what was read has to be read anew. A backend that has had as
-// many changes since it was restored as it has lost is not noticed, unless its watches end. The function is called once for each restore, by
-// the goroutine that has called Range.
+// many changes since it was restored as it has lost is not noticed, unless its watches end. The function is called once
+// for each restore, by the goroutine that has called Range.
 func observe(b Backend, restored func()) Backend { return &observed{Backend: b, restored: restored} }
 
 // observed is a Backend that notices when it was restored.

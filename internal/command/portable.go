@@ -49,6 +49,9 @@ func (p Plan) cmd(ctx context.Context, stdout, stderr io.Writer) *exec.Cmd {
 		cmd.Stdin = bytes.NewReader(p.Stdin)
 	}
 	cmd.Cancel = func() error {
+		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil { // it was reaped, and its group may be another one
+			return err
+		}
 		KillGroup(cmd.Process.Pid)
 		return nil
 	}

@@ -210,9 +210,13 @@ const noteInterval = time.Minute
 // note logs how many lines were dropped so far, if there are more than before: at the end of an instance, and otherwise
 // once a noteInterval.
 func (n *dropNotes) note(atEnd bool) {
-	now, dropped, noted := time.Now().UnixNano(), n.dropped.Load(), n.noted.Load()
+	dropped, noted := n.dropped.Load(), n.noted.Load()
+	if dropped == noted {
+		return
+	}
+	now := time.Now().UnixNano()
 	isDue := atEnd || now-n.notedAt.Load() >= int64(noteInterval)
-	if isDue && dropped != noted && n.noted.CompareAndSwap(noted, dropped) {
+	if isDue && n.noted.CompareAndSwap(noted, dropped) {
 		n.notedAt.Store(now)
 		n.log.Warn("log file of the process cannot keep up, lines dropped", "total", dropped)
 	}

@@ -157,6 +157,8 @@ func (d *daemon) apiConfig() api.Config {
 // processOf returns what the API shows of the processes of a target.
 func (d *daemon) processOf(target string) (api.Process, bool) {
 	p, isProcess := d.processes.show(target, d.restarts.Driver(target))
-	p.LogError = probe.CleanText(d.queue.Secrets.Text(p.LogError), probe.MaxDetail)
+	if isProcess {
+		p.LogError = probe.CleanText(d.queue.Secrets.Text(p.LogError), probe.MaxDetail)
+	}
 	return p, isProcess
 }

@@ -114,7 +114,8 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 	return err
 }
 
-// problem returns an error if an engine has refused the revision or has not answered. Its exit code is exitRefused if an engine has refused the revision, whatever the others do. State begins its text.
+// problem returns an error if an engine has refused the revision or has not answered. Its exit code is exitRefused if an
+// engine has refused the revision, whatever the others do. State begins its text.
 func (a answers) problem(state string) error {
 	problems := []string{state}
 	if n := len(a.refused); n > 0 {

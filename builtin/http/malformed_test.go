@@ -60,7 +60,7 @@ func TestMalformedHTTP2IsDescribed(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			target := serveRaw(t, func(conn *net.TCPConn) {
 				secure := tls.Server(conn, config)
-				io.ReadFull(secure, make([]byte, 24+9)) // the preface, and the begin of the client's settings
+				awaitRequest(secure)
 				io.WriteString(secure, frames)
 				io.Copy(io.Discard, secure)
 			})
@@ -70,5 +70,17 @@ func TestMalformedHTTP2IsDescribed(t *testing.T) {
 				t.Errorf("got %q", got.Detail)
 			}
 		})
+	}
+}
+
+// awaitRequest reads what a client of HTTP/2 sends until the head of its request.
+func awaitRequest(conn io.Reader) {
+	const preface, headers = 24, 1
+	io.ReadFull(conn, make([]byte, preface))
+	for head := make([]byte, 9); ; {
+		if _, err := io.ReadFull(conn, head); err != nil || head[3] == headers {
+			return
+		}
+		io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2]))
 	}
 }

@@ -234,6 +234,7 @@ func TestWhatReceiversKnowMovesWithAGroup(t *testing.T) {
 		}
 
 		// The owner is cut off, and goes on with what another engine has told meanwhile.
+		time.Sleep(100 * time.Millisecond) // not while it renews its lease
 		second.backend.isCut.Store(true)
 		third := start(t, "third", b, targets())
 		time.Sleep(30 * time.Second)

@@ -64,7 +64,14 @@ func TestACommandThatHangsFailsBesideABusyNeighbour(t *testing.T) {
 			_ = busy.Wait()
 		}()
 	}
-	if r, isExcused := once(t, `exec sleep 60`, 5*time.Second); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout || isExcused {
-		t.Errorf("got %v %q %q with %v lost", r.Outcome, r.Reason, r.Detail, r.Lost)
+	for range 4 { // what else runs on this machine may starve it for once
+		r, isExcused := once(t, `exec sleep 60`, 5*time.Second)
+		if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
+			t.Fatalf("got %v %q %q with %v lost", r.Outcome, r.Reason, r.Detail, r.Lost)
+		}
+		if !isExcused {
+			return
+		}
 	}
+	t.Error("each of four attempts is excused")
 }

@@ -36,6 +36,11 @@ type ClusterConfig struct {
 	Trial *ClusterTrial `json:"trial,omitempty"` // absent if no engine tries a revision
 }
 
+// Tries reports whether an engine tries a revision.
+func (c *ClusterConfig) Tries(engine string) bool {
+	return c != nil && c.Trial != nil && c.Trial.Engine == engine
+}
+
 // ClusterTrial is a revision that one engine runs before it is pushed to all.
 type ClusterTrial struct {
 	Revision int64  `json:"revision"` // one above the current one

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
@@ -133,9 +134,6 @@ const (
 	maxMemory    = 4<<30 - module.PageSize
 	maxModule    = 1 << 30
 	maxInstances = 1 << 16
-
-	minCompileMemory = 64 << 20
-	maxCompileMemory = 64 << 30
 )
 
 // complete sets the fields that are 0 to their defaults, and returns what is wrong with
@@ -159,16 +157,7 @@ func (l *Limits) complete() error {
 }
 
 // check returns what is wrong with the limits that are set.
-func (c Compile) check() error {
-	var wrong probe.FieldErrors
-	if c.Memory != 0 && (c.Memory < minCompileMemory || c.Memory > maxCompileMemory) {
-		wrong.Add("compile.memory", "is %v; it must be from %v to %v", bytesize.Size(c.Memory), bytesize.Size(minCompileMemory), bytesize.Size(maxCompileMemory))
-	}
-	if c.Time != 0 && (c.Time < time.Second || c.Time > time.Hour) {
-		wrong.Add("compile.time", "is %v; it must be from %v to %v", c.Time, time.Second, time.Hour)
-	}
-	return wrong.Err()
-}
+func (c Compile) check() error { return limits.Check(c, "compile.").Err() }
 
 // limit returns v, or with 0 its default, and adds an error if v is not in its range.
 func limit[T cmp.Ordered](wrong *probe.FieldErrors, name string, v, other, least, most T) T {

@@ -98,8 +98,8 @@ var clusterRevisionMetrics = []metric[*api.Cluster]{
 
 // wanted returns the revision that an engine is to run: the one that it tries, or else the current one.
 func wanted(c *api.Cluster) int64 {
-	if trial := c.Config.Trial; trial != nil && trial.Engine == c.Name {
-		return trial.Revision
+	if c.Config.Tries(c.Name) {
+		return c.Config.Trial.Revision
 	}
 	return c.Config.Current
 }

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/bytesize"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/internal/logfile"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -23,12 +23,10 @@ type Log struct {
 	Stdout   bool   `hcl:"stdout,optional" doc:"writes the lines to the standard output of the engine, for a container or systemd's journal; the engine's log is on standard error" default:"false" json:",omitempty"`
 }
 
-// Defaults and limits of a Log.
+// Defaults of a Log.
 const (
 	defaultLogSize  = 10 << 20
 	defaultLogFiles = 5
-	minLogSize      = 64 << 10
-	maxLogFiles     = 1000
 )
 
 // check adds what is wrong with a log block. The nil Log is valid.
@@ -44,12 +42,7 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 	case l.File != "" && !filepath.IsAbs(l.File):
 		wrong.Add("log.file", `is %q; it must be an absolute path, such as "/var/log/%s"`, l.File, filepath.Base(l.File))
 	}
-	if l.MaxSize != 0 && l.MaxSize < minLogSize {
-		wrong.Add("log.max_size", "is %v; it must be at least %v", bytesize.Size(l.MaxSize), bytesize.Size(minLogSize))
-	}
-	if l.MaxFiles < 0 || l.MaxFiles > maxLogFiles {
-		wrong.Add("log.max_files", "is %d; it must be from 1 to %d", l.MaxFiles, maxLogFiles)
-	}
+	*wrong = append(*wrong, limits.Check(l, "log.")...)
 }
 
 // Outputs knows, for each target, what has become of the lines of its processes' output. The zero value is

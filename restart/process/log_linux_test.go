@@ -32,7 +32,7 @@ func adoptableTo(t *testing.T, dir, script string, log *testsync.Buffer, outputs
 func TestALogFileGoesOnWithoutAnEngine(t *testing.T) {
 	tier.CI(t)
 	dir, log, outputs := t.TempDir(), new(testsync.Buffer), new(Outputs)
-	to := &Log{File: filepath.Join(dir, "app.log"), MaxSize: minLogSize, MaxFiles: 1000}
+	to := &Log{File: filepath.Join(dir, "app.log"), MaxSize: 64 << 10, MaxFiles: 1000}
 	last := func() int { n, _ := strconv.Atoi(text(filepath.Join(dir, "last"))); return n }
 	await := func(more int) {
 		t.Helper()

@@ -23,9 +23,9 @@ func TestWrongLogsAreNamed(t *testing.T) {
 		"nothing":        {Log{}, "log"},
 		"both":           {Log{File: "/x", Stdout: true}, "log.stdout"},
 		"a relative one": {Log{File: "x.log"}, "log.file"},
-		"a small size":   {Log{File: "/x", MaxSize: minLogSize - 1}, "log.max_size"},
+		"a small size":   {Log{File: "/x", MaxSize: 64<<10 - 1}, "log.max_size"},
 		"no files":       {Log{File: "/x", MaxFiles: -1}, "log.max_files"},
-		"too many files": {Log{File: "/x", MaxFiles: maxLogFiles + 1}, "log.max_files"},
+		"too many files": {Log{File: "/x", MaxFiles: 1001}, "log.max_files"},
 	} {
 		config := sh("true")
 		config.Log = &c.log

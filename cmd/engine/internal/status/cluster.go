@@ -153,7 +153,7 @@ func doubtText(d api.Doubt) string {
 func revisionText(engine string, c api.ClusterConfig) string {
 	running := revisionNumber(c.Revision)
 	wanted, what := c.Current, "the current one"
-	if c.Trial != nil && c.Trial.Engine == engine {
+	if c.Tries(engine) {
 		wanted, what = c.Trial.Revision, fmt.Sprintf("a trial; the current one is %s", revisionNumber(c.Current))
 	}
 	switch {
@@ -215,7 +215,7 @@ func memberNotes(c api.Cluster, m api.ClusterMember, now time.Time) string {
 	} else if m.Drained {
 		notes = append(notes, "drained")
 	}
-	isTrial := c.Config != nil && c.Config.Trial != nil && c.Config.Trial.Engine == m.Name
+	isTrial := c.Config.Tries(m.Name)
 	switch {
 	case isTrial && m.Refused != "":
 		notes = append(notes, fmt.Sprintf("has refused revision %d, a trial", c.Config.Trial.Revision))

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/sonde-probe/sonde/kube/internal/validate"
 )
 
 // obstacles returns what a container needs and a process of this machine cannot have.
@@ -17,10 +15,8 @@ import (
 func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 	var found []string
 	add := func(format string, a ...any) { found = append(found, fmt.Sprintf(format, a...)) }
-	for _, init := range pod.Spec.InitContainers {
-		if !validate.IsSidecar(init) {
-			add("init container %q must run first", init.Name)
-		}
+	if os := pod.Spec.OS; os != nil && os.Name == v1.Windows {
+		add("its pod is for Windows")
 	}
 	for _, name := range unknown {
 		add("variable %s is set by valueFrom", name)
@@ -64,6 +60,7 @@ func (m Manifest) ProcessFields(container string) []string {
 		{user.RunAsUser != nil, "securityContext.runAsUser"},
 		{user.RunAsGroup != nil, "securityContext.runAsGroup"},
 		{c.RestartPolicy != nil, "restartPolicy"},
+		{stopSignal(c) != "", "lifecycle.stopSignal"},
 		{hasGrace(c.LivenessProbe), "livenessProbe.terminationGracePeriodSeconds"},
 		{hasGrace(c.StartupProbe), "startupProbe.terminationGracePeriodSeconds"},
 		{spec.RestartPolicy != "", m.spec.Child("restartPolicy").String()},

@@ -2,12 +2,15 @@ package kube
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // obstacles returns what a container needs and a process of this machine cannot have.
@@ -33,6 +36,22 @@ func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 		add("volume %q is device %s", d.Name, d.DevicePath)
 	}
 	return found
+}
+
+// SetAddress sets what the kubelet knows of a pod that runs on a machine with an address, if the manifest does not say it: the
+// addresses of both, and the UID, which is a hash of the pod's name.
+func (m Manifest) SetAddress(address string) {
+	if m.Pod == nil {
+		return
+	}
+	m.Pod.Status.PodIP = cmp.Or(m.Pod.Status.PodIP, address)
+	if m.Pod.Status.PodIP == address {
+		m.Pod.Status.HostIP = cmp.Or(m.Pod.Status.HostIP, address)
+	}
+	if m.Pod.UID == "" {
+		sum := sha256.Sum256([]byte(m.Namespace + "/" + m.Name))
+		m.Pod.UID = types.UID(hex.EncodeToString(sum[:16]))
+	}
 }
 
 // ProcessFields returns the fields in the manifest that matter only if a container runs as

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
@@ -128,7 +126,7 @@ func (im *importer) sidecar(m kube.Manifest, c manifests.Process) {
 	if slices.ContainsFunc(c.Probes, func(p kube.Probe) bool { return p.Rule.Kind == probe.Readiness }) {
 		im.warn(&im.doc.Body, "The other containers do not wait until this sidecar has started: start_after would wait until it is ready.")
 	}
-	if policy := m.Pod.Spec.RestartPolicy; policy == v1.RestartPolicyNever || policy == v1.RestartPolicyOnFailure {
+	if policy := m.Pod.Spec.RestartPolicy; policy == "Never" || policy == "OnFailure" {
 		im.warn(&im.doc.Body, "This sidecar goes on when the other containers have exited.")
 	}
 }

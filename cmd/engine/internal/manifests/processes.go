@@ -2,14 +2,9 @@ package manifests
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
-
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/restart"
@@ -23,12 +18,10 @@ type Process struct {
 }
 
 // Processes returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
-// A pod without an address has that of this machine. What has to wait for an init container that cannot run cannot run either, and
+// A pod without an address has that of processes of this machine. What has to wait for an init container that cannot run cannot run either, and
 // nothing waits for a sidecar that cannot.
 func (e Entrypoints) Processes(m kube.Manifest) ([]Process, error) {
-	if m.Pod != nil {
-		localize(m.Pod)
-	}
+	m.SetAddress(Loopback)
 	containers, err := m.Processes()
 	if err != nil {
 		return nil, err
@@ -74,20 +67,6 @@ func (e Entrypoints) process(c kube.Container) (argv, obstacles []string) {
 		obstacles = append(obstacles, err.Error())
 	}
 	return argv, obstacles
-}
-
-// localize sets what the kubelet of this machine would know of a pod without an address.
-func localize(pod *v1.Pod) {
-	if pod.Status.PodIP == "" {
-		pod.Status.PodIP = Loopback
-	}
-	if pod.Status.PodIP == Loopback {
-		pod.Status.HostIP = Loopback
-	}
-	if pod.UID == "" { // the kubelet has one for a pod of a file, too: a hash
-		sum := sha256.Sum256([]byte(pod.Namespace + "/" + pod.Name))
-		pod.UID = types.UID(hex.EncodeToString(sum[:16]))
-	}
 }
 
 // RestartPolicy returns a container's restart policy.

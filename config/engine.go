@@ -99,7 +99,7 @@ func (d *decodedEngine) checkBeats() {
 	}
 	if _, valid := listener.Loopback(d.Beats.Listen); !valid {
 		source, _ := d.source("beats.listen")
-		d.report(source.value, "listen must be an address and a port number",
+		d.report(source.value, "listen "+listener.AddressProblem(d.Beats.Listen),
 			`write an IP address and a number, for example listen = "127.0.0.1:9651"`)
 	}
 }
@@ -110,7 +110,7 @@ func (d *decodedEngine) checkListen() {
 	at := d.sources["listen"].value
 	switch {
 	case !valid:
-		d.report(at, "listen must be an address and a port number", `write an IP address and a number, for example listen = "127.0.0.1:9650"`)
+		d.report(at, "listen "+listener.AddressProblem(d.Listen), `write an IP address and a number, for example listen = "127.0.0.1:9650"`)
 	case !loopback && !isAuthenticated:
 		d.report(at, "listen is reachable from other machines, but the API does not authenticate its clients",
 			`add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`)

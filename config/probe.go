@@ -348,6 +348,9 @@ func (p *compiledProbe) supports(b *tree.Block, t probe.Target) bool {
 		}
 		r := d.fieldReport(field)
 		r.hint = cmp.Or(r.hint, portHint(d, field.Field, t))
+		if field.Field == "host" && t.Address == "" {
+			r.hint = cmp.Or(r.hint, `give the target an address: address = "10.0.0.7"`)
+		}
 		d.e.add(r)
 	}
 	return false
@@ -387,6 +390,9 @@ func portHint(d *decodedBlock, path string, t probe.Target) string {
 	}
 	if len(names) > 0 {
 		return "" // the error lists them
+	}
+	if given == "" || !hclsyntax.ValidIdentifier(given) {
+		return fmt.Sprintf("%q is not a number, and the target names no ports: write a number from 1 to 65535", given)
 	}
 	return fmt.Sprintf("name it in the target: ports = { %s = … }", given)
 }

@@ -171,9 +171,15 @@ func (l *language) places() map[string]string {
 	return places
 }
 
+// examplePlugins are the plugins that come with the source code.
+var examplePlugins = []string{"dns", "grpc", "heartbeat", "mysql", "postgres", "redis", "thrift", "websocket"}
+
 // missingPlugin is the hint for an unknown handler block.
 func (l *language) missingPlugin(name string) string {
 	hint := fmt.Sprintf("no handler is called %.80q; to load it as a plugin, add plugin %.80q { source = %.80q }", name, name, name+".wasm")
+	if slices.Contains(examplePlugins, name) {
+		hint += fmt.Sprintf("\nmake wasm builds examples/wasm-probes/%s/%s.wasm: docs/plugins.md", name, name)
+	}
 	if known := names(l.handlers); len(known) > 0 {
 		hint += "\nhandlers here: " + strings.Join(known, ", ")
 	}

@@ -75,7 +75,7 @@ func (u Unit) Check() error {
 
 func checkDuration(wrong *probe.FieldErrors, field string, d time.Duration) {
 	if d < 0 || d > probe.MaxDuration {
-		wrong.Add(field, "is %v; it must be greater than 0 and at most %v", d, probe.MaxDuration)
+		wrong.Add(field, "is %s; it must be greater than 0 and at most %s", probe.FormatDuration(d), probe.FormatDuration(probe.MaxDuration))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -114,7 +116,11 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 func readPEM(name, file, kind string) ([]byte, error) {
 	text, err := files.Read(file, MaxFile)
 	if err != nil {
-		return nil, probe.FieldErrorf(name, "cannot be read: %v", err)
+		wrong := &probe.FieldError{Field: name, Problem: fmt.Sprintf("cannot be read: %v", err)}
+		if errors.Is(err, os.ErrNotExist) && !filepath.IsAbs(file) {
+			wrong.Hint = "a relative path starts at the working directory of the engine"
+		}
+		return nil, wrong
 	}
 	for rest := text; ; {
 		var block *pem.Block

@@ -61,7 +61,7 @@ type driver struct {
 func (c Config) Check() error {
 	var wrong probe.FieldErrors
 	if c.Timeout < 0 || c.Timeout > probe.MaxDuration {
-		wrong.Add("timeout", "is %v; it must be greater than 0 and at most %v", c.Timeout, probe.MaxDuration)
+		wrong.Add("timeout", "is %s; it must be greater than 0 and at most %s", probe.FormatDuration(c.Timeout), probe.FormatDuration(probe.MaxDuration))
 	}
 	return errors.Join(run.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }

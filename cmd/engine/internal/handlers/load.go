@@ -74,12 +74,10 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	if in.LookUp {
 		lookUp(&o)
 	}
-	c, diags := config.Parse(sources, o)
-	if !diags.HasErrors() && p.Previous == nil { // a reload does not read the state's disk, which may hang
-		diags = append(diags, noDirectory(c.Engine.State)...)
-		diags = append(diags, publicToken(c.Engine.TokenFile)...)
+	if p.Previous == nil { // a reload does not read the state's disk, which may hang
+		o.EngineSettings.Warn = warnOfEngineFiles
 	}
-	return c, diags
+	return config.Parse(sources, o)
 }
 
 // OrDefault returns the paths of a configuration, or the default path for none.

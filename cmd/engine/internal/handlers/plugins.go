@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -85,6 +87,9 @@ func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
 	return func(config.Engine) *slog.Logger { return log }
 }
 
+// wasmMagic is what every WebAssembly module begins with.
+const wasmMagic = "\x00asm"
+
 // open is config.Options.Plugin.
 func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, error) {
 	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
@@ -94,7 +99,14 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, err
 	}
 	bytes, err := read(block.Source, limit)
 	if err != nil {
-		return config.Module{}, probe.FieldErrorf("source", "cannot be read: %v", err)
+		wrong := &probe.FieldError{Field: "source", Problem: fmt.Sprintf("cannot be read: %v", err)}
+		if errors.Is(err, os.ErrNotExist) {
+			wrong.Hint = "a relative path starts at the folder of the configuration file"
+		}
+		return config.Module{}, wrong
+	}
+	if !strings.HasPrefix(string(bytes[:min(len(bytes), len(wasmMagic))]), wasmMagic) { // whose hash nobody should write down
+		return config.Module{}, probe.FieldErrorf("source", "is not a WebAssembly module")
 	}
 	return config.Module{SHA256: cli.SHA256(bytes), Load: func() (config.Handler, error) { return p.Handler(e, block, bytes) }}, nil
 }

@@ -200,8 +200,8 @@ func warnOfHTTP(v config.Values, _ probe.Target) error {
 		warnings = append(warnings, &probe.FieldError{Field: "method", Problem: fmt.Sprintf("is %q, which is not a method of HTTP", method), Hint: hint})
 	}
 	scheme, _ := v["scheme"].(string)
-	if v["port"] == "443" && !strings.EqualFold(scheme, "https") {
-		warnings = append(warnings, &probe.FieldError{Field: "port", Problem: "is that of https, but the request is plain http", Hint: `add scheme = "https"`})
+	if port, _ := v["port"].(string); scheme == "" && slices.Contains([]string{"443", "8443", "https"}, port) || port == "443" && strings.EqualFold(scheme, "http") {
+		warnings = append(warnings, &probe.FieldError{Field: "port", Problem: "is that of https, but the request is plain http", Hint: `add scheme = "https", or scheme = "http" if this port speaks that`})
 	}
 	return errors.Join(warnings.Err(), warnOfHost(v))
 }

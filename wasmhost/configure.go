@@ -149,7 +149,7 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 	}
 	ctx, cancel := context.WithTimeout(p.closing, p.limits.Start)
 	defer cancel()
-	r := l.Configure(ctx, h.settings)
+	r := l.Configure(ctx, p.tenant, h.settings)
 	p.release(l)
 	switch isStarved := r.Starved && r.Computed < p.limits.Start/2; {
 	case r.NoMemory != nil && (r.Err != nil || r.Value != 0):

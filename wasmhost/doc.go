@@ -104,7 +104,8 @@
 //     of its probes trap, five or more, or if no instance starts
 //     (TestAProbeWhosePluginTrapsTooOftenIsSuspended, TestProbesWithLongPeriodsAreSuspended,
 //     TestOneBadTargetDoesNotSuspendThePlugin,
-//     TestOnlyAShareOfTheProbesSuspendsThePlugin, TestFailedStartsSuspendThePlugin).
+//     TestOnlyAShareOfTheProbesSuspendsThePlugin, TestFailedStartsSuspendThePlugin). Other plugins go on,
+//     also those of the same module (TestAPluginIsSuspendedWithoutOthersOfItsModule).
 //
 // # Time
 //

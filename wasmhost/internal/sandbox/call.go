@@ -15,6 +15,7 @@ import (
 // calls the guest, except interrupt.
 type call struct {
 	sandbox  *Sandbox
+	tenant   *Tenant
 	instance *Instance
 	input    Attempt
 	reported
@@ -49,20 +50,20 @@ type reported struct {
 
 // newCall returns a call of an instance. While an instance starts there is no input; a check of
 // settings has Settings only.
-func newCall(ctx context.Context, i *Instance, input Attempt) *call {
+func newCall(ctx context.Context, t *Tenant, i *Instance, input Attempt) *call {
 	s := i.sandbox
-	c := &call{sandbox: s, instance: i, input: input}
+	c := &call{sandbox: s, tenant: t, instance: i, input: input}
 	c.life.ctx = ctx
-	c.cpu = cpu{life: &c.life, failures: &c.failures, footprint: &i.footprint, queue: &s.slotQueue, limit: unlimited}
+	c.cpu = cpu{life: &c.life, failures: &c.failures, footprint: &i.footprint, queue: &t.slotQueue, limit: unlimited}
 	if input.State != nil {
 		c.cpu.limit = int64(s.config.Limits.Fuel)
 	}
 	c.memory = memory{Memory: i.module.Memory(), failures: &c.failures, cpu: &c.cpu, footprint: &i.footprint}
-	c.log = guestLog{memory: &c.memory, cpu: &c.cpu, config: &s.config, shared: &s.log, target: input.Target.Name}
+	c.log = guestLog{memory: &c.memory, cpu: &c.cpu, tenant: t, limit: s.config.Limits.Log, target: input.Target.Name}
 	c.open = descriptors{life: &c.life, cpu: &c.cpu, account: s.account, next: abi.FirstFD}
 	others := access{&c.failures, &c.memory, &c.life, &c.cpu, &c.open}
 	c.streams = streams{access: others, limits: &s.config.Limits}
-	c.network = network{access: others, config: &s.config, shared: &s.network, input: &c.input}
+	c.network = network{access: others, config: &s.config, shared: &s.network, tenant: t, input: &c.input}
 	return c
 }
 

@@ -159,6 +159,21 @@ func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (modul
 	return p.loaded[key], nil
 }
 
+// share returns a plugin with another name that uses a module's code and instances. It is that of the
+// configuration in use if there is one.
+func (p *Plugins) share(m module, name string) module {
+	key := cli.SHA256([]byte(m.revision + " " + name))
+	s, found := p.loaded[key]
+	if !found && p.Previous != nil {
+		s, found = p.Previous.loaded[key]
+	}
+	if !found {
+		s = module{m.Share(name), key}
+	}
+	p.loaded[key] = s
+	return s
+}
+
 // LoadModule loads a module, and caches its compiled code in a directory, by default in
 // the user's cache directory. An unusable default is logged; any other is an error.
 func LoadModule(c wasmhost.Config, dir *string) (*wasmhost.Plugin, error) {

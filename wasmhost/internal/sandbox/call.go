@@ -82,12 +82,12 @@ func (c *call) run(f *function) Report {
 	c.cpu.grantFirst(i.fuel, c.cpu.left())
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
-	timings := c.network.timings
+	timings, lasted := c.network.timings, time.Since(began)
 	timings.FirstByte = c.streams.firstByte
 	return Report{
 		Ending: c.ending(err), Stalled: c.life.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: readable(err),
 		Detail: c.detail, Reason: c.reason, Field: c.field, Prepared: c.input.Prepared, TooLong: c.tooLong, Fuel: c.cpu.total(),
-		Waited: c.cpu.waited + c.cpu.delayed, Starved: c.cpu.isStarved(time.Since(began)),
+		Waited: c.cpu.waited + c.cpu.delayed, Starved: c.cpu.isStarved(lasted), Computes: c.cpu.isBusy(lasted, c.life.late()),
 		Computed: c.cpu.computed, RanAway: c.cpu.computed > muchComputed,
 		NoMemory: c.noMemory(err),
 		Late:     c.life.isOver() || c.life.remaining() < almostLate, Refused: c.network.refused, Limit: c.limit, Last: c.last,

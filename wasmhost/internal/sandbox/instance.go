@@ -283,6 +283,7 @@ type Report struct {
 	NoMemory error         // why it was refused memory below its limit; nil if it was not
 	Stalled  bool          // this process was stalled when the deadline passed
 	Starved  bool          // others had the processors for a notable part of its time
+	Computes bool          // it computed, or lacked a processor, for most of its time until the deadline
 	Waited   time.Duration // for a processor that others had
 	Computed time.Duration // with a processor
 	RanAway  bool          // it computed for long, whatever else it had to wait for

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -105,9 +104,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	if err != nil {
 		return config.Handler{}, err
 	}
-	info, err := wasmhost.Inspect(bytes)
-	configures := err == nil && slices.Contains(info.Exports, abi.ExportConfigure)
-	if p.wait == WaitForAll || p.wait == WaitForConfigure && configures {
+	if p.wait == WaitForAll || p.wait == WaitForConfigure && host.ChecksSettings() {
 		if err := host.Wait(p.ctx); err != nil {
 			return config.Handler{}, probe.FieldErrorf("source", "cannot be used: %v", err)
 		}

@@ -190,7 +190,7 @@ func (n *network) connectPlain(ctx context.Context, d grant.Dest) (net.Conn, abi
 		conn, err = n.shared.dialer.Connect(ctx, network, addresses, d.Port, &n.timings)
 	}
 	if err != nil {
-		return nil, n.fail(networkError(err))
+		return nil, n.failOver(d.Network, networkError(err))
 	}
 	return conn, abi.OK
 }

@@ -365,7 +365,7 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i.sandbox.config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+			i.sandbox.own.logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 			i.sandbox.config.Grants, _ = grant.Parse([]string{"tcp://127.0.0.1:*"}, []string{"a.invalid"})
 			c := computingCall(t, i, 1<<30)
 			ended, cancel := context.WithCancel(t.Context())

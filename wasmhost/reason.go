@@ -17,7 +17,7 @@ const (
 	ReasonMemory  probe.Reason = "plugin.memory"  // the plugin trapped after it was refused more memory
 	ReasonStack   probe.Reason = "plugin.stack"   // stack overflow in the plugin
 	ReasonExit    probe.Reason = "plugin.exit"    // the plugin exited
-	ReasonTimeout probe.Reason = "plugin.timeout" // the plugin still ran after the deadline, and was stopped
+	ReasonTimeout probe.Reason = "plugin.timeout" // the plugin still ran after the deadline, and was stopped, or it computed for most of the time until then
 	ReasonLimit   probe.Reason = "plugin.limit"   // the plugin reached one of its limits
 	ReasonGrant   probe.Reason = "plugin.grant"   // the plugin tried to reach a destination that is not granted
 	ReasonOutcome probe.Reason = "plugin.outcome" // the plugin returned a number that is not an outcome

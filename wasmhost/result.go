@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// resultOf returns what a call of sonde_run means for the probe. PluginFault reports that
+// resultOf returns what a call of sonde_run means for the probe: the table in the package's documentation, from
+// its first row that applies. PluginFault reports that
 // the call did not return and the plugin is to blame.
 func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.Result, pluginFault bool) {
 	cancelled := errors.Is(ctx.Err(), context.Canceled)
@@ -27,6 +29,8 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 		pluginFault = r.RanAway && !r.Stalled // the target is not at fault in any case
 	case r.Ending == sandbox.Stopped && r.Stalled:
 		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: this process was stalled when that passed", abi.Grace)
+	case r.Ending == sandbox.Stopped && r.Computes:
+		result, pluginFault = p.faultResult(ReasonTimeout, computedText(r)+": it was stopped"), true
 	case r.Ending == sandbox.Stopped:
 		result, pluginFault = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
 	case r.Ending == sandbox.OutOfMemory && r.NoMemory != nil:
@@ -65,6 +69,9 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		return probe.Broken(ReasonBusy, "the deadline passed after the plugin had waited %v for a processor, which others used%s",
 			r.Waited.Round(time.Millisecond), afterColon(result.Detail))
 	}
+	if r.Computes && r.Late {
+		return probe.Broken(ReasonTimeout, "%s%s", computedText(r), afterColon(result.Detail))
+	}
 	if r.Last.Local && cmp.Or(result.Reason, r.Last.Reason) == r.Last.Reason {
 		result.Outcome = probe.Unknown
 	}
@@ -90,7 +97,16 @@ func defaultReason(r sandbox.Report, o probe.Outcome) probe.Reason {
 // trapResult is the result of a call that ended without returning.
 func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
 	reason, detail := endingOf(r)
-	detail += afterColon(probe.CleanText(r.Detail, abi.MaxDetail))
+	return p.faultResult(reason, detail+afterColon(probe.CleanText(r.Detail, abi.MaxDetail)))
+}
+
+// computedText says that a call computed until its deadline.
+func computedText(r sandbox.Report) string {
+	return fmt.Sprintf("plugin computed for most of the time until the deadline, %v, instead of waiting for the target", r.Computed.Round(time.Millisecond))
+}
+
+// faultResult is the result of a call whose end is the plugin's fault.
+func (p *Plugin) faultResult(reason probe.Reason, detail string) probe.Result {
 	if p.onTrap == probe.Failure {
 		return probe.Fail(reason, "%s", detail)
 	}

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"go.starlark.net/lib/json"
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 )
@@ -282,7 +281,7 @@ func responseOf(status int, header map[string]string, body []byte) starlark.Valu
 		if err := a.read(); err != nil {
 			return nil, err
 		}
-		v, err := starlark.Call(a.thread, json.Module.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is no part of the text
+		v, err := starlark.Call(a.thread, jsonModule.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is no part of the text
 		if err != nil {
 			return nil, &targetError{reasonBody, err}
 		}

@@ -7,6 +7,7 @@
 //	target.go  the value t of a script: the target, results, state, metrics
 //	conn.go    connections
 //	http.go    the module http
+//	json.go    the module json
 //	regexp.go  the module regexp
 //	args.go    reading arguments
 package main

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.starlark.net/lib/json"
 	"go.starlark.net/lib/math"
 	"go.starlark.net/lib/time"
 	"go.starlark.net/resolve"
@@ -30,7 +29,7 @@ type program struct {
 // predeclared are the names that every script has, besides those of Starlark.
 var predeclared = starlark.StringDict{
 	"http":   httpModule,
-	"json":   json.Module,
+	"json":   jsonModule,
 	"math":   math.Module,
 	"regexp": regexpModule,
 	"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),

@@ -119,6 +119,10 @@ func TestAnErrorOfTheConnectionIsTheResult(t *testing.T) {
 			t.Errorf("the result is %+v, must be a failure with %s", r, reason)
 		}
 	}
+	datagram := "def attempt(t):\n    c = t.dial('udp', t.port())\n    c.write('x')\n    c.read()\n"
+	if r := attemptAt(t, closedPort(t), datagram, nil); r.Outcome != guest.Failure || r.Reason != "udp.refused" {
+		t.Errorf("the result over UDP is %+v", r)
+	}
 	caught := `
 def attempt(t):
     c, err = t.catch(t.dial, "tcp", t.port())

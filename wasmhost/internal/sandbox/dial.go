@@ -9,7 +9,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -24,6 +23,7 @@ type network struct {
 	access
 	config *Config
 	shared *sharedNetwork
+	tenant *Tenant
 	input  *Attempt
 
 	dials   int           // with lookups and handshakes
@@ -34,10 +34,8 @@ type network struct {
 
 // sharedNetwork is what the attempts of a plugin share of the network.
 type sharedNetwork struct {
-	dialer       dial.Dialer
-	watcher      nonblock.Watcher // of held connections
-	denied       atomic.Uint64    // dials and lookups that are not granted
-	loggedDenial atomic.Bool
+	dialer  dial.Dialer
+	watcher nonblock.Watcher // of held connections
 }
 
 // dial connects to a destination.
@@ -192,7 +190,7 @@ func (n *network) connectPlain(ctx context.Context, d grant.Dest) (net.Conn, abi
 		conn, err = n.shared.dialer.Connect(ctx, network, addresses, d.Port, &n.timings)
 	}
 	if err != nil {
-		return nil, n.fail(networkError(err))
+		return nil, n.failOver(d.Network, networkError(err))
 	}
 	return conn, abi.OK
 }
@@ -254,10 +252,10 @@ func (n *network) refuse(d grant.Dest) abi.Errno {
 	if s := n.input.Settings; s != nil && s.PortName == strconv.Itoa(int(d.Port)) && grant.IsTarget(n.input.Target, d.Port, d.Host, d.Port) {
 		n.refused += fmt.Sprintf(" (the plugin's default port: write port = %q, or name it among the target's ports)", s.PortName)
 	}
-	n.shared.denied.Add(1)
-	if !n.shared.loggedDenial.Swap(true) {
+	n.tenant.denied.Add(1)
+	if !n.tenant.loggedDenial.Swap(true) {
 		n.cpu.releaseSlot()
-		n.config.Logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics",
+		n.tenant.logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics",
 			"target", n.input.Target.Name, "destination", n.refused)
 	}
 	return n.failf(abi.ENOTCAPABLE, "%s is not granted", n.refused)

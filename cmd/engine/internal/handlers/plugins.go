@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -117,9 +116,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	if err != nil {
 		return config.Handler{}, err
 	}
-	info, err := wasmhost.Inspect(bytes)
-	configures := err == nil && slices.Contains(info.Exports, abi.ExportConfigure)
-	if p.wait == WaitForAll || p.wait == WaitForConfigure && configures {
+	if p.wait == WaitForAll || p.wait == WaitForConfigure && host.ChecksSettings() {
 		if err := host.Wait(p.ctx); err != nil {
 			return config.Handler{}, probe.FieldErrorf("source", "cannot be used: %v", err)
 		}
@@ -169,6 +166,21 @@ func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (modul
 	p.loaded[key] = module{host, revision}
 	c.Logger.Info("plugin loaded", "plugin", c.Name, "source", source, "sha256", sum)
 	return p.loaded[key], nil
+}
+
+// share returns a plugin with another name that uses a module's code and instances. It is that of the
+// configuration in use if there is one.
+func (p *Plugins) share(m module, name string) module {
+	key := cli.SHA256([]byte(m.revision + " " + name))
+	s, found := p.loaded[key]
+	if !found && p.Previous != nil {
+		s, found = p.Previous.loaded[key]
+	}
+	if !found {
+		s = module{m.Share(name), key}
+	}
+	p.loaded[key] = s
+	return s
 }
 
 // LoadModule loads a module, and caches its compiled code in a directory, by default in

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,45 @@ import (
 	"github.com/sonde-probe/sonde/tests/wattest"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
+
+// A command that only checks a configuration waits for the modules that check settings, and for no others.
+func TestSettingsAreCheckedWithAColdCache(t *testing.T) {
+	const run = `(memory 1) (func $run (result i32) i32.const 1)
+		(export "memory" (memory 0)) (export "sonde_abi_v1" (func $run)) (export "sonde_run" (func $run))`
+	for name, test := range map[string]struct {
+		wat   string
+		wait  wait
+		valid bool
+	}{
+		"no check":                 {run, WaitForConfigure, true},
+		"no check, for attempts":   {run, WaitForAll, true},
+		"no check, not waited for": {run, WaitForNone, true},
+		"accepted":                 {run + `(func $ok (result i32) i32.const 0) (export "sonde_configure" (func $ok))`, WaitForConfigure, true},
+		"rejected":                 {run + `(export "sonde_configure" (func $run))`, WaitForConfigure, false},
+		"rejected, for attempts":   {run + `(export "sonde_configure" (func $run))`, WaitForAll, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module, err := abi.WriteManifest(wattest.Assemble(test.wat), abi.Manifest{Name: "steady", ABI: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			noCache := ""
+			p := NewPlugins(t.Context(), test.wait, Silent)
+			t.Cleanup(p.Close)
+			h, err := p.Handler(config.Engine{PluginCache: &noCache}, config.Plugin{Name: "steady"}, module)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made, err := h.Make(nil, config.Context{})
+			if (err == nil) != test.valid {
+				t.Errorf("the error is %v", err)
+			}
+			if c, ok := made.(io.Closer); ok && err == nil {
+				c.Close()
+			}
+		})
+	}
+}
 
 // Whether a module can be compiled may depend on what the machine has just now.
 func TestAnUnusableModuleIsLoadedAgainByTheNextReload(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// sharedScripts is the name, in logs and metrics, of the plugin that runs all scripts without
-// grants and limits of their own: for each plugin there is a copy of the interpreter, 50 MB
-// with one instance. A plugin block cannot have this name.
+// sharedScripts is the name, in logs and metrics, of the plugin whose code and instances all scripts
+// without grants and limits of their own share: a copy of the interpreter takes 50 MB with one instance. Each
+// script is a plugin with its own name all the same. A plugin block cannot have this name.
 const sharedScripts = "default scripts"
 
 // The settings of the interpreter that are not those of a handler block: the block ScriptBlock, with these arguments.
@@ -41,14 +41,17 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 		return config.Handler{}, err
 	}
 	c, _ := block.Settings.(wasmhost.Config)
-	name := block.Name
-	if reflect.DeepEqual(c, wasmhost.Config{}) {
-		name = sharedScripts
+	shares := reflect.DeepEqual(c, wasmhost.Config{})
+	c.Name, c.Module, c.AllowUnpinned = block.Name, module, true // it is a part of this program
+	if shares {
+		c.Name = sharedScripts
 	}
-	c.Name, c.Module, c.AllowUnpinned = name, module, true // it is a part of this program
 	host, err := p.load(e, c, block.Origin.File)
 	if err != nil {
 		return config.Handler{}, err
+	}
+	if shares {
+		host = p.share(host, block.Name)
 	}
 	if err := host.Wait(p.ctx); err != nil {
 		return config.Handler{}, fmt.Errorf("the interpreter of scripts cannot be used: %w", err)

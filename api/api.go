@@ -115,6 +115,12 @@ type Config struct {
 	// accepted.
 	Beats *beatprobe.Registry
 
+	// Self says which engine this is, in one line, to operators that change it: the header HeaderEngine of the responses. NoControl
+	// returns why the engine's user cannot reach the Server by a unix socket, or nil. They must not block, and must be safe for
+	// concurrent use by multiple goroutines. Default: no header, and nil.
+	Self      func() string
+	NoControl func() error
+
 	Listen string // host:port; port 0 lets the system choose; default DefaultListen
 	Token  string // required of clients; printable ASCII of at least 16 bytes; default: none
 	TLS    TLS    // default: plain HTTP

@@ -30,6 +30,10 @@ type Client struct {
 	Base  string       // URL of the engine; default "http://127.0.0.1:9650"
 	Token string       // default: none
 	HTTP  *http.Client // for client certificates and timeouts; default http.DefaultClient
+
+	// Engine is called with what an engine says of itself, each time that it was asked to change something: its address, user and
+	// files. It must be safe for concurrent use by multiple goroutines. Default: nothing.
+	Engine func(engine string)
 }
 
 // Targets returns a page of the targets that match q. For the next page set q.After to
@@ -243,6 +247,9 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	response, err := client.Do(r)
 	if err != nil {
 		return nil, err
+	}
+	if engine := response.Header.Get(HeaderEngine); engine != "" && c.Engine != nil {
+		c.Engine(probe.OneLine(engine, maxSelf))
 	}
 	if response.StatusCode == http.StatusOK || method == http.MethodPost && response.StatusCode == http.StatusUnprocessableEntity {
 		return response, nil

@@ -39,9 +39,18 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 			respondError(w, err)
 			return
 		}
+		if isOperator := isOwner(r.Context()) || r.Method == http.MethodPost && !strings.HasPrefix(r.URL.Path, beatPath); isOperator && s.config.Self != nil {
+			w.Header().Set(HeaderEngine, probe.OneLine(s.config.Self(), maxSelf))
+		}
 		mux.ServeHTTP(w, r)
 	})
 }
+
+// HeaderEngine is the header of responses to operators that says which engine has answered, in the words of Config.Self.
+const HeaderEngine = "Sonde-Engine"
+
+// maxSelf bounds the value of HeaderEngine, in bytes.
+const maxSelf = 1 << 10
 
 // check returns why a request is rejected, or nil.
 func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) error {
@@ -63,6 +72,11 @@ func (s *Server) check(w http.ResponseWriter, r *http.Request, mux *http.ServeMu
 	case strings.HasPrefix(r.URL.Path, beatPath): // needs the token of its target
 	case r.Method == http.MethodPost && s.config.Token == "":
 		s.logRejection(r, "the engine has no token_file")
+		if s.config.NoControl != nil {
+			if why := s.config.NoControl(); why != nil {
+				return errorf(http.StatusForbidden, "nobody may do this: the engine has no token_file, and no control socket, since %v", why)
+			}
+		}
 		return errorf(http.StatusForbidden, "only the engine's user on this machine may do this: the engine has no token_file")
 	case !public(r.URL.Path) && !listener.Token(s.config.Token).Matches(listener.Bearer(r)):
 		s.logRejection(r, "missing or wrong token")

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,8 +111,10 @@ func TestLinesOfTheConfigurationAreForThoseWhoMayReload(t *testing.T) {
 }
 
 func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
+	const self = "pid 7 of sonde@db, 127.0.0.1:9650, /etc/sonde"
 	config, count := reloading(token)
 	config.TLS, _, _ = certificates(t)
+	config.Self = func() string { return self }
 	s := server(t, config)
 	path := filepath.Join(testsync.SocketDir(t), "socket")
 	l, err := listener.Listen(t.Context(), "unix:"+path, listener.ForUser)
@@ -126,16 +129,54 @@ func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
 	}
 	transport := &http.Transport{DialContext: dial}
 	defer transport.CloseIdleConnections()
-	c := &api.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}}
+	var told []string
+	c := &api.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}, Engine: func(engine string) { told = append(told, engine) }}
 	if r, err := c.Reload(t.Context(), false); err != nil || !r.Applied || count.Load() != 1 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if r, err := c.Reload(t.Context(), true); err != nil || r.Error == nil {
 		t.Errorf("a rejected configuration: got %+v, %v", r, err)
 	}
+	if _, err := c.Target(t.Context(), "gone"); err == nil {
+		t.Error("there is a target")
+	}
+	if !slices.Equal(told, []string{self, self, self}) {
+		t.Errorf("told %q", told)
+	}
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+}
+
+// Who changes an engine is told which one it is; who only reads it is not.
+func TestOperatorsAreToldWhichEngineHasAnswered(t *testing.T) {
+	config, _ := reloading(token)
+	config.Self = func() string { return "pid 7" }
+	s := server(t, config)
+	for _, r := range []struct {
+		request
+		want string
+	}{
+		{request{method: http.MethodPost, path: "/v1/reload"}, "pid 7"},
+		{request{method: http.MethodPost, path: "/v1/beat/web"}, ""},
+		{request{path: "/v1/targets"}, ""},
+		{request{path: "/healthz"}, ""},
+	} {
+		r.headers = map[string]string{"Authorization": "Bearer " + token}
+		if got := r.do(s).Header().Get(api.HeaderEngine); got != r.want {
+			t.Errorf("%s says %q", r.path, got)
+		}
+	}
+}
+
+func TestAnEngineThatNobodyCanOperateSaysWhy(t *testing.T) {
+	c, _ := reloading("")
+	c.NoControl = func() error { return errors.New("/run has mode 1777") }
+	s := server(t, c)
+	r := request{method: http.MethodPost, path: "/v1/reload"}.do(s)
+	if r.Code != http.StatusForbidden || !strings.Contains(r.Body.String(), "no token_file, and no control socket, since /run has mode 1777") {
+		t.Errorf("got %d, %s", r.Code, r.Body)
 	}
 }
 

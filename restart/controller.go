@@ -190,6 +190,9 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 	c.applies++
 	c.pending = slices.Grow(c.pending, len(units)+len(remove))
 	for _, target := range remove {
+		if _, driven := c.units[target]; driven && c.supervisors[target] == nil {
+			c.config.Engine.Report(probe.Instance{Target: target}) // which may have been announced
+		}
 		delete(c.units, target)
 		delete(c.stopped, target)
 		delete(c.requested, target)
@@ -390,6 +393,25 @@ func (c *Controller) supervise(targets []string, running *sync.WaitGroup) (repor
 		}
 	}
 	return reports
+}
+
+// Announce reports each target that has a driver and that the engine does not have yet, since it has no probes and no
+// instance was reported: as waiting for its start, or as stopped by an operator. So whoever asks the engine after Apply is
+// shown all targets, although their instances start one after another. Call it after Restore, and after any later Apply.
+func (c *Controller) Announce() {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	for target := range c.units {
+		if _, known := c.config.Engine.Target(target); known || c.supervisors[target] != nil { // which reports it
+			continue
+		}
+		in := probe.Instance{Target: target, ID: noID, Phase: probe.Waiting, Since: time.Now(), Restarts: max(c.restored[target].Started-1, 0)}
+		if stopped, is := c.stopped[target]; is {
+			in.Phase, in.Retained = probe.Gone, true
+			in = stopped.reportedAs(in)
+		}
+		c.config.Engine.Report(in) // before a supervisor is started, which needs the lock
+	}
 }
 
 // Driver returns the driver of a target's unit, or nil if it has none.

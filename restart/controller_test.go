@@ -1,8 +1,10 @@
 package restart_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -133,4 +135,33 @@ func TestPolicyTextRoundTrips(t *testing.T) {
 	if err == nil || err.Error() != `restart_policy is "sometimes"; use always, on_failure or never` {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A target that has no probes is one of the engine before its supervisor has started its instance.
+func TestTargetsAreAnnouncedBeforeTheirInstancesStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, restart.Budget{})
+		h.probes(map[string]probe.Handler{"probed": &fakeHandler{}})
+		h.apply(map[string]restart.Unit{"web": {Driver: newDriver("web", healthy)}, "other": {Driver: newDriver("other", healthy)}, "probed": {Driver: newDriver("probed", healthy)}})
+		h.control.Announce()
+		h.expect("web", "none", probe.Waiting, "")
+		h.expect("probed", "", probe.Absent, "") // which the engine has anyway
+		if status, _ := h.engine.Target("other"); status.State != probe.StateStarting || len(h.engine.Records().History("other")) > 0 {
+			t.Errorf("an announced target is %v", status.State)
+		}
+		h.apply(map[string]restart.Unit{"web": {Driver: newDriver("web", healthy)}})
+		if _, known := h.engine.Target("other"); known {
+			t.Error("a target that is removed before it has a supervisor stays")
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { h.ended <- h.control.Run(ctx) }()
+		h.sleep(time.Second)
+		h.control.Announce()
+		h.expect("web", "web-0", probe.Running, "")
+		stop()
+		h.control.Kill()
+		if err := <-h.ended; err != nil {
+			t.Error(err)
+		}
+	})
 }

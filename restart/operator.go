@@ -131,6 +131,12 @@ func (c *Controller) takeRequest(target string) bool {
 	return requested
 }
 
+// reportedAs returns a report that says who has stopped the target.
+func (s Stopped) reportedAs(in probe.Instance) probe.Instance {
+	in.Reason, in.Detail = probe.ReasonOperatorStop, fmt.Sprintf("stopped by %s at %s", s.By, s.At.UTC().Format(time.RFC3339))
+	return in
+}
+
 // waitWhileStopped reports that an operator has stopped the target, and returns when it is started,
 // or its unit is removed. An instance of an earlier engine is terminated before.
 func (s *supervisor) waitWhileStopped() {
@@ -140,9 +146,7 @@ func (s *supervisor) waitWhileStopped() {
 			return
 		}
 		s.unit = w.unit
-		in := s.endedInstance(probe.Gone)
-		in.Reason = probe.ReasonOperatorStop
-		in.Detail = fmt.Sprintf("stopped by %s at %s", w.stopped.By, w.stopped.At.UTC().Format(time.RFC3339))
+		in := w.stopped.reportedAs(s.endedInstance(probe.Gone))
 		if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
 			s.report(in)
 		}

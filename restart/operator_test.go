@@ -101,6 +101,8 @@ func TestTheNextControllerKnowsWhatIsStopped(t *testing.T) {
 		}
 		stopped["gone"] = restart.Stopped{By: "alice"}
 		next.RestoreStopped(stopped)
+		next.Announce()
+		h.expect("web", "none", probe.Gone, probe.ReasonOperatorStop)
 		ended := make(chan error, 1)
 		go func() { ended <- next.Run(h.Context()) }()
 		h.sleep(time.Hour)

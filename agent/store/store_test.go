@@ -565,6 +565,26 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 	}
 }
 
+// TestAFileThatTheDiskHasInPartOnlyIsMovedAside starts with what a machine that stops may leave.
+func TestAFileThatTheDiskHasInPartOnlyIsMovedAside(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	for _, left := range []string{magic[:1], magic, magic + "\n", magic[:5] + "\x00\x00", strings.Repeat("\x00", 5000)} {
+		if err := os.WriteFile(path, []byte(left), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		s, err := Open(Config{Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Errorf("%.20q: %v", left, err)
+			continue
+		}
+		if aside, err := os.ReadFile(path + ".corrupt"); string(aside) != left || !strings.Contains(log.String(), "state file damaged") {
+			t.Errorf("%.20q was not kept: %v\n%s", left, err, &log)
+		}
+		_ = s.Close()
+	}
+}
+
 // TestADamagedFileNeverHasAFalseState damages copies of a file at random, and expects a
 // state that the engine had at some time, or none.
 func TestADamagedFileNeverHasAFalseState(t *testing.T) {

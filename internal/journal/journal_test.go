@@ -118,7 +118,7 @@ func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
 			}
 			var got []string
 			unfinished, err := j.Read(func(b []byte) error { got = append(got, string(b)); return nil })
-			first := len(got) == 0 && (cut > len(magic)+1 || tail != "")
+			first := len(got) == 0 && (cut > 0 || tail != "")
 			if (err != nil) != first {
 				t.Fatalf("cut at %d, with %d zeros: %v", cut, len(tail), err)
 			}
@@ -141,6 +141,44 @@ func TestATruncatedFileHasTheFramesBeforeItsEnd(t *testing.T) {
 			}
 			_ = j.Close()
 		}
+	}
+}
+
+// TestAFileWithoutItsStartIsDamaged reads what a file system may leave of a file that was just replaced: some of the magic,
+// zeros, or both.
+func TestAFileWithoutItsStartIsDamaged(t *testing.T) {
+	name := path(t)
+	for content, damaged := range map[string]bool{
+		"t": true, magic: true, magic + "\n": true, "\x00": true, "test\x00\x00": true, strings.Repeat("\x00", 100_000): true, "": false,
+		"test journal 2\n": false, "rest": false, "\x00\x00rest of another file": false,
+	} {
+		j, err := Open(name, magic)
+		if err := errors.Join(err, os.WriteFile(name, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = j.Read(func([]byte) error { return nil })
+		if _, is := errors.AsType[*CorruptError](err); is != damaged || (err == nil) != (content == "") {
+			t.Errorf("%.20q: got %v, want damage: %v", content, err, damaged)
+		}
+		_ = j.Close()
+	}
+}
+
+// TestATailOfZerosDoesNotHoldUpAStart reads a file with more zeros behind its frames than can be read in a start.
+func TestATailOfZerosDoesNotHoldUpAStart(t *testing.T) {
+	const zeros = 1 << 42
+	name := path(t)
+	whole := write(t, name, "one", "two")
+	size := int64(len(whole))
+	if err := os.Truncate(name, size+zeros); err != nil {
+		t.Skip("no such file system:", err)
+	}
+	j, frames, unfinished := open(t, name)
+	if !slices.Equal(frames, []string{"one", "two"}) || unfinished != zeros || j.Size() != size {
+		t.Errorf("got %q, %d unfinished bytes and size %d, want %d", frames, unfinished, j.Size(), size)
+	}
+	if info, err := os.Stat(name); err != nil || info.Size() != size {
+		t.Errorf("the zeros stay: %v, %v", info, err)
 	}
 }
 

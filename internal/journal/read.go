@@ -8,10 +8,14 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 )
 
 // errForeign is in the error of Read if the file is not a journal with this magic.
 var errForeign = errors.New("is another kind of file, use another path")
+
+// errUnfinished is in the error of Read if the machine has stopped before the disk had the start of the file.
+var errUnfinished = errors.New("its start was not written completely")
 
 // CorruptError says that a file is damaged, and where.
 type CorruptError struct {
@@ -33,8 +37,8 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // of another version, or if accept returns an error.
 //
 // A frame at the end of the file that was not written completely is no damage, unless it
-// is the first: Read ignores it, and returns how many bytes it has. An empty file has no
-// frames.
+// is the first: Read ignores it, and returns how many bytes it has. So are zeros. An empty file has no
+// frames; one that ends in the magic or after it, or has zeros in its place, is damaged.
 func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err error) {
 	info, err := j.file.Stat()
 	if err != nil {
@@ -42,7 +46,7 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 	}
 	r := reader{size: info.Size(), from: bufio.NewReaderSize(io.NewSectionReader(j.file, 0, info.Size()), writeSize)}
 	if err := r.magic(j.magic); err != nil {
-		if _, headerErr := r.header(); headerErr != nil { // not even a frame follows
+		if _, headerErr := r.header(); headerErr != nil && !errors.Is(err, errUnfinished) { // not even a frame follows
 			return 0, fmt.Errorf("%s %w: %w", j.name, errForeign, err)
 		}
 		return 0, &CorruptError{j.name, 0, err}
@@ -60,10 +64,10 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 		}
 	}
 	if j.end = r.start; j.end == 0 {
-		return info.Size(), nil // only Rewrite writes the magic
+		return 0, nil // only Rewrite writes the magic
 	}
-	if j.end == int64(len(j.magic)) && info.Size() > j.end { // and the first frames, all or nothing
-		return 0, &CorruptError{j.name, j.end, errors.New("incomplete first frame")}
+	if j.end == int64(len(j.magic)) { // and the first frames, all or nothing
+		return 0, &CorruptError{j.name, j.end, errUnfinished}
 	}
 	if unfinished = info.Size() - j.end; unfinished > 0 {
 		err = j.file.Truncate(j.end)
@@ -90,8 +94,10 @@ func (r *reader) magic(want string) error {
 	case string(got) == want:
 		r.start = int64(len(want))
 		return nil
-	case len(got) < len(want) && want[:len(got)] == string(got):
+	case len(got) == 0:
 		return nil
+	case strings.HasPrefix(want, string(bytes.TrimRight(got, "\x00"))):
+		return errUnfinished
 	}
 	line, _, _ := bytes.Cut(got, []byte("\n"))
 	return fmt.Errorf("it begins with %q and not with %q", line, want[:len(want)-1])
@@ -149,18 +155,23 @@ func (r *reader) header() ([]byte, error) {
 	return header, nil
 }
 
+// maxZeros is how many bytes unlessZeros reads. No frame comes after so many zeros: the machine would have stopped while
+// more than that was being written. A file with a longer tail would hold up the start of its program.
+const maxZeros = 64 << 20
+
 // unlessZeros returns err, or nil if nothing but zeros follows: a machine that stops can
 // leave them at the end of a file.
 func (r *reader) unlessZeros(err error) error {
-	for {
-		b, readErr := r.from.ReadByte()
+	block := make([]byte, writeSize)
+	for from := io.LimitReader(r.from, maxZeros); ; {
+		n, readErr := from.Read(block)
 		switch {
+		case len(bytes.Trim(block[:n], "\x00")) > 0:
+			return err
 		case readErr == io.EOF:
 			return nil
 		case readErr != nil:
 			return readErr
-		case b != 0:
-			return err
 		}
 	}
 }

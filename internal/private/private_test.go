@@ -79,6 +79,28 @@ func TestOtherUsersMayNotReplaceADirectoryAboveAFile(t *testing.T) {
 	wantError(t, CheckDirs("/none/at/all/app.log"), "")
 }
 
+func TestADirectoryForFilesOfThisUserIsOneThatOnlyItCanWriteTo(t *testing.T) {
+	for _, test := range []struct {
+		mode  os.FileMode
+		owner int
+		want  string
+	}{
+		{0o700, os.Geteuid(), ""},
+		{0o755, os.Geteuid(), ""},
+		{0o777 | os.ModeSticky, os.Geteuid(), "has mode 1777, so that other users can write to it (chmod go-w)"},
+		{0o775, os.Geteuid(), "has mode 775"},
+		{0o700, otherID, "belongs to user 54321"},
+	} {
+		_, err := usable(newDir(t, test.mode, test.owner, os.Getegid()))
+		wantError(t, err, test.want)
+	}
+	t.Setenv("RUNTIME_DIRECTORY", "")
+	t.Setenv("XDG_RUNTIME_DIR", newDir(t, 0o700, os.Geteuid(), os.Getegid()))
+	if _, err := OfUser(); err != nil {
+		t.Error(err)
+	}
+}
+
 // newDir returns a new directory with a mode, an owner and a group.
 func newDir(t *testing.T, mode os.FileMode, owner, group int) string {
 	t.Helper()

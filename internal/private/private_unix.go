@@ -107,50 +107,62 @@ const runtimeDir = "/run"
 // RuntimeDirs returns the directories for files that belong to the present boot, the best first:
 // /run, and what systemd has made for the service. Only this user and root can write to them.
 func RuntimeDirs() (dirs []string) {
-	ofService, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
-	for _, dir := range []string{runtimeDir, ofService} {
-		if dir, ok := usable(dir); ok {
+	for _, dir := range runtimeDirs() {
+		if dir, err := usable(dir); err == nil {
 			dirs = append(dirs, dir)
 		}
 	}
 	return dirs
 }
 
-// loginDir returns the directory for files that may be removed when this user logs out, or "" if
-// there is none.
-func loginDir() string {
-	dir, _ := usable(os.Getenv("XDG_RUNTIME_DIR"))
-	return dir
+func runtimeDirs() []string {
+	ofService, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":")
+	return []string{runtimeDir, ofService}
 }
 
-// OfUser returns the best of RuntimeDirs and loginDir that this user can write to, or "" if there
-// is none.
-func OfUser() string {
-	for _, dir := range append(RuntimeDirs(), loginDir()) {
-		if dir != "" && syscall.Access(dir, writable) == nil {
-			return dir
+// OfUser returns the best of RuntimeDirs and the directory for files that may be removed when this user logs out,
+// $XDG_RUNTIME_DIR, that this user can write to. The error says why there is none.
+func OfUser() (string, error) {
+	var why []string
+	for _, name := range append(runtimeDirs(), os.Getenv("XDG_RUNTIME_DIR")) {
+		if name == "" {
+			continue
 		}
+		dir, err := usable(name)
+		if err == nil && syscall.Access(dir, writable) != nil {
+			err = fmt.Errorf("%s is not writable for this user", name)
+		}
+		if err == nil {
+			return dir, nil
+		}
+		why = append(why, err.Error())
 	}
-	return ""
+	return "", fmt.Errorf("there is no directory for files of this user: %s, and XDG_RUNTIME_DIR names no other", strings.Join(why, ", "))
 }
 
 // writable is W_OK of access(2).
 const writable = 2
 
-// usable returns the path of a directory without symbolic links, and whether this user and root
+// usable returns the path of a directory without symbolic links, or an error unless this user and root
 // alone can write to it.
-func usable(dir string) (resolved string, ok bool) {
+func usable(dir string) (resolved string, err error) {
 	if !filepath.IsAbs(dir) {
-		return "", false
+		return "", fmt.Errorf("%q is not an absolute path", dir)
 	}
-	resolved, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return "", false
+	if resolved, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", err
 	}
 	info, err := os.Lstat(resolved)
-	if err != nil || !info.IsDir() || info.Mode().Perm()&othersWrite != 0 {
-		return "", false
+	if err != nil {
+		return "", err
 	}
-	uid := statOf(info).Uid
-	return resolved, uid == 0 || int(uid) == os.Geteuid()
+	switch uid := statOf(info).Uid; {
+	case !info.IsDir():
+		return "", fmt.Errorf("%s is not a directory", dir)
+	case uid != 0 && int(uid) != os.Geteuid():
+		return "", fmt.Errorf("%s belongs to user %d", dir, uid)
+	case info.Mode().Perm()&othersWrite != 0:
+		return "", fmt.Errorf("%s has mode %o, so that other users can write to it (chmod go-w)", dir, statOf(info).Mode&0o7777)
+	}
+	return resolved, nil
 }

@@ -144,8 +144,15 @@ func readReports(from io.Reader) <-chan guard.Report {
 	return reports
 }
 
-// send sends an order. A guard that does not read within orderTimeout was stopped (SIGSTOP),
-// or cannot start the command.
+// resume continues a guard that was stopped (SIGSTOP). It does nothing to one that runs.
+func (c *guardConn) resume() {
+	if c.guardPid > 0 { // it is 0 in another PID namespace
+		_ = syscall.Kill(c.guardPid, syscall.SIGCONT)
+	}
+}
+
+// send sends an order. A guard that does not read within orderTimeout cannot start the command,
+// or is being debugged.
 func (c *guardConn) send(o guard.Order) error {
 	_ = c.socket.SetWriteDeadline(time.Now().Add(orderTimeout))
 	return c.orders.Encode(o)

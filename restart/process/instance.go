@@ -63,6 +63,7 @@ type instance struct {
 	asked       bool             // a request to end was received
 	killTimeout time.Duration    // of the driver
 	abandon     <-chan time.Time // fires when a process cannot be killed
+	overdue     <-chan time.Time // fires when the guard should have killed the command
 	gaveUp      bool             // it was not killed in time
 
 	notAdopted bool // it ends with the engine, although Config.Adopt is set
@@ -198,6 +199,9 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 			}
 			i.order(guard.Order{Signal: guard.Kill})
 			i.abandon = time.After(i.killTimeout)
+		case <-i.overdue:
+			i.resume() // it may have been stopped after the order
+			i.overdue = time.After(i.killTimeout)
 		case <-i.abandon:
 			return i.giveUp()
 		}
@@ -218,11 +222,13 @@ func (i *instance) hasStarted(r guard.Report) {
 // terminate has the guard ask the command to exit, by the signal that was set last.
 func (i *instance) terminate(grace time.Duration) {
 	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(i.stop().Signal)})
+	i.overdue = time.After(grace + i.killTimeout)
 }
 
-// order orders the guard to end the command. A guard that does not read was stopped
-// (SIGSTOP), and will find the connection closed.
+// order orders the guard to end the command. One that was stopped (SIGSTOP) is continued: it would never read the order, and
+// the command would go on without anybody who could end it.
 func (i *instance) order(o guard.Order) {
+	i.resume()
 	if err := i.send(o); err != nil && !hasEnded(err) {
 		i.log.Warn("signal not delivered: the guard process does not respond", "signal", o.Signal, "guard_pid", i.guardPid, "pid", i.tree.Pid, "error", err)
 	}
@@ -277,6 +283,7 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 // guard goes on killing it, because close closes the connection.
 func (i *instance) giveUp() restart.Exit {
 	i.gaveUp = true
+	i.resume()
 	i.log.Error("process did not exit after SIGKILL, its guard process keeps trying to kill it", "guard_pid", i.guardPid, "pid", i.tree.Pid)
 	go i.reap() // the one goroutine that may outlive Run
 	return killed(probe.CleanText(i.tail.String(), maxOutput))

@@ -1,11 +1,14 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -200,9 +203,7 @@ func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
 	l := run(t, d)
 	awaitFile(t, ready)
 	guard := parentOf(l.pid(t))
-	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil { // a stopped guard kills no process
-		t.Fatal(err)
-	}
+	thaw := freeze(t, guard) // so that it kills no process
 	l.cancel()
 	if exit := l.exit(t); exit.Code != 137 || exit.Err != nil {
 		t.Errorf("got %+v", exit)
@@ -210,8 +211,89 @@ func TestCommandThatCannotBeKilledIsLeftToItsGuard(t *testing.T) {
 	if !alive(l.pid(t)) {
 		t.Error("the command is dead, so this test shows nothing")
 	}
-	if err := syscall.Kill(guard, syscall.SIGCONT); err != nil {
+	thaw()
+	awaitGone(t, []int{l.pid(t), guard})
+}
+
+// freeze stops all threads of a process as a debugger does, so that SIGCONT does not continue them, until thaw is called.
+func freeze(t *testing.T, pid int) (thaw func()) {
+	t.Helper()
+	frozen, release, released := make(chan error), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(released)
+		runtime.LockOSThread() // which never is unlocked: the end of the thread would detach it
+		tasks, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+		for _, task := range tasks {
+			thread, _ := strconv.Atoi(task.Name())
+			if err = errors.Join(err, syscall.PtraceAttach(thread)); err == nil {
+				_, err = syscall.Wait4(thread, nil, syscall.WALL, nil)
+			}
+		}
+		frozen <- err
+		<-release
+		for _, task := range tasks {
+			thread, _ := strconv.Atoi(task.Name())
+			_ = syscall.PtraceDetach(thread)
+		}
+		_ = syscall.Kill(pid, syscall.SIGCONT) // after the SIGSTOP by which it was attached
+	}()
+	err := <-frozen
+	thaw = sync.OnceFunc(func() { close(release); <-released })
+	t.Cleanup(thaw)
+	if err != nil {
+		thaw()
+		tier.Lacks(t, "no process can be traced: "+err.Error())
+	}
+	return thaw
+}
+
+// TestAStoppedGuardIsContinuedToEndItsCommand stops the guard before each way to end the command, and once more after that.
+func TestAStoppedGuardIsContinuedToEndItsCommand(t *testing.T) {
+	for name, end := range map[string]func(l *running){
+		"a request":             func(l *running) { l.end <- time.Minute },
+		"the end of the engine": func(l *running) { l.cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := run(t, driver(t, sh(`exec sleep 600`)))
+			guard := parentOf(l.pid(t))
+			awaitStopped(t, guard)
+			end(l)
+			if exit := l.exit(t); exit.Code < 128 || exit.Err != nil {
+				t.Errorf("got %+v", exit)
+			}
+			awaitGone(t, []int{l.pid(t), guard})
+		})
+	}
+}
+
+// TestAGuardThatIsStoppedDuringTheGracePeriodIsContinued at the end of that.
+func TestAGuardThatIsStoppedDuringTheGracePeriodIsContinued(t *testing.T) {
+	dir := t.TempDir()
+	d := driver(t, sh(`cd '`+dir+`'; trap 'echo >asked' TERM; echo >ready; while :; do sleep 0.05; done`))
+	d.killTimeout = time.Millisecond
+	testsync.Longer(t, "a stopped guard", time.Second, time.Minute, func(grace time.Duration) bool {
+		_ = os.Remove(filepath.Join(dir, "asked"))
+		l := run(t, d)
+		guard := parentOf(l.pid(t))
+		awaitFile(t, filepath.Join(dir, "ready"))
+		l.end <- grace
+		awaitFile(t, filepath.Join(dir, "asked"))
+		stopped := syscall.Kill(guard, syscall.SIGSTOP) == nil
+		if exit := l.exit(t); exit.Code != 137 || exit.Err != nil {
+			t.Errorf("got %+v", exit)
+		}
+		awaitGone(t, []int{l.pid(t), guard})
+		return stopped
+	})
+}
+
+// awaitStopped stops a process.
+func awaitStopped(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	awaitGone(t, []int{l.pid(t), guard})
+	testsync.Until(t, "the process to stop", func() bool {
+		return strings.Contains(text(filepath.Join("/proc", strconv.Itoa(pid), "stat")), ") T ")
+	})
 }

@@ -20,6 +20,7 @@ import (
 
 const (
 	prefix     = "sonde-engine-"
+	pidPrefix  = "pid-" // of the name of an engine that listens on no address
 	socketName = "control.sock"
 
 	// serviceDir is the runtime directory of the service that the packages install, in which root
@@ -30,26 +31,38 @@ const (
 	dialTimeout = time.Second
 )
 
-// ErrNone is the error of Listen when there is no directory that only this user can write to.
-var ErrNone = errors.New("there is no directory for files of this user")
-
 // Socket is an open control socket. Close of nil does nothing.
 type Socket struct {
 	Listener net.Listener
 	dir      string
 }
 
+// here returns what ends the name of an engine with an address: the namespace in which no other engine has that, as
+// "@4026531840". Containers and network namespaces may share the directory. It is "" where there are no namespaces.
+func here(address string) string {
+	kind := "net"
+	if strings.HasPrefix(address, pidPrefix) {
+		kind = "pid"
+	}
+	link, err := os.Readlink("/proc/self/ns/" + kind) // "net:[4026531840]"
+	_, number, ok := strings.Cut(strings.TrimSuffix(link, "]"), "[")
+	if err != nil || !ok {
+		return ""
+	}
+	return "@" + number
+}
+
 // Listen opens the control socket of an engine that listens on an address, "" for none. Only this
 // user and root can connect.
 func Listen(address string) (*Socket, error) {
-	parent := private.OfUser()
-	if parent == "" {
-		return nil, ErrNone
+	parent, err := private.OfUser()
+	if err != nil {
+		return nil, err
 	}
 	if address == "" {
-		address = fmt.Sprintf("pid-%d", os.Getpid())
+		address = fmt.Sprintf("%s%d", pidPrefix, os.Getpid())
 	}
-	s := &Socket{dir: filepath.Join(parent, prefix+address)}
+	s := &Socket{dir: filepath.Join(parent, prefix+address+here(address))}
 	path := filepath.Join(s.dir, socketName)
 	if err := os.Mkdir(s.dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
@@ -57,8 +70,7 @@ func Listen(address string) (*Socket, error) {
 	if isListening(path) {
 		return nil, fmt.Errorf("another engine listens on %s", path)
 	}
-	err := os.Chmod(s.dir, 0o700)
-	if err == nil {
+	if err = os.Chmod(s.dir, 0o700); err == nil {
 		s.Listener, err = listener.Listen(context.Background(), "unix:"+path, listener.ForUser)
 	}
 	if err != nil {
@@ -96,33 +108,46 @@ func sockets(parent string) []string {
 
 // Find returns the path of the control socket of an engine that listens on an address, or of the
 // only engine that runs if the address is "". It returns "" if there is none, and an error if there
-// are several. It finds engines of this user; root finds the service, too.
+// are several, or only ones in other namespaces. It finds engines of this user; root finds the service, too.
 func Find(address string) (path string, err error) {
-	var found []string
-	for _, dir := range []string{private.OfUser(), serviceDir} {
+	var found, elsewhere []string
+	own, _ := private.OfUser() // "" with an error
+	for _, dir := range []string{own, serviceDir} {
 		for _, path := range sockets(dir) {
-			if matches(nameOf(path), address) && !slices.Contains(found, path) && isListening(path) {
+			name, isHere := nameOf(path)
+			switch {
+			case !matches(name, address) || !isListening(path):
+			case !isHere:
+				elsewhere = append(elsewhere, name)
+			case !slices.Contains(found, path):
 				found = append(found, path)
 			}
 		}
 	}
-	switch len(found) {
-	case 0:
-		return "", nil
-	case 1:
+	switch {
+	case len(found) == 1:
 		return found[0], nil
+	case len(found) == 0 && len(elsewhere) == 0:
+		return "", nil
+	case len(found) == 0:
+		return "", fmt.Errorf("no such engine runs here: %s is in another network or PID namespace, run this there, as by nsenter or in its container", elsewhere[0])
 	}
 	names := make([]string, len(found))
 	for i, path := range found {
-		names[i] = nameOf(path)
+		names[i], _ = nameOf(path)
 	}
 	slices.Sort(names)
 	return "", fmt.Errorf("%d engines of this user run, give the address of one of them with --address: %s", len(found), strings.Join(names, ", "))
 }
 
-// nameOf returns the address of the engine that a socket belongs to.
-func nameOf(path string) string {
-	return strings.TrimPrefix(filepath.Base(filepath.Dir(path)), prefix)
+// nameOf returns the address of the engine that a socket belongs to, and whether it is in the namespace of this program.
+func nameOf(path string) (name string, isHere bool) {
+	name = strings.TrimPrefix(filepath.Base(filepath.Dir(path)), prefix)
+	if at := strings.LastIndexByte(name, '@'); at >= 0 {
+		name, isHere = name[:at], name[at:] == here(name[:at])
+		return name, isHere
+	}
+	return name, here(name) == ""
 }
 
 // matches reports whether an engine with a name is reached by an address: that on which it

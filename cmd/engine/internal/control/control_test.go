@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sonde-probe/sonde/internal/private"
 )
 
 // address returns that of an engine of which no other test has a socket.
@@ -25,10 +27,10 @@ func address(t *testing.T) string {
 
 func listen(t *testing.T, address string) *Socket {
 	t.Helper()
-	s, err := Listen(address)
-	if errors.Is(err, ErrNone) {
+	if _, err := private.OfUser(); err != nil {
 		t.Skip(err)
 	}
+	s, err := Listen(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +134,36 @@ func TestAnEngineIsFoundByTheAddressesThatReachIt(t *testing.T) {
 	} {
 		if got := matches(c.name, c.address); got != c.want {
 			t.Errorf("%s by %q: %v", c.name, c.address, got)
+		}
+	}
+}
+
+// An engine in another network namespace may have the same address, and one in another PID namespace the same process ID.
+func TestAnEngineInAnotherNamespaceIsNotTheOneThatIsMeant(t *testing.T) {
+	a := address(t)
+	for _, name := range []string{a, fmt.Sprintf("%s%d", pidPrefix, os.Getpid())} {
+		ours := listen(t, strings.TrimPrefix(name, fmt.Sprintf("%s%d", pidPrefix, os.Getpid())))
+		if here(name) == "" {
+			t.Skip("there are no namespaces")
+		}
+		path := filepath.Join(ours.dir, socketName)
+		other := strings.TrimSuffix(ours.dir, here(name)) + "@1"
+		if err := os.Rename(ours.dir, other); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(other) })
+		if found, isHere := nameOf(filepath.Join(other, socketName)); found != name || isHere {
+			t.Errorf("%s: it is %s, here: %v", name, found, isHere)
+		}
+		if name != a {
+			continue // other tests have engines without an address
+		}
+		if found, err := Find(a); found != "" || err == nil || !strings.Contains(err.Error(), a+" is in another network or PID namespace") {
+			t.Errorf("found %q, %v", found, err)
+		}
+		listen(t, a)
+		if found, err := Find(a); found != path || err != nil {
+			t.Errorf("beside it: found %q, %v", found, err)
 		}
 	}
 }

@@ -7,6 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,6 +33,7 @@ type listeners struct {
 	api       *api.Server
 	listener  net.Listener        // of the API; nil for none
 	control   *control.Socket     // nil for none
+	noControl error               // why there is no control socket
 	datagrams *beatprobe.Receiver // of beats; nil for none
 }
 
@@ -49,6 +55,7 @@ func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (e
 			scheme, c.TLS = "https", api.TLS(*t)
 		}
 	}
+	c.NoControl = func() error { return l.noControl }
 	if l.api, err = api.New(c); err != nil {
 		return err
 	}
@@ -74,10 +81,9 @@ func (l *listeners) listen(c api.Config, e config.Engine, addressFile string) (e
 
 // openControl opens the control socket of the engine. An engine runs without one, too.
 func (l *listeners) openControl(address string, log *slog.Logger) {
-	var err error
-	l.control, err = control.Listen(address)
-	if err != nil && !errors.Is(err, control.ErrNone) {
-		log.Warn("control socket not opened: sonde reload, stop, start, restart, pause and unpause need a token", "error", err)
+	l.control, l.noControl = control.Listen(address)
+	if l.noControl != nil {
+		log.Warn("control socket not opened: sonde reload, stop, start, restart, pause and unpause need a token", "error", l.noControl)
 	}
 }
 
@@ -137,6 +143,7 @@ func (d *daemon) apiConfig() api.Config {
 		Maintenances: func() []api.Maintenance { return shownMaintenances(d.pauses) },
 		Process:      d.processOf,
 		Beats:        d.beats,
+		Self:         d.self,
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
 	}
@@ -161,4 +168,29 @@ func (d *daemon) processOf(target string) (api.Process, bool) {
 		p.LogError = probe.CleanText(d.queue.Secrets.Text(p.LogError), probe.MaxDetail)
 	}
 	return p, isProcess
+}
+
+// self says to operators which engine has answered them.
+func (d *daemon) self() string {
+	host, _ := os.Hostname() // it may have none
+	parts := []string{fmt.Sprintf("pid %d of %s@%s", os.Getpid(), userName(), cmp.Or(host, "localhost"))}
+	if d.listeners.listener != nil {
+		parts = append(parts, d.listeners.listener.Addr().String())
+	}
+	for _, path := range d.paths {
+		if full, err := filepath.Abs(path); err == nil {
+			path = full
+		}
+		parts = append(parts, path)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// userName returns the name of the user that this process runs as, or the number.
+func userName() string {
+	number := strconv.Itoa(os.Geteuid())
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart/process"
 )
 
 // allParts is a configuration with something in each part, in two versions: each value that depends on VERSION is 1 or 2.
@@ -160,6 +161,22 @@ func TestAStartDuringAMaintenanceIsNotInTheHistory(t *testing.T) {
 	}
 	if past := d.engine.Records().History("web"); len(past) > 0 {
 		t.Errorf("the history has %+v", past)
+	}
+}
+
+// An engine that starts shows all its targets in its first answer.
+func TestTheFirstAnswerHasAllTargets(t *testing.T) {
+	dir := t.TempDir()
+	writeCA(t, filepath.Join(dir, "ca.pem"))
+	d, c := inVersion(t, dir, "1")
+	c.Targets["worker"] = config.Target{Driver: process.Config{Command: []string{"sleep", "600"}}}
+	if err := d.prepare(c); err != nil {
+		t.Fatal(err)
+	}
+	for name := range c.Targets {
+		if _, known := d.engine.Target(name); !known {
+			t.Errorf("the engine does not have %s before it runs", name)
+		}
 	}
 }
 

@@ -163,6 +163,7 @@ func (c *targetsChange) commit() {
 	for name := range next.units {
 		_ = t.engine.Admin().Label(name, next.config.Targets[name].Labels) // checked by checkLabels
 	}
+	t.restarts.Announce()
 	t.change = nil
 	if !t.isResumed {
 		t.isResumed = true

@@ -95,6 +95,13 @@ func withController[T any](c *cobra.Command, f connection, request func(context.
 	if err != nil {
 		return answer, err
 	}
+	spoken := ""
+	client.Engine = func(engine string) {
+		if engine != spoken { // one that was started meanwhile is another
+			spoken = engine
+			fmt.Fprintf(c.ErrOrStderr(), "engine: %s\n", engine)
+		}
+	}
 	if answer, err = request(ctx, client); err != nil {
 		return answer, adviseControl(ctx, client, err)
 	}
@@ -196,6 +203,8 @@ func adviseControl(ctx context.Context, client *api.Client, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return errors.New("interrupted; the engine goes on with it")
+	case answered && refused.Status == http.StatusForbidden && strings.Contains(refused.Message, "no control socket"):
+		return fmt.Errorf("%w; change that and start the engine again, or set token_file in its engine block, and give --token-file; a SIGHUP reloads it", err)
 	case answered && refused.Status == http.StatusForbidden:
 		return fmt.Errorf("%w; run this as the user of the engine or as root, or set token_file in its engine block, and give --token-file", err)
 	case answered, errors.Is(err, syscall.ECONNREFUSED):

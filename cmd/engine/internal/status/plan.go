@@ -40,6 +40,7 @@ func planCommand() *cobra.Command {
 			}
 			interrupted := false
 			p, err := withController(c, f, func(ctx context.Context, client *api.Client) (api.Plan, error) {
+				client.Engine = nil // nothing becomes of it
 				p, err := client.Plan(ctx, paths)
 				interrupted = ctx.Err() != nil
 				return p, err

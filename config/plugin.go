@@ -62,9 +62,9 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 // isValidName reports a name that a handler block cannot have.
 func (p *pluginLoader) isValidName(b *tree.Block, name string) bool {
 	r := report{at: b.LabelRange(0), body: &b.Body, hint: fmt.Sprintf("give it another name: the %s's name is that of its handler block", b.Type)}
-	_, builtin := p.handlers[name]
+	builtin, isBuiltin := p.options.Handlers[name]
 	switch {
-	case builtin:
+	case isBuiltin && builtin.Load == nil:
 		r.summary = fmt.Sprintf("a built-in handler is named %q", name)
 	case !pluginName.MatchString(name):
 		r.summary = fmt.Sprintf("a %s cannot be named %.80q", b.Type, name)

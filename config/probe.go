@@ -273,8 +273,22 @@ func (l *language) handlerOf(b *tree.Block, blocks []*tree.Block, complete bool,
 		return "", h, false
 	}
 	name = blocks[0].Type
-	h = l.handlers[name]
+	if h = l.handlers[name]; h.Load != nil {
+		h = l.load(name, blocks[0], c)
+	}
 	return name, h, h.Make != nil
+}
+
+// load loads the handler of a block, and reports once why it cannot be used.
+func (l *language) load(name string, b *tree.Block, c *collector) Handler {
+	h := l.handlers[name]
+	loaded, err := h.Load(*l.engine)
+	if err != nil {
+		c.add(report{at: b.Name, body: b.Parent, summary: fmt.Sprintf("%s cannot be used: %v", name, err)})
+	}
+	h.Load, h.Make, h.Revision = nil, loaded.Make, loaded.Revision
+	l.handlers[name] = h
+	return h
 }
 
 func (l *language) reportHandlers(b *tree.Block, blocks []*tree.Block, complete bool, c *collector) {

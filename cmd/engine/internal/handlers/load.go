@@ -63,6 +63,9 @@ func (in *Inputs) VarFiles() []string { return in.files }
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Handlers = Builtin(in.Beats)
+	grpc := o.Handlers["grpc"]
+	grpc.Load = p.GRPC
+	o.Handlers["grpc"] = grpc
 	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
 	o.Describe, o.NoCluster = p.Describe, in.NoCluster
 	if p.Inputs != nil {

@@ -35,8 +35,11 @@ func testManifests(t *testing.T) []string {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
+	_, noGRPC := handlers.GRPCModule()
 	for _, file := range files {
-		names = append(names, file.Name)
+		if noGRPC == nil || !bytes.Contains(file.Text, []byte("grpc:")) { // make build builds the plugin
+			names = append(names, file.Name)
+		}
 	}
 	return names
 }

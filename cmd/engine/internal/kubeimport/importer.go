@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
@@ -26,17 +27,13 @@ type importer struct {
 	errs     []error
 
 	first bool   // no manifest has been written
-	grpc  bool   // a grpc probe was written, which needs the plugin
 	from  string // the manifest or container that is being written: "web.yaml:1: Deployment shop/web"
 }
 
 func newImporter(f *flags) *importer {
-	im := &importer{flags: f, handlers: manifests.Handlers(nil, probe.Mended), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
-	if f.grpc.File != "" {
-		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) {
-			im.grpc = true
-			return probe.HandlerFunc(nil), nil // the plugin checks it when the configuration is checked
-		}
+	im := &importer{flags: f, handlers: manifests.Handlers(new(manifests.GRPC), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
+	if _, err := handlers.GRPCModule(); err == nil { // which checks the probe when the configuration is checked
+		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
 	}
 	return im
 }

@@ -23,12 +23,7 @@ func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe,
 		writeProbe(target, p, c.Target.Env)
 		return
 	}
-	if p.GRPC != nil {
-		im.warn(target, "The %v probe is left out: it needs a plugin. Give its file with --grpc-plugin, or add "+
-			"plugin \"grpc\" { source = … }.", p.Rule.Kind)
-	} else {
-		im.warn(target, "The %v probe is left out: %v.", p.Rule.Kind, err)
-	}
+	im.warn(target, "The %v probe is left out: %v.", p.Rule.Kind, err)
 	unused := document.New()
 	writeProbe(&unused.Body, p, c.Target.Env)
 	target.CommentOut(unused)

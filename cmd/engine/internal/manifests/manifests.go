@@ -4,7 +4,7 @@
 //	manifests.go   reads files, directories and standard input
 //	entrypoints.go the flag --entrypoint: entrypoints of images
 //	processes.go   how containers run as processes
-//	grpc.go        the flag --grpc-plugin: handlers of grpc probes
+//	grpc.go        handlers of grpc probes
 //	handlers.go    handlers of exec, http and tcp probes
 //	ports.go       finds port conflicts
 //	fields.go      lists unsupported fields

@@ -33,7 +33,7 @@ type podsAt struct {
 func newPodsAt(t *testing.T) *podsAt {
 	p := &podsAt{now: time.Now()}
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
-	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(nil, probe.Mended), log: log}, files: map[string]*file{}}
+	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(new(manifests.GRPC), probe.Mended), log: log}, files: map[string]*file{}}
 	return p
 }
 
@@ -247,7 +247,7 @@ func TestContainersThatCannotRunAsProcessesAreRejected(t *testing.T) {
 		{"a volume", "image: i, command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
 		{"secrets", "image: i, command: [x], envFrom: [{secretRef: {name: s}}], env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
 			"variable A is set by valueFrom; variables are set by envFrom"},
-		{"grpc", "image: i, command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin: give its file with --grpc-plugin"},
+		{"grpc", "image: i, command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin that this sonde was built without"},
 		{"a port that there is not", "image: i, command: [x], readinessProbe: {tcpSocket: {port: http}}", `readinessProbe: port is \"http\"`},
 		{"a zero byte", `image: i, command: ["x\0"]`, "NUL byte"},
 	} {

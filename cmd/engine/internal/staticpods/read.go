@@ -85,9 +85,6 @@ func (r *reader) container(c manifests.Process) (target, error) {
 		}
 	}
 	for _, p := range c.Probes {
-		if p.GRPC != nil && r.handlers.GRPC == nil {
-			return target{}, fmt.Errorf("%s: grpc probes need a plugin: give its file with --grpc-plugin", p.Field)
-		}
 		if err := manifests.Check(r.handlers, p, c.Target); err != nil {
 			return target{}, fmt.Errorf("%s: %w", p.Field, err)
 		}

@@ -11,8 +11,8 @@ import (
 	"net"
 )
 
-// Conn is a connection made by the host. It is a net.Conn. While it waits, all goroutines
-// of a plugin wait. Use it on one goroutine at a time.
+// Conn is a connection made by the host. It is a net.Conn, for libraries too: while it waits for
+// bytes, other goroutines run.
 type Conn struct {
 	net.Conn
 	host string // that was dialled, with its port
@@ -102,8 +102,8 @@ func certificateLines(c *x509.Certificate) string {
 	return string(b)
 }
 
-// NetConn turns the connection into one for libraries: while it waits, other goroutines
-// run. The Conn must not be used afterwards.
+// NetConn returns a net.Conn that is no Conn, such as for a library that looks for other methods.
+// The Conn must not be used afterwards.
 func (c *Conn) NetConn() (net.Conn, error) {
 	c.gone = true
 	return c.Conn, nil

@@ -5,24 +5,30 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
 )
 
-// Conn is a connection made by the host. It is a net.Conn. While it waits, all goroutines
-// wait. Use it on one goroutine at a time.
+// Conn is a connection made by the host. It is a net.Conn, for libraries too: while it waits, other goroutines run.
 type Conn struct {
 	fd       int32
 	network  string
 	nonblock bool
 	gone     bool // closed, held, or turned into a net.Conn
+
+	file   *os.File // by which it waits in the runtime's poller; nil until there was another goroutine
+	readBy time.Time
 }
 
 // Read waits for bytes and reads them.
 func (c *Conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
+	}
+	if file, err := c.polled(); file != nil || err != nil {
+		return c.readFile(file, p, err)
 	}
 	n := hostRead(c.fd, unsafe.SliceData(p), int32(len(p)))
 	switch {
@@ -32,6 +38,44 @@ func (c *Conn) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return int(n), nil
+}
+
+// alone is how many goroutines there are when an attempt has only its own. A read that lets the host wait is much
+// cheaper than one in the runtime's poller. It stops the only thread, which nobody notices then.
+var alone int
+
+// polled returns the file by which reads wait in the runtime's poller: from the first read on beside which there is
+// another goroutine, or a timer of the attempt's context. Until then it is nil.
+func (c *Conn) polled() (*os.File, error) {
+	if c.file != nil || c.gone || runtime.NumGoroutine() <= alone && !timed {
+		return c.file, nil
+	}
+	if err := c.setNonblock(); err != nil {
+		return nil, err
+	}
+	c.file = os.NewFile(uintptr(c.fd), c.network)
+	return c.file, c.file.SetReadDeadline(c.readBy)
+}
+
+func (c *Conn) setNonblock() error {
+	if c.nonblock {
+		return nil
+	}
+	if err := syscall.SetNonblock(int(c.fd), true); err != nil {
+		return &Error{Op: "net conn", Err: err}
+	}
+	c.nonblock = true
+	return nil
+}
+
+func (c *Conn) readFile(file *os.File, p []byte, err error) (n int, _ error) {
+	if err == nil {
+		n, err = file.Read(p)
+	}
+	if err == io.EOF && c.network == "udp" {
+		return 0, nil // an empty datagram
+	}
+	return n, (&fileConn{conn: c}).error("read", err)
 }
 
 // Write writes all of p.
@@ -50,6 +94,9 @@ func (c *Conn) Close() error {
 		return nil
 	}
 	c.gone = true
+	if c.file != nil {
+		return (&fileConn{conn: c}).error("close", c.file.Close())
+	}
 	if n := hostClose(c.fd); n < 0 {
 		return hostError("close", n)
 	}
@@ -67,6 +114,14 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(deadlin
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(deadlineWrite, t) }
 
 func (c *Conn) setDeadline(which int32, t time.Time) error {
+	if which&deadlineRead != 0 {
+		c.readBy = t
+		if c.file != nil {
+			if err := c.file.SetReadDeadline(t); err != nil {
+				return (&fileConn{conn: c}).error("set", err)
+			}
+		}
+	}
 	var ns int64
 	if !t.IsZero() {
 		ns = max(int64(time.Until(t)), 1)
@@ -97,16 +152,17 @@ func (c *Conn) RemoteAddr() net.Addr { return addr{c.network, c.Info(InfoRemote)
 // LocalAddr returns the local network address.
 func (c *Conn) LocalAddr() net.Addr { return addr{c.network, c.Info(InfoLocal)} }
 
-// NetConn turns the connection into one for libraries: while it waits, other goroutines
-// run. The Conn must not be used afterwards.
+// NetConn returns a net.Conn that is no Conn, such as for a library that looks for other methods.
+// The Conn must not be used afterwards.
 func (c *Conn) NetConn() (net.Conn, error) {
-	if !c.nonblock {
-		if err := syscall.SetNonblock(int(c.fd), true); err != nil {
-			return nil, &Error{Op: "net conn", Err: err}
-		}
+	if err := c.setNonblock(); err != nil {
+		return nil, err
 	}
 	c.gone = true
-	return &fileConn{file: os.NewFile(uintptr(c.fd), c.network), conn: c}, nil
+	if c.file == nil {
+		c.file = os.NewFile(uintptr(c.fd), c.network)
+	}
+	return &fileConn{file: c.file, conn: c}, nil
 }
 
 // fileConn is a net.Conn. It takes half of the computation of one that package net makes of a

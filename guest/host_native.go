@@ -18,6 +18,9 @@ import (
 // localErrors say nothing about a target: this machine could not dial.
 var localErrors = []syscall.Errno{syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS}
 
+// isApart returns false: outside of WebAssembly, package net reaches the target.
+func isApart(error) bool { return false }
+
 // systemReason returns the reason of an error that only occurs outside of WebAssembly.
 func systemReason(err error) string {
 	var (

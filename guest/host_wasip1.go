@@ -2,6 +2,8 @@ package guest
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -124,6 +126,13 @@ var localErrors = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENO
 // systemReason returns the reason of an error that only occurs outside of WebAssembly.
 func systemReason(error) string { return "" }
 
+// isApart reports whether an error is of package net, which has a network of its own inside a module. Connections that
+// the host has made have other errors.
+func isApart(err error) bool {
+	op, lookup, ours := (*net.OpError)(nil), (*net.DNSError)(nil), (*Error)(nil)
+	return !errors.As(err, &ours) && (errors.As(err, &op) && op.Op == "dial" || errors.As(err, &lookup))
+}
+
 // host calls the host's functions.
 type host struct {
 	endpoint
@@ -183,6 +192,9 @@ func (*host) hold(key string, c *Conn) error {
 		return hostError("hold "+key, n)
 	}
 	c.gone = true
+	if c.file != nil {
+		_ = c.file.Close() // the host has the connection, and no descriptor of this number
+	}
 	return nil
 }
 

@@ -60,6 +60,9 @@ func Fail(reason, detail string) Result { return Result{Failure, reason, detail}
 // the attempt could not be made, for example because a grant is missing or a limit was
 // reached.
 func FailWith(reason string, err error) Result {
+	if isApart(err) { // the host knows the reason
+		return Result{Outcome: Unknown, Detail: "the plugin connected by itself, which reaches nothing from a module: give its library t.DialContext: " + err.Error()}
+	}
 	r := Result{Failure, reason, err.Error()}
 	if known := reasonOf(err); known != "" {
 		r.Reason = known

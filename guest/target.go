@@ -39,8 +39,8 @@ const (
 // name of one of the target's ports: ":6379", ":redis". Dial returns at ctx's deadline at
 // the latest. An error is an *Error.
 //
-// While a Conn waits, the whole plugin waits: use it on one goroutine. For libraries see
-// DialContext.
+// The Conn fits libraries whose dialer returns a net.Conn, also those that read on a goroutine of
+// their own. A read is cheapest while the attempt has one goroutine and no timer.
 func (t Target[S]) Dial(ctx context.Context, network, address string) (*Conn, error) {
 	return t.connection().dial(ctx, network, address, TLS{}, false)
 }
@@ -79,8 +79,7 @@ func (t Target[S]) HostPort(port string) string {
 	return net.JoinHostPort(t.Address, port)
 }
 
-// DialContext is Dial for libraries: while its connections wait, other goroutines
-// run. It fits http.Transport.DialContext, the Dialer of go-redis, the DialFunc of
+// DialContext is Dial with the signature of package net. It fits http.Transport.DialContext, the Dialer of go-redis, the DialFunc of
 // pgx and, with a network, the hooks of go-sql-driver/mysql and grpc-go.
 func (t Target[S]) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := t.connection().dial(ctx, network, address, TLS{}, true)

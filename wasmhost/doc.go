@@ -100,6 +100,7 @@
 //	returned late, while others had the processors         | unknown            | plugin.busy
 //	returned late, after it computed for most of the time  | unknown            | plugin.timeout
 //	returned, after this machine failed a call of the host | unknown            | of that call
+//	returned a failure of a network inside the module      | unknown            | plugin.network
 //	returned unknown or failure                            | as returned        | or that of the call of the host that failed last
 //	stopped, after the attempt was cancelled               | unknown            | engine.stopped
 //	stopped, while others had the processors               | unknown            | plugin.busy

@@ -114,15 +114,8 @@ func Load(c Config) (*Plugin, error) {
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	p.compiling.Go(func() { p.compileOrFail(m, code) })
-	return p.plugin(p.name), nil
-}
-
-// plugin returns a plugin that uses the module.
-func (m *loaded) plugin(name string) *Plugin {
-	m.users.Add(1)
-	p := &Plugin{loaded: m, name: name, logger: m.baseLogger.With("plugin", name)}
-	p.tenant = m.sandbox.NewTenant(p.logger)
-	return p
+	p.users.Store(1)
+	return &Plugin{loaded: p, name: p.name, logger: p.logger, tenant: p.sandbox.Own()}, nil
 }
 
 // Share returns a plugin with another name that uses the code and the instances of p, with the same
@@ -130,9 +123,9 @@ func (m *loaded) plugin(name string) *Plugin {
 // log, its metrics, and the limit of held connections are of each one alone, and they take turns at the
 // processors. The memory of the instances is that of p. Each must be closed; p must not have been.
 func (p *Plugin) Share(name string) *Plugin {
-	s := p.loaded.plugin(name)
-	s.isShare = true
-	return s
+	p.users.Add(1)
+	logger := p.baseLogger.With("plugin", name)
+	return &Plugin{loaded: p.loaded, isShare: true, name: name, logger: logger, tenant: p.sandbox.NewTenant(logger)}
 }
 
 // closeOldest closes the instance that was unused for longest, unless the plugin is being closed.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,9 +76,30 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 	if r.Last.Local && cmp.Or(result.Reason, r.Last.Reason) == r.Last.Reason {
 		result.Outcome = probe.Unknown
 	}
+	switch {
+	case result.Outcome == probe.Unknown && result.Reason == "" && strings.Contains(result.Detail, byItself): // says the SDK, which has the error
+		result.Reason = ReasonNetwork
+	case result.Outcome == probe.Failure && r.Apart && isOfNetwork(result):
+		return probe.Broken(ReasonNetwork, "plugin %s, in a network inside the module that reaches nothing: "+
+			"let its library connect by the SDK, in Go by t.DialContext%s", byItself, afterColon(result.Detail))
+	}
 	result.Reason = cmp.Or(result.Reason, defaultReason(r, result.Outcome))
 	result.Detail = cmp.Or(result.Detail, r.Last.Detail)
 	return result
+}
+
+// byItself is in the details of attempts in which a library has connected without the host.
+const byItself = "connected by itself"
+
+// networkErrors are in the errors of networks that languages have inside a module: of package net in Go, and of
+// std::net in Rust.
+var networkErrors = []string{"dial tcp", "dial udp", "dial unix", "lookup ", "operation not supported on this platform"}
+
+// isOfNetwork reports whether a result is about a connection, or a lookup.
+func isOfNetwork(r probe.Result) bool {
+	layer, _, _ := strings.Cut(string(r.Reason), ".")
+	return slices.Contains([]string{"tcp", "udp", "unix", "tls"}, layer) ||
+		slices.ContainsFunc(networkErrors, func(text string) bool { return strings.Contains(r.Detail, text) })
 }
 
 // defaultReason is the reason of a result without one from the plugin: that of the host

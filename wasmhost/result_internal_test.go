@@ -32,6 +32,7 @@ var endings = map[string]struct {
 	"returned late, while others had the processors":         {sandbox.Report{Value: 3, Late: true, Starved: true, Computes: true}, probe.Unknown, ReasonBusy, false},
 	"returned late, after it computed for most of the time":  {sandbox.Report{Value: 3, Late: true, Computes: true, Reason: "redis.loading"}, probe.Unknown, ReasonTimeout, false},
 	"returned, after this machine failed a call of the host": {sandbox.Report{Value: 3, Last: sandbox.HostError{Reason: probe.ReasonTCPSource, Local: true}}, probe.Unknown, probe.ReasonTCPSource, false},
+	"returned a failure of a network inside the module":      {sandbox.Report{Value: 3, Apart: true, Reason: "memcached.set", Detail: "dial tcp 127.0.0.1:11211: connect: Connection refused"}, probe.Unknown, ReasonNetwork, false},
 	"returned unknown or failure":                            {sandbox.Report{Value: 3, Last: sandbox.HostError{Reason: probe.ReasonTCPRefused}}, probe.Failure, probe.ReasonTCPRefused, false},
 	"stopped, while others had the processors":               {sandbox.Report{Ending: sandbox.Stopped, Starved: true, Computes: true}, probe.Unknown, ReasonBusy, false},
 	"stopped, while this process was stalled":                {sandbox.Report{Ending: sandbox.Stopped, Stalled: true, Computes: true}, probe.Unknown, ReasonBusy, false},

@@ -90,7 +90,7 @@ func (c *call) run(f *function) Report {
 		Waited: c.cpu.waited + c.cpu.delayed, Starved: c.cpu.isStarved(lasted), Computes: c.cpu.isBusy(lasted, c.life.late()),
 		Computed: c.cpu.computed, RanAway: c.cpu.computed > muchComputed,
 		NoMemory: c.noMemory(err),
-		Late:     c.life.isOver() || c.life.remaining() < almostLate, Refused: c.network.refused, Limit: c.limit, Last: c.last,
+		Late:     c.life.isOver() || c.life.remaining() < almostLate, Apart: !c.network.used, Refused: c.network.refused, Limit: c.limit, Last: c.last,
 		Timings: timings, CertificateExpiry: c.network.expiry,
 	}
 }

@@ -26,6 +26,7 @@ type network struct {
 	tenant *Tenant
 	input  *Attempt
 
+	used    bool          // the guest has asked for a connection, a new or a held one, or for addresses
 	dials   int           // with lookups and handshakes
 	refused string        // the latest destination that is not granted
 	timings probe.Timings // without FirstByte
@@ -40,6 +41,7 @@ type sharedNetwork struct {
 
 // dial connects to a destination.
 func (n *network) dial(a args) int64 {
+	n.used = true
 	network, errno := n.memory.text(a, 0, 8)
 	if errno != abi.OK {
 		return i32(0, abi.EPROTONOSUPPORT)
@@ -221,6 +223,7 @@ func (n *network) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, ab
 
 // resolve looks a name up.
 func (n *network) resolve(a args) int64 {
+	n.used = true
 	name, errno := n.memory.text(a, 0, abi.MaxAddress)
 	if errno != abi.OK {
 		return i32(0, errno)

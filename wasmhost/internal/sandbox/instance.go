@@ -289,6 +289,7 @@ type Report struct {
 	RanAway  bool          // it computed for long, whatever else it had to wait for
 	Fuel     int64         // the units that it used, as package module counts them
 	Late     bool          // the deadline had passed, or nearly
+	Apart    bool          // it has asked the host for no connection and no addresses
 	Refused  string        // a destination that is not granted; empty if there was none
 	Limit    string        // the name of the limit that was reached, if one was
 	Last     HostError     // of the host call that failed last

@@ -26,6 +26,9 @@ type Tenant struct {
 // NewTenant returns a tenant with a logger.
 func (s *Sandbox) NewTenant(logger *slog.Logger) *Tenant { return &Tenant{sandbox: s, logger: logger} }
 
+// Own returns the tenant of the starts of instances.
+func (s *Sandbox) Own() *Tenant { return s.own }
+
 // ReadStats sets the numbers that a tenant counts.
 func (t *Tenant) ReadStats(to *stats.Plugin) {
 	to.Denied, to.Dropped, to.Held, to.Metrics = t.denied.Load(), t.log.dropped.Load(), int(t.held.Load()), t.metrics.all()

@@ -23,6 +23,9 @@ type Handler struct {
 	// target, and CheckRule(probe.Rule) error, about arguments of the probe block.
 	Make func(Values, Context) (probe.Handler, error)
 
+	// InScript is what is probably not meant in the text of the script block that adds the handler.
+	InScript []*ScriptError
+
 	// NoCluster says why no target of an engine with a cluster block can have the handler; empty: it can.
 	NoCluster string
 

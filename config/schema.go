@@ -27,6 +27,9 @@ type Handler struct {
 	// known before. A plugin or script block of the same name goes before such a handler.
 	Load func(Engine) (Handler, error)
 
+	// InScript is what is probably not meant in the text of the script block that adds the handler.
+	InScript []*ScriptError
+
 	// NoCluster says why no target of an engine with a cluster block can have the handler; empty: it can.
 	NoCluster string
 

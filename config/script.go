@@ -69,6 +69,9 @@ func (p *pluginLoader) loadScript(b *tree.Block, name string) {
 		s.reportError(d, err)
 		return
 	}
+	for _, warning := range h.InScript {
+		s.report(d, warning, Warning)
+	}
 	p.handlers[name] = h
 }
 
@@ -137,7 +140,12 @@ func (s *Script) reportError(d *decodedBlock, err error) {
 		d.reportErrors(err)
 		return
 	}
-	r := report{at: d.block.Header, body: &d.block.Body, summary: at.Problem}
+	s.report(d, at, Error)
+}
+
+// report reports an error or a warning about a place in the text of a script.
+func (s *Script) report(d *decodedBlock, at *ScriptError, severity Severity) {
+	r := report{severity: severity, at: d.block.Header, body: &d.block.Body, summary: at.Problem}
 	if text, ok := d.e.texts.byName[s.Origin.File]; ok {
 		r.at = wordAt(s.Origin.File, text, at.Line, at.Column)
 		r.hint = pythonHint(string(text[r.at.Start.Byte:r.at.End.Byte]))

@@ -114,6 +114,9 @@ func (t Target[S]) State() []byte { return t.connection().state() }
 // SetState keeps a copy of at most MaxState bytes for the probe's next attempt.
 func (t Target[S]) SetState(b []byte) error { return t.connection().setState(b) }
 
+// Log writes one log record of at most 4 KiB, also while settings are checked.
+func Log(l Level, text string) { new(host).log(l, text) }
+
 // Log writes one log record of at most 4 KiB. The host drops records above its limits.
 func (t Target[S]) Log(l Level, text string) { t.connection().log(l, text) }
 

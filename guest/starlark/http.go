@@ -54,14 +54,14 @@ type request struct {
 
 // httpDo reads the arguments, which begin with those in first, and makes a request.
 func httpDo(a arguments, r *request, first ...any) (starlark.Value, error) {
-	t, ok := a.thread.Local(targetKey).(*target)
-	if !ok || t == nil {
-		return nil, a.errorf("requests can be made in attempt only")
-	}
 	r.tlsArgs = newTLSArgs()
 	pairs := append(first, "url", &r.url, "port?", &r.port, "headers?", &r.headers, "body?", &r.body, "tls?", &r.tls)
 	if err := a.read(r.pairs(pairs...)...); err != nil {
 		return nil, err
+	}
+	t, ok := a.thread.Local(targetKey).(*target)
+	if !ok || t == nil {
+		return nil, a.errorf("requests can be made in attempt only")
 	}
 	if err := r.resolve(t); err != nil {
 		return nil, a.errorf("%w", err)

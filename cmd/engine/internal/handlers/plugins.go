@@ -42,6 +42,7 @@ type Plugins struct {
 	wait   wait
 	logger func(config.Engine) *slog.Logger
 	loaded map[string]module // by key
+	notes  []string          // warnings of the interpreter about the script that is checked
 }
 
 // module is a loaded module.

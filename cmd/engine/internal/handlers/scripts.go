@@ -1,13 +1,16 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
@@ -46,6 +49,11 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	if shares {
 		c.Name = sharedScripts
 	}
+	if p.wait == WaitForConfigure {                        // what the interpreter says about the script is shown with its place
+		plain := p.logger
+		p.logger = func(e config.Engine) *slog.Logger { return slog.New(&scriptLog{plain(e).Handler(), &p.notes}) }
+		defer func() { p.logger = plain }()
+	}
 	host, err := p.load(e, c, block.Origin.File)
 	if err != nil {
 		return config.Handler{}, err
@@ -56,15 +64,23 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	if err := host.Wait(p.ctx); err != nil {
 		return config.Handler{}, fmt.Errorf("the interpreter of scripts cannot be used: %w", err)
 	}
+	p.notes = nil
 	first, err := host.New(ScriptValues(nil, block))
 	if err != nil {
 		return config.Handler{}, scriptError(block.Origin.File, err)
 	}
 	_ = first.Close() // never returns an error
+	var warnings []*config.ScriptError
+	for _, text := range p.notes {
+		if at, ok := inScript(block.Origin.File, text); ok {
+			warnings = append(warnings, at)
+		}
+	}
 	m := host.Manifest()
 	fields := slices.DeleteFunc(slices.Clone(m.Settings), func(s abi.Setting) bool { return s.Name == ScriptBlock })
 	return config.Handler{
-		Schema: schema(m.Doc, fields),
+		Schema:   schema(m.Doc, fields),
+		InScript: warnings,
 		// Not where the script starts: a probe keeps its state when lines above are changed.
 		Revision: host.revision + cli.SHA256([]byte(block.Source)) + strconv.Itoa(block.MaxSteps),
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
@@ -108,14 +124,50 @@ func scriptError(file string, err error) error {
 	case ScriptBlock + "." + scriptMaxSteps:
 		return &probe.FieldError{Field: scriptMaxSteps, Problem: field.Problem}
 	case ScriptBlock + "." + scriptSource:
-		if len(field.Problem) > len(file) && field.Problem[:len(file)] == file {
-			if at := position.FindStringSubmatch(field.Problem[len(file):]); at != nil {
-				line, _ := strconv.Atoi(at[1]) // the pattern has digits only
-				column, _ := strconv.Atoi(at[2])
-				return &config.ScriptError{Line: line, Column: column, Problem: field.Problem[len(file)+len(at[0]):]}
-			}
+		if at, ok := inScript(file, field.Problem); ok {
+			return at
 		}
 		return &probe.FieldError{Field: scriptSource, Problem: "is not valid: " + field.Problem}
 	}
 	return err
+}
+
+// inScript returns what a text says about a place in a file, which it begins with.
+func inScript(file, text string) (*config.ScriptError, bool) {
+	rest, ok := strings.CutPrefix(text, file)
+	at := position.FindStringSubmatch(rest)
+	if !ok || at == nil {
+		return nil, false
+	}
+	line, _ := strconv.Atoi(at[1]) // the pattern has digits only
+	column, _ := strconv.Atoi(at[2])
+	return &config.ScriptError{Line: line, Column: column, Problem: rest[len(at[0]):]}, true
+}
+
+// scriptLog is the log of the interpreter while a configuration is checked: warnings become notes.
+type scriptLog struct {
+	slog.Handler
+	notes *[]string
+}
+
+// Handle implements slog.Handler.
+func (l *scriptLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level != slog.LevelWarn {
+		return l.Handler.Handle(ctx, r)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "text" {
+			*l.notes = append(*l.notes, a.Value.String())
+		}
+		return true
+	})
+	return nil
+}
+
+// Enabled implements slog.Handler.
+func (l *scriptLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// WithAttrs implements slog.Handler.
+func (l *scriptLog) WithAttrs(all []slog.Attr) slog.Handler {
+	return &scriptLog{l.Handler.WithAttrs(all), l.notes}
 }

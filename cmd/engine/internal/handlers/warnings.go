@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -220,6 +221,9 @@ func warnOfICMP(v config.Values, _ probe.Target) error {
 
 func warnOfHost(v config.Values) error {
 	host, _ := v["host"].(string)
+	if a, err := netip.ParseAddr(host); err == nil && a.IsLinkLocalUnicast() && a.Is4() || host == "metadata.google.internal" || host == "fd00:ec2::254" {
+		return &probe.FieldError{Field: "host", Problem: fmt.Sprintf("is %q, where clouds serve the metadata and the credentials of this machine", host), Hint: "remove it: a probe asks the target unless host says otherwise"}
+	}
 	if !dial.IsMistypedIPv4(host) {
 		return nil
 	}

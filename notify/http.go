@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -34,7 +36,11 @@ type HTTP struct {
 	Token   string              // sent as Authorization: Bearer; empty for none
 	Headers map[string][]string // of each request
 	TLS     *TLS
+	Auth    httpauth.Auth
 }
+
+// BasicAuth is the basic_auth block of an output that makes requests by HTTP.
+type BasicAuth = httpauth.Basic
 
 // Bounds of a request.
 const (
@@ -52,7 +58,7 @@ func (h HTTP) Check(argument string) error {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(h.URL) > maxURL:
 		return &probe.FieldError{Field: argument, Problem: "must be the URL of a receiver, by http or https", Hint: "for example http://127.0.0.1:9093"}
 	case u.User != nil:
-		return &probe.FieldError{Field: argument, Problem: "must not have a user name or a password, which would be shown", Hint: `write headers = { Authorization = sensitive("Basic …") }, or token`}
+		return &probe.FieldError{Field: argument, Problem: "must not have a user name or a password, which would be shown", Hint: "set username and password in a basic_auth block"}
 	case u.Fragment != "":
 		return &probe.FieldError{Field: argument, Problem: "must not have a fragment"}
 	case h.TLS != nil && u.Scheme != "https":
@@ -67,8 +73,11 @@ func (h HTTP) Check(argument string) error {
 	if err := h.checkHeaders(); err != nil {
 		return err
 	}
+	if h.Token != "" && h.Auth != (httpauth.Auth{}) {
+		return probe.FieldErrorf("token", "cannot be combined with basic_auth or bearer_token_file: a request has one Authorization")
+	}
 	_, err = h.TLS.dial().Load()
-	return err
+	return cmp.Or(h.Auth.Check(h.Headers), err)
 }
 
 func (h HTTP) checkHeaders() error {
@@ -180,6 +189,13 @@ func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error 
 	if c.http.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.http.Token)
 	}
+	credentials, err := c.http.Auth.Header()
+	if err != nil {
+		return err
+	}
+	if credentials != "" {
+		request.Header.Set("Authorization", credentials)
+	}
 	for name, values := range c.http.Headers {
 		request.Header[http.CanonicalHeaderKey(name)] = values
 	}
@@ -199,7 +215,7 @@ func (c *Client) Post(ctx context.Context, body []byte, more http.Header) error 
 	if status/100 == 2 {
 		return nil
 	}
-	err = fmt.Errorf("status %d: %s", status, probe.CleanText(strings.TrimSpace(c.redact(string(text))), maxText))
+	err = fmt.Errorf("status %d: %s", status, probe.CleanText(strings.TrimSpace(c.redact(httpauth.Hide(string(text), credentials))), maxText))
 	if status/100 == 3 {
 		err = fmt.Errorf("status %d: redirects are not followed, write the address that it leads to", status)
 	}

@@ -57,6 +57,7 @@ var rules = []rule{
 	{path: "engine/verdict", floor: 1},
 	{path: "engine/internal/timeline", floor: 1, group: "schedule"},
 	{path: "engine/internal/...", floor: 1, group: "schedule", order: 1},
+	{path: "internal/httpauth", floor: 1},
 	{path: "internal/quota", floor: 1, group: "command"},
 	{path: "internal/command", floor: 1, group: "command", order: 1},
 	{path: "internal/limits", floor: 1, group: "network"},

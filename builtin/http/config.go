@@ -7,12 +7,16 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/probe"
 )
 
 // TLS is the tls block: how to verify the server, and which client certificate
 // to present to it.
 type TLS = dial.TLS
+
+// Basic is the basic_auth block.
+type Basic = httpauth.Basic
 
 // Config is an http block. The zero value of a field means its default.
 type Config struct {
@@ -42,6 +46,8 @@ type Config struct {
 	IPFamily        string              `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
 	Addresses       string              `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
 	Proxy           *Proxy              `hcl:"proxy,block" doc:"connects through a proxy, which looks names up. A failure of the proxy itself makes the attempt unknown, with the reason http.proxy; one of the target that the proxy reports is a failure, and so is no response in time: the proxy waits for the target. Proxies of the environment are not used"`
+	BasicAuth       *Basic              `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Only the same server gets them after a redirect, as other headers"`
+	BearerTokenFile string              `hcl:"bearer_token_file,optional,path" doc:"file with a token to authenticate with, which is read in each attempt; white space around it does not count. The attempt is unknown while the file cannot be read (http.auth). Only the same server gets the token after a redirect, as other headers. Not with basic_auth" default:"none"`
 	ReuseConnection bool                `hcl:"reuse_connection,optional" doc:"keeps the connection for the next attempt. That is cheaper, and does not notice a server that accepts no new connections" default:"false"`
 
 	// Compatibility with probe.Kubelet gives a body that stalls or breaks off the

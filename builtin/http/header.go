@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sonde-probe/sonde/internal/httpauth"
+	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -49,6 +51,34 @@ func (p *plan) setHeaders(given map[string][]string) error {
 		delete(p.header, "Accept")
 	}
 	return nil
+}
+
+// reasonAuth is that this machine lacks the credentials of a request.
+const reasonAuth probe.Reason = "http.auth"
+
+// setAuth checks the credentials, and adds them to the headers unless they are read in each attempt. The headers must be set.
+func (p *plan) setAuth(c Config) error {
+	auth := httpauth.Auth{Basic: c.BasicAuth, BearerTokenFile: c.BearerTokenFile}
+	if err := auth.Check(c.Headers); err != nil || auth == (httpauth.Auth{}) {
+		return err
+	}
+	p.private = append(p.private, "Authorization")
+	if c.BearerTokenFile != "" {
+		p.auth = auth
+		return nil
+	}
+	value, err := auth.Header()
+	p.header["Authorization"] = []string{value}
+	return err
+}
+
+// lacksAuth returns the result of an attempt whose credentials this machine cannot read.
+func lacksAuth(err error) probe.Result {
+	why := reasonAuth
+	if shortage.Is(err) {
+		why = probe.ReasonResources
+	}
+	return probe.Result{Outcome: probe.Unknown, Reason: why, Detail: probe.CleanText(err.Error(), probe.MaxDetail)}
 }
 
 // setDefault sets a header that is not there at all. An empty User-Agent stays:

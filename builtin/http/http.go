@@ -37,6 +37,7 @@ import (
 	"net/http"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -85,13 +86,24 @@ func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Res
 	defer cancel()
 	u := h.plan.url(host, port)
 	a := &attempt{ctx: ctx, own: u}
-	response, err := h.client.Do(h.plan.request(a.begin(), u))
+	request, err := h.plan.request(a.begin(), u)
 	if err != nil {
-		return a.result(a.failed(err))
+		return lacksAuth(err)
+	}
+	result := h.send(a, request)
+	result.Detail = httpauth.Hide(result.Detail, request.Header.Get("Authorization")) // a redirect may repeat it
+	return a.result(result)
+}
+
+// send sends the request of an attempt, and judges the response.
+func (h *handler) send(a *attempt, request *http.Request) probe.Result {
+	response, err := h.client.Do(request)
+	if err != nil {
+		return a.failed(err)
 	}
 	defer response.Body.Close()
-	body := traceBody(ctx, response)
-	result := h.plan.judge(ctx, response)
+	body := traceBody(a.ctx, response)
+	result := h.plan.judge(a.ctx, response)
 	body.record(a, response)
-	return a.result(h.plan.tls.Judge(result, a.validUntil()))
+	return h.plan.tls.Judge(result, a.validUntil())
 }

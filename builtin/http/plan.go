@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -24,7 +25,8 @@ type plan struct {
 	host       string  // for a unix socket
 	hostHeader string  // empty: the host of the URL
 	header     http.Header
-	private    []string // headers that are not sent to another host
+	private    []string      // headers that are not sent to another host
+	auth       httpauth.Auth // if it has to be asked in each attempt; otherwise header has it
 	body       string
 	accept     statuses
 	asserts    assertions
@@ -48,7 +50,7 @@ func newPlan(c Config) (*plan, error) {
 	p.method, noMethod = c.method()
 	p.accept, noStatuses = parseStatuses(c.Status)
 	p.asserts, noAssertions = c.assertions()
-	if err := errors.Join(noMethod, p.setHeaders(c.Headers), noStatuses, noAssertions); err != nil {
+	if err := errors.Join(noMethod, p.setHeaders(c.Headers), p.setAuth(c), noStatuses, noAssertions); err != nil {
 		return nil, err
 	}
 	p.ref = parsePath(c.Path)
@@ -95,12 +97,20 @@ func (p *plan) url(host string, port uint16) *url.URL {
 	return &u
 }
 
-func (p *plan) request(ctx context.Context, u *url.URL) *http.Request {
+// request returns the request of an attempt, or an error if this machine lacks its credentials.
+func (p *plan) request(ctx context.Context, u *url.URL) (*http.Request, error) {
 	r := &http.Request{Method: p.method, URL: u, Host: p.hostHeader, Header: p.header}
+	switch token, err := p.auth.Header(); {
+	case err != nil:
+		return nil, err
+	case token != "":
+		r.Header = p.header.Clone()
+		r.Header["Authorization"] = []string{token}
+	}
 	if p.body != "" {
 		r.ContentLength = int64(len(p.body))
 		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(p.body)), nil }
 		r.Body, _ = r.GetBody()
 	}
-	return r.WithContext(ctx)
+	return r.WithContext(ctx), nil
 }

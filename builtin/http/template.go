@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/sonde-probe/sonde/internal/httpauth"
 )
 
 // requestTemplate is the bytes of a request, except for its host.
@@ -22,7 +24,7 @@ const maxTemplate = 8 << 10
 // something is left to Probe from the beginning.
 func (p *plan) template() *requestTemplate {
 	safe := p.method == http.MethodGet || p.method == http.MethodHead || p.method == http.MethodOptions
-	if !safe || p.asserts.needWorker() || p.body != "" || p.ref.Scheme != "http" {
+	if !safe || p.asserts.needWorker() || p.body != "" || p.ref.Scheme != "http" || p.auth != (httpauth.Auth{}) {
 		return nil
 	}
 	for _, name := range []string{"Connection", "Upgrade", "Expect"} {

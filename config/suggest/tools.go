@@ -53,7 +53,6 @@ var spellings = []spelling{
 	{"preferredIpProtocol", "ip_family", `ip_family = "prefer_4"`, "an http, tcp or icmp block", "the blackbox exporter"},
 	{"failIfBodyNotMatchesRegexp", "body_regex", `body_regex = "ok"`, "", "the blackbox exporter"},
 	{"tlsConfig", "tls", "tls { … }", "", "the blackbox exporter"},
-	{"basicAuth", "headers", `headers = { Authorization = "Basic ${base64encode("…:…")}" }`, "", "the blackbox exporter"},
 	{"url", "path", `path = "/healthz"`, "", several},
 	{"uri", "path", `path = "/healthz"`, "", "HAProxy"},
 

@@ -43,6 +43,7 @@ type problems struct {
 	backend  error               // of all groups
 	missing  map[string][]string // members that have no server, by group
 	disputed map[string][]string // errors about servers that several members name, by group
+	resolved map[string][]string // errors about servers at other addresses than their members, which HAProxy resolves, by group
 }
 
 // of returns the error of a group, or nil.
@@ -53,6 +54,9 @@ func (p problems) of(backend, group string) error {
 	}
 	if texts := p.disputed[group]; len(texts) > 0 {
 		errs = append(errs, errors.New(gateway.SomeNames(texts)+": give servers the names of the targets"))
+	}
+	if texts := p.resolved[group]; len(texts) > 0 {
+		errs = append(errs, errors.New(gateway.SomeNames(texts)+": give servers addresses instead of names"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("HAProxy, backend %s: %w", backend, err)
@@ -71,7 +75,7 @@ func (b backend) assign(servers []server) (claims map[string]claim, found proble
 	}
 	claims = make(map[string]claim, len(servers))
 	first := make(map[string]claim, len(servers)) // the first of those with the lowest rank
-	found = problems{missing: map[string][]string{}, disputed: map[string][]string{}}
+	found = problems{missing: map[string][]string{}, disputed: map[string][]string{}, resolved: map[string][]string{}}
 	dispute := func(server string, a, b claim, effect string) {
 		text := fmt.Sprintf("members %s and %s name the server %s: %s", a.name(), b.name(), server, effect)
 		for _, of := range []string{a.view.Group, b.view.Group} {

@@ -1,5 +1,5 @@
 // Package haproxy keeps the servers of HAProxy up to date by its runtime socket: it compares
-// their states and weights with those of members each second, and when a member changes, and
+// their states, weights and addresses with those of members each second, and when a member changes, and
 // sets what differs.
 //
 //	haproxy.go  pusher: when it compares, and what it sets
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -152,6 +153,7 @@ func (p *pusher) updateBackend(ctx context.Context, b backend, now time.Time) (f
 		claims, lacking := b.assign(servers)
 		found = lacking
 		c := p.compare(b, servers, claims, now)
+		found.resolved = c.resolved
 		err = p.socket.run(ctx, c.commands)
 		if !isSocketError(err) {
 			p.sent(b.name, c, err != nil)
@@ -169,14 +171,17 @@ type changes struct {
 	commands []string
 	kept     map[string]string // places of the servers that are members, by name
 	left     map[string]string // likewise, of the servers that were members, and are to go into maintenance
+	moved    map[string]string // likewise, of the servers that are to get another address
 	ended    []string          // keys of ending: the servers whose sessions end
+
+	resolved map[string][]string // see problems
 }
 
 // compare returns the commands that make the servers what the members are. A server that was a
 // member's, and is no longer, goes into maintenance, once. One of its name at another place is not that
 // server: HAProxy was replaced by one with another configuration.
 func (p *pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) changes {
-	found := changes{kept: map[string]string{}, left: map[string]string{}}
+	found := changes{kept: map[string]string{}, left: map[string]string{}, moved: map[string]string{}, resolved: map[string][]string{}}
 	for i := range servers {
 		s := &servers[i]
 		name := b.name + "/" + s.name
@@ -185,7 +190,7 @@ func (p *pusher) compare(b backend, servers []server, claims map[string]claim, n
 		case claimed && c.member == nil, claimed && c.view.Frozen, !claimed && b.isFrozen():
 			found.kept[s.name] = p.kept[b.name][s.name]
 		case claimed:
-			found.kept[s.name] = s.place()
+			found.place(s, c, name)
 			found.commands = append(found.commands, s.become(c.member, name)...)
 			if p.endsSessions(name, isDown(c.member), s.admin&forcedMaint != 0, now) {
 				found.commands = append(found.commands, "shutdown sessions server "+name)
@@ -202,11 +207,43 @@ func (p *pusher) compare(b backend, servers []server, claims map[string]claim, n
 	return found
 }
 
+// place notes where the server of a claim is, and is to be. It goes to the address of its member, which is the one that is probed.
+func (c *changes) place(s *server, of claim, name string) {
+	c.kept[s.name] = s.place()
+	switch m := of.member; {
+	case !s.isElsewhere(m):
+	case s.fqdn != "-":
+		c.resolved[of.view.Group] = append(c.resolved[of.view.Group], fmt.Sprintf("server %s is at %s, by the name %s, and its member at %s", s.name, s.place(), s.fqdn, m.HostPort()))
+	default:
+		moved := server{address: m.Address, port: s.port}
+		command := "set server " + name + " addr " + m.Address
+		if m.Port != 0 && s.port != "0" {
+			moved.port = strconv.Itoa(int(m.Port))
+			command += " port " + moved.port
+		}
+		c.commands = append(c.commands, command)
+		c.moved[s.name], c.kept[s.name] = s.place(), moved.place()
+	}
+}
+
+// isElsewhere reports whether a server is at another address than a member, or at another port, if both have one. What is no IP
+// address is not compared. A member on this machine may be at any of its addresses.
+func (s *server) isElsewhere(m *group.Member) bool {
+	is, err := netip.ParseAddr(s.address)
+	wanted, wantedErr := netip.ParseAddr(m.Address)
+	is, wanted = is.Unmap(), wanted.Unmap()
+	if err != nil || wantedErr != nil || wanted.Zone() != "" || wanted.IsLoopback() && !is.IsLoopback() {
+		return false
+	}
+	return is != wanted || m.Port != 0 && s.port != "0" && s.port != strconv.Itoa(int(m.Port))
+}
+
 // sent notes that HAProxy has got the commands of changes. If it has refused one, which may be any,
-// the servers that are to go into maintenance are compared again.
+// the servers that are to go into maintenance, or to another address, are compared again.
 func (p *pusher) sent(backend string, c changes, refused bool) {
 	if refused {
 		maps.Copy(c.kept, c.left)
+		maps.Copy(c.kept, c.moved)
 	}
 	p.kept[backend] = c.kept
 	for _, name := range c.ended {

@@ -44,7 +44,7 @@ func row(name, address string, admin, weight, port int) string {
 
 func TestServersAreRead(t *testing.T) {
 	got, err := parseServers(header + row("a", "10.0.0.7", 0, 100, 80) + row("b", "::1", 9, 256, 8080) + "\n")
-	if want := []server{{"a", "10.0.0.7", "80", 0, 100}, {"b", "::1", "8080", 9, 256}}; err != nil || !slices.Equal(got, want) {
+	if want := []server{{"a", "10.0.0.7", "80", "-", 0, 100}, {"b", "::1", "8080", "-", 9, 256}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for text, want := range map[string]string{
@@ -234,6 +234,80 @@ func TestAServerElsewhereIsNotTheMembers(t *testing.T) {
 }
 
 // The command that ends sessions is sent again if HAProxy has not answered it, and not otherwise.
+// A server that has the name of a member is at the address that is probed: it would get requests elsewhere, whatever the probes find.
+func TestAServerIsAtTheAddressOfItsMember(t *testing.T) {
+	for name, c := range map[string]struct {
+		server  string
+		address string
+		port    uint16
+		want    string // after "set server g1/a "
+		problem string
+	}{
+		"the same":                    {row("a", "10.0.0.7", 0, 100, 80), "10.0.0.7", 80, "", ""},
+		"another address":             {row("a", "10.0.0.8", 0, 100, 80), "10.0.0.7", 80, "addr 10.0.0.7 port 80", ""},
+		"another port":                {row("a", "10.0.0.7", 0, 100, 81), "10.0.0.7", 80, "addr 10.0.0.7 port 80", ""},
+		"a group without a port":      {row("a", "10.0.0.8", 0, 100, 81), "10.0.0.7", 0, "addr 10.0.0.7", ""},
+		"a server without a port":     {row("a", "10.0.0.8", 0, 100, 0), "10.0.0.7", 80, "addr 10.0.0.7", ""},
+		"the same in IPv6":            {row("a", "fd00::7", 0, 100, 80), "fd00:0::7", 80, "", ""},
+		"another family":              {row("a", "10.0.0.7", 0, 100, 80), "fd00::7", 80, "addr fd00::7 port 80", ""},
+		"a member without an address": {row("a", "10.0.0.8", 0, 100, 80), "", 0, "", ""},
+		"a member with a name":        {row("a", "10.0.0.8", 0, 100, 80), "a.lab", 80, "", ""},
+		"a process of this machine":   {row("a", "10.0.0.8", 0, 100, 80), "127.0.0.1", 80, "", ""},
+		"a server on a unix socket":   {row("a", "-", 0, 100, 0), "10.0.0.7", 80, "", ""},
+		"a server with a name": {strings.Replace(row("a", "10.0.0.8", 0, 100, 80), " - 80", " a.lab 80", 1), "10.0.0.7", 80, "",
+			"server a is at 10.0.0.8:80, by the name a.lab, and its member at 10.0.0.7:80"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, m := record(t, c.server), up("a")
+			m.Address, m.Port = c.address, c.port
+			var want []string
+			if c.want != "" {
+				want = []string{"set server g1/a " + c.want}
+			}
+			err := newPusher(Config{Socket: r.path}).update(t.Context(), views([]*group.Member{m}), time.Now())["group g1"]
+			if got := r.take(); !slices.Equal(got, want) || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
+				t.Errorf("the commands are %q, want %q; %v", got, want, err)
+			}
+		})
+	}
+}
+
+// It is the member's from then on: it gets no requests when the member leaves, also if HAProxy has refused to set its address.
+func TestAServerThatMovesStaysItsMembers(t *testing.T) {
+	for refusal, address := range map[string]string{"": "10.0.0.7", "No such server.": "10.0.0.8"} {
+		r, m := record(t, row("a", "10.0.0.8", 0, 100, 80)), up("a")
+		m.Address, m.Port, r.refusal = "10.0.0.7", 80, refusal
+		p := newPusher(Config{Socket: r.path})
+		p.update(t.Context(), views([]*group.Member{m}), time.Now())
+		r.take()
+		r.answers = header + row("a", address, 0, 100, 80) + "\n"
+		p.update(t.Context(), views(nil), time.Now())
+		if got, want := r.take(), []string{"set server g1/a state maint"}; !slices.Equal(got, want) {
+			t.Errorf("after the answer %q the commands are %q, want %q", refusal, got, want)
+		}
+	}
+}
+
+// HAProxy answers to a command that sets an address, which is no error.
+func TestHAProxyTakesTheAddressesOfMembers(t *testing.T) {
+	admin := startHAProxy(t, "web", "a", "b")
+	s := gatewaytest.New(t, group.Rule{Port: "http"}, map[string]string{"a": "127.0.0.7:80", "b": "127.0.0.1:2"})
+	s.Say(map[string]probe.Outcome{"a": probe.Success, "b": probe.Success})
+	s.RunOutput(func() gateway.Output { return New(Config{Socket: admin}) })
+	testsync.Until(t, "the address of a", func() bool {
+		servers, err := socket(admin).servers(t.Context(), "web")
+		return err == nil && servers[0].place() == "127.0.0.7:80" && servers[1].place() == "127.0.0.1:2"
+	})
+	for _, command := range []string{"set server web/a addr 127.0.0.7 port 80", "set server web/a addr 127.0.0.8 port 81", "set server web/a addr ::1"} {
+		if err := socket(admin).run(t.Context(), []string{command, "set server web/a weight 7"}); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	if err := socket(admin).run(t.Context(), []string{"set server web/a addr x.invalid"}); err == nil {
+		t.Error("a name is an address")
+	}
+}
+
 func TestSessionsEndAfterAFailureOfTheSocket(t *testing.T) {
 	tier.Slow(t)
 	r := record(t, row("a", "10.0.0.7", 0, 100, 80))

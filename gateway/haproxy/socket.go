@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +34,7 @@ const (
 // server is a server of HAProxy.
 type server struct {
 	name, address, port string
+	fqdn                string // whose address it is, by HAProxy; "-" for none
 	admin               int
 	weight              int
 }
@@ -87,7 +89,10 @@ func (s socket) exchange(ctx context.Context, line string) (string, error) {
 	return string(answer), nil
 }
 
-// run runs commands that answer nothing unless they fail. One that fails does not keep the others
+// movedText matches the answer to a command that has set an address, which is no error.
+var movedText = regexp.MustCompile(`(?m)^((IP|port) changed from|no need to change the addr)\b.*\n`)
+
+// run runs commands that answer nothing unless they fail, or set an address. One that fails does not keep the others
 // from being run; the error is that of the first.
 func (s socket) run(ctx context.Context, commands []string) (first error) {
 	for len(commands) > 0 {
@@ -100,7 +105,7 @@ func (s socket) run(ctx context.Context, commands []string) (first error) {
 		if err != nil {
 			return err
 		}
-		if text := probe.OneLine(answer, maxText); text != "" && first == nil {
+		if text := probe.OneLine(movedText.ReplaceAllString(answer, ""), maxText); text != "" && first == nil {
 			first = fmt.Errorf("HAProxy says: %s", text)
 		}
 		commands = commands[n:]
@@ -109,7 +114,7 @@ func (s socket) run(ctx context.Context, commands []string) (first error) {
 }
 
 // columns are those of "show servers state" that are used.
-var columns = []string{"srv_name", "srv_addr", "srv_port", "srv_admin_state", "srv_uweight"}
+var columns = []string{"srv_name", "srv_addr", "srv_port", "srv_fqdn", "srv_admin_state", "srv_uweight"}
 
 // servers returns the servers of a backend.
 func (s socket) servers(ctx context.Context, backend string) ([]server, error) {
@@ -145,7 +150,7 @@ func parseServers(answer string) (all []server, err error) {
 		case len(fields) < len(at):
 			return nil, errors.New("the servers' state has a line that is cut off")
 		}
-		one := server{name: fields[at["srv_name"]], address: fields[at["srv_addr"]], port: fields[at["srv_port"]]}
+		one := server{name: fields[at["srv_name"]], address: fields[at["srv_addr"]], port: fields[at["srv_port"]], fqdn: fields[at["srv_fqdn"]]}
 		var adminErr, weightErr error
 		one.admin, adminErr = strconv.Atoi(fields[at["srv_admin_state"]])
 		one.weight, weightErr = strconv.Atoi(fields[at["srv_uweight"]])

@@ -93,7 +93,7 @@ func (c catalog) check(v *group.View, m *group.Member) check {
 	}
 	return check{
 		Node: m.Target, CheckID: "sonde:" + m.Target, Name: "Sonde", Status: checkStatus(m), Output: output,
-		ServiceID: m.Target, ServiceName: v.Group, ServiceTags: c.tags, Type: "sonde", CreateIndex: c.began, ModifyIndex: v.Version,
+		ServiceID: m.Target, ServiceName: v.Group, ServiceTags: c.tags, Type: "sonde", CreateIndex: c.created[v.Group], ModifyIndex: v.Version,
 	}
 }
 
@@ -119,11 +119,11 @@ func (c catalog) healthEntries(v *group.View, onlyPassing bool) []healthEntry {
 		all = append(all, healthEntry{
 			Node: consulNode{
 				Node: m.Target, Address: m.Address, Datacenter: c.datacenter, TaggedAddresses: map[string]string{}, Meta: map[string]string{},
-				CreateIndex: c.began, ModifyIndex: v.Version,
+				CreateIndex: c.created[v.Group], ModifyIndex: v.Version,
 			},
 			Service: consulService{
 				ID: m.Target, Service: v.Group, Tags: c.tags, Address: m.Address, Port: m.Port, Meta: labelsOf(m), Weights: consulWeights{w, w},
-				CreateIndex: c.began, ModifyIndex: v.Version,
+				CreateIndex: c.created[v.Group], ModifyIndex: v.Version,
 			},
 			Checks: []check{c.check(v, m)},
 		})

@@ -54,15 +54,21 @@ func (c Consul) Check() error {
 // Output returns the output. The configuration must have passed Check.
 func (c Consul) Output() gateway.Output {
 	return newServer(access{c.Listen, c.Token}, func(s *server) map[string]http.HandlerFunc {
-		return catalog{cmp.Or(c.Datacenter, "dc1"), slices.Concat([]string{}, c.Tags), uint64(time.Now().UnixMicro()), s}.handlers()
+		created := map[string]uint64{}
+		for _, g := range s.session.Groups {
+			v := g.View()
+			created[v.Group] = v.Version
+		}
+		return catalog{cmp.Or(c.Datacenter, "dc1"), slices.Concat([]string{}, c.Tags), uint64(time.Now().UnixMicro()), created, s}.handlers()
 	})
 }
 
 // catalog answers clients of Consul.
 type catalog struct {
 	datacenter string
-	tags       []string // not nil
-	began      uint64   // index of what never changes
+	tags       []string          // not nil
+	began      uint64            // index of what never changes
+	created    map[string]uint64 // by group: its index when the gateway began, which no later one is below
 	server     *server
 }
 

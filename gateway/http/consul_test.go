@@ -265,3 +265,42 @@ func FuzzBlockingQuery(f *testing.F) {
 		}
 	})
 }
+
+// What was created is not changed before, as clients of Consul see it, and no client waits for an index before that: also if the
+// gateway begins after the group.
+func TestNothingIsCreatedAfterItsLastChange(t *testing.T) {
+	s := gatewaytest.New(t, group.Rule{Port: "http"}, map[string]string{"a": "10.0.0.7:80"})
+	s.Say(map[string]probe.Outcome{"a": probe.Success})
+	o := startConsul(s)
+	for _, path := range []string{"/v1/health/service/web", "/v1/catalog/service/web", "/v1/health/checks/web", "/v1/health/state/any"} {
+		a := mustGet(t, o.URL+path)
+		found := 0
+		var walk func(v any)
+		walk = func(v any) {
+			switch v := v.(type) {
+			case []any:
+				for _, one := range v {
+					walk(one)
+				}
+			case map[string]any:
+				created, isIndexed := v["CreateIndex"].(float64)
+				if isIndexed {
+					found++
+				}
+				if modified, _ := v["ModifyIndex"].(float64); isIndexed && (created == 0 || created > modified || modified > float64(a.index)) {
+					t.Errorf("%s: created at %.0f, changed at %.0f, index %d", path, created, modified, a.index)
+				}
+				for _, one := range v {
+					walk(one)
+				}
+			}
+		}
+		var body any
+		if err := json.Unmarshal([]byte(a.body), &body); err != nil {
+			t.Fatal(err)
+		}
+		if walk(body); found == 0 {
+			t.Errorf("%s has no index: %s", path, a.body)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -147,13 +148,38 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		known := Classify(ctx, Handshaking, fmt.Errorf("tls handshake: %w", err))
+		known := Classify(ctx, Handshaking, handshakeError{err})
 		known.CertificateExpiry = firstExpiry(shownCertificates(secure, err))
 		return nil, known
 	}
 	Trace(ctx, secure)
 	return secure, nil
 }
+
+// handshakeError is an error of a handshake, whose text says what the peer does instead. It has nothing of what that sends,
+// which may be a secret.
+type handshakeError struct{ error }
+
+func (e handshakeError) Unwrap() error { return e.error }
+
+// Error implements error.
+func (e handshakeError) Error() string {
+	header, isOther := errors.AsType[tls.RecordHeaderError](e.error)
+	switch first := string(header.RecordHeader[:]); {
+	case isOther && first == "HTTP/":
+		return "tls handshake: the peer speaks HTTP without TLS"
+	case isOther && strings.Trim(first, plainText) == "":
+		return "tls handshake: the peer does not speak TLS, it answers in plain text"
+	case isOther:
+		return "tls handshake: the peer does not speak TLS: " + header.Msg
+	case errors.Is(e.error, io.EOF), errors.Is(e.error, io.ErrUnexpectedEOF):
+		return "tls handshake: the peer closed the connection"
+	}
+	return "tls handshake: " + e.error.Error()
+}
+
+// plainText are the characters of the first words of protocols in plain text.
+const plainText = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 +-*/.:<>$\r\n"
 
 // shownCertificates returns the certificates that the peer has sent before a handshake failed.
 func shownCertificates(conn *tls.Conn, err error) []*x509.Certificate {

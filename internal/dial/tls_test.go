@@ -144,3 +144,32 @@ func TestAHandshakeThatIsCancelledClosesTheConnection(t *testing.T) {
 		t.Error("the connection is still open")
 	}
 }
+
+// What the peer does instead of a handshake is named, and nothing of what it sends is shown.
+func TestAHandshakeThatFailsSaysWhatThePeerDoes(t *testing.T) {
+	for name, c := range map[string]struct{ answer, want string }{
+		"HTTP":           {"HTTP/1.1 400 Bad Request\r\n\r\ngeheim", "tls handshake: the peer speaks HTTP without TLS"},
+		"SSH":            {"SSH-2.0-geheim\r\n", "tls handshake: the peer does not speak TLS, it answers in plain text"},
+		"SMTP":           {"220 geheim ESMTP\r\n", "tls handshake: the peer does not speak TLS, it answers in plain text"},
+		"binary":         {"\x00\x01\x02geheim geheim", "tls handshake: the peer does not speak TLS: first record does not look like a TLS handshake"},
+		"nothing":        {"", "tls handshake: the peer closed the connection"},
+		"half a record":  {"\x16\x03\x03\x00\x40half", "tls handshake: the peer closed the connection"},
+		"an alert":       {"\x15\x03\x03\x00\x02\x02\x28", "tls handshake: remote error: tls: handshake failure"},
+		"another record": {"\x17\x03\x03\x00\x01x", "tls handshake: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs := net.Pipe()
+			go func() {
+				_, _ = theirs.Read(make([]byte, 4096))
+				_, _ = theirs.Write([]byte(c.answer))
+				_ = theirs.Close()
+			}()
+			var took probe.Timings
+			_, err := dial.Handshake(t.Context(), ours, &tls.Config{ServerName: "db", RootCAs: dialtest.NewAuthority(t).Pool()}, "db", &took)
+			known, ok := errors.AsType[*dial.Error](err)
+			if !ok || known.Outcome != probe.Failure || known.Reason != probe.ReasonTLSFailed || !strings.HasPrefix(known.Error(), c.want) || strings.Contains(known.Error(), "geheim") {
+				t.Errorf("got %+v, want %s", err, c.want)
+			}
+		})
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/probe"
@@ -19,13 +20,15 @@ import (
 
 // Config configures the receivers.
 type Config struct {
-	URLs        []string            `hcl:"urls" doc:"URLs of all servers of the cluster, such as http://am-1:9093, with the path below which the API is, if there is one. Each of them is told"`
-	ResendEvery time.Duration       `hcl:"resend_every,optional,nonzero" doc:"how often an alert is sent again while it lasts; Alertmanager takes it for resolved after four times that" default:"1m" min:"10s" max:"1h"`
-	Timeout     time.Duration       `hcl:"timeout,optional,nonzero" doc:"time for a request" default:"10s" min:"1s" max:"1m"`
-	MaxAlerts   int                 `hcl:"max_alerts,optional,nonzero" doc:"how many alerts a request has at most" default:"200" min:"1" max:"5000"`
-	Token       string              `hcl:"token,optional,sensitive" doc:"bearer token to send" default:"none"`
-	Headers     map[string][]string `hcl:"headers,optional,sensitive" doc:"headers of each request" default:"none"`
-	TLS         *notify.TLS         `hcl:"tls,block" doc:"how to verify the servers, and which client certificate to present"`
+	URLs            []string            `hcl:"urls" doc:"URLs of all servers of the cluster, such as http://am-1:9093, with the path below which the API is, if there is one. Each of them is told"`
+	ResendEvery     time.Duration       `hcl:"resend_every,optional,nonzero" doc:"how often an alert is sent again while it lasts; Alertmanager takes it for resolved after four times that" default:"1m" min:"10s" max:"1h"`
+	Timeout         time.Duration       `hcl:"timeout,optional,nonzero" doc:"time for a request" default:"10s" min:"1s" max:"1m"`
+	MaxAlerts       int                 `hcl:"max_alerts,optional,nonzero" doc:"how many alerts a request has at most" default:"200" min:"1" max:"5000"`
+	Token           string              `hcl:"token,optional,sensitive" doc:"bearer token to send" default:"none"`
+	Headers         map[string][]string `hcl:"headers,optional,sensitive" doc:"headers of each request" default:"none"`
+	BasicAuth       *notify.BasicAuth   `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Not with token"`
+	BearerTokenFile string              `hcl:"bearer_token_file,optional,path" doc:"file with a bearer token, which is read for each request: it may be replaced at any time. Not with token or basic_auth" default:"none"`
+	TLS             *notify.TLS         `hcl:"tls,block" doc:"how to verify the servers, and which client certificate to present"`
 }
 
 // Bounds of a Config.
@@ -65,7 +68,7 @@ func (c Config) Check() error {
 }
 
 func (c Config) http(text string) notify.HTTP {
-	return notify.HTTP{URL: strings.TrimSuffix(text, "/"), Token: c.Token, Headers: c.Headers, TLS: c.TLS}
+	return notify.HTTP{URL: strings.TrimSuffix(text, "/"), Token: c.Token, Headers: c.Headers, TLS: c.TLS, Auth: httpauth.Auth{Basic: c.BasicAuth, BearerTokenFile: c.BearerTokenFile}}
 }
 
 // Fill sets what the output decides of a notifier. The configuration must have passed Check.

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/notify"
 	"github.com/sonde-probe/sonde/probe"
@@ -26,14 +27,16 @@ import (
 
 // Config configures the receiver.
 type Config struct {
-	URL         string              `hcl:"url" doc:"URL to which requests are made, by POST. Logs, metrics and the API show the scheme and the host only"`
-	Body        string              `hcl:"body,optional" doc:"JSON to send. In its texts $(NAME) stands for a variable: summary, kind, name, status (firing or resolved), state, severity, reason, detail, probe, startsAt, endsAt, link, test, and labels.NAME; $$ is one $" default:"an object with all of them"`
-	Secret      string              `hcl:"secret,optional,sensitive" doc:"key by which requests are signed, at least 16 bytes; one that begins with whsec_ is base64 after that, as receivers hand it out" default:"none; requests are not signed"`
-	Token       string              `hcl:"token,optional,sensitive" doc:"bearer token to send" default:"none"`
-	Headers     map[string][]string `hcl:"headers,optional,sensitive" doc:"headers of each request" default:"none"`
-	ResendEvery time.Duration       `hcl:"resend_every,optional,nonzero" doc:"how often a notice is sent again while the trouble lasts" default:"never" min:"10s" max:"168h"`
-	Timeout     time.Duration       `hcl:"timeout,optional,nonzero" doc:"time for a request" default:"10s" min:"1s" max:"1m"`
-	TLS         *notify.TLS         `hcl:"tls,block" doc:"how to verify the receiver, and which client certificate to present"`
+	URL             string              `hcl:"url" doc:"URL to which requests are made, by POST. Logs, metrics and the API show the scheme and the host only"`
+	Body            string              `hcl:"body,optional" doc:"JSON to send. In its texts $(NAME) stands for a variable: summary, kind, name, status (firing or resolved), state, severity, reason, detail, probe, startsAt, endsAt, link, test, and labels.NAME; $$ is one $" default:"an object with all of them"`
+	Secret          string              `hcl:"secret,optional,sensitive" doc:"key by which requests are signed, at least 16 bytes; one that begins with whsec_ is base64 after that, as receivers hand it out" default:"none; requests are not signed"`
+	Token           string              `hcl:"token,optional,sensitive" doc:"bearer token to send" default:"none"`
+	Headers         map[string][]string `hcl:"headers,optional,sensitive" doc:"headers of each request" default:"none"`
+	ResendEvery     time.Duration       `hcl:"resend_every,optional,nonzero" doc:"how often a notice is sent again while the trouble lasts" default:"never" min:"10s" max:"168h"`
+	Timeout         time.Duration       `hcl:"timeout,optional,nonzero" doc:"time for a request" default:"10s" min:"1s" max:"1m"`
+	BasicAuth       *notify.BasicAuth   `hcl:"basic_auth,block" doc:"authenticates with a name and a password. Not with token"`
+	BearerTokenFile string              `hcl:"bearer_token_file,optional,path" doc:"file with a bearer token, which is read for each request: it may be replaced at any time. Not with token or basic_auth" default:"none"`
+	TLS             *notify.TLS         `hcl:"tls,block" doc:"how to verify the receiver, and which client certificate to present"`
 }
 
 // Bounds of a Config.
@@ -76,7 +79,7 @@ func (c Config) key() ([]byte, error) {
 }
 
 func (c Config) http() notify.HTTP {
-	return notify.HTTP{URL: c.URL, Token: c.Token, Headers: c.Headers, TLS: c.TLS}
+	return notify.HTTP{URL: c.URL, Token: c.Token, Headers: c.Headers, TLS: c.TLS, Auth: httpauth.Auth{Basic: c.BasicAuth, BearerTokenFile: c.BearerTokenFile}}
 }
 
 // Fill sets what the output decides of a notifier. The configuration must have passed Check.

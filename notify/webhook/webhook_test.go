@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -247,4 +248,47 @@ func shape(t *testing.T, text []byte) string {
 	}
 	out, _ := json.Marshal(blank(v))
 	return string(out)
+}
+
+// A receiver that repeats the credentials of a request does not get them into logs, and one that redirects gets them once.
+func TestCredentialsAreSentAndNotShown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("geheim\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]webhook.Config{
+		"Basic YTpnZWhlaW0=": {BasicAuth: &notify.BasicAuth{Username: "a", Password: "geheim"}},
+		"Bearer geheim":      {BearerTokenFile: file},
+	} {
+		for _, status := range []int{http.StatusUnauthorized, http.StatusTemporaryRedirect} {
+			var got []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				got = append(got, r.Header.Get("Authorization"))
+				w.Header().Set("Location", "/elsewhere")
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "who is "+r.Header.Get("Authorization"))
+			}))
+			c.URL = server.URL
+			s, _ := notifytest.SenderOf(t, c)
+			err := s.Send(t.Context(), []notify.Notice{notice()})
+			_, secret, _ := strings.Cut(want, " ")
+			if err == nil || strings.Contains(err.Error(), secret) || len(got) != 1 || got[0] != want {
+				t.Errorf("%d: the receiver got %q, and the error is %v", status, got, err)
+			}
+			server.Close()
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]webhook.Config{
+		"bearer_token_file": {BearerTokenFile: file},
+		"token":             {Token: "a", BasicAuth: &notify.BasicAuth{Username: "a"}},
+		"basic_auth":        {Headers: map[string][]string{"AUTHORIZATION": {"x"}}, BasicAuth: &notify.BasicAuth{Username: "a"}},
+	} {
+		c.URL = "http://127.0.0.1:9"
+		if wrong, ok := errors.AsType[*probe.FieldError](c.Check()); !ok || wrong.Field != want {
+			t.Errorf("got %v, want an error about %s", wrong, want)
+		}
+	}
 }

@@ -188,11 +188,12 @@ func (x *exchange) headers(b []byte, end bool) (done bool, err error) {
 		}
 		return false, nil
 	}
-	if _, err := x.decoder.Write(x.block); err != nil {
-		return false, err
+	_, err = x.decoder.Write(x.block)
+	if err = errors.Join(err, x.decoder.Close()); err != nil {
+		return false, fmt.Errorf("the server's headers cannot be decoded: %w", err)
 	}
 	x.block = nil
-	return x.ends, x.decoder.Close()
+	return x.ends, nil
 }
 
 // goAway returns the error for a GOAWAY frame, or nil when the server still answers.

@@ -222,6 +222,29 @@ func wrongSettings(t *testing.T, way lab.Way) {
 	}
 }
 
+// Each fault has a text of its own, which has nothing of the value.
+func TestWrongMetadataIsNamed(t *testing.T) {
+	for _, c := range []struct{ name, value, want string }{
+		{"x-key", "geheim", ""},
+		{"id-bin", "AQ==", ""},
+		{"id-bin", "AQ", ""},
+		{"", "geheim", "has a field without a name"},
+		{"X-Key", "geheim", "write x-key"},
+		{"x key", "geheim", `has the name "x key"`},
+		{"te", "geheim", "must not have te"},
+		{"x-key", "geheim\n", "line break at the end of x-key"},
+		{"id-bin", "AQ==\n", "line break at the end of id-bin"},
+		{"x-key", "ge\theim", "control character in x-key, as its byte 3"},
+		{"x-key", "gehäim", "not ASCII, as its byte 4: encode it, and name it x-key-bin"},
+		{"id-bin", "geheim!", "has no base64 in id-bin"},
+	} {
+		got := wrongField(c.name, c.value)
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || strings.Contains(got, "geh") {
+			t.Errorf("%s = %q: %q, want %q", c.name, c.value, got, c.want)
+		}
+	}
+}
+
 func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), serveHealth(t, health{state: serving}, true), "{}")
 }

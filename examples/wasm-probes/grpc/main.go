@@ -4,6 +4,9 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,7 +34,8 @@ func (s *settings) Prepare() error {
 	if len(s.Service) > maxService {
 		return &guest.FieldError{Field: "service", Problem: "is longer than " + strconv.Itoa(maxService) + " bytes"}
 	}
-	for name, value := range s.Metadata {
+	for _, name := range slices.Sorted(maps.Keys(s.Metadata)) {
+		value := s.Metadata[name]
 		if problem := wrongField(name, value); problem != "" {
 			return &guest.FieldError{Field: "metadata", Problem: problem}
 		}
@@ -41,16 +45,37 @@ func (s *settings) Prepare() error {
 	return nil
 }
 
-// wrongField returns the problem with a metadata field, or "".
+// wrongField returns the problem with a metadata field, or "". It never has anything of the value.
 func wrongField(name, value string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 	switch {
-	case name == "" || strings.Trim(name, letters) != "":
+	case name == "":
+		return "has a field without a name"
+	case strings.Trim(strings.ToLower(name), letters) == "" && strings.ToLower(name) != name:
+		return "has the name " + strconv.Quote(name) + "; names are in lower case: write " + strings.ToLower(name)
+	case strings.Trim(name, letters) != "":
 		return "has the name " + strconv.Quote(name) + "; it must be of letters a-z, digits, -, _ and ."
 	case strings.HasPrefix(name, "grpc-") || reserved[name]:
 		return "must not have " + name + ", which the call sets itself"
-	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-		return "has characters in " + name + " that are not printable ASCII"
+	case strings.TrimRight(value, "\r\n") != value:
+		return "has a line break at the end of " + name + ": if the value is from a file, write trimspace(file(…))"
+	case strings.HasSuffix(name, "-bin"):
+		return wrongBinary(name, value)
+	}
+	at := strings.IndexFunc(value, func(r rune) bool { return r < ' ' || r > '~' })
+	switch {
+	case at < 0:
+		return ""
+	case value[at] < ' ' || value[at] == 0x7f:
+		return "has a control character in " + name + ", as its byte " + strconv.Itoa(at+1)
+	}
+	return "has a character in " + name + " that is not ASCII, as its byte " + strconv.Itoa(at+1) + ": encode it, and name it " + name + "-bin"
+}
+
+// wrongBinary returns the problem with the value of a name that ends in -bin, or "": base64 with or without padding.
+func wrongBinary(name, value string) string {
+	if _, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(value, "=")); err != nil {
+		return "has no base64 in " + name + ", as names that end in -bin must: write base64encode(…)"
 	}
 	return ""
 }

@@ -129,7 +129,14 @@ func recorders() map[string]config.Handler {
 		"exec": config.Of(record[execprobe.Config]),
 		"http": config.Of(record[httpprobe.Config]),
 		"tcp":  config.Of(record[tcpprobe.Config]),
+		"grpc": config.Of(record[grpcConfig]),
 	}
+}
+
+// grpcConfig are the settings of a grpc block that a manifest can have.
+type grpcConfig struct {
+	Port    string `hcl:"port"`
+	Service string `hcl:"service,optional"`
 }
 
 // TestManifestsMeanTheSameAsHCL compares the configuration, as it is parsed, with the
@@ -248,6 +255,8 @@ func compareProbe(t *testing.T, p kube.Probe, got probe.Probe) {
 		is, want = h.config, manifests.HTTPConfig(*p.HTTP)
 	case *recorded[tcpprobe.Config]:
 		is, want = h.config, manifests.TCPConfig(*p.TCP)
+	case *recorded[grpcConfig]:
+		is, want = h.config, grpcConfig(*p.GRPC)
 	}
 	if !reflect.DeepEqual(is, want) {
 		t.Errorf("the handler is made of %+q, want %+q", is, want)

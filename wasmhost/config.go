@@ -114,6 +114,9 @@ type Compile struct {
 	InProcess bool          `hcl:"in_process,optional" doc:"lets the engine compile the module itself, where it cannot start a child process. The compiler has no limits then. On other systems than Linux it is always so" default:"false"`
 }
 
+// DefaultMemory is the default of Limits.Memory.
+const DefaultMemory = 32 << 20
+
 // DefaultModuleSize is the default of Limits.ModuleSize.
 const DefaultModuleSize = 64 << 20
 
@@ -140,7 +143,7 @@ const (
 // the others.
 func (l *Limits) complete() error {
 	var wrong probe.FieldErrors
-	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), 32<<20, module.PageSize, maxMemory))
+	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), DefaultMemory, module.PageSize, maxMemory))
 	l.ModuleSize = int64(limit(&wrong, "module_size", bytesize.Size(l.ModuleSize), DefaultModuleSize, 1, maxModule))
 	l.Instances = limit(&wrong, "instances", l.Instances, maxInstances, 1, maxInstances)
 	l.Held = limit(&wrong, "held", l.Held, 1024, 1, 1<<20)

@@ -72,7 +72,8 @@ type Grant struct {
 	// setting called port, unless it is the manifest's default), or a URL: a scheme (tcp,
 	// tls, udp or unix), a host (an IP address, a CIDR block, a name or a pattern such as
 	// *.internal) and a port (a number, a range 8000-8999, or *); for unix, a path or a
-	// pattern.
+	// pattern. A symbolic link must not lead to another place than the pattern allows; a path that is no
+	// pattern may be one.
 	//
 	//	tcp://10.0.0.0/8:6379   tls://*.internal:6380   unix:///run/x/*.sock
 	//

@@ -16,11 +16,10 @@ import (
 type Conn struct {
 	net.Conn
 	host string // that was dialled, with its port
-	gone bool   // closed, held, or turned into a net.Conn
+	gone bool   // closed or held
 }
 
-// Close closes the connection. After the first call, and after Hold and NetConn, it
-// does nothing.
+// Close closes the connection. After the first call, and after Hold, it does nothing.
 func (c *Conn) Close() error {
 	if c.gone {
 		return nil
@@ -100,11 +99,4 @@ func certificateLines(c *x509.Certificate) string {
 		b = appendLine(b, "dns", name)
 	}
 	return string(b)
-}
-
-// NetConn returns a net.Conn that is no Conn, such as for a library that looks for other methods.
-// The Conn must not be used afterwards.
-func (c *Conn) NetConn() (net.Conn, error) {
-	c.gone = true
-	return c.Conn, nil
 }

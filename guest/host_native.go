@@ -56,7 +56,7 @@ type host struct {
 	metrics map[string]float64
 }
 
-func (h *host) dial(ctx context.Context, network, address string, secure TLS, _ bool) (*Conn, error) {
+func (h *host) dial(ctx context.Context, network, address string, secure TLS) (*Conn, error) {
 	op := "dial " + network + " " + address
 	system, full, err := h.resolveAddress(network, address)
 	if err != nil {

@@ -77,8 +77,6 @@ const (
 
 	outputPrepared = 5
 
-	flagNonblock = 1
-
 	deadlineRead  = 1
 	deadlineWrite = 2
 )
@@ -139,21 +137,17 @@ type host struct {
 	unmeasured bool // nobody asks for numbers about this attempt
 }
 
-func (*host) dial(ctx context.Context, network, address string, secure TLS, nonblock bool) (*Conn, error) {
+func (*host) dial(ctx context.Context, network, address string, secure TLS) (*Conn, error) {
 	op := "dial " + network + " " + address
 	wait, err := millisecondsOf(ctx)
 	if err != nil {
 		return nil, &Error{Op: op, Err: err}
 	}
-	var flags int32
-	if nonblock {
-		flags = flagNonblock
-	}
-	fd := hostDial(network, address, secure.options(), flags, wait)
+	fd := hostDial(network, address, secure.options(), 0, wait)
 	if fd < 0 {
 		return nil, hostError(op, fd)
 	}
-	return &Conn{fd: fd, network: network, nonblock: nonblock}, nil
+	return &Conn{fd: fd, network: network}, nil
 }
 
 // millisecondsOf returns the time that ctx leaves, as the timeout of dial: 0 means the

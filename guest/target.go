@@ -42,13 +42,13 @@ const (
 // The Conn fits libraries whose dialer returns a net.Conn, also those that read on a goroutine of
 // their own. A read is cheapest while the attempt has one goroutine and no timer.
 func (t Target[S]) Dial(ctx context.Context, network, address string) (*Conn, error) {
-	return t.connection().dial(ctx, network, address, TLS{}, false)
+	return t.connection().dial(ctx, network, address, TLS{})
 }
 
 // DialTLS is Dial over tcp followed by a TLS client's handshake, which the host makes: that
 // is much faster than crypto/tls in a plugin.
 func (t Target[S]) DialTLS(ctx context.Context, address string, c TLS) (*Conn, error) {
-	return t.connection().dial(ctx, "tls", address, c, false)
+	return t.connection().dial(ctx, "tls", address, c)
 }
 
 // DialPort connects to a port of the target, a number or a name, over tcp or udp, or over TLS if secure is not
@@ -61,7 +61,7 @@ func (t Target[S]) DialPort(ctx context.Context, network, port string, secure *T
 	if len(alpn) > 0 {
 		config.ALPN = alpn
 	}
-	c, err := t.connection().dial(ctx, network, ":"+port, config, false)
+	c, err := t.connection().dial(ctx, network, ":"+port, config)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +82,11 @@ func (t Target[S]) HostPort(port string) string {
 // DialContext is Dial with the signature of package net. It fits http.Transport.DialContext, the Dialer of go-redis, the DialFunc of
 // pgx and, with a network, the hooks of go-sql-driver/mysql and grpc-go.
 func (t Target[S]) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := t.connection().dial(ctx, network, address, TLS{}, true)
+	c, err := t.Dial(ctx, network, address)
 	if err != nil {
-		return nil, err
+		return nil, err // and not a net.Conn that is a nil *Conn
 	}
-	return c.NetConn()
+	return c, nil
 }
 
 // Resolve looks up a host name. It needs a grant; Dial looks up names itself.

@@ -78,9 +78,6 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	return h, nil
 }
 
-// ChecksSettings reports whether the module checks settings itself, for which it must be compiled.
-func (p *Plugin) ChecksSettings() bool { return p.configures }
-
 // isTransient reports whether a check of settings could not be made, for a reason that is not the
 // module's.
 func isTransient(err error) bool {

@@ -176,10 +176,11 @@ func (n *network) connectPlain(ctx context.Context, d grant.Dest) (net.Conn, abi
 	var err error
 	switch d.Network {
 	case "unix":
-		if !n.config.Grants.AllowsPath(d.Host) {
+		real, ok := n.config.Grants.AllowsPath(d.Host)
+		if !ok {
 			return nil, n.refuse(d)
 		}
-		conn, err = n.shared.dialer.ConnectUnix(ctx, d.Host, &n.timings)
+		conn, err = n.shared.dialer.ConnectUnix(ctx, real, &n.timings)
 	default:
 		addresses, errno := n.addresses(ctx, d)
 		if errno != abi.OK {

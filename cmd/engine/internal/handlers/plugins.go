@@ -65,9 +65,9 @@ func (m module) isUnusable() bool {
 type wait uint8
 
 const (
-	WaitForNone      wait = iota // no module; those that check their settings do so later
-	WaitForConfigure             // modules that check their settings, which must be possible
-	WaitForAll                   // all modules
+	WaitForNone   wait = iota // no module; those that check their settings do so later
+	WaitForChecks             // all modules; those that check their settings must be able to
+	WaitForAll                // all modules
 )
 
 // NewPlugins returns the plugins of a configuration that is about to be loaded. The
@@ -117,7 +117,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	if err != nil {
 		return config.Handler{}, err
 	}
-	if p.wait == WaitForAll || p.wait == WaitForConfigure && host.ChecksSettings() {
+	if p.wait != WaitForNone {
 		if err := host.Wait(p.ctx); err != nil {
 			return config.Handler{}, probe.FieldErrorf("source", "cannot be used: %v", err)
 		}
@@ -128,7 +128,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 		Revision: host.revision,
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
 			h, err := host.New(v)
-			if err == nil && p.wait == WaitForConfigure { // to find what is wrong, and not to attempt
+			if err == nil && p.wait == WaitForChecks { // to find what is wrong, and not to attempt
 				err = h.Unchecked()
 			}
 			if err != nil {

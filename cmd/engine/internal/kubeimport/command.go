@@ -134,7 +134,7 @@ func show[T any](c *cobra.Command, kind string, problems []T) {
 
 // write writes a configuration and warnings, once it has passed the checks of sonde validate.
 func write(c *cobra.Command, text []byte, warnings []string) error {
-	p := handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent)
+	p := handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent)
 	defer p.Close()
 	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p)
 	if err := diags.Err(); err != nil {

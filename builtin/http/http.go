@@ -16,6 +16,7 @@
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
 //	assert.go      what headers and bodies must be like
+//	decode.go      compressed bodies
 //	json.go        values of a JSON document by their paths
 //	attempt.go     the course of one attempt by net/http, and the result of its error
 //	malformed.go   what is wrong with the head of a response

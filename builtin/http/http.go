@@ -98,7 +98,11 @@ func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Res
 
 // send sends the request of an attempt, and judges the response.
 func (h *handler) send(a *attempt, request *http.Request) probe.Result {
-	response, err := h.client.Do(request)
+	client := *h.client
+	if !h.plan.kubelet { // which keeps none
+		client.Jar = jar{}
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return a.failed(err)
 	}

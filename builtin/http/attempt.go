@@ -58,18 +58,18 @@ func (a *attempt) ask() {
 
 // dial records that a dial begins, and returns a function that records its end. With kept
 // connections an attempt may have several at once.
-func (a *attempt) dial() (dialled func(probe.Timings, net.Conn, error)) {
+func (a *attempt) dial() (dialled func(took probe.Timings, conn net.Conn, http2 bool, err error)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	done := make(chan struct{})
 	a.dialing = done
-	return func(took probe.Timings, conn net.Conn, err error) {
+	return func(took probe.Timings, conn net.Conn, http2 bool, err error) {
 		defer close(done)
-		a.dialled(took, conn, err)
+		a.dialled(took, conn, http2, err)
 	}
 }
 
-func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
+func (a *attempt) dialled(took probe.Timings, conn net.Conn, http2 bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.timings.Resolve += took.Resolve
@@ -78,7 +78,7 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, err error) {
 	a.timings.Connected = a.timings.Connected || took.Connected
 	a.failure = err
 	a.asked = time.Now()
-	a.http2, a.facts = err == nil && speaksHTTP2(conn), probe.Facts{Redirects: a.facts.Redirects}
+	a.http2, a.facts = err == nil && http2, probe.Facts{Redirects: a.facts.Redirects}
 	if err == nil {
 		a.use(conn)
 	}

@@ -34,13 +34,14 @@ type Config struct {
 	BodyNotRegex    string              `hcl:"body_not_regex,optional" doc:"regular expression that must not match in the body" default:"any body"`
 	JSONEquals      map[string]string   `hcl:"json_equals,optional" doc:"what values of the body, a JSON document, must be, by their paths: { \"status\" = \"ok\", \"checks[*].up\" = \"true\" }. Each path must lead to a value; with [*], all elements must be as said. A number of the document is compared as a number, a text as a text: 1.0 equals \"1\", and the text \"007\" does not equal \"7\"" default:"any body"`
 	JSONRegex       map[string]string   `hcl:"json_regex,optional" doc:"regular expressions that must match values of the body, a JSON document, by their paths" default:"any body"`
-	MaxBody         int64               `hcl:"max_body,optional,nonzero,bytes" doc:"how much of the body is read and checked. If it is longer, and what is asserted of it depends on the rest, the attempt is unknown (http.body)" default:"1MiB if something is asserted of the body, otherwise 10KiB" min:"1KiB" max:"1MiB"`
+	MaxBody         int64               `hcl:"max_body,optional,nonzero,bytes" doc:"how much of the body is read and checked. Of one that is compressed by gzip or deflate, as its Content-Encoding says, that is what it is decoded; another one is unknown (http.body) if something is asserted of it. If it is longer, and what is asserted of it depends on the rest, the attempt is unknown (http.body)" default:"1MiB if something is asserted of the body, otherwise 10KiB" min:"1KiB" max:"1MiB"`
 	HeaderEquals    map[string]string   `hcl:"header_equals,optional" doc:"what headers of the response must be: { Content-Type = \"text/plain\" }. If there are several of a name, one must be" default:"any headers"`
 	HeaderRegex     map[string]string   `hcl:"header_regex,optional" doc:"regular expressions that must match headers of the response, one of several of a name" default:"any headers"`
 	HeaderNotRegex  map[string]string   `hcl:"header_not_regex,optional" doc:"regular expressions that must not match headers of the response, none of several of a name" default:"any headers"`
 	HeaderAbsent    []string            `hcl:"header_absent,optional" doc:"headers that the response must not have" default:"any headers"`
-	Redirects       string              `hcl:"redirects,optional" oneof:"local none all" doc:"which redirects are followed, up to 10: local (to the same host, with any port and scheme), none, or all. Only the same server, with the same scheme, host and port, gets headers other than User-Agent and Accept, and the client certificate; a body is sent again to the same host only, and not from https to http. The status of a redirect that is not followed decides; if the range that accepts it starts below 300, the outcome is a warning" default:"local"`
-	TLS             *TLS                `hcl:"tls,block" doc:"how to verify the server of https, and which client certificate to present; HTTP/2 is used if the server offers it"`
+	Redirects       string              `hcl:"redirects,optional" oneof:"local none all" doc:"which redirects are followed, up to 10: local (to the same host, with any port and scheme), none, or all. Only the same server, with the same scheme, host and port, gets headers other than User-Agent and Accept, and the client certificate; a body is sent again to the same host only, and not from https to http. Within an attempt a server gets back the cookies that it has set. The status of a redirect that is not followed decides; if the range that accepts it starts below 300, the outcome is a warning" default:"local"`
+	TLS             *TLS                `hcl:"tls,block" doc:"how to verify the server of https, and which client certificate to present"`
+	HTTPVersion     string              `hcl:"http_version,optional" oneof:"1.1 2" doc:"version of HTTP to speak. 2 with the scheme http is HTTP/2 without TLS and without an upgrade (h2c, prior knowledge); with https it is all that is offered to the server, as is 1.1" default:"1.1 with http; with https 2 if the server offers it, else 1.1"`
 	UnixSocket      string              `hcl:"unix_socket,optional,socket" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
 	SourceAddress   string              `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
 	IPFamily        string              `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
@@ -75,7 +76,7 @@ func New(c Config) (probe.Handler, error) {
 	if err := errors.Join(noDialer, noTLS, noProxy); err != nil {
 		return nil, err
 	}
-	t := newTransport(dialer, config, p, via, c.ReuseConnection)
+	t := newTransport(dialer, config, p, via, c)
 	return newHandler(p, handler{transport: t, client: &http.Client{Transport: t, CheckRedirect: p.redirect}}), nil
 }
 
@@ -84,6 +85,8 @@ func (c Config) check() error {
 	switch {
 	case c.TLS != nil && c.Scheme == "":
 		return probe.FieldErrorf("scheme", `must be set: "https", since there is a tls block`)
+	case c.HTTPVersion == http2 && c.Proxy != nil && !strings.EqualFold(c.Scheme, "https"):
+		return probe.FieldErrorf("http_version", "must be 1.1 with a proxy block and without https, which proxies read")
 	case c.UnixSocket != "" && c.Redirects == "all":
 		return probe.FieldErrorf("redirects", "must be local or none with unix_socket")
 	case c.Compatibility > probe.Kubelet:
@@ -101,6 +104,9 @@ func (c Config) check() error {
 	}
 	return nil
 }
+
+// http2 is the Config.HTTPVersion of HTTP/2.
+const http2 = "2"
 
 func (c Config) method() (string, error) {
 	method := strings.ToUpper(cmp.Or(c.Method, "GET"))

@@ -81,6 +81,11 @@ func lacksAuth(err error) probe.Result {
 	return probe.Result{Outcome: probe.Unknown, Reason: why, Detail: probe.CleanText(err.Error(), probe.MaxDetail)}
 }
 
+// hasUpgrade reports whether a request has headers of HTTP/1.1 only.
+func (p *plan) hasUpgrade() bool {
+	return p.header.Get("Upgrade") != "" || p.header.Get("Connection") != ""
+}
+
 // setDefault sets a header that is not there at all. An empty User-Agent stays:
 // it is what keeps net/http from sending its own.
 func setDefault(h http.Header, name string, values ...string) {

@@ -16,6 +16,7 @@
 //	status.go      which statuses are accepted
 //	judge.go       the result of a response
 //	assert.go      what headers and bodies must be like
+//	decode.go      compressed bodies
 //	json.go        values of a JSON document by their paths
 //	attempt.go     the course of one attempt by net/http, and the result of its error
 //	malformed.go   what is wrong with the head of a response
@@ -97,7 +98,11 @@ func (h *handler) probe(ctx context.Context, host string, port uint16) probe.Res
 
 // send sends the request of an attempt, and judges the response.
 func (h *handler) send(a *attempt, request *http.Request) probe.Result {
-	response, err := h.client.Do(request)
+	client := *h.client
+	if !h.plan.kubelet { // which keeps none
+		client.Jar = jar{}
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return a.failed(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 
@@ -25,18 +24,20 @@ func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 	var body []byte
 	isWhole := true
 	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
-		most := p.asserts.maxBody
-		if p.asserts.readBody() {
-			most++ // to see whether something follows
-		}
 		var err error
-		if body, err = io.ReadAll(io.LimitReader(r.Body, int64(most))); err != nil {
-			return p.incompleteBody(ctx, r.StatusCode, err)
+		if body, isWhole, err = p.asserts.read(r); err != nil {
+			return p.unread(ctx, r.StatusCode, err)
 		}
-		isWhole = len(body) <= p.asserts.maxBody
-		body = body[:min(len(body), p.asserts.maxBody)]
 	}
 	return p.check(r.StatusCode, description, body, isWhole)
+}
+
+// unread returns the result of a response whose body cannot be read.
+func (p *plan) unread(ctx context.Context, status int, err error) probe.Result {
+	if problem, isEncoding := errors.AsType[*encodingError](err); isEncoding {
+		return withStatus(probe.Result{Outcome: problem.outcome, Reason: probe.ReasonHTTPBody, Detail: fmt.Sprintf("status %d, but %s", status, problem.text)}, status)
+	}
+	return p.incompleteBody(ctx, status, err)
 }
 
 // checksBody reports whether the body is read of a response with a status.

@@ -30,6 +30,7 @@ type plan struct {
 	body       string
 	accept     statuses
 	asserts    assertions
+	http2      bool      // without another version
 	redirects  string    // as in Config
 	tls        *dial.TLS // nil without a block
 	kubelet    bool
@@ -45,6 +46,7 @@ func newPlan(c Config) (*plan, error) {
 		redirects: c.Redirects,
 		tls:       c.TLS,
 		kubelet:   c.Compatibility == probe.Kubelet,
+		http2:     c.HTTPVersion == http2,
 	}
 	var noMethod, noStatuses, noAssertions error
 	p.method, noMethod = c.method()
@@ -52,6 +54,9 @@ func newPlan(c Config) (*plan, error) {
 	p.asserts, noAssertions = c.assertions()
 	if err := errors.Join(noMethod, p.setHeaders(c.Headers), p.setAuth(c), noStatuses, noAssertions); err != nil {
 		return nil, err
+	}
+	if p.http2 && p.hasUpgrade() {
+		return nil, probe.FieldErrorf("headers", "must not have Connection or Upgrade with http_version = \"2\", which has no such headers")
 	}
 	p.ref = parsePath(c.Path)
 	p.ref.Scheme = strings.ToLower(cmp.Or(c.Scheme, "http"))

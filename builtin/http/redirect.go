@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"strings"
 )
@@ -27,7 +29,7 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	case next.URL.Scheme != "http" && next.URL.Scheme != "https", next.URL.Hostname() == "":
 		return errors.New("the redirect is not to an http or https URL with a host")
 	}
-	if !local || next.URL.Scheme != first.URL.Scheme || portOf(next.URL) != portOf(first.URL) { // another server
+	if server(next.URL) != server(first.URL) {
 		next.Header.Del("Referer") // our path may hold a secret
 		for _, name := range p.private {
 			next.Header.Del(name)
@@ -38,6 +40,33 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	}
 	attemptOf(next.Context()).followed(len(via), next.URL.Host)
 	return nil
+}
+
+// jar has the cookies of one attempt, by server: only the same scheme, host and port gets those that it has set, whatever their
+// Domain says.
+type jar map[string]*cookiejar.Jar
+
+// SetCookies implements http.CookieJar.
+func (j jar) SetCookies(u *url.URL, cookies []*http.Cookie) {
+	of := j[server(u)]
+	if of == nil {
+		of, _ = cookiejar.New(nil) // which has no error
+		j[server(u)] = of
+	}
+	of.SetCookies(u, cookies)
+}
+
+// Cookies implements http.CookieJar.
+func (j jar) Cookies(u *url.URL) []*http.Cookie {
+	if of := j[server(u)]; of != nil {
+		return of.Cookies(u)
+	}
+	return nil
+}
+
+// server identifies the server of a URL with http or https.
+func server(u *url.URL) string {
+	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), portOf(u)))
 }
 
 // portOf returns the port of a URL with http or https.

@@ -294,3 +294,56 @@ func TestABodyIsNotSentToAnotherHost(t *testing.T) {
 		})
 	}
 }
+
+// A server that sets a cookie and redirects gets it back, in the same attempt.
+func TestCookiesAreKeptBetweenTheRedirectsOfAnAttempt(t *testing.T) {
+	var asked atomic.Int64
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		cookie, _ := r.Cookie("seen")
+		switch {
+		case r.URL.Path == "/elsewhere" && cookie != nil: // not its path
+			w.WriteHeader(http.StatusTeapot)
+		case r.URL.Path == "/elsewhere", cookie != nil && r.URL.Path == "/in/":
+		case r.URL.Path == "/in/":
+			w.Header().Add("Set-Cookie", "seen=1; Path=/in/; Domain=example.com") // another domain's
+			w.Header().Add("Set-Cookie", "seen=2; Path=/in/")
+			w.Header().Set("Location", "/in/")
+			w.WriteHeader(http.StatusFound)
+		default:
+			w.Header().Add("Set-Cookie", "seen=3; Path=/in/")
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}
+	})
+	for _, c := range []httpprobe.Config{{Path: "/in/"}, {Path: "/start"}, {Path: "/in/", ReuseConnection: true}, {Path: "/in/", Headers: map[string][]string{"Cookie": {"own=1"}}}} {
+		c.Port = "web"
+		asked.Store(0)
+		h := handler(t, c)
+		for range 2 { // each attempt begins without cookies
+			wantResult(t, h.Probe(t.Context(), target), probe.Success, "")
+		}
+		if n := asked.Load(); n != 4 {
+			t.Errorf("%s: %d requests in two attempts", c.Path, n)
+		}
+	}
+	wantResult(t, attempt(t, httpprobe.Config{Port: "web", Path: "/in/", Compatibility: probe.Kubelet}, target, plenty), probe.Failure, probe.ReasonHTTPRedirect)
+}
+
+// Another port, scheme or name of a host may be another's server.
+func TestOnlyTheServerThatHasSetACookieGetsIt(t *testing.T) {
+	got := make(chan string, 2)
+	other := serve(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("Cookie") })
+	port := strconv.Itoa(int(other.Ports["web"]))
+	for _, to := range []string{"http://127.0.0.1:" + port + "/", "http://localhost:" + port + "/"} {
+		target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Set-Cookie", "session=geheim; Path=/")
+			http.Redirect(w, r, to, http.StatusFound)
+		})
+		for _, headers := range []map[string][]string{nil, {"Cookie": {"own=geheim"}}} {
+			wantResult(t, attempt(t, httpprobe.Config{Port: "web", Redirects: "all", Headers: headers}, target, plenty), probe.Success, "")
+			if cookies := <-got; cookies != "" {
+				t.Errorf("%s gets %q", to, cookies)
+			}
+		}
+	}
+}

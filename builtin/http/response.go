@@ -17,6 +17,7 @@ type response struct {
 	body        []byte // the part of it that is checked, or the beginning of that
 	complete    bool   // nothing more is needed
 	cut         bool   // more of the body follows
+	encoded     bool   // the body is compressed, or whatever its Content-Encoding says
 	unsupported bool   // net/http has to parse it
 }
 
@@ -48,11 +49,12 @@ type head struct {
 	minor   byte // the version's second digit
 	length  int  // -1: not given
 	chunked bool
+	encoded bool
 }
 
 // parseBody parses the beginning of a body.
 func (h *head) parseBody(b []byte, eof, headOnly bool) response {
-	r := response{status: h.status, minor: h.minor}
+	r := response{status: h.status, minor: h.minor, encoded: h.encoded}
 	switch {
 	case h.chunked && (h.length >= 0 || h.minor == '0'):
 		return unsupported
@@ -136,6 +138,8 @@ func (h *head) readField(line []byte) bool {
 	case equalFold(name, "transfer-encoding"):
 		ok = !h.chunked && equalFold(bytes.Trim(value, " \t"), "chunked")
 		h.chunked = true
+	case equalFold(name, "content-encoding"):
+		h.encoded = true
 	case equalFold(name, "trailer"):
 		return false
 	}

@@ -24,7 +24,7 @@ const maxTemplate = 8 << 10
 // something is left to Probe from the beginning.
 func (p *plan) template() *requestTemplate {
 	safe := p.method == http.MethodGet || p.method == http.MethodHead || p.method == http.MethodOptions
-	if !safe || p.asserts.needWorker() || p.body != "" || p.ref.Scheme != "http" || p.auth != (httpauth.Auth{}) {
+	if !safe || p.asserts.needWorker() || p.body != "" || p.ref.Scheme != "http" || p.auth != (httpauth.Auth{}) || p.http2 {
 		return nil
 	}
 	for _, name := range []string{"Connection", "Upgrade", "Expect"} {

@@ -30,15 +30,19 @@ type transport struct {
 	foreign *tls.Config // for the host of a redirect, which does not either
 	http    *http.Transport
 	reuse   bool
+	http2   bool   // nothing else is spoken, also without TLS
 	proxy   *proxy // nil: none
 }
 
-func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, reuse bool) *transport {
+func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, c Config) *transport {
 	config.NextProtos = []string{"h2", "http/1.1"}
-	if p.header.Get("Upgrade") != "" || p.header.Get("Connection") != "" {
-		config.NextProtos = []string{"http/1.1"} // HTTP/2 has no such headers
+	switch {
+	case c.HTTPVersion == http2:
+		config.NextProtos = []string{"h2"}
+	case c.HTTPVersion != "", p.hasUpgrade(): // HTTP/2 has no such headers
+		config.NextProtos = []string{"http/1.1"}
 	}
-	t := &transport{dialer: dialer, own: config, foreign: config.Clone(), reuse: reuse, proxy: via}
+	t := &transport{dialer: dialer, own: config, foreign: config.Clone(), reuse: c.ReuseConnection, proxy: via, http2: c.HTTPVersion == http2}
 	t.foreign.ServerName, t.foreign.Certificates = "", nil
 	t.http = &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
@@ -49,11 +53,16 @@ func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, 
 		},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
-		DisableKeepAlives:      !reuse,
+		DisableKeepAlives:      !c.ReuseConnection,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHead,
+	}
+	if t.http2 {
+		t.http.Protocols = new(http.Protocols)
+		t.http.Protocols.SetHTTP2(true)
+		t.http.Protocols.SetUnencryptedHTTP2(true)
 	}
 	return t
 }
@@ -117,7 +126,7 @@ func (t *transport) dial(ctx context.Context, addr string, secure bool) (net.Con
 	dialled := a.dial()
 	var took probe.Timings
 	conn, err := t.open(a.ctx, addr, secure, a.own, &took)
-	dialled(took, conn, err)
+	dialled(took, conn, t.http2 || err == nil && speaksHTTP2(conn), err)
 	if err != nil {
 		return nil, err
 	}

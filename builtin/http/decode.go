@@ -1,0 +1,103 @@
+package httpprobe
+
+import (
+	"bufio"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// maxEncoded is how much of a compressed body is read, in bytes, beside as much as is checked of it: one that gets
+// longer by its compression does so by little, and one that means nothing has no end.
+const maxEncoded = 64 << 10
+
+// encodingError says why a body cannot be decoded.
+type encodingError struct {
+	outcome probe.Outcome
+	text    string
+}
+
+// Error implements error.
+func (e *encodingError) Error() string { return e.text }
+
+// read returns the body of a response up to maxBody, and whether that is all of it. If something is asserted of it, a compressed
+// one is decoded first. The error is one of the connection, or an *encodingError.
+func (a *assertions) read(r *http.Response) (body []byte, isWhole bool, err error) {
+	from, most := io.Reader(r.Body), a.maxBody
+	if a.readBody() {
+		most++ // to see whether something follows
+		if from, err = decoder(r, int64(a.maxBody)+maxEncoded); err != nil {
+			return nil, false, err
+		}
+	}
+	if body, err = io.ReadAll(io.LimitReader(from, int64(most))); err != nil {
+		return nil, false, wrongEncoding(err)
+	}
+	return body[:min(len(body), a.maxBody)], len(body) <= a.maxBody, nil
+}
+
+// decoder returns a reader of what a body is without its Content-Encoding, which reads a number of bytes of it at most.
+func decoder(r *http.Response, most int64) (io.Reader, error) {
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(r.Header["Content-Encoding"], ",")))
+	if coding == "" || coding == "identity" {
+		return r.Body, nil
+	}
+	raw := bufio.NewReader(&bounded{r.Body, most})
+	first, err := raw.Peek(2)
+	if len(first) == 0 { // also of HEAD
+		return raw, nil
+	}
+	switch coding {
+	case "gzip", "x-gzip":
+		var decoded *gzip.Reader
+		if decoded, err = gzip.NewReader(raw); err == nil {
+			return decoded, nil
+		}
+		return nil, wrongEncoding(err)
+	case "deflate": // zlib's format (RFC 9110, section 8.4.1.2), or without its head, as many servers send it
+		if err == nil && first[0]&0x0f == 8 && (uint(first[0])<<8|uint(first[1]))%31 == 0 {
+			decoded, err := zlib.NewReader(raw)
+			return decoded, wrongEncoding(err)
+		}
+		return flate.NewReader(raw), nil
+	}
+	return nil, &encodingError{probe.Unknown, fmt.Sprintf("its body is compressed by %.40q, which is not decoded: ask for gzip or identity in the header Accept-Encoding", coding)}
+}
+
+// wrongEncoding returns the error of a decoder, as an *encodingError if the body is to blame.
+func wrongEncoding(err error) error {
+	var corrupt flate.CorruptInputError
+	switch {
+	case errors.Is(err, errTooLong):
+		return &encodingError{probe.Unknown, "its compressed body is longer than what is read of it"}
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum),
+		errors.Is(err, zlib.ErrDictionary), errors.As(err, &corrupt):
+		return &encodingError{probe.Failure, fmt.Sprintf("its body is not what Content-Encoding says: %v", err)}
+	}
+	return err
+}
+
+var errTooLong = errors.New("too long")
+
+// bounded is a reader that returns errTooLong once it has read a number of bytes.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLong
+	}
+	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -38,6 +39,9 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 		if err := s.check(w, r, mux); err != nil {
 			respondError(w, err)
 			return
+		}
+		if s.config.guarded() {
+			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, true))
 		}
 		mux.ServeHTTP(w, r)
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -84,6 +85,8 @@ func (d *decodedEngine) checkMetricLabels() {
 func (d *decodedEngine) checkState(isInCluster bool) {
 	if d.values["state"] == "" {
 		d.refuse("state", "must not be empty")
+	} else if private.IsOfSystem(d.State) {
+		d.refuse("state", "is %q, a file of the operating system", d.State)
 	}
 	for _, name := range []string{"state_max_age", "resume"} {
 		if d.values[name] != nil && d.values["state"] == nil && !isInCluster {

@@ -27,6 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/limits"
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -58,6 +59,8 @@ func (c Config) Check() error {
 	wrong := limits.Check(c, "")
 	if c.Path == "" {
 		wrong.Add("path", "must not be empty")
+	} else if private.IsOfSystem(c.Path) {
+		wrong.Add("path", "is %q, a file of the operating system", c.Path)
 	}
 	if t, err := parseTemplate(c.Template); err != nil {
 		wrong.Add("template", "is not valid: %s", strings.TrimPrefix(err.Error(), "template: "))

@@ -277,3 +277,16 @@ func FuzzDecodePlan(f *testing.F) {
 		}
 	})
 }
+
+func TestAGuardHasNoMoreThreadsThanAreReserved(t *testing.T) {
+	plan := planOf(t, Command{Words: []string{"/bin/true"}})
+	for range 20 {
+		if _, err := plan.Run(t.Context(), new(Head), new(Head)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tasks, err := os.ReadDir("/proc/" + strconv.Itoa(currentGuard().pid) + "/task")
+	if err != nil || len(tasks) > guardTasks {
+		t.Errorf("the guard has %d threads, more than %d: %v", len(tasks), guardTasks, err)
+	}
+}

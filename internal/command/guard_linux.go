@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,10 +31,11 @@ type guard struct {
 	user    int          // effective user ID of the engine at its start
 	ready   func()       // releases what quota has reserved for its threads
 	runs    atomic.Int64 // the ID of the latest run
-	silent  atomic.Bool  // it has not answered
 	users   int          // its runs, and one more while it is guards.current; guards.currentMu guards it
 	retired bool         // guards.currentMu guards it
 	nonce   uint32       // in the tags of its commands, see rlimitLocks
+
+	silent atomic.Pointer[time.Time] // since when it has not answered; nil when it has
 }
 
 // guardSet are the guards of this process. Most commands have the current one.
@@ -45,6 +47,9 @@ type guardSet struct {
 }
 
 var guards guardSet
+
+// silence is how long a guard may not answer until another one starts commands. On a starved machine it answers late.
+const silence = 5 * time.Second
 
 // maxRetired bounds the guards that were replaced and do not end: each starts a program on a disk that
 // hangs.
@@ -87,10 +92,26 @@ func acquireGuard(own bool) (*guard, error) {
 // isUsable reports whether the guard can start another command. One that has ended is remembered.
 func (g *guard) isUsable() bool {
 	if !g.waitUntil(unix.POLLHUP, 0) {
-		return g.user == os.Geteuid() && !g.silent.Load()
+		since := g.silent.Load()
+		return g.user == os.Geteuid() && (since == nil || time.Since(*since) < silence)
 	}
 	guards.dead = g.nonce
 	return false
+}
+
+// hasAnswered notes that the guard has sent a report.
+func (g *guard) hasAnswered() {
+	g.ready()
+	if g.silent.Load() != nil {
+		g.silent.Store(nil)
+	}
+}
+
+// isSilent notes that the guard has not answered in time, and lets it go on if it was stopped.
+func (g *guard) isSilent() {
+	now := time.Now()
+	g.silent.CompareAndSwap(nil, &now)
+	_ = syscall.Kill(g.pid, syscall.SIGCONT)
 }
 
 // waitUntil waits for an event of the socket, for so many milliseconds.
@@ -188,6 +209,7 @@ const maxOrder = 32 << 10
 
 // The reports.
 const (
+	reportStarted    = 's' // the command runs
 	reportFailed     = 'f' // the command could not be started, for an errno
 	reportKilled     = 'k' // it is killed by order, after it had waited for a processor for so many nanoseconds
 	reportUnmeasured = 'u' // likewise, but how long could not be read, for an errno

@@ -27,7 +27,7 @@ const controlFile = 3
 // since the runtime would end a guard that is refused another one.
 const (
 	idleThreads = 3
-	guardTasks  = 5 + idleThreads
+	guardTasks  = 7 + idleThreads
 )
 
 func init() {
@@ -216,6 +216,7 @@ func (g *guardian) start(run int64, text []byte, fds []int) {
 		closeFD(c.reports)
 		return
 	}
+	c.report(reportStarted, 0)
 	if len(g.byPid) == 0 {
 		g.setCalm()
 	}

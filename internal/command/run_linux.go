@@ -15,8 +15,7 @@ import (
 )
 
 // run has a guard start the command, and waits for its end, its output and ctx in one poll(2) on the
-// caller's thread. It calls started when the command was ordered, or has failed to start, and may call it
-// again.
+// caller's thread. It calls started when the command runs or has failed to start, and may call it again.
 //
 // A command that sleeps costs the engine 28 KB, with thread and stack (RunPortably: 41
 // KB, also with a thread), and the system at least another 150 KB.
@@ -43,7 +42,7 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 		return End{}, err
 	}
 	defer w.close()
-	started(nil)
+	w.started = started
 	end, err = w.wait(cancel)
 	var failed syscall.Errno
 	if errors.As(err, &failed) && w.hasFailed {

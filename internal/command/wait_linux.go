@@ -25,6 +25,7 @@ const (
 type waiter struct {
 	guard     *guard
 	run       int64
+	started   func(error)
 	polled    [numFDs]unix.PollFd // -1: not polled
 	outputs   [numFDs]io.Writer
 	ended     bool // there will be no more reports
@@ -69,8 +70,7 @@ func (w *waiter) kill(deadline time.Time) {
 	}
 	w.end.Killed = true
 	if !w.killing && w.pollErr == nil { // the guard was stopped, or waits for a disk
-		w.guard.silent.Store(true)
-		_ = syscall.Kill(w.guard.pid, syscall.SIGCONT)
+		w.guard.isSilent()
 		w.failure = cmp.Or(err, errSilent)
 	}
 	w.end.Stuck = w.awaitLater()
@@ -99,7 +99,11 @@ func (w *waiter) awaitLater() <-chan struct{} {
 			if _, err := unix.Poll(polled, -1); err != nil && err != unix.EINTR {
 				return
 			}
-			if r, err := readReport(reports); err != nil || r.kind == reportExited {
+			r, err := readReport(reports)
+			if err == nil {
+				guard.hasAnswered()
+			}
+			if err != nil || r.kind == reportExited || r.kind == reportTooMany || r.kind == reportFailed {
 				return
 			}
 		}
@@ -161,13 +165,15 @@ func (w *waiter) handleEvents() {
 func (w *waiter) receive() {
 	r, err := readReport(int(w.polled[reportFD].Fd))
 	if err == nil {
-		w.guard.silent.Store(false)
-		w.guard.ready()
+		w.guard.hasAnswered()
 	}
 	w.ended = true
 	switch {
 	case err != nil:
 		w.failure = err
+	case r.kind == reportStarted:
+		w.ended = false
+		w.started(nil)
 	case r.kind == reportFailed:
 		w.failure, w.hasFailed = syscall.Errno(r.value), true
 	case r.kind == reportKilled:

@@ -135,6 +135,9 @@ const (
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
 	ReasonExecTimeout Reason = "exec.timeout" // the command did not exit before the deadline
+
+	// ReasonExecProcesses: the command was killed, since it had more processes than a probe can need. That is unknown.
+	ReasonExecProcesses Reason = "exec.processes"
 )
 
 // The reasons of an instance's phase.

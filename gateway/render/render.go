@@ -257,7 +257,7 @@ func (r *renderer) apply(ctx context.Context, text []byte) error {
 	if err != nil {
 		return err
 	}
-	plan.WholeTree = true // or the next run would be beside what this one has left
+	plan.MayDetach = true // a load balancer that it starts
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
 	tail := &command.Tail{Max: maxOutput}

@@ -49,7 +49,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 	if shares {
 		c.Name = sharedScripts
 	}
-	if p.wait == WaitForConfigure {                        // what the interpreter says about the script is shown with its place
+	if p.wait == WaitForChecks { // what the interpreter says about the script is shown with its place
 		plain := p.logger
 		p.logger = func(e config.Engine) *slog.Logger { return slog.New(&scriptLog{plain(e).Handler(), &p.notes}) }
 		defer func() { p.logger = plain }()

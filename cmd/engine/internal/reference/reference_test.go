@@ -104,7 +104,9 @@ func parse(text string) error {
 		Schema: config.Schema{Fields: []config.Field{{Name: "port", Type: config.String}}},
 		Make:   func(config.Values, config.Context) (probe.Handler, error) { return probe.HandlerFunc(nil), nil },
 	}
-	o.Handlers["grpc"] = port
+	grpc := o.Handlers["grpc"]
+	grpc.Load = func(config.Engine) (config.Handler, error) { return port, nil }
+	o.Handlers["grpc"] = grpc
 	o.Plugin = func(_ config.Engine, p config.Plugin) (config.Module, error) {
 		return config.Module{SHA256: p.SHA256, Load: func() (config.Handler, error) { return port, checkLimits(p.Settings) }}, nil
 	}

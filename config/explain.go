@@ -34,16 +34,13 @@ func (e *evaluator) explain(b *tree.Body, x hcl.Expression, diags hcl.Diagnostic
 		}
 		reported = append(reported, at)
 		r := reword(d, b.Ctx, secret)
-		if d.Summary == "Unknown variable" && r.reference && e.isInterpolated(at) {
-			r.hint = cmp.Or(noticeHint(b, at, e), fmt.Sprintf("for the text %s itself, write $%s; a variable is written ${var.NAME}", e.interpolation(at), e.interpolation(at)))
+		if name := e.interpolation(at); d.Summary == "Unknown variable" && r.reference && name != "" {
+			r.hint = cmp.Or(noticeHint(b, name), fmt.Sprintf("for the text %s itself, write $%[1]s; a variable is written ${var.NAME}", name))
 		}
 		r.at, r.body = at, b
 		e.add(r)
 	}
 }
-
-// isInterpolated reports whether a name stands alone in a text: "${status}".
-func (e *evaluator) isInterpolated(at hcl.Range) bool { return e.interpolation(at) != "" }
 
 // interpolation returns the ${…} in a text that has nothing but a name, or "".
 func (e *evaluator) interpolation(at hcl.Range) string {
@@ -54,12 +51,12 @@ func (e *evaluator) interpolation(at hcl.Range) string {
 	return string(text[from:to])
 }
 
-// noticeHint returns how the body of a webhook has a variable, or "".
-func noticeHint(b *tree.Body, at hcl.Range, e *evaluator) string {
+// noticeHint returns how the body of a webhook has a variable that is written as ${…} there, or "".
+func noticeHint(b *tree.Body, name string) string {
 	if b.Block == nil || b.Block.Type != "webhook" {
 		return ""
 	}
-	return fmt.Sprintf("the variables of a notice are written $(summary), here %s; a variable of this file is ${var.NAME}", strings.NewReplacer("{", "(", "}", ")").Replace(e.interpolation(at)))
+	return fmt.Sprintf("the variables of a notice are written $(summary), here %s; a variable of this file is ${var.NAME}", strings.NewReplacer("{", "(", "}", ")").Replace(name))
 }
 
 // reword returns the report for one of HCL's diagnostics.

@@ -390,10 +390,10 @@ func decodeStrings(v cty.Value, name string, secret bool) ([]string, *valueError
 	ty := v.Type()
 	if !ty.IsListType() && !ty.IsTupleType() && !ty.IsSetType() {
 		p := mismatch(v, name, "a list of strings", "")
-		if name == "match" && !secret {
-			p.hint = matchHint(v)
-		} else if s, ok := text(v); ok {
+		if s, ok := text(v); ok {
 			p.hint = listHint(name, s, secret)
+		} else if name == "match" && !secret {
+			p.hint = matchHint(v)
 		}
 		return nil, p
 	}
@@ -411,9 +411,6 @@ func decodeStrings(v cty.Value, name string, secret bool) ([]string, *valueError
 
 // matchHint returns how to write the labels of a map as conditions, or "".
 func matchHint(v cty.Value) string {
-	if s, ok := text(v); ok {
-		return fmt.Sprintf("put it in brackets: match = [%q]", s)
-	}
 	if !v.CanIterateElements() {
 		return ""
 	}
@@ -422,7 +419,7 @@ func matchHint(v cty.Value) string {
 	for it := v.ElementIterator(); it.Next() && len(all) < most; {
 		name, value := it.Element()
 		if s, ok := text(value); ok && name.Type() == cty.String {
-			all = append(all, strconv.Quote(name.AsString()+"="+s))
+			all = append(all, quote(name.AsString()+"="+s))
 		}
 	}
 	return fmt.Sprintf("write conditions on labels: match = [%s]", strings.Join(all, ", "))

@@ -66,7 +66,11 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 	}
 	h := newHandler(p, &s, &settingsCheck{})
 	if !p.configures {
-		h.checked.result.Store(&checkResult{}) // there is nothing to check, whether the module is compiled or not
+		h.checked.result.Store(&checkResult{}) // there is nothing to check
+		if err := p.state(); err != nil && !errors.Is(err, errCompiling) {
+			return nil, err
+		}
+		return h, nil
 	}
 	if errors.Is(p.compiled.state(), errCompiling) || p.checkHangs.Load() || !p.checking.TryAcquire(1) {
 		return h, nil
@@ -141,7 +145,7 @@ func (h *Handler) accepted(ctx context.Context) error {
 
 // configure asks the module whether it accepts the settings of a handler.
 func (p *Plugin) configure(h *Handler) *checkResult {
-	if err := p.state(); err != nil || !p.configures {
+	if err := p.state(); err != nil {
 		return &checkResult{err: err}
 	}
 	borrowing, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it

@@ -78,7 +78,7 @@ func (a *attempt) dialled(took probe.Timings, conn net.Conn, http2 bool, err err
 	a.timings.Connected = a.timings.Connected || took.Connected
 	a.failure = err
 	a.asked = time.Now()
-	a.http2, a.facts = err == nil && http2, probe.Facts{Redirects: a.facts.Redirects}
+	a.http2, a.facts = http2, probe.Facts{Redirects: a.facts.Redirects}
 	if err == nil {
 		a.use(conn)
 	}

@@ -49,7 +49,7 @@ func decoder(r *http.Response, most int64) (io.Reader, error) {
 	if coding == "" || coding == "identity" {
 		return r.Body, nil
 	}
-	raw := bufio.NewReader(&bounded{r.Body, most})
+	raw := bufio.NewReader(http.MaxBytesReader(nil, r.Body, most))
 	first, err := raw.Peek(2)
 	if len(first) == 0 { // also of HEAD
 		return raw, nil
@@ -74,30 +74,13 @@ func decoder(r *http.Response, most int64) (io.Reader, error) {
 // wrongEncoding returns the error of a decoder, as an *encodingError if the body is to blame.
 func wrongEncoding(err error) error {
 	var corrupt flate.CorruptInputError
+	var long *http.MaxBytesError
 	switch {
-	case errors.Is(err, errTooLong):
+	case errors.As(err, &long):
 		return &encodingError{probe.Unknown, "its compressed body is longer than what is read of it"}
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum),
 		errors.Is(err, zlib.ErrDictionary), errors.As(err, &corrupt):
 		return &encodingError{probe.Failure, fmt.Sprintf("its body is not what Content-Encoding says: %v", err)}
 	}
 	return err
-}
-
-var errTooLong = errors.New("too long")
-
-// bounded is a reader that returns errTooLong once it has read a number of bytes.
-type bounded struct {
-	io.Reader
-	left int64
-}
-
-// Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooLong
-	}
-	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }

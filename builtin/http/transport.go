@@ -126,7 +126,7 @@ func (t *transport) dial(ctx context.Context, addr string, secure bool) (net.Con
 	dialled := a.dial()
 	var took probe.Timings
 	conn, err := t.open(a.ctx, addr, secure, a.own, &took)
-	dialled(took, conn, t.http2 || err == nil && speaksHTTP2(conn), err)
+	dialled(took, conn, err == nil && (t.http2 || speaksHTTP2(conn)), err)
 	if err != nil {
 		return nil, err
 	}

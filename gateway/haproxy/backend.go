@@ -75,7 +75,7 @@ func (b backend) assign(servers []server) (claims map[string]claim, found proble
 	}
 	claims = make(map[string]claim, len(servers))
 	first := make(map[string]claim, len(servers)) // the first of those with the lowest rank
-	found = problems{missing: map[string][]string{}, disputed: map[string][]string{}, resolved: map[string][]string{}}
+	found = problems{missing: map[string][]string{}, disputed: map[string][]string{}}
 	dispute := func(server string, a, b claim, effect string) {
 		text := fmt.Sprintf("members %s and %s name the server %s: %s", a.name(), b.name(), server, effect)
 		for _, of := range []string{a.view.Group, b.view.Group} {

@@ -170,8 +170,7 @@ func (p *pusher) updateBackend(ctx context.Context, b backend, now time.Time) (f
 type changes struct {
 	commands []string
 	kept     map[string]string // places of the servers that are members, by name
-	left     map[string]string // likewise, of the servers that were members, and are to go into maintenance
-	moved    map[string]string // likewise, of the servers that are to get another address
+	before   map[string]string // likewise, as they were, of the servers that are to go into maintenance, or to get another address
 	ended    []string          // keys of ending: the servers whose sessions end
 
 	resolved map[string][]string // see problems
@@ -181,7 +180,7 @@ type changes struct {
 // member's, and is no longer, goes into maintenance, once. One of its name at another place is not that
 // server: HAProxy was replaced by one with another configuration.
 func (p *pusher) compare(b backend, servers []server, claims map[string]claim, now time.Time) changes {
-	found := changes{kept: map[string]string{}, left: map[string]string{}, moved: map[string]string{}, resolved: map[string][]string{}}
+	found := changes{kept: map[string]string{}, before: map[string]string{}, resolved: map[string][]string{}}
 	for i := range servers {
 		s := &servers[i]
 		name := b.name + "/" + s.name
@@ -200,7 +199,7 @@ func (p *pusher) compare(b backend, servers []server, claims map[string]claim, n
 			delete(p.ending, name)
 			if s.admin&forcedMaint == 0 {
 				found.commands = append(found.commands, "set server "+name+" state maint")
-				found.left[s.name] = s.place()
+				found.before[s.name] = s.place()
 			}
 		}
 	}
@@ -222,7 +221,7 @@ func (c *changes) place(s *server, of claim, name string) {
 			command += " port " + moved.port
 		}
 		c.commands = append(c.commands, command)
-		c.moved[s.name], c.kept[s.name] = s.place(), moved.place()
+		c.before[s.name], c.kept[s.name] = s.place(), moved.place()
 	}
 }
 
@@ -242,8 +241,7 @@ func (s *server) isElsewhere(m *group.Member) bool {
 // the servers that are to go into maintenance, or to another address, are compared again.
 func (p *pusher) sent(backend string, c changes, refused bool) {
 	if refused {
-		maps.Copy(c.kept, c.left)
-		maps.Copy(c.kept, c.moved)
+		maps.Copy(c.kept, c.before)
 	}
 	p.kept[backend] = c.kept
 	for _, name := range c.ended {

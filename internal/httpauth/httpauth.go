@@ -59,9 +59,9 @@ func (a Auth) Check(headers map[string][]string) error {
 	case strings.Contains(a.Basic.Username, ":"):
 		return probe.FieldErrorf("basic_auth.username", "must not contain a colon, which ends it")
 	case len(text) > maxBasic:
-		return probe.FieldErrorf("basic_auth.password", "and username have %d bytes, at most %d are allowed", len(text), maxBasic)
+		return &probe.FieldError{Field: "basic_auth.password", Problem: fmt.Sprintf("and username have %d bytes, at most %d are allowed", len(text), maxBasic), Plain: true}
 	case strings.TrimRight(a.Basic.Password, "\r\n") != a.Basic.Password:
-		return &probe.FieldError{Field: "basic_auth.password", Problem: "has a line break at its end", Hint: `a file ends with one: write trimspace(file("…"))`}
+		return &probe.FieldError{Field: "basic_auth.password", Problem: "has a line break at its end", Hint: `a file ends with one: write trimspace(file("…"))`, Plain: true}
 	case strings.ContainsFunc(text, isControl):
 		return probe.FieldErrorf("basic_auth", "has control characters")
 	}

@@ -99,11 +99,8 @@ func (s *settings) overUDP(ctx context.Context, c net.Conn, id uint16, query []b
 // waitUntil lets reads end when it is time to ask again, or at the deadline if that may be done no more.
 func waitUntil(ctx context.Context, c net.Conn, again int) error {
 	end, ok := ctx.Deadline()
-	if !ok && again == 0 {
-		return c.SetReadDeadline(time.Time{})
-	}
 	if again == 0 {
-		return c.SetReadDeadline(end)
+		return c.SetReadDeadline(end) // the zero time removes it
 	}
 	wait := askAgain
 	if ok {

@@ -78,30 +78,42 @@ func sameHost(a, b string) bool {
 	return a != "" && canonicalName(a) == canonicalName(b)
 }
 
-// AllowsPath reports whether a Unix socket may be dialled, and returns its path without symbolic links: one in a granted
-// directory must not lead out of it. A path that is granted without a pattern may lead anywhere.
+// AllowsPath reports whether a Unix socket may be dialled, and returns its path without symbolic links, since one in a granted
+// directory must not lead out of it. A path that is granted without a pattern may lead anywhere, and stays as it is. The system is
+// asked about paths only that a rule names.
 func (r Rules) AllowsPath(name string) (real string, ok bool) {
-	real = name
-	if path.IsAbs(name) { // otherwise it is an abstract name
-		found, err := filepath.EvalSymlinks(name)
-		if info, missing := os.Lstat(name); err == nil {
-			real = found
-		} else if missing == nil && info.Mode()&fs.ModeSymlink != 0 {
+	var patterns []string
+	for _, rule := range r.dial {
+		if matches, err := path.Match(rule.name, name); rule.scheme != "unix" || err != nil || !matches {
+			continue
+		}
+		if strings.IndexAny(rule.name, wildcards) < 0 || !path.IsAbs(name) { // what is not absolute is an abstract name
+			return name, true
+		}
+		patterns = append(patterns, rule.name)
+	}
+	if len(patterns) == 0 {
+		return name, false
+	}
+	real, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		if info, missing := os.Lstat(name); missing == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return "", false // it leads nowhere now, but may lead somewhere else soon
 		}
+		real = name
 	}
-	return real, slices.ContainsFunc(r.dial, func(rule rule) bool { return rule.scheme == "unix" && allowsPath(rule.name, name, real) })
+	return real, slices.ContainsFunc(patterns, func(pattern string) bool { return staysIn(pattern, name, real) })
 }
 
-// allowsPath reports whether a pattern allows a path, and where that really is.
-func allowsPath(pattern, name, real string) bool {
-	if matches, err := path.Match(pattern, name); err != nil || !matches {
-		return false
-	}
-	wild := strings.IndexAny(pattern, `*?[\`)
-	if wild < 0 || real == name {
+// wildcards begin what is no plain character of a pattern.
+const wildcards = `*?[\`
+
+// staysIn reports whether a path that a pattern matches is really where the pattern allows one.
+func staysIn(pattern, name, real string) bool {
+	if real == name {
 		return true
 	}
+	wild := strings.IndexAny(pattern, wildcards)
 	fixed := pattern[:strings.LastIndexByte(pattern[:wild], '/')+1] // the directory that is granted
 	dir, err := filepath.EvalSymlinks(fixed)
 	if err != nil {

@@ -197,7 +197,7 @@ func TestALinkDoesNotLeadOutOfAGrantedDirectory(t *testing.T) {
 		{"run/*/*/*.sock", "run/x/away/o.sock", ""},
 		{"var/x/*.sock", "var/x/a.sock", "run/x/a.sock"},
 		{"var/x/*.sock", "var/x/out.sock", ""},
-		{"run/x/out.sock", "run/x/out.sock", "run/other/o.sock"}, // by its own name
+		{"run/x/out.sock", "run/x/out.sock", "run/x/out.sock"}, // by its own name
 	} {
 		g, err := Parse([]string{"unix://" + filepath.Join(top, test.pattern)}, nil)
 		if err != nil {

@@ -58,7 +58,7 @@ func (n *network) dial(a args) int64 {
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	if errno := n.mayDial(); errno != abi.OK {
+	if errno := n.mayDial(d.Network); errno != abi.OK {
 		return i32(0, errno)
 	}
 	ctx, cancel := n.timeout(time.Duration(a.u32(7)) * time.Millisecond)
@@ -110,21 +110,21 @@ func (n *network) dest(network, address string) (grant.Dest, abi.Errno) {
 }
 
 // mayDial counts a dial or a lookup.
-func (n *network) mayDial() abi.Errno {
+func (n *network) mayDial(kind string) abi.Errno {
 	switch {
 	case n.input.State == nil:
 		return n.failf(abi.ENOTCAPABLE, "connections and lookups are allowed in an attempt only")
 	case len(n.open.sockets) >= n.config.Limits.Connections:
 		return n.reachLimit("connections", abi.EMFILE)
 	}
-	return n.countDial()
+	return n.countDial(kind)
 }
 
-// countDial counts a dial, a lookup, or a TLS handshake.
-func (n *network) countDial() abi.Errno {
+// countDial counts a dial, a lookup, or a TLS handshake: the kind is the network, "dns" or "tls".
+func (n *network) countDial(kind string) abi.Errno {
 	switch {
 	case n.life.isOver():
-		return n.fail(n.life.overError())
+		return n.failOver(kind, n.life.overError())
 	case n.dials >= n.config.Limits.Dials:
 		return n.reachLimit("dials", abi.EMFILE)
 	}
@@ -232,7 +232,7 @@ func (n *network) resolve(a args) int64 {
 	if !dial.IsHostName(name) {
 		return i32(0, n.failf(abi.EINVAL, "%q is not a host name", name))
 	}
-	if errno := n.mayDial(); errno != abi.OK {
+	if errno := n.mayDial("dns"); errno != abi.OK {
 		return i32(0, errno)
 	}
 	if !n.config.Grants.AllowsResolve(name) {

@@ -35,12 +35,9 @@ func (l *lifetime) begin() {
 
 // interrupt says that the call is over, and schedules its stop. It is called once, after ctx is done.
 func (l *lifetime) interrupt() {
-	grace := abi.Grace
-	if end, ok := l.ctx.Deadline(); ok {
-		late := time.Since(end)
-		l.stalled.Store(late > maxInterruptDelay)
-		grace -= min(max(late, 0), maxInterruptDelay)
-	}
+	late := l.late()
+	l.stalled.Store(late > maxInterruptDelay)
+	grace := abi.Grace - min(late, maxInterruptDelay)
 	l.stopping = time.AfterFunc(grace, func() { close(l.stopped) })
 	close(l.pastDeadline)
 }

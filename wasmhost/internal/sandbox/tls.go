@@ -35,7 +35,7 @@ func (n *network) startTLS(a args) int64 {
 	if unread, _ := s.readable(); unread > 0 || s.datagram() || s.dest.Network == "tls" {
 		return i32(0, n.failf(abi.EINVAL, "TLS cannot start: the descriptor uses TLS already, is not a stream, or has unread bytes"))
 	}
-	if errno := n.countDial(); errno != abi.OK {
+	if errno := n.countDial("tls"); errno != abi.OK {
 		return i32(0, errno)
 	}
 	config, errno := n.readTLSOptions(options, s.dest)

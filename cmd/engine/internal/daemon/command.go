@@ -185,10 +185,7 @@ func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugin
 func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
 	f.inputs.AllowEmpty = f.pods.Path != ""
 	loaded, diags := f.inputs.Parse(sources, files, p)
-	if diags.HasErrors() {
-		return loaded, diags
-	}
-	if f.pods.Path == "" {
+	if diags.HasErrors() || f.pods.Path == "" {
 		return loaded, diags
 	}
 	if err := f.pods.GRPC.Load(loaded.Engine, p); err != nil {

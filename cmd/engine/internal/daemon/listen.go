@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
@@ -143,7 +145,7 @@ func (d *daemon) apiConfig() api.Config {
 		Maintenances: func() []api.Maintenance { return shownMaintenances(d.pauses) },
 		Process:      d.processOf,
 		Beats:        d.beats,
-		Self:         d.self,
+		Self:         sync.OnceValue(d.self),
 		Listen:       d.settings.Listen,
 		Logger:       d.log,
 	}
@@ -177,7 +179,11 @@ func (d *daemon) self() string {
 	if d.listeners.listener != nil {
 		parts = append(parts, d.listeners.listener.Addr().String())
 	}
-	for _, path := range d.paths {
+	paths := d.paths
+	if !d.flags.isOnlyPods(paths) {
+		paths = handlers.OrDefault(paths)
+	}
+	for _, path := range paths {
 		if full, err := filepath.Abs(path); err == nil {
 			path = full
 		}

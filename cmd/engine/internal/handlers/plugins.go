@@ -159,7 +159,7 @@ func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (modul
 		p.loaded[key] = m
 		return m, nil
 	}
-	c.Logger = p.logger(e)
+	c.Logger = cmp.Or(c.Logger, p.logger(e))
 	host, err := LoadModule(c, e.PluginCache)
 	if err != nil {
 		return module{}, err

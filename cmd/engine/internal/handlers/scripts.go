@@ -50,9 +50,7 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 		c.Name = sharedScripts
 	}
 	if p.wait == WaitForChecks { // what the interpreter says about the script is shown with its place
-		plain := p.logger
-		p.logger = func(e config.Engine) *slog.Logger { return slog.New(&scriptLog{plain(e).Handler(), &p.notes}) }
-		defer func() { p.logger = plain }()
+		c.Logger = slog.New(&scriptLog{slog.DiscardHandler, &p.notes})
 	}
 	host, err := p.load(e, c, block.Origin.File)
 	if err != nil {
@@ -151,12 +149,9 @@ type scriptLog struct {
 }
 
 // Handle implements slog.Handler.
-func (l *scriptLog) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level != slog.LevelWarn {
-		return l.Handler.Handle(ctx, r)
-	}
+func (l *scriptLog) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "text" {
+		if r.Level == slog.LevelWarn && a.Key == "text" {
 			*l.notes = append(*l.notes, a.Value.String())
 		}
 		return true

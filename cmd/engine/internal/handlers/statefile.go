@@ -44,22 +44,16 @@ func warnOfState(state string) error {
 
 // warnOfToken warns of a file with the token of the API that is absent, or that any user of this machine can read.
 func warnOfToken(name string) error {
-	info, err := os.Stat(name)
+	if name == "" {
+		return nil
+	}
+	info, err := os.Stat(absolute(name))
 	switch {
-	case name == "":
 	case err != nil:
-		return &probe.FieldError{Field: "token_file", Problem: fmt.Sprintf("cannot be read: stat %s: %v", absolute(name), cause(err)),
+		return &probe.FieldError{Field: "token_file", Problem: fmt.Sprintf("cannot be read: %v", err),
 			Hint: fmt.Sprintf("make it before the engine starts, or ignore this if the engine runs elsewhere: it was looked up on %s", machine())}
 	case info.Mode().Perm()&0o004 != 0:
 		return &probe.FieldError{Field: "token_file", Problem: "can be read by all users of this machine, who can reload the engine and stop targets then", Hint: "close it to others: chmod o= " + name}
 	}
 	return nil
-}
-
-// cause returns an error of a file without its name.
-func cause(err error) error {
-	if inPath, ok := errors.AsType[*os.PathError](err); ok {
-		return inPath.Err
-	}
-	return err
 }

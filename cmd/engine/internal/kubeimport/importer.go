@@ -110,7 +110,7 @@ func (im *importer) container(m kube.Manifest, c manifests.Process) {
 		if conflict := im.ports.Add(c.Container); conflict != "" {
 			im.warn(target, "%s.", conflict)
 		}
-		writeProcess(target, c.Container, place.command)
+		writeProcess(target, c)
 	}
 	for _, p := range c.Probes {
 		target.Newline()
@@ -170,15 +170,15 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 }
 
 // writeProcess writes how the engine runs a container.
-func writeProcess(body *document.Body, c kube.Container, command []string) {
-	if policy := manifests.RestartPolicy(c); policy != restart.Always {
+func writeProcess(body *document.Body, c manifests.Process) {
+	if policy := manifests.RestartPolicy(c.Container); policy != restart.Always {
 		body.Set("restart_policy", policy.String())
 	}
 	if c.Init {
 		body.Set("oneshot", true)
 	}
-	if signal, _ := manifests.StopSignal(c); signal != 0 {
-		body.Set("stop_signal", signal.String())
+	if c.Signal != 0 {
+		body.Set("stop_signal", c.Signal.String())
 	}
 	if len(c.StartAfter) > 0 {
 		body.Set("start_after", c.StartAfter)
@@ -188,7 +188,7 @@ func writeProcess(body *document.Body, c kube.Container, command []string) {
 	}
 	body.Newline()
 	body.BlockOf("process", []document.Argument{
-		{Name: "command", Value: command},
+		{Name: "command", Value: c.Argv},
 		{Name: "env", Value: c.Target.Env},
 		{Name: "dir", Value: c.Target.Dir},
 		{Name: "user", Value: c.Target.User},

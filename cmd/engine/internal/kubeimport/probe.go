@@ -7,6 +7,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -47,7 +48,7 @@ func hostOf(p kube.Probe) string {
 // isForeign reports whether a host is neither this machine nor an address of a private network, where that of a node is.
 func isForeign(host string) bool {
 	a, err := netip.ParseAddr(host)
-	return host != "" && host != "localhost" && (err != nil || !a.IsLoopback() && !a.IsPrivate())
+	return host != "" && !dial.IsLoopback(host) && (err != nil || !a.IsPrivate())
 }
 
 // writeProbe writes a probe of a target with these variables.

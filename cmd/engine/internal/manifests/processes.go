@@ -13,8 +13,9 @@ import (
 // Process is a container, and how it runs as a process of this machine.
 type Process struct {
 	kube.Container
-	Argv   []string // nil: it does not
-	Reason string   // why not, to follow "since"
+	Argv   []string           // nil: it does not
+	Reason string             // why not
+	Signal restart.StopSignal // by which it is asked to exit; 0 for the default
 }
 
 // Processes returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
@@ -27,62 +28,46 @@ func (e Entrypoints) Processes(m kube.Manifest) ([]Process, error) {
 		return nil, err
 	}
 	isFirst := func(c kube.Container) bool { return c.Init || c.Sidecar }
-	slices.SortStableFunc(containers, func(a, b kube.Container) int { return compareBool(isFirst(b), isFirst(a)) })
+	if n := slices.IndexFunc(containers, isFirst); n > 0 {
+		containers = slices.Concat(containers[n:], containers[:n])
+	}
 	all, blocking, missing := []Process(nil), "", map[string]bool{}
 	for _, c := range containers {
 		c.StartAfter = slices.DeleteFunc(c.StartAfter, func(target string) bool { return missing[target] })
-		argv, obstacles := e.process(c)
+		p, obstacles := e.process(c)
 		if blocking != "" {
 			obstacles = append(obstacles, fmt.Sprintf("init container %q must run first", blocking))
 		}
 		if len(obstacles) > 0 {
-			argv, missing[c.Target.Name] = nil, true
+			p.Argv, missing[c.Target.Name] = nil, true
 		}
-		if argv == nil && c.Init {
+		if p.Argv == nil && c.Init {
 			blocking = cmp.Or(blocking, c.Name)
 		}
-		all = append(all, Process{c, argv, strings.Join(obstacles, "; ")})
+		p.Reason = strings.Join(obstacles, "; ")
+		all = append(all, p)
 	}
 	return all, nil
 }
 
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
-// process returns the program and the arguments of a container, and what keeps it from running here by itself.
-func (e Entrypoints) process(c kube.Container) (argv, obstacles []string) {
-	argv, err := e.Command(c)
-	if err != nil {
+// process returns a container as a process, and what keeps it from running here by itself.
+func (e Entrypoints) process(c kube.Container) (p Process, obstacles []string) {
+	p.Container = c
+	var err error
+	if p.Argv, err = e.Command(c); err != nil {
 		obstacles = append(obstacles, err.Error())
 	}
 	obstacles = append(obstacles, c.Obstacles...)
-	if _, err := StopSignal(c); err != nil {
-		obstacles = append(obstacles, err.Error())
+	if c.StopSignal != "" {
+		if err := p.Signal.UnmarshalText([]byte(c.StopSignal)); err != nil {
+			obstacles = append(obstacles, "lifecycle.stopSignal: "+err.Error())
+		}
 	}
-	return argv, obstacles
+	return p, obstacles
 }
 
 // RestartPolicy returns a container's restart policy.
 func RestartPolicy(c kube.Container) restart.Policy {
 	policies := map[string]restart.Policy{"Always": restart.Always, "OnFailure": restart.OnFailure, "Never": restart.Never}
 	return policies[string(c.RestartPolicy)]
-}
-
-// StopSignal returns by which signal a container is asked to exit, 0 if its manifest does not say so, or an error if that is none of
-// this machine.
-func StopSignal(c kube.Container) (s restart.StopSignal, err error) {
-	if c.StopSignal == "" {
-		return 0, nil
-	}
-	if err = s.UnmarshalText([]byte(c.StopSignal)); err != nil {
-		return 0, fmt.Errorf("lifecycle.stopSignal: %w", err)
-	}
-	return s, nil
 }

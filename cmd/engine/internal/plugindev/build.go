@@ -83,7 +83,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 // code stays in the cache for other commands.
 func accept(ctx context.Context, module []byte, memory int64) error {
 	c := wasmhost.Config{Module: module, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}
-	c.Limits.Memory, c.Limits.ModuleSize = memory, maxModule
+	c.Limits.Memory = memory
 	p, err := handlers.LoadModule(c, nil)
 	if err == nil {
 		err = errors.Join(p.Wait(ctx), p.Close(ctx))

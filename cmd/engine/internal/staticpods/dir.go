@@ -172,7 +172,9 @@ func (d *Dir) warnOfPorts(f *file) {
 			continue
 		}
 		for _, t := range other.targets {
-			used.Add(t.container)
+			if t.target.Driver != nil {
+				used.Add(t.container)
+			}
 		}
 	}
 	for _, t := range f.targets {

@@ -286,6 +286,17 @@ func TestContainersThatCannotRunAsProcessesAreProbed(t *testing.T) {
 	}
 }
 
+func TestNothingWaitsForASidecarThatIsRejected(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
+		initContainers: [{name: side, image: i, command: ["x\0"], restartPolicy: Always}], containers: [{name: c, image: i, command: [x]}]}}`, time.Hour)
+	p.refresh(t)
+	all := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}}).Targets
+	if c := all["default/a/c"]; len(all) != 1 || len(c.StartAfter) > 0 {
+		t.Errorf("there is %+v", all)
+	}
+}
+
 func TestInitContainersRunFirst(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {

@@ -58,10 +58,15 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", manifests.ListFields(m.Ignored))
 	}
 	var targets []target
+	var gone []string // sidecars that are rejected: nothing waits for them
 	for _, c := range containers {
+		c.StartAfter = slices.DeleteFunc(c.StartAfter, func(target string) bool { return slices.Contains(gone, target) })
 		t, err := r.container(c)
 		if err != nil {
 			r.log.Error("container rejected, neither run nor probed", "target", c.Target.Name, "error", err)
+			if c.Sidecar {
+				gone = append(gone, c.Target.Name)
+			}
 			continue
 		}
 		if left := m.IgnoredOf[c.Name]; len(left) > 0 {
@@ -101,11 +106,10 @@ func (r *reader) container(c manifests.Process) (target, error) {
 	if err := p.Check(); err != nil {
 		return target{}, err
 	}
-	signal, _ := manifests.StopSignal(c.Container)
 	t.target = config.Target{
 		Driver: p, StartAfter: c.StartAfter,
 		Settings: restart.Unit{
-			Policy: manifests.RestartPolicy(c.Container), TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: signal,
+			Policy: manifests.RestartPolicy(c.Container), TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal,
 		},
 	}
 	return t, nil

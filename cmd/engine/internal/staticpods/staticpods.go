@@ -63,7 +63,7 @@ func (d *Dir) Ticks() (ticks <-chan time.Time, stop func()) {
 	return t.C, t.Stop
 }
 
-// target is a container that runs as a process.
+// target is a container that runs as a process, or, without a driver, is only probed.
 type target struct {
 	container kube.Container
 	target    config.Target

@@ -9,6 +9,7 @@ import (
 	execprobe "github.com/sonde-probe/sonde/builtin/exec"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/faulttest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -36,6 +37,25 @@ func TestACommandThatIsStarvedOfProcessorTimeDoesNotFail(t *testing.T) {
 	}
 	if r, _ := once(t, `exit 3`, 20*time.Second); r.Outcome != probe.Failure || r.Reason != probe.ReasonExecExit {
 		t.Errorf("an answer: got %v %q %q", r.Outcome, r.Reason, r.Detail)
+	}
+}
+
+// It does not wait for a processor, but writes as long as it may.
+func TestACommandThatWritesWithoutEndFails(t *testing.T) {
+	tier.Slow(t)
+	if !faulttest.InCgroup(t, faulttest.Processor(20)) {
+		return
+	}
+	for name, script := range map[string]string{"to both": `yes & yes >&2`, "bytes": `exec cat /dev/zero`} {
+		t.Run(name, func(t *testing.T) {
+			testsync.Longer(t, "a flood", 2*time.Second, time.Minute, func(timeout time.Duration) bool {
+				r, isExcused := once(t, script, timeout)
+				if r.Outcome == probe.Failure && r.Reason != probe.ReasonExecTimeout {
+					t.Errorf("got %v %q %q with %v lost", r.Outcome, r.Reason, r.Detail, r.Lost)
+				}
+				return !isExcused
+			})
+		})
 	}
 }
 

@@ -19,7 +19,7 @@
 //	orphans_linux.go    finds what commands leave behind, and those with too many processes
 //	pipes_linux.go      opens the descriptors of a command
 //	cancel_linux.go     turns the end of a context into a descriptor
-//	kill.go             kills a process group
+//	kill.go             signals to a process group, and to a command that has left it
 //	delay_linux.go      how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process

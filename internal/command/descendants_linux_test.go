@@ -232,6 +232,28 @@ func (p Plan) runNow(ctx context.Context) (End, error) {
 	return p.run(ctx, new(Head), new(Head), func(error) {})
 }
 
+func TestACommandThatHasJoinedAnotherGroupIsKilled(t *testing.T) {
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("perl is missing")
+	}
+	runBoth(t, func(t *testing.T, run runFunc) {
+		file := filepath.Join(t.TempDir(), "pid")
+		perl := `$p = fork() // die; if (!$p) { sleep 10; exit } setpgrp($p, $p); setpgrp(0, $p) or die; open(F, ">", $ARGV[0]); print F "$$\n"; close F; sleep 600`
+		plan := planOf(t, Command{Words: []string{"perl", "-e", Literal(perl), file}})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() {
+			readPid(t, file)
+			cancel()
+		}()
+		end, err := run(plan, ctx, new(Head), new(Head))
+		if err != nil || !end.Killed {
+			t.Errorf("got %+v, %v", end, err)
+		}
+		awaitDeath(t, readPid(t, file))
+	})
+}
+
 func TestBothWaysFindTheSameChildren(t *testing.T) {
 	parent := exec.Command("/bin/sh", "-c", "sleep 600 & sleep 600 & wait")
 	if err := parent.Start(); err != nil {

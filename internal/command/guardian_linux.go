@@ -261,7 +261,7 @@ func (c *guarded) report(kind byte, value int64) {
 
 func (c *guarded) kill() {
 	c.killed = true
-	KillGroup(c.pid)
+	Signal(c.pid, syscall.SIGKILL)
 }
 
 // kill kills a command by order, unless it has ended.

@@ -52,7 +52,7 @@ func (p Plan) cmd(ctx context.Context, stdout, stderr io.Writer) *exec.Cmd {
 		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil { // it was reaped, and its group may be another one
 			return err
 		}
-		KillGroup(cmd.Process.Pid)
+		Signal(cmd.Process.Pid, syscall.SIGKILL)
 		return nil
 	}
 	cmd.SysProcAttr, cmd.WaitDelay, cmd.Err = Attr(p.Credential), waitDelay, nil // Plan has looked up the program

@@ -25,7 +25,8 @@ type End struct {
 
 	// Lost is how long the command could not run: until there was room for its processes,
 	// and, if ctx was done when it ended, while they and the thread that ran it waited for
-	// a processor. On a system that does not say the latter, it is missing.
+	// a processor. On a system that does not say the latter, it is missing, as it is of a command that floods
+	// its outputs.
 	Lost time.Duration
 
 	// Unmeasured is why a part of Lost is unknown: this process lacks descriptors or memory

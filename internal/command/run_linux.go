@@ -48,7 +48,9 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 	if errors.As(err, &failed) && w.hasFailed {
 		err = &os.PathError{Op: "fork/exec", Path: p.Path, Err: failed}
 	}
-	if ctx.Err() != nil {
+	if w.isFlooded() {
+		end.Lost, end.Unmeasured = 0, nil
+	} else if ctx.Err() != nil {
 		end.Lost += delays.threadDelay() - before
 		end.Unmeasured = cmp.Or(end.Unmeasured, delays.short)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -36,7 +37,22 @@ type waiter struct {
 	failure   error // why it has not run, or why that is unknown
 	hasFailed bool  // it could not be started
 	buf       [1 << 10]byte
+
+	copied int  // bytes of the outputs
+	paused bool // the outputs were not polled the last time
 }
+
+// A command that has written more than floodSize, several times what its pipes hold, floods them. It does
+// not wait for a processor, but for this process, which reads in pauses then: each pipe at some 60 MB/s.
+const (
+	floodSize  = 256 << 10
+	floodPause = time.Millisecond
+)
+
+func (w *waiter) isFlooded() bool { return w.copied > floodSize }
+
+// floodBuffers are the buffers for outputs that flood, of the size of a pipe.
+var floodBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 func newWaiter(g *guard, run int64, reports int, read [2]int, stdout, stderr io.Writer) *waiter {
 	w := &waiter{guard: g, run: run, outputs: [...]io.Writer{stdoutFD: stdout, stderrFD: stderr}}
@@ -134,7 +150,14 @@ func (w *waiter) poll(deadline time.Time) bool {
 		t := unix.NsecToTimespec(int64(left))
 		timeout = &t
 	}
-	_, err := unix.Ppoll(w.polled[:], timeout, nil)
+	polled := w.polled[:]
+	if w.paused = w.isFlooded() && !w.paused; w.paused {
+		polled = w.polled[:stdoutFD]
+		w.polled[stdoutFD].Revents, w.polled[stderrFD].Revents = 0, 0
+		t := unix.NsecToTimespec(int64(floodPause))
+		timeout = &t
+	}
+	_, err := unix.Ppoll(polled, timeout, nil)
 	if err != nil {
 		if !errors.Is(err, unix.EINTR) {
 			w.pollErr = os.NewSyscallError("ppoll", err)
@@ -190,10 +213,17 @@ func (w *waiter) receive() {
 
 // copy copies a part of an output, or closes it at its end or at an error.
 func (w *waiter) copy(i int) {
-	n, err := unix.Read(int(w.polled[i].Fd), w.buf[:])
+	buf := w.buf[:]
+	if w.isFlooded() {
+		large := floodBuffers.Get().(*[64 << 10]byte)
+		defer floodBuffers.Put(large)
+		buf = large[:]
+	}
+	n, err := unix.Read(int(w.polled[i].Fd), buf)
 	switch {
 	case n > 0:
-		_, _ = w.outputs[i].Write(w.buf[:n])
+		w.copied += n
+		_, _ = w.outputs[i].Write(buf[:n])
 	case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR):
 		w.closePolled(i)
 	}

@@ -32,6 +32,12 @@ func (l *Lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Unfinished implements Liner.
+func (l *Lines) Unfinished() bool { return len(l.unfinished) > 0 }
+
+// EndLine implements Liner. The rest of the line may come after lines of another stream.
+func (l *Lines) EndLine() { l.End() }
+
 // End writes the unfinished line as it is.
 func (l *Lines) End() {
 	l.File.write(l.unfinished)

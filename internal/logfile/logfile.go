@@ -5,6 +5,7 @@
 //	check.go    whether a file can be written
 //	rotate.go   the files, and their names
 //	lines.go    Lines: puts the pieces of a stream together
+//	source.go   Source: copies a stream, and does not wait for the end of a line for ever
 package logfile
 
 import (

@@ -116,6 +116,15 @@ func TestTheProcessGroupIsKilled(t *testing.T) {
 	}
 }
 
+func TestACommandThatWritesWithoutEndIsKilled(t *testing.T) {
+	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"yes"}})
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := s.Send(ctx, []notify.Notice{notice()}); err == nil || !strings.Contains(err.Error(), "killed after its timeout: … ") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // So is what has left its process group, also after a success.
 func TestNothingOutlivesTheCommand(t *testing.T) {
 	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {

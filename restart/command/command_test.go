@@ -70,6 +70,7 @@ func TestFailedCommandIsLoggedAndTheInstanceGoesOn(t *testing.T) {
 		"exit status": {sh(`echo no such unit >&2; exit 5`, nil), "exit status 5"},
 		"signal":      {sh(`kill -KILL $$$$`, nil), "signal"},
 		"timeout":     {command.Config{Command: []string{"/bin/sleep", "60"}, Timeout: 50 * time.Millisecond}, "killed after 50ms"},
+		"flood":       {command.Config{Command: []string{"yes"}, Timeout: 300 * time.Millisecond}, "killed after 300ms"},
 		"no program":  {command.Config{Command: []string{"/no/such/program"}}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {

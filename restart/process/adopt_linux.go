@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/internal/logfile"
 	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
@@ -338,7 +339,7 @@ func (c *guardConn) receive() (hello []byte, err error) {
 		return nil, err
 	}
 	for n, fd := range fds[:min(len(fds), len(c.outputs))] {
-		c.outputs[n] = os.NewFile(uintptr(fd), "output")
+		c.outputs[n] = &logfile.Source{File: os.NewFile(uintptr(fd), "output")}
 	}
 	if len(fds) != len(c.outputs) { // too many open files
 		return nil, errors.New("it has not sent both outputs of the command")

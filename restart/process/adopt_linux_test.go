@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sonde-probe/sonde/internal/logfile"
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
@@ -763,7 +764,7 @@ func TestAGuardThatIsStoppedAfterItsLastReportHangsNothing(t *testing.T) {
 		if err := errors.Join(err, w.Close()); err != nil {
 			t.Fatal(err)
 		}
-		i.outputs[n] = r
+		i.outputs[n] = &logfile.Source{File: r}
 	}
 	defer i.close()
 	i.run(i.streams, strings.NewReader(`{"Pid":1,"ID":"1-a"}{"Ended":true,"Code":3}`))

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/logfile"
 	"github.com/sonde-probe/sonde/internal/reexec"
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
 )
@@ -22,7 +23,7 @@ type guardConn struct {
 	guardPid int           // process ID
 	orders   *json.Encoder
 	reports  <-chan guard.Report // closed when the guard has ended
-	outputs  [2]*os.File         // of the command: standard output and error
+	outputs  [2]*logfile.Source  // of the command: standard output and error
 	stderr   *os.File            // of a guard that this program has started, until it has started the command
 	copying  sync.WaitGroup
 }
@@ -56,7 +57,7 @@ func startGuard(target string, start guard.Start, streams [2]stream) (_ *guardCo
 			return nil, err
 		}
 		defer command.Close()
-		c.outputs[n], writeEnds[n] = output, command.Fd()
+		c.outputs[n], writeEnds[n] = &logfile.Source{File: output}, command.Fd()
 		if readEnds[n], err = guard.Descriptor(output); err != nil {
 			return nil, err
 		}
@@ -123,7 +124,7 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 func (c *guardConn) run(streams [2]stream, reports io.Reader) {
 	c.orders, c.reports = json.NewEncoder(c.socket), readReports(reports)
 	for n, output := range c.outputs {
-		c.copying.Go(func() { _, _ = streams[n].ReadFrom(output) })
+		c.copying.Go(func() { output.Copy(streams[n]) })
 	}
 }
 
@@ -222,7 +223,9 @@ func (c *guardConn) closeStderr() {
 // finishOutputs stops reading the outputs at their ends, but after a time at the latest.
 func (c *guardConn) finishOutputs(within time.Duration) {
 	for _, output := range c.outputs {
-		_ = output.SetReadDeadline(time.Now().Add(within)) // nil is without
+		if output != nil {
+			output.Stop(within)
+		}
 	}
 	c.copying.Wait()
 }
@@ -232,7 +235,9 @@ func (c *guardConn) finishOutputs(within time.Duration) {
 func (c *guardConn) close() {
 	c.finishOutputs(0)
 	for _, output := range c.outputs {
-		_ = output.Close()
+		if output != nil {
+			_ = output.Close()
+		}
 	}
 	c.closeStderr()
 	_ = c.socket.Close()

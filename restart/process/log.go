@@ -2,7 +2,6 @@ package process
 
 import (
 	"cmp"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -166,8 +165,8 @@ func (o output) droppedWithoutEngine(lines uint64) {
 
 // stream takes one of the output streams of an instance.
 type stream interface {
-	io.ReaderFrom
-	end() // writes what ReadFrom has kept, such as an unfinished line
+	logfile.Liner
+	end() // writes what Write has kept, such as an unfinished line
 }
 
 // fileStream writes a stream to a log file.
@@ -177,11 +176,6 @@ type fileStream struct {
 	notes *dropNotes
 }
 
-// ReadFrom copies r until it ends.
-func (s *fileStream) ReadFrom(r io.Reader) (int64, error) {
-	return command.CopySmall(s, r, 4<<10)
-}
-
 // Write takes the next bytes of the stream. It never returns an error.
 func (s *fileStream) Write(p []byte) (int, error) {
 	_, _ = s.tail.Write(p)
@@ -189,6 +183,12 @@ func (s *fileStream) Write(p []byte) (int, error) {
 	s.notes.note(false)
 	return len(p), nil
 }
+
+// Unfinished implements logfile.Liner.
+func (s *fileStream) Unfinished() bool { return s.lines.Unfinished() }
+
+// EndLine implements logfile.Liner.
+func (s *fileStream) EndLine() { s.lines.EndLine() }
 
 func (s *fileStream) end() { s.lines.End() }
 

@@ -2,7 +2,6 @@ package process
 
 import (
 	"bytes"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -23,16 +22,13 @@ type lineLogger struct {
 	perSecond int
 	total     *atomic.Uint64 // lines that were dropped, of all streams of the target
 
-	line    []byte    // the current line so far, at most maxLine
-	cut     int       // number of its bytes that were dropped
-	window  time.Time // start of the current second
-	records int       // in the window
-	dropped int       // lines since the last record about dropped lines
+	line      []byte    // the current line so far, at most maxLine
+	cut       int       // number of its bytes that were dropped
+	continued bool      // its beginning is a record already
+	window    time.Time // start of the current second
+	records   int       // in the window
+	dropped   int       // lines since the last record about dropped lines
 }
-
-// ReadFrom copies r until it ends, with a smaller buffer than io.Copy's: there is
-// one for each stream of each process.
-func (l *lineLogger) ReadFrom(r io.Reader) (int64, error) { return command.CopySmall(l, r, 4<<10) }
 
 // Write takes the next bytes of the stream. It never returns an error.
 func (l *lineLogger) Write(p []byte) (int, error) {
@@ -44,9 +40,21 @@ func (l *lineLogger) Write(p []byte) (int, error) {
 		if !found {
 			return n, nil
 		}
-		l.flush()
+		if !l.continued || len(l.line) > 0 {
+			l.flush()
+		}
+		l.continued = false
 		p = after
 	}
+}
+
+// Unfinished implements logfile.Liner.
+func (l *lineLogger) Unfinished() bool { return len(l.line) > 0 }
+
+// EndLine logs the unfinished line. Its rest, if some comes, is another record.
+func (l *lineLogger) EndLine() {
+	l.flush()
+	l.continued = true
 }
 
 // end logs the unfinished line and the number of dropped lines.

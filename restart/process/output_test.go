@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -44,6 +47,40 @@ func (s *said) all() string {
 func lineStream(perSecond int) (*lineLogger, *said) {
 	s := new(said)
 	return &lineLogger{log: slog.New(s), tail: &command.Tail{Max: maxOutput}, perSecond: perSecond, total: new(atomic.Uint64)}, s
+}
+
+// A prompt has no end, and one of another process comes late.
+func TestTheRestOfALineThatWasLoggedUnfinishedIsARecord(t *testing.T) {
+	l, log := lineStream(10)
+	for _, pieces := range [][]string{{"prompt: ", "\n"}, {"half", " and half\nnext\n"}} {
+		for _, piece := range pieces {
+			_, _ = l.Write([]byte(piece))
+			if l.Unfinished() {
+				l.EndLine()
+			}
+		}
+	}
+	if got, want := log.all(), "INFO prompt:|INFO half|INFO  and half|INFO next"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAnUnfinishedLineIsLoggedWhileTheProcessRuns(t *testing.T) {
+	tier.Slow(t)
+	for name, to := range map[string]*Log{"log": nil, "file": {File: filepath.Join(t.TempDir(), "log")}} {
+		t.Run(name, func(t *testing.T) {
+			l := begin(t, Config{Command: []string{"/bin/sh", "-c", `printf 'password: '; exec sleep 600`}, Log: to})
+			defer l.cancel()
+			testsync.Until(t, "the prompt", func() bool {
+				text := l.log.String()
+				if to != nil {
+					file, _ := os.ReadFile(to.File)
+					text = string(file)
+				}
+				return strings.Contains(text, "password: ")
+			})
+		})
+	}
 }
 
 func TestLinesAreLoggedOneByOne(t *testing.T) {

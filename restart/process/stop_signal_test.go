@@ -34,6 +34,23 @@ func beginWith(t *testing.T, c Config, s syscall.Signal) *running {
 	return l
 }
 
+func TestACommandThatHasJoinedAnotherGroupGetsItsStopSignal(t *testing.T) {
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("perl is missing")
+	}
+	for name, join := range map[string]string{"another": "setpgrp(0, getppid()) or die;", "its own": ""} {
+		t.Run(name, func(t *testing.T) {
+			script := `$|=1; $SIG{USR1}=sub{exit 7}; ` + join + ` print "ready\n"; sleep 600`
+			l := beginWith(t, Config{Command: []string{"perl", "-e", script}}, syscall.SIGUSR1)
+			testsync.Until(t, "the command", func() bool { return strings.Contains(l.log.String(), "ready") })
+			l.end <- testsync.Timeout
+			if exit := l.exit(t); exit.Code != 7 {
+				t.Errorf("got %+v", exit)
+			}
+		})
+	}
+}
+
 // program returns where a server's program is, some of which Debian has in no path. The test
 // stands in .ci/run.
 func program(t *testing.T, name string, patterns ...string) string {

@@ -19,6 +19,7 @@
 //	faults_test.go     the test of the faults, and its table
 //	keepalive_test.go  the four states of the peer of a kept connection
 //	reset_test.go      lost resets
+//	commands_test.go   kill -9 during exec attempts, and a command that forks without end
 package faults
 
 import (

@@ -24,15 +24,15 @@ type adoption struct {
 	dir         *os.File
 	description *os.File // locked
 	listener    *os.File
-	outputs     [2]*os.File   // the read ends
-	log         *logfile.File // nil to discard the outputs
-	dropped     atomic.Uint64 // lines of the outputs, since the last engine
-	started     time.Time     // when the command was started; zero before
+	outputs     [2]*logfile.Source // the read ends
+	log         *logfile.File      // nil to discard the outputs
+	dropped     atomic.Uint64      // lines of the outputs, since the last engine
+	started     time.Time          // when the command was started; zero before
 }
 
 // openAdoption makes this guard the only one that has the name, and opens its socket.
 func openAdoption(a Adopt) (_ *adoption, err error) {
-	o := &adoption{adopt: a, outputs: [2]*os.File{os.NewFile(stdoutFile, "stdout"), os.NewFile(stderrFile, "stderr")}}
+	o := &adoption{adopt: a, outputs: [2]*logfile.Source{{File: os.NewFile(stdoutFile, "stdout")}, {File: os.NewFile(stderrFile, "stderr")}}}
 	if a.Log != nil {
 		o.log = logfile.New(*a.Log, &o.dropped, func(error) {}) // the next engine says how many lines were dropped
 	}
@@ -238,12 +238,12 @@ func acceptFrom(listener *os.File) (*os.File, error) {
 func (a *adoption) readOutputs() (stop func()) {
 	var readers sync.WaitGroup
 	for _, output := range a.outputs {
-		_ = output.SetReadDeadline(time.Time{})
+		output.Resume()
 		readers.Go(func() { a.readOutput(output) })
 	}
 	return func() {
 		for _, output := range a.outputs {
-			_ = output.SetReadDeadline(time.Now())
+			output.Stop(0)
 		}
 		readers.Wait()
 		if a.log != nil {
@@ -252,13 +252,13 @@ func (a *adoption) readOutputs() (stop func()) {
 	}
 }
 
-func (a *adoption) readOutput(output *os.File) {
+func (a *adoption) readOutput(output *logfile.Source) {
 	if a.log == nil {
 		_, _ = io.Copy(logfile.Counter{Dropped: &a.dropped}, output)
 		return
 	}
 	lines := logfile.Lines{File: a.log}
-	_, _ = io.Copy(&lines, output)
+	output.Copy(&lines)
 	lines.End()
 }
 

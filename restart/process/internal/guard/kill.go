@@ -14,7 +14,7 @@ import (
 func (g *guard) terminate(o Order) <-chan time.Time {
 	by := time.Now().Add(o.Grace)
 	if g.killAt.IsZero() {
-		_ = syscall.Kill(-g.tree.Pid, cmp.Or(o.StopSignal, syscall.SIGTERM))
+		command.Signal(g.tree.Pid, cmp.Or(o.StopSignal, syscall.SIGTERM))
 	}
 	if g.killAt.IsZero() || by.Before(g.killAt) {
 		g.killAt = by
@@ -43,7 +43,9 @@ func (g *guard) killAll() {
 
 func (g *guard) killOnce() {
 	g.tree.Cgroup.kill()
-	if !g.ended || !IsSubreaper {
+	if !g.ended {
+		command.Signal(g.tree.Pid, syscall.SIGKILL)
+	} else if !IsSubreaper {
 		command.KillGroup(g.tree.Pid)
 	}
 	for _, pid := range children() {

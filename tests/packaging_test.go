@@ -1,12 +1,14 @@
 package tests
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -307,5 +309,24 @@ func TestTheServiceGoesOnWithoutThePackageOfFleetsIfSondeRefusesItsFiles(t *test
 				t.Errorf("the administrator is told: %q", told)
 			}
 		})
+	}
+}
+
+// curl -k takes them. The directives of package main are in no other package of the module.
+func TestProgramsTakeTheCertificatesOfAppliances(t *testing.T) {
+	const setting = "x509negativeserial=1"
+	info, err := buildinfo.ReadFile(program.Build(t, program.Sonde))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "DefaultGODEBUG" && strings.Contains(s.Value, setting)
+	}) {
+		t.Errorf("sonde refuses them: %v", info.Settings)
+	}
+	for _, file := range []string{"../cmd/engine/fleet/main.go", "../examples/wasm-probes/mysql/main.go"} {
+		if head, _, _ := strings.Cut(readText(t, file), "\npackage main"); !strings.Contains(head, "\n//go:debug "+setting+"\n") {
+			t.Errorf("%s refuses them", file)
+		}
 	}
 }

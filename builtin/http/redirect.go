@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -16,7 +17,10 @@ const maxRedirects = 10
 
 // redirect is an http.Client's CheckRedirect: next would follow via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
-	first := via[0]
+	first, to := via[0], next.URL.Host
+	if p.isOwnName(next.URL, portOf(first.URL)) { // the server calls itself what the request has called it
+		next.URL.Host, next.Host = first.URL.Host, p.hostHeader
+	}
 	local := strings.EqualFold(next.URL.Hostname(), first.URL.Hostname())
 	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
 	switch {
@@ -34,11 +38,17 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 		for _, name := range p.private {
 			next.Header.Del(name)
 		}
+	} else if !slices.ContainsFunc(via, func(r *http.Request) bool { return server(r.URL) != server(first.URL) }) {
+		for _, name := range p.private { // net/http takes Authorization and Cookie out after a redirect to the name
+			if values, ok := first.Header[name]; ok {
+				next.Header[name] = values
+			}
+		}
 	}
 	if !local {
 		next.Host = "" // a URL without a scheme keeps our own for net/http
 	}
-	attemptOf(next.Context()).followed(len(via), next.URL.Host)
+	attemptOf(next.Context()).followed(len(via), to)
 	return nil
 }
 
@@ -67,6 +77,17 @@ func (j jar) Cookies(u *url.URL) []*http.Cookie {
 // server identifies the server of a URL with http or https.
 func server(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), portOf(u)))
+}
+
+// isOwnName reports whether a URL names the server that is probed by the header Host of the request, with the scheme of the
+// probe: that name may lead elsewhere. Another scheme is another server, whose port and certificate are not known.
+// A server names the port of the header, or the one that it listens to.
+func (p *plan) isOwnName(u *url.URL, port string) bool {
+	if p.kubelet || p.hostHeader == "" || u.Scheme != p.ref.Scheme {
+		return false
+	}
+	own := &url.URL{Scheme: u.Scheme, Host: p.hostHeader}
+	return strings.EqualFold(u.Hostname(), own.Hostname()) && (portOf(u) == portOf(own) || portOf(u) == port)
 }
 
 // portOf returns the port of a URL with http or https.

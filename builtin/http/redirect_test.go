@@ -188,6 +188,74 @@ func TestAGivenHostIsKeptOnRelativeRedirectsOnly(t *testing.T) {
 	}
 }
 
+// The name leads to the load balancer, or nowhere, from where the probe is made. The server means itself.
+func TestARedirectToTheNameInTheHostHeaderIsFollowedAtTheTarget(t *testing.T) {
+	type seen struct{ host, path, authorization, token string }
+	var requests []seen
+	handler := func(scheme string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			requests = append(requests, seen{r.Host, r.URL.Path, r.Header.Get("Authorization"), r.Header.Get("X-Token")})
+			next := map[string]string{
+				"/start": scheme + "://" + r.Host + "/named", "/named": "/relative", "/relative": scheme + "://" + strings.ToUpper(r.Host) + "/end",
+				"/listen": scheme + "://shop.example:" + r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr).AddrPort().String()[len("127.0.0.1:"):] + "/end",
+				"/port":   scheme + "://shop.example:1/end", "/scheme": map[string]string{"http": "https", "https": "http"}[scheme] + "://shop.example/end",
+				"/other": scheme + "://pay.example/end",
+			}[r.URL.Path]
+			if next != "" {
+				w.Header().Set("Location", next)
+				w.WriteHeader(http.StatusFound)
+			}
+		}
+	}
+	ca := dialtest.NewAuthority(t)
+	secure := httptest.NewUnstartedServer(handler("https"))
+	secure.TLS = serverConfig(ca.Sign(t, time.Hour, "127.0.0.1"))
+	secure.StartTLS()
+	defer secure.Close()
+	plain := httptest.NewServer(handler("http"))
+	defer plain.Close()
+	for _, c := range []struct {
+		server, name, path string
+		mode               probe.Compatibility
+		paths              string
+		want               probe.Outcome
+	}{
+		{plain.URL, "shop.example", "/start", probe.Mended, "/start /named /relative /end", probe.Success},
+		{secure.URL, "shop.example", "/start", probe.Mended, "/start /named /relative /end", probe.Success},
+		{plain.URL, "shop.example:8080", "/start", probe.Mended, "/start /named /relative /end", probe.Success},
+		{plain.URL, "shop.example", "/listen", probe.Mended, "/listen /end", probe.Success},
+		{plain.URL, "shop.example", "/start", probe.Kubelet, "/start", probe.Warning},
+		{plain.URL, "shop.example", "/port", probe.Mended, "/port", probe.Warning},
+		{plain.URL, "shop.example", "/scheme", probe.Mended, "/scheme", probe.Warning},
+		{secure.URL, "shop.example", "/scheme", probe.Mended, "/scheme", probe.Warning},
+		{plain.URL, "shop.example", "/other", probe.Mended, "/other", probe.Warning},
+	} {
+		requests = nil
+		u, err := url.Parse(c.server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := httpprobe.Config{
+			Host: "127.0.0.1", Port: u.Port(), Scheme: u.Scheme, Path: c.path, Compatibility: c.mode,
+			Headers: map[string][]string{"Host": {c.name}, "Authorization": {"Bearer secret"}, "X-Token": {"secret"}},
+		}
+		if u.Scheme == "https" {
+			config.TLS = &httpprobe.TLS{CAFile: ca.File}
+		}
+		got := attempt(t, config, probe.Target{Name: "test"}, plenty)
+		var paths []string
+		for _, r := range requests {
+			paths = append(paths, r.path)
+			if !strings.EqualFold(r.host, c.name) || r.authorization != "Bearer secret" || r.token != "secret" {
+				t.Errorf("%s%s: the server got %+v", c.server, c.path, r)
+			}
+		}
+		if got.Outcome != c.want || strings.Join(paths, " ") != c.paths {
+			t.Errorf("%s%s as %s: %v %s, after %v", c.server, c.path, c.name, got.Outcome, got.Detail, paths)
+		}
+	}
+}
+
 func TestAnotherHostDoesNotGetTheHostHeader(t *testing.T) {
 	var host string
 	other := serve(t, func(_ http.ResponseWriter, r *http.Request) { host = r.Host })

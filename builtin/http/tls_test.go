@@ -37,6 +37,7 @@ func serverConfig(c tls.Certificate) *tls.Config {
 }
 
 func TestCertificatesAreVerified(t *testing.T) {
+	t.Setenv("GODEBUG", "x509negativeserial=1") // as cmd/engine says
 	ours, other := dialtest.NewAuthority(t), dialtest.NewAuthority(t)
 	no := false
 	good := ours.Sign(t, time.Hour, "127.0.0.1", "shop.example")
@@ -56,6 +57,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 		"by another authority":       {serverConfig(good), httpprobe.TLS{CAFile: other.File}, probe.Failure, probe.ReasonTLSUntrusted},
 		"unknown to the system":      {serverConfig(good), httpprobe.TLS{}, probe.Failure, probe.ReasonTLSUntrusted},
 		"expired but not verified":   {serverConfig(expired), httpprobe.TLS{Verify: &no}, probe.Success, ""},
+		"of an appliance":            {serverConfig(dialtest.WithNegativeSerial(t, good)), httpprobe.TLS{Verify: &no}, probe.Success, ""},
 		"an old server":              {old, httpprobe.TLS{CAFile: ours.File}, probe.Failure, probe.ReasonTLSFailed},
 		"an old server, as accepted": {old, httpprobe.TLS{CAFile: ours.File, MinVersion: "1.0"}, probe.Success, ""},
 		"a server that is too old":   {&tls.Config{Certificates: []tls.Certificate{good}, MaxVersion: tls.VersionTLS12}, httpprobe.TLS{CAFile: ours.File, MinVersion: "1.3"}, probe.Failure, probe.ReasonTLSFailed},

@@ -22,7 +22,7 @@ import (
 
 // TLS is the tls block of a handler. Its files are read when the handler is made.
 type TLS struct {
-	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the server must be valid now, match the name of the server, and be signed by a trusted authority" default:"true"`
+	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the server must be valid now, match the name of the server, and be signed by a trusted authority. Without that, a certificate that Go cannot read, such as one whose names are not ASCII, makes the attempt unknown" default:"true"`
 	CAFile     string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
 	CertFile   string `hcl:"cert_file,optional,path" doc:"PEM file with the client certificate, for a server that asks for one; needs key_file" default:"none"`
 	KeyFile    string `hcl:"key_file,optional,path" doc:"PEM file with the private key of the client certificate" default:"none"`
@@ -149,6 +149,9 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 	if err := secure.HandshakeContext(ctx); err != nil {
 		conn.Close()
 		known := Classify(ctx, Handshaking, handshakeError{err})
+		if config.InsecureSkipVerify && isUnreadable(err) {
+			known.Outcome, known.Err = probe.Unknown, fmt.Errorf("%w: Go cannot read it, and without verification that says nothing about the server", known.Err)
+		}
 		known.CertificateExpiry = firstExpiry(shownCertificates(secure, err))
 		return nil, known
 	}
@@ -180,6 +183,13 @@ func (e handshakeError) Error() string {
 
 // plainText are the characters of the first words of protocols in plain text.
 const plainText = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 +-*/.:<>$\r\n"
+
+// isUnreadable reports whether a handshake has failed because crypto/tls cannot use the certificate of the server, whoever has
+// signed it. Its errors have no type.
+func isUnreadable(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "failed to parse certificate from server") || strings.Contains(text, "server's certificate contains")
+}
 
 // shownCertificates returns the certificates that the peer has sent before a handshake failed.
 func shownCertificates(conn *tls.Conn, err error) []*x509.Certificate {

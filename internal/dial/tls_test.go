@@ -173,3 +173,55 @@ func TestAHandshakeThatFailsSaysWhatThePeerDoes(t *testing.T) {
 		})
 	}
 }
+
+// Verify = false says that the certificate does not matter: what Go thinks of it is no failure of the server.
+func TestACertificateThatGoCannotReadIsOurFaultWithoutVerification(t *testing.T) {
+	t.Setenv("GODEBUG", "x509negativeserial=1") // as cmd/engine says
+	ca := dialtest.NewAuthority(t)
+	good := ca.Sign(t, time.Hour, "shop.example")
+	no := false
+	for name, c := range map[string]struct {
+		block *dial.TLS
+		shown tls.Certificate
+		want  probe.Outcome
+	}{
+		"of an appliance":          {&dial.TLS{Verify: &no}, dialtest.WithNegativeSerial(t, good), probe.Success},
+		"malformed":                {&dial.TLS{Verify: &no}, dialtest.WithMalformedName(t, good), probe.Unknown},
+		"malformed, and verified":  {&dial.TLS{CAFile: ca.File}, dialtest.WithMalformedName(t, good), probe.Failure},
+		"appliance, and verified":  {&dial.TLS{CAFile: ca.File}, dialtest.WithNegativeSerial(t, good), probe.Failure},
+		"good, without its issuer": {&dial.TLS{Verify: &no}, good, probe.Success},
+	} {
+		config, err := c.block.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{c.shown}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if server, err := l.Accept(); err == nil {
+				_, _ = server.Read(make([]byte, 1)) // the client says how the handshake has ended
+				_ = server.Close()
+			}
+		}()
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := probe.Succeed("")
+		conn, err := dial.Handshake(t.Context(), client, config, "shop.example", new(probe.Timings))
+		if err != nil {
+			got = dial.Result(err)
+		} else {
+			_ = conn.NetConn().Close()
+		}
+		_ = l.Close()
+		<-done
+		if got.Outcome != c.want {
+			t.Errorf("%s: got %v %s", name, got.Outcome, got.Detail)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -155,6 +156,20 @@ func TestARenewedCertificateReplacesTheNotifier(t *testing.T) {
 	if specs[0].Files != specs[1].Files || specs[0].Files == specs[2].Files {
 		t.Errorf("the digests are %x, %x, and after the renewal %x", specs[0].Files, specs[1].Files, specs[2].Files)
 	}
+}
+
+func TestAReceiverThatIsNotVerifiedMayHaveTheCertificateOfAnAppliance(t *testing.T) {
+	t.Setenv("GODEBUG", "x509negativeserial=1") // as cmd/engine says
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{dialtest.WithNegativeSerial(t, dialtest.NewAuthority(t).Sign(t, time.Hour, "localhost"))}}
+	server.StartTLS()
+	defer server.Close()
+	no := false
+	s, _ := notifytest.SenderOf(t, webhook.Config{URL: server.URL, TLS: &notify.TLS{Verify: &no}})
+	if err := s.Send(t.Context(), []notify.Notice{notice()}); err != nil {
+		t.Error(err)
+	}
+	_ = s.(io.Closer).Close()
 }
 
 func TestTheConnectionIsClosedWithTheSender(t *testing.T) {

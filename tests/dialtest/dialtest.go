@@ -2,6 +2,7 @@
 package dialtest
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -58,6 +59,29 @@ func (a *Authority) Sign(t testing.TB, validFor time.Duration, hosts ...string) 
 		t.Fatal(err)
 	}
 	return tls.Certificate{Certificate: [][]byte{signed}, PrivateKey: key, Leaf: leaf}
+}
+
+// WithNegativeSerial returns a certificate as appliances have it, whose serial number is negative. No authority has signed it.
+func WithNegativeSerial(t testing.TB, c tls.Certificate) tls.Certificate {
+	number := c.Leaf.SerialNumber.Bytes()
+	return changed(t, c, number, append([]byte{number[0] | 0x80}, number[1:]...))
+}
+
+// WithMalformedName returns a certificate with a host name that is not ASCII. No authority has signed it.
+func WithMalformedName(t testing.TB, c tls.Certificate) tls.Certificate {
+	name := []byte(c.Leaf.DNSNames[0])
+	return changed(t, c, append([]byte{0x82, byte(len(name))}, name...), append([]byte{0x82, byte(len(name)), 0xe4}, name[1:]...))
+}
+
+// changed returns a certificate with other bytes of the same length.
+func changed(t testing.TB, c tls.Certificate, from, to []byte) tls.Certificate {
+	t.Helper()
+	der := bytes.Replace(c.Certificate[0], from, to, 1)
+	if bytes.Equal(der, c.Certificate[0]) {
+		t.Fatal("the certificate is not changed")
+	}
+	c.Certificate = [][]byte{der}
+	return c
 }
 
 // Files writes a certificate and its key as PEM files.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -14,7 +15,6 @@ import (
 	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
-	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
@@ -133,43 +133,19 @@ const DefaultTotalMemory = sandbox.DefaultTotalMemory
 // the limit takes no memory from instances that run. It may be called at any time.
 func SetTotalMemory(bytes int64) { sandbox.SetTotalMemory(bytes) }
 
-// The maximums of some limits.
-const (
-	maxMemory    = 4<<30 - module.PageSize
-	maxModule    = 1 << 30
-	maxInstances = 1 << 16
-)
-
 // complete sets the fields that are 0 to their defaults, and returns what is wrong with
 // the others.
 func (l *Limits) complete() error {
-	var wrong probe.FieldErrors
-	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), DefaultMemory, module.PageSize, maxMemory))
-	l.ModuleSize = int64(limit(&wrong, "module_size", bytesize.Size(l.ModuleSize), DefaultModuleSize, 1, maxModule))
-	l.Instances = limit(&wrong, "instances", l.Instances, maxInstances, 1, maxInstances)
-	l.Held = limit(&wrong, "held", l.Held, 1024, 1, 1<<20)
-	l.Connections = limit(&wrong, "connections", l.Connections, 8, 1, 1<<16)
-	l.Dials = limit(&wrong, "dials", l.Dials, 16, 1, 1<<16)
-	l.BytesIn = int64(limit(&wrong, "bytes_in", bytesize.Size(l.BytesIn), 1<<20, 1, 1<<40))
-	l.BytesOut = int64(limit(&wrong, "bytes_out", bytesize.Size(l.BytesOut), 256<<10, 1, 1<<40))
-	l.HostCalls = int(limit(&wrong, "host_calls", int64(l.HostCalls), 100_000, 1, 1<<40))
-	l.Fuel = int(limit(&wrong, "fuel", int64(l.Fuel), 1e10, 1, 1<<62))
-	l.Log = int(limit(&wrong, "log", bytesize.Size(l.Log), 4<<10, 1, 1<<30))
-	l.Metrics = limit(&wrong, "metrics", l.Metrics, 32, 1, 1<<16)
-	l.Start = limit(&wrong, "start", l.Start, 10*time.Second, time.Millisecond, time.Hour)
-	return wrong.Err()
-}
-
-// check returns what is wrong with the limits that are set.
-func (c Compile) check() error { return limits.Check(c, "compile.").Err() }
-
-// limit returns v, or with 0 its default, and adds an error if v is not in its range.
-func limit[T cmp.Ordered](wrong *probe.FieldErrors, name string, v, other, least, most T) T {
-	v = cmp.Or(v, other)
-	if v < least || v > most {
-		wrong.Add("limits."+name, "is %v; it must be from %v to %v", v, least, most)
+	if err := limits.Check(l, "limits.").Err(); err != nil {
+		return err
 	}
-	return v
+	*l = Limits{
+		Memory: cmp.Or(l.Memory, DefaultMemory), ModuleSize: cmp.Or(l.ModuleSize, DefaultModuleSize), Instances: cmp.Or(l.Instances, 1<<16),
+		Held: cmp.Or(l.Held, 1024), Connections: cmp.Or(l.Connections, 8), Dials: cmp.Or(l.Dials, 16),
+		BytesIn: cmp.Or(l.BytesIn, 1<<20), BytesOut: cmp.Or(l.BytesOut, 256<<10), HostCalls: cmp.Or(l.HostCalls, 100_000),
+		Fuel: cmp.Or(l.Fuel, min(1e10, math.MaxInt)), Log: cmp.Or(l.Log, 4<<10), Metrics: cmp.Or(l.Metrics, 32), Start: cmp.Or(l.Start, 10*time.Second),
+	}
+	return nil
 }
 
 // complete sets the fields that are not set to their defaults, and returns what is wrong
@@ -191,7 +167,7 @@ func (c *Config) complete() error {
 	case c.CacheSize < 0:
 		return probe.FieldErrorf("cache_size", "must not be negative")
 	}
-	if err := c.Compile.check(); err != nil {
+	if err := limits.Check(c.Compile, "compile.").Err(); err != nil {
 		return err
 	}
 	return c.Limits.complete()

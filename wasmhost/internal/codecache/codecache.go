@@ -180,6 +180,9 @@ func (e *Entry) makeSecret() error {
 	err := e.dir.WriteFile(name, secret[:], 0o600)
 	if err == nil {
 		err = e.dir.Link(name, secretFile) // with all of its bytes, or not at all
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			err = e.dir.Rename(name, secretFile) // where there are no links; if two do it at once, code is compiled once more
+		}
 	}
 	_ = e.dir.Remove(name) // what remains is removed later
 	if errors.Is(err, fs.ErrExist) {

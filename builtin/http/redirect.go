@@ -9,6 +9,8 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"strings"
+
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // maxRedirects is the kubelet's (maxRedirects in k8s.io/kubernetes/pkg/probe/http).
@@ -17,6 +19,7 @@ const maxRedirects = 10
 // redirect is an http.Client's CheckRedirect: next would follow via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
+	dial.CanonicalURL(next.URL)
 	local := strings.EqualFold(next.URL.Hostname(), first.URL.Hostname())
 	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
 	switch {

@@ -15,10 +15,14 @@ const beatPath = "/v1/beat/"
 // detailTimeout is how long the detail of a failure may take to arrive. The beat counts without it.
 const detailTimeout = 2 * time.Second
 
-// beat serves POST /v1/beat/{target}. Those without the token of a target do not learn which
+// beat serves POST and GET /v1/beat/{target}, the latter for senders that know nothing else than a URL. Those without the token of a target do not learn which
 // targets there are, and nothing of what they send is read.
 func (s *Server) beat(w http.ResponseWriter, r *http.Request) (any, error) {
-	target, token := r.PathValue("name"), listener.Bearer(r)
+	if r.Method == http.MethodHead { // which GET serves, and which says nothing
+		w.Header().Set("Allow", "GET, POST")
+		return nil, errorf(http.StatusMethodNotAllowed, "HEAD sends no beat: use GET or POST")
+	}
+	target, token := r.PathValue("name"), beatToken(r)
 	if s.config.Beats == nil || !s.config.Beats.Allows(target, token) {
 		return nil, s.refuseBeat(w, r)
 	}
@@ -41,6 +45,15 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, s.refuseBeat(w, r)
 	}
 	return BeatTaken{Target: target, Status: report.Status.String(), At: time.Now().UTC()}, nil
+}
+
+// beatToken returns the token of a beat: a bearer token, or the password of a URL such as http://:TOKEN@127.0.0.1:9650/v1/beat/backup,
+// which clients send as that of a user, and unlike a query write to no log.
+func beatToken(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	return listener.Bearer(r)
 }
 
 // refuseBeat returns the error of a beat without the token of its target.

@@ -49,7 +49,7 @@ func TestBeatsNeedTheTokenOfTheirTarget(t *testing.T) {
 	}{
 		{"POST", "shop/back%20up", "", 401}, {"POST", "shop/back%20up", operatorToken, 401}, {"POST", "shop/back%20up", targetToken + "x", 401},
 		{"POST", "no/such", targetToken, 401}, {"POST", "no/such", operatorToken, 401}, {"POST", "", targetToken, 401},
-		{"GET", "shop/back%20up", targetToken, 405}, {"PUT", "no/such", targetToken, 405},
+		{"GET", "shop/back%20up", operatorToken, 401}, {"GET", "no/such", targetToken, 401}, {"HEAD", "shop/back%20up", targetToken, 405}, {"PUT", "no/such", targetToken, 405},
 		{"POST", "shop/back%20up?status=up", targetToken, 400}, {"POST", "shop/back%20up?x=1", targetToken, 400},
 		{"POST", "shop/back%20up", targetToken, 200}, {"POST", "shop%2Fback%20up?status=0", targetToken, 429}, {"POST", "shop/back%20up?status=start", targetToken, 200},
 	} {
@@ -73,12 +73,36 @@ func TestBeatsNeedTheTokenOfTheirTarget(t *testing.T) {
 			refused = header
 		}
 	}
-	if s := r.Stats(); s.HTTP != 2 || s.Denied != 6 || s.TooMany != 1 {
+	if s := r.Stats(); s.HTTP != 2 || s.Denied != 8 || s.TooMany != 1 {
 		t.Errorf("counted %+v", s)
 	}
 	other := api.Client{Base: server.URL, Token: targetToken}
 	if _, err := other.Target(t.Context(), "shop/back up"); err == nil {
 		t.Error("the token of a target opens the API")
+	}
+}
+
+// A sender that knows nothing else than a URL sends GET, with the token as its password.
+func TestABeatIsSentByGet(t *testing.T) {
+	server, r := beatServer(t)
+	address := strings.Replace(server.URL, "http://", "http://any:"+targetToken+"@", 1) + "/v1/beat/shop/back%20up?status="
+	for _, c := range []struct {
+		status string
+		want   int
+		beat   string
+	}{{"fail", 200, "fail"}, {"ok", 200, "ok"}, {"ok", 429, "ok"}, {"up", 400, "ok"}} {
+		response, err := http.Get(address + c.status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if last, _ := r.Last("shop/back up"); response.StatusCode != c.want || last.Report.Status.String() != c.beat {
+			t.Errorf("%s: status %d, and the last beat is %v", c.status, response.StatusCode, last.Report.Status)
+		}
+	}
+	wrong := strings.Replace(address, targetToken, operatorToken, 1)
+	if response, err := http.Get(wrong); err != nil || response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("with another password: %v, %v", response, err)
 	}
 }
 

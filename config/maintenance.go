@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
@@ -35,18 +34,12 @@ const (
 
 // Windows returns when the maintenance is. An error is a *probe.FieldError.
 func (m Maintenance) Windows() (w cron.Windows, err error) {
-	w = cron.Windows{Duration: m.Duration, In: time.Local}
+	w = cron.Windows{Duration: m.Duration}
 	if w.Begin, err = cron.Parse(m.Cron); err != nil {
 		return w, &probe.FieldError{Field: "cron", Problem: err.Error(), Hint: `each Sunday at 3 o'clock is "0 3 * * 0"`}
 	}
-	if m.Timezone == "" {
-		return w, nil
-	}
-	if w.In, err = time.LoadLocation(m.Timezone); err != nil {
-		return w, &probe.FieldError{
-			Field: "timezone", Problem: fmt.Sprintf("is %.80q, which this machine does not know", m.Timezone),
-			Hint: `write a name such as "Europe/Vienna"; the package tzdata has all of them`,
-		}
+	if w.In, err = cron.Location(m.Timezone); err != nil {
+		return w, &probe.FieldError{Field: "timezone", Problem: err.Error(), Hint: cron.LocationHint}
 	}
 	return w, nil
 }

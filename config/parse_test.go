@@ -311,3 +311,24 @@ target "web" {
 		}
 	}
 }
+
+// A name with letters beyond ASCII has one form, by which it is looked up, compared and shown.
+func TestAnInternationalAddressHasTheFormOfLookups(t *testing.T) {
+	for text, want := range map[string]string{"bücher.example": "xn--bcher-kva.example", "BÜCHER.example": "xn--bcher-kva.example", "xn--bcher-kva.example": "xn--bcher-kva.example"} {
+		c := parseGood(t, fmt.Sprintf(`
+target "x" {
+  address = %q
+  probe "readiness" {
+    http {}
+  }
+}`, text), Options{})
+		if got := c.Set[probe.ID{Target: "x", Kind: probe.Readiness}].Target.Address; got != want {
+			t.Errorf("%s is %s", text, got)
+		}
+	}
+	for _, wrong := range []string{"bü cher.example", "http://bücher.example", "bücher.example:80"} {
+		if _, diags := parse(t, fmt.Sprintf("target \"x\" {\n  address = %q\n}", wrong), Options{}); !diags.HasErrors() {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}

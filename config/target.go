@@ -233,6 +233,7 @@ func decodeAddress(b *tree.Block, c tree.Content, e *evaluator) (address string,
 	if !ok {
 		return "", valid
 	}
+	s = dial.CanonicalHost(s)
 	if problem, hint := addressProblem(s); problem != "" {
 		if s == "" && b.Body.Iteration() != "" {
 			hint = "an element of for_each is empty: leave out empty lines with compact(…)"

@@ -64,7 +64,7 @@ func (h HTTP) Check(argument string) error {
 	case h.TLS != nil && u.Scheme != "https":
 		return probe.FieldErrorf("tls", "needs a URL with https")
 	}
-	if problem := dial.HostProblem(u.Hostname()); problem != "" {
+	if problem := dial.HostProblem(dial.CanonicalHost(u.Hostname())); problem != "" {
 		return probe.FieldErrorf(argument, "has the host %.80q%s", u.Hostname(), problem)
 	}
 	if n, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || n < 1 || n > 65535) {

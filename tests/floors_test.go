@@ -174,6 +174,7 @@ var thirdParty = []struct {
 	{module: "github.com/agext/levenshtein", in: []string{"config/..."}},
 	{module: "github.com/prometheus/client_golang", in: []string{"api/blackbox", "api/metrics/...", "tests"}},
 	{module: "github.com/prometheus/common", in: []string{"api/blackbox"}},
+	{module: "golang.org/x/net", in: []string{"internal/dial"}},
 	{module: "k8s.io", in: []string{"kube/..."}},
 	{module: "sigs.k8s.io/yaml", in: []string{"kube/...", "cmd/engine/internal/blackboximport", "tests"}},
 	{module: "github.com/spf13/cobra", in: []string{"cmd/..."}},

@@ -49,6 +49,7 @@ func parseAllowed(text string) (a allowed, err error) {
 		a.network = netip.PrefixFrom(ip, ip.BitLen())
 		return a, nil
 	}
+	host = dial.CanonicalHost(host)
 	a.name = normalName(host)
 	plain := strings.NewReplacer("*", "x", "?", "x").Replace(a.name)
 	switch {

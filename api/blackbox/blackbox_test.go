@@ -110,7 +110,7 @@ func TestOnlyWhatIsAllowedIsProbed(t *testing.T) {
 	s := serverOf(t, e, map[string]blackbox.Module{
 		"none":  {Handler: h, HandlerName: "x", PortName: port},
 		"port":  {Handler: h, HandlerName: "x", PortName: port, Port: "http"},
-		"some":  {Handler: h, HandlerName: "x", PortName: port, Port: "53", Allow: []string{"*.Example.com:443", "10.1.0.0/16", "db", "[fd00::1]:5432", "192.0.2.1"}},
+		"some":  {Handler: h, HandlerName: "x", PortName: port, Port: "53", Allow: []string{"*.Example.com:443", "10.1.0.0/16", "db", "[fd00::1]:5432", "192.0.2.1", "*.bücher.example"}},
 		"all":   {Handler: h, HandlerName: "x", PortName: port, Allow: []string{"*"}},
 		"local": {Handler: h, HandlerName: "x", PortName: port, Allow: []string{"127.0.0.0/8"}},
 	})
@@ -137,6 +137,11 @@ func TestOnlyWhatIsAllowedIsProbed(t *testing.T) {
 		{"some", "fd00::1", 403, ""},
 		{"some", "[fd00::1]:5432", 200, "[fd00::1]:5432"},
 		{"some", "192.0.2.1:7", 200, "192.0.2.1:7"},
+		{"some", "a.BÜCHER.example:9", 200, "a.xn--bcher-kva.example:9"},
+		{"some", "a.xn--bcher-kva.example:9", 200, "a.xn--bcher-kva.example:9"},
+		{"some", "bücher.example:9", 403, ""},
+		{"local", "１２７.1.2.3:1", 200, "127.1.2.3:1"},
+		{"none", "１０.1.2.3:1", 403, ""},
 		{"all", "fd00::1", 400, "no port"},
 		{"all", "[fd00::1]:1", 200, "[fd00::1]:1"},
 		{"local", "localhost:1", 403, ""},

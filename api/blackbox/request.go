@@ -153,6 +153,7 @@ func parseTarget(s string) (*url.URL, error) {
 	if err != nil {
 		return nil, errors.New("is neither a URL nor a host with a port")
 	}
+	dial.CanonicalURL(u)
 	switch host := u.Hostname(); {
 	case u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("has the scheme %q; it must be http or https", u.Scheme)

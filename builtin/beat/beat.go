@@ -5,6 +5,7 @@
 // held against a target: see judge.go.
 //
 //	beat.go         Config, New and handler
+//	rhythm.go       when beats are due
 //	judge.go        what an attempt makes of the last beat
 //	report.go       Report: what a beat says
 //	registry.go     Registry: the last beat of each target, and who may send it
@@ -18,7 +19,6 @@
 package beatprobe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +32,11 @@ import (
 
 // Config is a beat block.
 type Config struct {
-	Every time.Duration `hcl:"every" doc:"time between two beats" min:"1s" max:"8784h"`
-	Grace time.Duration `hcl:"grace,optional,nonzero" doc:"how much later than every a beat may come. If the engine was interrupted, beats that were due up to grace earlier may have been missed" default:"a quarter of every" min:"1ms" max:"8784h"`
-	Token string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
+	Every    time.Duration `hcl:"every,optional,nonzero" doc:"time between two beats. Either every or cron is required" default:"as cron says" min:"1s" max:"8784h"`
+	Cron     string        `hcl:"cron,optional" doc:"when beats are due, as in crontab(5): minute, hour, day of the month, month, day of the week; \"0 2 * * 1-5\" is on work days at 2 o'clock. A beat may come from then until grace later, and none need come at other times" default:"every"`
+	Timezone string        `hcl:"timezone,optional" doc:"time zone of cron, such as \"Europe/Vienna\"" default:"that of this machine"`
+	Grace    time.Duration `hcl:"grace,optional,nonzero" doc:"how much later than every or cron says a beat may come. If the engine was interrupted, beats that were due up to grace earlier by every may have been missed" default:"a quarter of every; with cron of the shortest time between two beats, 1h at most" min:"1ms" max:"8784h"`
+	Token    string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
 }
 
 // checkToken returns what is wrong with a token.
@@ -53,17 +55,18 @@ func checkToken(token string) error {
 // goroutines.
 type handler struct {
 	config   Config
+	rhythm   rhythm
 	registry *Registry // nil: there is no engine
 }
 
 // New returns a handler whose beats the registry receives; without one (nil) the outcome of each
 // attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields.
 func (r *Registry) New(c Config) (probe.Handler, error) {
-	c.Grace = cmp.Or(c.Grace, c.Every/4)
-	if err := errors.Join(limits.Check(c, "").Err(), checkToken(c.Token)); err != nil {
+	of, noRhythm := c.rhythm()
+	if err := errors.Join(limits.Check(c, "").Err(), noRhythm, checkToken(c.Token)); err != nil {
 		return nil, err
 	}
-	return &handler{config: c, registry: r}, nil
+	return &handler{config: c, rhythm: of, registry: r}, nil
 }
 
 // CheckSibling returns what is wrong with two beat probes of the same target.
@@ -107,7 +110,7 @@ func (h *handler) look(t probe.Target) probe.Result {
 	if !ok {
 		return unheard("the engine does not receive the beats of the target yet")
 	}
-	return s.judge(h.config.Every, h.config.Grace)
+	return s.judge(h.rhythm)
 }
 
 // unheard is the result of an attempt at a time when no beat need have come.

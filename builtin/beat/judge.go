@@ -21,39 +21,44 @@ const (
 // stands for none.
 type sighting struct {
 	now      int64
+	wall     int64 // the same by the wall clock, in nanoseconds since 1970
 	expected int64 // since when there should be beats: of this instance, by this configuration
 	heard    int64 // since when the engine has listened without an interruption
 	last     int64 // when the last beat came that is not Started
 	report   Report
 }
 
+// time returns when a time was, by the wall clock as it is set now.
+func (s sighting) time(at int64) time.Time { return time.Unix(0, s.wall+at-s.now) }
+
 // judge returns the result of an attempt. It depends on nothing but its arguments.
 //
-// The next beat is due every and grace after the last one, or after the instance has started. An
-// interruption excuses a target from that if a beat may have been due in it: then it has the same
-// time again from the end of the interruption. A beat is due grace before every at the earliest,
-// so that an interruption in the midst of a long wait for the next beat excuses nothing.
-func (s sighting) judge(every, grace time.Duration) probe.Result {
+// The next beat is due as its rhythm says after the last one, or after the instance has started. An
+// interruption excuses a target from that if a beat may have been due in it: then the next one is due
+// as after the end of the interruption. By every, a beat is due grace before that at the earliest,
+// so that an interruption in the midst of a long wait for the next beat excuses nothing; by cron, not before its time.
+func (s sighting) judge(by rhythm) probe.Result {
 	has := s.last > 0 && s.last >= s.expected
 	from := s.expected
 	if has {
 		from = s.last
 	}
-	excused := s.heard > from && (!has || s.heard >= from+int64(every-grace))
-	limit := int64(every + grace + margin)
+	due, earliest := by.due(s, from, has)
+	excused := s.heard > from && (!has || s.heard >= earliest)
+	late := int64(by.grace + margin)
 	ago := time.Duration(s.now - s.last)
 	switch {
 	case has && s.report.Status == Failed && !excused:
 		return s.failed(ago)
-	case has && s.report.Status == OK && s.now <= s.last+limit:
+	case has && s.report.Status == OK && s.now <= due+late:
 		return probe.Succeed("last beat " + brief(ago) + " ago")
 	case excused:
-		from = s.heard
+		due, _ = by.due(s, s.heard, false)
 	}
-	if left := from + limit - s.now; left >= 0 {
+	if left := due + late - s.now; left >= 0 {
 		return s.awaited(has, excused, time.Duration(left))
 	}
-	return s.missed(has, ago, every, grace)
+	return s.missed(has, ago, by.expected(s, due))
 }
 
 // failed is the result after a beat that reports a failure.
@@ -79,8 +84,7 @@ func (s sighting) awaited(has, excused bool, left time.Duration) probe.Result {
 	return unheard("no beat yet; the first one is due in %s", brief(left))
 }
 
-func (s sighting) missed(has bool, ago, every, grace time.Duration) probe.Result {
-	expected := fmt.Sprintf("one is expected every %s, %s later at most", brief(every), brief(grace))
+func (s sighting) missed(has bool, ago time.Duration, expected string) probe.Result {
 	if !has {
 		return probe.Fail(reasonMissed, "no beat for %s, since they are expected; %s", brief(time.Duration(s.now-s.expected)), expected)
 	}

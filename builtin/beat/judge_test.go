@@ -39,7 +39,7 @@ func TestJudgement(t *testing.T) {
 		"the engine has just started":  {sighting{now: base + 5*second, expected: base - 900*second, heard: base}, probe.Unknown, probe.ReasonNoBeatDue, "no beat since the engine listens"},
 		"a beat in spite of a missing": {sighting{now: base + 60*second, expected: 1, heard: base + 59*second, last: base, report: ok}, probe.Success, "", ""},
 	} {
-		r := c.s.judge(every, grace)
+		r := c.s.judge(rhythm{every: every, grace: grace})
 		if r.Outcome != c.want || r.Reason != c.reason || !strings.Contains(r.Detail, c.detail) {
 			t.Errorf("%s: %v %s %q, want %v %s %q", name, r.Outcome, r.Reason, r.Detail, c.want, c.reason, c.detail)
 		}
@@ -98,7 +98,7 @@ func TestATargetThatSendsBeatsNeverFailsForWhatTheEngineHasMissed(t *testing.T) 
 					s.last, s.report = at, Report{Status: OK}
 				}
 			}
-			got := s.judge(every, grace).Outcome
+			got := s.judge(rhythm{every: every, grace: grace}).Outcome
 			if got == probe.Failure && now < dies {
 				t.Fatalf("seed %d: a target that works fails %v after the start; every %v, grace %v, %+v", seed, time.Duration(now-start), every, grace, s)
 			}

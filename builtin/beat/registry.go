@@ -96,6 +96,7 @@ type binding struct {
 	kind   probe.Kind
 	name   string
 	config Config
+	every  time.Duration // of its rhythm
 }
 
 // NewRegistry returns a Registry without targets.
@@ -171,7 +172,7 @@ func (r *Registry) apply(set probe.Set) (gone, dropped []string) {
 	}
 	for id, p := range set {
 		if h, ok := p.Handler.(*handler); ok {
-			r.bind(id, h.config)
+			r.bind(id, h)
 		}
 	}
 	for target, rec := range changed {
@@ -186,7 +187,8 @@ func (r *Registry) apply(set probe.Set) (gone, dropped []string) {
 
 // bind has a probe go by the beats of its target. With other settings the target has as much time
 // for the next beat as at first. It needs recordsMu.
-func (r *Registry) bind(id probe.ID, c Config) {
+func (r *Registry) bind(id probe.ID, h *handler) {
+	c := h.config
 	rec := r.records[id.Target]
 	if rec == nil {
 		rec = &record{added: r.clock.Now()}
@@ -196,7 +198,7 @@ func (r *Registry) bind(id probe.ID, c Config) {
 			delete(r.restored, id.Target)
 		}
 	}
-	b := binding{id.Kind, id.Name, c}
+	b := binding{id.Kind, id.Name, c, h.rhythm.every}
 	i := slices.IndexFunc(rec.probes, b.isSame)
 	switch {
 	case i < 0:
@@ -226,7 +228,7 @@ func (b binding) isSame(other binding) bool { return b.kind == other.kind && b.n
 func (rec *record) update() {
 	rec.every = probe.MaxDuration
 	for _, b := range rec.probes {
-		rec.every = min(rec.every, b.config.Every)
+		rec.every = min(rec.every, b.every)
 	}
 }
 
@@ -443,7 +445,7 @@ func (r *Registry) sighting(t probe.Target) (s sighting, ok bool) {
 	rec := r.records[t.Name]
 	if ok = rec != nil; ok {
 		now := r.clock.Now()
-		s = sighting{now: now, expected: max(rec.expected, min(r.clock.At(t.Since), now)), heard: r.listening.since(rec)}
+		s = sighting{now: now, wall: time.Now().UnixNano(), expected: max(rec.expected, min(r.clock.At(t.Since), now)), heard: r.listening.since(rec)}
 		if !rec.fromFile || rec.every >= savePeriod { // otherwise the file may lack the last one
 			s.last, s.report = rec.last, Report{rec.status, rec.exit, rec.detail}
 		}

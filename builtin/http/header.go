@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/probe"
@@ -31,7 +33,9 @@ func (p *plan) setHeaders(given map[string][]string) error {
 		key := http.CanonicalHeaderKey(name)
 		p.header[key] = append(p.header[key], given[name]...)
 	}
-	p.hostHeader = p.header.Get("Host")
+	at := url.URL{Host: p.header.Get("Host")}
+	dial.CanonicalURL(&at)
+	p.hostHeader = at.Host
 	if strings.Trim(p.hostHeader, hostBytes) != "" {
 		return probe.FieldErrorf("headers", "has an invalid Host: %q", p.hostHeader)
 	}

@@ -41,7 +41,7 @@ func newPlan(c Config) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{
-		host:      cmp.Or(c.Host, "localhost"),
+		host:      cmp.Or(dial.CanonicalHost(c.Host), "localhost"),
 		body:      c.Body,
 		redirects: c.Redirects,
 		tls:       c.TLS,

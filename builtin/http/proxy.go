@@ -53,7 +53,7 @@ func (c *Proxy) load() (*proxy, error) {
 	if err != nil || u.Host == "" || u.Path+u.RawQuery+u.Fragment != "" {
 		return nil, probe.FieldErrorf("proxy.url", "is not valid; it must be as http://proxy:3128, without a path")
 	}
-	p := &proxy{scheme: u.Scheme, host: u.Hostname(), user: c.User, password: c.Password}
+	p := &proxy{scheme: u.Scheme, host: dial.CanonicalHost(u.Hostname()), user: c.User, password: c.Password}
 	port, err := strconv.ParseUint(u.Port(), 10, 16)
 	problem := dial.HostProblem(p.host)
 	switch p.port = uint16(port); {

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/sonde-probe/sonde/internal/dial"
 )
 
 // maxRedirects is the kubelet's (maxRedirects in k8s.io/kubernetes/pkg/probe/http).
@@ -17,6 +19,7 @@ const maxRedirects = 10
 
 // redirect is an http.Client's CheckRedirect: next would follow via.
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
+	dial.CanonicalURL(next.URL)
 	first, to := via[0], next.URL.Host
 	if p.isOwnName(next.URL, portOf(first.URL)) { // the server calls itself what the request has called it
 		next.URL.Host, next.Host = first.URL.Host, p.hostHeader

@@ -415,3 +415,29 @@ func TestOnlyTheServerThatHasSetACookieGetsIt(t *testing.T) {
 		}
 	}
 }
+
+// A name has two forms, and is the same host in both. The proxy stands for its server.
+func TestARedirectToTheOtherFormOfANameIsLocal(t *testing.T) {
+	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			w.Header().Set("Location", "http://b\xc3\xbccher.example:80/end")
+			w.WriteHeader(http.StatusFound)
+		case "/end":
+			_, _ = io.WriteString(w, "host "+r.URL.Host+", token "+r.Header.Get("X-Token"))
+		}
+	})
+	c := httpprobe.Config{
+		Port: "80", Headers: map[string][]string{"X-Token": {"t"}}, BodyRegex: "^host xn--bcher-kva.example:80, token t$",
+		Proxy: &httpprobe.Proxy{URL: "http://127.0.0.1:" + strconv.Itoa(int(proxy.Ports["web"]))},
+	}
+	for _, address := range []string{"xn--bcher-kva.example", "Bücher.example"} {
+		wantResult(t, attempt(t, c, probe.Target{Name: "shop", Address: address}, plenty), probe.Success, "")
+	}
+}
+
+func TestAHostHeaderHasTheFormOfLookups(t *testing.T) {
+	target := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) })
+	c := httpprobe.Config{Port: "web", Headers: map[string][]string{"Host": {"bücher.example:8080"}}, BodyRegex: "^xn--bcher-kva.example:8080$"}
+	wantResult(t, attempt(t, c, target, plenty), probe.Success, "")
+}

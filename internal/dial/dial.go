@@ -56,6 +56,7 @@ type Dialer struct {
 
 // New checks c. An error is a *probe.FieldError with the HCL name of the field.
 func New(c Config) (*Dialer, error) {
+	c.Host = CanonicalHost(c.Host)
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -140,6 +141,7 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 	}
 	host = d.config.Host
 	if host == "" {
+		t.Address = CanonicalHost(t.Address)
 		host = t.Address
 		if err := checkAddress(t); err != nil {
 			return "", 0, unknown(probe.ReasonNoAddr, err)

@@ -1,8 +1,13 @@
 package dial
 
 import (
+	"net"
 	"net/netip"
+	"net/url"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
 )
 
 // MaxHostName is the longest host name that DNS allows, in bytes (RFC 1035, section
@@ -12,6 +17,34 @@ const MaxHostName = 253
 // hostNameBytes are the bytes of the host names in use. No standard for hosts has the
 // underscore, yet many names do.
 const hostNameBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+
+// international converts international names for lookups (RFC 5891, UTS 46). Underscores stay, as in hostNameBytes.
+var international = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
+
+// CanonicalHost returns the form of a host by which it is looked up, compared and shown: "xn--bcher-kva.example" for
+// "bücher.example". What is in ASCII, or can be no name, stays as it is.
+func CanonicalHost(host string) string {
+	if strings.IndexFunc(host, func(r rune) bool { return r > '~' }) < 0 || len(host) > 4*MaxHostName || !utf8.ValidString(host) {
+		return host
+	}
+	plain, err := international.ToASCII(host)
+	if err != nil || plain == "" {
+		return host
+	}
+	return plain
+}
+
+// CanonicalURL makes the host of a URL canonical: see CanonicalHost.
+func CanonicalURL(u *url.URL) {
+	host := u.Hostname()
+	switch plain := CanonicalHost(host); {
+	case plain == host:
+	case u.Port() == "":
+		u.Host = plain
+	default:
+		u.Host = net.JoinHostPort(plain, u.Port())
+	}
+}
 
 // IsHostName reports whether s can be a host name. A dot at its end is allowed.
 func IsHostName(s string) bool {

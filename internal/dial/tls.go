@@ -50,11 +50,12 @@ func (t *TLS) Load() (*tls.Config, error) {
 	if t.OnShortValidity != "" && t.MinValidity == 0 {
 		return nil, probe.FieldErrorf("tls.on_short_validity", "has no effect without tls.min_validity")
 	}
-	config := &tls.Config{MinVersion: tlsVersions[t.MinVersion], ServerName: t.ServerName}
+	name := CanonicalHost(t.ServerName)
+	config := &tls.Config{MinVersion: tlsVersions[t.MinVersion], ServerName: name}
 	if config.InsecureSkipVerify = t.Verify != nil && !*t.Verify; config.InsecureSkipVerify && t.CAFile != "" {
 		return nil, probe.FieldErrorf("tls.ca_file", "has no effect when tls.verify is false")
 	}
-	if problem := HostProblem(t.ServerName); t.ServerName != "" && problem != "" {
+	if problem := HostProblem(name); name != "" && problem != "" {
 		return nil, probe.FieldErrorf("tls.server_name", "is %q%s", t.ServerName, problem)
 	}
 	var err error

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/net/idna"
 
 	"github.com/sonde-probe/sonde/guest"
 )
@@ -29,9 +30,19 @@ type settings struct {
 	answers  []string // as record writes them
 }
 
+// international converts names beyond ASCII for lookups, as Sonde does.
+var international = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
+
 // Prepare encodes the question.
 func (s *settings) Prepare() error {
 	name := s.Name
+	if strings.IndexFunc(name, func(r rune) bool { return r > '~' }) >= 0 {
+		plain, err := international.ToASCII(name)
+		if err != nil {
+			return &guest.FieldError{Field: "name", Problem: fmt.Sprintf("is %.300q, which is no international name", s.Name)}
+		}
+		name = plain
+	}
 	if !strings.HasSuffix(name, ".") {
 		name += "."
 	}

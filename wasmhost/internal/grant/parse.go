@@ -134,8 +134,10 @@ func checkPattern(s string) error {
 	return nil
 }
 
-// canonicalName writes a host name in one way: lower case, without a trailing dot.
-func canonicalName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
+// canonicalName writes a host name in one way: in ASCII and lower case, without a trailing dot.
+func canonicalName(s string) string {
+	return strings.ToLower(strings.TrimSuffix(dial.CanonicalHost(s), "."))
+}
 
 // matchName reports whether a canonical name matches a pattern.
 func matchName(pattern, name string) bool {

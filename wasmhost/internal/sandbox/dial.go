@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -90,9 +91,7 @@ func (n *network) dest(network, address string) (grant.Dest, abi.Errno) {
 	if err != nil {
 		return grant.Dest{}, n.failf(abi.EINVAL, "address %q is not of the form host:port", address)
 	}
-	if host == "" {
-		host = n.input.Target.Address
-	}
+	host = dial.CanonicalHost(cmp.Or(host, n.input.Target.Address))
 	if _, err := netip.ParseAddr(host); err != nil && !dial.IsHostName(host) {
 		return grant.Dest{}, n.fail(HostError{
 			Errno: abi.EINVAL, Reason: probe.ReasonNoAddr, Detail: fmt.Sprintf("host %q is neither an IP address nor a host name", host),
@@ -229,7 +228,7 @@ func (n *network) resolve(a args) int64 {
 	if errno != abi.OK {
 		return i32(0, errno)
 	}
-	if !dial.IsHostName(name) {
+	if name = dial.CanonicalHost(name); !dial.IsHostName(name) {
 		return i32(0, n.failf(abi.EINVAL, "%q is not a host name", name))
 	}
 	if errno := n.mayDial("dns"); errno != abi.OK {

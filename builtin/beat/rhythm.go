@@ -1,0 +1,84 @@
+package beatprobe
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/cron"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// rhythm is when beats are due.
+type rhythm struct {
+	every, grace time.Duration  // every is the shortest time between two that are due
+	schedule     cron.Schedule  // of cron
+	in           *time.Location // of cron; nil: beats are due every so often after the one before
+}
+
+// maxDefaultGrace is the longest default of Config.Grace with a cron.
+const maxDefaultGrace = time.Hour
+
+// rhythm returns when beats are due. An error is a *probe.FieldError.
+func (c Config) rhythm() (r rhythm, err error) {
+	switch {
+	case c.Every != 0 && c.Cron != "":
+		return r, probe.FieldErrorf("cron", "cannot be combined with every: beats are due by one of them")
+	case c.Cron == "" && c.Timezone != "":
+		return r, probe.FieldErrorf("timezone", "has no effect without cron")
+	case c.Cron == "" && c.Every == 0:
+		return r, &probe.FieldError{Field: "every", Problem: "must be set, or cron", Hint: `write every = "24h", or cron = "0 2 * * *"`}
+	case c.Cron == "":
+		return rhythm{every: c.Every, grace: cmp.Or(c.Grace, c.Every/4)}, nil
+	}
+	if r.schedule, err = cron.Parse(c.Cron); err != nil {
+		return r, &probe.FieldError{Field: "cron", Problem: err.Error(), Hint: `on work days at 2 o'clock is "0 2 * * 1-5"`}
+	}
+	if r.in, err = cron.Location(c.Timezone); err != nil {
+		return r, &probe.FieldError{Field: "timezone", Problem: err.Error(), Hint: cron.LocationHint}
+	}
+	if r.every = r.shortest(); r.every == 0 {
+		return r, probe.FieldErrorf("cron", "never comes: there is no such day")
+	}
+	r.grace = cmp.Or(c.Grace, min(r.every/4, maxDefaultGrace))
+	return r, nil
+}
+
+// shortest returns the shortest time between beats that are due, of those within a year at least; 0 if none is ever due.
+func (r rhythm) shortest() (least time.Duration) {
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	const year, most = 366 * 24 * time.Hour, 100
+	last, ok := r.schedule.Next(begin, r.in)
+	for n := 0; ok && n < most && (least == 0 || last.Sub(begin) < year); n++ {
+		next, again := r.schedule.Next(last, r.in)
+		if again && (least == 0 || next.Sub(last) < least) {
+			least = next.Sub(last)
+		}
+		last, ok = next, again
+	}
+	return least
+}
+
+// due returns when the beat is due that follows a time, by the clock of a sighting, and when it may come at the earliest. After
+// says that the time is that of a beat: with cron it may have come a little too early, by the clock of its sender.
+func (r rhythm) due(s sighting, from int64, isBeat bool) (due, earliest int64) {
+	if r.in == nil {
+		return from + int64(r.every), from + int64(r.every-r.grace)
+	}
+	if isBeat {
+		from += int64(margin)
+	}
+	next, ok := r.schedule.Next(s.time(from), r.in)
+	if !ok { // nearly ten years later
+		next = s.time(s.now).Add(probe.MaxDuration)
+	}
+	due = s.now + int64(next.Sub(s.time(s.now)))
+	return due, due
+}
+
+// expected says for people when a beat that is missing was due.
+func (r rhythm) expected(s sighting, due int64) string {
+	if r.in == nil {
+		return "one is expected every " + brief(r.every) + ", " + brief(r.grace) + " later at most"
+	}
+	return "one was due at " + s.time(due).In(r.in).Format(time.RFC3339) + ", " + brief(r.grace) + " later at most"
+}

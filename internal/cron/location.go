@@ -1,0 +1,21 @@
+package cron
+
+import (
+	"fmt"
+	"time"
+)
+
+// LocationHint is the cure of an error of Location.
+const LocationHint = `write a name such as "Europe/Vienna"; the package tzdata has all of them`
+
+// Location returns the time zone of a name, or that of this machine for "".
+func Location(name string) (*time.Location, error) {
+	if name == "" {
+		return time.Local, nil
+	}
+	in, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("is %.80q, which this machine does not know", name)
+	}
+	return in, nil
+}

@@ -1,3 +1,0 @@
-target "web" {
-  address = "bücher.example"
-}

@@ -30,7 +30,7 @@ func TestUpstreamExec(t *testing.T) {
 			{"it cannot be run", Config{Command: []string{"/no/such/command"}}, testsync.Timeout, probe.Unknown, "exec.start", "/no/such/command"},
 			{"unhealthy", sh("echo Fail; exit 1"), testsync.Timeout, probe.Failure, probe.ReasonExecExit, "exit status 1: Fail"},
 			{"unhealthy, and something of it goes on", sh("sleep 600 & exit 1"), testsync.Timeout, probe.Failure, probe.ReasonExecExit, "exit status 1"},
-			{"timeout", sh("echo begun; sleep 600"), 100 * time.Millisecond, probe.Failure, probe.ReasonExecTimeout, "killed after"},
+			{"timeout", sh("echo begun; sleep 600"), time.Second, probe.Failure, probe.ReasonExecTimeout, "killed after"},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				r := attempt(t, run, test.config, probe.Target{}, test.timeout)

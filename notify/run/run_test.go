@@ -118,7 +118,7 @@ func TestTheProcessGroupIsKilled(t *testing.T) {
 
 func TestACommandThatWritesWithoutEndIsKilled(t *testing.T) {
 	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"yes"}})
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if err := s.Send(ctx, []notify.Notice{notice()}); err == nil || !strings.Contains(err.Error(), "killed after its timeout: … ") {
 		t.Errorf("the error is %v", err)

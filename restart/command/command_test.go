@@ -69,11 +69,12 @@ func TestFailedCommandIsLoggedAndTheInstanceGoesOn(t *testing.T) {
 	}{
 		"exit status": {sh(`echo no such unit >&2; exit 5`, nil), "exit status 5"},
 		"signal":      {sh(`kill -KILL $$$$`, nil), "signal"},
-		"timeout":     {command.Config{Command: []string{"/bin/sleep", "60"}, Timeout: 50 * time.Millisecond}, "killed after 50ms"},
-		"flood":       {command.Config{Command: []string{"yes"}, Timeout: 300 * time.Millisecond}, "killed after 300ms"},
+		"timeout":     {command.Config{Command: []string{"/bin/sleep", "60"}, Timeout: 3 * time.Second}, "killed after 3s"},
+		"flood":       {command.Config{Command: []string{"yes"}, Timeout: 3 * time.Second}, "killed after 3s"},
 		"no program":  {command.Config{Command: []string{"/no/such/program"}}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // a timeout has room for the start of a guard on a busy machine
 			l := begin(t, c.config)
 			l.end <- time.Second
 			l.await(t, c.logged)
@@ -117,8 +118,9 @@ func TestWhatTheCommandHasStartedGoesOnAfterASuccessOnly(t *testing.T) {
 		then    string
 		timeout time.Duration
 		goesOn  bool
-	}{"success": {then: "exit 0", goesOn: true}, "failure": {then: "exit 1"}, "timeout": {then: "sleep 600", timeout: time.Second}} {
+	}{"success": {then: "exit 0", goesOn: true}, "failure": {then: "exit 1"}, "timeout": {then: "sleep 600", timeout: 3 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "pid")
 			config := sh(`(setsid sh -c 'echo $$$$ >"$FILE"; exec sleep 600' >/dev/null 2>&1 &); until [ -s "$FILE" ]; do sleep 0.01; done; `+c.then, map[string]string{"FILE": file})
 			config.Timeout = c.timeout

@@ -93,7 +93,7 @@ func TestWrongArgumentsAreReported(t *testing.T) {
 		`group "": name`:                  {"-groups web,", 1},
 		"without authentication":          {"-groups web -listen 0.0.0.0:9782", 1},
 		"must be from 0 to 10":            {"-groups web -retries 99", 1},
-		"open x: no such file":            {"-groups web -cert x -key y", 1},
+		"x: no such file":                 {"-groups web -cert x -key y", 1},
 		"it must be an address and a por": {"-groups web -listen x", 1},
 	} {
 		var out testsync.Buffer

@@ -24,6 +24,10 @@ WASM := examples/wasm-probes
 STARLARK := cmd/engine/internal/starlark/module/starlark.wasm
 STARLARK_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go guest/starlark/*.go)) $(wildcard guest/go.mod guest/starlark/go.*)
 
+# The plugin of grpc blocks, which bin/sonde embeds, and what it is built from.
+GRPC := cmd/engine/internal/handlers/module/grpc.wasm
+GRPC_SOURCES := $(filter-out %_test.go,$(wildcard guest/*.go $(WASM)/grpc/*.go)) $(wildcard guest/go.mod $(WASM)/go.*)
+
 .DEFAULT_GOAL := help
 
 # What runs the steps of a tier. It gets the signals that make gets, which `go run` would not pass on.
@@ -41,30 +45,34 @@ help: ## show this list
 # Without the plugin that runs scripts, which config.hcl does not need.
 run: ## build what config.hcl needs, and run it
 	@echo "building the engine, a demo service and two plugins: only the first time takes a minute or two"
-	@$(MAKE) --no-print-directory programs plugins
+	@$(MAKE) --no-print-directory $(GRPC) programs plugins
 	@exec ./bin/sonde run config.hcl
 
 .PHONY: build
-build: $(STARLARK) ## build bin/sonde, which runs scripts too, and bin/demo
+build: $(STARLARK) $(GRPC) ## build bin/sonde, which runs scripts too, and bin/demo
 	@$(MAKE) --no-print-directory programs
 
 .PHONY: programs
-programs: # with the plugin that runs scripts if that has been built
+programs: # with the plugins that are built in as far as they have been built
 	$(GO) build -o bin/sonde ./cmd/engine
 	$(GO) build -o bin/demo ./examples/demo
 
 $(STARLARK): $(STARLARK_SOURCES)
 	cd guest/starlark && $(GO) run . -o ../../$@
 
-.PHONY: interpreter
-interpreter: $(STARLARK) # what dist/release.sh embeds
+$(GRPC): $(GRPC_SOURCES)
+	@GO=$(GO) $(WASM)/build.sh grpc
+	cp $(WASM)/grpc/grpc.wasm $@
+
+.PHONY: embedded
+embedded: $(STARLARK) $(GRPC) # what dist/release.sh embeds
 
 .PHONY: sonde-xds
 sonde-xds: ## build bin/sonde-xds, which serves groups to Envoy and to clients of gRPC
 	$(GO) build -C gateway/xds -o ../../bin/sonde-xds ./cmd/sonde-xds
 
 .PHONY: sonde-fleet
-sonde-fleet: $(STARLARK) ## build bin/sonde-fleet, whose engines share targets over etcd
+sonde-fleet: $(STARLARK) $(GRPC) ## build bin/sonde-fleet, whose engines share targets over etcd
 	$(GO) build -C cmd/engine/fleet -o ../../../bin/sonde-fleet .
 
 .PHONY: caddy-build
@@ -77,14 +85,14 @@ release: ## build programs and packages for Linux and macOS into bin/release, th
 
 .PHONY: plugins
 plugins: # the ones that config.hcl loads
-	@GO=$(GO) $(WASM)/build.sh grpc heartbeat
+	@GO=$(GO) $(WASM)/build.sh heartbeat
 
 .PHONY: wasm
 wasm: ## build the example plugins, in each language whose compiler is installed
 	@GO=$(GO) $(WASM)/build.sh
 
 .PHONY: check
-check: $(STARLARK) ## check what has changed since the last commit (SINCE=revision), a minute
+check: $(STARLARK) $(GRPC) ## check what has changed since the last commit (SINCE=revision), a minute
 	@$(SUITE) check
 
 .PHONY: test

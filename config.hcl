@@ -21,16 +21,10 @@ locals {
   started = "bin/demo.started" # the demo service creates this file when it has started
 }
 
-# Plugins add handlers. `make wasm` builds these two from source. They can connect to the
-# probed target and nothing else.
-plugin "grpc" {
-  source         = "examples/wasm-probes/grpc/grpc.wasm"
-  allow_unpinned = true # a plugin from elsewhere needs its sha256, which `sonde plugin inspect` shows
-}
-
+# A plugin adds a handler. `make wasm` builds this one from source. It can connect to the probed target and nothing else.
 plugin "heartbeat" {
   source         = "examples/wasm-probes/heartbeat/heartbeat.wasm"
-  allow_unpinned = true
+  allow_unpinned = true # a plugin from elsewhere needs its sha256, which `sonde plugin inspect` shows
 
   limits {
     memory    = "16MiB"
@@ -88,7 +82,7 @@ target "demo" {
     timeout = "500ms"
   }
 
-  # Handlers of plugins are used like built-in ones: this one calls grpc.health.v1 …
+  # This one calls grpc.health.v1, by a plugin that is built in …
   probe "readiness" "serves" {
     grpc {
       port    = "http"
@@ -98,7 +92,7 @@ target "demo" {
     timeout = "500ms"
   }
 
-  # … and this one keeps a connection open, and expects an answer to each heartbeat.
+  # … and that of the plugin above keeps a connection open, and expects an answer to each heartbeat.
   probe "readiness" "beats" {
     heartbeat {
       port   = "beats"

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,6 +42,9 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 		}
 		if isOperator := isOwner(r.Context()) || r.Method == http.MethodPost && !strings.HasPrefix(r.URL.Path, beatPath); isOperator && s.config.Self != nil {
 			w.Header().Set(HeaderEngine, probe.OneLine(s.config.Self(), maxSelf))
+		}
+		if s.config.guarded() {
+			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, true))
 		}
 		mux.ServeHTTP(w, r)
 	})

@@ -47,6 +47,14 @@ type ownerKey struct{}
 
 func isOwner(ctx context.Context) bool { return ctx.Value(ownerKey{}) != nil }
 
+// clientKey is the key of a value in the context of requests whose client has shown a token or a certificate.
+type clientKey struct{}
+
+// ShowsSettings reports whether the client of a request may read the arguments of handler blocks, such as the command of exec
+// or the query of http: the user of the engine and root may, and who has a token or a certificate. Any other user of the machine
+// may not, who has no access to the files of the configuration either.
+func ShowsSettings(ctx context.Context) bool { return isOwner(ctx) || ctx.Value(clientKey{}) != nil }
+
 // lastReload serves GET /v1/reload.
 func (s *Server) lastReload(http.ResponseWriter, *http.Request) (any, error) {
 	if s.config.LastReload == nil {

@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/api"
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -110,12 +112,9 @@ func TestLinesOfTheConfigurationAreForThoseWhoMayReload(t *testing.T) {
 	}
 }
 
-func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
-	const self = "pid 7 of sonde@db, 127.0.0.1:9650, /etc/sonde"
-	config, count := reloading(token)
-	config.TLS, _, _ = certificates(t)
-	config.Self = func() string { return self }
-	s := server(t, config)
+// bySocket serves at a socket until the test ends, and returns a client of it.
+func bySocket(t *testing.T, s *api.Server) *api.Client {
+	t.Helper()
 	path := filepath.Join(testsync.SocketDir(t), "socket")
 	l, err := listener.Listen(t.Context(), "unix:"+path, listener.ForUser)
 	if err != nil {
@@ -128,9 +127,50 @@ func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}
 	transport := &http.Transport{DialContext: dial}
-	defer transport.CloseIdleConnections()
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	return &api.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}}
+}
+
+// Other users of the machine cannot read the files of the configuration.
+func TestArgumentsOfHandlersAreForTheUserOfTheEngineOrATokenOnly(t *testing.T) {
+	const arguments = `command = ["mysqladmin", "--password=hunter2", "ping"]`
+	e := engine.New(engine.Config{})
+	p := probe.Probe{Handler: probe.HandlerFunc(func(context.Context, probe.Target) probe.Result { return probe.Succeed("") }), HandlerName: "exec", Settings: arguments}
+	if _, err := e.Apply(probe.Set{{Target: "web", Kind: probe.Readiness}: p}); err != nil {
+		t.Fatal(err)
+	}
+	open, guarded := server(t, api.Config{Engine: e}), server(t, api.Config{Engine: e, Token: token})
+	bearer := map[string]string{"Authorization": "Bearer " + token}
+	for name, c := range map[string]struct {
+		body string
+		want bool
+	}{
+		"without a token": {request{path: "/v1/targets/web"}.do(open).Body.String(), false},
+		"with a token":    {request{path: "/v1/targets/web", headers: bearer}.do(guarded).Body.String(), true},
+	} {
+		if !strings.Contains(c.body, `"handler"`) || strings.Contains(c.body, "hunter2") != c.want {
+			t.Errorf("%s: %s", name, c.body)
+		}
+	}
+	if got, err := bySocket(t, open).Target(t.Context(), "web"); err != nil || len(got.Probes) != 1 || got.Probes[0].Settings != arguments {
+		t.Errorf("by the socket: %+v, %v", got, err)
+	}
+}
+
+func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
+	const self = "pid 7 of sonde@db, 127.0.0.1:9650, /etc/sonde"
+	config, count := reloading(token)
+	config.TLS, _, _ = certificates(t)
+	config.Self = func() string { return self }
+	c := bySocket(t, server(t, config))
 	var told []string
-	c := &api.Client{Base: "http://any", HTTP: &http.Client{Transport: transport}, Engine: func(engine string) { told = append(told, engine) }}
+	c.Engine = func(engine string) { told = append(told, engine) }
 	if r, err := c.Reload(t.Context(), false); err != nil || !r.Applied || count.Load() != 1 {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -142,10 +182,6 @@ func TestTheUserOfTheEngineNeedsNoToken(t *testing.T) {
 	}
 	if !slices.Equal(told, []string{self, self, self}) {
 		t.Errorf("told %q", told)
-	}
-	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
 	}
 }
 

@@ -84,17 +84,17 @@ func (s *Server) selected(ctx context.Context, q Query) iter.Seq2[string, engine
 
 // target serves /v1/targets/{name}.
 func (s *Server) target(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.targetOrHistory(r.PathValue("name"))
+	return s.targetOrHistory(r.Context(), r.PathValue("name"))
 }
 
 // targetHistory serves /v1/targets/{name}/history.
 func (s *Server) targetHistory(_ http.ResponseWriter, r *http.Request) (any, error) {
-	return s.targetOrHistory(r.PathValue("name") + historySuffix)
+	return s.targetOrHistory(r.Context(), r.PathValue("name")+historySuffix)
 }
 
 // targetOrHistory returns the target of a name, or else the history of the target whose name is
 // before the suffix. Slashes in a name need no escape, so that both look alike.
-func (s *Server) targetOrHistory(name string) (any, error) {
+func (s *Server) targetOrHistory(ctx context.Context, name string) (any, error) {
 	t, ok := s.config.Engine.Target(name)
 	if of, isHistory := strings.CutSuffix(name, historySuffix); !ok && isHistory {
 		return s.history(of)
@@ -107,7 +107,9 @@ func (s *Server) targetOrHistory(name string) (any, error) {
 	target.Beat = s.beatOf(t.Target)
 	target.Probes = newProbes(t.Probes, probe.MaxDetail)
 	for i := range t.Probes {
-		target.Probes[i].Settings = t.Probes[i].Settings
+		if ShowsSettings(ctx) {
+			target.Probes[i].Settings = t.Probes[i].Settings
+		}
 	}
 	target.Process = s.process(name)
 	target.Explanation, target.Groups = target.explain(time.Now()), s.groupsOf(t)

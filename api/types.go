@@ -238,7 +238,8 @@ type probeConfig struct {
 	Rule Rule `json:"rule"`
 
 	// Settings are the arguments of the handler block that are set, as they are written in a
-	// configuration. What is sensitive is replaced. Only /v1/targets/{name} has them.
+	// configuration. What is sensitive is replaced. Only /v1/targets/{name} has them, for the user of the engine and root
+	// by the control socket, and for clients with a token or a certificate.
 	Settings string `json:"settings,omitempty"`
 }
 

@@ -155,6 +155,10 @@ type Options struct {
 	// only one of them can have a file or a listener, for example; nil if nothing is. Default: nothing.
 	GatewayConflict func(a, b Gateway) *probe.FieldError
 
+	// ListenConflict returns what is wrong with the block inside of a gateway beside the engine's own listener. Nil:
+	// nothing ever is.
+	ListenConflict func(listen string, g Gateway) *probe.FieldError
+
 	CheckAllowed func(string) error // says what is wrong with an element of allow of a probe_module block; default: nothing
 
 	EngineSettings Settings // further arguments and blocks of the engine block

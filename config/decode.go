@@ -317,7 +317,7 @@ func (d *decodedBlock) fieldReport(field *probe.FieldError) report {
 	}
 	block, name := d.innermost(field.Field) // which the report names, so the field needs no path
 	r := report{at: at, body: &block.block.Body, summary: name + " " + field.Problem, hint: field.Hint}
-	if d.exposed(source, field.Problem+field.Hint) {
+	if !field.Plain && d.exposed(source, field.Problem+field.Hint) {
 		r.summary, r.hint = name+" is not valid", hidden
 	}
 	return r

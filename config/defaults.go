@@ -151,14 +151,14 @@ func warnOfTimeout(rule probe.Rule, from map[string]*decodedBlock, own *decodedB
 	if rule.Timeout <= rule.Period {
 		return
 	}
-	name, hint := "timeout", "make the timeout shorter or the period longer: attempts must not overlap"
+	name, hint := "timeout", "attempts that become due while one still runs are skipped: make the timeout shorter or the period longer"
 	if from[name] == nil {
-		name, hint = "period", fmt.Sprintf("write timeout = %q, or less", rule.Period.String())
+		name, hint = "period", fmt.Sprintf("write timeout = %q, or less", probe.FormatDuration(rule.Period))
 	}
 	block := from[name]
 	own.e.add(report{
 		severity: Warning, at: block.sources[name].value, body: &block.block.Body,
-		summary: fmt.Sprintf("timeout (%v) is longer than period (%v)", rule.Timeout, rule.Period),
+		summary: fmt.Sprintf("timeout (%s) is longer than period (%s)", probe.FormatDuration(rule.Timeout), probe.FormatDuration(rule.Period)),
 		hint:    hint, with: probeOf(block, own),
 	})
 }

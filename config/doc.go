@@ -50,7 +50,7 @@
 //	}
 //
 // Its elements are the targets web["10.0.0.7"] and web["10.0.0.8"]. Several
-// probes of one kind need different names: probe "readiness" "db". Startup and
+// probes of one kind have different names, of which one may be none: probe "readiness" "db". Startup and
 // liveness probes can have a termination_grace_period of their own. A dynamic block
 // makes nested blocks of a target or a probe in a loop, as in Terraform.
 //

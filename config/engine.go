@@ -6,6 +6,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -84,6 +85,8 @@ func (d *decodedEngine) checkMetricLabels() {
 func (d *decodedEngine) checkState(isInCluster bool) {
 	if d.values["state"] == "" {
 		d.refuse("state", "must not be empty")
+	} else if private.IsOfSystem(d.State) {
+		d.refuse("state", "is %q, a file of the operating system", d.State)
 	}
 	for _, name := range []string{"state_max_age", "resume"} {
 		if d.values[name] != nil && d.values["state"] == nil && !isInCluster {
@@ -99,7 +102,7 @@ func (d *decodedEngine) checkBeats() {
 	}
 	if _, valid := listener.Loopback(d.Beats.Listen); !valid {
 		source, _ := d.source("beats.listen")
-		d.report(source.value, "listen must be an address and a port number",
+		d.report(source.value, "listen "+listener.AddressProblem(d.Beats.Listen),
 			`write an IP address and a number, for example listen = "127.0.0.1:9651"`)
 	}
 }
@@ -110,7 +113,7 @@ func (d *decodedEngine) checkListen() {
 	at := d.sources["listen"].value
 	switch {
 	case !valid:
-		d.report(at, "listen must be an address and a port number", `write an IP address and a number, for example listen = "127.0.0.1:9650"`)
+		d.report(at, "listen "+listener.AddressProblem(d.Listen), `write an IP address and a number, for example listen = "127.0.0.1:9650"`)
 	case !loopback && !isAuthenticated:
 		d.report(at, "listen is reachable from other machines, but the API does not authenticate its clients",
 			`add token_file = "…", or tls { … } with client_ca_file, or listen on 127.0.0.1`)

@@ -34,9 +34,32 @@ func (e *evaluator) explain(b *tree.Body, x hcl.Expression, diags hcl.Diagnostic
 		}
 		reported = append(reported, at)
 		r := reword(d, b.Ctx, secret)
+		if d.Summary == "Unknown variable" && r.reference && e.isInterpolated(at) {
+			r.hint = cmp.Or(noticeHint(b, at, e), fmt.Sprintf("for the text %s itself, write $%s; a variable is written ${var.NAME}", e.interpolation(at), e.interpolation(at)))
+		}
 		r.at, r.body = at, b
 		e.add(r)
 	}
+}
+
+// isInterpolated reports whether a name stands alone in a text: "${status}".
+func (e *evaluator) isInterpolated(at hcl.Range) bool { return e.interpolation(at) != "" }
+
+// interpolation returns the ${…} in a text that has nothing but a name, or "".
+func (e *evaluator) interpolation(at hcl.Range) string {
+	text, from, to := e.texts.byName[at.Filename], at.Start.Byte-len("${"), at.End.Byte+len("}")
+	if from < 0 || to > len(text) || string(text[from:at.Start.Byte]) != "${" || text[to-1] != '}' {
+		return ""
+	}
+	return string(text[from:to])
+}
+
+// noticeHint returns how the body of a webhook has a variable, or "".
+func noticeHint(b *tree.Body, at hcl.Range, e *evaluator) string {
+	if b.Block == nil || b.Block.Type != "webhook" {
+		return ""
+	}
+	return fmt.Sprintf("the variables of a notice are written $(summary), here %s; a variable of this file is ${var.NAME}", strings.NewReplacer("{", "(", "}", ")").Replace(e.interpolation(at)))
 }
 
 // reword returns the report for one of HCL's diagnostics.
@@ -149,6 +172,9 @@ func attributeReport(before hcl.Traversal, name string, parent cty.Value, secret
 	}
 	names := attributeNames(parent)
 	r.hint = cmp.Or(suggest.DidYouMean(traversalText(before)+".%s", name, names), suggest.Known(names))
+	if len(names) == 1 && strings.ContainsAny(names[0], ";\t|") {
+		r.hint = fmt.Sprintf("the only name is %q: csvdecode takes commas between fields; replace(file(…), \";\", \",\") makes them", names[0])
+	}
 	if len(names) == 0 && before.RootName() == "var" {
 		r.hint = fmt.Sprintf("declare it: variable %q { }", name)
 	}
@@ -173,12 +199,43 @@ func failedCall(d *hcl.Diagnostic, secret bool) report {
 	switch {
 	case secret && (cause == nil || !readsByName(d.Expression, name)):
 		return report{summary: fmt.Sprintf("%s failed for these arguments", name), hint: hidden}
-	case cause != nil && (name == "jsondecode()" || name == "yamldecode()"):
-		return report{summary: fmt.Sprintf("%s: %s", name, cause), hint: "the text is not in this format, or was cut off"}
+	case cause != nil && strings.HasSuffix(name, "decode()"):
+		return report{summary: fmt.Sprintf("%s%s: %s", name, ofFile(d.Expression), cause), hint: decodeHint(name, cause.Error())}
 	case cause != nil:
 		return report{summary: fmt.Sprintf("%s: %s", name, cause)}
 	}
 	return report{summary: fmt.Sprintf("%s does not take these arguments", name), hint: lower(strings.TrimSuffix(d.Detail, "."))}
+}
+
+// ofFile returns " of" and the name of the file whose text a call decodes, or "".
+func ofFile(e hcl.Expression) string {
+	if call, ok := e.(*hclsyntax.FunctionCallExpr); ok && strings.HasSuffix(call.Name, "decode") && len(call.Args) > 0 {
+		e = call.Args[0]
+	}
+	file, ok := e.(*hclsyntax.FunctionCallExpr)
+	if !ok || file.Name != "file" || len(file.Args) != 1 {
+		return ""
+	}
+	name, diags := file.Args[0].Value(nil)
+	if diags.HasErrors() || name.Type() != cty.String {
+		return ""
+	}
+	return " of " + name.AsString()
+}
+
+// decodeHint returns what to do about a text that cannot be decoded.
+func decodeHint(function, problem string) string {
+	switch {
+	case function == "yamldecode()" && strings.Contains(problem, "cannot start any token"):
+		return "YAML is indented by spaces, not by tabs; and a text that begins with a sign such as @ or % needs quotes"
+	case function == "csvdecode()" && strings.Contains(problem, "number of fields"):
+		return "each line needs as many fields as the first, which has the names; a text with a comma needs quotes"
+	case function == "csvdecode()":
+		return "csvdecode takes fields with commas between them, and texts with commas in quotes"
+	case function == "base64decode()":
+		return ""
+	}
+	return "the text is not in this format, or was cut off"
 }
 
 // readsByName reports whether a function reads what its argument names, and the name stands there as

@@ -27,7 +27,7 @@ type gatewayBlock struct {
 const maxGateways = 100
 
 // decodeGateways decodes the gateway blocks.
-func decodeGateways(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options) map[string]Gateway {
+func decodeGateways(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options, engine *decodedEngine) map[string]Gateway {
 	var valid []decodedGateway
 	groups := labelsOf(blocks["group"]) // also those with errors, which were reported
 	all, _ := decodeNamed(blocks["gateway"], e.collector, "gateway", maxGateways, func(b *tree.Block) (Gateway, bool) {
@@ -42,6 +42,7 @@ func decodeGateways(blocks map[string][]*tree.Block, e *evaluator, s *compiledSc
 		for _, other := range valid {
 			g.checkConflict(other, o.GatewayConflict)
 		}
+		g.checkEngine(engine, o.ListenConflict)
 		valid = append(valid, g)
 		return g.gateway, true
 	})
@@ -64,6 +65,21 @@ func (g *decodedGateway) checkConflict(other decodedGateway, conflict func(a, b 
 	if problem := conflict(other.gateway, g.gateway); problem != nil {
 		r := g.inside.fieldReport(problem)
 		r.notes = []Note{noteAt(other.block.Header, fmt.Sprintf("gateway %q is here", other.block.Label(0)))}
+		g.e.add(r)
+	}
+}
+
+// checkEngine reports a gateway that listens where the engine does.
+func (g *decodedGateway) checkEngine(engine *decodedEngine, conflict func(listen string, g Gateway) *probe.FieldError) {
+	if conflict == nil || engine.Listen == "" {
+		return
+	}
+	if problem := conflict(engine.Listen, g.gateway); problem != nil {
+		r := g.inside.fieldReport(problem)
+		if engine.decodedBlock != nil {
+			at, _ := engine.source("listen")
+			r.notes = []Note{noteAt(at.value, "the engine listens there")}
+		}
 		g.e.add(r)
 	}
 }

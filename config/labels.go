@@ -53,15 +53,15 @@ func readLabels(b *tree.Block, arg tree.Argument, e *evaluator) (labels map[stri
 }
 
 // readLabel returns the value of a label, or what is wrong with it.
-func readLabel(name string, v cty.Value) (value, problem, hint string) {
+func readLabel(name string, v cty.Value) (value string, wrong entryError) {
 	if !v.IsNull() {
 		var isText bool
 		if value, isText = text(v); !isText {
-			return "", fmt.Sprintf("the label %q must be a string, not %s", name, kindOf(v)), ""
+			return "", entryError{problem: fmt.Sprintf("the label %q must be a string, not %s", name, kindOf(v))}
 		}
 	}
 	if field, ok := errors.AsType[*probe.FieldError](probe.CheckLabel(name, value)); ok {
-		return "", "labels " + field.Problem, field.Hint
+		return "", entryError{"labels " + field.Problem, field.Hint, probe.CheckLabel(name, "") != nil}
 	}
-	return value, "", ""
+	return value, entryError{}
 }

@@ -41,10 +41,11 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	c.Cluster = decodeCluster(f.blocks["cluster"], e, l.of("cluster"), &o)
 	plugins := loadPlugins(f.blocks, e, l, &o, &engine)
 	c.Plugins, c.Scripts = plugins.plugins, plugins.scripts
-	if len(plugins.handlers) > len(o.Handlers) { // there are plugins or scripts
+	if len(f.blocks["plugin"])+len(f.blocks["script"]) > 0 {
 		l = newLanguage(&o, plugins.handlers)
 		e.places = l.places()
 	}
+	l.engine = &engine.Engine
 
 	// Targets and probes, and what names them.
 	handlers := &handlerMaker{context: engine.context(), made: make(map[string]*madeHandler)}
@@ -53,7 +54,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	checkPushed(f, c.Cluster, e.collector)
 	c.Set, c.Quorums, c.Targets = targets.probes.set, targets.probes.quorums, targets.targets
 	c.Groups = decodeGroups(f.blocks["group"], e, l.of("group"), &targets.known)
-	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o)
+	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o, &engine)
 	c.Notifiers = decodeNotifiers(f.blocks, e, l.of("notify"), &o, &targets.known)
 	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.of("maintenance"), &targets.known)
 	modules := newModuleDecoder(e, l, &o, handlers)

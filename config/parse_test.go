@@ -305,3 +305,30 @@ target "x" {
 		}
 	}
 }
+
+// A probe keeps its ID, and with that its state, when others of its kind are added.
+func TestOneProbeOfAKindNeedsNoName(t *testing.T) {
+	for _, kind := range []string{"startup", "readiness", "liveness"} {
+		c := parseGood(t, `
+target "web" {
+  address = "10.0.0.1"
+  probe "`+kind+`" "first" {
+    tcp { port = 81 }
+  }
+  probe "`+kind+`" {
+    tcp { port = 80 }
+  }
+  probe "`+kind+`" "db" {
+    tcp { port = 82 }
+  }
+}`, Options{})
+		for _, name := range []string{"", "first", "db"} {
+			var id probe.ID
+			_ = id.Kind.UnmarshalText([]byte(kind))
+			id.Target, id.Name = "web", name
+			if _, ok := c.Set[id]; !ok || len(c.Set) != 3 {
+				t.Errorf("%v is not among %v", id, c.Set)
+			}
+		}
+	}
+}

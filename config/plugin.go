@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -61,9 +62,9 @@ var pluginName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 // isValidName reports a name that a handler block cannot have.
 func (p *pluginLoader) isValidName(b *tree.Block, name string) bool {
 	r := report{at: b.LabelRange(0), body: &b.Body, hint: fmt.Sprintf("give it another name: the %s's name is that of its handler block", b.Type)}
-	_, builtin := p.handlers[name]
+	builtin, isBuiltin := p.options.Handlers[name]
 	switch {
-	case builtin:
+	case isBuiltin && builtin.Load == nil:
 		r.summary = fmt.Sprintf("a built-in handler is named %q", name)
 	case !pluginName.MatchString(name):
 		r.summary = fmt.Sprintf("a %s cannot be named %.80q", b.Type, name)
@@ -105,44 +106,54 @@ func (p *pluginLoader) loadModule(d *decodedBlock, plugin Plugin) {
 		return
 	}
 	m, err := p.options.Plugin(p.engine.Engine, plugin)
-	if err == nil && !plugin.isPinned(d, m.SHA256) {
-		return
+	unpinned, mayLoad := report{}, false
+	if err == nil {
+		if unpinned, mayLoad = plugin.checkPin(d, m.SHA256); !mayLoad {
+			return
+		}
 	}
 	var h Handler
 	if err == nil {
 		h, err = m.Load()
 	}
+	if _, ok := errors.AsType[*probe.FieldError](err); err != nil && !ok {
+		err = probe.FieldErrorf("source", "cannot be used: %v", err)
+	}
 	if err != nil {
 		d.reportErrors(err)
 		return
+	}
+	if unpinned.summary != "" {
+		d.e.add(unpinned)
 	}
 	h.Revision += m.SHA256
 	p.handlers[plugin.Name] = h
 }
 
-// isPinned reports a file whose hash is another than that in the configuration, or
-// that has none there.
-func (p Plugin) isPinned(d *decodedBlock, sum string) bool {
+// checkPin reports a file whose hash is another than that in the configuration, or that has none there. It returns
+// a warning, if there is one, which is for a file that can be loaded.
+func (p Plugin) checkPin(d *decodedBlock, sum string) (warning report, mayLoad bool) {
 	file := filepath.Base(p.Source)
 	r := report{at: d.sources["source"].value, body: &d.block.Body, hint: fmt.Sprintf("if you trust the file, write its current hash: sha256 = %q", sum)}
 	switch {
 	case p.SHA256 != "" && (len(p.SHA256) != len(sum) || strings.Trim(p.SHA256, "0123456789abcdefABCDEF") != ""):
 		d.refuse("sha256", "must be 64 hexadecimal digits")
-		return false
+		return report{}, false
 	case p.SHA256 != "" && strings.ToLower(p.SHA256) != sum:
 		r.at = d.sources["sha256"].value
 		r.summary = fmt.Sprintf("sha256 does not match %s", file)
 	case p.SHA256 != "" || p.AllowUnpinned:
-		return true
+		return report{}, true
 	case below(r.at.Filename, p.Source):
 		r.severity = Warning
 		r.summary = fmt.Sprintf("plugin %q has no sha256: anyone who can write %s decides what the engine runs", p.Name, file)
+		return r, true
 	default:
 		r.summary = fmt.Sprintf("plugin %q has no sha256, and its file is outside the configuration's folder", p.Name)
 		r.hint += ", or set allow_unpinned = true"
 	}
 	d.e.add(r)
-	return r.severity == Warning
+	return report{}, false
 }
 
 // below reports whether a file is in the folder of another, or in a folder inside it.

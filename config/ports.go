@@ -33,19 +33,26 @@ func (t *targetDecoder) portMap(b *tree.Block, c tree.Content) (ports map[string
 	return t.samePorts.share(ports, arg.Expr, valid && t.e.isConstant(arg.Expr)), valid
 }
 
+// entryError is what is wrong with an entry of a map; none if it has no problem.
+type entryError struct {
+	problem, hint string
+	inName        bool // and not in the value
+}
+
 // readPort returns a port with a name, or what is wrong with it.
-func readPort(name string, v cty.Value) (n uint16, problem, hint string) {
+func readPort(name string, v cty.Value) (n uint16, wrong entryError) {
 	n, ok := portNumber(v)
 	switch {
 	case !ok:
+		wrong.problem = fmt.Sprintf("the port named %q must be a whole number from 1 to 65535", name)
 		if s, _ := text(v); strings.ContainsAny(s, "-,:") {
-			hint = "it is one port: give each port of a range a name of its own"
+			wrong.hint = "it is one port: give each port of a range a name of its own"
 		}
-		return 0, fmt.Sprintf("the port named %q must be a whole number from 1 to 65535", name), hint
+		return 0, wrong
 	case name == "" || isDigits(name):
-		return 0, fmt.Sprintf("%q is not a valid name of a port", name), "a name must not be a number"
+		return 0, entryError{fmt.Sprintf("%q is not a valid name of a port", name), "a name must not be a number", true}
 	}
-	return n, "", ""
+	return n, entryError{}
 }
 
 // evalMap returns the value of an argument that is a map of at most so many entries, or null.
@@ -68,7 +75,7 @@ func (e *evaluator) evalMap(b *tree.Block, arg tree.Argument, of, example string
 }
 
 // readEntries returns the valid entries of a map, and reports what is wrong with the others. Null has none.
-func readEntries[V any](b *tree.Block, arg tree.Argument, v cty.Value, c *collector, read func(name string, v cty.Value) (one V, problem, hint string)) (all map[string]V, valid bool) {
+func readEntries[V any](b *tree.Block, arg tree.Argument, v cty.Value, c *collector, read func(name string, v cty.Value) (V, entryError)) (all map[string]V, valid bool) {
 	if v.IsNull() {
 		return nil, true
 	}
@@ -76,13 +83,18 @@ func readEntries[V any](b *tree.Block, arg tree.Argument, v cty.Value, c *collec
 	for it := v.ElementIterator(); it.Next(); {
 		key, element := it.Element()
 		name := key.AsString()
-		one, problem, hint := read(name, element)
-		if problem == "" {
+		one, wrong := read(name, element)
+		if wrong.problem == "" {
 			all[name] = one
 			continue
 		}
 		valid = false
-		c.add(report{at: entryRange(arg.Expr, name), body: &b.Body, summary: problem, hint: hint})
+		atName, atValue := entryRanges(arg.Expr, name)
+		r := report{at: atValue, body: &b.Body, summary: wrong.problem, hint: wrong.hint}
+		if wrong.inName {
+			r.at = atName
+		}
+		c.add(r)
 	}
 	return all, valid
 }
@@ -93,19 +105,19 @@ func portNumber(v cty.Value) (uint16, bool) {
 	return uint16(i), problem == nil && i >= 1 && i <= math.MaxUint16
 }
 
-// entryRange returns the range of a key's value in an object expression, or that of the
+// entryRanges returns the ranges of a key and of its value in an object expression, or that of the
 // whole expression if it has another form.
-func entryRange(e hcl.Expression, name string) hcl.Range {
+func entryRanges(e hcl.Expression, name string) (key, value hcl.Range) {
 	pairs, diags := hcl.ExprMap(e)
 	if diags.HasErrors() {
-		return e.Range()
+		return e.Range(), e.Range()
 	}
 	for _, p := range pairs {
 		if key, ok := tree.KeyText(p.Key); ok && key == name {
-			return p.Value.Range()
+			return p.Key.Range(), p.Value.Range()
 		}
 	}
-	return e.Range()
+	return e.Range(), e.Range()
 }
 
 // sharedMaps are the maps of targets, many of which are equal.

@@ -63,31 +63,21 @@ func (d *probeDecoder) decodeAll(blocks []*tree.Block, spec targetSpec) bool {
 
 // siblings are the probes of one target that have been decoded.
 type siblings struct {
-	named   map[probe.ID]*tree.Block
-	unnamed [probe.Liveness + 1]*tree.Block // by kind
-	first   [probe.Liveness + 1]*tree.Block // of each kind, with or without a name
-
+	all      map[probe.ID]*tree.Block
 	handlers []probe.Handler // those that are siblingCheckers
 }
 
-// add adds a probe. It returns the probe that it conflicts with, or nil: one of the
-// same kind and name, or of the same kind if one of the two has no name.
+// add adds a probe. It returns the one before it with the same kind and name, or nil. One without a name may stand beside
+// those with names, so that a probe keeps its ID, and with that its state, when another one is added.
 func (s *siblings) add(id probe.ID, b *tree.Block) (other *tree.Block) {
-	if s.first[id.Kind] == nil {
-		s.first[id.Kind] = b
-	} else if id.Name == "" {
-		other = s.first[id.Kind]
+	if other = s.all[id]; other != nil {
+		return other
 	}
-	other = cmp.Or(s.named[id], s.unnamed[id.Kind], other)
-	switch {
-	case id.Name == "":
-		s.unnamed[id.Kind] = cmp.Or(s.unnamed[id.Kind], b)
-	case s.named == nil:
-		s.named = map[probe.ID]*tree.Block{id: b}
-	case s.named[id] == nil:
-		s.named[id] = b
+	if s.all == nil {
+		s.all = make(map[probe.ID]*tree.Block)
 	}
-	return other
+	s.all[id] = b
+	return nil
 }
 
 // isDistinct reports a probe that conflicts with another.
@@ -95,15 +85,11 @@ func isDistinct(b, other *tree.Block, c *collector) bool {
 	if other == nil {
 		return true
 	}
-	r := report{
+	c.add(report{
 		at: b.Header, body: b.Parent, summary: fmt.Sprintf("there are two blocks %s", b),
-		hint:  fmt.Sprintf("probes of the same kind need different names: probe %q \"db\" { … }", b.Label(0)),
+		hint:  fmt.Sprintf("give one of them another name: probe %q \"other\" { … }", b.Label(0)),
 		notes: []Note{noteAt(other.Header, "another is here")},
-	}
-	if other.String() != b.String() {
-		r.summary = fmt.Sprintf("there are several %s probes, and one has no name", b.Label(0))
-	}
-	c.add(r)
+	})
 	return false
 }
 
@@ -273,8 +259,22 @@ func (l *language) handlerOf(b *tree.Block, blocks []*tree.Block, complete bool,
 		return "", h, false
 	}
 	name = blocks[0].Type
-	h = l.handlers[name]
+	if h = l.handlers[name]; h.Load != nil {
+		h = l.load(name, blocks[0], c)
+	}
 	return name, h, h.Make != nil
+}
+
+// load loads the handler of a block, and reports once why it cannot be used.
+func (l *language) load(name string, b *tree.Block, c *collector) Handler {
+	h := l.handlers[name]
+	loaded, err := h.Load(*l.engine)
+	if err != nil {
+		c.add(report{at: b.Name, body: b.Parent, summary: fmt.Sprintf("%s cannot be used: %v", name, err)})
+	}
+	h.Load, h.Make, h.Revision = nil, loaded.Make, loaded.Revision
+	l.handlers[name] = h
+	return h
 }
 
 func (l *language) reportHandlers(b *tree.Block, blocks []*tree.Block, complete bool, c *collector) {
@@ -348,6 +348,9 @@ func (p *compiledProbe) supports(b *tree.Block, t probe.Target) bool {
 		}
 		r := d.fieldReport(field)
 		r.hint = cmp.Or(r.hint, portHint(d, field.Field, t))
+		if field.Field == "host" && t.Address == "" {
+			r.hint = cmp.Or(r.hint, `give the target an address: address = "10.0.0.7"`)
+		}
 		d.e.add(r)
 	}
 	return false
@@ -387,6 +390,9 @@ func portHint(d *decodedBlock, path string, t probe.Target) string {
 	}
 	if len(names) > 0 {
 		return "" // the error lists them
+	}
+	if given == "" || !hclsyntax.ValidIdentifier(given) {
+		return fmt.Sprintf("%q is not a number, and the target names no ports: write a number from 1 to 65535", given)
 	}
 	return fmt.Sprintf("name it in the target: ports = { %s = … }", given)
 }

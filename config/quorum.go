@@ -31,13 +31,13 @@ func (d *probeDecoder) quorum(p *compiledProbe, b *tree.Block, kind probe.Kind, 
 	p.quorum = quorums[0]
 	block := d.language.probe.inside[quorumBlock].decode(d.e, p.quorum)
 	p.votes = checked[quorum.Rule](block)
-	switch {
-	case !d.hasCluster:
+	if !d.hasCluster {
 		d.e.add(report{
 			at: p.quorum.Name, body: &b.Body, summary: "quorum needs other engines, and there is no cluster block",
 			hint: "add cluster { endpoints = [\"https://10.0.0.1:2379\"] }, and run sonde-fleet; or remove the quorum block",
 		})
-	case kind == probe.Startup:
+	}
+	if kind == probe.Startup {
 		d.e.add(report{
 			at: p.quorum.Name, body: &b.Body, summary: "a startup probe cannot have a quorum",
 			hint: "move the block to a readiness or liveness probe: each engine waits for the startup probes of a target itself",

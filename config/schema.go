@@ -23,6 +23,13 @@ type Handler struct {
 	// target, and CheckRule(probe.Rule) error, about arguments of the probe block.
 	Make func(Values, Context) (probe.Handler, error)
 
+	// Load, if it is set, returns Make and Revision when a configuration with this engine block uses the handler: only Schema is
+	// known before. A plugin or script block of the same name goes before such a handler.
+	Load func(Engine) (Handler, error)
+
+	// InScript is what is probably not meant in the text of the script block that adds the handler.
+	InScript []*ScriptError
+
 	// NoCluster says why no target of an engine with a cluster block can have the handler; empty: it can.
 	NoCluster string
 

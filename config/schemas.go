@@ -16,6 +16,7 @@ import (
 type language struct {
 	handlers   map[string]Handler // by the name of their block; without Make for a plugin that could not be loaded
 	connecting []string           // the handlers that a probe_module block can have
+	engine     *Engine            // of the configuration, once it is decoded: for Handler.Load
 
 	file          *compiledSchema // all blocks
 	target, probe *compiledSchema // of file
@@ -73,7 +74,7 @@ func blocksOf(some map[string]Settings) (all []Field) {
 
 // newLanguage returns the language with some handlers.
 func newLanguage(o *Options, handlers map[string]Handler) *language {
-	l := &language{handlers: handlers}
+	l := &language{handlers: maps.Clone(handlers)}
 	rule, module := structSchema[probe.Rule](), structSchema[ProbeModule]()
 	inProbe, inModule := l.handlerFields()
 	module.Fields = append(module.Fields, inModule...)
@@ -115,11 +116,12 @@ func (l *language) handlerFields() (inProbe, inModule []Field) {
 	for _, name := range names(l.handlers) {
 		h := l.handlers[name]
 		field := Field{Name: name, Type: Block, Doc: h.Schema.Doc}
-		if h.Make != nil {
+		isKnown := h.Make != nil || h.Load != nil
+		if isKnown {
 			field.Block = &h.Schema
 		}
 		inProbe = append(inProbe, field)
-		if inside, ok := requestSchema(h); ok && h.Make != nil {
+		if inside, ok := requestSchema(h); ok && isKnown {
 			field.Block = &inside
 			l.connecting = append(l.connecting, name)
 		}
@@ -171,9 +173,15 @@ func (l *language) places() map[string]string {
 	return places
 }
 
+// examplePlugins are the plugins that come with the source code.
+var examplePlugins = []string{"dns", "grpc", "heartbeat", "mysql", "postgres", "redis", "thrift", "websocket"}
+
 // missingPlugin is the hint for an unknown handler block.
 func (l *language) missingPlugin(name string) string {
 	hint := fmt.Sprintf("no handler is called %.80q; to load it as a plugin, add plugin %.80q { source = %.80q }", name, name, name+".wasm")
+	if slices.Contains(examplePlugins, name) {
+		hint += fmt.Sprintf("\nmake wasm builds examples/wasm-probes/%s/%s.wasm: docs/plugins.md", name, name)
+	}
 	if known := names(l.handlers); len(known) > 0 {
 		hint += "\nhandlers here: " + strings.Join(known, ", ")
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/sonde-probe/sonde/config/internal/tree"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // MaxScriptBytes bounds the text of a script.
@@ -67,6 +69,9 @@ func (p *pluginLoader) loadScript(b *tree.Block, name string) {
 		s.reportError(d, err)
 		return
 	}
+	for _, warning := range h.InScript {
+		s.report(d, warning, Warning)
+	}
 	p.handlers[name] = h
 }
 
@@ -87,7 +92,11 @@ func (p *pluginLoader) readScript(d *decodedBlock, s *Script) {
 		}
 		text, err := p.options.ReadFile(s.File, MaxScriptBytes)
 		if err != nil {
-			d.refuse("file", "cannot be read: %v", err)
+			wrong := &probe.FieldError{Field: "file", Problem: fmt.Sprintf("cannot be read: %v", err)}
+			if errors.Is(err, os.ErrNotExist) {
+				wrong.Hint = "a relative path starts at the folder of the configuration file"
+			}
+			d.reportErrors(wrong)
 			return
 		}
 		s.Source, s.Origin = string(text), Origin{s.File, 1, 1}
@@ -131,13 +140,34 @@ func (s *Script) reportError(d *decodedBlock, err error) {
 		d.reportErrors(err)
 		return
 	}
-	r := report{at: d.block.Header, body: &d.block.Body, summary: at.Problem}
+	s.report(d, at, Error)
+}
+
+// report reports an error or a warning about a place in the text of a script.
+func (s *Script) report(d *decodedBlock, at *ScriptError, severity Severity) {
+	r := report{severity: severity, at: d.block.Header, body: &d.block.Body, summary: at.Problem}
 	if text, ok := d.e.texts.byName[s.Origin.File]; ok {
 		r.at = wordAt(s.Origin.File, text, at.Line, at.Column)
+		r.hint = pythonHint(string(text[r.at.Start.Byte:r.at.End.Byte]))
 	} else {
 		r.at, r.summary = d.sources["source"].value, at.Error()
 	}
 	d.e.add(r)
+}
+
+// pythonHint returns what to write in Starlark instead of a word of Python, or "".
+func pythonHint(word string) string {
+	switch word {
+	case "import", "from":
+		return "Starlark has no import: t, http, json, math, regexp, struct and time are there"
+	case "class":
+		return "Starlark has no classes: struct(a = 1) makes a value with fields"
+	case "try", "except", "finally", "raise":
+		return "Starlark has no exceptions: t.catch(f) returns a value and an error, and return t.fail(…) ends the attempt"
+	case "with", "async", "await", "yield", "del", "global", "nonlocal", "assert":
+		return "Starlark does not have this word of Python"
+	}
+	return ""
 }
 
 // wordOrCharacter matches what a text in one line begins with.

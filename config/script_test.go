@@ -76,6 +76,19 @@ target "t" {
 	}
 }
 
+func TestWordsOfPythonAreAnswered(t *testing.T) {
+	for word, want := range map[string]string{
+		"import os": "Starlark has no import: t, http,", "from x import y": "Starlark has no import", "class A:": "Starlark has no classes",
+		"try:": "t.catch(f) returns", "assert x": "does not have this word of Python", "fail()": "",
+	} {
+		_, diags := parse(t, "script \"s\" {\n  source = \""+word+"\"\n}\ntarget \"a\" {\n  probe \"readiness\" {\n    s {}\n  }\n}\n",
+			scriptOptions(func(Script) error { return &ScriptError{2, 13, "got it, want primary expression"} }))
+		if len(diags) != 1 || !strings.Contains(diags[0].Hint, want) || want == "" && diags[0].Hint != "" {
+			t.Errorf("%s: the diagnostics are %v", word, diags)
+		}
+	}
+}
+
 func TestErrorsOfScriptsDoNotShowSensitiveValues(t *testing.T) {
 	_, diags := parse(t, "script \"s\" {\n  source = \"x\"\n}\nvariable \"v\" {\n  default = \"hunter2\"\n  sensitive = true\n}\nscript \"t\" {\n  source = var.v\n}\n",
 		scriptOptions(func(s Script) error { return &ScriptError{1, 1, "undefined: " + s.Source} }))

@@ -112,7 +112,7 @@ func (s *secretSearch) check(of secretValue, e hcl.Expression) {
 	}
 	cure := `write env("NAME"), file("/PATH") or var.NAME with sensitive = true, and nothing else`
 	if of.isDefault {
-		cure = fmt.Sprintf("leave out the default, and set %s%s or --var on each engine", envPrefix, of.name)
+		cure = fmt.Sprintf("leave out the default, and set %s%s or --var-file on each engine", envPrefix, of.name)
 	}
 	s.report(of.name+" is a secret", how+"\n"+cure)
 }

@@ -22,6 +22,12 @@ const maxExponent = 4
 
 var conflictMarker = regexp.MustCompile(`^(<<<<<<<|=======|>>>>>>>)`)
 
+// argumentWithoutSign is the line of an argument without its equals sign: period "10s". Blocks that need a label look alike.
+var argumentWithoutSign = regexp.MustCompile(`^\s*([a-z][a-z_0-9]*)\s+("[^"{}]*"|[0-9][\w.]*|true|false)\s*$`)
+
+// openedBelow is the rest of a file after a block's header, whose brace is on the next line.
+var openedBelow = regexp.MustCompile(`^\s*\{`)
+
 var redefined = regexp.MustCompile(`^The argument "([^"]*)" was already set at`)
 
 // Syntax returns the syntax errors of one source. It does not look at its meaning.
@@ -96,18 +102,20 @@ func (s Source) reportSyntax(diags hcl.Diagnostics, blocks hclsyntax.Blocks, c *
 				at: at, summary: "a label cannot contain ${…}",
 				hint: "write a fixed name: with for_each, a target has one element for each key, such as web[\"a\"]",
 			})
-			unparsed = append(unparsed, outermost(blocks, at.Start.Byte))
+			unparsed = append(unparsed, outermost(blocks, at.Start))
 			continue
 		}
 		if d.Summary == "Invalid multi-line string" {
 			c.add(unclosed(d, s.Bytes))
-			unparsed = append(unparsed, span{outermost(blocks, at.Start.Byte).from, math.MaxInt})
+			unparsed = append(unparsed, span{outermost(blocks, at.Start).from, math.MaxInt})
 			break // from here on HCL confuses text and strings
 		}
 		r := rewordSyntax(d, s.Bytes)
-		r.at = at
+		if r.at.Filename == "" {
+			r.at = at
+		}
 		c.add(r)
-		unparsed = append(unparsed, outermost(blocks, at.Start.Byte))
+		unparsed = append(unparsed, outermost(blocks, at.Start))
 	}
 	if unparsed != nil {
 		c.unparsed[s.Name] = unparsed
@@ -124,7 +132,8 @@ func rewordSyntax(d *hcl.Diagnostic, text []byte) report {
 	}
 	toNewline := func(at int) string { line, _, _ := bytes.Cut(text[at:], []byte("\n")); return string(line) }
 	word, rest, after := string(text[from:to]), toNewline(from), strings.TrimLeft(toNewline(to), " \t")
-	line := toNewline(bytes.LastIndexByte(text[:from], '\n') + 1)
+	lineStart := bytes.LastIndexByte(text[:from], '\n') + 1
+	line := toNewline(lineStart)
 	switch d.Summary {
 	case "Invalid number literal":
 		r.summary, r.hint = fmt.Sprintf("%.40s is not a number", word), fmt.Sprintf("a text needs quotes: %.40q", word)
@@ -143,10 +152,21 @@ func rewordSyntax(d *hcl.Diagnostic, text []byte) report {
 		if strings.HasPrefix(rest, "/") {
 			r.hint = `a text needs quotes: path = "/healthz"`
 		}
+	case "Invalid block definition":
+		if m := argumentWithoutSign.FindStringSubmatch(line); m != nil && !openedBelow.Match(text[from:]) {
+			r = withoutSign(m, d.Subject, lineStart)
+		} else if word == "=" {
+			header := strings.TrimSpace(line[:from-lineStart])
+			r.summary, r.hint = "a block has no equals sign", fmt.Sprintf("write %s { … }", header)
+		}
 	case "Argument or block definition required":
 		switch {
+		case word == "}", word == ")", word == "]":
+			r.summary, r.hint = fmt.Sprintf("this %s closes nothing", word), "remove it, or add what it is to close above"
 		case conflictMarker.MatchString(line):
 			r.summary, r.hint = "the file has conflict markers of a merge", "resolve the conflict, and remove the lines with <<<<<<<, ======= and >>>>>>>"
+		case argumentWithoutSign.MatchString(line):
+			r = withoutSign(argumentWithoutSign.FindStringSubmatch(line), d.Subject, lineStart)
 		case strings.HasPrefix(after, ":"):
 			r.hint = fmt.Sprintf("write %s = …, with an equals sign", word)
 		case strings.HasPrefix(after, "'"), strings.HasPrefix(after, "“"), strings.HasPrefix(after, "”"):
@@ -156,6 +176,14 @@ func rewordSyntax(d *hcl.Diagnostic, text []byte) report {
 		}
 	}
 	return r
+}
+
+// withoutSign returns the report of an argument without its equals sign, in a line that starts at a byte.
+func withoutSign(m []string, of *hcl.Range, lineStart int) report {
+	indent := len(m[0]) - len(strings.TrimLeft(m[0], " \t"))
+	at := hcl.Range{Filename: of.Filename, Start: hcl.Pos{Line: of.Start.Line, Column: indent + 1, Byte: lineStart + indent}}
+	at.End = hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + len(m[1]), Byte: at.Start.Byte + len(m[1])}
+	return report{at: at, summary: fmt.Sprintf("argument %q has no equals sign", m[1]), hint: fmt.Sprintf("write %s = %s", m[1], m[2])}
 }
 
 // inOrder returns the errors that have a position, sorted by it.
@@ -181,14 +209,18 @@ func unclosed(d *hcl.Diagnostic, text []byte) report {
 	return report{at: at, summary: "the string has no closing quote", hint: `end it with a " on the same line, or use a heredoc, <<END, for several lines`}
 }
 
-// outermost returns the extent of the top-level block that contains a byte, or the
-// text from the byte to the next block.
-func outermost(blocks hclsyntax.Blocks, at int) span {
-	next := math.MaxInt
+// outermost returns the extent of the top-level block that contains a position, or the
+// text from there to the next block.
+func outermost(blocks hclsyntax.Blocks, of hcl.Pos) span {
+	at, line, next := of.Byte, of.Line, math.MaxInt
 	for _, b := range blocks {
 		r := b.Range()
 		if r.Start.Byte <= at && at <= r.End.Byte {
 			return span{r.Start.Byte, r.End.Byte}
+		}
+		if r.Start.Line == line { // an error in the header, where the block ends for the parser
+			at = r.Start.Byte
+			continue
 		}
 		if r.Start.Byte > at {
 			next = min(next, r.Start.Byte)

@@ -46,6 +46,12 @@ func (t *targetDecoder) decodeAll(blocks []*tree.Block) {
 	}
 	for _, b := range blocks {
 		if isValidTargetName(b, b.Label(0), b.LabelRange(0), t.e.collector) {
+			if strings.ContainsAny(b.Label(0), " \t:") {
+				t.e.add(report{
+					severity: Warning, at: b.LabelRange(0), summary: fmt.Sprintf("the target's name %q has a space or a colon", b.Label(0)),
+					hint: "commands, URLs and IDs of probes, such as web:readiness, have it: use letters, digits, . _ - and /",
+				})
+			}
 			t.decode(b)
 		}
 	}
@@ -248,6 +254,12 @@ func decodeAddress(b *tree.Block, c tree.Content, e *evaluator) (address string,
 	return s, true
 }
 
+// isPort reports whether a text is the number of a port.
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0
+}
+
 // addressProblem returns why a text is neither an IP address nor a host name, or "".
 func addressProblem(s string) (problem, hint string) {
 	if dial.IsHostName(s) {
@@ -268,7 +280,7 @@ func addressProblem(s string) (problem, hint string) {
 	case strings.HasPrefix(s, "["):
 		ip, port, _ := strings.Cut(s[1:], "]")
 		hint := fmt.Sprintf("write address = %q", ip)
-		if port = strings.TrimPrefix(port, ":"); isDigits(port) {
+		if port = strings.TrimPrefix(port, ":"); isPort(port) {
 			hint += fmt.Sprintf(" and ports = { http = %s }", port)
 		}
 		return "must be an IP address without brackets", hint
@@ -276,8 +288,10 @@ func addressProblem(s string) (problem, hint string) {
 		return "must be one address, not a network", fmt.Sprintf("write each address: for_each = toset([for i in range(1, 5) : cidrhost(%q, i)]), and address = each.value", s)
 	case strings.Contains(s, ","):
 		return "must be one address, not a list", `write for_each = toset(["…", "…"]), and address = each.value`
-	case colon && isDigits(port):
+	case colon && isPort(port):
 		return "must not contain a port", fmt.Sprintf("write address = %q and ports = { http = %s }", host, port)
+	case colon && isDigits(port):
+		return "must not contain a port", fmt.Sprintf("write address = %q", host)
 	case strings.Contains(s, "{{") || strings.ContainsAny(s, "<>$"):
 		return "must be an IP address or a host name", "a placeholder was not filled in"
 	}

@@ -44,6 +44,7 @@ func (e *evaluator) value(b *tree.Body, f *Field, arg tree.Argument) (v any, sec
 		}
 	}
 	if p != nil {
+		p.within(f)
 		if f.NonZero && raw.Type() == cty.Number && raw.LessThanOrEqualTo(cty.Zero).True() {
 			p.hint = fmt.Sprintf("write %s = %s", arg.Name, exampleOf(f.Type)) // 0 with a unit is not allowed either
 		}
@@ -57,6 +58,22 @@ func (e *evaluator) value(b *tree.Body, f *Field, arg tree.Argument) (v any, sec
 type valueError struct {
 	summary, hint string
 	key           string // of the entry that is wrong, in a map
+	meant         string // the duration or the size that the hint says to write; empty for none, or several
+}
+
+// within replaces a hint to write a value outside the limits of a field, which would be the next error.
+func (f *valueError) within(field *Field) {
+	parse := func(s string) int64 { n, _ := bytesize.Parse(s); return int64(n) }
+	if field.Type == Duration {
+		parse = func(s string) int64 { d, _ := ParseDuration(s); return int64(d) }
+	}
+	limit, bound := field.Max, "most"
+	if field.Min != "" && f.meant != "" && parse(f.meant) < parse(field.Min) {
+		limit, bound = field.Min, "least"
+	} else if field.Max == "" || f.meant == "" || parse(f.meant) <= parse(field.Max) {
+		return
+	}
+	f.hint = fmt.Sprintf("%s is at %s %s: write %s = %q", field.Name, bound, limit, field.Name, limit)
 }
 
 // wordHint returns which of the allowed words was meant, or all of them.
@@ -77,7 +94,8 @@ func (f *valueError) at(e hcl.Expression) hcl.Range {
 	if f.key == "" {
 		return e.Range()
 	}
-	return entryRange(e, f.key)
+	_, value := entryRanges(e, f.key)
+	return value
 }
 
 // decode converts a value to the Go type that Values hold for a type.
@@ -111,7 +129,7 @@ func decode(v cty.Value, t Type, name string, secret bool) (any, *valueError) {
 			return s, nil
 		})
 	case StringsMap:
-		return decodeMap(v, mismatch(v, name, "a map of lists of strings", fmt.Sprintf(`write %s = { name = ["…"] }`, name)), func(e cty.Value) ([]string, *valueError) {
+		return decodeMap(v, mismatch(v, name, "a map of lists of strings", fmt.Sprintf(`write %s = { Name = "value" }`, name)), func(e cty.Value) ([]string, *valueError) {
 			if s, ok := text(e); ok {
 				return []string{s}, nil
 			}
@@ -245,11 +263,14 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 		if isDigits(v.AsString()) {
 			p.hint = secondsHint(name, v.AsString())
 		} else if meant := meantDuration(v.AsString()); meant != "" {
-			p.hint = fmt.Sprintf("write %s = %q", name, meant)
+			p.hint, p.meant = fmt.Sprintf("write %s = %q", name, meant), meant
 		}
 	}
 	if plainDuration.MatchString(v.AsString()) {
-		p.hint = fmt.Sprintf("it is too long: at most %v are allowed", probe.MaxDuration)
+		p = &valueError{summary: name + " is too long", hint: fmt.Sprintf("at most %s are allowed", probe.FormatDuration(probe.MaxDuration))}
+		if !secret {
+			p.summary = fmt.Sprintf("%s is %.40q, which is too long", name, v.AsString())
+		}
 	}
 	return nil, p
 }
@@ -329,7 +350,7 @@ func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
 	case cty.Number:
 		p.summary = fmt.Sprintf("%s has no unit", name)
 		if n, ok := text(v); ok && !secret && isDigits(n) {
-			p.hint = fmt.Sprintf(`write %s = "%sB" for bytes, or "%sMiB"`, name, n, n)
+			p.hint, p.meant = fmt.Sprintf(`write %s = "%sB" for bytes, or "%sMiB"`, name, n, n), n+"B"
 		}
 		return nil, p
 	case cty.String:
@@ -345,7 +366,7 @@ func decodeSize(v cty.Value, name string, secret bool) (any, *valueError) {
 	}
 	p.summary = fmt.Sprintf("%s is %.40q, which is not a size", name, given)
 	if meant := bytesize.Meant(given); meant != "" {
-		p.hint = fmt.Sprintf("write %s = %q", name, meant)
+		p.hint, p.meant = fmt.Sprintf("write %s = %q", name, meant), meant
 	}
 	return nil, p
 }
@@ -369,7 +390,9 @@ func decodeStrings(v cty.Value, name string, secret bool) ([]string, *valueError
 	ty := v.Type()
 	if !ty.IsListType() && !ty.IsTupleType() && !ty.IsSetType() {
 		p := mismatch(v, name, "a list of strings", "")
-		if s, ok := text(v); ok {
+		if name == "match" && !secret {
+			p.hint = matchHint(v)
+		} else if s, ok := text(v); ok {
 			p.hint = listHint(name, s, secret)
 		}
 		return nil, p
@@ -386,6 +409,25 @@ func decodeStrings(v cty.Value, name string, secret bool) ([]string, *valueError
 	return out, nil
 }
 
+// matchHint returns how to write the labels of a map as conditions, or "".
+func matchHint(v cty.Value) string {
+	if s, ok := text(v); ok {
+		return fmt.Sprintf("put it in brackets: match = [%q]", s)
+	}
+	if !v.CanIterateElements() {
+		return ""
+	}
+	const most = 4
+	var all []string
+	for it := v.ElementIterator(); it.Next() && len(all) < most; {
+		name, value := it.Element()
+		if s, ok := text(value); ok && name.Type() == cty.String {
+			all = append(all, strconv.Quote(name.AsString()+"="+s))
+		}
+	}
+	return fmt.Sprintf("write conditions on labels: match = [%s]", strings.Join(all, ", "))
+}
+
 // listHint returns how to write one text as a list. A command of several words becomes
 // one string for each, or a call of a shell if it needs one.
 func listHint(name, s string, secret bool) string {
@@ -394,11 +436,16 @@ func listHint(name, s string, secret bool) string {
 	case secret || s == "" || len(s) > most:
 		return fmt.Sprintf(`put it in brackets: %s = ["…"]`, name)
 	case name == "command" && strings.ContainsAny(s, "|&;<>()$`*?~\"'\\\n"):
-		return fmt.Sprintf(`there is no shell; to use one, write %s = ["/bin/sh", "-c", %q]`, name, s)
+		return fmt.Sprintf(`there is no shell; to use one, write %s = ["/bin/sh", "-c", %s]`, name, quote(s))
 	case name == "command":
 		return fmt.Sprintf(`there is no shell, so each word is a string: write %s = ["%s"]`, name, strings.Join(strings.Fields(s), `", "`))
 	}
-	return fmt.Sprintf(`put it in brackets: %s = [%q]`, name, s)
+	return fmt.Sprintf(`put it in brackets: %s = [%s]`, name, quote(s))
+}
+
+// quote returns a text as HCL has it in quotes.
+func quote(s string) string {
+	return strings.NewReplacer("${", "$${", "%{", "%%{").Replace(strconv.Quote(s))
 }
 
 // decodeMap decodes each entry of a map. NoMap is the error for any other value.

@@ -160,10 +160,14 @@ func (v *variable) value(e *evaluator, given *givenValue) cty.Value {
 		value, broken = given.value(e, v)
 	case v.def == cty.NilVal:
 		broken = true
-		e.add(report{
+		r := report{
 			at: v.block.Header, summary: fmt.Sprintf("variable %q has no value", v.name),
 			hint: fmt.Sprintf("set it with --var %s=… or the environment variable %s%s, or add default = …", v.name, envPrefix, v.name),
-		})
+		}
+		if v.sensitive { // other users see --var in the list of processes, and a default in the file
+			r.hint = fmt.Sprintf("set the environment variable %s%s, or write it into a file that only the engine's user can read, for --var-file", envPrefix, v.name)
+		}
+		e.add(r)
 	}
 	if broken {
 		e.unknown = true

@@ -29,7 +29,7 @@ completions() {
 	"$2" completion fish >"$1/$name.fish"
 }
 
-make --silent "GO=$GO" interpreter
+make --silent "GO=$GO" embedded
 rm -rf "$OUT"
 mkdir -p "$OUT/host"
 "$GO" build -ldflags=-s -o "$OUT/host/sonde" ./cmd/engine

@@ -13,7 +13,7 @@ import (
 // the names of the fields. The engine does not keep set.
 //
 // An unchanged probe keeps its state, its offset and its attempt in flight. A probe
-// with another rule, or other labels of its target, keeps its state and its run of equal
+// with another rule, or other labels or further ports of its target, keeps its state and its run of equal
 // outcomes. A probe with
 // another handler or target starts a new run, and what it had published stands until
 // its next verdict (see verdict.Renew); but if the target's address or ports have

@@ -343,12 +343,14 @@ func TestAnotherEndpointOfAHandlerIsNotKnownToPass(t *testing.T) {
 		probe probe.Probe
 		want  probe.Verdict
 	}{
-		"another port":           {with(func(p *probe.Probe) { p.Handler = connector{s, "", "81"} }), probe.Undecided},
-		"another host":           {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.2", "80"} }), probe.Undecided},
-		"another address":        {with(func(p *probe.Probe) { p.Target.Address = "10.0.0.2" }), probe.Undecided},
-		"the same host":          {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.1", "80"} }), probe.Passing},
-		"another handler":        {with(func(p *probe.Probe) { p.Handler = connector{says(probe.Success), "", "80"} }), probe.Passing},
-		"a port that is unused":  {with(func(p *probe.Probe) { p.Target.Ports = map[string]uint16{"admin": 1} }), probe.Passing},
+		"another port":    {with(func(p *probe.Probe) { p.Handler = connector{s, "", "81"} }), probe.Undecided},
+		"another host":    {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.2", "80"} }), probe.Undecided},
+		"another address": {with(func(p *probe.Probe) { p.Target.Address = "10.0.0.2" }), probe.Undecided},
+		"the same host":   {with(func(p *probe.Probe) { p.Handler = connector{s, "10.0.0.1", "80"} }), probe.Passing},
+		"another handler": {with(func(p *probe.Probe) { p.Handler = connector{says(probe.Success), "", "80"} }), probe.Passing},
+		"a port, and a handler": {with(func(p *probe.Probe) {
+			p.Target.Ports, p.Handler = map[string]uint16{"admin": 1}, connector{says(probe.Success), "", "80"}
+		}), probe.Passing},
 		"a handler of no host":   {with(func(p *probe.Probe) { p.Handler = says(probe.Success) }), probe.Passing},
 		"a host, another target": {with(func(p *probe.Probe) { p.Handler, p.Target.Address = connector{s, "10.0.0.1", "80"}, "10.0.0.2" }), probe.Passing},
 	} {

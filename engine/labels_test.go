@@ -199,3 +199,47 @@ func TestATargetWithoutProbesHasTheLabelsThatItIsGiven(t *testing.T) {
 		}
 	})
 }
+
+// A probe that goes on as it was keeps its state when its target gets another port.
+func TestFurtherPortsKeepTheStateOfAProbe(t *testing.T) {
+	at := func(ports map[string]uint16) probe.Set {
+		p := with(says(probe.Success))
+		p.Target.Ports = ports
+		return probe.Set{readiness: p}
+	}
+	for name, c := range map[string]struct {
+		before, after map[string]uint16
+		want          engine.Changes
+	}{
+		"the first":    {nil, map[string]uint16{"http": 80}, engine.Changes{Updated: 1}},
+		"a second":     {map[string]uint16{"http": 80}, map[string]uint16{"http": 80, "admin": 81}, engine.Changes{Updated: 1}},
+		"another one":  {map[string]uint16{"http": 80}, map[string]uint16{"http": 81, "admin": 80}, engine.Changes{Replaced: 1}},
+		"one less":     {map[string]uint16{"http": 80, "admin": 81}, map[string]uint16{"http": 80}, engine.Changes{Replaced: 1}},
+		"another name": {map[string]uint16{"http": 80}, map[string]uint16{"web": 80}, engine.Changes{Replaced: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+				set := at(c.before)
+				apply(t, e, set)
+				e.Report(instance("a"))
+				pass(35 * time.Second)
+				before := status(t, e, readiness)
+				p := set[readiness]
+				p.Target.Ports = c.after
+				if changes := apply(t, e, probe.Set{readiness: p}); changes != c.want {
+					t.Errorf("changes are %+v", changes)
+				}
+				after := status(t, e, readiness)
+				if ts, _ := e.Target("web"); !maps.Equal(ts.Ports, c.after) {
+					t.Errorf("the ports are %v", ts.Ports)
+				}
+				if c.want.Updated == 1 && !equalStatus(before, after) {
+					t.Errorf("the status was\n%+v\nand is\n%+v", before, after)
+				}
+				if changes := apply(t, e, probe.Set{readiness: p}); changes.Kept != 1 {
+					t.Errorf("equal ports changed the probe: %+v", changes)
+				}
+			})
+		})
+	}
+}

@@ -177,7 +177,8 @@ func (p *plan) compare(id probe.ID, desired *probe.Probe) (err error) {
 	case s.currentAddress() != c.address || !c.before.sameHandler(desired) || !c.before.sameTarget(desired):
 		p.counts.Replaced++
 		c.action, c.moved = ProbeReplaced, c.before.hasMoved(s.currentAddress(), desired)
-	case c.before.rule != desired.Rule || c.labels || c.before.settings != desired.Settings || c.before.target.Static != desired.Target.Static:
+	case c.before.rule != desired.Rule || c.labels || c.before.settings != desired.Settings || c.before.target.Static != desired.Target.Static,
+		len(c.before.target.Ports) != len(desired.Target.Ports):
 		p.counts.Updated++
 		desired.Handler = c.before.configured
 		c.action = ProbeUpdated

@@ -46,6 +46,11 @@ func (e *Engine) Report(in probe.Instance) {
 func (sc *scheduler) report(in probe.Instance) {
 	sc.mu.Lock()
 	defer sc.unlock()
+	sc.setReported(in)
+}
+
+// setReported is report. It needs mu.
+func (sc *scheduler) setReported(in probe.Instance) {
 	t, isNew := sc.registry.reported(in)
 	switch {
 	case t == nil && isNew: // there is no such target, as before

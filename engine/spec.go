@@ -83,11 +83,24 @@ func (sp *spec) isReady() bool {
 	}
 }
 
-// sameTarget reports whether p's target is sp's, apart from name, address, labels and Static.
+// sameTarget reports whether p's target is sp's, apart from name, address, labels and Static, and ports that it has besides.
 func (sp *spec) sameTarget(p *probe.Probe) bool {
 	t := sp.targetOf(p.Target.Name, p.Target.Address)
 	t.Labels, t.Static = p.Target.Labels, p.Target.Static
+	if _, knows := sp.configured.(probe.EndpointHandler); hasAll(p.Target.Ports, t.Ports) && !(knows && sp.hasMoved(t.Address, p)) {
+		t.Ports = p.Target.Ports
+	}
 	return t.Equal(p.Target)
+}
+
+// hasAll reports whether ports have all of some, with the same numbers.
+func hasAll(ports, some map[string]uint16) bool {
+	for name, port := range some {
+		if n, ok := ports[name]; !ok || n != port {
+			return false
+		}
+	}
+	return true
 }
 
 // hasMoved reports whether p is about another endpoint than sp is for an address.

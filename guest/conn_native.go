@@ -11,16 +11,15 @@ import (
 	"net"
 )
 
-// Conn is a connection made by the host. It is a net.Conn. While it waits, all goroutines
-// of a plugin wait. Use it on one goroutine at a time.
+// Conn is a connection made by the host. It is a net.Conn, for libraries too: while it waits for
+// bytes, other goroutines run.
 type Conn struct {
 	net.Conn
 	host string // that was dialled, with its port
-	gone bool   // closed, held, or turned into a net.Conn
+	gone bool   // closed or held
 }
 
-// Close closes the connection. After the first call, and after Hold and NetConn, it
-// does nothing.
+// Close closes the connection. After the first call, and after Hold, it does nothing.
 func (c *Conn) Close() error {
 	if c.gone {
 		return nil
@@ -100,11 +99,4 @@ func certificateLines(c *x509.Certificate) string {
 		b = appendLine(b, "dns", name)
 	}
 	return string(b)
-}
-
-// NetConn turns the connection into one for libraries: while it waits, other goroutines
-// run. The Conn must not be used afterwards.
-func (c *Conn) NetConn() (net.Conn, error) {
-	c.gone = true
-	return c.Conn, nil
 }

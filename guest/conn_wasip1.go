@@ -5,37 +5,88 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
 )
 
-// Conn is a connection made by the host. It is a net.Conn. While it waits, all goroutines
-// wait. Use it on one goroutine at a time.
+// Conn is a connection made by the host. It is a net.Conn, for libraries too: while it waits for
+// bytes, other goroutines run.
 type Conn struct {
-	fd       int32
-	network  string
-	nonblock bool
-	gone     bool // closed, held, or turned into a net.Conn
+	fd            int32
+	network       string
+	gone          bool     // closed or held
+	local, remote net.Addr // nil until they are asked for
+
+	file   *os.File // by which it waits in the runtime's poller; nil until there was another goroutine
+	readBy time.Time
 }
 
 // Read waits for bytes and reads them.
-func (c *Conn) Read(p []byte) (int, error) {
-	if len(p) == 0 {
+func (c *Conn) Read(p []byte) (n int, err error) {
+	switch file, err := c.polled(); {
+	case len(p) == 0:
 		return 0, nil
+	case err != nil:
+		return 0, c.error("read", err)
+	case file != nil:
+		if n, err = file.Read(p); err == io.EOF && c.network == "udp" {
+			return 0, nil // an empty datagram
+		}
+		return n, c.error("read", err)
 	}
-	n := hostRead(c.fd, unsafe.SliceData(p), int32(len(p)))
-	switch {
+	switch n := hostRead(c.fd, unsafe.SliceData(p), int32(len(p))); {
 	case n < 0:
 		return 0, hostError("read", n)
 	case n == 0 && c.network != "udp":
 		return 0, io.EOF
+	default:
+		return int(n), nil
 	}
-	return int(n), nil
+}
+
+// alone is how many goroutines there are when an attempt has only its own. A read that lets the host wait is much
+// cheaper than one in the runtime's poller. It stops the only thread, which nobody notices then.
+var alone int
+
+// polled returns the file by which reads wait in the runtime's poller: from the first read on beside which there is
+// another goroutine, or a timer of the attempt's context. Until then it is nil.
+func (c *Conn) polled() (*os.File, error) {
+	switch {
+	case c.file != nil:
+		return c.file, nil
+	case c.gone:
+		return nil, net.ErrClosed
+	case runtime.NumGoroutine() <= alone && !timed:
+		return nil, nil
+	}
+	if err := syscall.SetNonblock(int(c.fd), true); err != nil {
+		return nil, err
+	}
+	c.file = os.NewFile(uintptr(c.fd), c.network)
+	return c.file, c.file.SetReadDeadline(c.readBy)
+}
+
+// error returns an error of a file as package net would have it.
+func (c *Conn) error(op string, err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	if errors.Is(err, os.ErrClosed) {
+		err = net.ErrClosed
+	}
+	return &net.OpError{Op: op, Net: c.network, Err: err}
 }
 
 // Write writes all of p.
 func (c *Conn) Write(p []byte) (int, error) {
+	if c.gone {
+		return 0, c.error("write", net.ErrClosed)
+	}
 	n := hostWrite(c.fd, unsafe.SliceData(p), int32(len(p)))
 	if n < 0 {
 		return 0, hostError("write", n)
@@ -43,13 +94,15 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return int(n), nil
 }
 
-// Close closes the connection. After the first call, and after Hold and NetConn, it
-// does nothing.
+// Close closes the connection. After the first call, and after Hold, it does nothing.
 func (c *Conn) Close() error {
 	if c.gone {
 		return nil
 	}
 	c.gone = true
+	if c.file != nil {
+		return c.error("close", c.file.Close())
+	}
 	if n := hostClose(c.fd); n < 0 {
 		return hostError("close", n)
 	}
@@ -67,6 +120,14 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(deadlin
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(deadlineWrite, t) }
 
 func (c *Conn) setDeadline(which int32, t time.Time) error {
+	if which&deadlineRead != 0 {
+		c.readBy = t
+		if c.file != nil {
+			if err := c.file.SetReadDeadline(t); err != nil {
+				return c.error("set", err)
+			}
+		}
+	}
 	var ns int64
 	if !t.IsZero() {
 		ns = max(int64(time.Until(t)), 1)
@@ -91,81 +152,17 @@ func (c *Conn) Info(what Info) string {
 	return string(b)
 }
 
-// RemoteAddr returns the peer's network address.
-func (c *Conn) RemoteAddr() net.Addr { return addr{c.network, c.Info(InfoRemote)} }
-
-// LocalAddr returns the local network address.
-func (c *Conn) LocalAddr() net.Addr { return addr{c.network, c.Info(InfoLocal)} }
-
-// NetConn turns the connection into one for libraries: while it waits, other goroutines
-// run. The Conn must not be used afterwards.
-func (c *Conn) NetConn() (net.Conn, error) {
-	if !c.nonblock {
-		if err := syscall.SetNonblock(int(c.fd), true); err != nil {
-			return nil, &Error{Op: "net conn", Err: err}
-		}
-	}
-	c.gone = true
-	return &fileConn{file: os.NewFile(uintptr(c.fd), c.network), conn: c}, nil
-}
-
-// fileConn is a net.Conn. It takes half of the computation of one that package net makes of a
-// file: that has the descriptor twice, and does not know its addresses.
-type fileConn struct {
-	file          *os.File
-	conn          *Conn
-	local, remote net.Addr // nil until they are asked for
-}
-
-func (c *fileConn) Read(p []byte) (int, error) {
-	n, err := c.file.Read(p)
-	return n, c.error("read", err)
-}
-
-func (c *fileConn) Write(p []byte) (int, error) {
-	n, err := c.file.Write(p)
-	return n, c.error("write", err)
-}
-
-func (c *fileConn) Close() error { return c.error("close", c.file.Close()) }
+// RemoteAddr returns the peer's network address, also after Close if it was asked for before.
+func (c *Conn) RemoteAddr() net.Addr { return c.addr(&c.remote, InfoRemote) }
 
 // LocalAddr returns the local network address, also after Close if it was asked for before.
-func (c *fileConn) LocalAddr() net.Addr {
-	if c.local == nil {
-		c.local = c.conn.LocalAddr()
+func (c *Conn) LocalAddr() net.Addr { return c.addr(&c.local, InfoLocal) }
+
+func (c *Conn) addr(known *net.Addr, what Info) net.Addr {
+	if *known == nil {
+		*known = addr{c.network, c.Info(what)}
 	}
-	return c.local
-}
-
-// RemoteAddr returns the peer's network address, also after Close if it was asked for before.
-func (c *fileConn) RemoteAddr() net.Addr {
-	if c.remote == nil {
-		c.remote = c.conn.RemoteAddr()
-	}
-	return c.remote
-}
-
-func (c *fileConn) SetDeadline(t time.Time) error { return c.error("set", c.file.SetDeadline(t)) }
-
-func (c *fileConn) SetReadDeadline(t time.Time) error {
-	return c.error("set", c.file.SetReadDeadline(t))
-}
-
-func (c *fileConn) SetWriteDeadline(t time.Time) error {
-	return c.error("set", c.file.SetWriteDeadline(t))
-}
-
-// error returns an error of a file as package net would have it.
-func (c *fileConn) error(op string, err error) error {
-	path, ok := err.(*os.PathError)
-	if !ok {
-		return err
-	}
-	e := &net.OpError{Op: op, Net: c.conn.network, Err: path.Err}
-	if errors.Is(path.Err, os.ErrClosed) {
-		e.Err = net.ErrClosed
-	}
-	return e
+	return *known
 }
 
 // addr is a net.Addr.

@@ -17,6 +17,7 @@ type lazyContext struct {
 }
 
 func (l *lazyContext) start() context.Context {
+	timed = true
 	l.once.Do(func() { l.timer, l.cancel = context.WithDeadline(context.Background(), l.end()) })
 	return l.timer
 }
@@ -45,6 +46,9 @@ func (l *lazyContext) Err() error {
 
 // Value returns nil, except for keys of package context.
 func (l *lazyContext) Value(key any) any { return l.start().Value(key) }
+
+// timed reports that the context of the attempt has a timer, by which a library may close a connection.
+var timed bool
 
 // stop ends the context with its attempt.
 func (l *lazyContext) stop() {

@@ -54,11 +54,13 @@
 //
 // # Connections
 //
-// Target.Dial returns a connection for plugins that implement a protocol themselves, and
-// Target.DialPort one to a port of the settings, with TLS if these have it. It is
-// cheap, but while it waits the whole plugin waits. Target.DialContext is for libraries
-// with goroutines of their own, such as database clients, and fits their dial hooks. A
+// Target.Dial connects, and Target.DialPort to a port of the settings, with TLS if these have it. The connection
+// is for the plugin's own code and for libraries, whose dial hooks Target.DialContext fits: while it waits, other
+// goroutines run. It is cheapest while there are none, and no timer of the attempt's context. A
 // plugin can only reach what its operator grants; by default that is the probe's target.
+//
+// A library that connects by itself, by package net, finds a network inside the module, which
+// reaches nothing: the attempt is Unknown, and says so.
 //
 // # Testing
 //

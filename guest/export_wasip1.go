@@ -3,6 +3,7 @@ package guest
 import (
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"unsafe"
 )
 
@@ -35,6 +36,7 @@ func configure() int32 {
 //go:wasmexport sonde_run
 func run() int32 {
 	stepRandom()
+	alone = runtime.NumGoroutine()
 	h := &host{endpoint: endpointOf(string(input(inputTarget)))}
 	settings, err := registered.prepare(input(inputSettings), keptInput)
 	if err != nil {

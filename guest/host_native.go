@@ -18,6 +18,9 @@ import (
 // localErrors say nothing about a target: this machine could not dial.
 var localErrors = []syscall.Errno{syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS}
 
+// isApart returns false: outside of WebAssembly, package net reaches the target.
+func isApart(error) bool { return false }
+
 // systemReason returns the reason of an error that only occurs outside of WebAssembly.
 func systemReason(err error) string {
 	var (
@@ -53,7 +56,7 @@ type host struct {
 	metrics map[string]float64
 }
 
-func (h *host) dial(ctx context.Context, network, address string, secure TLS, _ bool) (*Conn, error) {
+func (h *host) dial(ctx context.Context, network, address string, secure TLS) (*Conn, error) {
 	op := "dial " + network + " " + address
 	system, full, err := h.resolveAddress(network, address)
 	if err != nil {

@@ -2,6 +2,8 @@ package guest
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -75,8 +77,6 @@ const (
 
 	outputPrepared = 5
 
-	flagNonblock = 1
-
 	deadlineRead  = 1
 	deadlineWrite = 2
 )
@@ -124,27 +124,30 @@ var localErrors = []syscall.Errno{syscall.Errno(76), syscall.EMFILE, syscall.ENO
 // systemReason returns the reason of an error that only occurs outside of WebAssembly.
 func systemReason(error) string { return "" }
 
+// isApart reports whether an error is of package net, which has a network of its own inside a module. Connections that
+// the host has made have other errors.
+func isApart(err error) bool {
+	op, lookup, ours := (*net.OpError)(nil), (*net.DNSError)(nil), (*Error)(nil)
+	return !errors.As(err, &ours) && (errors.As(err, &op) && op.Op == "dial" || errors.As(err, &lookup))
+}
+
 // host calls the host's functions.
 type host struct {
 	endpoint
 	unmeasured bool // nobody asks for numbers about this attempt
 }
 
-func (*host) dial(ctx context.Context, network, address string, secure TLS, nonblock bool) (*Conn, error) {
+func (*host) dial(ctx context.Context, network, address string, secure TLS) (*Conn, error) {
 	op := "dial " + network + " " + address
 	wait, err := millisecondsOf(ctx)
 	if err != nil {
 		return nil, &Error{Op: op, Err: err}
 	}
-	var flags int32
-	if nonblock {
-		flags = flagNonblock
-	}
-	fd := hostDial(network, address, secure.options(), flags, wait)
+	fd := hostDial(network, address, secure.options(), 0, wait)
 	if fd < 0 {
 		return nil, hostError(op, fd)
 	}
-	return &Conn{fd: fd, network: network, nonblock: nonblock}, nil
+	return &Conn{fd: fd, network: network}, nil
 }
 
 // millisecondsOf returns the time that ctx leaves, as the timeout of dial: 0 means the
@@ -183,6 +186,9 @@ func (*host) hold(key string, c *Conn) error {
 		return hostError("hold "+key, n)
 	}
 	c.gone = true
+	if c.file != nil {
+		_ = c.file.Close() // the host has the connection, and no descriptor of this number
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -59,6 +60,9 @@ func Fail(reason, detail string) Result { return Result{Failure, reason, detail}
 // the attempt could not be made, for example because a grant is missing or a limit was
 // reached.
 func FailWith(reason string, err error) Result {
+	if isApart(err) { // the host knows the reason
+		return Result{Outcome: Unknown, Detail: "the plugin connected by itself, which reaches nothing from a module: give its library t.DialContext: " + err.Error()}
+	}
 	r := Result{Failure, reason, err.Error()}
 	if known := reasonOf(err); known != "" {
 		r.Reason = known
@@ -110,10 +114,18 @@ func timedOut(err error) bool {
 // reasonOf returns the reason of an error of the connection, or "". The codes are those of
 // the built-in handlers.
 func reasonOf(err error) string {
-	var known *Error
-	switch {
-	case errors.As(err, &known) && known.Reason != "":
+	if known := (*Error)(nil); errors.As(err, &known) && known.Reason != "" {
 		return known.Reason
+	}
+	why := networkReason(err)
+	if op := (*net.OpError)(nil); errors.As(err, &op) && strings.HasPrefix(op.Net, "udp") {
+		why = strings.Replace(why, "tcp.", "udp.", 1)
+	}
+	return why
+}
+
+func networkReason(err error) string {
+	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "tcp.refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):

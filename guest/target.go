@@ -39,16 +39,16 @@ const (
 // name of one of the target's ports: ":6379", ":redis". Dial returns at ctx's deadline at
 // the latest. An error is an *Error.
 //
-// While a Conn waits, the whole plugin waits: use it on one goroutine. For libraries see
-// DialContext.
+// The Conn fits libraries whose dialer returns a net.Conn, also those that read on a goroutine of
+// their own. A read is cheapest while the attempt has one goroutine and no timer.
 func (t Target[S]) Dial(ctx context.Context, network, address string) (*Conn, error) {
-	return t.connection().dial(ctx, network, address, TLS{}, false)
+	return t.connection().dial(ctx, network, address, TLS{})
 }
 
 // DialTLS is Dial over tcp followed by a TLS client's handshake, which the host makes: that
 // is much faster than crypto/tls in a plugin.
 func (t Target[S]) DialTLS(ctx context.Context, address string, c TLS) (*Conn, error) {
-	return t.connection().dial(ctx, "tls", address, c, false)
+	return t.connection().dial(ctx, "tls", address, c)
 }
 
 // DialPort connects to a port of the target, a number or a name, over tcp or udp, or over TLS if secure is not
@@ -61,7 +61,7 @@ func (t Target[S]) DialPort(ctx context.Context, network, port string, secure *T
 	if len(alpn) > 0 {
 		config.ALPN = alpn
 	}
-	c, err := t.connection().dial(ctx, network, ":"+port, config, false)
+	c, err := t.connection().dial(ctx, network, ":"+port, config)
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +79,14 @@ func (t Target[S]) HostPort(port string) string {
 	return net.JoinHostPort(t.Address, port)
 }
 
-// DialContext is Dial for libraries: while its connections wait, other goroutines
-// run. It fits http.Transport.DialContext, the Dialer of go-redis, the DialFunc of
+// DialContext is Dial with the signature of package net. It fits http.Transport.DialContext, the Dialer of go-redis, the DialFunc of
 // pgx and, with a network, the hooks of go-sql-driver/mysql and grpc-go.
 func (t Target[S]) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := t.connection().dial(ctx, network, address, TLS{}, true)
+	c, err := t.Dial(ctx, network, address)
 	if err != nil {
-		return nil, err
+		return nil, err // and not a net.Conn that is a nil *Conn
 	}
-	return c.NetConn()
+	return c, nil
 }
 
 // Resolve looks up a host name. It needs a grant; Dial looks up names itself.
@@ -114,6 +113,9 @@ func (t Target[S]) State() []byte { return t.connection().state() }
 
 // SetState keeps a copy of at most MaxState bytes for the probe's next attempt.
 func (t Target[S]) SetState(b []byte) error { return t.connection().setState(b) }
+
+// Log writes one log record of at most 4 KiB, also while settings are checked.
+func Log(l Level, text string) { new(host).log(l, text) }
 
 // Log writes one log record of at most 4 KiB. The host drops records above its limits.
 func (t Target[S]) Log(l Level, text string) { t.connection().log(l, text) }

@@ -43,8 +43,8 @@ func useRuntime() {
 		}
 		sink = make([]*byte, n/8)
 	}
-	c := net.Conn(&fileConn{file: os.NewFile(1<<20, ""), conn: &Conn{fd: -1}}) // no such descriptor
-	_, _ = io.WriteString(c, "")
+	c := net.Conn(&Conn{file: os.NewFile(1<<20, "")}) // no such descriptor
+	_, _ = io.ReadFull(c, make([]byte, 1))
 	_ = c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)
 	defer cancel()

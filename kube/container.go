@@ -27,6 +27,7 @@ type Container struct {
 	Name    string // "app"
 	Image   string
 	Sidecar bool    // a restartable init container
+	Init    bool    // another init container, which has to complete before others start
 	Probes  []Probe // at most one for each of startup, readiness and liveness
 
 	// Command and Args are those of the manifest, with $(NAME) in them. Without a
@@ -37,6 +38,11 @@ type Container struct {
 	// machine, such as volumes. Empty when it can.
 	Obstacles []string
 
+	// StartAfter are the names of the targets of the init containers and sidecars before this one, which have to be up before it is
+	// started. That of a sidecar with a readiness probe is left out: the kubelet does not wait until it is ready.
+	StartAfter []string
+
+	StopSignal             v1.Signal        // of the container's lifecycle; empty for that of the image
 	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
 	TerminationGracePeriod time.Duration    // of the pod, at least minTerminationGracePeriod
 }
@@ -62,6 +68,13 @@ func Containers(pod *v1.Pod) ([]Container, error) {
 }
 
 func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
+	all, err := everyContainer(pod, spec)
+	return slices.DeleteFunc(all, func(c Container) bool { return c.Init }), err
+}
+
+// everyContainer is containersAt with the other init containers, which can have no probes, in the order of the manifest with the
+// sidecars.
+func everyContainer(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	pod = Default(pod)
 	if found := validate.Pod(pod, spec); len(found) > 0 {
 		errs := make([]error, len(found))
@@ -74,16 +87,30 @@ func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	var errs []error
 	for i, c := range pod.Spec.Containers {
 		converted, err := convert(pod, c, spec.Child("containers").Index(i))
+		converted.StartAfter = startAfter(pod, pod.Spec.InitContainers)
 		all, errs = append(all, converted), append(errs, err)
 	}
 	for i, c := range pod.Spec.InitContainers {
-		if validate.IsSidecar(c) {
-			converted, err := convert(pod, c, spec.Child("initContainers").Index(i))
-			converted.Sidecar = true
-			all, errs = append(all, converted), append(errs, err)
+		converted, err := convert(pod, c, spec.Child("initContainers").Index(i))
+		converted.StartAfter = startAfter(pod, pod.Spec.InitContainers[:i])
+		converted.Sidecar = validate.IsSidecar(c)
+		converted.Init = !converted.Sidecar
+		if converted.Init && converted.RestartPolicy == v1.RestartPolicyAlways {
+			converted.RestartPolicy = v1.RestartPolicyOnFailure // one that has completed is not started again
 		}
+		all, errs = append(all, converted), append(errs, err)
 	}
 	return all, errors.Join(errs...)
+}
+
+// startAfter returns Container.StartAfter for one that follows some init containers.
+func startAfter(pod *v1.Pod, earlier []v1.Container) (targets []string) {
+	for _, c := range earlier {
+		if !validate.IsSidecar(c) || c.ReadinessProbe == nil {
+			targets = append(targets, TargetName(pod, c.Name))
+		}
+	}
+	return targets
 }
 
 // Validate returns the errors of the API server's validation, with its texts and
@@ -105,6 +132,7 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 		},
 		Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args,
 		Obstacles:              obstacles(pod, c, unknown),
+		StopSignal:             stopSignal(c),
 		RestartPolicy:          policyOf(pod, c),
 		TerminationGracePeriod: max(grace, minTerminationGracePeriod),
 	}
@@ -122,6 +150,13 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 		converted.Probes = append(converted.Probes, Probe{Field: p.Field, Rule: rule, Action: actionOf(p.Spec.ProbeHandler, c)})
 	}
 	return converted, errors.Join(errs...)
+}
+
+func stopSignal(c v1.Container) v1.Signal {
+	if c.Lifecycle == nil || c.Lifecycle.StopSignal == nil {
+		return ""
+	}
+	return *c.Lifecycle.StopSignal
 }
 
 // portsOf returns the named ports. For equal names the first one counts; the protocol

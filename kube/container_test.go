@@ -1,12 +1,15 @@
 package kube_test
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -104,13 +107,62 @@ func TestVariablesInExecCommandsAreReplaced(t *testing.T) {
 
 func TestProcessHasTheVariablesOfTheManifest(t *testing.T) {
 	c := container(t, `env: [{name: A, value: a}, {name: B, value: "$(A)$(C)$$(A)"}, {name: C, value: c}, {name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}},
-		{name: NS, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]`)
-	want := map[string]string{"A": "a", "B": "a$(C)$(A)", "C": "c", "POD": "web", "NS": "default"}
+		{name: NS, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}},
+		{name: NONE, valueFrom: {fieldRef: {fieldPath: "metadata.labels['none']"}}}]`)
+	want := map[string]string{"A": "a", "B": "a$(C)$(A)", "C": "c", "POD": "web", "NS": "default", "NONE": ""}
 	if !maps.Equal(c.Target.Env, want) {
 		t.Errorf("the variables are %q, want %q", c.Target.Env, want)
 	}
 	if want := []string{"variable IP is set by valueFrom"}; !slices.Equal(c.Obstacles, want) {
 		t.Errorf("obstacles are %q, want %q", c.Obstacles, want)
+	}
+}
+
+// What the kubelet takes from the pod's metadata and status is known as far as the manifest, or the caller, says it.
+func TestFieldReferencesHaveWhatIsKnownOfThePod(t *testing.T) {
+	pod := podWith(t, `{nodeName: n1, containers: [{name: app}]}`)
+	pod.UID, pod.Labels, pod.Annotations = "u1", map[string]string{"app": "shop"}, map[string]string{"a.example/b": "note"}
+	pod.Status.PodIP, pod.Status.HostIP = "10.0.0.7", "10.0.0.1"
+	for path, want := range map[string]string{
+		"metadata.uid": "u1", "metadata.labels['app']": "shop", "metadata.annotations['a.example/b']": "note", "spec.nodeName": "n1",
+		"status.podIP": "10.0.0.7", "status.podIPs": "10.0.0.7", "status.hostIP": "10.0.0.1",
+	} {
+		pod.Spec.Containers[0].Env = []v1.EnvVar{{Name: "V", ValueFrom: &v1.EnvVarSource{FieldRef: &v1.ObjectFieldSelector{FieldPath: path}}}}
+		all, err := kube.Containers(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := all[0].Target.Env["V"]; !ok || got != want || len(all[0].Obstacles) > 0 {
+			t.Errorf("%s is %q, want %q; obstacles %q", path, got, want, all[0].Obstacles)
+		}
+	}
+}
+
+// Init containers come in the order of the manifest, each after those before it. Nobody waits until a sidecar is ready.
+func TestContainersStartAfterTheInitContainers(t *testing.T) {
+	m := kube.Manifest{Pod: podWith(t, `{
+		initContainers: [{name: a}, {name: b, restartPolicy: Always}, {name: c, restartPolicy: Always, readinessProbe: {tcpSocket: {port: 1}}}, {name: d, restartPolicy: Never}],
+		containers: [{name: app, lifecycle: {stopSignal: SIGUSR1}}]}`)}
+	all, err := m.Processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range all {
+		got = append(got, fmt.Sprintf("%s %v %s after %q", c.Name, c.Init, c.RestartPolicy, c.StartAfter))
+	}
+	want := []string{
+		`app false Always after ["default/web/a" "default/web/b" "default/web/d"]`,
+		`a true OnFailure after []`,
+		`b false Always after ["default/web/a"]`,
+		`c false Always after ["default/web/a" "default/web/b"]`,
+		`d true Never after ["default/web/a" "default/web/b"]`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if signal := all[0].StopSignal; signal != "SIGUSR1" {
+		t.Errorf("the stop signal is %q", signal)
 	}
 }
 
@@ -165,12 +217,12 @@ func TestContainerHasAddressPortsDirAndUser(t *testing.T) {
 }
 
 func TestObstaclesListWhatAProcessCannotHave(t *testing.T) {
-	all := containers(t, `{initContainers: [{name: migrate}], volumes: [{name: pki, hostPath: {path: /etc/pki}}, {name: tmp, emptyDir: {}}], containers: [{name: a,
+	all := containers(t, `{os: {name: windows}, volumes: [{name: pki, hostPath: {path: /etc/pki}}, {name: tmp, emptyDir: {}}], containers: [{name: a,
 		envFrom: [{configMapRef: {name: c}}],
 		volumeMounts: [{name: pki, mountPath: /etc/pki/}, {name: pki, mountPath: /etc/pki/ca, subPath: ca}, {name: pki, mountPath: /pki}, {name: tmp, mountPath: /tmp}],
 		volumeDevices: [{name: raw, devicePath: /dev/x}]}]}`)
 	want := []string{
-		`init container "migrate" must run first`,
+		"its pod is for Windows",
 		"variables are set by envFrom",
 		`volume "pki" is mounted at /pki`,
 		`volume "tmp" is mounted at /tmp`,

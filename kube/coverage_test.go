@@ -44,8 +44,8 @@ func readiness(pod *v1.Pod) *v1.Probe { return app(pod).ReadinessProbe }
 var fieldTables = []fieldTable{
 	{v1.PodSpec{}, func(pod *v1.Pod) any { return &pod.Spec }, map[string]treatment{
 		"containers": below, "initContainers": below, "restartPolicy": process, "terminationGracePeriodSeconds": process,
-		"securityContext": below,
-		"hostNetwork":     irrelevant, // a pod's address is that of its status
+		"securityContext": below, "os": obstacle,
+		"hostNetwork": irrelevant, // a pod's address is that of its status
 	}},
 	{v1.PodSecurityContext{}, func(pod *v1.Pod) any {
 		pod.Spec.SecurityContext = &v1.PodSecurityContext{RunAsUser: new(int64)}
@@ -58,8 +58,12 @@ var fieldTables = []fieldTable{
 	}, map[string]treatment{
 		"name": carried, "image": carried, "command": process, "args": process, "workingDir": process, "env": process,
 		"envFrom": obstacle, "volumeMounts": obstacle, "volumeDevices": obstacle, "restartPolicy": process,
-		"ports": below, "securityContext": below, "livenessProbe": below, "readinessProbe": below, "startupProbe": below,
+		"ports": below, "securityContext": below, "lifecycle": below, "livenessProbe": below, "readinessProbe": below, "startupProbe": below,
 	}},
+	{v1.Lifecycle{}, func(pod *v1.Pod) any {
+		app(pod).Lifecycle = &v1.Lifecycle{}
+		return app(pod).Lifecycle
+	}, map[string]treatment{"stopSignal": process}},
 	{v1.SecurityContext{}, func(pod *v1.Pod) any {
 		app(pod).SecurityContext = &v1.SecurityContext{RunAsUser: new(int64)}
 		return app(pod).SecurityContext
@@ -209,6 +213,9 @@ func set(v reflect.Value) {
 	switch v.Addr().Interface().(type) {
 	case *v1.RestartPolicy, *v1.ContainerRestartPolicy:
 		v.SetString("Never")
+		return
+	case *v1.OSName:
+		v.SetString("windows")
 		return
 	case *v1.URIScheme:
 		v.SetString("HTTPS")

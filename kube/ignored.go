@@ -34,14 +34,14 @@ var containerFields = fields{
 	"name": nil, "image": nil, "command": nil, "args": nil, "workingDir": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil,
 	"env":           {"name": nil, "value": nil, "valueFrom": nil},
 	"ports":         {"name": nil, "containerPort": nil, "protocol": nil},
-	"restartPolicy": nil, "securityContext": userFields,
+	"restartPolicy": nil, "securityContext": userFields, "lifecycle": {"stopSignal": nil},
 	"livenessProbe": probeFields, "readinessProbe": probeFields, "startupProbe": probeFields,
 }
 
 // hostNetwork has no effect: a pod's address is that of its status.
 var podFields = fields{
 	"containers": nil, "initContainers": nil, "restartPolicy": nil, "terminationGracePeriodSeconds": nil,
-	"hostNetwork": nil, "securityContext": userFields,
+	"hostNetwork": nil, "securityContext": userFields, "os": {"name": nil},
 }
 
 // findIgnored sets Ignored and IgnoredOf. Spec is the path of the pod's spec, such as

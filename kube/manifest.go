@@ -51,6 +51,14 @@ func (m Manifest) Containers() ([]Container, error) {
 	return containersAt(m.Pod, m.spec)
 }
 
+// Processes is Containers with the init containers that have to complete, which can have no probes.
+func (m Manifest) Processes() ([]Container, error) {
+	if m.Pod == nil {
+		return nil, nil
+	}
+	return everyContainer(m.Pod, m.spec)
+}
+
 // Limits of a manifest file.
 const (
 	MaxManifestBytes = 3 << 20 // the API server's limit for a request body

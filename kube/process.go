@@ -2,14 +2,15 @@ package kube
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/sonde-probe/sonde/kube/internal/validate"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // obstacles returns what a container needs and a process of this machine cannot have.
@@ -17,10 +18,8 @@ import (
 func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 	var found []string
 	add := func(format string, a ...any) { found = append(found, fmt.Sprintf(format, a...)) }
-	for _, init := range pod.Spec.InitContainers {
-		if !validate.IsSidecar(init) {
-			add("init container %q must run first", init.Name)
-		}
+	if os := pod.Spec.OS; os != nil && os.Name == v1.Windows {
+		add("its pod is for Windows")
 	}
 	for _, name := range unknown {
 		add("variable %s is set by valueFrom", name)
@@ -37,6 +36,22 @@ func obstacles(pod *v1.Pod, c v1.Container, unknown []string) []string {
 		add("volume %q is device %s", d.Name, d.DevicePath)
 	}
 	return found
+}
+
+// SetAddress sets what the kubelet knows of a pod that runs on a machine with an address, if the manifest does not say it: the
+// addresses of both, and the UID, which is a hash of the pod's name.
+func (m Manifest) SetAddress(address string) {
+	if m.Pod == nil {
+		return
+	}
+	m.Pod.Status.PodIP = cmp.Or(m.Pod.Status.PodIP, address)
+	if m.Pod.Status.PodIP == address {
+		m.Pod.Status.HostIP = cmp.Or(m.Pod.Status.HostIP, address)
+	}
+	if m.Pod.UID == "" {
+		sum := sha256.Sum256([]byte(m.Namespace + "/" + m.Name))
+		m.Pod.UID = types.UID(hex.EncodeToString(sum[:16]))
+	}
 }
 
 // ProcessFields returns the fields in the manifest that matter only if a container runs as
@@ -64,6 +79,7 @@ func (m Manifest) ProcessFields(container string) []string {
 		{user.RunAsUser != nil, "securityContext.runAsUser"},
 		{user.RunAsGroup != nil, "securityContext.runAsGroup"},
 		{c.RestartPolicy != nil, "restartPolicy"},
+		{stopSignal(c) != "", "lifecycle.stopSignal"},
 		{hasGrace(c.LivenessProbe), "livenessProbe.terminationGracePeriodSeconds"},
 		{hasGrace(c.StartupProbe), "startupProbe.terminationGracePeriodSeconds"},
 		{spec.RestartPolicy != "", m.spec.Child("restartPolicy").String()},

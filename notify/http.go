@@ -90,12 +90,12 @@ func (h HTTP) checkHeaders() error {
 		}
 		for _, v := range values {
 			if strings.ContainsAny(v, "\r\n\x00") {
-				return probe.FieldErrorf("headers", "has a line break in the value of %.80q", name)
+				return &probe.FieldError{Field: "headers", Problem: fmt.Sprintf("has a line break in the value of %.80q", name), Hint: `write trimspace(file("…"))`, Plain: true}
 			}
 		}
 	}
 	if strings.ContainsAny(h.Token, "\r\n\x00") {
-		return &probe.FieldError{Field: "token", Problem: "has a line break", Hint: `write trimspace(file("…"))`}
+		return &probe.FieldError{Field: "token", Problem: "has a line break", Hint: `write trimspace(file("…"))`, Plain: true}
 	}
 	return nil
 }

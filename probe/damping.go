@@ -57,7 +57,7 @@ func (d Damping) Check() error {
 	var wrong FieldErrors
 	duration := func(field string, is, most time.Duration) {
 		if is < minDampingTime || is > most {
-			wrong.Add(field, "is %v; it must be from %v to %v", is, minDampingTime, most)
+			wrong.Add(field, "is %s; it must be from %v to %s", FormatDuration(is), minDampingTime, FormatDuration(most))
 		}
 	}
 	limit := func(field string, is, least, most int32) {

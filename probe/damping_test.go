@@ -33,10 +33,10 @@ func TestDampingIsChecked(t *testing.T) {
 	}{
 		{probe.Damping{}, ""},
 		{probe.Damping{HalfLife: time.Second, Max: 7 * 24 * time.Hour, Suppress: 100_000, Reuse: 1}, ""},
-		{probe.Damping{HalfLife: time.Second - 1}, "half_life is 999.999999ms; it must be from 1s to 24h0m0s"},
+		{probe.Damping{HalfLife: time.Second - 1}, "half_life is 999.999999ms; it must be from 1s to 1d"},
 		{probe.Damping{HalfLife: 24*time.Hour + 1}, "half_life is 24h0m0.000000001s"},
 		{probe.Damping{HalfLife: math.MinInt64}, "half_life is -"},
-		{probe.Damping{Max: time.Millisecond}, "max is 1ms; it must be from 1s to 168h0m0s"},
+		{probe.Damping{Max: time.Millisecond}, "max is 1ms; it must be from 1s to 7d"},
 		{probe.Damping{Max: math.MaxInt64}, "max is 2562047h"},
 		{probe.Damping{Suppress: -1, Reuse: 100_001}, "suppress is -1; it must be from 2 to 100000; reuse is 100001; it must be from 1 to 99999"},
 		{probe.Damping{Suppress: 2, Reuse: 1}, ""},

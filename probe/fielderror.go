@@ -11,6 +11,9 @@ type FieldError struct {
 	Field   string // its HCL name: "failure_threshold", "tls.ca_file"
 	Problem string // completes a sentence that starts with the field's name: "must be 1 or more"
 	Hint    string // what to do about it; may be empty
+
+	// Plain says that neither Problem nor Hint has a part of the value: they are shown even if that is sensitive.
+	Plain bool
 }
 
 // FieldErrorf returns a *FieldError. The problem is formatted as by fmt.Sprintf.

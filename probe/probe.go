@@ -28,11 +28,11 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 func (k *Kind) UnmarshalText(b []byte) error { return kindNames.parse(k, "kind", b) }
 
 // ID names one probe: a target, what the probe is for and, where a target has
-// several probes of a kind, a name. IDs are comparable.
+// several probes of a kind, a name for all but one. IDs are comparable.
 type ID struct {
 	Target string
 	Kind   Kind
-	Name   string // empty for a kind's only probe
+	Name   string // empty for none: one probe of a kind may be without
 }
 
 // String returns "shop/web:readiness" or, with a name, "shop/web:readiness/db":

@@ -43,6 +43,15 @@ const (
 	ReasonTimeout    Reason = "handler.timeout"    // the handler returned after its deadline
 )
 
+// OverUDP returns the reason of an error of UDP that has the reason r where the network is TCP: "udp.refused" of
+// "tcp.refused".
+func (r Reason) OverUDP() Reason {
+	if cause, found := strings.CutPrefix(string(r), "tcp."); found && r != ReasonTCPSource {
+		return Reason("udp." + cause)
+	}
+	return r
+}
+
 // Evidence is what the reason of a failure says about the network between the engine
 // and a target.
 type Evidence uint8
@@ -62,12 +71,12 @@ func (r Reason) Evidence() Evidence {
 	switch r {
 	case ReasonDNSNotFound:
 		return NameAnswered
-	case ReasonTCPRefused, ReasonTLSExpired, ReasonTLSExpiring, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
+	case ReasonTCPRefused, ReasonUDPRefused, ReasonTLSExpired, ReasonTLSExpiring, ReasonTLSUntrusted, ReasonTLSName, ReasonTCPExpect,
 		ReasonHTTPStatus, ReasonHTTPRedirect, ReasonHTTPProtocol, ReasonHTTPAssert:
 		return Answered
 	case ReasonTCPReset, ReasonTCPClosed, ReasonTLSFailed, ReasonHTTPBody:
 		return Interrupted
-	case ReasonTCPTimeout, ReasonTCPUnreachable, ReasonTLSTimeout, ReasonHTTPTimeout, ReasonTimeout,
+	case ReasonTCPTimeout, ReasonTCPUnreachable, ReasonUDPTimeout, ReasonUDPUnreachable, ReasonTLSTimeout, ReasonHTTPTimeout, ReasonTimeout,
 		ReasonICMPTimeout, ReasonICMPUnreachable, ReasonICMPTTLExceeded:
 		return Silent
 	case ReasonDNSTimeout, ReasonDNSFailed:
@@ -89,6 +98,10 @@ const (
 	ReasonTCPClosed      Reason = "tcp.closed"      // the peer closed the connection before it answered
 	ReasonTCPFailed      Reason = "tcp.failed"      // any other error of the connection
 	ReasonTCPSource      Reason = "tcp.source"      // this machine could not connect: its source address, ports, routes or firewall
+
+	ReasonUDPRefused     Reason = "udp.refused"     // no process receives at the port, as its host reports
+	ReasonUDPTimeout     Reason = "udp.timeout"     // no datagram before the deadline
+	ReasonUDPUnreachable Reason = "udp.unreachable" // no route to the host or network
 
 	ReasonUnixMissing Reason = "unix.missing" // the socket does not exist
 	ReasonUnixRefused Reason = "unix.refused" // no process listens on the socket
@@ -122,6 +135,9 @@ const (
 	ReasonExecExit    Reason = "exec.exit"    // the command's exit status is not 0
 	ReasonExecSignal  Reason = "exec.signal"  // a signal killed the command
 	ReasonExecTimeout Reason = "exec.timeout" // the command did not exit before the deadline
+
+	// ReasonExecProcesses: the command was killed, since it had more processes than a probe can need. That is unknown.
+	ReasonExecProcesses Reason = "exec.processes"
 )
 
 // The reasons of an instance's phase.

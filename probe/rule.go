@@ -2,6 +2,8 @@ package probe
 
 import (
 	"cmp"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -106,7 +108,7 @@ func (r Rule) Check() error {
 	var wrong FieldErrors
 	duration := func(field string, d, least time.Duration) {
 		if d < least || d > MaxDuration {
-			wrong.Add(field, "is %v; it must be from %v to %v", d, least, MaxDuration)
+			wrong.Add(field, "is %s; it must be from %s to %s", FormatDuration(d), FormatDuration(least), FormatDuration(MaxDuration))
 		}
 	}
 	duration("initial_delay", r.InitialDelay, 0)
@@ -154,11 +156,26 @@ func (r Rule) checkPolicy(wrong *FieldErrors) {
 	}
 }
 
+// FormatDuration returns a duration as a configuration writes it: 366d, 1h30m, 250ms.
+func FormatDuration(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d != 0 && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
 // checkLatency checks the limits of an attempt's duration.
 func (r Rule) checkLatency(wrong *FieldErrors) {
 	limit := func(field string, d time.Duration) {
 		if d != 0 && (d < time.Millisecond || d >= r.Timeout) {
-			wrong.Add(field, "is %v; it must be from %v to less than timeout, which is %v", d, time.Millisecond, r.Timeout)
+			wrong.Add(field, "is %s; it must be from %v to less than timeout, which is %s", FormatDuration(d), time.Millisecond, FormatDuration(r.Timeout))
 		}
 	}
 	limit("warn_after", r.WarnAfter)

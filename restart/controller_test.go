@@ -15,6 +15,7 @@ import (
 func TestInvalidUnitIsRejectedWithAllOthers(t *testing.T) {
 	for field, u := range map[string]restart.Unit{
 		"restart_policy":           {Policy: 9},
+		"oneshot":                  {Oneshot: true},
 		"termination_grace_period": {TerminationGracePeriod: -1},
 		"back_off.initial":         {BackOff: restart.BackOff{Initial: -1}},
 		"back_off.max":             {BackOff: restart.BackOff{Max: -1}},

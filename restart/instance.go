@@ -497,7 +497,7 @@ func (i *instance) release(now time.Time, grace time.Duration, w wish) {
 	if i.id == "" {
 		return
 	}
-	if !i.isForgotten(w) {
+	if !i.isForgotten(w) && !w.replaced {
 		in := s.reported
 		in.Managed, in.Reason = false, ""
 		s.report(in)
@@ -576,6 +576,9 @@ func (i *instance) reportTerminated(end termination, w wish) {
 	switch {
 	case i.phase == releasing && w.stopping:
 	case i.id == "" && (s.resumes == "" || errors.Is(end.exit.Err, ErrNotTakenOver)):
+	case i.phase == releasing && s.unit.external() && end.exit.Err != nil:
+		s.reported = probe.Instance{}
+		s.control.config.Engine.Admin().Withdraw(s.target)
 	default:
 		s.reportEnd(end, probe.Ended, time.Time{})
 	}

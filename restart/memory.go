@@ -122,7 +122,7 @@ func (c *Controller) TakeOver(units map[string]Unit, remove []string, memories m
 	}
 	now := time.Now()
 	for target, m := range memories {
-		if in := c.restoreTarget(target, m, now); in.ID != "" && c.supervisors[target] == nil {
+		if in := c.restoreTarget(target, m, now); in.ID != "" {
 			c.config.Engine.Report(in) // before a supervisor is started, which needs the lock
 		}
 	}
@@ -147,8 +147,11 @@ func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in p
 		return probe.Instance{Target: target, ID: m.Instance, Phase: probe.Running, Since: m.Since}
 	case driven && m.Revision != "" && m.Revision == u.RevisionID():
 		m.NotBefore = earlier(m.NotBefore, now.Add(u.BackOff.Max))
-		if c.supervisors[target] == nil { // or else its driver may run
+		switch {
+		case c.supervisors[target] == nil:
 			in = u.resume(target, m)
+		case u.external(): // its driver may run: the supervisor asks it next
+			in = u.goingOn(target, m)
 		}
 		c.restored[target] = restored{m, in}
 	}
@@ -158,8 +161,15 @@ func (c *Controller) restoreTarget(target string, m Memory, now time.Time) (in p
 // resume asks the unit's driver to go on with the instance that is remembered, and returns it, if the
 // driver does.
 func (u Unit) resume(target string, m Memory) (in probe.Instance) {
-	driver, ok := u.Driver.(Resumer)
-	if !ok || m.Instance == "" || m.Instance == noID || m.Exited || !driver.Resume(m.Instance) {
+	if in = u.goingOn(target, m); in.ID != "" && !u.Driver.(Resumer).Resume(in.ID) {
+		return probe.Instance{}
+	}
+	return in
+}
+
+// goingOn returns the instance that is remembered, if it has not exited and the driver may go on with it.
+func (u Unit) goingOn(target string, m Memory) (in probe.Instance) {
+	if _, ok := u.Driver.(Resumer); !ok || m.Instance == "" || m.Instance == noID || m.Exited {
 		return in
 	}
 	return probe.Instance{

@@ -143,14 +143,14 @@ func (s *supervisor) missing() (missing []string) {
 	return missing
 }
 
-// runsOnce reports whether others wait until a target has exited: it is not started again, and no probe
+// runsOnce reports whether others wait until a target has exited: it says so, or it is not started again, and no probe
 // says that it is ready before.
 func (c *Controller) runsOnce(target string) bool {
 	c.unitsMu.Lock()
-	u, driven := c.units[target]
+	u := c.units[target]
 	c.unitsMu.Unlock()
-	if !driven || u.Policy != Never || u.external() {
-		return false
+	if u.Oneshot || u.Policy != Never || u.external() {
+		return u.Oneshot
 	}
 	status, _ := c.config.Engine.Target(target)
 	return !slices.ContainsFunc(status.Probes, func(p engine.Status) bool { return p.ID.Kind != probe.Liveness })

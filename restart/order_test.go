@@ -58,6 +58,25 @@ func TestATargetIsStartedOnceThoseBeforeItAreReady(t *testing.T) {
 	})
 }
 
+// One that is started again until it succeeds is not ready while it runs, for those that are started after it.
+func TestATargetIsStartedOnceAOneshotThatIsRetriedHasCompleted(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		migration := newDriver("migration", func(n int) behavior {
+			return behavior{exitsAfter: 5 * time.Second, code: []int{3, 0}[n]}
+		})
+		app := newDriver("app", healthy)
+		h.apply(map[string]restart.Unit{
+			"migration": {Driver: migration, Policy: restart.OnFailure, Oneshot: true},
+			"app":       {Driver: app, StartAfter: []string{"migration"}},
+		})
+		h.sleep(8 * time.Second)
+		h.expectText(h.instance("app").Detail, "waiting for migration (")
+		h.sleep(time.Minute)
+		h.expectTimes("migration starts at", migration.starts(), 0, 5*time.Second)
+		h.expectTimes("app starts at", app.starts(), 10*time.Second)
+	})
+}
+
 func TestATargetIsStartedOnceAOneShotBeforeItHasCompleted(t *testing.T) {
 	for name, code := range map[string]int{"completed": 0, "failed": 1} {
 		t.Run(name, func(t *testing.T) {

@@ -1,9 +1,12 @@
 package restart_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 )
@@ -60,4 +63,61 @@ func TestATakeOverOfInvalidUnitsChangesNothing(t *testing.T) {
 			t.Error("it is remembered")
 		}
 	})
+}
+
+// elsewhere is an external driver of an instance that no engine runs.
+type elsewhere struct{}
+
+func (elsewhere) External() {}
+
+func (elsewhere) Resume(string) bool { return true }
+
+func (elsewhere) Run(ctx context.Context, began func(string), _ <-chan time.Duration) restart.Exit {
+	began("there")
+	<-ctx.Done()
+	return restart.Exit{Code: -1, Err: context.Cause(ctx)}
+}
+
+// A target that is given away comes back before its supervisor has ended, or just when it has: its instance runs all the while,
+// and nothing that probes have found out is lost.
+func TestATargetThatComesBackAtOnceGoesOn(t *testing.T) {
+	at := func(when string) func(string) { // waits for the supervisor then
+		return func(now string) {
+			if now == when {
+				synctest.Wait()
+			}
+		}
+	}
+	for _, when := range []string{"never", "when it is given away", "when its probes are back"} {
+		t.Run(when, func(t *testing.T) {
+			inBubble(t, restart.Budget{}, func(h *harness) {
+				wait, id := at(when), liveness("web")
+				units := map[string]restart.Unit{"web": {Driver: elsewhere{}, Revision: "1"}}
+				h.probes(map[string]probe.Handler{"web": new(fakeHandler)})
+				h.apply(units)
+				h.sleep(600 * s)
+				unit, _ := h.control.Memory("web")
+				memory, _ := h.engine.Snapshot(id)
+				h.probes(nil)
+				if err := h.control.TakeOver(nil, []string{"web"}, nil); err != nil {
+					t.Fatal(err)
+				}
+				wait("when it is given away")
+				web := probe.Probe{Rule: probe.Rule{Period: time.Second, FailureThreshold: 1}, Handler: new(fakeHandler), HandlerName: "test"}
+				if _, err := h.engine.Change(engine.Change{Set: probe.Set{id: web}, Memories: map[probe.ID]engine.Memory{id: memory}}); err != nil {
+					t.Fatal(err)
+				}
+				wait("when its probes are back")
+				if err := h.control.TakeOver(units, nil, map[string]restart.Memory{"web": unit}); err != nil {
+					t.Fatal(err)
+				}
+				h.expect("web", "there", probe.Running, "")
+				h.sleep(500 * time.Millisecond)
+				h.expect("web", "there", probe.Running, "")
+				if m, _ := h.engine.Snapshot(id); m.State.Run < memory.State.Run || m.Changes != memory.Changes {
+					t.Errorf("%+v, it was %+v", m, memory)
+				}
+			})
+		})
+	}
 }

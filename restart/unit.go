@@ -21,11 +21,12 @@ type Unit struct {
 
 	Policy                 Policy        `hcl:"restart_policy,optional" doc:"after which exits an instance is restarted: always, on_failure (a status other than 0, or a failing probe), or never"`
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that an instance may take to exit after stop_signal before it is killed; that of the failing probe comes first" max:"8784h"`
+	Oneshot                bool          `hcl:"oneshot,optional" doc:"the target prepares something: those that start after it wait until it has exited with status 0, and not until it is ready. It needs restart_policy on_failure or never; with never, and without startup and readiness probes, it is the default"`
 	StopSignal             StopSignal    `hcl:"stop_signal,optional" doc:"signal that asks a process to exit, such as SIGINT for a fast shutdown of PostgreSQL or SIGQUIT for a graceful one of nginx; SIGKILL follows after the grace period. A change needs no restart"`
 	BackOff                BackOff       `hcl:"back_off,block" doc:"how long to wait before a restart"`
 
 	// StartAfter are the targets that must be up before the first instance is started: ready, or
-	// completed. One with the policy Never and without startup and readiness probes must be completed. When the controller stops, or both units are removed, the instance of this unit
+	// completed. A Oneshot, and one with the policy Never and without startup and readiness probes, must be completed. When the controller stops, or both units are removed, the instance of this unit
 	// terminates before theirs. A cycle is an error of Apply and TakeOver. It has no effect with an External driver.
 	StartAfter []string
 
@@ -54,6 +55,9 @@ func (u Unit) Check() error {
 	if u.Policy > Never {
 		wrong.Add("restart_policy", "must be %s", policies())
 	}
+	if u.Oneshot && u.Policy == Always {
+		wrong.Add("oneshot", "never completes with restart_policy = %q; use %q or %q", Always, OnFailure, Never)
+	}
 	checkDuration(&wrong, "termination_grace_period", u.TerminationGracePeriod)
 	if err := u.StopSignal.check(); err != nil {
 		var field *probe.FieldError
@@ -71,7 +75,7 @@ func (u Unit) Check() error {
 
 func checkDuration(wrong *probe.FieldErrors, field string, d time.Duration) {
 	if d < 0 || d > probe.MaxDuration {
-		wrong.Add(field, "is %v; it must be greater than 0 and at most %v", d, probe.MaxDuration)
+		wrong.Add(field, "is %s; it must be greater than 0 and at most %s", probe.FormatDuration(d), probe.FormatDuration(probe.MaxDuration))
 	}
 }
 

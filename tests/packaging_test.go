@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -224,6 +225,33 @@ func (s packageSystem) restarts() int {
 // installFleet puts the drop-in of the package sonde-fleet where that has it.
 func (s packageSystem) installFleet() {
 	s.write("/units/sonde.service.d/"+fleetDropIn(s.t), readText(s.t, "../dist/systemd/fleet.conf"), 0o644)
+}
+
+// What a purge leaves may have secrets: the accepted configuration has what it reads.
+func TestAPurgeRemovesWhatTheEngineHasKept(t *testing.T) {
+	for _, isBroken := range []bool{false, true} {
+		s := newPackageSystem(t, "/usr/bin/sonde")
+		if isBroken {
+			s.write("/bin/systemctl", "#!/bin/sh\nexit 1\n", 0o755)
+		}
+		if err := os.Symlink("/bin/rm", s.dir+"/bin/rm"); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{"/state", "/cache"} {
+			if err := os.MkdirAll(s.dir+dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			s.write(dir+"/sonde.state.accepted", "secret", 0o600)
+		}
+		s.run("postremove", "remove")
+		readText(t, s.dir+"/state/sonde.state.accepted")
+		s.run("postremove", "purge")
+		for _, dir := range []string{"/state", "/cache"} {
+			if _, err := os.Stat(s.dir + dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s is left, systemctl is broken: %v", dir, isBroken)
+			}
+		}
+	}
 }
 
 // Each restart is a hand-over of all shards.

@@ -368,7 +368,7 @@ func TestDamagedCacheEntriesAreCompiledAgain(t *testing.T) {
 
 // damage changes each file below a directory.
 func damage(t *testing.T, root string) {
-	files, _ := filepath.Glob(filepath.Join(root, "*"))
+	files, _ := filepath.Glob(filepath.Join(root, "*.code"))
 	if len(files) == 0 {
 		t.Fatal("nothing was cached")
 	}

@@ -1,8 +1,10 @@
 package wasmhost_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/wasmhost"
+	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
+	"github.com/sonde-probe/sonde/wasmhost/internal/module"
 )
 
 // manyValues is a module whose compiler needs 100 MiB: each
@@ -89,6 +93,24 @@ func TestAPluginIsCompiledAfterAShortage(t *testing.T) {
 	wantResult(t, attempt(t, h, probe.Target{Name: "web"}, plenty), probe.Success, "")
 }
 
+// entryOf returns the entry of a module in a cache.
+func entryOf(t *testing.T, root string, wasm []byte) *codecache.Entry {
+	t.Helper()
+	m, err := module.Parse(wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewritten, err := m.Rewrite()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := codecache.Open(root, 1<<30, rewritten.Wasm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry
+}
+
 // What would compile in this process, succeeds without a child.
 func TestNothingIsCompiledInThisProcess(t *testing.T) {
 	t.Run("code for another processor", func(t *testing.T) {
@@ -96,16 +118,19 @@ func TestNothingIsCompiledInThisProcess(t *testing.T) {
 		if p := load(t, wasmhost.Config{Module: wat(idle), CacheDir: root}); p.Stats().CacheHit {
 			t.Error("there was code")
 		}
-		files, _ := filepath.Glob(filepath.Join(root, "*"))
-		if len(files) != 1 {
-			t.Fatalf("the cache has %q", files)
+		entry := entryOf(t, root, wat(idle))
+		defer entry.Close()
+		cached := entry.Code()
+		if cached == nil {
+			t.Fatal("no code is kept")
 		}
-		code, err := os.ReadFile(files[0])
+		defer cached.Close()
+		code, err := io.ReadAll(cached)
 		if err != nil {
 			t.Fatal(err)
 		}
 		code[0]++ // of wazero's key, which has the features of the processor
-		if err := os.WriteFile(files[0], code, 0o600); err != nil {
+		if err := entry.Store(bytes.NewReader(code)); err != nil {
 			t.Fatal(err)
 		}
 		withoutCompiler(t)

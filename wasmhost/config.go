@@ -72,7 +72,8 @@ type Grant struct {
 	// setting called port, unless it is the manifest's default), or a URL: a scheme (tcp,
 	// tls, udp or unix), a host (an IP address, a CIDR block, a name or a pattern such as
 	// *.internal) and a port (a number, a range 8000-8999, or *); for unix, a path or a
-	// pattern.
+	// pattern. A symbolic link must not lead to another place than the pattern allows; a path that is no
+	// pattern may be one.
 	//
 	//	tcp://10.0.0.0/8:6379   tls://*.internal:6380   unix:///run/x/*.sock
 	//
@@ -114,6 +115,9 @@ type Compile struct {
 	InProcess bool          `hcl:"in_process,optional" doc:"lets the engine compile the module itself, where it cannot start a child process. The compiler has no limits then. On other systems than Linux it is always so" default:"false"`
 }
 
+// DefaultMemory is the default of Limits.Memory.
+const DefaultMemory = 32 << 20
+
 // DefaultModuleSize is the default of Limits.ModuleSize.
 const DefaultModuleSize = 64 << 20
 
@@ -140,7 +144,7 @@ const (
 // the others.
 func (l *Limits) complete() error {
 	var wrong probe.FieldErrors
-	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), 32<<20, module.PageSize, maxMemory))
+	l.Memory = int64(limit(&wrong, "memory", bytesize.Size(l.Memory), DefaultMemory, module.PageSize, maxMemory))
 	l.ModuleSize = int64(limit(&wrong, "module_size", bytesize.Size(l.ModuleSize), DefaultModuleSize, 1, maxModule))
 	l.Instances = limit(&wrong, "instances", l.Instances, maxInstances, 1, maxInstances)
 	l.Held = limit(&wrong, "held", l.Held, 1024, 1, 1<<20)

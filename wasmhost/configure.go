@@ -65,6 +65,9 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 		return nil, err
 	}
 	h := newHandler(p, &s, &settingsCheck{})
+	if !p.configures {
+		h.checked.result.Store(&checkResult{}) // there is nothing to check, whether the module is compiled or not
+	}
 	if errors.Is(p.compiled.state(), errCompiling) || p.checkHangs.Load() || !p.checking.TryAcquire(1) {
 		return h, nil
 	}
@@ -149,7 +152,7 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 	}
 	ctx, cancel := context.WithTimeout(p.closing, p.limits.Start)
 	defer cancel()
-	r := l.Configure(ctx, h.settings)
+	r := l.Configure(ctx, p.tenant, h.settings)
 	p.release(l)
 	switch isStarved := r.Starved && r.Computed < p.limits.Start/2; {
 	case r.NoMemory != nil && (r.Err != nil || r.Value != 0):

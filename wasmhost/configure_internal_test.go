@@ -8,7 +8,7 @@ import (
 )
 
 func TestNoAttemptIsMadeBeforeThePluginIsCompiled(t *testing.T) {
-	p := &Plugin{compiled: newCompilation(), closing: t.Context()}
+	p := &Plugin{loaded: &loaded{compiled: newCompilation(), closing: t.Context()}}
 	h, err := p.New(nil)
 	if err != nil {
 		t.Fatal(err)

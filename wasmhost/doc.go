@@ -87,16 +87,42 @@
 //
 // # Errors
 //
-//   - A fault of the plugin never counts as a failure of the target: after a trap, an exit, or
-//     a denied grant or limit, the attempt is Unknown, with a reason that begins with "plugin."
-//     (TestHostileModulesEndWithTheirReason, TestADeniedConnectionIsReported).
+// Who is to blame for a result follows from how the call of sonde_run has ended. The first row that applies
+// decides (TestTheEndOfACallSaysWhoIsToBlame). Of a fault, the outcome is unknown unless Config.OnTrap says failure,
+// and it counts for the suspension of the probe and of the plugin:
+//
+//	returned success or warning                            | as returned        |
+//	returned a number that is not an outcome               | unknown            | plugin.outcome
+//	returned, after the attempt was cancelled              | unknown            | engine.stopped
+//	returned, after a destination was denied               | unknown            | plugin.grant
+//	returned, after the engine refused it memory           | unknown            | engine.resources
+//	returned, after it reached a limit                     | unknown            | plugin.limit
+//	returned late, while others had the processors         | unknown            | plugin.busy
+//	returned late, after it computed for most of the time  | unknown            | plugin.timeout
+//	returned, after this machine failed a call of the host | unknown            | of that call
+//	returned a failure of a network inside the module      | unknown            | plugin.network
+//	returned unknown or failure                            | as returned        | or that of the call of the host that failed last
+//	stopped, after the attempt was cancelled               | unknown            | engine.stopped
+//	stopped, while others had the processors               | unknown            | plugin.busy
+//	stopped, while this process was stalled                | unknown            | plugin.busy
+//	stopped, after it computed for most of the time        | fault              | plugin.timeout
+//	stopped, after it waited for most of the time          | failure, and fault | plugin.timeout
+//	trapped, after the engine refused it memory            | unknown            | engine.resources
+//	trapped at a limit                                     | fault              | plugin.limit
+//	trapped at its memory limit                            | fault              | plugin.memory
+//	overflowed its stack                                   | fault              | plugin.stack
+//	exited                                                 | fault              | plugin.exit
+//	trapped                                                | fault              | plugin.trap
+//
+// The tests hold further promises:
+//
+//   - Modules that are made to fail end in that way (TestHostileModulesEndWithTheirReason,
+//     TestADeniedConnectionIsReported, TestACallThatComputesUntilItsDeadlineFailsNoTarget).
 //   - A shortage of this machine is neither the target's fault nor the plugin's
 //     (TestALackOfDescriptorsOrPortsFailsNoTarget), nor that of settings that cannot be checked
 //     meanwhile (TestSettingsThatCannotBeCheckedNowAreCheckedAgain).
-//   - A plugin that exceeds the timeout is a Failure, as with other handlers; or it is Unknown
-//     (plugin.busy), if others had the processors for a notable part of its time
-//     (TestLatenessOfAStarvedCallIsUnknown, TestACallWithoutAProcessorIsStarved,
-//     TestACallThatTheSystemDoesNotRunIsStarved).
+//   - Others have the processors if a call could not use a notable part of its time
+//     (TestACallWithoutAProcessorIsStarved, TestACallThatTheSystemDoesNotRunIsStarved).
 //   - Who runs away is blamed, also beside others that do and others that return, or by one long
 //     instruction (TestCallsThatRunAwayTogetherAreBlamedInTheEnd,
 //     TestALongInstructionDoesNotDelayItsCall).
@@ -104,7 +130,8 @@
 //     of its probes trap, five or more, or if no instance starts
 //     (TestAProbeWhosePluginTrapsTooOftenIsSuspended, TestProbesWithLongPeriodsAreSuspended,
 //     TestOneBadTargetDoesNotSuspendThePlugin,
-//     TestOnlyAShareOfTheProbesSuspendsThePlugin, TestFailedStartsSuspendThePlugin).
+//     TestOnlyAShareOfTheProbesSuspendsThePlugin, TestFailedStartsSuspendThePlugin). Other plugins go on,
+//     also those of the same module (TestAPluginIsSuspendedWithoutOthersOfItsModule).
 //
 // # Time
 //

@@ -160,6 +160,8 @@ func TestFaultsOfAGoGuestHavePluginReasons(t *testing.T) {
 		"exit":  {probe.Unknown, wasmhost.ReasonExit},
 		"hoard": {probe.Unknown, wasmhost.ReasonMemory},
 		"deep":  {probe.Unknown, wasmhost.ReasonMemory},
+		"dials": {probe.Unknown, wasmhost.ReasonNetwork},
+		"looks": {probe.Unknown, wasmhost.ReasonNetwork},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ type Handler struct {
 
 // newHandler returns a handler that has made no attempt.
 func newHandler(p *Plugin, s *settings.Settings, checked *settingsCheck) *Handler {
-	h := &Handler{plugin: p, settings: s, checked: checked, state: p.sandbox.NewState()}
+	h := &Handler{plugin: p, settings: s, checked: checked, state: p.tenant.NewState()}
 	h.lane.Store(uint32(pool.First))
 	return h
 }

@@ -41,7 +41,7 @@ func TestHostileModulesEndWithTheirReason(t *testing.T) {
 		outcome probe.Outcome
 		reason  probe.Reason
 	}{
-		"an endless loop":           {`(func $run (result i32) ` + spin + ` i32.const 1)`, probe.Failure, wasmhost.ReasonTimeout},
+		"an endless loop":           {`(func $run (result i32) ` + spin + ` i32.const 1)`, probe.Unknown, wasmhost.ReasonTimeout},
 		"a start that does not end": {`(func $spin ` + spin + `) (start $spin) (func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
 		"an endless _initialize": {`(func $spin ` + spin + `) (export "_initialize" (func $spin))
 			(func $run (result i32) i32.const 1)`, probe.Unknown, wasmhost.ReasonStart},
@@ -198,6 +198,38 @@ func (w countingWriter) Write(p []byte) (int, error) {
 const fib = `(func $fib (param $n i32) (result i32) local.get $n i32.const 2 i32.lt_s if i32 local.get $n else
 	local.get $n i32.const 1 i32.sub call $fib local.get $n i32.const 2 i32.sub call $fib i32.add end)`
 
+// A call that computes instead of waiting for its target says nothing about it, whether it is stopped or returns a
+// failure. One that has waited for it does, whatever it computes afterwards.
+func TestACallThatComputesUntilItsDeadlineFailsNoTarget(t *testing.T) {
+	tier.Slow(t)
+	for name, test := range map[string]struct {
+		wat     string
+		outcome probe.Outcome
+	}{
+		"it is stopped": {`(func $run (result i32) ` + spin + ` i32.const 1)`, probe.Unknown},
+		"it returns a failure": {`(import "sonde_v1" "remaining" (func $remaining (result i64)))
+			(func $run (result i32) (local $i i32)
+				loop
+					i32.const 100000 local.set $i
+					loop local.get $i i32.const 1 i32.sub local.tee $i br_if 0 end
+					call $remaining i64.eqz i32.eqz br_if 0
+				end i32.const 3)`, probe.Unknown},
+		"it has waited for its target": {importNet + `(func $run (result i32) ` + dial + ` i32.const 64 i32.const 1 call $read drop
+			` + spin + ` i32.const 1)`, probe.Failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := handler(t, load(t, wasmhost.Config{Module: wat("%s", test.wat)}), nil)
+			target := serve(t, mute)
+			var got probe.Result
+			testsync.Longer(t, "the reason plugin.timeout", 200*time.Millisecond, testsync.Timeout, func(timeout time.Duration) bool {
+				got = attempt(t, h.ForProbe(), target, timeout)
+				return got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting
+			})
+			wantResult(t, got, test.outcome, wasmhost.ReasonTimeout)
+		})
+	}
+}
+
 // wantStopped makes attempts by a guest that does not end until one is blamed, or its probe is
 // suspended because some are. On a busy machine there may be none: there a call does not have the
 // processor for long enough to be at fault.
@@ -209,7 +241,7 @@ func wantStopped(tb testing.TB, h probe.Handler, t probe.Target, timeout time.Du
 			return
 		}
 		if got.Outcome != probe.Unknown || got.Reason != wasmhost.ReasonBusy && got.Reason != wasmhost.ReasonStarting {
-			wantResult(tb, got, probe.Failure, wasmhost.ReasonTimeout)
+			wantResult(tb, got, probe.Unknown, wasmhost.ReasonTimeout)
 			return
 		}
 	}

@@ -113,8 +113,8 @@ func (p *Plugin) start() (i *sandbox.Instance, err error) {
 	}()
 	if i, err = p.sandbox.Start(p.closing); err == nil {
 		p.breaker.CountStart(false, time.Now())
-		p.counters.started.Add(1)
-		p.counters.startNS.Add(int64(time.Since(began)))
+		p.starts.started.Add(1)
+		p.starts.startNS.Add(int64(time.Since(began)))
 	}
 	return i, err
 }

@@ -126,6 +126,30 @@ func TestTheConformanceKitFindsFaultsOfPlugins(t *testing.T) {
 	}
 }
 
+// A plugin whose library reads on a goroutine that never ends may succeed at its deadline only, as this one does that
+// waits for more than the response.
+func TestTheConformanceKitFailsASuccessAtTheDeadline(t *testing.T) {
+	tier.CI(t)
+	port, stop, err := tck.Echo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	module := wat("%s", kitImports+kitLocal+ask+listen+`local.get $fd i32.const 128 i32.const 1 call $read drop `+judge+`)`+kitRun)
+	checks, err := tck.Run(t.Context(), tck.Config{
+		Plugin: wasmhost.Config{Module: module, AllowUnpinned: true}, Address: tck.Loopback, Port: port, Timeout: 500 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		if c.Err != nil && strings.Contains(c.Err.Error(), "succeeded at its deadline only") {
+			return
+		}
+	}
+	t.Errorf("no rule has failed for that: %v", checks)
+}
+
 // rulesFailed runs the kit with an echo server.
 func rulesFailed(t *testing.T, file string, port uint16) (failed []string) {
 	t.Helper()

@@ -29,29 +29,42 @@ import (
 // Plugin is a loaded module. Load makes it. It is safe for concurrent use by
 // multiple goroutines.
 type Plugin struct {
+	*loaded
+	isShare bool // Share has made it
+
+	name       string
+	logger     *slog.Logger
+	tenant     *sandbox.Tenant
+	breaker    breaker.Breaker
+	counters   counters
+	closed     atomic.Bool
+	checkHangs atomic.Bool // the latest check of settings has taken too long
+}
+
+// loaded is a module with its instances, which a Plugin and its shares use together.
+type loaded struct {
 	name          string
 	manifest      abi.Manifest
 	limits        Limits
 	compileConfig Compile
 	onTrap        probe.Outcome
+	baseLogger    *slog.Logger
 	logger        *slog.Logger
 	configures    bool // the module checks settings itself
 	targetOnly    bool // it may connect to the target only
 
 	sandbox  *sandbox.Sandbox
 	pool     *pool.Pool[sandbox.Instance]
-	breaker  breaker.Breaker
-	counters counters
 	compiled *compilation
 	prepared *preparedTexts
+	starts   startCounters
 
-	closing    context.Context // done when Close is called
-	cancel     context.CancelFunc
-	compiling  sync.WaitGroup
-	closed     atomic.Bool
-	inUse      sync.RWMutex        // read-locked while an instance is in use or being started; Close locks it for good
-	checking   *semaphore.Weighted // acquired by a check of settings: several that hang would not have half of a processor each
-	checkHangs atomic.Bool         // the latest check of settings has taken too long
+	users     atomic.Int64    // plugins that are not closed
+	closing   context.Context // done when the last of them is closed
+	cancel    context.CancelFunc
+	compiling sync.WaitGroup
+	inUse     sync.RWMutex        // read-locked while an instance is in use or being started; the last Close locks it for good
+	checking  *semaphore.Weighted // acquired by a check of settings: several that hang would not have half of a processor each
 }
 
 var (
@@ -76,7 +89,7 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plugin{
+	p := &loaded{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
 		compiled: newCompilation(), checking: semaphore.NewWeighted(1),
 	}
@@ -88,7 +101,7 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.logger = c.Logger.With("plugin", p.name)
+	p.baseLogger, p.logger = c.Logger, c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
 		CloseOldest: p.closeOldest,
@@ -101,12 +114,23 @@ func Load(c Config) (*Plugin, error) {
 	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	p.compiling.Go(func() { p.compileOrFail(m, code) })
-	return p, nil
+	p.users.Store(1)
+	return &Plugin{loaded: p, name: p.name, logger: p.logger, tenant: p.sandbox.Own()}, nil
+}
+
+// Share returns a plugin with another name that uses the code and the instances of p, with the same
+// grants and limits: for blocks of a configuration that run the same interpreter. What suspends a plugin, its
+// log, its metrics, and the limit of held connections are of each one alone, and they take turns at the
+// processors. The memory of the instances is that of p. Each must be closed; p must not have been.
+func (p *Plugin) Share(name string) *Plugin {
+	p.users.Add(1)
+	logger := p.baseLogger.With("plugin", name)
+	return &Plugin{loaded: p.loaded, isShare: true, name: name, logger: logger, tenant: p.sandbox.NewTenant(logger)}
 }
 
 // closeOldest closes the instance that was unused for longest, unless the plugin is being closed.
 // It returns false if none is idle.
-func (p *Plugin) closeOldest() bool {
+func (p *loaded) closeOldest() bool {
 	if !p.inUse.TryRLock() {
 		return false
 	}
@@ -126,7 +150,7 @@ func environment(names []string) []string {
 }
 
 // check reads the module's manifest, checks the module, and returns it rewritten.
-func (p *Plugin) check(wasm []byte) (rewritten *module.Rewritten, err error) {
+func (p *loaded) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 	if p.manifest, err = abi.ReadManifest(wasm); p.name == "" {
 		p.name = p.manifest.Name
 	}
@@ -145,7 +169,7 @@ func (p *Plugin) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 }
 
 // compileOrFail compiles the module, and says how that has ended.
-func (p *Plugin) compileOrFail(m *module.Rewritten, code *codecache.Entry) {
+func (p *loaded) compileOrFail(m *module.Rewritten, code *codecache.Entry) {
 	start := time.Now()
 	err := p.compile(m, code)
 	switch {
@@ -155,13 +179,13 @@ func (p *Plugin) compileOrFail(m *module.Rewritten, code *codecache.Entry) {
 		p.logger.Error("plugin cannot be compiled", "error", err)
 		err = fmt.Errorf("plugin %s: %w", p.name, err)
 	}
-	p.counters.compile.Store(int64(time.Since(start)))
+	p.starts.compile.Store(int64(time.Since(start)))
 	p.compiled.end(err)
 }
 
 // compile makes the module ready to run. The compiler reads untrusted input: if that makes
 // it panic, compile returns an error.
-func (p *Plugin) compile(m *module.Rewritten, code *codecache.Entry) (err error) {
+func (p *loaded) compile(m *module.Rewritten, code *codecache.Entry) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("compile: panic: %v", r)
@@ -183,7 +207,7 @@ func (p *Plugin) compile(m *module.Rewritten, code *codecache.Entry) (err error)
 }
 
 // loadCached loads the code of the module from the cache, if that has it.
-func (p *Plugin) loadCached(m *module.Rewritten, code *codecache.Entry) bool {
+func (p *loaded) loadCached(m *module.Rewritten, code *codecache.Entry) bool {
 	cached := code.Code()
 	if cached == nil {
 		return false
@@ -193,12 +217,12 @@ func (p *Plugin) loadCached(m *module.Rewritten, code *codecache.Entry) bool {
 	if err != nil && !errors.Is(err, sandbox.ErrNoCode) {
 		code.Discard() // it is damaged
 	}
-	p.counters.cacheHit.Store(err == nil)
+	p.starts.cacheHit.Store(err == nil)
 	return err == nil
 }
 
 // store stores the code of the module in the cache.
-func (p *Plugin) store(code *codecache.Entry, compiled io.Reader) {
+func (p *loaded) store(code *codecache.Entry, compiled io.Reader) {
 	if err := code.Store(compiled); err != nil {
 		p.logger.Warn("plugin cache cannot be written, compiled code is not kept", "error", err)
 	}
@@ -224,7 +248,7 @@ const compilerPause = 10
 // compileInChild compiles the module in a child process, and loads its code. It tries again until
 // the machine has the resources, or the plugin is closed: this process, which has no limits
 // of its own, never compiles instead.
-func (p *Plugin) compileInChild(m *module.Rewritten, code *codecache.Entry) error {
+func (p *loaded) compileInChild(m *module.Rewritten, code *codecache.Entry) error {
 	began, shortest := time.Now(), minRetryPause
 	for tries := 1; ; tries++ {
 		start := time.Now()
@@ -245,7 +269,7 @@ func (p *Plugin) compileInChild(m *module.Rewritten, code *codecache.Entry) erro
 }
 
 // pause returns after a time, or when the plugin is closed.
-func (p *Plugin) pause(d time.Duration) {
+func (p *loaded) pause(d time.Duration) {
 	select {
 	case <-p.closing.Done():
 	case <-time.After(d):
@@ -253,7 +277,7 @@ func (p *Plugin) pause(d time.Duration) {
 }
 
 // tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
-func (p *Plugin) tryChild(m *module.Rewritten, code *codecache.Entry) error {
+func (p *loaded) tryChild(m *module.Rewritten, code *codecache.Entry) error {
 	limits := compiler.LimitsOf(len(m.Wasm))
 	limits.Memory = cmp.Or(p.compileConfig.Memory, limits.Memory)
 	limits.CPU = cmp.Or(p.compileConfig.Time, limits.CPU)
@@ -297,10 +321,11 @@ func (p *Plugin) state() error {
 }
 
 // Close cancels the compiler, the starts of instances and the checks of settings, and frees what the
-// plugin uses after these and its attempts have ended. Later attempts are Unknown. When ctx is done,
+// plugin uses after these and its attempts have ended. If others share the module, the last Close
+// does that. Later attempts are Unknown. When ctx is done,
 // Close returns early and the rest is freed in the background. Handlers must be closed separately.
 func (p *Plugin) Close(ctx context.Context) error {
-	if p.closed.Swap(true) {
+	if p.closed.Swap(true) || p.users.Add(-1) > 0 {
 		return nil
 	}
 	p.cancel()

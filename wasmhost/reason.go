@@ -17,9 +17,10 @@ const (
 	ReasonMemory  probe.Reason = "plugin.memory"  // the plugin trapped after it was refused more memory
 	ReasonStack   probe.Reason = "plugin.stack"   // stack overflow in the plugin
 	ReasonExit    probe.Reason = "plugin.exit"    // the plugin exited
-	ReasonTimeout probe.Reason = "plugin.timeout" // the plugin still ran after the deadline, and was stopped
+	ReasonTimeout probe.Reason = "plugin.timeout" // the plugin still ran after the deadline, and was stopped, or it computed for most of the time until then
 	ReasonLimit   probe.Reason = "plugin.limit"   // the plugin reached one of its limits
 	ReasonGrant   probe.Reason = "plugin.grant"   // the plugin tried to reach a destination that is not granted
+	ReasonNetwork probe.Reason = "plugin.network" // the plugin connected by itself, in a network inside the module, which reaches nothing
 	ReasonOutcome probe.Reason = "plugin.outcome" // the plugin returned a number that is not an outcome
 	ReasonFailure probe.Reason = "plugin.failure" // the plugin reported a failure without a reason
 )

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// resultOf returns what a call of sonde_run means for the probe. PluginFault reports that
+// resultOf returns what a call of sonde_run means for the probe: the table in the package's documentation, from
+// its first row that applies. PluginFault reports that
 // the call did not return and the plugin is to blame.
 func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.Result, pluginFault bool) {
 	cancelled := errors.Is(ctx.Err(), context.Canceled)
@@ -27,6 +30,8 @@ func (p *Plugin) resultOf(ctx context.Context, r sandbox.Report) (result probe.R
 		pluginFault = r.RanAway && !r.Stalled // the target is not at fault in any case
 	case r.Ending == sandbox.Stopped && r.Stalled:
 		result = probe.Broken(ReasonBusy, "plugin was stopped %v after the deadline: this process was stalled when that passed", abi.Grace)
+	case r.Ending == sandbox.Stopped && r.Computes:
+		result, pluginFault = p.faultResult(ReasonTimeout, computedText(r)+": it was stopped"), true
 	case r.Ending == sandbox.Stopped:
 		result, pluginFault = probe.Fail(ReasonTimeout, "plugin was stopped: it still ran %v after the deadline", abi.Grace), true
 	case r.Ending == sandbox.OutOfMemory && r.NoMemory != nil:
@@ -65,12 +70,36 @@ func returnedResult(r sandbox.Report, cancelled bool) probe.Result {
 		return probe.Broken(ReasonBusy, "the deadline passed after the plugin had waited %v for a processor, which others used%s",
 			r.Waited.Round(time.Millisecond), afterColon(result.Detail))
 	}
+	if r.Computes && r.Late {
+		return probe.Broken(ReasonTimeout, "%s%s", computedText(r), afterColon(result.Detail))
+	}
 	if r.Last.Local && cmp.Or(result.Reason, r.Last.Reason) == r.Last.Reason {
 		result.Outcome = probe.Unknown
+	}
+	switch {
+	case result.Outcome == probe.Unknown && result.Reason == "" && strings.Contains(result.Detail, byItself): // says the SDK, which has the error
+		result.Reason = ReasonNetwork
+	case result.Outcome == probe.Failure && r.Apart && isOfNetwork(result):
+		return probe.Broken(ReasonNetwork, "plugin %s, in a network inside the module that reaches nothing: "+
+			"let its library connect by the SDK, in Go by t.DialContext%s", byItself, afterColon(result.Detail))
 	}
 	result.Reason = cmp.Or(result.Reason, defaultReason(r, result.Outcome))
 	result.Detail = cmp.Or(result.Detail, r.Last.Detail)
 	return result
+}
+
+// byItself is in the details of attempts in which a library has connected without the host.
+const byItself = "connected by itself"
+
+// networkErrors are in the errors of networks that languages have inside a module: of package net in Go, and of
+// std::net in Rust.
+var networkErrors = []string{"dial tcp", "dial udp", "dial unix", "lookup ", "operation not supported on this platform"}
+
+// isOfNetwork reports whether a result is about a connection, or a lookup.
+func isOfNetwork(r probe.Result) bool {
+	layer, _, _ := strings.Cut(string(r.Reason), ".")
+	return slices.Contains([]string{"tcp", "udp", "unix", "tls"}, layer) ||
+		slices.ContainsFunc(networkErrors, func(text string) bool { return strings.Contains(r.Detail, text) })
 }
 
 // defaultReason is the reason of a result without one from the plugin: that of the host
@@ -90,7 +119,16 @@ func defaultReason(r sandbox.Report, o probe.Outcome) probe.Reason {
 // trapResult is the result of a call that ended without returning.
 func (p *Plugin) trapResult(r sandbox.Report) probe.Result {
 	reason, detail := endingOf(r)
-	detail += afterColon(probe.CleanText(r.Detail, abi.MaxDetail))
+	return p.faultResult(reason, detail+afterColon(probe.CleanText(r.Detail, abi.MaxDetail)))
+}
+
+// computedText says that a call computed until its deadline.
+func computedText(r sandbox.Report) string {
+	return fmt.Sprintf("plugin computed for most of the time until the deadline, %v, instead of waiting for the target", r.Computed.Round(time.Millisecond))
+}
+
+// faultResult is the result of a call whose end is the plugin's fault.
+func (p *Plugin) faultResult(reason probe.Reason, detail string) probe.Result {
 	if p.onTrap == probe.Failure {
 		return probe.Fail(reason, "%s", detail)
 	}

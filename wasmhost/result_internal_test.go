@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,39 +17,97 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// A plugin whose calls wait for a processor that others have is late through no fault of
-// its own, or of the target.
-func TestLatenessOfAStarvedCallIsUnknown(t *testing.T) {
-	stopped, failure := errors.New("stopped"), int32(probe.Failure)
-	for name, test := range map[string]struct {
-		report  sandbox.Report
-		outcome probe.Outcome
-		reason  probe.Reason
-		fault   bool
-	}{
-		"stopped":              {sandbox.Report{Ending: sandbox.Stopped, Err: stopped}, probe.Failure, ReasonTimeout, true},
-		"stopped, starved":     {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Starved: true}, probe.Unknown, ReasonBusy, false},
-		"too late":             {sandbox.Report{Value: failure, Late: true}, probe.Failure, probe.ReasonTimeout, false},
-		"too late, starved":    {sandbox.Report{Value: failure, Late: true, Starved: true}, probe.Unknown, ReasonBusy, false},
-		"a failure, starved":   {sandbox.Report{Value: failure, Starved: true, Reason: "redis.loading"}, probe.Failure, "redis.loading", false},
-		"a success, starved":   {sandbox.Report{Value: int32(probe.Success), Starved: true}, probe.Success, "", false},
-		"stopped, ran away":    {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Starved: true, RanAway: true}, probe.Unknown, ReasonBusy, true},
-		"ran away in a stall":  {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Starved: true, RanAway: true, Stalled: true}, probe.Unknown, ReasonBusy, false},
-		"a trap when starved":  {sandbox.Report{Ending: sandbox.Trapped, Err: stopped, Starved: true}, probe.Unknown, ReasonTrap, true},
-		"stopped by a stall":   {sandbox.Report{Ending: sandbox.Stopped, Err: stopped, Stalled: true}, probe.Unknown, ReasonBusy, false},
-		"a late own deadline":  {sandbox.Report{Value: failure, Last: sandbox.HostError{Reason: probe.ReasonTCPTimeout}}, probe.Failure, probe.ReasonTCPTimeout, false},
-		"a refusal by a limit": {sandbox.Report{Value: failure, Late: true, Starved: true, Limit: "dials"}, probe.Unknown, ReasonLimit, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			test.report.Waited = time.Second
-			got, fault := new(Plugin).resultOf(t.Context(), test.report)
-			if more, fewer := resizing(test.report); more != (test.report.Err == nil) || fewer != (name == "stopped, starved") {
-				t.Errorf("more instances: %v, fewer: %v", more, fewer)
+// endings has a report for each row of the table in the package's documentation, and what follows from it.
+var endings = map[string]struct {
+	report  sandbox.Report
+	outcome probe.Outcome
+	reason  probe.Reason
+	fault   bool
+}{
+	"returned success or warning":                            {sandbox.Report{Value: 1, Starved: true, Late: true, Computes: true, Limit: "dials", Refused: "x"}, probe.Success, "", false},
+	"returned a number that is not an outcome":               {sandbox.Report{Value: 4, Limit: "dials"}, probe.Unknown, ReasonOutcome, false},
+	"returned, after a destination was denied":               {sandbox.Report{Value: 3, Refused: "tcp://x:1", NoMemory: errTest}, probe.Unknown, ReasonGrant, false},
+	"returned, after the engine refused it memory":           {sandbox.Report{Value: 3, NoMemory: errTest, Limit: "dials"}, probe.Unknown, probe.ReasonResources, false},
+	"returned, after it reached a limit":                     {sandbox.Report{Value: 3, Late: true, Starved: true, Limit: "dials"}, probe.Unknown, ReasonLimit, false},
+	"returned late, while others had the processors":         {sandbox.Report{Value: 3, Late: true, Starved: true, Computes: true}, probe.Unknown, ReasonBusy, false},
+	"returned late, after it computed for most of the time":  {sandbox.Report{Value: 3, Late: true, Computes: true, Reason: "redis.loading"}, probe.Unknown, ReasonTimeout, false},
+	"returned, after this machine failed a call of the host": {sandbox.Report{Value: 3, Last: sandbox.HostError{Reason: probe.ReasonTCPSource, Local: true}}, probe.Unknown, probe.ReasonTCPSource, false},
+	"returned a failure of a network inside the module":      {sandbox.Report{Value: 3, Apart: true, Reason: "memcached.set", Detail: "dial tcp 127.0.0.1:11211: connect: Connection refused"}, probe.Unknown, ReasonNetwork, false},
+	"returned unknown or failure":                            {sandbox.Report{Value: 3, Last: sandbox.HostError{Reason: probe.ReasonTCPRefused}}, probe.Failure, probe.ReasonTCPRefused, false},
+	"stopped, while others had the processors":               {sandbox.Report{Ending: sandbox.Stopped, Starved: true, Computes: true}, probe.Unknown, ReasonBusy, false},
+	"stopped, while this process was stalled":                {sandbox.Report{Ending: sandbox.Stopped, Stalled: true, Computes: true}, probe.Unknown, ReasonBusy, false},
+	"stopped, after it computed for most of the time":        {sandbox.Report{Ending: sandbox.Stopped, Computes: true, RanAway: true}, probe.Unknown, ReasonTimeout, true},
+	"stopped, after it waited for most of the time":          {sandbox.Report{Ending: sandbox.Stopped, RanAway: true}, probe.Failure, ReasonTimeout, true},
+	"trapped, after the engine refused it memory":            {sandbox.Report{Ending: sandbox.OutOfMemory, NoMemory: errTest}, probe.Unknown, probe.ReasonResources, false},
+	"trapped at a limit":                                     {sandbox.Report{Ending: sandbox.LimitReached, Limit: "fuel"}, probe.Unknown, ReasonLimit, true},
+	"trapped at its memory limit":                            {sandbox.Report{Ending: sandbox.OutOfMemory}, probe.Unknown, ReasonMemory, true},
+	"overflowed its stack":                                   {sandbox.Report{Ending: sandbox.StackOverflow}, probe.Unknown, ReasonStack, true},
+	"exited":                                                 {sandbox.Report{Ending: sandbox.Exited}, probe.Unknown, ReasonExit, true},
+	"trapped":                                                {sandbox.Report{Ending: sandbox.Trapped, Starved: true, Stalled: true, Computes: true}, probe.Unknown, ReasonTrap, true},
+
+	"stopped, after the attempt was cancelled":  {sandbox.Report{Ending: sandbox.Stopped, Computes: true}, probe.Unknown, probe.ReasonStopped, false},
+	"returned, after the attempt was cancelled": {sandbox.Report{Value: 3, Limit: "dials"}, probe.Unknown, probe.ReasonStopped, false},
+}
+
+var errTest = errors.New("as in a test")
+
+func TestTheEndOfACallSaysWhoIsToBlame(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^//\t(.*?) *\| ([a-z ]+?)(, and fault)? *\|(?: ([a-z]+\.\w+|of that call)?.*)?$`).FindAllStringSubmatch(string(text), -1)
+	if len(rows) != len(endings) {
+		t.Errorf("the table has %d rows, the test has %d", len(rows), len(endings))
+	}
+	for _, row := range rows {
+		test, found := endings[row[1]]
+		if !found {
+			t.Errorf("no report for the row %q", row[1])
+			continue
+		}
+		t.Run(row[1], func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if strings.HasSuffix(row[1], "cancelled") {
+				cancel()
 			}
+			test.report.Waited = time.Second
+			if test.report.Ending != sandbox.Returned {
+				test.report.Err = errTest
+			}
+			got, fault := (&Plugin{loaded: new(loaded)}).resultOf(ctx, test.report)
 			if got.Outcome != test.outcome || got.Reason != test.reason || fault != test.fault || got.Lost != time.Second {
 				t.Errorf("got %+v, fault of the plugin: %v", got, fault)
 			}
+			isFault := row[2] == "fault" || row[3] != ""
+			if fault != isFault || strings.Contains(row[4], ".") && row[4] != string(got.Reason) ||
+				row[2] != "as returned" && row[2] != "fault" && row[2] != got.Outcome.String() {
+				t.Errorf("the table says %q", row[0])
+			}
+			got, _ = (&Plugin{loaded: &loaded{onTrap: probe.Failure}}).resultOf(ctx, test.report)
+			if row[2] == "fault" && got.Outcome != probe.Failure {
+				t.Errorf("with on_trap = \"failure\" got %+v", got)
+			}
 		})
+	}
+}
+
+// A call that was stopped shows whether calls take the processors from each other, and whether it is to blame all the same.
+func TestACallThatRunsAwayIsBlamedAlsoWhenStarved(t *testing.T) {
+	for name, test := range map[string]struct {
+		report       sandbox.Report
+		fewer, fault bool
+	}{
+		"starved":             {sandbox.Report{Starved: true}, true, false},
+		"ran away":            {sandbox.Report{Starved: true, RanAway: true}, false, true},
+		"ran away in a stall": {sandbox.Report{Starved: true, RanAway: true, Stalled: true}, false, false},
+	} {
+		test.report.Ending, test.report.Err = sandbox.Stopped, errTest
+		got, fault := (&Plugin{loaded: new(loaded)}).resultOf(t.Context(), test.report)
+		if more, fewer := resizing(test.report); more || fewer != test.fewer || fault != test.fault || got.Reason != ReasonBusy {
+			t.Errorf("%s: more instances: %v, fewer: %v, fault: %v, got %+v", name, more, fewer, fault, got)
+		}
 	}
 }
 
@@ -67,7 +128,7 @@ func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
 // plugin, is suspended.
 func runAway(t *testing.T, bad, healthy int) {
 	const slots, much = 1, 10 * time.Millisecond
-	p := &Plugin{logger: slog.New(slog.DiscardHandler)}
+	p := &Plugin{loaded: new(loaded), logger: slog.New(slog.DiscardHandler)}
 	p.pool = pool.New(bad+healthy, func() int { return bad + healthy }, func() {}, func(*sandbox.Instance) {})
 	hs, good := make([]Handler, bad), Handler{plugin: p}
 	for n := range hs {

@@ -10,12 +10,16 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
-// counters are the counts of the plugin itself; its sandbox, pool and breaker have others.
-type counters struct {
+// startCounters are the counts of a module until its instances have started.
+type startCounters struct {
 	compile  atomic.Int64
 	cacheHit atomic.Bool
 	started  atomic.Uint64
 	startNS  atomic.Int64
+}
+
+// counters are the counts of the plugin itself; its tenant, pool and breaker have others.
+type counters struct {
 	attempts atomic.Uint64
 	fuel     atomic.Uint64
 	waits    atomic.Uint64
@@ -40,12 +44,17 @@ func (p *Plugin) Stats() stats.Plugin {
 		faults[reason.(probe.Reason)] = n.(*atomic.Uint64).Load()
 	}
 	s := stats.Plugin{
-		Name: p.name, Ready: p.state() == nil, Compile: time.Duration(c.compile.Load()), CacheHit: c.cacheHit.Load(),
-		Started: c.started.Load(), Start: time.Duration(c.startNS.Load()),
+		Name: p.name, Ready: p.state() == nil, IsShare: p.isShare,
 		Attempts: c.attempts.Load(), Fuel: c.fuel.Load(), Waits: c.waits.Load(), Errors: faults,
 	}
 	s.Suspended, s.Suspensions, s.ProbeSuspensions = p.breaker.Suspensions(time.Now())
+	p.tenant.ReadStats(&s)
+	if p.isShare {
+		return s
+	}
+	s.Compile, s.CacheHit = time.Duration(p.starts.compile.Load()), p.starts.cacheHit.Load()
+	s.Started, s.Start = p.starts.started.Load(), time.Duration(p.starts.startNS.Load())
 	s.Idle, s.Instances, s.Waiting = p.pool.Counts()
-	p.sandbox.ReadStats(&s)
+	s.Memory = p.sandbox.Memory()
 	return s
 }

@@ -60,6 +60,10 @@ type engineReader interface {
 
 // Server is the http.Handler of /probe. It is safe for concurrent use by multiple goroutines.
 type Server struct {
+	// ShowsSettings reports whether the client of a request with that context may read Module.Settings. It is set before
+	// the first request; nil: all may.
+	ShowsSettings func(context.Context) bool
+
 	engine  engineReader
 	modules atomic.Pointer[map[string]*module]
 	places  chan struct{} // one for each attempt
@@ -114,7 +118,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status, problem := s.judge(a, &result)
 	switch {
 	case r.URL.Query().Get("debug") == "true":
-		respond(w, status, a.debug(&result, problem, shown))
+		respond(w, status, a.debug(&result, problem, shown, s.ShowsSettings == nil || s.ShowsSettings(r.Context())))
 	case problem != "":
 		respond(w, status, problem+"\n")
 	default:
@@ -174,7 +178,7 @@ func (s *Server) isCutOff(host string, e probe.Evidence) bool {
 }
 
 // debug returns the response to debug=true, in the three parts of blackbox_exporter's.
-func (a *attempt) debug(r *probe.Result, problem, metrics string) string {
+func (a *attempt) debug(r *probe.Result, problem, metrics string, showsSettings bool) string {
 	log := fmt.Sprintf("module=%q target=%q address=%q port=%d handler=%q timeout=%v\n", a.name, a.target.Name, a.target.Address,
 		a.target.Ports[a.module.PortName], a.module.HandlerName, a.timeout)
 	log += fmt.Sprintf("outcome=%v reason=%q tries=%d took=%v\n", r.Outcome, r.Reason, r.Tries, r.Took)
@@ -182,7 +186,11 @@ func (a *attempt) debug(r *probe.Result, problem, metrics string) string {
 		log += fmt.Sprintf("detail=%q\n", r.Detail)
 	}
 	var settings strings.Builder
-	for line := range strings.Lines(a.module.Settings) {
+	text := a.module.Settings
+	if !showsSettings {
+		text = "# shown to clients with the token of token_file, and to the engine's user by its control socket"
+	}
+	for line := range strings.Lines(text) {
 		settings.WriteString("  " + strings.TrimSuffix(line, "\n") + "\n")
 	}
 	if problem != "" {

@@ -312,6 +312,11 @@ func TestAnAttemptThatCouldNotBeMadeIsAnError(t *testing.T) {
 			t.Errorf("with debug=true %+v is %d %s", c.result, status, body)
 		}
 	}
+	s.ShowsSettings = func(context.Context) bool { return false }
+	h.result, e.health = probe.Succeed(""), engine.Health{}
+	if _, body := ask(s, "module=m&debug=true&target=a:1"); strings.Contains(body, "a = 1") || !strings.Contains(body, "x {\n  # shown to clients with") {
+		t.Errorf("a client without a token is shown %s", body)
+	}
 }
 
 func TestAttemptsAtOnceAreBounded(t *testing.T) {

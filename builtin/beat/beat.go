@@ -39,16 +39,16 @@ type Config struct {
 	Token    string        `hcl:"token,sensitive" doc:"what the target shows with its beats, or signs them with: 16 or more characters of printable ASCII without spaces, such as those of openssl rand -hex 16. All beat blocks of a target have the same"`
 }
 
-// checkToken returns what is wrong with a token. It is not a probe.FieldError, since what is wrong
-// with a sensitive field is not shown.
+// checkToken returns what is wrong with a token.
 func checkToken(token string) error {
-	switch problem := listener.Token(token).Problem(); {
-	case token == "":
-		return errors.New("token must not be empty")
-	case problem != "":
-		return errors.New("token " + problem)
+	problem := listener.Token(token).Problem()
+	if token == "" {
+		problem = "must not be empty"
 	}
-	return nil
+	if problem == "" {
+		return nil
+	}
+	return &probe.FieldError{Field: "token", Problem: problem, Hint: listener.TokenHint, Plain: true}
 }
 
 // handler looks at the last beat of a target. It is safe for concurrent use by multiple
@@ -60,8 +60,7 @@ type handler struct {
 }
 
 // New returns a handler whose beats the registry receives; without one (nil) the outcome of each
-// attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields, or about the
-// token.
+// attempt is unknown. Errors are *probe.FieldErrors with the HCL names of the fields.
 func (r *Registry) New(c Config) (probe.Handler, error) {
 	of, noRhythm := c.rhythm()
 	if err := errors.Join(limits.Check(c, "").Err(), noRhythm, checkToken(c.Token)); err != nil {

@@ -3,6 +3,7 @@ package execprobe
 import (
 	"context"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -120,6 +121,43 @@ func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
 	blockInSystemCalls(t, runtime.GOMAXPROCS(0)+6)
 	cancel()
 	<-taken
+}
+
+// A command that forks without end is ended long before its timeout, and takes neither the machine nor the
+// attempts of others.
+func TestAForkBombIsEnded(t *testing.T) {
+	tier.Slow(t)
+	if !faulttest.InCgroup(t, faulttest.Processes(1500)) {
+		return
+	}
+	for name, script := range map[string]string{
+		"in its group":  `b() { b | b & }; b; sleep 600`,
+		"of a daemon":   `(setsid sh -c 'while :; do sleep 600 & done' &); sleep 600`,
+		"that succeeds": `(setsid sh -c 'while :; do sleep 600 & done' &); sleep 0.1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := sh(strings.ReplaceAll(script, "$", "$$"))
+			r := attempt(t, command.Plan.Run, config, probe.Target{}, testsync.Timeout)
+			if r.Reason != probe.ReasonExecProcesses && !r.Denied && name != "that succeeds" { // or it has taken all that it may have before
+				t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
+			}
+			own, err := cgroup.Current()
+			if err != nil {
+				t.Fatal(err)
+			}
+			dirs, err := own.Dirs("pids")
+			if err != nil {
+				t.Fatal(err)
+			}
+			testsync.Until(t, "the end of its processes", func() bool {
+				n, _, err := cgroup.Number(dirs[0], "pids.current")
+				return err == nil && n < 200 // threads of this process and its guard
+			})
+			if r := attempt(t, command.Plan.Run, sh(`exit 0`), probe.Target{}, testsync.Timeout); r.Outcome != probe.Success {
+				t.Errorf("the next attempt: %v %q %q", r.Outcome, r.Reason, r.Detail)
+			}
+		})
+	}
 }
 
 // blockInSystemCalls returns after so many goroutines have read from a pipe at once.

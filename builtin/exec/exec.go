@@ -1,5 +1,11 @@
 // Package execprobe makes attempts by running a command: exit status 0 is a
 // success.
+//
+// On Linux commands are children of a guard: this program, started again under the name
+// sonde-command-guard, which does its work before main. It starts with the first attempt, ends
+// with the program, in whatever way that ends, and kills what an attempt leaves behind. It never
+// touches other children of the program. Packages that are initialized before this one are
+// initialized in the guard, too.
 package execprobe
 
 import (
@@ -58,7 +64,8 @@ func New(c Config) (probe.Handler, error) {
 }
 
 // Probe runs the command and returns when it has exited, or at most 200 ms
-// after ctx is done: its whole process group is killed then. The result's Detail is how
+// after ctx is done. All that is left of it is killed then: on Linux its descendants, elsewhere
+// its process group. The result's Detail is how
 // the command exited, unless it succeeded, its standard output and its standard error,
 // at most probe.MaxDetail bytes in all. A failure is Denied if this machine refused a process
 // or memory to the engine's cgroup meanwhile, or descriptors to the engine at its timeout; its
@@ -89,11 +96,11 @@ func (h *handler) attempt(ctx context.Context, t probe.Target) (res probe.Result
 	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
 	began := time.Now()
 	end, err := h.run(plan, ctx, &stdout, &stderr)
-	if err != nil {
-		return notStarted(err)
-	}
 	if end.Stuck != nil {
 		h.countStuck(end.Stuck)
+	}
+	if err != nil {
+		return notStarted(err)
 	}
 	output := stdout.String() + stderr.String()
 	if end.Killed {
@@ -175,6 +182,8 @@ func killed(ctx context.Context, after time.Duration, output string) probe.Resul
 
 func exited(end command.End, output string) probe.Result {
 	switch {
+	case end.TooMany:
+		return probe.Broken(probe.ReasonExecProcesses, "%s", detail(end.String(), output))
 	case end.Status.Signaled():
 		return probe.Fail(probe.ReasonExecSignal, "%s", detail(end.String(), output))
 	case end.Status != 0:

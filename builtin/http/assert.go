@@ -248,6 +248,9 @@ func (c Config) jsonAssertions() (all []jsonAssertion, err error) {
 }
 
 func jsonPathError(field, path, problem string) error {
+	if plain := strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."); plain != path && plain != "" {
+		return &probe.FieldError{Field: field, Problem: fmt.Sprintf("has the path %q, which %s", path, problem), Hint: fmt.Sprintf("a path begins with a name: write %q", plain)}
+	}
 	return &probe.FieldError{Field: field, Problem: fmt.Sprintf("has the path %q, which %s", path, problem),
 		Hint: `write names with dots between them, [0] for an element of an array and [*] for all: "checks[*].status"`}
 }

@@ -48,6 +48,9 @@ const (
 // parseJSONPath parses a path such as "checks[0].status". It returns what is wrong with it, or "".
 // A name that has dots or brackets is written in brackets and quotes: `["a.b"]`.
 func parseJSONPath(s string) (path []jsonStep, problem string) {
+	if s == "$" || strings.HasPrefix(s, "$.") || strings.HasPrefix(s, "$[") { // a name may begin with it: $schema
+		return nil, "begins with the $ of JSONPath"
+	}
 	for rest := s; rest != "" || len(path) == 0; {
 		var step jsonStep
 		switch {

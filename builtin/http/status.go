@@ -39,8 +39,13 @@ func parseStatuses(texts []string) (statuses, error) {
 
 // statusHint returns how to write a status of other tools: "2xx" and "200,204".
 func statusHint(text string) string {
-	if class, ok := strings.CutSuffix(strings.ToLower(text), "xx"); ok && len(class) == 1 {
+	if class, ok := strings.CutSuffix(strings.ToLower(text), "xx"); ok && len(class) == 1 && strings.Contains("12345", class) {
 		return fmt.Sprintf(`write "%s00-%s99"`, class, class)
+	}
+	if low, high, ok := strings.Cut(text, "-"); ok && len(low) == len("100") {
+		if _, isRange := parseStatusRange(high + "-" + low); isRange {
+			return fmt.Sprintf(`the range is reversed: write "%s-%s"`, high, low)
+		}
 	}
 	if strings.Contains(text, ",") {
 		return `write each on its own: ["200", "204"]`

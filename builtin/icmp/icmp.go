@@ -54,6 +54,9 @@ type handler struct {
 	onlyRaw      bool // in tests: no ping socket is tried
 }
 
+// KernelAnswers reports that an attempt succeeds whatever programs do: the kernel of the target answers.
+func (h *handler) KernelAnswers() bool { return true }
+
 // New makes a handler. An error is a *probe.FieldError with the HCL name of the field.
 func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), checkUnicast("is", c.Host)); err != nil {

@@ -27,6 +27,9 @@ type keepAliveHandler struct {
 	closed bool
 }
 
+// KernelAnswers is that of the handler that opens connections.
+func (h *keepAliveHandler) KernelAnswers() bool { return h.opener.KernelAnswers() }
+
 var (
 	_ probe.EndpointHandler = (*keepAliveHandler)(nil)
 	_ probe.WakingHandler   = (*keepAliveHandler)(nil)

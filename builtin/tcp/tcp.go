@@ -43,6 +43,10 @@ type handler struct {
 // *probe.FieldError for the field "host" or "port".
 func (h *handler) Check(t probe.Target) error { return h.dialer.Check(t) }
 
+// KernelAnswers reports that an attempt succeeds also while the program at the port does nothing: the kernel of its machine
+// accepts connections for it.
+func (h *handler) KernelAnswers() bool { return h.matches == nil && h.tls == nil }
+
 // Endpoint returns the host and the port that attempts connect to: "10.0.0.7:80".
 func (h *handler) Endpoint(t probe.Target) string { return h.dialer.Endpoint(t) }
 

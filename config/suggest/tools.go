@@ -96,6 +96,15 @@ type absence struct {
 }
 
 var absences = []absence{
+	{"slack", "webhook", webhookWith("text")},
+	{"mattermost", "webhook", webhookWith("text")},
+	{"discord", "webhook", webhookWith("content")},
+	{"teams", "webhook", throughAlertmanager},
+	{"pagerduty", "webhook", throughAlertmanager},
+	{"opsgenie", "webhook", throughAlertmanager},
+	{"telegram", "webhook", throughAlertmanager},
+	{"email", "webhook", throughAlertmanager},
+	{"smtp", "webhook", throughAlertmanager},
 	{"image", "ports", `images are not run; a program of this machine is: process { command = ["…"] }`},
 	{"containers", "ports", `write each container as a target of its own: target "web" { process { … } }`},
 	{"lifecycle", "ports", "there are no hooks: write what must run before or after the program into its command"},
@@ -107,6 +116,14 @@ var absences = []absence{
 	{"provider", "variable", `plugins add handlers: plugin "name" { source = "…" }`},
 	{"module", "variable", "there are no modules: all *.hcl files of a directory are one configuration"},
 	{"output", "variable", "there are no outputs: the API and sonde status show the state"},
+}
+
+// throughAlertmanager is the hint for receivers that an Alertmanager knows.
+const throughAlertmanager = "write alertmanager { … }: an Alertmanager sends to it; or run { … } with a program that does"
+
+// webhookWith returns the hint for a receiver whose JSON has one text.
+func webhookWith(field string) string {
+	return "write webhook {\n  url  = \"https://…\"\n  body = jsonencode({ " + field + " = \"$(summary)\" })\n}"
 }
 
 // FromTool returns a hint for a name that another tool has for something that has another

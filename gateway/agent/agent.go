@@ -44,7 +44,7 @@ func (c Config) Check() error {
 	clients, clientsErr := c.clients()
 	switch {
 	case !valid:
-		return &probe.FieldError{Field: "listen", Problem: "must be an address and a port number", Hint: `write an IP address and a number, for example listen = "127.0.0.1:9777"`}
+		return &probe.FieldError{Field: "listen", Problem: listener.AddressProblem(c.Listen), Hint: `write an IP address and a number, for example listen = "127.0.0.1:9777"`}
 	case clientsErr != nil:
 		return clientsErr
 	case !loopback && len(clients) == 0:

@@ -339,7 +339,7 @@ func TestInvalidSettingsOfEnvoyAreRejected(t *testing.T) {
 		"are both missing":       {},
 		"absolute path":          {Directory: "eds"},
 		"an absolute path":       {Directory: "/run/../eds"},
-		"from 10ms to 10m0s":     {Listen: "127.0.0.1:0", Wait: time.Millisecond},
+		"from 10ms to 10m":       {Listen: "127.0.0.1:0", Wait: time.Millisecond},
 		"it must be from 10ms":   {Listen: "127.0.0.1:0", Wait: time.Hour},
 		"token":                  {Directory: "/run/eds", Token: "0123456789abcdef"},
 		"wait":                   {Directory: "/run/eds", Wait: time.Second},

@@ -107,9 +107,9 @@ func (a access) check() error {
 	problem := listener.Token(a.token).Problem()
 	switch {
 	case !valid:
-		return &probe.FieldError{Field: "listen", Problem: "must be an address and a port number", Hint: `write an IP address and a number, for example listen = "127.0.0.1:9778"`}
+		return &probe.FieldError{Field: "listen", Problem: listener.AddressProblem(a.listen), Hint: `write an IP address and a number, for example listen = "127.0.0.1:9778"`}
 	case problem != "":
-		return &probe.FieldError{Field: "token", Problem: problem}
+		return &probe.FieldError{Field: "token", Problem: problem, Hint: listener.TokenHint, Plain: true}
 	case a.token == "" && !loopback:
 		return &probe.FieldError{Field: "listen", Problem: "is reachable from other machines without authentication", Hint: `add token = sensitive(trimspace(file("/etc/sonde/gateway.token"))), or listen on 127.0.0.1`}
 	}

@@ -15,6 +15,8 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"text/template"
@@ -25,6 +27,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/limits"
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -56,17 +59,43 @@ func (c Config) Check() error {
 	wrong := limits.Check(c, "")
 	if c.Path == "" {
 		wrong.Add("path", "must not be empty")
+	} else if private.IsOfSystem(c.Path) {
+		wrong.Add("path", "is %q, a file of the operating system", c.Path)
 	}
 	if t, err := parseTemplate(c.Template); err != nil {
 		wrong.Add("template", "is not valid: %s", strings.TrimPrefix(err.Error(), "template: "))
 	} else if _, err := execute(t, example); errors.As(err, new(stepError)) || err != nil && strings.Contains(err.Error(), "can't evaluate field") {
-		wrong.Add("template", "is not valid: %s", strings.TrimPrefix(err.Error(), "template: "))
+		wrong = append(wrong, unknownField(err))
 	}
 	err := wrong.Err()
 	if len(c.Command) > 0 {
 		err = errors.Join(err, command.Command{Words: c.Command}.Check())
 	}
 	return err
+}
+
+var evaluated = regexp.MustCompile(`can't evaluate field (\w+) in type (\S*)`)
+
+// unknownField returns the error about a template that could not be executed: what there is instead of an unknown field.
+func unknownField(err error) *probe.FieldError {
+	e := &probe.FieldError{Field: "template", Problem: "is not valid: " + strings.TrimPrefix(err.Error(), "template: ")}
+	m := evaluated.FindStringSubmatch(err.Error())
+	if m == nil {
+		return e
+	}
+	for _, of := range []any{templateData{}, templateGroup{}, templateMember{}} {
+		if t := reflect.TypeOf(of); strings.HasSuffix(m[2], t.String()) {
+			var there []string
+			for f := range t.Fields() {
+				there = append(there, "."+f.Name)
+			}
+			for method := range t.Methods() {
+				there = append(there, "."+method.Name)
+			}
+			e.Problem, e.Hint = fmt.Sprintf("has .%s, which does not exist there", m[1]), "what exists: "+strings.Join(there, ", ")
+		}
+	}
+	return e
 }
 
 func parseTemplate(text string) (*template.Template, error) {
@@ -228,7 +257,7 @@ func (r *renderer) apply(ctx context.Context, text []byte) error {
 	if err != nil {
 		return err
 	}
-	plan.WholeTree = true // or the next run would be beside what this one has left
+	plan.MayDetach = true // a load balancer that it starts
 	ctx, cancel := context.WithTimeout(ctx, r.config.Timeout)
 	defer cancel()
 	tail := &command.Tail{Max: maxOutput}

@@ -250,8 +250,8 @@ func TestTemplatesAreChecked(t *testing.T) {
 	tier.Slow(t)
 	for text, want := range map[string]string{
 		"": "", list: "", "{{index .Members 7}}": "", "{{len .InRotation}}": "", "{{(index .Groups 0).Name}}": "",
-		"{{range .Members}}": "unexpected EOF", "{{range .Member}}{{end}}": "can't evaluate field Member",
-		"{{range .Members}}{{.Adress}}{{end}}": "can't evaluate field Adress", "{{nothing}}": `function "nothing" not defined`,
+		"{{range .Members}}": "unexpected EOF", "{{range .Member}}{{end}}": "has .Member, which does not exist there; what exists: .Groups",
+		"{{range .Members}}{{.Adress}}{{end}}": "has .Adress, which does not exist there; what exists: .Target, .Name, .Address", "{{nothing}}": `function "nothing" not defined`,
 		"{{_step}}": `function "_step" not defined`, "{{range 1000}}{{if .}}{{else}}{{end}}{{end}}": "",
 		"{{with 1}}{{if .}}{{range 1000000000000}}{{continue}}{{end}}{{end}}{{end}}": "steps",
 		doubling(40): "steps",
@@ -261,7 +261,7 @@ func TestTemplatesAreChecked(t *testing.T) {
 			t.Errorf("%q gives %v, want %q", text, err, want)
 		}
 	}
-	for _, c := range []Config{{}, {Path: "x", Interval: 1}, {Path: "x", Timeout: 2 * time.Hour}, {Path: "x", Command: []string{""}}} {
+	for _, c := range []Config{{}, {Path: "/etc/passwd"}, {Path: "x", Interval: 1}, {Path: "x", Timeout: 2 * time.Hour}, {Path: "x", Command: []string{""}}} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v is valid", c)
 		}

@@ -10,6 +10,9 @@ import (
 	"go.starlark.net/starlark"
 )
 
+// errParameters ends a call that is made to learn the names of its arguments.
+var errParameters = errors.New("the call is not made")
+
 // arguments are those of a call.
 type arguments struct {
 	function   string
@@ -20,6 +23,12 @@ type arguments struct {
 
 // read sets variables to arguments, as starlark.UnpackArgs does.
 func (a arguments) read(pairs ...any) error {
+	if names, ok := a.thread.Local(parametersKey).(*[]string); ok {
+		for name := range slices.Chunk(pairs, 2) {
+			*names = append(*names, strings.TrimRight(name[0].(string), "?"))
+		}
+		return errParameters
+	}
 	return starlark.UnpackArgs(a.function, a.positional, a.named, pairs...)
 }
 

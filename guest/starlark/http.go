@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"go.starlark.net/lib/json"
 	"go.starlark.net/starlark"
 	"go.starlark.net/starlarkstruct"
 )
@@ -55,14 +54,14 @@ type request struct {
 
 // httpDo reads the arguments, which begin with those in first, and makes a request.
 func httpDo(a arguments, r *request, first ...any) (starlark.Value, error) {
-	t, ok := a.thread.Local(targetKey).(*target)
-	if !ok || t == nil {
-		return nil, a.errorf("requests can be made in attempt only")
-	}
 	r.tlsArgs = newTLSArgs()
 	pairs := append(first, "url", &r.url, "port?", &r.port, "headers?", &r.headers, "body?", &r.body, "tls?", &r.tls)
 	if err := a.read(r.pairs(pairs...)...); err != nil {
 		return nil, err
+	}
+	t, ok := a.thread.Local(targetKey).(*target)
+	if !ok || t == nil {
+		return nil, a.errorf("requests can be made in attempt only")
 	}
 	if err := r.resolve(t); err != nil {
 		return nil, a.errorf("%w", err)
@@ -282,7 +281,7 @@ func responseOf(status int, header map[string]string, body []byte) starlark.Valu
 		if err := a.read(); err != nil {
 			return nil, err
 		}
-		v, err := starlark.Call(a.thread, json.Module.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is no part of the text
+		v, err := starlark.Call(a.thread, jsonModule.Members["decode"], starlark.Tuple{starlark.String(bytes.TrimPrefix(body, []byte("\ufeff")))}, nil) // a byte order mark is no part of the text
 		if err != nil {
 			return nil, &targetError{reasonBody, err}
 		}

@@ -3,10 +3,12 @@
 // it links the interpreter go.starlark.net, which neither the engine nor its command does.
 //
 //	main.go    the settings, and one attempt
+//	check.go   mistakes that are found without an attempt
 //	program.go a compiled script, and where its errors are
 //	target.go  the value t of a script: the target, results, state, metrics
 //	conn.go    connections
 //	http.go    the module http
+//	json.go    the module json
 //	regexp.go  the module regexp
 //	args.go    reading arguments
 package main

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.starlark.net/lib/json"
 	"go.starlark.net/lib/math"
 	"go.starlark.net/lib/time"
 	"go.starlark.net/resolve"
@@ -30,7 +29,7 @@ type program struct {
 // predeclared are the names that every script has, besides those of Starlark.
 var predeclared = starlark.StringDict{
 	"http":   httpModule,
-	"json":   json.Module,
+	"json":   jsonModule,
 	"math":   math.Module,
 	"regexp": regexpModule,
 	"struct": starlark.NewBuiltin("struct", starlarkstruct.Make),
@@ -44,8 +43,15 @@ var dialect = &syntax.FileOptions{Set: true, While: true, TopLevelControl: true}
 func compile(s *script) (*program, error) {
 	p := &program{script: s}
 	var err error
-	if _, p.code, err = starlark.SourceProgramOptions(dialect, s.File, s.Source, predeclared.Has); err != nil {
+	var parsed *syntax.File
+	if parsed, p.code, err = starlark.SourceProgramOptions(dialect, s.File, s.Source, predeclared.Has); err != nil {
 		return nil, errors.New(p.describe(err))
+	}
+	if wrong := check(parsed); wrong != nil {
+		return nil, errors.New(p.at(wrong.at) + ": " + wrong.problem)
+	}
+	if at, isOpen := openEnd(parsed); isOpen {
+		guest.Log(guest.LogWarn, p.at(at)+": attempt may end here without a result, and is unknown then: add return t.fail(…)")
 	}
 	return p.start()
 }

@@ -119,6 +119,10 @@ func TestAnErrorOfTheConnectionIsTheResult(t *testing.T) {
 			t.Errorf("the result is %+v, must be a failure with %s", r, reason)
 		}
 	}
+	datagram := "def attempt(t):\n    c = t.dial('udp', t.port())\n    c.write('x')\n    c.read()\n"
+	if r := attemptAt(t, closedPort(t), datagram, nil); r.Outcome != guest.Failure || r.Reason != "udp.refused" {
+		t.Errorf("the result over UDP is %+v", r)
+	}
 	caught := `
 def attempt(t):
     c, err = t.catch(t.dial, "tcp", t.port())
@@ -161,6 +165,57 @@ func TestAScriptThatCannotBeUsedIsRejectedWithItsPosition(t *testing.T) {
 	} {
 		if got := compileError(t, source); got != want {
 			t.Errorf("%s: the error is\n%s, want\n%s", source, got, want)
+		}
+	}
+}
+
+// What is wrong in a branch that no attempt has come to is found when the configuration is checked.
+func TestMistakesAreFoundWithoutAnAttempt(t *testing.T) {
+	for body, want := range map[string]string{
+		"t.sucess()":                                                         "3:5: t has no sucess: it has address, args,",
+		"if False:\n    return t.succed('x')":                                "4:14: t has no succed:",
+		"http.head('/')":                                                     "3:8: http has no head: it has get, post, request",
+		"json.parse('1')":                                                    "3:8: json has no parse: it has decode,",
+		"regexp.serch('a', 'b')":                                             "3:10: regexp has no serch:",
+		"c = t.dial('tcp', 80)\n  c.readline()":                              "4:5: c has no readline:",
+		"t.dial('tcp', 80).readline()":                                       "3:21: the connection has no readline:",
+		"http.get('/', prot = 1)":                                            "3:17: http.get takes no argument prot: it takes url, port, headers, body, tls, server_name,",
+		"t.fail('line.answer', text = 'x')":                                  "3:25: t.fail takes no argument text: it takes reason, detail",
+		"c = t.dial('tcp', 80)\n  c.read_line(maxi = 3)":                     "4:15: c.read_line takes no argument maxi:",
+		"t.dial(network = 'tcp', adress = 80)":                               "3:27: t.dial takes no argument adress: it takes ",
+		"while True:\n    pass":                                              "3:3: this loop never ends:",
+		"while 1:\n    t = 3":                                                "3:3: this loop never ends:",
+		"t = 'x'\n  t.upper()":                                               "",
+		"http = {}\n  http.clear()":                                          "",
+		"c = t.dial('tcp', 80)\n  c = 'x'\n  c.upper()":                      "",
+		"while True:\n    if t.remaining() == 0: break":                      "",
+		"t.catch(http.get, '/', port = 80)":                                  "",
+		"t.dial('tcp', 80, server_name = 'x').read_line()":                   "",
+		"http.request('PUT', '/', headers = {}, tls = True, verify = False)": "",
+	} {
+		_, err := compile(&script{Source: "\ndef attempt(t):\n  " + body + "\n  return t.succeed()\n", File: "s", Line: 1, Column: 1, MaxSteps: 1000})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), "s:"+want)) {
+			t.Errorf("%s: the error is %v, want %s", body, err, want)
+		}
+	}
+}
+
+func TestAttemptsWithoutAResultAreWarnedOf(t *testing.T) {
+	for body, want := range map[string]int{
+		"return t.succeed()":                                                    0,
+		"if t.name:\n    return t.succeed()":                                    3,
+		"if t.name:\n    return t.succeed()\n  else:\n    t.fail('a.b')":        3,
+		"if t.name:\n    return t.succeed()\n  else:\n    return t.fail('a.b')": 0,
+		"t.succeed()": 3,
+		"for i in range(3):\n    if i:\n      return t.warn()": 0,
+		"x = 1\n  fail('x')": 0,
+	} {
+		f, err := dialect.Parse("s", "\ndef attempt(t):\n  "+body+"\n", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at, isOpen := openEnd(f); isOpen != (want != 0) || isOpen && int(at.Line) != want {
+			t.Errorf("%s: it may end at line %d, %v", body, at.Line, isOpen)
 		}
 	}
 }
@@ -315,7 +370,7 @@ def attempt(t):
 // An attempt runs the script as it was compiled when the configuration was checked. Its errors
 // have the same positions, and nothing of the other settings is kept.
 func TestACompiledScriptIsKeptForAttempts(t *testing.T) {
-	const source = "limit = 3\ndef attempt(t):\n    return t.succeed('%d' % (limit if t.port() == 0 else t.none))\n"
+	const source = "limit = 3\ndef attempt(t):\n    return t.succeed('%d' % (limit if t.port() == 0 else t.name.none))\n"
 	block := script{Source: source, File: "a.hcl", Line: 10, Column: 5, MaxSteps: 1000}
 	checked := settings{Port: "0", Args: map[string]string{"password": "secret"}, Script: &block}
 	if err := checked.Prepare(); err != nil {
@@ -327,7 +382,7 @@ func TestACompiledScriptIsKeptForAttempts(t *testing.T) {
 	}
 	for port, want := range map[string]guest.Result{
 		"0": guest.Succeed("3"),
-		"1": {Outcome: guest.Unknown, Reason: "script.error", Detail: "a.hcl:12:63: target has no .none field or method"},
+		"1": {Outcome: guest.Unknown, Reason: "script.error", Detail: "a.hcl:12:68: string has no .none field or method"},
 	} {
 		again := block
 		again.program = nil

@@ -1,6 +1,9 @@
-// Package command runs a command in its own process group, which is killed as a
-// whole, and bounds its output. Exec probes, supervised processes and restart commands
-// share it.
+// Package command runs a command, ends all that it leaves behind, and bounds its output. Exec
+// probes, supervised processes, restart commands, notifications and gateways share it.
+//
+// On Linux a guard starts the commands: this program, started again under the name sonde-command-guard,
+// which works in the initialization of this package. It is the subreaper of what commands start, and kills it
+// when the command has ended, or when a socket says that this program has.
 //
 //	command.go          Command, its checks, and its Plan
 //	expand.go           references $(NAME) to variables
@@ -10,11 +13,13 @@
 //	buffer.go           the first and the last bytes of an output
 //	run.go              Run and its result
 //	run_linux.go        Run on Linux: one thread waits in poll(2)
-//	wait_linux.go       for the exit, the output and the context of a command
+//	wait_linux.go       for the reports of the guard, the output and the context of a command
+//	guard_linux.go      the guard, as this program sees it
+//	guardian_linux.go   what the guard does
+//	orphans_linux.go    finds what commands leave behind, and those with too many processes
 //	pipes_linux.go      opens the descriptors of a command
 //	cancel_linux.go     turns the end of a context into a descriptor
 //	kill.go             kills a process group
-//	kill_linux.go       kills a command with its descendants
 //	delay_linux.go      how long a command has waited for a processor
 //	portable.go         Run on other systems: os/exec and goroutines
 //	attr_*.go           attributes of the new process
@@ -79,10 +84,9 @@ type Plan struct {
 	Dir        string
 	Credential *syscall.Credential // nil: the engine's user
 
-	// WholeTree says that at the end of Run's context its descendants are killed which have left the
-	// process group (setsid), too. It has an effect on Linux only, and finds none whose parent has
-	// exited.
-	WholeTree bool
+	// MayDetach lets the descendants of a command that has left its process group (setsid) go on if it
+	// exits with status 0: a service that it has started. Otherwise Run ends them, on Linux.
+	MayDetach bool
 
 	// Stdin is what the command can read from its standard input, which ends after it. It is no failure
 	// if the command does not. Default: nothing.

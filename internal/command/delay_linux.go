@@ -70,8 +70,13 @@ func (r *delayReader) runDelay(task string) time.Duration {
 		return 0
 	}
 	defer closeFD(fd)
+	return parseDelay(fd)
+}
+
+// parseDelay returns the second number of a schedstat.
+func parseDelay(fd int) time.Duration {
 	var buf [96]byte
-	n, _ := unix.Read(fd, buf[:])
+	n, _ := unix.Pread(fd, buf[:], 0)
 	_, rest, _ := bytes.Cut(buf[:max(n, 0)], []byte(" "))
 	delay, _, _ := bytes.Cut(rest, []byte(" "))
 	ns, _ := strconv.ParseInt(string(delay), 10, 64) // 0 with an error

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"runtime"
@@ -12,10 +14,8 @@ import (
 	"github.com/sonde-probe/sonde/internal/shortage"
 )
 
-// run starts the command and waits for its exit, its output and ctx in one poll(2) on
-// the caller's thread. It calls started when the command runs or has failed to start, and
-// may call it again. It locks the thread until the command has exited or was killed,
-// because the kernel kills the command when the thread ends that started it (see Attr).
+// run has a guard start the command, and waits for its end, its output and ctx in one poll(2) on the
+// caller's thread. It calls started when the command runs or has failed to start, and may call it again.
 //
 // A command that sleeps costs the engine 28 KB, with thread and stack (RunPortably: 41
 // KB, also with a thread), and the system at least another 150 KB.
@@ -28,7 +28,7 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 	case !works:
 		return p.RunPortably(ctx, stdout, stderr)
 	}
-	runtime.LockOSThread()
+	runtime.LockOSThread() // whose delay is measured
 	defer runtime.UnlockOSThread()
 	cancel, err := newCancelEvent(ctx)
 	if err != nil {
@@ -37,17 +37,20 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 	defer cancel.close()
 	var delays delayReader
 	before := delays.threadDelay()
-	w, err := p.start(stdout, stderr)
+	w, err := p.start(ctx, stdout, stderr)
 	if err != nil {
 		return End{}, err
 	}
 	defer w.close()
-	w.delays, w.wholeTree = delays, p.WholeTree
-	started(nil)
+	w.started = started
 	end, err = w.wait(cancel)
+	var failed syscall.Errno
+	if errors.As(err, &failed) && w.hasFailed {
+		err = &os.PathError{Op: "fork/exec", Path: p.Path, Err: failed}
+	}
 	if ctx.Err() != nil {
-		end.Lost = w.delay + w.delays.threadDelay() - before
-		end.Unmeasured = w.delays.short
+		end.Lost += delays.threadDelay() - before
+		end.Unmeasured = cmp.Or(end.Unmeasured, delays.short)
 	}
 	return end, err
 }
@@ -63,38 +66,35 @@ func pidfdsWork() (bool, error) {
 	return err == nil, nil
 }
 
-// start starts the command. After an error no descriptor is left open. A program on a
-// disk that hangs blocks start beyond any deadline, and other goroutines too:
-// syscall.StartProcess keeps its P until the new program runs.
-func (p Plan) start(stdout, stderr io.Writer) (*waiter, error) {
+// start has a guard start the command, and returns who waits for it. After an error no descriptor is left
+// open. A program on a disk that hangs blocks the guard, and others have another one then.
+func (p Plan) start(ctx context.Context, stdout, stderr io.Writer) (_ *waiter, err error) {
 	pipes, err := openPipes(p.Stdin, stdout == stderr)
 	if err != nil {
 		return nil, err
 	}
 	defer pipes.closeCommandEnds()
-	pid, _, err := syscall.StartProcess(p.Path, p.Words, &syscall.ProcAttr{
-		Dir:   p.Dir,
-		Env:   p.Env,
-		Files: []uintptr{uintptr(pipes.command[0]), uintptr(pipes.command[1]), uintptr(pipes.command[2])},
-		Sys:   Attr(p.Credential),
-	})
+	reports, theirs, err := pipe()
 	if err != nil {
 		pipes.close()
-		return nil, &os.PathError{Op: "fork/exec", Path: p.Path, Err: err}
+		return nil, err
 	}
-	pidfd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		pipes.close()
-		return nil, abandon(pid, os.NewSyscallError("pidfd_open", err))
+	defer closeFD(theirs)
+	for range 2 { // a guard may have been killed since it was last used
+		var g *guard
+		if g, err = acquireGuard(p.MayDetach); err != nil {
+			break
+		}
+		var run int64
+		if run, err = g.start(ctx, p, theirs, pipes.command); err == nil {
+			return newWaiter(g, run, reports, pipes.engine, stdout, stderr), nil
+		}
+		g.release()
+		if err != errGuardEnded {
+			break
+		}
 	}
-	return newWaiter(pid, pidfd, pipes.engine, stdout, stderr), nil
-}
-
-// abandon kills and reaps a command that cannot be waited for, and returns the reason.
-func abandon(pid int, why error) error {
-	KillGroup(pid)
-	if _, err := reap(pid); err != nil {
-		return err
-	}
-	return why
+	closeFD(reports)
+	pipes.close()
+	return nil, err
 }

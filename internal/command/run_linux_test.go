@@ -2,13 +2,8 @@ package command
 
 import (
 	"context"
-	"io"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sonde-probe/sonde/internal/shortage"
 	"github.com/sonde-probe/sonde/tests/faulttest"
@@ -58,25 +53,7 @@ func TestStartWithoutDescriptorsLeavesNothingBehind(t *testing.T) {
 	if refused == 0 || ran == 0 {
 		t.Errorf("%d refused, %d ran", refused, ran)
 	}
-	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
-		t.Errorf("a child is left: wait4 = %d, %v", pid, err)
-	}
-}
-
-func TestAbandonedCommandIsReaped(t *testing.T) {
-	runtime.LockOSThread() // see Attr
-	defer runtime.UnlockOSThread()
-	plan := script(t, `sleep 600`)
-	pid, err := syscall.ForkExec(plan.Path, plan.Words, &syscall.ProcAttr{Sys: Attr(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := abandon(pid, io.EOF); err != io.EOF {
-		t.Errorf("the error is %v", err)
-	}
-	if _, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); err != syscall.ECHILD {
-		t.Errorf("it is not reaped: %v", err)
-	}
+	noChildIsLeft(t)
 }
 
 // Without descriptors nobody knows how long a command has waited for a processor.

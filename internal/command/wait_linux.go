@@ -1,6 +1,8 @@
 package command
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -12,60 +14,66 @@ import (
 
 // The descriptors of a waiter.
 const (
-	exitFD = iota // a pidfd
+	reportFD = iota // the guard's reports
 	cancelFD
 	stdoutFD
 	stderrFD
 	numFDs
 )
 
-// waiter waits for a running command. Only the thread that started the command uses it,
-// so it needs no lock.
+// waiter waits for a command. One goroutine uses it.
 type waiter struct {
-	pid       int
+	guard     *guard
+	run       int64
+	started   func(error)
 	polled    [numFDs]unix.PollFd // -1: not polled
 	outputs   [numFDs]io.Writer
-	exited    bool // the command can be reaped
+	ended     bool // there will be no more reports
 	cancelled bool // the context is done
-	wholeTree bool // see Plan
-	delays    delayReader
-	delay     time.Duration // how long the command had waited for a processor when the context was done
-	err       error         // why poll(2) has failed
+	killing   bool // the guard kills it by order
+	end       End
+	pollErr   error // of poll(2)
+	failure   error // why it has not run, or why that is unknown
+	hasFailed bool  // it could not be started
 	buf       [1 << 10]byte
 }
 
-func newWaiter(pid, pidfd int, read [2]int, stdout, stderr io.Writer) *waiter {
-	w := &waiter{pid: pid, outputs: [...]io.Writer{stdoutFD: stdout, stderrFD: stderr}}
-	for i, fd := range [...]int{exitFD: pidfd, cancelFD: -1, stdoutFD: read[0], stderrFD: read[1]} {
+func newWaiter(g *guard, run int64, reports int, read [2]int, stdout, stderr io.Writer) *waiter {
+	w := &waiter{guard: g, run: run, outputs: [...]io.Writer{stdoutFD: stdout, stderrFD: stderr}}
+	for i, fd := range [...]int{reportFD: reports, cancelFD: -1, stdoutFD: read[0], stderrFD: read[1]} {
 		w.polled[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	}
 	return w
 }
 
-// wait waits until the command has exited, or kills it when the event occurs.
+// wait waits until the command has exited, or has the guard kill it when the event occurs. An error says
+// that it was not started, or that this is not known.
 func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 	w.polled[cancelFD].Fd = int32(cancel.fd)
-	w.pollUntil(time.Time{}, func() bool { return w.exited || w.cancelled })
-	if w.err != nil {
-		return End{}, abandon(w.pid, os.NewSyscallError("ppoll", w.err))
+	w.pollUntil(time.Time{}, func() bool { return w.ended || w.cancelled })
+	deadline, pollErr := time.Now().Add(2*waitDelay), w.pollErr
+	if !w.ended {
+		w.kill(deadline)
 	}
-	if w.cancelled {
-		w.delay = w.delays.treeDelay(w.pid)
-	}
-	killed, deadline := !w.exited, time.Now().Add(2*waitDelay)
-	switch {
-	case killed && w.wholeTree:
-		killTree(w.pid)
-	case killed:
-		KillGroup(w.pid)
-	}
-	if !w.pollUntil(deadline, func() bool { return w.exited }) {
-		return End{Killed: true, Stuck: w.reapLater()}, nil
-	}
-	KillGroup(w.pid)
-	status, err := reap(w.pid)
 	w.drain(deadline)
-	return End{Status: status, Killed: killed && died(status)}, err
+	return w.end, cmp.Or(w.failure, pollErr)
+}
+
+// kill has the guard kill the command, and waits until it has exited.
+func (w *waiter) kill(deadline time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	err := w.guard.send(ctx, header{orderKill, w.run}, nil)
+	if w.pollUntil(deadline, func() bool { return w.ended }) {
+		w.end.Killed = died(w.end.Status)
+		return
+	}
+	w.end.Killed = true
+	if !w.killing && w.pollErr == nil { // the guard was stopped, or waits for a disk
+		w.guard.isSilent()
+		w.failure = cmp.Or(err, errSilent)
+	}
+	w.end.Stuck = w.awaitLater()
 }
 
 // drain reads the rest of the output, until the deadline and for waitDelay at most.
@@ -76,15 +84,29 @@ func (w *waiter) drain(deadline time.Time) {
 	w.pollUntil(deadline, func() bool { return w.polled[stdoutFD].Fd < 0 && w.polled[stderrFD].Fd < 0 })
 }
 
-// reapLater reaps a command that was killed and has not exited yet. The channel is closed
-// when it has.
-func (w *waiter) reapLater() <-chan struct{} {
-	done := make(chan struct{})
+// awaitLater waits for a command that was killed and has not exited yet. The channel is closed when it has.
+func (w *waiter) awaitLater() <-chan struct{} {
+	done, reports := make(chan struct{}), int(w.polled[reportFD].Fd)
+	w.polled[reportFD].Fd = -1
+	guard := w.guard
+	w.guard = nil
 	go func() {
 		defer close(done)
-		awaitExit(w.pid)
-		KillGroup(w.pid)
-		_, _ = reap(w.pid)
+		defer guard.release()
+		defer closeFD(reports)
+		for {
+			polled := []unix.PollFd{{Fd: int32(reports), Events: unix.POLLIN}}
+			if _, err := unix.Poll(polled, -1); err != nil && err != unix.EINTR {
+				return
+			}
+			r, err := readReport(reports)
+			if err == nil {
+				guard.hasAnswered()
+			}
+			if err != nil || r.kind == reportExited || r.kind == reportTooMany || r.kind == reportFailed {
+				return
+			}
+		}
 	}()
 	return done
 }
@@ -115,9 +137,9 @@ func (w *waiter) poll(deadline time.Time) bool {
 	_, err := unix.Ppoll(w.polled[:], timeout, nil)
 	if err != nil {
 		if !errors.Is(err, unix.EINTR) {
-			w.err = err
+			w.pollErr = os.NewSyscallError("ppoll", err)
 		}
-		return w.err == nil
+		return w.pollErr == nil
 	}
 	w.handleEvents()
 	return true
@@ -125,9 +147,8 @@ func (w *waiter) poll(deadline time.Time) bool {
 
 // handleEvents handles the events that poll(2) returned.
 func (w *waiter) handleEvents() {
-	if w.polled[exitFD].Revents != 0 {
-		w.exited = true
-		w.closePolled(exitFD)
+	if w.polled[reportFD].Revents != 0 {
+		w.receive()
 	}
 	if w.polled[cancelFD].Revents != 0 {
 		w.cancelled = true
@@ -137,6 +158,33 @@ func (w *waiter) handleEvents() {
 		if w.polled[i].Revents != 0 {
 			w.copy(i)
 		}
+	}
+}
+
+// receive handles a report. After the last one the descriptor is closed.
+func (w *waiter) receive() {
+	r, err := readReport(int(w.polled[reportFD].Fd))
+	if err == nil {
+		w.guard.hasAnswered()
+	}
+	w.ended = true
+	switch {
+	case err != nil:
+		w.failure = err
+	case r.kind == reportStarted:
+		w.ended = false
+		w.started(nil)
+	case r.kind == reportFailed:
+		w.failure, w.hasFailed = syscall.Errno(r.value), true
+	case r.kind == reportKilled:
+		w.ended, w.killing, w.end.Lost = false, true, time.Duration(r.value)
+	case r.kind == reportUnmeasured:
+		w.ended, w.killing, w.end.Unmeasured = false, true, syscall.Errno(r.value)
+	default:
+		w.end.Status, w.end.TooMany = syscall.WaitStatus(r.value), r.kind == reportTooMany
+	}
+	if w.ended {
+		w.closePolled(reportFD)
 	}
 }
 
@@ -157,11 +205,14 @@ func (w *waiter) closePolled(i int) {
 	w.polled[i].Fd = -1
 }
 
-// close closes all descriptors that are open, except that of the event.
+// close closes all descriptors that are open, except that of the event, and releases the guard.
 func (w *waiter) close() {
-	w.closePolled(exitFD)
+	w.closePolled(reportFD)
 	w.closePolled(stdoutFD)
 	w.closePolled(stderrFD)
+	if w.guard != nil {
+		w.guard.release()
+	}
 }
 
 // reap reaps a child that has exited, and returns its status.

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -116,7 +118,11 @@ func loadPair(certFile, keyFile string) ([]tls.Certificate, error) {
 func readPEM(name, file, kind string) ([]byte, error) {
 	text, err := files.Read(file, MaxFile)
 	if err != nil {
-		return nil, probe.FieldErrorf(name, "cannot be read: %v", err)
+		wrong := &probe.FieldError{Field: name, Problem: fmt.Sprintf("cannot be read: %v", err)}
+		if errors.Is(err, os.ErrNotExist) && !filepath.IsAbs(file) {
+			wrong.Hint = "a relative path starts at the working directory of the engine"
+		}
+		return nil, wrong
 	}
 	for rest := text; ; {
 		var block *pem.Block

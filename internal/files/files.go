@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -54,6 +55,9 @@ func IsRegular(name string) bool {
 // open opens a file without waiting for the writer of a pipe.
 func open(name string) (*os.File, os.FileInfo, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if absolute, noDir := filepath.Abs(name); err != nil && noDir == nil {
+		err = &os.PathError{Op: "open", Path: absolute, Err: cause(err)} // whoever reads it may be in another directory
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -57,7 +57,7 @@ func problemOf(v reflect.Value, tag reflect.StructTag, isSize bool) string {
 	show := func(n int64) any { return n }
 	if v.Type() == reflect.TypeFor[time.Duration]() {
 		parse = func(text string) int64 { d, _ := time.ParseDuration(text); return int64(d) }
-		show = func(n int64) any { return time.Duration(n) }
+		show = func(n int64) any { return probe.FormatDuration(time.Duration(n)) }
 	} else if isSize {
 		parse = func(text string) int64 { size, _ := bytesize.Parse(text); return int64(size) }
 		show = func(n int64) any { return bytesize.Size(n) }

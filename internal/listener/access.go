@@ -31,6 +31,17 @@ func Loopback(address string) (loopback, valid bool) {
 	return dial.IsLoopback(host), err == nil && portErr == nil
 }
 
+// AddressProblem says what is wrong with an address that Loopback does not accept, in words that follow its name.
+func AddressProblem(address string) string {
+	if _, port, err := net.SplitHostPort(address); err == nil && port != "" && strings.Trim(port, "0123456789") == "" {
+		return fmt.Sprintf("has the port %.20s, which is above 65535", port)
+	}
+	return "must be an address and a port number"
+}
+
+// TokenHint says how a Token is made.
+const TokenHint = "make one: openssl rand -hex 16"
+
 // minToken is the minimum length of a Token in bytes.
 const minToken = 16
 

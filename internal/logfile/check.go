@@ -1,8 +1,10 @@
 package logfile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,10 +25,26 @@ func Check(path string) error {
 	case !info.Mode().IsRegular():
 		return irregularError(path)
 	}
+	if info.Mode().Perm()&0o111 != 0 || isBinary(path) {
+		return fmt.Errorf("%s exists, and is no log", path)
+	}
 	if err := syscall.Access(path, modeWrite); err != nil {
 		return fmt.Errorf("%s is not writable for this user: %w", path, err)
 	}
 	return checkDir(filepath.Dir(path))
+}
+
+// isBinary reports whether a file begins with what no text has.
+func isBinary(path string) bool {
+	const most = 512 // bytes
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	start := make([]byte, most)
+	n, _ := io.ReadFull(f, start)
+	return bytes.IndexByte(start[:n], 0) >= 0
 }
 
 // checkDir returns why no file can be created in a directory, or renamed.

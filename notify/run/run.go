@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Command     []string      `hcl:"command" doc:"program and arguments, without a shell. What is told is in its environment: SONDE_SUMMARY, SONDE_KIND, SONDE_NAME, SONDE_STATUS (firing or resolved), SONDE_STATE, SONDE_SEVERITY, SONDE_REASON, SONDE_DETAIL, SONDE_PROBE, SONDE_STARTS_AT, SONDE_ENDS_AT, SONDE_LINK, SONDE_TEST, and SONDE_NOTICE with all of it and the labels as JSON. Its standard input is the JSON that a webhook without body sends"`
 	User        string        `hcl:"user,optional" doc:"user to run it as, by name or number, optionally with :group" default:"the engine's"`
-	Timeout     time.Duration `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed with its process group; it has failed then" default:"30s" min:"1s" max:"10m"`
+	Timeout     time.Duration `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed with its descendants; it has failed then" default:"30s" min:"1s" max:"10m"`
 	Coalesce    bool          `hcl:"coalesce,optional" doc:"whether to tell how a target or a group is by then, once, and not each transition, when several have happened while the command was running or failing" default:"false"`
 	ResendEvery time.Duration `hcl:"resend_every,optional,nonzero" doc:"how often the command is run again while the trouble lasts" default:"never" min:"10s" max:"168h"`
 }
@@ -102,7 +102,7 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	if err != nil {
 		return err
 	}
-	plan.WholeTree, plan.Stdin = true, n.Body()
+	plan.Stdin = n.Body()
 	output := &command.Tail{Max: maxOutput}
 	end, err := plan.Run(ctx, output, output)
 	s.stuck = end.Stuck

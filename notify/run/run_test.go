@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,6 +114,27 @@ func TestTheProcessGroupIsKilled(t *testing.T) {
 	if _, err := read.Read(make([]byte, 1)); err == nil {
 		t.Error("a process goes on")
 	}
+}
+
+// So is what has left its process group, also after a success.
+func TestNothingOutlivesTheCommand(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {
+		t.Skip("setsid is missing, or this is not Linux")
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	s, _ := notifytest.SenderOf(t, run.Config{Command: []string{"sh", "-c", `(setsid sh -c 'echo $$ >"$0"; exec sleep 600' "$0" &); until [ -s "$0" ]; do sleep 0.01; done`, file}})
+	if err := s.Send(t.Context(), []notify.Notice{notice()}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, "its end", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
 // One that is not needed any more does not wait for a command that runs for another notice.

@@ -69,11 +69,11 @@ func (c Config) key() ([]byte, error) {
 	if text, ok := strings.CutPrefix(c.Secret, "whsec_"); ok {
 		var err error
 		if key, err = base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, &probe.FieldError{Field: "secret", Problem: "is not base64 after whsec_"}
+			return nil, &probe.FieldError{Field: "secret", Problem: "is not base64 after whsec_", Hint: "write it as the receiver shows it", Plain: true}
 		}
 	}
 	if len(key) < minSecret {
-		return nil, &probe.FieldError{Field: "secret", Problem: fmt.Sprintf("has fewer than %d bytes", minSecret), Hint: "make one: openssl rand -base64 32"}
+		return nil, &probe.FieldError{Field: "secret", Problem: fmt.Sprintf("has fewer than %d bytes", minSecret), Hint: "make one: openssl rand -base64 32; or write that of the receiver, which begins with whsec_", Plain: true}
 	}
 	return key, nil
 }

@@ -27,7 +27,7 @@ type Config struct {
 	Target string // the target's name, for log records
 
 	Command []string          `hcl:"command" doc:"program and its arguments that restart the target. A program without a slash is searched in the PATH of the command. There is no shell unless the command names one. Exit status 0 means that it was restarted"`
-	Timeout time.Duration     `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed; the restart has then failed" default:"90s" max:"8784h"`
+	Timeout time.Duration     `hcl:"timeout,optional,nonzero" doc:"time after which the command is killed with its descendants; the restart has then failed" default:"90s" max:"8784h"`
 	Env     map[string]string `hcl:"env,optional" doc:"environment variables of the command, beside PATH, LANG, LC_ALL and TZ of the engine, and HOME, USER and LOGNAME of the user" default:"empty"`
 	Dir     string            `hcl:"dir,optional,path" doc:"working directory" default:"that of the engine"`
 	User    string            `hcl:"user,optional" doc:"user who runs the command: a name, a number, or user:group" default:"that of the engine"`
@@ -61,7 +61,7 @@ type driver struct {
 func (c Config) Check() error {
 	var wrong probe.FieldErrors
 	if c.Timeout < 0 || c.Timeout > probe.MaxDuration {
-		wrong.Add("timeout", "is %v; it must be greater than 0 and at most %v", c.Timeout, probe.MaxDuration)
+		wrong.Add("timeout", "is %s; it must be greater than 0 and at most %s", probe.FormatDuration(c.Timeout), probe.FormatDuration(probe.MaxDuration))
 	}
 	return errors.Join(run.Command{Words: c.Command, Env: c.Env, Dir: c.Dir, User: c.User}.Check(), wrong.Err())
 }
@@ -92,7 +92,8 @@ func (d *driver) SetFailed(failed func(reason error)) { d.failed = failed }
 
 // Run takes the target as an instance that runs already, and runs the command when
 // it is asked to terminate it. When the command exits with status 0 the instance has
-// terminated, with the command's output. Any other status is logged, and told as
+// terminated, with the command's output, and a service that it has started in a session of its own goes on;
+// nothing else does. Any other status is logged, and told as
 // SetFailed says, and the instance keeps running. The grace period is not used: the command itself decides
 // how to stop the service. If the command cannot be started for a shortage of this machine's,
 // the error is a restart.ErrShortage.
@@ -165,6 +166,7 @@ func (d *driver) restart(ctx context.Context) result {
 	if err != nil {
 		return result{err: err}
 	}
+	plan.MayDetach = true
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	tail := &run.Tail{Max: maxOutput}

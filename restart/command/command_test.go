@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,6 +104,48 @@ func TestDoneContextReleasesTheInstanceAndKillsTheCommand(t *testing.T) {
 	}
 	if took := time.Since(began); took > testsync.Timeout/2 {
 		t.Errorf("took %v", took)
+	}
+}
+
+// A service that was started must live; what a command leaves behind otherwise must not.
+func TestWhatTheCommandHasStartedGoesOnAfterASuccessOnly(t *testing.T) {
+	if _, err := exec.LookPath("setsid"); err != nil || runtime.GOOS != "linux" {
+		t.Skip("setsid is missing, or this is not Linux")
+	}
+	for name, c := range map[string]struct {
+		then    string
+		timeout time.Duration
+		goesOn  bool
+	}{"success": {then: "exit 0", goesOn: true}, "failure": {then: "exit 1"}, "timeout": {then: "sleep 600", timeout: time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "pid")
+			config := sh(`(setsid sh -c 'echo $$$$ >"$FILE"; exec sleep 600' >/dev/null 2>&1 &); until [ -s "$FILE" ]; do sleep 0.01; done; `+c.then, map[string]string{"FILE": file})
+			config.Timeout = c.timeout
+			l := begin(t, config)
+			l.end <- time.Second
+			if c.goesOn {
+				l.exit(t)
+			} else {
+				l.await(t, "restart command failed")
+			}
+			text, err := os.ReadFile(file)
+			if err != nil && c.timeout > 0 {
+				t.Skip("the machine was too slow")
+			}
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+			if c.goesOn && syscall.Kill(pid, 0) != nil {
+				t.Error("the service was killed")
+			}
+			if !c.goesOn {
+				testsync.Until(t, "its end", func() bool { return syscall.Kill(pid, 0) != nil })
+				l.cancel()
+				l.exit(t)
+			}
+		})
 	}
 }
 

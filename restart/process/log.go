@@ -12,6 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/internal/logfile"
+	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -41,6 +42,8 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 		wrong.Add("log.stdout", "must not be set with file: the lines go to one of them")
 	case l.File != "" && !filepath.IsAbs(l.File):
 		wrong.Add("log.file", `is %q; it must be an absolute path, such as "/var/log/%s"`, l.File, filepath.Base(l.File))
+	case private.IsOfSystem(l.File):
+		wrong.Add("log.file", `is %q, a file of the operating system; write a path such as "/var/log/app.log"`, l.File)
 	}
 	*wrong = append(*wrong, limits.Check(l, "log.")...)
 }

@@ -12,7 +12,9 @@ import (
 type Plugin struct {
 	Name string // the plugin's name in logs and errors
 
-	Ready    bool          // the plugin is compiled
+	Ready   bool // the plugin is compiled
+	IsShare bool // it uses the code and the instances of another plugin, which has their numbers: they are 0 here, from Compile to Start
+
 	Compile  time.Duration // time to compile, or to load compiled code from the cache
 	CacheHit bool          // compiled code was found in the cache
 

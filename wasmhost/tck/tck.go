@@ -141,13 +141,21 @@ const (
 	slack    = time.Second            // how late an attempt may end
 	patience = time.Minute            // how long attempts are repeated for which the machine was too busy
 	between  = 100 * time.Millisecond // repeated attempts
+	overdue  = 3                      // successes in a row at the deadline are the plugin's fault
 )
 
 // probe makes an attempt, and repeats it if the machine was too busy for it. It returns an error when
-// the last one ends too late.
+// the last one ends too late, or succeeds at its deadline only.
 func (t *trial) probe(h probe.Handler, target probe.Target) (probe.Result, error) {
+	slow := 0
 	for began := time.Now(); ; {
 		took := t.probeOnce(h, target)
+		if passed := t.last.Outcome == probe.Success || t.last.Outcome == probe.Warning; passed && took >= t.timeout {
+			if slow++; slow == overdue {
+				return t.last, fmt.Errorf("attempt succeeded at its deadline only, after %v: something in the plugin waits until then", took.Round(time.Millisecond))
+			}
+			continue
+		}
 		late := took > t.timeout+abi.Grace+slack
 		busy := late || t.last.Reason == wasmhost.ReasonBusy || t.last.Reason == wasmhost.ReasonStarting
 		if busy && time.Since(began) < patience && wait(t.ctx, between) {

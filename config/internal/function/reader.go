@@ -60,6 +60,9 @@ func (r Reader) read(name string) (string, error) {
 	b, err := r.ReadFile(path, maxFileSize)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
+		if absolute, noDir := filepath.Abs(path); noDir == nil && path != name {
+			return "", fmt.Errorf("there is no file %s: a relative path starts at the folder of the configuration file", absolute)
+		}
 		return "", fmt.Errorf("there is no file %s", path)
 	case err != nil:
 		return "", err

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -20,6 +22,14 @@ const (
 	maxDatagram = 64 << 10 // a message is never longer, by its format
 	maxRecords  = 256      // that are read
 	maxStrays   = 100      // datagrams that do not answer the question
+	maxAliases  = 16       // CNAME records that lead from the name to the records
+)
+
+// A datagram that is not answered was lost: the question is asked up to questions times, the next time after an equal
+// part of the time that is left, or askAgain.
+const (
+	questions = 3
+	askAgain  = 2 * time.Second
 )
 
 // answer is a server's answer to the question.
@@ -27,7 +37,8 @@ type answer struct {
 	rcode         dnsmessage.RCode
 	authoritative bool
 	truncated     bool
-	records       []string // those of the type that was asked for
+	records       []string // those of the name and the type that were asked for
+	others        int      // of other names or classes
 	serial        uint32   // of the zone, if its SOA record was asked for
 
 	answers, authorities, additionals uint16 // how many records there are, by the header
@@ -53,7 +64,7 @@ func ask(ctx context.Context, t guest.Target[settings], network string) (answer,
 		return answer{}, err
 	}
 	if network == "udp" {
-		return s.overUDP(c, id, query)
+		return s.overUDP(ctx, c, id, query)
 	}
 	return s.overTCP(c, id, query)
 }
@@ -67,13 +78,43 @@ func (s *settings) query(id uint16) ([]byte, error) {
 	return m.Pack()
 }
 
-// overUDP sends a datagram and waits for its answer.
-func (s *settings) overUDP(c net.Conn, id uint16, query []byte) (answer, error) {
-	if _, err := c.Write(query); err != nil {
-		return answer{}, err
-	}
+// overUDP sends a datagram and waits for its answer. It sends it again when that does not come.
+func (s *settings) overUDP(ctx context.Context, c net.Conn, id uint16, query []byte) (answer, error) {
 	b := make([]byte, maxDatagram)
-	for range maxStrays {
+	strays := 0
+	for asked := 1; ; asked++ {
+		if _, err := c.Write(query); err != nil {
+			return answer{}, err
+		}
+		if err := waitUntil(ctx, c, questions-asked); err != nil {
+			return answer{}, err
+		}
+		a, err := s.readDatagrams(c, id, b, &strays)
+		if late := net.Error(nil); asked == questions || !errors.As(err, &late) || !late.Timeout() || ctx.Err() != nil {
+			return a, err
+		}
+	}
+}
+
+// waitUntil lets reads end when it is time to ask again, or at the deadline if that may be done no more.
+func waitUntil(ctx context.Context, c net.Conn, again int) error {
+	end, ok := ctx.Deadline()
+	if !ok && again == 0 {
+		return c.SetReadDeadline(time.Time{})
+	}
+	if again == 0 {
+		return c.SetReadDeadline(end)
+	}
+	wait := askAgain
+	if ok {
+		wait = min(wait, time.Until(end)/time.Duration(again+1))
+	}
+	return c.SetReadDeadline(time.Now().Add(wait))
+}
+
+// readDatagrams reads datagrams until one answers the question.
+func (s *settings) readDatagrams(c net.Conn, id uint16, b []byte, strays *int) (answer, error) {
+	for ; *strays < maxStrays; *strays++ {
 		n, err := c.Read(b)
 		if err != nil {
 			return answer{}, err
@@ -138,36 +179,50 @@ func (s *settings) sameQuestion(p *dnsmessage.Parser, code dnsmessage.RCode) err
 	return nil
 }
 
-// records reads the records of the requested type. It skips the CNAME records that lead
-// to them.
+// records reads the records of the name and type that were asked for. CNAME records, in any order, lead from the
+// name to others.
 func (s *settings) records(p *dnsmessage.Parser, a *answer) error {
-	for range maxRecords {
-		head, err := p.AnswerHeader()
-		if errors.Is(err, dnsmessage.ErrSectionDone) {
-			return nil
-		}
-		if err == nil && head.Type != s.question.Type {
-			err = p.SkipAnswer()
-		} else if err == nil {
-			err = a.readRecord(p)
-		}
-		if err != nil {
-			return fmt.Errorf("the answer cannot be read: %w", err)
-		}
+	all, err := p.AllAnswers()
+	switch {
+	case err != nil:
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	case len(all) > maxRecords:
+		return fmt.Errorf("the answer has more than %d records", maxRecords)
 	}
-	return fmt.Errorf("the answer has more than %d records", maxRecords)
-}
-
-func (a *answer) readRecord(p *dnsmessage.Parser) error {
-	r, err := p.Answer()
-	if err != nil {
-		return err
-	}
-	if soa, ok := r.Body.(*dnsmessage.SOAResource); ok {
-		a.serial = soa.Serial
-	}
-	if text, ok := record(r.Body); ok {
-		a.records = append(a.records, text)
+	all = slices.DeleteFunc(all, func(r dnsmessage.Resource) bool { return r.Header.Class != s.question.Class })
+	owners := s.owners(all)
+	a.others = int(a.answers) - len(all)
+	for _, r := range all {
+		switch {
+		case !slices.Contains(owners, host(r.Header.Name)):
+			a.others++
+		case r.Header.Type == s.question.Type:
+			a.add(r.Body)
+		}
 	}
 	return nil
+}
+
+// owners returns the name that was asked for, and those to which its CNAME records lead. Who asks for CNAME records
+// asks for those of the name itself.
+func (s *settings) owners(all []dnsmessage.Resource) []string {
+	owners := []string{host(s.question.Name)}
+	for i := 0; i < len(owners) && i < maxAliases && s.question.Type != dnsmessage.TypeCNAME; i++ {
+		for _, r := range all {
+			alias, ok := r.Body.(*dnsmessage.CNAMEResource)
+			if ok && host(r.Header.Name) == owners[i] && !slices.Contains(owners, host(alias.CNAME)) {
+				owners = append(owners, host(alias.CNAME))
+			}
+		}
+	}
+	return owners
+}
+
+func (a *answer) add(body dnsmessage.ResourceBody) {
+	if soa, ok := body.(*dnsmessage.SOAResource); ok {
+		a.serial = soa.Serial
+	}
+	if text, ok := record(body); ok {
+		a.records = append(a.records, text)
+	}
 }

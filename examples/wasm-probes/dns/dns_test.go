@@ -8,13 +8,17 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/miekg/dns"
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/sonde-probe/sonde/examples/wasm-probes/internal/lab"
 	"github.com/sonde-probe/sonde/guest"
 	"github.com/sonde-probe/sonde/tests/gatewaytest"
+	"github.com/sonde-probe/sonde/tests/testsync"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -37,6 +41,8 @@ func TestThePlugin(t *testing.T) {
 		t.Run("TLS", func(t *testing.T) { overTLS(t, way) })
 		t.Run("ServerRestarts", func(t *testing.T) { restarts(t, way) })
 		t.Run("ForgedAnswersAreIgnored", func(t *testing.T) { strangers(t, way) })
+		t.Run("RecordsOfOthersDoNotCount", func(t *testing.T) { others(t, way) })
+		t.Run("ALostDatagramIsSentAgain", func(t *testing.T) { lost(t, way) })
 		t.Run("HostileAnswers", func(t *testing.T) { hostileAnswers(t, way) })
 		t.Run("WrongSettingsAreNamed", func(t *testing.T) { checksSettings(t, way) })
 	})
@@ -112,7 +118,7 @@ func restarts(t *testing.T, way lab.Way) {
 	for _, network := range []string{"udp", "tcp"} {
 		port := gatewaytest.FreePort(t)
 		server := lab.Start(t, &lab.Server{Name: os.Args[0], Args: []string{"serve", port}})
-		server.Turns(t, way.Must(t, with(port, "www.lab.test", settingsOf{"network": network})))
+		server.TurnsOver(t, network, way.Must(t, with(port, "www.lab.test", settingsOf{"network": network})))
 	}
 }
 
@@ -160,6 +166,59 @@ func strangers(t *testing.T, way lab.Way) {
 		return all
 	})
 	lab.Expect(t, way.Must(t, with(flood, "www.lab.test", nil)), guest.Failure, "dns.protocol")
+}
+
+// others answers with records of another name, or of another class than IN.
+func others(t *testing.T, way lab.Way) {
+	address := func(owner, class string) string { return owner + " 60 " + class + " A 192.0.2.7" }
+	for name, c := range map[string]struct {
+		records []string
+		outcome guest.Outcome
+		detail  string
+	}{
+		"another name":              {[]string{address("evil.test.", "IN")}, guest.Failure, "no records, 1 of another name or class, want 1 or more"},
+		"class CHAOS":               {[]string{address("www.lab.test.", "CH")}, guest.Failure, "no records, 1 of another name or class, want 1 or more"},
+		"an alias of another name":  {[]string{"evil.test. CNAME to.test.", address("to.test.", "IN")}, guest.Failure, "no records, 2 of another name or class"},
+		"an alias of class CHAOS":   {[]string{"www.lab.test. CH CNAME to.test.", address("to.test.", "IN")}, guest.Failure, "no records, 2 of another name or class"},
+		"another name beside":       {[]string{address("evil.test.", "IN"), address("WWW.lab.test.", "IN")}, guest.Success, `"192.0.2.7", 1 of another name or class`},
+		"aliases in any order":      {[]string{address("c.test.", "IN"), "b.test. CNAME C.test.", "www.lab.test. CNAME b.test."}, guest.Success, `"192.0.2.7"`},
+		"aliases that lead nowhere": {[]string{"www.lab.test. CNAME b.test.", "b.test. CNAME www.lab.test."}, guest.Failure, "no records, want"},
+	} {
+		port := startHandler(t, func(w dns.ResponseWriter, query *dns.Msg) {
+			m := new(dns.Msg).SetReply(query)
+			for _, text := range c.records {
+				r, err := dns.NewRR(text)
+				if err != nil {
+					t.Error(err)
+				}
+				m.Answer = append(m.Answer, r)
+			}
+			_ = w.WriteMsg(m)
+		})
+		got := way.Must(t, with(port, "www.lab.test", settingsOf{"answers": []string{"192.0.2.7"}}))(lab.Timeout)
+		if got.Outcome != c.outcome || !strings.Contains(got.Detail, c.detail) {
+			t.Errorf("%s: got %+v, want %v, %q", name, got, c.outcome, c.detail)
+		}
+	}
+}
+
+// lost answers the third datagram of each attempt, and then none.
+func lost(t *testing.T, way lab.Way) {
+	var datagrams atomic.Int32
+	port := hostile(t, func(query []byte) [][]byte {
+		if datagrams.Add(1)%questions == 0 {
+			return [][]byte{reply(query)}
+		}
+		return nil
+	})
+	attempt := way.Must(t, with(port, "www.lab.test", nil))
+	testsync.Longer(t, "an answer to the third datagram", 300*time.Millisecond, testsync.Timeout, func(timeout time.Duration) bool {
+		datagrams.Store(0)
+		return attempt(timeout).Outcome == guest.Success
+	})
+	silent := hostile(t, func([]byte) [][]byte { return nil })
+	lab.TimesOut(t, way.Must(t, with(silent, "www.lab.test", nil)), 300*time.Millisecond, "udp.timeout")
+	lab.Expect(t, way.Must(t, with(gatewaytest.FreePort(t), "www.lab.test", nil)), guest.Failure, "udp.refused")
 }
 
 // hostileAnswers sends answers that cannot be read.

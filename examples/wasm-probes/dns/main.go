@@ -139,8 +139,12 @@ const maxShown = 10
 // summary describes an answer for the detail.
 func (s *settings) summary(a answer) string {
 	text := fmt.Sprintf("%s %s: %s", s.Name, s.Type, codeName(a.rcode))
+	others := ""
+	if a.others > 0 {
+		others = fmt.Sprintf(", %d of another name or class", a.others)
+	}
 	if len(a.records) == 0 {
-		return text + ", no records"
+		return text + ", no records" + others
 	}
 	for _, r := range a.records[:min(len(a.records), maxShown)] {
 		text += fmt.Sprintf(", %.300q", r)
@@ -148,7 +152,7 @@ func (s *settings) summary(a answer) string {
 	if more := len(a.records) - maxShown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text
+	return text + others
 }
 
 func init() {

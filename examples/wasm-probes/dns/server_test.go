@@ -77,11 +77,13 @@ func many() string {
 }
 
 // start serves over UDP and TCP on one port of 127.0.0.1, and returns it.
-func start(t testing.TB) string {
+func start(t testing.TB) string { return startHandler(t, answerer()) }
+
+func startHandler(t testing.TB, handler dns.HandlerFunc) string {
 	t.Helper()
 	l, c := listenBoth(t)
-	serve(t, &dns.Server{Listener: l, Handler: answerer()})
-	serve(t, &dns.Server{PacketConn: c, Handler: answerer()})
+	serve(t, &dns.Server{Listener: l, Handler: handler})
+	serve(t, &dns.Server{PacketConn: c, Handler: handler})
 	return portOf(l.Addr())
 }
 

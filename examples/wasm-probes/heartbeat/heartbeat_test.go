@@ -241,8 +241,8 @@ func lostDatagrams(t *testing.T, way lab.Way) {
 		}
 		beats(t, way.Must(t, settings), missed) // it never answered this probe
 		end()
-		lab.Expect(t, a, guest.Failure, "tcp.refused")
-		lab.Expect(t, a, guest.Failure, "tcp.refused")
+		lab.Expect(t, a, guest.Failure, "udp.refused")
+		lab.Expect(t, a, guest.Failure, "udp.refused")
 		return true
 	})
 }

@@ -78,7 +78,7 @@ func dial(ctx context.Context, t guest.Target[settings]) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	return c.NetConn()
+	return c, nil
 }
 
 // errNoTLS means that the server does not support TLS.

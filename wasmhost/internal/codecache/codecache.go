@@ -4,10 +4,12 @@ package codecache
 
 import (
 	"cmp"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -25,8 +27,9 @@ import (
 // The zero Entry is that of a cache that keeps nothing.
 type Entry struct {
 	dir     *os.Root // nil: there is no cache
-	name    string   // of the file
-	maxSize int64    // of all files together
+	module  [sha256.Size]byte
+	name    string // of the file
+	maxSize int64  // of all files together
 }
 
 // The names of files. One that is being written has a random name instead of a hash.
@@ -54,8 +57,8 @@ func Open(root string, maxSize int64, module []byte) (*Entry, error) {
 	if err != nil {
 		return nil, probe.FieldErrorf("cache_dir", "is not safe to run code from: %s: %v", root, err)
 	}
-	hash := sha256.Sum256(module)
-	return &Entry{dir, hex.EncodeToString(hash[:])[:hashLength] + extension, maxSize}, nil
+	key := sha256.Sum256(module)
+	return &Entry{dir, key, hex.EncodeToString(key[:])[:hashLength] + extension, maxSize}, nil
 }
 
 // openPrivate opens a directory that only this user can use.
@@ -86,7 +89,7 @@ func openPrivate(name string) (*os.Root, error) {
 }
 
 // Code returns the code of the module, though perhaps for another version of the compiler or for
-// another processor; nil if there is none. The caller closes it.
+// another processor; nil if there is none that Store has written for this module, in this directory. The caller closes it.
 func (e *Entry) Code() *os.File {
 	if e.dir == nil {
 		return nil
@@ -95,7 +98,94 @@ func (e *Entry) Code() *os.File {
 	if err != nil {
 		return nil
 	}
+	if e.check(f) != nil {
+		_ = f.Close()
+		return nil
+	}
 	return f
+}
+
+var errForeign = errors.New("the file is not one that Store has written for the module")
+
+// check returns nil if a file begins with the sum of the module and of the rest, which is read next.
+func (e *Entry) check(f *os.File) error {
+	info, err := f.Stat()
+	if err == nil {
+		err = private.Check(info)
+	}
+	if err != nil {
+		return err
+	}
+	sum, err := e.newSum()
+	if err != nil {
+		return err
+	}
+	var have [sumSize]byte
+	if _, err = io.ReadFull(f, have[:]); err == nil {
+		_, err = io.Copy(sum, f)
+	}
+	if err == nil && !hmac.Equal(have[:], sum.Sum(nil)) {
+		err = errForeign
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.Seek(sumSize, io.SeekStart)
+	return err
+}
+
+// A file begins with a sum over the module and the code, under a secret of the directory: code that was copied to the
+// name of another module, or from another directory, is not used.
+const (
+	sumSize    = sha256.Size
+	secretFile = "secret"
+)
+
+// newSum returns a sum that has the module.
+func (e *Entry) newSum() (hash.Hash, error) {
+	secret, err := e.secret()
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = e.makeSecret(); err == nil {
+			secret, err = e.secret()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := hmac.New(sha256.New, secret)
+	sum.Write(e.module[:])
+	return sum, nil
+}
+
+// secret returns the secret of the directory. One that others could know is removed.
+func (e *Entry) secret() ([]byte, error) {
+	info, err := e.dir.Lstat(secretFile)
+	if err != nil {
+		return nil, err
+	}
+	if private.Check(info) == nil && info.Mode().IsRegular() && info.Size() == sumSize {
+		return e.dir.ReadFile(secretFile)
+	}
+	if err := e.dir.Remove(secretFile); err != nil {
+		return nil, err
+	}
+	return nil, fs.ErrNotExist
+}
+
+// makeSecret makes the secret, unless another process has made it.
+func (e *Entry) makeSecret() error {
+	var secret [sumSize]byte
+	rand.Read(secret[:]) // never fails
+	name := rand.Text() + partial
+	err := e.dir.WriteFile(name, secret[:], 0o600)
+	if err == nil {
+		err = e.dir.Link(name, secretFile) // with all of its bytes, or not at all
+	}
+	_ = e.dir.Remove(name) // what remains is removed later
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // Store writes the code of the module. Without a cache it does nothing.
@@ -103,12 +193,21 @@ func (e *Entry) Store(code io.Reader) error {
 	if e.dir == nil {
 		return nil
 	}
+	sum, err := e.newSum()
+	if err != nil {
+		return err
+	}
 	name := rand.Text() + partial
 	f, err := e.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, code)
+	if _, err = f.Write(make([]byte, sumSize)); err == nil {
+		_, err = io.Copy(io.MultiWriter(f, sum), code)
+	}
+	if err == nil {
+		_, err = f.WriteAt(sum.Sum(nil), 0)
+	}
 	if err == nil {
 		err = f.Sync() // before it has its name
 	}

@@ -78,7 +78,7 @@ func TestTheLeastRecentlyUsedEntryIsRemovedFirst(t *testing.T) {
 	if err := os.Chtimes(others[2], left, left); err != nil {
 		t.Fatal(err)
 	}
-	open(t, root, "a", 250).Close() // it was used now
+	open(t, root, "a", 2*(100+sumSize)+50).Close() // it was used now
 	wantCode(t, root, map[string]string{"a": code, "b": "", "c": code})
 	kept, _ := filepath.Glob(filepath.Join(root, "*"))
 	if !slices.Contains(kept, others[0]) || !slices.Contains(kept, others[1]) || slices.Contains(kept, others[2]) {
@@ -139,8 +139,55 @@ func TestCodeThatCannotBeWrittenLeavesTheFormer(t *testing.T) {
 	if err := e.Store(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(full))); !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}
-	if files, _ := os.ReadDir(root); codeOf(t, e) != "former" || len(files) != 1 {
+	if files, _ := os.ReadDir(root); codeOf(t, e) != "former" || len(files) != 2 { // with the secret
 		t.Errorf("the cache has %q in %v", codeOf(t, e), files)
+	}
+}
+
+// Code is tied to its module by more than the name of its file.
+func TestCodeOfAnotherModuleIsNotUsed(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "cache")
+	other := filepath.Join(t.TempDir(), "other")
+	file := func(root, module string) string {
+		e := open(t, root, module, 1<<20)
+		defer e.Close()
+		return filepath.Join(root, e.name)
+	}
+	copied := func(from string) func() error {
+		return func() error {
+			text, err := os.ReadFile(from)
+			return errors.Join(err, os.WriteFile(file(cache, "a"), text, 0o600))
+		}
+	}
+	for name, disturb := range map[string]func() error{
+		"of another module":      copied(file(cache, "b")),
+		"from another directory": copied(file(other, "a")),
+		"changed": func() error {
+			return os.WriteFile(file(cache, "a"), []byte(strings.Repeat("x", sumSize)+"code"), 0o600)
+		},
+		"cut":                    func() error { return os.Truncate(file(cache, "a"), sumSize-1) },
+		"of an earlier version":  func() error { return os.WriteFile(file(cache, "a"), []byte("code"), 0o600) },
+		"under another secret":   func() error { return os.WriteFile(filepath.Join(cache, secretFile), make([]byte, sumSize), 0o600) },
+		"under a damaged secret": func() error { return os.Truncate(filepath.Join(cache, secretFile), 1) },
+		"under a public secret":  func() error { return os.Chmod(filepath.Join(cache, secretFile), 0o644) },
+		"in a file of others":    func() error { return os.Chmod(file(cache, "a"), 0o622) },
+	} {
+		for _, root := range []string{cache, other} {
+			keep(t, root, "a", "code", 0)
+			keep(t, root, "b", "other code", 0)
+		}
+		wantCode(t, cache, map[string]string{"a": "code", "b": "other code"})
+		if err := disturb(); err != nil {
+			t.Fatal(err)
+		}
+		e := open(t, cache, "a", 1<<20)
+		if got := codeOf(t, e); got != "" {
+			t.Errorf("code %s is used: %q", name, got)
+		}
+		if err := e.Store(strings.NewReader("new")); err != nil || codeOf(t, e) != "new" {
+			t.Errorf("after code %s: got %q, %v", name, codeOf(t, e), err)
+		}
+		e.Close()
 	}
 }
 

@@ -10,8 +10,11 @@ package grant
 
 import (
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -75,13 +78,41 @@ func sameHost(a, b string) bool {
 	return a != "" && canonicalName(a) == canonicalName(b)
 }
 
-// AllowsPath reports whether a Unix socket may be dialled.
-func (r Rules) AllowsPath(name string) bool {
-	return slices.ContainsFunc(r.dial, func(rule rule) bool {
-		matches, err := path.Match(rule.name, name)
-		return rule.scheme == "unix" && matches && err == nil
-	})
+// AllowsPath reports whether a Unix socket may be dialled, and returns its path without symbolic links: one in a granted
+// directory must not lead out of it. A path that is granted without a pattern may lead anywhere.
+func (r Rules) AllowsPath(name string) (real string, ok bool) {
+	real = name
+	if path.IsAbs(name) { // otherwise it is an abstract name
+		found, err := filepath.EvalSymlinks(name)
+		if info, missing := os.Lstat(name); err == nil {
+			real = found
+		} else if missing == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return "", false // it leads nowhere now, but may lead somewhere else soon
+		}
+	}
+	return real, slices.ContainsFunc(r.dial, func(rule rule) bool { return rule.scheme == "unix" && allowsPath(rule.name, name, real) })
 }
+
+// allowsPath reports whether a pattern allows a path, and where that really is.
+func allowsPath(pattern, name, real string) bool {
+	if matches, err := path.Match(pattern, name); err != nil || !matches {
+		return false
+	}
+	wild := strings.IndexAny(pattern, `*?[\`)
+	if wild < 0 || real == name {
+		return true
+	}
+	fixed := pattern[:strings.LastIndexByte(pattern[:wild], '/')+1] // the directory that is granted
+	dir, err := filepath.EvalSymlinks(fixed)
+	if err != nil {
+		return false
+	}
+	matches, err := path.Match(path.Join(escaped.Replace(dir), pattern[len(fixed):]), real)
+	return err == nil && matches
+}
+
+// escaped makes a path a pattern that matches it.
+var escaped = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `\`, `\\`)
 
 // AllowsLookup reports whether the host of a destination may be looked up. Granting every
 // lookup would let a plugin send secrets to a name server.

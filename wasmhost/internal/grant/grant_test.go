@@ -3,6 +3,8 @@ package grant
 import (
 	"errors"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/sonde-probe/sonde/probe"
@@ -156,8 +158,57 @@ func TestNamesAreLookedUpOnlyWhenGranted(t *testing.T) {
 func TestPathsAreGranted(t *testing.T) {
 	g, _ := Parse([]string{"unix:///run/x/*.sock", "unix://@y"}, nil)
 	for name, want := range map[string]bool{"/run/x/a.sock": true, "@y": true, "/run/x/b/a.sock": false, "/run/x/a": false, "": false} {
-		if got := g.AllowsPath(name); got != want {
-			t.Errorf("%q: got %v", name, got)
+		if real, got := g.AllowsPath(name); got != want || real != name {
+			t.Errorf("%q: got %v, %q", name, got, real)
+		}
+	}
+}
+
+// A link that somebody has put into a granted directory must not lead out of it. The directory may have links above it.
+func TestALinkDoesNotLeadOutOfAGrantedDirectory(t *testing.T) {
+	top := t.TempDir()
+	for _, dir := range []string{"run/x/sub", "run/other"} {
+		if err := os.MkdirAll(filepath.Join(top, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"run/x/a.sock", "run/x/sub/s.sock", "run/other/o.sock"} {
+		if err := os.WriteFile(filepath.Join(top, file), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{
+		"var": "run", "run/x/in.sock": "a.sock", "run/x/out.sock": "../other/o.sock", "run/x/whole.sock": filepath.Join(top, "run/other/o.sock"),
+		"run/x/loop.sock": "loop.sock", "run/x/away": "../other",
+	} {
+		if err := os.Symlink(to, filepath.Join(top, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		pattern, name string
+		real          string // "": not allowed
+	}{
+		{"run/x/*.sock", "run/x/a.sock", "run/x/a.sock"},
+		{"run/x/*.sock", "run/x/in.sock", "run/x/a.sock"},
+		{"run/x/*.sock", "run/x/out.sock", ""},
+		{"run/x/*.sock", "run/x/whole.sock", ""},
+		{"run/x/*.sock", "run/x/loop.sock", ""},
+		{"run/x/*.sock", "run/x/absent.sock", "run/x/absent.sock"},
+		{"run/x/*/*.sock", "run/x/sub/s.sock", "run/x/sub/s.sock"},
+		{"run/x/*/*.sock", "run/x/away/o.sock", ""},
+		{"run/*/*/*.sock", "run/x/away/o.sock", ""},
+		{"var/x/*.sock", "var/x/a.sock", "run/x/a.sock"},
+		{"var/x/*.sock", "var/x/out.sock", ""},
+		{"run/x/out.sock", "run/x/out.sock", "run/other/o.sock"}, // by its own name
+	} {
+		g, err := Parse([]string{"unix://" + filepath.Join(top, test.pattern)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		real, ok := g.AllowsPath(filepath.Join(top, test.name))
+		if ok != (test.real != "") || ok && real != filepath.Join(top, test.real) {
+			t.Errorf("%s, %s: got %q, %v", test.pattern, test.name, real, ok)
 		}
 	}
 }

@@ -113,7 +113,7 @@ func TestTheSumIsNeverExceeded(t *testing.T) {
 			c.memory.WriteByte(0, 'k')
 			c.network.hold(args{abi.FirstFD, 0, 1})
 			observe()
-			i.Run(t.Context(), Attempt{State: i.sandbox.NewState()})
+			i.Run(t.Context(), Attempt{State: i.sandbox.own.NewState()})
 			observe()
 		}
 	}
@@ -169,7 +169,7 @@ func TestGuestsGrowWithinTheBudget(t *testing.T) {
 	limitMemory(t, image+i.sandbox.initialMemory()+4*module.PageSize)
 	refused := false
 	for range 100 {
-		r := i.Run(context.Background(), Attempt{State: i.sandbox.NewState()})
+		r := i.Run(context.Background(), Attempt{State: i.sandbox.own.NewState()})
 		if refused = r.Value == -1; refused != (r.NoMemory != nil) {
 			t.Fatalf("got %+v", r)
 		}
@@ -205,7 +205,7 @@ const recursing = "\x00asm\x01\x00\x00\x00" +
 // what this test is for, too.
 func TestTheStackIsBounded(t *testing.T) {
 	i := startModule(t, recursing)
-	r := i.Run(context.Background(), Attempt{State: i.sandbox.NewState()})
+	r := i.Run(context.Background(), Attempt{State: i.sandbox.own.NewState()})
 	size := i.run.stackSize()
 	if r.Ending != StackOverflow || size > 4*maxStack {
 		t.Errorf("got %+v with a stack of %d MB", r, size>>20)
@@ -219,7 +219,7 @@ func TestTheStackIsBounded(t *testing.T) {
 	i.Close()
 	other := startModule(t, recursing)
 	limitMemory(t, totalMemory.usedBy(i.sandbox.account)+totalMemory.usedBy(other.sandbox.account)+1<<20)
-	if r := other.Run(context.Background(), Attempt{State: other.sandbox.NewState()}); r.Ending != OutOfMemory || r.NoMemory == nil {
+	if r := other.Run(context.Background(), Attempt{State: other.sandbox.own.NewState()}); r.Ending != OutOfMemory || r.NoMemory == nil {
 		t.Errorf("without memory: got %+v", r)
 	}
 	other.Close()
@@ -274,9 +274,9 @@ func TestTheStackOfEachFunctionIsCounted(t *testing.T) {
 		t.Skip("there is no compiler for this processor")
 	}
 	before := i.used
-	i.Run(t.Context(), Attempt{State: i.sandbox.NewState()})
+	i.Run(t.Context(), Attempt{State: i.sandbox.own.NewState()})
 	one := i.used - before
-	i.Configure(t.Context(), &settings.Settings{})
+	i.Configure(t.Context(), i.sandbox.own, &settings.Settings{})
 	if both := i.used - before; one == 0 || both < one*3/2 {
 		t.Errorf("%d bytes are counted for one stack, %d for two", one, both)
 	}
@@ -555,7 +555,7 @@ func TestMoreCallsWaitThanTheirMemoriesHaveRoom(t *testing.T) {
 		}
 		running.Go(func() {
 			defer i.Close()
-			if r := i.Run(ctx, Attempt{State: sandbox.NewState()}); r.Ending != Stopped {
+			if r := i.Run(ctx, Attempt{State: sandbox.own.NewState()}); r.Ending != Stopped {
 				t.Errorf("got %+v", r)
 			}
 		})

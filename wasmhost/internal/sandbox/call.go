@@ -15,6 +15,7 @@ import (
 // calls the guest, except interrupt.
 type call struct {
 	sandbox  *Sandbox
+	tenant   *Tenant
 	instance *Instance
 	input    Attempt
 	reported
@@ -49,20 +50,20 @@ type reported struct {
 
 // newCall returns a call of an instance. While an instance starts there is no input; a check of
 // settings has Settings only.
-func newCall(ctx context.Context, i *Instance, input Attempt) *call {
+func newCall(ctx context.Context, t *Tenant, i *Instance, input Attempt) *call {
 	s := i.sandbox
-	c := &call{sandbox: s, instance: i, input: input}
+	c := &call{sandbox: s, tenant: t, instance: i, input: input}
 	c.life.ctx = ctx
-	c.cpu = cpu{life: &c.life, failures: &c.failures, footprint: &i.footprint, queue: &s.slotQueue, limit: unlimited}
+	c.cpu = cpu{life: &c.life, failures: &c.failures, footprint: &i.footprint, queue: &t.slotQueue, limit: unlimited}
 	if input.State != nil {
 		c.cpu.limit = int64(s.config.Limits.Fuel)
 	}
 	c.memory = memory{Memory: i.module.Memory(), failures: &c.failures, cpu: &c.cpu, footprint: &i.footprint}
-	c.log = guestLog{memory: &c.memory, cpu: &c.cpu, config: &s.config, shared: &s.log, target: input.Target.Name}
+	c.log = guestLog{memory: &c.memory, cpu: &c.cpu, tenant: t, limit: s.config.Limits.Log, target: input.Target.Name}
 	c.open = descriptors{life: &c.life, cpu: &c.cpu, account: s.account, next: abi.FirstFD}
 	others := access{&c.failures, &c.memory, &c.life, &c.cpu, &c.open}
 	c.streams = streams{access: others, limits: &s.config.Limits}
-	c.network = network{access: others, config: &s.config, shared: &s.network, input: &c.input}
+	c.network = network{access: others, config: &s.config, shared: &s.network, tenant: t, input: &c.input}
 	return c
 }
 
@@ -81,15 +82,15 @@ func (c *call) run(f *function) Report {
 	c.cpu.grantFirst(i.fuel, c.cpu.left())
 	err := c.guard(func(ctx context.Context) error { return f.CallWithStack(ctx, stack) })
 	c.finish()
-	timings := c.network.timings
+	timings, lasted := c.network.timings, time.Since(began)
 	timings.FirstByte = c.streams.firstByte
 	return Report{
 		Ending: c.ending(err), Stalled: c.life.stalled.Load(), Value: api.DecodeI32(stack[0]), Err: readable(err),
 		Detail: c.detail, Reason: c.reason, Field: c.field, Prepared: c.input.Prepared, TooLong: c.tooLong, Fuel: c.cpu.total(),
-		Waited: c.cpu.waited + c.cpu.delayed, Starved: c.cpu.isStarved(time.Since(began)),
+		Waited: c.cpu.waited + c.cpu.delayed, Starved: c.cpu.isStarved(lasted), Computes: c.cpu.isBusy(lasted, c.life.late()),
 		Computed: c.cpu.computed, RanAway: c.cpu.computed > muchComputed,
 		NoMemory: c.noMemory(err),
-		Late:     c.life.isOver() || c.life.remaining() < almostLate, Refused: c.network.refused, Limit: c.limit, Last: c.last,
+		Late:     c.life.isOver() || c.life.remaining() < almostLate, Apart: !c.network.used, Refused: c.network.refused, Limit: c.limit, Last: c.last,
 		Timings: timings, CertificateExpiry: c.network.expiry,
 	}
 }

@@ -82,16 +82,15 @@ func TestALineIsLoggedOnceItHasEnded(t *testing.T) {
 	}
 	c := &cpu{}
 	c.grantFirst(newInstance(t).fuel, maxFuel)
-	config := &Config{Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{ReplaceAttr: drop}))}
-	config.Limits.Log = 2*recordSize + len("panic: out of") + 1
-	l := guestLog{cpu: c, config: config, shared: new(logLimiter), target: "web"}
+	tenant := &Tenant{logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{ReplaceAttr: drop}))}
+	l := guestLog{cpu: c, tenant: tenant, limit: 2*recordSize + len("panic: out of") + 1, target: "web"}
 	for _, piece := range []string{"panic: ", "out of\n\n", "memory", "\nmore\n"} {
 		l.output([]byte(piece))
 	}
 	l.output([]byte("at the end"))
 	l.endLine()
 	want := `target=web text="panic: out of"` + "\n" + "target=web text=m\n"
-	if logged.String() != want || l.shared.dropped.Load() != 2 {
-		t.Errorf("%d records are dropped, logged:\n%s", l.shared.dropped.Load(), logged.String())
+	if logged.String() != want || tenant.log.dropped.Load() != 2 {
+		t.Errorf("%d records are dropped, logged:\n%s", tenant.log.dropped.Load(), logged.String())
 	}
 }

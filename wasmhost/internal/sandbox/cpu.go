@@ -17,7 +17,7 @@ type cpu struct {
 	failures  *failures
 	footprint *footprint // of the instance; counts more while the call computes
 	function  *function  // that runs
-	queue     *slotQueue // of the plugin
+	queue     *slotQueue // of the tenant
 	limit     int64      // of fuel; unlimited where only time is limited
 }
 

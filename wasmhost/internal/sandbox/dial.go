@@ -10,7 +10,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -25,8 +24,10 @@ type network struct {
 	access
 	config *Config
 	shared *sharedNetwork
+	tenant *Tenant
 	input  *Attempt
 
+	used    bool          // the guest has asked for a connection, a new or a held one, or for addresses
 	dials   int           // with lookups and handshakes
 	refused string        // the latest destination that is not granted
 	timings probe.Timings // without FirstByte
@@ -35,14 +36,13 @@ type network struct {
 
 // sharedNetwork is what the attempts of a plugin share of the network.
 type sharedNetwork struct {
-	dialer       dial.Dialer
-	watcher      nonblock.Watcher // of held connections
-	denied       atomic.Uint64    // dials and lookups that are not granted
-	loggedDenial atomic.Bool
+	dialer  dial.Dialer
+	watcher nonblock.Watcher // of held connections
 }
 
 // dial connects to a destination.
 func (n *network) dial(a args) int64 {
+	n.used = true
 	network, errno := n.memory.text(a, 0, 8)
 	if errno != abi.OK {
 		return i32(0, abi.EPROTONOSUPPORT)
@@ -175,10 +175,11 @@ func (n *network) connectPlain(ctx context.Context, d grant.Dest) (net.Conn, abi
 	var err error
 	switch d.Network {
 	case "unix":
-		if !n.config.Grants.AllowsPath(d.Host) {
+		real, ok := n.config.Grants.AllowsPath(d.Host)
+		if !ok {
 			return nil, n.refuse(d)
 		}
-		conn, err = n.shared.dialer.ConnectUnix(ctx, d.Host, &n.timings)
+		conn, err = n.shared.dialer.ConnectUnix(ctx, real, &n.timings)
 	default:
 		addresses, errno := n.addresses(ctx, d)
 		if errno != abi.OK {
@@ -191,7 +192,7 @@ func (n *network) connectPlain(ctx context.Context, d grant.Dest) (net.Conn, abi
 		conn, err = n.shared.dialer.Connect(ctx, network, addresses, d.Port, &n.timings)
 	}
 	if err != nil {
-		return nil, n.fail(networkError(err))
+		return nil, n.failOver(d.Network, networkError(err))
 	}
 	return conn, abi.OK
 }
@@ -222,6 +223,7 @@ func (n *network) addresses(ctx context.Context, d grant.Dest) ([]netip.Addr, ab
 
 // resolve looks a name up.
 func (n *network) resolve(a args) int64 {
+	n.used = true
 	name, errno := n.memory.text(a, 0, abi.MaxAddress)
 	if errno != abi.OK {
 		return i32(0, errno)
@@ -253,10 +255,10 @@ func (n *network) refuse(d grant.Dest) abi.Errno {
 	if s := n.input.Settings; s != nil && s.PortName == strconv.Itoa(int(d.Port)) && grant.IsTarget(n.input.Target, d.Port, d.Host, d.Port) {
 		n.refused += fmt.Sprintf(" (the plugin's default port: write port = %q, or name it among the target's ports)", s.PortName)
 	}
-	n.shared.denied.Add(1)
-	if !n.shared.loggedDenial.Swap(true) {
+	n.tenant.denied.Add(1)
+	if !n.tenant.loggedDenial.Swap(true) {
 		n.cpu.releaseSlot()
-		n.config.Logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics",
+		n.tenant.logger.Warn("plugin connection denied: its grant does not allow the destination; further denials are only counted in the metrics",
 			"target", n.input.Target.Name, "destination", n.refused)
 	}
 	return n.failf(abi.ENOTCAPABLE, "%s is not granted", n.refused)

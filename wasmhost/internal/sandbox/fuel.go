@@ -87,6 +87,13 @@ func (f *fuel) isStarved(lasted time.Duration) bool {
 	return f.waited > lasted/starvedShare || f.waited+f.delayed > lasted/2
 }
 
+// isBusy reports whether a call that has lasted for a time, and ended late by a part of it, computed or lacked a
+// processor for most of the time before. It did not wait for its target then. Of what it did too late it
+// is assumed that it computed.
+func (f *fuel) isBusy(lasted, late time.Duration) bool {
+	return f.computed+f.waited+f.delayed-late > (lasted-late)/2
+}
+
 // grant sets what the guest may use from now on.
 func (f *fuel) grant(units int32) {
 	f.granted = units

@@ -43,6 +43,7 @@ func (n *network) hold(a args) int64 {
 
 // held gives the guest a connection that the probe keeps.
 func (n *network) held(a args) int64 {
+	n.used = true
 	key, errno := n.memory.key(a, 0)
 	if errno != abi.OK {
 		return i32(0, errno)

@@ -47,9 +47,17 @@ func (f *failures) failMemory() abi.Errno {
 	return f.fail(HostError{Errno: abi.EADDRNOTAVAIL, Reason: probe.ReasonResources, Detail: ErrNoMemory.Error(), Local: true})
 }
 
-// failNetwork is fail for an error of package net or crypto/tls.
-func (f *failures) failNetwork(ctx context.Context, s dial.Stage, err error) abi.Errno {
-	return f.fail(networkError(dial.Classify(ctx, s, err)))
+// failOver is fail for an error of a network such as "udp".
+func (f *failures) failOver(network string, e HostError) abi.Errno {
+	if network == "udp" {
+		e.Reason = e.Reason.OverUDP()
+	}
+	return f.fail(e)
+}
+
+// failTransfer is failOver for an error of package net or crypto/tls.
+func (f *failures) failTransfer(ctx context.Context, network string, err error) abi.Errno {
+	return f.failOver(network, networkError(dial.Classify(ctx, dial.Transferring, err)))
 }
 
 // reachLimit records that a limit was reached.

@@ -21,7 +21,7 @@ func TestPluginsGetTheReasonOfEveryErrorNumber(t *testing.T) {
 		for number := syscall.Errno(1); number < 134; number++ {
 			err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError(op, number)}
 			f := new(failures)
-			errno := f.failNetwork(t.Context(), stage, err)
+			errno := f.failOver("tcp", networkError(dial.Classify(t.Context(), stage, err)))
 			want := dial.Result(dial.Classify(t.Context(), stage, err))
 			if f.last.Reason != want.Reason || f.last.Detail != want.Detail || f.last.Local != (want.Outcome == probe.Unknown) {
 				t.Errorf("stage %d, %v: a plugin gets %+v, a built-in handler finds %+v", stage, number, f.last, want)

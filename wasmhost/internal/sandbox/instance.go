@@ -118,7 +118,7 @@ func (s *Sandbox) startFirst(ctx context.Context) (*Instance, error) {
 
 // acquireSlot waits for a slot for the start of an instance.
 func (s *Sandbox) acquireSlot(ctx context.Context) error {
-	if !cpuSlots.acquire(&s.slotQueue, ctx.Done()) {
+	if !cpuSlots.acquire(&s.own.slotQueue, ctx.Done()) {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return ctx.Err()
 		}
@@ -171,7 +171,7 @@ func (i *Instance) initialize(ctx context.Context) (computed time.Duration, err 
 		if f.function == nil {
 			continue
 		}
-		r := newCall(ctx, i, Attempt{}).run(f.function)
+		r := newCall(ctx, i.sandbox.own, i, Attempt{}).run(f.function)
 		computed += r.Computed
 		if lacking := i.memory.Err; r.Err != nil && lacking != nil && !errors.Is(r.Err, lacking) {
 			r.Err = fmt.Errorf("%w; %w", r.Err, lacking)
@@ -210,7 +210,7 @@ type Attempt struct {
 // that does not return closes the connections that State holds.
 func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	a.State.bind(a.Target)
-	c := newCall(ctx, i, a)
+	c := newCall(ctx, a.State.tenant, i, a)
 	r := c.run(i.run)
 	if r.Ending != Returned {
 		a.State.closeConns()
@@ -222,13 +222,13 @@ func (i *Instance) Run(ctx context.Context, a Attempt) Report {
 	return r
 }
 
-// Configure asks the module whether it accepts settings: it does if Report.Value is 0.
+// Configure asks the module whether it accepts settings of a tenant: it does if Report.Value is 0.
 // The module must export sonde_configure.
-func (i *Instance) Configure(ctx context.Context, s *settings.Settings) Report {
+func (i *Instance) Configure(ctx context.Context, t *Tenant, s *settings.Settings) Report {
 	if i.configure == nil {
 		i.configure = i.exported(abi.ExportConfigure)
 	}
-	return newCall(ctx, i, Attempt{Settings: s}).run(i.configure)
+	return newCall(ctx, t, i, Attempt{Settings: s}).run(i.configure)
 }
 
 // Reset makes the instance what it was before its first call, whatever a call has done and
@@ -283,11 +283,13 @@ type Report struct {
 	NoMemory error         // why it was refused memory below its limit; nil if it was not
 	Stalled  bool          // this process was stalled when the deadline passed
 	Starved  bool          // others had the processors for a notable part of its time
+	Computes bool          // it computed, or lacked a processor, for most of its time until the deadline
 	Waited   time.Duration // for a processor that others had
 	Computed time.Duration // with a processor
 	RanAway  bool          // it computed for long, whatever else it had to wait for
 	Fuel     int64         // the units that it used, as package module counts them
 	Late     bool          // the deadline had passed, or nearly
+	Apart    bool          // it has asked the host for no connection and no addresses
 	Refused  string        // a destination that is not granted; empty if there was none
 	Limit    string        // the name of the limit that was reached, if one was
 	Last     HostError     // of the host call that failed last

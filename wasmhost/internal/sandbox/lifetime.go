@@ -70,6 +70,14 @@ func (l *lifetime) remaining() time.Duration {
 	return max(time.Until(end), 0)
 }
 
+// late returns for how long the deadline has passed, at least 0.
+func (l *lifetime) late() time.Duration {
+	if end, ok := l.ctx.Deadline(); ok {
+		return max(time.Since(end), 0)
+	}
+	return 0
+}
+
 // forever is longer than any attempt.
 const forever time.Duration = 1 << 62
 

@@ -12,7 +12,7 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// logLimiter bounds what all attempts of a plugin log together.
+// logLimiter bounds what all attempts of a tenant log together.
 type logLimiter struct {
 	mu          sync.Mutex
 	windowStart time.Time
@@ -46,8 +46,8 @@ var slogLevels = [...]slog.Level{
 type guestLog struct {
 	memory *memory
 	cpu    *cpu
-	config *Config
-	shared *logLimiter
+	tenant *Tenant
+	limit  int    // of bytes
 	target string // its name
 
 	logged int    // bytes, with recordSize for each record
@@ -83,7 +83,7 @@ func (l *guestLog) record(a args) int64 {
 }
 
 func (l *guestLog) isLogged(level slog.Level) bool {
-	return l.config.Logger.Enabled(context.Background(), level)
+	return l.tenant.logger.Enabled(context.Background(), level)
 }
 
 // recordSize is what a record counts beside its text: empty ones would fill a log as well.
@@ -92,17 +92,17 @@ const recordSize = 64
 // write writes one record. What exceeds the limit of the call is cut, and a record without room for
 // text is dropped, as is one that exceeds what all calls may log.
 func (l *guestLog) write(level slog.Level, text []byte) {
-	left := l.config.Limits.Log - l.logged - recordSize
+	left := l.limit - l.logged - recordSize
 	text = text[:min(len(text), max(left, 0))]
 	size := recordSize + len(text)
-	if left <= 0 || !l.shared.allow(size, time.Now()) {
-		l.shared.dropped.Add(1)
+	if left <= 0 || !l.tenant.log.allow(size, time.Now()) {
+		l.tenant.log.dropped.Add(1)
 		return
 	}
 	l.logged += size
 	clean := probe.CleanText(string(text), abi.MaxLog)
 	l.cpu.releaseSlot()
-	l.config.Logger.Log(context.Background(), level, "plugin log", "target", l.target, "text", clean)
+	l.tenant.logger.Log(context.Background(), level, "plugin log", "target", l.target, "text", clean)
 }
 
 // output logs what the plugin writes to standard output or standard error, by lines: a runtime

@@ -35,7 +35,7 @@ func (c *call) setMetric(a args) int64 {
 	if kind == abi.MetricAttempt {
 		return i32(0, c.measured(name, v))
 	}
-	return i32(0, c.sandbox.metrics.set(name, counter, v, c.sandbox.config.Limits.Metrics))
+	return i32(0, c.tenant.metrics.set(name, counter, v, c.sandbox.config.Limits.Metrics))
 }
 
 // measured records a number about the attempt in its trace, if somebody has asked for that.
@@ -56,7 +56,7 @@ func (c *call) measured(name string, v float64) (errno abi.Errno) {
 	return errno
 }
 
-// metrics are what the instances of a plugin have set.
+// metrics are what the attempts of a tenant have set.
 type metrics struct {
 	mu     sync.Mutex
 	byName map[string]stats.Metric

@@ -33,6 +33,7 @@
 //	cpu.go          what a call computes with, and what it waits for
 //	fuel.go         how long a call computes before the host is asked
 //	slots.go        how many calls compute at the same time, and which is next
+//	tenant.go       Tenant: one of the blocks of a configuration that use the sandbox
 //	state.go        State: what a probe keeps from one attempt to the next
 //	host.go         how the runtime reaches host functions; tracing
 //	native.go       the functions of module sonde_v1
@@ -68,7 +69,6 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/image"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
-	"github.com/sonde-probe/sonde/wasmhost/stats"
 )
 
 // Config says what the instances of a plugin may do.
@@ -112,20 +112,18 @@ type Sandbox struct {
 
 	initialising singleflight.Group // by which image is set
 
-	slotQueue slotQueue // guarded by cpuSlots.mu
-	account   *account  // in totalMemory
-
+	account *account // in totalMemory
+	own     *Tenant  // of the starts of instances
 	network sharedNetwork
-	held    atomic.Int64 // connections
-	log     logLimiter
-	metrics metrics
 }
 
 // New returns a sandbox. Load or Compile must have returned without an error before instances are
 // started.
 func New(c Config) *Sandbox {
 	aSecondAgo := time.Now().Add(-time.Second) // because 0 stands for no time in WASI
-	return &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), clocks: clocks{aSecondAgo}}
+	s := &Sandbox{config: c, account: totalMemory.open(c.CloseOldest), clocks: clocks{aSecondAgo}}
+	s.own = s.NewTenant(c.Logger)
+	return s
 }
 
 // ErrNoCode says that there is no code of a module, but perhaps that of another version of the
@@ -223,8 +221,5 @@ func (s *Sandbox) Close() error {
 	return err
 }
 
-// ReadStats sets the numbers that a sandbox counts.
-func (s *Sandbox) ReadStats(to *stats.Plugin) {
-	to.Memory = totalMemory.usedBy(s.account)
-	to.Denied, to.Dropped, to.Held, to.Metrics = s.network.denied.Load(), s.log.dropped.Load(), int(s.held.Load()), s.metrics.all()
-}
+// Memory returns how many bytes the sandbox uses.
+func (s *Sandbox) Memory() int64 { return totalMemory.usedBy(s.account) }

@@ -121,9 +121,9 @@ func endedCall(i *Instance) *call {
 	close(closed)
 	ctx, cancel := context.WithDeadline(context.Background(), past())
 	cancel()
-	c := newCall(ctx, i, Attempt{
+	c := newCall(ctx, i.sandbox.own, i, Attempt{
 		Target:   probe.Target{Name: "web", Address: "127.0.0.1", Ports: map[string]uint16{"http": 80}},
-		Settings: &settings.Settings{JSON: "{}"}, State: i.sandbox.NewState(),
+		Settings: &settings.Settings{JSON: "{}"}, State: i.sandbox.own.NewState(),
 	})
 	c.life.pastDeadline, c.life.stopped, c.cpu.function = closed, closed, i.run
 	c.cpu.grantFirst(i.fuel, maxFuel)

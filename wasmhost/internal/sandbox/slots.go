@@ -12,20 +12,20 @@ import (
 const timeSlice = time.Millisecond
 
 // slots bounds how many calls compute at the same time, and shares the processors fairly
-// among plugins: those whose calls wait get the next free slot in turn, and within a plugin
+// among tenants: those whose calls wait get the next free slot in turn, and within a tenant
 // the call that has waited longest. It is safe for concurrent use by multiple goroutines.
 type slots struct {
 	limit func() int
 
 	mu      sync.Mutex   // guards what follows, and the queues
 	used    int          // by calls that compute
-	waiting []*slotQueue // of plugins with calls that wait; the first one is next
+	waiting []*slotQueue // of tenants with calls that wait; the first one is next
 }
 
-// slotQueue has the calls of one plugin that wait for a slot.
+// slotQueue has the calls of one tenant that wait for a slot.
 type slotQueue struct{ calls list.List } // of chan struct{}, closed when the call has a slot
 
-// cpuSlots are the slots of all plugins. One processor is left for the engine, where there are
+// cpuSlots are the slots of all tenants. One processor is left for the engine, where there are
 // two or more.
 var cpuSlots = slots{limit: func() int { return max(runtime.GOMAXPROCS(0)-1, 1) }}
 
@@ -68,7 +68,7 @@ func (s *slots) release() {
 	s.handOut()
 }
 
-// handOut gives free slots to calls that wait, one plugin after the other.
+// handOut gives free slots to calls that wait, one tenant after the other.
 func (s *slots) handOut() {
 	for len(s.waiting) > 0 && s.used < s.limit() {
 		q := s.waiting[0]

@@ -123,13 +123,13 @@ func TestACallWithoutAProcessorIsStarved(t *testing.T) {
 	release := holdSlots()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	r := i.Run(ctx, Attempt{State: i.sandbox.NewState()})
+	r := i.Run(ctx, Attempt{State: i.sandbox.own.NewState()})
 	release()
 	if r.Ending != Stopped || !r.Starved || r.Waited == 0 {
 		t.Errorf("got %+v", r)
 	}
 	i = startModule(t, computing)
-	if r := i.Run(t.Context(), Attempt{State: i.sandbox.NewState()}); r.Ending != Returned || r.Value != 1 || r.Fuel < 100000 {
+	if r := i.Run(t.Context(), Attempt{State: i.sandbox.own.NewState()}); r.Ending != Returned || r.Value != 1 || r.Fuel < 100000 {
 		t.Errorf("with a processor: got %+v", r)
 	}
 }
@@ -365,7 +365,7 @@ func TestNoHostFunctionWaitsWithASlot(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i.sandbox.config.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+			i.sandbox.own.logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 			i.sandbox.config.Grants, _ = grant.Parse([]string{"tcp://127.0.0.1:*"}, []string{"a.invalid"})
 			c := computingCall(t, i, 1<<30)
 			ended, cancel := context.WithCancel(t.Context())
@@ -482,7 +482,7 @@ func TestGuestsThatLetTheHostComputeShareTheSlots(t *testing.T) {
 	var running sync.WaitGroup
 	for _, i := range all {
 		running.Go(func() {
-			if r := i.Run(t.Context(), Attempt{State: i.sandbox.NewState()}); r.Value != 1 {
+			if r := i.Run(t.Context(), Attempt{State: i.sandbox.own.NewState()}); r.Value != 1 {
 				t.Errorf("got %+v", r)
 			}
 		})

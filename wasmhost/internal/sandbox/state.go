@@ -12,7 +12,7 @@ import (
 // State is what a plugin keeps from one attempt of a probe to the next: a text, and
 // connections that it holds. It is safe for concurrent use by multiple goroutines.
 type State struct {
-	sandbox *Sandbox
+	tenant *Tenant
 
 	mu       sync.Mutex
 	target   probe.Target // that the state is about
@@ -23,7 +23,7 @@ type State struct {
 }
 
 // NewState returns the state of a probe before its first attempt.
-func (s *Sandbox) NewState() *State { return &State{sandbox: s} }
+func (t *Tenant) NewState() *State { return &State{tenant: t} }
 
 // Close closes the held connections. Attempts that are running go on, and can no longer
 // hold a connection.
@@ -73,7 +73,7 @@ func (s *State) bind(t probe.Target) {
 
 // hold keeps a connection under a key. It closes the connection that was held under the
 // key before; it closes conn instead when the state is closed. EMFILE means that the
-// probe holds as many as an attempt may open, or the plugin too many.
+// probe holds as many as an attempt may open, or the tenant too many.
 func (s *State) hold(key string, conn *socket) abi.Errno {
 	s.mu.Lock()
 	before := s.conns[key]
@@ -82,7 +82,7 @@ func (s *State) hold(key string, conn *socket) abi.Errno {
 		s.mu.Unlock()
 		conn.close()
 		return abi.OK
-	case before == nil && (len(s.conns) >= s.sandbox.config.Limits.Connections || !s.sandbox.countHeld()):
+	case before == nil && (len(s.conns) >= s.tenant.sandbox.config.Limits.Connections || !s.tenant.countHeld()):
 		s.mu.Unlock()
 		return abi.EMFILE
 	}
@@ -107,7 +107,7 @@ func (s *State) popConn(key string) (*socket, bool) {
 	if ok {
 		delete(s.conns, key)
 		conn.markShared(-1)
-		s.sandbox.held.Add(-1)
+		s.tenant.held.Add(-1)
 	}
 	return conn, ok
 }
@@ -125,15 +125,15 @@ func (s *State) closeAll(conns map[string]*socket) {
 	for _, conn := range conns {
 		conn.markShared(-1)
 		conn.close()
-		s.sandbox.held.Add(-1)
+		s.tenant.held.Add(-1)
 	}
 }
 
 // countHeld counts one more held connection, and returns false when that is above the
 // limit.
-func (s *Sandbox) countHeld() bool {
-	if s.held.Add(1) > int64(s.config.Limits.Held) {
-		s.held.Add(-1)
+func (t *Tenant) countHeld() bool {
+	if t.held.Add(1) > int64(t.sandbox.config.Limits.Held) {
+		t.held.Add(-1)
 		return false
 	}
 	return true

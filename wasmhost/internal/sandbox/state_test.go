@@ -13,7 +13,7 @@ func TestAStateHasNoConnectionsToAnEarlierTarget(t *testing.T) {
 	defer i.Close()
 	before, after := probe.Target{Name: "web", Address: "10.0.0.7"}, probe.Target{Name: "web", Address: "10.0.0.8"}
 	for range 2_000 {
-		s := i.sandbox.NewState()
+		s := i.sandbox.own.NewState()
 		s.bind(before)
 		ours, theirs := net.Pipe()
 		s.hold("key", &socket{conn: ours, account: i.sandbox.account})

@@ -4,7 +4,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -65,14 +64,14 @@ func (t *streams) read(s *socket, p []byte) (int, abi.Errno) {
 	for {
 		n, err, ok := s.readBuffered(p)
 		if ok {
-			return t.received(n, err)
+			return t.received(s, n, err)
 		}
 		if t.life.isOver() {
-			return 0, t.fail(t.life.overError())
+			return 0, t.failOver(s.dest.Network, t.life.overError())
 		}
 		if s.hasReader() {
 			if !t.await([]*socket{s}, s.readBy) && !t.life.isOver() {
-				return 0, t.fail(HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the descriptor's read deadline has passed"})
+				return 0, t.failOver(s.dest.Network, HostError{Errno: abi.ETIMEDOUT, Reason: probe.ReasonTCPTimeout, Detail: "the descriptor's read deadline has passed"})
 			}
 			continue
 		}
@@ -81,18 +80,18 @@ func (t *streams) read(s *socket, p []byte) (int, abi.Errno) {
 		n, err = s.conn.Read(p[:min(len(p), writtenByHost)])
 		s.recordError(n, err)
 		if t.life.isOver() && isTimeout(err) {
-			return 0, t.fail(t.life.overError())
+			return 0, t.failOver(s.dest.Network, t.life.overError())
 		}
-		return t.received(n, err)
+		return t.received(s, n, err)
 	}
 }
 
 // received counts what the guest has read.
-func (t *streams) received(n int, err error) (int, abi.Errno) {
+func (t *streams) received(s *socket, n int, err error) (int, abi.Errno) {
 	t.bytesIn += int64(n)
 	t.cpu.charge(n / copiedPerUnit)
 	if n <= 0 && err != nil && err != io.EOF {
-		return 0, t.failNetwork(t.life.ctx, dial.Transferring, err)
+		return 0, t.failTransfer(t.life.ctx, s.dest.Network, err)
 	}
 	if !t.sent.IsZero() && t.firstByte == 0 {
 		t.firstByte = time.Since(t.sent)
@@ -108,7 +107,7 @@ func (t *streams) write(s *socket, p []byte) (int, abi.Errno) {
 	t.bytesOut += int64(len(p))
 	t.cpu.charge(len(p) / copiedPerUnit)
 	if t.life.isOver() {
-		return 0, t.fail(t.life.overError())
+		return 0, t.failOver(s.dest.Network, t.life.overError())
 	}
 	t.cpu.releaseSlot()
 	t.open.setDeadline(func() error { return s.conn.SetWriteDeadline(s.writeBy) })
@@ -118,9 +117,9 @@ func (t *streams) write(s *socket, p []byte) (int, abi.Errno) {
 		return n, abi.OK
 	}
 	if t.life.isOver() && isTimeout(err) {
-		return 0, t.fail(t.life.overError())
+		return 0, t.failOver(s.dest.Network, t.life.overError())
 	}
-	return 0, t.failNetwork(t.life.ctx, dial.Transferring, err)
+	return 0, t.failTransfer(t.life.ctx, s.dest.Network, err)
 }
 
 // await returns true as soon as one of the sockets can be read, and false when until

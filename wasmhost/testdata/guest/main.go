@@ -89,6 +89,8 @@ var modes = map[string]func(context.Context) error{
 		}
 	},
 	"leave":  leave,
+	"dials":  func(context.Context) error { _, err := net.Dial("tcp", "127.0.0.1:1"); return err },
+	"looks":  func(context.Context) error { _, err := net.LookupHost("db.invalid"); return err },
 	"random": func(context.Context) error { return errors.New(rand.Text()) },
 }
 

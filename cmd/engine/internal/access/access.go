@@ -98,7 +98,7 @@ func (f *Flags) open(c *cobra.Command) (*Store, error) {
 
 // Parse parses the files of the engine, and the texts that Inputs have.
 func (s *Store) Parse(ctx context.Context, in *accepted.Inputs) (*config.Config, config.Diagnostics) {
-	p := handlers.NewPlugins(ctx, handlers.WaitForConfigure, handlers.Silent)
+	p := handlers.NewPlugins(ctx, handlers.WaitForChecks, handlers.Silent)
 	p.Inputs, p.Describe = in, true
 	defer p.Close()
 	return s.flags.Inputs.Parse(slices.Concat(s.sources, in.Sources), s.files, p)

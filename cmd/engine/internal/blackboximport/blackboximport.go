@@ -29,10 +29,10 @@ const maxBytes = 3 << 20
 
 // Options are what is not in the file.
 type Options struct {
-	Allow []string // hosts that requests may name: blackbox_exporter allows all
-	Lax   bool     // modules that pass where those of blackbox_exporter fail are written, too
-	DNS   Plugin   // for the prober dns
-	GRPC  Plugin   // for the prober grpc
+	Allow  []string // hosts that requests may name: blackbox_exporter allows all
+	Lax    bool     // modules that pass where those of blackbox_exporter fail are written, too
+	DNS    Plugin   // for the prober dns
+	NoGRPC error    // why modules of the prober grpc are left out; nil: they are not
 }
 
 // Plugin is the file of a plugin and its hash. Without a file the modules that need it are left out.

@@ -1,6 +1,7 @@
 package blackboximport_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestEachFieldIsImportedOrTold(t *testing.T) {
 		"{prober: http, http: {fail_if_header_not_matches: [{header: a-b, regexp: c}]}}":                   `A-B = "c"`,
 		"{prober: http, http: {fail_if_header_matches: [{header: a, regexp: c}, {header: A, regexp: d}]}}": `A = "(?:c)|(?:d)"`,
 	} {
-		doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}})
+		doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}, NoGRPC: errors.New("it needs a plugin")})
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -139,7 +140,7 @@ func TestAModuleThatWouldBeLaxerIsLeftOut(t *testing.T) {
 		"{prober: http, history: {a: 1}}":                                                                                           "history",
 	} {
 		for _, lax := range []bool{false, true} {
-			doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}, Lax: lax, DNS: plugin, GRPC: plugin})
+			doc, warnings, err := blackboximport.Write("blackbox.yml", []byte("modules: {m: "+text+"}"), blackboximport.Options{Allow: []string{"*"}, Lax: lax, DNS: plugin})
 			if err != nil {
 				t.Errorf("%s: %v", text, err)
 				continue

@@ -69,7 +69,7 @@ func (im *importer) dns(name string, module *document.Body, f *fields) (leftOut 
 	return im.need("dns", im.options.DNS)
 }
 
-// grpc writes the handler block of the plugin grpc.
+// grpc writes the handler block grpc.
 func (im *importer) grpc(name string, module *document.Body, f *fields) (leftOut string) {
 	body := module.Block("grpc")
 	f.copy("service", body, "service")
@@ -82,7 +82,10 @@ func (im *importer) grpc(name string, module *document.Body, f *fields) (leftOut
 		body.SetWithComment("port", 80, "of targets without one")
 		tls.takeAll() // without effect
 	}
-	return im.need("grpc", im.options.GRPC)
+	if err := im.options.NoGRPC; err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // addresses reads the address family of a handler that tries all addresses of a name.

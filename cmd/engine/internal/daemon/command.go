@@ -188,8 +188,11 @@ func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*con
 	if diags.HasErrors() {
 		return loaded, diags
 	}
+	if f.pods.Path == "" {
+		return loaded, diags
+	}
 	if err := f.pods.GRPC.Load(loaded.Engine, p); err != nil {
-		diags = append(diags, config.Diagnostic{Summary: err.Error()})
+		diags = append(diags, config.Diagnostic{Summary: "grpc probes of pods cannot be made: " + err.Error()})
 	}
 	return loaded, diags
 }

@@ -108,6 +108,7 @@ func (d *daemon) makeParts(c *config.Config) (err error) {
 	of.Logger, of.Recorded = d.log, d.recorded
 	d.engine = engine.New(of)
 	d.probes = blackbox.New(d.engine)
+	d.probes.ShowsSettings = api.ShowsSettings
 	d.beats.Configure(beatprobe.RegistryConfig{
 		Logger: d.log, Isolated: func() bool { return d.engine.Health().Isolated }, MaxAge: maxBeatAge(c.Engine),
 		Changed:     func(target string) { d.saved.mark(keyBeat+target, false) },

@@ -120,29 +120,43 @@ func resources(g config.Gateway) (all []resource) {
 	return all
 }
 
+// listenConflict is config.Options.ListenConflict.
+func listenConflict(listen string, g config.Gateway) *probe.FieldError {
+	own, isOwn := listenerAt(listen)
+	other, ok := listenerOf(g.Settings)
+	if !isOwn || !ok || !own.overlaps(other) {
+		return nil
+	}
+	return &probe.FieldError{Field: "listen", Problem: "is where the engine listens itself: only one can have the " + own.name, Hint: "write another port, or move listen of the engine block"}
+}
+
 // listenerOf returns the listener of an output with the argument listen, unless the system chooses
 // its port.
 func listenerOf(settings any) (l resource, ok bool) {
 	v := reflect.ValueOf(settings)
 	for i := range v.NumField() {
-		if argument, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ","); argument != "listen" {
-			continue
+		if argument, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("hcl"), ","); argument == "listen" {
+			return listenerAt(v.Field(i).String())
 		}
-		host, port, err := net.SplitHostPort(v.Field(i).String())
-		n, portErr := strconv.ParseUint(port, 10, 16)
-		if err != nil || portErr != nil || n == 0 {
-			return resource{}, false
-		}
-		if strings.EqualFold(host, "localhost") {
-			host = "127.0.0.1" // where Go listens then
-		}
-		address, err := netip.ParseAddr(host)
-		return resource{
-			argument: "listen", name: "listener at " + net.JoinHostPort(host, strconv.Itoa(int(n))),
-			anyHost: host == "" || err == nil && address.IsUnspecified(), port: uint16(n),
-		}, true
 	}
 	return resource{}, false
+}
+
+// listenerAt returns the listener at an address, unless the system chooses its port.
+func listenerAt(listen string) (l resource, ok bool) {
+	host, port, err := net.SplitHostPort(listen)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || portErr != nil || n == 0 {
+		return resource{}, false
+	}
+	if strings.EqualFold(host, "localhost") {
+		host = "127.0.0.1" // where Go listens then
+	}
+	address, err := netip.ParseAddr(host)
+	return resource{
+		argument: "listen", name: "listener at " + net.JoinHostPort(host, strconv.Itoa(int(n))),
+		anyHost: host == "" || err == nil && address.IsUnspecified(), port: uint16(n),
+	}, true
 }
 
 // absolute returns a path as another one to the same file is likely to be written, too.

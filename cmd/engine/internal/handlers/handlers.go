@@ -9,10 +9,13 @@
 //	warnings.go what blocks of the built-in handlers and drivers probably do not mean
 //	statefile.go  the directory of a state file, and that of the processes that go with it
 //	plugins.go  the modules that a configuration has loaded
+//	grpc.go     the module of grpc blocks, which is built in
 //	scripts.go  script blocks, by the plugin that runs them
 package handlers
 
 import (
+	"errors"
+
 	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/api/blackbox"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
@@ -40,6 +43,7 @@ func Options() config.Options {
 		},
 		Gateways:        settingsOf(outputs),
 		GatewayConflict: gatewayConflict,
+		ListenConflict:  listenConflict,
 		Notifiers:       settingsOf(notifyOutputs),
 		CheckAllowed:    blackbox.CheckAllowed,
 		Listen:          api.DefaultListen,
@@ -72,7 +76,10 @@ func checkProcess(c process.Config, engine config.Context) error {
 	return probe.FieldErrorf("adopt", "needs a state file: set state in the engine block")
 }
 
-// Builtin returns the built-in handler blocks by name. Beats receives the beats of their targets; nil
+// errNoPlugins is the error about a block of the built-in plugin where none can be loaded.
+var errNoPlugins = errors.New("plugins cannot be used here")
+
+// Builtin returns the built-in handler blocks by name; that of grpc has no plugin. Beats receives the beats of their targets; nil
 // without an engine.
 func Builtin(beats *beatprobe.Registry) map[string]config.Handler {
 	exec, http, tcp := config.Of(execprobe.New), config.Of(httpprobe.New), config.Of(tcpprobe.New)
@@ -81,5 +88,6 @@ func Builtin(beats *beatprobe.Registry) map[string]config.Handler {
 	icmp.NoPort, icmp.Warn = true, warnOfHostName
 	beat := config.Of(beats.New)
 	beat.NoCluster = "a beat reaches one engine, and another may own the target"
-	return map[string]config.Handler{"beat": beat, "exec": exec, "http": http, "icmp": icmp, "tcp": tcp}
+	grpc := config.Handler{Schema: grpcSchema, Load: func(config.Engine) (config.Handler, error) { return config.Handler{}, errNoPlugins }}
+	return map[string]config.Handler{"beat": beat, "exec": exec, "grpc": grpc, "http": http, "icmp": icmp, "tcp": tcp}
 }

@@ -63,6 +63,9 @@ func (in *Inputs) VarFiles() []string { return in.files }
 func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Config, config.Diagnostics) {
 	o := Options()
 	o.Handlers = Builtin(in.Beats)
+	grpc := o.Handlers["grpc"]
+	grpc.Load = p.GRPC
+	o.Handlers["grpc"] = grpc
 	o.Plugin, o.Script, o.Vars, o.VarFiles = p.open, p.script, in.vars, files
 	o.Describe, o.NoCluster = p.Describe, in.NoCluster
 	if p.Inputs != nil {
@@ -74,12 +77,10 @@ func (in *Inputs) Parse(sources, files []config.Source, p *Plugins) (*config.Con
 	if in.LookUp {
 		lookUp(&o)
 	}
-	c, diags := config.Parse(sources, o)
-	if !diags.HasErrors() && p.Previous == nil { // a reload does not read the state's disk, which may hang
-		diags = append(diags, noDirectory(c.Engine.State)...)
-		diags = append(diags, publicToken(c.Engine.TokenFile)...)
+	if p.Previous == nil { // a reload does not read the state's disk, which may hang
+		o.EngineSettings.Warn = warnOfEngineFiles
 	}
-	return c, diags
+	return config.Parse(sources, o)
 }
 
 // OrDefault returns the paths of a configuration, or the default path for none.

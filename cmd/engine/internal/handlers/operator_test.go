@@ -64,5 +64,9 @@ func answer(t *testing.T, name string) string {
 	if strings.Contains(text.String(), "hunter2-") || strings.Contains(name, "sensitive") && strings.Contains(text.String(), "hunter2") {
 		t.Error("a sensitive value was shown")
 	}
-	return strings.ReplaceAll(text.String(), machine(), "machine HOST")
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.NewReplacer(machine(), "machine HOST", dir, "/DIR").Replace(text.String())
 }

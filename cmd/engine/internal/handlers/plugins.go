@@ -5,10 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,7 @@ type Plugins struct {
 	wait   wait
 	logger func(config.Engine) *slog.Logger
 	loaded map[string]module // by key
+	notes  []string          // warnings of the interpreter about the script that is checked
 }
 
 // module is a loaded module.
@@ -63,9 +65,9 @@ func (m module) isUnusable() bool {
 type wait uint8
 
 const (
-	WaitForNone      wait = iota // no module; those that check their settings do so later
-	WaitForConfigure             // modules that check their settings, which must be possible
-	WaitForAll                   // all modules
+	WaitForNone   wait = iota // no module; those that check their settings do so later
+	WaitForChecks             // all modules; those that check their settings must be able to
+	WaitForAll                // all modules
 )
 
 // NewPlugins returns the plugins of a configuration that is about to be loaded. The
@@ -85,6 +87,9 @@ func Warnings(c *cobra.Command) func(config.Engine) *slog.Logger {
 	return func(config.Engine) *slog.Logger { return log }
 }
 
+// wasmMagic is what every WebAssembly module begins with.
+const wasmMagic = "\x00asm"
+
 // open is config.Options.Plugin.
 func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, error) {
 	limit := cmp.Or(hostConfig(block, nil).Limits.ModuleSize, wasmhost.DefaultModuleSize)
@@ -94,7 +99,14 @@ func (p *Plugins) open(e config.Engine, block config.Plugin) (config.Module, err
 	}
 	bytes, err := read(block.Source, limit)
 	if err != nil {
-		return config.Module{}, probe.FieldErrorf("source", "cannot be read: %v", err)
+		wrong := &probe.FieldError{Field: "source", Problem: fmt.Sprintf("cannot be read: %v", err)}
+		if errors.Is(err, os.ErrNotExist) {
+			wrong.Hint = "a relative path starts at the folder of the configuration file"
+		}
+		return config.Module{}, wrong
+	}
+	if !strings.HasPrefix(string(bytes[:min(len(bytes), len(wasmMagic))]), wasmMagic) { // whose hash nobody should write down
+		return config.Module{}, probe.FieldErrorf("source", "is not a WebAssembly module")
 	}
 	return config.Module{SHA256: cli.SHA256(bytes), Load: func() (config.Handler, error) { return p.Handler(e, block, bytes) }}, nil
 }
@@ -105,9 +117,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 	if err != nil {
 		return config.Handler{}, err
 	}
-	info, err := wasmhost.Inspect(bytes)
-	configures := err == nil && slices.Contains(info.Exports, abi.ExportConfigure)
-	if p.wait == WaitForAll || p.wait == WaitForConfigure && configures {
+	if p.wait != WaitForNone {
 		if err := host.Wait(p.ctx); err != nil {
 			return config.Handler{}, probe.FieldErrorf("source", "cannot be used: %v", err)
 		}
@@ -118,7 +128,7 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 		Revision: host.revision,
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
 			h, err := host.New(v)
-			if err == nil && p.wait == WaitForConfigure { // to find what is wrong, and not to attempt
+			if err == nil && p.wait == WaitForChecks { // to find what is wrong, and not to attempt
 				err = h.Unchecked()
 			}
 			if err != nil {
@@ -157,6 +167,21 @@ func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (modul
 	p.loaded[key] = module{host, revision}
 	c.Logger.Info("plugin loaded", "plugin", c.Name, "source", source, "sha256", sum)
 	return p.loaded[key], nil
+}
+
+// share returns a plugin with another name that uses a module's code and instances. It is that of the
+// configuration in use if there is one.
+func (p *Plugins) share(m module, name string) module {
+	key := cli.SHA256([]byte(m.revision + " " + name))
+	s, found := p.loaded[key]
+	if !found && p.Previous != nil {
+		s, found = p.Previous.loaded[key]
+	}
+	if !found {
+		s = module{m.Share(name), key}
+	}
+	p.loaded[key] = s
+	return s
 }
 
 // LoadModule loads a module, and caches its compiled code in a directory, by default in

@@ -1,13 +1,16 @@
 package handlers
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/starlark"
@@ -17,9 +20,9 @@ import (
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
-// sharedScripts is the name, in logs and metrics, of the plugin that runs all scripts without
-// grants and limits of their own: for each plugin there is a copy of the interpreter, 50 MB
-// with one instance. A plugin block cannot have this name.
+// sharedScripts is the name, in logs and metrics, of the plugin whose code and instances all scripts
+// without grants and limits of their own share: a copy of the interpreter takes 50 MB with one instance. Each
+// script is a plugin with its own name all the same. A plugin block cannot have this name.
 const sharedScripts = "default scripts"
 
 // The settings of the interpreter that are not those of a handler block: the block ScriptBlock, with these arguments.
@@ -41,27 +44,43 @@ func (p *Plugins) script(e config.Engine, block config.Script) (config.Handler, 
 		return config.Handler{}, err
 	}
 	c, _ := block.Settings.(wasmhost.Config)
-	name := block.Name
-	if reflect.DeepEqual(c, wasmhost.Config{}) {
-		name = sharedScripts
+	shares := reflect.DeepEqual(c, wasmhost.Config{})
+	c.Name, c.Module, c.AllowUnpinned = block.Name, module, true // it is a part of this program
+	if shares {
+		c.Name = sharedScripts
 	}
-	c.Name, c.Module, c.AllowUnpinned = name, module, true // it is a part of this program
+	if p.wait == WaitForChecks { // what the interpreter says about the script is shown with its place
+		plain := p.logger
+		p.logger = func(e config.Engine) *slog.Logger { return slog.New(&scriptLog{plain(e).Handler(), &p.notes}) }
+		defer func() { p.logger = plain }()
+	}
 	host, err := p.load(e, c, block.Origin.File)
 	if err != nil {
 		return config.Handler{}, err
 	}
+	if shares {
+		host = p.share(host, block.Name)
+	}
 	if err := host.Wait(p.ctx); err != nil {
 		return config.Handler{}, fmt.Errorf("the interpreter of scripts cannot be used: %w", err)
 	}
+	p.notes = nil
 	first, err := host.New(ScriptValues(nil, block))
 	if err != nil {
 		return config.Handler{}, scriptError(block.Origin.File, err)
 	}
 	_ = first.Close() // never returns an error
+	var warnings []*config.ScriptError
+	for _, text := range p.notes {
+		if at, ok := inScript(block.Origin.File, text); ok {
+			warnings = append(warnings, at)
+		}
+	}
 	m := host.Manifest()
 	fields := slices.DeleteFunc(slices.Clone(m.Settings), func(s abi.Setting) bool { return s.Name == ScriptBlock })
 	return config.Handler{
-		Schema: schema(m.Doc, fields),
+		Schema:   schema(m.Doc, fields),
+		InScript: warnings,
 		// Not where the script starts: a probe keeps its state when lines above are changed.
 		Revision: host.revision + cli.SHA256([]byte(block.Source)) + strconv.Itoa(block.MaxSteps),
 		Make: func(v config.Values, _ config.Context) (probe.Handler, error) {
@@ -105,14 +124,50 @@ func scriptError(file string, err error) error {
 	case ScriptBlock + "." + scriptMaxSteps:
 		return &probe.FieldError{Field: scriptMaxSteps, Problem: field.Problem}
 	case ScriptBlock + "." + scriptSource:
-		if len(field.Problem) > len(file) && field.Problem[:len(file)] == file {
-			if at := position.FindStringSubmatch(field.Problem[len(file):]); at != nil {
-				line, _ := strconv.Atoi(at[1]) // the pattern has digits only
-				column, _ := strconv.Atoi(at[2])
-				return &config.ScriptError{Line: line, Column: column, Problem: field.Problem[len(file)+len(at[0]):]}
-			}
+		if at, ok := inScript(file, field.Problem); ok {
+			return at
 		}
 		return &probe.FieldError{Field: scriptSource, Problem: "is not valid: " + field.Problem}
 	}
 	return err
+}
+
+// inScript returns what a text says about a place in a file, which it begins with.
+func inScript(file, text string) (*config.ScriptError, bool) {
+	rest, ok := strings.CutPrefix(text, file)
+	at := position.FindStringSubmatch(rest)
+	if !ok || at == nil {
+		return nil, false
+	}
+	line, _ := strconv.Atoi(at[1]) // the pattern has digits only
+	column, _ := strconv.Atoi(at[2])
+	return &config.ScriptError{Line: line, Column: column, Problem: rest[len(at[0]):]}, true
+}
+
+// scriptLog is the log of the interpreter while a configuration is checked: warnings become notes.
+type scriptLog struct {
+	slog.Handler
+	notes *[]string
+}
+
+// Handle implements slog.Handler.
+func (l *scriptLog) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level != slog.LevelWarn {
+		return l.Handler.Handle(ctx, r)
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "text" {
+			*l.notes = append(*l.notes, a.Value.String())
+		}
+		return true
+	})
+	return nil
+}
+
+// Enabled implements slog.Handler.
+func (l *scriptLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
+
+// WithAttrs implements slog.Handler.
+func (l *scriptLog) WithAttrs(all []slog.Attr) slog.Handler {
+	return &scriptLog{l.Handler.WithAttrs(all), l.notes}
 }

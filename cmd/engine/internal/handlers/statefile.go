@@ -8,6 +8,7 @@ import (
 
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // processesEnding is what the name of a state file's directory of processes ends with.
@@ -26,29 +27,39 @@ func ProcessDir(state string) string {
 	return target + processesEnding
 }
 
-// noDirectory returns a warning if the directory of a state file does not exist: an engine
-// would not start here. The configuration may be for another machine.
-func noDirectory(state string) config.Diagnostics {
+// warnOfEngineFiles returns warnings about the files of an engine block without which an engine would not start here. The
+// configuration may be for another machine.
+func warnOfEngineFiles(v config.Values) error {
+	text := func(name string) string { s, _ := v[name].(string); return s }
+	return errors.Join(warnOfState(text("state")), warnOfToken(text("token_file")))
+}
+
+func warnOfState(state string) error {
 	dir := filepath.Dir(state)
 	if _, err := os.Stat(dir); state == "" || !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	return config.Diagnostics{{
-		Severity: config.Warning,
-		Summary:  fmt.Sprintf("the directory of the state file %s does not exist", state),
-		Hint:     "create it before the engine starts: mkdir -p " + dir,
-	}}
+	return &probe.FieldError{Field: "state", Problem: fmt.Sprintf("is in %s, which does not exist", absolute(dir)), Hint: "create the directory before the engine starts: mkdir -p " + dir}
 }
 
-// publicToken returns a warning if any user of this machine can read the file with the token of the API.
-func publicToken(name string) config.Diagnostics {
+// warnOfToken warns of a file with the token of the API that is absent, or that any user of this machine can read.
+func warnOfToken(name string) error {
 	info, err := os.Stat(name)
-	if name == "" || err != nil || info.Mode().Perm()&0o004 == 0 {
-		return nil
+	switch {
+	case name == "":
+	case err != nil:
+		return &probe.FieldError{Field: "token_file", Problem: fmt.Sprintf("cannot be read: stat %s: %v", absolute(name), cause(err)),
+			Hint: fmt.Sprintf("make it before the engine starts, or ignore this if the engine runs elsewhere: it was looked up on %s", machine())}
+	case info.Mode().Perm()&0o004 != 0:
+		return &probe.FieldError{Field: "token_file", Problem: "can be read by all users of this machine, who can reload the engine and stop targets then", Hint: "close it to others: chmod o= " + name}
 	}
-	return config.Diagnostics{{
-		Severity: config.Warning,
-		Summary:  fmt.Sprintf("all users of this machine can read token_file %s, and so reload the engine and stop targets", name),
-		Hint:     "close it to others: chmod o= " + name,
-	}}
+	return nil
+}
+
+// cause returns an error of a file without its name.
+func cause(err error) error {
+	if inPath, ok := errors.AsType[*os.PathError](err); ok {
+		return inPath.Err
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -200,8 +201,8 @@ func warnOfHTTP(v config.Values, _ probe.Target) error {
 		warnings = append(warnings, &probe.FieldError{Field: "method", Problem: fmt.Sprintf("is %q, which is not a method of HTTP", method), Hint: hint})
 	}
 	scheme, _ := v["scheme"].(string)
-	if v["port"] == "443" && !strings.EqualFold(scheme, "https") {
-		warnings = append(warnings, &probe.FieldError{Field: "port", Problem: "is that of https, but the request is plain http", Hint: `add scheme = "https"`})
+	if port, _ := v["port"].(string); scheme == "" && slices.Contains([]string{"443", "8443", "https"}, port) || port == "443" && strings.EqualFold(scheme, "http") {
+		warnings = append(warnings, &probe.FieldError{Field: "port", Problem: "is that of https, but the request is plain http", Hint: `add scheme = "https", or scheme = "http" if this port speaks that`})
 	}
 	return errors.Join(warnings.Err(), warnOfHost(v))
 }
@@ -220,6 +221,9 @@ func warnOfICMP(v config.Values, _ probe.Target) error {
 
 func warnOfHost(v config.Values) error {
 	host, _ := v["host"].(string)
+	if a, err := netip.ParseAddr(host); err == nil && a.IsLinkLocalUnicast() && a.Is4() || host == "metadata.google.internal" || host == "fd00:ec2::254" {
+		return &probe.FieldError{Field: "host", Problem: fmt.Sprintf("is %q, where clouds serve the metadata and the credentials of this machine", host), Hint: "remove it: a probe asks the target unless host says otherwise"}
+	}
 	if !dial.IsMistypedIPv4(host) {
 		return nil
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -29,7 +28,6 @@ import (
 type flags struct {
 	address     string
 	entrypoints manifests.Entrypoints
-	grpc        manifests.GRPCPlugin
 	dns         string   // the file of the plugin dns
 	allow       []string // for modules of blackbox_exporter
 	lax         bool     // likewise
@@ -60,7 +58,6 @@ func Command() *cobra.Command {
 	}
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
 	f.entrypoints.Register(c)
-	f.grpc.Register(c)
 	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
 	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
 	c.Flags().BoolVar(&f.lax, "lax", false, "write modules of blackbox_exporter also without conditions that Sonde does not support")
@@ -68,13 +65,9 @@ func Command() *cobra.Command {
 }
 
 func run(c *cobra.Command, f *flags, paths []string) error {
-	grpc, err := plugin("--grpc-plugin", f.grpc.File)
-	if err != nil {
-		return err
-	}
 	files, errs := manifests.Read(c.InOrStdin(), paths)
 	if len(files) == 1 && len(errs) == 0 && blackboximport.Recognizes(files[0].Text) {
-		return importBlackbox(c, f, grpc, files[0])
+		return importBlackbox(c, f, files[0])
 	}
 	im := newImporter(f)
 	for _, file := range files {
@@ -91,21 +84,17 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 		show(c, "error", errs)
 		return cli.ErrReported(cli.ExitFailed)
 	}
-	head := document.New()
-	if im.grpc {
-		grpc.Write(head, "grpc")
-		head.Newline()
-	}
-	return write(c, append(head.Bytes(), im.doc.Bytes()...), im.warnings)
+	return write(c, im.doc.Bytes(), im.warnings)
 }
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
-func importBlackbox(c *cobra.Command, f *flags, grpc blackboximport.Plugin, file manifests.File) error {
-	dns, err := plugin("--dns-plugin", f.dns)
+func importBlackbox(c *cobra.Command, f *flags, file manifests.File) error {
+	dns, err := plugin(f.dns)
 	if err != nil {
 		return err
 	}
-	doc, warnings, err := blackboximport.Write(file.Name, file.Text, blackboximport.Options{Allow: f.allow, Lax: f.lax, DNS: dns, GRPC: grpc})
+	_, noGRPC := handlers.GRPCModule()
+	doc, warnings, err := blackboximport.Write(file.Name, file.Text, blackboximport.Options{Allow: f.allow, Lax: f.lax, DNS: dns, NoGRPC: noGRPC})
 	if err != nil {
 		show(c, "error", []error{err})
 		return cli.ErrReported(cli.ExitFailed)
@@ -113,14 +102,14 @@ func importBlackbox(c *cobra.Command, f *flags, grpc blackboximport.Plugin, file
 	return write(c, doc.Bytes(), warnings)
 }
 
-// plugin returns the file that a flag names, with its hash. Without the flag there is none.
-func plugin(flag, file string) (blackboximport.Plugin, error) {
+// plugin returns the file that the flag --dns-plugin names, with its hash. Without the flag there is none.
+func plugin(file string) (blackboximport.Plugin, error) {
 	if file == "" {
 		return blackboximport.Plugin{}, nil
 	}
 	module, err := files.ReadRegular(file, wasmhost.DefaultModuleSize)
 	if err != nil {
-		return blackboximport.Plugin{}, fmt.Errorf("%s: %w", flag, err)
+		return blackboximport.Plugin{}, fmt.Errorf("--dns-plugin: %w", err)
 	}
 	if file, err = filepath.Abs(file); err != nil { // the configuration can be moved anywhere
 		return blackboximport.Plugin{}, err
@@ -145,7 +134,7 @@ func show[T any](c *cobra.Command, kind string, problems []T) {
 
 // write writes a configuration and warnings, once it has passed the checks of sonde validate.
 func write(c *cobra.Command, text []byte, warnings []string) error {
-	p := handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent)
+	p := handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent)
 	defer p.Close()
 	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p)
 	if err := diags.Err(); err != nil {

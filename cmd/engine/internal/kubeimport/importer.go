@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
@@ -26,17 +27,13 @@ type importer struct {
 	errs     []error
 
 	first bool   // no manifest has been written
-	grpc  bool   // a grpc probe was written, which needs the plugin
 	from  string // the manifest or container that is being written: "web.yaml:1: Deployment shop/web"
 }
 
 func newImporter(f *flags) *importer {
-	im := &importer{flags: f, handlers: manifests.Handlers(nil, probe.Mended), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
-	if f.grpc.File != "" {
-		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) {
-			im.grpc = true
-			return probe.HandlerFunc(nil), nil // the plugin checks it when the configuration is checked
-		}
+	im := &importer{flags: f, handlers: manifests.Handlers(new(manifests.GRPC), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
+	if _, err := handlers.GRPCModule(); err == nil { // which checks the probe when the configuration is checked
+		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
 	}
 	return im
 }
@@ -59,7 +56,7 @@ func (im *importer) manifest(m kube.Manifest) {
 		im.warn(&im.doc.Body, "Ignored: objects of this kind are not imported.")
 		return
 	}
-	containers, err := m.Containers()
+	containers, err := im.flags.entrypoints.Processes(m)
 	if err != nil {
 		for _, err := range config.Separate(err) {
 			im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
@@ -67,11 +64,6 @@ func (im *importer) manifest(m kube.Manifest) {
 		return
 	}
 	im.unsupported(&im.doc.Body, m.Ignored)
-	for _, init := range m.Pod.Spec.InitContainers {
-		if !slices.ContainsFunc(containers, func(c kube.Container) bool { return c.Name == init.Name }) {
-			im.warn(&im.doc.Body, "Init container %q is not run.", init.Name)
-		}
-	}
 	for _, c := range containers {
 		im.from = m.Position + ": " + m.String() + ": container " + c.Name
 		im.container(m, c)
@@ -85,7 +77,7 @@ func (im *importer) unsupported(body *document.Body, fields []string) {
 }
 
 // container writes the target of a container of a manifest.
-func (im *importer) container(m kube.Manifest, c kube.Container) {
+func (im *importer) container(m kube.Manifest, c manifests.Process) {
 	im.doc.Newline()
 	if len(c.Target.Name) > probe.MaxTargetName {
 		im.errs = append(im.errs, fmt.Errorf("%s: its target's name is longer than %d bytes", im.from, probe.MaxTargetName))
@@ -97,28 +89,42 @@ func (im *importer) container(m kube.Manifest, c kube.Container) {
 	}
 	im.sources[c.Target.Name] = im.from
 	place := im.placement(c)
+	if c.Init && place.command == nil {
+		im.warn(&im.doc.Body, "Init container %q is not run, since %s.", c.Name, place.reason)
+		return
+	}
 	if len(c.Probes) == 0 && place.command == nil {
 		im.warn(&im.doc.Body, "Container %q is left out: it has no probes, and %s.", c.Name, place.reason)
 		return
 	}
-	if c.Sidecar {
-		im.warn(&im.doc.Body, "This sidecar does not start before the other containers, as it would in a pod.")
+	if c.Sidecar && place.command != nil {
+		im.sidecar(m, c)
 	}
 	target := im.doc.Block("target", c.Target.Name)
-	im.address(target, &c, place)
+	im.address(target, &c.Container, place)
 	im.unsupported(target, m.IgnoredOf[c.Name])
 	if fields := m.ProcessFields(c.Name); place.command == nil && len(fields) > 0 {
 		im.warn(target, "Ignored fields, which are for a process: %s.", strings.Join(fields, ", "))
 	}
 	if place.command != nil {
-		if conflict := im.ports.Add(c); conflict != "" {
+		if conflict := im.ports.Add(c.Container); conflict != "" {
 			im.warn(target, "%s.", conflict)
 		}
-		writeProcess(target, c, place.command)
+		writeProcess(target, c.Container, place.command)
 	}
 	for _, p := range c.Probes {
 		target.Newline()
-		im.probe(target, c, p, place)
+		im.probe(target, c.Container, p, place)
+	}
+}
+
+// sidecar warns of what a sidecar does as a target that it would not do in a pod.
+func (im *importer) sidecar(m kube.Manifest, c manifests.Process) {
+	if slices.ContainsFunc(c.Probes, func(p kube.Probe) bool { return p.Rule.Kind == probe.Readiness }) {
+		im.warn(&im.doc.Body, "The other containers do not wait until this sidecar has started: start_after would wait until it is ready.")
+	}
+	if policy := m.Pod.Spec.RestartPolicy; policy == "Never" || policy == "OnFailure" {
+		im.warn(&im.doc.Body, "This sidecar goes on when the other containers have exited.")
 	}
 }
 
@@ -130,19 +136,14 @@ type placement struct {
 	guessed bool     // the address is not known
 }
 
-func (im *importer) placement(c kube.Container) placement {
-	if address := cmp.Or(im.flags.address, c.Target.Address); address != "" {
+func (im *importer) placement(c manifests.Process) placement {
+	switch address := cmp.Or(im.flags.address, c.Target.Address); {
+	case im.flags.address != "" || address != manifests.Loopback:
 		return placement{reason: "it runs elsewhere", address: address}
+	case c.Argv == nil:
+		return placement{reason: "the engine cannot start it: " + c.Reason, address: manifests.Loopback, guessed: true}
 	}
-	command, err := im.flags.entrypoints.Command(c)
-	obstacles := c.Obstacles
-	if err != nil {
-		obstacles = append([]string{err.Error()}, obstacles...)
-	}
-	if len(obstacles) > 0 {
-		return placement{reason: "the engine cannot start it: " + strings.Join(obstacles, "; "), address: manifests.Loopback, guessed: true}
-	}
-	return placement{command: command}
+	return placement{command: c.Argv}
 }
 
 // address writes the address and the ports of a container, and puts the address into
@@ -172,6 +173,15 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 func writeProcess(body *document.Body, c kube.Container, command []string) {
 	if policy := manifests.RestartPolicy(c); policy != restart.Always {
 		body.Set("restart_policy", policy.String())
+	}
+	if c.Init {
+		body.Set("oneshot", true)
+	}
+	if signal, _ := manifests.StopSignal(c); signal != 0 {
+		body.Set("stop_signal", signal.String())
+	}
+	if len(c.StartAfter) > 0 {
+		body.Set("start_after", c.StartAfter)
 	}
 	if c.TerminationGracePeriod != restart.DefaultTerminationGracePeriod {
 		body.Set("termination_grace_period", seconds(c.TerminationGracePeriod))

@@ -1,6 +1,7 @@
 package kubeimport
 
 import (
+	"net/netip"
 	"strconv"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
@@ -19,19 +20,34 @@ func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe,
 		p.Rule.TerminationGracePeriod = 0 // nothing is terminated
 	}
 	err := manifests.Check(im.handlers, p, c.Target)
+	if host := hostOf(p); err == nil && isForeign(host) && host != c.Target.Address {
+		im.warn(target, "The %v probe asks %s, not the container: remove host if that is not meant.", p.Rule.Kind, host)
+	}
 	if err == nil {
 		writeProbe(target, p, c.Target.Env)
 		return
 	}
-	if p.GRPC != nil {
-		im.warn(target, "The %v probe is left out: it needs a plugin. Give its file with --grpc-plugin, or add "+
-			"plugin \"grpc\" { source = … }.", p.Rule.Kind)
-	} else {
-		im.warn(target, "The %v probe is left out: %v.", p.Rule.Kind, err)
-	}
+	im.warn(target, "The %v probe is left out: %v.", p.Rule.Kind, err)
 	unused := document.New()
 	writeProbe(&unused.Body, p, c.Target.Env)
 	target.CommentOut(unused)
+}
+
+// hostOf returns the host that a probe names instead of the pod; empty for none.
+func hostOf(p kube.Probe) string {
+	switch {
+	case p.HTTP != nil:
+		return p.HTTP.Host
+	case p.TCP != nil:
+		return p.TCP.Host
+	}
+	return ""
+}
+
+// isForeign reports whether a host is neither this machine nor an address of a private network, where that of a node is.
+func isForeign(host string) bool {
+	a, err := netip.ParseAddr(host)
+	return host != "" && host != "localhost" && (err != nil || !a.IsLoopback() && !a.IsPrivate())
 }
 
 // writeProbe writes a probe of a target with these variables.

@@ -10,10 +10,10 @@ import (
 
 func TestAPluginsDefaultsAreGivenToIt(t *testing.T) {
 	var got config.Values
-	g := GRPCPlugin{
-		fields: []config.Field{{Name: "port", Default: "1"}, {Name: "retries", Default: int64(3)}, {Name: "service"}},
-		make:   func(v config.Values, _ config.Context) (probe.Handler, error) { got = v; return nil, nil },
-	}
+	g := GRPC{config.Handler{
+		Schema: config.Schema{Fields: []config.Field{{Name: "port", Default: "1"}, {Name: "retries", Default: int64(3)}, {Name: "service"}}},
+		Make:   func(v config.Values, _ config.Context) (probe.Handler, error) { got = v; return nil, nil },
+	}}
 	if _, err := g.handler(kube.GRPC{Port: "9000"}); err != nil {
 		t.Fatal(err)
 	}

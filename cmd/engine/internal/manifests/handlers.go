@@ -10,9 +10,9 @@ import (
 )
 
 // Handlers returns the constructors of handlers for probes in manifests, with the
-// compatibility of the engine. That of grpc probes is nil unless the plugin is loaded.
-func Handlers(grpc *GRPCPlugin, compatibility probe.Compatibility) kube.Handlers {
-	h := kube.Handlers{
+// compatibility of the engine.
+func Handlers(grpc *GRPC, compatibility probe.Compatibility) kube.Handlers {
+	return kube.Handlers{
 		Exec: func(e kube.Exec) (probe.Handler, error) {
 			words := make([]string, len(e.Command))
 			for i, word := range e.Command {
@@ -25,12 +25,9 @@ func Handlers(grpc *GRPCPlugin, compatibility probe.Compatibility) kube.Handlers
 			c.Compatibility = compatibility
 			return nonNil(httpprobe.New(c))
 		},
-		TCP: func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
+		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
+		GRPC: grpc.handler,
 	}
-	if grpc != nil && grpc.make != nil {
-		h.GRPC = grpc.handler
-	}
-	return h
 }
 
 // nonNil returns no handler with an error: a nil *Handler in the interface would

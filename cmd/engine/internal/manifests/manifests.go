@@ -3,7 +3,8 @@
 //
 //	manifests.go   reads files, directories and standard input
 //	entrypoints.go the flag --entrypoint: entrypoints of images
-//	grpc.go        the flag --grpc-plugin: handlers of grpc probes
+//	processes.go   how containers run as processes
+//	grpc.go        handlers of grpc probes
 //	handlers.go    handlers of exec, http and tcp probes
 //	ports.go       finds port conflicts
 //	fields.go      lists unsupported fields
@@ -21,7 +22,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
-	"github.com/sonde-probe/sonde/restart"
 )
 
 // Loopback is the address of the containers of a pod for each other, and for
@@ -106,9 +106,3 @@ func unreadable(path string, err error) error {
 
 // ReadRegular reads a file of a directory, and does not wait for a pipe.
 func ReadRegular(name string) ([]byte, error) { return files.ReadRegular(name, kube.MaxManifestBytes) }
-
-// RestartPolicy returns a container's restart policy.
-func RestartPolicy(c kube.Container) restart.Policy {
-	policies := map[string]restart.Policy{"Always": restart.Always, "OnFailure": restart.OnFailure, "Never": restart.Never}
-	return policies[string(c.RestartPolicy)]
-}

@@ -56,18 +56,9 @@ func runBench(c *cobra.Command, b *bench, args []string) error {
 	}
 	defer p.Close(ctx)
 	defer h.Close()
-	before := heap()
 	m := measure(ctx, h, target, b)
-	m.stats, m.memory = p.Stats(), int64(heap())-int64(before)
+	m.stats = p.Stats()
 	return m.write(c.OutOrStdout())
-}
-
-// heap returns the size of the heap in use after a garbage collection.
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }
 
 // measured holds the results of a measurement.
@@ -76,7 +67,6 @@ type measured struct {
 	outcomes [4]int       // by probe.Outcome
 	example  probe.Result // of an attempt without success
 	lasted   time.Duration
-	memory   int64
 	stats    stats.Plugin
 }
 
@@ -135,8 +125,7 @@ func (m *measured) write(w io.Writer) error {
 		fmt.Fprintf(w, "%-10s %s\n", "", probe.OneLine(string(m.example.Reason)+": "+m.example.Detail, 200))
 	}
 	fmt.Fprintf(w, "%-10s %d units per attempt\n", "fuel", m.stats.Fuel/max(m.stats.Attempts, 1))
-	each := bytesize.Size(max(m.memory, 0) / int64(max(m.stats.Instances, 1)))
-	fmt.Fprintf(w, "%-10s %d of about %s each, %d started\n", "instances", m.stats.Instances, each.Rounded(), m.stats.Started)
+	fmt.Fprintf(w, "%-10s %d, %d started, with %s of memory in all\n", "instances", m.stats.Instances, m.stats.Started, bytesize.Size(m.stats.Memory).Rounded())
 	_, err := fmt.Fprintf(w, "%-10s %v (%s)\n", "ready in", cli.Round(m.stats.Compile), source)
 	return err
 }

@@ -66,12 +66,8 @@ func build(c *cobra.Command, dir, module, out string) error {
 	if err != nil {
 		return err
 	}
-	p, err := handlers.LoadModule(wasmhost.Config{Module: packed, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}, nil)
-	if err == nil {
-		err = errors.Join(p.Wait(c.Context()), p.Close(c.Context())) // the compiled code stays in the cache for the other commands
-	}
-	if err != nil {
-		return fmt.Errorf("the engine would reject the plugin: %w", err)
+	if err := accept(c.Context(), packed, 0); err != nil {
+		return err
 	}
 	if out == "" {
 		out = filepath.Join(dir, m.Name+".wasm")
@@ -81,6 +77,21 @@ func build(c *cobra.Command, dir, module, out string) error {
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s, sha256 %s\n", out, bytesize.Size(len(packed)).Rounded(), cli.SHA256(packed))
 	return err
+}
+
+// accept returns an error if an engine would reject a module, with a limit of memory, or with 0 its default. The compiled
+// code stays in the cache for other commands.
+func accept(ctx context.Context, module []byte, memory int64) error {
+	c := wasmhost.Config{Module: module, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}
+	c.Limits.Memory, c.Limits.ModuleSize = memory, maxModule
+	p, err := handlers.LoadModule(c, nil)
+	if err == nil {
+		err = errors.Join(p.Wait(ctx), p.Close(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("an engine would reject the plugin: %w", err)
+	}
+	return nil
 }
 
 // Compile compiles the plugin in a folder into the module named output, with the

@@ -1,9 +1,11 @@
 package plugindev
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -31,5 +33,25 @@ esac
 	}
 	if text, err := os.ReadFile(out); err != nil || string(text) != "module\n" {
 		t.Errorf("got %q, %v", text, err)
+	}
+}
+
+// What rustc says of a missing linker names no remedy.
+func TestAMissingLinkerOfRustIsNamed(t *testing.T) {
+	tools, dir := t.TempDir(), t.TempDir()
+	for file, text := range map[string]string{
+		filepath.Join(tools, "rustc"):          "#!/bin/sh\necho " + tools + "\n",
+		filepath.Join(tools, "libcore-1.rlib"): "",
+		filepath.Join(dir, "plugin.rs"):        "",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", tools)
+	t.Setenv("RUSTC", "rustc")
+	err := Compile(t.Context(), dir, filepath.Join(dir, "out.wasm"), io.Discard)
+	if !errors.Is(err, ErrNoTool) || !strings.Contains(err.Error(), "the linker of rustc for wasm32-unknown-unknown not found; try apt-get install lld") {
+		t.Errorf("the error is %v", err)
 	}
 }

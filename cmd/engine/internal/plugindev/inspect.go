@@ -31,17 +31,21 @@ func inspectCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "inspect FILE.wasm",
-		Short: "Show a plugin's manifest, imports and settings, without running it",
+		Short: "Show a plugin's manifest, imports and settings, without running it, and check that an engine loads it",
 		Args:  cli.Args(1, 1, "one FILE.wasm is required"),
 		RunE: func(c *cobra.Command, args []string) error {
 			one, err := inspect(args[0])
 			if err != nil {
 				return err
 			}
+			write := one.write
 			if asJSON {
-				return cli.WriteJSON(c.OutOrStdout(), one)
+				write = func(w io.Writer) error { return cli.WriteJSON(w, one) }
 			}
-			return one.write(c.OutOrStdout())
+			if err := write(c.OutOrStdout()); err != nil || one.Manifest == nil {
+				return err
+			}
+			return accept(c.Context(), one.module, max(one.Memory.Least, wasmhost.DefaultMemory))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
@@ -58,6 +62,8 @@ type inspected struct {
 	Imports []string     `json:"imports"` // "sonde_v1.dial"
 	Exports []string     `json:"exports"`
 	Memory  memoryLimits `json:"memory"`
+
+	module []byte
 }
 
 // memoryLimits are those of a module's own memory, in bytes.
@@ -78,7 +84,7 @@ func inspect(name string) (inspected, error) {
 	one := inspected{
 		File: name, Size: bytesize.Size(len(b)), SHA256: cli.SHA256(b),
 		Imports: cleanAll(module.Imports), Exports: cleanAll(module.Exports),
-		Memory: memoryLimits{module.Memory, module.MaxMemory},
+		Memory: memoryLimits{module.Memory, module.MaxMemory}, module: b,
 	}
 	m, err := abi.ReadManifest(b)
 	switch {

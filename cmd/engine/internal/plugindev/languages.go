@@ -33,7 +33,7 @@ func languages() []language {
 		},
 		{name: "rust", pattern: "*.rs", source: "__NAME__.rs", needs: "rustc with the target wasm32-unknown-unknown", compile: compileRust},
 		{name: "c", pattern: "*.c", source: "__NAME__.c", needs: "clang and its wasm-ld", compile: compileC},
-		{name: "as", pattern: "*.ts", source: "__NAME__.ts", needs: "npm install", compile: compileAS},
+		{name: "as", pattern: "*.ts", source: "__NAME__.ts", needs: "npm install, which downloads its compiler", compile: compileAS},
 		{name: "starlark", pattern: "*" + scriptSuffix, source: "__NAME__" + scriptSuffix},
 	}
 }
@@ -78,7 +78,11 @@ func compileRust(c *compiler, source, to string) error {
 			continue
 		}
 		flags := []string{"--edition", "2021", "--target", rustTarget, "-C", "opt-level=s", "-C", "panic=abort", "-C", "lto", "-C", "strip=symbols", "-C", "target-feature=+bulk-memory", "-C", "link-arg=-zstack-size=131072"}
-		if linker := c.rustLinker(rustc); linker != "" {
+		linker, found := c.rustLinker(rustc)
+		if !found {
+			return missing("the linker of "+rustc+" for "+rustTarget, "apt-get install lld, or rustup component add llvm-tools", "RUSTC")
+		}
+		if linker != "" {
 			flags = append(flags, "-C", "linker="+linker)
 		}
 		sdk := filepath.Join(c.temp, "libsonde.rlib")
@@ -87,22 +91,22 @@ func compileRust(c *compiler, source, to string) error {
 		}
 		return c.run(nil, rustc, append(flags, "--crate-type", "cdylib", "--crate-name", "plugin", "--extern", "sonde="+sdk, "-o", to, filepath.Base(source))...)
 	}
-	return missing("rustc with the target "+rustTarget, "apt-get install rustc libstd-rust-dev-wasm32 lld-14", "RUSTC")
+	return missing("rustc with the target "+rustTarget, "apt-get install rustc libstd-rust-dev-wasm32 lld-14, or rustup target add "+rustTarget, "RUSTC")
 }
 
-// rustLinker returns the linker to use, or "" for a compiler that has its own. Debian's
-// has none, and needs that of LLVM.
-func (c *compiler) rustLinker(rustc string) string {
+// rustLinker returns the linker to use, or "" for a compiler that has its own, and false if there is none. Debian's
+// compiler has none, and needs that of LLVM.
+func (c *compiler) rustLinker(rustc string) (linker string, found bool) {
 	root := strings.TrimSpace(c.output(rustc, "--print", "sysroot"))
 	if own, err := filepath.Glob(filepath.Join(root, "lib", "rustlib", "*", "bin", "rust-lld*")); err == nil && len(own) > 0 {
-		return ""
+		return "", true
 	}
 	for _, name := range []string{"wasm-ld-14", "wasm-ld"} {
 		if path, err := exec.LookPath(name); err == nil {
-			return path
+			return path, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // compileAS calls the compiler that npm has installed in the plugin's folder, or else

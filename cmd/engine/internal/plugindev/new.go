@@ -33,6 +33,7 @@ func newCommand() *cobra.Command {
 		Long: "New creates a folder with a plugin that builds and works: its source, a configuration that uses it,\n" +
 			"and the SDK, so that it builds without downloads. Its README.md describes the next steps.\n\n" +
 			"The languages are go, c, rust, as (AssemblyScript) and starlark. Go needs no other tool than Go.\n" +
+			"AssemblyScript's compiler comes from npm, over the network.\n" +
 			"Starlark needs nothing: the plugin is a script, which is not compiled.",
 		Example: "  sonde plugin new --lang go ping",
 		Args:    cli.Args(1, 1, "one NAME is required"),

@@ -58,7 +58,7 @@ func (t *trial) begin(c *cobra.Command, args []string) (ctx context.Context, end
 	closeEcho := func() {}
 	switch {
 	case t.timeout < time.Millisecond || t.timeout > probe.MaxDuration:
-		err = cli.UsageError("--timeout must be from 1ms to %v", probe.MaxDuration)
+		err = cli.UsageError("--timeout must be from 1ms to %s", probe.FormatDuration(probe.MaxDuration))
 	case t.echo && len(args) > 1:
 		err = cli.UsageError("--echo takes no HOST:PORT")
 	case len(args) > 1:

@@ -104,6 +104,9 @@ func parse(text string) error {
 		Schema: config.Schema{Fields: []config.Field{{Name: "port", Type: config.String}}},
 		Make:   func(config.Values, config.Context) (probe.Handler, error) { return probe.HandlerFunc(nil), nil },
 	}
+	grpc := o.Handlers["grpc"]
+	grpc.Load = func(config.Engine) (config.Handler, error) { return port, nil }
+	o.Handlers["grpc"] = grpc
 	o.Plugin = func(_ config.Engine, p config.Plugin) (config.Module, error) {
 		return config.Module{SHA256: p.SHA256, Load: func() (config.Handler, error) { return port, checkLimits(p.Settings) }}, nil
 	}
@@ -337,7 +340,7 @@ func TestNamesAreFound(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"htpp": `did you mean "http"?`, "listn": `did you mean "listen"?`, "http.pth": `did you mean "http.path"?`,
-		"tls": "in several blocks: write engine.tls, cluster.tls, alertmanager.tls, webhook.tls, http.tls, tcp.tls", "zzzzzzzzzz": "sonde docs lists the blocks",
+		"tls": "in several blocks: write engine.tls, cluster.tls, alertmanager.tls, webhook.tls, grpc.tls, http.tls, tcp.tls", "zzzzzzzzzz": "sonde docs lists the blocks",
 	} {
 		if _, err := find(pages(), name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", name, err)

@@ -2,6 +2,7 @@ package root
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // validateCommand returns sonde validate. Its exit code is 0 for a valid configuration,
@@ -35,7 +37,7 @@ func validateCommand(hasStore bool) *cobra.Command {
 }
 
 func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, strict bool) error {
-	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForConfigure, handlers.Silent))
+	loaded, diags := in.Load(paths, handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent))
 	if strict {
 		for i := range diags {
 			diags[i].Severity = config.Error
@@ -50,7 +52,31 @@ func validate(c *cobra.Command, in *handlers.Inputs, paths []string, asJSON, str
 	if err := cli.ShowDiagnostics(c, diags, cli.ExitFailed); err != nil {
 		return err
 	}
+	if hint := deafHint(loaded.Set); hint != "" {
+		fmt.Fprintln(c.ErrOrStderr(), hint)
+	}
 	_, err := fmt.Fprintf(c.OutOrStdout(), "%s: valid, %s, %s\n",
 		strings.Join(handlers.OrDefault(paths), ", "), cli.Plural(len(loaded.Targets), "target"), cli.Plural(len(loaded.Set), "probe"))
 	return err
+}
+
+// deafHint returns a hint about liveness probes that a program passes which hangs, or "". It is no warning: there are
+// programs that nothing else can be asked of.
+func deafHint(set probe.Set) string {
+	var all []string
+	for id, p := range set {
+		if h, ok := p.Handler.(interface{ KernelAnswers() bool }); ok && id.Kind == probe.Liveness && h.KernelAnswers() {
+			all = append(all, id.Target)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	of := all[0]
+	if len(all) > 1 {
+		of += fmt.Sprintf(" and %d more", len(all)-1)
+	}
+	return fmt.Sprintf("hint: the liveness probe of %s succeeds also while the program hangs, since the kernel answers for it: expect an answer of the program (expect in tcp, or http)", of)
 }

@@ -54,7 +54,7 @@ func (f *advising) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	if f.detect <= 0 || f.detect > probe.MaxDuration {
-		return cli.UsageError("--detect %v is not from 1ms to %v", f.detect, probe.MaxDuration)
+		return cli.UsageError("--detect %v is not from 1ms to %s", f.detect, probe.FormatDuration(probe.MaxDuration))
 	}
 	selected := ""
 	if len(args) == 2 {

@@ -176,6 +176,9 @@ func (d *Dir) warnOfPorts(f *file) {
 		}
 	}
 	for _, t := range f.targets {
+		if t.target.Driver == nil {
+			continue
+		}
 		if conflict := used.Add(t.container); conflict != "" {
 			d.log.Warn("port conflict", "target", t.container.Target.Name, "detail", conflict)
 		}

@@ -33,7 +33,7 @@ type podsAt struct {
 func newPodsAt(t *testing.T) *podsAt {
 	p := &podsAt{now: time.Now()}
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
-	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(nil, probe.Mended), log: log}, files: map[string]*file{}}
+	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(new(manifests.GRPC), probe.Mended), log: log}, files: map[string]*file{}}
 	return p
 }
 
@@ -247,7 +247,7 @@ func TestContainersThatCannotRunAsProcessesAreRejected(t *testing.T) {
 		{"a volume", "image: i, command: [x], volumeMounts: [{name: v, mountPath: /v}]", `volume \"v\" is mounted at /v`},
 		{"secrets", "image: i, command: [x], envFrom: [{secretRef: {name: s}}], env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
 			"variable A is set by valueFrom; variables are set by envFrom"},
-		{"grpc", "image: i, command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin: give its file with --grpc-plugin"},
+		{"grpc", "image: i, command: [x], livenessProbe: {grpc: {port: 1}}", "livenessProbe: grpc probes need a plugin that this sonde was built without"},
 		{"a port that there is not", "image: i, command: [x], readinessProbe: {tcpSocket: {port: http}}", `readinessProbe: port is \"http\"`},
 		{"a zero byte", `image: i, command: ["x\0"]`, "NUL byte"},
 	} {
@@ -261,6 +261,49 @@ func TestContainersThatCannotRunAsProcessesAreRejected(t *testing.T) {
 				t.Errorf("the log is %s, want %s", log, test.want)
 			}
 		})
+	}
+}
+
+// What something else runs at the ports of the manifest is probed, but for commands, which would say nothing of it.
+func TestContainersThatCannotRunAsProcessesAreProbed(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
+		initContainers: [{name: init, image: nginx}],
+		containers: [{name: c, image: i, command: [x], livenessProbe: {tcpSocket: {port: 80}}, readinessProbe: {exec: {command: ["true"]}}}, {name: d, image: i, command: [x]}]}}`, time.Hour)
+	p.Refresh(p.now)
+	all := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}})
+	if _, there := all.Set[probe.ID{Target: "default/a/c", Kind: probe.Liveness}]; !there || len(all.Set) != 1 || len(all.Targets) != 1 || all.Targets["default/a/c"].Driver != nil {
+		t.Errorf("there is %+v, with the probes %v", all.Targets, all.Set)
+	}
+	for _, want := range []string{
+		`msg="container rejected, neither run nor probed" target=default/a/init error="it has no command`,
+		`msg="container cannot run as a process, it is only probed" target=default/a/c error="init container \"init\" must run first"`,
+		`msg="container rejected, neither run nor probed" target=default/a/d error="init container \"init\" must run first"`,
+	} {
+		if log := p.log.String(); !strings.Contains(log, want) {
+			t.Errorf("the log is %s, want %s", log, want)
+		}
+	}
+}
+
+func TestInitContainersRunFirst(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
+		initContainers: [{name: init, image: i, command: [one]}, {name: side, image: i, command: [two], restartPolicy: Always}],
+		containers: [{name: c, image: i, command: [three], lifecycle: {stopSignal: SIGQUIT}, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]}}`, time.Hour)
+	if got := p.refresh(t); got != "default/a/init=one default/a/side=two default/a/c=three" {
+		t.Fatalf("there is %q", got)
+	}
+	all := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}}).Targets
+	if init := all["default/a/init"]; !init.Settings.(restart.Unit).Oneshot || init.Settings.(restart.Unit).Policy != restart.OnFailure {
+		t.Errorf("the init container is %+v", init)
+	}
+	c := all["default/a/c"]
+	if want := []string{"default/a/init", "default/a/side"}; !slices.Equal(c.StartAfter, want) || c.Settings.(restart.Unit).StopSignal.String() != "SIGQUIT" {
+		t.Errorf("the container is %+v", c)
+	}
+	if name, _ := os.Hostname(); c.Driver.(process.Config).Env["NODE"] != name {
+		t.Errorf("its variables are %q", c.Driver.(process.Config).Env)
 	}
 }
 

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
+	"os"
+	"slices"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
@@ -46,7 +47,10 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 		return nil, errors.New("only a Pod can run as processes; use sonde import for other kinds")
 	}
 	m.Pod.Status.PodIP = manifests.Loopback
-	containers, err := m.Containers()
+	if name, err := os.Hostname(); err == nil {
+		m.Pod.Spec.NodeName = name
+	}
+	containers, err := r.entrypoints.Processes(m)
 	if err != nil {
 		return nil, err
 	}
@@ -63,24 +67,24 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 		if left := m.IgnoredOf[c.Name]; len(left) > 0 {
 			r.log.Warn("unsupported fields ignored", "target", c.Target.Name, "fields", manifests.ListFields(left))
 		}
+		if c.Argv == nil {
+			r.log.Error("container cannot run as a process, it is only probed", "target", c.Target.Name, "error", c.Reason)
+		}
 		targets = append(targets, t)
 	}
 	return targets, nil
 }
 
-// container returns a container as a target, or why it cannot run as a process.
-func (r *reader) container(c kube.Container) (target, error) {
-	words, err := r.entrypoints.Command(c)
-	if err != nil {
-		return target{}, err
-	}
-	if len(c.Obstacles) > 0 {
-		return target{}, errors.New(strings.Join(c.Obstacles, "; "))
+// container returns a container as a target, which is only probed if it cannot run as a process, or an error for one that can be
+// neither.
+func (r *reader) container(c manifests.Process) (target, error) {
+	if c.Argv == nil {
+		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Exec != nil }) // a command of this machine says nothing of it
+		if len(c.Probes) == 0 {
+			return target{}, errors.New(c.Reason)
+		}
 	}
 	for _, p := range c.Probes {
-		if p.GRPC != nil && r.handlers.GRPC == nil {
-			return target{}, fmt.Errorf("%s: grpc probes need a plugin: give its file with --grpc-plugin", p.Field)
-		}
 		if err := manifests.Check(r.handlers, p, c.Target); err != nil {
 			return target{}, fmt.Errorf("%s: %w", p.Field, err)
 		}
@@ -89,16 +93,20 @@ func (r *reader) container(c kube.Container) (target, error) {
 	if err != nil {
 		return target{}, err
 	}
-	p := process.Config{Command: words, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
+	t := target{container: c.Container, probes: probes}
+	if c.Argv == nil {
+		return t, nil
+	}
+	p := process.Config{Command: c.Argv, Env: c.Target.Env, Dir: c.Target.Dir, User: c.Target.User}
 	if err := p.Check(); err != nil {
 		return target{}, err
 	}
-	return target{
-		container: c,
-		probes:    probes,
-		target: config.Target{
-			Driver:   p,
-			Settings: restart.Unit{Policy: manifests.RestartPolicy(c), TerminationGracePeriod: c.TerminationGracePeriod},
+	signal, _ := manifests.StopSignal(c.Container)
+	t.target = config.Target{
+		Driver: p, StartAfter: c.StartAfter,
+		Settings: restart.Unit{
+			Policy: manifests.RestartPolicy(c.Container), TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: signal,
 		},
-	}, nil
+	}
+	return t, nil
 }

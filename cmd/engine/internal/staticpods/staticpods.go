@@ -23,7 +23,7 @@ import (
 // Flags are the flags of sonde run about static pods.
 type Flags struct {
 	Path string // of the directory; empty: there are no static pods
-	GRPC manifests.GRPCPlugin
+	GRPC manifests.GRPC
 
 	entrypoints manifests.Entrypoints
 }
@@ -33,7 +33,6 @@ func (f *Flags) Register(c *cobra.Command) {
 	f.entrypoints = manifests.Entrypoints{}
 	c.Flags().StringVar(&f.Path, "pods", "", "also run the pods of a `directory` of Kubernetes manifests, as processes")
 	f.entrypoints.Register(c)
-	f.GRPC.Register(c)
 }
 
 // Open reads the directory for the first time. The probes have the compatibility of the

@@ -62,7 +62,10 @@ func chooseProbe(t api.Target, selected string) (api.Probe, error) {
 	for _, p := range t.Probes {
 		name := strings.TrimPrefix(p.ID, t.Name+":")
 		names = append(names, name)
-		if selected == name || selected == p.Kind.String() || selected == "" && p.Kind != probe.Startup {
+		if selected == name { // one without a name may stand beside others of its kind
+			return p, nil
+		}
+		if selected == p.Kind.String() || selected == "" && p.Kind != probe.Startup {
 			fit = append(fit, p)
 		}
 	}

@@ -4,11 +4,34 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sonde-probe/sonde/guest"
 )
+
+// Client libraries read on a goroutine of their own. One that dials by itself finds a network in the module.
+func TestConnectionsOfTheHostFitLibraries(t *testing.T) {
+	port := Serve(t, func(c net.Conn) { io.Copy(c, c) })
+	way := With(Load(t, Build(t, "./testdata/sdk")))
+	a := way.Must(t, fmt.Sprintf(`{"port": %q, "does": "loop"}`, port))
+	for _, held := range []bool{false, true, true} {
+		began := time.Now()
+		if r := a(Timeout); r != guest.Succeed(fmt.Sprintf("AGAIN, held before: %v", held)) {
+			t.Errorf("got %+v", r)
+		}
+		if time.Since(began) >= Timeout {
+			t.Error("the attempt has ended at its deadline")
+		}
+	}
+	silent := Serve(t, func(c net.Conn) { io.Copy(io.Discard, c) })
+	TimesOut(t, way.Must(t, fmt.Sprintf(`{"port": %q, "does": "loop"}`, silent)), 300*time.Millisecond, "sdk.deadline")
+	r := Expect(t, way.Must(t, fmt.Sprintf(`{"port": %q, "does": "apart"}`, port)), guest.Unknown, "plugin.network")
+	if !strings.Contains(r.Detail, "give its library t.DialContext: library: dial tcp") {
+		t.Errorf("got %+v", r)
+	}
+}
 
 // The numbers of math/rand that a plugin in Go does not seed differ between attempts, although each
 // starts with the same memory, and connections know their addresses after they were closed.

@@ -149,13 +149,19 @@ func expect(t testing.TB, r guest.Result, want guest.Outcome, reason string) gue
 // in each state.
 func (s *Server) Turns(t testing.TB, a Attempt) {
 	t.Helper()
+	s.TurnsOver(t, "tcp", a)
+}
+
+// TurnsOver is Turns of a server on a network, tcp or udp.
+func (s *Server) TurnsOver(t testing.TB, network string, a Attempt) {
+	t.Helper()
 	Until(t, a, guest.Success)
 	s.Freeze()
-	TimesOut(t, a, 300*time.Millisecond, "tcp.timeout")
+	TimesOut(t, a, 300*time.Millisecond, network+".timeout")
 	s.Thaw()
 	Until(t, a, guest.Success)
 	s.Kill()
-	Expect(t, a, guest.Failure, "tcp.refused")
+	Expect(t, a, guest.Failure, network+".refused")
 	s.Restart()
 	Until(t, a, guest.Success)
 }

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sonde-probe/sonde/internal/boot"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/shortage"
@@ -21,40 +19,11 @@ const IsSubreaper = true
 
 // becomeSubreaper makes this process the parent of descendants whose parent
 // exits.
-func becomeSubreaper() error {
-	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
-}
+func becomeSubreaper() error { return command.BecomeSubreaper() }
 
 // children returns the children of all threads of this process. It may miss a new
 // one: the caller repeats it until wait4 returns ECHILD.
-func children() (pids []int) {
-	files, _ := filepath.Glob("/proc/self/task/*/children")
-	if len(files) == 0 {
-		return childrenByParent() // a kernel without CONFIG_PROC_CHILDREN
-	}
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		for _, field := range bytes.Fields(text) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
-
-// childrenByParent finds the children among all processes of the system.
-func childrenByParent() (pids []int) {
-	stats, _ := filepath.Glob("/proc/[1-9]*/stat")
-	for _, file := range stats {
-		text, _ := os.ReadFile(file)
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err == nil && parseStat(text).parent == os.Getpid() {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
+func children() (pids []int) { return command.Children(os.Getpid()) }
 
 // process is what /proc/<pid>/stat says about a process.
 type process struct {

@@ -31,20 +31,6 @@ func TestProcessesAreParsedWhateverTheirNames(t *testing.T) {
 	}
 }
 
-func TestBothWaysFindTheSameChildren(t *testing.T) {
-	child := exec.Command("sleep", "600")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for name, found := range map[string][]int{"children": children(), "by parent": childrenByParent()} {
-		if len(found) != 1 || found[0] != child.Process.Pid {
-			t.Errorf("%s: %v, want %d", name, found, child.Process.Pid)
-		}
-	}
-	_ = child.Process.Kill()
-	_ = child.Wait()
-}
-
 // sleepingTree returns a command that sleeps, in a group of its own, and its tree.
 func sleepingTree(t *testing.T) (child *exec.Cmd, tree Tree) {
 	t.Helper()

@@ -1,0 +1,54 @@
+package handlers
+
+import (
+	"embed"
+	"errors"
+
+	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/wasmhost"
+)
+
+// builtModules has the plugin that makes grpc probes if it was built before this package.
+//
+//go:embed module
+var builtModules embed.FS
+
+// ErrNoGRPC is the error about a grpc block in a program that was built without the plugin.
+var ErrNoGRPC = errors.New("grpc probes need a plugin that this sonde was built without: in a checkout of Sonde, run make build, and use bin/sonde")
+
+// grpcSchema has the settings of the plugin, which is not read before it is used.
+var grpcSchema = config.Schema{
+	Doc: "asks a gRPC server for its health (grpc.health.v1)",
+	Fields: []config.Field{
+		{Name: "port", Type: config.String, Required: true, Doc: "a number from 1 to 65535, or the name of one of the target's ports"},
+		{Name: "service", Type: config.String, Unset: "the server as a whole", Doc: "the service to check"},
+		{Name: "authority", Type: config.String, Unset: "the address that is dialled", Doc: "the :authority of the call"},
+		{Name: "metadata", Type: config.StringMap, Sensitive: true, Unset: "none", Doc: "metadata of the call; values of names that end in -bin are base64"},
+		{Name: "tls", Type: config.Block, Doc: "call over TLS", Block: &config.Schema{Doc: "call over TLS", Fields: []config.Field{
+			{Name: "server_name", Type: config.String, Unset: "the host that is dialled", Doc: "host name that the certificate must have"},
+			{Name: "verify", Type: config.Bool, Default: true, Doc: "whether the certificate must be valid; false accepts any"},
+			{Name: "ca_pem", Type: config.String, Unset: "those of the engine's machine", Doc: "certificate authorities to trust, as PEM"},
+			{Name: "cert_pem", Type: config.String, Unset: "none", Doc: "client certificate, as PEM"},
+			{Name: "key_pem", Type: config.String, Sensitive: true, Unset: "none", Doc: "key of the client certificate, as PEM"},
+		}}},
+	},
+}
+
+// GRPCModule returns the plugin that makes grpc probes, or ErrNoGRPC.
+func GRPCModule() ([]byte, error) {
+	module, err := builtModules.ReadFile("module/grpc.wasm")
+	if err != nil {
+		return nil, ErrNoGRPC
+	}
+	return module, nil
+}
+
+// GRPC returns the handler of grpc blocks in a configuration without a plugin of that name. It may dial the probed target only.
+func (p *Plugins) GRPC(e config.Engine) (config.Handler, error) {
+	module, err := GRPCModule()
+	if err != nil {
+		return config.Handler{}, err
+	}
+	block := config.Plugin{Name: "grpc", Source: "built in", Settings: wasmhost.Config{Grant: wasmhost.Grant{Dial: []string{"target"}}}}
+	return p.Handler(e, block, module)
+}

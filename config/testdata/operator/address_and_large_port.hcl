@@ -1,0 +1,3 @@
+target "web" {
+  address = "10.0.0.1:99999"
+}

@@ -1,0 +1,10 @@
+engine {
+  state      = "/no/such/directory/sonde.state"
+  token_file = "/no/such/token"
+}
+target "web" {
+  address = "10.0.0.1"
+  probe "readiness" {
+    tcp { port = 80 }
+  }
+}

@@ -1,0 +1,320 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sonde-probe/sonde/internal/quota"
+)
+
+// guardName is the argv[0] of a command guard.
+const guardName = "sonde-command-guard"
+
+// controlFile is the descriptor of a guard's socket.
+const controlFile = 3
+
+// guardTasks is how many processes and threads a guard has: those of the Go runtime, and idleThreads,
+// since the runtime would end a guard that is refused another one.
+const (
+	idleThreads = 3
+	guardTasks  = 7 + idleThreads
+)
+
+func init() {
+	if len(os.Args) != 3 || os.Args[0] != guardName {
+		return
+	}
+	runtime.LockOSThread() // the parent of all commands: see Attr
+	CloseInherited(controlFile)
+	syscall.CloseOnExec(controlFile)
+	quota.MakeThreads(idleThreads)
+	// Caught, not ignored, because commands would inherit ignored signals.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	if err := serveEngine(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serveEngine is what a guard does. Its first argument identifies it, and the second one the guard before it
+// if that was killed.
+func serveEngine(self, dead string) error {
+	nonce, err := number(self)
+	if err != nil {
+		return err
+	}
+	g, err := newGuardian(uint64(nonce))
+	if err != nil {
+		return err
+	}
+	if nonce, err := number(dead); err == nil {
+		endTagged(uint64(nonce))
+	}
+	return g.serve()
+}
+
+// guardian is a guard. One goroutine does everything.
+type guardian struct {
+	epoll  int
+	byPid  map[int]*guarded // the commands that have not ended
+	byFD   map[int]*guarded
+	byRun  map[int64]*guarded
+	ending bool // the engine has ended
+	orphans
+	text [maxOrder + headerSize]byte
+}
+
+// guarded is a command.
+type guarded struct {
+	run        int64
+	reports    int // a descriptor
+	pid, pidfd int
+	tag        uint64        // see rlimitLocks
+	mayDetach  bool          // see Plan
+	delay      time.Duration // how long the guard has waited for a processor before it was started
+	killed     bool
+	tooMany    bool // it was killed since it had too many processes
+}
+
+func newGuardian(nonce uint64) (*guardian, error) {
+	if err := BecomeSubreaper(); err != nil {
+		return nil, err
+	}
+	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create", err)
+	}
+	g := &guardian{epoll: epoll, byPid: map[int]*guarded{}, byFD: map[int]*guarded{}, byRun: map[int64]*guarded{}, orphans: newOrphans(nonce)}
+	return g, g.watch(controlFile)
+}
+
+func (g *guardian) watch(fd int) error {
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(g.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
+}
+
+// lookEvery is how often a guard looks at the commands that run, and at the processes that were killed.
+const lookEvery = 100 * time.Millisecond
+
+// serve starts and ends commands until the engine has ended, and no process is left.
+func (g *guardian) serve() error {
+	events := make([]unix.EpollEvent, 64)
+	looked, pause := time.Now(), time.Duration(-1)
+	for !g.ending || len(g.byPid) > 0 || g.left {
+		g.delayBefore = g.ownDelay()
+		n, err := g.poll(events, pause)
+		if err != nil && err != unix.EINTR {
+			return os.NewSyscallError("epoll_wait", err)
+		}
+		for _, e := range events[:max(n, 0)] {
+			g.handle(int(e.Fd))
+		}
+		if now := time.Now(); g.left || now.Sub(looked) >= lookEvery {
+			looked = now
+			g.look()
+		}
+		switch {
+		case g.left:
+			pause = min(max(2*pause, time.Millisecond), lookEvery)
+		case len(g.byPid) > 0:
+			pause = lookEvery
+		default:
+			pause = -1
+		}
+	}
+	return nil
+}
+
+// poll waits for events; a negative timeout is for ever. In the first 50 ms the Go runtime does not know
+// that this thread waits: what it does then would cost a tenth of a short command.
+func (g *guardian) poll(events []unix.EpollEvent, timeout time.Duration) (int, error) {
+	const short = 50
+	ms := int(timeout / time.Millisecond)
+	if timeout < 0 {
+		ms = -1
+	}
+	first := short
+	if ms >= 0 {
+		first = min(short, ms)
+	}
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(g.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(first), 0, 0)
+	switch {
+	case errno != 0:
+		return 0, errno
+	case n > 0 || first == ms:
+		return int(n), nil
+	}
+	return unix.EpollWait(g.epoll, events, max(ms-first, -1))
+}
+
+// handle handles an event of a descriptor.
+func (g *guardian) handle(fd int) {
+	if c := g.byFD[fd]; c != nil {
+		g.exited(c)
+		return
+	}
+	for fd == controlFile && g.receive() {
+	}
+}
+
+// receive carries out an order, and reports whether there was one.
+func (g *guardian) receive() bool {
+	var rights [64]byte // of five descriptors
+	n, nrights, _, _, err := unix.Recvmsg(controlFile, g.text[:], rights[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	switch {
+	case err != nil:
+		return err == unix.EINTR
+	case n < headerSize:
+		g.end()
+		return false
+	}
+	var fds []int // none if this process has too many open: then the reports of the run end at once
+	if messages, err := unix.ParseSocketControlMessage(rights[:nrights]); err == nil && len(messages) == 1 {
+		fds, _ = unix.ParseUnixRights(&messages[0])
+	}
+	h := decodeHeader(g.text[:])
+	switch {
+	case h.kind == orderKill:
+		g.kill(g.byRun[h.value])
+	case len(fds) >= startFiles:
+		g.start(h.value, g.text[headerSize:n], fds)
+		fds = fds[1:]
+	}
+	for _, fd := range fds {
+		closeFD(fd)
+	}
+	return true
+}
+
+// end kills all commands, since the engine has ended.
+func (g *guardian) end() {
+	g.ending = true
+	_ = unix.EpollCtl(g.epoll, unix.EPOLL_CTL_DEL, controlFile, nil)
+	for _, c := range g.byPid {
+		c.kill()
+	}
+	g.sweep(g.byPid)
+}
+
+// start starts a command. Its descriptor for reports becomes the run's.
+func (g *guardian) start(run int64, text []byte, fds []int) {
+	c := &guarded{run: run, reports: fds[0], pidfd: -1}
+	if err := g.spawn(c, text, fds); err != nil {
+		errno := unix.EINVAL
+		_ = errors.As(err, &errno)
+		c.report(reportFailed, int64(errno))
+		closeFD(c.reports)
+		return
+	}
+	c.report(reportStarted, 0)
+	if len(g.byPid) == 0 {
+		g.setCalm()
+	}
+	g.byPid[c.pid], g.byFD[c.pidfd], g.byRun[c.run] = c, c, c
+}
+
+func (g *guardian) spawn(c *guarded, text []byte, fds []int) (err error) {
+	if len(fds) > startFiles {
+		file := os.NewFile(uintptr(fds[startFiles]), "order")
+		fds[startFiles] = -1
+		defer file.Close()
+		if text, err = io.ReadAll(io.NewSectionReader(file, 0, math.MaxInt64)); err != nil {
+			return err
+		}
+	}
+	p, err := decodePlan(string(text))
+	if err != nil {
+		return err
+	}
+	c.tag, c.mayDetach = g.tagNext(), p.MayDetach
+	attr := Attr(p.Credential)
+	attr.PidFD = &c.pidfd
+	c.pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{
+		Dir: p.Dir, Env: p.Env, Sys: attr, Files: []uintptr{uintptr(fds[1]), uintptr(fds[2]), uintptr(fds[3])},
+	})
+	if err != nil {
+		return err
+	}
+	c.delay = g.ownDelay() - g.delayBefore
+	if err = g.watch(c.pidfd); err != nil {
+		KillGroup(c.pid)
+		_, _ = reap(c.pid)
+		closeFD(c.pidfd)
+	}
+	return err
+}
+
+// report sends a report. An engine that does not get it has gone.
+func (c *guarded) report(kind byte, value int64) {
+	_, _ = unix.Write(c.reports, header{kind, value}.encode())
+}
+
+func (c *guarded) kill() {
+	c.killed = true
+	KillGroup(c.pid)
+}
+
+// kill kills a command by order, unless it has ended.
+func (g *guardian) kill(c *guarded) {
+	if c == nil {
+		return
+	}
+	var delays delayReader
+	delay := c.delay + delays.treeDelay(c.pid)
+	var errno unix.Errno
+	if errors.As(delays.short, &errno) {
+		c.report(reportUnmeasured, int64(errno))
+	} else {
+		c.report(reportKilled, int64(delay))
+	}
+	c.kill()
+}
+
+// exited handles the end of a command. The rest of its group ends then, and its other descendants, which
+// have this process as their parent now.
+func (g *guardian) exited(c *guarded) {
+	KillGroup(c.pid)
+	status, _ := reap(c.pid)
+	delete(g.byPid, c.pid)
+	delete(g.byFD, c.pidfd)
+	delete(g.byRun, c.run)
+	closeFD(c.pidfd)
+	isDetached := c.mayDetach && !c.killed && status == 0
+	if !isDetached {
+		g.sweep(g.byPid)
+	}
+	kind := byte(reportExited)
+	if c.tooMany {
+		kind = reportTooMany
+	}
+	c.report(kind, int64(status))
+	closeFD(c.reports)
+	if isDetached {
+		os.Exit(0) // its descendants are nobody's
+	}
+}
+
+// look kills commands that nobody waits for any more, one that has too many processes, and orphans.
+func (g *guardian) look() {
+	for _, c := range g.byPid {
+		polled := []unix.PollFd{{Fd: int32(c.reports)}}
+		if n, _ := unix.Poll(polled, 0); n > 0 || c.killed {
+			c.kill()
+		}
+	}
+	if c := g.findTooMany(g.byPid); c != nil {
+		c.tooMany = true
+		c.kill()
+	}
+	g.sweep(g.byPid)
+}

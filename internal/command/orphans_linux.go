@@ -1,0 +1,224 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// BecomeSubreaper makes this process the parent of descendants whose parent exits.
+func BecomeSubreaper() error {
+	return os.NewSyscallError("prctl PR_SET_CHILD_SUBREAPER", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+}
+
+// hasLists reports whether the kernel has lists of children, CONFIG_PROC_CHILDREN.
+var hasLists = sync.OnceValue(func() bool {
+	_, err := os.Stat("/proc/thread-self/children")
+	return err == nil
+})
+
+// Children returns the children of all threads of a process. It may miss a new one.
+func Children(pid int) (children []int) {
+	if !hasLists() {
+		return childrenByParent(pid)
+	}
+	files, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // an error: the thread has ended
+		children = append(children, parsePids(text)...)
+	}
+	return children
+}
+
+func parsePids(text []byte) (pids []int) {
+	for _, field := range bytes.Fields(text) {
+		if pid, err := strconv.Atoi(string(field)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// childrenByParent finds the children among all processes of the system.
+func childrenByParent(parent int) (children []int) {
+	for _, pid := range allProcesses() {
+		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // "1 (name) S 0 …", and the name may have any character
+		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) {
+			children = append(children, pid)
+		}
+	}
+	return children
+}
+
+func allProcesses() (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[1-9]*")
+	for _, dir := range dirs {
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// rlimitLocks is RLIMIT_LOCKS, which limits nothing since Linux 2.4.25. Each command has a soft limit of
+// its own, the tag, which its descendants inherit whatever becomes of their parents, groups, sessions and
+// descriptors.
+const rlimitLocks = 10
+
+// tagOf returns the tag of a process, 0 without one.
+func tagOf(pid int) uint64 {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
+	_, line, _ := bytes.Cut(text, []byte("Max file locks"))
+	if fields := bytes.Fields(line); len(fields) > 0 {
+		tag, _ := strconv.ParseUint(string(fields[0]), 10, 64) // "unlimited" is none
+		return tag
+	}
+	return 0
+}
+
+// orphans are the descendants of commands that have a guard as their parent, since their own has exited.
+type orphans struct {
+	list        int           // the descriptor of the list of children, -1 without one
+	delay       int           // that of how long the guard has waited for a processor
+	delayBefore time.Duration // it had waited for a processor before its last events
+	lastTag     uint64        // the upper half is the guard's
+	left        bool          // some were killed, and have not ended
+	calm        int           // processes of the system, when there were not too many
+	buf         [16 << 10]byte
+}
+
+func newOrphans(nonce uint64) orphans {
+	open := func(name string) int {
+		fd, err := unix.Open("/proc/thread-self/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return -1
+		}
+		return fd
+	}
+	return orphans{list: open("children"), delay: open("schedstat"), lastTag: nonce << 32}
+}
+
+// tagNext gives this process the tag of the next command.
+func (o *orphans) tagNext() (tag uint64) {
+	o.lastTag++
+	_ = unix.Setrlimit(rlimitLocks, &unix.Rlimit{Cur: o.lastTag, Max: unix.RLIM_INFINITY}) // an error: orphans are killed at the next sweep
+	return o.lastTag
+}
+
+// ownDelay returns how long the calling thread, which must be the one of newOrphans, has waited for a processor.
+func (o *orphans) ownDelay() time.Duration { return parseDelay(o.delay) }
+
+// children returns the children of this process, which only this thread has. The kernel returns a page of
+// them at a time.
+func (o *orphans) children() (pids []int) {
+	const page = 4 << 10 // the smallest
+	if o.list < 0 {
+		return Children(os.Getpid())
+	}
+	for at := 0; ; {
+		n, err := unix.Pread(o.list, o.buf[:], int64(at))
+		if err != nil || n == 0 {
+			return pids
+		}
+		pids = append(pids, parsePids(o.buf[:n])...)
+		if at += n; n < page/2 {
+			return pids
+		}
+	}
+}
+
+// sweep kills the orphans of commands that do not run any more, and reaps those that have ended.
+func (o *orphans) sweep(commands map[int]*guarded) {
+	o.left = false
+	for _, pid := range o.children() {
+		if commands[pid] != nil {
+			continue
+		}
+		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
+			continue
+		}
+		if findTag(commands, tagOf(pid)) == nil {
+			o.left = true
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// findTag returns the command with a tag that runs and was not killed, or nil.
+func findTag(commands map[int]*guarded, tag uint64) *guarded {
+	for _, c := range commands {
+		if c.tag == tag && !c.killed {
+			return c
+		}
+	}
+	return nil
+}
+
+// setCalm notes how many processes the system has before a command adds some.
+func (o *orphans) setCalm() {
+	var info unix.Sysinfo_t
+	_ = unix.Sysinfo(&info) // has no error
+	o.calm = int(info.Procs)
+}
+
+// findTooMany returns a command with more than MaxProcesses, or nil. It counts only if the system has so
+// many more than before.
+func (o *orphans) findTooMany(commands map[int]*guarded) *guarded {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil || int(info.Procs) < o.calm+MaxProcesses {
+		o.calm = min(o.calm, int(info.Procs))
+		return nil
+	}
+	counts := make(map[*guarded]int)
+	for _, pid := range o.children() {
+		c := commands[pid]
+		if c == nil {
+			c = findTag(commands, tagOf(pid))
+		}
+		if c == nil {
+			continue
+		}
+		if counts[c] += countTree(pid, MaxProcesses-counts[c]); counts[c] > MaxProcesses {
+			return c
+		}
+	}
+	o.calm = int(info.Procs)
+	return nil
+}
+
+// countTree counts a process with its descendants, and stops when there are more than room.
+func countTree(pid, room int) (n int) {
+	n = 1
+	for _, child := range Children(pid) {
+		if n > room {
+			break
+		}
+		n += countTree(child, room-n)
+	}
+	return n
+}
+
+// endTagged kills what a guard that was killed has left: the kernel kills the commands, but not what they
+// have started.
+func endTagged(nonce uint64) {
+	for range 100 {
+		found := false
+		for _, pid := range allProcesses() {
+			if tag := tagOf(pid); tag != 0 && tag>>32 == nonce {
+				found = true
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if !found {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -402,7 +402,10 @@ func (c *Controller) Announce() {
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
 	for target := range c.units {
-		if _, known := c.config.Engine.Target(target); known || c.supervisors[target] != nil { // which reports it
+		if c.supervisors[target] != nil { // which reports it
+			continue
+		}
+		if _, known := c.config.Engine.WatchTarget(target); known {
 			continue
 		}
 		in := probe.Instance{Target: target, ID: noID, Phase: probe.Waiting, Since: time.Now(), Restarts: max(c.restored[target].Started-1, 0)}

@@ -570,7 +570,8 @@ func (i *instance) probeCause() cause {
 
 // reportTerminated reports the end of an instance that was terminating. An instance that was
 // released keeps running without the engine when the controller stops. One that the driver has
-// not reported was reported all the same if it is that of an earlier engine.
+// not reported was reported all the same if it is that of an earlier engine. An External one that was released goes on: nothing is
+// reported any more, unless the target has come back.
 func (i *instance) reportTerminated(end termination, w wish) {
 	s := i.supervisor
 	switch {

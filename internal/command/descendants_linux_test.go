@@ -291,7 +291,7 @@ func FuzzDecodePlan(f *testing.F) {
 	f.Add(string(Plan{Path: "x", Words: []string{"x"}, Dir: "/tmp", Credential: &syscall.Credential{Uid: 1}}.encode()))
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := decodePlan(text)
-		if err != nil || !filepath.IsAbs(p.Dir) {
+		if err != nil {
 			return
 		}
 		if again, err := decodePlan(string(p.encode())); err != nil || string(again.encode()) != string(p.encode()) {

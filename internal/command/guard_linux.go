@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +28,7 @@ type guard struct {
 	control int // the socket
 	pid     int
 	user    int          // effective user ID of the engine at its start
+	dir     string       // working directory of the engine at its start; "" if it has none
 	ready   func()       // releases what quota has reserved for its threads
 	runs    atomic.Int64 // the ID of the latest run
 	users   int          // its runs, and one more while it is guards.current; guards.currentMu guards it
@@ -43,7 +43,6 @@ type guardSet struct {
 	currentMu sync.Mutex // guards the fields below, and users and retired of each guard
 	current   *guard     // nil before the first command
 	retired   int        // that were replaced, and have not ended
-	dead      uint32     // the nonce of the last one that was killed
 }
 
 var guards guardSet
@@ -77,26 +76,25 @@ func acquireGuard(own bool) (*guard, error) {
 		guards.retired++
 		g.releaseLocked()
 	}
-	g, err := startGuard(guards.dead)
+	g, err := startGuard()
 	if err != nil {
 		return nil, err
 	}
 	g.users = 1
 	if !own {
-		guards.current, guards.dead = g, 0
+		guards.current = g
 		g.users++
 	}
 	return g, nil
 }
 
-// isUsable reports whether the guard can start another command. One that has ended is remembered.
+// isUsable reports whether the guard can start another command: it has not ended, and has the user and the directory of the engine.
 func (g *guard) isUsable() bool {
-	if !g.waitUntil(unix.POLLHUP, 0) {
-		since := g.silent.Load()
-		return g.user == os.Geteuid() && (since == nil || time.Since(*since) < silence)
+	if since := g.silent.Load(); since != nil && time.Since(*since) >= silence || g.waitUntil(unix.POLLHUP, 0) {
+		return false
 	}
-	guards.dead = g.nonce
-	return false
+	dir, _ := syscall.Getwd()
+	return g.user == os.Geteuid() && g.dir == dir
 }
 
 // hasAnswered notes that the guard has sent a report.
@@ -128,14 +126,17 @@ func (g *guard) release() {
 	g.releaseLocked()
 }
 
-// releaseLocked ends the guard when nothing needs it. The goroutine ends with the guard.
+// releaseLocked ends the guard when nothing needs it. The goroutine ends with the guard. If that was killed, the kernel has killed
+// its commands, but not what these have started.
 func (g *guard) releaseLocked() {
 	if g.users--; g.users > 0 {
 		return
 	}
 	closeFD(g.control)
 	go func() {
-		_, _ = reap(g.pid)
+		if status, err := reap(g.pid); err != nil || status != 0 {
+			endTagged(uint64(g.nonce))
+		}
 		g.ready()
 		if g.retired {
 			guards.currentMu.Lock()
@@ -145,13 +146,14 @@ func (g *guard) releaseLocked() {
 	}()
 }
 
-// startGuard starts a guard, which first ends what the dead one has left.
-func startGuard(dead uint32) (_ *guard, err error) {
+// startGuard starts a guard.
+func startGuard() (_ *guard, err error) {
 	release, err := quota.Processes.Reserve(guardTasks)
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{control: -1, nonce: rand.Uint32N(math.MaxInt32) + 1, user: os.Geteuid(), ready: release}
+	g := &guard{control: -1, nonce: rand.Uint32N(math.MaxInt32-1) + 1, user: os.Geteuid(), ready: release}
+	g.dir, _ = syscall.Getwd()
 	defer func() {
 		if err != nil {
 			release()
@@ -169,7 +171,7 @@ func startGuard(dead uint32) (_ *guard, err error) {
 		return nil, err
 	}
 	defer null.Close()
-	g.pid, err = syscall.ForkExec(reexec.Executable, []string{guardName, fmt.Sprint(g.nonce), fmt.Sprint(dead)}, &syscall.ProcAttr{
+	g.pid, err = syscall.ForkExec(reexec.Executable, []string{guardName, fmt.Sprint(g.nonce)}, &syscall.ProcAttr{
 		Env:   guardEnv,
 		Files: []uintptr{null.Fd(), null.Fd(), uintptr(syscall.Stderr), uintptr(sockets[1])},
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // no signal of a terminal reaches it
@@ -279,21 +281,15 @@ func (g *guard) start(ctx context.Context, p Plan, reports int, stdio [3]int) (r
 	return run, g.send(ctx, header{kind, run}, text, fds...)
 }
 
-// encode returns the plan as texts that a NUL separates, which none of them has, without Stdin. The
-// directory is absolute, since that of the guard may be another one.
+// encode returns the plan as texts that a NUL separates, which none of them has, without Stdin. Without a directory the command
+// inherits that of the guard, which its user may not be allowed to enter.
 func (p Plan) encode() []byte {
-	dir := p.Dir
-	if !filepath.IsAbs(dir) {
-		if wd, err := syscall.Getwd(); err == nil {
-			dir = filepath.Join(wd, dir)
-		}
-	}
 	var credential string
 	if c := p.Credential; c != nil {
 		credential = fmt.Sprint(c.Uid, c.Gid, c.Groups)
 		credential = strings.Trim(strings.ReplaceAll(credential, "[", ""), "] ")
 	}
-	parts := append([]string{dir, credential, strconv.FormatBool(p.MayDetach), p.Path, strconv.Itoa(len(p.Words))}, p.Words...)
+	parts := append([]string{p.Dir, credential, strconv.FormatBool(p.MayDetach), p.Path, strconv.Itoa(len(p.Words))}, p.Words...)
 	return []byte(strings.Join(append(parts, p.Env...), "\x00"))
 }
 
@@ -306,7 +302,7 @@ func decodePlan(text string) (p Plan, err error) {
 	p.Dir, p.MayDetach, p.Path = parts[0], parts[2] == "true", parts[3]
 	words, err := strconv.Atoi(parts[4])
 	rest := parts[5:]
-	if err != nil || words > len(rest) {
+	if err != nil || words < 0 || words > len(rest) {
 		return p, errors.New("the order to start is incomplete")
 	}
 	p.Words, p.Env = rest[:words], rest[words:]

@@ -31,7 +31,7 @@ const (
 )
 
 func init() {
-	if len(os.Args) != 3 || os.Args[0] != guardName {
+	if len(os.Args) != 2 || os.Args[0] != guardName {
 		return
 	}
 	runtime.LockOSThread() // the parent of all commands: see Attr
@@ -40,16 +40,15 @@ func init() {
 	quota.MakeThreads(idleThreads)
 	// Caught, not ignored, because commands would inherit ignored signals.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
-	if err := serveEngine(os.Args[1], os.Args[2]); err != nil {
+	if err := serveEngine(os.Args[1]); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// serveEngine is what a guard does. Its first argument identifies it, and the second one the guard before it
-// if that was killed.
-func serveEngine(self, dead string) error {
+// serveEngine is what a guard does. Its argument identifies it.
+func serveEngine(self string) error {
 	nonce, err := number(self)
 	if err != nil {
 		return err
@@ -57,9 +56,6 @@ func serveEngine(self, dead string) error {
 	g, err := newGuardian(uint64(nonce))
 	if err != nil {
 		return err
-	}
-	if nonce, err := number(dead); err == nil {
-		endTagged(uint64(nonce))
 	}
 	return g.serve()
 }
@@ -112,6 +108,7 @@ func (g *guardian) serve() error {
 	looked, pause := time.Now(), time.Duration(-1)
 	for !g.ending || len(g.byPid) > 0 || g.left {
 		g.delayBefore = g.ownDelay()
+		wasLeft := g.left
 		n, err := g.poll(events, pause)
 		if err != nil && err != unix.EINTR {
 			return os.NewSyscallError("epoll_wait", err)
@@ -119,13 +116,15 @@ func (g *guardian) serve() error {
 		for _, e := range events[:max(n, 0)] {
 			g.handle(int(e.Fd))
 		}
-		if now := time.Now(); g.left || now.Sub(looked) >= lookEvery {
+		if now := time.Now(); now.Sub(looked) >= lookEvery || wasLeft && now.Sub(looked) >= pause {
 			looked = now
 			g.look()
 		}
 		switch {
+		case g.left && !wasLeft:
+			pause = time.Millisecond
 		case g.left:
-			pause = min(max(2*pause, time.Millisecond), lookEvery)
+			pause = min(2*pause, lookEvery)
 		case len(g.byPid) > 0:
 			pause = lookEvery
 		default:
@@ -289,7 +288,7 @@ func (g *guardian) exited(c *guarded) {
 	delete(g.byFD, c.pidfd)
 	delete(g.byRun, c.run)
 	closeFD(c.pidfd)
-	isDetached := c.mayDetach && !c.killed && status == 0
+	isDetached := c.mayDetach && status == 0 // also if it was to be killed meanwhile
 	if !isDetached {
 		g.sweep(g.byPid)
 	}

@@ -89,7 +89,7 @@ type orphans struct {
 	delay       int           // that of how long the guard has waited for a processor
 	delayBefore time.Duration // it had waited for a processor before its last events
 	lastTag     uint64        // the upper half is the guard's
-	left        bool          // some were killed, and have not ended
+	left        bool          // some were killed, and have not ended, or what they had started may have come since
 	calm        int           // processes of the system, when there were not too many
 	buf         [16 << 10]byte
 }
@@ -142,6 +142,7 @@ func (o *orphans) sweep(commands map[int]*guarded) {
 			continue
 		}
 		if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
+			o.left = true
 			continue
 		}
 		if findTag(commands, tagOf(pid)) == nil {
@@ -205,16 +206,24 @@ func countTree(pid, room int) (n int) {
 	return n
 }
 
+// killTagged kills a process if it has a tag of a guard, and no other one that gets its ID meanwhile. It reports whether it was one.
+func killTagged(pid int, nonce uint64) bool {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false
+	}
+	defer closeFD(fd)
+	tag := tagOf(pid)
+	return tag != 0 && tag>>32 == nonce && unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil
+}
+
 // endTagged kills what a guard that was killed has left: the kernel kills the commands, but not what they
 // have started.
 func endTagged(nonce uint64) {
 	for range 100 {
 		found := false
 		for _, pid := range allProcesses() {
-			if tag := tagOf(pid); tag != 0 && tag>>32 == nonce {
-				found = true
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
+			found = killTagged(pid, nonce) || found
 		}
 		if !found {
 			return

@@ -81,7 +81,7 @@ func (w *waiter) kill(deadline time.Time) {
 	defer cancel()
 	err := w.guard.send(ctx, header{orderKill, w.run}, nil)
 	if w.pollUntil(deadline, func() bool { return w.ended }) {
-		w.end.Killed = died(w.end.Status)
+		w.end.Killed = died(w.end.Status) && !w.end.TooMany
 		return
 	}
 	w.end.Killed = true
@@ -89,7 +89,7 @@ func (w *waiter) kill(deadline time.Time) {
 		w.guard.isSilent()
 		w.failure = cmp.Or(err, errSilent)
 	}
-	w.end.Stuck = w.awaitLater()
+	w.end.Stuck = w.awaitLater(err != nil)
 }
 
 // drain reads the rest of the output, until the deadline and for waitDelay at most.
@@ -100,19 +100,25 @@ func (w *waiter) drain(deadline time.Time) {
 	w.pollUntil(deadline, func() bool { return w.polled[stdoutFD].Fd < 0 && w.polled[stderrFD].Fd < 0 })
 }
 
-// awaitLater waits for a command that was killed and has not exited yet. The channel is closed when it has.
-func (w *waiter) awaitLater() <-chan struct{} {
+// awaitLater waits for a command that was killed and has not exited yet, or is still to be killed. The channel is closed when it has
+// exited.
+func (w *waiter) awaitLater(mustKill bool) <-chan struct{} {
 	done, reports := make(chan struct{}), int(w.polled[reportFD].Fd)
 	w.polled[reportFD].Fd = -1
-	guard := w.guard
+	guard, run := w.guard, w.run
 	w.guard = nil
 	go func() {
 		defer close(done)
 		defer guard.release()
 		defer closeFD(reports)
+		if mustKill {
+			_ = guard.send(context.Background(), header{orderKill, run}, nil) // an error: the guard has ended
+		}
 		for {
 			polled := []unix.PollFd{{Fd: int32(reports), Events: unix.POLLIN}}
-			if _, err := unix.Poll(polled, -1); err != nil && err != unix.EINTR {
+			if _, err := unix.Poll(polled, -1); err == unix.EINTR {
+				continue
+			} else if err != nil {
 				return
 			}
 			r, err := readReport(reports)

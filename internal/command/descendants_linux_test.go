@@ -312,3 +312,22 @@ func TestAGuardHasNoMoreThreadsThanAreReserved(t *testing.T) {
 		t.Errorf("the guard has %d threads, more than %d: %v", len(tasks), guardTasks, err)
 	}
 }
+
+// The user of a command may not be allowed to enter the directory of the engine, where it is all the same.
+func TestACommandInheritsTheDirectoryOfTheEngine(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, for another user")
+	}
+	for _, mode := range []os.FileMode{0o755, 0o700} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(dir)
+		plan := planOf(t, Command{Words: []string{"/bin/true"}})
+		plan.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+		if end, err := plan.Run(t.Context(), new(Head), new(Head)); err != nil || end.Status != 0 {
+			t.Errorf("mode %o: got %+v, %v", mode, end, err)
+		}
+	}
+}

@@ -174,11 +174,7 @@ func startExporter(t *testing.T, file string) (address string) {
 // address.
 func startImported(t *testing.T, file string) (address string) {
 	t.Helper()
-	arguments := []string{"import", "--allow", "127.0.0.1", "--allow", "localhost"}
-	for _, name := range []string{"dns", "grpc"} {
-		arguments = append(arguments, "--"+name+"-plugin", program.Plugin(t, name))
-	}
-	c := exec.Command("sonde", append(arguments, file)...)
+	c := exec.Command("sonde", "import", "--allow", "127.0.0.1", "--allow", "localhost", "--dns-plugin", program.Plugin(t, "dns"), file)
 	c.Env = environ()
 	config, err := c.Output()
 	if err != nil {

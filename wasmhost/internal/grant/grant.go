@@ -87,7 +87,7 @@ func (r Rules) AllowsPath(name string) (real string, ok bool) {
 		if matches, err := path.Match(rule.name, name); rule.scheme != "unix" || err != nil || !matches {
 			continue
 		}
-		if strings.IndexAny(rule.name, wildcards) < 0 || !path.IsAbs(name) { // what is not absolute is an abstract name
+		if !strings.ContainsAny(rule.name, wildcards) || !path.IsAbs(name) { // what is not absolute is an abstract name
 			return name, true
 		}
 		patterns = append(patterns, rule.name)

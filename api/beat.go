@@ -60,6 +60,7 @@ func beatToken(r *http.Request) string {
 func (s *Server) refuseBeat(w http.ResponseWriter, r *http.Request) error {
 	s.logRejection(r, "missing or wrong token of a target")
 	w.Header().Set("WWW-Authenticate", `Bearer realm="sonde beats"`)
+	w.Header().Add("WWW-Authenticate", `Basic realm="sonde beats"`) // some clients send the password of a URL only when asked
 	return errorf(http.StatusUnauthorized, "%v: send the header Authorization: Bearer <token of the beat block>", beatprobe.ErrDenied)
 }
 

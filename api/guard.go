@@ -107,7 +107,7 @@ func methods(mux *http.ServeMux, r *http.Request) (all []string) {
 
 // logRejection logs a rejected request if it would change the engine, at most one in a minute.
 func (s *Server) logRejection(r *http.Request, why string) {
-	if r.Method == http.MethodPost {
+	if r.Method == http.MethodPost || strings.HasPrefix(r.URL.Path, beatPath) {
 		s.sparse.Warn("request rejected", "method", r.Method, "path", probe.CleanText(r.URL.Path, probe.MaxDetail), "remote", r.RemoteAddr, "reason", why)
 	}
 }

@@ -295,5 +295,5 @@ func addressProblem(s string) (problem, hint string) {
 	case strings.Contains(s, "{{") || strings.ContainsAny(s, "<>$"):
 		return "must be an IP address or a host name", "a placeholder was not filled in"
 	}
-	return "must be an IP address or a host name", "a host name has letters, digits, dots and hyphens; one with other letters is written in its form that begins with xn--"
+	return "must be an IP address or a host name", "a host name has letters, digits, dots and hyphens"
 }

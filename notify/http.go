@@ -132,6 +132,7 @@ func (h HTTP) Name() string {
 	if err != nil {
 		return "?"
 	}
+	dial.CanonicalURL(u)
 	u.User, u.RawQuery, u.Fragment = nil, "", ""
 	return u.String()
 }
@@ -142,6 +143,7 @@ func (h HTTP) Server() string {
 	if err != nil {
 		return "?"
 	}
+	dial.CanonicalURL(u)
 	return u.Scheme + "://" + u.Host
 }
 

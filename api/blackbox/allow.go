@@ -36,6 +36,12 @@ func parseAllowed(text string) (a allowed, err error) {
 		}
 		host, a.port = before, uint16(n)
 	}
+	for label := range strings.SplitSeq(host, ".") {
+		if probe.IsGlob(label) && strings.ContainsFunc(label, func(r rune) bool { return r > '~' }) {
+			return allowed{}, fmt.Errorf("%s has another form in lookups, which * and ? do not match: write this part whole", label)
+		}
+	}
+	host = dial.CanonicalHost(host)
 	if network, err := netip.ParsePrefix(host); err == nil {
 		a.network = network.Masked()
 		return a, nil
@@ -49,7 +55,6 @@ func parseAllowed(text string) (a allowed, err error) {
 		a.network = netip.PrefixFrom(ip, ip.BitLen())
 		return a, nil
 	}
-	host = dial.CanonicalHost(host)
 	a.name = normalName(host)
 	plain := strings.NewReplacer("*", "x", "?", "x").Replace(a.name)
 	switch {

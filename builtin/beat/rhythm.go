@@ -58,7 +58,7 @@ func (r rhythm) shortest() (least time.Duration) {
 	return least
 }
 
-// due returns when the beat is due that follows a time, by the clock of a sighting, and when it may come at the earliest. After
+// due returns when the beat is due that follows a time, by the clock of a sighting, and when it may come at the earliest. IsBeat
 // says that the time is that of a beat: with cron it may have come a little too early, by the clock of its sender.
 func (r rhythm) due(s sighting, from int64, isBeat bool) (due, earliest int64) {
 	if r.in == nil {
@@ -68,7 +68,7 @@ func (r rhythm) due(s sighting, from int64, isBeat bool) (due, earliest int64) {
 		from += int64(margin)
 	}
 	next, ok := r.schedule.Next(s.time(from), r.in)
-	if !ok { // nearly ten years later
+	if !ok { // not within the years that Next looks ahead
 		next = s.time(s.now).Add(probe.MaxDuration)
 	}
 	due = s.now + int64(next.Sub(s.time(s.now)))

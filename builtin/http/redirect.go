@@ -21,8 +21,8 @@ const maxRedirects = 10
 func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	dial.CanonicalURL(next.URL)
 	first, to := via[0], next.URL.Host
-	if p.isOwnName(next.URL, portOf(first.URL)) { // the server calls itself what the request has called it
-		next.URL.Host, next.Host = first.URL.Host, p.hostHeader
+	if p.isOwnName(next.URL, first) { // the server calls itself what the request has called it
+		next.URL.Host, next.Host = first.URL.Host, first.Host
 	}
 	local := strings.EqualFold(next.URL.Hostname(), first.URL.Hostname())
 	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
@@ -42,11 +42,7 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 			next.Header.Del(name)
 		}
 	} else if !slices.ContainsFunc(via, func(r *http.Request) bool { return server(r.URL) != server(first.URL) }) {
-		for _, name := range p.private { // net/http takes Authorization and Cookie out after a redirect to the name
-			if values, ok := first.Header[name]; ok {
-				next.Header[name] = values
-			}
-		}
+		p.restore(next, via)
 	}
 	if !local {
 		next.Host = "" // a URL without a scheme keeps our own for net/http
@@ -82,15 +78,39 @@ func server(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), portOf(u)))
 }
 
-// isOwnName reports whether a URL names the server that is probed by the header Host of the request, with the scheme of the
-// probe: that name may lead elsewhere. Another scheme is another server, whose port and certificate are not known.
-// A server names the port of the header, or the one that it listens to.
-func (p *plan) isOwnName(u *url.URL, port string) bool {
-	if p.kubelet || p.hostHeader == "" || u.Scheme != p.ref.Scheme {
+// restore puts back the headers that net/http takes out of a request after a redirect to the server's own name, such as
+// Authorization. What it takes out of any request stays out: headers of a body that is not sent again, and cookies that the server
+// has replaced.
+func (p *plan) restore(next *http.Request, via []*http.Request) {
+	for _, name := range p.private {
+		values, was := via[0].Header[name]
+		if _, is := next.Header[name]; !was || is || strings.HasPrefix(name, "Content-") {
+			continue
+		}
+		if name != "Cookie" {
+			next.Header[name] = values
+			continue
+		}
+		for _, c := range via[0].Cookies() {
+			isReplaced := func(r *http.Request) bool {
+				return slices.ContainsFunc(r.Response.Cookies(), func(set *http.Cookie) bool { return set.Name == c.Name })
+			}
+			if !slices.ContainsFunc(append(via[1:len(via):len(via)], next), isReplaced) {
+				next.AddCookie(c)
+			}
+		}
+	}
+}
+
+// isOwnName reports whether a URL names the server of the first request by the header Host of that, with the same scheme: that name
+// may lead elsewhere. Another scheme is another server, whose port and certificate are not known. A server names the port of the
+// header, or the one that it listens to.
+func (p *plan) isOwnName(u *url.URL, first *http.Request) bool {
+	if p.kubelet || first.Host == "" || u.Scheme != first.URL.Scheme {
 		return false
 	}
-	own := &url.URL{Scheme: u.Scheme, Host: p.hostHeader}
-	return strings.EqualFold(u.Hostname(), own.Hostname()) && (portOf(u) == portOf(own) || portOf(u) == port)
+	own := &url.URL{Scheme: u.Scheme, Host: first.Host}
+	return strings.EqualFold(u.Hostname(), own.Hostname()) && (portOf(u) == portOf(own) || portOf(u) == portOf(first.URL))
 }
 
 // portOf returns the port of a URL with http or https.

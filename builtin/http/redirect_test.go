@@ -397,6 +397,29 @@ func TestCookiesAreKeptBetweenTheRedirectsOfAnAttempt(t *testing.T) {
 	wantResult(t, attempt(t, httpprobe.Config{Port: "web", Path: "/in/", Compatibility: probe.Kubelet}, target, plenty), probe.Failure, probe.ReasonHTTPRedirect)
 }
 
+// A cookie of the configuration that the server replaces is not sent beside the new one, nor does a body that is not sent again
+// leave its type: as by a browser, also after a redirect to the server's own name.
+func TestARedirectSendsWhatTheServerHasReplacedOnce(t *testing.T) {
+	for _, to := range []string{"/home", "//shop.example/home"} {
+		var got, kind string
+		target := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/home" {
+				got, kind = strings.Join(r.Header["Cookie"], "; "), r.Header.Get("Content-Type")
+				return
+			}
+			w.Header().Set("Set-Cookie", "session=new; Path=/")
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusSeeOther)
+		})
+		wantResult(t, attempt(t, httpprobe.Config{Port: "web", Path: "/login", Method: "POST", Body: "{}", Headers: map[string][]string{
+			"Cookie": {"session=old; team=shop"}, "Content-Type": {"application/json"}, "Host": {"shop.example"},
+		}}, target, plenty), probe.Success, "")
+		if strings.Contains(got, "old") || strings.Count(got, "session=new") != 1 || !strings.Contains(got, "team=shop") || kind != "" {
+			t.Errorf("to %s: the cookies are %q, the type %q", to, got, kind)
+		}
+	}
+}
+
 // Another port, scheme or name of a host may be another's server.
 func TestOnlyTheServerThatHasSetACookieGetsIt(t *testing.T) {
 	got := make(chan string, 2)

@@ -33,6 +33,7 @@ type guard struct {
 	runs    atomic.Int64 // the ID of the latest run
 	users   int          // its runs, and one more while it is guards.current; guards.currentMu guards it
 	retired bool         // guards.currentMu guards it
+	own     bool         // of one command, which may leave processes
 	nonce   uint32       // in the tags of its commands, see rlimitLocks
 
 	silent atomic.Pointer[time.Time] // since when it has not answered; nil when it has
@@ -80,7 +81,7 @@ func acquireGuard(own bool) (*guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.users = 1
+	g.users, g.own = 1, own
 	if !own {
 		guards.current = g
 		g.users++
@@ -134,7 +135,7 @@ func (g *guard) releaseLocked() {
 	}
 	closeFD(g.control)
 	go func() {
-		if status, err := reap(g.pid); err != nil || status != 0 {
+		if status, err := reap(g.pid); status != 0 || err != nil && !g.own {
 			endTagged(uint64(g.nonce))
 		}
 		g.ready()

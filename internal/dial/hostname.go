@@ -28,7 +28,7 @@ func CanonicalHost(host string) string {
 		return host
 	}
 	plain, err := international.ToASCII(host)
-	if err != nil || plain == "" {
+	if err != nil || strings.Trim(plain, hostNameBytes+"*?") != "" || plain == "" {
 		return host
 	}
 	return plain

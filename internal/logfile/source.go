@@ -1,6 +1,7 @@
 package logfile
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -28,14 +29,15 @@ var unfinishedFor = time.Second
 
 // Copy copies the output until it ends, or Stop says.
 func (s *Source) Copy(to Liner) {
-	buf := make([]byte, 4<<10) // there is one for each stream of each process
-	waits := false
+	buf := make([]byte, 4<<10)    // there is one for each stream of each process
+	waits, isNext := false, false // for the end of a line, and that of another one than before
 	for {
-		if unfinished := to.Unfinished(); unfinished || waits {
+		if unfinished := to.Unfinished(); unfinished != waits || unfinished && isNext {
 			waits = unfinished
 			s.wait(unfinished)
 		}
 		n, err := s.Read(buf)
+		isNext = bytes.IndexByte(buf[:max(n, 0)], '\n') >= 0
 		_, _ = to.Write(buf[:max(n, 0)])
 		stop := s.stopAt.Load()
 		switch {

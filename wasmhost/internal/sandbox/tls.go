@@ -118,7 +118,7 @@ func tlsConfig(options string, d grant.Dest) (*tls.Config, error) {
 		}
 		switch value = unescape(value); name {
 		case "server_name":
-			config.ServerName = value
+			config.ServerName = dial.CanonicalHost(value)
 		case "alpn":
 			config.NextProtos = append(config.NextProtos, value)
 		case "verify":

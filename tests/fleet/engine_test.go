@@ -99,19 +99,19 @@ func (p *process) end(s syscall.Signal) {
 // signal sends a signal to the engine, and to the processes that it has started.
 func (p *process) signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s) // it may have ended
-	for _, child := range children(p.cmd.Process.Pid) {
-		_ = syscall.Kill(child, s) // likewise
+	for _, pid := range descendants(p.cmd.Process.Pid) {
+		_ = syscall.Kill(pid, s) // likewise
 	}
 }
 
-// children returns the processes that a process has started.
-func children(pid int) (all []int) {
+// descendants returns the processes that a process has started, and what these have started.
+func descendants(pid int) (all []int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is valid
 	for _, file := range files {
 		text, _ := os.ReadFile(file) // the thread may have ended
 		for _, word := range strings.Fields(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
-				all = append(all, child)
+				all = append(append(all, child), descendants(child)...)
 			}
 		}
 	}

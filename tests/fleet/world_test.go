@@ -35,7 +35,11 @@ func restart(args []string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(c, args[1], os.Getppid(), started); err != nil {
+	guard, err := statOf(strconv.Itoa(os.Getppid())) // which has started this process for the engine
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(c, args[1], guard[1], started); err != nil {
 		return err
 	}
 	var takes time.Duration // in nanoseconds

@@ -392,7 +392,8 @@ func TestAnEjectedTargetIsShown(t *testing.T) {
 }
 
 func TestATargetHasAPage(t *testing.T) {
-	s := newSite(t, "", "shop/web", "shop/db").fail("shop/web")
+	const token = "0123456789abcdef" // without one the page does not show how a probe is configured
+	s := newSite(t, token, "shop/web", "shop/db").fail("shop/web")
 	s.add(probe.ID{Target: "shop/web", Kind: probe.Liveness, Name: "port 80"}, 100*time.Millisecond)
 	s.start()
 	shop, err := probe.NewSelector([]string{"shop/*"}, nil)
@@ -403,6 +404,7 @@ func TestATargetHasAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := s.open(1440)
+	b.run(chromedp.WaitVisible("#login", chromedp.ByQuery), chromedp.SendKeys("#token", token+"\r", chromedp.ByQuery))
 	b.until(tileSays("in trouble", "1"))
 	b.run(chromedp.Click(`//a[text()="shop/web"]`, chromedp.BySearch))
 	b.until(`!document.querySelector("#target").hidden && document.querySelector("#target-name").textContent === "shop/web"`)

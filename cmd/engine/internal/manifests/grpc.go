@@ -19,7 +19,9 @@ func (g *GRPC) Load(e config.Engine, p *handlers.Plugins) error {
 	if errors.Is(err, handlers.ErrNoGRPC) {
 		return nil
 	}
-	g.plugin = h
+	if err == nil && g.plugin.Make == nil { // pods are read meanwhile, and a later configuration may not come into use
+		g.plugin = h
+	}
 	return err
 }
 

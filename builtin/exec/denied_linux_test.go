@@ -103,18 +103,7 @@ func TestACommandThatTakesAllProcessesDoesNotEndTheEngine(t *testing.T) {
 	h := newHandler(t, command.Plan.Run, sh(`(while :; do sleep 600 & done); exec sleep 600`))
 	taken := make(chan probe.Result)
 	go func() { taken <- h.Probe(ctx, probe.Target{}) }()
-	own, err := cgroup.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dirs, err := own.Dirs("pids")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testsync.Until(t, "all processes to be taken", func() bool {
-		n, _, err := cgroup.Number(dirs[0], "pids.current")
-		return err == nil && n >= 199
-	})
+	untilProcesses(t, "all processes to be taken", func(n int64) bool { return n >= 199 })
 	if r := attempt(t, command.Plan.Run, sh(`exit 0`), probe.Target{}, time.Second); r.Reason != probe.ReasonResources || !r.Denied {
 		t.Errorf("another command: got %+v", r)
 	}
@@ -141,18 +130,7 @@ func TestAForkBombIsEnded(t *testing.T) {
 			if r.Reason != probe.ReasonExecProcesses && !r.Denied && name != "that succeeds" { // or it has taken all that it may have before
 				t.Errorf("got %v %q %q", r.Outcome, r.Reason, r.Detail)
 			}
-			own, err := cgroup.Current()
-			if err != nil {
-				t.Fatal(err)
-			}
-			dirs, err := own.Dirs("pids")
-			if err != nil {
-				t.Fatal(err)
-			}
-			testsync.Until(t, "the end of its processes", func() bool {
-				n, _, err := cgroup.Number(dirs[0], "pids.current")
-				return err == nil && n < 200 // threads of this process and its guard
-			})
+			untilProcesses(t, "the end of its processes", func(n int64) bool { return n < 200 }) // threads of this process and its guard
 			if r := attempt(t, command.Plan.Run, sh(`exit 0`), probe.Target{}, testsync.Timeout); r.Outcome != probe.Success {
 				t.Errorf("the next attempt: %v %q %q", r.Outcome, r.Reason, r.Detail)
 			}
@@ -212,5 +190,22 @@ func TestWithoutDescriptorsACommandIsNotStarted(t *testing.T) {
 				t.Errorf("%s: got %v %q %q", name, r.Outcome, r.Reason, r.Detail)
 			}
 		}
+	})
+}
+
+// untilProcesses waits until the number of processes and threads of this process's cgroup is as it is to be.
+func untilProcesses(t *testing.T, what string, isRight func(n int64) bool) {
+	t.Helper()
+	own, err := cgroup.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := own.Dirs("pids")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testsync.Until(t, what, func() bool {
+		n, _, err := cgroup.Number(dirs[0], "pids.current")
+		return err == nil && isRight(n)
 	})
 }

@@ -27,9 +27,9 @@ func (h *Head) Write(p []byte) (int, error) {
 }
 
 // ReadFrom copies r until it ends, with a small buffer: io.Copy would allocate 32 KiB for
-// the output of each command, most of which is empty.
+// the output of each command, most of which is empty. It calls neither h.ReadFrom nor r.WriteTo.
 func (h *Head) ReadFrom(r io.Reader) (int64, error) {
-	return CopySmall(h, r, 1<<10)
+	return io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{r}, make([]byte, 1<<10))
 }
 
 // String returns the first Max bytes.
@@ -82,10 +82,4 @@ func LastLines(output string, limit int) string {
 		end = lines
 	}
 	return "… " + strings.ToValidUTF8(end, "")
-}
-
-// CopySmall copies r to w until r ends, with a buffer of size bytes. It calls neither
-// w.ReadFrom nor r.WriteTo.
-func CopySmall(w io.Writer, r io.Reader, size int) (int64, error) {
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, size))
 }

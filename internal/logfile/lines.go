@@ -27,7 +27,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 	}
 	l.unfinished = append(l.unfinished, p[whole:]...)
 	if len(l.unfinished) > maxUnfinished {
-		l.End()
+		l.EndLine()
 	}
 	return len(p), nil
 }
@@ -36,10 +36,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 func (l *Lines) Unfinished() bool { return len(l.unfinished) > 0 }
 
 // EndLine implements Liner. The rest of the line may come after lines of another stream.
-func (l *Lines) EndLine() { l.End() }
-
-// End writes the unfinished line as it is.
-func (l *Lines) End() {
+func (l *Lines) EndLine() {
 	l.File.write(l.unfinished)
 	l.unfinished = l.unfinished[:0]
 }

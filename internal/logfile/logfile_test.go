@@ -266,7 +266,7 @@ func TestLinesOfStreamsDoNotMix(t *testing.T) {
 		_, _ = b.Write([]byte("-"))
 	}
 	_, _ = b.Write([]byte("\n"))
-	a.End()
+	a.EndLine()
 	f.Flush(time.Minute)
 	if got, want := content(t, path), "0:one|two||---|thr"; got != want {
 		t.Errorf("got %s, want %s", got, want)

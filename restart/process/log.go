@@ -190,7 +190,7 @@ func (s *fileStream) Unfinished() bool { return s.lines.Unfinished() }
 // EndLine implements logfile.Liner.
 func (s *fileStream) EndLine() { s.lines.EndLine() }
 
-func (s *fileStream) end() { s.lines.End() }
+func (s *fileStream) end() { s.EndLine() }
 
 // dropNotes logs that lines were dropped.
 type dropNotes struct {

@@ -259,7 +259,7 @@ func (a *adoption) readOutput(output *logfile.Source) {
 	}
 	lines := logfile.Lines{File: a.log}
 	output.Copy(&lines)
-	lines.End()
+	lines.EndLine()
 }
 
 // greet sends an engine of the same user the first report and the outputs.

@@ -28,13 +28,13 @@ func tickOf(r *probe.Rule) time.Duration {
 }
 
 // timeoutOf returns the timeout of an attempt that starts now, after so many that were
-// waived.
+// waived. More time than the rule gives leaves an eighth of the period, so that the attempt ends before the next one is due.
 func timeoutOf(r *probe.Rule, m *health.Monitor, now int64, waived int) time.Duration {
 	score := max(m.Score(now), waived)
 	if score == 0 {
 		return r.Timeout
 	}
-	return max(r.Timeout, min(r.Timeout*time.Duration(1+score), r.Period))
+	return max(r.Timeout, min(r.Timeout*time.Duration(1+score), r.Period-r.Period/8))
 }
 
 // excuse returns the result of a try that was stalled for a time. It may have succeeded,

@@ -16,7 +16,7 @@ type Health struct {
 	// Score is 0 for a healthy engine. Each second in which the engine was not well
 	// raises it by 1, up to MaxHealthScore, and each clean second lowers it by 1. While
 	// it is above 0, the timeout of an attempt is Rule.Timeout * (1 + Score), but not
-	// more than Rule.Period where Rule.Timeout is less. Non-blocking attempts get no more
+	// more than 7/8 of Rule.Period where Rule.Timeout is less. Non-blocking attempts get no more
 	// time while half of their places are taken.
 	Score int
 

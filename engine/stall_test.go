@@ -200,8 +200,8 @@ func TestADegradedEngineGivesAttemptsMoreTime(t *testing.T) {
 		period, timeout, want time.Duration
 	}{
 		{time.Minute, time.Second, 6 * time.Second},
-		{3 * time.Second, time.Second, 3 * time.Second}, // the period bounds it
-		{time.Second, 5 * time.Second, 5 * time.Second}, // it overlaps in any case
+		{4 * time.Second, time.Second, 3500 * time.Millisecond}, // the period bounds it
+		{time.Second, 5 * time.Second, 5 * time.Second},         // it overlaps in any case
 	} {
 		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
 			d := &deadlines{}
@@ -226,6 +226,32 @@ func TestADegradedEngineGivesAttemptsMoreTime(t *testing.T) {
 			pass(time.Minute)
 			if got := attempt(); got != c.timeout {
 				t.Errorf("after its recovery the engine gives it %v, want %v", got, c.timeout)
+			}
+		})
+	}
+}
+
+// A loop beside busy programs is late by some 30 ms again and again, which takes an engine out of no service. Twice as much does.
+func TestALoopThatIsALittleLateDegradesNoEngine(t *testing.T) {
+	for late, want := range map[time.Duration]bool{30 * time.Millisecond: false, 45 * time.Millisecond: false, 90 * time.Millisecond: true} {
+		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+			p := with(says(probe.Failure))
+			p.Rule = probe.Rule{Period: time.Second, FailureThreshold: 1}
+			set, s := stallable(readiness, p)
+			rule := probe.Rule{Period: 200 * time.Millisecond}
+			set[stallID] = probe.Probe{Handler: s, HandlerName: "staller", Rule: rule}
+			apply(t, e, set)
+			e.Report(instance("a"))
+			pass(time.Minute)
+			for range 100 {
+				s.next.Store(int64(late))
+				pass(rule.Period)
+				if h := e.Health(); !want && (h.Degraded() || h.Err() != nil || e.Doubts(readiness)) {
+					t.Fatalf("late by %v five times a second: %+v", late, h)
+				}
+			}
+			if h := e.Health(); h.Degraded() != want {
+				t.Errorf("late by %v five times a second: %+v", late, h)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ type Result struct {
 	//
 	// Because of Lost and Denied eight failures of a probe in a row are unknown. They are not
 	// tried again at once, and each makes the next timeout longer by Rule.Timeout, up to
-	// Rule.Period. Every failure after them counts, until an attempt passes, or fails without
+	// 7/8 of Rule.Period. Every failure after them counts, until an attempt passes, or fails without
 	// such a claim. The engine's health does not depend on these attempts.
 	Denied bool
 

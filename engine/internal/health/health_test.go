@@ -103,6 +103,8 @@ func TestTheScoreCountsSecondsThatWereNotClean(t *testing.T) {
 		{"no stall", nil, second, 0},
 		{"a hiccup", []stall{{100 * ms, 60 * ms}}, 100 * ms, 0},
 		{"two hiccups in a second", []stall{{100 * ms, 60 * ms}, {300 * ms, 60 * ms}}, 300 * ms, 1},
+		{"busy neighbours", repeat(300, 150*ms, 35*ms), 40 * second, 0},
+		{"many busy neighbours", repeat(300, 100*ms, 48*ms), 20 * second, health.MaxScore},
 		{"many hiccups in a second", repeat(8, 100*ms, 60*ms), 900 * ms, 1},
 		{"two hiccups far apart", []stall{{100 * ms, 60 * ms}, {5 * second, 60 * ms}}, 5 * second, 0},
 		{"a stall", []stall{{500 * ms, 300 * ms}}, 500 * ms, 1},

@@ -8,6 +8,7 @@ import (
 
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
 	"github.com/sonde-probe/sonde/internal/listener"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 const beatPath = "/v1/beat/"
@@ -18,9 +19,9 @@ const detailTimeout = 2 * time.Second
 // beat serves POST and GET /v1/beat/{target}, the latter for senders that know nothing else than a URL. Those without the token of a target do not learn which
 // targets there are, and nothing of what they send is read.
 func (s *Server) beat(w http.ResponseWriter, r *http.Request) (any, error) {
-	if r.Method == http.MethodHead { // which GET serves, and which says nothing
+	if r.Method != http.MethodGet && r.Method != http.MethodPost {
 		w.Header().Set("Allow", "GET, POST")
-		return nil, errorf(http.StatusMethodNotAllowed, "HEAD sends no beat: use GET or POST")
+		return nil, errorf(http.StatusMethodNotAllowed, "%s sends no beat: use GET or POST", probe.CleanText(r.Method, 20))
 	}
 	target, token := r.PathValue("name"), beatToken(r)
 	if s.config.Beats == nil || !s.config.Beats.Allows(target, token) {

@@ -49,7 +49,7 @@ func TestBeatsNeedTheTokenOfTheirTarget(t *testing.T) {
 	}{
 		{"POST", "shop/back%20up", "", 401}, {"POST", "shop/back%20up", operatorToken, 401}, {"POST", "shop/back%20up", targetToken + "x", 401},
 		{"POST", "no/such", targetToken, 401}, {"POST", "no/such", operatorToken, 401}, {"POST", "", targetToken, 401},
-		{"GET", "shop/back%20up", operatorToken, 401}, {"GET", "no/such", targetToken, 401}, {"HEAD", "shop/back%20up", targetToken, 405}, {"PUT", "no/such", targetToken, 405},
+		{"GET", "shop/back%20up", operatorToken, 401}, {"GET", "no/such", targetToken, 401}, {"HEAD", "shop/back%20up", targetToken, 405}, {"PUT", "no/such", targetToken, 405}, {"OPTIONS", "shop/back%20up", targetToken, 405},
 		{"POST", "shop/back%20up?status=up", targetToken, 400}, {"POST", "shop/back%20up?x=1", targetToken, 400},
 		{"POST", "shop/back%20up", targetToken, 200}, {"POST", "shop%2Fback%20up?status=0", targetToken, 429}, {"POST", "shop/back%20up?status=start", targetToken, 200},
 	} {
@@ -66,6 +66,9 @@ func TestBeatsNeedTheTokenOfTheirTarget(t *testing.T) {
 		header := strings.Join([]string{response.Header.Get("Www-Authenticate"), response.Header.Get("Content-Length")}, " ")
 		if response.StatusCode != c.status {
 			t.Errorf("%s %s with %q: status %d, want %d", c.method, c.path, c.token, response.StatusCode, c.status)
+		}
+		if allow := response.Header.Get("Allow"); (c.status == 405) != (allow == "GET, POST") {
+			t.Errorf("%s %s: Allow is %q", c.method, c.path, allow)
 		}
 		if c.status == 401 && refused != "" && header != refused {
 			t.Errorf("%s with %q: the response says whether there is such a target: %s, others %s", c.path, c.token, header, refused)

@@ -267,7 +267,7 @@ func (r *renderer) apply(ctx context.Context, text []byte) error {
 	case err != nil:
 		return fmt.Errorf("%s: %w", r.config.Command[0], err)
 	case end.Killed:
-		err = fmt.Errorf("killed after %v (timeout)", r.config.Timeout)
+		err = fmt.Errorf("killed after %v (timeout)%s", r.config.Timeout, end.Starved(r.config.Timeout))
 	case end.Status != 0:
 		err = errors.New(end.String())
 	default:

@@ -58,6 +58,15 @@ func (e End) String() string {
 	return fmt.Sprintf("exit status %d", e.Status.ExitStatus())
 }
 
+// Starved returns what to add to the text about a command that was killed after a time: that it could not run for more
+// than a quarter of it. Otherwise it is empty.
+func (e End) Starved(after time.Duration) string {
+	if e.Lost <= after/4 {
+		return ""
+	}
+	return fmt.Sprintf("; for %v of that it could not run, since this machine is short of processor time or processes", e.Lost.Round(time.Millisecond))
+}
+
 // Run starts the command in its own process group, copies its output to stdout and
 // stderr, and returns when the command has exited or ctx is done, at most 2*waitDelay
 // later. In both cases the rest of the group is killed, and on Linux all descendants of the

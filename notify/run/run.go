@@ -103,7 +103,7 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 		return err
 	}
 	plan.Stdin = n.Body()
-	output := &command.Tail{Max: maxOutput}
+	output, began := &command.Tail{Max: maxOutput}, time.Now()
 	end, err := plan.Run(ctx, output, output)
 	s.stuck = end.Stuck
 	text := command.LastLines(probe.CleanText(s.redact(output.String()), 3*maxOutput), maxText) // a byte may become a rune of three
@@ -111,7 +111,7 @@ func (s *sender) run(ctx context.Context, n *notify.Notice) error {
 	case err != nil:
 		return err
 	case end.Killed:
-		return fmt.Errorf("killed after its timeout: %s", text)
+		return fmt.Errorf("killed after its timeout%s: %s", end.Starved(time.Since(began)), text)
 	case end.Status.ExitStatus() == exitRejected:
 		return errors.Join(notify.ErrRejected, fmt.Errorf("%v: %s", end, text))
 	case end.Status != 0:

@@ -188,7 +188,7 @@ func (d *driver) restart(ctx context.Context) result {
 func (d *driver) exitError(end run.End) error {
 	switch {
 	case end.Killed:
-		return fmt.Errorf("killed after %v (timeout)", d.timeout)
+		return fmt.Errorf("killed after %v (timeout)%s", d.timeout, end.Starved(d.timeout))
 	case end.Status != 0:
 		return errors.New(end.String())
 	}

@@ -32,7 +32,7 @@ func TestACommandThatWasKilledIsWaitedFor(t *testing.T) {
 				d.run = func(_ run.Plan, ctx context.Context, _, _ io.Writer) (run.End, error) {
 					runs++
 					<-ctx.Done()
-					return run.End{Killed: true, Stuck: exited}, nil
+					return run.End{Killed: true, Stuck: exited, Lost: 40 * time.Second}, nil
 				}
 				failures := make(chan error, 1)
 				d.SetFailed(func(reason error) { failures <- reason })
@@ -59,7 +59,7 @@ func TestACommandThatWasKilledIsWaitedFor(t *testing.T) {
 				close(exited)
 				synctest.Wait()
 				if !cut {
-					if reason := <-failures; !strings.Contains(reason.Error(), "killed after 1m0s") {
+					if reason := <-failures; !strings.Contains(reason.Error(), "killed after 1m0s (timeout); for 40s of that it could not run") {
 						t.Errorf("it has failed for %v", reason)
 					}
 					cancel(interrupted)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -161,7 +162,24 @@ func missing(c command.Command) error {
 			field.Hint = `CMD-SHELL is Docker's: write command = ["/bin/sh", "-c", "…"]`
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, shellWords(c.Words))...)
+}
+
+// forShell matches the words of a command that only a shell understands: operators, and variables. A word with
+// spaces may be anything.
+var forShell = regexp.MustCompile(`^(&&|\|\|?|>>|[12]?>>?/\S+|2>&1|\$[A-Za-z_]\w*(/\S*)?)$`)
+
+// shellWords returns a warning about words that a shell would understand, in a command that has none.
+func shellWords(words []string) error {
+	if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") && strings.HasSuffix(w, "c") }) {
+		return nil // the script of a shell: sh -c, bash -lc
+	}
+	i := slices.IndexFunc(words, forShell.MatchString)
+	if i < 1 {
+		return nil
+	}
+	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, and there is no shell that would understand it", words[i]),
+		Hint: `write command = ["/bin/sh", "-c", "…"] with all of it in one string`}
 }
 
 // machine names this machine.

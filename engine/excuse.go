@@ -46,6 +46,19 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 	return stalledFor("the engine was stalled", time.Duration(lost), res)
 }
 
+// claimShare is the part of an attempt's timeout, one in so many, of which a handler must say that it was lost. It is
+// more than stallShare: beside a few busy programs a command loses an eighth now and then, and one that hangs must be found.
+const claimShare = 4
+
+// excuseClaimed is excuse for time that the handler says was lost. A command with a timeout of its own exits
+// with an error if it has lost much.
+func excuseClaimed(res probe.Result, lost int64, timeout time.Duration) probe.Result {
+	if res.Outcome != probe.Failure || isAnswer(&res, lost < int64(timeout)/2) {
+		return res
+	}
+	return stalledFor("the handler could not run", time.Duration(lost), res)
+}
+
 // stalledFor returns the result of a try that says nothing about its target, since something has lasted for a time meanwhile.
 func stalledFor(what string, lost time.Duration, res probe.Result) probe.Result {
 	r := probe.Broken(reasonStalled, "%s for %v during the attempt, which ended with %s: %s", what, lost.Round(time.Millisecond), res.Reason, res.Detail)
@@ -80,10 +93,10 @@ func isAnswer(res *probe.Result, inTime bool) bool {
 func notable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/stallShare }
 
 // stalled reports whether a try, which has ended after a time of which some was lost, was
-// stalled: if it has lost a notable part of its timeout, and had less time than its rule
+// stalled: if it has lost more than a share of its timeout, and had notably less time than its rule
 // gives it. The timeout may be longer than that.
-func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
-	return notable(lost, timeout) && notable(int64(r.Timeout)-(took-lost), r.Timeout)
+func stalled(lost, took int64, timeout time.Duration, r *probe.Rule, share int64) bool {
+	return lost > int64(timeout)/share && notable(int64(r.Timeout)-(took-lost), r.Timeout)
 }
 
 // maySucceedNow reports whether another try makes sense after one with this result: not

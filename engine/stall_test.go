@@ -129,10 +129,11 @@ func TestTimeThatAHandlerKnowsToBeLostCounts(t *testing.T) {
 		want   probe.Outcome
 	}{
 		"a notable part":         {lost(timedOut, 300*time.Millisecond), probe.Unknown},
-		"a small part":           {lost(timedOut, 100*time.Millisecond), probe.Failure},
+		"a small part":           {lost(timedOut, 240*time.Millisecond), probe.Failure},
 		"a late success":         {lost(probe.Succeed(""), 300*time.Millisecond), probe.Success},
 		"a success that is late": {probe.Succeed(""), probe.Failure},
-		"an answer":              {lost(probe.Fail(probe.ReasonExecExit, ""), 300*time.Millisecond), probe.Failure},
+		"an answer":              {lost(probe.Fail(probe.ReasonExecExit, ""), 400*time.Millisecond), probe.Failure},
+		"an exit after a wait":   {lost(probe.Fail(probe.ReasonExecExit, ""), 700*time.Millisecond), probe.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -82,8 +82,9 @@ type Result struct {
 	facts             unique.Handle[Facts]
 
 	// Lost is how much of the time of a try its handler knows to be lost for a reason of
-	// this machine, such as a quota of processor time that is used up. If it is a notable
-	// part of the timeout, the outcome of a failure is Unknown, for engine.stalled.
+	// this machine, such as a quota of processor time that is used up. If it is more than a quarter
+	// of the timeout, the outcome of a failure is Unknown, for engine.stalled; if the failure is an answer,
+	// such as an exit status, it is so from half of the timeout.
 	Lost time.Duration
 }
 

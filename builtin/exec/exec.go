@@ -69,8 +69,8 @@ func New(c Config) (probe.Handler, error) {
 // the command exited, unless it succeeded, its standard output and its standard error,
 // at most probe.MaxDetail bytes in all. A failure is Denied if this machine refused a process
 // or memory to the engine's cgroup meanwhile, or descriptors to the engine at its timeout; its
-// Lost is how long the command waited for room for its processes and, at its timeout, for a
-// processor.
+// Lost is how long the command waited for room for its processes and for a processor that
+// others had: at its timeout with its descendants.
 //
 // A command that cannot be killed, because it is another user's or blocks in the kernel,
 // is left running. While there are four of them an attempt waits until one ends, and

@@ -13,8 +13,8 @@ import (
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// once makes an attempt, and reports whether it is not counted as a failure: it is unknown, or an engine excuses it, since it
-// knows to have lost a notable part of the time.
+// once makes an attempt, and reports whether it is not counted as a failure: it is unknown, or an engine excuses it, since
+// the handler says that a quarter of the time was lost, or half of it before an answer.
 func once(t *testing.T, script string, timeout time.Duration) (r probe.Result, isExcused bool) {
 	t.Helper()
 	h, err := execprobe.New(execprobe.Config{Command: []string{"/bin/sh", "-c", script}})
@@ -24,7 +24,28 @@ func once(t *testing.T, script string, timeout time.Duration) (r probe.Result, i
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	r = h.Probe(ctx, probe.Target{})
-	return r, r.Outcome == probe.Unknown || r.Lost > timeout/8
+	share := timeout / 4
+	if r.Reason == probe.ReasonExecExit {
+		share = timeout / 2
+	}
+	return r, r.Outcome == probe.Unknown || r.Lost > share
+}
+
+// failsInTheEnd makes attempts, of which one has to count as a failure: what else this machine runs may excuse others.
+func failsInTheEnd(t *testing.T, script string, timeout time.Duration) {
+	t.Helper()
+	var lost []time.Duration
+	for range 4 {
+		r, isExcused := once(t, script, timeout)
+		lost = append(lost, r.Lost)
+		if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
+			t.Fatalf("got %v %q %q with %v lost", r.Outcome, r.Reason, r.Detail, r.Lost)
+		}
+		if !isExcused {
+			return
+		}
+	}
+	t.Errorf("each of four attempts is excused: %v", lost)
 }
 
 func TestACommandThatIsStarvedOfProcessorTimeDoesNotFail(t *testing.T) {
@@ -85,14 +106,45 @@ func TestACommandThatHangsFailsBesideABusyNeighbour(t *testing.T) {
 			_ = busy.Wait()
 		}()
 	}
-	for range 4 { // what else runs on this machine may starve it for once
-		r, isExcused := once(t, `exec sleep 60`, 5*time.Second)
-		if r.Outcome != probe.Failure || r.Reason != probe.ReasonExecTimeout {
-			t.Fatalf("got %v %q %q with %v lost", r.Outcome, r.Reason, r.Detail, r.Lost)
-		}
-		if !isExcused {
-			return
-		}
+	failsInTheEnd(t, `exec sleep 60`, 5*time.Second)
+}
+
+// A command with a timeout of its own says that it has failed, since it waited for a processor.
+func TestACommandThatGivesUpSinceItWasStarvedDoesNotFail(t *testing.T) {
+	tier.Slow(t)
+	if !faulttest.InCgroup(t, faulttest.Processor(2)) {
+		return
 	}
-	t.Error("each of four attempts is excused")
+	const work = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; `
+	for name, script := range map[string]string{"by an exit status": work + `exit 7`, "by a late success": work + `exit 0`} {
+		t.Run(name, func(t *testing.T) {
+			testsync.Longer(t, "the exit", time.Second, time.Minute, func(timeout time.Duration) bool {
+				r, isExcused := once(t, script, timeout)
+				if r.Reason == probe.ReasonExecExit && r.Lost == 0 || r.Outcome == probe.Failure && !isExcused && r.Reason != probe.ReasonExecExit {
+					t.Errorf("got %v %q %q with %v of %v lost", r.Outcome, r.Reason, r.Detail, r.Lost, timeout)
+				}
+				return r.Reason != probe.ReasonExecTimeout
+			})
+		})
+	}
+}
+
+// Its processes wait for each other.
+func TestACommandThatIsItsOwnLoadFails(t *testing.T) {
+	tier.Slow(t)
+	for name, script := range map[string]string{
+		"processes":       `for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do while :; do :; done & done; wait`,
+		"short processes": `busy() { while :; do /bin/true; done; }; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do busy & done; wait`,
+		"more processes than are read": `i=0; while [ $i -lt 150 ]; do i=$((i+1)); sleep 60 & done; while :; do :; done & while :; do :; done & ` +
+			`while :; do :; done & wait`,
+	} {
+		t.Run(name, func(t *testing.T) { failsInTheEnd(t, script, 2*time.Second) })
+	}
+}
+
+func TestACommandInAControlGroupOfItsOwnThatStarvesItFails(t *testing.T) {
+	tier.Slow(t)
+	join := faulttest.Group(t, faulttest.Processor(3))
+	failsInTheEnd(t, `echo $$$$ >`+join+`; while :; do :; done`, 2*time.Second)
+	failsInTheEnd(t, `sh -c 'echo $$$$ >`+join+`; while :; do :; done'`, 2*time.Second)
 }

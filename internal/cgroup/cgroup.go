@@ -25,19 +25,22 @@ func Own() string {
 }
 
 // membership says which cgroups a process is in: the content of /proc/self/cgroup.
-type membership string
+type Membership string
 
 // Current returns the membership of this process. It changes if the process is moved.
-func Current() (membership, error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
-	return membership(text), err
+func Current() (Membership, error) { return Of("self") }
+
+// Of returns the membership of a process. One of version 1 has left all its cgroups when it exits.
+func Of(pid string) (Membership, error) {
+	text, err := os.ReadFile("/proc/" + pid + "/cgroup")
+	return Membership(text), err
 }
 
 // Dirs returns the directories of the cgroup that has a controller, such as pids, and of
 // the cgroups above it that can be seen, its own first. Without such a hierarchy of version
 // 1 they are those of version 2, and none where there is no cgroup. It is safe for
 // concurrent use by multiple goroutines. An error says that the mounts cannot be read.
-func (m membership) Dirs(controller string) ([]string, error) {
+func (m Membership) Dirs(controller string) ([]string, error) {
 	if dirs, err := m.find(controller); len(dirs) > 0 || err != nil {
 		return dirs, err
 	}
@@ -48,11 +51,11 @@ func (m membership) Dirs(controller string) ([]string, error) {
 // mounts are read.
 var found struct {
 	mu     sync.Mutex
-	member membership
+	member Membership
 	dirs   map[string][]string
 }
 
-func (m membership) find(controller string) ([]string, error) {
+func (m Membership) find(controller string) ([]string, error) {
 	found.mu.Lock()
 	defer found.mu.Unlock()
 	if found.dirs == nil || found.member != m {

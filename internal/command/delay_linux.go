@@ -3,21 +3,48 @@ package command
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sonde-probe/sonde/internal/cgroup"
 	"github.com/sonde-probe/sonde/internal/shortage"
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // maxDelayReads bounds the threads of a command that treeDelay reads.
-const maxDelayReads = 64
+const maxDelayReads = 128
+
+// userTick is the unit of processor time in /proc/PID/stat, USER_HZ.
+const userTick = 10 * time.Millisecond
+
+// monotonic returns the time of CLOCK_MONOTONIC, which the engine and its guards have in common.
+func monotonic() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // has no error
+	return time.Duration(t.Nano())
+}
+
+// taskTimes are the times of a thread: the first two numbers of its schedstat
+// (Documentation/scheduler/sched-stats.rst in Linux).
+type taskTimes struct {
+	ran    time.Duration
+	waited time.Duration // for a processor, apart from a wait that has not ended
+}
+
+// lost returns how much of the wait was not for other threads of the same command, which have all run for a time. It is
+// negative if they have run for longer: then the engine has waited for them, too.
+func (t taskTimes) lost(all time.Duration) time.Duration { return t.waited - max(0, all-t.ran) }
 
 // delayReader reads how long threads have waited for a processor.
 type delayReader struct {
-	left  int   // how many threads it may read
-	short error // why the rest is unknown: this process lacks descriptors or memory
+	left     int               // how many more threads it may read
+	byItself bool              // the command has more threads, or a control group of its own that was throttled
+	ran      time.Duration     // the processes that were read, and their children that were reaped
+	own      cgroup.Membership // of this process
+	short    error             // why the rest is unknown: this process lacks descriptors or memory
 }
 
 func (r *delayReader) note(err error) {
@@ -28,57 +55,108 @@ func (r *delayReader) note(err error) {
 
 // threadDelay returns how long the calling thread, which must be locked, has waited for a
 // processor since it was made.
-func (r *delayReader) threadDelay() time.Duration { return r.runDelay("/proc/thread-self") }
+func (r *delayReader) threadDelay() time.Duration { return r.times("/proc/thread-self").waited }
 
-// treeDelay returns how long a process and its descendants have waited for a processor: of
+// treeDelay returns for how long a process and its descendants have lacked a processor: of
 // each process its thread that waited longest, and the child that waited longest, since
-// processes that wait at the same time lose that time once. It does not include a wait that
-// has not ended. A command that sleeps has waited hardly at all, even where the processor
-// time of others is used up.
+// processes that wait at the same time lose that time once. It leaves out what they have waited
+// for each other, and for the quota of a control group that this process is not in. A command
+// that sleeps has waited hardly at all, even where the processor time of others is used up.
 func (r *delayReader) treeDelay(pid int) time.Duration {
 	r.left = maxDelayReads
-	return r.delayBelow(strconv.Itoa(pid))
+	var err error
+	r.own, err = cgroup.Current()
+	r.note(err)
+	slowest := r.slowestBelow(strconv.Itoa(pid))
+	if r.byItself {
+		return -probe.MaxDuration
+	}
+	return slowest.lost(r.ran)
 }
 
-func (r *delayReader) delayBelow(pid string) time.Duration {
+// slowestBelow returns the times of the threads of a process and its descendants that have waited longest.
+func (r *delayReader) slowestBelow(pid string) (slowest taskTimes) {
 	tasks := "/proc/" + pid + "/task/"
 	threads, err := os.ReadDir(tasks) // without an entry of a process that has ended
 	r.note(err)
-	var own, below time.Duration
+	var below taskTimes
 	for _, thread := range threads {
 		if r.left == 0 {
+			r.byItself = true
 			break
 		}
 		r.left--
-		own = max(own, r.runDelay(tasks+thread.Name()))
+		if t := r.times(tasks + thread.Name()); t.waited >= slowest.waited {
+			slowest = t
+		}
 		children, err := os.ReadFile(tasks + thread.Name() + "/children")
 		r.note(err)
 		for _, child := range bytes.Fields(children) {
-			below = max(below, r.delayBelow(string(child)))
+			if t := r.slowestBelow(string(child)); t.waited >= below.waited {
+				below = t
+			}
 		}
 	}
-	return own + below
+	r.ran += r.processTime(pid)
+	r.byItself = r.byItself || r.isThrottled(pid)
+	return taskTimes{slowest.ran + below.ran, slowest.waited + below.waited}
 }
 
-// runDelay returns how long a thread has waited for a processor: the second number of
-// schedstat (Documentation/scheduler/sched-stats.rst in Linux). It is read for each command,
-// so without what package os adds.
-func (r *delayReader) runDelay(task string) time.Duration {
+// processTime returns for how long a process and its children that were reaped have run.
+func (r *delayReader) processTime(pid string) (ran time.Duration) {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat") // "1 (name) S 0 …", and the name may have any character
+	r.note(err)
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const utime, cstime = 11, 14
+	if len(fields) > cstime {
+		for _, field := range fields[utime : cstime+1] {
+			ticks, _ := strconv.ParseInt(string(field), 10, 64) // 0 with an error
+			ran += time.Duration(ticks) * userTick
+		}
+	}
+	return ran
+}
+
+// isThrottled reports whether a process is in a control group that this process is not in, and that has used up
+// a quota of processor time.
+func (r *delayReader) isThrottled(pid string) bool {
+	group, err := cgroup.Of(pid)
+	r.note(err)
+	if err != nil || group == r.own {
+		return false
+	}
+	dirs, err := group.Dirs("cpu")
+	r.note(err)
+	own, err := r.own.Dirs("cpu")
+	r.note(err)
+	for _, dir := range dirs {
+		if slices.Contains(own, dir) {
+			break
+		}
+		stat, err := cgroup.Events(dir, "cpu.stat")
+		r.note(err)
+		if stat["nr_throttled"] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// times returns the times of a thread. They are read for each command, so without what package os adds.
+func (r *delayReader) times(task string) (t taskTimes) {
 	fd, err := unix.Open(task+"/schedstat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		r.note(err)
-		return 0
+		return t
 	}
 	defer closeFD(fd)
-	return parseDelay(fd)
-}
-
-// parseDelay returns the second number of a schedstat.
-func parseDelay(fd int) time.Duration {
 	var buf [96]byte
 	n, _ := unix.Pread(fd, buf[:], 0)
-	_, rest, _ := bytes.Cut(buf[:max(n, 0)], []byte(" "))
-	delay, _, _ := bytes.Cut(rest, []byte(" "))
-	ns, _ := strconv.ParseInt(string(delay), 10, 64) // 0 with an error
-	return time.Duration(ns)
+	ran, rest, _ := bytes.Cut(buf[:max(n, 0)], []byte(" "))
+	waited, _, _ := bytes.Cut(rest, []byte(" "))
+	parse := func(b []byte) time.Duration {
+		ns, _ := strconv.ParseInt(string(b), 10, 64) // 0 with an error
+		return time.Duration(ns)
+	}
+	return taskTimes{parse(ran), parse(waited)}
 }

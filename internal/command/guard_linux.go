@@ -135,7 +135,7 @@ func (g *guard) releaseLocked() {
 	}
 	closeFD(g.control)
 	go func() {
-		if status, err := reap(g.pid); status != 0 || err != nil && !g.own {
+		if status, err := reap(g.pid, nil); status != 0 || err != nil && !g.own {
 			endTagged(uint64(g.nonce))
 		}
 		g.ready()
@@ -192,10 +192,11 @@ var guardEnv = reexec.Env("GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=8MiB", "GODEBU
 type header struct {
 	kind  byte
 	value int64
+	lost  time.Duration // of a report: for how long the command could not run
 }
 
 // headerSize is the size of a header in bytes.
-const headerSize = 9
+const headerSize = 17
 
 // The orders, with the ID of a run.
 const (
@@ -212,20 +213,22 @@ const maxOrder = 32 << 10
 
 // The reports.
 const (
-	reportStarted    = 's' // the command runs
+	reportStarted    = 's' // the command runs; it was started at this time of the monotonic clock
 	reportFailed     = 'f' // the command could not be started, for an errno
-	reportKilled     = 'k' // it is killed by order, after it had waited for a processor for so many nanoseconds
-	reportUnmeasured = 'u' // likewise, but how long could not be read, for an errno
+	reportKilled     = 'k' // it is killed by order
+	reportUnmeasured = 'u' // likewise, but for how long it could not run cannot be read, for an errno
 	reportExited     = 'x' // its wait status
 	reportTooMany    = 'm' // likewise, and it was killed since it had too many processes
 )
 
 func (h header) encode() []byte {
-	return binary.LittleEndian.AppendUint64([]byte{h.kind}, uint64(h.value))
+	b := binary.LittleEndian.AppendUint64([]byte{h.kind}, uint64(h.value))
+	return binary.LittleEndian.AppendUint64(b, uint64(h.lost))
 }
 
 func decodeHeader(b []byte) header {
-	return header{b[0], int64(binary.LittleEndian.Uint64(b[1:headerSize]))}
+	number := func(at int) int64 { return int64(binary.LittleEndian.Uint64(b[at:])) }
+	return header{b[0], number(1), time.Duration(number(9))}
 }
 
 // readReport reads a report. Without one the guard has ended.
@@ -279,7 +282,7 @@ func (g *guard) start(ctx context.Context, p Plan, reports int, stdio [3]int) (r
 		defer closeFD(file)
 		kind, text, fds = orderLong, nil, append(fds, file)
 	}
-	return run, g.send(ctx, header{kind, run}, text, fds...)
+	return run, g.send(ctx, header{kind: kind, value: run}, text, fds...)
 }
 
 // encode returns the plan as texts that a NUL separates, which none of them has, without Stdin. Without a directory the command

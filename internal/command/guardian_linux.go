@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
@@ -76,11 +77,13 @@ type guarded struct {
 	run        int64
 	reports    int // a descriptor
 	pid, pidfd int
-	tag        uint64        // see rlimitLocks
-	mayDetach  bool          // see Plan
-	delay      time.Duration // how long the guard has waited for a processor before it was started
+	tag        uint64 // see rlimitLocks
+	mayDetach  bool   // see Plan
 	killed     bool
 	tooMany    bool // it was killed since it had too many processes
+
+	killedAt time.Time     // by order, unless its wait does not count
+	waited   time.Duration // its first thread, before
 }
 
 func newGuardian(nonce uint64) (*guardian, error) {
@@ -107,7 +110,6 @@ func (g *guardian) serve() error {
 	events := make([]unix.EpollEvent, 64)
 	looked, pause := time.Now(), time.Duration(-1)
 	for !g.ending || len(g.byPid) > 0 || g.left {
-		g.delayBefore = g.ownDelay()
 		wasLeft := g.left
 		n, err := g.poll(events, pause)
 		if err != nil && err != unix.EINTR {
@@ -211,11 +213,10 @@ func (g *guardian) start(run int64, text []byte, fds []int) {
 	if err := g.spawn(c, text, fds); err != nil {
 		errno := unix.EINVAL
 		_ = errors.As(err, &errno)
-		c.report(reportFailed, int64(errno))
+		c.report(reportFailed, int64(errno), 0)
 		closeFD(c.reports)
 		return
 	}
-	c.report(reportStarted, 0)
 	if len(g.byPid) == 0 {
 		g.setCalm()
 	}
@@ -238,24 +239,26 @@ func (g *guardian) spawn(c *guarded, text []byte, fds []int) (err error) {
 	c.tag, c.mayDetach = g.tagNext(), p.MayDetach
 	attr := Attr(p.Credential)
 	attr.PidFD = &c.pidfd
+	startedAt := monotonic()
 	c.pid, err = syscall.ForkExec(p.Path, p.Words, &syscall.ProcAttr{
 		Dir: p.Dir, Env: p.Env, Sys: attr, Files: []uintptr{uintptr(fds[1]), uintptr(fds[2]), uintptr(fds[3])},
 	})
 	if err != nil {
 		return err
 	}
-	c.delay = g.ownDelay() - g.delayBefore
 	if err = g.watch(c.pidfd); err != nil {
 		KillGroup(c.pid)
-		_, _ = reap(c.pid)
+		_, _ = reap(c.pid, nil)
 		closeFD(c.pidfd)
+		return err
 	}
-	return err
+	c.report(reportStarted, int64(startedAt), 0)
+	return nil
 }
 
 // report sends a report. An engine that does not get it has gone.
-func (c *guarded) report(kind byte, value int64) {
-	_, _ = unix.Write(c.reports, header{kind, value}.encode())
+func (c *guarded) report(kind byte, value int64, lost time.Duration) {
+	_, _ = unix.Write(c.reports, header{kind, value, lost}.encode())
 }
 
 func (c *guarded) kill() {
@@ -269,12 +272,15 @@ func (g *guardian) kill(c *guarded) {
 		return
 	}
 	var delays delayReader
-	delay := c.delay + delays.treeDelay(c.pid)
+	lost := delays.treeDelay(c.pid)
 	var errno unix.Errno
 	if errors.As(delays.short, &errno) {
-		c.report(reportUnmeasured, int64(errno))
+		c.report(reportUnmeasured, int64(errno), 0)
 	} else {
-		c.report(reportKilled, int64(delay))
+		c.report(reportKilled, 0, lost)
+	}
+	if !delays.byItself {
+		c.killedAt, c.waited = time.Now(), delays.times(c.task()).waited
 	}
 	c.kill()
 }
@@ -283,7 +289,10 @@ func (g *guardian) kill(c *guarded) {
 // have this process as their parent now.
 func (g *guardian) exited(c *guarded) {
 	KillGroup(c.pid)
-	status, _ := reap(c.pid)
+	var delays delayReader
+	var usage syscall.Rusage
+	last := delays.times(c.task())
+	status, _ := reap(c.pid, &usage)
 	delete(g.byPid, c.pid)
 	delete(g.byFD, c.pidfd)
 	delete(g.byRun, c.run)
@@ -296,12 +305,27 @@ func (g *guardian) exited(c *guarded) {
 	if c.tooMany {
 		kind = reportTooMany
 	}
-	c.report(kind, int64(status))
+	c.report(kind, int64(status), c.lostAtExit(last, &usage))
 	closeFD(c.reports)
 	if isDetached {
 		os.Exit(0) // its descendants are nobody's
 	}
 }
+
+// lostAtExit returns for how long a command that has exited could not run, as far as that was not reported
+// when it was killed: its first thread may have waited for a processor then, until it got one to die.
+func (c *guarded) lostAtExit(last taskTimes, usage *syscall.Rusage) time.Duration {
+	switch {
+	case !c.killedAt.IsZero():
+		return max(0, last.waited-c.waited-time.Since(c.killedAt))
+	case c.killed:
+		return 0
+	}
+	return last.lost(time.Duration(usage.Utime.Nano() + usage.Stime.Nano()))
+}
+
+// task is the directory of its first thread.
+func (c *guarded) task() string { return "/proc/" + strconv.Itoa(c.pid) }
 
 // look kills commands that nobody waits for any more, one that has too many processes, and orphans.
 func (g *guardian) look() {

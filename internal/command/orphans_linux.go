@@ -85,24 +85,19 @@ func tagOf(pid int) uint64 {
 
 // orphans are the descendants of commands that have a guard as their parent, since their own has exited.
 type orphans struct {
-	list        int           // the descriptor of the list of children, -1 without one
-	delay       int           // that of how long the guard has waited for a processor
-	delayBefore time.Duration // it had waited for a processor before its last events
-	lastTag     uint64        // the upper half is the guard's
-	left        bool          // some were killed, and have not ended, or what they had started may have come since
-	calm        int           // processes of the system, when there were not too many
-	buf         [16 << 10]byte
+	list    int    // the descriptor of the list of children, -1 without one
+	lastTag uint64 // the upper half is the guard's
+	left    bool   // some were killed, and have not ended, or what they had started may have come since
+	calm    int    // processes of the system, when there were not too many
+	buf     [16 << 10]byte
 }
 
 func newOrphans(nonce uint64) orphans {
-	open := func(name string) int {
-		fd, err := unix.Open("/proc/thread-self/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return -1
-		}
-		return fd
+	list, err := unix.Open("/proc/thread-self/children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		list = -1
 	}
-	return orphans{list: open("children"), delay: open("schedstat"), lastTag: nonce << 32}
+	return orphans{list: list, lastTag: nonce << 32}
 }
 
 // tagNext gives this process the tag of the next command.
@@ -111,9 +106,6 @@ func (o *orphans) tagNext() (tag uint64) {
 	_ = unix.Setrlimit(rlimitLocks, &unix.Rlimit{Cur: o.lastTag, Max: unix.RLIM_INFINITY}) // an error: orphans are killed at the next sweep
 	return o.lastTag
 }
-
-// ownDelay returns how long the calling thread, which must be the one of newOrphans, has waited for a processor.
-func (o *orphans) ownDelay() time.Duration { return parseDelay(o.delay) }
 
 // children returns the children of this process, which only this thread has. The kernel returns a page of
 // them at a time.

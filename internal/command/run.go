@@ -23,10 +23,10 @@ type End struct {
 	// TooMany says that the command was killed since it had more than MaxProcesses. Then Killed is false.
 	TooMany bool
 
-	// Lost is how long the command could not run: until there was room for its processes,
-	// and, if ctx was done when it ended, while they and the thread that ran it waited for
-	// a processor. On a system that does not say the latter, it is missing, as it is of a command that floods
-	// its outputs.
+	// Lost is how long the command could not run: until there was room for its processes and a
+	// processor to start it, and while it waited for a processor. If it was killed since ctx was done, that includes its
+	// descendants that run, else only its first thread. A command loses nothing to its own processes, to the
+	// quota of a control group that it has joined, and by flooding its outputs. Lost is 0 on a system other than Linux.
 	Lost time.Duration
 
 	// Unmeasured is why a part of Lost is unknown: this process lacks descriptors or memory

@@ -54,6 +54,7 @@ func (p Plan) run(ctx context.Context, stdout, stderr io.Writer, started func(er
 		end.Lost += delays.threadDelay() - before
 		end.Unmeasured = cmp.Or(end.Unmeasured, delays.short)
 	}
+	end.Lost = max(0, end.Lost)
 	return end, err
 }
 
@@ -88,8 +89,9 @@ func (p Plan) start(ctx context.Context, stdout, stderr io.Writer) (_ *waiter, e
 			break
 		}
 		var run int64
+		orderedAt := monotonic()
 		if run, err = g.start(ctx, p, theirs, pipes.command); err == nil {
-			return newWaiter(g, run, reports, pipes.engine, stdout, stderr), nil
+			return newWaiter(g, run, orderedAt, reports, pipes.engine, stdout, stderr), nil
 		}
 		g.release()
 		if err != errGuardEnded {

@@ -38,6 +38,8 @@ type waiter struct {
 	hasFailed bool  // it could not be started
 	buf       [1 << 10]byte
 
+	orderedAt time.Duration // by the monotonic clock, to start
+
 	copied int  // bytes of the outputs
 	paused bool // the outputs were not polled the last time
 }
@@ -54,8 +56,8 @@ func (w *waiter) isFlooded() bool { return w.copied > floodSize }
 // floodBuffers are the buffers for outputs that flood, of the size of a pipe.
 var floodBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
-func newWaiter(g *guard, run int64, reports int, read [2]int, stdout, stderr io.Writer) *waiter {
-	w := &waiter{guard: g, run: run, outputs: [...]io.Writer{stdoutFD: stdout, stderrFD: stderr}}
+func newWaiter(g *guard, run int64, orderedAt time.Duration, reports int, read [2]int, stdout, stderr io.Writer) *waiter {
+	w := &waiter{guard: g, run: run, orderedAt: orderedAt, outputs: [...]io.Writer{stdoutFD: stdout, stderrFD: stderr}}
 	for i, fd := range [...]int{reportFD: reports, cancelFD: -1, stdoutFD: read[0], stderrFD: read[1]} {
 		w.polled[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}
 	}
@@ -79,7 +81,7 @@ func (w *waiter) wait(cancel *cancelEvent) (End, error) {
 func (w *waiter) kill(deadline time.Time) {
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
-	err := w.guard.send(ctx, header{orderKill, w.run}, nil)
+	err := w.guard.send(ctx, header{kind: orderKill, value: w.run}, nil)
 	if w.pollUntil(deadline, func() bool { return w.ended }) {
 		w.end.Killed = died(w.end.Status) && !w.end.TooMany
 		return
@@ -112,7 +114,7 @@ func (w *waiter) awaitLater(mustKill bool) <-chan struct{} {
 		defer guard.release()
 		defer closeFD(reports)
 		if mustKill {
-			_ = guard.send(context.Background(), header{orderKill, run}, nil) // an error: the guard has ended
+			_ = guard.send(context.Background(), header{kind: orderKill, value: run}, nil) // an error: the guard has ended
 		}
 		for {
 			polled := []unix.PollFd{{Fd: int32(reports), Events: unix.POLLIN}}
@@ -197,16 +199,18 @@ func (w *waiter) receive() {
 		w.guard.hasAnswered()
 	}
 	w.ended = true
+	w.end.Lost += r.lost
 	switch {
 	case err != nil:
 		w.failure = err
 	case r.kind == reportStarted:
 		w.ended = false
+		w.end.Lost += max(0, time.Duration(r.value)-w.orderedAt)
 		w.started(nil)
 	case r.kind == reportFailed:
 		w.failure, w.hasFailed = syscall.Errno(r.value), true
 	case r.kind == reportKilled:
-		w.ended, w.killing, w.end.Lost = false, true, time.Duration(r.value)
+		w.ended, w.killing = false, true
 	case r.kind == reportUnmeasured:
 		w.ended, w.killing, w.end.Unmeasured = false, true, syscall.Errno(r.value)
 	default:
@@ -251,10 +255,11 @@ func (w *waiter) close() {
 	}
 }
 
-// reap reaps a child that has exited, and returns its status.
-func reap(pid int) (status syscall.WaitStatus, err error) {
+// reap reaps a child that has exited, and returns its status. Usage, if it is not nil, is what the child and
+// those of its descendants that were reaped have used.
+func reap(pid int, usage *syscall.Rusage) (status syscall.WaitStatus, err error) {
 	for {
-		_, err = syscall.Wait4(pid, &status, 0, nil)
+		_, err = syscall.Wait4(pid, &status, 0, usage)
 		if err == nil {
 			return status, nil
 		}

@@ -118,6 +118,11 @@ func InCgroup(t *testing.T, l Limit) bool {
 	return false
 }
 
+// Group makes a control group, and returns the file by which a process joins it.
+func Group(t testing.TB, l Limit) (join string) {
+	return filepath.Join(newCgroup(t, l).dir, "cgroup.procs")
+}
+
 // Confine moves a process to a control group of its own. When lift is called, the limit
 // ends. The process has to end before the test does, or is killed then.
 func Confine(t testing.TB, pid int, l Limit) (lift func()) {

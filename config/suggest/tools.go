@@ -45,6 +45,9 @@ var spellings = []spelling{
 	{"healthcheck", "probe", `probe "readiness" { … }`, "", "Docker"},
 	{"test", "exec", `exec { command = ["…"] }`, "", "Docker"},
 	{"envFile", "env_file", `env_file = "/etc/web.env"`, "a process block", "Docker"},
+	{"watchdogSec", "watchdog", `watchdog = "30s"`, "a process block", "systemd"},
+	{"timeoutStartSec", "ready_timeout", `ready_timeout = "90s"`, "a process block", "systemd"},
+	{"type", "notify", "notify = true", "a process block", "systemd"},
 	{"ulimits", "rlimits", "rlimits = { nofile = 65536 }", "a process block", "Docker"},
 
 	{"validStatusCodes", "status", `status = ["200-299"]`, "", "the blackbox exporter"},

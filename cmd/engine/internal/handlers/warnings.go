@@ -67,6 +67,9 @@ func warnOfDriver(v config.Values) error {
 	if v["log"] != nil && v["lines_per_second"] != nil {
 		err = errors.Join(err, &probe.FieldError{Field: "lines_per_second", Problem: "has no effect, since log keeps the lines out of the engine's log", Hint: "remove it, or the log block"})
 	}
+	if v["ready_timeout"] != nil && v["notify"] != true {
+		err = errors.Join(err, &probe.FieldError{Field: "ready_timeout", Problem: "has no effect, since nothing waits for READY=1", Hint: "add notify = true, or remove it"})
+	}
 	if path, _ := v["env_file"].(string); path != "" {
 		if _, wrong := process.ReadEnvFile(path); wrong != nil {
 			problem := strings.TrimPrefix(wrong.Error(), "env_file: ")

@@ -62,6 +62,9 @@ func (p *Process) explain() (all []string) {
 	if len(with) > 0 {
 		all = append(all, "Its process is started with "+strings.Join(with, ", ")+".")
 	}
+	if p.StatusText != "" {
+		all = append(all, fmt.Sprintf("Its process says: %q.", p.StatusText))
+	}
 	switch dropped := counted(int64(p.DroppedLines), "line"); {
 	case p.LogError != "" && p.DroppedLines > 0:
 		all = append(all, fmt.Sprintf("Its log file cannot be written: %s. Of its output %s were dropped.", p.LogError, dropped))
@@ -191,6 +194,7 @@ var instanceReasons = map[probe.Reason]string{
 	probe.ReasonExited:          "It exited on its own",
 	probe.ReasonCompleted:       "It exited with status 0",
 	probe.ReasonNoStart:         "It could not be started",
+	probe.ReasonStarting:        "The process of the next one runs, and has not said yet that it is ready",
 }
 
 // explain returns "" for an instance that the engine does not run.

@@ -76,6 +76,7 @@ type Target struct {
 type Process struct {
 	DroppedLines uint64 `json:"droppedLines,omitempty"` // of their output, since the engine started
 	LogError     string `json:"logError,omitempty"`     // why their log file cannot be written; empty if it can, or there is none
+	StatusText   string `json:"statusText,omitempty"`   // what the latest one has said of itself, by STATUS= of sd_notify(3); empty for nothing
 
 	Nice    *int              `json:"nice,omitempty"`    // their scheduling priority, if it is set; only of /v1/targets/{name}
 	Rlimits map[string]string `json:"rlimits,omitempty"` // their resource limits that are set, by name; only of /v1/targets/{name}

@@ -124,6 +124,10 @@ func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	switch name {
 	case "each", "count":
 		r.hint = "each.key and each.value exist in a target with for_each, and there is no count"
+		own := slices.DeleteFunc(rootNames(ctx), func(name string) bool { return name == "var" || name == "local" })
+		if len(own) > 0 { // those of dynamic blocks
+			r.hint = fmt.Sprintf("in this dynamic block it is %s.key and %s.value", own[0], own[0])
+		}
 	case "env":
 		r.hint = `environment variables are read by a function: env("NAME")`
 	case "target", "probe", "data", "module":

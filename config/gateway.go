@@ -27,14 +27,16 @@ type gatewayBlock struct {
 const maxGateways = 100
 
 // decodeGateways decodes the gateway blocks.
-func decodeGateways(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options, engine *decodedEngine) map[string]Gateway {
+func decodeGateways(
+	blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options, engine *decodedEngine, groups map[string]Group,
+) map[string]Gateway {
 	var valid []decodedGateway
-	groups := labelsOf(blocks["group"]) // also those with errors, which were reported
+	declared := labelsOf(blocks["group"]) // also those with errors, which were reported
 	all, _ := decodeNamed(blocks["gateway"], e.collector, "gateway", maxGateways, func(b *tree.Block) (Gateway, bool) {
 		before := e.reports
 		g := decodedGateway{decodedBlock: s.decode(e, b)}
 		g.fill(&g.gatewayBlock)
-		g.gateway.Groups = g.groups(groups)
+		g.gateway.Groups = g.groups(declared)
 		g.inside, g.gateway.Output, g.gateway.Settings = g.oneInside(o.Gateways, "gateway", "how it is kept up to date")
 		if !g.ok || e.reports != before {
 			return Gateway{}, false
@@ -43,6 +45,9 @@ func decodeGateways(blocks map[string][]*tree.Block, e *evaluator, s *compiledSc
 			g.checkConflict(other, o.GatewayConflict)
 		}
 		g.checkEngine(engine, o.ListenConflict)
+		if o.Gateways[g.gateway.Output].NeedsPort {
+			g.warnOfNoPort(groups)
+		}
 		valid = append(valid, g)
 		return g.gateway, true
 	})
@@ -81,6 +86,19 @@ func (g *decodedGateway) checkEngine(engine *decodedEngine, conflict func(listen
 			r.notes = []Note{noteAt(at.value, "the engine listens there")}
 		}
 		g.e.add(r)
+	}
+}
+
+// warnOfNoPort warns of groups without a port, whose members the output leaves out.
+func (g *decodedGateway) warnOfNoPort(groups map[string]Group) {
+	for _, name := range g.gateway.Groups {
+		if of, known := groups[name]; known && of.Port == "" {
+			g.e.add(report{
+				severity: Warning, at: g.inside.block.Header, body: &g.block.Body,
+				summary: fmt.Sprintf("%s needs members with a port, and group %q has none: all of them are left out", g.gateway.Output, name),
+				hint:    fmt.Sprintf(`write port = "http", or a number, in group %q`, name),
+			})
+		}
 	}
 }
 

@@ -54,7 +54,7 @@ func Parse(sources []Source, o Options) (*Config, Diagnostics) {
 	checkPushed(f, c.Cluster, e.collector)
 	c.Set, c.Quorums, c.Targets = targets.probes.set, targets.probes.quorums, targets.targets
 	c.Groups = decodeGroups(f.blocks["group"], e, l.of("group"), &targets.known)
-	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o, &engine)
+	c.Gateways = decodeGateways(f.blocks, e, l.of("gateway"), &o, &engine, c.Groups)
 	c.Notifiers = decodeNotifiers(f.blocks, e, l.of("notify"), &o, &targets.known)
 	c.Maintenances = decodeMaintenances(f.blocks["maintenance"], e, l.of("maintenance"), &targets.known)
 	modules := newModuleDecoder(e, l, &o, handlers)
@@ -135,7 +135,7 @@ func decodeTargets(f *sourceFiles, e *evaluator, l *language, o *Options, handle
 	}
 	t := &targetDecoder{
 		e: e, language: l, options: o, context: handlers.context, defaults: defaults, probes: probes,
-		targets: make(map[string]Target), known: knownTargets{more: o.MoreTargets}, origins: make(map[string]*origin),
+		targets: make(map[string]Target), known: knownTargets{more: o.MoreTargets}, origins: make(map[string]*origin), owned: make(map[string]hcl.Range),
 		samePorts: newSharedMaps[uint16](), sameLabels: newSharedMaps[string](),
 	}
 	if o.Describe {

@@ -70,6 +70,9 @@ type Settings struct {
 	// Warn returns what is probably not meant in a block without errors, as Handler.Warn
 	// does. Nil: there are no warnings.
 	Warn func(Values) error
+
+	// NeedsPort says of an output of gateways that it leaves out members of groups without a port.
+	NeedsPort bool
 }
 
 // Driver is a block of a target that says what starts or restarts it, such as
@@ -84,6 +87,10 @@ type Driver struct {
 	// IsLocal says that the target runs on the host of the engine: each engine of a cluster
 	// that has the block runs one of its own.
 	IsLocal bool
+
+	// Owns returns a file that no second target should have, and the argument that names it: "log.file". Nil, or an
+	// empty file: there is none.
+	Owns func(settings any) (argument, file string)
 
 	// WarnOfTarget is Warn for what Options.TargetSettings declares of a target that has
 	// the block: restart_policy and the like.

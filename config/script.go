@@ -148,7 +148,9 @@ func (s *Script) report(d *decodedBlock, at *ScriptError, severity Severity) {
 	r := report{severity: severity, at: d.block.Header, body: &d.block.Body, summary: at.Problem}
 	if text, ok := d.e.texts.byName[s.Origin.File]; ok {
 		r.at = wordAt(s.Origin.File, text, at.Line, at.Column)
-		r.hint = pythonHint(string(text[r.at.Start.Byte:r.at.End.Byte]))
+		if r.hint = pythonHint(string(text[r.at.Start.Byte:r.at.End.Byte])); strings.HasPrefix(at.Problem, "got string literal, want") {
+			r.hint = `texts are joined by +; Starlark has no f-strings: "bad status %d" % status`
+		}
 	} else {
 		r.at, r.summary = d.sources["source"].value, at.Error()
 	}

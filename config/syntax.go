@@ -22,6 +22,9 @@ const maxExponent = 4
 
 var conflictMarker = regexp.MustCompile(`^(<<<<<<<|=======|>>>>>>>)`)
 
+// bareShare is the line of an argument with a percentage without quotes: min_ready = 50%.
+var bareShare = regexp.MustCompile(`^\s*([a-z][a-z_0-9]*)\s*=\s*([0-9][0-9.]*%)\s*$`)
+
 // argumentWithoutSign is the line of an argument without its equals sign: period "10s". Blocks that need a label look alike.
 var argumentWithoutSign = regexp.MustCompile(`^\s*([a-z][a-z_0-9]*)\s+("[^"{}]*"|[0-9][\w.]*|true|false)\s*$`)
 
@@ -151,6 +154,8 @@ func rewordSyntax(d *hcl.Diagnostic, text []byte) report {
 	case "Invalid expression":
 		if strings.HasPrefix(rest, "/") {
 			r.hint = `a text needs quotes: path = "/healthz"`
+		} else if m := bareShare.FindStringSubmatch(line); m != nil {
+			r.summary, r.hint = "a percentage needs quotes", fmt.Sprintf("write %s = %q", m[1], m[2])
 		}
 	case "Invalid block definition":
 		if m := argumentWithoutSign.FindStringSubmatch(line); m != nil && !openedBelow.Match(text[from:]) {

@@ -144,6 +144,8 @@ const (
 const (
 	ReasonBackOff         Reason = "restart.back_off"         // the previous instance exited; the next one waits for its back-off
 	ReasonStartAfter      Reason = "restart.start_after"      // the instance waits for other targets before it is started
+	ReasonStarting        Reason = "restart.starting"         // the process runs, and has not said yet that it is ready
+	ReasonWatchdog        Reason = "process.watchdog"         // the process has not said in time that it works; only in the log
 	ReasonOperatorStop    Reason = "restart.operator_stop"    // an operator has stopped the target
 	ReasonOperatorRestart Reason = "restart.operator_restart" // the instance is, or was, terminated since an operator has asked for another one
 	ReasonCrashLoop       Reason = "restart.crash_loop"       // previous instances exited one after another; this one has not run for as long yet as the back-off before it

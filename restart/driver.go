@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
 // Driver starts and terminates the instances of one target.
@@ -43,6 +45,23 @@ type Reporting interface {
 	// SetFailed sets the function that Run calls with the reason. It is called before Run, never
 	// concurrently with it; the function never blocks.
 	SetFailed(failed func(reason error))
+}
+
+// Notifying is a Driver whose instances report themselves whether they have started, and work.
+type Notifying interface {
+	Driver
+
+	// SetNotice sets the function that Run calls with what an instance has reported last. It is called before Run,
+	// never concurrently with it; the function never blocks.
+	SetNotice(set func(Notice))
+}
+
+// Notice is what an instance of a Notifying driver has reported. The zero Notice says that it is well.
+type Notice struct {
+	// Reason is probe.ReasonStarting before began is called: the instance is reported as one that waits. Afterwards
+	// any reason restarts the instance, as a failing liveness probe does.
+	Reason probe.Reason
+	Detail string
 }
 
 // Outliving is a Driver whose instances may outlive the engine. When the controller stops,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/sonde-probe/sonde/engine"
@@ -33,6 +34,8 @@ type instance struct {
 	budgeted  bool      // the budget has allowed the restart
 	acquired  bool      // the disruption budget was asked for its restart
 	inquiry   inquiry   // whether its dependencies fail, since a probe fails
+
+	notice atomic.Pointer[Notice] // the latest one of a Notifying driver; nil before
 }
 
 // occurrence is an event, with what the action about it needs.
@@ -66,6 +69,9 @@ func (s *supervisor) runInstance(notBefore time.Time) termination {
 	i.setStop()
 	if d, ok := i.driver.(Reporting); ok {
 		d.SetFailed(i.onFailed)
+	}
+	if d, ok := i.driver.(Notifying); ok {
+		d.SetNotice(func(n Notice) { i.notice.Store(&n); s.wake.Set() })
 	}
 	go i.run(ctx)
 	for {
@@ -248,7 +254,10 @@ func (i *instance) check(now time.Time) occurrence {
 			return occurrence{}
 		}
 		return occurrence{event: expires}
-	case i.phase == starting, i.phase.isLast():
+	case i.phase == starting:
+		i.reportStarting()
+		return occurrence{}
+	case i.phase.isLast():
 		return occurrence{}
 	case s.control.takeRequest(s.target):
 		return occurrence{event: requested}
@@ -325,7 +334,27 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 			return p, true
 		}
 	}
+	if n := i.notice.Load(); n != nil && n.Reason != "" {
+		return engine.Status{
+			ID:     probe.ID{Target: s.target, Kind: probe.Liveness, Name: noticeName},
+			Result: probe.Result{Reason: n.Reason, Detail: n.Detail},
+		}, true
+	}
 	return engine.Status{}, false
+}
+
+// noticeName stands for a Notifying driver where log records name the failing probe.
+const noticeName = "watchdog"
+
+// reportStarting reports an instance that runs and has not reported that it has started.
+func (i *instance) reportStarting() {
+	s, n := i.supervisor, i.notice.Load()
+	if n == nil || n.Reason == "" || s.reported.Reason == n.Reason {
+		return
+	}
+	in := s.endedInstance(probe.Ended)
+	in.Reason, in.Detail = n.Reason, n.Detail
+	s.report(in)
 }
 
 // healthInterval is the time between two checks whether the engine, or a target that this one
@@ -540,6 +569,9 @@ func (i *instance) finish(exit Exit) termination {
 	}
 	if end.started {
 		end.lasted = time.Since(i.since)
+	}
+	if n := i.notice.Load(); n != nil && end.cause == byProbe {
+		end.why = n.Detail
 	}
 	if end.cause.isFinal() {
 		i.reportTerminated(end, w)

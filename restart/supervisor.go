@@ -385,6 +385,7 @@ type termination struct {
 	started bool
 	cause   cause
 	lasted  time.Duration // 0 when it failed to start
+	why     string        // it was terminated, by a Notice; empty without one
 }
 
 // cause is why an instance has exited, or is released.
@@ -422,6 +423,13 @@ func (t termination) reason() probe.Reason {
 
 // status returns the error or the exit status, for operators.
 func (t termination) status() string {
+	if t.why != "" {
+		return t.why + ", " + t.exitStatus()
+	}
+	return t.exitStatus()
+}
+
+func (t termination) exitStatus() string {
 	if t.exit.Err != nil {
 		return t.exit.Err.Error()
 	}

@@ -46,7 +46,7 @@ func waitingState(in *probe.Instance) probe.TargetState {
 	switch {
 	case in.Reason == probe.ReasonNoStart || in.Reason == probe.ReasonResources:
 		return probe.StateCannotStart
-	case in.Reason == probe.ReasonStartAfter:
+	case in.Reason == probe.ReasonStartAfter || in.Reason == probe.ReasonStarting:
 		return probe.StateStarting
 	case in.Reason == probe.ReasonBackOff:
 		return probe.StateCrashLooping

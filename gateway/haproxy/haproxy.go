@@ -53,8 +53,8 @@ func (c Config) Check() error {
 	n, portErr := strconv.ParseUint(port, 10, 16)
 	isPath := strings.Contains(c.Socket, "/")
 	switch {
-	case !isPath && (err != nil || portErr != nil || n == 0):
-		return probe.FieldErrorf("socket", "must be the path of a Unix socket, such as /run/haproxy/admin.sock, or an address and a port")
+	case strings.Contains(c.Socket, "://"), !isPath && (err != nil || portErr != nil || n == 0):
+		return probe.FieldErrorf("socket", "must be the path of a Unix socket, such as /run/haproxy/admin.sock, or an address and a port, and no URL")
 	case !isPath && !dial.IsLoopback(host):
 		return &probe.FieldError{Field: "socket", Problem: "is on another machine, and HAProxy does not authenticate its clients there", Hint: "run Sonde beside HAProxy, or use agent"}
 	case c.Backend != "" && !backendName.MatchString(c.Backend):

@@ -24,7 +24,7 @@ func Own() string {
 	return ""
 }
 
-// membership says which cgroups a process is in: the content of /proc/self/cgroup.
+// Membership says which cgroups a process is in: the content of /proc/self/cgroup.
 type Membership string
 
 // Current returns the membership of this process. It changes if the process is moved.

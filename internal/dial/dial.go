@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -149,6 +150,12 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 		if ip, err := netip.ParseAddr(host); err == nil && !d.family().has(ip) {
 			return "", 0, unknown(probe.ReasonNoAddr, probe.FieldErrorf("ip_family", "is %q, but the address of target %s is %s", d.config.IPFamily, t.Name, host))
 		}
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && d.source.IsValid() && d.source.Is4() != ip.Unmap().Is4() {
+		return "", 0, unknown(probe.ReasonNoAddr, &probe.FieldError{
+			Field: "source_address", Problem: fmt.Sprintf("is %s, from which %s cannot be reached: one is IPv4, the other IPv6", d.source, host),
+			Hint: "write an address of the same family, or leave it out",
+		})
 	}
 	if d.config.NoPort {
 		return host, 0, nil

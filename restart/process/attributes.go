@@ -45,17 +45,8 @@ func (u Umask) mask() *int {
 	return &bits
 }
 
-// Limits of Config.Nice.
-const (
-	minNice = -20
-	maxNice = 19
-)
-
-// checkAttributes adds what is wrong with the nice value and the limits.
+// checkAttributes adds what is wrong with the nice value and the resource limits.
 func (c Config) checkAttributes(wrong *probe.FieldErrors) {
-	if c.Nice != nil && (*c.Nice < minNice || *c.Nice > maxNice) {
-		wrong.Add("nice", "is %d; it must be from %d, the highest priority, to %d", *c.Nice, minNice, maxNice)
-	}
 	if c.Nice != nil && len(guard.Resources) == 0 {
 		wrong.Add("nice", "needs Linux")
 	}

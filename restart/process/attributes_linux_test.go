@@ -28,7 +28,7 @@ func TestAProcessHasItsLimits(t *testing.T) {
 
 // Some programs would have other limits than those of the engine, since the Go runtime has raised them.
 func TestALauncherChangesNothingElse(t *testing.T) {
-	show := sh(`cat /proc/self/limits; ls /proc/self/fd; grep -E '^(Sig(Pnd|Blk|Ign|Cgt)|Uid|Gid|Groups|NoNewPrivs|Cap)' /proc/self/status; umask; pwd; env | sort`)
+	show := sh(`cat /proc/self/limits; ls /proc/self/fd; grep -E '^(Sig(Pnd|Blk|Ign|Cgt)|Uid|Gid|Groups|NoNewPrivs|Cap)' /proc/self/status; umask; pwd; unset NOTIFY_SOCKET; env | sort`)
 	show.Dir = t.TempDir()
 	want := begin(t, show).exit(t).Output
 	show.Rlimits = map[string]string{"core": "0"}
@@ -94,7 +94,7 @@ func TestWrongAttributesAreNamed(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{func(c *Config) { c.Nice = new(20) }, "nice is 20; it must be from -20, the highest priority, to 19"},
+		{func(c *Config) { c.Nice = new(20) }, "nice is 20; it must be from -20 to 19"},
 		{func(c *Config) { c.Nice = new(-21) }, "nice is -21"},
 		{func(c *Config) { c.Rlimits = map[string]string{"files": "1"} }, `rlimits has "files", which is no limit; write one of as, core, cpu, data, fsize, memlock, nofile, nproc, stack`},
 		{func(c *Config) { c.Rlimits = map[string]string{"nofile": "1KiB"} }, `has nofile = "1KiB"; write a number`},

@@ -70,13 +70,20 @@ type instance struct {
 	released   bool // so it was asked to exit when the engine stopped
 
 	stop func() restart.StopSettings // of the driver
+
+	notifier  *notifier // nil if the processes have no socket for notifications
+	config    Config    // of the driver
+	setNotice func(restart.Notice)
+	starting  string // its ID while it runs and has not said that it is ready
+	notReady  error  // it was ended since it never said so
 }
 
 // start starts a guard and has it start the command. If an earlier engine has left an
 // instance of the target running, start takes it over, or ends it first. A request to end
 // that is received meanwhile is an error, and no command is started.
-func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance, error) {
+func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (_ *instance, err error) {
 	env, envErr := d.environment() // also for an instance that goes on, so that its secrets are known
+	suffix := strings.ToLower(rand.Text()[:10])
 	if i, err := d.takeOver(ctx, end); i != nil || err != nil {
 		return i, err
 	}
@@ -89,8 +96,17 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 		}
 	default:
 	}
+	i := d.newInstance()
 	run := d.command
 	run.Env = env
+	if i.notifier, err = d.listen(&run, suffix); err != nil {
+		return nil, fmt.Errorf("%w: notify: %w", restart.ErrShortage, err)
+	}
+	defer func() {
+		if err != nil {
+			i.notifier.close()
+		}
+	}()
 	plan, err := command.Plan{}, envErr
 	if err == nil {
 		plan, err = run.Plan()
@@ -105,7 +121,7 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 		return nil, err
 	}
 	start := guard.Start{
-		Plan: plan, Suffix: strings.ToLower(rand.Text()[:10]), Cgroup: !d.config.NoCgroup,
+		Plan: plan, Suffix: suffix, Cgroup: !d.config.NoCgroup, Socket: i.notifier.socketPath(),
 		Umask: d.config.Umask.mask(), Nice: d.config.Nice, Rlimits: d.config.rlimits(),
 	}
 	if d.config.Adopt {
@@ -117,7 +133,6 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", restart.ErrShortage, err)
 	}
-	i := d.newInstance()
 	i.releaseRoom = releaseRoom
 	if i.guardConn, err = startGuard(d.config.Target, start, i.streams); err != nil {
 		releaseRoom()
@@ -127,7 +142,10 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (*instance
 }
 
 func (d *Driver) newInstance() *instance {
-	i := &instance{log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, killTimeout: d.killTimeout, stop: d.stopSettings, releaseRoom: func() {}}
+	i := &instance{
+		log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, killTimeout: d.killTimeout,
+		stop: d.stopSettings, config: d.config, setNotice: d.setNotice, releaseRoom: func() {},
+	}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = d.output.stream(name, i.tail)
 	}
@@ -139,6 +157,7 @@ func (i *instance) close() {
 	i.finishOutputs(0)
 	i.endStreams()
 	i.guardConn.close()
+	i.notifier.close()
 }
 
 // endStreams writes what was read of the outputs.
@@ -172,12 +191,18 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				if i.released {
 					return i.exit(-1, restart.ErrReleased)
 				}
+				if i.notReady != nil {
+					return i.exit(-1, i.notReady)
+				}
 				exit := i.exit(r.Code, nil)
 				exit.Signal = unix.SignalName(r.Signal)
 				return exit
 			}
-			i.hasStarted(r)
-			began(r.ID)
+			if i.hasStarted(r); i.starting == "" {
+				began(r.ID)
+			}
+		case what := <-i.notifier.received():
+			i.note(what, began)
 		case grace, open := <-end:
 			if !open {
 				end = nil
@@ -214,6 +239,7 @@ func (i *instance) hasStarted(r guard.Report) {
 	i.closeStderr()
 	i.releaseRoom()
 	i.output.droppedWithoutEngine(r.Dropped)
+	i.attend(r.ID)
 	if i.notAdopted {
 		i.log.Warn("process will end with the engine, although adopt is set: the directory of its guard takes no files", "pid", r.Pid, "error", r.NotAdopted)
 	}

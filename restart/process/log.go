@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
-	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/internal/logfile"
 	"github.com/sonde-probe/sonde/internal/private"
 	"github.com/sonde-probe/sonde/probe"
@@ -44,10 +43,9 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 	case private.IsOfSystem(l.File):
 		wrong.Add("log.file", `is %q, a file of the operating system; write a path such as "/var/log/app.log"`, l.File)
 	}
-	*wrong = append(*wrong, limits.Check(l, "log.")...)
 }
 
-// Outputs knows, for each target, what has become of the lines of its processes' output. The zero value is
+// Outputs knows, for each target, what has become of the lines of its processes' output, and which status they report. The zero value is
 // ready. Its methods may be called concurrently.
 type Outputs struct {
 	targets sync.Map // of *targetOutput, by name
@@ -57,6 +55,7 @@ type Outputs struct {
 type targetOutput struct {
 	dropped atomic.Uint64                // lines: they came too fast, or the disk was full or did not respond
 	file    atomic.Pointer[logfile.File] // of the latest process; nil for the log of the engine
+	status  atomic.Pointer[string]       // of the latest process, STATUS= of sd_notify(3); nil for none
 }
 
 // Dropped returns how many lines of a target were dropped since the start of the program, and whether
@@ -77,6 +76,16 @@ func (o *Outputs) LogError(target string) error {
 		}
 	}
 	return nil
+}
+
+// Status returns what the latest process of a target has reported as its status, in one line; "" for nothing.
+func (o *Outputs) Status(target string) string {
+	if t, ok := o.targets.Load(target); ok {
+		if status := t.(*targetOutput).status.Load(); status != nil {
+			return *status
+		}
+	}
+	return ""
 }
 
 // Keep forgets the targets that are not wanted.

@@ -22,7 +22,8 @@
 // A program that imports this package is its own guard: started with the name sonde-guard
 // it runs as one, before its main.
 //
-// Files: instance.go runs an instance by its guard, conn.go is the connection to the guard,
+// Files: instance.go runs an instance by its guard, conn.go is the connection to the guard; notify.go decides what follows
+// from the notifications of a process, and notify_linux.go receives them;
 // adopt_linux.go finds the guards that have outlived their engine, directory_linux.go the
 // directory where they are found; log.go says where the command's output goes, and output.go writes it
 // there. The guard is package guard.
@@ -42,6 +43,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/restart"
 	"github.com/sonde-probe/sonde/restart/process/internal/guard"
@@ -51,7 +53,8 @@ import (
 //
 // The command's environment has PATH, LANG, LC_ALL and TZ from the engine's
 // environment, and HOME, USER and LOGNAME of the user that the command runs as.
-// Variables in Env are added to these and override them. Nothing else of the
+// Variables in Env are added to these and override them. On Linux, NOTIFY_SOCKET names the socket
+// of the instance for sd_notify(3), except with Adopt. Nothing else of the
 // engine's environment is passed on, since it may hold secrets.
 type Config struct {
 	Target string // the target's name, for log records and the process list
@@ -82,6 +85,10 @@ type Config struct {
 	// AdoptDir, for Resume: see readSurvivors. Default: none.
 	Survivor Survivor
 
+	Notify       bool          `hcl:"notify,optional" doc:"the process says that it is ready, by READY=1 of sd_notify(3): it counts as started then, and not as soon as it runs. Linux only" default:"false" json:",omitempty"`
+	ReadyTimeout time.Duration `hcl:"ready_timeout,optional,nonzero" doc:"how long after its start the process of a notify may take until READY=1; then it has failed to start, and is terminated" default:"1m30s" min:"1s" max:"8784h" json:",omitempty"`
+	Watchdog     time.Duration `hcl:"watchdog,optional,nonzero" doc:"how often the process says that it works, by WATCHDOG=1 of sd_notify(3): it has the time as WATCHDOG_USEC. Without one for this long, or with WATCHDOG=trigger, it is restarted as if a liveness probe failed. Linux only" default:"none" min:"1s" max:"8784h" json:",omitempty"`
+
 	Log *Log `hcl:"log,block" doc:"where the lines of the output go, instead of the engine's log. A change of this block restarts the process: the guard of one with adopt writes to the file, too"`
 
 	// Logger gets a record for each line of output without Log: the line, with the attributes
@@ -103,7 +110,7 @@ const defaultLinesPerSecond = 100
 
 // Driver runs the instances of one command. It is a restart.Driver. An instance
 // costs the guard process, of about 1.4 MB that it does not share with the engine and ten
-// threads, and three goroutines. Without room for them Run returns restart.ErrShortage.
+// threads, and four goroutines. Without room for them Run returns restart.ErrShortage.
 type Driver struct {
 	config  Config
 	command command.Command
@@ -114,7 +121,8 @@ type Driver struct {
 	linger       time.Duration // see guard.Adopt
 	killTimeout  time.Duration // see const killTimeout
 
-	stop atomic.Pointer[restart.StopSettings] // of the latest SetStop; nil before
+	stop      atomic.Pointer[restart.StopSettings] // of the latest SetStop; nil before
+	setNotice func(restart.Notice)                 // of the latest SetNotice
 }
 
 // findInterval is the time after which a guard without an engine looks for its files.
@@ -126,11 +134,9 @@ const linger = 24 * time.Hour
 // Check returns what is wrong with the configuration's text: a *probe.FieldError, or
 // several, or nil.
 func (c Config) Check() error {
-	var wrong probe.FieldErrors
-	if c.LinesPerSecond < 0 {
-		wrong.Add("lines_per_second", "must be 1 or more")
-	}
+	wrong := limits.Check(c, "")
 	c.Log.check(&wrong)
+	c.checkNotify(&wrong)
 	if strings.Contains(c.EnvFile, "\x00") {
 		wrong.Add("env_file", "has a NUL byte")
 	}
@@ -163,7 +169,7 @@ func newDriver(c Config) *Driver {
 	run := command.Command{Words: slices.Clone(c.Command), Env: maps.Clone(c.Env), Dir: c.Dir, User: c.User}
 	c.LinesPerSecond = cmp.Or(c.LinesPerSecond, defaultLinesPerSecond)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler)).With("target", c.Target)
-	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout}
+	return &Driver{config: c, command: run, digest: c.digest(), output: newOutput(c), findInterval: findInterval, linger: linger, killTimeout: killTimeout, setNotice: func(restart.Notice) {}}
 }
 
 // digest identifies what the command is: instances with the same one need no restart.

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -24,9 +25,46 @@ import (
 // the command behind it for ever: something for tests to kill.
 const engineRole = "test-engine"
 
+// notifyRole is the first argument that makes this program send the messages behind it to $NOTIFY_SOCKET.
+const notifyRole = "test-notify"
+
+func sendNotifications(messages []string) {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: os.Getenv("NOTIFY_SOCKET"), Net: "unixgram"})
+	if err != nil {
+		panic(err)
+	}
+	for _, message := range messages {
+		if _, err := conn.Write([]byte(message)); err != nil {
+			panic(err)
+		}
+	}
+	received, barrier, err := os.Pipe()
+	if err != nil {
+		panic(err)
+	}
+	rights := syscall.UnixRights(int(barrier.Fd()))
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		panic(err)
+	}
+	var sent error
+	if err := raw.Write(func(fd uintptr) bool {
+		sent = syscall.Sendmsg(int(fd), []byte("BARRIER=1"), rights, nil, 0)
+		return sent != syscall.EAGAIN
+	}); err != nil || sent != nil {
+		panic(errors.Join(err, sent))
+	}
+	barrier.Close()
+	_, _ = received.Read(make([]byte, 1)) // until the messages were read
+}
+
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == engineRole {
 		runEngine(os.Args[2] == "true", os.Args[3:])
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == notifyRole {
+		sendNotifications(os.Args[2:])
 		return
 	}
 	os.Exit(m.Run())
@@ -248,9 +286,12 @@ func TestNewNamesTheWrongField(t *testing.T) {
 		config Config
 		field  string
 	}{
-		"no command":     {Config{}, "command"},
-		"bad env":        {Config{Command: []string{"x"}, Env: map[string]string{"A=": ""}}, "env"},
-		"negative lines": {Config{Command: []string{"x"}, LinesPerSecond: -1}, "lines_per_second"},
+		"no command":        {Config{}, "command"},
+		"bad env":           {Config{Command: []string{"x"}, Env: map[string]string{"A=": ""}}, "env"},
+		"notify with adopt": {Config{Command: []string{"x"}, Notify: true, Adopt: true, AdoptDir: "x"}, "notify"},
+		"own socket":        {Config{Command: []string{"x"}, Watchdog: time.Minute, Env: map[string]string{"NOTIFY_SOCKET": "/x"}}, "watchdog"},
+		"short watchdog":    {Config{Command: []string{"x"}, Watchdog: time.Millisecond}, "watchdog"},
+		"negative lines":    {Config{Command: []string{"x"}, LinesPerSecond: -1}, "lines_per_second"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var field *probe.FieldError

@@ -37,7 +37,7 @@ type answer struct {
 	rcode         dnsmessage.RCode
 	authoritative bool
 	truncated     bool
-	records       []string // those of the name and the type that were asked for
+	records       []string // of the name and the type that were asked for
 	others        int      // of other names or classes
 	serial        uint32   // of the zone, if its SOA record was asked for
 
@@ -193,18 +193,21 @@ func (s *settings) records(p *dnsmessage.Parser, a *answer) error {
 		switch {
 		case !slices.Contains(owners, host(r.Header.Name)):
 			a.others++
-		case r.Header.Type == s.question.Type:
-			a.add(r.Body)
+		case r.Header.Type == s.question.Type || s.question.Type == dnsmessage.TypeALL:
+			if err := s.add(a, r); err != nil {
+				return fmt.Errorf("the answer cannot be read: %w", err)
+			}
 		}
 	}
 	return nil
 }
 
-// owners returns the name that was asked for, and those to which its CNAME records lead. Who asks for CNAME records
-// asks for those of the name itself.
+// owners returns the name that was asked for, and those to which its CNAME records lead. Who asks for CNAME records, or
+// for all, asks for those of the name itself.
 func (s *settings) owners(all []dnsmessage.Resource) []string {
 	owners := []string{host(s.question.Name)}
-	for i := 0; i < len(owners) && i < maxAliases && s.question.Type != dnsmessage.TypeCNAME; i++ {
+	own := s.question.Type == dnsmessage.TypeCNAME || s.question.Type == dnsmessage.TypeALL
+	for i := 0; i < len(owners) && i < maxAliases && !own; i++ {
 		for _, r := range all {
 			alias, ok := r.Body.(*dnsmessage.CNAMEResource)
 			if ok && host(r.Header.Name) == owners[i] && !slices.Contains(owners, host(alias.CNAME)) {
@@ -215,11 +218,16 @@ func (s *settings) owners(all []dnsmessage.Resource) []string {
 	return owners
 }
 
-func (a *answer) add(body dnsmessage.ResourceBody) {
-	if soa, ok := body.(*dnsmessage.SOAResource); ok {
+// add adds a record, with its type in front if all types were asked for.
+func (s *settings) add(a *answer, r dnsmessage.Resource) error {
+	if soa, ok := r.Body.(*dnsmessage.SOAResource); ok {
 		a.serial = soa.Serial
 	}
-	if text, ok := record(body); ok {
-		a.records = append(a.records, text)
+	text, err := record(r.Body)
+	if s.question.Type == dnsmessage.TypeALL {
+		name, _ := typeName(r.Header.Type)
+		text = name + " " + text
 	}
+	a.records = append(a.records, text)
+	return err
 }

@@ -63,6 +63,24 @@ func eachType(t *testing.T, way lab.Way) {
 		{"lab.test", "SOA", "ns1.lab.test root.lab.test 7 3600 600 86400 60"},
 		{"_sip._tcp.lab.test", "SRV", "1 2 5060 sip.lab.test"},
 		{"7.2.0.192.in-addr.arpa", "PTR", "www.lab.test"},
+		{"lab.test", "CAA", `0 ISSUE "ca.lab.test; account=\"7\""`},
+		{"lab.test", "TYPE257", `0 issue ca.lab.test;\032account=\"7\"`},
+		{"lab.test", "DS", "60485 13 2 D4B7D520E7BB5F0F67674A0CCEB1E3E0 614b93c4f9e99b8383f6a1e4469da50a"},
+		{"lab.test", "CDS", "60485 13 1 d4b7d520e7bb5f0f67674a0cceb1e3e0614b93c4"},
+		{"lab.test", "DNSKEY", "257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+ KkxLbxILfDLUT0rAK9iUzy1L53eKGQ=="},
+		{"lab.test", "CDNSKEY", "0 3 0 AA=="},
+		{"lab.test", "HTTPS", `1 . port=08443 key65400="a b" mandatory=alpn,port alpn=h2,h3 ipv4hint=192.0.2.7,192.0.2.8 ipv6hint=2001:DB8:0::7`},
+		{"_dns.lab.test", "SVCB", `2 dns.lab.test alpn="dot" no-default-alpn ech=AEX+DQ== dohpath=/q{?dns}`},
+		{"_443._tcp.lab.test", "TLSA", "3 1 1 d2abde240d7cd3ee6b4b28c54df034b97983a1d16e8a410e4561cb106618e971"},
+		{"lab.test", "SSHFP", "4 2 123456789abcdef67890123456789abcdef67890123456789abcdef123456789"},
+		{"any.lab.test", "HINFO", `RFC8482 ""`},
+		{"any.lab.test", "TYPE65280", `\# 4 0a 000001`},
+		{"any.lab.test", "ANY", `HINFO "RFC8482" ""`},
+		{"any.lab.test", "ANY", "A 192.0.2.7"},
+		{"any.lab.test", "ANY", "TXT  spaces "},
+		{"any.lab.test", "ANY", `TYPE65280 \# 4 0a000001`},
+		{"null.lab.test", "MX", "0 ."},
+		{"intl.lab.test", "CNAME", "Bücher.example"},
 	}
 	for _, c := range cases {
 		for _, network := range []string{"udp", "tcp"} {
@@ -287,7 +305,10 @@ func checksSettings(t *testing.T, way lab.Way) {
 			with("53", "", nil), with("53", "a..b", nil), with("53", long+".test", nil), with("53", strings.Repeat("a.", 128), nil),
 			`{"port": "53"}`,
 		},
-		"type":    {with("53", "a", settingsOf{"type": "ANY"}), with("53", "a", settingsOf{"type": "a"})},
+		"type": {
+			with("53", "a", settingsOf{"type": "a"}), with("53", "a", settingsOf{"type": "AXFR"}), with("53", "a", settingsOf{"type": "TYPE252"}),
+			with("53", "a", settingsOf{"type": "TYPE41"}), with("53", "a", settingsOf{"type": "TYPE65536"}),
+		},
 		"rcode":   {with("53", "a", settingsOf{"rcode": "0"})},
 		"network": {with("53", "a", settingsOf{"network": "tls"})},
 		"tls":     {with("53", "a", settingsOf{"tls": settingsOf{}})},
@@ -296,6 +317,15 @@ func checksSettings(t *testing.T, way lab.Way) {
 			with("53", "a", settingsOf{"answers": []string{"x"}, "rcode": "NXDOMAIN"}),
 			with("53", "a", settingsOf{"answers": []string{"www.lab.test"}}),
 			with("53", "a", settingsOf{"answers": []string{"192.0.2.7"}, "type": "AAAA"}),
+			with("53", "a", settingsOf{"answers": []string{"mail.lab.test"}, "type": "MX"}),
+			with("53", "a", settingsOf{"answers": []string{"0 issue"}, "type": "CAA"}),
+			with("53", "a", settingsOf{"answers": []string{`0 issue "ca`}, "type": "CAA"}),
+			with("53", "a", settingsOf{"answers": []string{"256 issue ca"}, "type": "CAA"}),
+			with("53", "a", settingsOf{"answers": []string{"1 13 2 xyz"}, "type": "DS"}),
+			with("53", "a", settingsOf{"answers": []string{"1 . alpn=h2 alpn=h3"}, "type": "HTTPS"}),
+			with("53", "a", settingsOf{"answers": []string{"1 . ipv4hint=::1"}, "type": "HTTPS"}),
+			with("53", "a", settingsOf{"answers": []string{"192.0.2.7"}, "type": "ANY"}),
+			with("53", "a", settingsOf{"answers": []string{`\# 3 0a000001`}, "type": "TYPE99"}),
 		},
 	}
 	for field, all := range cases {
@@ -313,27 +343,49 @@ func TestThePluginPassesTheConformanceKit(t *testing.T) {
 	lab.Conforms(t, lab.Build(t, "."), start(t), `{"network": "tcp", "name": "www.lab.test"}`)
 }
 
+// FuzzRead verifies that parsing ends, whatever a server sends, and that what it shows can be expected.
 func FuzzRead(f *testing.F) {
-	s := &settings{Name: "www.lab.test", Type: "A", Rcode: "NOERROR", Least: 1, Network: "udp"}
-	if err := s.Prepare(); err != nil {
-		f.Fatal(err)
+	question := func(kind uint16) *settings {
+		s := &settings{Name: "www.lab.test", Type: "A", Rcode: "NOERROR", Least: 1, Network: "udp"}
+		if err := s.Prepare(); err != nil {
+			f.Fatal(err)
+		}
+		s.question.Type = dnsmessage.Type(kind)
+		return s
 	}
-	query, err := s.query(7)
+	query, err := question(dns.TypeA).query(7)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(query)
-	f.Add(reply(query))
-	for _, m := range wrong(query) {
-		f.Add(m)
+	for _, m := range append(wrong(query), query, reply(query)) {
+		f.Add(m, dns.TypeA)
 	}
-	f.Fuzz(func(t *testing.T, m []byte) {
+	for _, r := range records() {
+		m := new(dns.Msg).SetQuestion("www.lab.test.", r.Header().Rrtype)
+		m.Id, m.Response, r.Header().Name = 7, true, "www.lab.test."
+		m.Answer = []dns.RR{r}
+		for _, kind := range []uint16{r.Header().Rrtype, dns.TypeANY} {
+			m.Question[0].Qtype = kind
+			b, err := m.Pack()
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(b, kind)
+		}
+	}
+	f.Fuzz(func(t *testing.T, m []byte, kind uint16) {
+		s := question(kind)
 		a, err := s.read(m, 7)
 		if len(a.records) > maxRecords {
 			t.Errorf("%d records of %d bytes", len(a.records), len(m))
 		}
 		if r := s.judge(a); err == nil && r.Outcome == guest.Success && a.rcode != dnsmessage.RCodeSuccess {
 			t.Errorf("%x is judged as %+v", m, r)
+		}
+		for _, text := range a.records {
+			if again, wrong := normal(text, s.question.Type); err == nil && (wrong != nil || again != text) {
+				t.Errorf("%x has the record %q, expected as %q: %v", m, text, again, wrong)
+			}
 		}
 	})
 }

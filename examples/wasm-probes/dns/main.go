@@ -17,7 +17,7 @@ type settings struct {
 	Port          string     `sonde:"port" default:"53" doc:"a number from 1 to 65535, or the name of one of the target's ports"`
 	Network       string     `sonde:"network" default:"udp" doc:"udp, with tcp for truncated answers; or tcp"`
 	Name          string     `sonde:"name,required" doc:"the domain name to query"`
-	Type          string     `sonde:"type" default:"A" doc:"the record type to query: A, AAAA, CNAME, MX, NS, PTR, SOA, SRV or TXT"`
+	Type          string     `sonde:"type" default:"A" doc:"the record type to query, such as AAAA, CAA, HTTPS, MX or ANY; TYPE99 for one without a name"`
 	Rcode         string     `sonde:"rcode" default:"NOERROR" doc:"the response code that the server must return: NOERROR, NXDOMAIN, SERVFAIL, REFUSED, …"`
 	Answers       []string   `sonde:"answers" doc:"records that the answer must have, each as text: 192.0.2.7, or 10 mail.example.org"`
 	Least         int        `sonde:"least" default:"1" doc:"the minimum number of records of the type, if rcode is NOERROR"`
@@ -33,20 +33,24 @@ type settings struct {
 // international converts names beyond ASCII for lookups, as Sonde does.
 var international = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false))
 
+// ascii returns the form of a name that DNS has.
+func ascii(name string) (string, error) {
+	if strings.IndexFunc(name, func(r rune) bool { return r > '~' }) < 0 {
+		return name, nil
+	}
+	return international.ToASCII(name)
+}
+
 // Prepare encodes the question.
 func (s *settings) Prepare() error {
-	name := s.Name
-	if strings.IndexFunc(name, func(r rune) bool { return r > '~' }) >= 0 {
-		plain, err := international.ToASCII(name)
-		if err != nil {
-			return &guest.FieldError{Field: "name", Problem: fmt.Sprintf("is %.300q, which is no international name", s.Name)}
-		}
-		name = plain
+	name, err := ascii(s.Name)
+	if err != nil {
+		return &guest.FieldError{Field: "name", Problem: fmt.Sprintf("is %.300q, which is no international name", s.Name)}
 	}
 	if !strings.HasSuffix(name, ".") {
 		name += "."
 	}
-	kind, knownType := types()[s.Type]
+	kind, knownType := typeOf(s.Type)
 	rcode, knownCode := rcodes()[s.Rcode]
 	packed, err := packName(name)
 	switch {
@@ -55,7 +59,7 @@ func (s *settings) Prepare() error {
 	case err != nil:
 		return &guest.FieldError{Field: "name", Problem: fmt.Sprintf("is %.300q: %v", s.Name, err)}
 	case !knownType:
-		return &guest.FieldError{Field: "type", Problem: fmt.Sprintf("is %q; it must be one of %s", s.Type, names(types()))}
+		return &guest.FieldError{Field: "type", Problem: fmt.Sprintf("is %q; it must be one of %s, or a number such as TYPE99", s.Type, names(types()))}
 	case !knownCode:
 		return &guest.FieldError{Field: "rcode", Problem: fmt.Sprintf("is %q; it must be one of %s", s.Rcode, names(rcodes()))}
 	case s.Network != "udp" && s.Network != "tcp":
@@ -67,7 +71,7 @@ func (s *settings) Prepare() error {
 	case len(s.Answers) > 0 && rcode != dnsmessage.RCodeSuccess:
 		return &guest.FieldError{Field: "answers", Problem: "needs rcode = NOERROR"}
 	}
-	s.question = dnsmessage.Question{Name: packed, Type: kind, Class: dnsmessage.ClassINET}
+	s.question = dnsmessage.Question{Name: packed, Type: kind.number, Class: dnsmessage.ClassINET}
 	s.rcode = rcode
 	return s.expect()
 }

@@ -27,6 +27,21 @@ lab.test. TXT "v=spf1 " "-all"
 lab.test. SOA ns1.lab.test. root.lab.test. 7 3600 600 86400 60
 _sip._tcp.lab.test. SRV 1 2 5060 sip.lab.test.
 7.2.0.192.in-addr.arpa. PTR www.lab.test.
+lab.test. CAA 0 Issue "ca.lab.test; account=\"7\""
+lab.test. DS 60485 13 2 D4B7D520E7BB5F0F67674A0CCEB1E3E0614B93C4F9E99B8383F6A1E4469DA50A
+lab.test. CDS 60485 13 1 D4B7D520E7BB5F0F67674A0CCEB1E3E0614B93C4
+lab.test. DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==
+lab.test. CDNSKEY 0 3 0 AA==
+lab.test. HTTPS 1 . mandatory=alpn,port alpn="h2,h3" port=8443 ipv4hint=192.0.2.7,192.0.2.8 ipv6hint=2001:db8::7 key65400="a b"
+_dns.lab.test. SVCB 2 DNS.lab.test. alpn=dot no-default-alpn ech=AEX+DQ== dohpath=/q{?dns}
+_443._tcp.lab.test. TLSA 3 1 1 D2ABDE240D7CD3EE6B4B28C54DF034B97983A1D16E8A410E4561CB106618E971
+lab.test. SSHFP 4 2 123456789ABCDEF67890123456789ABCDEF67890123456789ABCDEF123456789
+any.lab.test. HINFO "RFC8482" ""
+any.lab.test. A 192.0.2.7
+any.lab.test. TXT " spaces "
+any.lab.test. TYPE65280 \# 4 0A000001
+null.lab.test. MX 0 .
+intl.lab.test. CNAME xn--bcher-kva.example.
 `
 
 // answerer answers from the zone, as a server that has authority for it. A name that
@@ -42,7 +57,7 @@ func answerer() dns.HandlerFunc {
 		m.Rcode = dns.StringToRcode[strings.ToUpper(first)]
 		for _, r := range known {
 			head := r.Header()
-			if head.Name == question.Name && (head.Rrtype == question.Qtype || head.Rrtype == dns.TypeCNAME) {
+			if head.Name == question.Name && (question.Qtype == dns.TypeANY || head.Rrtype == question.Qtype || head.Rrtype == dns.TypeCNAME) {
 				m.Answer = append(m.Answer, r)
 			}
 		}

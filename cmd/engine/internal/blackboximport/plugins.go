@@ -31,8 +31,8 @@ func (p Plugin) Write(doc *document.Document, name string) {
 	body.BlockOf("grant", document.Argument{Name: "dial", Value: []string{"target"}})
 }
 
-// dnsTypes are the types of records that the plugin dns can query.
-var dnsTypes = []string{"A", "AAAA", "CNAME", "MX", "NS", "PTR", "SOA", "SRV", "TXT"}
+// dnsTypes are the types of records that the plugin dns knows by name.
+var dnsTypes = strings.Fields("A AAAA ANY CAA CDNSKEY CDS CNAME DNSKEY DS HINFO HTTPS MX NS PTR SOA SRV SSHFP SVCB TLSA TXT")
 
 // dns writes the handler block of the plugin dns.
 func (im *importer) dns(name string, module *document.Body, f *fields) (leftOut string) {
@@ -64,7 +64,7 @@ func (im *importer) dns(name string, module *document.Body, f *fields) (leftOut 
 		tls.takeAll() // without effect
 	}
 	if !slices.Contains(dnsTypes, kind) {
-		return fmt.Sprintf("the plugin cannot query records of type %s: write query_type A, for example", kind)
+		return fmt.Sprintf("the plugin cannot query records of type %s: write its number into the configuration, as in type = \"TYPE99\"", kind)
 	}
 	return im.need("dns", im.options.DNS)
 }

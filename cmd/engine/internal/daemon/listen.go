@@ -168,6 +168,7 @@ func (d *daemon) processOf(target string) (api.Process, bool) {
 	p, isProcess := d.processes.show(target, d.restarts.Driver(target))
 	if isProcess {
 		p.LogError = probe.CleanText(d.queue.Secrets.Text(p.LogError), probe.MaxDetail)
+		p.StatusText = d.queue.Secrets.Text(p.StatusText)
 	}
 	return p, isProcess
 }

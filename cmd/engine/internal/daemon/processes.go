@@ -189,6 +189,7 @@ func (p *processes) driver(name string, t config.Target, isDescribed bool) (rest
 // show returns what the API shows of the processes of a target, which has a driver, or none.
 func (p *processes) show(target string, driver restart.Driver) (shown api.Process, isProcess bool) {
 	shown.DroppedLines, isProcess = p.outputs.Dropped(target)
+	shown.StatusText = p.outputs.Status(target)
 	if err := p.outputs.LogError(target); err != nil {
 		shown.LogError = err.Error()
 	}

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -40,7 +42,10 @@ func openServiceManager() (m serviceManager, err error) {
 		return m, nil
 	}
 	if m.conn, err = net.Dial("unixgram", name); err != nil {
-		return serviceManager{}, err
+		if e, ok := errors.AsType[*net.OpError](err); ok {
+			err = e.Err
+		}
+		return serviceManager{}, fmt.Errorf("the socket of NOTIFY_SOCKET: %w", err)
 	}
 	m.limit = watchdogLimit(os.Getenv("WATCHDOG_USEC"), os.Getenv("WATCHDOG_PID"))
 	return m, nil

@@ -30,6 +30,10 @@ func settingsOf[M any](blocks map[string]block[M]) map[string]config.Settings {
 	for name, b := range blocks {
 		all[name] = b.settings
 	}
+	if envoy, ok := all["envoy"]; ok {
+		envoy.NeedsPort = true
+		all["envoy"] = envoy
+	}
 	return all
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -65,6 +66,9 @@ func warnOfDriver(v config.Values) error {
 	err := missing(commandOf(v))
 	if v["log"] != nil && v["lines_per_second"] != nil {
 		err = errors.Join(err, &probe.FieldError{Field: "lines_per_second", Problem: "has no effect, since log keeps the lines out of the engine's log", Hint: "remove it, or the log block"})
+	}
+	if v["ready_timeout"] != nil && v["notify"] != true {
+		err = errors.Join(err, &probe.FieldError{Field: "ready_timeout", Problem: "has no effect, since nothing waits for READY=1", Hint: "add notify = true, or remove it"})
 	}
 	if path, _ := v["env_file"].(string); path != "" {
 		if _, wrong := process.ReadEnvFile(path); wrong != nil {
@@ -161,7 +165,24 @@ func missing(c command.Command) error {
 			field.Hint = `CMD-SHELL is Docker's: write command = ["/bin/sh", "-c", "…"]`
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, shellWords(c.Words))...)
+}
+
+// forShell matches the words of a command that only a shell understands: operators, and variables. A word with
+// spaces may be anything.
+var forShell = regexp.MustCompile(`^(&&|\|\|?|>>|[12]?>>?/\S+|2>&1|\$[A-Za-z_]\w*(/\S*)?)$`)
+
+// shellWords returns a warning about words that a shell would understand, in a command that has none.
+func shellWords(words []string) error {
+	if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") && strings.HasSuffix(w, "c") }) {
+		return nil // the script of a shell: sh -c, bash -lc
+	}
+	i := slices.IndexFunc(words, forShell.MatchString)
+	if i < 1 {
+		return nil
+	}
+	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, and there is no shell that would understand it", words[i]),
+		Hint: `write command = ["/bin/sh", "-c", "…"] with all of it in one string`}
 }
 
 // machine names this machine.

@@ -288,6 +288,9 @@ func lines(t api.Target, now time.Time) [][]string {
 	if in := t.Instance; in.Reason != "" {
 		add(join(string(in.Reason), in.Detail))
 	}
+	if p := t.Process; p != nil && p.StatusText != "" {
+		add("process: " + probe.OneLine(p.StatusText, probe.MaxDetail))
+	}
 	if d := t.Damping; d != nil && !d.Since.IsZero() {
 		add(fmt.Sprintf("damped until %s: it has flapped, penalty %d", local(d.Until), d.Penalty))
 	}

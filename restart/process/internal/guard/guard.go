@@ -85,6 +85,9 @@ func run() error {
 	if first.Start == nil {
 		return errors.New("the first order is not the one to start")
 	}
+	if socket := first.Start.Socket; socket != "" {
+		defer os.Remove(socket)
+	}
 	hello, err := g.start(*first.Start)
 	if err != nil {
 		e.send(Report{Error: err.Error(), Shortage: !g.faulty})

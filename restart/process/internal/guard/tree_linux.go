@@ -46,6 +46,23 @@ func parseStat(stat []byte) (p process) {
 	return p
 }
 
+// maxDepth bounds how many ancestors of a process IsDescendant looks at.
+const maxDepth = 1000
+
+// IsDescendant reports whether a process runs and descends from another one, which is the subreaper of its descendants.
+func IsDescendant(pid, of int) bool {
+	for range maxDepth {
+		if pid <= 1 {
+			return false
+		}
+		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if pid = parseStat(stat).parent; pid == of {
+			return true
+		}
+	}
+	return false
+}
+
 func (p process) hasEnded() bool { return p.state == 'Z' || p.state == 'X' }
 
 // identifyGuard makes this process the guard of the tree.

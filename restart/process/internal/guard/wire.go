@@ -27,6 +27,7 @@ type Start struct {
 	Plan   command.Plan
 	Suffix string // of the instance's ID
 	Cgroup bool   // create a cgroup for it, if possible
+	Socket string `json:",omitempty"` // that the engine has made for the instance: the guard removes it at the end
 	Adopt  *Adopt `json:",omitempty"` // outlive the engine
 
 	Umask   *int     `json:",omitempty"` // of the command; nil for that of the engine

@@ -508,7 +508,7 @@ func (i *instance) terminate(w wish) {
 	in.Terminating = true
 	switch {
 	case w.isStopped:
-		message = "terminating instance, an operator has stopped the target"
+		message, in = "terminating instance, an operator has stopped the target", w.stopped.reportedAs(in)
 	case i.phase == shuttingDown:
 		message, in.Reason = "terminating instance, the engine ends", probe.ReasonShutdown
 	case w.wanted:

@@ -136,6 +136,21 @@ func TestFilesWithOtherNamesAreLoggedOnce(t *testing.T) {
 	expect("")
 }
 
+func TestGatesThatNothingOpensAreLogged(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {readinessGates: [{conditionType: example.com/lb}, {conditionType: b}],
+  schedulingGates: [{name: quota}], containers: [{name: a, image: i, command: [sleep]}]}}`, time.Hour)
+	p.refresh(t)
+	for _, want := range []string{
+		`level=WARN msg="readiness gates do not count, probe what sets them" pod=default/a gates="example.com/lb, b"`,
+		`level=WARN msg="scheduling gates do not count, the pod is started" pod=default/a gates=quota`,
+	} {
+		if log := p.log.String(); !strings.Contains(log, want) {
+			t.Errorf("the log is %s, want %s", log, want)
+		}
+	}
+}
+
 func TestFirstVersionOfAFileThatIsRejectedRunsNoPods(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", "kind: [", time.Hour)

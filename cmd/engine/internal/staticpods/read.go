@@ -57,6 +57,13 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 	if len(m.Ignored) > 0 {
 		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", manifests.ListFields(m.Ignored))
 	}
+	readiness, scheduling := manifests.Gates(m)
+	if readiness != "" {
+		r.log.Warn("readiness gates do not count, probe what sets them", "pod", m.Namespace+"/"+m.Name, "gates", readiness)
+	}
+	if scheduling != "" {
+		r.log.Warn("scheduling gates do not count, the pod is started", "pod", m.Namespace+"/"+m.Name, "gates", scheduling)
+	}
 	var targets []target
 	var gone []string // sidecars that are rejected: nothing waits for them
 	for _, c := range containers {

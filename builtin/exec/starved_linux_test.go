@@ -2,7 +2,6 @@ package execprobe_test
 
 import (
 	"context"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -96,16 +95,7 @@ func TestACommandThatHangsFailsBesideABusyNeighbour(t *testing.T) {
 	if !faulttest.InCgroup(t, faulttest.Processor(40)) {
 		return
 	}
-	for range 4 {
-		busy := exec.Command("/bin/sh", "-c", `while :; do :; done`)
-		if err := busy.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			_ = busy.Process.Kill()
-			_ = busy.Wait()
-		}()
-	}
+	faulttest.Busy(t, 4)
 	failsInTheEnd(t, `exec sleep 60`, 5*time.Second)
 }
 

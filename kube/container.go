@@ -43,6 +43,7 @@ type Container struct {
 	StartAfter []string
 
 	StopSignal             v1.Signal        // of the container's lifecycle; empty for that of the image
+	PreStop                *PreStop         // of the container's lifecycle; nil for none
 	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
 	TerminationGracePeriod time.Duration    // of the pod, at least minTerminationGracePeriod
 }
@@ -133,6 +134,7 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 		Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args,
 		Obstacles:              obstacles(pod, c, unknown),
 		StopSignal:             stopSignal(c),
+		PreStop:                preStopOf(c),
 		RestartPolicy:          policyOf(pod, c),
 		TerminationGracePeriod: max(grace, minTerminationGracePeriod),
 	}
@@ -157,6 +159,31 @@ func stopSignal(c v1.Container) v1.Signal {
 		return ""
 	}
 	return *c.Lifecycle.StopSignal
+}
+
+// PreStop is what happens before a container is asked to exit: one of its fields is set.
+type PreStop struct {
+	Exec  *Exec // whose command has no references: $(NAME) is not replaced
+	HTTP  *HTTP
+	Sleep *time.Duration
+}
+
+// preStopOf returns the hook of a container. That of tcpSocket does nothing in the kubelet, too.
+func preStopOf(c v1.Container) *PreStop {
+	if c.Lifecycle == nil || c.Lifecycle.PreStop == nil {
+		return nil
+	}
+	switch h := c.Lifecycle.PreStop; {
+	case h.Exec != nil:
+		return &PreStop{Exec: &Exec{Command: h.Exec.Command}}
+	case h.HTTPGet != nil:
+		get := httpOf(h.HTTPGet)
+		get.Path, get.Scheme = cmp.Or(get.Path, "/"), cmp.Or(get.Scheme, string(v1.URISchemeHTTP))
+		return &PreStop{HTTP: get}
+	case h.Sleep != nil:
+		return &PreStop{Sleep: new(duration(h.Sleep.Seconds))}
+	}
+	return nil
 }
 
 // portsOf returns the named ports. For equal names the first one counts; the protocol

@@ -63,7 +63,11 @@ var fieldTables = []fieldTable{
 	{v1.Lifecycle{}, func(pod *v1.Pod) any {
 		app(pod).Lifecycle = &v1.Lifecycle{}
 		return app(pod).Lifecycle
-	}, map[string]treatment{"stopSignal": process}},
+	}, map[string]treatment{"stopSignal": process, "preStop": below}},
+	{v1.LifecycleHandler{}, func(pod *v1.Pod) any {
+		app(pod).Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{}}
+		return app(pod).Lifecycle.PreStop
+	}, map[string]treatment{"exec": carried, "httpGet": carried, "sleep": carried}},
 	{v1.SecurityContext{}, func(pod *v1.Pod) any {
 		app(pod).SecurityContext = &v1.SecurityContext{RunAsUser: new(int64)}
 		return app(pod).SecurityContext

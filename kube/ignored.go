@@ -27,6 +27,10 @@ var probeFields = fields{
 	"failureThreshold": nil, "terminationGracePeriodSeconds": nil,
 }
 
+var lifecycleFields = fields{
+	"stopSignal": nil, "preStop": {"exec": probeFields["exec"], "httpGet": probeFields["httpGet"], "sleep": {"seconds": nil}},
+}
+
 var userFields = fields{"runAsUser": nil, "runAsGroup": nil}
 
 // Variables, mounts and devices that a process cannot have are Obstacles instead.
@@ -34,7 +38,7 @@ var containerFields = fields{
 	"name": nil, "image": nil, "command": nil, "args": nil, "workingDir": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil,
 	"env":           {"name": nil, "value": nil, "valueFrom": nil},
 	"ports":         {"name": nil, "containerPort": nil, "protocol": nil},
-	"restartPolicy": nil, "securityContext": userFields, "lifecycle": {"stopSignal": nil},
+	"restartPolicy": nil, "securityContext": userFields, "lifecycle": lifecycleFields,
 	"livenessProbe": probeFields, "readinessProbe": probeFields, "startupProbe": probeFields,
 }
 

@@ -27,9 +27,10 @@ import (
 //
 // The manager differs from the kubelet's in five points: a pod is added completely or
 // not at all (K5 in docs/kubelet.md), stopping a probe cancels its attempt in flight
-// (K9, K10), sidecars are stopped like other containers (K7), stopping a startup
-// probe does not make its container started (K99), and neither does removing a pod
-// (K13).
+// (K9, K10), sidecars are stopped like other containers (K7), a container whose startup
+// probe has failed is not started by stopping that (K99), nor is one whose pod is removed
+// (K13). One that has neither started nor failed becomes started when its startup probe is
+// stopped with the kubelet's compatibility only.
 type Manager struct {
 	engine   *engine.Engine
 	handlers Handlers
@@ -152,7 +153,8 @@ func (m *Manager) remove(uid types.UID) {
 
 // StopLivenessAndStartup stops the liveness and startup probes of a terminating pod,
 // so that they do not restart its containers. Readiness is probed until RemovePod. Its
-// containers stay started and ready, or not, as they were (K99).
+// containers stay started and ready, or not, as they were; with the kubelet's compatibility
+// a container whose startup probe has not decided yet is started from then on (K99).
 func (m *Manager) StopLivenessAndStartup(pod *v1.Pod) {
 	m.podsMu.Lock()
 	defer m.podsMu.Unlock()

@@ -97,7 +97,8 @@ func probed(t *testing.T, uid types.UID) *v1.Pod {
 // runningStatus returns a pod's status with running containers.
 func runningStatus(n int) *v1.PodStatus {
 	state := v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.Now()}}
-	return &v1.PodStatus{PodIP: "10.0.0.1", ContainerStatuses: []v1.ContainerStatus{{Name: "app", ContainerID: fmt.Sprintf("cri://%d", n), State: state}}}
+	pulling := metav1.NewTime(time.Now().Add(-time.Hour)) // nothing is measured from this startTime (K39)
+	return &v1.PodStatus{PodIP: "10.0.0.1", StartTime: &pulling, ContainerStatuses: []v1.ContainerStatus{{Name: "app", ContainerID: fmt.Sprintf("cri://%d", n), State: state}}}
 }
 
 // wait advances the time of the bubble.
@@ -378,17 +379,28 @@ func TestTerminatingPodIsNotRestartedByProbes(t *testing.T) {
 	})
 }
 
-func TestStoppedStartupProbeDoesNotStartTheContainer(t *testing.T) {
-	inBubble(t, engine.Config{}, func(t *testing.T, h harness) {
-		pod, status := probed(t, "1"), runningStatus(1)
-		h.say("exec", probe.Failure)
-		h.add(t, pod)
-		h.expect(t, pod, status, false, false)
-		wait(time.Second)
-		h.StopLivenessAndStartup(pod)
-		wait(10 * time.Second)
-		h.expect(t, pod, status, false, false) // K99 is not copied
-	})
+// TestStoppedStartupProbeStartsTheContainerWithCompatibilityOnly stops a startup probe that has not decided, and one that
+// has failed (K99).
+func TestStoppedStartupProbeStartsTheContainerWithCompatibilityOnly(t *testing.T) {
+	for _, c := range []struct {
+		compatibility probe.Compatibility
+		failed        bool
+		started       bool
+	}{{probe.Mended, false, false}, {probe.Mended, true, false}, {probe.Kubelet, false, true}, {probe.Kubelet, true, false}} {
+		inBubble(t, engine.Config{Compatibility: c.compatibility}, func(t *testing.T, h harness) {
+			pod, status := probed(t, "1"), runningStatus(1)
+			h.say("exec", probe.Failure)
+			h.say("http", probe.Success)
+			h.add(t, pod)
+			h.expect(t, pod, status, false, false)
+			if wait(time.Second); c.failed {
+				wait(10 * time.Second)
+			}
+			h.StopLivenessAndStartup(pod)
+			wait(10 * time.Second)
+			h.expect(t, pod, status, c.started, c.started)
+		})
+	}
 }
 
 func TestUnknownPodIsReadyOnlyWithoutProbes(t *testing.T) {

@@ -80,6 +80,7 @@ func (m Manifest) ProcessFields(container string) []string {
 		{user.RunAsGroup != nil, "securityContext.runAsGroup"},
 		{c.RestartPolicy != nil, "restartPolicy"},
 		{stopSignal(c) != "", "lifecycle.stopSignal"},
+		{preStopOf(c) != nil, "lifecycle.preStop"},
 		{hasGrace(c.LivenessProbe), "livenessProbe.terminationGracePeriodSeconds"},
 		{hasGrace(c.StartupProbe), "startupProbe.terminationGracePeriodSeconds"},
 		{spec.RestartPolicy != "", m.spec.Child("restartPolicy").String()},

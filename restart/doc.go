@@ -15,6 +15,7 @@
 //	controller.go  the Controller: has the units, and starts a supervisor for each with a driver
 //	unit.go        Unit: what is run, and how it is restarted; policies
 //	signal.go      StopSignal: by which signal an instance is asked to exit
+//	prestop.go     PreStop: what happens before that
 //	static.go      targets without a driver
 //	driver.go      Driver: starts and terminates instances
 //	supervisor.go  runs the instances of one target, one after another

@@ -107,7 +107,7 @@ func (i *instance) run(ctx context.Context) {
 func (i *instance) setStop() {
 	if d, ok := i.driver.(Outliving); ok {
 		u := i.supervisor.unit
-		d.SetStop(StopSettings{GracePeriod: u.TerminationGracePeriod, Signal: u.StopSignal})
+		d.SetStop(StopSettings{GracePeriod: u.TerminationGracePeriod, Signal: u.StopSignal, PreStop: u.PreStop})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 type StopSettings struct {
 	GracePeriod time.Duration // until it is killed
 	Signal      StopSignal    // 0 for SIGTERM
+	PreStop     *PreStop      // nil for nothing
 }
 
 // StopSignal is the signal that asks an instance to exit. As text it has its name, with or

@@ -23,6 +23,7 @@ type Unit struct {
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that an instance may take to exit after stop_signal before it is killed; that of the failing probe comes first" max:"8784h"`
 	Oneshot                bool          `hcl:"oneshot,optional" doc:"the target prepares something: those that start after it wait until it has exited with status 0, and not until it is ready. It needs restart_policy on_failure or never; with never, and without startup and readiness probes, it is the default"`
 	StopSignal             StopSignal    `hcl:"stop_signal,optional" doc:"signal that asks a process to exit, such as SIGINT for a fast shutdown of PostgreSQL or SIGQUIT for a graceful one of nginx; SIGKILL follows after the grace period. A change needs no restart"`
+	PreStop                *PreStop      `hcl:"pre_stop,block" doc:"what happens before the process is asked to exit"`
 	BackOff                BackOff       `hcl:"back_off,block" doc:"how long to wait before a restart"`
 
 	// StartAfter are the targets that must be up before the first instance is started: ready, or
@@ -64,6 +65,7 @@ func (u Unit) Check() error {
 		errors.As(err, &field)
 		wrong = append(wrong, field)
 	}
+	u.PreStop.check(&wrong)
 	checkDuration(&wrong, "back_off.initial", u.BackOff.Initial)
 	checkDuration(&wrong, "back_off.max", u.BackOff.Max)
 	checkDuration(&wrong, "back_off.reset", u.BackOff.Reset)

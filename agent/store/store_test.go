@@ -194,6 +194,15 @@ func TestAFileIsEmptyUntilThereIsSomethingToRestore(t *testing.T) {
 		run(1, values{})
 		check(path, "with a probe", false)
 	})
+	unused := filepath.Join(t.TempDir(), "state")
+	check(unused, "a new one", true)
+	check(unused, "which was not used", true)
+	if err := os.Truncate(unused, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := IsEmpty(unused); err == nil {
+		t.Error("a file that has lost its bytes is empty")
+	}
 	damaged := filepath.Join(t.TempDir(), "state")
 	writeFrames(t, damaged, frame(t, 0, 5, probe.Passing))
 	b, err := os.ReadFile(damaged)
@@ -568,7 +577,7 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 // TestAFileThatTheDiskHasInPartOnlyIsMovedAside starts with what a machine that stops may leave.
 func TestAFileThatTheDiskHasInPartOnlyIsMovedAside(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
-	for _, left := range []string{magic[:1], magic, magic + "\n", magic[:5] + "\x00\x00", strings.Repeat("\x00", 5000)} {
+	for _, left := range []string{"", magic[:1], magic, magic + "\n", magic[:5] + "\x00\x00", strings.Repeat("\x00", 5000)} {
 		if err := os.WriteFile(path, []byte(left), 0o600); err != nil {
 			t.Fatal(err)
 		}

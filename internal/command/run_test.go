@@ -164,16 +164,19 @@ func TestRunThatIsCancelledAtAnyTimeLeavesNothingBehind(t *testing.T) {
 // noChildIsLeft fails if this process has a child but the guard of commands.
 func noChildIsLeft(t *testing.T) {
 	t.Helper()
-	children, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, file := range children {
-		pids, _ := os.ReadFile(file)
-		for _, pid := range strings.Fields(string(pids)) {
-			words, _ := os.ReadFile("/proc/" + pid + "/cmdline")
-			if name, _, _ := strings.Cut(string(words), "\x00"); name != "sonde-command-guard" {
-				t.Errorf("a child is left: %s, %q", pid, words)
+	testsync.Until(t, "no child besides guards", func() bool { // one that has ended is reaped soon, and has no words until then
+		children, _ := filepath.Glob("/proc/self/task/*/children")
+		for _, file := range children {
+			pids, _ := os.ReadFile(file)
+			for _, pid := range strings.Fields(string(pids)) {
+				words, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+				if name, _, _ := strings.Cut(string(words), "\x00"); name != "sonde-command-guard" {
+					return false
+				}
 			}
 		}
-	}
+		return true
+	})
 }
 
 // files returns the numbers of the open descriptors.

@@ -63,7 +63,8 @@ func Open(name, magic string) (*Journal, error) {
 	if err := private.CheckParent(name); err != nil {
 		return nil, err
 	}
-	f, err := openLocked(name)
+	magic += "\n"
+	f, err := openLocked(name, newHead(magic))
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +74,11 @@ func Open(name, magic string) (*Journal, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Journal{name: name, magic: magic + "\n", file: f, broken: true}, nil
+	return &Journal{name: name, magic: magic, file: f, broken: true}, nil
 }
+
+// newHead is what a new file has until its first Rewrite: the magic and an empty frame. So none is ever empty, unless it is damaged.
+func newHead(magic string) []byte { return appendFrame([]byte(magic), nil) }
 
 // Size returns the size of the frames that were read or written, in bytes.
 func (j *Journal) Size() int64 { return j.end }
@@ -228,7 +232,7 @@ func appendFrame(b, content []byte) []byte {
 }
 
 // SetAside renames a file that cannot be read, to its name with ".corrupt" at the end,
-// and continues with an empty one. It replaces what was set aside before.
+// and continues with a new one. It replaces what was set aside before.
 func (j *Journal) SetAside() (name string, err error) {
 	name = j.name + ".corrupt"
 	if err := os.Rename(j.name, name); err != nil {
@@ -238,7 +242,10 @@ func (j *Journal) SetAside() (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := lock(f); err != nil {
+	if err = lock(f); err == nil {
+		err = begin(f, newHead(j.magic))
+	}
+	if err != nil {
 		return "", errors.Join(err, f.Close())
 	}
 	_ = j.file.Close()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -15,11 +16,15 @@ const (
 	lockPause = 20 * time.Millisecond
 )
 
-// openLocked opens a file, or creates it, and locks it. On a read-only file system it can
+// openLocked opens a file, or creates it with a head, and locks it. On a read-only file system it can
 // only be read.
-func openLocked(name string) (*os.File, error) {
+func openLocked(name string, head []byte) (*os.File, error) {
 	for tries := 1; ; tries++ {
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600) // opening a pipe would wait
+		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NONBLOCK, 0o600) // opening a pipe would wait
+		created := errors.Is(err, os.ErrNotExist)
+		if created {
+			f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+		}
 		if errors.Is(err, syscall.EROFS) {
 			if readable, readErr := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0); readErr == nil {
 				f, err = readable, nil
@@ -29,6 +34,9 @@ func openLocked(name string) (*os.File, error) {
 			return nil, err
 		}
 		current, err := lockCurrent(f)
+		if err == nil && current && created {
+			err = begin(f, head)
+		}
 		if err == nil && current {
 			return f, nil
 		}
@@ -38,6 +46,26 @@ func openLocked(name string) (*os.File, error) {
 		}
 		time.Sleep(lockPause)
 	}
+}
+
+// begin writes the head of a file that was just created and is locked, unless another process has done so. After an error the
+// file is gone: an empty one is damaged.
+func begin(f *os.File, head []byte) error {
+	if info, err := f.Stat(); err != nil || info.Size() > 0 {
+		return err
+	}
+	_, err := f.WriteAt(head, 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		return nil
+	}
+	name, linkErr := filepath.EvalSymlinks(f.Name())
+	if linkErr == nil {
+		linkErr = os.Remove(name)
+	}
+	return errors.Join(err, linkErr)
 }
 
 // lockCurrent locks a file, and reports whether it still has its name: the process that

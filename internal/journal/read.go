@@ -17,6 +17,9 @@ var errForeign = errors.New("is another kind of file, use another path")
 // errUnfinished is in the error of Read if the machine has stopped before the disk had the start of the file.
 var errUnfinished = errors.New("its start was not written completely")
 
+// errEmpty is in the error of Read if the file is empty, which no journal ever is.
+var errEmpty = errors.New("it is empty")
+
 // CorruptError says that a file is damaged, and where.
 type CorruptError struct {
 	Name   string
@@ -37,16 +40,19 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // of another version, or if accept returns an error.
 //
 // A frame at the end of the file that was not written completely is no damage, unless it
-// is the first: Read ignores it, and returns how many bytes it has. So are zeros. An empty file has no
-// frames; one that ends in the magic or after it, or has zeros in its place, is damaged.
+// is the first: Read ignores it, and returns how many bytes it has. So are zeros. A new file has no
+// frames; one that is empty, ends in the magic or after it, or has zeros in its place, is damaged.
 func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err error) {
 	info, err := j.file.Stat()
 	if err != nil {
 		return 0, err
 	}
+	if isNew, err := j.isNew(info.Size()); isNew || err != nil {
+		return 0, err // only Rewrite writes the first frames
+	}
 	r := reader{size: info.Size(), from: bufio.NewReaderSize(io.NewSectionReader(j.file, 0, info.Size()), writeSize)}
 	if err := r.magic(j.magic); err != nil {
-		if _, headerErr := r.header(); headerErr != nil && !errors.Is(err, errUnfinished) { // not even a frame follows
+		if _, headerErr := r.header(); headerErr != nil && !errors.Is(err, errUnfinished) && !errors.Is(err, errEmpty) { // not even a frame follows
 			return 0, fmt.Errorf("%s %w: %w", j.name, errForeign, err)
 		}
 		return 0, &CorruptError{j.name, 0, err}
@@ -63,10 +69,7 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 			break
 		}
 	}
-	if j.end = r.start; j.end == 0 {
-		return 0, nil // only Rewrite writes the magic
-	}
-	if j.end == int64(len(j.magic)) { // and the first frames, all or nothing
+	if j.end = r.start; j.end == int64(len(j.magic)) { // and the first frames, all or nothing
 		return 0, &CorruptError{j.name, j.end, errUnfinished}
 	}
 	if unfinished = info.Size() - j.end; unfinished > 0 {
@@ -74,6 +77,17 @@ func (j *Journal) Read(accept func(content []byte) error) (unfinished int64, err
 	}
 	j.broken = err != nil
 	return unfinished, nil
+}
+
+// isNew reports whether the file has the size and the content of one that was never rewritten.
+func (j *Journal) isNew(size int64) (bool, error) {
+	head := newHead(j.magic)
+	if size != int64(len(head)) {
+		return false, nil
+	}
+	got := make([]byte, len(head))
+	_, err := j.file.ReadAt(got, 0)
+	return bytes.Equal(got, head), err
 }
 
 // reader reads frames.
@@ -95,7 +109,7 @@ func (r *reader) magic(want string) error {
 		r.start = int64(len(want))
 		return nil
 	case len(got) == 0:
-		return nil
+		return errEmpty
 	case strings.HasPrefix(want, string(bytes.TrimRight(got, "\x00"))):
 		return errUnfinished
 	}
@@ -107,7 +121,7 @@ func (r *reader) magic(want string) error {
 // end of the file.
 func (r *reader) frame() ([]byte, error) {
 	left := r.size - r.start
-	if r.start == 0 || left < frameHeader {
+	if left < frameHeader {
 		return nil, nil
 	}
 	header, err := r.header()

@@ -61,6 +61,7 @@ type instance struct {
 	releaseRoom func()           // that a guard and its command need, and have once they run
 	tree        guard.Tree       // zero before the command runs
 	asked       bool             // a request to end was received
+	preStop     *preStop         // what runs before the signal; nil if nothing does
 	killTimeout time.Duration    // of the driver
 	abandon     <-chan time.Time // fires when a process cannot be killed
 	overdue     <-chan time.Time // fires when the guard should have killed the command
@@ -154,6 +155,7 @@ func (d *Driver) newInstance() *instance {
 
 // close lets the instance go. The next reader of its output goes on where this one stops.
 func (i *instance) close() {
+	i.endPreStop()
 	i.finishOutputs(0)
 	i.endStreams()
 	i.guardConn.close()
@@ -208,8 +210,9 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				end = nil
 				continue
 			}
-			i.asked = true
-			i.terminate(max(grace, 0))
+			i.requestEnd(max(grace, 0))
+		case err := <-i.preStopDone():
+			i.afterPreStop(err)
 		case <-done:
 			done = nil
 			released := context.Cause(ctx) == restart.ErrReleased

@@ -38,6 +38,7 @@ type running struct {
 	end    chan time.Duration
 	cancel func()
 	log    *testsync.Buffer
+	dir    string
 	ended  <-chan restart.Exit
 }
 

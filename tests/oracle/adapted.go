@@ -170,7 +170,8 @@ func (p *adaptedPod) record(step Step) {
 	p.recordProbes(step)
 	for _, c := range p.play.script.Containers {
 		if s := statusOf(p.status, c.Name); s != nil {
-			p.play.add(c.Name, flagsOf(s.Started != nil && *s.Started, s.Ready))
+			t, _ := p.side.sonde.engine.Target(targetOf(p.play.script.Name, c.Name))
+			p.play.add(c.Name, flagsOf(s.Started != nil && *s.Started, s.Ready, t.Instance.Phase == probe.Gone && p.play.script.showsEnd(&c, p.instances[c.Name])))
 		}
 	}
 }

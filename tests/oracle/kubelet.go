@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -188,7 +189,18 @@ func (p *kubePod) settled() bool {
 			done++
 		}
 	}
-	return done >= p.workers()
+	return done >= p.workers() && p.startsDeleted()
+}
+
+// startsDeleted reports whether each running container of a pod that was added while it was deleted has started: its startup
+// worker ends at its first look (K38). The caller holds mu.
+func (p *kubePod) startsDeleted() bool {
+	for _, s := range slices.Concat(p.status.ContainerStatuses, p.status.InitContainerStatuses) {
+		if p.play.script.Deleting && !p.ended && s.State.Running != nil && (s.Started == nil || !*s.Started) {
+			return false
+		}
+	}
+	return true
 }
 
 // workers returns the known number of running workers. The caller holds mu.
@@ -323,7 +335,9 @@ func (s *kubeSide) record(step Step) {
 	}
 	for _, c := range p.play.script.Containers {
 		if cs := statusOf(p.status, c.Name); cs != nil {
-			p.play.add(c.Name, flagsOf(cs.Started != nil && *cs.Started, cs.Ready))
+			left := !p.cached[probeKey{p.play.script.Name, c.Name, probe.Readiness}]
+			gone := cs.State.Terminated != nil && left && p.play.script.showsEnd(&c, instance{})
+			p.play.add(c.Name, flagsOf(cs.Started != nil && *cs.Started, cs.Ready, gone))
 		}
 	}
 }

@@ -78,10 +78,13 @@ func probeSpec(k Check, at probeKey, web int, d *tcpPort) *v1.Probe {
 	return p
 }
 
+// startTime returns the startTime of a pod whose images took an hour to pull: initial delays are not measured from it (K39).
+func startTime() *metav1.Time { return &metav1.Time{Time: time.Now().Add(-time.Hour)} }
+
 // podStatus returns the pod's status from the states of its containers. Started is kept
 // while the same instance runs.
 func podStatus(s *Script, instances map[string]instance, before v1.PodStatus) v1.PodStatus {
-	st := v1.PodStatus{Phase: v1.PodRunning, PodIP: "127.0.0.1"}
+	st := v1.PodStatus{Phase: v1.PodRunning, PodIP: "127.0.0.1", StartTime: startTime()}
 	if before.Phase != "" {
 		st.Phase = before.Phase
 	}
@@ -129,9 +132,13 @@ func state(l instance) v1.ContainerState {
 	return v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 }
 
-// flagsOf returns started and ready of a container.
-func flagsOf(started, ready bool) string {
-	return fmt.Sprintf("started=%v ready=%v", started, ready)
+// flagsOf returns started and ready of a container, and whether it is known to have ended for good (K37).
+func flagsOf(started, ready, gone bool) string {
+	text := fmt.Sprintf("started=%v ready=%v", started, ready)
+	if gone {
+		text += " gone"
+	}
+	return text
 }
 
 // kubeKind returns the name of a kind in the kubelet's labels and events.

@@ -12,10 +12,11 @@ type Accidents struct {
 	CarriesRuns    bool // K48: a run continues with the next instance
 	FailsIdle      bool // K37: liveness fails while a container is not running, and until the next success
 	ForgivesBodies bool // K71: a response body that is cut short or stalls counts for nothing
+	StartsStopped  bool // K99: a container whose startup probe was stopped has started
 }
 
 // kubeletsAccidents has all accidents.
-var kubeletsAccidents = Accidents{true, true, true}
+var kubeletsAccidents = Accidents{true, true, true, true}
 
 // MendedRow is an accident of the kubelet that the engine does not have by default.
 type MendedRow struct {
@@ -31,6 +32,7 @@ func Mended() []MendedRow {
 		{"K48", "a new instance starts a new run; the kubelet continues the run of the previous instance", func(a *Accidents) { a.CarriesRuns = false }},
 		{"K37", "liveness of an instance that is not running is undecided, and starts anew when it runs again; the kubelet publishes a failure, which can kill the container when it runs again", func(a *Accidents) { a.FailsIdle = false }},
 		{"K71", "a response body that is cut short or stalls is a failure; the kubelet retries it three times and counts nothing", func(a *Accidents) { a.ForgivesBodies = false }},
+		{"K99", "a container that has not started when its pod is deleted never starts; the kubelet reports it as started, and probes its readiness, once its startup worker has ended", func(a *Accidents) { a.StartsStopped = false }},
 	}
 }
 
@@ -216,12 +218,14 @@ func (m *model) may(at probeKey) bool {
 	return m.started(at.container) != (at.kind == probe.Startup)
 }
 
-// started reports whether a container runs and its startup probe has passed, or
-// it has none.
+// started reports whether a container runs and its startup probe has passed, or it has
+// none, or none any more.
 func (m *model) started(container string) bool {
 	j := m.lines[probeKey{m.play.script.Name, container, probe.Startup}]
 	l := m.instances[container]
-	return l.phase == probe.Running && !l.lost && (j == nil || j.verdict == probe.Passing)
+	stopped := m.play.script.Deleting || m.leaving && !m.play.script.container(container).Sidecar
+	passed := j == nil || j.verdict == probe.Passing || stopped && m.accidents.StartsStopped
+	return l.phase == probe.Running && !l.lost && passed
 }
 
 // count folds an outcome into the run.
@@ -260,6 +264,6 @@ func (m *model) record(step Step) {
 		started := m.started(c.Name)
 		j := m.lines[probeKey{m.play.script.Name, c.Name, probe.Readiness}]
 		ready := started && (j == nil || j.verdict == probe.Passing && j.instance == m.instances[c.Name].number)
-		m.play.add(c.Name, flagsOf(started, ready))
+		m.play.add(c.Name, flagsOf(started, ready, m.instances[c.Name].phase == probe.Gone && m.play.script.showsEnd(&c, m.instances[c.Name])))
 	}
 }

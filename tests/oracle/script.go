@@ -143,6 +143,12 @@ func (s *Script) instanceAt(c *Container, n int) (l instance) {
 	return l
 }
 
+// showsEnd reports whether the kubelet shows that a container has ended for good: its readiness worker ends. One of another
+// kind may be held, and stays; those of a pod that is deleted end anyway.
+func (s *Script) showsEnd(c *Container, l instance) bool {
+	return c.check(probe.Readiness) != nil && !s.isLeft() && !l.lost
+}
+
 // isLeft reports whether the pod is ever deleted.
 func (s *Script) isLeft() bool {
 	return s.Deleting || slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Terminate })

@@ -286,7 +286,7 @@ func (p *sondePod) record(step Step) {
 	for _, c := range p.play.script.Containers {
 		if p.instances[c.Name].number > 0 {
 			t, _ := p.sonde.engine.Target(targetOf(p.play.script.Name, c.Name))
-			p.play.add(c.Name, flagsOf(t.Started, t.Ready))
+			p.play.add(c.Name, flagsOf(t.Started, t.Ready, t.Instance.Phase == probe.Gone && p.play.script.showsEnd(&c, p.instances[c.Name])))
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Timing is the limits of the times of attempts. The first attempt of an instance, of a
-// probe that is not gated, starts between Early before and Late after the end of the
+// Timing is the limits of the times of attempts. The first attempt of an instance starts
+// between Early before and, of a probe that is not gated, Late after the end of the
 // initial delay. The time between two attempts is from Least to Most. All but Early are
 // in periods; the durations of attempts and a tolerance for a late machine are added.
 type Timing struct {
@@ -118,11 +118,14 @@ func (w *watch) gap(i int) string {
 func (w *watch) first(i int) string {
 	a := w.line.attempts[i]
 	n := w.play.starts(a.step)
-	if w.isGated() || n < 0 || a.instance != w.play.script.instanceAt(w.container, n).number || !w.play.quiet(n, a.step) {
+	if len(w.play.script.Containers) > 1 || n < 0 || a.instance != w.play.script.instanceAt(w.container, n).number || !w.play.quiet(n, a.step) {
 		return ""
 	}
 	delay := time.Duration(w.line.check.Delay) * time.Second
 	least, most := delay-w.Early, delay+scale(w.Late, w.period())+w.line.recent(i)
+	if w.isGated() {
+		most = time.Hour // whenever the startup probe passes
+	}
 	if got := a.at.Sub(w.play.began[n]); !w.within(i, least, most, got) {
 		return fmt.Sprintf("the first attempt came %v after the start, want %v to %v", got, least, most)
 	}
@@ -140,10 +143,9 @@ func (w *watch) within(i int, least, most, got time.Duration) bool {
 	return least-tolerance <= got && got <= most+tolerance
 }
 
-// isGated reports whether a probe waits for a startup probe, or for the steps of another
-// container.
+// isGated reports whether a probe waits for a startup probe.
 func (w *watch) isGated() bool {
-	return w.line.check.Kind != probe.Startup && w.container.check(probe.Startup) != nil || len(w.play.script.Containers) > 1
+	return w.line.check.Kind != probe.Startup && w.container.check(probe.Startup) != nil
 }
 
 func scale(f float64, d time.Duration) time.Duration { return time.Duration(f * float64(d)) }

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,13 +29,14 @@ type observation struct {
 func Wanted() []Row {
 	return []Row{
 		{"K7", "the kubelet keeps probing sidecars for liveness and startup while the pod is deleted; Sonde stops", func(p observation) bool {
-			return p.judges() && p.container.Sidecar && p.after(Terminate)
+			starts := p.container.check(probe.Startup) != nil
+			return (p.judges() || starts) && p.container.Sidecar && p.after(Terminate)
 		}},
 		{"K11", "a worker that ends removes its result without an update; Sonde publishes that the probe no longer restarts the instance", func(p observation) bool {
 			return p.judges() && p.says("publish") && p.isLeft()
 		}},
-		{"K99", "the kubelet reports a container as started, and probes its readiness, once its startup worker has ended; in Sonde it stays as it was", func(p observation) bool {
-			return !p.judges() && p.isLeft() && p.container.check(probe.Startup) != nil
+		{"K99", "the kubelet reports a container whose startup probe has failed as started, and probes its readiness, once its startup worker has ended; in Sonde it stays as it was", func(p observation) bool {
+			return !p.judges() && p.after(Terminate) && p.hasFailedToStart()
 		}},
 		{"K32", "the workers of a pod with a terminal phase end without an update; Sonde publishes that the instance is not running", func(p observation) bool {
 			return p.says("publish") && p.after(Succeed)
@@ -52,6 +54,21 @@ func (p observation) says(what string) bool { return strings.HasPrefix(p.what, w
 
 // isLeft reports whether the pod is being deleted.
 func (p observation) isLeft() bool { return p.script.Deleting || p.after(Terminate) }
+
+// hasFailedToStart reports whether the startup probe of the container is held after a failure.
+func (p observation) hasFailedToStart() bool {
+	l := foretell(p.script, kubeletsAccidents).lines[probeKey{p.script.Name, p.container.Name, probe.Startup}]
+	if l == nil {
+		return false
+	}
+	published := ""
+	for _, n := range l.notes {
+		if n.step <= p.step && strings.HasPrefix(n.what, "publish") {
+			published = n.what
+		}
+	}
+	return strings.HasPrefix(published, fmt.Sprintf("publish %v ", probe.Failing))
+}
 
 // after reports whether an observation is in or after a step with the verb.
 func (p observation) after(v Verb) bool {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,14 +116,16 @@ func (l load) pod(i int) *v1.Pod {
 // status returns the status of a running pod.
 func (l load) status(i int) v1.PodStatus {
 	started := true // what the kubelet says of a container that has no startup probe
+	now := metav1.Now()
 	return v1.PodStatus{
-		Phase: v1.PodRunning,
-		PodIP: address(i),
+		Phase:     v1.PodRunning,
+		PodIP:     address(i),
+		StartTime: &now,
 		ContainerStatuses: []v1.ContainerStatus{{
 			Name:        container,
 			Started:     &started,
 			ContainerID: fmt.Sprintf("bench://%d", i),
-			State:       v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now())}},
+			State:       v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: now}},
 		}},
 	}
 }

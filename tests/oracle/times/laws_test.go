@@ -185,12 +185,12 @@ func TestRestartWhileThePodIsNotReadyDoesNotMakeItReady(t *testing.T) {
 
 // stopInFlight starts an attempt that takes three seconds and fails, and stops the probe
 // meanwhile.
-func stopInFlight(t *testing.T, s side, stop func(proberManager, *v1.Pod)) *pod {
+func stopInFlight(t *testing.T, s side, kind probe.Kind, stop func(proberManager, *v1.Pod)) *pod {
 	t.Helper()
 	n := newNode(t, s)
-	p := n.add(podSpec("web", "1", liveness(numbers(0, 10, 5, 1, 1))), app{up: never, took: 3 * time.Second})
+	p := n.add(podSpec("web", "1", map[probe.Kind]v1.Probe{kind: numbers(0, 10, 5, 1, 1)}), app{up: never, took: 3 * time.Second})
 	p.start()
-	for p.count(probe.Liveness) == 0 {
+	for p.count(kind) == 0 {
 		wait(100 * time.Millisecond)
 	}
 	stop(n.prober, p.spec)
@@ -212,17 +212,20 @@ var stops = map[string]func(proberManager, *v1.Pod){
 
 func TestAttemptThatIsStoppedInFlightDoesNotCount(t *testing.T) {
 	for how, stop := range stops {
-		inBubble(t, "kubelet, "+how, func(t *testing.T) {
-			if !stopInFlight(t, newKubelet, stop).isKilled {
-				t.Error("K9: the kubelet did not count the attempt: Sonde's difference has gone")
-			}
-		})
-		for name, s := range sides {
-			inBubble(t, name+", "+how, func(t *testing.T) {
-				if p := stopInFlight(t, s, stop); p.isKilled || len(p.attempts[probe.Liveness]) != 1 {
-					t.Errorf("K9, K10: killed: %v, attempts at %v", p.isKilled, p.attempts[probe.Liveness])
+		for _, kind := range []probe.Kind{probe.Startup, probe.Liveness} {
+			how := how + ", " + kind.String()
+			inBubble(t, "kubelet, "+how, func(t *testing.T) {
+				if !stopInFlight(t, newKubelet, kind, stop).isKilled {
+					t.Error("K9: the kubelet did not count the attempt: Sonde's difference has gone")
 				}
 			})
+			for name, s := range sides {
+				inBubble(t, name+", "+how, func(t *testing.T) {
+					if p := stopInFlight(t, s, kind, stop); p.isKilled || len(p.attempts[kind]) != 1 {
+						t.Errorf("K9, K10: killed: %v, attempts at %v", p.isKilled, p.attempts[kind])
+					}
+				})
+			}
 		}
 	}
 }
@@ -278,4 +281,26 @@ func TestPodThatIsRemovedStaysAsItWas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadinessAttemptDuringTheDeletionCounts deletes a pod while an attempt of its readiness probe is in flight: it, and
+// those after it, count as ever (K7, K51).
+func TestReadinessAttemptDuringTheDeletionCounts(t *testing.T) {
+	everySide(t, func(t *testing.T, s side) {
+		n := newNode(t, s)
+		probes := map[probe.Kind]v1.Probe{probe.Readiness: numbers(0, 10, 5, 1, 1), probe.Startup: numbers(0, 10, 5, 1, 1)}
+		p := n.add(podSpec("web", "1", probes), app{took: 3 * time.Second, down: 25 * time.Second})
+		p.start()
+		for p.count(probe.Readiness) == 0 {
+			wait(100 * time.Millisecond)
+		}
+		n.prober.StopLivenessAndStartup(p.spec)
+		if wait(5 * time.Second); !p.last().ready {
+			t.Error("the attempt in flight does not make the pod ready")
+		}
+		if wait(time.Minute); p.last().ready || !p.last().started || p.isKilled {
+			t.Errorf("after later failures the pod is %+v, killed: %v", p.last(), p.isKilled)
+		}
+		n.prober.end()
+	})
 }

@@ -108,7 +108,8 @@ func (n *node) restart(t *testing.T, s side, outage time.Duration) {
 // add adds a pod. Its container starts after a while.
 func (n *node) add(spec *v1.Pod, a app) *pod {
 	p := &pod{node: n, spec: spec, app: a, attempts: map[probe.Kind][]time.Duration{}}
-	p.status = v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1"}
+	pulling := metav1.NewTime(time.Now().Add(-time.Hour)) // its images; initial delays are not measured from this time (K39)
+	p.status = v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1", StartTime: &pulling}
 	n.mu.Lock()
 	n.pods[spec.UID] = p
 	n.mu.Unlock()

@@ -122,6 +122,19 @@ func TestAConfigurationThatIsNotKeptLeavesNoEarlierOne(t *testing.T) {
 	}
 }
 
+// Write never leaves a file in part, so one is damaged, also without any byte.
+func TestAConfigurationThatIsKeptInPartIsDamaged(t *testing.T) {
+	name := keep(t, Kept{Inputs: &Inputs{}})
+	for _, size := range []int64{40, 1, 0} {
+		if err := os.Truncate(name, size); err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := Read(name); kept != nil || err == nil || !strings.Contains(err.Error(), name+" is damaged: ") {
+			t.Errorf("cut to %d bytes: got %+v, %v", size, kept, err)
+		}
+	}
+}
+
 // Who links the file to a memory file system keeps secrets off the disk.
 func TestALinkThatNobodyElseCanMakeIsFollowed(t *testing.T) {
 	name, dir := keep(t, Kept{Inputs: &Inputs{}}), t.TempDir()

@@ -78,7 +78,7 @@ func Read(name string) (*Kept, error) {
 	}
 	k := &Kept{Inputs: &Inputs{}}
 	if err := json.Unmarshal(text, k); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s is damaged: %w", name, err) // also an empty one, which Write never leaves
 	}
 	return k, nil
 }

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	icmpprobe "github.com/sonde-probe/sonde/builtin/icmp"
 	"github.com/sonde-probe/sonde/config"
@@ -109,15 +110,31 @@ func warnOfNoRestart(v config.Values) error {
 		warnings = append(warnings, &probe.FieldError{Field: "stop_signal", Problem: "has no effect, since the command of the restart block stops the target",
 			Hint: "remove it, or let the engine start the target: process { … }"})
 	}
+	if v["pre_stop"] != nil {
+		warnings = append(warnings, &probe.FieldError{Field: "pre_stop", Problem: "has no effect, since the command of the restart block stops the target",
+			Hint: "remove it and write it into the command, or let the engine start the target: process { … }"})
+	}
 	return errors.Join(warnings...)
 }
 
-// warnOfNoBackOff warns of a back-off between instances of which there is only one.
-func warnOfNoBackOff(v config.Values) error {
-	if v["restart_policy"] != restart.Never.String() || v["back_off"] == nil {
-		return nil
+// warnOfProcessTarget warns of a back-off between instances of which there is only one, and of a pre_stop that is cut off.
+func warnOfProcessTarget(v config.Values) error {
+	var warnings []error
+	if v["restart_policy"] == restart.Never.String() && v["back_off"] != nil {
+		warnings = append(warnings, &probe.FieldError{Field: "back_off", Problem: "has no effect, since restart_policy is never", Hint: "remove one of the two"})
 	}
-	return &probe.FieldError{Field: "back_off", Problem: "has no effect, since restart_policy is never", Hint: "remove one of the two"}
+	grace, isGiven := v["termination_grace_period"].(time.Duration)
+	if !isGiven {
+		grace = restart.DefaultTerminationGracePeriod
+	}
+	preStop, _ := v["pre_stop"].(config.Values)
+	if sleep, _ := preStop["sleep"].(time.Duration); sleep > grace {
+		warnings = append(warnings, &probe.FieldError{
+			Field: "pre_stop.sleep", Problem: fmt.Sprintf("is %s and ends after %s, with termination_grace_period, of which it is part", probe.FormatDuration(sleep), probe.FormatDuration(grace)),
+			Hint: "make termination_grace_period longer",
+		})
+	}
+	return errors.Join(warnings...)
 }
 
 // warnOfExec is warnOfDriver for an exec block. The directory and the user of the target

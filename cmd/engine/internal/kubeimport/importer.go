@@ -110,6 +110,9 @@ func (im *importer) container(m kube.Manifest, c manifests.Process) {
 		if conflict := im.ports.Add(c.Container); conflict != "" {
 			im.warn(target, "%s.", conflict)
 		}
+		if c.LeftOut != "" {
+			im.warn(target, "%s.", c.LeftOut)
+		}
 		writeProcess(target, c)
 	}
 	for _, p := range c.Probes {
@@ -193,6 +196,15 @@ func writeProcess(body *document.Body, c manifests.Process) {
 		{Name: "dir", Value: c.Target.Dir},
 		{Name: "user", Value: c.Target.User},
 	}...)
+	switch p := c.PreStop; {
+	case p == nil:
+	case p.Sleep > 0:
+		body.BlockOf("pre_stop", document.Argument{Name: "sleep", Value: seconds(p.Sleep)})
+	case p.URL != "":
+		body.BlockOf("pre_stop", document.Argument{Name: "url", Value: p.URL}, document.Argument{Name: "headers", Value: p.Headers})
+	default:
+		body.BlockOf("pre_stop", document.Argument{Name: "command", Value: p.Command})
+	}
 }
 
 // seconds returns a duration of whole seconds as text.

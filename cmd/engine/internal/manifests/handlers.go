@@ -14,11 +14,7 @@ import (
 func Handlers(grpc *GRPC, compatibility probe.Compatibility) kube.Handlers {
 	return kube.Handlers{
 		Exec: func(e kube.Exec) (probe.Handler, error) {
-			words := make([]string, len(e.Command))
-			for i, word := range e.Command {
-				words[i] = command.Escape(word, func(string) bool { return true }) // package kube has expanded references
-			}
-			return nonNil(execprobe.New(execprobe.Config{Command: words}))
+			return nonNil(execprobe.New(execprobe.Config{Command: escaped(e.Command)})) // package kube has expanded references
 		},
 		HTTP: func(h kube.HTTP) (probe.Handler, error) {
 			c := HTTPConfig(h)
@@ -28,6 +24,15 @@ func Handlers(grpc *GRPC, compatibility probe.Compatibility) kube.Handlers {
 		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
 		GRPC: grpc.handler,
 	}
+}
+
+// escaped returns words in which no reference is expanded.
+func escaped(all []string) []string {
+	words := make([]string, len(all))
+	for i, word := range all {
+		words[i] = command.Escape(word, func(string) bool { return true })
+	}
+	return words
 }
 
 // nonNil returns no handler with an error: a nil *Handler in the interface would

@@ -3,7 +3,9 @@ package manifests
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/kube"
@@ -16,6 +18,9 @@ type Process struct {
 	Argv   []string           // nil: it does not
 	Reason string             // why not
 	Signal restart.StopSignal // by which it is asked to exit; 0 for the default
+
+	PreStop *restart.PreStop // what happens before that; nil for nothing
+	LeftOut string           // what of the manifest is left out, and why; "" for nothing
 }
 
 // Processes returns the containers of a manifest in the order in which they start: init containers and sidecars, and then all others.
@@ -63,7 +68,45 @@ func (e Entrypoints) process(c kube.Container) (p Process, obstacles []string) {
 			obstacles = append(obstacles, "lifecycle.stopSignal: "+err.Error())
 		}
 	}
+	if p.PreStop, err = preStop(c); err != nil {
+		p.LeftOut = "lifecycle.preStop is left out: " + err.Error()
+	}
 	return p, obstacles
+}
+
+// preStop converts the preStop hook of a container.
+func preStop(c kube.Container) (*restart.PreStop, error) {
+	p := &restart.PreStop{}
+	switch hook := c.PreStop; {
+	case hook == nil:
+		return nil, nil
+	case hook.Exec != nil:
+		p.Command = escaped(hook.Exec.Command)
+	case hook.Sleep != nil && *hook.Sleep == 0:
+		return nil, nil
+	case hook.Sleep != nil:
+		p.Sleep = *hook.Sleep
+	default:
+		port := hook.HTTP.Port
+		if named, isNamed := c.Target.Ports[port]; isNamed {
+			port = strconv.Itoa(int(named))
+		}
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+			return nil, fmt.Errorf("the container has no port %q", port)
+		}
+		host := net.JoinHostPort(cmp.Or(hook.HTTP.Host, c.Target.Address), port)
+		p.URL = strings.ToLower(hook.HTTP.Scheme) + "://" + host + "/" + strings.TrimPrefix(hook.HTTP.Path, "/")
+		for name, values := range hook.HTTP.Headers {
+			if p.Headers == nil {
+				p.Headers = map[string]string{}
+			}
+			p.Headers[name] = strings.Join(values, ", ")
+		}
+	}
+	if err := (restart.Unit{PreStop: p}).Check(); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // RestartPolicy returns a container's restart policy.

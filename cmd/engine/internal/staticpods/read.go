@@ -72,6 +72,9 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 		if left := m.IgnoredOf[c.Name]; len(left) > 0 {
 			r.log.Warn("unsupported fields ignored", "target", c.Target.Name, "fields", manifests.ListFields(left))
 		}
+		if c.LeftOut != "" {
+			r.log.Warn("part of a container is left out", "target", c.Target.Name, "detail", c.LeftOut)
+		}
 		if c.Argv == nil {
 			r.log.Error("container cannot run as a process, it is only probed", "target", c.Target.Name, "error", c.Reason)
 		}
@@ -109,7 +112,7 @@ func (r *reader) container(c manifests.Process) (target, error) {
 	t.target = config.Target{
 		Driver: p, StartAfter: c.StartAfter,
 		Settings: restart.Unit{
-			Policy: manifests.RestartPolicy(c.Container), TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal,
+			Policy: manifests.RestartPolicy(c.Container), TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
 		},
 	}
 	return t, nil

@@ -1,0 +1,43 @@
+package restart
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/probe"
+)
+
+// PreStop is what happens before an instance is asked to exit, like preStop in Kubernetes: gateways send it no requests
+// meanwhile. One of Command, URL and Sleep is set. A failure is logged, and delays nothing.
+type PreStop struct {
+	Command []string          `hcl:"command,optional" doc:"program and arguments, with the environment (without env_file), the directory and the user of the process" default:"none" json:",omitempty"`
+	URL     string            `hcl:"url,optional" doc:"URL that is requested by GET; certificates are not verified, and redirects not followed" default:"none" json:",omitempty"`
+	Headers map[string]string `hcl:"headers,optional" doc:"headers of the request" default:"none" json:",omitempty"`
+	Sleep   time.Duration     `hcl:"sleep,optional,nonzero" doc:"time to wait, such as until load balancers have noticed" default:"none" max:"8784h" json:",omitempty"`
+}
+
+// check adds what is wrong with the block. The nil PreStop is valid.
+func (p *PreStop) check(wrong *probe.FieldErrors) {
+	if p == nil {
+		return
+	}
+	checkDuration(wrong, "pre_stop.sleep", p.Sleep)
+	switch n := one(len(p.Command) > 0) + one(p.URL != "") + one(p.Sleep != 0); {
+	case n != 1:
+		wrong.Add("pre_stop", "has %d of command, url and sleep; write one of them", n)
+	case len(p.Command) > 0 && command.Command{Words: p.Command}.Check() != nil:
+		wrong.Add("pre_stop.command", "must begin with the name of a program, and have no NUL bytes")
+	case len(p.Headers) > 0 && p.URL == "":
+		wrong.Add("pre_stop.headers", "has no effect without url")
+	}
+	if to, err := url.Parse(p.URL); p.URL != "" && (err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "") {
+		wrong.Add("pre_stop.url", `is %q; write a URL, such as "http://127.0.0.1:8080/drain"`, p.URL)
+	}
+	for name, value := range p.Headers {
+		if name == "" || strings.ContainsAny(name, " :\r\n\x00") || strings.ContainsAny(value, "\r\n\x00") {
+			wrong.Add("pre_stop.headers", "has a name or a value with a character that no header can have, in %q", name)
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package process
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/restart"
+)
+
+// minSignalGrace is how long a process may at least take to exit after what restart.PreStop says
+// (minimumGracePeriodInSeconds in k8s.io/kubernetes/pkg/kubelet/kuberuntime).
+const minSignalGrace = 2 * time.Second
+
+// preStop is a run of restart.PreStop.
+type preStop struct {
+	by     time.Time // the end of the grace period, of which it is part
+	timer  *time.Timer
+	cancel context.CancelFunc
+	done   chan error // capacity 1
+}
+
+// requestEnd asks the command to exit within a grace period, after what the unit wants before that, once.
+func (i *instance) requestEnd(grace time.Duration) {
+	hook := i.stop().PreStop
+	switch {
+	case i.preStop != nil:
+		if by := time.Now().Add(grace); by.Before(i.preStop.by) {
+			i.preStop.by = by
+			i.preStop.timer.Reset(grace)
+		}
+		return
+	case i.asked, hook == nil, grace == 0:
+		i.asked = true
+		i.terminate(grace)
+		return
+	}
+	i.asked = true
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &preStop{by: time.Now().Add(grace), timer: time.AfterFunc(grace, cancel), cancel: cancel, done: make(chan error, 1)}
+	i.preStop = p
+	go func() { p.done <- i.runPreStop(ctx, hook) }()
+}
+
+// preStopDone returns a channel that fires when what precedes the signal has ended; nil if nothing runs.
+func (i *instance) preStopDone() <-chan error {
+	if i.preStop == nil {
+		return nil
+	}
+	return i.preStop.done
+}
+
+// afterPreStop asks the command to exit within the rest of the grace period.
+func (i *instance) afterPreStop(err error) {
+	if err != nil {
+		i.log.Warn("pre_stop failed, the process is asked to exit all the same", "pid", i.tree.Pid, "error", err)
+	}
+	by := i.preStop.by
+	i.preStop.timer.Stop()
+	i.preStop.cancel()
+	i.preStop = nil
+	i.terminate(max(time.Until(by), minSignalGrace))
+}
+
+// endPreStop ends what precedes a signal that is not needed any more.
+func (i *instance) endPreStop() {
+	if i.preStop != nil {
+		i.preStop.timer.Stop()
+		i.preStop.cancel()
+		<-i.preStop.done
+		i.preStop = nil
+	}
+}
+
+var errPreStopTime = errors.New("it has not ended within the grace period")
+
+// runPreStop does what precedes the signal, until ctx is done.
+func (i *instance) runPreStop(ctx context.Context, p *restart.PreStop) (err error) {
+	switch {
+	case p.Sleep > 0:
+		select {
+		case <-ctx.Done():
+		case <-time.After(p.Sleep):
+			return nil
+		}
+	case p.URL != "":
+		err = request(ctx, p)
+	default:
+		err = i.runPreStopCommand(ctx, p)
+	}
+	if ctx.Err() != nil {
+		return errPreStopTime
+	}
+	return err
+}
+
+func (i *instance) runPreStopCommand(ctx context.Context, p *restart.PreStop) error {
+	plan, err := command.Command{Words: p.Command, Env: i.config.Env, Dir: i.config.Dir, User: i.config.User}.Plan()
+	if err != nil {
+		return err
+	}
+	output := &command.Tail{Max: maxOutput}
+	end, err := plan.Run(ctx, output, output)
+	if err == nil && end.Status != 0 {
+		err = fmt.Errorf("%v: %s", end, command.LastLines(probe.CleanText(output.String(), maxOutput), maxPreStopText))
+	}
+	return err
+}
+
+// maxPreStopText bounds the output of a command in an error, in bytes.
+const maxPreStopText = 200
+
+// request makes the request of a PreStop, as the kubelet does.
+func request(ctx context.Context, p *restart.PreStop) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL, nil)
+	if err != nil {
+		return err
+	}
+	r.Close = true
+	for name, value := range p.Headers {
+		if r.Header.Set(name, value); strings.EqualFold(name, "Host") {
+			r.Host = value
+		}
+	}
+	client := http.Client{
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxResponseHeaderBytes: maxOutput},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s answers %s", p.URL, response.Status)
+	}
+	return nil
+}

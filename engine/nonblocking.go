@@ -196,7 +196,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 		if delay, deadline := n.fairDeadline(a); deadline > now {
 			*res = excuse(*res, delay, a.timeout)
 		}
-	case stalled(lost, now-a.since, a.timeout, &a.spec.rule, stallShare):
+	case stalled(lost, now-a.since, a.timeout, &a.spec.rule):
 		*res = excuse(*res, lost, a.timeout)
 	}
 	if limitsLatency(&a.spec.rule) {

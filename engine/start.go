@@ -269,7 +269,8 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 // isUnwell reports whether a reason says that the engine lacks time or resources now.
 func isUnwell(r probe.Reason) bool {
 	switch r {
-	case reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
+	case reasonStalled, // the monitor has counted the stall
+		reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
 		probe.ReasonNoQuorum:
 		return false
 	}

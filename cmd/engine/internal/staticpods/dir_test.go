@@ -301,7 +301,7 @@ func TestInitContainersRunFirst(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
 		initContainers: [{name: init, image: i, command: [one]}, {name: side, image: i, command: [two], restartPolicy: Always}],
-		containers: [{name: c, image: i, command: [three], lifecycle: {stopSignal: SIGQUIT, preStop: {httpGet: {port: 8080, path: /drain}}}, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]}}`, time.Hour)
+		containers: [{name: c, image: i, command: [three], restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}], lifecycle: {stopSignal: SIGQUIT, preStop: {httpGet: {port: 8080, path: /drain}}}, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]}}`, time.Hour)
 	if got := p.refresh(t); got != "default/a/init=one default/a/side=two default/a/c=three" {
 		t.Fatalf("there is %q", got)
 	}
@@ -312,6 +312,9 @@ func TestInitContainersRunFirst(t *testing.T) {
 	c := all["default/a/c"]
 	if want := []string{"default/a/init", "default/a/side"}; !slices.Equal(c.StartAfter, want) || c.Settings.(restart.Unit).StopSignal.String() != "SIGQUIT" {
 		t.Errorf("the container is %+v", c)
+	}
+	if codes := c.Settings.(restart.Unit).RestartExitCodes; !slices.Equal(codes, []string{"42"}) {
+		t.Errorf("it is restarted after %q", codes)
 	}
 	if p := c.Settings.(restart.Unit).PreStop; p == nil || p.URL != "http://127.0.0.1:8080/drain" {
 		t.Errorf("before its end there is %+v", p)

@@ -112,7 +112,7 @@ func (r *reader) container(c manifests.Process) (target, error) {
 	t.target = config.Target{
 		Driver: p, StartAfter: c.StartAfter,
 		Settings: restart.Unit{
-			Policy: manifests.RestartPolicy(c.Container), TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
+			Policy: manifests.RestartPolicy(c.Container), RestartExitCodes: c.RestartExitCodes, TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
 		},
 	}
 	return t, nil

@@ -517,6 +517,8 @@ func (i *instance) terminate(w wish) {
 	in, message := s.reported, "terminating instance"
 	in.Terminating = true
 	switch {
+	case w.isDone:
+		message = "terminating instance, all that it serves have exited"
 	case w.isStopped:
 		message = "terminating instance, an operator has stopped the target"
 	case i.phase == shuttingDown:

@@ -172,3 +172,25 @@ func (s *supervisor) reportWaiting(missing []string, log bool) {
 	}
 	s.reportAgain()
 }
+
+// haveExited reports whether targets have exited for good. It is false for none.
+func (c *Controller) haveExited(targets []string) bool {
+	for _, target := range targets {
+		gauge, known := c.config.Engine.WatchTarget(target)
+		if !known || gauge.State() != probe.StateCompleted && gauge.State() != probe.StateExited {
+			return false
+		}
+	}
+	return len(targets) > 0
+}
+
+// wakeServing wakes the supervisors of targets that serve one which has exited for good, or is started again.
+func (c *Controller) wakeServing(target string) {
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	for other, s := range c.supervisors {
+		if slices.Contains(c.units[other].StopAfter, target) {
+			s.wake.Set()
+		}
+	}
+}

@@ -375,8 +375,12 @@ func (s *supervisor) endedInstance(phase probe.Phase) probe.Instance {
 }
 
 func (s *supervisor) report(in probe.Instance) {
+	before := s.reported.Phase
 	s.reported = in
 	s.control.config.Engine.Report(in)
+	if (before == probe.Gone) != (in.Phase == probe.Gone) {
+		s.control.wakeServing(s.target)
+	}
 }
 
 // termination describes the exit of an instance, or its failure to start.

@@ -32,6 +32,10 @@ type Unit struct {
 	// terminates before theirs. A cycle is an error of Apply and TakeOver. It has no effect with an External driver.
 	StartAfter []string
 
+	// StopAfter are targets that this one serves: when all of them have exited for good, its instance is terminated, and it
+	// has completed. It is started again with one of them. Default: none, it goes on.
+	StopAfter []string
+
 	// Revision identifies what Driver does: when a target's new unit has the same
 	// non-empty revision as the old one, the instance keeps running. Without a
 	// revision the drivers themselves are compared.

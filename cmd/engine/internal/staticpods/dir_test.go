@@ -324,6 +324,27 @@ func TestInitContainersRunFirst(t *testing.T) {
 	}
 }
 
+func TestSidecarsEndInReverseOrderAfterTheContainersThatRun(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
+		initContainers: [{name: first, image: i, command: [x], restartPolicy: Always}, {name: init, image: i, command: [x]}, {name: second, image: i, command: [x], restartPolicy: Always}],
+		containers: [{name: c, image: i, command: [x]}, {name: elsewhere, image: i, livenessProbe: {tcpSocket: {port: 80}}}, {name: d, image: i, command: [x]}]}}`, time.Hour)
+	p.write(t, "b.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {
+		initContainers: [{name: side, image: i, command: [x], restartPolicy: Always}], containers: [{name: c, image: i, livenessProbe: {tcpSocket: {port: 80}}}]}}`, time.Hour)
+	if _, err := p.Refresh(p.now); err != nil {
+		t.Fatal(err)
+	}
+	all := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}}).Targets
+	for name, want := range map[string][]string{
+		"default/a/first": {"default/a/d", "default/a/c", "default/a/second"}, "default/a/second": {"default/a/d", "default/a/c"}, "default/a/init": nil, "default/a/c": nil,
+		"default/b/side": nil,
+	} {
+		if got := all[name].Settings.(restart.Unit).StopAfter; !slices.Equal(got, want) {
+			t.Errorf("%s ends after %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestPortConflictsAreLogged(t *testing.T) {
 	listening := func(name, probe string) string {
 		return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {containers: [{name: c, image: i, command: [x], ports: [{name: web, containerPort: 80}], livenessProbe: {" + probe + "}}]}}"

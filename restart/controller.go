@@ -446,7 +446,7 @@ func (c *Controller) wish(target string) wish {
 	w.stopped, w.isStopped = c.stopped[target]
 	_, w.replaced = c.restored[target]
 	w.needed = !w.wanted && !c.killing && len(c.order.dependents[target]) > 0
-	w.isDone = !w.isStopped && c.haveExited(unit.StopAfter)
+	w.isDone = !w.isStopped && haveExited(c.config.Engine, unit.StopAfter)
 	w.isStopped = w.isStopped || w.isDone
 	return w
 }

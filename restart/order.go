@@ -174,9 +174,9 @@ func (s *supervisor) reportWaiting(missing []string, log bool) {
 }
 
 // haveExited reports whether targets have exited for good. It is false for none.
-func (c *Controller) haveExited(targets []string) bool {
+func haveExited(e *engine.Engine, targets []string) bool {
 	for _, target := range targets {
-		gauge, known := c.config.Engine.WatchTarget(target)
+		gauge, known := e.WatchTarget(target)
 		if !known || gauge.State() != probe.StateCompleted && gauge.State() != probe.StateExited {
 			return false
 		}
@@ -184,13 +184,14 @@ func (c *Controller) haveExited(targets []string) bool {
 	return len(targets) > 0
 }
 
-// wakeServing wakes the supervisors of targets that serve one which has exited for good, or is started again.
-func (c *Controller) wakeServing(target string) {
+// wakeServing wakes the supervisors of the targets that serve this one, which has exited for good, or is started again.
+func (s *supervisor) wakeServing() {
+	c := s.control
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	for other, s := range c.supervisors {
-		if slices.Contains(c.units[other].StopAfter, target) {
-			s.wake.Set()
+	for target, other := range c.supervisors {
+		if slices.Contains(c.units[target].StopAfter, s.target) {
+			other.wake.Set()
 		}
 	}
 }

@@ -379,7 +379,7 @@ func (s *supervisor) report(in probe.Instance) {
 	s.reported = in
 	s.control.config.Engine.Report(in)
 	if (before == probe.Gone) != (in.Phase == probe.Gone) {
-		s.control.wakeServing(s.target)
+		s.wakeServing()
 	}
 }
 

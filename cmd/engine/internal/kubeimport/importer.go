@@ -184,6 +184,9 @@ func writeProcess(body *document.Body, c manifests.Process) {
 	if policy := manifests.RestartPolicy(c.Container); policy != restart.Always {
 		body.Set("restart_policy", policy.String())
 	}
+	if len(c.RestartExitCodes) > 0 && manifests.RestartPolicy(c.Container) != restart.Always {
+		body.Set("restart_exit_codes", c.RestartExitCodes)
+	}
 	if c.Init {
 		body.Set("oneshot", true)
 	}

@@ -14,6 +14,7 @@ import (
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -159,13 +160,18 @@ func TestAServerThatIsGoneFailsOverAKeptConnection(t *testing.T) {
 	}
 }
 
-func TestEveryNthAttemptOpensANewConnection(t *testing.T) {
-	for name, attempt := range map[string]func(t *testing.T, h Handler, target probe.Target) probe.Result{
+// bothWays returns how an attempt is made: in steps, and by Probe.
+func bothWays() map[string]func(t *testing.T, h Handler, target probe.Target) probe.Result {
+	return map[string]func(t *testing.T, h Handler, target probe.Target) probe.Result{
 		"in steps": func(t *testing.T, h Handler, target probe.Target) probe.Result {
 			return nonblocktest.StepWaking(t, h, target, nil)
 		},
 		"by Probe": func(t *testing.T, h Handler, target probe.Target) probe.Result { return h.Probe(t.Context(), target) },
-	} {
+	}
+}
+
+func TestEveryNthAttemptOpensANewConnection(t *testing.T) {
+	for name, attempt := range bothWays() {
 		t.Run(name, func(t *testing.T) {
 			server := talk(t, says(plainOK))
 			h := handler(t, httpprobe.Config{Port: "web", ReuseConnection: true, FreshEvery: 3}).Handler
@@ -223,6 +229,18 @@ func TestAClosedHandlerKeepsNoConnection(t *testing.T) {
 		t.Errorf("three attempts took %d connections, want 3", got)
 	}
 	nonblocktest.WaitForDescriptors(t, before)
+}
+
+func TestKeepalivePacketsAreSentOverAKeptConnection(t *testing.T) {
+	keepAlive := &httpprobe.KeepAlive{Idle: 1000 * time.Second}
+	for name, attempt := range bothWays() {
+		t.Run(name, func(t *testing.T) {
+			server := talk(t, says(plainOK))
+			h := handler(t, httpprobe.Config{Port: "web", ReuseConnection: true, KeepAlive: keepAlive}).Handler
+			wantResult(t, attempt(t, h, server.target), probe.Success, "")
+			dialtest.WaitForKeepAlive(t, server.target.Ports["web"], 1000)
+		})
+	}
 }
 
 // Each probe has a connection of its own, which stays in the engine's set, and whose end is an attempt at once.

@@ -7,10 +7,12 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/tests/nonblocktest"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
@@ -47,7 +49,7 @@ func TestAttemptsSendAndExpectOverAKeptConnection(t *testing.T) {
 					}
 				}
 			})
-			h, err := tcpprobe.New(tcpprobe.Config{Port: "db", Send: "PING\r\n", Expect: "PONG", ReuseConnection: true, KeepAlive: &tcpprobe.KeepAlive{}})
+			h, err := tcpprobe.New(tcpprobe.Config{Port: "db", Send: "PING\r\n", Expect: "PONG", ReuseConnection: true, KeepAlive: &tcpprobe.KeepAlive{Idle: 1000 * time.Second}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,6 +60,9 @@ func TestAttemptsSendAndExpectOverAKeptConnection(t *testing.T) {
 			}
 			if got := conns.Load(); test.conns != 0 && got != test.conns {
 				t.Errorf("six attempts took %d connections, want %d", got, test.conns)
+			}
+			if test.conns == 1 {
+				dialtest.WaitForKeepAlive(t, target.Ports["db"], 1000)
 			}
 			wantResult(t, own.Probe(t.Context(), target), probe.Success, "")
 			own.(io.Closer).Close()

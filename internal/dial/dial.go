@@ -88,7 +88,7 @@ func (c Config) check() error {
 	if problem := HostProblem(c.Host); c.Host != "" && problem != "" {
 		return probe.FieldErrorf("host", "is %q%s", c.Host, problem)
 	}
-	if err := c.KeepAlive.check(); err != nil {
+	if err := c.KeepAlive.Check(); err != nil {
 		return err
 	}
 	switch {

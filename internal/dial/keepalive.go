@@ -25,8 +25,8 @@ const (
 	defaultCount    = 3
 )
 
-// check returns an error for a duration that the system cannot have.
-func (k *KeepAlive) check() error {
+// Check returns an error for a duration that the system cannot have: a *probe.FieldError with its name in the block.
+func (k *KeepAlive) Check() error {
 	switch {
 	case k == nil:
 	case k.Idle%time.Second != 0:
@@ -37,8 +37,8 @@ func (k *KeepAlive) check() error {
 	return nil
 }
 
-// config returns the settings for package net. Without a block no packets are sent.
-func (k *KeepAlive) config() net.KeepAliveConfig {
+// Config returns the settings for package net. Without a block no packets are sent.
+func (k *KeepAlive) Config() net.KeepAliveConfig {
 	if k == nil {
 		return net.KeepAliveConfig{}
 	}

@@ -44,7 +44,7 @@ func faultText(op string, f nonblock.Fault) string {
 
 // SocketOptions returns the options of this dialer's sockets for non-blocking attempts.
 func (d *Dialer) SocketOptions() nonblock.SocketOptions {
-	return nonblock.SocketOptions{Source: d.source, HalfOpen: d.config.HalfOpen, ClientFirst: d.config.ClientFirst, KeepAlive: d.config.KeepAlive.config()}
+	return nonblock.SocketOptions{Source: d.source, HalfOpen: d.config.HalfOpen, ClientFirst: d.config.ClientFirst, KeepAlive: d.config.KeepAlive.Config()}
 }
 
 // LiteralAddr returns the host of a target and its address, if a connection to one

@@ -110,7 +110,10 @@ func (n *nonBlocking) await(a *attempt) bool {
 	if a.waits && a.watched == a.FD {
 		return true
 	}
-	n.unregister(a)
+	if a.waits { // the handler goes on with another descriptor
+		n.unregister(a)
+		a.Set = nil
+	}
 	if a.FD < 0 || !n.open() || a.FD < len(n.attempts) && n.attempts[a.FD] != nil { // two attempts with one descriptor
 		return false
 	}

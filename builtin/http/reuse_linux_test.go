@@ -243,50 +243,82 @@ func TestKeepalivePacketsAreSentOverAKeptConnection(t *testing.T) {
 	}
 }
 
+// running is an engine with two probes of a target.
+type running struct {
+	*engine.Engine
+	ids     []probe.ID
+	target  probe.Target
+	handler probe.Handler
+}
+
+func run(t *testing.T, target probe.Target, c httpprobe.Config) *running {
+	t.Helper()
+	h, err := httpprobe.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{engine.New(engine.Config{}), []probe.ID{{Target: target.Name, Kind: probe.Readiness}, {Target: target.Name, Kind: probe.Liveness}}, target, h}
+	r.apply(t, probe.MinPeriod)
+	r.Report(probe.Instance{Target: target.Name, ID: "1", Phase: probe.Running, Since: time.Now()})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- r.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended })
+	return r
+}
+
+// apply gives the probes a period. They keep their handlers.
+func (r *running) apply(t *testing.T, period time.Duration) {
+	t.Helper()
+	set := probe.Set{}
+	for _, id := range r.ids {
+		rule := probe.Rule{Period: period, Timeout: plenty, FailureThreshold: 1}
+		set[id] = probe.Probe{Rule: rule, Target: r.target, Handler: r.handler, HandlerName: "http"}
+	}
+	if _, err := r.Apply(set); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *running) waitFor(t *testing.T, want probe.Verdict) {
+	t.Helper()
+	testsync.Until(t, "the verdicts to be "+want.String(), func() bool {
+		for _, id := range r.ids {
+			if st, ok := r.Status(id); !ok || st.Verdict != want {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // Each probe has a connection of its own, which stays in the engine's set, and whose end is an attempt at once.
 func TestTheEngineUsesKeptConnectionsAndHearsOfTheirEnd(t *testing.T) {
 	var requests atomic.Int32
 	target, server, conns := serveCounted(t, func(w http.ResponseWriter, r *http.Request) { requests.Add(1) })
-	h, err := httpprobe.New(httpprobe.Config{Port: "web", ReuseConnection: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := engine.New(engine.Config{})
-	ids := []probe.ID{{Target: target.Name, Kind: probe.Readiness}, {Target: target.Name, Kind: probe.Liveness}}
-	apply := func(period time.Duration) {
-		t.Helper()
-		set := probe.Set{}
-		for _, id := range ids {
-			rule := probe.Rule{Period: period, Timeout: plenty, FailureThreshold: 1}
-			set[id] = probe.Probe{Rule: rule, Target: target, Handler: h, HandlerName: "http"}
-		}
-		if _, err := e.Apply(set); err != nil {
-			t.Fatal(err)
-		}
-	}
-	apply(probe.MinPeriod)
-	e.Report(probe.Instance{Target: target.Name, ID: "1", Phase: probe.Running, Since: time.Now()})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- e.Run(ctx) }()
-	defer func() { stop(); <-ended }()
-	verdicts := func(want probe.Verdict) {
-		t.Helper()
-		testsync.Until(t, "both verdicts to be "+want.String(), func() bool {
-			for _, id := range ids {
-				if st, ok := e.Status(id); !ok || st.Verdict != want {
-					return false
-				}
-			}
-			return true
-		})
-	}
-	verdicts(probe.Passing)
+	e := run(t, target, httpprobe.Config{Port: "web", ReuseConnection: true})
+	e.waitFor(t, probe.Passing)
 	testsync.Until(t, "attempts", func() bool { return requests.Load() >= 40 })
-	apply(time.Hour) // which keeps the handlers
+	e.apply(t, time.Hour)
 	if got := conns.Load(); got != 2 {
 		t.Errorf("%d attempts of two probes took %d connections", requests.Load(), got)
 	}
 	server.Close()
-	verdicts(probe.Failing)
+	e.waitFor(t, probe.Failing)
+}
+
+func TestTheEngineReplacesAConnectionThatEndsUnderARequest(t *testing.T) {
+	server := talk(t, func(conn *net.TCPConn, n int) bool {
+		if n == 0 {
+			io.WriteString(conn, plainOK)
+		}
+		return n == 0
+	})
+	e := run(t, server.target, httpprobe.Config{Port: "web", ReuseConnection: true})
+	testsync.Until(t, "connections", func() bool { return server.conns.Load() >= 20 })
+	for _, id := range e.ids {
+		if st, _ := e.Status(id); st.Verdict != probe.Passing || st.Attempts[probe.Failure]+st.Attempts[probe.Unknown] > 0 {
+			t.Errorf("%v is %v after the attempts %v: %+v", id, st.Verdict, st.Attempts, st.Result)
+		}
+	}
 }

@@ -89,6 +89,9 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		sp.closable.attempts++
 	}
 	sc.isolation.begin(a, now)
+	if a.wake = nil; sp.wakes {
+		a.wake = func() { sc.wakeProbe(s) }
+	}
 	if sp.stepper == nil {
 		sc.attachContext(a)
 	}
@@ -140,10 +143,6 @@ func (sc *scheduler) attachContext(a *attempt) {
 	a.ctx, a.cancel = context.WithCancel(sc.ctx)
 	if a.spec.keepsState() {
 		a.lostBefore = of.lost
-	}
-	if _, ok := a.spec.handler.(probe.WakingHandler); ok {
-		s := a.slot
-		a.wake = func() { sc.wakeProbe(s) }
 	}
 }
 

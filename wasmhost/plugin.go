@@ -104,7 +104,7 @@ func Load(c Config) (*Plugin, error) {
 	p.baseLogger, p.logger = c.Logger, c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
-		CloseOldest: p.closeOldest,
+		CloseOldest: p.closeOldest, KeepAlive: c.KeepAlive.Config(),
 	}
 	if c.Trace != nil {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }

@@ -13,8 +13,8 @@ import (
 // newHandler returns a handler for a plan.
 func newHandler(p *plan, of handler) *handler {
 	h := &handler{plan: p, transport: of.transport, client: of.client}
-	if !h.transport.reuse && h.transport.proxy == nil {
-		h.template = p.template()
+	if h.transport.proxy == nil {
+		h.template = p.template(h.transport.reuse)
 	}
 	h.exchange = &nonblock.Exchange{
 		Protocol: protocol{h}, Socket: h.transport.dialer.SocketOptions(), MaxResponse: maxResponse, ReuseSocket: true,

@@ -142,8 +142,6 @@ func (a *jsonAssertion) problem(document []byte) string {
 		}
 	}
 	switch {
-	case err != nil && (bytes.HasPrefix(document, []byte("\xfe\xff")) || bytes.HasPrefix(document, []byte("\xff\xfe"))):
-		return fmt.Sprintf("the body of %d bytes is UTF-16, and JSON is UTF-8", len(document))
 	case err != nil:
 		return fmt.Sprintf("the body of %d bytes is not a JSON document", len(document))
 	case wrong:

@@ -2,6 +2,7 @@ package httpprobe
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,7 +18,7 @@ type response struct {
 	body        []byte // the part of it that is checked, or the beginning of that
 	complete    bool   // nothing more is needed
 	cut         bool   // more of the body follows
-	encoded     bool   // the body is compressed, or whatever its Content-Encoding says
+	encoded     bool   // the body is compressed, or whatever its Content-Encoding says, or in a charset other than UTF-8
 	unsupported bool   // net/http has to parse it
 }
 
@@ -140,6 +141,8 @@ func (h *head) readField(line []byte) bool {
 		h.chunked = true
 	case equalFold(name, "content-encoding"):
 		h.encoded = true
+	case equalFold(name, "content-type"):
+		h.encoded = h.encoded || !slices.Contains(charsetsOfUTF8, charsetOf(string(value)))
 	case equalFold(name, "trailer"):
 		return false
 	}

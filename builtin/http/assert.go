@@ -24,6 +24,7 @@ type assertions struct {
 // bodyAssertion says what the body must be like.
 type bodyAssertion struct {
 	field string // of Config
+	says  string // what the configuration says there
 	// judge returns why the assertion does not hold for a body, or "", without anything of the body. Of a body that is
 	// not whole, isOpen says that what follows may decide otherwise.
 	judge func(body []byte, isWhole bool) (problem string, isOpen bool)
@@ -64,7 +65,8 @@ func (c Config) assertions() (a assertions, err error) {
 		return a, err
 	}
 	for _, one := range inJSON {
-		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, one.judge}), true
+		says := one.text + c.JSONEquals[one.text] + c.JSONRegex[one.text]
+		a.body, a.isSlow = append(a.body, bodyAssertion{one.field, says, one.judge}), true
 	}
 	if a.headers, err = c.headerAssertions(); err != nil {
 		return a, err
@@ -108,7 +110,7 @@ var endAssertion = regexp.MustCompile(`\$|\\[bBz]`)
 
 func contains(text string) bodyAssertion {
 	want := []byte(text)
-	return bodyAssertion{"body_contains", func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{"body_contains", text, func(body []byte, isWhole bool) (string, bool) {
 		if bytes.Contains(body, want) {
 			return "", false
 		}
@@ -118,7 +120,7 @@ func contains(text string) bodyAssertion {
 
 func containsNot(text string) bodyAssertion {
 	unwanted := []byte(text)
-	return bodyAssertion{"body_not_contains", func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{"body_not_contains", text, func(body []byte, isWhole bool) (string, bool) {
 		if bytes.Contains(body, unwanted) {
 			return "the body contains the text of body_not_contains", false
 		}
@@ -128,7 +130,7 @@ func containsNot(text string) bodyAssertion {
 
 func matches(field string, re *regexp.Regexp, mustMatch bool) bodyAssertion {
 	looksAhead := endAssertion.MatchString(re.String())
-	return bodyAssertion{field, func(body []byte, isWhole bool) (string, bool) {
+	return bodyAssertion{field, re.String(), func(body []byte, isWhole bool) (string, bool) {
 		matched, isOpen := re.Match(body), false
 		switch {
 		case isWhole:
@@ -204,23 +206,33 @@ func (a *assertions) headersProblem(h http.Header) string {
 	return ""
 }
 
-// byteOrderMark may begin a text in UTF-8, and is no part of it.
-var byteOrderMark = []byte("\ufeff")
-
-// bodyProblem returns what of a body, up to maxBody, is not as expected, or "". It has nothing of the body. If no
-// assertion fails, open is the field of one that depends on the rest of a body that is not whole.
-func (a *assertions) bodyProblem(body []byte, isWhole bool) (problem, open string) {
-	body = bytes.TrimPrefix(body, byteOrderMark)
+// bodyProblem returns what of a body is not as expected, or "". It has nothing of the body. If no assertion fails, open says which of
+// them cannot be decided.
+func (a *assertions) bodyProblem(body text) (problem, open string) {
 	for _, one := range a.body {
-		problem, isOpen := one.judge(body, isWhole)
+		if !body.canJudge(one.says) {
+			isUnknown := fmt.Sprintf("the charset of the body is %.40q, in which %s cannot be judged: ask for UTF-8", body.charset, one.field)
+			open = cmp.Or(open, isUnknown)
+			continue
+		}
+		problem, isOpen := one.judge(body.inUTF8, body.isWhole)
 		switch {
 		case isOpen:
-			open = cmp.Or(open, one.field)
+			open = cmp.Or(open, a.tooLong(one.field))
 		case problem != "":
 			return problem, ""
 		}
 	}
 	return "", open
+}
+
+// tooLong says that an assertion depends on more of a body than is read.
+func (a *assertions) tooLong(field string) string {
+	advice := "raise max_body"
+	if a.maxBody == maxBody {
+		advice = "ask for a shorter one"
+	}
+	return fmt.Sprintf("the body is longer than %d bytes, and %s depends on the rest: %s", a.maxBody, field, advice)
 }
 
 // jsonAssertions returns the assertions about JSON, sorted by path.

@@ -27,20 +27,22 @@ type encodingError struct {
 // Error implements error.
 func (e *encodingError) Error() string { return e.text }
 
-// read returns the body of a response up to maxBody, and whether that is all of it. If something is asserted of it, a compressed
-// one is decoded first. The error is one of the connection, or an *encodingError.
-func (a *assertions) read(r *http.Response) (body []byte, isWhole bool, err error) {
-	from, most := io.Reader(r.Body), a.maxBody
-	if a.readBody() {
-		most++ // to see whether something follows
-		if from, err = decoder(r, int64(a.maxBody)+maxEncoded); err != nil {
-			return nil, false, err
-		}
+// read returns the body of a response up to maxBody. If something is asserted of it, a compressed one is decoded first, and so is
+// its charset. The error is one of the connection, or an *encodingError.
+func (a *assertions) read(r *http.Response) (text, error) {
+	if !a.readBody() {
+		_, err := io.Copy(io.Discard, io.LimitReader(r.Body, int64(a.maxBody)))
+		return text{isWhole: true}, err
 	}
-	if body, err = io.ReadAll(io.LimitReader(from, int64(most))); err != nil {
-		return nil, false, wrongEncoding(err)
+	from, err := decoder(r, int64(a.maxBody)+maxEncoded)
+	if err != nil {
+		return text{}, err
 	}
-	return body[:min(len(body), a.maxBody)], len(body) <= a.maxBody, nil
+	body, err := io.ReadAll(io.LimitReader(from, int64(a.maxBody)+1)) // to see whether something follows
+	if err != nil {
+		return text{}, wrongEncoding(err)
+	}
+	return textOf(body[:min(len(body), a.maxBody)], len(body) <= a.maxBody, r.Header.Get("Content-Type")), nil
 }
 
 // decoder returns a reader of what a body is without its Content-Encoding, which reads a number of bytes of it at most.

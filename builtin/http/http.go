@@ -17,6 +17,7 @@
 //	judge.go       the result of a response
 //	assert.go      what headers and bodies must be like
 //	decode.go      compressed bodies
+//	charset.go     bodies in another charset than UTF-8
 //	json.go        values of a JSON document by their paths
 //	attempt.go     the course of one attempt by net/http, and the result of its error
 //	malformed.go   what is wrong with the head of a response

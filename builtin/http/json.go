@@ -22,10 +22,11 @@ type jsonAssertion struct {
 }
 
 // jsonValue is a value of a document: the text of a string, a number, true, false or null, and
-// "object" or "array" for others.
+// "object" or "array" for others. In an element of [*] it may be missing.
 type jsonValue struct {
-	text   string
-	number bool
+	text    string
+	number  bool
+	missing bool
 }
 
 // jsonStep is one step of a path: a member of an object or, if name is empty, an element of an
@@ -126,12 +127,12 @@ func (a *jsonAssertion) judge(document []byte, isWhole bool) (problem string, is
 // problem returns why the assertion does not hold for a document, or "". It has nothing of the
 // document.
 func (a *jsonAssertion) problem(document []byte) string {
-	values, wrong := 0, false
+	wrong, missing := false, false
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()
-	err := visitJSON(d, a.path, 0, func(value jsonValue) {
-		values++
-		wrong = wrong || !a.holds(value)
+	found, err := visitJSON(d, a.path, 0, func(value jsonValue) {
+		missing = missing || value.missing
+		wrong = wrong || !value.missing && !a.holds(value)
 	})
 	if err == nil {
 		if _, err = d.Token(); err == nil {
@@ -141,54 +142,60 @@ func (a *jsonAssertion) problem(document []byte) string {
 		}
 	}
 	switch {
-	case err != nil && (bytes.HasPrefix(document, []byte("\xfe\xff")) || bytes.HasPrefix(document, []byte("\xff\xfe"))):
-		return fmt.Sprintf("the body of %d bytes is UTF-16, and JSON is UTF-8", len(document))
 	case err != nil:
 		return fmt.Sprintf("the body of %d bytes is not a JSON document", len(document))
-	case values == 0:
-		return fmt.Sprintf("%s finds no value at %s", a.field, a.text)
 	case wrong:
 		return fmt.Sprintf("the value at %s is not as %s says", a.text, a.field)
+	case missing:
+		return fmt.Sprintf("%s finds no value at %s in one of the elements", a.field, a.text)
+	case !found:
+		return fmt.Sprintf("%s finds no value at %s", a.field, a.text)
 	}
 	return ""
 }
 
 var errTooDeep = errors.New("too deep")
 
-// visitJSON reads the next value of d, and calls f for each value at the path below it. It keeps nothing of the document, so that a large one needs no more memory than a small one.
-func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(jsonValue)) error {
+// visitJSON reads the next value of d, and calls f for each value at the path below it, and once for an element of [*] that has none.
+// It reports whether there is a value. It keeps nothing of the document, so that a large one needs no more memory than a small one.
+func visitJSON(d *json.Decoder, path []jsonStep, depth int, f func(jsonValue)) (found bool, err error) {
 	token, err := d.Token()
 	if err != nil {
-		return err
+		return false, err
 	}
 	delim, nested := token.(json.Delim)
-	if len(path) == 0 {
+	if found = len(path) == 0; found {
 		f(valueOf(token))
 	}
 	if !nested {
-		return nil
+		return found, nil
 	}
 	if depth == maxJSONDepth {
-		return errTooDeep
+		return false, errTooDeep
 	}
 	for i := 0; d.More(); i++ {
 		name, inner, visit := "", []jsonStep{{}}, func(jsonValue) {}
 		if delim == '{' {
 			key, err := d.Token()
 			if err != nil {
-				return err
+				return false, err
 			}
 			name = key.(string)
 		}
-		if len(path) > 0 && path[0].has(name, i) && (path[0].name != "") == (delim == '{') {
+		leads := len(path) > 0 && path[0].has(name, i) && (path[0].name != "") == (delim == '{')
+		if leads {
 			inner, visit = path[1:], f
 		}
-		if err := visitJSON(d, inner, depth+1, visit); err != nil {
-			return err
+		has, err := visitJSON(d, inner, depth+1, visit)
+		if err != nil {
+			return false, err
+		}
+		if found = found || leads && has; leads && !has && path[0].index == every {
+			f(jsonValue{missing: true})
 		}
 	}
 	_, err = d.Token()
-	return err
+	return found, err
 }
 
 func valueOf(token json.Token) jsonValue {
@@ -201,7 +208,7 @@ func valueOf(token json.Token) jsonValue {
 		return jsonValue{text: "null"}
 	}
 	_, number := token.(json.Number)
-	return jsonValue{fmt.Sprint(token), number}
+	return jsonValue{text: fmt.Sprint(token), number: number}
 }
 
 // equals reports whether a value is the expected one. Numbers can be written in several ways: 1 is

@@ -67,18 +67,46 @@ func TestADocumentMustBeWholeAndAlone(t *testing.T) {
 	}
 }
 
-// slowJSON returns the texts of the values at a path in the obvious way.
-func slowJSON(v any, path []jsonStep) (all []string) {
+func TestEachElementMustHaveTheValue(t *testing.T) {
+	for document, holds := range map[string]bool{
+		`{"checks": [{"up": true}, {"up": true}]}`: true, `{"checks": [{"up": true}, {}]}`: false, `{"checks": [{}, {"up": true}]}`: false,
+		`{"checks": [{"up": true}, {"up": null}]}`: false, `{"checks": [{"up": true}, 3]}`: false, `{"checks": [{"up": true}, [{"up": true}]]}`: false,
+		`{"checks": []}`: false, `{"checks": {"0": {"up": true}}}`: false, `{"other": [{}], "checks": [{"up": true}]}`: true,
+	} {
+		for field, c := range map[string]Config{
+			"json_equals": {JSONEquals: map[string]string{"checks[*].up": "true"}}, "json_regex": {JSONRegex: map[string]string{"checks[*].up": "^true$"}},
+		} {
+			if all, err := c.jsonAssertions(); err != nil || (all[0].problem([]byte(document)) == "") != holds {
+				t.Errorf("%s of %s: %v", field, document, err)
+			}
+		}
+	}
+	all, err := Config{JSONEquals: map[string]string{"a[*].b[*].c": "1"}}.jsonAssertions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, holds := range map[string]bool{
+		`{"a": [{"b": [{"c": 1}]}, {"b": [{"c": 1}, {"c": 1}]}]}`: true, `{"a": [{"b": [{"c": 1}]}, {"b": [{"c": 1}, {}]}]}`: false,
+		`{"a": [{"b": [{"c": 1}]}, {"b": []}]}`: false, `{"a": [{"b": [{"c": 1}]}, {}]}`: false,
+	} {
+		if problem := all[0].problem([]byte(document)); (problem == "") != holds {
+			t.Errorf("%s: %s", document, problem)
+		}
+	}
+}
+
+// slowJSON returns the texts of the values at a path in the obvious way, and whether each element of [*] has one.
+func slowJSON(v any, path []jsonStep) (all []string, whole bool) {
 	if len(path) == 0 {
 		switch v := v.(type) {
 		case map[string]any:
-			return []string{"object"}
+			return []string{"object"}, true
 		case []any:
-			return []string{"array"}
+			return []string{"array"}, true
 		case nil:
-			return []string{"null"}
+			return []string{"null"}, true
 		default:
-			return []string{fmt.Sprint(v)}
+			return []string{fmt.Sprint(v)}, true
 		}
 	}
 	switch v := v.(type) {
@@ -87,18 +115,21 @@ func slowJSON(v any, path []jsonStep) (all []string) {
 			return slowJSON(inner, path[1:])
 		}
 	case []any:
+		whole = true
 		for i, inner := range v {
 			if path[0].name == "" && (path[0].index == i || path[0].index == every) {
-				all = append(all, slowJSON(inner, path[1:])...)
+				values, isWhole := slowJSON(inner, path[1:])
+				all, whole = append(all, values...), whole && isWhole
 			}
 		}
 	}
-	return all
+	return all, whole && len(all) > 0
 }
 
 func FuzzJSONPath(f *testing.F) {
 	f.Add(`a[0]["b.c"].d`, `{"a": [{"b.c": {"d": 1}}]}`)
 	f.Add(`[*].x`, `[{"x": "y"}, {"x": null}, 3]`)
+	f.Add(`[*].x`, `[{"x": "y"}, {}]`)
 	f.Add(`a`, `{"": 1, "a": {}}`)
 	f.Fuzz(func(t *testing.T, text, document string) {
 		path, problem := parseJSONPath(text)
@@ -117,8 +148,8 @@ func FuzzJSONPath(f *testing.F) {
 			}
 			return
 		}
-		want := slowJSON(v, path)
-		if len(got) == len(want) && !slices.Equal(got, want) { // with a name twice there are more
+		want, whole := slowJSON(v, path)
+		if len(got) == len(want) && !slices.Equal(got, want) || len(got) <= len(want) && found && !whole { // with a name twice there are more
 			t.Errorf("%q in %q: got %q, want %q", text, document, got, want)
 		}
 		if len(got) < len(want) && !strings.Contains(document, strings.Repeat("[", maxJSONDepth)) {

@@ -21,15 +21,14 @@ func (p *plan) judge(ctx context.Context, r *http.Response) probe.Result {
 	if problem := p.asserts.headersProblem(r.Header); problem != "" && p.isAccepted(r.StatusCode) {
 		return withStatus(probe.Fail(probe.ReasonHTTPAssert, "%s, but %s", description, problem), r.StatusCode)
 	}
-	var body []byte
-	isWhole := true
+	body := text{isWhole: true}
 	if r.StatusCode != http.StatusSwitchingProtocols { // after which there is another protocol, and maybe no end
 		var err error
-		if body, isWhole, err = p.asserts.read(r); err != nil {
+		if body, err = p.asserts.read(r); err != nil {
 			return p.unread(ctx, r.StatusCode, err)
 		}
 	}
-	return p.check(r.StatusCode, description, body, isWhole)
+	return p.check(r.StatusCode, description, body)
 }
 
 // unread returns the result of a response whose body cannot be read.
@@ -51,8 +50,8 @@ func (p *plan) isAccepted(status int) bool {
 }
 
 // check returns the result of a response whose body, up to its maximum, is complete.
-func (p *plan) check(status int, description string, body []byte, isWhole bool) probe.Result {
-	return withStatus(p.checkBody(status, description, body, isWhole), status)
+func (p *plan) check(status int, description string, body text) probe.Result {
+	return withStatus(p.checkBody(status, description, body), status)
 }
 
 func withStatus(r probe.Result, status int) probe.Result {
@@ -60,31 +59,21 @@ func withStatus(r probe.Result, status int) probe.Result {
 	return r
 }
 
-func (p *plan) checkBody(status int, description string, body []byte, isWhole bool) probe.Result {
+func (p *plan) checkBody(status int, description string, body text) probe.Result {
 	accepted, explicit := p.accept.has(status)
 	if !accepted {
 		return p.wrongStatus(status, description)
 	}
-	switch problem, open := p.asserts.bodyProblem(body, isWhole); {
+	switch problem, open := p.asserts.bodyProblem(body); {
 	case problem != "":
 		return probe.Fail(probe.ReasonHTTPAssert, "status %d, but %s", status, problem)
 	case open != "":
-		return p.tooLong(status, open)
+		return probe.Result{Outcome: probe.Unknown, Reason: probe.ReasonHTTPBody, Detail: fmt.Sprintf("status %d, but %s", status, open)}
 	}
 	if isRedirect(status) && !explicit {
 		return probe.Warn(probe.ReasonHTTPRedirect, "%s: redirect not followed", description)
 	}
 	return probe.Succeed(description)
-}
-
-// tooLong returns the result of a body of which more than is read would have to be.
-func (p *plan) tooLong(status int, field string) probe.Result {
-	advice := "raise max_body"
-	if p.asserts.maxBody == maxBody {
-		advice = "ask for a shorter one"
-	}
-	text := fmt.Sprintf("status %d, but the body is longer than %d bytes, and %s depends on the rest: %s", status, p.asserts.maxBody, field, advice)
-	return probe.Result{Outcome: probe.Unknown, Reason: probe.ReasonHTTPBody, Detail: text}
 }
 
 func (p *plan) wrongStatus(status int, description string) probe.Result {

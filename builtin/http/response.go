@@ -2,6 +2,7 @@ package httpprobe
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,7 @@ type response struct {
 	complete    bool   // nothing more is needed
 	cut         bool   // more of the body follows
 	last        bool   // the connection cannot be used again: the peer says so, or the end of the response is not that of b
-	encoded     bool   // the body is compressed, or whatever its Content-Encoding says
+	encoded     bool   // the body is compressed, or whatever its Content-Encoding says, or in a charset other than UTF-8
 	unsupported bool   // net/http has to parse it
 }
 
@@ -146,6 +147,8 @@ func (h *head) readField(line []byte) bool {
 		h.encoded = true
 	case equalFold(name, "connection"):
 		h.closes = h.closes || !equalFold(bytes.Trim(value, " \t"), "keep-alive") // or another option, which may be close
+	case equalFold(name, "content-type"):
+		h.encoded = h.encoded || !slices.Contains(charsetsOfUTF8, charsetOf(string(value)))
 	case equalFold(name, "trailer"):
 		return false
 	}

@@ -64,10 +64,10 @@ func (p *plan) decide(r response, eof bool) (probe.Result, nonblock.Progress) {
 		return probe.Result{}, nonblock.StepBlock
 	case r.status != 0 && !p.checksBody(r.status):
 		return p.wrongStatus(r.status, describeStatus(r.status)), nonblock.StepDone
-	case r.complete && (r.cut || r.encoded) && p.asserts.readBody():
+	case r.complete && (r.cut || r.encoded || isUTF16(r.body)) && p.asserts.readBody():
 		return probe.Result{}, nonblock.StepBlock
 	case r.complete:
-		return p.check(r.status, describeStatus(r.status), r.body, true), nonblock.StepDone
+		return p.check(r.status, describeStatus(r.status), textOf(r.body, true, "")), nonblock.StepDone
 	case !eof:
 		return probe.Result{}, nonblock.StepWait
 	case r.status == 0:

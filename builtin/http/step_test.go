@@ -50,6 +50,7 @@ func TestTheTestsOfProbeHoldForSteps(t *testing.T) {
 		"large bodies":         TestTheBodyIsReadUpToItsMaximum,
 		"assertions":           TestAssertionsAreAboutTheWholeBody,
 		"more assertions":      TestHeadersAndBodiesMustBeAsConfigured,
+		"charsets":             TestABodyIsJudgedInItsCharset,
 		"secret":               TestNoResultContainsTheBody,
 		"cancelled":            TestACancelledAttemptIsUnknown,
 		"trouble":              TestInvalidResponsesHaveReasons,

@@ -105,6 +105,12 @@ func (s *groupSource) wasExplained(v *group.View) bool {
 	return false
 }
 
+// isStopped reports whether a member is away since that was asked for. The reason of a member is that for which it went.
+func (s *groupSource) isStopped(m *group.Member) bool {
+	st, isOwn := s.engine.Target(m.Target)
+	return m.Reason.IsPlanned() && (!isOwn || st.Cause.Reason.IsPlanned())
+}
+
 // maxExplained bounds the members of a group that isExplained looks at.
 const maxExplained = 1000
 
@@ -121,7 +127,7 @@ func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
 		if m.State == group.Ready || m.State == group.Degraded || m.ZeroWeight {
 			continue
 		}
-		if reason := s.engine.Admin().Suppressed(m.Target); m.Reason.IsPlanned() || reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
+		if reason := s.engine.Admin().Suppressed(m.Target); s.isStopped(m) || reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
 			enough++
 		}
 		if enough >= v.Need {

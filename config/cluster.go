@@ -128,9 +128,9 @@ func (c *Cluster) check(given Values) error {
 	}
 	switch {
 	case c.Username != "" && c.Password == "":
-		wrong.Add("username", "needs password")
+		wrong = append(wrong, &probe.FieldError{Field: "username", Problem: "needs password", Plain: true})
 	case c.Username == "" && c.Password != "":
-		wrong.Add("username", "is missing, since there is a password")
+		wrong = append(wrong, &probe.FieldError{Field: "username", Problem: "is missing, since there is a password", Plain: true})
 	case c.Username != "" && slices.ContainsFunc(c.Endpoints, isClear):
 		wrong.Add("username", "would be sent in clear, with the password; write endpoints with https, or those of this machine only")
 	}

@@ -74,7 +74,7 @@ func (h HTTP) Check(argument string) error {
 		return err
 	}
 	if h.Token != "" && h.Auth != (httpauth.Auth{}) {
-		return probe.FieldErrorf("token", "cannot be combined with basic_auth or bearer_token_file: a request has one Authorization")
+		return &probe.FieldError{Field: "token", Problem: "cannot be combined with basic_auth or bearer_token_file: a request has one Authorization", Plain: true}
 	}
 	_, err = h.TLS.dial().Load()
 	return cmp.Or(h.Auth.Check(h.Headers), err)

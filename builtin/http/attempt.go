@@ -175,16 +175,30 @@ func (a *attempt) settle() {
 	}
 }
 
-// failed classifies an error of http.Client.Do, and says which redirect has led there.
+// failed classifies an error of http.Client.Do.
 func (a *attempt) failed(err error) probe.Result {
 	a.settle()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := a.classify(err)
+	return a.afterRedirect(a.classify(err))
+}
+
+// afterRedirect says in a result which redirect has led to it. It needs mu.
+func (a *attempt) afterRedirect(r probe.Result) probe.Result {
 	if a.to != "" {
 		r.Detail = probe.CleanText(fmt.Sprintf("after a redirect to %s: %s", probe.CleanText(a.to, maxCause), r.Detail), probe.MaxDetail)
 	}
 	return r
+}
+
+// judged returns the result of a response, and says which redirect has led to one that is no success.
+func (a *attempt) judged(r probe.Result) probe.Result {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r.Outcome == probe.Success {
+		return r
+	}
+	return a.afterRedirect(r)
 }
 
 // classify classifies an error of http.Client.Do. It needs mu.

@@ -115,7 +115,7 @@ func checkHeader(name string, values []string) error {
 			return &probe.FieldError{Field: "headers", Problem: "has a line break at the end of " + name, Hint: `a file ends with one: write trimspace(file("…"))`, Plain: true}
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return probe.FieldErrorf("headers", "has control characters in %s", name)
+			return &probe.FieldError{Field: "headers", Problem: "has control characters in " + name, Plain: true}
 		}
 	}
 	return nil

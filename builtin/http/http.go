@@ -110,7 +110,7 @@ func (h *handler) send(a *attempt, request *http.Request) probe.Result {
 	}
 	defer response.Body.Close()
 	body := traceBody(a.ctx, response)
-	result := h.plan.judge(a.ctx, response)
+	result := a.judged(h.plan.judge(a.ctx, response))
 	body.record(a, response)
 	return h.plan.tls.Judge(result, a.validUntil())
 }

@@ -1,6 +1,7 @@
 package httpprobe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,6 +88,8 @@ func (p *plan) incompleteBody(ctx context.Context, status int, err error) probe.
 	problem := "broke off"
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		problem = "did not end in time"
+	} else if why := cmp.Or(http2Error(err), headProblem(err)); why != "" {
+		problem += why
 	}
 	result := withStatus(probe.Fail(probe.ReasonHTTPBody, "status %d, but the body %s", status, problem), status)
 	if p.kubelet {

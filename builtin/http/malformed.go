@@ -21,6 +21,8 @@ var malformed = []struct{ text, says string }{
 	{"header list larger than", fmt.Sprintf("its head is larger than %d bytes", maxHead)},
 	{"missing status pseudo header", "its head has no :status"},
 	{"invalid header field", "one of its headers has an invalid name or value"},
+	{"chunk", "the size of a chunk, or what follows it, is not valid"},
+	{"header line too long", "the line before a chunk is too long"},
 	{"GOAWAY", "the server closes the connection"},
 	{"frame too large", "it is not HTTP/2, or a frame is too large"},
 }

@@ -45,6 +45,25 @@ func TestAMalformedHeadIsDescribed(t *testing.T) {
 	}
 }
 
+func TestAMalformedBodyIsDescribed(t *testing.T) {
+	const chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for body, want := range map[string]string{
+		"0x2\r\nok\r\n0\r\n\r\n": "broke off: the size of a chunk, or what follows it, is not valid", "FFFFFFFFFFFFFFFFF\r\nok": "broke off: the size of a chunk, or what follows it, is not valid",
+		"2\r\nhunter2\r\n0\r\n\r\n": "broke off: the size of a chunk, or what follows it, is not valid", "2;" + strings.Repeat("x", 5000) + "\r\nok": "broke off: the line before a chunk is too long",
+		"2\r\nok\r\n0\r\nhunter2\r\n\r\n": "broke off: one of its headers has no colon", "9\r\nok": "broke off",
+	} {
+		target := serveRaw(t, func(conn *net.TCPConn) {
+			skip(conn)
+			io.WriteString(conn, chunks+body)
+		})
+		got := attempt(t, httpprobe.Config{Port: "web"}, target, plenty)
+		wantResult(t, got, probe.Failure, probe.ReasonHTTPBody)
+		if got.Detail != "status 200, but the body "+want {
+			t.Errorf("%.20q: got %q", body, got.Detail)
+		}
+	}
+}
+
 func TestMalformedHTTP2IsDescribed(t *testing.T) {
 	const settings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	ca := dialtest.NewAuthority(t)

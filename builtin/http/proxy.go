@@ -66,11 +66,11 @@ func (c *Proxy) load() (*proxy, error) {
 	case err != nil || port == 0:
 		return nil, probe.FieldErrorf("proxy.url", "must have a port from 1 to 65535")
 	case c.User == "" && c.Password != "":
-		return nil, probe.FieldErrorf("proxy.user", "must be set, since proxy.password is")
+		return nil, &probe.FieldError{Field: "proxy.user", Problem: "must be set, since password is", Plain: true}
 	case max(len(c.User), len(c.Password)) > maxCredential:
-		return nil, probe.FieldErrorf("proxy.password", "or proxy.user is longer than %d bytes", maxCredential)
+		return nil, &probe.FieldError{Field: "proxy.password", Problem: fmt.Sprintf("and user can have %d bytes each at most", maxCredential), Plain: true}
 	case strings.Contains(c.User, ":"):
-		return nil, probe.FieldErrorf("proxy.user", "must not contain a colon")
+		return nil, &probe.FieldError{Field: "proxy.user", Problem: "must not contain a colon", Plain: true}
 	case c.CAFile != "" && u.Scheme != "https":
 		return nil, probe.FieldErrorf("proxy.ca_file", "has no effect without https in proxy.url")
 	}

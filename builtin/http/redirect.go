@@ -9,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -35,6 +36,8 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	case next.URL.Scheme != "http" && next.URL.Scheme != "https", next.URL.Hostname() == "":
 		return errors.New("the redirect is not to an http or https URL with a host")
+	case !isPort(portOf(next.URL)):
+		return fmt.Errorf("the redirect is to port %.20s; a port is from 1 to 65535", next.URL.Port())
 	}
 	if server(next.URL) != server(first.URL) {
 		next.Header.Del("Referer") // our path may hold a secret
@@ -111,6 +114,11 @@ func (p *plan) isOwnName(u *url.URL, first *http.Request) bool {
 	}
 	own := &url.URL{Scheme: u.Scheme, Host: first.Host}
 	return strings.EqualFold(u.Hostname(), own.Hostname()) && (portOf(u) == portOf(own) || portOf(u) == portOf(first.URL))
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
 
 // portOf returns the port of a URL with http or https.

@@ -274,13 +274,32 @@ func TestAnErrorAfterARedirectNamesItsHost(t *testing.T) {
 	}
 	l.Close()
 	notHTTP := listenRaw(t, func(conn net.Conn) { io.WriteString(conn, "220 mail\r\n") })
-	for name, host := range map[string]string{"refused": l.Addr().String(), "not HTTP": notHTTP} {
+	answering := func(text string) string {
+		return listenRaw(t, func(conn net.Conn) { skip(conn); io.WriteString(conn, text) })
+	}
+	for name, host := range map[string]string{
+		"refused": l.Addr().String(), "not HTTP": notHTTP,
+		"status": answering("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), "assert": answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"),
+		"body": answering("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"),
+	} {
 		t.Run(name, func(t *testing.T) {
-			got := attempt(t, httpprobe.Config{Port: "web", Path: "/to?location=http://" + host + "/x%3Fsecret"}, bounce(t), plenty)
+			got := attempt(t, httpprobe.Config{Port: "web", Path: "/to?location=http://" + host + "/x%3Fsecret", BodyContains: "ok"}, bounce(t), plenty)
 			if got.Outcome != probe.Failure || !strings.HasPrefix(got.Detail, "after a redirect to "+host+": ") || strings.Contains(got.Detail, "secret") {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+func TestARedirectToAPortThatIsNoneIsReported(t *testing.T) {
+	for _, port := range []string{"0", "65536", "99999", "65616"} { // which is 80 in 16 bits
+		for _, redirects := range []string{"local", "all"} {
+			got := attempt(t, httpprobe.Config{Port: "web", Path: "/to?location=http://127.0.0.1:" + port + "/", Redirects: redirects}, bounce(t), plenty)
+			wantResult(t, got, probe.Failure, probe.ReasonHTTPRedirect)
+			if want := "the redirect is to port " + port + "; a port is from 1 to 65535"; !strings.Contains(got.Detail, want) {
+				t.Errorf("got %q, want %q", got.Detail, want)
+			}
+		}
 	}
 }
 

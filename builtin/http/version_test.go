@@ -21,6 +21,10 @@ func speaking(t *testing.T, set func(*http.Protocols)) probe.Target {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = io.WriteString(w, r.Proto+" "+r.Method+" "+string(body))
+		if r.URL.Path == "/abort" {
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}
 	}))
 	s.Config.Protocols = new(http.Protocols)
 	set(s.Config.Protocols)
@@ -56,7 +60,11 @@ func TestHTTP2IsSpokenWithoutTLS(t *testing.T) {
 			}
 		}
 	}
-	got := attempt(t, httpprobe.Config{Port: "web", HTTPVersion: "2"}, old, plenty)
+	got := attempt(t, httpprobe.Config{Port: "web", HTTPVersion: "2", Path: "/abort"}, only, plenty)
+	if wantResult(t, got, probe.Failure, probe.ReasonHTTPBody); got.Detail != "status 200, but the body broke off: INTERNAL_ERROR" {
+		t.Errorf("got %q", got.Detail)
+	}
+	got = attempt(t, httpprobe.Config{Port: "web", HTTPVersion: "2"}, old, plenty)
 	if got.Reason != probe.ReasonHTTPProtocol || !strings.Contains(got.Detail, "HTTP/2") {
 		t.Errorf("of a server of 1: %+v", got)
 	}

@@ -275,8 +275,30 @@ func readChunks(in *textproto.Reader) (body []byte, err error) {
 	}
 }
 
+// compressed is a response whose body cannot be read, since nothing here decodes it: a script would look for texts in what is none.
+type compressed struct {
+	starlark.HasAttrs
+	coding string
+}
+
+// Attr implements starlark.HasAttrs.
+func (c compressed) Attr(name string) (starlark.Value, error) {
+	if name == "body" || name == "json" {
+		return nil, fmt.Errorf("the body is compressed by %.40q, which scripts cannot decode: the server ignores Accept-Encoding", c.coding)
+	}
+	return c.HasAttrs.Attr(name)
+}
+
 // responseOf returns the value of a response: r.status, r.headers, r.body and r.json().
 func responseOf(status int, header map[string]string, body []byte) starlark.Value {
+	r := structOf(status, header, body)
+	if coding := header["content-encoding"]; len(body) > 0 && coding != "" && !strings.EqualFold(coding, "identity") {
+		return compressed{r, coding}
+	}
+	return r
+}
+
+func structOf(status int, header map[string]string, body []byte) *starlarkstruct.Struct {
 	decode := func(a arguments) (starlark.Value, error) {
 		if err := a.read(); err != nil {
 			return nil, err

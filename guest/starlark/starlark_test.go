@@ -308,6 +308,25 @@ func TestAResponseThatIsNotHTTPIsAFailure(t *testing.T) {
 	}
 }
 
+func TestACompressedBodyIsNotTakenForText(t *testing.T) {
+	port := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Encoding", r.URL.Path[1:])
+		if r.Method != "HEAD" {
+			fmt.Fprint(w, `{"ok": 1}`)
+		}
+	})
+	for call, want := range map[string]string{
+		`http.get("/gzip").body`: `compressed by "gzip"`, `http.get("/br").json()`: `compressed by "br"`, `getattr(http.post("/GZIP"), "body")`: `compressed by "GZIP"`,
+		`http.get("/gzip").status`: "", `http.get("/gzip").headers`: "", `http.get("/identity").body`: "", `http.request("HEAD", "/gzip").body`: "",
+		`http.get("/gzip") == http.get("/gzip")`: "",
+	} {
+		r := attemptAt(t, port, "def attempt(t):\n    return t.succeed(str("+call+"))\n", nil)
+		if isUnknown := r.Outcome == guest.Unknown && r.Reason == "script.error"; isUnknown != (want != "") || !strings.Contains(r.Detail, want) {
+			t.Errorf("%s: the result is %+v", call, r)
+		}
+	}
+}
+
 func TestAScriptCannotSmuggleARequest(t *testing.T) {
 	for _, call := range []string{
 		`http.get("/ HTTP/1.1\r\nX: y")`, `http.get("/", headers = {"a": "b\r\nc: d"})`, `http.get("/", headers = {"a": "b\rc: d"})`, `http.request("GET /x", "/")`,

@@ -41,7 +41,7 @@ func (a Auth) Check(headers map[string][]string) error {
 	}
 	for name := range headers {
 		if strings.EqualFold(name, "Authorization") {
-			return probe.FieldErrorf(field, "cannot be combined with the header Authorization, which it sets")
+			return &probe.FieldError{Field: field, Problem: "cannot be combined with the header Authorization, which it sets", Plain: true}
 		}
 	}
 	if a.Basic == nil {
@@ -53,17 +53,17 @@ func (a Auth) Check(headers map[string][]string) error {
 	text := a.Basic.Username + a.Basic.Password
 	switch {
 	case a.BearerTokenFile != "":
-		return probe.FieldErrorf("bearer_token_file", "cannot be combined with basic_auth: a request has one Authorization")
+		return &probe.FieldError{Field: "bearer_token_file", Problem: "cannot be combined with basic_auth: a request has one Authorization", Plain: true}
 	case a.Basic.Username == "":
-		return probe.FieldErrorf("basic_auth.username", "must not be empty")
+		return &probe.FieldError{Field: "basic_auth.username", Problem: "must not be empty", Plain: true}
 	case strings.Contains(a.Basic.Username, ":"):
-		return probe.FieldErrorf("basic_auth.username", "must not contain a colon, which ends it")
+		return &probe.FieldError{Field: "basic_auth.username", Problem: "must not contain a colon, which ends it", Plain: true}
 	case len(text) > maxBasic:
 		return &probe.FieldError{Field: "basic_auth.password", Problem: fmt.Sprintf("and username have %d bytes, at most %d are allowed", len(text), maxBasic), Plain: true}
 	case strings.TrimRight(a.Basic.Password, "\r\n") != a.Basic.Password:
 		return &probe.FieldError{Field: "basic_auth.password", Problem: "has a line break at its end", Hint: `a file ends with one: write trimspace(file("…"))`, Plain: true}
 	case strings.ContainsFunc(text, isControl):
-		return probe.FieldErrorf("basic_auth", "has control characters")
+		return &probe.FieldError{Field: "basic_auth", Problem: "has control characters", Plain: true}
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ type Config struct {
 
 	// Self says which engine this is, in one line, to operators that change it: the header HeaderEngine of the responses. NoControl
 	// returns why the engine's user cannot reach the Server by a unix socket, or nil. They must not block, and must be safe for
-	// concurrent use by multiple goroutines. Default: no header, and nil.
+	// concurrent use by multiple goroutines. Default: "sonde", and nil.
 	Self      func() string
 	NoControl func() error
 

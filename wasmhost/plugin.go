@@ -89,6 +89,9 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := grant.CheckEnv(c.Grant.Env); err != nil {
+		return nil, err
+	}
 	p := &loaded{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
 		compiled: newCompilation(), checking: semaphore.NewWeighted(1),

@@ -141,7 +141,7 @@ type attempt struct {
 	target     probe.Target
 	configured bool // the target is one of the engine
 	timeout    time.Duration
-	own        *url.URL // of the module, if it has credentials
+	scheme     string // of the module, if it has credentials
 }
 
 // make makes the attempt. It ends early when the client has gone.
@@ -203,5 +203,5 @@ func (a *attempt) debug(r *probe.Result, problem, metrics string, showsSettings 
 type urlHandler interface {
 	// ForURL returns a handler for a URL, and the URL with what it lacks.
 	ForURL(u *url.URL) (probe.Handler, *url.URL)
-	IsConfidential() bool // requests have credentials
+	CredentialScheme() string // that of requests with credentials; empty without
 }

@@ -258,6 +258,7 @@ func TestCredentialsGoToThePortOfTheModuleOnly(t *testing.T) {
 	}
 	s := serverOf(t, &fakeEngine{}, map[string]blackbox.Module{
 		"basic":  module(httpprobe.Config{BasicAuth: basic}, "127.0.0.1"),
+		"user":   module(httpprobe.Config{Path: "//user:pw@x/p"}, "127.0.0.1"),
 		"header": module(httpprobe.Config{Headers: map[string][]string{"X-Api-Key": {"k"}}}, "127.0.0.1"),
 		"plain":  module(httpprobe.Config{Headers: map[string][]string{"Accept-Language": {"de"}}}, "127.0.0.1"),
 		"port":   module(httpprobe.Config{BasicAuth: basic}, other.Listener.Addr().String()),
@@ -272,6 +273,7 @@ func TestCredentialsGoToThePortOfTheModuleOnly(t *testing.T) {
 		{"basic", "127.0.0.1", 200, ""},
 		{"basic", other.URL, 403, "credentials"},
 		{"header", other.URL, 403, "credentials"},
+		{"user", other.URL, 403, "credentials"},
 		{"plain", other.URL, 200, ""},
 		{"port", other.URL, 200, ""},
 		{"https", own.URL, 403, "without TLS"},

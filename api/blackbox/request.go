@@ -96,7 +96,7 @@ func (s *Server) aim(a *attempt, given string) *problem {
 		return wrong
 	}
 	port := a.target.Ports[a.module.PortName]
-	isElsewhere := a.own != nil && port != a.ownPort()
+	isElsewhere := a.scheme != "" && port != a.ownPort()
 	for i := range a.module.allow {
 		if allow := &a.module.allow[i]; allow.has(u.Hostname(), port) && (allow.port != 0 || !isElsewhere) {
 			return nil
@@ -119,11 +119,8 @@ func (a *attempt) connectTo(u *url.URL) *problem {
 	}
 	if h, ok := a.module.Handler.(urlHandler); ok {
 		var full *url.URL
-		if h.IsConfidential() {
-			_, a.own = h.ForURL(&url.URL{})
-			if a.own.Scheme == "https" && u.Scheme == "http" {
-				return problemf(http.StatusForbidden, "the target %q is not allowed: probe_module %q has credentials and the scheme https, and they are not sent without TLS", a.target.Name, a.name)
-			}
+		if a.scheme = h.CredentialScheme(); a.scheme == "https" && u.Scheme == "http" {
+			return problemf(http.StatusForbidden, "the target %q is not allowed: probe_module %q has credentials and the scheme https, and they are not sent without TLS", a.target.Name, a.name)
 		}
 		if a.handler, full = h.ForURL(u); port == "" && a.module.Port == "" {
 			port = strconv.Itoa(int(standardPorts[full.Scheme]))
@@ -158,7 +155,7 @@ func (a *attempt) ownPort() uint16 {
 	if n, err := strconv.ParseUint(a.module.Port, 10, 16); err == nil {
 		return uint16(n)
 	}
-	return standardPorts[a.own.Scheme]
+	return standardPorts[a.scheme]
 }
 
 // parseTarget parses a URL of http or https, or a host with or without a port.

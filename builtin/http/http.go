@@ -36,6 +36,7 @@ package httpprobe
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 
@@ -61,8 +62,14 @@ var (
 )
 
 // Check returns what a target lacks for this handler, or nil. An error is a
-// *probe.FieldError for the field "host" or "port".
-func (h *handler) Check(t probe.Target) error { return h.transport.dialer.Check(t) }
+// *probe.FieldError for the field "host", "ip_family", "port" or "source_address".
+func (h *handler) Check(t probe.Target) error {
+	err := h.transport.dialer.Check(t)
+	if field, ok := errors.AsType[*probe.FieldError](err); ok && field.Field == "source_address" && h.transport.proxy != nil {
+		return nil // the proxy connects to the target
+	}
+	return err
+}
 
 // Endpoint returns the host and the port of the target's server: "10.0.0.7:80".
 func (h *handler) Endpoint(t probe.Target) string { return h.transport.dialer.Endpoint(t) }

@@ -25,9 +25,14 @@ func newHandler(p *plan, of handler) *handler {
 // plainHeader matches headers that tell a server nothing it must not know.
 var plainHeader = regexp.MustCompile(`^(Accept-.*|Cache-Control|Connection|Content-.*|Origin|Range|Sec-.*|Te|Upgrade.*)$`)
 
-// IsConfidential reports whether requests have credentials: headers that only the server they are meant for may see.
-func (h *handler) IsConfidential() bool {
-	return slices.ContainsFunc(h.plan.private, func(name string) bool { return !plainHeader.MatchString(name) })
+// CredentialScheme returns the scheme of requests that have credentials, which only the server may see that they are meant for: a
+// user in the path, or headers. It is empty if they have none.
+func (h *handler) CredentialScheme() string {
+	isSecret := func(name string) bool { return !plainHeader.MatchString(name) }
+	if h.plan.ref.User == nil && !slices.ContainsFunc(h.plan.private, isSecret) {
+		return ""
+	}
+	return h.plan.ref.Scheme
 }
 
 // ForURL returns a handler with the same configuration for another URL, and that URL: its

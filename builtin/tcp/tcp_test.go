@@ -132,9 +132,9 @@ func TestASourceAddressIsUsed(t *testing.T) {
 func TestWhatThisMachineCannotDoIsUnknown(t *testing.T) {
 	target := serveTCP(t, func(net.Conn) {})
 	// Addresses for documentation (RFC 5737, RFC 3849): no machine has them.
-	for source, reason := range map[string]probe.Reason{"192.0.2.1": probe.ReasonTCPSource, "2001:db8::1": probe.ReasonNoAddr} {
+	for _, source := range []string{"192.0.2.1", "2001:db8::1"} {
 		got := attempt(t, tcpprobe.Config{Port: "db", SourceAddress: source}, target, plenty)
-		wantResult(t, got, probe.Unknown, reason)
+		wantResult(t, got, probe.Unknown, probe.ReasonTCPSource)
 	}
 }
 

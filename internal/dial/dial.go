@@ -131,13 +131,24 @@ func (c Config) checkUnix() error {
 func (d *Dialer) Source() netip.Addr { return d.source }
 
 // Check returns what a target lacks for this dialer to reach it, or nil. An error is a
-// *probe.FieldError for the field "host", "ip_family" or "port".
+// *probe.FieldError for the field "host", "ip_family", "port" or "source_address".
 func (d *Dialer) Check(t probe.Target) error {
-	_, _, err := d.HostPort(t)
+	host, _, err := d.HostPort(t)
 	if missing := (*Error)(nil); errors.As(err, &missing) {
 		return missing.Err
 	}
+	if ip, err := netip.ParseAddr(host); err == nil && !d.reaches(ip) {
+		return &probe.FieldError{
+			Field: "source_address", Problem: fmt.Sprintf("is %s, from which %s cannot be reached: one is IPv4, the other IPv6", d.source, host),
+			Hint: "write an address of the same family, or leave it out",
+		}
+	}
 	return nil
+}
+
+// reaches reports whether an address is of the family of the source address, if there is one.
+func (d *Dialer) reaches(ip netip.Addr) bool {
+	return !d.source.IsValid() || d.source.Is4() == ip.Unmap().Is4()
 }
 
 // HostPort returns the host and the port to connect to for a target. It returns the
@@ -157,12 +168,6 @@ func (d *Dialer) HostPort(t probe.Target) (host string, port uint16, err error) 
 		if ip, err := netip.ParseAddr(host); err == nil && !d.family().has(ip) {
 			return "", 0, unknown(probe.ReasonNoAddr, probe.FieldErrorf("ip_family", "is %q, but the address of target %s is %s", d.config.IPFamily, t.Name, host))
 		}
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && d.source.IsValid() && d.source.Is4() != ip.Unmap().Is4() {
-		return "", 0, unknown(probe.ReasonNoAddr, &probe.FieldError{
-			Field: "source_address", Problem: fmt.Sprintf("is %s, from which %s cannot be reached: one is IPv4, the other IPv6", d.source, host),
-			Hint: "write an address of the same family, or leave it out",
-		})
 	}
 	if d.config.NoPort {
 		return host, 0, nil

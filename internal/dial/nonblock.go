@@ -65,7 +65,7 @@ func (d *Dialer) LiteralAddr(t *probe.Target) (host string, addr netip.AddrPort,
 		}
 	}
 	ip = ip.Unmap()
-	if ip.IsUnspecified() || d.source.IsValid() && d.source.Is4() != ip.Is4() {
+	if ip.IsUnspecified() || !d.reaches(ip) {
 		return "", netip.AddrPort{}, false
 	}
 	return host, netip.AddrPortFrom(ip, port), true

@@ -45,7 +45,7 @@ func (d *Dialer) usable(host string, ips []netip.Addr) ([]netip.Addr, error) {
 	for _, ip := range ips {
 		switch {
 		case ip.IsUnspecified():
-		case d.source.IsValid() && d.source.Is4() != ip.Is4():
+		case !d.reaches(ip):
 			otherFamily = true
 		case !d.family().has(ip):
 			unwanted = true

@@ -117,7 +117,7 @@ type Config struct {
 
 	// Self says which engine this is, in one line, to operators that change it: the header HeaderEngine of the responses. NoControl
 	// returns why the engine's user cannot reach the Server by a unix socket, or nil. They must not block, and must be safe for
-	// concurrent use by multiple goroutines. Default: no header, and nil.
+	// concurrent use by multiple goroutines. Default: "sonde", and nil.
 	Self      func() string
 	NoControl func() error
 
@@ -183,15 +183,15 @@ func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, h http.Handler) { mux.Handle(pattern, paced(h)) }
 	handle("GET /v1/targets", s.lists.limit(s.targets))
-	handle("GET /v1/targets/{name...}", s.requests.limit(s.target))
-	handle("GET /v1/targets/{name}/history", s.requests.limit(s.targetHistory))
-	handle("GET /v1/groups", s.requests.limit(s.groups))
-	handle("GET /v1/gateways", s.requests.limit(s.gateways))
-	handle("GET /v1/maintenance", s.requests.limit(s.maintenance))
-	handle("GET /v1/cluster", s.requests.limit(s.cluster))
-	handle("GET /v1/notifiers", s.requests.limit(s.notifiers))
-	handle("GET /v1/reload", s.requests.limit(s.lastReload))
-	handle("GET /v1/stats", s.requests.limit(s.stats))
+	handle("GET /v1/targets/{name...}", s.requests.limit(plain(s.target)))
+	handle("GET /v1/targets/{name}/history", s.requests.limit(plain(s.targetHistory)))
+	handle("GET /v1/groups", s.requests.limit(plain(s.groups)))
+	handle("GET /v1/gateways", s.requests.limit(plain(s.gateways)))
+	handle("GET /v1/maintenance", s.requests.limit(plain(s.maintenance)))
+	handle("GET /v1/cluster", s.requests.limit(plain(s.cluster)))
+	handle("GET /v1/notifiers", s.requests.limit(plain(s.notifiers)))
+	handle("GET /v1/reload", s.requests.limit(plain(s.lastReload)))
+	handle("GET /v1/stats", s.requests.limit(plain(s.stats)))
 	handle("POST /v1/beat/{name...}", answer(s.beat))
 	handle("/v1/beat/{name...}", answer(s.beat)) // GET; as a pattern, that would allow HEAD too
 	handle("GET /healthz", health(s.config.Alive))

@@ -301,6 +301,11 @@ func TestInvalidQueriesAreRejectedWithTheReason(t *testing.T) {
 		"/v1/events?nam=web":               "unknown query field",
 		"/v1/events?label=team":            "which is not name=value",
 		"/v1/targets?label=a-b=c":          "has the invalid name",
+		"/v1/groups?name=zz":               "unknown query field: this path has none",
+		"/v1/gateways?name=zz":             "this path has none",
+		"/v1/stats?x=1":                    "this path has none",
+		"/v1/targets/shop/web?probes=true": "this path has none",
+		"/v1/targets/web/history?probe=zz": "this path has none",
 		"/v1/events?target=a&target=b":     "target is given 2 times",
 		"/v1/events?snapshot=true;target=": "invalid query",
 	} {
@@ -317,6 +322,7 @@ func TestUnknownPathsAndMethodsAreRejectedAsJSON(t *testing.T) {
 		{path: "/nothing", want: 404},
 		{path: "/v1", want: 404},
 		{path: "/v1/targets/", want: 404},
+		{path: "/v1/events?target=wbe", want: 404},
 		{path: "/metrics", want: 404}, // none is configured
 		{path: "/page/index.html", want: 404},
 		{method: "POST", want: 405},

@@ -37,8 +37,8 @@ type Client struct {
 }
 
 // Targets returns a page of the targets that match q. For the next page set q.After to
-// Targets.Next. Like the other methods, it returns an
-// *Error when the response's status is not 200.
+// Targets.Next. Like the other methods, it returns an *Error when the response's status is not 200, and another error when the
+// response is not an engine's, whatever its status.
 func (c *Client) Targets(ctx context.Context, q Query) (Targets, error) {
 	return get[Targets](ctx, c, "/v1/targets", q.values())
 }
@@ -248,7 +248,11 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if err != nil {
 		return nil, err
 	}
-	if engine := response.Header.Get(HeaderEngine); engine != "" && c.Engine != nil {
+	switch engine := response.Header.Get(HeaderEngine); {
+	case engine == "":
+		response.Body.Close()
+		return nil, notEngine(response)
+	case engine != anyEngine && c.Engine != nil:
 		c.Engine(probe.OneLine(engine, maxSelf))
 	}
 	if response.StatusCode == http.StatusOK || method == http.MethodPost && response.StatusCode == http.StatusUnprocessableEntity {
@@ -257,17 +261,23 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	defer response.Body.Close()
 	var failed errorBody
 	if decode(response.Body, &failed) != nil || failed.Error.Message == "" {
-		failed.Error.Message = "not a response of Sonde's API: " + response.Status
-		if to, err := response.Location(); err == nil {
-			failed.Error.Message += ", a redirect to " + probe.OneLine(to.Host, maxRedirectHost) + ", which is not followed: give the address that answers itself"
-		}
+		failed.Error.Message = http.StatusText(response.StatusCode)
 	}
 	failed.Error.Status = response.StatusCode
 	return nil, &failed.Error
 }
 
-// maxRedirectHost bounds the host of a redirect in an error, in bytes.
-const maxRedirectHost = 256
+// notEngine returns the error of a response without HeaderEngine, which is another server's, whatever it says.
+func notEngine(r *http.Response) error {
+	why := fmt.Sprintf("its response %q has no header %s", probe.OneLine(r.Status, maxForeign), HeaderEngine)
+	if to, err := r.Location(); err == nil {
+		why += ", and is a redirect to " + probe.OneLine(to.Host, maxForeign) + ", which is not followed"
+	}
+	return fmt.Errorf("%s is no engine of Sonde: %s; give the address of an engine", r.Request.URL.Host, why)
+}
+
+// maxForeign bounds each text of another server in an error, in bytes.
+const maxForeign = 256
 
 // decode reads JSON of at most maxResponse bytes.
 func decode(r io.Reader, into any) error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,18 +56,46 @@ func TestClientRejectsResponsesOfOtherServers(t *testing.T) {
 		body   string
 		want   string
 	}{
-		{"another server's error", 502, "<html>Bad Gateway", "502: not a response of Sonde's API: 502 Bad Gateway"},
+		{"an engine's error without a message", 502, "<html>", "502: Bad Gateway"},
 		{"an error that lies about its status", 503, `{"error":{"status":200,"message":"m"}}`, "503: m"},
 		{"not JSON", 200, "<html>", "/v1/targets: invalid character '<' looking for beginning of value"},
 		{"half an answer", 200, `{"targets":[`, "/v1/targets: unexpected EOF"},
 		{"an unknown word", 200, `{"targets":[{"instance":{"phase":"asleep"}}]}`, `phase is "asleep"; it must be one of`},
 	} {
 		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(api.HeaderEngine, "sonde")
 			w.WriteHeader(a.status)
 			io.WriteString(w, a.body)
 		}))
 		if _, err := c.Targets(t.Context(), api.Query{}); err == nil || !strings.Contains(err.Error(), a.want) {
 			t.Errorf("%s: %v, want %s", a.name, err, a.want)
+		}
+	}
+}
+
+// A server that is no engine has neither done what it was asked to, nor refused it, whatever it answers.
+func TestClientBelievesEnginesOnly(t *testing.T) {
+	for _, status := range []int{200, 404, 422, 503} {
+		for _, body := range []string{"{}", `{"error":{"message":"m"}}`, "<html>"} {
+			c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(status)
+				io.WriteString(w, body)
+			}))
+			errs := map[string]error{}
+			_, errs["reload"] = c.Reload(t.Context(), false)
+			_, errs["stop"] = c.Operate(t.Context(), "web", api.OperationStop, "me")
+			_, errs["beat"] = c.Beat(t.Context(), "web", "ok", "")
+			_, errs["targets"] = c.Targets(t.Context(), api.Query{})
+			_, errs["cluster"] = c.Cluster(t.Context())
+			for _, errs["events"] = range c.Events(t.Context(), api.EventOptions{}) {
+			}
+			for call, err := range errs {
+				_, isEngines := errors.AsType[*api.Error](err)
+				want := strings.TrimPrefix(c.Base, "http://") + " is no engine of Sonde: its response \"" + strconv.Itoa(status)
+				if err == nil || isEngines || !strings.HasPrefix(err.Error(), want) {
+					t.Errorf("%d %s, %s: %v, want %s", status, body, call, err, want)
+				}
+			}
 		}
 	}
 }
@@ -95,7 +124,10 @@ func TestClientFollowsNoRedirect(t *testing.T) {
 func TestClientLimitsTheLengthOfAnEvent(t *testing.T) {
 	endless := strings.Repeat("a", api.MaxLine+1)
 	for _, text := range []string{"data: " + endless, "id: one\n\n", "data: {\n\n", ""} {
-		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }))
+		c := client(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(api.HeaderEngine, "sonde")
+			io.WriteString(w, text)
+		}))
 		var got error
 		for _, err := range c.Events(t.Context(), api.EventOptions{}) {
 			got = err

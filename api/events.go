@@ -54,7 +54,11 @@ func (s *Server) parseEvents(r *http.Request) (filter eventFilter, ofTargets boo
 	if err != nil {
 		return filter, false, err
 	}
-	filter.target = query.Get("target")
+	if filter.target = query.Get("target"); filter.target != "" {
+		if _, exists := s.config.Engine.Target(filter.target); !exists {
+			return filter, false, errorf(http.StatusNotFound, "there is no target %q", filter.target)
+		}
+	}
 	if filter.snapshot, err = parseFlag(query, "snapshot"); err != nil {
 		return filter, false, err
 	}

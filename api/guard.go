@@ -36,6 +36,7 @@ func (c Config) guarded() bool { return c.Token != "" || c.TLS.ClientCAFile != "
 func (s *Server) guard(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		setSecurityHeaders(w.Header())
+		w.Header().Set(HeaderEngine, anyEngine)
 		if err := s.check(w, r, mux); err != nil {
 			respondError(w, err)
 			return
@@ -50,8 +51,11 @@ func (s *Server) guard(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// HeaderEngine is the header of responses to operators that says which engine has answered, in the words of Config.Self.
+// HeaderEngine is the header of all responses, by which a Client tells an engine from other servers. To operators it says which
+// engine has answered, in the words of Config.Self, and to others "sonde".
 const HeaderEngine = "Sonde-Engine"
+
+const anyEngine = "sonde" // the value of HeaderEngine that says no more than that this is an engine
 
 // maxSelf bounds the value of HeaderEngine, in bytes.
 const maxSelf = 1 << 10

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -117,10 +118,23 @@ func parseFields(query string, fields ...string) (url.Values, error) {
 			given++
 		}
 	}
+	if len(fields) == 0 && len(v) > 0 {
+		return nil, errors.New("unknown query field: this path has none")
+	}
 	if given != len(v) {
 		return nil, fmt.Errorf("unknown query field: use %s", strings.Join(fields, ", "))
 	}
 	return v, nil
+}
+
+// plain returns the answer to requests without a query: a field that selects nothing is an error.
+func plain(a answer) answer {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		if _, err := parseFields(r.URL.RawQuery); err != nil {
+			return nil, err
+		}
+		return a(w, r)
+	}
 }
 
 // parseText parses an optional enumeration.

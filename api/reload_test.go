@@ -195,9 +195,11 @@ func TestOperatorsAreToldWhichEngineHasAnswered(t *testing.T) {
 		want string
 	}{
 		{request{method: http.MethodPost, path: "/v1/reload"}, "pid 7"},
-		{request{method: http.MethodPost, path: "/v1/beat/web"}, ""},
-		{request{path: "/v1/targets"}, ""},
-		{request{path: "/healthz"}, ""},
+		{request{method: http.MethodPost, path: "/v1/beat/web"}, "sonde"},
+		{request{path: "/v1/targets"}, "sonde"},
+		{request{path: "/healthz"}, "sonde"},
+		{request{path: "/nothing"}, "sonde"},
+		{request{path: "/v1/targets", method: http.MethodPut}, "sonde"},
 	} {
 		r.headers = map[string]string{"Authorization": "Bearer " + token}
 		if got := r.do(s).Header().Get(api.HeaderEngine); got != r.want {

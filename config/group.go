@@ -130,14 +130,21 @@ func checkMembers(groups []decodedGroup, targets *knownTargets) {
 	for i := range groups {
 		g := &groups[i]
 		of := selection{g.decodedBlock, "members", g.Members, g.Match, g.Group.Members}
-		found := 0
+		found, labelled, weightless := 0, 0, 0
 		for t := range of.selected(targets) {
 			if found++; isValid {
 				g.checkMemberOfGateways(t)
 			}
+			if weight := t.labels[g.WeightLabel]; weight != "" {
+				labelled++
+				if n, err := strconv.Atoi(weight); err == nil && n == 0 {
+					weightless++
+				}
+			}
 		}
 		if of.check(targets, found, isValid) && isValid {
 			g.checkNumber(found)
+			g.warnOfWeights(found, labelled, weightless, targets)
 		}
 	}
 }
@@ -178,6 +185,9 @@ func (s *selection) check(targets *knownTargets, found int, withLabels bool) boo
 	for i, name := range s.names {
 		s.checkName(i, name, targets)
 	}
+	if withLabels {
+		s.checkExclusions(targets)
+	}
 	if s.e.reports > before || found > 0 || len(s.match) == 0 {
 		return s.e.reports == before
 	}
@@ -189,6 +199,34 @@ func (s *selection) check(targets *knownTargets, found int, withLabels bool) boo
 		s.report(s.sources["match"].value, summary, targets.labelHint(s.match))
 	}
 	return false
+}
+
+// checkExclusions reports conditions with != that exclude nothing: a pattern, which no condition has, and a label that no target has.
+func (s *selection) checkExclusions(targets *knownTargets) {
+	for i, text := range s.match {
+		m, err := probe.ParseLabelMatch(text)
+		if err != nil || !m.Not || m.Value == "" {
+			continue
+		}
+		hasName, hasValue := false, false
+		for _, t := range targets.all {
+			value, has := t.labels[m.Name]
+			hasName, hasValue = hasName || has, hasValue || value == m.Value
+		}
+		r := report{at: elementRange(&s.block.Body, "match", i, s.sources["match"].value), body: &s.block.Body, reference: true}
+		switch {
+		case probe.IsGlob(m.Value) && !hasValue:
+			r.summary = fmt.Sprintf("match has %q, and no target has this value: * and ? stand for themselves in labels", text)
+			r.hint = "write a condition for each value that is not meant"
+		case !hasName:
+			r.severity = Warning
+			r.summary = fmt.Sprintf("match has %q, which excludes nothing, since no target has the label %s", text, m.Name)
+			r.hint = suggest.DidYouMean("%s", m.Name, targets.labelNames())
+		default:
+			continue
+		}
+		s.e.add(r)
+	}
 }
 
 // checkMemberOfGateways reports a member that lacks the port of its group, or whose label is
@@ -237,6 +275,9 @@ func (s *selection) checkName(i int, name string, targets *knownTargets) {
 
 // checkNumber reports a group with fewer members than must be ready.
 func (g *decodedGroup) checkNumber(found int) {
+	if g.Quorum > found {
+		g.report(g.sources["quorum"].value, fmt.Sprintf("quorum is %d, but the group has %s", g.Quorum, plural(found, "member")), fmt.Sprintf("write quorum = %d or less", found))
+	}
 	if need := g.MinReady.Of(found); found >= need {
 		if g.HoldRestarts && found == need {
 			g.warnOfFloor(found)
@@ -246,6 +287,24 @@ func (g *decodedGroup) checkNumber(found int) {
 	g.report(g.sources["min_ready"].value,
 		fmt.Sprintf("min_ready is %v, but the group has %s, so that it is never ready", g.MinReady, plural(found, "member")),
 		fmt.Sprintf(`write min_ready = %d or less, or "100%%" for all of them`, found))
+}
+
+// warnOfWeights warns of a label for weights that no member has, and of members that all get no requests.
+func (g *decodedGroup) warnOfWeights(found, labelled, weightless int, targets *knownTargets) {
+	r := report{severity: Warning, at: g.sources["weight_label"].value, body: &g.block.Body}
+	switch {
+	case g.WeightLabel == "":
+		return
+	case labelled == 0:
+		r.summary = fmt.Sprintf("weight_label is %q, a label that no member of the group has", g.WeightLabel)
+		r.hint = suggest.DidYouMean("%s", g.WeightLabel, targets.labelNames())
+	case weightless == found:
+		r.summary = fmt.Sprintf("all members of the group have the weight 0 by their label %s, so that none gets requests", g.WeightLabel)
+		r.hint = fmt.Sprintf("write a weight from 1 to %d for at least one of them", probe.MaxWeight)
+	default:
+		return
+	}
+	g.e.add(r)
 }
 
 // warnOfFloor warns that a group that needs all its members never lets one be restarted that is ready.

@@ -73,6 +73,9 @@ func (d *decodedNotifier) notifier(groups []string) Notifier {
 	}
 	n.Targets = d.targets()
 	n.Groups = d.groups(groups)
+	if n.Targets == nil && len(groups) == 0 && d.values["groups"] == nil && d.ok && d.e.reports == before {
+		d.refuse("targets", "is empty, and there is no group: nothing would be told")
+	}
 	if n.Targets == nil && len(n.Groups) == 0 && d.ok && d.e.reports == before {
 		d.refuse("groups", "and targets are both empty: nothing would be told")
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"time"
@@ -64,6 +65,9 @@ func (m *moduleDecoder) decode(b *tree.Block) (module ProbeModule, ok bool) {
 		m.checkAllow(d, module.Allow)
 	}
 	m.decodeHandler(&module, d, content.Blocks, d.ok && whole)
+	if module.NoPort {
+		m.checkNoPorts(d, module.Allow)
+	}
 	return module, m.e.reports == before
 }
 
@@ -72,6 +76,17 @@ func (m *moduleDecoder) checkAllow(d *decodedBlock, all []string) {
 	for i, one := range all {
 		if err := m.checkAllowed(one); err != nil {
 			d.report(elementRange(&d.block.Body, "allow", i, d.sources["allow"].value), fmt.Sprintf("allow has %q: %v", one, err), "")
+		}
+	}
+}
+
+// checkNoPorts reports elements of allow with a port for a handler that connects to none, which would allow nothing.
+func (m *moduleDecoder) checkNoPorts(d *decodedBlock, all []string) {
+	for i, one := range all {
+		host, port, err := net.SplitHostPort(one)
+		if _, isNumber := strconv.ParseUint(port, 10, 16); err == nil && isNumber == nil {
+			d.report(elementRange(&d.block.Body, "allow", i, d.sources["allow"].value),
+				fmt.Sprintf("allow has %q, a port, and the handler of this module connects to none, so that nothing is allowed", one), fmt.Sprintf("write %q", host))
 		}
 	}
 }

@@ -45,6 +45,23 @@ probe_module "tcp_connect" {
 	}
 }
 
+// A handler that connects to no port is allowed nothing at one.
+func TestAProbeModuleWithoutPortsAllowsNone(t *testing.T) {
+	o := testOptions()
+	tcp := o.Handlers["tcp"]
+	tcp.NoPort = true
+	o.Handlers["tcp"] = tcp
+	for allow, hint := range map[string]string{
+		"10.0.0.0/8": "", "*.example.com": "", "fd00::1": "",
+		"10.0.0.0/8:80": `write "10.0.0.0/8"`, "*.example.com:443": `write "*.example.com"`, "[fd00::1]:80": `write "fd00::1"`,
+	} {
+		_, diags := Parse([]Source{{"t.hcl", []byte("engine { allow_empty = true }\nprobe_module \"x\" {\n  allow = [\"" + allow + "\"]\n  tcp {}\n}\n")}}, o)
+		if text := written(t, diags, false); strings.Contains(text, "so that nothing is allowed") != (hint != "") || !strings.Contains(text, hint) {
+			t.Errorf("%s: %s", allow, text)
+		}
+	}
+}
+
 func TestAProbeModuleHasNoQuorum(t *testing.T) {
 	_, diags := parse(t, "probe_module \"x\" {\n  quorum {}\n}\n", Options{})
 	if text := written(t, diags, false); len(diags) != 1 || !strings.Contains(text, `unknown block "quorum"`) || !strings.Contains(text, `write it inside probe "readiness" { … }`) {

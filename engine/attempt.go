@@ -127,18 +127,18 @@ func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail
 		end := clock.Now()
 		lost := m.Observe(end)
 		lostByTry, lostByHandler := lost-lostAtBegin, int64(res.Lost)
-		a.claims, a.waived = res.Denied || lostByHandler > int64(timeout)/claimShare, false
+		a.claims, a.waived = res.Denied || lostByHandler > int64(timeout)/excuseShare, false
 		res.Lost = 0
 		suspended := clock.Suspended()
 		if suspended > suspendedBefore {
 			late, res = false, excuseSuspended(res, suspended-suspendedBefore)
 		}
 		switch {
-		case stalled(lostByTry, end-begin, timeout, rule, stallShare):
+		case stalled(lostByTry, end-begin, timeout, rule):
 			late, res = false, excuse(res, lostByTry, timeout)
 		case notable(lostByTry, timeout) && passed(&res) && end-begin-lostByTry <= int64(timeout): // late by the stall only
 			late = false
-		case a.mayWaive() && stalled(lostByHandler, end-begin, timeout, rule, claimShare):
+		case a.mayWaive() && stalled(lostByHandler, end-begin, timeout, rule):
 			before := res.Outcome
 			late, res = false, excuseClaimed(res, lostByHandler, timeout)
 			a.waived = res.Outcome != before

@@ -8,9 +8,13 @@ import (
 )
 
 const (
-	// stallShare is the part of an attempt's timeout, one in so many, that may be lost
-	// to stalls before the attempt must not fail.
+	// stallShare is the part of an attempt's timeout, one in so many, that is notable if it is lost to stalls:
+	// a success may be late by that.
 	stallShare = 8
+
+	// excuseShare is the part of which so much is lost that the attempt must not fail. Beside a few busy programs
+	// an eighth is lost now and then, and a target that hangs must be found.
+	excuseShare = 4
 
 	// maxTick and minTick bound how often the loop looks at the clock while attempts are
 	// in flight, so that it notices a stall that ends before anything is due. The tick
@@ -45,10 +49,6 @@ func excuse(res probe.Result, lost int64, timeout time.Duration) probe.Result {
 	}
 	return stalledFor("the engine was stalled", time.Duration(lost), res)
 }
-
-// claimShare is the part of an attempt's timeout, one in so many, of which a handler must say that it was lost. It is
-// more than stallShare: beside a few busy programs a command loses an eighth now and then, and one that hangs must be found.
-const claimShare = 4
 
 // excuseClaimed is excuse for time that the handler says was lost. A command with a timeout of its own exits
 // with an error if it has lost much.
@@ -93,10 +93,10 @@ func isAnswer(res *probe.Result, inTime bool) bool {
 func notable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/stallShare }
 
 // stalled reports whether a try, which has ended after a time of which some was lost, was
-// stalled: if it has lost more than a share of its timeout, and had notably less time than its rule
+// stalled: if it has lost much of its timeout, and had notably less time than its rule
 // gives it. The timeout may be longer than that.
-func stalled(lost, took int64, timeout time.Duration, r *probe.Rule, share int64) bool {
-	return lost > int64(timeout)/share && notable(int64(r.Timeout)-(took-lost), r.Timeout)
+func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
+	return lost > int64(timeout)/excuseShare && notable(int64(r.Timeout)-(took-lost), r.Timeout)
 }
 
 // maySucceedNow reports whether another try makes sense after one with this result: not

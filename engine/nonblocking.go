@@ -18,16 +18,15 @@ type nonBlocking struct {
 	clock     *clock.Clock
 	monitor   *health.Monitor
 	redact    func(string) string
-	set       *nonblock.Set     // nil until the first attempt waits, and after a failure
-	failed    *nonblock.Set     // waiting with it has failed; it is closed when another one is opened
-	retryAt   int64             // when a set may be opened after a failure
-	attempts  []*attempt        // that wait, by key; nil for a free key
-	free      []uint32          // keys
-	waiting   int               // how many attempts wait
-	limit     int               // how many may be in flight
-	deadlines timeline.Timeline // by key
-	done      []*attempt        // have ended, and are to be completed
-	blocking  []*attempt        // need a worker
+	set       *nonblock.Set // nil until the first attempt waits, and after a failure
+	failed    *nonblock.Set // waiting with it has failed; it is closed when another one is opened
+	retryAt   int64         // when a set may be opened after a failure
+	attempts  []*attempt    // that wait, by descriptor, which is their key in set and deadlines; otherwise nil
+	waiting   int           // how many attempts wait
+	limit     int           // how many may be in flight
+	deadlines timeline.Timeline
+	done      []*attempt // have ended, and are to be completed
+	blocking  []*attempt // need a worker
 	spares    nonblock.Spares
 	woke      int64 // when the current wait found the first descriptor ready; 0: not yet
 	events    int   // since then
@@ -42,11 +41,10 @@ type exchange struct {
 	suspended time.Duration // for how long the machine had been suspended then
 	steps     int64         // since it began or started over
 	again     bool          // this try has started over
-	key       uint32
-	waits     bool // it has a key
+	waits     bool          // for the descriptor watched
+	watched   int
 	tries     uint8
 	panics    int
-	watched   int // the descriptor that it waits for
 }
 
 // start starts an attempt.
@@ -69,7 +67,7 @@ func (n *nonBlocking) try(a *attempt, now int64) {
 	a.tries++
 	a.since, a.steps, a.again = now, 0, false
 	a.lost, a.suspended = n.monitor.Await(now, now), n.clock.Suspended()
-	a.Attempt = nonblock.Attempt{Target: a.Target, Buffer: a.Buffer, Spares: &n.spares}
+	a.Attempt = nonblock.Attempt{Target: a.Target, Buffer: a.Buffer, Spares: &n.spares, Wake: a.wake}
 	n.step(a, nonblock.StepBegin)
 }
 
@@ -112,14 +110,19 @@ func (n *nonBlocking) await(a *attempt) bool {
 	if a.waits && a.watched == a.FD {
 		return true
 	}
-	if !n.open() {
+	if a.waits { // the handler goes on with another descriptor
+		n.unregister(a)
+		a.Set = nil
+	}
+	if a.FD < 0 || !n.open() || a.FD < len(n.attempts) && n.attempts[a.FD] != nil { // two attempts with one descriptor
 		return false
 	}
-	if !a.waits {
-		n.register(a)
+	n.register(a)
+	if a.Set == n.set {
+		return true
 	}
-	a.watched = a.FD
-	return n.set.Add(a.watched, a.key) == nil
+	a.Set = n.set
+	return n.set.Add(a.FD, uint32(a.FD)) == nil
 }
 
 // retrySet is how long workers make all attempts after the system has refused a set, for
@@ -156,28 +159,24 @@ func (n *nonBlocking) closeFailed() {
 	}
 }
 
-// register gives an attempt a key, and ends it at its deadline.
+// register makes an attempt wait for its descriptor until its deadline.
 func (n *nonBlocking) register(a *attempt) {
-	if last := len(n.free) - 1; last >= 0 {
-		a.key, n.free = n.free[last], n.free[:last]
-	} else {
-		a.key = uint32(len(n.attempts))
-		n.attempts = append(n.attempts, nil)
+	if more := a.FD + 1 - len(n.attempts); more > 0 {
+		n.attempts = append(n.attempts, make([]*attempt, more)...)
 	}
-	n.attempts[a.key] = a
-	n.deadlines.Set(a.key, a.since+int64(a.timeout))
-	a.waits = true
+	n.attempts[a.FD] = a
+	n.deadlines.Set(uint32(a.FD), a.since+int64(a.timeout))
+	a.waits, a.watched = true, a.FD
 	n.waiting++
 }
 
-// unregister takes an attempt's key back. Its descriptor is closed.
+// unregister ends an attempt's wait. Its descriptor is closed, or another attempt may use it.
 func (n *nonBlocking) unregister(a *attempt) {
 	if !a.waits {
 		return
 	}
-	n.attempts[a.key] = nil
-	n.free = append(n.free, a.key)
-	n.deadlines.Remove(a.key)
+	n.attempts[a.watched] = nil
+	n.deadlines.Remove(uint32(a.watched))
 	a.waits = false
 	n.waiting--
 }
@@ -196,7 +195,7 @@ func (n *nonBlocking) endTry(a *attempt, ev nonblock.Event) {
 		if delay, deadline := n.fairDeadline(a); deadline > now {
 			*res = excuse(*res, delay, a.timeout)
 		}
-	case stalled(lost, now-a.since, a.timeout, &a.spec.rule, stallShare):
+	case stalled(lost, now-a.since, a.timeout, &a.spec.rule):
 		*res = excuse(*res, lost, a.timeout)
 	}
 	if limitsLatency(&a.spec.rule) {

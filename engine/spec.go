@@ -21,6 +21,7 @@ type spec struct {
 	settings    string           // to be shown
 	target      probe.Target     // without Name and Address, which are the slot's
 	stepper     nonblock.Stepper // the handler, or nil if it needs a goroutine
+	wakes       bool             // the handler is a probe.WakingHandler
 
 	ready <-chan struct{} // closed when the handler can make attempts; nil: it always can
 
@@ -59,8 +60,7 @@ func (sp *spec) attemptsAtOnce() bool {
 	case probe.Startup:
 		return sp.rule.Compatibility != probe.Kubelet
 	}
-	_, wakes := sp.handler.(probe.WakingHandler)
-	return wakes
+	return sp.wakes
 }
 
 // keepsState reports whether the handler keeps something between attempts, such as a
@@ -168,6 +168,7 @@ func (s specs) of(own *owner, p *probe.Probe) *spec {
 func (sp *spec) use(h probe.Handler) {
 	sp.handler = h
 	sp.stepper, _ = h.(nonblock.Stepper)
+	_, sp.wakes = h.(probe.WakingHandler)
 	if h, ok := h.(probe.PreparingHandler); ok {
 		sp.ready = h.Ready()
 	}

@@ -148,20 +148,22 @@ func TestTimeThatAHandlerKnowsToBeLostCounts(t *testing.T) {
 }
 
 func TestAStallThatIsShortBesideTheTimeoutExcusesNothing(t *testing.T) {
-	bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
-		h := says(probe.Failure)
-		h.take(time.Hour)
-		p := with(h)
-		p.Rule = probe.Rule{Period: time.Minute, Timeout: 10 * time.Second, FailureThreshold: 1}
-		set, s := stallable(readiness, p)
-		apply(t, e, set)
-		e.Report(instance("a"))
-		s.stall(t, e, 900*time.Millisecond)
-		pass(11 * time.Second)
-		if st := status(t, e, readiness); st.Result.Reason != "script.timeout" {
-			t.Errorf("got %+v", st.Result)
-		}
-	})
+	for stall, tries := range map[time.Duration]uint8{900 * time.Millisecond: 1, 2400 * time.Millisecond: 1, 2600 * time.Millisecond: 2} {
+		bubble(t, engine.Config{}, func(t *testing.T, e *engine.Engine) {
+			h := says(probe.Failure)
+			h.take(time.Hour)
+			p := with(h)
+			p.Rule = probe.Rule{Period: time.Minute, Timeout: 10 * time.Second, FailureThreshold: 1}
+			set, s := stallable(readiness, p)
+			apply(t, e, set)
+			e.Report(instance("a"))
+			s.stall(t, e, stall)
+			pass(40 * time.Second)
+			if st := status(t, e, readiness); st.Result.Reason != "script.timeout" || st.Result.Tries != tries {
+				t.Errorf("%v of 10 s: got %+v, want %d tries", stall, st.Result, tries)
+			}
+		})
+	}
 }
 
 func TestAStalledTryIsTriedAgainUnlessTheEngineIsDegraded(t *testing.T) {

@@ -89,6 +89,9 @@ func (sc *scheduler) start(s *slot, now int64) *attempt {
 		sp.closable.attempts++
 	}
 	sc.isolation.begin(a, now)
+	if a.wake = nil; sp.wakes {
+		a.wake = func() { sc.wakeProbe(s) }
+	}
 	if sp.stepper == nil {
 		sc.attachContext(a)
 	}
@@ -140,10 +143,6 @@ func (sc *scheduler) attachContext(a *attempt) {
 	a.ctx, a.cancel = context.WithCancel(sc.ctx)
 	if a.spec.keepsState() {
 		a.lostBefore = of.lost
-	}
-	if _, ok := a.spec.handler.(probe.WakingHandler); ok {
-		s := a.slot
-		a.wake = func() { sc.wakeProbe(s) }
 	}
 }
 
@@ -269,7 +268,8 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 // isUnwell reports whether a reason says that the engine lacks time or resources now.
 func isUnwell(r probe.Reason) bool {
 	switch r {
-	case reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
+	case reasonStalled, // the monitor has counted the stall
+		reasonIsolated, probe.ReasonResolver, probe.ReasonClock, probe.ReasonNoBeatDue, probe.ReasonPermission,
 		probe.ReasonNoQuorum:
 		return false
 	}

@@ -45,6 +45,8 @@ type Container struct {
 	StopSignal             v1.Signal        // of the container's lifecycle; empty for that of the image
 	PreStop                *PreStop         // of the container's lifecycle; nil for none
 	RestartPolicy          v1.RestartPolicy // of the container, else of the pod
+	RestartExitCodes       []string         // after which its rules restart it whatever RestartPolicy says: "42", or "64-78"
+	RestartsPod            bool             // a rule restarts all containers
 	TerminationGracePeriod time.Duration    // of the pod, at least minTerminationGracePeriod
 }
 
@@ -132,10 +134,14 @@ func convert(pod *v1.Pod, c v1.Container, path *field.Path) (Container, error) {
 			Env: env, Dir: c.WorkingDir, User: userOf(pod, c),
 		},
 		Name: c.Name, Image: c.Image, Command: c.Command, Args: c.Args,
-		Obstacles:              obstacles(pod, c, unknown),
-		StopSignal:             stopSignal(c),
-		PreStop:                preStopOf(c),
-		RestartPolicy:          policyOf(pod, c),
+		Obstacles:        obstacles(pod, c, unknown),
+		StopSignal:       stopSignal(c),
+		PreStop:          preStopOf(c),
+		RestartPolicy:    policyOf(pod, c),
+		RestartExitCodes: restartExitCodes(c),
+		RestartsPod: slices.ContainsFunc(c.RestartPolicyRules, func(r v1.ContainerRestartRule) bool {
+			return r.Action == v1.ContainerRestartRuleActionRestartAllContainers
+		}),
 		TerminationGracePeriod: max(grace, minTerminationGracePeriod),
 	}
 	var errs []error

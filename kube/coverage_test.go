@@ -57,7 +57,7 @@ var fieldTables = []fieldTable{
 		return app(pod)
 	}, map[string]treatment{
 		"name": carried, "image": carried, "command": process, "args": process, "workingDir": process, "env": process,
-		"envFrom": obstacle, "volumeMounts": obstacle, "volumeDevices": obstacle, "restartPolicy": process,
+		"envFrom": obstacle, "volumeMounts": obstacle, "volumeDevices": obstacle, "restartPolicy": process, "restartPolicyRules": process,
 		"ports": below, "securityContext": below, "lifecycle": below, "livenessProbe": below, "readinessProbe": below, "startupProbe": below,
 	}},
 	{v1.Lifecycle{}, func(pod *v1.Pod) any {

@@ -36,9 +36,10 @@ var userFields = fields{"runAsUser": nil, "runAsGroup": nil}
 // Variables, mounts and devices that a process cannot have are Obstacles instead.
 var containerFields = fields{
 	"name": nil, "image": nil, "command": nil, "args": nil, "workingDir": nil, "envFrom": nil, "volumeMounts": nil, "volumeDevices": nil,
-	"env":           {"name": nil, "value": nil, "valueFrom": nil},
-	"ports":         {"name": nil, "containerPort": nil, "protocol": nil},
-	"restartPolicy": nil, "securityContext": userFields, "lifecycle": lifecycleFields,
+	"env":                {"name": nil, "value": nil, "valueFrom": nil},
+	"ports":              {"name": nil, "containerPort": nil, "protocol": nil},
+	"restartPolicyRules": {"action": nil, "exitCodes": {"operator": nil, "values": nil}},
+	"restartPolicy":      nil, "securityContext": userFields, "lifecycle": lifecycleFields,
 	"livenessProbe": probeFields, "readinessProbe": probeFields, "startupProbe": probeFields,
 }
 

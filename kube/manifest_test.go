@@ -149,7 +149,7 @@ spec:
 				image: i
 				resources: {}
 				securityContext: {runAsGroup: 1, privileged: true}
-				restartPolicyRules: [{}]
+				restartPolicyRules: [{exitCode: 1}]
 				ports: [{containerPort: 1, hostPort: 2}, {containerPort: 3, protocol: UDP, hostIP: '::1'}]
 				livenessProbe: {exec: {command: [x], shell: true}, periodSecond: 1, httpGet: {port: 1, https: true}, sleep: {seconds: 1}}
 				livenessprobe: {}
@@ -167,7 +167,7 @@ spec:
 		t.Errorf("left are %q, want %q", m.Ignored, want)
 	}
 	wantC := []string{"livenessProbe.exec.shell", "livenessProbe.httpGet.https", "livenessProbe.periodSecond", "livenessProbe.sleep", "ports[0].hostPort", "ports[1].hostIP",
-		"readinessprobe", "restartPolicyRules", "securityContext.privileged"}
+		"readinessprobe", "restartPolicyRules[0].exitCode", "securityContext.privileged"}
 	if !slices.Equal(m.IgnoredOf["c"], wantC) || !slices.Equal(m.IgnoredOf["i"], []string{"tty"}) || len(m.IgnoredOf) != 2 {
 		t.Errorf("left of containers are %q", m.IgnoredOf)
 	}

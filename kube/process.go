@@ -79,6 +79,7 @@ func (m Manifest) ProcessFields(container string) []string {
 		{user.RunAsUser != nil, "securityContext.runAsUser"},
 		{user.RunAsGroup != nil, "securityContext.runAsGroup"},
 		{c.RestartPolicy != nil, "restartPolicy"},
+		{len(c.RestartPolicyRules) > 0, "restartPolicyRules"},
 		{stopSignal(c) != "", "lifecycle.stopSignal"},
 		{preStopOf(c) != nil, "lifecycle.preStop"},
 		{hasGrace(c.LivenessProbe), "livenessProbe.terminationGracePeriodSeconds"},

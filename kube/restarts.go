@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -24,6 +26,32 @@ func restarts(pod *v1.Pod, c v1.Container, code int32) bool {
 		return code != 0
 	}
 	return true
+}
+
+// maxExitCode is the largest exit status of a process.
+const maxExitCode = 255
+
+// restartExitCodes returns Container.RestartExitCodes.
+func restartExitCodes(c v1.Container) (codes []string) {
+	isListed := func(code int32) bool {
+		return c.RestartPolicy != nil && code <= maxExitCode && ruleFor(c, code) == v1.ContainerRestartRuleActionRestart
+	}
+	for low := int32(0); low <= maxExitCode; low++ {
+		high := low
+		for isListed(high) {
+			high++
+		}
+		switch high - low {
+		case 0:
+			continue
+		case 1:
+			codes = append(codes, strconv.Itoa(int(low)))
+		default:
+			codes = append(codes, fmt.Sprintf("%d-%d", low, high-1))
+		}
+		low = high
+	}
+	return codes
 }
 
 // ruleFor returns the action of the first restart rule that matches an exit code, or

@@ -282,6 +282,34 @@ func TestGroupsAndCoalescedNoticesWaitForParents(t *testing.T) {
 	})
 }
 
+// A group whose members are stopped as somebody has asked is not down for the night, but it is once another one fails.
+func TestNobodyIsToldOfAGroupWhoseMembersWereStopped(t *testing.T) {
+	in(t, "db web", func(s *scene) {
+		s.spec.Selection.Groups = []string{"*"}
+		members, err := probe.NewSelector([]string{"*"}, nil)
+		if err == nil {
+			err = s.groups.Apply(map[string]group.Rule{"all": {Members: members, MinReady: probe.Minimum{Count: 2}}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apply()
+		s.answer(probe.Success, "db", "web")
+		pass(15 * time.Second)
+		for _, name := range []string{"db", "web"} {
+			s.engine.Report(probe.Instance{Target: name, ID: "1", Phase: probe.Gone, Since: time.Now(), Reason: probe.ReasonOperatorStop})
+		}
+		pass(15 * time.Second)
+		if v := s.groups.Get("all").View(); v.Last != group.Down {
+			t.Errorf("the group is %v", v.Last)
+		}
+		s.expect("")
+		s.engine.Report(probe.Instance{Target: "web", ID: "2", Phase: probe.Gone, Since: time.Now(), Reason: probe.ReasonExited})
+		pass(15 * time.Second)
+		s.expectTogether("web exited", "all down")
+	})
+}
+
 // However slow a parent is, its child waits for a minute at the most.
 func TestAChildWaitsForAMinuteAtTheMost(t *testing.T) {
 	in(t, "db web", func(s *scene) {

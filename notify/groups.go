@@ -105,11 +105,17 @@ func (s *groupSource) wasExplained(v *group.View) bool {
 	return false
 }
 
+// isStopped reports whether a member is away since that was asked for. The reason of a member is that for which it went.
+func (s *groupSource) isStopped(m *group.Member) bool {
+	st, isOwn := s.engine.Target(m.Target)
+	return m.Reason.IsPlanned() && (!isOwn || st.Cause.Reason.IsPlanned())
+}
+
 // maxExplained bounds the members of a group that isExplained looks at.
 const maxExplained = 1000
 
 // isExplained reports whether a group would have enough members if those were ready that nobody is
-// told about: they are paused, or fail because of a target that they depend on, or may do so. A damped member explains
+// told about: they are paused, were stopped, or fail because of a target that they depend on, or may do so. A damped member explains
 // nothing: nobody is told of it, nor of what makes it flap. It looks at some members of a
 // very large group only.
 func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
@@ -121,7 +127,7 @@ func (s *groupSource) isExplained(v *group.View, now time.Time) bool {
 		if m.State == group.Ready || m.State == group.Degraded || m.ZeroWeight {
 			continue
 		}
-		if reason := s.engine.Admin().Suppressed(m.Target); reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
+		if reason := s.engine.Admin().Suppressed(m.Target); s.isStopped(m) || reason != "" && reason != probe.ReasonDamped || mayBeExplained(s.engine, m.Target, now) {
 			enough++
 		}
 		if enough >= v.Need {

@@ -128,6 +128,9 @@ func Broken(why Reason, format string, a ...any) Result {
 // bidirectional controls with U+FFFD, removes trailing white space, and truncates
 // the text to at most limit bytes without splitting a character.
 func CleanText(s string, limit int) string {
+	if len(s) <= limit && isPlain(s) {
+		return s
+	}
 	s = clean(strings.TrimRightFunc(s, unicode.IsSpace), true)
 	if len(s) <= limit {
 		return s
@@ -136,6 +139,16 @@ func CleanText(s string, limit int) string {
 		limit--
 	}
 	return strings.TrimRightFunc(s[:limit], unicode.IsSpace)
+}
+
+// isPlain reports whether s is printable ASCII, and does not end with a space: most texts are.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return !strings.HasSuffix(s, " ")
 }
 
 // OneLine returns untrusted text in one line, made safe by CleanText: each run of white space

@@ -428,7 +428,8 @@ func (c *Controller) Driver(target string) Driver {
 type wish struct {
 	unit      Unit
 	wanted    bool    // there is such a unit, and the controller does not stop
-	isStopped bool    // by an operator
+	isStopped bool    // by an operator, or isDone
+	isDone    bool    // those that it serves have exited: see Unit.StopAfter
 	stopped   Stopped // who that was
 	replaced  bool    // TakeOver has brought a memory of the target that its supervisor has not taken
 	needed    bool    // targets that were started after this one have not ended: it has to wait with its own end
@@ -445,6 +446,8 @@ func (c *Controller) wish(target string) wish {
 	w.stopped, w.isStopped = c.stopped[target]
 	_, w.replaced = c.restored[target]
 	w.needed = !w.wanted && !c.killing && len(c.order.dependents[target]) > 0
+	w.isDone = !w.isStopped && haveExited(c.config.Engine, unit.StopAfter)
+	w.isStopped = w.isStopped || w.isDone
 	return w
 }
 

@@ -47,6 +47,26 @@ func TestATargetIsNotRestartedWhileItsDependencyIsInTrouble(t *testing.T) {
 	}
 }
 
+// A planned stop is no outage of those that need what was stopped.
+func TestATargetIsNotRestartedWhileItsDependencyIsStopped(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		web, d, on := new(fakeHandler), newDriver("web", healthy), newDriver("db", healthy)
+		h.probes(map[string]probe.Handler{"db": new(fakeHandler), "web": web})
+		h.apply(map[string]restart.Unit{"web": {Driver: d}, "db": {Driver: on}})
+		if _, err := h.engine.Change(engine.Change{Dependencies: map[string][]string{"web": {"db"}}}); err != nil {
+			t.Fatal(err)
+		}
+		h.sleep(5 * s)
+		h.operate(h.control.Stop, "db")
+		web.setFailing(true)
+		h.sleep(60 * s)
+		h.expect("web", "web-0", probe.Running, probe.ReasonDependency)
+		if st, _ := h.engine.Target("web"); st.State != probe.StateUnreachable || len(d.graces()) > 0 {
+			t.Errorf("the state is %v, and the instance was terminated %d times", st.State, len(d.graces()))
+		}
+	})
+}
+
 // slowly gives db a liveness probe that takes three failures in 30 seconds to fail, and web one that
 // fails at once.
 func (h *harness) slowly(db, web probe.Handler) {

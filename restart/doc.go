@@ -14,6 +14,7 @@
 //
 //	controller.go  the Controller: has the units, and starts a supervisor for each with a driver
 //	unit.go        Unit: what is run, and how it is restarted; policies
+//	exitcodes.go   exits after which an instance is restarted whatever its policy says
 //	signal.go      StopSignal: by which signal an instance is asked to exit
 //	prestop.go     PreStop: what happens before that
 //	static.go      targets without a driver

@@ -35,7 +35,8 @@ type instance struct {
 	acquired  bool      // the disruption budget was asked for its restart
 	inquiry   inquiry   // whether its dependencies fail, since a probe fails
 
-	notice atomic.Pointer[Notice] // the latest one of a Notifying driver; nil before
+	notice     atomic.Pointer[Notice] // the latest one of a Notifying driver; nil before
+	isReplaced bool                   // it was asked to terminate before it had started, since an operator wants another one
 }
 
 // occurrence is an event, with what the action about it needs.
@@ -255,7 +256,7 @@ func (i *instance) check(now time.Time) occurrence {
 		}
 		return occurrence{event: expires}
 	case i.phase == starting:
-		i.reportStarting()
+		i.checkStarting()
 		return occurrence{}
 	case i.phase.isLast():
 		return occurrence{}
@@ -346,10 +347,19 @@ func (i *instance) failingProbe() (engine.Status, bool) {
 // noticeName stands for a Notifying driver where log records name the failing probe.
 const noticeName = "watchdog"
 
-// reportStarting reports an instance that runs and has not reported that it has started.
-func (i *instance) reportStarting() {
+// checkStarting reports an instance that runs and has not reported that it has started, and replaces it if an operator
+// wants another one.
+func (i *instance) checkStarting() {
 	s, n := i.supervisor, i.notice.Load()
-	if n == nil || n.Reason == "" || s.reported.Reason == n.Reason {
+	if n == nil || n.Reason == "" {
+		return
+	}
+	if s.control.takeRequest(s.target) {
+		i.isReplaced = true
+		s.log.Info("terminating process that has not started, a restart was requested", "grace_period", s.unit.TerminationGracePeriod)
+		i.sendGrace(s.unit.TerminationGracePeriod)
+	}
+	if s.reported.Reason == n.Reason {
 		return
 	}
 	in := s.endedInstance(probe.Ended)
@@ -507,8 +517,10 @@ func (i *instance) terminate(w wish) {
 	in, message := s.reported, "terminating instance"
 	in.Terminating = true
 	switch {
+	case w.isDone:
+		message = "terminating instance, all that it serves have exited"
 	case w.isStopped:
-		message = "terminating instance, an operator has stopped the target"
+		message, in = "terminating instance, an operator has stopped the target", w.stopped.reportedAs(in)
 	case i.phase == shuttingDown:
 		message, in.Reason = "terminating instance, the engine ends", probe.ReasonShutdown
 	case w.wanted:
@@ -581,12 +593,12 @@ func (i *instance) finish(exit Exit) termination {
 
 // cause returns why the instance has exited, or is released.
 func (i *instance) cause() cause {
-	switch i.phase {
-	case shuttingDown:
+	switch {
+	case i.phase == shuttingDown:
 		return byShutdown
-	case terminating, releasing:
+	case i.phase == terminating, i.phase == releasing:
 		return byRemoval
-	case replacing:
+	case i.phase == replacing, i.isReplaced:
 		return byOperator
 	}
 	return i.probeCause()

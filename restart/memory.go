@@ -295,7 +295,7 @@ func (s *supervisor) resume() (notBefore time.Time) {
 		if !s.unit.external() {
 			return time.Time{}
 		}
-	case !s.unit.Policy.restarts(r.Code, r.Requested):
+	case !s.unit.restarts(r.Code, r.Requested):
 		s.reportRestored(r, probe.Gone)
 		s.waitForPolicy(end)
 	case !s.unit.external() && time.Until(r.NotBefore) > 0:

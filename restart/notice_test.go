@@ -15,13 +15,19 @@ type notifying struct {
 	*fakeDriver
 	recovers time.Duration // 0 for never
 	set      func(restart.Notice)
+	replaced int // instances that were ended before they were ready
 }
 
 func (d *notifying) SetNotice(set func(restart.Notice)) { d.set = set }
 
 func (d *notifying) Run(ctx context.Context, began func(string), end <-chan time.Duration) restart.Exit {
 	d.set(restart.Notice{Reason: probe.ReasonStarting, Detail: "waiting for READY=1"})
-	time.Sleep(10 * time.Second)
+	select {
+	case <-time.After(10 * time.Second):
+	case <-end:
+		d.replaced++
+		return restart.Exit{Code: 143}
+	}
 	d.set(restart.Notice{})
 	if len(d.starts()) == 0 {
 		sick := time.AfterFunc(10*time.Second, func() { d.set(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "no WATCHDOG=1"}) })
@@ -50,6 +56,24 @@ func TestAnInstanceThatIsNotWellIsRestarted(t *testing.T) {
 		in = h.expect("web", "web-1", probe.Running, "")
 		h.expectText(in.Detail, "no WATCHDOG=1, killed by SIGTERM")
 		h.expectText(h.log.String(), `probe=web:liveness/watchdog reason=process.watchdog`)
+	})
+}
+
+func TestAnOperatorReplacesAnInstanceThatIsNotReadyYet(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		d := &notifying{fakeDriver: newDriver("web", healthy)}
+		h.apply(map[string]restart.Unit{"web": {Driver: d}})
+		h.sleep(5 * time.Second)
+		h.operate(h.control.Restart, "web")
+		h.sleep(5 * time.Second)
+		h.expect("web", "none", probe.Waiting, probe.ReasonStarting)
+		h.sleep(6 * time.Second)
+		in := h.expect("web", "web-0", probe.Running, "")
+		if d.replaced != 1 || in.Restarts != 0 {
+			t.Errorf("%d were replaced, %+v", d.replaced, in)
+		}
+		h.apply(nil)
+		h.sleep(time.Minute)
 	})
 }
 

@@ -146,7 +146,12 @@ func (s *supervisor) waitWhileStopped() {
 			return
 		}
 		s.unit = w.unit
-		in := w.stopped.reportedAs(s.endedInstance(probe.Gone))
+		in := s.endedInstance(probe.Gone)
+		if w.isDone {
+			in.Reason, in.Detail = probe.ReasonCompleted, "all that it serves have exited"
+		} else {
+			in = w.stopped.reportedAs(in)
+		}
 		if in.Reason != s.reported.Reason || in.Detail != s.reported.Detail {
 			s.report(in)
 		}

@@ -25,7 +25,7 @@ func TestAStoppedTargetStaysStoppedUntilItIsStarted(t *testing.T) {
 		unit := restart.Unit{Driver: d, Revision: "1"}
 		h.apply(map[string]restart.Unit{"web": unit})
 		h.operate(h.control.Stop, "web")
-		if in := h.instance("web"); !in.Terminating || in.Phase != probe.Running {
+		if in := h.instance("web"); !in.Terminating || in.Phase != probe.Running || in.Reason != probe.ReasonOperatorStop {
 			t.Errorf("during its grace period the instance is %+v", in)
 		}
 		h.sleep(time.Hour)

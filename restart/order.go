@@ -172,3 +172,26 @@ func (s *supervisor) reportWaiting(missing []string, log bool) {
 	}
 	s.reportAgain()
 }
+
+// haveExited reports whether targets have exited for good. It is false for none.
+func haveExited(e *engine.Engine, targets []string) bool {
+	for _, target := range targets {
+		gauge, known := e.WatchTarget(target)
+		if !known || gauge.State() != probe.StateCompleted && gauge.State() != probe.StateExited {
+			return false
+		}
+	}
+	return len(targets) > 0
+}
+
+// wakeServing wakes the supervisors of the targets that serve this one, which has exited for good, or is started again.
+func (s *supervisor) wakeServing() {
+	c := s.control
+	c.unitsMu.Lock()
+	defer c.unitsMu.Unlock()
+	for target, other := range c.supervisors {
+		if slices.Contains(c.units[target].StopAfter, s.target) {
+			other.wake.Set()
+		}
+	}
+}

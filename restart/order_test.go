@@ -244,3 +244,33 @@ func TestACycleIsRejectedWithAllUnits(t *testing.T) {
 		}
 	})
 }
+
+// A sidecar ends with what it serves, the last one started first, and begins again with it.
+func TestATargetEndsAfterThoseThatItServes(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		app := newDriver("app", func(n int) behavior { return behavior{exitsAfter: 10 * time.Second, code: n} })
+		h.apply(map[string]restart.Unit{
+			"app":   {Driver: app, Policy: restart.Never},
+			"proxy": {Driver: newDriver("proxy", healthy), StopAfter: []string{"app"}},
+			"vault": {Driver: newDriver("vault", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), StopAfter: []string{"app", "proxy"}},
+		})
+		h.sleep(9 * time.Second)
+		h.expect("proxy", "proxy-0", probe.Running, "")
+		h.sleep(2 * time.Second)
+		in := h.expect("proxy", "proxy-0", probe.Gone, probe.ReasonCompleted)
+		h.expectText(in.Detail, "all that it serves have exited")
+		h.expect("vault", "vault-0", probe.Running, "")
+		h.sleep(10 * time.Second)
+		h.expect("vault", "vault-0", probe.Gone, probe.ReasonCompleted)
+		h.expectText(h.log.String(), `level=INFO msg="terminating instance, all that it serves have exited" target=proxy`)
+
+		h.operate(h.control.Restart, "app")
+		h.sleep(time.Second)
+		h.expect("app", "app-1", probe.Running, "")
+		h.expect("proxy", "proxy-1", probe.Running, "")
+		h.expect("vault", "vault-1", probe.Running, "")
+		h.operate(h.control.Stop, "app") // which is no end of its work
+		h.sleep(time.Minute)
+		h.expect("proxy", "proxy-1", probe.Running, "")
+	})
+}

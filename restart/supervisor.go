@@ -151,7 +151,7 @@ func (s *supervisor) supervise() {
 			m.LastExit, m.LastReason = end.detail(""), end.reason()
 		})
 		switch {
-		case !s.unit.Policy.restarts(end.exit.Code, end.cause == byProbe):
+		case !s.unit.restarts(end.exit.Code, end.cause == byProbe):
 			s.reportEnd(end, probe.Gone, time.Time{})
 			s.waitForPolicy(end)
 		case s.unit.external() && end.exit.Err == nil:
@@ -282,7 +282,7 @@ func (s *supervisor) waitUntil(at time.Time) {
 // waitForPolicy returns when the unit's policy asks for a restart after that
 // exit, a restart is requested, or refresh returns false.
 func (s *supervisor) waitForPolicy(end termination) {
-	for s.refresh() && !s.unit.Policy.restarts(end.exit.Code, end.cause == byProbe) && !s.control.takeRequest(s.target) {
+	for s.refresh() && !s.unit.restarts(end.exit.Code, end.cause == byProbe) && !s.control.takeRequest(s.target) {
 		s.reportAgain()
 		<-s.wake
 	}
@@ -375,8 +375,12 @@ func (s *supervisor) endedInstance(phase probe.Phase) probe.Instance {
 }
 
 func (s *supervisor) report(in probe.Instance) {
+	before := s.reported.Phase
 	s.reported = in
 	s.control.config.Engine.Report(in)
+	if (before == probe.Gone) != (in.Phase == probe.Gone) {
+		s.wakeServing()
+	}
 }
 
 // termination describes the exit of an instance, or its failure to start.

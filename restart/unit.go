@@ -20,6 +20,7 @@ type Unit struct {
 	Driver Driver
 
 	Policy                 Policy        `hcl:"restart_policy,optional" doc:"after which exits an instance is restarted: always, on_failure (a status other than 0, or a failing probe), or never"`
+	RestartExitCodes       []string      `hcl:"restart_exit_codes,optional" doc:"exit statuses after which an instance is restarted even if restart_policy says otherwise: single ones (42) or ranges (\"64-78\"), from 0 to 255" default:"none"`
 	TerminationGracePeriod time.Duration `hcl:"termination_grace_period,optional,nonzero" doc:"time that an instance may take to exit after stop_signal before it is killed; that of the failing probe comes first" max:"8784h"`
 	Oneshot                bool          `hcl:"oneshot,optional" doc:"the target prepares something: those that start after it wait until it has exited with status 0, and not until it is ready. It needs restart_policy on_failure or never; with never, and without startup and readiness probes, it is the default"`
 	StopSignal             StopSignal    `hcl:"stop_signal,optional" doc:"signal that asks a process to exit, such as SIGINT for a fast shutdown of PostgreSQL or SIGQUIT for a graceful one of nginx; SIGKILL follows after the grace period. A change needs no restart"`
@@ -30,6 +31,10 @@ type Unit struct {
 	// completed. A Oneshot, and one with the policy Never and without startup and readiness probes, must be completed. When the controller stops, or both units are removed, the instance of this unit
 	// terminates before theirs. A cycle is an error of Apply and TakeOver. It has no effect with an External driver.
 	StartAfter []string
+
+	// StopAfter are targets that this one serves: when all of them have exited for good, its instance is terminated, and it
+	// has completed. It is started again with one of them. Default: none, it goes on.
+	StopAfter []string
 
 	// Revision identifies what Driver does: when a target's new unit has the same
 	// non-empty revision as the old one, the instance keeps running. Without a
@@ -66,6 +71,7 @@ func (u Unit) Check() error {
 		wrong = append(wrong, field)
 	}
 	u.PreStop.check(&wrong)
+	u.checkExitCodes(&wrong)
 	checkDuration(&wrong, "back_off.initial", u.BackOff.Initial)
 	checkDuration(&wrong, "back_off.max", u.BackOff.Max)
 	checkDuration(&wrong, "back_off.reset", u.BackOff.Reset)

@@ -116,6 +116,8 @@ func TestErrorsNameTheField(t *testing.T) {
 		"a trap that is a success":    {func(c *wasmhost.Config) { c.OnTrap = probe.Success }, "on_trap"},
 		"negative memory":             {func(c *wasmhost.Config) { c.Limits.Memory = -1 }, "limits.memory"},
 		"too many instances":          {func(c *wasmhost.Config) { c.Limits.Instances = 1 << 20 }, "limits.instances"},
+		"half a second of idleness":   {func(c *wasmhost.Config) { c.KeepAlive = &wasmhost.KeepAlive{Idle: 1500 * time.Millisecond} }, "keepalive.idle"},
+		"too many keepalive packets":  {func(c *wasmhost.Config) { c.KeepAlive = &wasmhost.KeepAlive{Count: 200} }, "keepalive.count"},
 		"too little to compile":       {func(c *wasmhost.Config) { c.Compile.Memory = 1 << 20 }, "compile.memory"},
 		"too long to compile":         {func(c *wasmhost.Config) { c.Compile.Time = 2 * time.Hour }, "compile.time"},
 		"a grant without a scheme":    {func(c *wasmhost.Config) { c.Grant.Dial = []string{"web:80"} }, "grant.dial"},

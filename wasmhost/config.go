@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/bytesize"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
@@ -39,6 +40,8 @@ type Config struct {
 	OnTrap  probe.Outcome `hcl:"on_trap,optional" oneof:"unknown failure" doc:"outcome of an attempt in which the plugin crashes" default:"unknown"`
 	Compile Compile       `hcl:"compile,block" doc:"bounds of the compilation of the module, which a child process does on Linux"`
 
+	KeepAlive *KeepAlive `hcl:"keepalive,block" doc:"settings of the TCP keepalive packets over connections that the plugin holds between attempts. Without the block none are sent"`
+
 	// CacheDir is a directory for compiled code, created with mode 0700. It must belong
 	// to the user that the process runs as and be inaccessible to others: what it holds is
 	// run. Default: no cache.
@@ -54,6 +57,9 @@ type Config struct {
 	// from all attempts. Default: no tracing.
 	Trace func(HostCall)
 }
+
+// KeepAlive is the keepalive block.
+type KeepAlive = dial.KeepAlive
 
 // HostCall is one call of a host function by a plugin.
 type HostCall struct {
@@ -167,7 +173,11 @@ func (c *Config) complete() error {
 	case c.CacheSize < 0:
 		return probe.FieldErrorf("cache_size", "must not be negative")
 	}
-	if err := limits.Check(c.Compile, "compile.").Err(); err != nil {
+	blocks := struct {
+		Compile   Compile    `hcl:"compile,block"`
+		KeepAlive *KeepAlive `hcl:"keepalive,block"`
+	}{c.Compile, c.KeepAlive}
+	if err := cmp.Or(limits.Check(blocks, "").Err(), c.KeepAlive.Check()); err != nil {
 		return err
 	}
 	return c.Limits.complete()

@@ -3,9 +3,12 @@ package wasmhost_test
 import (
 	"io"
 	"net"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/sonde-probe/sonde/probe"
+	"github.com/sonde-probe/sonde/tests/dialtest"
 	"github.com/sonde-probe/sonde/wasmhost"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
@@ -20,7 +23,7 @@ func echoes() []byte {
 }
 
 func TestAConnectionIsHeldBetweenAttempts(t *testing.T) {
-	p := load(t, wasmhost.Config{Module: echoes()})
+	p := load(t, wasmhost.Config{Module: echoes(), KeepAlive: &wasmhost.KeepAlive{Idle: 1000 * time.Second}})
 	accepted, ended := make(chan net.Conn, 8), make(chan struct{}, 8)
 	target := serve(t, func(conn net.Conn) {
 		accepted <- conn
@@ -33,6 +36,11 @@ func TestAConnectionIsHeldBetweenAttempts(t *testing.T) {
 	}
 	if len(accepted) != 1 || p.Stats().Held != 1 {
 		t.Fatalf("%d connections for 3 attempts, %d held", len(accepted), p.Stats().Held)
+	}
+	if runtime.GOOS == "linux" {
+		for _, port := range target.Ports {
+			dialtest.WaitForKeepAlive(t, port, 1000)
+		}
 	}
 	(<-accepted).Close()
 	<-ended

@@ -89,6 +89,9 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := grant.CheckEnv(c.Grant.Env); err != nil {
+		return nil, err
+	}
 	p := &loaded{
 		name: c.Name, limits: c.Limits, compileConfig: c.Compile, onTrap: c.OnTrap, targetOnly: c.Grant.targetOnly(),
 		compiled: newCompilation(), checking: semaphore.NewWeighted(1),
@@ -104,7 +107,7 @@ func Load(c Config) (*Plugin, error) {
 	p.baseLogger, p.logger = c.Logger, c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
-		CloseOldest: p.closeOldest,
+		CloseOldest: p.closeOldest, KeepAlive: c.KeepAlive.Config(),
 	}
 	if c.Trace != nil {
 		confine.Trace = func(h sandbox.HostCall) { c.Trace(HostCall(h)) }

@@ -43,6 +43,12 @@ func parseAllowed(text string) (a allowed, err error) {
 	}
 	host = dial.CanonicalHost(host)
 	if network, err := netip.ParsePrefix(host); err == nil {
+		if ip := network.Addr(); ip.Is4In6() { // 96 bits of which are the same in all IPv4 addresses
+			if network.Bits() < 96 {
+				return allowed{}, errors.New("it has IPv4 and IPv6 addresses: write a network of each")
+			}
+			network = netip.PrefixFrom(ip.Unmap(), network.Bits()-96)
+		}
 		a.network = network.Masked()
 		return a, nil
 	}

@@ -36,9 +36,7 @@ const (
 // Module says how targets are probed for requests that name it.
 type Module struct {
 	// Handler makes the attempts. It connects to the port PortName of its target, or needs no port
-	// if that is empty. If it has a
-	// method ForURL(*url.URL) (probe.Handler, *url.URL), targets can be URLs; that returns a
-	// handler for the URL, and the URL with what u lacks.
+	// if that is empty. If it is a urlHandler, as that of http is, targets can be URLs.
 	Handler     probe.Handler
 	HandlerName string // metrics of "http", "icmp" and "tcp" are those of blackbox_exporter's probers with these names
 	PortName    string
@@ -143,6 +141,7 @@ type attempt struct {
 	target     probe.Target
 	configured bool // the target is one of the engine
 	timeout    time.Duration
+	own        *url.URL // of the module, if it has credentials
 }
 
 // make makes the attempt. It ends early when the client has gone.
@@ -202,5 +201,7 @@ func (a *attempt) debug(r *probe.Result, problem, metrics string, showsSettings 
 
 // urlHandler is a handler that can be used for any URL.
 type urlHandler interface {
+	// ForURL returns a handler for a URL, and the URL with what it lacks.
 	ForURL(u *url.URL) (probe.Handler, *url.URL)
+	IsConfidential() bool // requests have credentials
 }

@@ -244,6 +244,46 @@ func TestTargetsOfHTTPAreURLs(t *testing.T) {
 	}
 }
 
+// Who asks chooses the server, and must not choose who gets the credentials of the module.
+func TestCredentialsGoToThePortOfTheModuleOnly(t *testing.T) {
+	own, other := httptest.NewServer(http.NotFoundHandler()), httptest.NewServer(http.NotFoundHandler())
+	defer own.Close()
+	defer other.Close()
+	_, ownPort, _ := net.SplitHostPort(own.Listener.Addr().String())
+	basic := &httpprobe.Basic{Username: "u", Password: "p"}
+	module := func(c httpprobe.Config, allow ...string) blackbox.Module {
+		m := httpModule(t, c, allow...)
+		m.Port = ownPort
+		return m
+	}
+	s := serverOf(t, &fakeEngine{}, map[string]blackbox.Module{
+		"basic":  module(httpprobe.Config{BasicAuth: basic}, "127.0.0.1"),
+		"header": module(httpprobe.Config{Headers: map[string][]string{"X-Api-Key": {"k"}}}, "127.0.0.1"),
+		"plain":  module(httpprobe.Config{Headers: map[string][]string{"Accept-Language": {"de"}}}, "127.0.0.1"),
+		"port":   module(httpprobe.Config{BasicAuth: basic}, other.Listener.Addr().String()),
+		"https":  module(httpprobe.Config{BasicAuth: basic, Scheme: "https"}, "127.0.0.1"),
+	})
+	for _, c := range []struct {
+		module, target string
+		status         int
+		want           string
+	}{
+		{"basic", own.URL, 200, ""},
+		{"basic", "127.0.0.1", 200, ""},
+		{"basic", other.URL, 403, "credentials"},
+		{"header", other.URL, 403, "credentials"},
+		{"plain", other.URL, 200, ""},
+		{"port", other.URL, 200, ""},
+		{"https", own.URL, 403, "without TLS"},
+		{"https", other.Listener.Addr().String(), 403, "credentials"},
+		{"basic", "https://127.0.0.1", 200, ""}, // TLS is no downgrade
+	} {
+		if status, body := ask(s, url.Values{"module": {c.module}, "target": {c.target}}.Encode()); status != c.status || !strings.Contains(body, c.want) {
+			t.Errorf("%s of %s is %d %s, want %d %s", c.target, c.module, status, body, c.status, c.want)
+		}
+	}
+}
+
 func TestTheScrapeTimeoutBoundsAnAttempt(t *testing.T) {
 	h := &saying{result: probe.Succeed("")}
 	s := serverOf(t, &fakeEngine{}, map[string]blackbox.Module{

@@ -137,6 +137,8 @@ func TestANameThatIsAllowedDoesNotLeadToThisMachine(t *testing.T) {
 		{"*.example.com", "192.0.2.1", "192.0.2.1:80", false},
 		{"192.0.2.0/24", "a.example.com", "192.0.2.1:80", true},
 		{"127.0.0.0/8", "a.example.com", "127.0.0.1:80", true},
+		{"::ffff:192.0.2.0/120", "a.example.com", "192.0.2.1:80", true},
+		{"::ffff:192.0.2.0/120", "a.example.com", "192.0.3.1:80", false},
 		{"localhost:80", "localhost", "127.0.0.1:80", true},
 		{"*.localhost", "a.localhost", "[::1]:80", true},
 		{"localhost", "localhost", "169.254.169.254:80", false},

@@ -96,10 +96,14 @@ func (s *Server) aim(a *attempt, given string) *problem {
 		return wrong
 	}
 	port := a.target.Ports[a.module.PortName]
+	isElsewhere := a.own != nil && port != a.ownPort()
 	for i := range a.module.allow {
-		if a.module.allow[i].has(u.Hostname(), port) {
+		if allow := &a.module.allow[i]; allow.has(u.Hostname(), port) && (allow.port != 0 || !isElsewhere) {
 			return nil
 		}
+	}
+	if isElsewhere {
+		return problemf(http.StatusForbidden, "the target %q is not allowed: probe_module %q has credentials, which are sent to other ports than %d only if allow has the host with the port", given, a.name, a.ownPort())
 	}
 	return problemf(http.StatusForbidden, "the target %q is not allowed: it is not the name of a target of the configuration, and allow of probe_module %q does not have it", given, a.name)
 }
@@ -115,8 +119,14 @@ func (a *attempt) connectTo(u *url.URL) *problem {
 	}
 	if h, ok := a.module.Handler.(urlHandler); ok {
 		var full *url.URL
+		if h.IsConfidential() {
+			_, a.own = h.ForURL(&url.URL{})
+			if a.own.Scheme == "https" && u.Scheme == "http" {
+				return problemf(http.StatusForbidden, "the target %q is not allowed: probe_module %q has credentials and the scheme https, and they are not sent without TLS", a.target.Name, a.name)
+			}
+		}
 		if a.handler, full = h.ForURL(u); port == "" && a.module.Port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[full.Scheme]
+			port = strconv.Itoa(int(standardPorts[full.Scheme]))
 		}
 	} else if u.Scheme != "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return problemf(http.StatusBadRequest, "the target %q must be a host and a port: %s takes no URL", a.target.Name, a.module.HandlerName)
@@ -138,6 +148,17 @@ func (a *attempt) connectTo(u *url.URL) *problem {
 	ports[a.module.PortName] = number
 	a.target.Ports = ports
 	return nil
+}
+
+// standardPorts are the ports of schemes.
+var standardPorts = map[string]uint16{"http": 80, "https": 443}
+
+// ownPort returns the port that the credentials of a module are for.
+func (a *attempt) ownPort() uint16 {
+	if n, err := strconv.ParseUint(a.module.Port, 10, 16); err == nil {
+		return uint16(n)
+	}
+	return standardPorts[a.own.Scheme]
 }
 
 // parseTarget parses a URL of http or https, or a host with or without a port.

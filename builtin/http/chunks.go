@@ -23,7 +23,7 @@ func (r response) parseChunks(b []byte) response {
 			return r.endChunks(b, data)
 		case n+size > most:
 			if r.complete = n+len(data) >= most; r.complete {
-				r.body, r.cut = joinChunks(b), true
+				r.body, r.cut, r.last = joinChunks(b), true, true
 			}
 			return r
 		case len(data) == size+1 && data[size] != '\r':
@@ -45,7 +45,7 @@ func (r response) endChunks(b, rest []byte) response {
 		return unsupported
 	}
 	if r.complete = n == 2; r.complete {
-		r.body = joinChunks(b)
+		r.body, r.last = joinChunks(b), r.last || len(rest) > 2
 	}
 	return r
 }

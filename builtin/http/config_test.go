@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	"github.com/sonde-probe/sonde/probe"
@@ -42,6 +43,11 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"an unknown scheme":              {httpprobe.Config{Port: "80", Scheme: "ftp"}, "scheme"},
 		"tls without a scheme":           {httpprobe.Config{Port: "80", TLS: &httpprobe.TLS{}}, "scheme"},
 		"a method that is none":          {httpprobe.Config{Port: "80", Method: "GET /"}, "method"},
+		"keepalive without reuse":        {httpprobe.Config{Port: "80", KeepAlive: &httpprobe.KeepAlive{}}, "keepalive"},
+		"keepalive of a unix socket":     {httpprobe.Config{UnixSocket: "/s", ReuseConnection: true, KeepAlive: &httpprobe.KeepAlive{}}, "keepalive"},
+		"half a second between packets":  {httpprobe.Config{Port: "80", ReuseConnection: true, KeepAlive: &httpprobe.KeepAlive{Interval: 1500 * time.Millisecond}}, "keepalive.interval"},
+		"no packets at all":              {httpprobe.Config{Port: "80", ReuseConnection: true, KeepAlive: &httpprobe.KeepAlive{Count: 200}}, "keepalive.count"},
+		"fresh without reuse":            {httpprobe.Config{Port: "80", FreshEvery: 5}, "fresh_every"},
 		"a validity of kept connections": {httpprobe.Config{Port: "80", Scheme: "https", TLS: &httpprobe.TLS{MinValidity: 1}, ReuseConnection: true}, "tls.min_validity"},
 		"connect":                        {httpprobe.Config{Port: "80", Method: "connect"}, "method"},
 		"head with an expected body":     {httpprobe.Config{Port: "80", Method: "HEAD", BodyRegex: "x"}, "method"},

@@ -28,6 +28,7 @@
 //	proxy.go       connections through a proxy
 //	writefirst.go  a connection that is read from only after the request is sent
 //	step.go        attempts without a goroutine: what is sent and how it is judged
+//	reuse.go       attempts over a connection that is kept
 //	template.go    the bytes of the request
 //	response.go    parsing a response
 //	chunks.go      parsing a body in chunks

@@ -18,6 +18,7 @@ type response struct {
 	body        []byte // the part of it that is checked, or the beginning of that
 	complete    bool   // nothing more is needed
 	cut         bool   // more of the body follows
+	last        bool   // the connection cannot be used again: the peer says so, or the end of the response is not that of b
 	encoded     bool   // the body is compressed, or whatever its Content-Encoding says, or in a charset other than UTF-8
 	unsupported bool   // net/http has to parse it
 }
@@ -51,22 +52,25 @@ type head struct {
 	length  int  // -1: not given
 	chunked bool
 	encoded bool
+	closes  bool // the peer closes the connection
 }
 
 // parseBody parses the beginning of a body.
 func (h *head) parseBody(b []byte, eof, headOnly bool) response {
-	r := response{status: h.status, minor: h.minor, encoded: h.encoded}
+	r := response{status: h.status, minor: h.minor, encoded: h.encoded, last: h.closes || h.minor == '0'}
 	switch {
 	case h.chunked && (h.length >= 0 || h.minor == '0'):
 		return unsupported
 	case headOnly, h.status == 204, h.status == 304:
-		r.complete = true
+		r.complete, r.last = true, r.last || len(b) > 0
 	case h.chunked:
 		return r.parseChunks(b)
 	case h.length >= 0:
 		want := min(h.length, probe.MaxDetail)
 		r.body, r.complete, r.cut = b[:min(len(b), want)], len(b) >= want, h.length > want
+		r.last = r.last || len(b) != h.length
 	default:
+		r.last = true
 		r.body, r.complete = b[:min(len(b), probe.MaxDetail)], eof || len(b) >= probe.MaxDetail
 		r.cut = !eof || len(b) > probe.MaxDetail
 	}
@@ -141,6 +145,8 @@ func (h *head) readField(line []byte) bool {
 		h.chunked = true
 	case equalFold(name, "content-encoding"):
 		h.encoded = true
+	case equalFold(name, "connection"):
+		h.closes = h.closes || !equalFold(bytes.Trim(value, " \t"), "keep-alive") // or another option, which may be close
 	case equalFold(name, "content-type"):
 		h.encoded = h.encoded || !slices.Contains(charsetsOfUTF8, charsetOf(string(value)))
 	case equalFold(name, "trailer"):

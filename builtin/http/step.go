@@ -46,6 +46,9 @@ func (h protocol) Judge(response []byte, eof bool) (probe.Result, nonblock.Progr
 	result, next := h.plan.decide(r, eof)
 	if r.status != 0 && next == nonblock.StepDone {
 		result.SetFacts(r.facts())
+		if r.complete && !r.last {
+			next = nonblock.StepKeep
+		}
 	}
 	return result, next
 }

@@ -90,6 +90,7 @@ func TestTheRequestIsTheSameBothWays(t *testing.T) {
 		"head":                  {Method: "head"},
 		"options":               {Method: "OPTIONS", Path: "*"},
 		"a mapped host":         {Host: "::ffff:127.0.0.1"},
+		"a kept connection":     {ReuseConnection: true, FreshEvery: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sameBothWays(t, c, target, plenty)
@@ -109,7 +110,6 @@ func TestUnsupportedAttemptsAreLeftToProbe(t *testing.T) {
 	}{
 		"a name":                       {httpprobe.Config{Host: "localhost"}, ok},
 		"https":                        {httpprobe.Config{Scheme: "https"}, ok},
-		"a kept connection":            {httpprobe.Config{ReuseConnection: true}, ok},
 		"a method that changes things": {httpprobe.Config{Method: "POST"}, ok},
 		"a body to send":               {httpprobe.Config{Body: "x"}, ok},
 		"a protocol to upgrade to":     {httpprobe.Config{Headers: map[string][]string{"Upgrade": {"websocket"}}}, ok},

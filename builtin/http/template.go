@@ -22,7 +22,8 @@ const maxTemplate = 8 << 10
 // template returns the request as net/http writes it, or nil if Probe has to send it. An
 // attempt in steps may have to be made again by Probe, so that a method which may change
 // something is left to Probe from the beginning.
-func (p *plan) template() *requestTemplate {
+// With reuse the server is not asked to close the connection.
+func (p *plan) template(reuse bool) *requestTemplate {
 	safe := p.method == http.MethodGet || p.method == http.MethodHead || p.method == http.MethodOptions
 	if !safe || p.asserts.needWorker() || p.body != "" || p.ref.Scheme != "http" || p.auth != (httpauth.Auth{}) || p.http2 {
 		return nil
@@ -32,11 +33,14 @@ func (p *plan) template() *requestTemplate {
 			return nil
 		}
 	}
-	return p.render()
+	if reuse {
+		return p.render("\r\n")
+	}
+	return p.render("Connection: close\r\n\r\n")
 }
 
-func (p *plan) render() *requestTemplate {
-	const closes = "Connection: close\r\n\r\n"
+// render returns the request with an end of its head.
+func (p *plan) render(end string) *requestTemplate {
 	u := p.ref
 	u.Host = "host"
 	r := &http.Request{Method: p.method, URL: &u, Host: p.hostHeader, Header: p.header.Clone()}
@@ -47,7 +51,7 @@ func (p *plan) render() *requestTemplate {
 	if err := r.Write(&b); err != nil || b.Len() > maxTemplate {
 		return nil
 	}
-	text := append(bytes.TrimSuffix(b.Bytes(), []byte("\r\n")), closes...)
+	text := append(bytes.TrimSuffix(b.Bytes(), []byte("\r\n")), end...)
 	if p.hostHeader != "" {
 		return &requestTemplate{before: text}
 	}

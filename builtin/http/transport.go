@@ -44,7 +44,20 @@ func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, 
 	}
 	t := &transport{dialer: dialer, own: config, foreign: config.Clone(), reuse: c.ReuseConnection, proxy: via, http2: c.HTTPVersion == http2}
 	t.foreign.ServerName, t.foreign.Certificates = "", nil
-	t.http = &http.Transport{
+	t.http = t.newHTTP()
+	return t
+}
+
+// clone returns a transport that keeps connections of its own.
+func (t *transport) clone() *transport {
+	own := *t
+	own.http = own.newHTTP()
+	return &own
+}
+
+// newHTTP returns an http.Transport over the connections of t.
+func (t *transport) newHTTP() *http.Transport {
+	h := &http.Transport{
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			return t.dial(ctx, addr, false)
 		},
@@ -53,18 +66,18 @@ func newTransport(dialer *dial.Dialer, config *tls.Config, p *plan, via *proxy, 
 		},
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true,
-		DisableKeepAlives:      !c.ReuseConnection,
+		DisableKeepAlives:      !t.reuse,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        idleTimeout,
 		MaxResponseHeaderBytes: maxHead,
 	}
 	if t.http2 {
-		t.http.Protocols = new(http.Protocols)
-		t.http.Protocols.SetHTTP2(true)
-		t.http.Protocols.SetUnencryptedHTTP2(true)
+		h.Protocols = new(http.Protocols)
+		h.Protocols.SetHTTP2(true)
+		h.Protocols.SetUnencryptedHTTP2(true)
 	}
-	return t
+	return h
 }
 
 // RoundTrip makes one request and records its course in the attempt.

@@ -3,6 +3,8 @@ package httpprobe
 import (
 	"cmp"
 	"net/url"
+	"regexp"
+	"slices"
 
 	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/probe"
@@ -11,13 +13,21 @@ import (
 // newHandler returns a handler for a plan.
 func newHandler(p *plan, of handler) *handler {
 	h := &handler{plan: p, transport: of.transport, client: of.client}
-	if !h.transport.reuse && h.transport.proxy == nil {
-		h.template = p.template()
+	if h.transport.proxy == nil {
+		h.template = p.template(h.transport.reuse)
 	}
 	h.exchange = &nonblock.Exchange{
 		Protocol: protocol{h}, Socket: h.transport.dialer.SocketOptions(), MaxResponse: maxResponse, ReuseSocket: true,
 	}
 	return h
+}
+
+// plainHeader matches headers that tell a server nothing it must not know.
+var plainHeader = regexp.MustCompile(`^(Accept-.*|Cache-Control|Connection|Content-.*|Origin|Range|Sec-.*|Te|Upgrade.*)$`)
+
+// IsConfidential reports whether requests have credentials: headers that only the server they are meant for may see.
+func (h *handler) IsConfidential() bool {
+	return slices.ContainsFunc(h.plan.private, func(name string) bool { return !plainHeader.MatchString(name) })
 }
 
 // ForURL returns a handler with the same configuration for another URL, and that URL: its

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -21,22 +20,32 @@ import (
 // to present to it.
 type TLS = dial.TLS
 
+// KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
+// an attempt succeeds while it is open.
+//
+// The reason of a failure tells why the connection ended: tcp.closed if the peer closed
+// it, tcp.timeout if the peer has crashed, tcp.reset if the peer was started again and does
+// not know the connection, tcp.unreachable if there is no way to the peer.
+type KeepAlive = dial.KeepAlive
+
 // Config is a tcp block. The zero value of a field means its default.
 type Config struct {
-	Port          string     `hcl:"port,optional" doc:"a number from 1 to 65535, or the name of a port of the target; required without unix_socket" default:"none"`
-	Host          string     `hcl:"host,optional" doc:"IP address or host name to connect to" default:"the address of the target"`
-	TLS           *TLS       `hcl:"tls,block" doc:"makes a TLS handshake after the connection is open. A TLS 1.3 server rejects a client certificate after the handshake: expect a response to notice it"`
-	UnixSocket    string     `hcl:"unix_socket,optional,socket" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux" default:"none"`
-	SourceAddress string     `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
-	IPFamily      string     `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
-	Addresses     string     `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
-	Send          string     `hcl:"send,optional" doc:"text to send first" default:"nothing is sent"`
-	SendHex       string     `hcl:"send_hex,optional" doc:"bytes to send first, as hexadecimal digits in which spaces are ignored; not with send" default:"nothing is sent"`
-	Expect        string     `hcl:"expect,optional" doc:"text that the first 10 KiB of the response must contain" default:"the attempt does not wait for a response"`
-	ExpectRegex   string     `hcl:"expect_regex,optional" doc:"regular expression (syntax of Go, RE2) that must match in the first 10 KiB of the response, of which it is matched with what has come so far: write the end of a line rather than the end of the response, OK\\r?\\n for OK$. Not with expect" default:"the attempt does not wait for a response"`
-	ExpectHex     string     `hcl:"expect_hex,optional" doc:"bytes that the first 10 KiB of the response must contain, as hexadecimal digits; not with expect or expect_regex" default:"the attempt does not wait for a response"`
-	HalfOpen      bool       `hcl:"half_open,optional" doc:"ends the attempt with a reset as soon as the operating system of the server has answered, so that the server never sees a connection. If the reset is lost, the system of the server keeps the handshake for about a minute. It excludes tls, unix_socket, keepalive, and what is sent or expected. Linux only" default:"false"`
-	KeepAlive     *KeepAlive `hcl:"keepalive,block" doc:"keeps one connection between attempts. When it ends, an attempt is made at once and fails; the next one connects again. What is sent and expected applies once to each connection"`
+	Port            string     `hcl:"port,optional" doc:"a number from 1 to 65535, or the name of a port of the target; required without unix_socket" default:"none"`
+	Host            string     `hcl:"host,optional" doc:"IP address or host name to connect to. A name costs more than an address: see Cost above" default:"the address of the target"`
+	TLS             *TLS       `hcl:"tls,block" doc:"makes a TLS handshake after the connection is open. A TLS 1.3 server rejects a client certificate after the handshake: expect a response to notice it. An attempt costs more then: see Cost above"`
+	UnixSocket      string     `hcl:"unix_socket,optional,socket" doc:"path of a socket to connect to instead of a host and a port; @ begins a name in the abstract namespace of Linux. An attempt costs more then: see Cost above" default:"none"`
+	SourceAddress   string     `hcl:"source_address,optional" doc:"IP address of this machine to connect from" default:"the system chooses"`
+	IPFamily        string     `hcl:"ip_family,optional" oneof:"any 4 6 prefer_4 prefer_6" doc:"which IP addresses of a name are used: only IPv4 or only IPv6, or those first; without another address the attempt fails" default:"any"`
+	Addresses       string     `hcl:"addresses,optional" oneof:"any all" doc:"what a name with several addresses takes: any of them, tried in order until one accepts a connection, or an attempt at all of them, at most eight, which share the timeout. The worst one decides, and the detail shows each" default:"any"`
+	Send            string     `hcl:"send,optional" doc:"text to send first" default:"nothing is sent"`
+	SendHex         string     `hcl:"send_hex,optional" doc:"bytes to send first, as hexadecimal digits in which spaces are ignored; not with send" default:"nothing is sent"`
+	Expect          string     `hcl:"expect,optional" doc:"text that the first 10 KiB of the response must contain" default:"the attempt does not wait for a response"`
+	ExpectRegex     string     `hcl:"expect_regex,optional" doc:"regular expression (syntax of Go, RE2) that must match in the first 10 KiB of the response, of which it is matched with what has come so far: write the end of a line rather than the end of the response, OK\\r?\\n for OK$. Not with expect" default:"the attempt does not wait for a response"`
+	ExpectHex       string     `hcl:"expect_hex,optional" doc:"bytes that the first 10 KiB of the response must contain, as hexadecimal digits; not with expect or expect_regex" default:"the attempt does not wait for a response"`
+	HalfOpen        bool       `hcl:"half_open,optional" doc:"ends the attempt with a reset as soon as the operating system of the server has answered, so that the server never sees a connection. If the reset is lost, the system of the server keeps the handshake for about a minute. It excludes tls, unix_socket, keepalive, and what is sent or expected. Linux only" default:"false"`
+	KeepAlive       *KeepAlive `hcl:"keepalive,block" doc:"keeps one connection between attempts. When it ends, an attempt is made at once and fails; the next one connects again. What is sent and expected applies once to each connection, unless reuse_connection is set: then each attempt sends and expects, and the block has the settings of the packets only"`
+	ReuseConnection bool       `hcl:"reuse_connection,optional" doc:"keeps the connection for the next attempt, which sends and expects over it: half of the cost of a new one, or less. A connection that the peer has closed meanwhile is no failure: the attempt opens a new one, and is made at once if more than one attempt had used the connection. One over which something comes that the attempt before has not read is closed. With the name of a host, each attempt opens a connection. Needs send and expect; excludes tls and unix_socket. Linux only; elsewhere each attempt opens a connection" default:"false"`
+	FreshEvery      int        `hcl:"fresh_every,optional" doc:"with reuse_connection, how many attempts use a connection. The next one opens a new one, and so notices a server that accepts none. 0: any number" default:"0" min:"2" max:"1000000"`
 }
 
 // New makes a handler, with KeepAlive a probe.StatefulHandler. An error is a
@@ -47,7 +56,7 @@ func New(c Config) (probe.Handler, error) {
 	}
 	dialer, noDialer := dial.New(dial.Config{
 		Host: c.Host, Port: c.Port, UnixSocket: c.UnixSocket, SourceAddress: c.SourceAddress, IPFamily: c.IPFamily, Addresses: c.Addresses,
-		HalfOpen: c.HalfOpen, ClientFirst: c.Send+c.SendHex != "",
+		HalfOpen: c.HalfOpen, ClientFirst: c.Send+c.SendHex != "", KeepAlive: c.KeepAlive,
 	})
 	h := &handler{dialer: dialer, block: c.TLS, slow: c.ExpectRegex != ""}
 	var noRequest, noExpectation, noTLS error
@@ -63,8 +72,12 @@ func New(c Config) (probe.Handler, error) {
 	if h.matches != nil {
 		h.exchange.MaxResponse = probe.MaxDetail
 	}
-	if c.KeepAlive != nil {
-		return &keepAliveHandler{opener: h, config: c.KeepAlive.config()}, nil
+	switch {
+	case c.ReuseConnection:
+		h.reuse, h.exchange.FreshEvery = true, c.FreshEvery
+		return &reusing{handler: h}, nil
+	case c.KeepAlive != nil:
+		return &keepAliveHandler{opener: h}, nil
 	}
 	return h, nil
 }
@@ -91,12 +104,27 @@ func (c Config) check() error {
 		return probe.FieldErrorf("expect_hex", "cannot be combined with expect or expect_regex")
 	case c.Addresses == dial.AllAddresses && c.KeepAlive != nil:
 		return probe.FieldErrorf("addresses", "must be any with a keepalive block, since a kept connection is to one address")
-	case c.KeepAlive != nil && c.KeepAlive.Idle%time.Second != 0:
-		return probe.FieldErrorf("keepalive.idle", "is %v; it must be whole seconds", c.KeepAlive.Idle)
-	case c.KeepAlive != nil && c.KeepAlive.Interval%time.Second != 0:
-		return probe.FieldErrorf("keepalive.interval", "is %v; it must be whole seconds", c.KeepAlive.Interval)
+	case c.ReuseConnection:
+		return c.checkReuse()
+	case c.FreshEvery != 0:
+		return probe.FieldErrorf("fresh_every", "needs reuse_connection = true: without it no connection is used by several attempts")
 	case c.KeepAlive != nil:
 		return c.TLS.CheckFresh("a keepalive block")
+	}
+	return nil
+}
+
+// checkReuse returns an error for fields that ReuseConnection excludes, or lacks.
+func (c Config) checkReuse() error {
+	switch {
+	case c.Send+c.SendHex == "" || c.Expect+c.ExpectRegex+c.ExpectHex == "":
+		return probe.FieldErrorf("reuse_connection", "needs send and expect, which each attempt does over the connection; to watch one connection, write keepalive {} alone")
+	case c.TLS != nil:
+		return probe.FieldErrorf("reuse_connection", "cannot be combined with a tls block")
+	case c.UnixSocket != "":
+		return probe.FieldErrorf("reuse_connection", "cannot be combined with unix_socket")
+	case c.Addresses == dial.AllAddresses:
+		return probe.FieldErrorf("addresses", "must be any with reuse_connection, since a kept connection is to one address")
 	}
 	return nil
 }

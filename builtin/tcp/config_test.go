@@ -5,6 +5,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/probe"
@@ -26,6 +27,13 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"an unknown family":               {tcpprobe.Config{Port: "1", IPFamily: "ip4"}, "ip_family"},
 		"some addresses":                  {tcpprobe.Config{Port: "1", Addresses: "some"}, "addresses"},
 		"all addresses, one kept":         {tcpprobe.Config{Port: "1", Addresses: "all", KeepAlive: &tcpprobe.KeepAlive{}}, "addresses"},
+		"nothing to ask":                  {tcpprobe.Config{Port: "1", Send: "x", ReuseConnection: true}, "reuse_connection"},
+		"a connection of tls to reuse":    {tcpprobe.Config{Port: "1", Send: "x", Expect: "y", TLS: &tcpprobe.TLS{}, ReuseConnection: true}, "reuse_connection"},
+		"a unix socket to reuse":          {tcpprobe.Config{UnixSocket: "/s", Send: "x", Expect: "y", ReuseConnection: true}, "reuse_connection"},
+		"all addresses, one reused":       {tcpprobe.Config{Port: "1", Addresses: "all", Send: "x", Expect: "y", ReuseConnection: true}, "addresses"},
+		"fresh without reuse":             {tcpprobe.Config{Port: "1", FreshEvery: 5}, "fresh_every"},
+		"each fresh":                      {tcpprobe.Config{Port: "1", Send: "x", Expect: "y", ReuseConnection: true, FreshEvery: 1}, "fresh_every"},
+		"half a second idle":              {tcpprobe.Config{Port: "1", KeepAlive: &tcpprobe.KeepAlive{Idle: 1500 * time.Millisecond}}, "keepalive.idle"},
 		"two things to send":              {tcpprobe.Config{Port: "1", Send: "x", SendHex: "00"}, "send_hex"},
 		"half a byte to send":             {tcpprobe.Config{Port: "1", SendHex: "0"}, "send_hex"},
 		"text and regex expected":         {tcpprobe.Config{Port: "1", Expect: "x", ExpectRegex: "x"}, "expect_regex"},

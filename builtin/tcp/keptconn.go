@@ -20,7 +20,6 @@ import (
 // connection belongs to one probe: see ForProbe.
 type keepAliveHandler struct {
 	opener *handler // opens connections
-	config net.KeepAliveConfig
 
 	mu     sync.Mutex // guards what follows; it is not held while a connection is used
 	conn   *keptConn  // nil: none is kept
@@ -34,12 +33,13 @@ var (
 	_ probe.EndpointHandler = (*keepAliveHandler)(nil)
 	_ probe.WakingHandler   = (*keepAliveHandler)(nil)
 	_ probe.StatefulHandler = (*keepAliveHandler)(nil)
+	_ nonblock.Stepper      = (*keepAliveHandler)(nil)
 	_ io.Closer             = (*keepAliveHandler)(nil)
 )
 
 // ForProbe returns a handler that keeps a connection of its own.
 func (h *keepAliveHandler) ForProbe() probe.Handler {
-	return &keepAliveHandler{opener: h.opener, config: h.config}
+	return &keepAliveHandler{opener: h.opener}
 }
 
 // Check is handler.Check.
@@ -75,6 +75,20 @@ func (h *keepAliveHandler) drop(c *keptConn) bool {
 	return kept
 }
 
+// Step makes an attempt without a goroutine while the connection is open and nothing has arrived, and leaves others to Probe.
+func (h *keepAliveHandler) Step(a *nonblock.Attempt) nonblock.Progress {
+	a.FD = -1
+	host, port, err := h.opener.dialer.HostPort(a.Target)
+	h.mu.Lock()
+	c := h.conn
+	h.mu.Unlock()
+	if err != nil || c == nil || c.addr != net.JoinHostPort(host, strconv.Itoa(int(port))) || c.watch.Ended() || c.mayHaveUnread() {
+		return nonblock.StepBlock
+	}
+	a.Result = c.result()
+	return nonblock.StepDone
+}
+
 // Probe makes one attempt.
 func (h *keepAliveHandler) Probe(ctx context.Context, t probe.Target) probe.Result {
 	return h.ProbeWaking(ctx, t, func() {})
@@ -105,10 +119,7 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 		conn.Close()
 		return result
 	}
-	if err := h.keep(conn, addr, wake); err != nil {
-		conn.Close()
-		return dial.Result(dial.Classify(ctx, dial.Transferring, err))
-	}
+	h.keep(conn, addr, wake)
 	return result
 }
 
@@ -124,9 +135,7 @@ func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
 	err := c.endError()
 	switch {
 	case err == nil && c.addr == addr:
-		result := probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String())
-		result.CertificateExpiry = dial.CertificateExpiry(c.conn)
-		return result, true
+		return c.result(), true
 	case err == nil:
 		h.drop(c)
 		return probe.Result{}, false
@@ -168,22 +177,17 @@ func (h *keepAliveHandler) explainSilence(ctx context.Context, host string, port
 }
 
 // keep keeps a connection until it ends or Close is called.
-func (h *keepAliveHandler) keep(conn net.Conn, addr string, wake func()) error {
-	if tcp, ok := nonblock.Transport(conn).(*net.TCPConn); ok {
-		if err := tcp.SetKeepAliveConfig(h.config); err != nil {
-			return err
-		}
-	}
+func (h *keepAliveHandler) keep(conn net.Conn, addr string, wake func()) {
 	h.mu.Lock()
 	if h.closed || h.conn != nil { // the probe was removed, or a concurrent attempt was faster
 		h.mu.Unlock()
-		return conn.Close()
+		conn.Close()
+		return
 	}
 	c := keepConn(conn, addr)
 	h.conn = c
 	h.mu.Unlock()
 	c.watch.Arm(wake)
-	return nil
 }
 
 // watcher watches the kept connections of all handlers: one goroutine, while there are
@@ -202,6 +206,13 @@ type keptConn struct {
 
 func keepConn(conn net.Conn, addr string) *keptConn {
 	return &keptConn{conn: conn, addr: addr, since: time.Now(), watch: watcher.Watch(conn)}
+}
+
+// result is that of an attempt while the connection is open.
+func (c *keptConn) result() probe.Result {
+	result := probe.Succeed("connected for " + time.Since(c.since).Round(time.Second).String())
+	result.CertificateExpiry = dial.CertificateExpiry(c.conn)
+	return result
 }
 
 const (

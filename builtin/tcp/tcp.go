@@ -10,8 +10,8 @@
 //	config.go     Config and New
 //	tcp.go        handler: attempts by package net
 //	step.go       attempts without a goroutine: what is sent and how it is judged
-//	keepalive.go  the keepalive block
-//	keptconn.go   attempts over a connection that is kept
+//	reuse.go      attempts that send and expect over a connection that is kept
+//	keptconn.go   attempts that succeed while a kept connection is open
 package tcpprobe
 
 import (
@@ -37,6 +37,7 @@ type handler struct {
 	matches  func(response []byte) bool // nil: no response is expected
 	slow     bool                       // matches takes longer than a search for bytes
 	exchange *nonblock.Exchange
+	reuse    bool // connections can be kept after their response
 }
 
 // Check returns what a target lacks for this handler, or nil. An error is a

@@ -46,6 +46,8 @@ var spellings = []spelling{
 	{"healthcheck", "probe", `probe "readiness" { … }`, "", "Docker"},
 	{"test", "exec", `exec { command = ["…"] }`, "", "Docker"},
 	{"envFile", "env_file", `env_file = "/etc/web.env"`, "a process block", "Docker"},
+	{"restartPolicyRules", "restart_exit_codes", `restart_exit_codes = [42, "64-78"]`, "a target block", ""},
+	{"restartForceExitStatus", "restart_exit_codes", `restart_exit_codes = [42, "64-78"]`, "a target block", "systemd"},
 	{"watchdogSec", "watchdog", `watchdog = "30s"`, "a process block", "systemd"},
 	{"timeoutStartSec", "ready_timeout", `ready_timeout = "90s"`, "a process block", "systemd"},
 	{"type", "notify", "notify = true", "a process block", "systemd"},

@@ -154,9 +154,9 @@ func IsFlap(in *probe.Instance, own probe.TargetState) bool {
 }
 
 // ExplainsDependents reports whether a target in a state explains the failures of those that
-// depend on it: it is in trouble, or unreachable itself.
+// depend on it: it is in trouble, or unreachable itself, or was stopped.
 func ExplainsDependents(s probe.TargetState) bool {
-	return s.InTrouble() || s == probe.StateUnreachable
+	return s.InTrouble() || s == probe.StateUnreachable || s == probe.StateStopped
 }
 
 // GatewayState returns what a target with that instance is to gateways. Decided says that it

@@ -239,6 +239,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func fake(answer func(*http.Request) string) *api.Client {
 	return &api.Client{HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
+		w.Header().Set(api.HeaderEngine, "sonde")
 		_, _ = io.WriteString(w, answer(r))
 		if err := r.Context().Err(); err != nil {
 			return nil, err
@@ -280,6 +281,17 @@ func TestWrongAnswersAreRejected(t *testing.T) {
 				t.Errorf("the view is %s", describe(v))
 			}
 		})
+	}
+}
+
+// A group that another server shows is none.
+func TestAnotherServerIsNotFollowed(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, version(7)) }))
+	defer other.Close()
+	f := start(t, follow.Config{Client: &api.Client{Base: other.URL}})
+	awaitLog(t, f, "is no engine of Sonde")
+	if v := f.Get("web").View(); !v.Frozen || v.Counts.Total() != 0 {
+		t.Errorf("the view is %s", describe(v))
 	}
 }
 

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"time"
@@ -16,6 +17,9 @@ import (
 
 // maxDelayReads bounds the threads of a command that treeDelay reads.
 const maxDelayReads = 128
+
+// ownLoad is how many threads of a command for each processor wait at the same time if it is the load itself.
+const ownLoad = 4
 
 // userTick is the unit of processor time in /proc/PID/stat, USER_HZ.
 const userTick = 10 * time.Millisecond
@@ -43,6 +47,7 @@ type delayReader struct {
 	left     int               // how many more threads it may read
 	byItself bool              // the command has more threads, or a control group of its own that was throttled
 	ran      time.Duration     // the processes that were read, and their children that were reaped
+	waited   time.Duration     // all threads that were read
 	own      cgroup.Membership // of this process
 	short    error             // why the rest is unknown: this process lacks descriptors or memory
 }
@@ -68,7 +73,7 @@ func (r *delayReader) treeDelay(pid int) time.Duration {
 	r.own, err = cgroup.Current()
 	r.note(err)
 	slowest := r.slowestBelow(strconv.Itoa(pid))
-	if r.byItself {
+	if r.byItself || r.waited > ownLoad*time.Duration(runtime.NumCPU())*slowest.waited {
 		return -probe.MaxDuration
 	}
 	return slowest.lost(r.ran)
@@ -86,7 +91,9 @@ func (r *delayReader) slowestBelow(pid string) (slowest taskTimes) {
 			break
 		}
 		r.left--
-		if t := r.times(tasks + thread.Name()); t.waited >= slowest.waited {
+		t := r.times(tasks + thread.Name())
+		r.waited += t.waited
+		if t.waited >= slowest.waited {
 			slowest = t
 		}
 		children, err := os.ReadFile(tasks + thread.Name() + "/children")

@@ -103,7 +103,7 @@ func FirstOf[T any](ctx context.Context, s Stage, ips []netip.Addr, try func(con
 
 // connectOne connects to one address.
 func (d *Dialer) connectOne(ctx context.Context, network string, to netip.AddrPort) (net.Conn, error) {
-	dialer := net.Dialer{KeepAlive: -1, Control: d.config.prepare()}
+	dialer := net.Dialer{KeepAlive: -1, KeepAliveConfig: d.config.KeepAlive.Config(), Control: d.config.prepare()}
 	if d.source.IsValid() {
 		dialer.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(d.source, 0))
 	}

@@ -44,6 +44,10 @@ type Config struct {
 	// ClientFirst says that the client sends first. In non-blocking attempts the last
 	// packet of the handshake then carries the data.
 	ClientFirst bool
+
+	// KeepAlive are the settings of the keepalive packets of a connection that is kept. Nil: none are
+	// sent.
+	KeepAlive *KeepAlive
 }
 
 // Dialer opens connections as a Config says. The zero value resolves and connects to any
@@ -84,6 +88,9 @@ func (c Config) check() error {
 	}
 	if problem := HostProblem(c.Host); c.Host != "" && problem != "" {
 		return probe.FieldErrorf("host", "is %q%s", c.Host, problem)
+	}
+	if err := c.KeepAlive.Check(); err != nil {
+		return err
 	}
 	switch {
 	case c.HalfOpen && !halfOpenWorks:

@@ -22,6 +22,7 @@
 //	validity.go    how long certificates are valid
 //	wallclock.go   the times that it may be, if the clock was set
 //	error.go       Classify: the outcome and reason of an error
+//	keepalive.go   the keepalive block of a handler
 //	trace.go       the connection in the probe.Trace of an attempt
 //	nonblock.go    the same for the attempts of package nonblock
 //	socket_*.go    socket options

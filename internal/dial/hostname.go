@@ -34,6 +34,15 @@ func CanonicalHost(host string) string {
 	return plain
 }
 
+// HostID returns what is equal for two spellings of one host: the canonical form in small letters, without a dot at its end, and an
+// IPv4 address in an IPv6 one as that. It is for comparisons only: a name with a dot at its end is looked up in no search domain.
+func HostID(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String()
+	}
+	return strings.TrimSuffix(strings.ToLower(CanonicalHost(host)), ".")
+}
+
 // CanonicalURL makes the host of a URL canonical: see CanonicalHost.
 func CanonicalURL(u *url.URL) {
 	host := u.Hostname()

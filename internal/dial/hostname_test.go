@@ -74,3 +74,19 @@ func TestADialerConnectsToTheCanonicalHost(t *testing.T) {
 		t.Errorf("the name for TLS is %v, %v", config, err)
 	}
 }
+
+func TestSpellingsOfOneHostHaveOneID(t *testing.T) {
+	for id, spellings := range map[string][]string{
+		"localhost":             {"LOCALHOST", "localhost.", "LocalHost."},
+		"127.0.0.1":             {"127.0.0.1", "::ffff:127.0.0.1", "::FFFF:7f00:1"},
+		"::1":                   {"0:0:0:0:0:0:0:1"},
+		"xn--bcher-kva.example": {"bücher.example", "BÜCHER.example.", "XN--BCHER-KVA.example"},
+		"127.0.0.2":             {"127.0.0.2"},
+	} {
+		for _, host := range spellings {
+			if got := HostID(host); got != id {
+				t.Errorf("%s has %q, want %q", host, got, id)
+			}
+		}
+	}
+}

@@ -44,23 +44,25 @@ func faultText(op string, f nonblock.Fault) string {
 
 // SocketOptions returns the options of this dialer's sockets for non-blocking attempts.
 func (d *Dialer) SocketOptions() nonblock.SocketOptions {
-	return nonblock.SocketOptions{Source: d.source, HalfOpen: d.config.HalfOpen, ClientFirst: d.config.ClientFirst}
+	return nonblock.SocketOptions{Source: d.source, HalfOpen: d.config.HalfOpen, ClientFirst: d.config.ClientFirst, KeepAlive: d.config.KeepAlive.Config()}
 }
 
 // LiteralAddr returns the host of a target and its address, if a connection to one
 // address is all it takes. It returns false if a name has to be looked up, and if
 // HostPort or Open returns an error.
 func (d *Dialer) LiteralAddr(t *probe.Target) (host string, addr netip.AddrPort, ok bool) {
-	if d.config.UnixSocket != "" {
-		return "", netip.AddrPort{}, false
-	}
-	host, port, err := d.HostPort(*t)
-	if err != nil {
-		return "", netip.AddrPort{}, false
+	if host = d.config.Host; host == "" {
+		host = t.Address
 	}
 	ip, err := netip.ParseAddr(host)
-	if err != nil || ip.Zone() != "" {
+	if err != nil || ip.Zone() != "" || d.config.UnixSocket != "" || !d.family().has(ip) {
 		return "", netip.AddrPort{}, false
+	}
+	var port uint16
+	if !d.config.NoPort {
+		if port, err = t.Port(d.config.Port); err != nil {
+			return "", netip.AddrPort{}, false
+		}
 	}
 	ip = ip.Unmap()
 	if ip.IsUnspecified() || d.source.IsValid() && d.source.Is4() != ip.Is4() {

@@ -22,7 +22,7 @@ import (
 
 // TLS is the tls block of a handler. Its files are read when the handler is made.
 type TLS struct {
-	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the server must be valid now, match the name of the server, and be signed by a trusted authority. Without that, a certificate that Go cannot read, such as one whose names are not ASCII, makes the attempt unknown" default:"true"`
+	Verify     *bool  `hcl:"verify,optional" doc:"whether the certificate of the server must be valid now, match the name of the server, and be signed by a trusted authority. Without that, a certificate that Go cannot read, such as one whose names are not ASCII or whose RSA key has more than 8192 bits, makes the attempt unknown" default:"true"`
 	CAFile     string `hcl:"ca_file,optional,path" doc:"PEM file with the authorities to trust; not with verify = false" default:"those of the system"`
 	CertFile   string `hcl:"cert_file,optional,path" doc:"PEM file with the client certificate, for a server that asks for one; needs key_file" default:"none"`
 	KeyFile    string `hcl:"key_file,optional,path" doc:"PEM file with the private key of the client certificate" default:"none"`
@@ -151,7 +151,7 @@ func Handshake(ctx context.Context, conn net.Conn, config *tls.Config, host stri
 		conn.Close()
 		known := Classify(ctx, Handshaking, handshakeError{err})
 		if config.InsecureSkipVerify && isUnreadable(err) {
-			known.Outcome, known.Err = probe.Unknown, fmt.Errorf("%w: Go cannot read it, and without verification that says nothing about the server", known.Err)
+			known.Outcome, known.Err = probe.Unknown, unreadableError{err}
 		}
 		known.CertificateExpiry = firstExpiry(shownCertificates(secure, err))
 		return nil, known
@@ -189,7 +189,22 @@ const plainText = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 // signed it. Its errors have no type.
 func isUnreadable(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "failed to parse certificate from server") || strings.Contains(text, "server's certificate contains")
+	return strings.Contains(text, "failed to parse certificate from server") || strings.Contains(text, "server's certificate contains") ||
+		strings.Contains(text, "server sent certificate containing RSA key")
+}
+
+// unreadableError is the error of a handshake without verification that isUnreadable.
+type unreadableError struct{ error }
+
+func (e unreadableError) Unwrap() error { return e.error }
+
+// Error implements error.
+func (e unreadableError) Error() string {
+	_, problem, ok := strings.Cut(e.error.Error(), "failed to parse certificate from server: ")
+	if !ok {
+		problem = strings.TrimPrefix(e.error.Error(), "tls: ")
+	}
+	return "tls handshake: Go, with which Sonde is built, cannot use the certificate of the server, which says nothing about a server that is not verified: " + problem
 }
 
 // shownCertificates returns the certificates that the peer has sent before a handshake failed.

@@ -27,6 +27,18 @@ type Attempt struct {
 	// socket.
 	Spares *Spares
 
+	// Set is the set that FD is in already: it is not added again. Nil: it is in none, or may have
+	// changed since that was last looked at.
+	Set *Set
+
+	// Wake asks for another attempt of the same probe, as that of a probe.WakingHandler. Nil:
+	// the handler is none.
+	Wake func()
+
+	// Kept has the connection of the attempt before, and keeps that of this one, if the
+	// Stepper sets it before each step of an Exchange. Nil: the attempt has its own.
+	Kept *Kept
+
 	exchange exchangeState
 }
 
@@ -50,6 +62,7 @@ const (
 	StepDone  Progress = iota // nothing: Result is set, and FD is closed or among the Spares
 	StepWait                  // call Step again when FD is ready; the first time, also if it is ready already
 	StepBlock                 // call Probe instead: FD is closed
+	StepKeep                  // of a Protocol's Judge only: as StepDone, and the connection may be kept for another attempt
 )
 
 // Spares are non-blocking TCP sockets for IPv4, neither connected nor bound, that

@@ -14,6 +14,7 @@
 //	exchange.go        Exchange, Protocol and Fault
 //	exchange_linux.go  connects, sends and reads without waiting
 //	fallback.go        fallbackSet: addresses that need Probe
+//	kept.go            Kept: a connection that attempts use in turn
 //	set_linux.go       Set: an epoll set
 //	socket_linux.go    system calls on sockets
 //	watcher.go         Watcher: reports the end of connections

@@ -1,6 +1,7 @@
 package nonblock
 
 import (
+	"net"
 	"net/netip"
 	"syscall"
 
@@ -27,6 +28,10 @@ type Exchange struct {
 	// process listens at the address, and the system has chosen its port for this side.
 	DetectSelf bool
 
+	// FreshEvery is how many attempts use a connection that is kept: see Attempt.Kept. 0: any
+	// number.
+	FreshEvery int
+
 	fallback fallbackSet
 }
 
@@ -37,9 +42,9 @@ type Protocol interface {
 	// to a.Buffer, and false if the attempt has to be made by Probe.
 	Request(a *Attempt) (to netip.AddrPort, request []byte, ok bool)
 
-	// Judge returns the result of a response and StepDone, StepWait when more of the
-	// response is needed, or StepBlock when Probe has to make the attempt. Eof says that
-	// no more will come. Judge may write to the response when it returns StepDone.
+	// Judge returns the result of a response and StepDone or StepKeep, StepWait when more
+	// of the response is needed, or StepBlock when Probe has to make the attempt. Eof says
+	// that no more will come. Judge may write to the response when it returns a result.
 	Judge(response []byte, eof bool) (probe.Result, Progress)
 
 	// Fail returns the result of an attempt that a fault has ended, and StepDone, or
@@ -59,6 +64,10 @@ type SocketOptions struct {
 	// ClientFirst sends the last packet of the handshake together with the request,
 	// which saves a packet and wakes the server once instead of twice.
 	ClientFirst bool
+
+	// KeepAlive are the settings of TCP keepalive packets; none are sent unless Enable is set.
+	// All durations are whole seconds.
+	KeepAlive net.KeepAliveConfig
 }
 
 // Phase is what an Exchange was doing.

@@ -18,7 +18,8 @@ type exchangeState struct {
 	sent     int       // bytes of the request
 	reads    int       // that returned a piece of the response
 	phase    Phase
-	reusable bool // the socket may become a spare one
+	reusable bool     // the socket may become a spare one
+	conn     keptConn // that an attempt before has used; none: the connection is new
 }
 
 const (
@@ -68,10 +69,30 @@ func (x *Exchange) begin(a *Attempt) Progress {
 		return StepBlock
 	}
 	a.exchange = exchangeState{to: to, request: request, since: time.Now()}
+	if c := a.Kept.take(to, x.FreshEvery); !c.isNone() {
+		if isIdle(c.fd) {
+			a.FD, a.Set, a.exchange.conn, a.exchange.phase = c.fd, c.set, c, Sending
+			return x.advance(a)
+		}
+		a.Kept.ended(c)
+	}
+	return x.open(a)
+}
+
+// isIdle reports whether a connection is open and nothing has arrived. What has is no response
+// to the next request, and may be a last word before the end.
+func isIdle(fd int) bool {
+	var b [1]byte
+	_, errno := receiveFrom(fd, b[:])
+	return errno == syscall.EAGAIN
+}
+
+// open makes a new connection for an attempt.
+func (x *Exchange) open(a *Attempt) Progress {
 	if call, errno := x.connect(a); errno != 0 {
 		return x.fail(a, x.fault(a, call, errno))
 	}
-	if x.DetectSelf && localAddress(a.FD) == to {
+	if x.DetectSelf && localAddress(a.FD) == a.exchange.to {
 		x.closeSocket(a)
 		return StepBlock
 	}
@@ -95,16 +116,41 @@ func (x *Exchange) connect(a *Attempt) (call string, errno syscall.Errno) {
 			return "bind", errno
 		}
 	}
+	if call, errno := x.setKeepAlive(a.FD); errno != 0 {
+		return call, errno
+	}
 	if errno = connectSocket(a.FD, a.exchange.to); errno == syscall.EINPROGRESS {
 		errno = 0
 	}
 	return "connect", errno
 }
 
+// setKeepAlive makes the system send keepalive packets, if they are wanted.
+func (x *Exchange) setKeepAlive(fd int) (call string, errno syscall.Errno) {
+	k := &x.Socket.KeepAlive
+	if !k.Enable {
+		return "", 0
+	}
+	for _, set := range [...]struct {
+		level, option int
+		value         int32
+	}{
+		{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, int32(k.Idle / time.Second)},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, int32(k.Interval / time.Second)},
+		{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, int32(k.Count)},
+	} {
+		if errno := setOption(fd, set.level, set.option, set.value); errno != 0 {
+			return "setsockopt", errno
+		}
+	}
+	return "", 0
+}
+
 // takeSocket returns one of the spare sockets, or a new one.
 func (x *Exchange) takeSocket(a *Attempt) (fd int, errno syscall.Errno) {
 	to := a.exchange.to
-	if a.Spares == nil || !x.Socket.HalfOpen && !x.Socket.ClientFirst || x.Socket.Source.IsValid() || !to.Addr().Is4() {
+	if a.Spares == nil || a.Kept != nil || !x.Socket.HalfOpen && !x.Socket.ClientFirst || x.Socket.Source.IsValid() || !to.Addr().Is4() {
 		return openSocket(to)
 	}
 	a.exchange.reusable = true
@@ -122,6 +168,9 @@ func (x *Exchange) advance(a *Attempt) Progress {
 			transfer = x.receive
 		}
 		status, fault := transfer(a)
+		if !a.exchange.conn.isNone() && (status == failed || status == eof) && len(x.response(a)) == 0 {
+			return x.reopen(a)
+		}
 		switch status {
 		case wouldBlock:
 			return StepWait
@@ -133,15 +182,45 @@ func (x *Exchange) advance(a *Attempt) Progress {
 			if x.MaxResponse == 0 {
 				return x.finish(a, probe.Succeed(""))
 			}
+			if !a.exchange.conn.isNone() && a.Event == StepBegin { // it returned EAGAIN before the request was sent
+				return StepWait
+			}
 			continue
 		}
 		switch result, progress := x.Protocol.Judge(a.Buffer, status == eof); {
-		case progress == StepDone:
+		case progress == StepKeep && a.Kept != nil && status != eof:
+			return x.keep(a, result)
+		case progress == StepDone, progress == StepKeep:
 			return x.finish(a, result)
 		case progress == StepBlock, status == eof:
 			return x.fallBack(a)
 		}
 	}
+}
+
+// reopen makes a new connection for an attempt whose kept one has ended: the server may have
+// closed it while the request was on its way, as net/http allows for too.
+func (x *Exchange) reopen(a *Attempt) Progress {
+	defer a.Kept.ended(a.exchange.conn) // after the new socket is open, which would have the same number otherwise
+	a.FD, a.Set, a.Buffer = -1, nil, a.Buffer[:0]
+	to, request, ok := x.Protocol.Request(a)
+	if !ok {
+		return StepBlock
+	}
+	a.exchange = exchangeState{to: to, request: request, since: time.Now()}
+	return x.open(a)
+}
+
+// keep is done for a connection that another attempt may use.
+func (x *Exchange) keep(a *Attempt, r probe.Result) Progress {
+	c := a.exchange.conn
+	if c.isNone() {
+		c = keptConn{fd: a.FD, to: a.exchange.to, watch: kept.watch(descriptor(a.FD))}
+	}
+	c.set = a.Set
+	a.exchange.conn, a.FD = keptConn{}, -1
+	a.Kept.put(c, a.Wake)
+	return x.done(a, r)
 }
 
 // send sends the request. Sending succeeds only when the connection is open, so that an
@@ -267,6 +346,11 @@ func (x *Exchange) done(a *Attempt, r probe.Result) Progress {
 
 func (x *Exchange) closeSocket(a *Attempt) {
 	if a.FD < 0 {
+		return
+	}
+	if c := a.exchange.conn; !c.isNone() {
+		a.Kept.ended(c)
+		a.exchange.conn, a.FD = keptConn{}, -1
 		return
 	}
 	if x.Socket.HalfOpen && disconnect(a.FD) != 0 {

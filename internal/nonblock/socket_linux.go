@@ -66,8 +66,8 @@ func sendTo(fd int, b []byte) (int, syscall.Errno) {
 }
 
 func receiveFrom(fd int, b []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd),
-		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
+	n, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, uintptr(fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), 0, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

@@ -51,6 +51,10 @@ func (w *Watcher) Watch(conn net.Conn) *Watch {
 	if !ok {
 		return nil
 	}
+	return w.watch(raw)
+}
+
+func (w *Watcher) watch(raw syscall.RawConn) *Watch {
 	w.mu.Lock()
 	defer w.unlock()
 	if !w.start() {

@@ -21,7 +21,7 @@ func (b *bench) kubeletSide(kind string) side {
 		if err != nil {
 			return nil, err
 		}
-		return &prober{c.pid(), c.fine, c.end}, nil
+		return &prober{pid: c.pid(), well: c.fine, end: c.end}, nil
 	}}
 }
 

@@ -17,8 +17,8 @@
 // server. The sides alternate within a round, and the result is the median of the
 // rounds' ratios, so that a machine which is slow for a minute is slow for both. CPU is
 // the kernel's count for the process, in nanoseconds. Attempts are the kernel's count
-// of connections opened (TcpActiveOpens) by all processes: when others open
-// connections too, run it in a network namespace:
+// of connections opened (TcpActiveOpens) by all processes, and the engine's where it keeps
+// them: when others open connections too, run it in a network namespace:
 //
 //	unshare -rn sh -c 'ip link set lo up && go run ./tests/bench'
 //
@@ -63,6 +63,7 @@ func run(ctx context.Context, args []string) error {
 func roles() map[string]func(context.Context, []string) error {
 	return map[string]func(context.Context, []string) error{
 		"target":  runTarget,
+		"secure":  runSecure,
 		"probe":   runProbe,
 		"apply":   runApply,
 		"exec":    runExec,

@@ -22,6 +22,7 @@ type prober struct {
 	pid  int
 	well func() (remark string, err error) // an error says that it did not find what it should
 	end  func()
+	made func() (uint64, error) // attempts so far; nil: each opens a connection
 }
 
 // price is the cost of an attempt.
@@ -41,14 +42,14 @@ func (b *bench) price(ctx context.Context, s side) (price, error) {
 	if err := pass(ctx, b.warmup); err != nil {
 		return price{}, err
 	}
-	before, err := tally(p.pid)
+	before, err := p.tally()
 	if err != nil {
 		return price{}, err
 	}
 	if err := pass(ctx, b.window); err != nil {
 		return price{}, err
 	}
-	after, err := tally(p.pid)
+	after, err := p.tally()
 	if err != nil {
 		return price{}, err
 	}
@@ -75,12 +76,16 @@ func (b *bench) plausible(made uint64) (remark string, err error) {
 	return "", nil
 }
 
-// tally reads the CPU time of a process, and the number of attempts of all processes.
-func tally(pid int) (sum price, err error) {
-	if sum.attempts, err = opened(); err != nil {
+// tally reads the number of attempts, and the CPU time of the process.
+func (p *prober) tally() (sum price, err error) {
+	made := opened // by all processes
+	if p.made != nil {
+		made = p.made
+	}
+	if sum.attempts, err = made(); err != nil {
 		return sum, err
 	}
-	sum.cpu, err = cpu(pid)
+	sum.cpu, err = cpu(p.pid)
 	return sum, err
 }
 
@@ -138,21 +143,50 @@ func (b *bench) httpBesideHAProxy(ctx context.Context) ([]line, error) {
 	return b.pair(ctx, l, b.sonde("http"), b.haproxy("http"))
 }
 
+func (b *bench) keptBesideHAProxy(ctx context.Context) ([]line, error) {
+	l := line{What: "HTTP attempt over a kept connection vs HAProxy's check of the same target", Goal: 0.3}
+	twice := *b
+	twice.rate *= 2
+	return twice.pair(ctx, l, twice.counted("http-kept"), twice.haproxy("http"))
+}
+
 func (b *bench) httpBesideKubelet(ctx context.Context) ([]line, error) {
 	l := line{What: "HTTP attempt vs kubelet", Goal: 0.33}
 	return b.pair(ctx, l, b.sonde("http"), b.kubeletSide("http"))
 }
 
-// sonde is the side of the engine with a built-in handler.
+// sonde is the side of the engine with a built-in handler, each of whose attempts opens a connection.
 func (b *bench) sonde(handler string) side {
 	return side{"sonde", func(ctx context.Context) (*prober, error) {
-		var ready counts
-		c, err := b.probe(ctx, &ready, "-handler", handler, "-probes", fmt.Sprint(b.probes()), "-period", b.period.String())
+		c, err := b.startHandler(ctx, handler)
 		if err != nil {
 			return nil, err
 		}
-		return &prober{c.pid(), c.fine, c.end}, nil
+		return &prober{pid: c.pid(), well: c.fine, end: c.end}, nil
 	}}
+}
+
+// counted is sonde for a handler that keeps connections: the engine counts the attempts.
+func (b *bench) counted(handler string, flags ...string) side {
+	return side{"sonde", func(ctx context.Context) (*prober, error) {
+		c, err := b.startHandler(ctx, handler, flags...)
+		if err != nil {
+			return nil, err
+		}
+		return &prober{pid: c.pid(), well: c.fine, end: c.end, made: c.made}, nil
+	}}
+}
+
+func (b *bench) startHandler(ctx context.Context, handler string, flags ...string) (*child, error) {
+	var ready counts
+	return b.probe(ctx, &ready, append([]string{"-handler", handler, "-probes", fmt.Sprint(b.probes()), "-period", b.period.String()}, flags...)...)
+}
+
+// made returns how many attempts a process of role probe has made.
+func (c *child) made() (uint64, error) {
+	var now counts
+	err := c.ask("count", &now)
+	return now.Attempts, err
 }
 
 // probe starts this program in role probe.

@@ -426,7 +426,7 @@ const (
 // runaway measures how late guests that do not end are stopped, and the lateness of healthy
 // built-in probes before and meanwhile.
 func (t *trial) runaway(ctx context.Context, _ *wasmhost.Plugin) (figures, error) {
-	h, err := handlerOf("tcp")
+	h, err := handlerOf("tcp", "")
 	if err != nil {
 		return nil, err
 	}

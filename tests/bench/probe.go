@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	httpprobe "github.com/sonde-probe/sonde/builtin/http"
-	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/probe"
 )
@@ -33,12 +31,13 @@ type load struct {
 	blackPort   int
 	profile     string
 	root        string
+	ca          string
 }
 
 func parseLoad(args []string) (load, error) {
 	var l load
 	f := flag.NewFlagSet("probe", flag.ContinueOnError)
-	f.StringVar(&l.handler, "handler", "tcp", "tcp, half-open, http or grpc")
+	f.StringVar(&l.handler, "handler", "tcp", "grpc, or the name of one of row options: tcp, half-open, http …")
 	f.IntVar(&l.probes, "probes", 2000, "number of probes, each at its own address")
 	f.IntVar(&l.port, "port", 9, "the `port` to probe")
 	f.DurationVar(&l.period, "period", time.Second, "the rule's period")
@@ -48,6 +47,7 @@ func parseLoad(args []string) (load, error) {
 	f.IntVar(&l.black, "black", 0, "number of further tcp probes of a black hole, with a period of ten timeouts")
 	f.IntVar(&l.blackPort, "black-port", 0, "the black hole's `port`")
 	f.StringVar(&l.root, "root", ".", "the `directory` of the repository, for the plugin grpc")
+	f.StringVar(&l.ca, "ca", "", "the `file` of the authority of a target that speaks TLS")
 	f.StringVar(&l.profile, "cpuprofile", "", "write a CPU profile to a `file`, from ready to end")
 	return l, f.Parse(args)
 }
@@ -188,7 +188,7 @@ func (l load) set() (probe.Set, error) {
 // newHandler returns the handler of the healthy probes.
 func (l load) newHandler() (probe.Handler, error) {
 	if l.handler != "grpc" {
-		return handlerOf(l.handler)
+		return handlerOf(l.handler, l.ca)
 	}
 	t := trial{guest: l.handler, root: l.root}
 	p, err := t.load(context.Background()) // in use until the process ends
@@ -200,7 +200,7 @@ func (l load) newHandler() (probe.Handler, error) {
 
 // addBlack adds the probes of the black hole.
 func (l load) addBlack(set probe.Set) error {
-	h, err := handlerOf("tcp")
+	h, err := handlerOf("tcp", "")
 	if err != nil {
 		return err
 	}
@@ -221,19 +221,6 @@ func (l load) well() []probe.ID {
 		ids[i] = probe.ID{Target: fmt.Sprintf("shop/%d", i), Kind: probe.Liveness}
 	}
 	return ids
-}
-
-// handlerOf returns a handler by name, for the target's port p.
-func handlerOf(name string) (probe.Handler, error) {
-	switch name {
-	case "tcp":
-		return tcpprobe.New(tcpprobe.Config{Port: "p"})
-	case "half-open":
-		return tcpprobe.New(tcpprobe.Config{Port: "p", HalfOpen: true})
-	case "http":
-		return httpprobe.New(httpprobe.Config{Port: "p"})
-	}
-	return nil, fmt.Errorf("there is no handler %q", name)
 }
 
 // address returns the address of a probe's target: one of 8 million loopback addresses.

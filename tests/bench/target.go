@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,8 +14,8 @@ import (
 )
 
 // runTarget is role target: a server on all addresses of this machine that answers the
-// first bytes of a connection with an HTTP response of two bytes, or the text of -answer, and
-// closes it. It uses one thread with epoll, to take little CPU from the sides.
+// bytes of a connection with an HTTP response of two bytes, or the text of -answer, and
+// closes it, unless they are a request of HTTP/1.1 that lets it stay open. It uses one thread with epoll, to take little CPU from the sides.
 //
 // It prints its port, and ends with its standard input.
 func runTarget(_ context.Context, args []string) error {
@@ -42,8 +43,11 @@ type place struct{ Port int }
 // seconds. The kernel limits it by net.core.somaxconn, by default 4096.
 const backlog = 4096
 
-// response is what a target answers by default.
-const response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+// What a target answers by default, where it closes the connection and where it does not.
+const (
+	response     = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+	keptResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+)
 
 // server is the state of a target.
 type server struct {
@@ -149,10 +153,19 @@ func (s *server) accept() {
 	}
 }
 
-// answer closes a connection, with the response if something was received.
+// answer closes a connection, with the response if something was received, or keeps it open.
 func (s *server) answer(fd int) {
 	if n, err := syscall.Read(fd, s.request[:]); n > 0 && err == nil {
+		if stays(s.request[:n]) {
+			syscall.Write(fd, []byte(keptResponse))
+			return
+		}
 		syscall.Write(fd, s.response) // who has left gets none
 	}
 	syscall.Close(fd)
+}
+
+// stays reports whether a request lets its connection stay open.
+func stays(request []byte) bool {
+	return bytes.Contains(request, []byte(" HTTP/1.1\r\n")) && !bytes.Contains(request, []byte("onnection: close"))
 }

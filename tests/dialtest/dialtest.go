@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -71,6 +72,19 @@ func WithNegativeSerial(t testing.TB, c tls.Certificate) tls.Certificate {
 func WithMalformedName(t testing.TB, c tls.Certificate) tls.Certificate {
 	name := []byte(c.Leaf.DNSNames[0])
 	return changed(t, c, append([]byte{0x82, byte(len(name))}, name...), append([]byte{0x82, byte(len(name)), 0xe4}, name[1:]...))
+}
+
+// WithLargeKey returns a certificate that says that the server has a larger RSA key than crypto/tls takes. It has another one.
+func (a *Authority) WithLargeKey(t testing.TB, c tls.Certificate) tls.Certificate {
+	t.Helper()
+	n := new(big.Int).Lsh(big.NewInt(1), 8200)
+	public := &rsa.PublicKey{N: n.Add(n, big.NewInt(1)), E: 65537}
+	der, err := x509.CreateCertificate(rand.Reader, c.Leaf, a.cert, public, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Certificate = [][]byte{der}
+	return c
 }
 
 // changed returns a certificate with other bytes of the same length.

@@ -20,6 +20,7 @@
 //	keepalive_test.go  the four states of the peer of a kept connection
 //	reset_test.go      lost resets
 //	commands_test.go   kill -9 during exec attempts, and a command that forks without end
+//	busy_test.go       busy loops beside exec and http
 package faults
 
 import (

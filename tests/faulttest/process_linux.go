@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"os/exec"
 	"sync"
 	"syscall"
 	"testing"
@@ -65,4 +66,28 @@ func MoveClock(t testing.TB, by time.Duration) (back func()) {
 	})
 	t.Cleanup(back)
 	return back
+}
+
+// Busy starts loops that use all processor time they get, until stop is called, the test or its process ends, or
+// each has used a minute.
+func Busy(t testing.TB, n int) (stop func()) {
+	t.Helper()
+	loops := make([]*exec.Cmd, n)
+	stop = sync.OnceFunc(func() {
+		for _, c := range loops {
+			if c != nil && c.Process != nil {
+				_ = c.Process.Kill()
+				_ = c.Wait()
+			}
+		}
+	})
+	t.Cleanup(stop)
+	for i := range loops {
+		loops[i] = exec.Command("/bin/sh", "-c", "ulimit -t 60; while :; do :; done")
+		loops[i].SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := loops[i].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return stop
 }

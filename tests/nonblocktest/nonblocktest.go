@@ -25,7 +25,7 @@ func Probe(ctx context.Context, h nonblock.Stepper, t probe.Target) (r probe.Res
 	defer Close(spares)
 	if set, err := nonblock.NewSet(); err == nil && ctx.Err() == nil {
 		defer set.Close()
-		if r, ok := steps(ctx, h, t, set, spares); ok {
+		if r, ok := steps(ctx, h, nonblock.Attempt{Target: t, Spares: spares}, set); ok {
 			return r, true
 		}
 	}
@@ -52,10 +52,10 @@ func WantNoSteps(t testing.TB, timeout time.Duration, h nonblock.Stepper, target
 }
 
 // steps makes an attempt in steps, and reports whether they have led to a result.
-func steps(ctx context.Context, h nonblock.Stepper, t probe.Target, set *nonblock.Set, spares *nonblock.Spares) (r probe.Result, ok bool) {
+func steps(ctx context.Context, h nonblock.Stepper, a nonblock.Attempt, set *nonblock.Set) (r probe.Result, ok bool) {
 	defer context.AfterFunc(ctx, set.Wake)()
 	watched := -1
-	for a := (nonblock.Attempt{Target: t, Spares: spares}); ; a.Event = next(ctx, set) {
+	for ; ; a.Event = next(ctx, set) {
 		switch h.Step(&a) {
 		case nonblock.StepDone:
 			return a.Result, true
@@ -94,6 +94,17 @@ func next(ctx context.Context, set *nonblock.Set) nonblock.Event {
 // Step makes an attempt with spare sockets, whose steps must lead to a result.
 func Step(t testing.TB, h nonblock.Stepper, target probe.Target, spares *nonblock.Spares) probe.Result {
 	t.Helper()
+	return step(t, h, nonblock.Attempt{Target: target, Spares: spares})
+}
+
+// StepWaking makes an attempt whose steps must lead to a result, and which asks for another by wake.
+func StepWaking(t testing.TB, h nonblock.Stepper, target probe.Target, wake func()) probe.Result {
+	t.Helper()
+	return step(t, h, nonblock.Attempt{Target: target, Wake: wake})
+}
+
+func step(t testing.TB, h nonblock.Stepper, a nonblock.Attempt) probe.Result {
+	t.Helper()
 	set, err := nonblock.NewSet()
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +112,7 @@ func Step(t testing.TB, h nonblock.Stepper, target probe.Target, spares *nonbloc
 	defer set.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	r, ok := steps(ctx, h, target, set, spares)
+	r, ok := steps(ctx, h, a, set)
 	if !ok {
 		t.Fatal("the attempt was left to Probe")
 	}

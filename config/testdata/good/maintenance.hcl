@@ -15,6 +15,7 @@ maintenance "all" {
 
 target "shop/web" {
   address = "10.0.0.1"
+  labels  = { tier = "web" }
   probe "readiness" {
     tcp { port = 80 }
   }

@@ -54,7 +54,10 @@ func (s *settings) Prepare() error {
 func attempt(ctx context.Context, t guest.Target[settings]) guest.Result {
 	s := t.Settings
 	c, err := login(ctx, t)
-	if err != nil {
+	switch {
+	case err != nil && s.TLS != nil && isUnreadable(*s.TLS, err):
+		return guest.Result{Outcome: guest.Unknown, Reason: "tls.failed", Detail: err.Error() + ", which says nothing about a server that is not verified"}
+	case err != nil:
 		return failed(err)
 	}
 	defer c.Close()

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"strings"
 
 	"github.com/sonde-probe/sonde/guest"
 )
@@ -30,6 +31,14 @@ func tlsConfig(t guest.TLS, host string) (*tls.Config, error) {
 	}
 	config.Certificates = []tls.Certificate{pair}
 	return config, nil
+}
+
+// isUnreadable reports whether a handshake without verification has failed because crypto/tls cannot use the server's
+// certificate. Its errors have no type.
+func isUnreadable(t guest.TLS, err error) bool {
+	text := err.Error()
+	return t.Verify != nil && !*t.Verify && (strings.Contains(text, "failed to parse certificate from server") ||
+		strings.Contains(text, "server's certificate contains") || strings.Contains(text, "server sent certificate containing RSA key"))
 }
 
 // tlsReason returns the reason of an error of the handshake, as the host would call

@@ -19,6 +19,12 @@ func TestGrantsAreParsed(t *testing.T) {
 		"", "*", "target:80", "http://web:80", "tcp://web", "tcp://:80", "tcp://web:0", "tcp://web:65536", "tcp://web:9-8", "tcp://web:http",
 		"tcp://10.0.0.1/8:80", "tcp://*:80", "tcp://*.*.internal:80", "tcp://a.*.internal:80", "tcp://*internal:80", "tcp://we b:80",
 		"tcp://[fd00::1]", "tcp://[fe80::1%eth0]:80", "tcp://[::ffff:10.0.0.0]/104:80", "unix://run/x", "unix:///run/../x", "unix:///run/[", "tcp://..:80",
+		"tcp://010.0.0.1:80", "tcp://127.1:80", "udp://300.1.1.1:53",
+	}
+	for names, isValid := range map[string]bool{"HOME": true, "http_proxy": true, "HOME*": false, "$HOME": false, "HOME=x": false, "": false} {
+		if err := CheckEnv([]string{names}); (err == nil) != isValid {
+			t.Errorf("env %q: %v", names, err)
+		}
 	}
 	for _, entry := range good {
 		if _, err := Parse([]string{entry}, nil); err != nil {

@@ -43,6 +43,16 @@ func Parse(dialEntries, dns []string) (Rules, error) {
 	return rules, nil
 }
 
+// CheckEnv checks the names of wasmhost.Grant's Env. An error is a *probe.FieldError.
+func CheckEnv(names []string) error {
+	for _, name := range names {
+		if name == "" || strings.ContainsAny(name, "*?=$ ") {
+			return probe.FieldErrorf("grant.env", "has invalid entry %q: write the whole name of one variable, such as HOME", name)
+		}
+	}
+	return nil
+}
+
 func parseRule(entry string) (rule, error) {
 	scheme, rest, ok := strings.Cut(entry, "://")
 	if !ok {
@@ -128,6 +138,9 @@ func (r *rule) setHost(host string) error {
 // or more labels.
 func checkPattern(s string) error {
 	rest := strings.TrimPrefix(s, "*.")
+	if dial.IsMistypedIPv4(rest) {
+		return errors.New(dial.IPv4Hint)
+	}
 	if !dial.IsHostName(rest) || rest == "*" {
 		return errors.New("host must be an IP address, a CIDR block, a name or a pattern such as *.internal")
 	}

@@ -1,8 +1,10 @@
 package sandbox
 
 import (
+	"net"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/nonblock"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
 )
 
@@ -27,6 +29,9 @@ func (n *network) hold(a args) int64 {
 	n.open.remove(fd)
 	s.stopReader()
 	_ = s.conn.SetDeadline(time.Time{}) // an error means that it is closed, as its next use finds
+	if tcp, ok := nonblock.Transport(s.conn).(*net.TCPConn); ok && n.config.KeepAlive.Enable {
+		_ = tcp.SetKeepAliveConfig(n.config.KeepAlive) // likewise
+	}
 	if wake := n.input.State.limitWakes(n.input.Wake); wake != nil {
 		if s.watch == nil {
 			s.watch = n.shared.watcher.Watch(s.conn)

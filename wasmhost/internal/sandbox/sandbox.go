@@ -57,6 +57,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +79,8 @@ type Config struct {
 	Env    []string // "NAME=value"
 	Logger *slog.Logger
 	Trace  func(HostCall) // may be nil
+
+	KeepAlive net.KeepAliveConfig // of held connections, if Enable is set
 
 	CloseOldest func() bool // closes the instance that is idle for longest, whose memory other plugins need; false: none is idle
 }

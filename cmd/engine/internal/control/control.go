@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -150,19 +152,28 @@ func nameOf(path string) (name string, isHere bool) {
 	return name, here(name) == ""
 }
 
-// matches reports whether an engine with a name is reached by an address: that on which it
-// listens, or a loopback address if it listens on all.
+// matches reports whether an engine with a name is reached by an address, however that is written: the one on which it listens, or a
+// loopback address of its family if it listens on all. The host localhost is 127.0.0.1 and ::1, and no other loopback address.
 func matches(name, address string) bool {
 	if address == "" || name == address {
 		return true
 	}
-	host, port, err := net.SplitHostPort(name)
-	asked, askedPort, askedErr := net.SplitHostPort(address)
-	if err != nil || askedErr != nil || port != askedPort {
+	listens, err := netip.ParseAddrPort(name)
+	host, port, askedErr := net.SplitHostPort(address)
+	number, portErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || askedErr != nil || portErr != nil || uint16(number) != listens.Port() {
 		return false
 	}
-	ip := net.ParseIP(host)
-	return ip != nil && dial.IsLoopback(asked) && (ip.IsUnspecified() || ip.IsLoopback() && asked == "localhost")
+	asked := []string{dial.HostID(host)}
+	if asked[0] == "localhost" {
+		asked = []string{"127.0.0.1", "::1"}
+	}
+	own := listens.Addr().Unmap()
+	return slices.ContainsFunc(asked, func(host string) bool {
+		ip, err := netip.ParseAddr(host)
+		reached := own.IsUnspecified() && ip.IsLoopback() && (own.Is6() || ip.Is4()) // Go listens on [::] for both families
+		return err == nil && (ip == own || reached)
+	})
 }
 
 // Dial connects to a control socket. It is the DialContext of an http.Transport for a path.

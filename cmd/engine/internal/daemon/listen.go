@@ -25,6 +25,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/control"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
+	"github.com/sonde-probe/sonde/group"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/stats"
@@ -132,7 +133,7 @@ func (d *daemon) apiConfig() api.Config {
 		Engine:       d.engine,
 		Probe:        d.probes,
 		Groups:       d.groups,
-		Gateways:     d.gateways.Statuses,
+		Gateways:     d.gatewayStatuses,
 		Notifiers:    func() []api.Notifier { return notifierStatuses(d.notifiers) },
 		TestNotifier: d.notifiers.Test,
 		Alive:        d.alive,
@@ -161,6 +162,20 @@ func (d *daemon) apiConfig() api.Config {
 		LogDropped: d.queue.Dropped, State: d.saved.stats(),
 	})
 	return c
+}
+
+// gatewayStatuses returns what the API shows of the gateways. What a command of one has said, and the file that could not be
+// written, may have sensitive values.
+func (d *daemon) gatewayStatuses() []group.GatewayStatus {
+	all := d.gateways.Statuses()
+	for i := range all {
+		g := &all[i]
+		g.Error = d.queue.Secrets.Text(g.Error)
+		for j := range g.Failures {
+			g.Failures[j].Source, g.Failures[j].Error = d.queue.Secrets.Text(g.Failures[j].Source), d.queue.Secrets.Text(g.Failures[j].Error)
+		}
+	}
+	return all
 }
 
 // processOf returns what the API shows of the processes of a target.

@@ -143,7 +143,11 @@ func (p *Plugins) Handler(e config.Engine, block config.Plugin, bytes []byte) (c
 // names, bytes and settings are equal.
 func (p *Plugins) load(e config.Engine, c wasmhost.Config, source string) (module, error) {
 	sum := cli.SHA256(c.Module)
-	text, err := json.Marshal([]any{c.Name, sum, c.OnTrap, c.Grant, c.Limits, c.Compile})
+	settings := []any{c.Name, sum, c.OnTrap, c.Grant, c.Limits, c.Compile}
+	if c.KeepAlive != nil { // what earlier engines have stored of plugins without it is still about them
+		settings = append(settings, c.KeepAlive)
+	}
+	text, err := json.Marshal(settings)
 	if err != nil {
 		return module{}, err
 	}

@@ -111,6 +111,10 @@ func warnOfNoRestart(v config.Values) error {
 		warnings = append(warnings, &probe.FieldError{Field: "stop_signal", Problem: "has no effect, since the command of the restart block stops the target",
 			Hint: "remove it, or let the engine start the target: process { … }"})
 	}
+	if v["restart_exit_codes"] != nil {
+		warnings = append(warnings, &probe.FieldError{Field: "restart_exit_codes", Problem: "has no effect, since the exit of what the restart block restarts is not known",
+			Hint: "remove it, or let the engine start the target: process { … }"})
+	}
 	if v["pre_stop"] != nil {
 		warnings = append(warnings, &probe.FieldError{Field: "pre_stop", Problem: "has no effect, since the command of the restart block stops the target",
 			Hint: "remove it and write it into the command, or let the engine start the target: process { … }"})
@@ -123,6 +127,9 @@ func warnOfProcessTarget(v config.Values) error {
 	var warnings []error
 	if v["restart_policy"] == restart.Never.String() && v["back_off"] != nil {
 		warnings = append(warnings, &probe.FieldError{Field: "back_off", Problem: "has no effect, since restart_policy is never", Hint: "remove one of the two"})
+	}
+	if policy := v["restart_policy"]; v["restart_exit_codes"] != nil && (policy == nil || policy == restart.Always.String()) {
+		warnings = append(warnings, &probe.FieldError{Field: "restart_exit_codes", Problem: "has no effect, since restart_policy is always", Hint: `add restart_policy = "never" or "on_failure", or remove it`})
 	}
 	grace, isGiven := v["termination_grace_period"].(time.Duration)
 	if !isGiven {

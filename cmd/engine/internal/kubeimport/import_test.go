@@ -338,6 +338,20 @@ func TestContainersThatRunElsewhereStartNoProcess(t *testing.T) {
 	}
 }
 
+func TestGatesThatNothingOpensAreNamed(t *testing.T) {
+	in := `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {template: {spec: {readinessGates: [{conditionType: example.com/lb}, {conditionType: b}],
+		schedulingGates: [{name: quota}], containers: [{name: a, image: i, command: [x]}]}}}}`
+	out, stderr, err := runImport(strings.NewReader(strings.ReplaceAll(in, "\t", " ")), "-")
+	for _, want := range []string{
+		"The readiness gates example.com/lb, b do not count, since nothing sets conditions here: add a readiness probe",
+		"The scheduling gates quota do not count: the containers are started and probed at once.",
+	} {
+		if err != nil || !strings.Contains(stderr, want) {
+			t.Errorf("%v\n%s%s\nwant %s", err, stderr, out, want)
+		}
+	}
+}
+
 func TestFieldsOfAProcessAreNamedWhenItIsOnlyProbed(t *testing.T) {
 	in := `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {restartPolicy: Never, terminationGracePeriodSeconds: 5, securityContext: {runAsUser: 1, runAsGroup: 2}, containers: [
 		{name: a, image: i, command: [x], args: [z], workingDir: /d, env: [{name: A, value: b}], securityContext: {runAsUser: 3}, restartPolicy: Never,

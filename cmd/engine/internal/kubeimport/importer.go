@@ -64,6 +64,13 @@ func (im *importer) manifest(m kube.Manifest) {
 		return
 	}
 	im.unsupported(&im.doc.Body, m.Ignored)
+	readiness, scheduling := manifests.Gates(m)
+	if readiness != "" {
+		im.warn(&im.doc.Body, "The readiness gates %s do not count, since nothing sets conditions here: add a readiness probe of what sets them, or one with beat that it reports to.", readiness)
+	}
+	if scheduling != "" {
+		im.warn(&im.doc.Body, "The scheduling gates %s do not count: the containers are started and probed at once.", scheduling)
+	}
 	for _, c := range containers {
 		im.from = m.Position + ": " + m.String() + ": container " + c.Name
 		im.container(m, c)
@@ -176,6 +183,9 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 func writeProcess(body *document.Body, c manifests.Process) {
 	if policy := manifests.RestartPolicy(c.Container); policy != restart.Always {
 		body.Set("restart_policy", policy.String())
+	}
+	if len(c.RestartExitCodes) > 0 && manifests.RestartPolicy(c.Container) != restart.Always {
+		body.Set("restart_exit_codes", c.RestartExitCodes)
 	}
 	if c.Init {
 		body.Set("oneshot", true)

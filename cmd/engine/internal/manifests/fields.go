@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sonde-probe/sonde/config/suggest"
+	"github.com/sonde-probe/sonde/kube"
 )
 
 // probeFields are the fields of a container that make its probes. When one of them
@@ -12,6 +13,19 @@ import (
 var probeFields = []string{
 	"livenessProbe", "readinessProbe", "startupProbe", "httpGet", "tcpSocket", "command", "httpHeaders", "containerPort",
 	"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold", "terminationGracePeriodSeconds",
+}
+
+// Gates lists the gates of a manifest's pods. In Kubernetes such a pod is not ready, or not even started, until a controller has set
+// conditions or removed gates. Nothing does so here.
+func Gates(m kube.Manifest) (readiness, scheduling string) {
+	var ready, schedule []string
+	for _, g := range m.Pod.Spec.ReadinessGates {
+		ready = append(ready, string(g.ConditionType))
+	}
+	for _, g := range m.Pod.Spec.SchedulingGates {
+		schedule = append(schedule, g.Name)
+	}
+	return strings.Join(ready, ", "), strings.Join(schedule, ", ")
 }
 
 // ListFields lists fields that are not supported, with a suggestion for those that

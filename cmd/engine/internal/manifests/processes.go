@@ -71,6 +71,9 @@ func (e Entrypoints) process(c kube.Container) (p Process, obstacles []string) {
 	if p.PreStop, err = preStop(c); err != nil {
 		p.LeftOut = "lifecycle.preStop is left out: " + err.Error()
 	}
+	if c.RestartsPod {
+		p.LeftOut = strings.TrimPrefix(p.LeftOut+"; the action RestartAllContainers of restartPolicyRules is left out: write a target for each container", "; ")
+	}
 	return p, obstacles
 }
 

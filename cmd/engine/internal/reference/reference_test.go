@@ -154,7 +154,7 @@ func examplesOf(text string) (all []string) {
 	return all
 }
 
-// beside has the arguments that a limit needs beside it: limits of damping, and of quorum, depend on each other.
+// beside has the arguments that a limit, or all limits of an argument, need beside them: limits of damping, and of quorum, depend on each other.
 var beside = map[string]map[string]string{
 	`damping.half_life = "24h0m0s"`: {"max": `"168h"`},
 	`damping.suppress = 2`:          {"reuse": "1"},
@@ -163,6 +163,11 @@ var beside = map[string]map[string]string{
 	`damping.reuse = 99999`:         {"suppress": "100000"},
 	`damping.max = "1s"`:            {"half_life": `"1s"`, "suppress": "1000"},
 	`quorum.min = 15`:               {"vantages": "15"},
+	`http.keepalive.idle`:           {"reuse_connection": "true"},
+	`http.keepalive.interval`:       {"reuse_connection": "true"},
+	`http.keepalive.count`:          {"reuse_connection": "true"},
+	`http.fresh_every`:              {"reuse_connection": "true"},
+	`tcp.fresh_every`:               {"reuse_connection": "true", "send": `"EHLO x"`},
 }
 
 func TestLimitsAreThoseThatAreChecked(t *testing.T) {
@@ -184,8 +189,11 @@ func TestLimitsAreThoseThatAreChecked(t *testing.T) {
 				checked++
 				inside, beyond := value(t, e.field, limit.text, 0), value(t, e.field, limit.text, limit.step)
 				text := with(t, p, e, inside)
-				for path, value := range beside[fmt.Sprintf("%s.%s = %s", p.name, e.path, inside)] {
-					text = set(text, p, entry{path: path}, value)
+				name := p.name + "." + e.path
+				for _, needs := range []map[string]string{beside[name], beside[name+" = "+inside]} {
+					for path, value := range needs {
+						text = set(text, p, entry{path: path}, value)
+					}
 				}
 				if err := parse(text); err != nil {
 					t.Errorf("%s.%s: the limit %s is rejected: %v", p.name, e.path, inside, err)
@@ -331,7 +339,7 @@ func TestFunctionsDoWhatTheirLinesShow(t *testing.T) {
 func TestNamesAreFound(t *testing.T) {
 	for name, want := range map[string]string{
 		"engine": "engine", "engine.listen": "engine.listen", "target.probe.http": "http", "probe.http.path": "http.path",
-		"http.tls.ca_file": "http.tls.ca_file", "restart_budget": "engine.restart_budget", "keepalive.idle": "tcp.keepalive.idle",
+		"http.tls.ca_file": "http.tls.ca_file", "restart_budget": "engine.restart_budget", "half_open": "tcp.half_open",
 	} {
 		f, err := find(pages(), name)
 		if err != nil || f.name() != want {

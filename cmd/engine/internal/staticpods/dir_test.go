@@ -136,6 +136,21 @@ func TestFilesWithOtherNamesAreLoggedOnce(t *testing.T) {
 	expect("")
 }
 
+func TestGatesThatNothingOpensAreLogged(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {readinessGates: [{conditionType: example.com/lb}, {conditionType: b}],
+  schedulingGates: [{name: quota}], containers: [{name: a, image: i, command: [sleep]}]}}`, time.Hour)
+	p.refresh(t)
+	for _, want := range []string{
+		`level=WARN msg="readiness gates do not count, probe what sets them" pod=default/a gates="example.com/lb, b"`,
+		`level=WARN msg="scheduling gates do not count, the pod is started" pod=default/a gates=quota`,
+	} {
+		if log := p.log.String(); !strings.Contains(log, want) {
+			t.Errorf("the log is %s, want %s", log, want)
+		}
+	}
+}
+
 func TestFirstVersionOfAFileThatIsRejectedRunsNoPods(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", "kind: [", time.Hour)
@@ -301,7 +316,7 @@ func TestInitContainersRunFirst(t *testing.T) {
 	p := newPodsAt(t)
 	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
 		initContainers: [{name: init, image: i, command: [one]}, {name: side, image: i, command: [two], restartPolicy: Always}],
-		containers: [{name: c, image: i, command: [three], lifecycle: {stopSignal: SIGQUIT, preStop: {httpGet: {port: 8080, path: /drain}}}, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]}}`, time.Hour)
+		containers: [{name: c, image: i, command: [three], restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}], lifecycle: {stopSignal: SIGQUIT, preStop: {httpGet: {port: 8080, path: /drain}}}, env: [{name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]}]}}`, time.Hour)
 	if got := p.refresh(t); got != "default/a/init=one default/a/side=two default/a/c=three" {
 		t.Fatalf("there is %q", got)
 	}
@@ -313,11 +328,35 @@ func TestInitContainersRunFirst(t *testing.T) {
 	if want := []string{"default/a/init", "default/a/side"}; !slices.Equal(c.StartAfter, want) || c.Settings.(restart.Unit).StopSignal.String() != "SIGQUIT" {
 		t.Errorf("the container is %+v", c)
 	}
+	if codes := c.Settings.(restart.Unit).RestartExitCodes; !slices.Equal(codes, []string{"42"}) {
+		t.Errorf("it is restarted after %q", codes)
+	}
 	if p := c.Settings.(restart.Unit).PreStop; p == nil || p.URL != "http://127.0.0.1:8080/drain" {
 		t.Errorf("before its end there is %+v", p)
 	}
 	if name, _ := os.Hostname(); c.Driver.(process.Config).Env["NODE"] != name {
 		t.Errorf("its variables are %q", c.Driver.(process.Config).Env)
+	}
+}
+
+func TestSidecarsEndInReverseOrderAfterTheContainersThatRun(t *testing.T) {
+	p := newPodsAt(t)
+	p.write(t, "a.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {
+		initContainers: [{name: first, image: i, command: [x], restartPolicy: Always}, {name: init, image: i, command: [x]}, {name: second, image: i, command: [x], restartPolicy: Always}],
+		containers: [{name: c, image: i, command: [x]}, {name: elsewhere, image: i, livenessProbe: {tcpSocket: {port: 80}}}, {name: d, image: i, command: [x]}]}}`, time.Hour)
+	p.write(t, "b.yaml", `{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {
+		initContainers: [{name: side, image: i, command: [x], restartPolicy: Always}], containers: [{name: c, image: i, livenessProbe: {tcpSocket: {port: 80}}}]}}`, time.Hour)
+	if _, err := p.Refresh(p.now); err != nil {
+		t.Fatal(err)
+	}
+	all := p.Add(&config.Config{Targets: map[string]config.Target{}, Set: probe.Set{}}).Targets
+	for name, want := range map[string][]string{
+		"default/a/first": {"default/a/d", "default/a/c", "default/a/second"}, "default/a/second": {"default/a/d", "default/a/c"}, "default/a/init": nil, "default/a/c": nil,
+		"default/b/side": nil,
+	} {
+		if got := all[name].Settings.(restart.Unit).StopAfter; !slices.Equal(got, want) {
+			t.Errorf("%s ends after %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -57,6 +57,13 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 	if len(m.Ignored) > 0 {
 		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", manifests.ListFields(m.Ignored))
 	}
+	readiness, scheduling := manifests.Gates(m)
+	if readiness != "" {
+		r.log.Warn("readiness gates do not count, probe what sets them", "pod", m.Namespace+"/"+m.Name, "gates", readiness)
+	}
+	if scheduling != "" {
+		r.log.Warn("scheduling gates do not count, the pod is started", "pod", m.Namespace+"/"+m.Name, "gates", scheduling)
+	}
 	var targets []target
 	var gone []string // sidecars that are rejected: nothing waits for them
 	for _, c := range containers {
@@ -80,7 +87,27 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 		}
 		targets = append(targets, t)
 	}
+	stopSidecars(targets)
 	return targets, nil
+}
+
+// stopSidecars has the sidecars of a pod end with the last of its regular containers, in the reverse order of their starts.
+func stopSidecars(targets []target) {
+	var after []string
+	for i := len(targets) - 1; i >= 0; i-- { // sidecars come first
+		t := &targets[i]
+		unit, runs := t.target.Settings.(restart.Unit)
+		if !runs || t.container.Init {
+			continue
+		}
+		if t.container.Sidecar && len(after) > 0 {
+			unit.StopAfter = slices.Clone(after)
+			t.target.Settings = unit
+		}
+		if !t.container.Sidecar || len(after) > 0 {
+			after = append(after, t.container.Target.Name)
+		}
+	}
 }
 
 // container returns a container as a target, which is only probed if it cannot run as a process, or an error for one that can be
@@ -112,7 +139,7 @@ func (r *reader) container(c manifests.Process) (target, error) {
 	t.target = config.Target{
 		Driver: p, StartAfter: c.StartAfter,
 		Settings: restart.Unit{
-			Policy: manifests.RestartPolicy(c.Container), TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
+			Policy: manifests.RestartPolicy(c.Container), RestartExitCodes: c.RestartExitCodes, TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
 		},
 	}
 	return t, nil

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sonde-probe/sonde/api"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
@@ -15,6 +16,7 @@ func TestTheEndOfARunDoesNotWaitForItsBegin(t *testing.T) {
 	tier.Slow(t)
 	var begun, ended atomic.Int32
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(api.HeaderEngine, "sonde")
 		if r.URL.Query().Get("status") == "start" {
 			begun.Add(1)
 			<-r.Context().Done()

@@ -19,6 +19,7 @@ package status
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -157,6 +158,11 @@ func (s viewer) once(ctx context.Context) error {
 	if err := s.write(ctx, all); err != nil {
 		return err
 	}
+	if s.exitCode && len(all.Targets) == 0 {
+		if err := s.checkSelection(ctx); err != nil {
+			return err
+		}
+	}
 	for _, t := range all.Targets {
 		if s.exitCode && t.InTrouble {
 			return cli.ErrReported(exitInTrouble)
@@ -164,6 +170,24 @@ func (s viewer) once(ctx context.Context) error {
 	}
 	return nil
 }
+
+// checkSelection returns an error if names, labels and group select no target, in trouble or not.
+func (s viewer) checkSelection(ctx context.Context) error {
+	if s.failing = false; !s.selects() {
+		return nil
+	}
+	any, err := s.page(ctx, s.query(1))
+	switch {
+	case err != nil:
+		return advise(s.client, err)
+	case len(any.Targets) == 0:
+		return errors.New("no target matches, so that --exit-code says nothing about any; sonde status shows all targets")
+	}
+	return nil
+}
+
+// selects reports whether only some targets are to be shown, by what they are.
+func (s viewer) selects() bool { return s.group != "" || len(s.names)+len(s.labels) > 0 }
 
 func (s viewer) write(ctx context.Context, all api.Targets) error {
 	switch {
@@ -182,7 +206,7 @@ func (s viewer) write(ctx context.Context, all api.Targets) error {
 
 // none returns a line that says why there are no targets, or "" if there are some.
 func (s viewer) none(targets int) string {
-	selected := s.group != "" || len(s.names)+len(s.labels) > 0
+	selected := s.selects()
 	switch {
 	case targets > 0:
 		return ""

@@ -184,6 +184,7 @@ func TestReceiversThatWereNotToldEverythingAreShown(t *testing.T) {
 // The screen of --watch has what the table has.
 func TestTheScreenShowsGroupsAndGateways(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(api.HeaderEngine, "sonde")
 		switch r.URL.Path {
 		case "/v1/groups":
 			io.WriteString(w, `{"groups": [{"name": "web", "state": "down", "need": 2, "counts": {"total": 2, "ready": 1, "down": 1}}]}`)

@@ -1,4 +1,4 @@
-package tcpprobe
+package dial
 
 import (
 	"reflect"

@@ -1,18 +1,16 @@
-package tcpprobe
+package dial
 
 import (
 	"cmp"
 	"net"
 	"time"
+
+	"github.com/sonde-probe/sonde/probe"
 )
 
-// KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
-// an attempt succeeds while it is open. The system sends TCP keepalive packets
-// (SO_KEEPALIVE). The zero value of a field means its default.
-//
-// The reason of a failure tells why the connection ended: tcp.closed if the peer closed
-// it, tcp.timeout if the peer has crashed, tcp.reset if the peer was started again and does
-// not know the connection, tcp.unreachable if there is no way to the peer.
+// KeepAlive is the keepalive block: the settings of the TCP keepalive packets that the system
+// sends over a connection which is kept (SO_KEEPALIVE). The zero value of a field means its
+// default.
 type KeepAlive struct {
 	Idle     time.Duration `hcl:"idle,optional,nonzero" doc:"how long the connection is idle before the system sends a keepalive packet; whole seconds" default:"60s" min:"1s" max:"32767s"`
 	Interval time.Duration `hcl:"interval,optional,nonzero" doc:"time between two packets without a response; whole seconds" default:"5s" min:"1s" max:"32767s"`
@@ -27,7 +25,23 @@ const (
 	defaultCount    = 3
 )
 
-func (k KeepAlive) config() net.KeepAliveConfig {
+// Check returns an error for a duration that the system cannot have: a *probe.FieldError with its name in the block.
+func (k *KeepAlive) Check() error {
+	switch {
+	case k == nil:
+	case k.Idle%time.Second != 0:
+		return probe.FieldErrorf("keepalive.idle", "is %v; it must be whole seconds", k.Idle)
+	case k.Interval%time.Second != 0:
+		return probe.FieldErrorf("keepalive.interval", "is %v; it must be whole seconds", k.Interval)
+	}
+	return nil
+}
+
+// Config returns the settings for package net. Without a block no packets are sent.
+func (k *KeepAlive) Config() net.KeepAliveConfig {
+	if k == nil {
+		return net.KeepAliveConfig{}
+	}
 	return net.KeepAliveConfig{
 		Enable:   true,
 		Idle:     cmp.Or(k.Idle, defaultIdle),

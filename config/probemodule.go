@@ -117,6 +117,9 @@ func (m *moduleDecoder) decodeHandler(module *ProbeModule, own *decodedBlock, bl
 		return
 	}
 	module.HandlerName, module.Handler = handler, made.handler
+	if h.Warn != nil {
+		d.reportWarnings(h.Warn(d.values, probe.Target{}))
+	}
 }
 
 // requestSchema returns the schema of a handler whose argument port need not be given. It returns

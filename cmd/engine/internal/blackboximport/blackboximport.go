@@ -5,11 +5,13 @@
 //	fields.go          what is read of an object, and what is left
 //	http.go            the prober http
 //	tcp.go             the prober tcp
+//	lines.go           what it expects of a line, as an expression of what has come
 //	icmp.go            the prober icmp
 //	plugins.go         the probers dns and grpc
 package blackboximport
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +35,8 @@ type Options struct {
 	Lax    bool     // modules that pass where those of blackbox_exporter fail are written, too
 	DNS    Plugin   // for the prober dns
 	NoGRPC error    // why modules of the prober grpc are left out; nil: they are not
+
+	Refused map[string]string // why further modules are left out, by their names
 }
 
 // Plugin is the file of a plugin and its hash. Without a file the modules that need it are left out.
@@ -128,7 +132,7 @@ func (im *importer) module(name string, all *fields) {
 	if timeout != "" {
 		body.Set("timeout", m.duration("timeout", timeout).String())
 	}
-	reason := im.handler(name, prober, body, m)
+	reason := cmp.Or(im.handler(name, prober, body, m), im.options.Refused[name])
 	im.otherProbers(name, prober, body, m)
 	lost := im.lost
 	for _, f := range im.objects {

@@ -1,4 +1,6 @@
 package blackboximport
 
-// MaxBytes is maxBytes, for tests.
+// MaxBytes is maxBytes, and OfLine is ofLine, for tests.
 const MaxBytes = maxBytes
+
+var OfLine = ofLine

@@ -1,6 +1,8 @@
 package blackboximport
 
 import (
+	"strings"
+
 	"github.com/sonde-probe/sonde/config/document"
 )
 
@@ -46,8 +48,14 @@ func (im *importer) conversation(name string, body *document.Body, steps []*fiel
 		if wanted != "" && expect != "" {
 			return tooMany
 		}
+		if strings.Contains(wanted, `\B`) {
+			return "query_response has \\B, which would match within the end of a line"
+		}
 		if wanted != "" {
-			expect = "(?m)" + wanted // of a line
+			var err error
+			if expect, err = ofLine(wanted); err != nil {
+				s.wrong("expect", "a regular expression")
+			}
 		}
 		switch {
 		case sent == "":

@@ -89,7 +89,7 @@ var errNoPlugins = errors.New("plugins cannot be used here")
 // without an engine.
 func Builtin(beats *beatprobe.Registry) map[string]config.Handler {
 	exec, http, tcp := config.Of(execprobe.New), config.Of(httpprobe.New), config.Of(tcpprobe.New)
-	http.Warn, tcp.Warn = warnOfHTTP, warnOfHostName
+	http.Warn, tcp.Warn = warnOfHTTP, warnOfTCP
 	icmp := config.Of(icmpprobe.New)
 	icmp.NoPort, icmp.Warn = true, warnOfHostName
 	beat := config.Of(beats.New)

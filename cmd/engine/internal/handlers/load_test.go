@@ -2,6 +2,8 @@ package handlers
 
 import (
 	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +70,26 @@ target "other" {
 		}
 		if !strings.Contains(text.String(), "GTE") {
 			t.Errorf("there is no warning of the method:\n%s", text.String())
+		}
+	}
+}
+
+// What asks for the end of a response matches where only a part has come, in targets and in probe modules.
+func TestAnExpectationOfTheEndIsWarnedOf(t *testing.T) {
+	for expression, isWarned := range map[string]bool{
+		"OK$": true, `OK\z`: true, "(?m)^OK$": true, "^[^E]*$": true, "(OK$|READY)": true, `(OK\b)`: true, "(?:OK|READY)$": true,
+		`OK\n$`: false, `OK\r?\n`: false, `(OK\r?\n)+\z`: false, "^OK": false, `\bOK `: false, "$x": false,
+	} {
+		block := fmt.Sprintf("tcp {\n port = 80\n expect_regex = %q\n }", expression)
+		for _, text := range []string{
+			"target \"t\" {\n address = \"192.0.2.1\"\n probe \"readiness\" {\n" + block + "\n }\n}\n",
+			"engine { allow_empty = true }\nprobe_module \"m\" {\n allow = [\"192.0.2.1\"]\n" + strings.Replace(block, "port = 80\n", "", 1) + "\n}\n",
+		} {
+			_, diags := (&Inputs{}).Parse([]config.Source{{Name: "config.hcl", Bytes: []byte(text)}}, nil, NewPlugins(t.Context(), WaitForNone, Silent))
+			isTold := slices.ContainsFunc(diags, func(d config.Diagnostic) bool { return strings.Contains(d.Summary, "asks at its end what follows") })
+			if diags.HasErrors() || isTold != isWarned {
+				t.Errorf("%s: warned: %v, want %v: %v\n%s", expression, isTold, isWarned, diags.Err(), text)
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
@@ -253,6 +254,48 @@ func warnOfHTTP(v config.Values, _ probe.Target) error {
 }
 
 // warnOfHostName returns warnings about the host of a tcp or icmp block.
+// warnOfTCP returns warnings about a tcp block.
+func warnOfTCP(v config.Values, _ probe.Target) error {
+	text, _ := v["expect_regex"].(string)
+	re, err := syntax.Parse(text, syntax.Perl)
+	if err != nil || !endsEarly(re) {
+		return warnOfHost(v)
+	}
+	return errors.Join(warnOfHost(v), &probe.FieldError{
+		Field: "expect_regex", Problem: "asks at its end what follows, and is matched with what has come so far: a part of a response can match",
+		Hint: `write what comes next, such as the end of the line: "OK\\r?\\n" rather than "OK$"`,
+	})
+}
+
+// endsEarly reports whether an expression ends with $, \z or \b, which also match where the rest has not come yet. After a line break
+// there is a rest only if another line follows.
+func endsEarly(re *syntax.Regexp) bool {
+	last := len(re.Sub) - 1
+	switch re.Op {
+	case syntax.OpEndText, syntax.OpEndLine, syntax.OpWordBoundary:
+		return true
+	case syntax.OpConcat:
+		return endsEarly(re.Sub[last]) && !endsInBreak(re.Sub[last-1])
+	case syntax.OpAlternate:
+		return slices.ContainsFunc(re.Sub, endsEarly)
+	case syntax.OpCapture, syntax.OpQuest, syntax.OpStar, syntax.OpPlus, syntax.OpRepeat:
+		return endsEarly(re.Sub[0])
+	}
+	return false
+}
+
+func endsInBreak(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return re.Rune[len(re.Rune)-1] == '\n'
+	case syntax.OpCapture, syntax.OpPlus:
+		return endsInBreak(re.Sub[0])
+	case syntax.OpConcat:
+		return endsInBreak(re.Sub[len(re.Sub)-1])
+	}
+	return false
+}
+
 func warnOfHostName(v config.Values, _ probe.Target) error { return warnOfHost(v) }
 
 // warnOfICMP returns warnings about an icmp block: one if this process may not send echo requests.

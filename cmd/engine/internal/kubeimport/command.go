@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -84,7 +85,7 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 		show(c, "error", errs)
 		return cli.ErrReported(cli.ExitFailed)
 	}
-	return write(c, im.doc.Bytes(), im.warnings)
+	return write(c, im.doc.Bytes(), im.warnings, check(c, im.doc.Bytes()))
 }
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
@@ -94,12 +95,30 @@ func importBlackbox(c *cobra.Command, f *flags, file manifests.File) error {
 		return err
 	}
 	_, noGRPC := handlers.GRPCModule()
-	doc, warnings, err := blackboximport.Write(file.Name, file.Text, blackboximport.Options{Allow: f.allow, Lax: f.lax, DNS: dns, NoGRPC: noGRPC})
-	if err != nil {
-		show(c, "error", []error{err})
-		return cli.ErrReported(cli.ExitFailed)
+	options := blackboximport.Options{Allow: f.allow, Lax: f.lax, DNS: dns, NoGRPC: noGRPC, Refused: make(map[string]string)}
+	for {
+		doc, warnings, err := blackboximport.Write(file.Name, file.Text, options)
+		if err != nil {
+			show(c, "error", []error{err})
+			return cli.ErrReported(cli.ExitFailed)
+		}
+		if diags := check(c, doc.Bytes()); !refuse(options.Refused, diags) {
+			return write(c, doc.Bytes(), warnings, diags)
+		}
 	}
-	return write(c, doc.Bytes(), warnings)
+}
+
+// refuse adds the modules that have errors, and what these are. It reports whether there is another one.
+func refuse(refused map[string]string, diags config.Diagnostics) (isNew bool) {
+	for _, d := range diags {
+		quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(d.Where, "probe_module "))
+		name, wrong := strconv.Unquote(quoted)
+		if d.Severity != config.Error || err != nil || wrong != nil || refused[name] != "" {
+			continue
+		}
+		refused[name], isNew = d.Summary, true
+	}
+	return isNew
 }
 
 // plugin returns the file that the flag --dns-plugin names, with its hash. Without the flag there is none.
@@ -132,15 +151,29 @@ func show[T any](c *cobra.Command, kind string, problems []T) {
 	fmt.Fprintf(c.ErrOrStderr(), "\n%s\n", cli.Plural(len(problems), kind))
 }
 
-// write writes a configuration and warnings, once it has passed the checks of sonde validate.
-func write(c *cobra.Command, text []byte, warnings []string) error {
-	p := handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent)
-	defer p.Close()
-	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p)
-	if err := diags.Err(); err != nil {
-		return fmt.Errorf("the generated configuration is invalid: %w", err)
+// write writes a configuration that has passed the checks of sonde validate, and warnings; or what the checks have found.
+func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagnostics) error {
+	lines := strings.Split(string(text), "\n")
+	var errs []error
+	for _, d := range diags {
+		if d.Severity == config.Error { // with its line, since nobody has the file
+			line := lines[min(max(d.Range.Start.Line-1, 0), len(lines)-1)]
+			errs = append(errs, fmt.Errorf("what would be written is invalid: %s: %q: %s", d.Where, strings.TrimSpace(line), d.Summary))
+		}
+	}
+	if len(errs) > 0 {
+		show(c, "error", errs)
+		return cli.ErrReported(cli.ExitFailed)
 	}
 	show(c, "warning", warnings)
 	_, err := c.OutOrStdout().Write(text)
 	return err
+}
+
+// check makes the checks of sonde validate.
+func check(c *cobra.Command, text []byte) config.Diagnostics {
+	p := handlers.NewPlugins(c.Context(), handlers.WaitForChecks, handlers.Silent)
+	defer p.Close()
+	_, diags := (&handlers.Inputs{AllowEmpty: true}).Parse([]config.Source{{Name: "import.hcl", Bytes: text}}, nil, p)
+	return diags
 }

@@ -76,6 +76,11 @@ func (h HTTP) Check(argument string) error {
 	if h.Token != "" && h.Auth != (httpauth.Auth{}) {
 		return probe.FieldErrorf("token", "cannot be combined with basic_auth or bearer_token_file: a request has one Authorization")
 	}
+	for name := range h.Headers {
+		if h.Token != "" && strings.EqualFold(name, "Authorization") {
+			return probe.FieldErrorf("token", "cannot be combined with the header Authorization, which it sets")
+		}
+	}
 	_, err = h.TLS.dial().Load()
 	return cmp.Or(h.Auth.Check(h.Headers), err)
 }

@@ -152,6 +152,22 @@ func (h HTTP) Server() string {
 	return u.Scheme + "://" + u.Host
 }
 
+// ID returns what is equal for two spellings of the URL of one receiver: of its host, its port and its scheme.
+func (h HTTP) ID() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return h.URL
+	}
+	port := u.Port()
+	if n, err := strconv.Atoi(port); err == nil {
+		port = strconv.Itoa(n)
+	} else if port = "80"; u.Scheme == "https" {
+		port = "443"
+	}
+	u.Host = net.JoinHostPort(dial.HostID(u.Hostname()), port)
+	return u.String()
+}
+
 // Client makes the requests of an HTTP.
 type Client struct {
 	http   HTTP

@@ -3,9 +3,12 @@ package config
 import (
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
@@ -80,7 +83,7 @@ func eachOf(b *tree.Block, arg tree.Argument, v cty.Value, c *collector) (cty.Va
 	case v.IsNull():
 		return refuse("for_each must be a set of strings or a map, not null", "for no elements, write toset([])")
 	case (ty.IsListType() || ty.IsTupleType()) && hasObjects(v):
-		return refuse("for_each must be a set of strings or a map, not a list of objects", fmt.Sprintf("give each element a key: for_each = { for e in %s : e.name => e }", c.texts.short(arg.Expr.Range(), "…")))
+		return refuse("for_each must be a set of strings or a map, not a list of objects", fmt.Sprintf("give each element a key: for_each = { for %s }", fmt.Sprintf(keyOf(v), c.texts.short(arg.Expr.Range(), "…"))))
 	case ty.IsListType() || ty.IsTupleType():
 		return refuse("for_each must be a set of strings or a map, not a list", fmt.Sprintf("write for_each = toset(%s)", c.texts.short(arg.Expr.Range(), "…")))
 	case !ty.IsSetType() && !ty.IsMapType() && !ty.IsObjectType():
@@ -95,6 +98,30 @@ func eachOf(b *tree.Block, arg tree.Argument, v cty.Value, c *collector) (cty.Va
 		return set, true
 	}
 	return v, true
+}
+
+// keyOf returns how a for expression over a list of objects, %s, makes a map of them: by their name, or the first text by which they
+// differ, or by their place.
+func keyOf(v cty.Value) string {
+	names := map[string]map[string]bool{} // the texts of each attribute
+	for it := v.ElementIterator(); it.Next(); {
+		_, e := it.Element()
+		for it := e.ElementIterator(); e.CanIterateElements() && it.Next(); {
+			key, value := it.Element()
+			if value.Type() == cty.String && value.IsKnown() && !value.IsNull() {
+				if names[key.AsString()] == nil {
+					names[key.AsString()] = map[string]bool{}
+				}
+				names[key.AsString()][value.AsString()] = true
+			}
+		}
+	}
+	for _, name := range append([]string{"name"}, slices.Sorted(maps.Keys(names))...) {
+		if len(names[name]) == v.LengthInt() && hclsyntax.ValidIdentifier(name) {
+			return "e in %s : e." + name + " => e"
+		}
+	}
+	return "i, e in %s : i => e"
 }
 
 // hasObjects reports whether the first element of a list is an object or a map.

@@ -332,3 +332,20 @@ target "x" {
 		}
 	}
 }
+
+// A reload that only writes a name otherwise changes no address.
+func TestNamesOfAddressesHaveOneForm(t *testing.T) {
+	for written, want := range map[string]string{
+		"LOCALHOST": "localhost", "Shop.Example.": "shop.example.", "BÜCHER.example": "xn--bcher-kva.example", "fe80::1%Eth0": "fe80::1%Eth0", "FD00::1": "FD00::1",
+	} {
+		c, diags := parse(t, "target \"t\" {\n  address = \""+written+"\"\n  probe \"readiness\" {\n    tcp { port = 80 }\n  }\n}\n", testOptions())
+		if err := diags.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for id, p := range c.Set {
+			if p.Target.Address != want {
+				t.Errorf("%s of %v is %q, want %q", written, id, p.Target.Address, want)
+			}
+		}
+	}
+}

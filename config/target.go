@@ -234,7 +234,9 @@ func decodeAddress(b *tree.Block, c tree.Content, e *evaluator) (address string,
 	if !ok {
 		return "", valid
 	}
-	s = dial.CanonicalHost(s)
+	if s = dial.CanonicalHost(s); dial.IsHostName(s) {
+		s = strings.ToLower(s) // one form, so that a reload that only writes it otherwise changes nothing
+	}
 	if problem, hint := addressProblem(s); problem != "" {
 		if s == "" && b.Body.Iteration() != "" {
 			hint = "an element of for_each is empty: leave out empty lines with compact(…)"

@@ -278,6 +278,9 @@ func decodeDuration(v cty.Value, name string, secret bool) (any, *valueError) {
 // secondsHint returns how to write a number without a unit: most people mean seconds, and
 // with large ones milliseconds.
 func secondsHint(name, number string) string {
+	if strings.HasSuffix(name, "validity") { // of a certificate
+		return fmt.Sprintf(`write %s = "%sd" for days`, name, number)
+	}
 	const large = 4 // digits
 	if isDigits(number) && len(number) >= large {
 		return fmt.Sprintf(`write %s = "%sms" for milliseconds, or "%ss" for seconds`, name, number, number)

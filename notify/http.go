@@ -76,6 +76,11 @@ func (h HTTP) Check(argument string) error {
 	if h.Token != "" && h.Auth != (httpauth.Auth{}) {
 		return &probe.FieldError{Field: "token", Problem: "cannot be combined with basic_auth or bearer_token_file: a request has one Authorization", Plain: true}
 	}
+	for name := range h.Headers {
+		if h.Token != "" && strings.EqualFold(name, "Authorization") {
+			return probe.FieldErrorf("token", "cannot be combined with the header Authorization, which it sets")
+		}
+	}
 	_, err = h.TLS.dial().Load()
 	return cmp.Or(h.Auth.Check(h.Headers), err)
 }
@@ -145,6 +150,22 @@ func (h HTTP) Server() string {
 	}
 	dial.CanonicalURL(u)
 	return u.Scheme + "://" + u.Host
+}
+
+// ID returns what is equal for two spellings of the URL of one receiver: of its host, its port and its scheme.
+func (h HTTP) ID() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return h.URL
+	}
+	port := u.Port()
+	if n, err := strconv.Atoi(port); err == nil {
+		port = strconv.Itoa(n)
+	} else if port = "80"; u.Scheme == "https" {
+		port = "443"
+	}
+	u.Host = net.JoinHostPort(dial.HostID(u.Hostname()), port)
+	return u.String()
 }
 
 // Client makes the requests of an HTTP.

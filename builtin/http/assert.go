@@ -79,9 +79,28 @@ func (c Config) assertions() (a assertions, err error) {
 	return a, a.check(c)
 }
 
+// absentAndThere returns a header that must be absent and have a value, or "".
+func (c Config) absentAndThere() string {
+	for _, name := range c.HeaderAbsent {
+		for _, of := range []map[string]string{c.HeaderEquals, c.HeaderRegex} {
+			for other := range of {
+				if strings.EqualFold(name, other) {
+					return name
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // check returns an error for assertions that cannot hold.
 func (a *assertions) check(c Config) error {
+	if name := c.absentAndThere(); name != "" {
+		return probe.FieldErrorf("header_absent", "has %s, of which header_equals or header_regex say what it must be", name)
+	}
 	switch {
+	case c.BodyNotContains != "" && strings.Contains(c.BodyContains, c.BodyNotContains):
+		return probe.FieldErrorf("body_not_contains", "is in the text of body_contains, so that no body is right")
 	case a.readBody() && strings.EqualFold(c.Method, "HEAD"):
 		return probe.FieldErrorf("method", "must not be HEAD when the body is checked")
 	case len(c.BodyContains) > a.maxBody:
@@ -261,7 +280,10 @@ func (c Config) jsonAssertions() (all []jsonAssertion, err error) {
 
 func jsonPathError(field, path, problem string) error {
 	hint := `write names with dots between them, [0] for an element of an array and [*] for all: "checks[*].status"`
-	if plain := strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."); plain != path && plain != "" {
+	plain := strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")
+	if _, wrong := parseJSONPath(plain); strings.Contains(path, "..") {
+		hint = `name each step from the top, there is no .. for any depth: "checks[*].status"`
+	} else if plain != path && wrong == "" {
 		hint = fmt.Sprintf("a path begins with a name: write %q", plain)
 	}
 	return &probe.FieldError{Field: field, Problem: fmt.Sprintf("has the path %q, which %s", path, problem), Hint: hint}

@@ -52,7 +52,7 @@ func newPlan(c Config) (*plan, error) {
 	p.method, noMethod = c.method()
 	p.accept, noStatuses = parseStatuses(c.Status)
 	p.asserts, noAssertions = c.assertions()
-	if err := errors.Join(noMethod, p.setHeaders(c.Headers), p.setAuth(c), noStatuses, noAssertions); err != nil {
+	if err := errors.Join(noMethod, p.setHeaders(c.Headers), p.setAuth(c), noStatuses, noAssertions, p.accept.checkBody(c)); err != nil {
 		return nil, err
 	}
 	if p.http2 && p.hasUpgrade() {

@@ -25,7 +25,10 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	if p.isOwnName(next.URL, first) { // the server calls itself what the request has called it
 		next.URL.Host, next.Host = first.URL.Host, first.Host
 	}
-	local := strings.EqualFold(next.URL.Hostname(), first.URL.Hostname())
+	local := p.isSameHost(next.URL, first.URL)
+	if local { // in another spelling, such as with a dot at its end, it may be looked up elsewhere
+		next.URL.Host = hostPort(first.URL.Hostname(), next.URL.Port())
+	}
 	downgraded := first.URL.Scheme == "https" && next.URL.Scheme != "https"
 	switch {
 	case p.redirects == "none", p.redirects != "all" && !local:
@@ -54,6 +57,22 @@ func (p *plan) redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
+// isSameHost reports whether two URLs have one host, however it is written.
+func (p *plan) isSameHost(a, b *url.URL) bool {
+	if p.kubelet {
+		return strings.EqualFold(a.Hostname(), b.Hostname())
+	}
+	return dial.HostID(a.Hostname()) == dial.HostID(b.Hostname())
+}
+
+// hostPort returns the Host of a URL; port may be "".
+func hostPort(host, port string) string {
+	if port == "" {
+		return strings.TrimSuffix(net.JoinHostPort(host, ""), ":")
+	}
+	return net.JoinHostPort(host, port)
+}
+
 // jar has the cookies of one attempt, by server: only the same scheme, host and port gets those that it has set, whatever their
 // Domain says.
 type jar map[string]*cookiejar.Jar
@@ -78,7 +97,7 @@ func (j jar) Cookies(u *url.URL) []*http.Cookie {
 
 // server identifies the server of a URL with http or https.
 func server(u *url.URL) string {
-	return u.Scheme + "://" + strings.ToLower(net.JoinHostPort(u.Hostname(), portOf(u)))
+	return u.Scheme + "://" + net.JoinHostPort(dial.HostID(u.Hostname()), portOf(u))
 }
 
 // restore puts back the headers that net/http takes out of a request after a redirect to the server's own name, such as
@@ -113,7 +132,7 @@ func (p *plan) isOwnName(u *url.URL, first *http.Request) bool {
 		return false
 	}
 	own := &url.URL{Scheme: u.Scheme, Host: first.Host}
-	return strings.EqualFold(u.Hostname(), own.Hostname()) && (portOf(u) == portOf(own) || portOf(u) == portOf(first.URL))
+	return dial.HostID(u.Hostname()) == dial.HostID(own.Hostname()) && (portOf(u) == portOf(own) || portOf(u) == portOf(first.URL))
 }
 
 func isPort(text string) bool {

@@ -478,6 +478,24 @@ func TestARedirectToTheOtherFormOfANameIsLocal(t *testing.T) {
 	}
 }
 
+// Whatever a server calls the host of the request, it is the same one.
+func TestARedirectToAnotherSpellingOfTheHostIsLocal(t *testing.T) {
+	var target probe.Target
+	target = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, "http://"+to+":"+strconv.Itoa(int(target.Ports["web"]))+"/end", http.StatusFound)
+			return
+		}
+		_, _ = io.WriteString(w, "token "+r.Header.Get("X-Token"))
+	})
+	for _, c := range []struct{ host, to string }{
+		{"localhost", "localhost."}, {"LocalHost", "LOCALHOST."}, {"127.0.0.1", "[::ffff:127.0.0.1]"}, {"::ffff:127.0.0.1", "127.0.0.1"},
+	} {
+		config := httpprobe.Config{Port: "web", Host: c.host, Path: "/?to=" + url.QueryEscape(c.to), Headers: map[string][]string{"X-Token": {"t"}}, BodyRegex: "^token t$", IPFamily: "4"}
+		wantResult(t, attempt(t, config, target, plenty), probe.Success, "")
+	}
+}
+
 func TestAHostHeaderHasTheFormOfLookups(t *testing.T) {
 	target := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Host) })
 	c := httpprobe.Config{Port: "web", Headers: map[string][]string{"Host": {"bücher.example:8080"}}, BodyRegex: "^xn--bcher-kva.example:8080$"}

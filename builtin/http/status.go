@@ -2,6 +2,8 @@ package httpprobe
 
 import (
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,6 +22,9 @@ type statuses struct {
 // parseStatuses parses "204" and "200-399". The default is the kubelet's
 // range.
 func parseStatuses(texts []string) (statuses, error) {
+	if texts != nil && len(texts) == 0 {
+		return statuses{}, &probe.FieldError{Field: "status", Problem: "is empty, so that no status would be accepted", Hint: `leave it out for "200-399"`}
+	}
 	if len(texts) == 0 {
 		texts = []string{"200-399"}
 	}
@@ -35,6 +40,29 @@ func parseStatuses(texts []string) (statuses, error) {
 		s.ranges = append(s.ranges, r)
 	}
 	return s, nil
+}
+
+// checkBody returns an error if the body must have something, and no response with one of the statuses has one: those with 204 and 304
+// have none (RFC 9110, section 6.4.1).
+func (s statuses) checkBody(c Config) error {
+	mayHave := func(r statusRange) bool {
+		return r.from != r.to || r.from != http.StatusNoContent && r.from != http.StatusNotModified
+	}
+	if len(s.ranges) == 0 || slices.ContainsFunc(s.ranges, mayHave) {
+		return nil
+	}
+	name := ""
+	switch {
+	case c.BodyContains != "":
+		name = "body_contains"
+	case len(c.JSONEquals) > 0:
+		name = "json_equals"
+	case len(c.JSONRegex) > 0:
+		name = "json_regex"
+	default:
+		return nil
+	}
+	return probe.FieldErrorf(name, "never holds, since a response with the status %s has no body", s.text)
 }
 
 // statusHint returns how to write a status of other tools: "2xx" and "200,204".

@@ -173,5 +173,8 @@ func parseHex(name, s string) ([]byte, error) {
 	if err != nil {
 		return nil, probe.FieldErrorf(name, `has an odd number of digits; write two for each byte, as in "50 4f 4e 47"`)
 	}
+	if s != "" && len(b) == 0 {
+		return nil, probe.FieldErrorf(name, "has no digits; leave it out, or write two for each byte")
+	}
 	return b, nil
 }

@@ -39,6 +39,8 @@ func TestAWrongFieldIsNamed(t *testing.T) {
 		"text and regex expected":         {tcpprobe.Config{Port: "1", Expect: "x", ExpectRegex: "x"}, "expect_regex"},
 		"regex and hex expected":          {tcpprobe.Config{Port: "1", ExpectRegex: "x", ExpectHex: "00"}, "expect_hex"},
 		"a regex that is none":            {tcpprobe.Config{Port: "1", ExpectRegex: "("}, "expect_regex"},
+		"hex without digits":              {tcpprobe.Config{Port: "1", ExpectHex: "  "}, "expect_hex"},
+		"hex to send without digits":      {tcpprobe.Config{Port: "1", SendHex: " "}, "send_hex"},
 		"hex that is none":                {tcpprobe.Config{Port: "1", ExpectHex: "PONG"}, "expect_hex"},
 		"text that is too long":           {tcpprobe.Config{Port: "1", Expect: strings.Repeat("x", 20000)}, "expect"},
 		"hex that is too long":            {tcpprobe.Config{Port: "1", ExpectHex: strings.Repeat("00", 20000)}, "expect_hex"},

@@ -38,6 +38,7 @@ var spellings = []spelling{
 	{"workingDir", "dir", `dir = "/srv"`, "a process block", ""},
 	{"insecureSkipVerify", "verify", "verify = false", "a tls block", ""},
 	{"host", "address", `address = "10.0.0.7"`, "", ""},
+	{"address", "host", `host = "10.0.0.7"`, "an http, tcp or icmp block", several},
 	{"args", "command", `command = ["./worker", "-v"]`, "", ""},
 
 	{"interval", "period", `period = "10s"`, "", "Docker"},

@@ -67,6 +67,9 @@ func (c Config) Check() error {
 	} else if _, err := execute(t, example); errors.As(err, new(stepError)) || err != nil && strings.Contains(err.Error(), "can't evaluate field") {
 		wrong = append(wrong, unknownField(err))
 	}
+	if c.Timeout != 0 && len(c.Command) == 0 {
+		wrong.Add("timeout", "has no effect without command, whose time it bounds")
+	}
 	err := wrong.Err()
 	if len(c.Command) > 0 {
 		err = errors.Join(err, command.Command{Words: c.Command}.Check())

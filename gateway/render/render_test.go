@@ -261,7 +261,7 @@ func TestTemplatesAreChecked(t *testing.T) {
 			t.Errorf("%q gives %v, want %q", text, err, want)
 		}
 	}
-	for _, c := range []Config{{}, {Path: "/etc/passwd"}, {Path: "x", Interval: 1}, {Path: "x", Timeout: 2 * time.Hour}, {Path: "x", Command: []string{""}}} {
+	for _, c := range []Config{{}, {Path: "/etc/passwd"}, {Path: "x", Interval: 1}, {Path: "x", Timeout: 2 * time.Hour}, {Path: "x", Command: []string{""}}, {Path: "x", Timeout: time.Second}} {
 		if err := c.Check(); err == nil {
 			t.Errorf("%+v is valid", c)
 		}

@@ -59,10 +59,10 @@ func (c Config) Check() error {
 		if strings.HasSuffix(strings.TrimSuffix(text, "/"), path) {
 			return &probe.FieldError{Field: "urls", Problem: fmt.Sprintf("has the path %s in element %d", path, i+1), Hint: "leave it out: it is added"}
 		}
-		if seen[h.Name()] {
+		if seen[h.ID()] {
 			return probe.FieldErrorf("urls", "has %q twice", h.Name())
 		}
-		seen[h.Name()] = true
+		seen[h.ID()] = true
 	}
 	return nil
 }

@@ -166,6 +166,8 @@ func TestConfigurationsAreChecked(t *testing.T) {
 		"urls must not have a fragment":                 {URLs: []string{"http://am:9093/#/alerts"}},
 		"urls has the port":                             {URLs: []string{"http://am:99999"}},
 		"urls has the host":                             {URLs: []string{"http://a_b..c:9093"}},
+		`urls has "http://AM:09093" twice`:              {URLs: []string{"http://am.:9093", "http://AM:09093"}},
+		`urls has "http://[::ffff:10.0.0.1]" twice`:     {URLs: []string{"http://10.0.0.1:80", "http://[::ffff:10.0.0.1]"}},
 		`urls has "http://am:9093" twice`:               {URLs: []string{"http://am:9093", "http://am:9093/"}},
 		"urls has the path /api/v2/alerts in element 1": {URLs: []string{"http://am:9093/api/v2/alerts"}},
 		"resend_every is 1s; it must be from 10s to 1h": {URLs: []string{"http://am"}, ResendEvery: time.Second},

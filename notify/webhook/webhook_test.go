@@ -197,17 +197,18 @@ func TestTheConnectionIsClosedWithTheSender(t *testing.T) {
 
 func TestConfigurationsAreChecked(t *testing.T) {
 	for text, c := range map[string]webhook.Config{
-		"url must be the URL of a receiver":        {URL: "hook"},
-		"body is not JSON":                         {Body: `{"text": $(summary)}`},
-		"body has more than one JSON value":        {Body: `{} {}`},
-		"body has the unknown variable $(smmary)":  {Body: `{"a": ["$(smmary)"]}`},
-		"body has the unknown variable $(labels.)": {Body: `"$(labels.)"`},
-		"body has 16385 bytes, at most 16384":      {Body: `"` + strings.Repeat("x", 16383) + `"`},
-		"secret is not base64 after whsec_":        {Secret: "whsec_%"},
-		"secret has fewer than 16 bytes":           {Secret: "short"},
-		"timeout is 1ms":                           {Timeout: time.Millisecond},
-		"resend_every is 1s":                       {ResendEvery: time.Second},
-		"":                                         {Body: `{"a": "$$(b) $(labels.team) $(c"}`},
+		"url must be the URL of a receiver":                      {URL: "hook"},
+		"body is not JSON":                                       {Body: `{"text": $(summary)}`},
+		"body has more than one JSON value":                      {Body: `{} {}`},
+		"body has the unknown variable $(smmary)":                {Body: `{"a": ["$(smmary)"]}`},
+		"body has the unknown variable $(labels.)":               {Body: `"$(labels.)"`},
+		"body has 16385 bytes, at most 16384":                    {Body: `"` + strings.Repeat("x", 16383) + `"`},
+		"secret is not base64 after whsec_":                      {Secret: "whsec_%"},
+		"secret has fewer than 16 bytes":                         {Secret: "short"},
+		"timeout is 1ms":                                         {Timeout: time.Millisecond},
+		"resend_every is 1s":                                     {ResendEvery: time.Second},
+		"token cannot be combined with the header Authorization": {Token: "t", Headers: map[string][]string{"authorization": {"x"}}},
+		"": {Body: `{"a": "$$(b) $(labels.team) $(c"}`},
 	} {
 		if c.URL == "" {
 			c.URL = "https://example.com/hook"

@@ -38,6 +38,10 @@ func (l *Log) check(wrong *probe.FieldErrors) {
 		wrong.Add("log", `needs a file or stdout; write file = "/var/log/….log"`)
 	case l.File != "" && l.Stdout:
 		wrong.Add("log.stdout", "must not be set with file: the lines go to one of them")
+	case l.Stdout && l.MaxSize != 0:
+		wrong.Add("log.max_size", "has no effect with stdout, which has no size; remove it")
+	case l.Stdout && l.MaxFiles != 0:
+		wrong.Add("log.max_files", "has no effect with stdout, which is not renamed; remove it")
 	case l.File != "" && !filepath.IsAbs(l.File):
 		wrong.Add("log.file", `is %q; it must be an absolute path, such as "/var/log/%s"`, l.File, filepath.Base(l.File))
 	case private.IsOfSystem(l.File):

@@ -20,14 +20,16 @@ func TestWrongLogsAreNamed(t *testing.T) {
 		log   Log
 		field string
 	}{
-		"nothing":        {Log{}, "log"},
-		"both":           {Log{File: "/x", Stdout: true}, "log.stdout"},
-		"a relative one": {Log{File: "x.log"}, "log.file"},
-		"accounts":       {Log{File: "/etc/passwd"}, "log.file"},
-		"a program":      {Log{File: "/usr/bin/env"}, "log.file"},
-		"a small size":   {Log{File: "/x", MaxSize: 64<<10 - 1}, "log.max_size"},
-		"no files":       {Log{File: "/x", MaxFiles: -1}, "log.max_files"},
-		"too many files": {Log{File: "/x", MaxFiles: 1001}, "log.max_files"},
+		"nothing":          {Log{}, "log"},
+		"both":             {Log{File: "/x", Stdout: true}, "log.stdout"},
+		"a relative one":   {Log{File: "x.log"}, "log.file"},
+		"accounts":         {Log{File: "/etc/passwd"}, "log.file"},
+		"a program":        {Log{File: "/usr/bin/env"}, "log.file"},
+		"a small size":     {Log{File: "/x", MaxSize: 64<<10 - 1}, "log.max_size"},
+		"a size of stdout": {Log{Stdout: true, MaxSize: 1 << 20}, "log.max_size"},
+		"files of stdout":  {Log{Stdout: true, MaxFiles: 3}, "log.max_files"},
+		"no files":         {Log{File: "/x", MaxFiles: -1}, "log.max_files"},
+		"too many files":   {Log{File: "/x", MaxFiles: 1001}, "log.max_files"},
 	} {
 		config := sh("true")
 		config.Log = &c.log

@@ -15,6 +15,7 @@ import (
 	"github.com/sonde-probe/sonde/gateway/haproxy"
 	httpgateway "github.com/sonde-probe/sonde/gateway/http"
 	"github.com/sonde-probe/sonde/gateway/render"
+	"github.com/sonde-probe/sonde/internal/dial"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -153,7 +154,7 @@ func listenerAt(listen string) (l resource, ok bool) {
 	if err != nil || portErr != nil || n == 0 {
 		return resource{}, false
 	}
-	if strings.EqualFold(host, "localhost") {
+	if host = dial.HostID(host); host == "localhost" {
 		host = "127.0.0.1" // where Go listens then
 	}
 	address, err := netip.ParseAddr(host)

@@ -49,6 +49,8 @@ func TestOnlyOneGatewayCanHaveAResource(t *testing.T) {
 	}{
 		"one address":                       {gateway(listen("127.0.0.1:80")), gateway(httpgateway.Oracle{Listen: "127.0.0.1:080"}), "listen"},
 		"localhost":                         {gateway(listen("127.0.0.1:80")), gateway(listen("localhost:80")), "listen"},
+		"localhost with a dot":              {gateway(listen("127.0.0.1:80")), gateway(listen("LOCALHOST.:80")), "listen"},
+		"IPv4 in IPv6":                      {gateway(listen("127.0.0.1:80")), gateway(httpgateway.Oracle{Listen: "[::ffff:127.0.0.1]:80"}), "listen"},
 		"every address":                     {gateway(listen("127.0.0.1:80")), gateway(listen(":80")), "listen"},
 		"every address by name":             {gateway(listen("[::]:80")), gateway(listen("10.0.0.1:80")), "listen"},
 		"another address":                   {gateway(listen("127.0.0.1:80")), gateway(listen("127.0.0.2:80")), ""},

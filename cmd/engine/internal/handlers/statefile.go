@@ -36,10 +36,25 @@ func warnOfEngineFiles(v config.Values) error {
 
 func warnOfState(state string) error {
 	dir := filepath.Dir(state)
-	if _, err := os.Stat(dir); state == "" || !errors.Is(err, os.ErrNotExist) {
+	info, err := os.Stat(dir)
+	switch {
+	case state == "":
+		return nil
+	case isDir(state):
+		return &probe.FieldError{Field: "state", Problem: fmt.Sprintf("is %q, a directory", state), Hint: fmt.Sprintf("write state = %q", filepath.Join(state, "sonde.state"))}
+	case err == nil && info.Mode().Perm()&0o002 != 0:
+		return &probe.FieldError{Field: "state", Problem: fmt.Sprintf("is in %s, to which all users of this machine can write, so that the engine would not start", absolute(dir)),
+			Hint: "write a file in a directory of the engine's user, or close it to others: chmod o-w " + dir}
+	case !errors.Is(err, os.ErrNotExist):
 		return nil
 	}
 	return &probe.FieldError{Field: "state", Problem: fmt.Sprintf("is in %s, which does not exist", absolute(dir)), Hint: "create the directory before the engine starts: mkdir -p " + dir}
+}
+
+// isDir reports whether a path is one of a directory on this machine.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return path != "" && err == nil && info.IsDir()
 }
 
 // warnOfToken warns of a file with the token of the API that is absent, or that any user of this machine can read.

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,13 +53,17 @@ func warnOfNotifyRun(v config.Values) error {
 	return missing(c)
 }
 
-// warnOfRender returns a warning about the program of a gateway's command if this machine does not have it.
+// warnOfRender returns warnings about a path that is a directory, and the program of a gateway's command if this machine does not have it.
 func warnOfRender(v config.Values) error {
+	var err error
+	if path, _ := v["path"].(string); isDir(path) {
+		err = &probe.FieldError{Field: "path", Problem: fmt.Sprintf("is %q, a directory", path), Hint: "write the file in it that the template makes"}
+	}
 	c := commandOf(v)
 	if len(c.Words) == 0 {
-		return nil
+		return err
 	}
-	return missing(c)
+	return errors.Join(err, missing(c))
 }
 
 // warnOfDriver returns a warning about each of the program, the directory and the user
@@ -114,6 +119,10 @@ func warnOfNoRestart(v config.Values) error {
 	if v["restart_exit_codes"] != nil {
 		warnings = append(warnings, &probe.FieldError{Field: "restart_exit_codes", Problem: "has no effect, since the exit of what the restart block restarts is not known",
 			Hint: "remove it, or let the engine start the target: process { … }"})
+	}
+	if v["termination_grace_period"] != nil {
+		warnings = append(warnings, &probe.FieldError{Field: "termination_grace_period", Problem: "has no effect, since the command of the restart block stops the target",
+			Hint: "remove it, and set timeout in the restart block, or let the engine start the target: process { … }"})
 	}
 	if v["pre_stop"] != nil {
 		warnings = append(warnings, &probe.FieldError{Field: "pre_stop", Problem: "has no effect, since the command of the restart block stops the target",
@@ -199,8 +208,8 @@ var forShell = regexp.MustCompile(`^(&&|\|\|?|>>|[12]?>>?/\S+|2>&1|\$[A-Za-z_]\w
 
 // shellWords returns a warning about words that a shell would understand, in a command that has none.
 func shellWords(words []string) error {
-	if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") && strings.HasSuffix(w, "c") }) {
-		return nil // the script of a shell: sh -c, bash -lc
+	if flag := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") && strings.HasSuffix(w, "c") }); flag >= 0 {
+		return unusedWords(words, flag) // the script of a shell: sh -c, bash -lc
 	}
 	i := slices.IndexFunc(words, forShell.MatchString)
 	if i < 1 {
@@ -208,6 +217,18 @@ func shellWords(words []string) error {
 	}
 	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, and there is no shell that would understand it", words[i]),
 		Hint: `write command = ["/bin/sh", "-c", "…"] with all of it in one string`}
+}
+
+// shells are the programs whose option -c is followed by a script, and by its arguments.
+var shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh"}
+
+// unusedWords returns a warning about words behind the script of a shell, which the script does not use: it has no $.
+func unusedWords(words []string, flag int) error {
+	if flag != 1 || len(words) < 4 || !slices.Contains(shells, filepath.Base(words[0])) || strings.Contains(words[2], "$") {
+		return nil
+	}
+	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, which the script %q of %s -c does not use", words[3], words[2], filepath.Base(words[0])),
+		Hint: "write the script in one string: command = [" + strconv.Quote(words[0]) + `, "-c", ` + strconv.Quote(strings.Join(words[2:], " ")) + "]"}
 }
 
 // machine names this machine.

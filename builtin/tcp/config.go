@@ -74,7 +74,7 @@ func New(c Config) (probe.Handler, error) {
 	}
 	switch {
 	case c.ReuseConnection:
-		h.reuse, h.exchange.FreshEvery = true, c.FreshEvery
+		h.exchange.FreshEvery = c.FreshEvery
 		return &reusing{handler: h}, nil
 	case c.KeepAlive != nil:
 		return &keepAliveHandler{opener: h}, nil

@@ -37,7 +37,6 @@ type handler struct {
 	matches  func(response []byte) bool // nil: no response is expected
 	slow     bool                       // matches takes longer than a search for bytes
 	exchange *nonblock.Exchange
-	reuse    bool // connections can be kept after their response
 }
 
 // Check returns what a target lacks for this handler, or nil. An error is a

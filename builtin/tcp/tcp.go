@@ -2,7 +2,7 @@
 // connection and, if configured, sends the expected response.
 //
 // Each attempt makes a connection and closes it at once, unless connections are kept
-// (Config.KeepAlive). The target's operating system accepts connections even if the
+// (Config.KeepAlive, Config.ReuseConnection). The target's operating system accepts connections even if the
 // program hangs: expect a response to notice that.
 //
 // # Files

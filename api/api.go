@@ -192,8 +192,7 @@ func (s *Server) routes() *http.ServeMux {
 	handle("GET /v1/notifiers", s.requests.limit(plain(s.notifiers)))
 	handle("GET /v1/reload", s.requests.limit(plain(s.lastReload)))
 	handle("GET /v1/stats", s.requests.limit(plain(s.stats)))
-	handle("POST /v1/beat/{name...}", answer(s.beat))
-	handle("/v1/beat/{name...}", answer(s.beat)) // GET; as a pattern, that would allow HEAD too
+	handle("/v1/beat/{name...}", answer(s.beat)) // GET and POST; a pattern with GET would allow HEAD too
 	handle("GET /healthz", health(s.config.Alive))
 	handle("GET /readyz", health(s.config.Ready))
 	mux.HandleFunc("GET /v1/groups/{name...}", s.group)

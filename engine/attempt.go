@@ -127,7 +127,7 @@ func (a *attempt) make(clock *clock.Clock, m *health.Monitor, redact func(detail
 		end := clock.Now()
 		lost := m.Observe(end)
 		lostByTry, lostByHandler := lost-lostAtBegin, int64(res.Lost)
-		a.claims, a.waived = res.Denied || lostByHandler > int64(timeout)/excuseShare, false
+		a.claims, a.waived = res.Denied || excusable(lostByHandler, timeout), false
 		res.Lost = 0
 		suspended := clock.Suspended()
 		if suspended > suspendedBefore {

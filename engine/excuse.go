@@ -92,11 +92,14 @@ func isAnswer(res *probe.Result, inTime bool) bool {
 // notable reports whether lost time is a notable part of a timeout.
 func notable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/stallShare }
 
+// excusable reports whether so much of a timeout is lost that the attempt must not fail.
+func excusable(lost int64, timeout time.Duration) bool { return lost > int64(timeout)/excuseShare }
+
 // stalled reports whether a try, which has ended after a time of which some was lost, was
 // stalled: if it has lost much of its timeout, and had notably less time than its rule
 // gives it. The timeout may be longer than that.
 func stalled(lost, took int64, timeout time.Duration, r *probe.Rule) bool {
-	return lost > int64(timeout)/excuseShare && notable(int64(r.Timeout)-(took-lost), r.Timeout)
+	return excusable(lost, timeout) && notable(int64(r.Timeout)-(took-lost), r.Timeout)
 }
 
 // maySucceedNow reports whether another try makes sense after one with this result: not

@@ -316,11 +316,13 @@ func TestEachRouteOfTheAPIIsDescribed(t *testing.T) {
 	}
 	served := map[string]bool{}
 	for _, pattern := range literals(t, "handle", "Handle", "HandleFunc") {
-		method, path, found := strings.Cut(pattern, " ")
+		methods, path, found := strings.Cut(pattern, " ")
 		if !found {
-			method, path = "GET", pattern
+			methods, path = "GET POST", pattern
 		}
-		served[method+" "+strings.NewReplacer("...}", "}", "{$}", "").Replace(path)] = true
+		for method := range strings.FieldsSeq(methods) {
+			served[method+" "+strings.NewReplacer("...}", "}", "{$}", "").Replace(path)] = true
+		}
 	}
 	read := map[string]bool{}
 	for _, name := range literals(t, "parseFields") {

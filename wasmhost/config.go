@@ -173,11 +173,7 @@ func (c *Config) complete() error {
 	case c.CacheSize < 0:
 		return probe.FieldErrorf("cache_size", "must not be negative")
 	}
-	blocks := struct {
-		Compile   Compile    `hcl:"compile,block"`
-		KeepAlive *KeepAlive `hcl:"keepalive,block"`
-	}{c.Compile, c.KeepAlive}
-	if err := cmp.Or(limits.Check(blocks, "").Err(), c.KeepAlive.Check()); err != nil {
+	if err := errors.Join(limits.Check(c.Compile, "compile.").Err(), c.KeepAlive.Check()); err != nil {
 		return err
 	}
 	return c.Limits.complete()

@@ -88,7 +88,7 @@ func New(c Config) (probe.Handler, error) {
 		return h, nil
 	}
 	h.exchange.FreshEvery = c.FreshEvery
-	return newReusing(h), nil
+	return &reusing{handler: h}, nil
 }
 
 // check returns an error for fields that exclude each other.

@@ -13,7 +13,6 @@ import (
 // probe: see ForProbe.
 type reusing struct {
 	*handler // whose transport keeps the connections of Probe
-	steps    *nonblock.Exchange
 	kept     nonblock.Kept
 
 	mu       sync.Mutex // guards attempts
@@ -26,20 +25,18 @@ var (
 	_ nonblock.Stepper      = (*reusing)(nil)
 )
 
-func newReusing(h *handler) *reusing { return &reusing{handler: h, steps: h.exchange} }
-
 // ForProbe returns a handler that keeps connections of its own.
 func (r *reusing) ForProbe() probe.Handler {
 	own := *r.handler
 	own.transport = r.transport.clone()
 	own.client = &http.Client{Transport: own.transport, CheckRedirect: r.client.CheckRedirect}
-	return newReusing(&own)
+	return &reusing{handler: &own}
 }
 
 // Step is handler.Step over the kept connection.
 func (r *reusing) Step(a *nonblock.Attempt) nonblock.Progress {
 	a.Kept = &r.kept
-	return r.steps.Step(a)
+	return r.handler.Step(a)
 }
 
 // Probe makes one attempt.

@@ -21,7 +21,8 @@ import (
 type TLS = dial.TLS
 
 // KeepAlive is the keepalive block: the handler opens one connection and keeps it, and
-// an attempt succeeds while it is open.
+// an attempt succeeds while it is open. With Config.ReuseConnection, each attempt sends and
+// expects over the connection instead, and the block has the settings of the packets only.
 //
 // The reason of a failure tells why the connection ended: tcp.closed if the peer closed
 // it, tcp.timeout if the peer has crashed, tcp.reset if the peer was started again and does
@@ -48,7 +49,7 @@ type Config struct {
 	FreshEvery      int        `hcl:"fresh_every,optional" doc:"with reuse_connection, how many attempts use a connection. The next one opens a new one, and so notices a server that accepts none. 0: any number" default:"0" min:"2" max:"1000000"`
 }
 
-// New makes a handler, with KeepAlive a probe.StatefulHandler. An error is a
+// New makes a handler, with KeepAlive or ReuseConnection a probe.StatefulHandler. An error is a
 // *probe.FieldError with the HCL name of the field, or several.
 func New(c Config) (probe.Handler, error) {
 	if err := cmp.Or(limits.Check(c, "").Err(), c.check()); err != nil {
@@ -74,7 +75,7 @@ func New(c Config) (probe.Handler, error) {
 	}
 	switch {
 	case c.ReuseConnection:
-		h.reuse, h.exchange.FreshEvery = true, c.FreshEvery
+		h.exchange.FreshEvery = c.FreshEvery
 		return &reusing{handler: h}, nil
 	case c.KeepAlive != nil:
 		return &keepAliveHandler{opener: h}, nil

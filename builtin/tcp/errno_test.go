@@ -24,7 +24,7 @@ func TestAnErrorOfThisMachineIsNeverTheTargets(t *testing.T) {
 	h := &handler{dialer: new(dial.Dialer), matches: func([]byte) bool { return false }}
 	for number, err := range dialtest.OwnErrors(t) {
 		near, _ := net.Pipe()
-		c := &keptConn{addr: "db:1", conn: failing{near, err}}
+		c := &keptConn{endpoint: "db:1", conn: failing{near, err}}
 		kept, ok := (&keepAliveHandler{conn: c}).check("db:1")
 		if !ok {
 			t.Errorf("%v: the connection is not checked", number)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -24,17 +25,19 @@ type peers struct {
 
 func newPeers(t *testing.T) *peers {
 	p := &peers{listener: listen(t, "tcp", "127.0.0.1:0"), conns: make(chan net.Conn, 10)}
-	go func() {
-		for {
-			conn, err := p.listener.Accept()
-			if err != nil {
-				return
-			}
-			p.accepted.Add(1)
-			p.conns <- conn
-		}
-	}()
+	go p.accept()
 	return p
+}
+
+func (p *peers) accept() {
+	for {
+		conn, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.accepted.Add(1)
+		p.conns <- conn
+	}
 }
 
 // keepAlive makes attempts that keep their connection, and counts the wakes.
@@ -153,6 +156,26 @@ func TestAKeptConnectionFollowsItsTarget(t *testing.T) {
 	wantResult(t, k.attempt(t), probe.Success, "")
 	wantEnd(t, <-first.conns)
 	<-second.conns
+	k.target.Ports = nil
+	wantResult(t, k.attempt(t), probe.Unknown, probe.ReasonNoPort)
+}
+
+func TestAConnectionToAUnixSocketIsKept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s")
+	server := &peers{listener: listen(t, "unix", file), conns: make(chan net.Conn, 10)}
+	go server.accept()
+	h, err := tcpprobe.New(tcpprobe.Config{UnixSocket: file, KeepAlive: &tcpprobe.KeepAlive{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := keepAliveOf(t, h, probe.Target{Name: "db"})
+	for range 3 {
+		wantResult(t, k.attempt(t), probe.Success, "")
+	}
+	<-server.conns
+	if n := server.accepted.Load(); n != 1 {
+		t.Errorf("3 attempts have made %d connections, want one", n)
+	}
 }
 
 // wantEnd waits for the other side to close.

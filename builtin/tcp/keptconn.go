@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
@@ -78,11 +77,10 @@ func (h *keepAliveHandler) drop(c *keptConn) bool {
 // Step makes an attempt without a goroutine while the connection is open and nothing has arrived, and leaves others to Probe.
 func (h *keepAliveHandler) Step(a *nonblock.Attempt) nonblock.Progress {
 	a.FD = -1
-	host, port, err := h.opener.dialer.HostPort(a.Target)
 	h.mu.Lock()
 	c := h.conn
 	h.mu.Unlock()
-	if err != nil || c == nil || c.addr != net.JoinHostPort(host, strconv.Itoa(int(port))) || c.watch.Ended() || c.mayHaveUnread() {
+	if c == nil || c.endpoint != h.Endpoint(a.Target) || c.watch.Ended() || c.mayHaveUnread() {
 		return nonblock.StepBlock
 	}
 	a.Result = c.result()
@@ -107,8 +105,8 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 	if err != nil {
 		return dial.Result(err)
 	}
-	addr := net.JoinHostPort(host, strconv.Itoa(int(port)))
-	if result, kept := h.check(addr); kept {
+	endpoint := h.Endpoint(t)
+	if result, kept := h.check(endpoint); kept {
 		return h.explainSilence(ctx, host, port, result)
 	}
 	conn, result := h.opener.open(ctx, host, port, took)
@@ -119,13 +117,13 @@ func (h *keepAliveHandler) attempt(ctx context.Context, t probe.Target, took *pr
 		conn.Close()
 		return result
 	}
-	h.keep(conn, addr, wake)
+	h.keep(conn, endpoint, wake)
 	return result
 }
 
-// check returns the result of an attempt over the connection to addr that is kept, and
+// check returns the result of an attempt over the connection to an endpoint that is kept, and
 // false if there is none. The end of a connection is the result of one attempt.
-func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
+func (h *keepAliveHandler) check(endpoint string) (probe.Result, bool) {
 	h.mu.Lock()
 	c := h.conn
 	h.mu.Unlock()
@@ -134,7 +132,7 @@ func (h *keepAliveHandler) check(addr string) (probe.Result, bool) {
 	}
 	err := c.endError()
 	switch {
-	case err == nil && c.addr == addr:
+	case err == nil && c.endpoint == endpoint:
 		return c.result(), true
 	case err == nil:
 		h.drop(c)
@@ -177,14 +175,14 @@ func (h *keepAliveHandler) explainSilence(ctx context.Context, host string, port
 }
 
 // keep keeps a connection until it ends or Close is called.
-func (h *keepAliveHandler) keep(conn net.Conn, addr string, wake func()) {
+func (h *keepAliveHandler) keep(conn net.Conn, endpoint string, wake func()) {
 	h.mu.Lock()
 	if h.closed || h.conn != nil { // the probe was removed, or a concurrent attempt was faster
 		h.mu.Unlock()
 		conn.Close()
 		return
 	}
-	c := keepConn(conn, addr)
+	c := keepConn(conn, endpoint)
 	h.conn = c
 	h.mu.Unlock()
 	c.watch.Arm(wake)
@@ -196,16 +194,16 @@ var watcher nonblock.Watcher
 
 // keptConn is a connection that is kept between attempts.
 type keptConn struct {
-	conn  net.Conn
-	addr  string // host and port
-	since time.Time
-	watch *nonblock.Watch // nil where the system has none: then attempts find the end
+	conn     net.Conn
+	endpoint string // of the dialer
+	since    time.Time
+	watch    *nonblock.Watch // nil where the system has none: then attempts find the end
 
 	reading sync.Mutex // one attempt at a time reads
 }
 
-func keepConn(conn net.Conn, addr string) *keptConn {
-	return &keptConn{conn: conn, addr: addr, since: time.Now(), watch: watcher.Watch(conn)}
+func keepConn(conn net.Conn, endpoint string) *keptConn {
+	return &keptConn{conn: conn, endpoint: endpoint, since: time.Now(), watch: watcher.Watch(conn)}
 }
 
 // result is that of an attempt while the connection is open.

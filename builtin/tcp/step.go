@@ -35,10 +35,8 @@ func (h protocol) Judge(response []byte, eof bool) (probe.Result, nonblock.Progr
 		return mismatch(context.Background(), len(response), io.EOF), nonblock.StepDone
 	case h.slow && len(response) > maxSlow:
 		return probe.Result{}, nonblock.StepBlock
-	case h.matches(response) && h.reuse:
-		return probe.Succeed(""), nonblock.StepKeep
 	case h.matches(response):
-		return probe.Succeed(""), nonblock.StepDone
+		return probe.Succeed(""), nonblock.StepKeep // which reusing has a place for
 	case len(response) == probe.MaxDetail:
 		return fullMismatch(len(response)), nonblock.StepDone
 	}

@@ -2,7 +2,7 @@
 // connection and, if configured, sends the expected response.
 //
 // Each attempt makes a connection and closes it at once, unless connections are kept
-// (Config.KeepAlive). The target's operating system accepts connections even if the
+// (Config.KeepAlive, Config.ReuseConnection). The target's operating system accepts connections even if the
 // program hangs: expect a response to notice that.
 //
 // # Files
@@ -37,7 +37,6 @@ type handler struct {
 	matches  func(response []byte) bool // nil: no response is expected
 	slow     bool                       // matches takes longer than a search for bytes
 	exchange *nonblock.Exchange
-	reuse    bool // connections can be kept after their response
 }
 
 // Check returns what a target lacks for this handler, or nil. An error is a

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/sonde-probe/sonde/internal/limits"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -25,10 +26,15 @@ const (
 	defaultCount    = 3
 )
 
-// Check returns an error for a duration that the system cannot have: a *probe.FieldError with its name in the block.
+// Check returns an error for a field that the system cannot have, such as "keepalive.idle": a *probe.FieldError, or several.
 func (k *KeepAlive) Check() error {
+	if k == nil {
+		return nil
+	}
+	if err := limits.Check(k, "keepalive.").Err(); err != nil {
+		return err
+	}
 	switch {
-	case k == nil:
 	case k.Idle%time.Second != 0:
 		return probe.FieldErrorf("keepalive.idle", "is %v; it must be whole seconds", k.Idle)
 	case k.Interval%time.Second != 0:

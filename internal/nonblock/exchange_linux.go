@@ -202,13 +202,8 @@ func (x *Exchange) advance(a *Attempt) Progress {
 // closed it while the request was on its way, as net/http allows for too.
 func (x *Exchange) reopen(a *Attempt) Progress {
 	defer a.Kept.ended(a.exchange.conn) // after the new socket is open, which would have the same number otherwise
-	a.FD, a.Set, a.Buffer = -1, nil, a.Buffer[:0]
-	to, request, ok := x.Protocol.Request(a)
-	if !ok {
-		return StepBlock
-	}
-	a.exchange = exchangeState{to: to, request: request, since: time.Now()}
-	return x.open(a)
+	a.Set = nil
+	return x.begin(a)
 }
 
 // keep is done for a connection that another attempt may use.

@@ -29,8 +29,8 @@ func (n *network) hold(a args) int64 {
 	n.open.remove(fd)
 	s.stopReader()
 	_ = s.conn.SetDeadline(time.Time{}) // an error means that it is closed, as its next use finds
-	if tcp, ok := nonblock.Transport(s.conn).(*net.TCPConn); ok && n.config.KeepAlive.Enable {
-		_ = tcp.SetKeepAliveConfig(n.config.KeepAlive) // likewise
+	if tcp, ok := nonblock.Transport(s.conn).(*net.TCPConn); ok && n.config.KeepAlive.Enable && !s.keepsAlive {
+		s.keepsAlive = tcp.SetKeepAliveConfig(n.config.KeepAlive) == nil // an error means the same
 	}
 	if wake := n.input.State.limitWakes(n.input.Wake); wake != nil {
 		if s.watch == nil {

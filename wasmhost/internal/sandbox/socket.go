@@ -14,13 +14,14 @@ import (
 // socket is a connection as a guest sees it: a descriptor that can be polled. Only the
 // goroutine of the call that owns it uses it, and for a while its reader.
 type socket struct {
-	conn     net.Conn
-	dest     grant.Dest
-	nonblock bool
-	account  *account        // in which its memory is counted
-	reserved int64           // bytes that are counted
-	watch    *nonblock.Watch // nil until it is held
-	reader   chan struct{}   // closed when the reader has ended; nil without one
+	conn       net.Conn
+	dest       grant.Dest
+	nonblock   bool
+	keepsAlive bool            // the system has the settings of keepalive packets, which stay
+	account    *account        // in which its memory is counted
+	reserved   int64           // bytes that are counted
+	watch      *nonblock.Watch // nil until it is held
+	reader     chan struct{}   // closed when the reader has ended; nil without one
 
 	readBy, writeBy time.Time // the guest's own deadlines; zero for none
 

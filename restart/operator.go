@@ -149,6 +149,9 @@ func (s *supervisor) waitWhileStopped() {
 		in := s.endedInstance(probe.Gone)
 		if w.isDone {
 			in.Reason, in.Detail = probe.ReasonCompleted, "all that it serves have exited"
+			if s.control.takeRequest(s.target) {
+				s.log.Info("restart request ignored, all that it serves have exited")
+			}
 		} else {
 			in = w.stopped.reportedAs(in)
 		}

@@ -274,3 +274,29 @@ func TestATargetEndsAfterThoseThatItServes(t *testing.T) {
 		h.expect("proxy", "proxy-1", probe.Running, "")
 	})
 }
+
+// A sidecar that has ended with what it serves has nothing to restart for, neither now nor when it begins again.
+func TestARestartOfATargetThatHasEndedWithThoseThatItServesIsIgnored(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		h.apply(map[string]restart.Unit{
+			"app":   {Driver: newDriver("app", func(int) behavior { return behavior{exitsAfter: 10 * time.Second} }), Policy: restart.Never},
+			"db":    {Driver: newDriver("db", healthy)},
+			"proxy": {Driver: newDriver("proxy", healthy), StartAfter: []string{"db"}, StopAfter: []string{"app"}},
+			"vault": {Driver: newDriver("vault", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), StartAfter: []string{"db"}, StopAfter: []string{"app"}},
+		})
+		h.sleep(12 * time.Second)
+		h.operate(h.control.Restart, "proxy")
+		h.operate(h.control.Restart, "vault") // which is ending
+		h.sleep(10 * time.Second)
+		for _, target := range []string{"proxy", "vault"} {
+			h.expect(target, target+"-0", probe.Gone, probe.ReasonCompleted)
+			h.expectText(h.log.String(), `msg="restart request ignored, all that it serves have exited" target=`+target)
+		}
+		h.operate(h.control.Stop, "db")
+		h.operate(h.control.Restart, "app")
+		h.sleep(time.Second)
+		for _, target := range []string{"proxy", "vault"} {
+			h.expect(target, target+"-0", probe.Ended, probe.ReasonStartAfter)
+		}
+	})
+}

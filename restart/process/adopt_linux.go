@@ -224,7 +224,8 @@ func (d *Driver) end(ctx context.Context, s Survivor, requests <-chan time.Durat
 	}
 	defer i.close()
 	i.log.Info("terminating instance of an earlier engine", "instance", s.ID, "signal", cmp.Or(s.stop.Signal, restart.DefaultStopSignal).String(), "grace_period", s.stop.GracePeriod)
-	i.order(guard.Order{Signal: guard.Terminate, Grace: s.stop.GracePeriod, StopSignal: syscall.Signal(s.stop.Signal)})
+	i.stop = func() restart.StopSettings { return s.stop } // without pre_stop, which is not in the description
+	i.terminate(s.stop.GracePeriod)
 	ctx, cancel := context.WithTimeout(ctx, s.stop.GracePeriod+d.killTimeout)
 	defer cancel()
 	exit := i.watch(ctx, func(string) {}, requests)

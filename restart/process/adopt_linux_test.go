@@ -411,6 +411,7 @@ func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 	}
 	d := adoptable(t, dir, reluctant, log)
 	d.config.AdoptDir = full
+	d.SetStop(restart.StopSettings{GracePeriod: testsync.Timeout, PreStop: &restart.PreStop{Command: []string{"sh", "-c", "test ! -e asked && echo >hooked"}}})
 	r := attend(t, d)
 	awaitFile(t, filepath.Join(dir, "ready"))
 	guard := parentOf(pidOf(t, r.id))
@@ -427,6 +428,9 @@ func TestAnInstanceThatCannotBeDescribedEndsWithItsEngine(t *testing.T) {
 		t.Errorf("the exit is %+v", exit)
 	}
 	awaitFile(t, filepath.Join(dir, "exited"))
+	if !exists(filepath.Join(dir, "hooked")) {
+		t.Errorf("pre_stop did not run before the signal: %s", log)
+	}
 	if alive(pidOf(t, r.id)) {
 		t.Error("the process runs")
 	}
@@ -485,6 +489,7 @@ func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
 	awaitFile(t, filepath.Join(dir, "ready"))
 	first.leave(t)
 	d := adoptable(t, dir, `echo >second; exec sleep 600`, log)
+	d.SetStop(restart.StopSettings{GracePeriod: testsync.Timeout, PreStop: &restart.PreStop{Command: []string{"sh", "-c", "echo >hooked"}}})
 	end, exited := make(chan time.Duration), make(chan restart.Exit, 1)
 	go func() {
 		exited <- runAttached(t.Context(), d, func(id string) { t.Errorf("instance %s began", id) }, end)
@@ -497,6 +502,9 @@ func TestARequestToEndCancelsTheStartAfterASurvivor(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "second")); err == nil {
 		t.Error("the command was started")
+	}
+	if exists(filepath.Join(dir, "hooked")) {
+		t.Error("pre_stop of the new configuration ran after the signal")
 	}
 }
 

@@ -70,7 +70,7 @@ type instance struct {
 	notAdopted bool // it ends with the engine, although Config.Adopt is set
 	released   bool // so it was asked to exit when the engine stopped
 
-	stop func() restart.StopSettings // of the driver
+	stop func() restart.StopSettings // of the driver, or of an instance of an earlier engine that is ended
 
 	notifier  *notifier // nil if the processes have no socket for notifications
 	config    Config    // of the driver
@@ -219,7 +219,7 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 			if i.released = released && i.notAdopted; i.released {
 				grace := i.stop().GracePeriod
 				i.log.Info("terminating instance, the next engine could not find it", "grace_period", grace)
-				i.terminate(grace)
+				i.requestEnd(grace)
 				continue
 			}
 			if released {

@@ -216,8 +216,11 @@ func (i *instance) note(what notice, began func(id string)) {
 	case watchdogTriggered:
 		i.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "the process has said WATCHDOG=trigger"})
 	case isNotReady:
+		if i.asked {
+			return
+		}
 		i.notReady = fmt.Errorf("no READY=1 within ready_timeout (%s)", probe.FormatDuration(i.config.readyTimeout()))
-		i.terminate(i.stop().GracePeriod)
+		i.requestEnd(i.stop().GracePeriod)
 	}
 }
 

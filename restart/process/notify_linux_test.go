@@ -112,6 +112,31 @@ func TestAProcessThatIsNeverReadyHasFailedToStart(t *testing.T) {
 	}
 }
 
+// A process that is ended because it never got ready is ended like any other.
+func TestAProcessThatIsNeverReadyHasItsPreStop(t *testing.T) {
+	tier.Slow(t)
+	c, socket, _ := notifying(t, Config{Notify: true}, ``)
+	d := driver(t, c)
+	d.config.ReadyTimeout = 50 * time.Millisecond
+	d.SetStop(restart.StopSettings{GracePeriod: testsync.Timeout, PreStop: &restart.PreStop{Command: []string{"sh", "-c", "echo >hooked"}}})
+	n := runNotifying(t, d)
+	socket()
+	if exit := testsync.Receive(t, "the end", n.ended); exit.Err == nil {
+		t.Errorf("exit %+v", exit)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, "hooked")); err != nil {
+		t.Errorf("pre_stop did not run: %v", err)
+	}
+}
+
+func TestARequestToEndIsNotCutShortByTheEndOfReadyTimeout(t *testing.T) {
+	i := driver(t, Config{Command: []string{"sleep", "600"}, Notify: true}).newInstance()
+	i.asked = true // so pre_stop runs, or the signal was sent
+	if i.note(isNotReady, nil); i.notReady != nil {
+		t.Errorf("the end is taken for a failure: %v", i.notReady)
+	}
+}
+
 func TestAProcessWhoseWatchdogRunsOutIsNotWell(t *testing.T) {
 	tier.Slow(t)
 	c, _, let := notifying(t, Config{Watchdog: time.Hour}, `echo "$WATCHDOG_USEC" >usec; notify WATCHDOG=1 WATCHDOG=trigger; await go; notify WATCHDOG=1`)

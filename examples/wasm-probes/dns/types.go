@@ -147,7 +147,7 @@ func fieldOf(field string, b []byte) (string, int) {
 	if len(b) == 0 || len(b) < 1+int(b[0]) {
 		return "", -1
 	}
-	s := string(b[1 : 1+b[0]])
+	s := string(b[1 : 1+int(b[0])]) // in bytes, 1+255 is 0
 	if field == "tag" {
 		if s == "" || escape(s) != s {
 			return "", -1

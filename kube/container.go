@@ -183,9 +183,7 @@ func preStopOf(c v1.Container) *PreStop {
 	case h.Exec != nil:
 		return &PreStop{Exec: &Exec{Command: h.Exec.Command}}
 	case h.HTTPGet != nil:
-		get := httpOf(h.HTTPGet)
-		get.Path, get.Scheme = cmp.Or(get.Path, "/"), cmp.Or(get.Scheme, string(v1.URISchemeHTTP))
-		return &PreStop{HTTP: get}
+		return &PreStop{HTTP: httpOf(h.HTTPGet)}
 	case h.Sleep != nil:
 		return &PreStop{Sleep: new(duration(h.Sleep.Seconds))}
 	}

@@ -10,7 +10,7 @@ import (
 
 // Default returns a copy of pod in which those defaults of the API server are set
 // that concern probes (K170 in docs/kubelet.md): the namespace, restart policy, grace
-// period and protocols, and the numeric fields, paths and schemes of probes.
+// period and protocols, and the numeric fields, paths and schemes of probes and of preStop.
 func Default(pod *v1.Pod) *v1.Pod {
 	pod = pod.DeepCopy()
 	pod.Namespace = cmp.Or(pod.Namespace, v1.NamespaceDefault)
@@ -41,6 +41,9 @@ func defaultContainer(c *v1.Container) {
 			defaultProbe(p)
 		}
 	}
+	if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
+		defaultHTTPGet(c.Lifecycle.PreStop.HTTPGet)
+	}
 }
 
 func defaultProbe(p *v1.Probe) {
@@ -48,11 +51,16 @@ func defaultProbe(p *v1.Probe) {
 	p.PeriodSeconds = cmp.Or(p.PeriodSeconds, int32(probe.DefaultPeriod.Seconds()))
 	p.SuccessThreshold = cmp.Or(p.SuccessThreshold, probe.DefaultSuccessThreshold)
 	p.FailureThreshold = cmp.Or(p.FailureThreshold, probe.DefaultFailureThreshold)
-	if h := p.HTTPGet; h != nil {
-		h.Path = cmp.Or(h.Path, "/")
-		h.Scheme = cmp.Or(h.Scheme, v1.URISchemeHTTP)
-	}
+	defaultHTTPGet(p.HTTPGet)
 	if p.GRPC != nil && p.GRPC.Service == nil {
 		p.GRPC.Service = new(string)
+	}
+}
+
+// defaultHTTPGet sets the defaults of an action; nil has none.
+func defaultHTTPGet(h *v1.HTTPGetAction) {
+	if h != nil {
+		h.Path = cmp.Or(h.Path, "/")
+		h.Scheme = cmp.Or(h.Scheme, v1.URISchemeHTTP)
 	}
 }

@@ -164,7 +164,8 @@ func TestNamesOfPodsAreChecked(t *testing.T) {
 }
 
 func TestDefaultsAreTheAPIServers(t *testing.T) {
-	pod := podWith(t, "{containers: [{name: app, ports: [{containerPort: 1}], livenessProbe: {httpGet: {port: 80}}, readinessProbe: {grpc: {port: 1}}}]}")
+	pod := podWith(t, `{containers: [{name: app, ports: [{containerPort: 1}], livenessProbe: {httpGet: {port: 80}}, readinessProbe: {grpc: {port: 1}},
+  lifecycle: {preStop: {httpGet: {port: 80, path: /drain}}}}]}`)
 	pod.Namespace = ""
 	before := pod.DeepCopy()
 	got := kube.Default(pod)
@@ -175,6 +176,9 @@ func TestDefaultsAreTheAPIServers(t *testing.T) {
 	}
 	if p.HTTPGet.Path != "/" || p.HTTPGet.Scheme != "HTTP" || *c.ReadinessProbe.GRPC.Service != "" || c.Ports[0].Protocol != "TCP" {
 		t.Errorf("K170: the container is %+v", c)
+	}
+	if h := c.Lifecycle.PreStop.HTTPGet; h.Path != "/drain" || h.Scheme != "HTTP" {
+		t.Errorf("preStop is %+v", h)
 	}
 	if got.Namespace != "default" || got.Spec.RestartPolicy != "Always" || *got.Spec.TerminationGracePeriodSeconds != 30 {
 		t.Errorf("the pod is %+v", got)

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -89,14 +91,9 @@ func (h HTTP) checkHeaders() error {
 	if len(h.Headers) > maxHeaders {
 		return probe.FieldErrorf("headers", "has %d elements, at most %d are allowed", len(h.Headers), maxHeaders)
 	}
-	for name, values := range h.Headers {
-		if name == "" || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-			return probe.FieldErrorf("headers", "has the name %.80q; it must have letters, digits and - only", name)
-		}
-		for _, v := range values {
-			if strings.ContainsAny(v, "\r\n\x00") {
-				return &probe.FieldError{Field: "headers", Problem: fmt.Sprintf("has a line break in the value of %.80q", name), Hint: `write trimspace(file("…"))`, Plain: true}
-			}
+	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
+		if err := httpauth.CheckHeader("headers", name, h.Headers[name]...); err != nil {
+			return err
 		}
 	}
 	if strings.ContainsAny(h.Token, "\r\n\x00") {

@@ -70,6 +70,7 @@ type Controller struct {
 	pending     []string        // targets whose units have changed since reconcile has looked at them
 	supervisors map[string]*supervisor
 	order       startOrder
+	serves      startOrder         // the same of Unit.StopAfter, for all units
 	stopped     map[string]Stopped // by target: by operators
 	requested   map[string]bool    // targets whose restart was requested, and has not begun
 	spent       account
@@ -118,6 +119,7 @@ func New(c Config) (*Controller, error) {
 		static:      newStaticUnits(),
 		supervisors: map[string]*supervisor{},
 		order:       newStartOrder(),
+		serves:      newStartOrder(),
 		stopped:     map[string]Stopped{},
 		requested:   map[string]bool{},
 		restored:    map[string]restored{},
@@ -194,6 +196,7 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 			c.config.Engine.Report(probe.Instance{Target: target}) // which may have been announced
 		}
 		delete(c.units, target)
+		c.serves.remove(target)
 		delete(c.stopped, target)
 		delete(c.requested, target)
 		delete(c.restored, target)
@@ -206,11 +209,13 @@ func (c *Controller) change(units map[string]Unit, remove []string) {
 		}
 		if u.Driver == nil {
 			delete(c.units, target)
+			c.serves.remove(target)
 			c.static.add(target)
 		} else {
 			c.static.replace(target)
 			c.units[target] = u.WithDefaults()
 			c.order.change(target, u.StartAfter)
+			c.serves.add(target, u.StopAfter)
 		}
 		c.pending = append(c.pending, target)
 	}

@@ -189,8 +189,8 @@ func (s *supervisor) wakeServing() {
 	c := s.control
 	c.unitsMu.Lock()
 	defer c.unitsMu.Unlock()
-	for target, other := range c.supervisors {
-		if slices.Contains(c.units[target].StopAfter, s.target) {
+	for target := range c.serves.dependents[s.target] {
+		if other := c.supervisors[target]; other != nil {
 			other.wake.Set()
 		}
 	}

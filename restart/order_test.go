@@ -275,6 +275,39 @@ func TestATargetEndsAfterThoseThatItServes(t *testing.T) {
 	})
 }
 
+// Apply changes what a target serves, for the next exit.
+func TestATargetEndsAfterThoseThatItServesNow(t *testing.T) {
+	inBubble(t, restart.Budget{}, func(h *harness) {
+		units := map[string]restart.Unit{"proxy": {Driver: newDriver("proxy", healthy), StopAfter: []string{"app", "job"}}}
+		for n, name := range []string{"app", "job", "task"} {
+			units[name] = restart.Unit{Policy: restart.Never, Driver: newDriver(name, func(int) behavior {
+				return behavior{exitsAfter: time.Duration(n+1) * 10 * time.Second}
+			})}
+		}
+		h.apply(units)
+		h.sleep(5 * time.Second)
+		proxy := units["proxy"]
+		proxy.StopAfter = []string{"task"}
+		units["proxy"] = proxy
+		h.apply(units)
+		h.sleep(20 * time.Second)
+		h.expect("job", "job-0", probe.Gone, probe.ReasonCompleted)
+		h.expect("proxy", "proxy-0", probe.Running, "")
+		h.sleep(10 * time.Second)
+		h.expect("proxy", "proxy-0", probe.Gone, probe.ReasonCompleted)
+		proxy.StopAfter = nil
+		units["proxy"] = proxy
+		h.apply(units)
+		h.sleep(time.Second)
+		h.expect("proxy", "proxy-1", probe.Running, "")
+		delete(units, "proxy")
+		h.apply(units)
+		h.operate(h.control.Restart, "task")
+		h.sleep(time.Minute)
+		h.expect("task", "task-1", probe.Gone, probe.ReasonCompleted)
+	})
+}
+
 // A sidecar that has ended with what it serves has nothing to restart for, neither now nor when it begins again.
 func TestARestartOfATargetThatHasEndedWithThoseThatItServesIsIgnored(t *testing.T) {
 	inBubble(t, restart.Budget{}, func(h *harness) {

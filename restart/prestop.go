@@ -1,11 +1,13 @@
 package restart
 
 import (
+	"maps"
 	"net/url"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/sonde-probe/sonde/internal/command"
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -35,9 +37,9 @@ func (p *PreStop) check(wrong *probe.FieldErrors) {
 	if to, err := url.Parse(p.URL); p.URL != "" && (err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "") {
 		wrong.Add("pre_stop.url", `is %q; write a URL, such as "http://127.0.0.1:8080/drain"`, p.URL)
 	}
-	for name, value := range p.Headers {
-		if name == "" || strings.ContainsAny(name, " :\r\n\x00") || strings.ContainsAny(value, "\r\n\x00") {
-			wrong.Add("pre_stop.headers", "has a name or a value with a character that no header can have, in %q", name)
+	for _, name := range slices.Sorted(maps.Keys(p.Headers)) {
+		if err := httpauth.CheckHeader("pre_stop.headers", name, p.Headers[name]); err != nil {
+			*wrong = append(*wrong, err)
 		}
 	}
 }

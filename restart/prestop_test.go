@@ -23,6 +23,11 @@ func TestAWrongPreStopIsNamed(t *testing.T) {
 		"no host":    {restart.PreStop{URL: "http:///x"}, "pre_stop.url"},
 		"headers":    {restart.PreStop{Sleep: time.Second, Headers: map[string]string{"A": "b"}}, "pre_stop.headers"},
 		"header":     {restart.PreStop{URL: "http://a", Headers: map[string]string{"A": "b\n"}}, "pre_stop.headers"},
+		"a colon":    {restart.PreStop{URL: "http://a", Headers: map[string]string{"A:": "b"}}, "pre_stop.headers"},
+		"brackets":   {restart.PreStop{URL: "http://a", Headers: map[string]string{"X(Drain)": "b"}}, "pre_stop.headers"},
+		"a letter":   {restart.PreStop{URL: "http://a", Headers: map[string]string{"é": "b"}}, "pre_stop.headers"},
+		"a control":  {restart.PreStop{URL: "http://a", Headers: map[string]string{"A": "b\x01c"}}, "pre_stop.headers"},
+		"a tab":      {restart.PreStop{URL: "http://a", Headers: map[string]string{"A": "b\tc é"}}, ""},
 		"negative":   {restart.PreStop{Sleep: -1}, "pre_stop.sleep"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -32,5 +37,14 @@ func TestAWrongPreStopIsNamed(t *testing.T) {
 				t.Errorf("Check() = %v, want %q", err, c.field)
 			}
 		})
+	}
+}
+
+func TestWrongHeadersAreNamedInTheirOrder(t *testing.T) {
+	hook := restart.PreStop{URL: "http://a", Headers: map[string]string{"C ": "", "B": "secret\n", "A:": "", "D": ""}}
+	const want = `pre_stop.headers has an invalid name: "A:"; write A, without the colon; ` +
+		`pre_stop.headers has a line break at the end of B; a file ends with one: write trimspace(file("…")); pre_stop.headers has an invalid name: "C "`
+	if err := (restart.Unit{PreStop: &hook}).Check(); err == nil || err.Error() != want {
+		t.Errorf("Check() = %v, want %s", err, want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -183,7 +184,7 @@ func compile(field, text string) (*regexp.Regexp, error) {
 // headerAssertions returns the assertions about headers, sorted by name.
 func (c Config) headerAssertions() (all []headerAssertion, err error) {
 	add := func(field, name string, holds func([]string) bool) {
-		if !isToken(name) && err == nil {
+		if !httpauth.IsToken(name) && err == nil {
 			err = probe.FieldErrorf(field, "has an invalid name: %q", name)
 		}
 		all = append(all, headerAssertion{http.CanonicalHeaderKey(name), field, holds})

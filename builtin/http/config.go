@@ -127,7 +127,7 @@ const http2 = "2"
 
 func (c Config) method() (string, error) {
 	method := strings.ToUpper(cmp.Or(c.Method, "GET"))
-	if !isToken(method) || method == "CONNECT" {
+	if !httpauth.IsToken(method) || method == "CONNECT" {
 		return "", probe.FieldErrorf("method", "is %q; it must be one such as GET, HEAD or POST", c.Method)
 	}
 	return method, nil

@@ -1,7 +1,6 @@
 package httpprobe
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -99,39 +98,14 @@ func setDefault(h http.Header, name string, values ...string) {
 }
 
 func checkHeader(name string, values []string) error {
-	if !isToken(name) {
-		err := &probe.FieldError{Field: "headers", Problem: fmt.Sprintf("has an invalid name: %q", name)}
-		if plain, ok := strings.CutSuffix(name, ":"); ok {
-			err.Hint = fmt.Sprintf("write %s, without the colon", plain)
-		}
-		return err
-	}
 	switch http.CanonicalHeaderKey(name) {
 	case "Content-Length", "Transfer-Encoding", "Trailer":
 		return probe.FieldErrorf("headers", "must not have %s: it follows from the body", name)
 	}
-	for _, value := range values {
-		if strings.TrimRight(value, "\r\n") != value {
-			return &probe.FieldError{Field: "headers", Problem: "has a line break at the end of " + name, Hint: `a file ends with one: write trimspace(file("…"))`, Plain: true}
-		}
-		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return &probe.FieldError{Field: "headers", Problem: "has control characters in " + name, Plain: true}
-		}
+	if err := httpauth.CheckHeader("headers", name, values...); err != nil {
+		return err
 	}
 	return nil
-}
-
-// isToken reports whether s is a token of RFC 9110, section 5.6.2, as methods and
-// header names are.
-func isToken[T string | []byte](s T) bool {
-	for i := range len(s) {
-		letter := 'a' <= s[i]|0x20 && s[i]|0x20 <= 'z'
-		digit := '0' <= s[i] && s[i] <= '9'
-		if !letter && !digit && strings.IndexByte("-!#$%&'*+.^_`|~", s[i]) < 0 {
-			return false
-		}
-	}
-	return len(s) > 0
 }
 
 const hostBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._:[]%"

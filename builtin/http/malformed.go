@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/sonde-probe/sonde/internal/httpauth"
 )
 
 // malformed are the faults of a response's head, by a part of net/http's text about it: its errors have no types.
@@ -38,7 +40,7 @@ var (
 func headProblem(err error) string {
 	text := err.Error()
 	if m := malformedHeader.FindStringSubmatch(text); m != nil {
-		if name := strings.TrimSpace(m[1]); isToken(name) {
+		if name := strings.TrimSpace(m[1]); httpauth.IsToken(name) {
 			return fmt.Sprintf(": its header %.100s has a control character", name)
 		}
 		return ": one of its headers has no valid name"

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sonde-probe/sonde/internal/httpauth"
 	"github.com/sonde-probe/sonde/probe"
 )
 
@@ -132,7 +133,7 @@ func (h *head) readStatus(line []byte) bool {
 // readField parses a line of a head, and keeps the length and coding of the body.
 func (h *head) readField(line []byte) bool {
 	name, value, ok := bytes.Cut(line, []byte(":"))
-	if !ok || !isToken(name) || !isText(value) {
+	if !ok || !httpauth.IsToken(name) || !isText(value) {
 		return false
 	}
 	switch {

@@ -111,9 +111,9 @@ func (r *delayReader) slowestBelow(pid string) (slowest taskTimes) {
 
 // processTime returns for how long a process and its children that were reaped have run.
 func (r *delayReader) processTime(pid string) (ran time.Duration) {
-	stat, err := os.ReadFile("/proc/" + pid + "/stat") // "1 (name) S 0 …", and the name may have any character
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	r.note(err)
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	fields := StatFields(stat)
 	const utime, cstime = 11, 14
 	if len(fields) > cstime {
 		for _, field := range fields[utime : cstime+1] {

@@ -48,14 +48,18 @@ func parsePids(text []byte) (pids []int) {
 // childrenByParent finds the children among all processes of the system.
 func childrenByParent(parent int) (children []int) {
 	for _, pid := range allProcesses() {
-		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // "1 (name) S 0 …", and the name may have any character
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		fields := StatFields(stat)
 		if len(fields) > 1 && string(fields[1]) == strconv.Itoa(parent) {
 			children = append(children, pid)
 		}
 	}
 	return children
 }
+
+// StatFields returns the fields after the name in /proc/PID/stat, "1 (name) S 0 …": the state is the first. The name may have any
+// character, parentheses too.
+func StatFields(stat []byte) [][]byte { return bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:]) }
 
 func allProcesses() (pids []int) {
 	dirs, _ := filepath.Glob("/proc/[1-9]*")

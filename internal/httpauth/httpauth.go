@@ -1,5 +1,5 @@
 // Package httpauth has the credentials that requests by HTTP are sent with, of the handler http and of receivers of
-// notifications.
+// notifications, and checks headers for them and for pre_stop.
 package httpauth
 
 import (

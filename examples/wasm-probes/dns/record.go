@@ -6,18 +6,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
 
 // rcodes are the codes of an answer by name (IANA's registry, DNS RCODEs; those above
 // 15 need EDNS, which is not used).
-func rcodes() map[string]dnsmessage.RCode {
+var rcodes = sync.OnceValue(func() map[string]dnsmessage.RCode {
 	return map[string]dnsmessage.RCode{
 		"NOERROR": 0, "FORMERR": 1, "SERVFAIL": 2, "NXDOMAIN": 3, "NOTIMP": 4, "REFUSED": 5,
 		"YXDOMAIN": 6, "YXRRSET": 7, "NXRRSET": 8, "NOTAUTH": 9, "NOTZONE": 10,
 	}
-}
+})
 
 // names lists the names of a table, sorted.
 func names[T any](m map[string]T) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }

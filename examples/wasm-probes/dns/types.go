@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -22,7 +23,7 @@ type recordType struct {
 }
 
 // types are the record types by name (IANA's registry, Resource Record (RR) TYPEs). Others can be asked for by number.
-func types() map[string]recordType {
+var types = sync.OnceValue(func() map[string]recordType {
 	return map[string]recordType{
 		"A":       {dnsmessage.TypeA, "ip4", "192.0.2.7"},
 		"AAAA":    {dnsmessage.TypeAAAA, "ip6", "2001:db8::7"},
@@ -45,7 +46,7 @@ func types() map[string]recordType {
 		"TLSA":    {52, "8 8 8 hex", "3 1 1 d2abde24…"},
 		"TXT":     {dnsmessage.TypeTXT, "", "v=spf1 -all"},
 	}
-}
+})
 
 // byNumber is TYPE1 and so on, the form of types without a name. Its records are written as \# 4 c0000207 (RFC 3597, section 5).
 const byNumber = "TYPE"

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -32,11 +31,10 @@ type process struct {
 	ticks                  uint64 // when it was started, since the kernel's start
 }
 
-// parseStat parses /proc/<pid>/stat: "1 (name) S 0 …". The name may contain any character,
-// parentheses too. An invalid text gives the zero process.
+// parseStat parses /proc/<pid>/stat. An invalid text gives the zero process.
 func parseStat(stat []byte) (p process) {
 	const parent, group, session, ticks = 1, 2, 3, 19 // fields after the name; the state is the first
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	fields := command.StatFields(stat)
 	if len(fields) <= ticks {
 		return process{}
 	}

@@ -124,9 +124,8 @@ func unknownName(d *hcl.Diagnostic, ctx *hcl.EvalContext) report {
 	switch name {
 	case "each", "count":
 		r.hint = "each.key and each.value exist in a target with for_each, and there is no count"
-		own := slices.DeleteFunc(rootNames(ctx), func(name string) bool { return name == "var" || name == "local" })
-		if len(own) > 0 { // those of dynamic blocks
-			r.hint = fmt.Sprintf("in this dynamic block it is %s.key and %s.value", own[0], own[0])
+		if iterator := iteratorOf(ctx); iterator != "" && iterator != "each" {
+			r.hint = fmt.Sprintf("in this dynamic block it is %s.key and %[1]s.value", iterator)
 		}
 	case "env":
 		r.hint = `environment variables are read by a function: env("NAME")`

@@ -70,6 +70,19 @@ func lookup(ctx *hcl.EvalContext, name string) cty.Value {
 	return cty.DynamicVal
 }
 
+// iteratorOf returns the iterator of the innermost loop around an expression, which is "each" in a target with for_each; "" without
+// one. The names of a for expression are no iterators.
+func iteratorOf(ctx *hcl.EvalContext) string {
+	for ; ctx != nil; ctx = ctx.Parent() {
+		for name, v := range ctx.Variables {
+			if name != "var" && name != "local" && slices.Equal(attributeNames(v), []string{"key", "value"}) {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
 func rootNames(ctx *hcl.EvalContext) []string {
 	var names []string
 	for ; ctx != nil; ctx = ctx.Parent() {

@@ -31,10 +31,6 @@ func settingsOf[M any](blocks map[string]block[M]) map[string]config.Settings {
 	for name, b := range blocks {
 		all[name] = b.settings
 	}
-	if envoy, ok := all["envoy"]; ok {
-		envoy.NeedsPort = true
-		all["envoy"] = envoy
-	}
 	return all
 }
 
@@ -42,7 +38,7 @@ func settingsOf[M any](blocks map[string]block[M]) map[string]config.Settings {
 var outputs = map[string]block[func(settings any) gateway.Output]{
 	"agent":      outputOf(agent.Config.Check, agent.New),
 	"consul":     outputOf(httpgateway.Consul.Check, httpgateway.Consul.Output),
-	"envoy":      outputOf(httpgateway.Envoy.Check, httpgateway.Envoy.Output),
+	"envoy":      needingPort(outputOf(httpgateway.Envoy.Check, httpgateway.Envoy.Output)),
 	"haproxy":    outputOf(haproxy.Config.Check, haproxy.New),
 	"render":     outputOf(render.Config.Check, render.New),
 	"oracle":     outputOf(httpgateway.Oracle.Check, httpgateway.Oracle.Output),
@@ -52,6 +48,12 @@ var outputs = map[string]block[func(settings any) gateway.Output]{
 
 func outputOf[C any, O gateway.Output](check func(C) error, build func(C) O) block[func(settings any) gateway.Output] {
 	return block[func(settings any) gateway.Output]{config.SettingsOf(check), func(settings any) gateway.Output { return build(settings.(C)) }}
+}
+
+// needingPort returns a block whose gateway leaves out members without a port.
+func needingPort[M any](b block[M]) block[M] {
+	b.settings.NeedsPort = true
+	return b
 }
 
 // GatewaySpecs returns what keeps the gateways of a configuration up to date.

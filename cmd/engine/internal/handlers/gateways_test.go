@@ -75,3 +75,11 @@ func TestOnlyOneGatewayCanHaveAResource(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyEnvoyNeedsPorts(t *testing.T) {
+	for name, settings := range Options().Gateways {
+		if settings.NeedsPort != (name == "envoy") {
+			t.Errorf("%s: got NeedsPort %v", name, settings.NeedsPort)
+		}
+	}
+}

@@ -31,9 +31,6 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target,
 		if d.ok && driver.WarnOfTarget != nil {
 			d.reportWarnings(driver.WarnOfTarget(d.values))
 		}
-		if driver.Owns != nil && block.ok {
-			t.warnOfSharedFile(block, driver.Owns, target.Driver)
-		}
 		if driver.target != nil {
 			inherited = driver.target(target.Driver)
 		}
@@ -47,25 +44,6 @@ func (t *targetDecoder) lifecycle(b *tree.Block, c tree.Content) (target Target,
 		}
 	}
 	return target, inherited, d
-}
-
-// warnOfSharedFile warns of a file that another target has, too.
-func (t *targetDecoder) warnOfSharedFile(block *decodedBlock, owns func(settings any) (argument, file string), settings any) {
-	argument, file := owns(settings)
-	if file == "" {
-		return
-	}
-	first, shared := t.owned[file]
-	if !shared {
-		t.owned[file] = block.block.Header
-		return
-	}
-	r := block.fieldReport(&probe.FieldError{
-		Field: argument, Problem: "is that of another target, too: each renames it while the other writes",
-		Hint: `write a file for each target; with for_each, "/var/log/${each.key}.log"`,
-	})
-	r.severity, r.notes = Warning, []Note{noteAt(first, "the other one is here")}
-	t.e.add(r)
 }
 
 // driverOf returns the driver among the blocks of a target, and its block; nil for none.

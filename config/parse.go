@@ -135,7 +135,7 @@ func decodeTargets(f *sourceFiles, e *evaluator, l *language, o *Options, handle
 	}
 	t := &targetDecoder{
 		e: e, language: l, options: o, context: handlers.context, defaults: defaults, probes: probes,
-		targets: make(map[string]Target), known: knownTargets{more: o.MoreTargets}, origins: make(map[string]*origin), owned: make(map[string]hcl.Range),
+		targets: make(map[string]Target), known: knownTargets{more: o.MoreTargets}, origins: make(map[string]*origin),
 		samePorts: newSharedMaps[uint16](), sameLabels: newSharedMaps[string](),
 	}
 	if o.Describe {

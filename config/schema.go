@@ -88,10 +88,6 @@ type Driver struct {
 	// that has the block runs one of its own.
 	IsLocal bool
 
-	// Owns returns a file that no second target should have, and the argument that names it: "log.file". Nil, or an
-	// empty file: there is none.
-	Owns func(settings any) (argument, file string)
-
 	// WarnOfTarget is Warn for what Options.TargetSettings declares of a target that has
 	// the block: restart_policy and the like.
 	WarnOfTarget func(Values) error

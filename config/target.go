@@ -31,9 +31,8 @@ type targetDecoder struct {
 	known        knownTargets           // the same targets, as written
 	origins      map[string]*origin     // by name
 	lists        []targetList
-	owned        map[string]hcl.Range // the first block that names a file, by file
-	emptyLoops   []Note               // the arguments for_each without elements
-	later        []report             // about target blocks: see reportLater
+	emptyLoops   []Note   // the arguments for_each without elements
+	later        []report // about target blocks: see reportLater
 
 	noLifecycle Target // of target blocks that say nothing about starting and restarting
 	samePorts   sharedMaps[uint16]

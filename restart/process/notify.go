@@ -58,6 +58,7 @@ type vigil struct {
 	within   time.Duration // until READY=1 or the next WATCHDOG=1 is due
 	until    time.Time     // zero when nothing is due
 	overdue  bool          // the time is over, and the socket is read once more
+	last     time.Time     // when that ends, however many messages come
 	ready    bool          // or there is no wait for READY=1
 	expired  bool          // the latest notice is watchdogExpired or watchdogTriggered
 }
@@ -67,6 +68,9 @@ const (
 	lateAfter = 250 * time.Millisecond
 	// overduePause is how long the socket must be empty after a deadline.
 	overduePause = 100 * time.Millisecond
+	// maxOverdue is how long after a deadline messages may be read that were waiting then: the kernel has 512 at most
+	// (net.unix.max_dgram_qlen is 10 or 512), and one is read in each messagePause.
+	maxOverdue = 8 * time.Second
 )
 
 // newVigil returns the vigil over a process that was started at a time.
@@ -92,7 +96,7 @@ func (v *vigil) silent(now time.Time) (notices []notice) {
 	case now.Sub(v.until) > lateAfter:
 		v.expect(v.within, now)
 	case !v.overdue:
-		v.overdue, v.until = true, now.Add(overduePause)
+		v.overdue, v.until, v.last = true, now.Add(overduePause), now.Add(maxOverdue)
 	case !v.ready:
 		v.expect(0, now)
 		return []notice{isNotReady}
@@ -110,7 +114,7 @@ func (v *vigil) expire(how notice, now time.Time) []notice {
 
 // read is called when a message was read, whoever has sent it: another one may wait.
 func (v *vigil) read(now time.Time) {
-	if v.overdue {
+	if v.overdue && now.Before(v.last) {
 		v.until = now.Add(overduePause)
 	}
 }
@@ -207,6 +211,9 @@ func (i *instance) attend(id string) {
 func (i *instance) note(what notice, began func(id string)) {
 	switch what {
 	case isReady:
+		if i.asked { // it says so while it ends
+			return
+		}
 		i.setNotice(restart.Notice{}) // before it may count as one about a running instance
 		began(i.starting)
 	case watchdogFed:

@@ -34,6 +34,7 @@ func TestSilenceCountsOnlyWhenTheEngineHasListened(t *testing.T) {
 		"fed at the second look":    {Config{Watchdog: 10 * s}, []step{{10 * s, ""}, {10*s + 1, "STATUS=x"}, {10*s + 2, "WATCHDOG=1"}}, nil, 20*s + 2},
 		"others at the second look": {Config{Watchdog: 10 * s}, []step{{10 * s, ""}, {10*s + 1, "STATUS=x"}}, nil, 10*s + 1 + overduePause},
 		"expired":                   {Config{Watchdog: 10 * s}, []step{{10 * s, ""}, {10*s + overduePause, ""}}, []notice{watchdogExpired}, 0},
+		"flooded":                   {Config{Watchdog: 10 * s}, []step{{10 * s, ""}, {18*s - overduePause/2, "STATUS=x"}, {18 * s, "STATUS=x"}, {18*s + overduePause/2, ""}}, []notice{watchdogExpired}, 0},
 		"trigger":                   {Config{Watchdog: 10 * s}, []step{{1 * s, "WATCHDOG=trigger"}, {2 * s, "WATCHDOG=trigger"}}, []notice{watchdogTriggered}, 0},
 		"recovered":                 {Config{Watchdog: 10 * s}, []step{{1 * s, "WATCHDOG=trigger"}, {2 * s, "WATCHDOG=1"}}, []notice{watchdogTriggered, watchdogFed}, 12 * s},
 		"no watchdog":               {Config{}, []step{{1 * s, "WATCHDOG=trigger"}, {2 * s, "WATCHDOG=1"}, {3 * s, "WATCHDOG_USEC=1"}}, nil, 0},

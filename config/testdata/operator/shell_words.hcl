@@ -11,3 +11,7 @@ target "db" {
 target "cache" {
   process { command = ["sh", "-c", "$CHECK", "2>/dev/null"] }
 }
+
+target "sum" {
+  process { command = ["expr", "5", "|", "3"] }
+}

@@ -69,7 +69,7 @@ func eachType(t *testing.T, way lab.Way) {
 		{"lab.test", "CDS", "60485 13 1 d4b7d520e7bb5f0f67674a0cceb1e3e0614b93c4"},
 		{"lab.test", "DNSKEY", "257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+ KkxLbxILfDLUT0rAK9iUzy1L53eKGQ=="},
 		{"lab.test", "CDNSKEY", "0 3 0 AA=="},
-		{"lab.test", "HTTPS", `1 . port=08443 key65400="a b" mandatory=alpn,port alpn=h2,h3 ipv4hint=192.0.2.7,192.0.2.8 ipv6hint=2001:DB8:0::7`},
+		{"lab.test", "HTTPS", `1 . port=08443 key65400="a b" mandatory=port,alpn alpn=h2,h3 ipv4hint=192.0.2.7,192.0.2.8 ipv6hint=2001:DB8:0::7`},
 		{"_dns.lab.test", "SVCB", `2 dns.lab.test alpn="dot" no-default-alpn ech=AEX+DQ== dohpath=/q{?dns}`},
 		{"_443._tcp.lab.test", "TLSA", "3 1 1 d2abde240d7cd3ee6b4b28c54df034b97983a1d16e8a410e4561cb106618e971"},
 		{"lab.test", "SSHFP", "4 2 123456789abcdef67890123456789abcdef67890123456789abcdef123456789"},

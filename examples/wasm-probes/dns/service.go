@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -146,6 +147,12 @@ func expectedValue(key dnsmessage.SVCParamKey, value string) (string, error) {
 			}
 			all[i] = ip.String()
 		}
+	case dnsmessage.SVCParamMandatory: // in the order in which the wire has them
+		slices.SortFunc(all, func(a, b string) int {
+			keyA, _ := paramKey(a) // an error: it is compared as it is
+			keyB, _ := paramKey(b)
+			return cmp.Compare(keyA, keyB)
+		})
 	case dnsmessage.SVCParamPort:
 		n, err := strconv.ParseUint(value, 10, 16)
 		return strconv.FormatUint(n, 10), err

@@ -26,6 +26,8 @@ package daemon
 
 import (
 	"context"
+	"io"
+	stdlog "log"
 	"log/slog"
 	"time"
 
@@ -119,7 +121,8 @@ func run(c *cobra.Command, f *flags, paths []string, version string, openStore O
 	}
 	log := logger(loaded.config.Engine)
 	f.override(&loaded.config.Engine)
-	slog.SetDefault(log) // for packages without a logger of their own
+	slog.SetDefault(log)         // for packages without a logger of their own
+	stdlog.SetOutput(io.Discard) // where net/http writes what a server has sent to a connection without a request
 	cli.LogDiagnostics(log, loaded.diags)
 	d := &daemon{parts: parts{beats: f.inputs.Beats}, flags: f, paths: paths, version: version, openStore: openStore, level: level, log: log, queue: queue, signals: signals, pushed: loaded.pushed, jobs: make(chan *job)}
 	if d.manager, err = openServiceManager(); err != nil {

@@ -58,12 +58,6 @@ func processDriver() config.Driver {
 		return probe.Target{Address: "127.0.0.1", Env: c.Env, Dir: c.Dir, User: c.User} // it runs on this machine
 	})
 	d.IsLocal, d.WarnOfTarget = true, warnOfProcessTarget
-	d.Owns = func(settings any) (argument, file string) {
-		if log := settings.(process.Config).Log; log != nil {
-			return "log.file", log.File
-		}
-		return "", ""
-	}
 	return d
 }
 

@@ -212,7 +212,7 @@ func shellWords(words []string) error {
 		return unusedWords(words, flag) // the script of a shell: sh -c, bash -lc
 	}
 	i := slices.IndexFunc(words, forShell.MatchString)
-	if i < 1 {
+	if i < 1 || filepath.Base(words[0]) == "expr" { // which has operators of its own
 		return nil
 	}
 	return &probe.FieldError{Field: "command", Problem: fmt.Sprintf("has the argument %q, and there is no shell that would understand it", words[i]),

@@ -172,17 +172,17 @@ func isUndone(done api.Operated, now, before api.Instance) bool {
 // instance can be started.
 func outcome(o api.Operation, now, before api.Instance) (string, error) {
 	if o == api.OperationStop {
-		if now.Reason == probe.ReasonOperatorStop {
+		if now.Reason == probe.ReasonOperatorStop && now.Phase != probe.Running { // it runs on until it has terminated
 			return "stopped", nil
 		}
 		return "", nil
 	}
 	switch {
+	case now.Reason == probe.ReasonOperatorStop && (now.Detail != before.Detail || !now.Since.Equal(before.Since)):
+		return "", fmt.Errorf("the target was stopped meanwhile: %s", now.Detail)
 	case now.Since.Equal(before.Since) && now.ID == before.ID && now.Detail != before.Detail && now.Reason != probe.ReasonOperatorRestart:
 		return "", errors.New(now.Detail) // it keeps running, since it could not be terminated
 	case now.Since.Equal(before.Since):
-	case now.Reason == probe.ReasonOperatorStop:
-		return "", fmt.Errorf("the target was stopped meanwhile: %s", now.Detail)
 	case now.Reason == probe.ReasonStartAfter:
 		return now.Detail, nil
 	case now.Reason == probe.ReasonNoStart:

@@ -315,7 +315,10 @@ func TestARestartOfATargetThatHasEndedWithThoseThatItServesIsIgnored(t *testing.
 			"app":   {Driver: newDriver("app", func(int) behavior { return behavior{exitsAfter: 10 * time.Second} }), Policy: restart.Never},
 			"db":    {Driver: newDriver("db", healthy)},
 			"proxy": {Driver: newDriver("proxy", healthy), StartAfter: []string{"db"}, StopAfter: []string{"app"}},
-			"vault": {Driver: newDriver("vault", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }), StartAfter: []string{"db"}, StopAfter: []string{"app"}},
+			"vault": {
+				Driver:     newDriver("vault", func(int) behavior { return behavior{endsAfter: 5 * time.Second} }),
+				StartAfter: []string{"db"}, StopAfter: []string{"app"},
+			},
 		})
 		h.sleep(12 * time.Second)
 		h.operate(h.control.Restart, "proxy")

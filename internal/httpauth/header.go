@@ -19,7 +19,8 @@ func CheckHeader(field, name string, values ...string) *probe.FieldError {
 	}
 	for _, value := range values {
 		if strings.TrimRight(value, "\r\n") != value {
-			return &probe.FieldError{Field: field, Problem: fmt.Sprintf("has a line break at the end of %.80s", name), Hint: `a file ends with one: write trimspace(file("…"))`, Plain: true}
+			const hint = `a file ends with one: write trimspace(file("…"))`
+			return &probe.FieldError{Field: field, Problem: fmt.Sprintf("has a line break at the end of %.80s", name), Hint: hint, Plain: true}
 		}
 		if strings.ContainsFunc(value, func(r rune) bool { return isControl(r) && r != '\t' }) {
 			return &probe.FieldError{Field: field, Problem: fmt.Sprintf("has control characters in %.80s", name), Plain: true}

@@ -53,6 +53,7 @@ var errEnded = errors.New("asked to end before the command was started")
 // instance is the engine's side of one run of a command.
 type instance struct {
 	*guardConn
+	driver  *Driver
 	log     *slog.Logger
 	tail    *command.Tail
 	output  output
@@ -62,7 +63,6 @@ type instance struct {
 	tree        guard.Tree       // zero before the command runs
 	asked       bool             // a request to end was received
 	preStop     *preStop         // what runs before the signal; nil if nothing does
-	killTimeout time.Duration    // of the driver
 	abandon     <-chan time.Time // fires when a process cannot be killed
 	overdue     <-chan time.Time // fires when the guard should have killed the command
 	gaveUp      bool             // it was not killed in time
@@ -72,11 +72,9 @@ type instance struct {
 
 	stop func() restart.StopSettings // of the driver, or of an instance of an earlier engine that is ended
 
-	notifier  *notifier // nil if the processes have no socket for notifications
-	config    Config    // of the driver
-	setNotice func(restart.Notice)
-	starting  string // its ID while it runs and has not said that it is ready
-	notReady  error  // it was ended since it never said so
+	notifier *notifier // nil if the processes have no socket for notifications
+	starting string    // its ID while it runs and has not said that it is ready
+	notReady error     // it was ended since it never said so
 }
 
 // start starts a guard and has it start the command. If an earlier engine has left an
@@ -144,8 +142,8 @@ func (d *Driver) start(ctx context.Context, end <-chan time.Duration) (_ *instan
 
 func (d *Driver) newInstance() *instance {
 	i := &instance{
-		log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output, killTimeout: d.killTimeout,
-		stop: d.stopSettings, config: d.config, setNotice: d.setNotice, releaseRoom: func() {},
+		driver: d, log: d.config.Logger, tail: &command.Tail{Max: maxOutput}, output: d.output,
+		stop: d.stopSettings, releaseRoom: func() {},
 	}
 	for n, name := range []string{"stdout", "stderr"} {
 		i.streams[n] = d.output.stream(name, i.tail)
@@ -226,10 +224,10 @@ func (i *instance) watch(ctx context.Context, began func(id string), end <-chan 
 				return restart.Exit{Err: restart.ErrReleased}
 			}
 			i.order(guard.Order{Signal: guard.Kill})
-			i.abandon = time.After(i.killTimeout)
+			i.abandon = time.After(i.driver.killTimeout)
 		case <-i.overdue:
 			i.resume() // it may have been stopped after the order
-			i.overdue = time.After(i.killTimeout)
+			i.overdue = time.After(i.driver.killTimeout)
 		case <-i.abandon:
 			return i.giveUp()
 		}
@@ -251,7 +249,7 @@ func (i *instance) hasStarted(r guard.Report) {
 // terminate has the guard ask the command to exit, by the signal that was set last.
 func (i *instance) terminate(grace time.Duration) {
 	i.order(guard.Order{Signal: guard.Terminate, Grace: grace, StopSignal: syscall.Signal(i.stop().Signal)})
-	i.overdue = time.After(grace + i.killTimeout)
+	i.overdue = time.After(grace + i.driver.killTimeout)
 }
 
 // order orders the guard to end the command. One that was stopped (SIGSTOP) is continued: it would never read the order, and
@@ -295,7 +293,7 @@ func (i *instance) guardKilled(ctx context.Context) restart.Exit {
 			giveUp()
 			return
 		}
-		time.AfterFunc(i.killTimeout, giveUp)
+		time.AfterFunc(i.driver.killTimeout, giveUp)
 	})()
 	if i.tree.KillOrphans(killing) {
 		return killed(i.exit(0, nil).Output)

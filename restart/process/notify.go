@@ -200,11 +200,11 @@ func (i *instance) attend(id string) {
 	if i.notifier == nil {
 		return
 	}
-	if i.config.Notify {
+	if i.driver.config.Notify {
 		i.starting = id
-		i.setNotice(restart.Notice{Reason: probe.ReasonStarting, Detail: "waiting for READY=1 of the process"})
+		i.driver.setNotice(restart.Notice{Reason: probe.ReasonStarting, Detail: "waiting for READY=1 of the process"})
 	}
-	i.notifier.run(i.guardPid, newVigil(i.config, time.Now()), func(text string) { i.output.of.status.Store(&text) }, i.log)
+	i.notifier.run(i.guardPid, newVigil(i.driver.config, time.Now()), func(text string) { i.output.of.status.Store(&text) }, i.log)
 }
 
 // note acts on a notice.
@@ -214,19 +214,19 @@ func (i *instance) note(what notice, began func(id string)) {
 		if i.asked { // it says so while it ends
 			return
 		}
-		i.setNotice(restart.Notice{}) // before it may count as one about a running instance
+		i.driver.setNotice(restart.Notice{}) // before it may count as one about a running instance
 		began(i.starting)
 	case watchdogFed:
-		i.setNotice(restart.Notice{})
+		i.driver.setNotice(restart.Notice{})
 	case watchdogExpired:
-		i.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "no WATCHDOG=1 for " + probe.FormatDuration(i.config.Watchdog)})
+		i.driver.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "no WATCHDOG=1 for " + probe.FormatDuration(i.driver.config.Watchdog)})
 	case watchdogTriggered:
-		i.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "the process has said WATCHDOG=trigger"})
+		i.driver.setNotice(restart.Notice{Reason: probe.ReasonWatchdog, Detail: "the process has said WATCHDOG=trigger"})
 	case isNotReady:
 		if i.asked {
 			return
 		}
-		i.notReady = fmt.Errorf("no READY=1 within ready_timeout (%s)", probe.FormatDuration(i.config.readyTimeout()))
+		i.notReady = fmt.Errorf("no READY=1 within ready_timeout (%s)", probe.FormatDuration(i.driver.config.readyTimeout()))
 		i.requestEnd(i.stop().GracePeriod)
 	}
 }

@@ -101,7 +101,7 @@ func (i *instance) runPreStop(ctx context.Context, p *restart.PreStop) (err erro
 }
 
 func (i *instance) runPreStopCommand(ctx context.Context, p *restart.PreStop) error {
-	plan, err := command.Command{Words: p.Command, Env: i.config.Env, Dir: i.config.Dir, User: i.config.User}.Plan()
+	plan, err := command.Command{Words: p.Command, Env: i.driver.config.Env, Dir: i.driver.config.Dir, User: i.driver.config.User}.Plan()
 	if err != nil {
 		return err
 	}

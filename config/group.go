@@ -276,7 +276,10 @@ func (s *selection) checkName(i int, name string, targets *knownTargets) {
 // checkNumber reports a group with fewer members than must be ready.
 func (g *decodedGroup) checkNumber(found int) {
 	if g.Quorum > found {
-		g.report(g.sources["quorum"].value, fmt.Sprintf("quorum is %d, but the group has %s", g.Quorum, plural(found, "member")), fmt.Sprintf("write quorum = %d or less", found))
+		g.e.add(report{
+			severity: Warning, at: g.sources["quorum"].value, body: &g.block.Body, hint: fmt.Sprintf("write quorum = %d or less", found),
+			summary: fmt.Sprintf("quorum is %d, but the group has %s, so that gateways always use all of them", g.Quorum, plural(found, "member")),
+		})
 	}
 	if need := g.MinReady.Of(found); found >= need {
 		if g.HoldRestarts && found == need {

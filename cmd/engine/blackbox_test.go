@@ -33,7 +33,7 @@ const blackboxModules = `
 modules:
   http_2xx: {prober: http, http: {preferred_ip_protocol: ip4}}
   http_stays: {prober: http, http: {preferred_ip_protocol: ip4, follow_redirects: false}}
-  http_post: {prober: http, http: {method: POST, headers: {X-Ask: please}, body: hello}}
+  http_post: {prober: http, http: {method: POST, headers: {Accept-Language: please}, body: hello}}
   http_503: {prober: http, http: {valid_status_codes: [503]}}
   http_regex: {prober: http, http: {fail_if_body_not_matches_regexp: ["wel+come"]}}
   http_mismatch: {prober: http, http: {fail_if_body_not_matches_regexp: ["farewell"]}}
@@ -147,7 +147,7 @@ func blackboxed(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, strings.Repeat("x", 300000))
 	case "/echo":
 		body, _ := io.ReadAll(r.Body)
-		if r.Method != http.MethodPost || r.Header.Get("X-Ask") != "please" || string(body) != "hello" {
+		if r.Method != http.MethodPost || r.Header.Get("Accept-Language") != "please" || string(body) != "hello" {
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	case "/", "/deep":

@@ -32,8 +32,11 @@ func TestAProgramThatGoesOnAfterItsEngineIsNotEnded(t *testing.T) {
 		if err := d.restarts.Apply(map[string]restart.Unit{"web": {Driver: killable{}}}); err != nil {
 			t.Fatal(err)
 		}
-		d.signals.stop <- syscall.SIGTERM
-		d.signals.stop <- syscall.SIGTERM
+		go func() {
+			synctest.Wait() // the instance runs
+			d.signals.stop <- syscall.SIGTERM
+			d.signals.stop <- syscall.SIGTERM
+		}()
 		if err := d.run(t.Context()); err == nil {
 			t.Error("the second signal has not killed the engine")
 		}

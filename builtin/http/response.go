@@ -149,7 +149,9 @@ func (h *head) readField(line []byte) bool {
 	case equalFold(name, "connection"):
 		h.closes = h.closes || !equalFold(bytes.Trim(value, " \t"), "keep-alive") // or another option, which may be close
 	case equalFold(name, "content-type"):
-		h.encoded = h.encoded || !slices.Contains(charsetsOfUTF8, charsetOf(string(value)))
+		if bytes.IndexByte(value, ';') >= 0 { // it may have a charset
+			h.encoded = h.encoded || !slices.Contains(charsetsOfUTF8, charsetOf(string(value)))
+		}
 	case equalFold(name, "trailer"):
 		return false
 	}

@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -181,12 +182,9 @@ func (d *Driver) listen(run *command.Command, suffix string) (*notifier, error) 
 		d.config.Logger.Warn("process has no socket for notifications", "error", err)
 		return nil, nil
 	}
-	env := map[string]string{socketVariable: n.path}
-	for name, value := range run.Env {
-		if name != socketVariable {
-			env[name] = value
-		}
-	}
+	env := map[string]string{}
+	maps.Copy(env, run.Env)
+	env[socketVariable] = n.path
 	if d.config.Watchdog > 0 {
 		env[watchdogVariable] = strconv.FormatInt(d.config.Watchdog.Microseconds(), 10)
 	}

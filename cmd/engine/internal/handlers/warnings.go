@@ -104,29 +104,29 @@ func warnOfLog(v config.Values) error {
 	return nil
 }
 
+// noEffect says of arguments of a target why they have none beside a restart block, and what to write instead.
+var noEffect = []struct{ field, why, remedy string }{
+	{"stop_signal", stoppedByCommand, "remove it"},
+	{"restart_exit_codes", "since the exit of what the restart block restarts is not known", "remove it"},
+	{"termination_grace_period", stoppedByCommand, "remove it, and set timeout in the restart block"},
+	{"pre_stop", stoppedByCommand, "remove it and write it into the command"},
+}
+
+const stoppedByCommand = "since the command of the restart block stops the target"
+
 // warnOfNoRestart warns of a restart block whose command restart_policy forbids: probes are
-// all that would run it. It also warns of a signal that the command would have to send.
+// all that would run it. It also warns of arguments that are about a process of the engine.
 func warnOfNoRestart(v config.Values) error {
 	var warnings []error
 	if v["restart_policy"] == restart.Never.String() {
 		warnings = append(warnings, &probe.FieldError{Field: "restart_policy", Problem: "is never, so that no probe runs the command of the restart block",
 			Hint: "leave restart_policy out, or the restart block if nothing is to be restarted"})
 	}
-	if v["stop_signal"] != nil {
-		warnings = append(warnings, &probe.FieldError{Field: "stop_signal", Problem: "has no effect, since the command of the restart block stops the target",
-			Hint: "remove it, or let the engine start the target: process { … }"})
-	}
-	if v["restart_exit_codes"] != nil {
-		warnings = append(warnings, &probe.FieldError{Field: "restart_exit_codes", Problem: "has no effect, since the exit of what the restart block restarts is not known",
-			Hint: "remove it, or let the engine start the target: process { … }"})
-	}
-	if v["termination_grace_period"] != nil {
-		warnings = append(warnings, &probe.FieldError{Field: "termination_grace_period", Problem: "has no effect, since the command of the restart block stops the target",
-			Hint: "remove it, and set timeout in the restart block, or let the engine start the target: process { … }"})
-	}
-	if v["pre_stop"] != nil {
-		warnings = append(warnings, &probe.FieldError{Field: "pre_stop", Problem: "has no effect, since the command of the restart block stops the target",
-			Hint: "remove it and write it into the command, or let the engine start the target: process { … }"})
+	for _, of := range noEffect {
+		if v[of.field] != nil {
+			warnings = append(warnings, &probe.FieldError{Field: of.field, Problem: "has no effect, " + of.why,
+				Hint: of.remedy + ", or let the engine start the target: process { … }"})
+		}
 	}
 	return errors.Join(warnings...)
 }

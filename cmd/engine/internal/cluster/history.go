@@ -1,4 +1,4 @@
-package push
+package cluster
 
 import (
 	"errors"
@@ -12,16 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Revisions returns sonde cluster revisions.
-func Revisions(open daemon.OpenStore) *cobra.Command {
-	f := flags{access: access.Flags{Open: open}}
+// revisionsCommand returns sonde cluster revisions.
+func revisionsCommand(open daemon.OpenStore) *cobra.Command {
+	f := flags{openStore: open}
 	c := &cobra.Command{
 		Use:   "revisions",
 		Short: "Show the configurations that were pushed to a cluster",
@@ -31,15 +30,18 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		Args:    cli.Args(0, 0, "no arguments are allowed"),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.useFleet(c, func(of *fleet) error {
-			seen, err := of.overview(c.Context())
+		return f.use(c, func(of *store) error {
+			if err := of.checkPushed(); err != nil {
+				return err
+			}
+			seen, err := of.revisions(c.Context())
 			if err != nil {
 				return err
 			}
 			return writeRevisions(c.OutOrStdout(), seen)
 		})
 	}
-	f.access.Register(c)
+	f.register(c)
 	return c
 }
 
@@ -73,7 +75,7 @@ func writeRevisions(w io.Writer, seen revision.Overview) error {
 func noteOf(r revision.Revision) string {
 	var notes []string
 	if r.Engine != "" {
-		notes = append(notes, "a trial at "+access.Shown(r.Engine))
+		notes = append(notes, "a trial at "+shown(r.Engine))
 	}
 	if r.Restores > 0 {
 		notes = append(notes, fmt.Sprintf("has the files of %d", r.Restores))
@@ -84,9 +86,9 @@ func noteOf(r revision.Revision) string {
 	return strings.Join(notes, ": ")
 }
 
-// Rollback returns sonde cluster rollback.
-func Rollback(open daemon.OpenStore) *cobra.Command {
-	f := flags{access: access.Flags{Open: open}}
+// rollbackCommand returns sonde cluster rollback.
+func rollbackCommand(open daemon.OpenStore) *cobra.Command {
+	f := pushFlags{flags: flags{openStore: open}}
 	c := &cobra.Command{
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
@@ -104,16 +106,16 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 					return cli.UsageError("%q is not the number of a revision", args[0])
 				}
 			}
-			return f.use(c, func(to *fleet) error { return f.rollback(c, to, number) })
+			return f.usePushed(c, func(to *store) error { return f.rollback(c, to, number) })
 		},
 	}
-	f.registerPush(c)
+	f.register(c)
 	return c
 }
 
 // rollback pushes the files of an earlier revision: see pick.
-func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
-	seen, err := to.overview(c.Context())
+func (f *pushFlags) rollback(c *cobra.Command, to *store, number int64) error {
+	seen, err := to.revisions(c.Context())
 	if err != nil {
 		return err
 	}
@@ -123,14 +125,14 @@ func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 	}
 	files, err := revision.Load(c.Context(), to.Store, earlier)
 	if err != nil {
-		return to.Advise(err)
+		return to.advise(err)
 	}
 	if isInUse(seen, "", earlier.Digest) {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", seen.Current().Number, earlier.Number)
 		return err
 	}
-	before, err := to.LoadRevision(c.Context(), replaced(seen))
-	after, afterErr := to.LoadRevision(c.Context(), earlier)
+	before, err := to.loadRevision(c.Context(), replaced(seen))
+	after, afterErr := to.loadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "what would change cannot be shown: %v\n", err)

@@ -1,4 +1,4 @@
-package push
+package cluster
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/tests/coordtest"
@@ -209,7 +209,7 @@ func TestThePushEndsWhenAnotherPushReplacesIt(t *testing.T) {
 		}
 		pushed = append(pushed, r)
 	}
-	to := &fleet{&access.Store{Store: lasting{b}}}
+	to := &store{Store: lasting{b}}
 	for i, want := range []string{"revision 1 was replaced by another push", "the trial of revision 2 was replaced", "revision 2 is current"} {
 		var out strings.Builder
 		if err := to.await(t.Context(), &out, &out, pushed[i], time.Minute); err != nil {
@@ -282,7 +282,7 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
-			to := &fleet{&access.Store{Store: c.store}}
+			to := &store{Store: c.store, config: &config.Config{Cluster: &config.Cluster{}}}
 			err := to.await(t.Context(), &out, &out, third, time.Minute)
 			if err != nil {
 				out.WriteString(err.Error())
@@ -320,8 +320,8 @@ func TestTheHistoryHasARowForEachRevision(t *testing.T) {
 
 func TestAProgramWithoutAStoreNamesTheOneThatHasTheCommand(t *testing.T) {
 	root, cluster := &cobra.Command{Use: "sonde", SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "cluster"}
-	root.AddCommand(Absent("push"), cluster)
-	cluster.AddCommand(Absent("rollback"))
+	root.AddCommand(Push(nil), cluster)
+	cluster.AddCommand(Commands(nil)...)
 	for want, args := range map[string][]string{"run sonde-fleet push,": {"push", "fleet/", "--yes"}, "run sonde-fleet cluster rollback,": {"cluster", "rollback", "7"}} {
 		root.SetArgs(args)
 		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), want) {

@@ -45,14 +45,6 @@ func revisionsCommand(open daemon.OpenStore) *cobra.Command {
 	return c
 }
 
-// withTrial returns the revisions that are kept, and the trial last.
-func withTrial(seen revision.Overview) []revision.Revision {
-	if seen.Trial.Engine == "" {
-		return seen.History
-	}
-	return append(slices.Clip(seen.History), seen.Trial)
-}
-
 func writeRevisions(w io.Writer, seen revision.Overview) error {
 	using := map[revision.Ref]int{}
 	for _, e := range seen.Engines {
@@ -60,7 +52,7 @@ func writeRevisions(w io.Writer, seen revision.Overview) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "REVISION\tPUSHED\tBY\tUSED BY\tNOTE")
-	for _, r := range withTrial(seen) {
+	for _, r := range seen.History {
 		if err := r.Err(); err != nil {
 			fmt.Fprintf(table, "%d\t\t\t\t%s\n", r.Number, probe.OneLine(err.Error(), revision.MaxError))
 			continue
@@ -143,9 +135,9 @@ func (f *pushFlags) rollback(c *cobra.Command, to *store, number int64) error {
 
 // replaced returns the revision that a rollback replaces: the trial, if its engine uses it.
 func replaced(seen revision.Overview) revision.Revision {
-	isTried := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == seen.Trial.Engine && e.Running == seen.Trial.Ref() })
-	if isTried {
-		return seen.Trial
+	latest := seen.Latest()
+	if slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == latest.Engine && e.Running == latest.Ref() }) {
+		return latest
 	}
 	return seen.InUse()
 }
@@ -153,9 +145,10 @@ func replaced(seen revision.Overview) revision.Revision {
 // pick returns the revision with a number. For 0 it returns the current one during a trial, and otherwise the latest with other
 // files.
 func pick(seen revision.Overview, number int64) (revision.Revision, error) {
-	current, isTrial := seen.Current(), seen.Trial.Engine != ""
+	current, isTrial := seen.Current(), seen.Latest().Engine != ""
 	for _, r := range slices.Backward(seen.History) {
-		if r.Number == number || number == 0 && (isTrial || r.Digest != current.Digest) {
+		isEarlier := r.Engine == "" && (isTrial || r.Digest != current.Digest)
+		if r.Number == number || number == 0 && isEarlier {
 			if r.Number == current.Number && !isTrial {
 				return revision.Revision{}, fmt.Errorf("revision %d is the current one", number)
 			}
@@ -168,5 +161,5 @@ func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	case current.Number == 0:
 		return revision.Revision{}, errors.New("there is no revision")
 	}
-	return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
+	return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, seen.Latest().Number)
 }

@@ -69,13 +69,14 @@ func (f *pushFlags) showPlan(w io.Writer, p proposal) error {
 
 // question returns what is asked before a push.
 func (f *pushFlags) question(seen revision.Overview) string {
-	next := seen.Current().Number + 1
+	latest := seen.Latest()
+	next := latest.Number + 1
 	text := fmt.Sprintf("Push this as revision %d", next)
 	if f.to != "" {
 		text = fmt.Sprintf("Try this at %s as revision %d", shown(f.to), next)
 	}
-	if seen.Trial.Engine != "" {
-		text += fmt.Sprintf(", and end the trial at %s", shown(seen.Trial.Engine))
+	if latest.Engine != "" {
+		text += fmt.Sprintf(", and end the trial at %s", shown(latest.Engine))
 	}
 	return text + "?"
 }

@@ -156,7 +156,8 @@ func checkEngine(seen revision.Overview, name string) error {
 func isInUse(seen revision.Overview, engine, digest string) bool {
 	wanted := seen.Wanted(engine)
 	isRefused := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.HasRefused(wanted.Ref()) })
-	isOtherTrial := seen.Trial.Engine != "" && seen.Trial.Engine != engine
+	trying := seen.Latest().Engine
+	isOtherTrial := trying != "" && trying != engine
 	return wanted.Digest == digest && !isRefused && !isOtherTrial
 }
 

@@ -269,10 +269,11 @@ func (c *cluster) addRevisions(to *api.Cluster) {
 
 // trialOf returns the revision that one engine tries, or nil.
 func trialOf(seen revision.Overview) *api.ClusterTrial {
-	if seen.Trial.Engine == "" {
+	latest := seen.Latest()
+	if latest.Engine == "" {
 		return nil
 	}
-	return &api.ClusterTrial{Revision: seen.Trial.Number, Engine: seen.Trial.Engine}
+	return &api.ClusterTrial{Revision: latest.Number, Engine: latest.Engine}
 }
 
 // refusedOf returns the first line of why an engine does not run the revision that it is to run. It names places only: all

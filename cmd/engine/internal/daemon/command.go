@@ -29,6 +29,7 @@ import (
 	"io"
 	stdlog "log"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -181,7 +182,7 @@ func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugin
 	if diags.HasErrors() {
 		return nil, diags
 	}
-	return f.parse(pushed.Sources(sources), files, p)
+	return f.parse(slices.Concat(sources, p.Inputs.Sources), files, p)
 }
 
 // parse parses a configuration that was read, and files with variables.

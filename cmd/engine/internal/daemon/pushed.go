@@ -27,7 +27,7 @@ type ownFiles struct{ sources, files []config.Source }
 func (s *starter) parseWith(own ownFiles, pushed *accepted.Pushed) loadResult {
 	r := loadResult{plugins: s.plugins(), pushed: pushed}
 	r.plugins.Inputs = pushed.Inputs()
-	r.config, r.diags = s.parse(pushed.Sources(own.sources), own.files, r.plugins)
+	r.config, r.diags = s.parse(slices.Concat(own.sources, r.plugins.Inputs.Sources), own.files, r.plugins)
 	return r
 }
 
@@ -82,7 +82,7 @@ func (s *starter) readPushed(own ownFiles, alone loadResult) loadResult {
 		if r = s.parseWith(own, kept); !r.diags.HasErrors() {
 			return r
 		}
-		r = r.warn("revision %d of the pushed configuration, which was in use, cannot be used now", kept.Number())
+		r = r.warn("revision %d of the pushed configuration, which was in use, cannot be used now", kept.Ref.Number)
 	} else if !hasState(alone.config.Engine.State) {
 		return alone
 	}

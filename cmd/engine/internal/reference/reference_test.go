@@ -277,6 +277,7 @@ func set(text string, p *page, e entry, value string) string {
 func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 	const size = bytesize.Size(1)
 	backOff, damping := restart.Unit{}.WithDefaults().BackOff, probe.Damping{}.WithDefaults()
+	defaultQuorum := quorum.Rule{}.WithDefaults()
 	for name, want := range map[string]any{
 		"engine.listen": api.DefaultListen, "engine.concurrency": engine.DefaultConcurrency,
 		"engine.metrics_max_probes": metrics.DefaultMaxProbes, "engine.state_max_age": store.DefaultMaxAge,
@@ -288,7 +289,7 @@ func TestDefaultsAreThoseOfTheCode(t *testing.T) {
 		"target.back_off.initial":         backOff.Initial, "target.back_off.max": backOff.Max,
 		"target.back_off.reset": backOff.Reset,
 		"damping.half_life":     damping.HalfLife, "damping.suppress": damping.Suppress, "damping.reuse": damping.Reuse, "damping.max": damping.Max,
-		"quorum.vantages": quorum.DefaultVantages, "quorum.fail": quorum.FailMajority, "quorum.spread": quorum.SpreadZone,
+		"quorum.vantages": defaultQuorum.Vantages, "quorum.fail": defaultQuorum.Fail, "quorum.spread": defaultQuorum.Spread,
 	} {
 		f, err := find(pages(), name)
 		if err != nil {

@@ -173,8 +173,8 @@ func (d *daemon) awaitPrepared(c *config.Config) (isStopped bool, err error) {
 
 // load reads the configuration together with a revision of what is pushed to the cluster. With a directory of pods
 // none is needed.
-func (f *flags) load(paths []string, pushed *accepted.Pushed, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
-	p.Inputs = pushed.Inputs()
+func (f *flags) load(paths []string, pushed *accepted.Inputs, p *handlers.Plugins) (*config.Config, config.Diagnostics) {
+	p.Inputs = pushed.Clone()
 	if f.isOnlyPods(paths) {
 		return f.parse(nil, nil, p)
 	}

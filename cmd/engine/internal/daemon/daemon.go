@@ -52,7 +52,7 @@ type daemon struct {
 	blocks        *config.Config // what blockChanges compares; nil before the first
 	count         int            // of the targets, with the pods
 	plugins       atomic.Pointer[handlers.Plugins]
-	pushed        *accepted.Pushed // the revision of what is pushed to the cluster; nil for none
+	pushed        *accepted.Inputs // the revision of what is pushed to the cluster; nil for none
 	inputs        *accepted.Inputs // what it was read from, which is not changed; nil for none
 	keptFile      *keptFile        // where they are kept for the next start; nil without state
 	seriesOmitted bool             // /metrics has no series of each probe, which was logged

@@ -17,7 +17,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/tests/testsync"
 )
 
@@ -147,7 +146,7 @@ func TestAWithdrawnRevisionIsNotLoaded(t *testing.T) {
 	var waiting sync.WaitGroup
 	for range 3 {
 		waiting.Go(func() {
-			s.request(ctx, &job{trigger: byPush, pushed: &accepted.Pushed{Bundle: &revision.Bundle{}}})
+			s.request(ctx, &job{trigger: byPush, pushed: &accepted.Inputs{}})
 		})
 	}
 	withdraw()

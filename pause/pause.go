@@ -115,8 +115,8 @@ type Result struct {
 }
 
 // Pause pauses a target, or the targets of a group, or replaces the Pauses that they have. Targets that do not exist
-// are left out. Shared targets are paused in all engines of the fleet. The error is ErrNoTarget if none of the targets exists. It
-// is one, too, if the store does not answer before ctx is done: then shared targets stay as they are.
+// are left out. Shared targets are paused in all engines of the fleet. The error is ErrNoTarget if none of the targets exists. If
+// the store does not answer before ctx is done, that is an error, too, and shared targets stay as they are.
 func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pause) (r Result, err error) {
 	p = p.bounded()
 	differs := func(before Pause, is bool) bool { return !is || !before.Until.Equal(p.Until) || before.Why != p.Why }
@@ -153,7 +153,7 @@ func (k *Keeper) set(targets []string, p Pause) {
 
 // Unpause ends the Pauses of targets, as Pause begins them. It has no effect on shared targets if the store does not
 // answer, which is an error, apart from those that only this engine has paused. The error is ErrNoTarget if none of the targets
-// exists. It is one, too, if there is one target, which is not paused, but under maintenance.
+// exists. A single target that is not paused, but under maintenance, is an error, too.
 func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by string) (r Result, err error) {
 	own, stored := k.divide(targets, false, func(_ Pause, is bool) bool { return is }, &r)
 	if r.Targets == 0 {

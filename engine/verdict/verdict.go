@@ -13,8 +13,8 @@
 //	target.go   what an instance and its probes add up to: the state of a target
 //	damping.go  Penalty: what the flaps of a target add up to
 //
-// The K numbers in comments name behaviours of the kubelet v1.36 as
-// RATIONALE.md lists them.
+// The K numbers in comments name behaviours of the kubelet v1.36 as docs/kubelet.md
+// lists them.
 package verdict
 
 import (

@@ -13,6 +13,8 @@
 // what is due. Attempts run on a limited number of goroutines or, where the handler
 // is a nonblock.Stepper, on the loop's own.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 // The files, in the order of a probe's life:
 //
 //	engine.go       Config, New and Run

@@ -10,6 +10,8 @@
 // A probe with a quorum is attempted by several engines, its vantages, and each votes (package quorum).
 // The engine of the owner publishes what their votes add up to, and restarts because of that only.
 //
+// DESIGN.md lists the invariants that no single function shows.
+//
 //	fleet.go   Fleet: follows what the Coordinator owns
 //	desired.go the targets that Plan has set
 //	change.go  a change of the engine and of the controller, when shards are taken over, or have other targets

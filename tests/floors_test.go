@@ -202,6 +202,7 @@ var clocks = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Sin
 // pkg holds the fields of "go list -json" that the tests need.
 type pkg struct {
 	ImportPath   string
+	Doc          string // the first sentence of the package comment
 	Dir          string
 	GoFiles      []string
 	Imports      []string

@@ -13,7 +13,7 @@ import (
 type Head struct {
 	Max int // bytes
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards kept
 	kept []byte
 }
 
@@ -44,8 +44,8 @@ func (h *Head) String() string {
 type Tail struct {
 	Max int // bytes
 
-	mu   sync.Mutex
-	kept []byte // at most twice Max, so that most writes move nothing
+	mu   sync.Mutex // guards kept
+	kept []byte     // at most twice Max, so that most writes move nothing
 }
 
 // Write returns len(p) and no error.

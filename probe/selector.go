@@ -136,7 +136,8 @@ func (s *Selector) SelectsAll() bool {
 func IsGlob(name string) bool { return strings.ContainsAny(name, "*?") }
 
 // MatchesGlob reports whether a name matches a glob: * is any text, also none, ? is one
-// character, and all other characters are themselves.
+// character, and all other characters are themselves. Not path.Match: a name may have brackets, web["a"], and * also
+// stands for slashes.
 func MatchesGlob(glob, name string) bool {
 	star, from := -1, 0 // of the last *: its place in glob, and what it leaves of name
 	g, n := 0, 0

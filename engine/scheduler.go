@@ -175,7 +175,7 @@ func (sc *scheduler) publish(s *slot, f *folded, res *probe.Result, now int64) {
 // now?
 func (sc *scheduler) look(s *slot, now int64) folded {
 	in := s.target.current()
-	ev := verdict.Event{Type: verdict.Looked, Instance: s.target.public(in, sc.clock), Started: in.hasStarted()}
+	ev := verdict.Event{Instance: s.target.public(in, sc.clock), Started: in.hasStarted()}
 	return sc.step(s, ev, nil, now)
 }
 

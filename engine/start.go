@@ -248,7 +248,7 @@ func (sc *scheduler) conclude(a *attempt, res *probe.Result, now int64) {
 		sc.monitor.Blame(now)
 	}
 	sc.timetable.schedule.Finish(s.key, passed(res) || res.Took < sp.rule.Timeout/2)
-	ev := verdict.Event{Type: verdict.Attempted, Instance: s.target.public(s.target.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
+	ev := verdict.Event{Attempted: true, Instance: s.target.public(s.target.current(), sc.clock), Outcome: res.Outcome, Extra: !a.counts}
 	if next := sc.step(s, ev, res, now); next.WaitReason == verdict.NotWaiting {
 		planned := a.next
 		if next.adapted {

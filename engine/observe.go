@@ -208,14 +208,6 @@ func (m *summaries) endEjections(slots []*slot, now int64) {
 	}
 }
 
-// next returns when endEjections has to be called.
-func (e *ejections) next() int64 {
-	if _, until, ok := e.ends.First(); ok {
-		return until
-	}
-	return never
-}
-
 // ejectionLine says that a target was ejected, or that it is no longer.
 type ejectionLine struct {
 	probeLine

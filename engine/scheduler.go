@@ -260,11 +260,8 @@ func (sc *scheduler) setPassDue(at int64) { sc.passDue.Store(at - int64(sc.clock
 
 // nextDue returns when the loop has something to do next.
 func (sc *scheduler) nextDue() int64 {
-	due := min(sc.log.firsts.next(), sc.log.health.next(), sc.isolation.next(), sc.summaries.next())
-	if at, ok := sc.timetable.schedule.First(); ok {
-		due = min(due, at)
-	}
-	return due
+	return min(sc.log.firsts.next(), sc.log.health.next(), sc.isolation.unsettled.Next(),
+		sc.summaries.ejections.ends.Next(), sc.summaries.penalties.due.Next(), sc.timetable.schedule.First())
 }
 
 // sleep is how the loop sleeps and is woken. scheduler.mu guards it.

@@ -31,9 +31,6 @@ type summaries struct {
 	status TargetStatus // of the latest target that was updated: its memory is used again
 }
 
-// next returns when advance has to be called.
-func (m *summaries) next() int64 { return min(m.ejections.next(), m.penalties.next()) }
-
 // advance ends the ejections and dampings whose time is over, some at a time. The slots are by key of the schedule.
 func (m *summaries) advance(slots []*slot, now int64) {
 	m.endEjections(slots, now)

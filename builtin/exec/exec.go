@@ -93,7 +93,7 @@ func (h *handler) attempt(ctx context.Context, t probe.Target) (res probe.Result
 	if err != nil {
 		return notStarted(err)
 	}
-	stdout, stderr := command.Head{Max: probe.MaxDetail}, command.Head{Max: probe.MaxDetail}
+	stdout, stderr := command.Output{Max: probe.MaxDetail}, command.Output{Max: probe.MaxDetail}
 	began := time.Now()
 	end, err := h.run(plan, ctx, &stdout, &stderr)
 	if end.Stuck != nil {

@@ -166,7 +166,7 @@ func (d *driver) restart(ctx context.Context) result {
 	plan.MayDetach = true
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	tail := &run.Tail{Max: maxOutput}
+	tail := &run.Output{Max: maxOutput, Last: true}
 	end, err := d.run(plan, ctx, tail, tail)
 	switch {
 	case err == nil:

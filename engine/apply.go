@@ -30,7 +30,7 @@ import (
 // it makes have ended, and when Run ends; a StatefulHandler itself is not closed, only
 // the handlers made from it.
 func (e *Engine) Apply(set probe.Set) (Changes, error) {
-	return e.change(e.own, func(p *plan) error { return p.apply(set) })
+	return e.Change(Change{Set: set, All: true})
 }
 
 // change makes the changes of an owner's probes that draw plans, or none if it returns an
@@ -195,9 +195,6 @@ func (sc *scheduler) remove(s *slot) {
 	s.mu.Lock()
 	sc.outcomes.size -= s.outcomesSize()
 	s.removed, s.next = true, 0
-	if s.rare != nil {
-		s.rare.gauge.set(probe.Undecided)
-	}
 	s.mu.Unlock()
 	sc.subscribers.notifyProbe(s.id(), probeRemoved)
 }

@@ -28,8 +28,10 @@ func every(period time.Duration, failures int32, h probe.Handler) probe.Probe {
 // memories returns what an engine remembers.
 func memories(e *engine.Engine) map[probe.ID]engine.Memory {
 	all := map[probe.ID]engine.Memory{}
-	for id, m := range e.Memories() {
-		all[id] = m
+	for t := range e.Select(context.Background(), engine.Filter{}) {
+		for i := range t.Probes {
+			all[t.Probes[i].ID], _ = e.Snapshot(t.Probes[i].ID)
+		}
 	}
 	return all
 }
@@ -108,8 +110,8 @@ func TestRestoredProbesNeverFlap(t *testing.T) {
 				t.Fatal(err)
 			}
 			for id := range set {
-				if gauge, ok := second.Watch(id); !ok || !gauge.Passing() {
-					t.Fatalf("%v: its gauge does not pass after Change", id)
+				if st, ok := second.Status(id); !ok || st.Verdict != probe.Passing {
+					t.Fatalf("%v does not pass after Change", id)
 				}
 			}
 			if !reportsFirst {

@@ -25,14 +25,14 @@ func Example() {
 		fmt.Println(err) // names the probe and the field; nothing was applied
 	}
 
-	changes := e.Subscribe()
+	changes := e.SubscribeTargets()
 	defer changes.Close()
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
 
-	gauge, _ := e.Watch(id) // keep it: Passing is one atomic load
-	for !gauge.Passing() {
+	gauge, _ := e.WatchTarget(id.Target) // keep it: Ready is one atomic load
+	for !gauge.Ready() {
 		if _, err := changes.Next(ctx); err != nil {
 			fmt.Println(err)
 			break

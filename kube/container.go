@@ -67,15 +67,11 @@ type Probe struct {
 // the pod itself is not changed. The error joins those of Validate, or names each
 // probe whose numbers exceed the engine's limits.
 func Containers(pod *v1.Pod) ([]Container, error) {
-	return containersAt(pod, field.NewPath("spec"))
-}
-
-func containersAt(pod *v1.Pod, spec *field.Path) ([]Container, error) {
-	all, err := everyContainer(pod, spec)
+	all, err := everyContainer(pod, field.NewPath("spec"))
 	return slices.DeleteFunc(all, func(c Container) bool { return c.Init }), err
 }
 
-// everyContainer is containersAt with the other init containers, which can have no probes, in the order of the manifest with the
+// everyContainer is Containers with the other init containers, which can have no probes, in the order of the manifest with the
 // sidecars.
 func everyContainer(pod *v1.Pod, spec *field.Path) ([]Container, error) {
 	pod = Default(pod)

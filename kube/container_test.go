@@ -143,7 +143,7 @@ func TestContainersStartAfterTheInitContainers(t *testing.T) {
 	m := kube.Manifest{Pod: podWith(t, `{
 		initContainers: [{name: a}, {name: b, restartPolicy: Always}, {name: c, restartPolicy: Always, readinessProbe: {tcpSocket: {port: 1}}}, {name: d, restartPolicy: Never}],
 		containers: [{name: app, lifecycle: {stopSignal: SIGUSR1}}]}`)}
-	all, err := m.Processes()
+	all, err := m.Containers()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,39 +233,5 @@ func TestObstaclesListWhatAProcessCannotHave(t *testing.T) {
 	}
 	if got := container(t, "command: [x], resources: {limits: {cpu: 1}}").Obstacles; len(got) != 0 {
 		t.Errorf("obstacles of a plain container are %q", got)
-	}
-}
-
-func TestEntrypointOfTheImageRunsWithoutACommand(t *testing.T) {
-	known := map[string][]string{"busybox": {}, "shop/web": {"/web", "-v"}, "localhost:5000/db": {"/db"}}
-	for _, test := range []struct {
-		fields string
-		want   []string // nil: it cannot be known
-	}{
-		{"image: nginx, command: [a, b], args: [c]", []string{"a", "b", "c"}},
-		{"image: nginx, args: [c]", nil},
-		{"image: nginx", nil},
-		{"image: 'registry.k8s.io/busybox:1.27', args: [sh, -c, x]", []string{"sh", "-c", "x"}},
-		{"image: busybox", nil},
-		{"image: 'ghcr.io/shop/web@sha256:00'", []string{"/web", "-v"}},
-		{"image: 'ghcr.io/shop/web:1@sha256:00', args: [-q]", []string{"/web", "-v", "-q"}},
-		{"image: 'localhost:5000/db'", []string{"/db"}},
-		{"image: 'localhost:5000/web'", nil},
-		{"image: notbusybox", nil},
-	} {
-		got, err := container(t, test.fields).Argv(known)
-		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
-			t.Errorf("%s runs %q, %v, want %q", test.fields, got, err, test.want)
-		}
-	}
-}
-
-func TestImageNameIsTheLastElement(t *testing.T) {
-	for image, want := range map[string]string{
-		"": "", "busybox": "busybox", "registry.k8s.io/busybox:1.27": "busybox", "localhost:5000/shop/web": "web", "ghcr.io/shop/web@sha256:00": "web",
-	} {
-		if got := kube.ImageName(image); got != want {
-			t.Errorf("%q is called %q, want %q", image, got, want)
-		}
 	}
 }

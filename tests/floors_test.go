@@ -112,8 +112,6 @@ var rules = []rule{
 	{path: "cmd/engine/internal/plugindev", floor: 5, group: "cmd", order: 2},
 	{path: "cmd/engine/internal/reference", floor: 5, group: "cmd", order: 2},
 	{path: "cmd/engine/internal/blackboximport", floor: 5, group: "cmd"},
-	{path: "cmd/engine/internal/kubeimport", floor: 5, group: "cmd", order: 3},
-	{path: "cmd/engine/internal/staticpods", floor: 5, group: "cmd", order: 3},
 	{path: "cmd/engine/internal/daemon", floor: 5, group: "cmd", order: 4},
 	{path: "cmd/engine/internal/access", floor: 5, group: "cmd", order: 5},
 	{path: "cmd/engine/internal/drain", floor: 5, group: "cmd", order: 6},

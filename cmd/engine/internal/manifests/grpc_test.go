@@ -10,7 +10,7 @@ import (
 
 func TestAPluginsDefaultsAreGivenToIt(t *testing.T) {
 	var got config.Values
-	g := GRPC{config.Handler{
+	g := grpcPlugin{config.Handler{
 		Schema: config.Schema{Fields: []config.Field{{Name: "port", Default: "1"}, {Name: "retries", Default: int64(3)}, {Name: "service"}}},
 		Make:   func(v config.Values, _ config.Context) (probe.Handler, error) { got = v; return nil, nil },
 	}}

@@ -9,19 +9,19 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Handlers returns the constructors of handlers for probes in manifests, with the
+// newHandlers returns the constructors of handlers for probes in manifests, with the
 // compatibility of the engine.
-func Handlers(grpc *GRPC, compatibility probe.Compatibility) kube.Handlers {
+func newHandlers(grpc *grpcPlugin, compatibility probe.Compatibility) kube.Handlers {
 	return kube.Handlers{
 		Exec: func(e kube.Exec) (probe.Handler, error) {
 			return nonNil(execprobe.New(execprobe.Config{Command: escaped(e.Command)})) // package kube has expanded references
 		},
 		HTTP: func(h kube.HTTP) (probe.Handler, error) {
-			c := HTTPConfig(h)
+			c := httpConfig(h)
 			c.Compatibility = compatibility
 			return nonNil(httpprobe.New(c))
 		},
-		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(TCPConfig(t))) },
+		TCP:  func(t kube.TCP) (probe.Handler, error) { return nonNil(tcpprobe.New(tcpConfig(t))) },
 		GRPC: grpc.handler,
 	}
 }
@@ -44,8 +44,8 @@ func nonNil[H probe.Handler](h H, err error) (probe.Handler, error) {
 	return h, nil
 }
 
-// Check returns why a probe cannot be used on a target, or nil.
-func Check(h kube.Handlers, p kube.Probe, t probe.Target) error {
+// checkProbe returns why a probe cannot be used on a target, or nil.
+func checkProbe(h kube.Handlers, p kube.Probe, t probe.Target) error {
 	handler, err := h.Make(p.Action)
 	if err != nil {
 		return err
@@ -56,8 +56,8 @@ func Check(h kube.Handlers, p kube.Probe, t probe.Target) error {
 	return nil
 }
 
-// HTTPConfig converts an httpGet probe.
-func HTTPConfig(h kube.HTTP) httpprobe.Config {
+// httpConfig converts an httpGet probe.
+func httpConfig(h kube.HTTP) httpprobe.Config {
 	c := httpprobe.Config{Path: h.Path, Port: h.Port, Host: h.Host, Headers: h.Headers}
 	if h.Scheme == "HTTPS" {
 		c.Scheme, c.TLS = "https", &httpprobe.TLS{Verify: new(bool)} // the kubelet verifies nothing
@@ -65,5 +65,5 @@ func HTTPConfig(h kube.HTTP) httpprobe.Config {
 	return c
 }
 
-// TCPConfig converts a tcpSocket probe.
-func TCPConfig(t kube.TCP) tcpprobe.Config { return tcpprobe.Config{Port: t.Port, Host: t.Host} }
+// tcpConfig converts a tcpSocket probe.
+func tcpConfig(t kube.TCP) tcpprobe.Config { return tcpprobe.Config{Port: t.Port, Host: t.Host} }

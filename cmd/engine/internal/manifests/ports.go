@@ -8,14 +8,14 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// Ports finds containers that use the same port of this machine. In a cluster each
+// ports finds containers that use the same port of this machine. In a cluster each
 // pod has its own ports; processes here share them. The keys are ports, the values
 // names of targets.
-type Ports map[uint16]string
+type ports map[uint16]string
 
-// Add adds the ports of a container that runs as a process. It returns a sentence
+// add adds the ports of a container that runs as a process. It returns a sentence
 // about a port that another container uses, too, or "".
-func (p Ports) Add(c kube.Container) (conflict string) {
+func (p ports) add(c kube.Container) (conflict string) {
 	for _, port := range portsOf(c) {
 		if other, used := p[port]; used && other != c.Target.Name {
 			conflict = fmt.Sprintf("port %d is also used by %s, and processes share the ports of this machine", port, other)

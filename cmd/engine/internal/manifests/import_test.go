@@ -1,4 +1,4 @@
-package kubeimport
+package manifests
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/format"
 	"github.com/sonde-probe/sonde/internal/command"
@@ -31,7 +30,7 @@ var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
 func testManifests(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	files, errs := manifests.Read(nil, []string{"testdata"})
+	files, errs := readFiles(nil, []string{"testdata"})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -162,7 +161,7 @@ func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 			}
 			compared := 0
 			for _, m := range all {
-				containers, err := (manifests.Entrypoints{}).Processes(m)
+				containers, err := (entrypoints{}).containers(m)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -220,7 +219,7 @@ func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, std
 func compareProcess(t *testing.T, c kube.Container, target config.Target) {
 	t.Helper()
 	p := target.Driver.(process.Config)
-	words, err := c.Argv(map[string][]string{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}})
+	words, err := entrypoints{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}}.command(c)
 	if err != nil || len(c.Obstacles) > 0 {
 		t.Errorf("container %s runs despite %v, %q", c.Name, err, c.Obstacles)
 	}
@@ -232,7 +231,7 @@ func compareProcess(t *testing.T, c kube.Container, target config.Target) {
 		t.Errorf("the process of %s is %+v, want %+v", c.Name, p, want)
 	}
 	unit := target.Settings.(restart.Unit).WithDefaults()
-	if unit.TerminationGracePeriod != c.TerminationGracePeriod || unit.Policy != manifests.RestartPolicy(c) {
+	if unit.TerminationGracePeriod != c.TerminationGracePeriod || unit.Policy != restartPolicy(c) {
 		t.Errorf("the target of %s is %+v", c.Name, target)
 	}
 }
@@ -252,9 +251,9 @@ func compareProbe(t *testing.T, p kube.Probe, got probe.Probe) {
 		is = execprobe.Config{Command: words}
 		want = execprobe.Config{Command: p.Exec.Command}
 	case *recorded[httpprobe.Config]:
-		is, want = h.config, manifests.HTTPConfig(*p.HTTP)
+		is, want = h.config, httpConfig(*p.HTTP)
 	case *recorded[tcpprobe.Config]:
-		is, want = h.config, manifests.TCPConfig(*p.TCP)
+		is, want = h.config, tcpConfig(*p.TCP)
 	case *recorded[grpcConfig]:
 		is, want = h.config, grpcConfig(*p.GRPC)
 	}

@@ -1,10 +1,9 @@
-package kubeimport
+package manifests
 
 import (
 	"net/netip"
 	"strconv"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -20,7 +19,7 @@ func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe,
 	if place.command == nil {
 		p.Rule.TerminationGracePeriod = 0 // nothing is terminated
 	}
-	err := manifests.Check(im.handlers, p, c.Target)
+	err := checkProbe(im.handlers, p, c.Target)
 	if host := hostOf(p); err == nil && isForeign(host) && host != c.Target.Address {
 		im.warn(target, "The %v probe asks %s, not the container: remove host if that is not meant.", p.Rule.Kind, host)
 	}

@@ -26,7 +26,7 @@ func (f *Flags) LoadGRPC(e config.Engine, p *handlers.Plugins) error {
 }
 
 // handler makes the handler of a grpc probe, with the plugin's own defaults.
-func (g *grpcPlugin) handler(action kube.GRPC) (probe.Handler, error) {
+func (g *grpcPlugin) handler(action kube.Action) (probe.Handler, error) {
 	if g.plugin.Make == nil {
 		return nil, handlers.ErrNoGRPC
 	}

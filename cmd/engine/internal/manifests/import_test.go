@@ -249,13 +249,13 @@ func compareProbe(t *testing.T, p kube.Probe, got probe.Probe) {
 			words[i] = command.Expand(word, got.Target.Env)
 		}
 		is = execprobe.Config{Command: words}
-		want = execprobe.Config{Command: p.Exec.Command}
+		want = execprobe.Config{Command: p.Command}
 	case *recorded[httpprobe.Config]:
-		is, want = h.config, httpConfig(*p.HTTP)
+		is, want = h.config, httpConfig(p.Action)
 	case *recorded[tcpprobe.Config]:
-		is, want = h.config, tcpConfig(*p.TCP)
+		is, want = h.config, tcpConfig(p.Action)
 	case *recorded[grpcConfig]:
-		is, want = h.config, grpcConfig(*p.GRPC)
+		is, want = h.config, grpcConfig{p.Port, p.Service}
 	}
 	if !reflect.DeepEqual(is, want) {
 		t.Errorf("the handler is made of %+q, want %+q", is, want)

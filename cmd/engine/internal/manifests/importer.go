@@ -32,7 +32,7 @@ type importer struct {
 func newImporter(f *flags) *importer {
 	im := &importer{flags: f, handlers: newHandlers(new(grpcPlugin), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: ports{}, first: true}
 	if _, err := handlers.GRPCModule(); err == nil { // which checks the probe when the configuration is checked
-		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
+		im.handlers["grpc"] = func(kube.Action) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
 	}
 	return im
 }

@@ -30,16 +30,7 @@ func (p ports) add(c kube.Container) (conflict string) {
 func portsOf(c kube.Container) []uint16 {
 	ports := slices.Collect(maps.Values(c.Target.Ports))
 	for _, p := range c.Probes {
-		text, host := "", ""
-		switch {
-		case p.HTTP != nil:
-			text, host = p.HTTP.Port, p.HTTP.Host
-		case p.TCP != nil:
-			text, host = p.TCP.Port, p.TCP.Host
-		case p.GRPC != nil:
-			text = p.GRPC.Port
-		}
-		if port, err := c.Target.Port(text); err == nil && host == "" {
+		if port, err := c.Target.Port(p.Port); err == nil && p.Host == "" {
 			ports = append(ports, port)
 		}
 	}

@@ -81,25 +81,23 @@ func (e entrypoints) process(c kube.Container) (p container, obstacles []string)
 func preStop(c kube.Container) (*restart.PreStop, error) {
 	p := &restart.PreStop{}
 	switch hook := c.PreStop; {
-	case hook == nil:
+	case hook == nil, hook.Handler == "sleep" && hook.Sleep == 0:
 		return nil, nil
-	case hook.Exec != nil:
-		p.Command = escaped(hook.Exec.Command)
-	case hook.Sleep != nil && *hook.Sleep == 0:
-		return nil, nil
-	case hook.Sleep != nil:
-		p.Sleep = *hook.Sleep
+	case hook.Handler == "exec":
+		p.Command = escaped(hook.Command)
+	case hook.Handler == "sleep":
+		p.Sleep = hook.Sleep
 	default:
-		port := hook.HTTP.Port
+		port := hook.Port
 		if named, isNamed := c.Target.Ports[port]; isNamed {
 			port = strconv.Itoa(int(named))
 		}
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 			return nil, fmt.Errorf("the container has no port %q", port)
 		}
-		host := net.JoinHostPort(cmp.Or(hook.HTTP.Host, c.Target.Address), port)
-		p.URL = strings.ToLower(hook.HTTP.Scheme) + "://" + host + "/" + strings.TrimPrefix(hook.HTTP.Path, "/")
-		for name, values := range hook.HTTP.Headers {
+		host := net.JoinHostPort(cmp.Or(hook.Host, c.Target.Address), port)
+		p.URL = strings.ToLower(hook.Scheme) + "://" + host + "/" + strings.TrimPrefix(hook.Path, "/")
+		for name, values := range hook.Headers {
 			if p.Headers == nil {
 				p.Headers = map[string]string{}
 			}

@@ -113,7 +113,7 @@ func stopSidecars(targets []target) {
 // neither.
 func (r *reader) container(c container) (target, error) {
 	if c.Argv == nil {
-		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Exec != nil }) // a command of this machine says nothing of it
+		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Handler == "exec" }) // a command of this machine says nothing of it
 		if len(c.Probes) == 0 {
 			return target{}, errors.New(c.Reason)
 		}

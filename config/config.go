@@ -29,7 +29,7 @@ type Config struct {
 	Secrets []string
 
 	Described    bool // parsed with Options.Describe: to be compared with another, and not to come into use
-	descriptions descriptions
+	descriptions map[subject]description
 }
 
 // Engine is the engine block of a configuration.
@@ -165,8 +165,7 @@ type Options struct {
 	TargetSettings Settings // of a target block
 	PluginSettings Settings // of a plugin or script block
 
-	// Describe keeps the arguments of targets and probes as text, for Config.ProbeDifferences and
-	// the like.
+	// Describe keeps the arguments of targets and probes as text, for Config.Differences.
 	Describe bool
 
 	// Plugin reads a plugin's file. Its errors are reported as those of

@@ -31,6 +31,9 @@ func decodeEngine(blocks map[string][]*tree.Block, e *evaluator, s *compiledSche
 	}
 	d.decodedBlock = s.decode(e, b)
 	d.fill(&d.Engine)
+	of := description{}
+	of.add("", d.decodedBlock)
+	e.descriptions[subject{block: "engine"}] = of
 	d.Settings = d.settings(o.EngineSettings, d.context())
 	if d.values["token_file"] == "" {
 		d.refuse("token_file", "must not be empty")
@@ -58,12 +61,6 @@ func oneBlock(blocks []*tree.Block, c *collector) *tree.Block {
 // context returns what others may have to know of the block.
 func (d *decodedEngine) context() Context {
 	return Context{Compatibility: d.Compatibility, State: d.State}
-}
-
-func (d *decodedEngine) describe() description {
-	all := description{}
-	all.add("", d.decodedBlock)
-	return all
 }
 
 // checkMetricLabels checks which labels of targets metrics have.

@@ -62,7 +62,7 @@ func readVarFile(s Source, e *evaluator, declared map[string]*variable, out map[
 		v := declared[a.Name]
 		if v == nil {
 			r := undeclared(a.Name, declared, report{at: a.Range})
-			r.severity = Warning // several configurations can share a file
+			r.isWarning = true // several configurations can share a file
 			e.add(r)
 			continue
 		}

@@ -94,11 +94,11 @@ type Content struct {
 
 // Problem is an error in a body that its BodySchema does not allow, or a warning.
 type Problem struct {
-	Range   hcl.Range
-	Summary string
-	Hint    string
-	Warning bool   // the body can be used
-	Unknown string // a name that is not known here, and whose Hint is only a list; else empty
+	Range     hcl.Range
+	Summary   string
+	Hint      string
+	IsWarning bool   // the body can be used
+	Unknown   string // a name that is not known here, and whose Hint is only a list; else empty
 }
 
 // Path returns the block of the body and those around it, for messages:

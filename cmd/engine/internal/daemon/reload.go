@@ -92,7 +92,7 @@ const maxPlaces = 3
 func errorsOf(diags config.Diagnostics, n int) error {
 	var places []string
 	for _, one := range diags {
-		if place := one.Range.String(); one.Severity == config.Error && place != "" && len(places) < maxPlaces {
+		if place := one.Range.String(); !one.IsWarning && place != "" && len(places) < maxPlaces {
 			places = append(places, place)
 		}
 	}

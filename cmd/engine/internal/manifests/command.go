@@ -106,7 +106,7 @@ func refuse(refused map[string]string, diags config.Diagnostics) (isNew bool) {
 	for _, d := range diags {
 		quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(d.Where, "probe_module "))
 		name, wrong := strconv.Unquote(quoted)
-		if d.Severity != config.Error || err != nil || wrong != nil || refused[name] != "" {
+		if d.IsWarning || err != nil || wrong != nil || refused[name] != "" {
 			continue
 		}
 		refused[name], isNew = d.Summary, true
@@ -149,7 +149,7 @@ func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagno
 	lines := strings.Split(string(text), "\n")
 	var errs []error
 	for _, d := range diags {
-		if d.Severity == config.Error { // with its line, since nobody has the file
+		if !d.IsWarning { // with its line, since nobody has the file
 			line := lines[min(max(d.Range.Start.Line-1, 0), len(lines)-1)]
 			errs = append(errs, fmt.Errorf("what would be written is invalid: %s: %q: %s", d.Where, strings.TrimSpace(line), d.Summary))
 		}

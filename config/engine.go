@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -24,7 +25,7 @@ type decodedEngine struct {
 
 // decodeEngine decodes the engine block.
 func decodeEngine(blocks map[string][]*tree.Block, e *evaluator, s *compiledSchema, o *Options) (d decodedEngine) {
-	d.Engine = Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: DefaultReloadGuard}
+	d.Engine = Engine{Listen: o.Listen, LogFormat: "auto", ReloadGuard: defaultReloadGuard}
 	b := oneBlock(blocks["engine"], e.collector)
 	if b == nil {
 		return d
@@ -94,7 +95,11 @@ func (d *decodedEngine) checkState(isInCluster bool) {
 
 // checkBeats checks where datagrams are received.
 func (d *decodedEngine) checkBeats() {
-	if d.Beats == nil || d.value("beats.listen") == nil { // which was reported
+	if d.Beats == nil {
+		return
+	}
+	d.Beats.MaxAge = cmp.Or(d.Beats.MaxAge, defaultBeatAge)
+	if d.value("beats.listen") == nil { // which was reported
 		return
 	}
 	if _, valid := listener.Loopback(d.Beats.Listen); !valid {

@@ -158,6 +158,9 @@ func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagno
 		show(c, "error", errs)
 		return cli.ErrReported(cli.ExitFailed)
 	}
+	for i, text := range warnings {
+		warnings[i] = probe.OneLine(text, maxProblem)
+	}
 	show(c, "warning", warnings)
 	_, err := c.OutOrStdout().Write(text)
 	return err

@@ -16,7 +16,7 @@ import (
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -87,7 +87,7 @@ func TestManifestsBecomeReadableHCL(t *testing.T) {
 			if got != string(want) {
 				t.Errorf("the output differs from %s:\n%s", golden, got)
 			}
-			laid, _ := format.Source(config.Source{Name: "x.hcl", Bytes: []byte(out)})
+			laid, _ := document.Format(config.Source{Name: "x.hcl", Bytes: []byte(out)})
 			if string(laid) != out {
 				t.Error("the output is not in the canonical style")
 			}

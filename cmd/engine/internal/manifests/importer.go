@@ -40,7 +40,7 @@ func newImporter(f *flags) *importer {
 // warn writes a comment, and adds it to the warnings.
 func (im *importer) warn(body *document.Body, format string, a ...any) {
 	body.Comment(format, a...)
-	im.warnings = append(im.warnings, document.Printable(im.from+": "+fmt.Sprintf(format, a...)))
+	im.warnings = append(im.warnings, im.from+": "+fmt.Sprintf(format, a...))
 }
 
 // manifest writes the targets of one manifest.

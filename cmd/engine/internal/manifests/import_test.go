@@ -1,4 +1,4 @@
-package kubeimport
+package manifests
 
 import (
 	"bytes"
@@ -15,9 +15,8 @@ import (
 	httpprobe "github.com/sonde-probe/sonde/builtin/http"
 	tcpprobe "github.com/sonde-probe/sonde/builtin/tcp"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -31,7 +30,7 @@ var rewriteGolden = flag.Bool("rewrite", false, "write the golden files anew")
 func testManifests(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	files, errs := manifests.Read(nil, []string{"testdata"})
+	files, errs := readFiles(nil, []string{"testdata"})
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -88,7 +87,7 @@ func TestManifestsBecomeReadableHCL(t *testing.T) {
 			if got != string(want) {
 				t.Errorf("the output differs from %s:\n%s", golden, got)
 			}
-			laid, _ := format.Source(config.Source{Name: "x.hcl", Bytes: []byte(out)})
+			laid, _ := document.Format(config.Source{Name: "x.hcl", Bytes: []byte(out)})
 			if string(laid) != out {
 				t.Error("the output is not in the canonical style")
 			}
@@ -162,7 +161,7 @@ func TestManifestsMeanTheSameAsHCL(t *testing.T) {
 			}
 			compared := 0
 			for _, m := range all {
-				containers, err := (manifests.Entrypoints{}).Processes(m)
+				containers, err := (entrypoints{}).containers(m)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -220,7 +219,7 @@ func compareContainer(t *testing.T, c kube.Container, loaded *config.Config, std
 func compareProcess(t *testing.T, c kube.Container, target config.Target) {
 	t.Helper()
 	p := target.Driver.(process.Config)
-	words, err := c.Argv(map[string][]string{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}})
+	words, err := entrypoints{"busybox": {}, "agnhost": {"/agnhost"}, "goproxy": {"/goproxy"}}.command(c)
 	if err != nil || len(c.Obstacles) > 0 {
 		t.Errorf("container %s runs despite %v, %q", c.Name, err, c.Obstacles)
 	}
@@ -232,7 +231,7 @@ func compareProcess(t *testing.T, c kube.Container, target config.Target) {
 		t.Errorf("the process of %s is %+v, want %+v", c.Name, p, want)
 	}
 	unit := target.Settings.(restart.Unit).WithDefaults()
-	if unit.TerminationGracePeriod != c.TerminationGracePeriod || unit.Policy != manifests.RestartPolicy(c) {
+	if unit.TerminationGracePeriod != c.TerminationGracePeriod || unit.Policy != restartPolicy(c) {
 		t.Errorf("the target of %s is %+v", c.Name, target)
 	}
 }
@@ -250,13 +249,13 @@ func compareProbe(t *testing.T, p kube.Probe, got probe.Probe) {
 			words[i] = command.Expand(word, got.Target.Env)
 		}
 		is = execprobe.Config{Command: words}
-		want = execprobe.Config{Command: p.Exec.Command}
+		want = execprobe.Config{Command: p.Command}
 	case *recorded[httpprobe.Config]:
-		is, want = h.config, manifests.HTTPConfig(*p.HTTP)
+		is, want = h.config, httpConfig(p.Action)
 	case *recorded[tcpprobe.Config]:
-		is, want = h.config, manifests.TCPConfig(*p.TCP)
+		is, want = h.config, tcpConfig(p.Action)
 	case *recorded[grpcConfig]:
-		is, want = h.config, grpcConfig(*p.GRPC)
+		is, want = h.config, grpcConfig{p.Port, p.Service}
 	}
 	if !reflect.DeepEqual(is, want) {
 		t.Errorf("the handler is made of %+q, want %+q", is, want)

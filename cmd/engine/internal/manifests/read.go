@@ -1,4 +1,4 @@
-package staticpods
+package manifests
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/restart"
@@ -16,7 +15,7 @@ import (
 
 // reader turns pod manifests into targets that run as processes.
 type reader struct {
-	entrypoints manifests.Entrypoints
+	entrypoints entrypoints
 	handlers    kube.Handlers
 	log         *slog.Logger
 }
@@ -46,18 +45,18 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 	if m.Kind != "Pod" || m.Pod == nil {
 		return nil, errors.New("only a Pod can run as processes; use sonde import for other kinds")
 	}
-	m.Pod.Status.PodIP = manifests.Loopback
+	m.Pod.Status.PodIP = loopback
 	if name, err := os.Hostname(); err == nil {
 		m.Pod.Spec.NodeName = name
 	}
-	containers, err := r.entrypoints.Processes(m)
+	containers, err := r.entrypoints.containers(m)
 	if err != nil {
 		return nil, err
 	}
 	if len(m.Ignored) > 0 {
-		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", manifests.ListFields(m.Ignored))
+		r.log.Warn("unsupported fields ignored", "pod", m.Namespace+"/"+m.Name, "fields", listFields(m.Ignored))
 	}
-	readiness, scheduling := manifests.Gates(m)
+	readiness, scheduling := gates(m)
 	if readiness != "" {
 		r.log.Warn("readiness gates do not count, probe what sets them", "pod", m.Namespace+"/"+m.Name, "gates", readiness)
 	}
@@ -77,7 +76,7 @@ func (r *reader) manifest(m kube.Manifest) ([]target, error) {
 			continue
 		}
 		if left := m.IgnoredOf[c.Name]; len(left) > 0 {
-			r.log.Warn("unsupported fields ignored", "target", c.Target.Name, "fields", manifests.ListFields(left))
+			r.log.Warn("unsupported fields ignored", "target", c.Target.Name, "fields", listFields(left))
 		}
 		if c.LeftOut != "" {
 			r.log.Warn("part of a container is left out", "target", c.Target.Name, "detail", c.LeftOut)
@@ -112,15 +111,15 @@ func stopSidecars(targets []target) {
 
 // container returns a container as a target, which is only probed if it cannot run as a process, or an error for one that can be
 // neither.
-func (r *reader) container(c manifests.Process) (target, error) {
+func (r *reader) container(c container) (target, error) {
 	if c.Argv == nil {
-		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Exec != nil }) // a command of this machine says nothing of it
+		c.Probes = slices.DeleteFunc(c.Probes, func(p kube.Probe) bool { return p.Handler == "exec" }) // a command of this machine says nothing of it
 		if len(c.Probes) == 0 {
 			return target{}, errors.New(c.Reason)
 		}
 	}
 	for _, p := range c.Probes {
-		if err := manifests.Check(r.handlers, p, c.Target); err != nil {
+		if err := checkProbe(r.handlers, p, c.Target); err != nil {
 			return target{}, fmt.Errorf("%s: %w", p.Field, err)
 		}
 	}
@@ -139,7 +138,7 @@ func (r *reader) container(c manifests.Process) (target, error) {
 	t.target = config.Target{
 		Driver: p, StartAfter: c.StartAfter,
 		Settings: restart.Unit{
-			Policy: manifests.RestartPolicy(c.Container), RestartExitCodes: c.RestartExitCodes, TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
+			Policy: restartPolicy(c.Container), RestartExitCodes: c.RestartExitCodes, TerminationGracePeriod: c.TerminationGracePeriod, Oneshot: c.Init, StopSignal: c.Signal, PreStop: c.PreStop,
 		},
 	}
 	return t, nil

@@ -1,4 +1,4 @@
-package format_test
+package document_test
 
 import (
 	"bytes"
@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/sonde-probe/sonde/config"
-	"github.com/sonde-probe/sonde/config/format"
+	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-func Example() {
-	text, _ := format.Source(config.Source{Name: "config.hcl", Bytes: []byte("engine {\nlisten=\"127.0.0.1:9650\"\n  concurrency = 8 # at once\n}\n")})
+func ExampleFormat() {
+	text, _ := document.Format(config.Source{Name: "config.hcl", Bytes: []byte("engine {\nlisten=\"127.0.0.1:9650\"\n  concurrency = 8 # at once\n}\n")})
 	fmt.Print(string(text))
 	// Output:
 	// engine {
@@ -33,14 +33,14 @@ func TestFormattingIsIdempotent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		once, diags := format.Source(config.Source{Name: path, Bytes: text})
+		once, diags := document.Format(config.Source{Name: path, Bytes: text})
 		if diags.HasErrors() {
 			if !bytes.Equal(once, text) {
 				t.Errorf("%s has errors and was changed", path)
 			}
 			continue
 		}
-		if twice, _ := format.Source(config.Source{Name: path, Bytes: once}); !bytes.Equal(once, twice) {
+		if twice, _ := document.Format(config.Source{Name: path, Bytes: once}); !bytes.Equal(once, twice) {
 			t.Errorf("%s changes when it is formatted again", path)
 		}
 	}
@@ -48,7 +48,7 @@ func TestFormattingIsIdempotent(t *testing.T) {
 
 func TestJSONIsNotFormatted(t *testing.T) {
 	text := []byte("{ \"engine\":{} }")
-	if got, diags := format.Source(config.Source{Name: "a.json", Bytes: text}); !bytes.Equal(got, text) || len(diags) != 0 {
+	if got, diags := document.Format(config.Source{Name: "a.json", Bytes: text}); !bytes.Equal(got, text) || len(diags) != 0 {
 		t.Errorf("it became %s, with %v", got, diags)
 	}
 }

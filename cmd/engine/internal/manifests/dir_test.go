@@ -1,4 +1,4 @@
-package staticpods
+package manifests
 
 import (
 	"bytes"
@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/kube"
@@ -33,7 +32,7 @@ type podsAt struct {
 func newPodsAt(t *testing.T) *podsAt {
 	p := &podsAt{now: time.Now()}
 	log := slog.New(slog.NewTextHandler(&p.log, nil))
-	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: manifests.Handlers(new(manifests.GRPC), probe.Mended), log: log}, files: map[string]*file{}}
+	p.Dir = &Dir{path: t.TempDir(), reader: reader{handlers: newHandlers(new(grpcPlugin), probe.Mended), log: log}, files: map[string]*file{}}
 	return p
 }
 

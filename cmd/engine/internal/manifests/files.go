@@ -1,13 +1,25 @@
-// Package manifests reads Kubernetes manifests, and maps their containers to targets. It
-// is shared by sonde run --pods and sonde import.
+// Package manifests turns Kubernetes manifests into targets: for sonde import, which writes them as a configuration, and
+// for sonde run --pods, which runs the pods of a directory as processes, as the kubelet runs its static pods.
 //
-//	manifests.go   reads files, directories and standard input
+//	files.go       reads files, directories and standard input
 //	entrypoints.go the flag --entrypoint: entrypoints of images
 //	processes.go   how containers run as processes
 //	grpc.go        handlers of grpc probes
 //	handlers.go    handlers of exec, http and tcp probes
 //	ports.go       finds port conflicts
 //	fields.go      lists unsupported fields
+//
+// Of sonde import:
+//
+//	command.go  the command, and the check of what it writes
+//	importer.go writes manifests and their containers
+//	probe.go    writes probes
+//
+// Of sonde run --pods:
+//
+//	pods.go     the flags, and how the pods are added to a configuration
+//	dir.go      reads the files that change
+//	read.go     turns the containers of a manifest into targets
 package manifests
 
 import (
@@ -24,18 +36,18 @@ import (
 	"github.com/sonde-probe/sonde/kube"
 )
 
-// Loopback is the address of the containers of a pod for each other, and for
+// loopback is the address of the containers of a pod for each other, and for
 // probes of a pod that runs as processes.
-const Loopback = "127.0.0.1"
+const loopback = "127.0.0.1"
 
-// File is a file that was read.
-type File struct {
+// source is a file that was read.
+type source struct {
 	Name string
 	Text []byte
 }
 
-// Read reads files, directories and standard input.
-func Read(stdin io.Reader, paths []string) (all []File, errs []error) {
+// readFiles reads files, directories and standard input.
+func readFiles(stdin io.Reader, paths []string) (all []source, errs []error) {
 	for _, path := range paths {
 		names, err := list(path)
 		if err != nil {
@@ -47,7 +59,7 @@ func Read(stdin io.Reader, paths []string) (all []File, errs []error) {
 				errs = append(errs, err)
 				continue
 			}
-			all = append(all, File{name, text})
+			all = append(all, source{name, text})
 		}
 	}
 	return all, errs
@@ -68,7 +80,7 @@ func list(path string) ([]string, error) {
 	entries, err := os.ReadDir(path) // sorted by name
 	var names []string
 	for _, e := range entries {
-		if !e.IsDir() && IsManifest(e.Name()) {
+		if !e.IsDir() && isManifest(e.Name()) {
 			names = append(names, filepath.Join(path, e.Name()))
 		}
 	}
@@ -78,8 +90,8 @@ func list(path string) ([]string, error) {
 	return names, err
 }
 
-// IsManifest reports whether a file of a directory is taken for a manifest.
-func IsManifest(name string) bool {
+// isManifest reports whether a file of a directory is taken for a manifest.
+func isManifest(name string) bool {
 	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
@@ -103,6 +115,3 @@ func unreadable(path string, err error) error {
 	}
 	return fmt.Errorf("cannot read %s: %w", path, err)
 }
-
-// ReadRegular reads a file of a directory, and does not wait for a pipe.
-func ReadRegular(name string) ([]byte, error) { return files.ReadRegular(name, kube.MaxManifestBytes) }

@@ -1,4 +1,4 @@
-package kubeimport
+package manifests
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/kube"
@@ -22,7 +21,7 @@ type importer struct {
 	handlers kube.Handlers
 	doc      *document.Document
 	sources  map[string]string // by target: the container that it was made of
-	ports    manifests.Ports
+	ports    ports
 	warnings []string
 	errs     []error
 
@@ -31,9 +30,9 @@ type importer struct {
 }
 
 func newImporter(f *flags) *importer {
-	im := &importer{flags: f, handlers: manifests.Handlers(new(manifests.GRPC), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: manifests.Ports{}, first: true}
+	im := &importer{flags: f, handlers: newHandlers(new(grpcPlugin), probe.Mended), doc: document.New(), sources: map[string]string{}, ports: ports{}, first: true}
 	if _, err := handlers.GRPCModule(); err == nil { // which checks the probe when the configuration is checked
-		im.handlers.GRPC = func(kube.GRPC) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
+		im.handlers["grpc"] = func(kube.Action) (probe.Handler, error) { return probe.HandlerFunc(nil), nil }
 	}
 	return im
 }
@@ -41,7 +40,7 @@ func newImporter(f *flags) *importer {
 // warn writes a comment, and adds it to the warnings.
 func (im *importer) warn(body *document.Body, format string, a ...any) {
 	body.Comment(format, a...)
-	im.warnings = append(im.warnings, document.Printable(im.from+": "+fmt.Sprintf(format, a...)))
+	im.warnings = append(im.warnings, im.from+": "+fmt.Sprintf(format, a...))
 }
 
 // manifest writes the targets of one manifest.
@@ -56,7 +55,7 @@ func (im *importer) manifest(m kube.Manifest) {
 		im.warn(&im.doc.Body, "Ignored: objects of this kind are not imported.")
 		return
 	}
-	containers, err := im.flags.entrypoints.Processes(m)
+	containers, err := im.flags.entrypoints.containers(m)
 	if err != nil {
 		for _, err := range config.Separate(err) {
 			im.errs = append(im.errs, fmt.Errorf("%s: %w", im.from, err))
@@ -64,7 +63,7 @@ func (im *importer) manifest(m kube.Manifest) {
 		return
 	}
 	im.unsupported(&im.doc.Body, m.Ignored)
-	readiness, scheduling := manifests.Gates(m)
+	readiness, scheduling := gates(m)
 	if readiness != "" {
 		im.warn(&im.doc.Body, "The readiness gates %s do not count, since nothing sets conditions here: add a readiness probe of what sets them, or one with beat that it reports to.", readiness)
 	}
@@ -79,12 +78,12 @@ func (im *importer) manifest(m kube.Manifest) {
 
 func (im *importer) unsupported(body *document.Body, fields []string) {
 	if len(fields) > 0 {
-		im.warn(body, "Ignored fields: %s.", manifests.ListFields(fields))
+		im.warn(body, "Ignored fields: %s.", listFields(fields))
 	}
 }
 
 // container writes the target of a container of a manifest.
-func (im *importer) container(m kube.Manifest, c manifests.Process) {
+func (im *importer) container(m kube.Manifest, c container) {
 	im.doc.Newline()
 	if len(c.Target.Name) > probe.MaxTargetName {
 		im.errs = append(im.errs, fmt.Errorf("%s: its target's name is longer than %d bytes", im.from, probe.MaxTargetName))
@@ -114,7 +113,7 @@ func (im *importer) container(m kube.Manifest, c manifests.Process) {
 		im.warn(target, "Ignored fields, which are for a process: %s.", strings.Join(fields, ", "))
 	}
 	if place.command != nil {
-		if conflict := im.ports.Add(c.Container); conflict != "" {
+		if conflict := im.ports.add(c.Container); conflict != "" {
 			im.warn(target, "%s.", conflict)
 		}
 		if c.LeftOut != "" {
@@ -129,7 +128,7 @@ func (im *importer) container(m kube.Manifest, c manifests.Process) {
 }
 
 // sidecar warns of what a sidecar does as a target that it would not do in a pod.
-func (im *importer) sidecar(m kube.Manifest, c manifests.Process) {
+func (im *importer) sidecar(m kube.Manifest, c container) {
 	if slices.ContainsFunc(c.Probes, func(p kube.Probe) bool { return p.Rule.Kind == probe.Readiness }) {
 		im.warn(&im.doc.Body, "The other containers do not wait until this sidecar has started: start_after would wait until it is ready.")
 	}
@@ -146,12 +145,12 @@ type placement struct {
 	guessed bool     // the address is not known
 }
 
-func (im *importer) placement(c manifests.Process) placement {
+func (im *importer) placement(c container) placement {
 	switch address := cmp.Or(im.flags.address, c.Target.Address); {
-	case im.flags.address != "" || address != manifests.Loopback:
+	case im.flags.address != "" || address != loopback:
 		return placement{reason: "it runs elsewhere", address: address}
 	case c.Argv == nil:
-		return placement{reason: "the engine cannot start it: " + c.Reason, address: manifests.Loopback, guessed: true}
+		return placement{reason: "the engine cannot start it: " + c.Reason, address: loopback, guessed: true}
 	}
 	return placement{command: c.Argv}
 }
@@ -160,7 +159,7 @@ func (im *importer) placement(c manifests.Process) placement {
 // its target.
 func (im *importer) address(body *document.Body, c *kube.Container, place placement) {
 	body.Comment("Image %s", c.Image)
-	c.Target.Address = cmp.Or(place.address, c.Target.Address, manifests.Loopback)
+	c.Target.Address = cmp.Or(place.address, c.Target.Address, loopback)
 	if place.command == nil {
 		im.warn(body, "It is only probed, since %s.", place.reason)
 		if place.guessed {
@@ -180,11 +179,11 @@ func (im *importer) address(body *document.Body, c *kube.Container, place placem
 }
 
 // writeProcess writes how the engine runs a container.
-func writeProcess(body *document.Body, c manifests.Process) {
-	if policy := manifests.RestartPolicy(c.Container); policy != restart.Always {
+func writeProcess(body *document.Body, c container) {
+	if policy := restartPolicy(c.Container); policy != restart.Always {
 		body.Set("restart_policy", policy.String())
 	}
-	if len(c.RestartExitCodes) > 0 && manifests.RestartPolicy(c.Container) != restart.Always {
+	if len(c.RestartExitCodes) > 0 && restartPolicy(c.Container) != restart.Always {
 		body.Set("restart_exit_codes", c.RestartExitCodes)
 	}
 	if c.Init {

@@ -1,10 +1,9 @@
-package kubeimport
+package manifests
 
 import (
 	"net/netip"
 	"strconv"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config/document"
 	"github.com/sonde-probe/sonde/internal/command"
 	"github.com/sonde-probe/sonde/internal/dial"
@@ -14,15 +13,15 @@ import (
 
 // probe writes a probe: as a comment if it cannot be used.
 func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe, place placement) {
-	if p.Exec != nil && place.command == nil {
+	if p.Handler == "exec" && place.command == nil {
 		im.warn(target, "The command of the %v probe runs on the engine's machine, not in the container.", p.Rule.Kind)
 	}
 	if place.command == nil {
 		p.Rule.TerminationGracePeriod = 0 // nothing is terminated
 	}
-	err := manifests.Check(im.handlers, p, c.Target)
-	if host := hostOf(p); err == nil && isForeign(host) && host != c.Target.Address {
-		im.warn(target, "The %v probe asks %s, not the container: remove host if that is not meant.", p.Rule.Kind, host)
+	err := checkProbe(im.handlers, p, c.Target)
+	if err == nil && isForeign(p.Host) && p.Host != c.Target.Address {
+		im.warn(target, "The %v probe asks %s, not the container: remove host if that is not meant.", p.Rule.Kind, p.Host)
 	}
 	if err == nil {
 		writeProbe(target, p, c.Target.Env)
@@ -32,17 +31,6 @@ func (im *importer) probe(target *document.Body, c kube.Container, p kube.Probe,
 	unused := document.New()
 	writeProbe(&unused.Body, p, c.Target.Env)
 	target.CommentOut(unused)
-}
-
-// hostOf returns the host that a probe names instead of the pod; empty for none.
-func hostOf(p kube.Probe) string {
-	switch {
-	case p.HTTP != nil:
-		return p.HTTP.Host
-	case p.TCP != nil:
-		return p.TCP.Host
-	}
-	return ""
 }
 
 // isForeign reports whether a host is neither this machine nor an address of a private network, where that of a node is.
@@ -76,35 +64,23 @@ func writeProbe(target *document.Body, p kube.Probe, env map[string]string) {
 
 // writeHandler writes a probe's handler block.
 func writeHandler(body *document.Body, p kube.Probe, env map[string]string) {
-	var arguments []document.Argument
-	add := func(name string, value any) {
-		arguments = append(arguments, document.Argument{Name: name, Value: value})
+	arguments := []document.Argument{
+		{Name: "path", Value: p.Path}, {Name: "port", Value: port(p.Port)}, {Name: "host", Value: p.Host},
+		{Name: "headers", Value: headers(p.Headers)}, {Name: "service", Value: p.Service},
 	}
-	switch {
-	case p.Exec != nil:
+	if p.Handler == "exec" {
 		isVariable := func(name string) bool { _, ok := env[name]; return ok }
-		words := make([]string, len(p.Exec.Command))
-		for i, word := range p.Exec.Command {
+		words := make([]string, len(p.Command))
+		for i, word := range p.Command {
 			words[i] = command.Escape(word, isVariable)
 		}
-		add("command", words)
-	case p.HTTP != nil:
-		add("path", p.HTTP.Path)
-		add("port", port(p.HTTP.Port))
-		add("host", p.HTTP.Host)
-		add("headers", headers(p.HTTP.Headers))
-		if p.HTTP.Scheme == "HTTPS" {
-			add("scheme", "https")
-		}
-	case p.TCP != nil:
-		add("port", port(p.TCP.Port))
-		add("host", p.TCP.Host)
-	case p.GRPC != nil:
-		add("port", port(p.GRPC.Port))
-		add("service", p.GRPC.Service)
+		arguments = []document.Argument{{Name: "command", Value: words}}
 	}
-	handler := body.BlockOf(p.Name(), arguments...)
-	if p.HTTP != nil && p.HTTP.Scheme == "HTTPS" {
+	if p.Scheme == "HTTPS" {
+		arguments = append(arguments, document.Argument{Name: "scheme", Value: "https"})
+	}
+	handler := body.BlockOf(p.Handler, arguments...)
+	if p.Scheme == "HTTPS" {
 		handler.Block("tls").SetWithComment("verify", false, "the kubelet verifies nothing")
 	}
 }

@@ -1,10 +1,4 @@
-// Package staticpods runs the pods of a directory of Kubernetes manifests as
-// processes, as the kubelet runs its static pods.
-//
-//	staticpods.go the flags, and how the pods are added to a configuration
-//	dir.go        reads the files that change
-//	read.go       turns the containers of a manifest into targets
-package staticpods
+package manifests
 
 import (
 	"log/slog"
@@ -14,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/kube"
 	"github.com/sonde-probe/sonde/probe"
@@ -23,16 +16,16 @@ import (
 // Flags are the flags of sonde run about static pods.
 type Flags struct {
 	Path string // of the directory; empty: there are no static pods
-	GRPC manifests.GRPC
 
-	entrypoints manifests.Entrypoints
+	entrypoints entrypoints
+	grpc        grpcPlugin
 }
 
 // Register adds the flags to a command.
 func (f *Flags) Register(c *cobra.Command) {
-	f.entrypoints = manifests.Entrypoints{}
+	f.entrypoints = entrypoints{}
 	c.Flags().StringVar(&f.Path, "pods", "", "also run the pods of a `directory` of Kubernetes manifests, as processes")
-	f.entrypoints.Register(c)
+	f.entrypoints.register(c)
 }
 
 // Open reads the directory for the first time. The probes have the compatibility of the
@@ -41,7 +34,7 @@ func (f *Flags) Open(compatibility probe.Compatibility, log *slog.Logger) (*Dir,
 	if f.Path == "" {
 		return nil, nil
 	}
-	r := reader{entrypoints: f.entrypoints, handlers: manifests.Handlers(&f.GRPC, compatibility), log: log}
+	r := reader{entrypoints: f.entrypoints, handlers: newHandlers(&f.grpc, compatibility), log: log}
 	d := &Dir{path: f.Path, reader: r, files: map[string]*file{}}
 	if _, err := d.list(); err != nil { // there are no pods that Refresh could keep
 		return nil, err

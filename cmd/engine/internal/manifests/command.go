@@ -1,10 +1,4 @@
-// Package kubeimport is sonde import, which turns Kubernetes manifests, or the modules of
-// blackbox_exporter, into a configuration.
-//
-//	command.go  the command, and the check of what it writes
-//	importer.go writes manifests and their containers
-//	probe.go    writes probes
-package kubeimport
+package manifests
 
 import (
 	"fmt"
@@ -18,7 +12,6 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/blackboximport"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/internal/files"
 	"github.com/sonde-probe/sonde/kube"
@@ -28,7 +21,7 @@ import (
 
 type flags struct {
 	address     string
-	entrypoints manifests.Entrypoints
+	entrypoints entrypoints
 	dns         string   // the file of the plugin dns
 	allow       []string // for modules of blackbox_exporter
 	lax         bool     // likewise
@@ -37,7 +30,7 @@ type flags struct {
 // Command returns sonde import. Its exit code is 1 when a manifest cannot be read;
 // then nothing is written.
 func Command() *cobra.Command {
-	f := flags{entrypoints: manifests.Entrypoints{}}
+	f := flags{entrypoints: entrypoints{}}
 	c := &cobra.Command{
 		Use:   "import MANIFEST...",
 		Short: "Turn Kubernetes manifests, or blackbox_exporter's modules, into a configuration",
@@ -58,7 +51,7 @@ func Command() *cobra.Command {
 		RunE: func(c *cobra.Command, paths []string) error { return run(c, &f, paths) },
 	}
 	c.Flags().StringVar(&f.address, "address", "", "`address` of pods that run already; the configuration starts no process")
-	f.entrypoints.Register(c)
+	f.entrypoints.register(c)
 	c.Flags().StringVar(&f.dns, "dns-plugin", "", "the `file` of the plugin for the prober dns of blackbox_exporter")
 	c.Flags().StringArrayVar(&f.allow, "allow", nil, "a `host` that modules of blackbox_exporter may probe, as in allow of probe_module; can be repeated")
 	c.Flags().BoolVar(&f.lax, "lax", false, "write modules of blackbox_exporter also without conditions that Sonde does not support")
@@ -66,7 +59,7 @@ func Command() *cobra.Command {
 }
 
 func run(c *cobra.Command, f *flags, paths []string) error {
-	files, errs := manifests.Read(c.InOrStdin(), paths)
+	files, errs := readFiles(c.InOrStdin(), paths)
 	if len(files) == 1 && len(errs) == 0 && blackboximport.Recognizes(files[0].Text) {
 		return importBlackbox(c, f, files[0])
 	}
@@ -89,7 +82,7 @@ func run(c *cobra.Command, f *flags, paths []string) error {
 }
 
 // importBlackbox writes the modules of a configuration of blackbox_exporter.
-func importBlackbox(c *cobra.Command, f *flags, file manifests.File) error {
+func importBlackbox(c *cobra.Command, f *flags, file source) error {
 	dns, err := plugin(f.dns)
 	if err != nil {
 		return err
@@ -113,7 +106,7 @@ func refuse(refused map[string]string, diags config.Diagnostics) (isNew bool) {
 	for _, d := range diags {
 		quoted, err := strconv.QuotedPrefix(strings.TrimPrefix(d.Where, "probe_module "))
 		name, wrong := strconv.Unquote(quoted)
-		if d.Severity != config.Error || err != nil || wrong != nil || refused[name] != "" {
+		if d.IsWarning || err != nil || wrong != nil || refused[name] != "" {
 			continue
 		}
 		refused[name], isNew = d.Summary, true
@@ -156,7 +149,7 @@ func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagno
 	lines := strings.Split(string(text), "\n")
 	var errs []error
 	for _, d := range diags {
-		if d.Severity == config.Error { // with its line, since nobody has the file
+		if !d.IsWarning { // with its line, since nobody has the file
 			line := lines[min(max(d.Range.Start.Line-1, 0), len(lines)-1)]
 			errs = append(errs, fmt.Errorf("what would be written is invalid: %s: %q: %s", d.Where, strings.TrimSpace(line), d.Summary))
 		}
@@ -164,6 +157,9 @@ func write(c *cobra.Command, text []byte, warnings []string, diags config.Diagno
 	if len(errs) > 0 {
 		show(c, "error", errs)
 		return cli.ErrReported(cli.ExitFailed)
+	}
+	for i, text := range warnings {
+		warnings[i] = probe.OneLine(text, maxProblem)
 	}
 	show(c, "warning", warnings)
 	_, err := c.OutOrStdout().Write(text)

@@ -1,4 +1,4 @@
-package staticpods
+package manifests
 
 import (
 	"crypto/sha256"
@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
+	"github.com/sonde-probe/sonde/internal/files"
+	"github.com/sonde-probe/sonde/kube"
 )
 
 // Dir is a directory of pod manifests, as it was read last. It must not be used concurrently.
@@ -81,7 +82,7 @@ func (d *Dir) list() (map[string]os.FileInfo, error) {
 	files := map[string]os.FileInfo{}
 	var ignored []string
 	for _, e := range entries {
-		if !manifests.IsManifest(e.Name()) {
+		if !isManifest(e.Name()) {
 			ignored = append(ignored, e.Name())
 			continue
 		}
@@ -133,7 +134,7 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 		old.read.Sub(info.ModTime()) > settleTime {
 		return false
 	}
-	text, err := manifests.ReadRegular(name)
+	text, err := files.ReadRegular(name, kube.MaxManifestBytes)
 	if err != nil {
 		text = []byte(err.Error()) // so that the sum below tells a new error from the last one
 	}
@@ -166,14 +167,14 @@ func (d *Dir) refreshFile(name string, info os.FileInfo, now time.Time) bool {
 
 // warnOfPorts logs the ports of a file's containers that others use, too.
 func (d *Dir) warnOfPorts(f *file) {
-	used := manifests.Ports{}
+	used := ports{}
 	for _, other := range d.files {
 		if other == f {
 			continue
 		}
 		for _, t := range other.targets {
 			if t.target.Driver != nil {
-				used.Add(t.container)
+				used.add(t.container)
 			}
 		}
 	}
@@ -181,7 +182,7 @@ func (d *Dir) warnOfPorts(f *file) {
 		if t.target.Driver == nil {
 			continue
 		}
-		if conflict := used.Add(t.container); conflict != "" {
+		if conflict := used.add(t.container); conflict != "" {
 			d.log.Warn("port conflict", "target", t.container.Target.Name, "detail", conflict)
 		}
 	}

@@ -1,4 +1,4 @@
-package kubeimport
+package manifests
 
 import (
 	"path/filepath"

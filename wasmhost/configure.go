@@ -13,7 +13,6 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -128,7 +127,7 @@ func (h *Handler) check() error {
 func (h *Handler) accepted(ctx context.Context) error {
 	err := h.checked.state()
 	if isUnchecked(err) {
-		half, cancel := pool.Half(ctx, time.Now())
+		half, cancel := halfOf(ctx, time.Now())
 		defer cancel()
 		select {
 		case checked := <-h.checked.running.DoChan("", h.checkInTurn):
@@ -150,7 +149,7 @@ func (p *Plugin) configure(h *Handler) *checkResult {
 	}
 	borrowing, cancel := context.WithTimeout(p.closing, 3*p.limits.Start) // a start may take a third of it
 	defer cancel()
-	l, err := p.borrow(borrowing, pool.First)
+	l, err := p.borrow(borrowing, laneFirst)
 	if err != nil {
 		return &checkResult{err: err}
 	}

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 	"github.com/sonde-probe/sonde/wasmhost/internal/settings"
 )
@@ -29,14 +27,14 @@ type Handler struct {
 	settings *settings.Settings
 	checked  *settingsCheck
 	state    *sandbox.State
-	traps    breaker.Probe
-	lane     atomic.Uint32 // the pool.Lane of the next attempt
+	traps    probeTraps
+	lane     atomic.Uint32 // the lane of the next attempt
 }
 
 // newHandler returns a handler that has made no attempt.
 func newHandler(p *Plugin, s *settings.Settings, checked *settingsCheck) *Handler {
 	h := &Handler{plugin: p, settings: s, checked: checked, state: p.tenant.NewState()}
-	h.lane.Store(uint32(pool.First))
+	h.lane.Store(uint32(laneFirst))
 	return h
 }
 
@@ -106,7 +104,7 @@ func (h *Handler) Endpoint(t probe.Target) string {
 // on, and later attempts hold no connections. It never returns an error.
 func (h *Handler) Close() error {
 	h.state.Close()
-	h.plugin.breaker.Remove(&h.traps)
+	h.plugin.breaker.remove(&h.traps)
 	return nil
 }
 
@@ -124,7 +122,7 @@ func (h *Handler) ProbeWaking(ctx context.Context, t probe.Target, wake func()) 
 	if err := h.unready(ctx); err != nil {
 		return p.notAttempted(err)
 	}
-	l, err := p.borrow(ctx, pool.Lane(h.lane.Load()))
+	l, err := p.borrow(ctx, lane(h.lane.Load()))
 	if err != nil {
 		return p.notAttempted(err)
 	}
@@ -153,13 +151,13 @@ func resizing(r sandbox.Report) (more, fewer bool) {
 
 // laneAfter returns the lane of a probe's next attempt: one that succeeded, or had more than
 // half of its time left, is expected to do so again.
-func laneAfter(ctx context.Context, r probe.Result, l lease) pool.Lane {
+func laneAfter(ctx context.Context, r probe.Result, l lease) lane {
 	end, ok := ctx.Deadline()
 	passed := r.Outcome == probe.Success || r.Outcome == probe.Warning
 	if passed || !ok || time.Now().Add(time.Since(l.since)).Before(end) {
-		return pool.Fast
+		return laneFast
 	}
-	return pool.Slow
+	return laneSlow
 }
 
 // attemptError is why an attempt could not be made.
@@ -178,7 +176,7 @@ func (h *Handler) unready(ctx context.Context) error {
 	if err := h.plugin.state(); err != nil {
 		return &attemptError{ReasonBroken, err}
 	}
-	switch plugin, own := h.plugin.breaker.Remaining(&h.traps, time.Now()); {
+	switch plugin, own := h.plugin.breaker.remaining(&h.traps, time.Now()); {
 	case plugin > 0:
 		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v after errors at many targets", plugin.Round(time.Second))}
 	case own > 0:
@@ -212,14 +210,14 @@ func (h *Handler) record(r sandbox.Report, pluginFault bool, target string) {
 	p := h.plugin
 	switch more, fewer := resizing(r); {
 	case more:
-		p.pool.Grow()
+		p.pool.grow()
 	case fewer:
-		p.pool.Shrink()
+		p.pool.shrink()
 	}
 	if r.Ending != sandbox.Returned && !pluginFault {
 		return
 	}
-	plugin, own := p.breaker.Count(&h.traps, pluginFault, time.Now())
+	plugin, own := p.breaker.count(&h.traps, pluginFault, time.Now())
 	if own > 0 {
 		p.logger.Warn("probe suspended after too many errors of its plugin, it is not attempted", "target", target, "duration", own)
 	}

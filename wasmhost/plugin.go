@@ -17,12 +17,10 @@ import (
 
 	"github.com/sonde-probe/sonde/probe"
 	"github.com/sonde-probe/sonde/wasmhost/abi"
-	"github.com/sonde-probe/sonde/wasmhost/internal/breaker"
 	"github.com/sonde-probe/sonde/wasmhost/internal/codecache"
 	"github.com/sonde-probe/sonde/wasmhost/internal/compiler"
 	"github.com/sonde-probe/sonde/wasmhost/internal/grant"
 	"github.com/sonde-probe/sonde/wasmhost/internal/module"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
@@ -35,7 +33,7 @@ type Plugin struct {
 	name       string
 	logger     *slog.Logger
 	tenant     *sandbox.Tenant
-	breaker    breaker.Breaker
+	breaker    breaker
 	counters   counters
 	closed     atomic.Bool
 	checkHangs atomic.Bool // the latest check of settings has taken too long
@@ -54,7 +52,7 @@ type loaded struct {
 	targetOnly    bool // it may connect to the target only
 
 	sandbox  *sandbox.Sandbox
-	pool     *pool.Pool[sandbox.Instance]
+	pool     *pool
 	compiled *compilation
 	prepared *preparedTexts
 	starts   startCounters
@@ -114,7 +112,7 @@ func Load(c Config) (*Plugin, error) {
 	}
 	p.sandbox = sandbox.New(confine)
 	p.prepared = newPreparedTexts(p.sandbox)
-	p.pool = pool.New(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
+	p.pool = newPool(c.Limits.Instances, p.sandbox.Room, p.sandbox.Reclaim, (*sandbox.Instance).Close)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	p.compiling.Go(func() { p.compileOrFail(m, code) })
 	p.users.Store(1)
@@ -138,7 +136,7 @@ func (p *loaded) closeOldest() bool {
 		return false
 	}
 	defer p.inUse.RUnlock()
-	return p.pool.CloseOldest()
+	return p.pool.closeOldest()
 }
 
 // environment returns the variables of this process that have one of the names.
@@ -336,7 +334,7 @@ func (p *Plugin) Close(ctx context.Context) error {
 	go func() {
 		p.compiling.Wait()
 		p.inUse.Lock() // never unlocked: no instance may be used after this
-		p.pool.CloseIdle()
+		p.pool.closeIdle()
 		done <- p.sandbox.Close()
 	}()
 	select {

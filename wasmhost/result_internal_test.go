@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/sonde-probe/sonde/probe"
-	"github.com/sonde-probe/sonde/wasmhost/internal/pool"
 	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
@@ -129,7 +128,7 @@ func TestCallsThatRunAwayTogetherAreBlamedInTheEnd(t *testing.T) {
 func runAway(t *testing.T, bad, healthy int) {
 	const slots, much = 1, 10 * time.Millisecond
 	p := &Plugin{loaded: new(loaded), logger: slog.New(slog.DiscardHandler)}
-	p.pool = pool.New(bad+healthy, func() int { return bad + healthy }, func() {}, func(*sandbox.Instance) {})
+	p.pool = newPool(bad+healthy, func() int { return bad + healthy }, func() {}, func(*sandbox.Instance) {})
 	hs, good := make([]Handler, bad), Handler{plugin: p}
 	for n := range hs {
 		hs[n].plugin = p
@@ -139,12 +138,12 @@ func runAway(t *testing.T, bad, healthy int) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond) // nobody waits
 		together := 0
 		for ; together < bad; together++ {
-			i, _, err := p.pool.Get(ctx, pool.Fast)
+			i, _, err := p.pool.get(ctx, laneFast)
 			if err != nil {
 				break
 			}
 			if i == nil {
-				p.pool.Started()
+				p.pool.started()
 			}
 		}
 		cancel()
@@ -155,12 +154,12 @@ func runAway(t *testing.T, bad, healthy int) {
 			_, fault := p.resultOf(t.Context(), r)
 			hs[next%bad].record(r, fault, "bad")
 			next++
-			p.pool.Put(new(sandbox.Instance))
+			p.pool.put(new(sandbox.Instance))
 		}
 		for range healthy {
 			good.record(sandbox.Report{Ending: sandbox.Returned, Value: 1}, false, "good")
 		}
-		if _, plugin, probes := p.breaker.Suspensions(time.Now()); plugin+probes > 0 {
+		if _, plugin, probes := p.breaker.suspensions(time.Now()); plugin+probes > 0 {
 			return
 		}
 	}

@@ -55,7 +55,7 @@ func isUnchecked(err error) bool {
 //
 // A module that exports sonde_configure checks settings itself. While it is being compiled, New leaves that to
 // the first attempt, as it does while another check is made, or when the latest one has taken too long: if the
-// module rejects the settings then, each attempt is Unknown with ReasonSettings. To get that error from New, call Wait first. While this
+// module rejects the settings then, each attempt is Unknown with reasonSettings. To get that error from New, call Wait first. While this
 // machine lacks what the check needs, attempts are Unknown with the reason, and each of them checks again: see
 // Handler.Unchecked.
 func (p *Plugin) New(values map[string]any) (*Handler, error) {
@@ -85,7 +85,7 @@ func (p *Plugin) New(values map[string]any) (*Handler, error) {
 // module's.
 func isTransient(err error) bool {
 	unchecked := (*attemptError)(nil)
-	return errors.As(err, &unchecked) && (unchecked.reason != ReasonStart || errors.Is(err, sandbox.ErrStarved))
+	return errors.As(err, &unchecked) && (unchecked.reason != reasonStart || errors.Is(err, sandbox.ErrStarved))
 }
 
 // Unchecked returns why the module has not checked the settings yet, or nil.
@@ -139,7 +139,7 @@ func (h *Handler) accepted(ctx context.Context) error {
 	if err == nil || isUnchecked(err) {
 		return err
 	}
-	return &attemptError{ReasonSettings, err}
+	return &attemptError{reasonSettings, err}
 }
 
 // configure asks the module whether it accepts the settings of a handler.

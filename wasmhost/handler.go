@@ -61,7 +61,7 @@ func (h *Handler) WithoutPrepared() *Handler {
 }
 
 // Ready is closed when the plugin is compiled, or cannot be. Until then Probe returns Unknown with
-// ReasonCompiling at once.
+// reasonCompiling at once.
 func (h *Handler) Ready() <-chan struct{} { return h.plugin.Ready() }
 
 // Check returns an error when a target lacks the port that the setting called port names, or
@@ -174,32 +174,32 @@ var errCancelled = errors.New("the attempt was cancelled")
 // unready returns the reason why no attempt can be made now, or nil.
 func (h *Handler) unready(ctx context.Context) error {
 	if err := h.plugin.state(); err != nil {
-		return &attemptError{ReasonBroken, err}
+		return &attemptError{reasonBroken, err}
 	}
 	switch plugin, own := h.plugin.breaker.remaining(&h.traps, time.Now()); {
 	case plugin > 0:
-		return &attemptError{ReasonSuspended, fmt.Errorf("plugin is suspended for another %v after errors at many targets", plugin.Round(time.Second))}
+		return &attemptError{reasonSuspended, fmt.Errorf("plugin is suspended for another %v after errors at many targets", plugin.Round(time.Second))}
 	case own > 0:
-		return &attemptError{ReasonSuspended, fmt.Errorf("probe is suspended for another %v after too many errors of its plugin", own.Round(time.Second))}
+		return &attemptError{reasonSuspended, fmt.Errorf("probe is suspended for another %v after too many errors of its plugin", own.Round(time.Second))}
 	}
 	return h.accepted(ctx)
 }
 
 // notAttempted returns the result of an attempt that could not be made.
 func (p *Plugin) notAttempted(err error) probe.Result {
-	why := &attemptError{ReasonBroken, err}
+	why := &attemptError{reasonBroken, err}
 	errors.As(err, &why)
 	switch {
 	case errors.Is(err, errCompiling):
-		return probe.Broken(ReasonCompiling, "%v", err)
+		return probe.Broken(reasonCompiling, "%v", err)
 	case errors.Is(err, errClosed):
-		return probe.Broken(ReasonClosed, "%v", err)
+		return probe.Broken(reasonClosed, "%v", err)
 	}
-	if why.reason != ReasonStart { // which startFailed has recorded
+	if why.reason != reasonStart { // which startFailed has recorded
 		p.counters.fault(why.reason) // ignores the reasons that are not a plugin's
 	}
 	r := probe.Broken(why.reason, "%s", firstLine(err))
-	r.NoRetry = why.reason == ReasonBusy || why.reason == ReasonSuspended // the queue would only get longer
+	r.NoRetry = why.reason == ReasonBusy || why.reason == reasonSuspended // the queue would only get longer
 	return r
 }
 

@@ -125,12 +125,12 @@ func (p *Plugin) startFailed(took time.Duration, err error) error {
 		return errClosed
 	}
 	p.pool.observe(laneFirst, took)
-	reason := ReasonStart
+	reason := reasonStart
 	if shortage.Is(err) || errors.Is(err, sandbox.ErrNoMemory) || errors.Is(err, sandbox.ErrSystem) {
 		reason = probe.ReasonResources
 	}
 	p.counters.fault(reason)
-	if reason == ReasonStart && !errors.Is(err, sandbox.ErrStarved) {
+	if reason == reasonStart && !errors.Is(err, sandbox.ErrStarved) {
 		p.logger.Warn("instance of the plugin could not be started", "reason", string(reason), "error", firstLine(err))
 		p.logSuspension(p.breaker.countStart(true, time.Now()))
 		return &attemptError{reason, err}

@@ -2,13 +2,13 @@ package wasmhost
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,11 +83,8 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
-	grants, err := grant.Parse(c.Grant.Dial, c.Grant.DNS)
+	grants, err := grant.Parse(c.Grant.Dial, c.Grant.DNS, c.Grant.Env)
 	if err != nil {
-		return nil, err
-	}
-	if err := grant.CheckEnv(c.Grant.Env); err != nil {
 		return nil, err
 	}
 	p := &loaded{
@@ -102,6 +99,7 @@ func Load(c Config) (*Plugin, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.configures = m.Configures
 	p.baseLogger, p.logger = c.Logger, c.Logger.With("plugin", p.name)
 	confine := sandbox.Config{
 		Limits: sandbox.Limits(c.Limits), Grants: grants, Env: environment(c.Grant.Env), Logger: p.logger,
@@ -165,7 +163,6 @@ func (p *loaded) check(wasm []byte) (rewritten *module.Rewritten, err error) {
 	if err := m.Check(p.limits.Memory); err != nil {
 		return nil, err
 	}
-	p.configures = m.HasExport(abi.ExportConfigure)
 	return m.Rewrite()
 }
 
@@ -196,7 +193,7 @@ func (p *loaded) compile(m *module.Rewritten, code *codecache.Entry) (err error)
 	if p.loadCached(m, code) {
 		return nil
 	}
-	if p.compileConfig.InProcess || !compiler.Available {
+	if p.compileConfig.InProcess || runtime.GOOS != "linux" {
 		var written bytes.Buffer
 		if err := p.sandbox.Compile(m, &written); err != nil {
 			return err
@@ -279,10 +276,7 @@ func (p *loaded) pause(d time.Duration) {
 
 // tryChild compiles the module in a child process, loads its code, and keeps it in the cache.
 func (p *loaded) tryChild(m *module.Rewritten, code *codecache.Entry) error {
-	limits := compiler.LimitsOf(len(m.Wasm))
-	limits.Memory = cmp.Or(p.compileConfig.Memory, limits.Memory)
-	limits.CPU = cmp.Or(p.compileConfig.Time, limits.CPU)
-	compiled, err := compiler.Compile(p.closing, m.Wasm, limits)
+	compiled, err := compiler.Compile(p.closing, m.Wasm, compiler.Limits{Memory: p.compileConfig.Memory, CPU: p.compileConfig.Time})
 	if err != nil {
 		return err
 	}

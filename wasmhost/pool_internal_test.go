@@ -1,4 +1,4 @@
-package pool
+package wasmhost
 
 import (
 	"context"
@@ -7,40 +7,40 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-type instance struct{ _ byte } // not of size 0: each has an address of its own
-
 // newTestPool returns a pool that counts the instances it closes.
-func newTestPool(limit int, closed *int) *Pool[instance] {
-	return New(limit, func() int { return limit }, func() {}, func(*instance) { *closed++ })
+func newTestPool(limit int, closed *int) *pool {
+	return newPool(limit, func() int { return limit }, func() {}, func(*sandbox.Instance) { *closed++ })
 }
 
 func TestInstancesAreGrantedInTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(1, new(int))
-		only := &instance{}
-		if i, waited, err := p.Get(t.Context(), First); i != nil || waited || err != nil {
+		only := &sandbox.Instance{}
+		if i, waited, err := p.get(t.Context(), laneFirst); i != nil || waited || err != nil {
 			t.Fatalf("the first caller got %v, %v, %v", i, waited, err)
 		}
 		order := make(chan int, 3)
 		for n := range 3 {
 			go func() {
-				if i, _, _ := p.Get(t.Context(), First); i == only {
+				if i, _, _ := p.get(t.Context(), laneFirst); i == only {
 					order <- n
-					p.Put(i)
+					p.put(i)
 				}
 			}()
 			synctest.Wait()
 		}
-		p.Put(only)
+		p.put(only)
 		for want := range 3 {
 			if got := <-order; got != want {
 				t.Errorf("caller %d was served as number %d", got, want)
 			}
 		}
 		synctest.Wait()
-		if idle, live, waiting := p.Counts(); idle != 1 || live != 1 || waiting != 0 {
+		if idle, live, waiting := p.counts(); idle != 1 || live != 1 || waiting != 0 {
 			t.Errorf("%d idle, %d live, %d waiting", idle, live, waiting)
 		}
 	})
@@ -49,20 +49,20 @@ func TestInstancesAreGrantedInTheOrderOfArrival(t *testing.T) {
 func TestACallerThatStopsWaitingIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(1, new(int))
-		p.Get(t.Context(), First)
+		p.get(t.Context(), laneFirst)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
-		if _, waited, err := p.Get(ctx, First); !waited || !errors.Is(err, errBusy) || time.Since(start) != time.Second/2 {
+		if _, waited, err := p.get(ctx, laneFirst); !waited || !errors.Is(err, errBusy) || time.Since(start) != time.Second/2 {
 			t.Errorf("got %v, %v after %v", waited, err, time.Since(start))
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, stop)
-		if _, waited, err := p.Get(stopped, First); !waited || !errors.Is(err, context.Canceled) {
+		if _, waited, err := p.get(stopped, laneFirst); !waited || !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v, %v", waited, err)
 		}
-		p.Put(nil) // the instance was closed
-		if i, waited, err := p.Get(t.Context(), First); i != nil || waited || err != nil {
+		p.put(nil) // the instance was closed
+		if i, waited, err := p.get(t.Context(), laneFirst); i != nil || waited || err != nil {
 			t.Errorf("got %v, %v, %v", i, waited, err)
 		}
 	})
@@ -74,14 +74,14 @@ func TestACallerIsRefusedWhenTheQueueIsTooLong(t *testing.T) {
 		get := func() (waited bool, err error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, waited, err = p.Get(ctx, First)
+			_, waited, err = p.get(ctx, laneFirst)
 			return waited, err
 		}
 		for range 2 {
-			p.Get(t.Context(), First)
+			p.get(t.Context(), laneFirst)
 		}
 		for range 100 { // each is lent for as long as a probe may take
-			p.Observe(First, time.Second)
+			p.observe(laneFirst, time.Second)
 		}
 		for range 6 { // three rounds of two instances
 			go get()
@@ -91,13 +91,13 @@ func TestACallerIsRefusedWhenTheQueueIsTooLong(t *testing.T) {
 			t.Errorf("got %v, %v", waited, err)
 		}
 		for range 100 {
-			p.Observe(First, time.Millisecond)
+			p.observe(laneFirst, time.Millisecond)
 		}
 		if waited, err := get(); !waited || !errors.Is(err, errBusy) {
 			t.Errorf("with faster calls: got %v, %v", waited, err)
 		}
-		p.Put(nil)
-		p.Put(nil)
+		p.put(nil)
+		p.put(nil)
 	})
 }
 
@@ -106,22 +106,22 @@ func TestUnusedInstancesAreClosed(t *testing.T) {
 		closed := 0
 		p := newTestPool(3, &closed)
 		for range 3 {
-			p.Get(t.Context(), Fast)
-			p.Started()
+			p.get(t.Context(), laneFast)
+			p.started()
 		}
 		for range 3 {
-			p.Put(&instance{})
+			p.put(&sandbox.Instance{})
 		}
 		for range 4 {
 			time.Sleep(maxIdle / 2)
-			i, _, _ := p.Get(t.Context(), First)
-			p.Put(i)
+			i, _, _ := p.get(t.Context(), laneFirst)
+			p.put(i)
 		}
-		if idle, live, _ := p.Counts(); closed != 2 || idle != 1 || live != 1 {
+		if idle, live, _ := p.counts(); closed != 2 || idle != 1 || live != 1 {
 			t.Errorf("%d were closed, %d are idle, %d live", closed, idle, live)
 		}
-		p.CloseIdle()
-		if _, live, _ := p.Counts(); closed != 3 || live != 0 {
+		p.closeIdle()
+		if _, live, _ := p.counts(); closed != 3 || live != 0 {
 			t.Errorf("%d were closed, %d are live", closed, live)
 		}
 	})
@@ -130,10 +130,10 @@ func TestUnusedInstancesAreClosed(t *testing.T) {
 func TestFewInstancesAreStartedAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(10, new(int))
-		started := make(chan *instance, 100)
+		started := make(chan *sandbox.Instance, 100)
 		for range 20 {
 			go func() {
-				i, _, _ := p.Get(t.Context(), Fast)
+				i, _, _ := p.get(t.Context(), laneFast)
 				started <- i
 			}()
 		}
@@ -142,45 +142,45 @@ func TestFewInstancesAreStartedAtTheSameTime(t *testing.T) {
 			if got := len(started); got != want {
 				t.Fatalf("%d start, want %d", got, want)
 			}
-			p.Started()
+			p.started()
 		}
 		for range 20 {
-			p.Put(&instance{})
+			p.put(&sandbox.Instance{})
 		}
 	})
 }
 
-// get is Get for a caller that does not wait.
-func get(p *Pool[instance], lane Lane) bool {
+// tryGet gets an instance for a caller that does not wait.
+func tryGet(p *pool, lane lane) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Nanosecond)
 	defer cancel()
-	i, _, err := p.Get(ctx, lane)
+	i, _, err := p.get(ctx, lane)
 	if err == nil && i == nil {
-		p.Started()
+		p.started()
 	}
 	return err == nil
 }
 
 func TestSlowCallersLeaveAReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, p := range map[string]*Pool[instance]{
+		for name, p := range map[string]*pool{
 			"limited by number": newTestPool(16, new(int)),
-			"limited by memory": func() (p *Pool[instance]) {
-				p = New(1000, func() int { return 16 - p.live }, func() {}, func(*instance) {})
+			"limited by memory": func() (p *pool) {
+				p = newPool(1000, func() int { return 16 - p.live }, func() {}, func(*sandbox.Instance) {})
 				return p
 			}(),
 		} {
-			lent := map[Lane]int{}
-			for _, lane := range []Lane{Slow, First, Fast} {
-				for get(p, lane) {
+			lent := map[lane]int{}
+			for _, lane := range []lane{laneSlow, laneFirst, laneFast} {
+				for tryGet(p, lane) {
 					lent[lane]++
 				}
 			}
-			if lent[Slow] != 12 || lent[First] != 2 || lent[Fast] != 2 {
-				t.Errorf("%s: slow, first and fast callers got %d, %d and %d", name, lent[Slow], lent[First], lent[Fast])
+			if lent[laneSlow] != 12 || lent[laneFirst] != 2 || lent[laneFast] != 2 {
+				t.Errorf("%s: slow, first and fast callers got %d, %d and %d", name, lent[laneSlow], lent[laneFirst], lent[laneFast])
 			}
-			p.Put(nil)
-			if get(p, Slow) || !get(p, Fast) {
+			p.put(nil)
+			if tryGet(p, laneSlow) || !tryGet(p, laneFast) {
 				t.Errorf("%s: a slow caller took what was reserved", name)
 			}
 		}
@@ -190,20 +190,20 @@ func TestSlowCallersLeaveAReserve(t *testing.T) {
 func TestFastCallersGetInstancesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(1, new(int))
-		p.Get(t.Context(), Slow)
-		p.Started()
-		var order []Lane
-		for _, lane := range []Lane{Slow, First, Fast} {
+		p.get(t.Context(), laneSlow)
+		p.started()
+		var order []lane
+		for _, lane := range []lane{laneSlow, laneFirst, laneFast} {
 			go func() {
-				i, _, _ := p.Get(t.Context(), lane)
+				i, _, _ := p.get(t.Context(), lane)
 				order = append(order, lane)
-				p.Put(i)
+				p.put(i)
 			}()
 			synctest.Wait()
 		}
-		p.Put(&instance{})
+		p.put(&sandbox.Instance{})
 		synctest.Wait()
-		if want := []Lane{Fast, First, Slow}; !slices.Equal(order, want) {
+		if want := []lane{laneFast, laneFirst, laneSlow}; !slices.Equal(order, want) {
 			t.Errorf("got %v", order)
 		}
 	})
@@ -214,28 +214,28 @@ func TestAPoolShrinksAndGrows(t *testing.T) {
 		closed := 0
 		p := newTestPool(64, &closed)
 		for range 16 {
-			get(p, Fast)
+			tryGet(p, laneFast)
 		}
-		p.Shrink()
+		p.shrink()
 		for range 8 {
-			p.Put(&instance{})
+			p.put(&sandbox.Instance{})
 		}
-		if closed != 8 || get(p, Fast) {
+		if closed != 8 || tryGet(p, laneFast) {
 			t.Errorf("%d were closed, or one more was lent", closed)
 		}
-		if p.Grow(); get(p, Fast) {
+		if p.grow(); tryGet(p, laneFast) {
 			t.Error("it grows at once")
 		}
 		time.Sleep(growPause)
-		p.Grow()
-		p.Grow()
+		p.grow()
+		p.grow()
 		for i := range 9 {
-			if got := get(p, Fast); got != (i < 8) {
+			if got := tryGet(p, laneFast); got != (i < 8) {
 				t.Errorf("caller %d got one: %v", i, got)
 			}
 		}
 		for range 10 {
-			p.Shrink()
+			p.shrink()
 		}
 		if p.allowed != 1 {
 			t.Errorf("%d are allowed", p.allowed)
@@ -247,13 +247,13 @@ func TestAPoolShrinksAndGrows(t *testing.T) {
 func TestACallerThatGivesUpDoesNotCountAsStarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestPool(1, new(int))
-		granted := make(chan *instance, 1)
-		e := p.waiting[Fast].PushBack(granted)
+		granted := make(chan *sandbox.Instance, 1)
+		e := p.waiting[laneFast].PushBack(granted)
 		p.mu.Lock()
 		p.handOut()
 		p.mu.Unlock()
-		p.cancelWait(e, Fast, granted)
-		if p.starting != 0 || p.live != 0 || !get(p, Fast) {
+		p.cancelWait(e, laneFast, granted)
+		if p.starting != 0 || p.live != 0 || !tryGet(p, laneFast) {
 			t.Errorf("%d are starting, %d are live", p.starting, p.live)
 		}
 	})
@@ -262,8 +262,8 @@ func TestACallerThatGivesUpDoesNotCountAsStarting(t *testing.T) {
 func TestACallerGetsTheRoomThatOtherPoolsGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		room := 0
-		p := New(10, func() int { return room }, func() { room = 1 }, func(*instance) {})
-		if i, _, err := p.Get(t.Context(), Fast); i != nil || err != nil {
+		p := newPool(10, func() int { return room }, func() { room = 1 }, func(*sandbox.Instance) {})
+		if i, _, err := p.get(t.Context(), laneFast); i != nil || err != nil {
 			t.Errorf("got %v, %v", i, err)
 		}
 	})

@@ -1,15 +1,14 @@
-// Package breaker suspends a probe whose attempts mostly trap, and the whole plugin when
-// many of its probes do.
-package breaker
+package wasmhost
 
 import (
 	"sync"
 	"time"
 )
 
-// Breaker decides for one plugin. The zero value is ready to use.
-type Breaker struct {
-	mu       sync.Mutex // guards what follows, and each Probe
+// breaker suspends a probe whose attempts mostly trap, and the whole plugin when many of its probes
+// do. The zero value is ready to use.
+type breaker struct {
+	mu       sync.Mutex // guards what follows, and each probeTraps
 	probes   int        // that have made an attempt, and were not removed
 	trapping int        // whose latest attempt since the plugin was suspended trapped
 	starts   int        // failed starts of instances, in a row
@@ -18,12 +17,12 @@ type Breaker struct {
 	ofProbes uint64
 }
 
-// Probe is what the breaker knows of one probe. The zero value is ready to use; the methods
-// of one Breaker use it.
-type Probe struct {
-	counted         bool   // it is one of Breaker.probes
+// probeTraps is what a breaker knows of one probe. The zero value is ready to use; the methods
+// of one breaker use it.
+type probeTraps struct {
+	counted         bool   // it is one of breaker.probes
 	removed         bool   // it makes no further attempts
-	ofPlugin        uint64 // Breaker.ofPlugin at its latest attempt
+	ofPlugin        uint64 // breaker.ofPlugin at its latest attempt
 	trapping        bool   // its latest attempt trapped
 	since           time.Time
 	attempts, traps int // since then
@@ -32,10 +31,10 @@ type Probe struct {
 
 // When a probe or a plugin is suspended, and for how long.
 const (
-	window          = time.Minute      // what is counted of a probe: for so long, and for minAttempts
-	minAttempts     = 2 * minTraps     // those of a probe with a long period take longer than a window
-	minTraps        = 5                // of a probe in a window, when they are at least half of its attempts
-	maxTraps        = 60               // of a probe in a window, whatever else was attempted
+	trapWindow      = time.Minute      // what is counted of a probe: for so long, and for minAttempts
+	minAttempts     = 2 * minTraps     // those of a probe with a long period take longer than a trapWindow
+	minTraps        = 5                // of a probe in a trapWindow, when they are at least half of its attempts
+	maxTraps        = 60               // of a probe in a trapWindow, whatever else was attempted
 	minProbes       = 5                // that trap, when they are at least half of the plugin's probes
 	maxFailedStarts = 5                // of instances, in a row: they suspend the plugin
 	minSuspension   = 10 * time.Second // doubles with each suspension
@@ -61,25 +60,25 @@ func (s *suspension) begin(now time.Time) time.Duration {
 
 func (s *suspension) remaining(now time.Time) time.Duration { return max(s.until.Sub(now), 0) }
 
-// Remaining returns how long the plugin and one of its probes are still suspended; 0 for
+// remaining returns how long the plugin and one of its probes are still suspended; 0 for
 // what is not.
-func (b *Breaker) Remaining(p *Probe, now time.Time) (plugin, probe time.Duration) {
+func (b *breaker) remaining(p *probeTraps, now time.Time) (plugin, probe time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.plugin.remaining(now), p.remaining(now)
 }
 
-// Suspensions returns how long the plugin is still suspended, how often it was, and how often single probes
+// suspensions returns how long the plugin is still suspended, how often it was, and how often single probes
 // were.
-func (b *Breaker) Suspensions(now time.Time) (remaining time.Duration, plugin, probes uint64) {
+func (b *breaker) suspensions(now time.Time) (remaining time.Duration, plugin, probes uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.plugin.remaining(now), b.ofPlugin, b.ofProbes
 }
 
-// CountStart counts the start of an instance. When that suspends the plugin, it returns for
+// countStart counts the start of an instance. When that suspends the plugin, it returns for
 // how long, else 0.
-func (b *Breaker) CountStart(failed bool, now time.Time) time.Duration {
+func (b *breaker) countStart(failed bool, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !failed {
@@ -92,9 +91,9 @@ func (b *Breaker) CountStart(failed bool, now time.Time) time.Duration {
 	return b.suspendPlugin(now)
 }
 
-// Count counts an attempt of a probe. When that suspends the plugin or the probe, it
+// count counts an attempt of a probe. When that suspends the plugin or the probe, it
 // returns for how long, else 0.
-func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe time.Duration) {
+func (b *breaker) count(p *probeTraps, trapped bool, now time.Time) (plugin, probe time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !p.counted && !p.removed {
@@ -104,7 +103,7 @@ func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe ti
 	if p.ofPlugin != b.ofPlugin {
 		p.ofPlugin, p.trapping, p.attempts = b.ofPlugin, false, 0
 	}
-	if p.attempts == 0 || p.attempts >= minAttempts && now.Sub(p.since) >= window {
+	if p.attempts == 0 || p.attempts >= minAttempts && now.Sub(p.since) >= trapWindow {
 		p.since, p.attempts, p.traps = now, 0, 0
 	}
 	p.attempts++
@@ -129,8 +128,8 @@ func (b *Breaker) Count(p *Probe, trapped bool, now time.Time) (plugin, probe ti
 	return plugin, probe
 }
 
-// Remove says that a probe was removed: the plugin is no longer measured by it.
-func (b *Breaker) Remove(p *Probe) {
+// remove says that a probe was removed: the plugin is no longer measured by it.
+func (b *breaker) remove(p *probeTraps) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p.counted {
@@ -144,7 +143,7 @@ func (b *Breaker) Remove(p *Probe) {
 
 // suspendPlugin suspends the plugin, unless it is already. What was counted until now does
 // not count again.
-func (b *Breaker) suspendPlugin(now time.Time) time.Duration {
+func (b *breaker) suspendPlugin(now time.Time) time.Duration {
 	if b.plugin.remaining(now) > 0 {
 		return 0
 	}

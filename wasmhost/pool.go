@@ -1,6 +1,4 @@
-// Package pool hands out a bounded number of plugin instances, with a reserve for callers
-// that will give theirs back soon.
-package pool
+package wasmhost
 
 import (
 	"container/list"
@@ -8,40 +6,42 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/sonde-probe/sonde/wasmhost/internal/sandbox"
 )
 
-// Pool lends instances of type T. It lends the most recently used instance first, so that
-// the others become idle and can be closed. It is safe for concurrent use by multiple
-// goroutines.
-type Pool[T any] struct {
+// pool hands out a bounded number of instances, with a reserve for callers that will give theirs
+// back soon. It lends the most recently used instance first, so that the others become idle and
+// can be closed. It is safe for concurrent use by multiple goroutines.
+type pool struct {
 	limit   int
 	room    func() int // how many more instances there is memory for
 	reclaim func()     // asks other pools for memory
-	close   func(*T)
+	close   func(*sandbox.Instance)
 
 	mu       sync.Mutex
 	allowed  int       // instances for now, at most limit
 	resized  time.Time // when allowed was changed
-	idle     []idle[T]
+	idle     []idleInstance
 	live     int                  // instances that are idle, lent or being started
 	starting int                  // of them, being started
-	waiting  [lanes]list.List     // of chan *T
+	waiting  [lanes]list.List     // of chan *sandbox.Instance
 	average  [lanes]time.Duration // moving average of how long an instance is lent
 }
 
-type idle[T any] struct {
-	instance *T
+type idleInstance struct {
+	instance *sandbox.Instance
 	since    time.Time
 }
 
-// Lane is for how long a caller will probably keep an instance.
-type Lane uint8
+// lane is for how long a caller will probably keep an instance.
+type lane uint8
 
 // The lanes, in the order in which their callers get instances.
 const (
-	Fast  Lane = iota // a short time
-	First             // a time that is not known
-	Slow              // until its deadline
+	laneFast  lane = iota // a short time
+	laneFirst             // a time that is not known
+	laneSlow              // until its deadline
 	lanes
 )
 
@@ -56,11 +56,11 @@ const (
 	maxStarting = 4
 )
 
-// New returns a pool of at most limit instances, and at most room() more than there are,
+// newPool returns a pool of at most limit instances, and at most room() more than there are,
 // which it ends with close. While room is called the pool is locked. Reclaim is called before
 // a caller waits: it makes room if other pools have more than is theirs.
-func New[T any](limit int, room func() int, reclaim func(), close func(*T)) *Pool[T] {
-	return &Pool[T]{limit: limit, allowed: limit, room: room, reclaim: reclaim, close: close}
+func newPool(limit int, room func() int, reclaim func(), close func(*sandbox.Instance)) *pool {
+	return &pool{limit: limit, allowed: limit, room: room, reclaim: reclaim, close: close}
 }
 
 // maxIdle is how long an unused instance is kept.
@@ -69,24 +69,24 @@ const maxIdle = time.Minute
 // errBusy means that no instance will be available in time.
 var errBusy = errors.New("all instances were busy for half of the attempt's time")
 
-// Get returns an idle instance, or nil when the caller is to start one, which needs a call
-// of Started. It waits while there is none for the caller's lane, for half of the time that
+// get returns an idle instance, or nil when the caller is to start one, which needs a call
+// of started. It waits while there is none for the caller's lane, for half of the time that
 // ctx leaves: the other half is for the target, which would otherwise be blamed for being
-// late. It does not wait when the queue is too long already. Each Get without an error
-// needs a Put.
-func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err error) {
+// late. It does not wait when the queue is too long already. Each get without an error
+// needs a put.
+func (p *pool) get(ctx context.Context, lane lane) (i *sandbox.Instance, waited bool, err error) {
 	if i, ok := p.tryGet(lane); ok {
 		return i, false, nil
 	}
 	p.reclaim()
-	half, cancel := Half(ctx, time.Now())
+	half, cancel := halfOf(ctx, time.Now())
 	defer cancel()
 	p.mu.Lock()
 	if p.queueTooLong(half, lane) {
 		p.mu.Unlock()
 		return nil, false, errBusy
 	}
-	granted := make(chan *T, 1)
+	granted := make(chan *sandbox.Instance, 1)
 	e := p.waiting[lane].PushBack(granted)
 	p.handOut() // there may be room now
 	p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *Pool[T]) Get(ctx context.Context, lane Lane) (i *T, waited bool, err er
 }
 
 // tryGet returns an instance, or nil if the caller is to start one; false if it must wait.
-func (p *Pool[T]) tryGet(lane Lane) (i *T, ok bool) {
+func (p *pool) tryGet(lane lane) (i *sandbox.Instance, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.queued(lane) > 0 {
@@ -112,8 +112,8 @@ func (p *Pool[T]) tryGet(lane Lane) (i *T, ok bool) {
 	return p.lend(lane)
 }
 
-// Half returns a context that is done when half of the time has passed that ctx left at a time.
-func Half(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
+// halfOf returns a context that is done when half of the time has passed that ctx left at a time.
+func halfOf(ctx context.Context, at time.Time) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}
@@ -122,7 +122,7 @@ func Half(ctx context.Context, at time.Time) (context.Context, context.CancelFun
 }
 
 // queued returns how many callers get an instance before a new one.
-func (p *Pool[T]) queued(lane Lane) (n int) {
+func (p *pool) queued(lane lane) (n int) {
 	for l := range lane + 1 {
 		n += p.waiting[l].Len()
 	}
@@ -130,23 +130,23 @@ func (p *Pool[T]) queued(lane Lane) (n int) {
 }
 
 // capacity returns how many instances there may be now.
-func (p *Pool[T]) capacity() int { return min(p.allowed, p.live+p.room()) }
+func (p *pool) capacity() int { return min(p.allowed, p.live+p.room()) }
 
 // lend returns an instance for a caller, or nil if it is to start one. False means that
 // there is none for its lane.
-func (p *Pool[T]) lend(lane Lane) (i *T, ok bool) {
+func (p *pool) lend(lane lane) (i *sandbox.Instance, ok bool) {
 	n := len(p.idle)
 	lent := p.live - n
 	if lent >= p.allowed || n == 0 && p.starting == maxStarting {
 		return nil, false
 	}
-	if lane != Fast || n == 0 {
+	if lane != laneFast || n == 0 {
 		capacity := p.capacity()
 		reserve := capacity / slowShare
 		switch lane {
-		case First:
+		case laneFirst:
 			capacity -= (reserve + 1) / 2
-		case Slow:
+		case laneSlow:
 			capacity -= reserve
 		}
 		if lent >= capacity {
@@ -163,21 +163,21 @@ func (p *Pool[T]) lend(lane Lane) (i *T, ok bool) {
 }
 
 // handOut gives instances to callers that wait.
-func (p *Pool[T]) handOut() {
+func (p *pool) handOut() {
 	for lane := range lanes {
 		for e := p.waiting[lane].Front(); e != nil; e = p.waiting[lane].Front() {
 			i, ok := p.lend(lane)
 			if !ok {
 				break
 			}
-			p.waiting[lane].Remove(e).(chan *T) <- i
+			p.waiting[lane].Remove(e).(chan *sandbox.Instance) <- i
 		}
 	}
 }
 
-// Started says that a start has ended, and the next one may begin. If it failed, a Put of
+// started says that a start has ended, and the next one may begin. If it failed, a put of
 // nil follows.
-func (p *Pool[T]) Started() {
+func (p *pool) started() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starting--
@@ -190,14 +190,14 @@ const maxQueueFactor = 2
 
 // queueTooLong reports whether a new caller would get an instance only long after its
 // deadline. Callers that wait hold goroutines that other probes need.
-func (p *Pool[T]) queueTooLong(ctx context.Context, lane Lane) bool {
+func (p *pool) queueTooLong(ctx context.Context, lane lane) bool {
 	deadline, ok := ctx.Deadline()
 	rounds := time.Duration(p.queued(lane) / max(p.capacity(), 1))
 	return ok && rounds*p.average[lane] > maxQueueFactor*time.Until(deadline)
 }
 
-// Observe records how long an instance was lent to a caller of a lane.
-func (p *Pool[T]) Observe(lane Lane, took time.Duration) {
+// observe records how long an instance was lent to a caller of a lane.
+func (p *pool) observe(lane lane, took time.Duration) {
 	const weight = 8 // of the earlier observations
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,29 +206,29 @@ func (p *Pool[T]) Observe(lane Lane, took time.Duration) {
 
 // cancelWait removes a caller from the queue, and passes on what it was granted in the
 // meantime.
-func (p *Pool[T]) cancelWait(e *list.Element, lane Lane, granted chan *T) {
+func (p *pool) cancelWait(e *list.Element, lane lane, granted chan *sandbox.Instance) {
 	p.mu.Lock()
 	p.waiting[lane].Remove(e)
 	p.mu.Unlock()
 	select {
 	case i := <-granted:
 		if i == nil {
-			p.Started()
+			p.started()
 		}
-		p.Put(i)
+		p.put(i)
 	default:
 	}
 }
 
-// Put returns an instance; nil means that it was closed, or not started.
-func (p *Pool[T]) Put(i *T) {
-	if old := p.put(i); old != nil {
+// put returns an instance; nil means that it was closed, or not started.
+func (p *pool) put(i *sandbox.Instance) {
+	if old := p.keep(i); old != nil {
 		p.close(old)
 	}
 }
 
-// put is Put, except that it returns the instance to close, or nil.
-func (p *Pool[T]) put(i *T) (old *T) {
+// keep is put, except that it returns the instance to close, or nil.
+func (p *pool) keep(i *sandbox.Instance) (old *sandbox.Instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.handOut()
@@ -237,13 +237,13 @@ func (p *Pool[T]) put(i *T) (old *T) {
 		return i
 	}
 	now := time.Now()
-	p.idle = append(p.idle, idle[T]{i, now})
+	p.idle = append(p.idle, idleInstance{i, now})
 	return p.popExpired(now)
 }
 
 // popExpired removes and returns the instance that was unused for longest, if that is
 // longer than maxIdle.
-func (p *Pool[T]) popExpired(now time.Time) *T {
+func (p *pool) popExpired(now time.Time) *sandbox.Instance {
 	if now.Sub(p.idle[0].since) < maxIdle {
 		return nil
 	}
@@ -251,15 +251,15 @@ func (p *Pool[T]) popExpired(now time.Time) *T {
 }
 
 // popOldest removes and returns the instance that was unused for longest.
-func (p *Pool[T]) popOldest() *T {
+func (p *pool) popOldest() *sandbox.Instance {
 	oldest := p.idle[0].instance
-	p.idle[0], p.idle = idle[T]{}, p.idle[1:]
+	p.idle[0], p.idle = idleInstance{}, p.idle[1:]
 	p.live--
 	return oldest
 }
 
-// CloseOldest closes the instance that was unused for longest. It returns false if none is idle.
-func (p *Pool[T]) CloseOldest() bool {
+// closeOldest closes the instance that was unused for longest. It returns false if none is idle.
+func (p *pool) closeOldest() bool {
 	p.mu.Lock()
 	if len(p.idle) == 0 {
 		p.mu.Unlock()
@@ -271,13 +271,13 @@ func (p *Pool[T]) CloseOldest() bool {
 	return true
 }
 
-// growPause is how long after Shrink, and after itself, Grow does nothing. Otherwise callers that
+// growPause is how long after shrink, and after itself, grow does nothing. Otherwise callers that
 // give instances back at once would undo what those show that take the processors.
 const growPause = time.Second
 
-// Grow doubles the number of instances that are allowed, up to the limit, if Shrink has
+// grow doubles the number of instances that are allowed, up to the limit, if shrink has
 // lowered it.
-func (p *Pool[T]) Grow() {
+func (p *pool) grow() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.allowed == p.limit {
@@ -289,16 +289,16 @@ func (p *Pool[T]) Grow() {
 	}
 }
 
-// Shrink allows half as many instances as are lent now: they take the processors from each
+// shrink allows half as many instances as are lent now: they take the processors from each
 // other.
-func (p *Pool[T]) Shrink() {
+func (p *pool) shrink() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.allowed, p.resized = max(min(p.allowed, p.live-len(p.idle))/2, 1), time.Now()
 }
 
-// CloseIdle closes the idle instances.
-func (p *Pool[T]) CloseIdle() {
+// closeIdle closes the idle instances.
+func (p *pool) closeIdle() {
 	p.mu.Lock()
 	all := p.idle
 	p.idle = nil
@@ -309,9 +309,9 @@ func (p *Pool[T]) CloseIdle() {
 	}
 }
 
-// Counts returns the number of idle instances, of all instances, and of waiting callers.
-func (p *Pool[T]) Counts() (idle, live, waiting int) {
+// counts returns the number of idle instances, of all instances, and of waiting callers.
+func (p *pool) counts() (idle, live, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.idle), p.live, p.queued(Slow)
+	return len(p.idle), p.live, p.queued(laneSlow)
 }

@@ -1,4 +1,4 @@
-package push
+package cluster
 
 import (
 	"errors"
@@ -12,16 +12,15 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
 )
 
-// Revisions returns sonde cluster revisions.
-func Revisions(open daemon.OpenStore) *cobra.Command {
-	f := flags{access: access.Flags{Open: open}}
+// revisionsCommand returns sonde cluster revisions.
+func revisionsCommand(open daemon.OpenStore) *cobra.Command {
+	f := flags{openStore: open}
 	c := &cobra.Command{
 		Use:   "revisions",
 		Short: "Show the configurations that were pushed to a cluster",
@@ -31,24 +30,19 @@ func Revisions(open daemon.OpenStore) *cobra.Command {
 		Args:    cli.Args(0, 0, "no arguments are allowed"),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return f.useFleet(c, func(of *fleet) error {
-			seen, err := of.overview(c.Context())
+		return f.use(c, func(of *store) error {
+			if err := of.checkPushed(); err != nil {
+				return err
+			}
+			seen, err := of.revisions(c.Context())
 			if err != nil {
 				return err
 			}
 			return writeRevisions(c.OutOrStdout(), seen)
 		})
 	}
-	f.access.Register(c)
+	f.register(c)
 	return c
-}
-
-// withTrial returns the revisions that are kept, and the trial last.
-func withTrial(seen revision.Overview) []revision.Revision {
-	if seen.Trial.Engine == "" {
-		return seen.History
-	}
-	return append(slices.Clip(seen.History), seen.Trial)
 }
 
 func writeRevisions(w io.Writer, seen revision.Overview) error {
@@ -58,7 +52,7 @@ func writeRevisions(w io.Writer, seen revision.Overview) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "REVISION\tPUSHED\tBY\tUSED BY\tNOTE")
-	for _, r := range withTrial(seen) {
+	for _, r := range seen.History {
 		if err := r.Err(); err != nil {
 			fmt.Fprintf(table, "%d\t\t\t\t%s\n", r.Number, probe.OneLine(err.Error(), revision.MaxError))
 			continue
@@ -73,7 +67,7 @@ func writeRevisions(w io.Writer, seen revision.Overview) error {
 func noteOf(r revision.Revision) string {
 	var notes []string
 	if r.Engine != "" {
-		notes = append(notes, "a trial at "+access.Shown(r.Engine))
+		notes = append(notes, "a trial at "+shown(r.Engine))
 	}
 	if r.Restores > 0 {
 		notes = append(notes, fmt.Sprintf("has the files of %d", r.Restores))
@@ -84,9 +78,9 @@ func noteOf(r revision.Revision) string {
 	return strings.Join(notes, ": ")
 }
 
-// Rollback returns sonde cluster rollback.
-func Rollback(open daemon.OpenStore) *cobra.Command {
-	f := flags{access: access.Flags{Open: open}}
+// rollbackCommand returns sonde cluster rollback.
+func rollbackCommand(open daemon.OpenStore) *cobra.Command {
+	f := pushFlags{flags: flags{openStore: open}}
 	c := &cobra.Command{
 		Use:   "rollback [REVISION]",
 		Short: "Give all engines of a cluster an earlier configuration",
@@ -104,16 +98,16 @@ func Rollback(open daemon.OpenStore) *cobra.Command {
 					return cli.UsageError("%q is not the number of a revision", args[0])
 				}
 			}
-			return f.use(c, func(to *fleet) error { return f.rollback(c, to, number) })
+			return f.usePushed(c, func(to *store) error { return f.rollback(c, to, number) })
 		},
 	}
-	f.registerPush(c)
+	f.register(c)
 	return c
 }
 
 // rollback pushes the files of an earlier revision: see pick.
-func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
-	seen, err := to.overview(c.Context())
+func (f *pushFlags) rollback(c *cobra.Command, to *store, number int64) error {
+	seen, err := to.revisions(c.Context())
 	if err != nil {
 		return err
 	}
@@ -123,14 +117,14 @@ func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 	}
 	files, err := revision.Load(c.Context(), to.Store, earlier)
 	if err != nil {
-		return to.Advise(err)
+		return to.advise(err)
 	}
 	if isInUse(seen, "", earlier.Digest) {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the files of revision %d\n", seen.Current().Number, earlier.Number)
 		return err
 	}
-	before, err := to.LoadRevision(c.Context(), replaced(seen))
-	after, afterErr := to.LoadRevision(c.Context(), earlier)
+	before, err := to.loadRevision(c.Context(), replaced(seen))
+	after, afterErr := to.loadRevision(c.Context(), earlier)
 	for _, err := range []error{err, afterErr} {
 		if err != nil {
 			fmt.Fprintf(c.ErrOrStderr(), "what would change cannot be shown: %v\n", err)
@@ -141,9 +135,9 @@ func (f *flags) rollback(c *cobra.Command, to *fleet, number int64) error {
 
 // replaced returns the revision that a rollback replaces: the trial, if its engine uses it.
 func replaced(seen revision.Overview) revision.Revision {
-	isTried := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == seen.Trial.Engine && e.Running == seen.Trial.Ref() })
-	if isTried {
-		return seen.Trial
+	latest := seen.Latest()
+	if slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.Name == latest.Engine && e.Running == latest.Ref() }) {
+		return latest
 	}
 	return seen.InUse()
 }
@@ -151,9 +145,10 @@ func replaced(seen revision.Overview) revision.Revision {
 // pick returns the revision with a number. For 0 it returns the current one during a trial, and otherwise the latest with other
 // files.
 func pick(seen revision.Overview, number int64) (revision.Revision, error) {
-	current, isTrial := seen.Current(), seen.Trial.Engine != ""
+	current, isTrial := seen.Current(), seen.Latest().Engine != ""
 	for _, r := range slices.Backward(seen.History) {
-		if r.Number == number || number == 0 && (isTrial || r.Digest != current.Digest) {
+		isEarlier := r.Engine == "" && (isTrial || r.Digest != current.Digest)
+		if r.Number == number || number == 0 && isEarlier {
 			if r.Number == current.Number && !isTrial {
 				return revision.Revision{}, fmt.Errorf("revision %d is the current one", number)
 			}
@@ -166,5 +161,5 @@ func pick(seen revision.Overview, number int64) (revision.Revision, error) {
 	case current.Number == 0:
 		return revision.Revision{}, errors.New("there is no revision")
 	}
-	return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, current.Number)
+	return revision.Revision{}, fmt.Errorf("there is no revision %d: those from %d to %d are kept", number, seen.History[0].Number, seen.Latest().Number)
 }

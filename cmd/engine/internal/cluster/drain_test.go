@@ -1,4 +1,4 @@
-package drain
+package cluster
 
 import (
 	"bytes"
@@ -14,15 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/tests/coordtest"
 	"github.com/sonde-probe/sonde/tests/tier"
 )
 
-// store is what the command reads and writes: a Local that may go away, from the command alone.
-type store struct {
+// awayStore is what the command reads and writes: a Local that may go away, from the command alone.
+type awayStore struct {
 	*coordtest.Local
 	isAway            atomic.Bool
 	isAwayAfterCommit bool // it goes away when it has committed
@@ -31,7 +30,7 @@ type store struct {
 
 var errAway = errors.New("no leader")
 
-func (s *store) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
+func (s *awayStore) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.Revision, error) {
 	if s.isAway.Load() {
 		return nil, 0, errAway
 	}
@@ -43,14 +42,14 @@ func (s *store) Range(ctx context.Context, prefix string) ([]coord.Entry, coord.
 	return entries, at, err
 }
 
-func (s *store) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
+func (s *awayStore) Commit(ctx context.Context, all ...coord.Transaction) ([]bool, error) {
 	if s.isAwayAfterCommit {
 		defer s.isAway.Store(true)
 	}
 	return s.Local.Commit(ctx, all...)
 }
 
-func (*store) Close() error { return nil }
+func (*awayStore) Close() error { return nil }
 
 // join has an engine that never gives up its shards be a member, until end.
 func join(t *testing.T, b coord.Backend, name string) (end func()) {
@@ -66,37 +65,37 @@ func join(t *testing.T, b coord.Backend, name string) (end func()) {
 	return func() { stop(); running.Wait() }
 }
 
-// fleet is a fleet whose engine a is drained, while b could have its shards.
-type fleet struct {
-	store     *store
+// drainedFleet is a fleet whose engine a is drained, while b could have its shards.
+type drainedFleet struct {
+	store     *awayStore
 	leave     func() // ends the engine a
 	interrupt func() // ends the command
 }
 
 func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 	tier.Slow(t)
-	undrain := func(f *fleet) { _, _ = coord.DeleteDrain(context.Background(), f.store.Local, "a") }
+	undrain := func(f *drainedFleet) { _, _ = coord.DeleteDrain(context.Background(), f.store.Local, "a") }
 	tests := []struct {
 		name              string
 		timeout           time.Duration
 		isAwayAfterCommit bool
 		unclaimed         int
-		meanwhile         func(*fleet) // after some seconds
+		meanwhile         func(*drainedFleet) // after some seconds
 		err, out          string
 	}{
 		{name: "without a wait", err: "a is drained, and owns 4096 shards still; sonde-fleet cluster drain waits until it owns none", out: "a owns 4096 shards\n"},
 		{name: "without a wait, store away", isAwayAfterCommit: true, err: "it is not known whether it owns shards still: no leader"},
 		{name: "late", timeout: 10 * time.Second, err: "a is drained, and owns 4096 shards still after 10s", out: "a owns 4096 shards\n"},
 		{
-			name: "store away", timeout: 10 * time.Second, meanwhile: func(f *fleet) { f.store.isAway.Store(true) },
+			name: "store away", timeout: 10 * time.Second, meanwhile: func(f *drainedFleet) { f.store.isAway.Store(true) },
 			err: "a is drained; it is not known whether it owns shards still: no leader", out: "a owns 4096 shards\n",
 		},
 		{
 			name: "store away for a while", timeout: time.Minute, isAwayAfterCommit: true,
-			meanwhile: func(f *fleet) { f.leave(); f.store.isAway.Store(false) }, out: "a is drained, and owns no shards\n",
+			meanwhile: func(f *drainedFleet) { f.leave(); f.store.isAway.Store(false) }, out: "a is drained, and owns no shards\n",
 		},
 		{
-			name: "interrupted", timeout: time.Minute, meanwhile: func(f *fleet) { f.interrupt() },
+			name: "interrupted", timeout: time.Minute, meanwhile: func(f *drainedFleet) { f.interrupt() },
 			err: "not waited for the end: a is drained, and may own shards still", out: "a owns 4096 shards\n",
 		},
 		{
@@ -108,14 +107,14 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 			err: "a is drained, and owns 4096 shards still after 10s", out: "a owns 4096 shards\n",
 		},
 		{
-			name: "left meanwhile", timeout: time.Minute, meanwhile: func(f *fleet) { f.leave() },
+			name: "left meanwhile", timeout: time.Minute, meanwhile: func(f *drainedFleet) { f.leave() },
 			out: "a owns 4096 shards\na is drained, and owns no shards\n",
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &fleet{store: &store{Local: coordtest.NewLocal(), isAwayAfterCommit: tt.isAwayAfterCommit, unclaimed: tt.unclaimed}}
+				f := &drainedFleet{store: &awayStore{Local: coordtest.NewLocal(), isAwayAfterCommit: tt.isAwayAfterCommit, unclaimed: tt.unclaimed}}
 				f.leave = join(t, f.store.Local, "a")
 				defer f.leave()
 				defer join(t, f.store.Local, "b")()
@@ -129,8 +128,8 @@ func TestADrainSucceedsOnlyIfTheEngineOwnsNoShards(t *testing.T) {
 				c := &cobra.Command{}
 				c.SetContext(ctx)
 				c.SetOut(&out)
-				flags := flags{timeout: tt.timeout}
-				err := flags.drain(c, &access.Store{Store: f.store, Config: &config.Config{}}, "a")
+				flags := drainFlags{timeout: tt.timeout}
+				err := flags.drain(c, &store{Store: f.store, config: &config.Config{Cluster: &config.Cluster{}}}, "a")
 				if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
 					t.Errorf("error %v, want %q", err, tt.err)
 				}

@@ -1,4 +1,4 @@
-package push
+package cluster
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/probe"
@@ -21,12 +20,12 @@ const exitRefused = 3
 const lookPeriod = 200 * time.Millisecond
 
 // await waits until all engines that are to run a revision use it or have refused it, and writes which.
-func (f *fleet) await(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
+func (s *store) await(ctx context.Context, out, errs io.Writer, r revision.Revision, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var last answers // as far as they are known
 	for {
-		seen, err := revision.Read(ctx, f.Store)
+		seen, err := revision.Read(ctx, s.Store)
 		if err == nil {
 			if last = answersTo(r, seen); last.isReplaced {
 				return fmt.Errorf("%s was replaced by another push before all engines had answered", nameOf(r))
@@ -41,7 +40,7 @@ func (f *fleet) await(ctx context.Context, out, errs io.Writer, r revision.Revis
 		case <-ctx.Done():
 		}
 		if len(last.waiting) == 0 {
-			return fmt.Errorf("%s is stored; it is not known which engines use it: %w; sonde-fleet cluster members shows them", nameOf(r), f.Advise(err))
+			return fmt.Errorf("%s is stored; it is not known which engines use it: %w; sonde-fleet cluster members shows them", nameOf(r), s.advise(err))
 		}
 		return last.write(out, errs, r)
 	}
@@ -75,15 +74,15 @@ func answersTo(r revision.Revision, seen revision.Overview) (a answers) {
 		isFound = true
 		switch {
 		case e.Running == r.Ref():
-			a.using = append(a.using, access.Shown(e.Name))
+			a.using = append(a.using, shown(e.Name))
 		case e.HasRefused(r.Ref()):
 			a.refused = append(a.refused, e)
 		default:
-			a.waiting = append(a.waiting, access.Shown(e.Name))
+			a.waiting = append(a.waiting, shown(e.Name))
 		}
 	}
 	if r.Engine != "" && !isFound {
-		a.waiting = append(a.waiting, access.Shown(r.Engine)) // it has been restarted, or has ended
+		a.waiting = append(a.waiting, shown(r.Engine)) // it has been restarted, or has ended
 	}
 	return a
 }
@@ -94,7 +93,7 @@ func (a answers) write(out, errs io.Writer, r revision.Revision) error {
 		fmt.Fprintf(out, "%s uses it\n", name)
 	}
 	for _, e := range a.refused {
-		fmt.Fprintf(errs, "%s refuses it, and keeps what it runs:\n", access.Shown(e.Name))
+		fmt.Fprintf(errs, "%s refuses it, and keeps what it runs:\n", shown(e.Name))
 		for line := range strings.Lines(probe.CleanText(e.Refused.Error, revision.MaxError)) {
 			fmt.Fprintf(errs, "  %s\n", strings.TrimSuffix(line, "\n"))
 		}

@@ -1,4 +1,4 @@
-package push
+package cluster
 
 import (
 	"bufio"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/status"
 	"github.com/sonde-probe/sonde/config"
@@ -25,7 +24,7 @@ type proposal struct {
 }
 
 // propose shows what a revision changes, asks, pushes it, and waits until the engines use it.
-func (f *flags) propose(c *cobra.Command, to *fleet, p proposal) error {
+func (f *pushFlags) propose(c *cobra.Command, to *store, p proposal) error {
 	if err := f.showPlan(c.OutOrStdout(), p); err != nil {
 		return err
 	}
@@ -39,16 +38,16 @@ func (f *flags) propose(c *cobra.Command, to *fleet, p proposal) error {
 		}
 	}
 	r, err := revision.Push(c.Context(), to.Store, p.seen, revision.Revision{
-		Author: access.Author(), Message: f.message, Restores: p.restores, Force: f.force, Engine: f.to,
+		Author: author(), Message: f.message, Restores: p.restores, Force: f.force, Engine: f.to,
 	}, p.files)
 	if err != nil {
-		return to.Advise(err)
+		return to.advise(err)
 	}
 	return to.await(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), r, f.timeout)
 }
 
 // showPlan writes what a revision changes. It is an error if engines would refuse that.
-func (f *flags) showPlan(w io.Writer, p proposal) error {
+func (f *pushFlags) showPlan(w io.Writer, p proposal) error {
 	if p.before == nil || p.after == nil {
 		return nil
 	}
@@ -69,14 +68,15 @@ func (f *flags) showPlan(w io.Writer, p proposal) error {
 }
 
 // question returns what is asked before a push.
-func (f *flags) question(seen revision.Overview) string {
-	next := seen.Current().Number + 1
+func (f *pushFlags) question(seen revision.Overview) string {
+	latest := seen.Latest()
+	next := latest.Number + 1
 	text := fmt.Sprintf("Push this as revision %d", next)
 	if f.to != "" {
-		text = fmt.Sprintf("Try this at %s as revision %d", access.Shown(f.to), next)
+		text = fmt.Sprintf("Try this at %s as revision %d", shown(f.to), next)
 	}
-	if seen.Trial.Engine != "" {
-		text += fmt.Sprintf(", and end the trial at %s", access.Shown(seen.Trial.Engine))
+	if latest.Engine != "" {
+		text += fmt.Sprintf(", and end the trial at %s", shown(latest.Engine))
 	}
 	return text + "?"
 }

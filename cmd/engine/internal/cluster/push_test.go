@@ -1,4 +1,4 @@
-package push
+package cluster
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
+	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/coord"
 	"github.com/sonde-probe/sonde/fleet/revision"
 	"github.com/sonde-probe/sonde/tests/coordtest"
@@ -24,7 +24,8 @@ import (
 func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 	all := []revision.Revision{{Number: 4, Digest: "4"}, {Number: 5, Digest: "5"}, {Number: 7, Digest: "7"}}
 	forced := append(slices.Clip(all), revision.Revision{Number: 8, Digest: "7"}) // since engines have refused 7
-	trial := revision.Revision{Number: 8, Engine: "a"}
+	trial := revision.Revision{Number: 8, Digest: "8", Engine: "a"}
+	tried := append(slices.Clip(all), trial)
 	for _, c := range []struct {
 		seen   revision.Overview
 		number int64
@@ -39,12 +40,13 @@ func TestARollbackHasTheRevisionBeforeTheCurrent(t *testing.T) {
 		{revision.Overview{History: forced}, 7, 7, ""},
 		{revision.Overview{History: all[:1]}, 0, 0, "there is no earlier revision"},
 		{revision.Overview{}, 3, 0, "there is no revision"},
-		{revision.Overview{History: all, Trial: trial}, 0, 7, ""}, // which ends the trial
-		{revision.Overview{History: all, Trial: trial}, 7, 7, ""},
-		{revision.Overview{History: all, Trial: trial}, 5, 5, ""},
-		{revision.Overview{History: all[:1], Trial: trial}, 0, 4, ""},
-		{revision.Overview{History: all, Trial: trial}, 8, 0, "there is no revision 8: those from 4 to 7 are kept"},
-		{revision.Overview{Trial: trial}, 0, 0, "there is no earlier revision"},
+		{revision.Overview{History: tried}, 0, 7, ""}, // which ends the trial
+		{revision.Overview{History: tried}, 7, 7, ""},
+		{revision.Overview{History: tried}, 5, 5, ""},
+		{revision.Overview{History: []revision.Revision{all[0], trial}}, 0, 4, ""},
+		{revision.Overview{History: tried}, 8, 8, ""}, // for all
+		{revision.Overview{History: tried}, 9, 0, "there is no revision 9: those from 4 to 8 are kept"},
+		{revision.Overview{History: append(slices.Clip(tried), revision.Revision{Number: 9, Digest: "9"})}, 0, 7, ""}, // and not the trial
 	} {
 		earlier, err := pick(c.seen, c.number)
 		switch {
@@ -93,12 +95,12 @@ func TestFilesThatAreInUseAreNotPushedAgain(t *testing.T) {
 		{revision.Overview{History: history}, "", "1", true},
 		{revision.Overview{History: history}, "", "2", false},
 		{revision.Overview{History: history}, "a", "1", true},
-		{revision.Overview{History: history, Engines: refusing}, "", "1", false}, // such as with --force
-		{revision.Overview{History: history, Trial: trial}, "", "1", false},      // which ends the trial
-		{revision.Overview{History: history, Trial: trial}, "", "2", false},
-		{revision.Overview{History: history, Trial: trial}, "a", "2", true},
-		{revision.Overview{History: history, Trial: trial}, "b", "2", false},
-		{revision.Overview{History: history, Trial: trial}, "b", "1", false},
+		{revision.Overview{History: history, Engines: refusing}, "", "1", false},          // such as with --force
+		{revision.Overview{History: append(slices.Clip(history), trial)}, "", "1", false}, // which ends the trial
+		{revision.Overview{History: append(slices.Clip(history), trial)}, "", "2", false},
+		{revision.Overview{History: append(slices.Clip(history), trial)}, "a", "2", true},
+		{revision.Overview{History: append(slices.Clip(history), trial)}, "b", "2", false},
+		{revision.Overview{History: append(slices.Clip(history), trial)}, "b", "1", false},
 	} {
 		if got := isInUse(c.seen, c.to, c.digest); got != c.want {
 			t.Errorf("%s to %q of %+v: %v", c.digest, c.to, c.seen, got)
@@ -134,7 +136,6 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 	}
 	for _, c := range []struct {
 		of      revision.Revision
-		trial   revision.Revision
 		engines []revision.Engine
 		waiting []string
 		text    string
@@ -156,13 +157,13 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 			text: "a\ufffd uses it\nb\ufffd refuses it, and keeps what it runs:\n  two\n  \ufffd[2Jlines\n" +
 				"revision 3 is current; 1 of 2 engines refused it; sonde-fleet cluster rollback takes it away",
 		},
-		{of: trial, trial: trial, engines: []revision.Engine{running("a", 4, "4"), running("b", 3, "3")}, text: "a uses it\nthe trial of revision 4 is stored, in use by 1 engine\n"},
+		{of: trial, engines: []revision.Engine{running("a", 4, "4"), running("b", 3, "3")}, text: "a uses it\nthe trial of revision 4 is stored, in use by 1 engine\n"},
 		{
-			of: trial, trial: trial, engines: []revision.Engine{refusing("a", trial, "no"), running("b", 3, "3")}, code: 3,
+			of: trial, engines: []revision.Engine{refusing("a", trial, "no"), running("b", 3, "3")}, code: 3,
 			text: "a refuses it, and keeps what it runs:\n  no\nthe trial of revision 4 is stored; 1 of 1 engine refused it; sonde-fleet cluster rollback takes it away",
 		},
 		{
-			of: trial, trial: trial, engines: []revision.Engine{running("b", 3, "3")}, waiting: []string{"a"}, code: 1,
+			of: trial, engines: []revision.Engine{running("b", 3, "3")}, waiting: []string{"a"}, code: 1,
 			text: "the trial of revision 4 is stored; it is not known yet whether these engines use it: a; sonde-fleet cluster members shows it",
 		},
 		{
@@ -174,7 +175,10 @@ func TestThePushEndsWhenEachEngineUsesOrRefuses(t *testing.T) {
 		if c.of == first {
 			history = history[:1]
 		}
-		a := answersTo(c.of, revision.Overview{History: history, Trial: c.trial, Engines: c.engines})
+		if c.of.Engine != "" {
+			history = append(history, c.of)
+		}
+		a := answersTo(c.of, revision.Overview{History: history, Engines: c.engines})
 		if a.isReplaced || !slices.Equal(a.waiting, c.waiting) {
 			t.Errorf("%v: %+v, want waiting %q", c.engines, a, c.waiting)
 		}
@@ -209,8 +213,8 @@ func TestThePushEndsWhenAnotherPushReplacesIt(t *testing.T) {
 		}
 		pushed = append(pushed, r)
 	}
-	to := &fleet{&access.Store{Store: lasting{b}}}
-	for i, want := range []string{"revision 1 was replaced by another push", "the trial of revision 2 was replaced", "revision 2 is current"} {
+	to := &store{Store: lasting{b}}
+	for i, want := range []string{"revision 1 was replaced by another push", "the trial of revision 2 was replaced", "revision 3 is current"} {
 		var out strings.Builder
 		if err := to.await(t.Context(), &out, &out, pushed[i], time.Minute); err != nil {
 			out.WriteString(err.Error())
@@ -282,7 +286,7 @@ func TestThePushNamesTheEnginesThatWereWaitedForLast(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder
-			to := &fleet{&access.Store{Store: c.store}}
+			to := &store{Store: c.store, config: &config.Config{Cluster: &config.Cluster{}}}
 			err := to.await(t.Context(), &out, &out, third, time.Minute)
 			if err != nil {
 				out.WriteString(err.Error())
@@ -300,8 +304,8 @@ func TestTheHistoryHasARowForEachRevision(t *testing.T) {
 	err := writeRevisions(&out, revision.Overview{
 		History: []revision.Revision{
 			{Number: 1, Author: "me@here", Message: "first"}, second, {Number: 13, Author: "me@here", Restores: 1, Message: "again"},
+			{Number: 14, Engine: "a\x1b"},
 		},
-		Trial:   revision.Revision{Number: 14, Engine: "a\x1b"},
 		Engines: []revision.Engine{{Running: second.Ref()}, {Running: second.Ref()}},
 	})
 	if err != nil {
@@ -320,8 +324,8 @@ func TestTheHistoryHasARowForEachRevision(t *testing.T) {
 
 func TestAProgramWithoutAStoreNamesTheOneThatHasTheCommand(t *testing.T) {
 	root, cluster := &cobra.Command{Use: "sonde", SilenceUsage: true, SilenceErrors: true}, &cobra.Command{Use: "cluster"}
-	root.AddCommand(Absent("push"), cluster)
-	cluster.AddCommand(Absent("rollback"))
+	root.AddCommand(Push(nil), cluster)
+	cluster.AddCommand(Commands(nil)...)
 	for want, args := range map[string][]string{"run sonde-fleet push,": {"push", "fleet/", "--yes"}, "run sonde-fleet cluster rollback,": {"cluster", "rollback", "7"}} {
 		root.SetArgs(args)
 		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), want) {

@@ -1,32 +1,29 @@
-// Package push is sonde push, and sonde cluster revisions and rollback: the configuration of a fleet.
-//
-//	push.go      sonde push
-//	fleet.go     fleet: the configurations in the store of a cluster
-//	propose.go   what the commands share: plan, question, and push
-//	await.go     waits for the answers of the engines
-//	history.go   sonde cluster revisions and rollback
-package push
+package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/access"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/fleet/revision"
 )
 
-// Command returns sonde push.
-func Command(open daemon.OpenStore) *cobra.Command {
-	f := flags{access: access.Flags{Open: open}}
+// Push returns sonde push. Without a function that opens the store it says which program has the command.
+func Push(open daemon.OpenStore) *cobra.Command {
+	if open == nil {
+		return absent("push")
+	}
+	f := pushFlags{flags: flags{openStore: open}}
 	c := &cobra.Command{
 		Use:   "push CONFIG...",
 		Short: "Give all engines of a cluster another configuration",
@@ -44,32 +41,71 @@ func Command(open daemon.OpenStore) *cobra.Command {
 			"  sonde-fleet push fleet/ --to engine-1",
 		Args: cli.Args(1, math.MaxInt, "name the files or the folder to push"),
 		RunE: func(c *cobra.Command, paths []string) error {
-			return f.use(c, func(to *fleet) error { return f.push(c, to, paths) })
+			return f.usePushed(c, func(to *store) error { return f.push(c, to, paths) })
 		},
 	}
-	f.registerPush(c)
+	f.register(c)
 	c.Flags().StringVar(&f.to, "to", "", "`name` of the one engine that tries it")
 	return c
-}
-
-// Absent returns a hidden command that says which program has the command of this name.
-func Absent(name string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Hidden: true, DisableFlagParsing: true,
-		Short: "Say which program has this command",
-		RunE: func(c *cobra.Command, _ []string) error {
-			_, path, _ := strings.Cut(c.CommandPath(), " ")
-			return fmt.Errorf("this program has no client of etcd: run sonde-fleet %s, which takes the same arguments and flags", path)
-		},
-	}
 }
 
 const exitHelp = "The exit code is 0 if all engines use the revision, or if there was nothing to change, 3 if an engine refuses\n" +
 	"it, whether or not all others answer in time, 2 for wrong arguments or flags, and 1 otherwise."
 
+// pushFlags are the flags of a command that makes a revision.
+type pushFlags struct {
+	flags
+	message string
+	yes     bool
+	dryRun  bool
+	force   bool
+	to      string // the only engine that gets the revision; empty: all
+	timeout time.Duration
+}
+
+// defaultPushTimeout is that of --timeout: engines may have to compile plugins.
+const defaultPushTimeout = time.Minute
+
+// register adds the flags to a command.
+func (f *pushFlags) register(c *cobra.Command) {
+	f.flags.register(c)
+	c.Flags().StringVarP(&f.message, "message", "m", "", "why, for those who read the history")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, and change nothing")
+	c.Flags().BoolVar(&f.force, "force", false, "engines do not ask reload_guard how many targets may be removed or restarted")
+	cli.DurationVar(c.Flags(), &f.timeout, "timeout", defaultPushTimeout, "how long to wait for the answers of the engines")
+}
+
+// usePushed calls a function of a command with the store of a cluster whose configuration is pushed: see flags.use.
+func (f *pushFlags) usePushed(c *cobra.Command, do func(*store) error) error {
+	if f.timeout <= 0 {
+		return cli.UsageError("--timeout is %v; it must be greater than 0", f.timeout)
+	}
+	return f.use(c, func(s *store) error {
+		if err := s.checkPushed(); err != nil {
+			return err
+		}
+		return do(s)
+	})
+}
+
+// checkPushed returns an error unless the configuration of the cluster is pushed.
+func (s *store) checkPushed() error {
+	if s.config.Cluster.IsPushed() {
+		return nil
+	}
+	return fmt.Errorf(`%s: engines with these files do not read what is pushed: write config = "etcd" into their cluster block, or name other files with --engine-config`, strings.Join(s.paths, ", "))
+}
+
+// revisions reads the revisions and the engines of the cluster.
+func (s *store) revisions(ctx context.Context) (revision.Overview, error) {
+	seen, err := revision.Read(ctx, s.Store)
+	return seen, s.advise(err)
+}
+
 // push pushes the configuration of paths.
-func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
-	after, files, err := to.read(c, paths)
+func (f *pushFlags) push(c *cobra.Command, to *store, paths []string) error {
+	after, files, err := to.readToPush(c, paths)
 	if err != nil {
 		return err
 	}
@@ -77,7 +113,7 @@ func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("the configuration cannot be pushed: %w", err)
 	}
-	seen, err := to.overview(c.Context())
+	seen, err := to.revisions(c.Context())
 	if err != nil {
 		return err
 	}
@@ -88,7 +124,7 @@ func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
 		_, err := fmt.Fprintf(c.OutOrStdout(), "no changes: revision %d has the same files\n", seen.Wanted(f.to).Number)
 		return err
 	}
-	before, err := to.LoadRevision(c.Context(), seen.InUse())
+	before, err := to.loadRevision(c.Context(), seen.InUse())
 	if err != nil {
 		before = nil
 		fmt.Fprintf(c.ErrOrStderr(), "the plan is not complete: %v\n", err)
@@ -100,7 +136,7 @@ func (f *flags) push(c *cobra.Command, to *fleet, paths []string) error {
 func checkEngine(seen revision.Overview, name string) error {
 	var names []string
 	for _, e := range seen.Engines {
-		names = append(names, access.Shown(e.Name))
+		names = append(names, shown(e.Name))
 	}
 	switch {
 	case name == "":
@@ -120,17 +156,18 @@ func checkEngine(seen revision.Overview, name string) error {
 func isInUse(seen revision.Overview, engine, digest string) bool {
 	wanted := seen.Wanted(engine)
 	isRefused := slices.ContainsFunc(seen.Engines, func(e revision.Engine) bool { return e.HasRefused(wanted.Ref()) })
-	isOtherTrial := seen.Trial.Engine != "" && seen.Trial.Engine != engine
+	trying := seen.Latest().Engine
+	isOtherTrial := trying != "" && trying != engine
 	return wanted.Digest == digest && !isRefused && !isOtherTrial
 }
 
-// read reads the configuration of paths as an engine would, with its own files, and returns what of it is pushed.
-func (f *fleet) read(c *cobra.Command, paths []string) (*config.Config, *revision.Bundle, error) {
+// readToPush reads the configuration of paths as an engine would, with its own files, and returns what of it is pushed.
+func (s *store) readToPush(c *cobra.Command, paths []string) (*config.Config, *revision.Bundle, error) {
 	in, diags := accepted.ReadFleet(paths)
 	if diags.HasErrors() {
 		return nil, nil, cli.ShowDiagnostics(c, diags, cli.ExitFailed)
 	}
-	loaded, diags := f.Parse(c.Context(), in)
+	loaded, diags := s.parse(c.Context(), in)
 	if err := cli.ShowDiagnostics(c, diags, cli.ExitFailed); err != nil {
 		return nil, nil, err
 	}
@@ -138,7 +175,7 @@ func (f *fleet) read(c *cobra.Command, paths []string) (*config.Config, *revisio
 	if err != nil {
 		return nil, nil, fmt.Errorf("the configuration cannot be pushed: %w", err)
 	}
-	own := f.Inputs.Paths()
+	own := s.inputs.Paths()
 	for _, path := range local {
 		if !slices.Contains(own, path) { // the files of the engine name those themselves
 			fmt.Fprintf(c.ErrOrStderr(), "%s is not pushed: each engine reads its own\n", path)

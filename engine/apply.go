@@ -195,6 +195,9 @@ func (sc *scheduler) remove(s *slot) {
 	s.mu.Lock()
 	sc.outcomes.size -= s.outcomesSize()
 	s.removed, s.next = true, 0
+	if s.rare != nil {
+		s.rare.gauge.set(probe.Undecided)
+	}
 	s.mu.Unlock()
 	sc.subscribers.notifyProbe(s.id(), probeRemoved)
 }

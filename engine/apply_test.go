@@ -128,6 +128,7 @@ func TestTheResultOfARemovedOrReplacedProbeIsDropped(t *testing.T) {
 		apply(t, e, probe.Set{readiness: p, liveness: p})
 		e.Report(instance("a"))
 		pass(10 * time.Second)
+		gauge, _ := e.Watch(liveness)
 		p.Handler = says(probe.Failure)
 		if n := apply(t, e, probe.Set{readiness: p}); n.Replaced != 1 || n.Removed != 1 {
 			t.Errorf("got %+v", n)
@@ -135,7 +136,7 @@ func TestTheResultOfARemovedOrReplacedProbeIsDropped(t *testing.T) {
 		if st := e.Stats(); st.Dropped != 2 || st.InFlight != 0 {
 			t.Errorf("attempts were not cancelled: %+v", st)
 		}
-		if _, ok := e.Status(liveness); ok {
+		if _, ok := e.Status(liveness); ok || gauge.Verdict() != probe.Undecided {
 			t.Error("a removed probe is still there")
 		}
 		if slow.closed != 1 {
@@ -401,6 +402,7 @@ func TestAnotherAddressIsNotKnownToPass(t *testing.T) {
 				pass(time.Minute)
 				want(t, e, readiness, probe.Passing)
 				want(t, e, liveness, probe.Failing)
+				gauge, _ := e.Watch(readiness)
 				changes := status(t, e, readiness).Changes
 				up.take(500 * time.Millisecond)
 				up.say(probe.Failure)
@@ -417,7 +419,7 @@ func TestAnotherAddressIsNotKnownToPass(t *testing.T) {
 				want(t, e, readiness, probe.Undecided)
 				want(t, e, liveness, probe.Passing)
 				want(t, e, startup, probe.Passing)
-				if st := status(t, e, readiness); st.Changes != changes+1 || !st.Since.Equal(time.Now()) {
+				if st := status(t, e, readiness); gauge.Verdict() != probe.Undecided || st.Changes != changes+1 || !st.Since.Equal(time.Now()) {
 					t.Errorf("not published: %+v", st)
 				}
 				if tg, _ := e.Target("web"); tg.Ready || !tg.Started {

@@ -125,3 +125,16 @@ func BenchmarkTargetGauge(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkGauge(b *testing.B) {
+	e := engine.New(engine.Config{})
+	fill(b, e, 1)
+	gauge, _ := e.Watch(probe.ID{Target: "shop/0", Kind: probe.Readiness})
+	b.ReportAllocs()
+	passing := 0
+	for b.Loop() {
+		if gauge.Passing() {
+			passing++
+		}
+	}
+}

@@ -115,6 +115,9 @@ func (s *slot) restore(m *Memory, c *clock.Clock) {
 	if s.since = c.At(m.Since); s.since == 0 || s.since > now {
 		s.since = now
 	}
+	if s.rare != nil {
+		s.rare.gauge.set(m.State.Verdict)
+	}
 	s.flags.set(resumed, m.State.Last != probe.Unknown || m.State.OnHold)
 	s.decided = verdict.Decided(s.spec.Load().rule, m.State)
 	s.marks.set(markWarned, m.Warned && m.State.Verdict == probe.Passing)

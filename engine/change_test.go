@@ -110,8 +110,8 @@ func TestRestoredProbesNeverFlap(t *testing.T) {
 				t.Fatal(err)
 			}
 			for id := range set {
-				if st, ok := second.Status(id); !ok || st.Verdict != probe.Passing {
-					t.Fatalf("%v does not pass after Change", id)
+				if gauge, ok := second.Watch(id); !ok || !gauge.Passing() {
+					t.Fatalf("%v: its gauge does not pass after Change", id)
 				}
 			}
 			if !reportsFirst {

@@ -59,6 +59,9 @@ func TestAllMethodsMayBeCalledAtOnce(t *testing.T) {
 			e.Status(id(i))
 			e.Target(fmt.Sprint(i))
 			e.Trigger(id(i))
+			if g, ok := e.Watch(id(i)); ok {
+				g.Passing()
+			}
 			if g, ok := e.WatchTarget(fmt.Sprint(i)); ok {
 				g.Gateway()
 			}

@@ -2,7 +2,7 @@
 //
 // An Engine runs a desired set of probes (Apply) against the instances of targets
 // that drivers report (Report). It calls handlers, decides with package verdict,
-// and publishes to readers (Status, Target, WatchTarget) and subscribers (Subscribe,
+// and publishes to readers (Status, Target, Watch, WatchTarget) and subscribers (Subscribe,
 // SubscribeTargets). It takes no action itself: a driver that restarts instances, or a gateway
 // that sends requests, reads what is published.
 //
@@ -46,7 +46,7 @@
 //	attempt.go      one attempt, and Once
 //	latency.go      limits of an attempt's duration
 //	read.go         Status, Target: what readers get
-//	gauge.go        WatchTarget: what the fastest readers get
+//	gauge.go        Watch and WatchTarget: what the fastest readers get
 //	outcomes.go     Outcomes: the outcomes of the latest attempts of each probe
 //	history.go      History: the latest transitions of each target
 //	subscribe.go    Subscribe and SubscribeTargets: what subscribers get

@@ -25,14 +25,14 @@ func Example() {
 		fmt.Println(err) // names the probe and the field; nothing was applied
 	}
 
-	changes := e.SubscribeTargets()
+	changes := e.Subscribe()
 	defer changes.Close()
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	ended := make(chan error)
 	go func() { ended <- e.Run(ctx) }()
 
-	gauge, _ := e.WatchTarget(id.Target) // keep it: Ready is one atomic load
-	for !gauge.Ready() {
+	gauge, _ := e.Watch(id) // keep it: Passing is one atomic load
+	for !gauge.Passing() {
 		if _, err := changes.Next(ctx); err != nil {
 			fmt.Println(err)
 			break

@@ -6,6 +6,32 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// Gauge is a probe's verdict for readers that must be fast, such as a proxy that asks
+// for each request: one atomic load, with no lock and no lookup. The zero Gauge is
+// Undecided.
+type Gauge struct{ verdict atomic.Uint32 }
+
+// Verdict returns the published verdict.
+func (g *Gauge) Verdict() probe.Verdict { return probe.Verdict(g.verdict.Load()) }
+
+// Passing reports whether the published verdict is Passing.
+func (g *Gauge) Passing() bool { return g.Verdict() == probe.Passing }
+
+func (g *Gauge) set(v probe.Verdict) { g.verdict.Store(uint32(v)) }
+
+// Watch returns the gauge of a probe, and whether there is such a probe. Once the
+// probe is removed the gauge stays Undecided, even if a probe with that ID is added
+// again: call Watch again then.
+func (e *Engine) Watch(id probe.ID) (*Gauge, bool) {
+	s := e.registry.probe(id)
+	if s == nil {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &s.makeRare().gauge, true
+}
+
 // TargetGauge is what a target's instance and its probes add up to, for readers that must be
 // fast: each method is one atomic load, with no lock and no lookup. They return what
 // TargetStatus has under the same names. The zero TargetGauge is GatewayUndecided.

@@ -93,8 +93,8 @@ func TestSuccessDurationsFollowAProbesCompatibility(t *testing.T) {
 			if ok != (c == probe.Kubelet) || durations.Count() != want {
 				t.Errorf("%v: got %d durations, %v, want %d", c, durations.Count(), ok, want)
 			}
-			if st := status(t, e, liveness); st.Verdict != probe.Passing {
-				t.Errorf("%v: the verdict is %v", c, st.Verdict)
+			if g, _ := e.Watch(liveness); !g.Passing() {
+				t.Errorf("%v: the gauge is %v", c, g.Verdict())
 			}
 		}
 	})

@@ -74,7 +74,8 @@ func (b *bits) set(one bits, on bool) {
 
 // rare is what few probes have.
 type rare struct {
-	took *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
+	gauge Gauge      // for Watch
+	took  *Histogram // durations of successes, in the kubelet's compatibility; otherwise nil
 
 	observed *observed // by gateways; nil before the first failure
 	outcomes *outcomes // nil while slot.attempts says all there is to know of them
@@ -88,6 +89,9 @@ type rare struct {
 func (s *slot) makeRare() *rare {
 	if s.rare == nil {
 		s.rare = &rare{lost: -1}
+		if !s.removed {
+			s.rare.gauge.set(s.state.Verdict)
+		}
 	}
 	return s.rare
 }
@@ -225,6 +229,9 @@ func (s *slot) record(res *probe.Result, now int64) {
 func (s *slot) publish(now int64) {
 	s.since = now
 	s.changes++
+	if s.rare != nil {
+		s.rare.gauge.set(s.state.Verdict)
+	}
 }
 
 // passed reports whether an attempt found that all is well.

@@ -28,10 +28,11 @@ func TestUpstreamCleanUp(t *testing.T) {
 				e.Report(instance("a"))
 				pass(time.Second)
 				want(t, e, id, probe.Passing)
+				gauge, _ := e.Watch(id)
 				for range 10 { // as often as one likes
 					apply(t, e, nil)
 				}
-				if st, ok := e.Status(id); ok {
+				if st, ok := e.Status(id); ok || gauge.Verdict() != probe.Undecided {
 					t.Errorf("the probe is still there: %+v", st)
 				}
 				before := len(h.attempts())

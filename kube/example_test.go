@@ -78,9 +78,9 @@ func ExampleManager() {
 		State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.Now()}},
 	}}
 	m.UpdatePodStatus(pod, &pod.Status)
-	container, _ := e.WatchTarget("shop/web/app")
-	changes := e.SubscribeTargets()
-	for !container.Ready() {
+	readiness, _ := e.Watch(probe.ID{Target: "shop/web/app", Kind: probe.Readiness})
+	changes := e.Subscribe()
+	for !readiness.Passing() {
 		if _, err := changes.Next(ctx); err != nil {
 			fmt.Println(err)
 		}

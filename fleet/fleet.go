@@ -67,7 +67,7 @@ type Config struct {
 type Targets struct {
 	Probes probe.Set
 
-	// Units has the units by target. Each driver is nil, or a restart.External that is a restart.Reporting, too: this engine
+	// Units has the units by target. Each driver is nil, or a restart.External: this engine
 	// keeps the shard of a target until its driver has exited, or says that it could not terminate the instance. A unit with
 	// a driver has a Revision: without one it is another unit after each Plan.
 	Units map[string]restart.Unit

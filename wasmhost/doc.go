@@ -186,6 +186,8 @@
 //	prepared.go     what that check has prepared for attempts
 //	handler.go      Handler: one attempt
 //	instances.go    borrowing instances from the pool
+//	pool.go         the pool of instances, with a reserve for attempts that end soon
+//	breaker.go      suspends a probe after too many errors of its plugin, or the whole plugin
 //	result.go       what the end of a call means for the probe
 //	reason.go       the reasons that begin with "plugin."
 //	stats.go        Stats, for metrics

@@ -45,9 +45,10 @@ type Paused struct {
 	At        time.Time `json:"at"`
 	By        string    `json:"by"` // the operator, as the engine logs it
 	Until     time.Time `json:"until,omitzero"`
-	Targets   int       `json:"targets"` // how many there are: 1, or the members of Group
-	Changed   int       `json:"changed"` // how many of them were not like that already
-	Saved     bool      `json:"saved"`   // it is in the state file, or in etcd; otherwise the next engine forgets it
+	Targets   int       `json:"targets"`         // how many there are: 1, or the members of Group
+	Local     int       `json:"local,omitempty"` // how many of them are paused by this engine only, for 15 minutes at most: etcd does not answer
+	Changed   int       `json:"changed"`         // how many of them were not like that already
+	Saved     bool      `json:"saved"`           // it is in the state file, or in etcd; otherwise the next engine forgets it
 }
 
 // pause serves POST /v1/targets/{name}/pause and the like.

@@ -142,9 +142,7 @@ type restartCommand struct {
 	failed       *func(error)
 }
 
-func (restartCommand) External() {}
-
-// SetFailed implements restart.Reporting.
+// SetFailed implements restart.External.
 func (c restartCommand) SetFailed(failed func(error)) { *c.failed = failed }
 
 func (c restartCommand) Resume(id string) bool { return c.get(c.name).id == id }

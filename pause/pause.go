@@ -104,7 +104,7 @@ func New(c Config) *Keeper {
 	return &Keeper{
 		config: c, wallClock: func() time.Time { return time.Now().Round(0) }, wake: wake.New(),
 		paused: map[string]Pause{},
-		shared: shared{stored: map[string]bool{}, synced: synced, read: sync.OnceFunc(func() { close(synced) })},
+		shared: shared{stored: map[string]coord.Revision{}, changed: make(chan struct{}), synced: synced, read: sync.OnceFunc(func() { close(synced) })},
 	}
 }
 
@@ -112,11 +112,13 @@ func New(c Config) *Keeper {
 type Result struct {
 	Targets int // how many of the targets exist
 	Changed int // how many of these were not like that already
+	Local   int // how many shared ones are paused by this engine only, for localPause at most, since the store does not answer
 }
 
 // Pause pauses a target, or the targets of a group, or replaces the Pauses that they have. Targets that do not exist
-// are left out. Shared targets are paused in all engines of the fleet. The error is ErrNoTarget if none of the targets exists. If
-// the store does not answer before ctx is done, that is an error, too, and shared targets stay as they are.
+// are left out. Shared targets are paused in all engines of the fleet, or in this one only if the store does not answer
+// before ctx is done. The error is ErrNoTarget if none of the targets exists. If the store does not answer, Pauses that it
+// has stay as they are, which is an error, too.
 func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pause) (r Result, err error) {
 	p = p.bounded()
 	differs := func(before Pause, is bool) bool { return !is || !before.Until.Equal(p.Until) || before.Why != p.Why }
@@ -124,17 +126,38 @@ func (k *Keeper) Pause(ctx context.Context, group string, targets []string, p Pa
 	if r.Targets == 0 {
 		return r, ErrNoTarget
 	}
-	k.set(own, p)
-	if err := k.store(ctx, &p, shared); err != nil {
-		return r, fmt.Errorf("what engines share stays as it is, since the pause cannot be stored for the other engines: %w", err)
-	}
 	r.Changed = len(own) + len(shared)
+	k.set(own, p)
+	if err := k.store(ctx, &p, shared); err != nil && !errors.Is(err, errNotSeen) {
+		local := k.notStored(shared)
+		k.set(local, p.atMost(localPause))
+		r.Local, r.Changed = len(local), len(own)+len(local)
+		k.config.Logger.Warn("targets paused by this engine only: the pause cannot be stored for the other ones", "targets", len(local), "for", localPause, "error", err)
+		if kept := len(shared) - len(local); kept > 0 {
+			return r, fmt.Errorf("%d pauses stay as they are, since they cannot be stored for the other engines: %w", kept, err)
+		}
+	}
 	logged := own // of shared targets follow logs each
 	if group != "" {
 		logged = slices.Concat(own, shared)
 	}
 	k.logOrder("paused", group, logged, "by", p.By, "why", p.Why, "until", untilText(p.Until))
 	return r, nil
+}
+
+// atMost returns p with an end that is not later than d after its begin.
+func (p Pause) atMost(d time.Duration) Pause {
+	if end := p.At.Add(d); p.Until.IsZero() || p.Until.After(end) {
+		p.Until = end
+	}
+	return p
+}
+
+// notStored returns those of the targets that the store has no pause of.
+func (k *Keeper) notStored(targets []string) []string {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	return slices.DeleteFunc(slices.Clone(targets), func(target string) bool { return k.shared.stored[target] != 0 })
 }
 
 // set pauses targets in this engine.
@@ -173,7 +196,10 @@ func (k *Keeper) Unpause(ctx context.Context, group string, targets []string, by
 	if len(own) > 0 {
 		k.notify()
 	}
-	if err := k.store(ctx, nil, stored); err != nil {
+	switch err := k.store(ctx, nil, stored); {
+	case errors.Is(err, errNotSeen):
+		return r, err
+	case err != nil:
 		return r, fmt.Errorf("the pause stays, since its end cannot be stored for the other engines: %w", err)
 	}
 	if r.Changed = len(own) + len(stored); r.Changed > 0 {
@@ -195,9 +221,10 @@ func (k *Keeper) divide(targets []string, begins bool, mayChange func(before Pau
 			continue
 		}
 		r.Targets++
+		_, isStored := k.shared.stored[target]
 		switch {
 		case !mayChange(before, isPaused):
-		case k.shared.stored[target] || begins && k.config.IsShared(target):
+		case isStored || begins && k.config.IsShared(target):
 			shared = append(shared, target)
 		default:
 			own = append(own, target)
@@ -250,7 +277,7 @@ func (k *Keeper) Keep(exists func(target string) bool) {
 	k.pausesMu.Lock()
 	n := len(k.paused)
 	for target := range k.paused {
-		if !k.shared.stored[target] && !exists(target) {
+		if _, isStored := k.shared.stored[target]; !isStored && !exists(target) {
 			k.end(target)
 		}
 	}
@@ -267,7 +294,7 @@ func (k *Keeper) Pauses() map[string]Pause {
 	defer k.pausesMu.Unlock()
 	now, all := time.Now(), map[string]Pause{}
 	for target, p := range k.paused {
-		if !k.shared.stored[target] {
+		if _, isStored := k.shared.stored[target]; !isStored {
 			all[target] = p.onWallClock(now)
 		}
 	}

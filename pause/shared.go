@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -12,12 +13,16 @@ import (
 	"github.com/sonde-probe/sonde/probe"
 )
 
+// localPause is how long at most a shared target is paused by this engine only, while the store does not answer.
+const localPause = 15 * time.Minute
+
 // shared is what a Keeper knows of the pauses in the store. Keeper.pausesMu guards it.
 type shared struct {
-	stored   map[string]bool // the targets of which the store has a pause
-	synced   chan struct{}   // closed when the store has been read first
-	read     func()          // closes synced, if it is not closed
-	isSynced bool            // the store is followed
+	stored   map[string]coord.Revision // by target: the entry that the store has
+	changed  chan struct{}             // closed when stored has changed
+	synced   chan struct{}             // closed when the store has been read first
+	read     func()                    // closes synced, if it is not closed
+	isSynced bool                      // the store is followed
 }
 
 // Share follows the pauses of shared targets in the store until ctx is done. Without Config.Coordinator it only waits for ctx.
@@ -40,23 +45,54 @@ func (k *Keeper) IsSynced(target string) bool {
 	return k.shared.isSynced || !k.config.IsShared(target)
 }
 
-// store stores the pauses of shared targets, nil for their ends, and applies what it has stored.
+// errNotSeen is the error of store if the store has all pauses, and has not shown them to this engine.
+var errNotSeen = errors.New("etcd has it, and this engine has not received it yet")
+
+// store stores the pauses of shared targets, nil for their ends, and waits until this engine has received them from the store.
 func (k *Keeper) store(ctx context.Context, p *Pause, targets []string) error {
-	var value []byte
-	if p != nil {
-		value = p.onWallClock(time.Now()).marshal()
+	if len(targets) == 0 {
+		return nil
 	}
-	for batch := range slices.Chunk(targets, coord.MaxTransactions) {
-		all := make([]coord.Pause, len(batch))
-		for i, target := range batch {
-			all[i] = coord.Pause{Target: target, Value: value}
+	before := k.revisions(targets)
+	all := make([]coord.Pause, len(targets))
+	for i, target := range targets {
+		if all[i].Target = target; p != nil {
+			all[i].Value = p.onWallClock(time.Now()).marshal()
 		}
-		if err := k.config.Coordinator.StorePauses(ctx, all...); err != nil {
+	}
+	for batch := range slices.Chunk(all, coord.MaxTransactions) {
+		if err := k.config.Coordinator.StorePauses(ctx, batch...); err != nil {
 			return err
 		}
-		k.follow(all, false)
 	}
-	return nil
+	for {
+		k.pausesMu.Lock()
+		changed, seen := k.shared.changed, true
+		for _, target := range targets {
+			now := k.shared.stored[target]
+			seen = seen && (now != before[target] || p == nil && now == 0)
+		}
+		k.pausesMu.Unlock()
+		if seen {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errNotSeen
+		}
+	}
+}
+
+// revisions returns the entries that the store has about some targets.
+func (k *Keeper) revisions(targets []string) map[string]coord.Revision {
+	k.pausesMu.Lock()
+	defer k.pausesMu.Unlock()
+	all := make(map[string]coord.Revision, len(targets))
+	for _, target := range targets {
+		all[target] = k.shared.stored[target]
+	}
+	return all
 }
 
 // follow applies what the store has: all pauses, or those that have changed.
@@ -69,7 +105,7 @@ func (k *Keeper) follow(all []coord.Pause, isAll bool) {
 	for _, stored := range all {
 		before, was := k.paused[stored.Target]
 		p, is := unmarshal(stored.Value, now)
-		if k.shared.stored[stored.Target] = true; stored.Value == nil {
+		if k.shared.stored[stored.Target] = stored.Modified; stored.Value == nil {
 			delete(k.shared.stored, stored.Target)
 		}
 		switch {
@@ -85,6 +121,8 @@ func (k *Keeper) follow(all []coord.Pause, isAll bool) {
 		k.shared.isSynced = true
 		k.shared.read()
 	}
+	close(k.shared.changed)
+	k.shared.changed = make(chan struct{})
 	k.pausesMu.Unlock()
 	k.logBegun(begun)
 	k.logEnded(ended)
@@ -142,7 +180,7 @@ func unmarshal(value []byte, now time.Time) (p Pause, ok bool) {
 	return p, !p.hasEnded(now)
 }
 
-// equal reports whether two are the same pause, by the wall clock: what was stored has its times.
+// equal reports whether two are the same pause: times that were stored have lost the reading of the monotonic clock.
 func (p Pause) equal(q Pause) bool {
-	return p.At.Round(0).Equal(q.At.Round(0)) && p.Until.Round(0).Equal(q.Until.Round(0)) && p.By == q.By && p.Why == q.Why
+	return p.At.Equal(q.At) && p.Until.Equal(q.Until) && p.By == q.By && p.Why == q.Why
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,7 +74,6 @@ type sharer struct {
 	name    string
 	backend *cutOff
 	stop    func()
-	log     *strings.Builder // may be read after stop
 }
 
 // share starts a Keeper, with pauses of an earlier engine.
@@ -87,10 +85,7 @@ func share(t *testing.T, name string, b coord.Backend, restored map[string]Pause
 		t.Fatal(err)
 	}
 	isShared := func(target string) bool { return target != "own" && target != "none" }
-	log := &strings.Builder{}
-	k := New(Config{
-		Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Coordinator: co, IsShared: isShared, Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
+	k := New(Config{Engine: engine.New(engine.Config{}), Others: engine.New(engine.Config{}), Coordinator: co, IsShared: isShared})
 	k.config.Engine.Report(probe.Instance{Target: "own", ID: "static", Phase: probe.Running, Since: time.Now(), Managed: true})
 	k.Restore(restored)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,7 +93,7 @@ func share(t *testing.T, name string, b coord.Backend, restored map[string]Pause
 	running.Go(func() { co.Run(ctx) })
 	running.Go(func() { _ = k.Run(ctx) })
 	running.Go(func() { k.Share(ctx) })
-	s := &sharer{t, k, name, cut, func() { cancel(); running.Wait() }, log}
+	s := &sharer{t, k, name, cut, func() { cancel(); running.Wait() }}
 	t.Cleanup(s.stop)
 	return s
 }
@@ -125,7 +120,7 @@ func checkPaused(t *testing.T, when, target string, want bool, all ...*sharer) {
 }
 
 // order pauses a target at an engine, without an end if d is 0.
-func (s *sharer) order(target string, d time.Duration) Pause {
+func (s *sharer) order(target string, d time.Duration) (Pause, Result) {
 	s.Helper()
 	p := Pause{At: time.Now(), By: "alice", Why: "disk"}
 	if d > 0 {
@@ -135,7 +130,7 @@ func (s *sharer) order(target string, d time.Duration) Pause {
 	if r.Changed != 1 || err != nil {
 		s.Fatalf("pausing %s: %+v, %v", target, r, err)
 	}
-	return p
+	return p, r
 }
 
 // pausing asks for a pause as an operator does, who waits for five seconds.
@@ -168,10 +163,10 @@ func TestAPauseHoldsInAllEngines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
 		one, two := shareTwo(t, b, b)
-		want := one.order("web", time.Hour)
+		want, r := one.order("web", time.Hour)
 		one.order("db", 0)
-		if len(one.Pauses()) != 0 {
-			t.Errorf("the state file has %v", one.Pauses())
+		if r.Local != 0 || len(one.Pauses()) != 0 {
+			t.Errorf("%+v, and the state file has %v", r, one.Pauses())
 		}
 		checkPaused(t, "at once", "web", true, one, two)
 		one.backend.isCut.Store(true) // it is killed
@@ -223,8 +218,8 @@ func TestTheLatestPauseCounts(t *testing.T) {
 	})
 }
 
-// While the store does not answer, nothing that is shared can be paused, nor is a pause ended.
-func TestNothingSharedIsPausedWhileTheStoreIsAway(t *testing.T) {
+// While the store does not answer, a pause holds in the engine that was asked only, and not for long. What is stored stays.
+func TestAPauseIsLocalWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
 		one, two := shareTwo(t, b, b)
@@ -232,24 +227,40 @@ func TestNothingSharedIsPausedWhileTheStoreIsAway(t *testing.T) {
 		synctest.Wait() // until one has received it
 		one.backend.isCut.Store(true)
 		time.Sleep(time.Minute)
-		for _, target := range []string{"web", "db"} {
-			if r, err := one.pausing(target, Pause{At: time.Now(), By: "alice"}); !errors.Is(err, errCut) || r.Changed != 0 {
-				t.Errorf("pausing %s: %+v, %v", target, r, err)
-			}
+		if _, r := one.order("web", 0); r.Local != 1 {
+			t.Errorf("%+v", r)
+		}
+		if _, r := one.order("cache", time.Minute); r.Local != 1 {
+			t.Errorf("%+v", r)
+		}
+		if r, err := one.pausing("db", Pause{At: time.Now(), By: "alice"}); !errors.Is(err, errCut) || r.Changed != 0 {
+			t.Errorf("replacing what is stored: %+v, %v", r, err)
 		}
 		if err := one.unpause("db"); !errors.Is(err, errCut) {
 			t.Errorf("unpausing what is stored: %v", err)
 		}
-		one.order("own", 0)
-		if all := one.Pauses(); len(all) != 1 || all["own"].By != "alice" {
+		if all := one.Pauses(); len(all) != 2 || all["web"].By != "alice" {
 			t.Errorf("the state file has %+v", all)
 		}
-		checkPaused(t, "while the store is away", "web", false, one, two)
+		checkPaused(t, "while the store is away", "web", true, one)
+		checkPaused(t, "while the store is away", "web", false, two)
+		time.Sleep(2 * time.Minute)
+		checkPaused(t, "after its time", "cache", false, one)
 		checkPaused(t, "while the store is away", "db", true, one, two)
+		time.Sleep(localPause)
+		checkPaused(t, "after the time of a local pause", "web", false, one)
+		one.order("web", 0)
+		if err := one.unpause("web"); err != nil {
+			t.Errorf("unpausing what is not stored: %v", err)
+		}
+		one.order("cache", 0)
 		one.backend.isCut.Store(false)
 		time.Sleep(time.Minute)
-		one.order("web", time.Hour)
-		checkPaused(t, "when it is back", "web", true, one, two)
+		if _, r := one.order("cache", time.Hour); r.Local != 0 {
+			t.Errorf("again, when it is back: %+v", r)
+		}
+		checkPaused(t, "again, when it is back", "cache", true, one, two)
+		checkPaused(t, "when it is back", "web", false, one, two)
 		checkPaused(t, "when it is back", "db", true, one, two)
 		if !one.IsSynced("web") {
 			t.Error("pauses are not known when the store is back")
@@ -257,32 +268,13 @@ func TestNothingSharedIsPausedWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// An engine has what it has stored, whether or not it has received it yet, and logs it once.
-func TestAPauseIsLoggedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one := share(t, "one", coordtest.NewLocal(), nil)
-		time.Sleep(time.Minute)
-		one.order("web", time.Hour)
-		checkPaused(t, "at once", "web", true, one)
-		time.Sleep(time.Minute)
-		if err := one.unpause("web"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		one.stop()
-		if n := strings.Count(one.log.String(), "target=web"); n != 3 { // paused, no longer paused, and by whom
-			t.Errorf("%d lines:\n%s", n, one.log.String())
-		}
-	})
-}
-
-// The state file of an engine has the pauses of its own targets, and of targets that were not shared before.
+// The state file of an engine has the pauses of its own targets, and local ones of shared targets.
 func TestPausesOfTheStateFileHoldInOneEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := coordtest.NewLocal()
 		one := share(t, "one", b, nil)
 		p := Pause{At: time.Now(), By: "alice"}
-		two := share(t, "two", b, map[string]Pause{"web": p, "own": p})
+		two := share(t, "two", b, map[string]Pause{"web": p.atMost(localPause), "own": p})
 		time.Sleep(time.Minute)
 		checkPaused(t, "after a start", "web", true, two)
 		checkPaused(t, "after a start", "own", true, two)

@@ -11,8 +11,9 @@ const MaxPause = 2 << 10
 // Pause is a target's pause by an operator, at any engine. It stays when another engine becomes the owner,
 // until it is replaced or deleted, also after its end: Forget deletes those of targets that are gone.
 type Pause struct {
-	Target string
-	Value  []byte // nil: there is none
+	Target   string
+	Value    []byte   // nil: there is none
+	Modified Revision // of the entry that the backend has; 0: it has none
 }
 
 // StorePauses stores the pauses of at most MaxTransactions targets in place of all before, whichever engines own them, and
@@ -42,7 +43,7 @@ func (c *Coordinator) WatchPauses(ctx context.Context, changed func(pauses []Pau
 			all := make([]Pause, 0, len(events))
 			for _, e := range events {
 				if target, ok := targetOf(e.Key, keyPause); ok {
-					all = append(all, Pause{Target: target, Value: e.Value})
+					all = append(all, Pause{Target: target, Value: e.Value, Modified: e.Modified})
 				}
 			}
 			changed(all, isAll)

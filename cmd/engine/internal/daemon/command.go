@@ -38,7 +38,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/accepted"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/handlers"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 )
 
@@ -52,7 +52,7 @@ type flags struct {
 	addressFile string
 	clusterName string
 	force       bool
-	pods        staticpods.Flags
+	pods        manifests.Flags
 }
 
 // Command returns sonde run. The version is shown in /metrics. Without openStore a cluster block is an
@@ -192,7 +192,7 @@ func (f *flags) parse(sources, files []config.Source, p *handlers.Plugins) (*con
 	if diags.HasErrors() || f.pods.Path == "" {
 		return loaded, diags
 	}
-	if err := f.pods.GRPC.Load(loaded.Engine, p); err != nil {
+	if err := f.pods.LoadGRPC(loaded.Engine, p); err != nil {
 		diags = append(diags, config.Diagnostic{Summary: "grpc probes of pods cannot be made: " + err.Error()})
 	}
 	return loaded, diags

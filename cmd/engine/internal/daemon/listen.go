@@ -123,7 +123,7 @@ func maxBeatAge(e config.Engine) time.Duration {
 	if e.Beats == nil {
 		return 0
 	}
-	return cmp.Or(e.Beats.MaxAge, config.DefaultBeatAge)
+	return e.Beats.MaxAge
 }
 
 // apiConfig returns what the API shows and does, without how it is reached.

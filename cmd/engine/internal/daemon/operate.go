@@ -76,8 +76,8 @@ func (o *operations) pause(ctx context.Context, r api.PauseRequest) (api.Paused,
 	case err != nil:
 		return api.Paused{}, err
 	}
-	done.Targets, done.Changed = result.Targets, result.Changed
+	done.Targets, done.Changed, done.Local = result.Targets, result.Changed, result.Local
 	isOwn := func(target string) bool { return !o.isShared(target) }
-	done.Saved = !slices.ContainsFunc(targets, isOwn) || o.saved.flush(ctx)
+	done.Saved = result.Local == 0 && !slices.ContainsFunc(targets, isOwn) || o.saved.flush(ctx)
 	return done, nil
 }

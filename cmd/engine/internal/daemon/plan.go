@@ -126,7 +126,7 @@ func (p *planned) addTargets(e restart.Effect, instances map[string]string, unit
 		if c := p.targets[target]; p.before == nil || c != nil && c.Action == "added" {
 			continue
 		}
-		if differ := p.after.TargetDifferences(p.before, target); len(differ) > 0 {
+		if differ := p.after.Differences(p.before, "target", target); len(differ) > 0 {
 			p.change(target).Arguments = argumentChanges(differ)
 		}
 	}
@@ -178,7 +178,7 @@ func (p *planned) addProbe(change engine.ProbeChange) {
 	c := p.change(change.ID.Target)
 	one := api.ProbeChange{ID: change.ID.String(), Action: change.Action.String(), Moved: change.Moved}
 	if p.before != nil && (change.Action == engine.ProbeUpdated || change.Action == engine.ProbeReplaced) {
-		one.Arguments = argumentChanges(p.after.ProbeDifferences(p.before, change.ID))
+		one.Arguments = argumentChanges(p.after.Differences(p.before, "probe", change.ID.String()))
 	}
 	c.Probes = append(c.Probes, one)
 }
@@ -249,7 +249,7 @@ func moduleChanges(before, after *config.Config) (changes []api.BlockChange) {
 	}
 	for _, c := range changesOf("probe_module", before.ProbeModules, after.ProbeModules) {
 		if c.Action == "changed" {
-			c.Arguments = argumentChanges(after.ProbeModuleDifferences(before, c.Name))
+			c.Arguments = argumentChanges(after.Differences(before, "probe_module", c.Name))
 		}
 		if c.Action != "changed" || len(c.Arguments) > 0 {
 			changes = append(changes, c)
@@ -263,7 +263,7 @@ func settingChanges(before, after *config.Config) []api.ArgumentChange {
 	if before == nil {
 		return nil
 	}
-	changes := argumentChanges(after.EngineDifferences(before))
+	changes := argumentChanges(after.Differences(before, "engine", ""))
 	for i := range changes {
 		name, _, _ := strings.Cut(changes[i].Name, ".")
 		changes[i].Restart = !slices.Contains(changeable, name)

@@ -121,7 +121,7 @@ func hasState(state string) bool {
 func (s *starter) withoutTargets(alone, r loadResult) loadResult {
 	r.plugins.Release(alone.plugins)
 	for i := range r.diags {
-		r.diags[i].Severity = config.Warning
+		r.diags[i].IsWarning = true
 	}
 	alone.diags, alone.isBare = r.diags, true
 	return alone.warn("the engine starts without targets, until it can use the current revision of the pushed configuration")
@@ -242,9 +242,9 @@ func (r loadResult) warnOfRetry(refused *revision.Refusal) loadResult {
 		return r
 	}
 	r.diags = append(slices.Clip(r.diags), config.Diagnostic{
-		Severity: config.Warning,
-		Summary:  fmt.Sprintf("revision %d of the pushed configuration, which this engine has refused, is tried again", refused.Number),
-		Hint:     "sonde-fleet cluster status shows whether the engine uses it then",
+		IsWarning: true,
+		Summary:   fmt.Sprintf("revision %d of the pushed configuration, which this engine has refused, is tried again", refused.Number),
+		Hint:      "sonde-fleet cluster status shows whether the engine uses it then",
 	})
 	return r
 }

@@ -67,7 +67,7 @@ func TestTheStatusHasTheRefusalOfTheCurrentRevision(t *testing.T) {
 		d.flags = &flags{clusterName: "a"}
 		d.openStore = func(config.Cluster) (Store, error) { return &silentStore{Local: b}, nil }
 		var err error
-		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: config.ClusterConfigEtcd}); err != nil {
+		if d.cluster, err = d.openCluster(&config.Cluster{TTL: 5 * time.Second, Config: "etcd"}); err != nil {
 			t.Fatal(err)
 		}
 		if d.restarts, err = restart.New(restart.Config{Engine: d.engine}); err != nil {

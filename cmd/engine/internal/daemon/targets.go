@@ -11,7 +11,7 @@ import (
 
 	"github.com/sonde-probe/sonde/agent"
 	beatprobe "github.com/sonde-probe/sonde/builtin/beat"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/staticpods"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/config"
 	"github.com/sonde-probe/sonde/engine"
 	"github.com/sonde-probe/sonde/engine/verdict"
@@ -33,10 +33,10 @@ type targets struct {
 	resume    string // config.Engine.Resume
 	log       *slog.Logger
 
-	pods      *staticpods.Dir // as it was read last; nil for none
-	isResumed bool            // the state of the previous engine was restored: a configuration is in use
-	runs      atomic.Bool     // the engine's loop runs
-	change    *targetsChange  // that is planned; nil for none
+	pods      *manifests.Dir // as it was read last; nil for none
+	isResumed bool           // the state of the previous engine was restored: a configuration is in use
+	runs      atomic.Bool    // the engine's loop runs
+	change    *targetsChange // that is planned; nil for none
 }
 
 // desired is what a configuration asks for, with the pods.

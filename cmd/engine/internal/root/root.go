@@ -10,9 +10,9 @@
 //
 // The other commands are packages beside it: daemon is sonde run, status is
 // sonde status, explain, history, plan and reload, simulate is sonde simulate and tune, cluster is sonde push and
-// what sonde cluster does in the store, kubeimport is sonde import, reference is sonde docs, and plugindev is
+// what sonde cluster does in the store, manifests is sonde import and has the pods of sonde run, reference is sonde docs, and plugindev is
 // sonde plugin. They share cli (output, files, exit codes), handlers (handlers and plugins of a
-// configuration), manifests (Kubernetes manifests) and staticpods (sonde run --pods).
+// configuration).
 package root
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cli"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/cluster"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/daemon"
-	"github.com/sonde-probe/sonde/cmd/engine/internal/kubeimport"
+	"github.com/sonde-probe/sonde/cmd/engine/internal/manifests"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/plugindev"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/reference"
 	"github.com/sonde-probe/sonde/cmd/engine/internal/simulate"
@@ -104,7 +104,7 @@ func newRoot(o Options) *cobra.Command {
 	root.Version = version()
 	root.SetVersionTemplate(versionLine(o.Program))
 	root.AddCommand(daemon.Command(version(), o.OpenStore), validateCommand(o.OpenStore != nil), fmtCommand(), probeCommand(), simulate.Command(), simulate.TuneCommand(),
-		plugindev.Command(), clusterCommand(o.OpenStore), kubeimport.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
+		plugindev.Command(), clusterCommand(o.OpenStore), manifests.Command(), reference.Command(), versionCommand(o.Program), manCommand(root))
 	root.AddCommand(status.Commands()...)
 	root.AddCommand(cluster.Push(o.OpenStore))
 	return root

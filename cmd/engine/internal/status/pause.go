@@ -59,6 +59,7 @@ func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		warnOfLocal(c, done)
 		warnUnlessSaved(c, done.Saved)
 		_, err = fmt.Fprintln(c.OutOrStdout(), pausedText(done))
 		return err
@@ -70,6 +71,14 @@ func pausing(o api.Operation, c *cobra.Command) *cobra.Command {
 		c.Flags().StringVar(&p.Reason, "reason", "", "`why`, for people: sonde status, the history and the log show it")
 	}
 	return c
+}
+
+// warnOfLocal warns an operator if other engines do not pause what was to be paused.
+func warnOfLocal(c *cobra.Command, done api.Paused) {
+	if done.Local > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "warning: etcd does not answer: %s paused by this engine only, for 15 minutes at most; pause again when etcd is back\n",
+			cli.Plural(done.Local, "target"))
+	}
 }
 
 // warnUnlessSaved warns an operator if what was asked for is not in the state file.

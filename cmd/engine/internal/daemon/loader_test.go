@@ -182,3 +182,11 @@ func TestReloadsAreRefusedWhileTheEngineStops(t *testing.T) {
 		t.Errorf("a reload has ended: %+v", got)
 	}
 }
+
+// The watch goes on with what a reload has read, also if that could not be read.
+func TestAReloadThatCannotReadItsFilesHasInputs(t *testing.T) {
+	p := handlers.NewPlugins(t.Context(), handlers.WaitForNone, handlers.Silent)
+	if _, diags := new(flags).load([]string{t.TempDir()}, nil, p); !diags.HasErrors() || p.Inputs == nil {
+		t.Errorf("%v, and the inputs are %v", diags, p.Inputs)
+	}
+}

@@ -281,6 +281,6 @@ func schema(doc string, settings []abi.Setting) config.Schema {
 // hostConfig returns what the host grants a module, and its limits.
 func hostConfig(p config.Plugin, module []byte) wasmhost.Config {
 	c, _ := p.Settings.(wasmhost.Config)
-	c.Name, c.Module, c.AllowUnpinned = p.Name, module, true // config has compared the hash
+	c.Name, c.Module = p.Name, module
 	return c
 }

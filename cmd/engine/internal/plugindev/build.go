@@ -82,7 +82,7 @@ func build(c *cobra.Command, dir, module, out string) error {
 // accept returns an error if an engine would reject a module, with a limit of memory, or with 0 its default. The compiled
 // code stays in the cache for other commands.
 func accept(ctx context.Context, module []byte, memory int64) error {
-	c := wasmhost.Config{Module: module, AllowUnpinned: true, Logger: handlers.Silent(config.Engine{})}
+	c := wasmhost.Config{Module: module, Logger: handlers.Silent(config.Engine{})}
 	c.Limits.Memory = memory
 	p, err := handlers.LoadModule(c, nil)
 	if err == nil {

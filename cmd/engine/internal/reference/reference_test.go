@@ -118,7 +118,7 @@ func parse(text string) error {
 // checkLimits returns what the plugin host says about limits. It checks them before the module.
 func checkLimits(settings any) error {
 	c, _ := settings.(wasmhost.Config)
-	c.Module, c.AllowUnpinned = []byte("not a module"), true
+	c.Module = []byte("not a module")
 	_, err := wasmhost.Load(c)
 	var field *probe.FieldError
 	if errors.As(err, &field) && (strings.HasPrefix(field.Field, "limits") || strings.HasPrefix(field.Field, "compile")) {
